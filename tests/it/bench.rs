@@ -88,7 +88,7 @@ fn the_json_says_what_was_published() {
         numbers_as_floats(&shown["summary"]) == numbers_as_floats(&fixture.manifest(RUN, "reduce")["body"]),
         "the summary is another"
     );
-    assert_eq!(shown["grade"], json!({"asked": "exploratory", "given": "exploratory", "shortfalls": []}));
+    assert_eq!(shown["grade"], json!({"requested": "exploratory", "given": "exploratory", "shortfalls": []}));
     let said = ["run_id", "pipeline", "status", "folder"].map(|name| text(&shown[name]).to_owned());
     let path = folder.canonicalize().expect("the folder is there").display().to_string();
     assert_eq!(said, [RUN, "bench", "succeeded", &path].map(str::to_owned));

@@ -72,7 +72,7 @@ fn a_declaration_that_the_telemetry_contradicts_is_refused() {
     assert!(dedicated.contains("% of the machine's CPU time") && dedicated.ends_with("(limit 5.0 %)"), "{dedicated}");
     assert!(contradicted.iter().any(|detail| detail.starts_with("`stable_background` is declared, but ")), "{contradicted:?}");
     let grade = fixture.manifest("one", "publish")["body"]["grade"].clone();
-    assert_eq!((text(&grade["asked"]), text(&grade["given"])), ("publication", "realism"));
+    assert_eq!((text(&grade["requested"]), text(&grade["given"])), ("publication", "realism"));
     let rules: Vec<_> = list(&grade["shortfalls"]).iter().map(|shortfall| text(&shortfall["rule"])).collect();
     assert!(rules.contains(&"control_contradicted"), "{rules:?}");
     assert!(ran.stdout.contains("control_contradicted"), "the terminal names it:\n{}", ran.stdout);

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-use assay_cluster::{Resources, RunRoot, Site, StageJob, stage_job};
+use assay_cluster::{Resources, RunRoot, StageJob, stage_job};
 use assay_manifest::{Digest, Role};
 use assay_stage::StageName;
 use serde_json::{Value, json};
@@ -373,12 +373,12 @@ fn shards_are_counted_by_what_a_pod_like_theirs_can_make() {
     };
     let (first, second) = (shards("counted"), shards("counted-again"));
     assert_eq!(first["shards"], json!(1));
-    match first["ceiling"]["value"]["streams"].as_u64() {
-        Some(streams) => {
-            assert_eq!(text(&first["formula"]), format!("shards: 1 = ceil(3 streams / (0.5 * {streams}))"));
+    match first["ceiling"]["value"]["concurrency"].as_u64() {
+        Some(concurrency) => {
+            assert_eq!(text(&first["formula"]), format!("shards: 1 = ceil(concurrency 3 / (0.5 * {concurrency}))"));
             assert!(!text(&first["ceiling"]["value"]["node"]).is_empty());
             let of = |shards: &Value, member: &str| shards["ceiling"]["value"][member].clone();
-            assert_eq!((of(&second, "cached"), of(&second, "streams")), (json!(true), json!(streams)));
+            assert_eq!((of(&second, "cached"), of(&second, "concurrency")), (json!(true), json!(concurrency)));
             assert_eq!(of(&second, "measured_at"), of(&first, "measured_at"));
         }
         // A busy machine may rightly find that it carries no load in time.
@@ -1278,7 +1278,7 @@ fn job_and_pod(at: &Installation, stage: StageName) -> [Value; 2] {
     );
     let pipeline = assay_spec::Pipeline::parse("p.yaml", pipeline.as_bytes()).unwrap_or_else(|problems| panic!("{problems:#?}"));
     let asked = pipeline.spec.stages.iter().find(|asked| asked.role == stage.role()).expect("the stage");
-    let site = Site {
+    let installation = assay_cluster::Installation {
         namespace: at.namespace.clone(),
         targets_namespace: at.targets(),
         store: "s3://results".to_owned(),
@@ -1289,7 +1289,7 @@ fn job_and_pod(at: &Installation, stage: StageName) -> [Value; 2] {
     };
     let (digest, run_id) = (Digest::compute(b""), "dry".parse().expect("a run id"));
     let job = stage_job(&StageJob {
-        site: &site,
+        installation: &installation,
         root: &RunRoot { name: "assay-dry".to_owned(), uid: "0a4ad3ce-1c0e-4c4b-9f4e-3f3f6f2b8f10".to_owned() },
         run_id: &run_id,
         stage,

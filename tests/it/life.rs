@@ -338,7 +338,7 @@ touch '{begun_path}.first'\necho '{}'",
     let issues = fixture.manifest("moved", "reduce")["body"]["issues"].clone();
     assert!(list(&issues).iter().any(|issue| issue["code"] == "moved_load"), "{issues}");
     let grade = fixture.manifest("moved", "publish")["body"]["grade"].clone();
-    assert_eq!((text(&grade["asked"]), text(&grade["given"])), ("realism", "exploratory"));
+    assert_eq!((text(&grade["requested"]), text(&grade["given"])), ("realism", "exploratory"));
     let rules: Vec<_> = list(&grade["shortfalls"]).iter().map(|shortfall| text(&shortfall["rule"])).collect();
     assert_eq!(rules, ["moved_load"]);
     let report = fs::read_to_string(fixture.published("moved").join("report.html")).expect("a report");

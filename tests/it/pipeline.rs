@@ -589,7 +589,7 @@ fn a_claim_that_falls_short_falls_with_its_reasons() {
     let fixture = Fixture::with_pipeline(&steady_script("only"), &pipeline("publication", &["only"], 3, CLAIM));
     let ran = fixture.run("one").success();
     let grade = fixture.manifest("one", "publish")["body"]["grade"].clone();
-    assert_eq!((text(&grade["asked"]), text(&grade["given"])), ("publication", "realism"));
+    assert_eq!((text(&grade["requested"]), text(&grade["given"])), ("publication", "realism"));
     let rules = list(&grade["shortfalls"]).iter().map(|shortfall| text(&shortfall["rule"]));
     let rules: Vec<_> = rules.filter(|rule| *rule != "control_contradicted").collect();
     assert_eq!(rules, ["controls", "controls", "controls", "controls", "interval", "stability"]);

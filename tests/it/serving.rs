@@ -362,27 +362,27 @@ fn a_small_load_takes_one_shard_and_nothing_is_measured() {
     let fixture = served_fixture();
     let [shards] = &shard_counts(fixture, "one")[..] else { panic!("one block") };
     assert_eq!((&shards["shards"], &shards["ceiling"]), (&json!(1), &Value::Null));
-    let formula = "shards: 1, any shard carries 2 streams, 100 requests/s, 1000 events/s: no ceiling was measured";
+    let formula = "shards: 1, any shard carries concurrency 2, 100 requests/s, 1000 events/s: no ceiling was measured";
     assert_eq!(text(&shards["formula"]), formula);
     let told = fixture.assay(&["show", "one", "--all"]).success().stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(told.contains(formula), "{told}");
     assert!(!fixture.store().join("ceilings").exists());
 }
 
-/// The cached ceiling decides, so that the test needs no machine of a certain speed: here a shard carries 300 streams.
+/// The cached ceiling decides, so that the test needs no machine of a certain speed: here a shard carries a concurrency of 300.
 #[test]
 fn a_load_beyond_half_of_a_ceiling_is_shared_in_every_block() {
     let fixture = Fixture::bare();
     let said: Value = serde_json::from_str(&fixture.program("assay-provision", &["ceiling"]).success().stdout).expect("JSON");
-    let figures = ["streams", "requests_per_s", "events_per_s"].map(|figure| said["measured"][figure].as_u64());
+    let figures = ["concurrency", "requests_per_s", "events_per_s"].map(|figure| said["measured"][figure].as_u64());
     let is_whole = figures.iter().all(|figure| figure.is_some_and(|figure| figure > 0));
     assert!(is_whole || text(&said["failure"]).contains("not even"), "figures, or why there are none: {said}");
 
     let fingerprint = text(&said["fingerprint"]);
     let kept = fixture.store().join("ceilings").join(fingerprint.trim_start_matches("sha256:"));
-    let keep = |streams: u32| {
+    let keep = |concurrency: u32| {
         let known = json!({
-            "streams": streams, "requests_per_s": 1_000, "events_per_s": 15_000, "program": fingerprint,
+            "concurrency": concurrency, "requests_per_s": 1_000, "events_per_s": 15_000, "program": fingerprint,
             "measured_at": "2026-11-01T00:00:00.000000000Z",
         });
         write_file(&kept, known.to_string().as_bytes());
@@ -391,14 +391,14 @@ fn a_load_beyond_half_of_a_ceiling_is_shared_in_every_block() {
     workload(&fixture, "many", "mode: closed, concurrency: [300], requests: 600", "D(20,10)", "");
     let restarted = "  isolation: restart_target\n";
     fixture.write(PIPELINE, &pipeline(&["many"], &[SIMULATOR], 2, RETRY_BUDGET, restarted));
-    fixture.commit("many streams");
+    fixture.commit("a high concurrency");
     let ran = fixture.run("auto").success();
 
-    let formula = "shards: 2 = ceil(300 streams / (0.5 * 300))";
+    let formula = "shards: 2 = ceil(concurrency 300 / (0.5 * 300))";
     let [first, second] = &shard_counts(&fixture, "auto")[..] else { panic!("two blocks") };
     assert_eq!((&first["shards"], text(&first["formula"])), (&json!(2), formula));
     let ceiling = &first["ceiling"]["value"];
-    assert_eq!((&ceiling["cached"], &ceiling["streams"], &ceiling["node"]), (&json!(true), &json!(300), &json!("local")));
+    assert_eq!((&ceiling["cached"], &ceiling["concurrency"], &ceiling["node"]), (&json!(true), &json!(300), &json!("local")));
     assert_eq!(*second, Value::Null, "a later block has the count of the first");
     assert!(ran.stderr.contains(formula), "progress: {}", ran.stderr);
     let shown = fixture.assay(&["show", "auto", "--all"]).success().stdout.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -417,9 +417,9 @@ fn a_load_beyond_half_of_a_ceiling_is_shared_in_every_block() {
     keep(1);
     workload(&fixture, "many", "mode: closed, concurrency: [600], requests: 600", "D(20,10)", "");
     fixture.write(PIPELINE, &pipeline(&["many"], &[SIMULATOR], 2, RETRY_BUDGET, ""));
-    fixture.commit("too many streams");
+    fixture.commit("too high a concurrency");
     let refused = fixture.run("refused").refuses(10, "too_many_shards");
-    assert!(refused.stderr.contains("1200 = ceil(600 streams / (0.5 * 1))"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("1200 = ceil(concurrency 600 / (0.5 * 1))"), "{}", refused.stderr);
 }
 
 /// A shard that is killed ends its attempt in all shards, and its replacement joins at the next attempt.

@@ -394,7 +394,7 @@ fn a_grade_that_the_evidence_does_not_earn_is_refused() {
         verify(&cut.manifest(), &bundle, local_trust(), &ExpectedManifest::default()).expect("the untouched manifest verifies");
     let Document::Publication(published) = verified.value() else { panic!("publish ends with a publication") };
     let mut lie = published.clone();
-    (lie.body.grade.asked, lie.body.grade.given) = (Intent::Publication, Intent::Publication);
+    (lie.body.grade.requested, lie.body.grade.given) = (Intent::Publication, Intent::Publication);
     let numbers = fs::read(blob(&cut.bench.store(), &lie.body.numbers.digest.to_string())).expect("the numbers");
     let mut numbers: Value = serde_json::from_slice(&numbers).expect("JSON");
     numbers["grade"] = json!(lie.body.grade);

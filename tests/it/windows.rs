@@ -100,7 +100,8 @@ fn throughput_is_over_the_time_to_the_end_of_the_load() {
             assert!(near(tokens, rate * 60.0), "{what}: {tokens:?} tokens");
             if name == "rate" {
                 // 20 requests at 50/s: the requested rate does not depend on a duration that was not reached.
-                let asked: f64 = shards.iter().filter_map(|shard| shard["serving"]["client"]["asked_rate_per_s"].as_f64()).sum();
+                let asked: f64 =
+                    shards.iter().filter_map(|shard| shard["serving"]["client"]["requested_rate_per_s"].as_f64()).sum();
                 assert!((asked / 50.0 - 1.0).abs() < 1e-6, "{what}: {asked} asked");
                 assert!(value("request_throughput_steady_per_s").is_none(), "{what}");
             }

@@ -151,11 +151,11 @@ test("the summary's statistics are the rows', and are all published", () => {
 });
 
 test("numbers are their publication's own", () => {
-  const publication = { summary: FILE, grade: { asked: "realism", given: "exploratory", shortfalls: [] } };
+  const publication = { summary: FILE, grade: { requested: "realism", given: "exploratory", shortfalls: [] } };
   const whole = {
     run_id: "nightly",
     summary: FILE,
-    grade: { given: "exploratory", asked: "realism", shortfalls: [] },
+    grade: { given: "exploratory", requested: "realism", shortfalls: [] },
     numbers: [number],
   };
   const read = (change) => readNumbers(toBytes(canonicalText({ ...whole, ...change })), "nightly", publication);

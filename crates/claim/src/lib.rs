@@ -62,15 +62,15 @@ impl<'a> Evidence<'a> {
 
 /// Returns the grade that a run earns, with every rule of the requested grade that it does not meet.
 pub fn grade(evidence: &Evidence<'_>) -> Grade {
-    let asked = evidence.plan.intent;
-    let shortfalls = shortfalls(asked, evidence);
-    let given = match asked {
-        _ if shortfalls.is_empty() => asked,
+    let requested = evidence.plan.intent;
+    let shortfalls = shortfalls(requested, evidence);
+    let given = match requested {
+        _ if shortfalls.is_empty() => requested,
         Intent::Publication if self::shortfalls(Intent::Realism, evidence).is_empty() => Intent::Realism,
         _ => Intent::Exploratory,
     };
     let declared = if given == Intent::Publication { declared_controls(evidence.environments) } else { Vec::new() };
-    Grade { asked, given, shortfalls, declared }
+    Grade { requested, given, shortfalls, declared }
 }
 
 /// Returns the controls that a person declares in some block, instead of a proof in every block.

@@ -75,10 +75,10 @@ fn graded(change: impl FnOnce(&mut Run)) -> String {
     change(&mut run);
     let environments: Vec<_> = run.environments.iter().collect();
     let Run { plan, collection, status, points, issues, .. } = &run;
-    let Grade { asked, given, shortfalls, .. } =
+    let Grade { requested, given, shortfalls, .. } =
         grade(&Evidence { plan, environments: &environments, collection, status: *status, points, issues });
     let lines = shortfalls.iter().map(|shortfall| format!("\n{}: {}", shortfall.rule, shortfall.found));
-    format!("{asked} -> {given}{}", lines.collect::<String>())
+    format!("{requested} -> {given}{}", lines.collect::<String>())
 }
 
 fn metric(run: &mut Run) -> &mut MetricSummary {

@@ -148,10 +148,10 @@ fn check_slo(point: &PointSummary, baseline: Option<&PointSummary>, question: &G
 }
 
 fn check_error_rate(point: &PointSummary, policy: &GatePolicy, subject: &str) -> Option<Check> {
-    let (most, ServingPoint { requests, outcomes, uncounted, .. }) = (policy.max_error_rate?, point.serving.as_ref()?);
+    let (most, ServingPoint { requests, outcomes, excluded_outcomes, .. }) = (policy.max_error_rate?, point.serving.as_ref()?);
     // Attempts that do not count had requests too, and may have been excluded because these failed.
-    let all = requests.0 + uncounted.values().map(|count| count.0).sum::<u64>();
-    let ok = [outcomes, uncounted].iter().filter_map(|of| of.get("ok")).map(|ok| ok.0).sum();
+    let all = requests.0 + excluded_outcomes.values().map(|count| count.0).sum::<u64>();
+    let ok = [outcomes, excluded_outcomes].iter().filter_map(|of| of.get("ok")).map(|ok| ok.0).sum();
     let failed = all.saturating_sub(ok);
     // Without requests there is no proof that requests succeed.
     let rate = if all == 0 { 1.0 } else { failed as f64 / all as f64 };

@@ -383,11 +383,11 @@ impl<'a> Engine<'a> {
 
     fn into_summary(self, ended_ns: i64, cancelled: bool, cpu: CpuTime) -> TrialSummary {
         let window = self.window(cancelled);
-        let (asked_per_s, sent_per_s) = self.rates(window.end - window.start);
+        let (requested_per_s, sent_per_s) = self.rates(window.end - window.start);
         let (cpu_user_ns, cpu_system_ns, loop_cpu_ns) = cpu.since();
         let client = ClientStats {
             lateness: self.lateness.lateness(),
-            asked_per_s,
+            requested_per_s,
             sent_per_s,
             delays: self.delays.finish(ended_ns),
             longest_stall_ns: self.busy.longest_stall_ns,
@@ -426,9 +426,9 @@ impl<'a> Engine<'a> {
         let is_open = matches!(self.trial.arrivals, Arrivals::Open { .. });
         match self.intended_ns.filter(|_| is_open && (self.is_all_due() || self.trial.measured.duration_ns.is_none())) {
             Some((first, last)) => {
-                let asked = rate(self.measured_due.saturating_sub(1), last - first);
+                let requested = rate(self.measured_due.saturating_sub(1), last - first);
                 let share = self.measured_sent as f64 / self.measured_due.max(1) as f64;
-                (asked, asked.map(|asked| asked * share))
+                (requested, requested.map(|rate| rate * share))
             }
             None => (rate(self.measured_due, window_ns), rate(self.measured_sent, window_ns)),
         }

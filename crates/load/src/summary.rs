@@ -102,7 +102,7 @@ pub struct ClientStats {
     /// Lateness of the measured phase; absent under closed loop and if no request was sent.
     pub lateness: Option<Lateness>,
     /// Requests per second that were due in the measured phase; absent if it had no length.
-    pub asked_per_s: Option<f64>,
+    pub requested_per_s: Option<f64>,
     /// Requests per second that were sent in the measured phase; absent if it had no length.
     pub sent_per_s: Option<f64>,
     /// The delay of the loop's start, in nanoseconds; 0 if it waited for the start.

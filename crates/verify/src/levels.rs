@@ -488,7 +488,7 @@ mod tests {
     fn publication() -> Publication {
         let digest = Digest::compute(b"");
         let artifact = json!({"name": "numbers.json", "digest": digest, "size": "0", "media_type": "application/json"});
-        let grade = json!({"asked": "exploratory", "given": "exploratory", "shortfalls": []});
+        let grade = json!({"requested": "exploratory", "given": "exploratory", "shortfalls": []});
         let publication = json!({
             "plan_digest": digest, "summary": digest, "trust_policy": digest, "published_at": "2026-01-01T00:00:00.000000000Z",
             "grade": grade, "runs": [], "warehouse_snapshot": {}, "numbers": artifact, "reports": [], "keys": [],

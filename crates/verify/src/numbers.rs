@@ -265,7 +265,7 @@ mod tests {
         let all = |numbers| Numbers {
             run_id: run_id(),
             grade: assay_manifest::Grade {
-                asked: assay_manifest::Intent::Exploratory,
+                requested: assay_manifest::Intent::Exploratory,
                 given: assay_manifest::Intent::Exploratory,
                 shortfalls: Vec::new(),
                 declared: Vec::new(),

@@ -197,7 +197,7 @@ pub static SERVING_OUTCOME_FACT: Table = Table {
         &[
             text("point_id", "The point.").required().key(),
             text("point_kind", "`concurrency`, `rate`, `trace`, `scale` or `parameters`.").required(),
-            int("concurrency", "Streams open at a time, if the point sets it.").unit("streams"),
+            int("concurrency", "Requests in flight at a time, if the point sets it.").unit("requests"),
             float("request_rate_per_s", "Configured arrival rate, if the point sets it.").unit("requests/s"),
         ],
         metric_columns!(Section::OfferedLoad),

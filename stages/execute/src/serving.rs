@@ -515,7 +515,7 @@ fn health(finished: &TrialSummary, is_open: bool) -> ClientHealth {
         cpu_system_us: unsigned(client.cpu_system_ns / 1000),
         full_reads: Count(client.full_reads),
         starved: Count(client.starved),
-        asked_rate_per_s: client.asked_per_s.filter(|_| is_open),
+        requested_rate_per_s: client.requested_per_s.filter(|_| is_open),
         sent_rate_per_s: client.sent_per_s.unwrap_or(0.0),
         connections: Count(client.connections_opened),
         resends: Some(Count(client.resends)),

@@ -25,7 +25,7 @@ const MAX_BYTES: u64 = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Measurement {
-    streams: u32,
+    concurrency: u32,
     requests_per_s: u32,
     events_per_s: u32,
     measured_at: Instant,
@@ -74,9 +74,9 @@ fn fingerprint(facts: &HostFacts, program: &Digest) -> Result<Digest, Failure> {
 
 impl Measurement {
     fn new(figures: Figures, facts: &HostFacts, program: Digest) -> Self {
-        let Figures { streams, requests_per_s, events_per_s } = figures;
+        let Figures { concurrency, requests_per_s, events_per_s } = figures;
         let cpu_millis = facts.cgroup_cpu_millis.value;
-        Self { streams, requests_per_s, events_per_s, measured_at: Clock.now(), program, cpu_millis }
+        Self { concurrency, requests_per_s, events_per_s, measured_at: Clock.now(), program, cpu_millis }
     }
 
     /// Parses a measurement from a source that is not trusted; `None` if it is unusable.
@@ -87,13 +87,13 @@ impl Measurement {
 
     /// Returns true if no figure is zero: any load would take infinitely many shards of a zero ceiling.
     fn is_usable(&self) -> bool {
-        self.streams > 0 && self.requests_per_s > 0 && self.events_per_s > 0
+        self.concurrency > 0 && self.requests_per_s > 0 && self.events_per_s > 0
     }
 
     fn as_fact(&self, fingerprint: Digest, cached: bool, node: &str) -> Fact<Ceiling> {
-        let Self { streams, requests_per_s, events_per_s, measured_at, program, cpu_millis } = self.clone();
+        let Self { concurrency, requests_per_s, events_per_s, measured_at, program, cpu_millis } = self.clone();
         let ceiling = Ceiling {
-            streams,
+            concurrency,
             requests_per_s,
             events_per_s,
             cached,

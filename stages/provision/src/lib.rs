@@ -126,8 +126,8 @@ fn count_shards(
     pods: Option<&PodProvisioner>,
     provisioned: &[ProvisionedTarget],
 ) -> Result<Option<ShardCount>, Failure> {
-    let asked = shards::requested_load(plan);
-    if asked.is_empty() {
+    let requested = shards::requested_load(plan);
+    if requested.is_empty() {
         return Ok(None);
     }
     let load = pods.map(|pods| (pods, pods.here.load.as_ref()));
@@ -136,7 +136,7 @@ fn count_shards(
         Some((_, load)) => load.is_none_or(LoadPod::has_whole_cpu),
     };
     let ceiling = match load {
-        _ if has_whole_cpu && shards::is_small(&asked) => None,
+        _ if has_whole_cpu && shards::is_small(&requested) => None,
         None => Some(ceiling::local_ceiling(ctx, facts)?),
         Some((pods, Some(load))) => {
             let serving = provisioned.iter().filter(|found| !found.pods.is_empty());
@@ -145,7 +145,7 @@ fn count_shards(
         }
         Some((_, None)) => Some(Fact::unknown("the driver does not say how load is placed")),
     };
-    shards::count(asked, ceiling).map(Some)
+    shards::count(requested, ceiling).map(Some)
 }
 
 /// Returns the hosts of the targets, each once.

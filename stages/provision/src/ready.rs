@@ -28,23 +28,23 @@ pub(crate) fn wait(
     path: Option<&str>,
     end: Option<&TargetEnd>,
 ) -> Result<Probe, Failure> {
-    let question = ReadyCheck::new(target, address, path)?;
+    let check = ReadyCheck::new(target, address, path)?;
     let watch = clock.start();
     loop {
         if cancel.is_cancelled() {
             return Err(Failure::cancelled(cancel.reason().unwrap_or("stopped")));
         }
-        let response = question.run(client);
+        let response = check.run(client);
         end.map_or(Ok(()), TargetEnd::check)?;
         let why = match response {
             Ok(response) => {
                 let waited_ns = Count(watch.elapsed_ns());
-                return Ok(Probe { question: question.to_string(), ready: true, response, waited_ns });
+                return Ok(Probe { request: check.to_string(), ready: true, response, waited_ns });
             }
             Err(why) => why,
         };
         if watch.elapsed_ns() >= target.ready_timeout_ns.0 {
-            return Err(not_ready(target, address, &question, &why));
+            return Err(not_ready(target, address, &check, &why));
         }
         cancel.wait_timeout(PAUSE);
     }
@@ -52,12 +52,12 @@ pub(crate) fn wait(
 
 /// Returns the failure of a target that did not become ready. An endpoint has no log here: if it was started at all, another
 /// party started it.
-fn not_ready(target: &Target, address: &str, question: &ReadyCheck, why: &str) -> Failure {
+fn not_ready(target: &Target, address: &str, check: &ReadyCheck, why: &str) -> Failure {
     let limit = Duration::from_nanos(target.ready_timeout_ns.0);
     let hint = match target.kind {
-        TargetKind::Endpoint | TargetKind::InferenceService => format!(
-            "is a server up at `{address}`? Assay tried `{question}` until then; `ready.timeout` gives the server more time"
-        ),
+        TargetKind::Endpoint | TargetKind::InferenceService => {
+            format!("is a server up at `{address}`? Assay tried `{check}` until then; `ready.timeout` gives the server more time")
+        }
         _ => "look into its log beside the stage's, or give it more time with `ready.timeout`".to_owned(),
     };
     Failure::new(ErrorCode::TargetNotReady, format!("target `{}` was not ready after {limit:?}: {why}", target.name)).hint(hint)

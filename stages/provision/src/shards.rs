@@ -11,11 +11,11 @@ use assay_stage::{ErrorCode, Failure};
 const SHARE: f64 = 0.5;
 
 /// Returns the load that any shard with a CPU of its own carries: below it nothing is measured. A request costs the client about
-/// 50 us and an event, at these rates, about 30 us, which makes each of the three less than half of one CPU; a stream brings some
+/// 50 us and an event, at these rates, about 30 us, which makes each of the three less than half of one CPU; a streamed response brings some
 /// forty events per second.
 const fn any_shard_carries(unit: LoadUnit) -> f64 {
     match unit {
-        LoadUnit::Streams => 256.0,
+        LoadUnit::Concurrency => 256.0,
         LoadUnit::RequestsPerS => 500.0,
         LoadUnit::EventsPerS => 10_000.0,
     }
@@ -41,7 +41,7 @@ pub(crate) fn requested_load(plan: &Plan) -> Vec<RequestedLoad> {
 fn point_load(case: &Case, point: &Point, work: &ServingWork) -> Vec<RequestedLoad> {
     let load = |unit, amount| RequestedLoad { case_id: case.case_id.clone(), point_id: point.point_id.clone(), unit, amount };
     match OfferedLoad::from_point(point) {
-        Ok(OfferedLoad::Concurrency { users }) => vec![load(LoadUnit::Streams, users as f64)],
+        Ok(OfferedLoad::Concurrency { users }) => vec![load(LoadUnit::Concurrency, users as f64)],
         Ok(OfferedLoad::Rate { per_s }) => {
             let is_streamed = work.is_streamed();
             let tokens = work.output.as_ref().filter(|_| is_streamed).map(mean_tokens);
@@ -64,28 +64,34 @@ fn mean_tokens(law: &LengthLaw) -> f64 {
 }
 
 /// Returns true if any shard with a CPU of its own carries all of the load.
-pub(crate) fn is_small(asked: &[RequestedLoad]) -> bool {
-    asked.iter().all(|load| load.amount <= any_shard_carries(load.unit))
+pub(crate) fn is_small(requested: &[RequestedLoad]) -> bool {
+    requested.iter().all(|load| load.amount <= any_shard_carries(load.unit))
 }
 
 /// Returns the count of shards with its formula. If the ceiling is unknown the count is one, and the formula says so.
-pub(crate) fn count(asked: Vec<RequestedLoad>, ceiling: Option<Fact<Ceiling>>) -> Result<ShardCount, Failure> {
+pub(crate) fn count(requested: Vec<RequestedLoad>, ceiling: Option<Fact<Ceiling>>) -> Result<ShardCount, Failure> {
     let (shards, formula) = match ceiling.as_ref().map(|fact| (fact.value.as_ref(), &fact.how)) {
-        None => (1, format!("shards: 1, any shard carries {}: no ceiling was measured", describe_load(&asked))),
+        None => (1, format!("shards: 1, any shard carries {}: no ceiling was measured", describe_load(&requested))),
         Some((None, why)) => {
             let remedy = "name a number of `shards` in the pipeline where one is too few";
-            (1, format!("shards: 1 for {}, because the ceiling of a shard is not known ({why}): {remedy}", describe_load(&asked)))
+            (
+                1,
+                format!(
+                    "shards: 1 for {}, because the ceiling of a shard is not known ({why}): {remedy}",
+                    describe_load(&requested)
+                ),
+            )
         }
-        Some((Some(ceiling), _)) => deciding_load(&asked, ceiling)?,
+        Some((Some(ceiling), _)) => deciding_load(&requested, ceiling)?,
     };
-    Ok(ShardCount { shards, formula, asked, ceiling })
+    Ok(ShardCount { shards, formula, requested, ceiling })
 }
 
 /// Returns the count and formula of the load that needs the most shards.
-fn deciding_load(asked: &[RequestedLoad], ceiling: &Ceiling) -> Result<(u32, String), Failure> {
+fn deciding_load(requested: &[RequestedLoad], ceiling: &Ceiling) -> Result<(u32, String), Failure> {
     let needed = |load: &RequestedLoad| (load.amount / (SHARE * f64::from(unit_ceiling(ceiling, load.unit)))).ceil().max(1.0);
-    let most = asked.iter().max_by(|one, other| needed(one).total_cmp(&needed(other)));
-    let Some(load) = most else { return Ok((1, "shards: 1, no load is asked for".to_owned())) };
+    let most = requested.iter().max_by(|one, other| needed(one).total_cmp(&needed(other)));
+    let Some(load) = most else { return Ok((1, "shards: 1, no load is requested".to_owned())) };
     let formula =
         format!("{} = ceil({} / ({SHARE} * {}))", needed(load), amount(load.amount, load.unit), unit_ceiling(ceiling, load.unit));
     if needed(load) > f64::from(MAX_SHARDS) {
@@ -98,24 +104,23 @@ fn deciding_load(asked: &[RequestedLoad], ceiling: &Ceiling) -> Result<(u32, Str
 
 fn unit_ceiling(ceiling: &Ceiling, unit: LoadUnit) -> u32 {
     match unit {
-        LoadUnit::Streams => ceiling.streams,
+        LoadUnit::Concurrency => ceiling.concurrency,
         LoadUnit::RequestsPerS => ceiling.requests_per_s,
         LoadUnit::EventsPerS => ceiling.events_per_s,
     }
 }
 
-fn describe_load(asked: &[RequestedLoad]) -> String {
-    let amounts: Vec<_> = asked.iter().map(|load| amount(load.amount, load.unit)).collect();
+fn describe_load(requested: &[RequestedLoad]) -> String {
+    let amounts: Vec<_> = requested.iter().map(|load| amount(load.amount, load.unit)).collect();
     amounts.join(", ")
 }
 
 fn amount(amount: f64, unit: LoadUnit) -> String {
-    let unit = match unit {
-        LoadUnit::Streams => "streams",
-        LoadUnit::RequestsPerS => "requests/s",
-        LoadUnit::EventsPerS => "events/s",
-    };
-    format!("{amount} {unit}")
+    match unit {
+        LoadUnit::Concurrency => format!("concurrency {amount}"),
+        LoadUnit::RequestsPerS => format!("{amount} requests/s"),
+        LoadUnit::EventsPerS => format!("{amount} events/s"),
+    }
 }
 
 #[cfg(test)]

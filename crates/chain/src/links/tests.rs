@@ -137,7 +137,7 @@ fn summary(plan_digest: Digest, collection: Digest) -> Summary {
 fn publication(plan_digest: Digest, summary: Digest) -> assay_manifest::Publication {
     body(json!({
         "plan_digest": plan_digest, "summary": summary, "trust_policy": ZERO, "published_at": "2026-01-01T00:00:00.000000000Z",
-        "grade": {"asked": "exploratory", "given": "exploratory", "shortfalls": []}, "runs": [], "warehouse_snapshot": {},
+        "grade": {"requested": "exploratory", "given": "exploratory", "shortfalls": []}, "runs": [], "warehouse_snapshot": {},
         "numbers": artifact("numbers.json"), "reports": [], "keys": [],
     }))
 }

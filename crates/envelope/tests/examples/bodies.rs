@@ -284,7 +284,7 @@ fn serving_outcome(id: &str, number: u32, begin: u32) -> Value {
             "lateness_p50_ns": "21000", "lateness_p99_ns": "140000", "lateness_max_ns": "910000", "loop_busy_p99_ns": "80000",
             "loop_stall_max_ns": "1200000", "loop_late_ns": "31000000", "late_requests": "4", "late_request_share": 0.008,
             "ttft_p99_delay_ns": "90000", "e2e_p99_delay_ns": "120000", "run_delay_ns": "21000000", "interruptions": "1", "resends": "2", "cpu_user_us": "310000", "cpu_system_us": "540000", "cgroup_throttled_us": "0",
-            "cpu_pressure_us": "650000", "cpu_pressure": 0.01, "full_reads": "3", "starved": "0", "asked_rate_per_s": 8.3,
+            "cpu_pressure_us": "650000", "cpu_pressure": 0.01, "full_reads": "3", "starved": "0", "requested_rate_per_s": 8.3,
             "sent_rate_per_s": 8.3, "connections": "8", "events": "68900",
         },
         "cache_flushed": "/reset_prefix_cache",
@@ -302,7 +302,7 @@ fn cross_check() -> Value {
 
 fn serving_point() -> Value {
     json!({
-        "requests": "1500", "outcomes": {"ok": "1494", "timeout": "6"}, "uncounted": {"ok": "480", "timeout": "20"}, "duration_ns": "180000000000", "slo_met": true,
+        "requests": "1500", "outcomes": {"ok": "1494", "timeout": "6"}, "excluded_outcomes": {"ok": "480", "timeout": "20"}, "duration_ns": "180000000000", "slo_met": true,
         "token_sources": {"continuous_usage": "1494", "unknown": "6"}, "tpot_assumed": "0",
         "cost_absent": "the number of GPUs is unknown",
         "absent": {"e2e_ms_p99_with_failures": "the rank falls on a failed request"}, "latency_from": "sent",
@@ -489,16 +489,16 @@ fn environment(plan: Digest, incarnation: u32) -> Environment {
 fn shards() -> ShardCount {
     let asked = cases()
         .find(|(_, point)| *point == "c8")
-        .map(|(case, point)| json!({"case_id": case, "point_id": point, "unit": "streams", "amount": 8}));
+        .map(|(case, point)| json!({"case_id": case, "point_id": point, "unit": "concurrency", "amount": 8}));
     body_part(json!({
         "shards": 1,
-        "formula": "shards: 1 = ceil(8 streams / (0.5 * 2048))",
-        "asked": [asked],
+        "formula": "shards: 1 = ceil(concurrency 8 / (0.5 * 2048))",
+        "requested": [asked],
         "ceiling": {
             "source": "observed",
             "how": "measured on such a machine before",
             "value": {
-                "streams": 2048, "requests_per_s": 16_000, "events_per_s": 102_400, "cached": true, "measured_at": at(0),
+                "concurrency": 2048, "requests_per_s": 16_000, "events_per_s": 102_400, "cached": true, "measured_at": at(0),
                 "fingerprint": digest("fingerprint"), "program": digest("program"), "cpu_millis": "500", "node": "node-b",
             },
         },
@@ -536,7 +536,7 @@ fn environment_of_any_block(plan: Digest, incarnation: u32) -> Environment {
                 "core_cpus": "0-47",
                 "models": ["chat-8b"],
                 "image": image(),
-                "probes": [{"question": "GET /health", "ready": true, "response": "200", "waited_ns": "41250000000"}],
+                "probes": [{"request": "GET /health", "ready": true, "response": "200", "waited_ns": "41250000000"}],
             },
             {
                 "id": "served",
@@ -904,7 +904,7 @@ fn publication(plan: Digest, summary: Digest) -> Publication {
         "trust_policy": trust_policy,
         "published_at": at(655_200),
         "grade": {
-            "asked": "publication",
+            "requested": "publication",
             "given": "realism",
             "shortfalls": [{"rule": "pinned", "found": "the model `chat-8b` is not pinned"}],
             "declared": ["stable_background"],

@@ -99,7 +99,7 @@ pub(crate) fn publication() -> Manifest<Publication> {
         summary: input(Kind::Summary).manifest,
         trust_policy: digest("policy"),
         published_at: at(30),
-        grade: Grade { asked: Intent::Realism, given: Intent::Realism, shortfalls: vec![], declared: Vec::new() },
+        grade: Grade { requested: Intent::Realism, given: Intent::Realism, shortfalls: vec![], declared: Vec::new() },
         runs: vec![],
         warehouse_snapshot: std::collections::BTreeMap::new(),
         queries: Vec::new(),

@@ -301,7 +301,7 @@ fn serving_fixture(failed: u64, slo_met: [Option<bool>; 2], tokens: [f64; 2]) ->
         serving.requests.0 = 100;
         serving.outcomes = [("ok".to_owned(), Count(100 - failed)), ("timeout".to_owned(), Count(failed))].into();
         serving.slo_met = slo_met;
-        serving.uncounted.clear();
+        serving.excluded_outcomes.clear();
         point.serving = Some(serving);
         let mut length = point.metrics[0].clone();
         length.metric = "osl_tokens_mean".to_owned();

@@ -143,7 +143,7 @@ fn by_count_the_window_ends_with_the_last_response() {
     assert_eq!((kept.records.len(), Some(finished.measured_to_ns)), (7, last_end(&kept)));
     assert!(finished.measured_to_ns < LONG);
     // Six gaps in 30 ms, independent of the duration, which was not reached.
-    assert_eq!((finished.client.asked_per_s, finished.client.sent_per_s), (Some(200.0), Some(200.0)));
+    assert_eq!((finished.client.requested_per_s, finished.client.sent_per_s), (Some(200.0), Some(200.0)));
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn only_what_is_due_before_the_end_is_sent() {
     let (finished, kept) = run_trial(&trial, &mut every(MS, 1000));
     assert_eq!(kept.records.len(), 20);
     assert_eq!(finished.measured_to_ns, 20 * MS);
-    assert_eq!(finished.client.asked_per_s, Some(1000.0));
+    assert_eq!(finished.client.requested_per_s, Some(1000.0));
 }
 
 #[test]

@@ -251,7 +251,7 @@ pub struct Software {
 #[serde(deny_unknown_fields)]
 pub struct Probe {
     /// The request that was made.
-    pub question: String,
+    pub request: String,
     /// True if the target was ready.
     pub ready: bool,
     /// The response of the target.
@@ -379,8 +379,8 @@ pub const MAX_SHARDS: u32 = 1024;
 words!(
     /// The unit of load.
     LoadUnit, "unit of load",
-    /// Responses in progress at a time.
-    Streams = "streams",
+    /// Requests in flight at a time.
+    Concurrency = "concurrency",
     /// Requests per second.
     RequestsPerS = "requests_per_s",
     /// Events of streamed responses per second.
@@ -406,11 +406,11 @@ pub struct RequestedLoad {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ceiling {
-    /// Responses in progress at a time, each streamed at 50 events per second.
-    pub streams: u32,
+    /// Requests in flight at a time, each with a response that is streamed at 50 events per second.
+    pub concurrency: u32,
     /// Requests per second, each with a response of one event.
     pub requests_per_s: u32,
-    /// Events per second, over all those streams.
+    /// Events per second, over all those responses.
     pub events_per_s: u32,
     /// True if an earlier measurement was reused.
     pub cached: bool,
@@ -433,12 +433,12 @@ pub struct Ceiling {
 pub struct ShardCount {
     /// The number: 1 to 1,024.
     pub shards: u32,
-    /// The formula with its numbers, such as `shards: 3 = ceil(1200 streams / (0.5 * 900))`, or the reason why none was needed or
+    /// The formula with its numbers, such as `shards: 3 = ceil(concurrency 1200 / (0.5 * 900))`, or the reason why none was needed or
     /// possible.
     pub formula: String,
-    /// The largest asked load, for each unit.
-    pub asked: Vec<RequestedLoad>,
-    /// The ceiling of one shard; absent if the asked load is so small that it does not matter.
+    /// The largest requested load, for each unit.
+    pub requested: Vec<RequestedLoad>,
+    /// The ceiling of one shard; absent if the requested load is so small that it does not matter.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ceiling: Option<Fact<Ceiling>>,
 }

@@ -47,7 +47,7 @@ pub struct Shortfall {
 #[serde(deny_unknown_fields)]
 pub struct Grade {
     /// The grade that the pipeline requests.
-    pub asked: Intent,
+    pub requested: Intent,
     /// The grade that the run earned.
     pub given: Intent,
     /// The reasons why it is below the requested grade.

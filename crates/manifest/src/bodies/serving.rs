@@ -264,7 +264,7 @@ pub struct ClientHealth {
     pub starved: Count,
     /// Requested rate of this shard, in requests per second; absent in a closed loop.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub asked_rate_per_s: Option<f64>,
+    pub requested_rate_per_s: Option<f64>,
     /// Requests actually sent per second.
     pub sent_rate_per_s: f64,
     /// Connections that were opened.
@@ -340,7 +340,7 @@ pub struct ServingPoint {
     pub outcomes: BTreeMap<String, Count>,
     /// Requests that were due in the measured phases of attempts that do not count, by outcome. No statistic includes them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
-    pub uncounted: BTreeMap<String, Count>,
+    pub excluded_outcomes: BTreeMap<String, Count>,
     /// The length of the window that rates are over, summed over trials, in nanoseconds.
     pub duration_ns: Count,
     /// True if the point as a whole met its SLOs (99th percentile of each, failures counted as slowest); absent if it has none.

@@ -131,7 +131,7 @@ fn a_commit_says_what_it_publishes() {
         summary: Digest::compute(b""),
         trust_policy: Digest::compute(b""),
         published_at: "2026-11-20T12:00:00.000000000Z".parse().expect("an instant"),
-        grade: Grade { asked: Intent::Publication, given: Intent::Realism, shortfalls: Vec::new(), declared: Vec::new() },
+        grade: Grade { requested: Intent::Publication, given: Intent::Realism, shortfalls: Vec::new(), declared: Vec::new() },
         runs: Vec::new(),
         queries: Vec::new(),
         warehouse_snapshot: BTreeMap::new(),

@@ -149,7 +149,7 @@ fn what_ran_has_as_many_shards_as_were_counted() {
             "hosts": [], "software": [], "targets": [], "controls": [], "placement": {}, "readings": [],
         });
         if let Some(shards) = shards {
-            environment["shards"] = json!({"shards": shards, "formula": "a test", "asked": []});
+            environment["shards"] = json!({"shards": shards, "formula": "a test", "requested": []});
         }
         serde_json::from_value(environment).expect("an environment")
     };

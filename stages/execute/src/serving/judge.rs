@@ -70,7 +70,7 @@ fn nothing_measured(left: &JudgeInput<'_>) -> Option<Reason> {
 /// Explains why no measured request was due: users of a closed loop that wait for responses since the warm-up cannot send
 /// another.
 fn explain_none_due(left: &JudgeInput<'_>) -> String {
-    let is_closed = left.client.asked_rate_per_s.is_none();
+    let is_closed = left.client.requested_rate_per_s.is_none();
     if is_closed && left.finished.counts.due(Phase::Warmup) > 0 {
         let ended = format_outcomes(left.finished, Phase::Warmup);
         return format!("no request was begun in the measured phase: those of the warm-up lasted through it ({ended})");
@@ -103,10 +103,10 @@ fn stalled(client: &ClientHealth, delays: &Delays) -> Option<Reason> {
 }
 
 fn not_offered(client: &ClientHealth) -> Option<Reason> {
-    let asked = client.asked_rate_per_s.filter(|asked| *asked > 0.0)?;
-    let share = client.sent_rate_per_s / asked;
+    let requested = client.requested_rate_per_s.filter(|requested| *requested > 0.0)?;
+    let share = client.sent_rate_per_s / requested;
     (share < MIN_SENT_SHARE).then(|| {
-        let detail = format!("only {:.1} of {asked:.1} requests a second could be sent", client.sent_rate_per_s);
+        let detail = format!("only {:.1} of {requested:.1} requests a second could be sent", client.sent_rate_per_s);
         Reason::new("rate_not_offered", detail)
     })
 }
@@ -200,7 +200,7 @@ mod tests {
         completed
         client_stalled: the client was late to its sockets for 45 % of the trial, 2700 ms in all
         ");
-        let rate = |sent| ClientHealth { asked_rate_per_s: Some(100.0), sent_rate_per_s: sent, ..ClientHealth::default() };
+        let rate = |sent| ClientHealth { requested_rate_per_s: Some(100.0), sent_rate_per_s: sent, ..ClientHealth::default() };
         assert_eq!(judge_client(&rate(95.0)), "completed");
         insta::assert_snapshot!(judge_client(&rate(94.9)), @r"
         completed

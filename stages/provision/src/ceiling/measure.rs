@@ -24,9 +24,9 @@ const API: ServingApi = ServingApi::Chat;
 const EVENTS_PER_S: u32 = 50;
 /// The time between two events of a stream.
 const BETWEEN_NS: i64 = 1_000_000_000 / EVENTS_PER_S as i64;
-/// The time for which all streams of a level are open.
+/// The time for which all requests of a level are in flight.
 const HOLD_NS: i64 = 200_000_000;
-/// The shortest time in which the streams are opened, and the time for each of many: as if they were requests at a rate that a
+/// The shortest time in which the requests are sent, and the time for each of many: as if they were requests at a rate that a
 /// client carries with ease.
 const OPEN_NS: i64 = 100_000_000;
 const OPEN_EACH_NS: i64 = 50_000;
@@ -35,7 +35,7 @@ const SEND_NS: i64 = 150_000_000;
 /// The time for requests in flight to end.
 const DRAIN_NS: i64 = 50_000_000;
 /// The first and the highest level of a ramp.
-const STREAMS: (u32, u32) = (64, 15_000);
+const CONCURRENCY: (u32, u32) = (64, 15_000);
 const REQUESTS_PER_S: (u32, u32) = (500, 128_000);
 /// The factor between two levels. Between the last that held and the first that did not, one more is tried.
 const RISE: u32 = 4;
@@ -43,7 +43,7 @@ const RISE: u32 = 4;
 const MAX_IN_FLIGHT: u32 = 4_096;
 /// Open files that are needed besides connections.
 const SPARE_FILES: u64 = 512;
-/// A level holds if this share of what was due arrived in time: a backlog of a twentieth of the time for which streams are held
+/// A level holds if this share of what was due arrived in time: a backlog of a twentieth of the time for which responses are held open
 /// is 10 ms.
 const MIN_SHARE: f64 = MIN_SENT_SHARE;
 /// The interval at which a cancellation is checked.
@@ -54,11 +54,11 @@ const PROMPT: &str = "a prompt as short as those of a small chat, which costs no
 /// The most load that a shard on this machine can make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Figures {
-    /// Concurrent streams.
-    pub(crate) streams: u32,
+    /// Requests in flight at a time, each with a streamed response.
+    pub(crate) concurrency: u32,
     /// Requests per second.
     pub(crate) requests_per_s: u32,
-    /// Events per second, over those streams.
+    /// Events per second, over those responses.
     pub(crate) events_per_s: u32,
 }
 
@@ -82,10 +82,12 @@ pub(crate) enum MeasureError {
 /// Measures how much load a shard on this machine can make under the limits of this process. Takes three to five seconds.
 pub(crate) fn measure(simulator: &Path, cancel: &Cancel) -> Result<Figures, MeasureError> {
     let simulator = Simulator::start(simulator)?;
-    let streams = climb(STREAMS.0, STREAMS.1.min(max_connections()), "streams", |level| try_streams(&simulator, level, cancel))?;
+    let concurrency = climb(CONCURRENCY.0, CONCURRENCY.1.min(max_connections()), "concurrent requests", |level| {
+        try_concurrency(&simulator, level, cancel)
+    })?;
     let requests_per_s =
         climb(REQUESTS_PER_S.0, REQUESTS_PER_S.1, "requests/s", |level| try_requests(&simulator, level, cancel))?;
-    Ok(Figures { streams, requests_per_s, events_per_s: streams * EVENTS_PER_S })
+    Ok(Figures { concurrency, requests_per_s, events_per_s: concurrency * EVENTS_PER_S })
 }
 
 /// The reason why a level did not hold; `None` if it held.
@@ -114,16 +116,17 @@ fn climb(first: u32, most: u32, what: &'static str, mut at: impl FnMut(u32) -> L
     }
 }
 
-/// Opens this many streams, evenly, and counts the events that arrive while all of them are open.
-fn try_streams(simulator: &Simulator, streams: u32, cancel: &Cancel) -> LevelOutcome {
-    let open_ns = OPEN_NS.max(i64::from(streams) * OPEN_EACH_NS);
+/// Sends this many requests, evenly, and counts the events that arrive while all of them are in flight.
+fn try_concurrency(simulator: &Simulator, concurrency: u32, cancel: &Cancel) -> LevelOutcome {
+    let open_ns = OPEN_NS.max(i64::from(concurrency) * OPEN_EACH_NS);
     let tokens = (open_ns + HOLD_NS + DRAIN_NS) / BETWEEN_NS + i64::from(EVENTS_PER_S);
     let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
-    let mut requests = EvenRequests { count: streams, sent: 0, gap_ns: open_ns as f64 / f64::from(streams), body: body(tokens) };
+    let mut requests =
+        EvenRequests { count: concurrency, sent: 0, gap_ns: open_ns as f64 / f64::from(concurrency), body: body(tokens) };
     let mut sink = EventsWithin { from_ns: open_ns, to_ns: open_ns + HOLD_NS, events: 0 };
-    let trial = simulator.trial(streams, open_ns, HOLD_NS + DRAIN_NS);
+    let trial = simulator.trial(concurrency, open_ns, HOLD_NS + DRAIN_NS);
     let finished = run(&trial, &mut requests, &mut sink, cancel)?;
-    let due = i64::from(streams) * HOLD_NS / BETWEEN_NS;
+    let due = i64::from(concurrency) * HOLD_NS / BETWEEN_NS;
     let came = format!("{} of {due} events came in their time", sink.events);
     Ok(certificate_flaw(&finished).or_else(|| ((sink.events as f64) < MIN_SHARE * due as f64).then_some(came)))
 }
@@ -145,7 +148,7 @@ fn try_requests(simulator: &Simulator, per_s: u32, cancel: &Cancel) -> LevelOutc
 fn certificate_flaw(finished: &TrialSummary) -> Option<String> {
     let client = &finished.client;
     let late = client.lateness.map(|lateness| lateness.ns_p99).filter(|ns| *ns > nanoseconds(MAX_LATENESS_P99));
-    let sent_share = client.sent_per_s.zip(client.asked_per_s).map(|(sent, asked)| sent / asked);
+    let sent_share = client.sent_per_s.zip(client.requested_per_s).map(|(sent, requested)| sent / requested);
     if let Some(late) = late {
         Some(format!("1 % of the requests were sent more than {} ms late", late / 1_000_000))
     } else if client.longest_stall_ns > nanoseconds(MAX_STALL) {
@@ -297,7 +300,7 @@ mod tests {
             tried.push(level);
             Ok((level > carries).then(|| "too much".to_owned()))
         };
-        (climb(64, 15_000, "streams", at).ok(), tried)
+        (climb(64, 15_000, "concurrent requests", at).ok(), tried)
     }
 
     #[test]
@@ -316,9 +319,9 @@ mod tests {
             calls += 1;
             Ok((calls == 1).then(|| "a hiccup".to_owned()))
         };
-        assert_eq!(climb(64, 256, "streams", at).expect("a level"), 256);
-        let refused = climb(64, 256, "streams", |_| Ok(Some("events were lost".to_owned()))).expect_err("no level");
-        assert_eq!(refused.to_string(), "not even 64 streams were carried: events were lost");
+        assert_eq!(climb(64, 256, "concurrent requests", at).expect("a level"), 256);
+        let refused = climb(64, 256, "concurrent requests", |_| Ok(Some("events were lost".to_owned()))).expect_err("no level");
+        assert_eq!(refused.to_string(), "not even 64 concurrent requests were carried: events were lost");
     }
 
     /// One level of each ramp, against a simulator in this process: tests the counting, not the speed of this machine.
@@ -340,7 +343,7 @@ mod tests {
         let finished = run(&trial, &mut requests, &mut sink, &cancel).expect("it ran");
         assert_eq!((finished.counts.count(Phase::Measured, Outcome::Ok), sink.events), (4, 12));
         cancel.cancel("a test");
-        let stopped = try_streams(&simulator, 2, &cancel).expect_err("it was stopped");
+        let stopped = try_concurrency(&simulator, 2, &cancel).expect_err("it was stopped");
         assert_eq!(stopped.to_string(), "the measurement was stopped");
         server.stop().expect("stopped");
     }
@@ -353,7 +356,7 @@ mod tests {
         let flawed = [
             assay_load::ClientStats { lateness: late(26_000_000), ..Default::default() },
             assay_load::ClientStats { longest_stall_ns: 1_500_000_000, ..Default::default() },
-            assay_load::ClientStats { asked_per_s: Some(100.0), sent_per_s: Some(90.0), ..Default::default() },
+            assay_load::ClientStats { requested_per_s: Some(100.0), sent_per_s: Some(90.0), ..Default::default() },
         ];
         insta::assert_snapshot!(flawed.map(|client| of(client).expect("a flaw")).join("\n"), @r"
         1 % of the requests were sent more than 26 ms late

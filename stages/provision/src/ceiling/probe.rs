@@ -88,9 +88,9 @@ mod tests {
     fn a_probe_that_says_anything_else_is_not_believed() {
         let digest = Digest::compute(b"");
         assert!(parse_output(&format!("{{\"fingerprint\":\"{digest}\"}}\n")).is_ok());
-        let measured = |streams: u32| {
+        let measured = |concurrency: u32| {
             format!(
-                r#"{{"fingerprint":"{digest}","measured":{{"streams":{streams},"requests_per_s":1,"events_per_s":1,"measured_at":"1970-01-01T00:00:00.000000000Z","program":"{digest}"}}}}"#
+                r#"{{"fingerprint":"{digest}","measured":{{"concurrency":{concurrency},"requests_per_s":1,"events_per_s":1,"measured_at":"1970-01-01T00:00:00.000000000Z","program":"{digest}"}}}}"#
             )
         };
         assert!(parse_output(&measured(1)).is_ok());

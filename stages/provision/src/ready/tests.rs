@@ -37,7 +37,7 @@ fn a_target_is_asked_until_it_is_ready() {
         _ => Reply::ok(""),
     });
     let probe = wait_for(&server.url(), Some("/health"), LONG).expect("ready in the end");
-    assert_eq!((probe.question, probe.ready), (format!("GET {}/health", server.url()), true));
+    assert_eq!((probe.request, probe.ready), (format!("GET {}/health", server.url()), true));
     assert_eq!(probe.response, "200 OK");
     assert_eq!(server.paths(), ["/health"; 5]);
 }
@@ -48,7 +48,7 @@ fn an_open_port_is_enough_where_no_path_is_named() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let probe = wait_for(&format!("{scheme}://{address}/v1"), None, LONG).expect("it listens");
-        assert_eq!((probe.question, probe.response.as_str()), (format!("connect to {address}"), "connected"));
+        assert_eq!((probe.request, probe.response.as_str()), (format!("connect to {address}"), "connected"));
     }
 }
 
@@ -123,7 +123,7 @@ fn whoever_stops_the_run_stops_the_waiting() {
 
 #[test]
 fn what_cannot_be_asked_is_a_mistake_of_the_definition() {
-    let refused = |url, path| wait_for(url, path, LONG).expect_err("no question").message;
+    let refused = |url, path| wait_for(url, path, LONG).expect_err("no request").message;
     insta::assert_snapshot!(refused("vllm:8000", None), @"target `vllm` is at `vllm:8000`, which is not an address");
     insta::assert_snapshot!(refused("http://vllm", Some("health")), @"target `vllm` is to be asked for `health`, which is not a path");
     insta::assert_snapshot!(refused("http://vllm", Some("/ HTTP/1.1\r\nevil: 1")), @r"target `vllm` is to be asked for `/ HTTP/1.1\r\nevil: 1`, which is not a path");

@@ -15,7 +15,7 @@ fn work(change: &Value) -> ServingWork {
     serde_json::from_value(work).expect("a workload")
 }
 
-fn asked_at(kind: &str, value: &str, change: &Value) -> String {
+fn requested_at(kind: &str, value: &str, change: &Value) -> String {
     let point = json!({"point_id": "p", "kind": kind, "value": {kind: value}});
     let case = json!({"case_id": "w.t.default", "workload": "w", "target": "t", "variant": "default", "points": []});
     let case: Case = serde_json::from_value(case).expect("a case");
@@ -23,12 +23,12 @@ fn asked_at(kind: &str, value: &str, change: &Value) -> String {
 }
 
 #[test]
-fn a_point_asks_for_streams_or_for_requests_and_their_events() {
-    assert_eq!(asked_at("concurrency", "64", &json!({})), "64 streams");
-    assert_eq!(asked_at("rate", "12.5", &json!({})), "12.5 requests/s, 1875 events/s");
-    assert_eq!(asked_at("rate", "12.5", &json!({"streaming": false})), "12.5 requests/s");
-    assert_eq!(asked_at("rate", "12.5", &json!({"api": "embeddings", "output": null})), "12.5 requests/s");
-    assert_eq!(asked_at("scale", "2", &json!({})), "", "it offers no load");
+fn a_point_asks_for_a_concurrency_or_for_requests_and_their_events() {
+    assert_eq!(requested_at("concurrency", "64", &json!({})), "concurrency 64");
+    assert_eq!(requested_at("rate", "12.5", &json!({})), "12.5 requests/s, 1875 events/s");
+    assert_eq!(requested_at("rate", "12.5", &json!({"streaming": false})), "12.5 requests/s");
+    assert_eq!(requested_at("rate", "12.5", &json!({"api": "embeddings", "output": null})), "12.5 requests/s");
+    assert_eq!(requested_at("scale", "2", &json!({})), "", "it offers no load");
 }
 
 #[test]
@@ -47,9 +47,9 @@ fn load(unit: LoadUnit, amount: f64) -> RequestedLoad {
     RequestedLoad { case_id, point_id, unit, amount }
 }
 
-fn ceiling(streams: u32, requests_per_s: u32, events_per_s: u32) -> Ceiling {
+fn ceiling(concurrency: u32, requests_per_s: u32, events_per_s: u32) -> Ceiling {
     Ceiling {
-        streams,
+        concurrency,
         requests_per_s,
         events_per_s,
         cached: false,
@@ -61,8 +61,8 @@ fn ceiling(streams: u32, requests_per_s: u32, events_per_s: u32) -> Ceiling {
     }
 }
 
-fn counted(asked: &[RequestedLoad], ceiling: Option<Fact<Ceiling>>) -> (u32, String) {
-    let count = count(asked.to_vec(), ceiling).expect("a count");
+fn counted(requested: &[RequestedLoad], ceiling: Option<Fact<Ceiling>>) -> (u32, String) {
+    let count = count(requested.to_vec(), ceiling).expect("a count");
     (count.shards, count.formula)
 }
 
@@ -72,26 +72,27 @@ fn measured() -> Fact<Ceiling> {
 
 #[test]
 fn each_shard_stays_below_half_of_its_ceiling() {
-    let streams = |amount| counted(&[load(LoadUnit::Streams, amount)], Some(measured()));
-    assert_eq!(streams(1_200.0), (3, "shards: 3 = ceil(1200 streams / (0.5 * 900))".to_owned()));
-    assert_eq!(streams(450.0), (1, "shards: 1 = ceil(450 streams / (0.5 * 900))".to_owned()), "half of it is allowed");
-    assert_eq!(streams(451.0).0, 2);
-    assert_eq!(streams(1.0).0, 1);
+    let concurrency = |amount| counted(&[load(LoadUnit::Concurrency, amount)], Some(measured()));
+    assert_eq!(concurrency(1_200.0), (3, "shards: 3 = ceil(concurrency 1200 / (0.5 * 900))".to_owned()));
+    assert_eq!(concurrency(450.0), (1, "shards: 1 = ceil(concurrency 450 / (0.5 * 900))".to_owned()), "half of it is allowed");
+    assert_eq!(concurrency(451.0).0, 2);
+    assert_eq!(concurrency(1.0).0, 1);
 }
 
 #[test]
 fn the_load_that_takes_the_most_shards_decides() {
-    let asked = [load(LoadUnit::Streams, 500.0), load(LoadUnit::RequestsPerS, 300.0), load(LoadUnit::EventsPerS, 90_000.0)];
-    assert_eq!(counted(&asked, Some(measured())), (4, "shards: 4 = ceil(90000 events/s / (0.5 * 45000))".to_owned()));
+    let requested =
+        [load(LoadUnit::Concurrency, 500.0), load(LoadUnit::RequestsPerS, 300.0), load(LoadUnit::EventsPerS, 90_000.0)];
+    assert_eq!(counted(&requested, Some(measured())), (4, "shards: 4 = ceil(90000 events/s / (0.5 * 45000))".to_owned()));
 }
 
 #[test]
 fn where_no_ceiling_is_known_there_is_one_shard_which_is_said() {
-    let asked = [load(LoadUnit::Streams, 1_200.0)];
-    let (shards, formula) = counted(&asked, Some(Fact::unknown("no node takes the pod")));
+    let requested = [load(LoadUnit::Concurrency, 1_200.0)];
+    let (shards, formula) = counted(&requested, Some(Fact::unknown("no node takes the pod")));
     insta::assert_snapshot!(format!("{shards}\n{formula}"), @r"
     1
-    shards: 1 for 1200 streams, because the ceiling of a shard is not known (no node takes the pod): name a number of `shards` in the pipeline where one is too few
+    shards: 1 for concurrency 1200, because the ceiling of a shard is not known (no node takes the pod): name a number of `shards` in the pipeline where one is too few
     ");
     let small = [load(LoadUnit::RequestsPerS, 12.5), load(LoadUnit::EventsPerS, 1_875.0)];
     let (shards, formula) = counted(&small, None);
@@ -104,28 +105,28 @@ fn where_no_ceiling_is_known_there_is_one_shard_which_is_said() {
 #[test]
 fn what_is_small_is_small_in_every_unit() {
     assert!(is_small(&[
-        load(LoadUnit::Streams, 256.0),
+        load(LoadUnit::Concurrency, 256.0),
         load(LoadUnit::RequestsPerS, 500.0),
         load(LoadUnit::EventsPerS, 10_000.0)
     ]));
-    assert!(!is_small(&[load(LoadUnit::Streams, 257.0)]));
+    assert!(!is_small(&[load(LoadUnit::Concurrency, 257.0)]));
     assert!(!is_small(&[load(LoadUnit::RequestsPerS, 50.0), load(LoadUnit::EventsPerS, 10_001.0)]));
 }
 
 #[test]
 fn more_shards_than_there_may_be_are_refused_by_name() {
-    let failure = count(vec![load(LoadUnit::Streams, 1_000_000.0)], Some(measured())).expect_err("too many");
+    let failure = count(vec![load(LoadUnit::Concurrency, 1_000_000.0)], Some(measured())).expect_err("too many");
     insta::assert_snapshot!(format!("{}: {}\n{}", failure.code, failure.message, failure.hint.unwrap_or_default()), @r"
-    too_many_shards: point `p` of `w.t.default` takes more than 1024 shards: 2223 = ceil(1000000 streams / (0.5 * 900))
+    too_many_shards: point `p` of `w.t.default` takes more than 1024 shards: 2223 = ceil(concurrency 1000000 / (0.5 * 900))
     ask for less load, give `execute` more CPU or faster nodes, or name a number of `shards` in the pipeline
     ");
 }
 
 proptest! {
     #[test]
-    fn every_shard_gets_at_most_half_and_one_less_would_not_do(amount in 1.0..400_000.0_f64, streams in 1_000..100_000_u32) {
-        let (shards, _) = counted(&[load(LoadUnit::Streams, amount)], Some(Fact::observed(ceiling(streams, 1, 1), "a test")));
-        let half = f64::from(streams) / 2.0;
+    fn every_shard_gets_at_most_half_and_one_less_would_not_do(amount in 1.0..400_000.0_f64, concurrency in 1_000..100_000_u32) {
+        let (shards, _) = counted(&[load(LoadUnit::Concurrency, amount)], Some(Fact::observed(ceiling(concurrency, 1, 1), "a test")));
+        let half = f64::from(concurrency) / 2.0;
         prop_assert!(amount / f64::from(shards) <= half * (1.0 + 1e-12));
         prop_assert!(shards == 1 || amount / f64::from(shards - 1) > half * (1.0 - 1e-12));
     }

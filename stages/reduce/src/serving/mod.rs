@@ -115,7 +115,7 @@ pub(crate) fn reduce(
     let mut summary =
         PointSummary { excluded: excluded.collect(), ..summarise_counts(workload, case, point, &attempts, files.len()) };
     let mut serving = serving_point(work, &measured, price.as_ref().err());
-    serving.uncounted = uncounted_outcomes(attempts.iter().flatten());
+    serving.excluded_outcomes = excluded_outcomes(attempts.iter().flatten());
     let reported = metrics_to_report(workload, work, &mut serving.absent);
     let values = trial_values(&measured, work, &price);
     let seed = |metric: &str| seed(context.collection_manifest, case, point, metric);
@@ -151,7 +151,7 @@ fn planned_attempts<'a>(context: &RowContext<'a>, case: &Case, point: &Point) ->
 }
 
 /// Returns the outcomes of the requests of attempts that do not count, as execute states them.
-fn uncounted_outcomes<'a>(attempts: impl Iterator<Item = &'a AttemptShards<'a>>) -> BTreeMap<String, Count> {
+fn excluded_outcomes<'a>(attempts: impl Iterator<Item = &'a AttemptShards<'a>>) -> BTreeMap<String, Count> {
     let mut total: BTreeMap<String, Count> = BTreeMap::new();
     let shards = attempts.filter(|attempt| !attempt.counts()).flat_map(|attempt| &attempt.shards);
     for (word, count) in shards.filter_map(|shard| shard.attempt.serving.as_ref()).flat_map(|serving| &serving.outcomes) {
@@ -380,7 +380,7 @@ fn serving_point(work: &ServingWork, measured: &Measurements<'_>, cost_absent: O
     ServingPoint {
         requests: Count(tallies().map(Tally::requests).sum()),
         outcomes: sum(Tally::outcomes),
-        uncounted: BTreeMap::new(),
+        excluded_outcomes: BTreeMap::new(),
         duration_ns: Count(measured.trials.iter().filter_map(window_ns).sum()),
         slo_met: slo_met(work, measured),
         token_sources: sum(Tally::sources),

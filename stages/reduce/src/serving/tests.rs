@@ -997,7 +997,7 @@ fn an_attempt_s_validity_is_told_once() {
     let bad = AttemptRecords { counts: false, shards: 2, ..attempted(four()) };
     let point = serving_run(&json!({}), &json!([]), &[vec![bad]]).reduce();
     let reasons = &point.summary.excluded[0].reasons;
-    let requests: u64 = serving(&point).uncounted.values().map(|count| count.0).sum();
+    let requests: u64 = serving(&point).excluded_outcomes.values().map(|count| count.0).sum();
     assert_eq!(
         (serving(&point).requests, requests),
         (Count(0), 4),

@@ -21,7 +21,7 @@ pub(crate) struct Load {
     /// Number of requests that were due; if no attempt counts, those of all attempts, because their outcomes are the only result.
     pub(crate) requests: u64,
     /// True if the requests belong to attempts that do not count.
-    pub(crate) are_uncounted: bool,
+    pub(crate) are_excluded: bool,
     pub(crate) ok: u64,
     /// The other outcomes with their counts, most frequent first.
     pub(crate) failures: Vec<(String, u64)>,
@@ -53,15 +53,15 @@ impl Load {
             _ => None,
         };
         let short = value.map_or_else(|| clean(point.point_id.as_str()), |(text, unit)| clean(&format!("{text}{unit}")));
-        let are_uncounted = serving.is_some_and(|serving| serving.requests.0 == 0 && !serving.uncounted.is_empty());
-        let outcomes = serving.map(|serving| if are_uncounted { &serving.uncounted } else { &serving.outcomes });
-        let uncounted = || outcomes.into_iter().flatten().fold(0_u64, |sum, (_, count)| sum.saturating_add(count.0));
+        let are_excluded = serving.is_some_and(|serving| serving.requests.0 == 0 && !serving.excluded_outcomes.is_empty());
+        let outcomes = serving.map(|serving| if are_excluded { &serving.excluded_outcomes } else { &serving.outcomes });
+        let excluded = || outcomes.into_iter().flatten().fold(0_u64, |sum, (_, count)| sum.saturating_add(count.0));
         let ok = outcomes.and_then(|outcomes| outcomes.get("ok")).map_or(0, |count| count.0);
         Self {
             amount: value.and_then(|(text, _)| text.parse().ok()).filter(|amount: &f64| amount.is_finite()),
             short,
-            requests: if are_uncounted { uncounted() } else { serving.map_or(0, |serving| serving.requests.0) },
-            are_uncounted,
+            requests: if are_excluded { excluded() } else { serving.map_or(0, |serving| serving.requests.0) },
+            are_excluded,
             ok,
             failures: outcomes.map(failures).unwrap_or_default(),
             slo_met: serving.and_then(|serving| serving.slo_met),

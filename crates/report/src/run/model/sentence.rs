@@ -132,7 +132,7 @@ fn serving_sentence(case: &CaseSection, work: &RequestedWork, grade: &str) -> Se
 /// States the outcomes of the requests of a case without a counted attempt; `None` if an attempt counts, or nothing failed.
 fn all_failed(case: &CaseSection) -> Option<String> {
     let loads: Vec<&Load> = case.points.iter().filter_map(|point| point.serving.as_ref()).collect();
-    if loads.iter().any(|load| !load.are_uncounted) {
+    if loads.iter().any(|load| !load.are_excluded) {
         return None;
     }
     let (failed, due) =

@@ -55,11 +55,11 @@ fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Remar
     }
     let mut remarks: Vec<Remark> = Vec::new();
     if let Some(load) = point.serving.as_ref().filter(|load| load.failed() > 0) {
-        let slowest = if load.are_uncounted { String::new() } else { describe_as_slowest(point, columns) };
+        let slowest = if load.are_excluded { String::new() } else { describe_as_slowest(point, columns) };
         let (failed, due, what) = (grouped(load.failed()), counted(load.requests, "request"), load.failure_text());
-        let uncounted = if load.are_uncounted { ", in attempts that do not count" } else { "" };
-        let share = if load.are_uncounted { String::new() } else { error_rates(point, load) };
-        let text = format!("{failed} of {due} failed ({what}){uncounted}{share}{slowest}");
+        let excluded = if load.are_excluded { ", in attempts that do not count" } else { "" };
+        let share = if load.are_excluded { String::new() } else { error_rates(point, load) };
+        let text = format!("{failed} of {due} failed ({what}){excluded}{share}{slowest}");
         remarks.push(Remark::for_point(RemarkKind::FailedRequests, &point.label, text));
     }
     remarks.extend(remarks_on_metrics);

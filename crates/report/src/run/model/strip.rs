@@ -40,9 +40,9 @@ pub(super) fn requests(inputs: &Inputs<'_>) -> Option<StripItem> {
         return None;
     }
     let due: u64 = points.iter().map(|point| point.requests.0).sum();
-    let uncounted = points.iter().flat_map(|point| &point.uncounted);
-    if due == 0 && uncounted.clone().next().is_some() {
-        return Some(uncounted_requests(inputs, uncounted));
+    let excluded = points.iter().flat_map(|point| &point.excluded_outcomes);
+    if due == 0 && excluded.clone().next().is_some() {
+        return Some(excluded_requests(inputs, excluded));
     }
     let (ok, named) = by_outcome(points.iter().flat_map(|point| &point.outcomes));
     let failed = due.saturating_sub(ok);
@@ -71,7 +71,7 @@ fn by_outcome<'a>(counts: impl Iterator<Item = (&'a String, &'a Count)>) -> (u64
 }
 
 /// States the outcomes of the requests of a run without a counted attempt, with their error messages.
-fn uncounted_requests<'a>(inputs: &Inputs<'_>, counts: impl Iterator<Item = (&'a String, &'a Count)>) -> StripItem {
+fn excluded_requests<'a>(inputs: &Inputs<'_>, counts: impl Iterator<Item = (&'a String, &'a Count)>) -> StripItem {
     let (ok, named) = by_outcome(counts);
     let failed = named.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
     let due = failed.saturating_add(ok);
@@ -189,9 +189,12 @@ fn declared_controls(grade: &Grade) -> Option<String> {
 
 fn grade(inputs: &Inputs<'_>) -> StripItem {
     let grade = inputs.grade;
-    let lower = grade.given != grade.asked;
-    let headline =
-        if lower { format!("{}; {} was intended", grade.given, grade.asked) } else { format!("{}, as intended", grade.given) };
+    let lower = grade.given != grade.requested;
+    let headline = if lower {
+        format!("{}; {} was intended", grade.given, grade.requested)
+    } else {
+        format!("{}, as intended", grade.given)
+    };
     let rests = declared_controls(grade);
     let headline = rests.as_ref().map_or(headline.clone(), |_| format!("{headline}, by declaration"));
     let shortfalls = grade.shortfalls.iter().map(|shortfall| clean(&format!("{}: {}", shortfall.rule, shortfall.found)));
