@@ -28,7 +28,7 @@ pub enum GateEvent<'a> {
     VerdictStands {
         /// Its number.
         number: u32,
-        /// Its subject.
+        /// The pull request or tree that it is about.
         subject: &'a Name,
     },
     /// The run is part of an earlier verdict already.

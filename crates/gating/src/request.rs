@@ -135,7 +135,7 @@ impl GateRequest {
         Ok(run_store)
     }
 
-    /// Returns the subject of the verdicts: the pull request or, without one, the tree.
+    /// Returns the name of the sequence of verdicts: the pull request or, without one, the tree.
     fn subject(&self, candidate: &Evidence) -> Result<Name, Failure> {
         let tree = candidate.tree()?;
         let name = match self.pull {

@@ -163,10 +163,10 @@ impl Branch {
     }
 }
 
-/// The subject of a judgement, for matching acknowledgements.
+/// The pull request or tree that is judged, and the commit, for matching acknowledgements.
 #[derive(Clone, Debug)]
 pub(crate) struct JudgedSubject<'a> {
-    /// The subject of the verdicts.
+    /// The name of the sequence of verdicts: the pull request or the tree.
     pub(crate) subject: &'a Name,
     /// The commit that was measured.
     pub(crate) commit: Option<&'a str>,

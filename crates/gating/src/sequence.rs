@@ -1,4 +1,4 @@
-//! The verdicts about one subject, such as a pull request: stored in one order, none of them ever replaced.
+//! The verdicts about one pull request or tree: stored in one order, none of them ever replaced.
 
 use std::collections::BTreeSet;
 

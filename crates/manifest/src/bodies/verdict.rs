@@ -120,7 +120,7 @@ pub struct EarlierEnd {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sequence {
-    /// The subject of the verdicts, such as `pr-17`.
+    /// The pull request or tree that the verdicts are about, such as `pr-17`.
     pub subject: Name,
     /// The number of the look, from 1.
     pub look: u32,
@@ -175,7 +175,7 @@ pub struct Acknowledgement {
 pub struct Check {
     /// The name of the rule, such as `error_rate` or `slo`.
     pub name: String,
-    /// The subject of the check, in words.
+    /// The part of the run that was checked, in words, such as a case and a point.
     pub subject: String,
     /// True if the rule held.
     pub passed: bool,

@@ -31,7 +31,7 @@ pub(crate) struct Gate {
     /// The run to judge
     #[arg(value_name = "RUN", required_unless_present = "replay")]
     run: Option<String>,
-    /// The branch or commit whose rules apply: gates, acknowledgements, trust. `history` compares the run with earlier runs and
+    /// The target branch, or a commit of it, whose rules apply: gates, acknowledgements, trust. `history` compares the run with earlier runs and
     /// never blocks [default: `origin/HEAD`]
     #[arg(long, value_name = "REV|history", conflicts_with = "policy")]
     baseline: Option<String>,

@@ -231,6 +231,6 @@ fn reason(verdict: &Verdict, found: &MetricVerdict) -> String {
     let has_look_left = (verdict.sequence.look as usize) < verdict.policy.looks.len();
     let how = if has_look_left { "" } else { ": no look is left, so raise `trials.count`" };
     let takes = found.more_pairs.filter(|_| is_inconclusive);
-    let takes = takes.map(|more| format!("{} would tell{how}", counted(more, "more pair")));
+    let takes = takes.map(|more| format!("{} would decide{how}", counted(more, "more pair")));
     why.into_iter().chain(takes).collect::<Vec<_>>().join("; ")
 }
