@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use assay_cluster::{Resources, RunRoot, StageJob, stage_job};
 use assay_manifest::{Digest, Role};
 use assay_stage::StageName;
+use assay_stage::parameters::StageParameters;
 use serde_json::{Value, json};
 
 use crate::docs::{Reader, blocks};
@@ -1292,10 +1293,9 @@ fn job_and_pod(at: &Installation, stage: StageName) -> [Value; 2] {
         installation: &installation,
         root: &RunRoot { name: "assay-dry".to_owned(), uid: "0a4ad3ce-1c0e-4c4b-9f4e-3f3f6f2b8f10".to_owned() },
         run_id: &run_id,
-        stage,
         input: digest,
         inputs: &[],
-        parameters: &json!({}),
+        parameters: &StageParameters::default_for(stage),
         trust: digest,
         shards: if stage == StageName::Execute { 3 } else { 1 },
         timeout: Some(Duration::from_mins(1)),
@@ -1309,7 +1309,8 @@ fn job_and_pod(at: &Installation, stage: StageName) -> [Value; 2] {
         queue: Some("queue"),
         start_limit: Duration::from_mins(5),
         load: None,
-    });
+    })
+    .expect("JSON");
     // A pod is admitted only if its priority class and its service account exist.
     let mut spec = job["spec"]["template"]["spec"].clone();
     let members = spec.as_object_mut().expect("members");

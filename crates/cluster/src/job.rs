@@ -6,6 +6,7 @@ use std::time::Duration;
 use assay_manifest::{Digest, InputRef, Role, RunId};
 use assay_spec::PodOverride;
 use assay_stage::StageName;
+use assay_stage::parameters::StageParameters;
 use serde_json::{Map, Value, json};
 
 use crate::affinity::avoid_nodes;
@@ -33,14 +34,12 @@ pub struct StageJob<'a> {
     pub root: &'a RunRoot,
     /// The run.
     pub run_id: &'a RunId,
-    /// The stage.
-    pub stage: StageName,
     /// The digest of everything that identifies this call: equal calls have equal digests.
     pub input: Digest,
     /// Its inputs.
     pub inputs: &'a [InputRef],
-    /// Its parameters.
-    pub parameters: &'a Value,
+    /// Its stage, with the parameters.
+    pub parameters: &'a StageParameters,
     /// The trust policy.
     pub trust: Digest,
     /// The number of pods that run it together.
@@ -69,11 +68,11 @@ pub struct StageJob<'a> {
     pub load: Option<&'a LoadPod>,
 }
 
-/// Builds the Job of a call.
-pub fn stage_job(call: &StageJob<'_>) -> Object {
-    let StageJob { installation, stage, .. } = call;
+/// Builds the Job of a call. Fails if the parameters cannot be written as JSON.
+pub fn stage_job(call: &StageJob<'_>) -> Result<Object, serde_json::Error> {
+    let (installation, stage) = (call.installation, call.parameters.stage());
     let role = stage.role();
-    let name = job_name(call.run_id, *stage, &call.input);
+    let name = job_name(call.run_id, stage, &call.input);
     let labels = labels(call.run_id, stage.as_str());
     let template = template(PodParameters {
         role,
@@ -84,21 +83,21 @@ pub fn stage_job(call: &StageJob<'_>) -> Object {
         store: &installation.store,
         targets_namespace: &installation.targets_namespace,
         labels: labels.clone(),
-        command: stage_command(call),
+        command: stage_command(call)?,
         asks_endpoints: matches!(stage, StageName::Provision | StageName::Execute | StageName::Record | StageName::Collect),
-        resources: call.resources.for_stage(*stage),
+        resources: call.resources.for_stage(stage),
         node_selector: call.node_selector,
-        grace_seconds: if *stage == StageName::Record { RECORDER_GRACE } else { STAGE_GRACE },
+        grace_seconds: if stage == StageName::Record { RECORDER_GRACE } else { STAGE_GRACE },
         extra_volumes: Vec::new(),
-        env: if *stage == StageName::Provision { provision_env(call) } else { Vec::new() },
-        affinity: (*stage == StageName::Execute).then(|| avoid_nodes(call.avoid, call.must_avoid)).flatten(),
+        env: if stage == StageName::Provision { provision_env(call) } else { Vec::new() },
+        affinity: (stage == StageName::Execute).then(|| avoid_nodes(call.avoid, call.must_avoid)).flatten(),
         spread: (call.shards > 1).then(|| spread(call.run_id)),
         overrides: call.overrides,
     });
     let mut spec = json!({
         // The retries of each shard add up.
         "backoffLimit": call.retries.saturating_mul(call.shards),
-        "completionMode": if is_indexed(*stage) { "Indexed" } else { "NonIndexed" },
+        "completionMode": if is_indexed(stage) { "Indexed" } else { "NonIndexed" },
         "completions": call.shards,
         "parallelism": call.shards,
         "podFailurePolicy": {"rules": failure_rules(&FINAL_CODES)},
@@ -118,23 +117,27 @@ pub fn stage_job(call: &StageJob<'_>) -> Object {
         metadata["labels"][QUEUE] = json!(queue);
         spec["suspend"] = json!(true);
     }
-    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+    Ok(json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}))
+}
+
+/// Returns a text that Kubernetes does not expand: it replaces `$(NAME)` in arguments and values, and `$$` stands for `$`.
+fn escape_variables(text: &str) -> String {
+    text.replace('$', "$$")
 }
 
 /// Returns the variables by which provision configures the pods that it makes itself.
 fn provision_env(call: &StageJob<'_>) -> Vec<Value> {
     let limit = json!({"name": START_LIMIT, "value": call.start_limit.as_secs().to_string()});
     let queue = call.queue.map(|queue| json!({"name": IN_QUEUE, "value": queue}));
-    // Kubernetes expands `$(NAME)` in a value, which must not happen to user-written text.
     let load = call.load.and_then(|load| serde_json::to_string(load).ok());
-    let load = load.map(|load| json!({"name": LOAD_POD, "value": load.replace('$', "$$")}));
+    let load = load.map(|load| json!({"name": LOAD_POD, "value": escape_variables(&load)}));
     std::iter::once(limit).chain(queue).chain(load).collect()
 }
 
 /// Returns true if the call makes load. Closing a block only collects what exists: it measures nothing, and has to wait for no
 /// quota.
 fn is_load(call: &StageJob<'_>) -> bool {
-    call.stage == StageName::Execute && call.parameters["close"] != true
+    matches!(call.parameters, StageParameters::Execute(execute) if !execute.close)
 }
 
 /// Returns true if the Job is Indexed: each pod of execute is a shard, and an Indexed Job replaces a lost one under the same
@@ -143,19 +146,18 @@ fn is_indexed(stage: StageName) -> bool {
     stage == StageName::Execute
 }
 
-fn stage_command(call: &StageJob<'_>) -> Vec<String> {
-    let index = if is_indexed(call.stage) { "$(JOB_COMPLETION_INDEX)" } else { "0" };
-    let mut words = vec![format!("/assay/assay-{}", call.stage.role())];
-    if call.stage == StageName::Record {
+fn stage_command(call: &StageJob<'_>) -> Result<Vec<String>, serde_json::Error> {
+    let stage = call.parameters.stage();
+    let index = if is_indexed(stage) { "$(JOB_COMPLETION_INDEX)" } else { "0" };
+    let mut words = vec![format!("/assay/assay-{}", stage.role())];
+    if stage == StageName::Record {
         words.push("record".to_owned());
     }
-    // Kubernetes expands `$(NAME)` in an argument, which must not happen to user-written text.
-    let parameters = call.parameters.to_string().replace('$', "$$");
     let named = [
         ("--run", call.run_id.to_string()),
         ("--trust", call.trust.to_string()),
         ("--key", format!("{KEY_FOLDER}/cosign.key")),
-        ("--parameters", parameters),
+        ("--parameters", escape_variables(&call.parameters.to_json()?.to_string())),
         ("--shard", format!("{index}/{}", call.shards)),
         ("--scratch", SCRATCH.to_owned()),
         ("--failure-file", crate::FAILURE_FILE.to_owned()),
@@ -164,7 +166,7 @@ fn stage_command(call: &StageJob<'_>) -> Vec<String> {
     for input in call.inputs {
         words.extend(["--input".to_owned(), format!("{},{}", input.manifest, input.bundle)]);
     }
-    words
+    Ok(words)
 }
 
 /// Builds the pod failure policy: a disruption is not the stage's fault and does not count as a try; an error that a retry cannot
@@ -260,6 +262,7 @@ pub(crate) fn driver_spec(installation: &Installation, labels: Map<String, Value
 mod tests {
     use super::*;
     use assay_manifest::Kind;
+    use assay_stage::parameters::ExecuteParameters;
 
     fn installation() -> Installation {
         Installation {
@@ -279,13 +282,12 @@ mod tests {
         let (installation, run_id) = (installation(), "nightly-1".parse().expect("a run id"));
         let root = RunRoot { name: "assay-nightly-1".to_owned(), uid: "u".to_owned() };
         let inputs = [InputRef { kind: Kind::Plan, manifest: digest, bundle: digest }];
-        let parameters = json!({"block": 0, "text": "$(KEY)"});
+        let parameters = StageParameters::default_for(StageName::Execute);
         let (resources, none, nothing) = (Resources::default(), BTreeMap::new(), PodOverride::default());
         let mut call = StageJob {
             installation: &installation,
             root: &root,
             run_id: &run_id,
-            stage: StageName::Execute,
             input: digest,
             inputs: &inputs,
             parameters: &parameters,
@@ -304,7 +306,12 @@ mod tests {
             load: None,
         };
         change(&mut call);
-        stage_job(&call)
+        stage_job(&call).expect("JSON")
+    }
+
+    /// Returns the default parameters of a stage.
+    fn parameters(stage: StageName) -> &'static StageParameters {
+        Box::leak(Box::new(StageParameters::default_for(stage)))
     }
 
     fn container(job: &Object) -> &Value {
@@ -345,7 +352,8 @@ mod tests {
     fn what_a_person_wrote_is_no_variable() {
         let job = execute(|_| ());
         let words: Vec<_> = container(&job)["command"].as_array().expect("words").iter().filter_map(Value::as_str).collect();
-        assert!(words.contains(&r#"{"block":0,"text":"$$(KEY)"}"#), "{words:?}");
+        assert!(words.contains(&r#"{"block":0,"close":false,"except":[],"incarnation":0}"#), "{words:?}");
+        assert_eq!(escape_variables(r#"{"text":"$(KEY)"}"#), r#"{"text":"$$(KEY)"}"#);
         assert!(words.contains(&"$(JOB_COMPLETION_INDEX)/3"), "{words:?}");
     }
 
@@ -383,7 +391,7 @@ mod tests {
         let installation = installation();
         let job = execute(|call| call.image = Some(&call.installation.image));
         assert_eq!(job["spec"]["template"]["spec"].get("initContainers"), None);
-        let publish = execute(|call| (call.stage, call.shards, call.image) = (StageName::Publish, 1, Some(OWN)));
+        let publish = execute(|call| (call.parameters, call.shards, call.image) = (parameters(StageName::Publish), 1, Some(OWN)));
         let installed = &publish["spec"]["template"]["spec"]["initContainers"][0];
         assert_eq!(
             installed["command"],
@@ -405,7 +413,8 @@ mod tests {
         let resources = Resources { cpu: Some("2".to_owned()), memory: None };
         let selector = BTreeMap::from([("pool".to_owned(), "$(ASSAY_IMAGE)".to_owned())]);
         let load: &LoadPod = Box::leak(Box::new(LoadPod::new(&resources, &selector, &asked, true)));
-        let provision = execute(|call| (call.stage, call.shards, call.load) = (StageName::Provision, 1, Some(load)));
+        let provision =
+            execute(|call| (call.parameters, call.shards, call.load) = (parameters(StageName::Provision), 1, Some(load)));
         let variables = container(&provision)["env"].as_array().expect("a list");
         let told = variables.iter().find(|variable| variable["name"] == "ASSAY_LOAD_POD").expect("it is told")["value"].as_str();
         let told = told.expect("a text");
@@ -420,15 +429,16 @@ mod tests {
             (job["spec"]["suspend"].as_bool(), job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"].as_str()),
             (Some(true), Some("gpu"))
         );
-        let provision = execute(|call| (call.stage, call.shards, call.queue) = (StageName::Provision, 1, Some("gpu")));
+        let provision =
+            execute(|call| (call.parameters, call.shards, call.queue) = (parameters(StageName::Provision), 1, Some("gpu")));
         let told = container(&provision)["env"].to_string();
         assert!(told.contains(r#"{"name":"ASSAY_START_LIMIT","value":"300"},{"name":"ASSAY_QUEUE","value":"gpu"}"#), "{told}");
         assert_eq!(provision["spec"].get("suspend"), None, "the pods that it makes wait, and not provision");
         assert!(!told.contains("ASSAY_LOAD_POD"), "it makes no pod of load's kind unasked");
-        let close = json!({"close": true});
+        let close = StageParameters::Execute(ExecuteParameters { close: true, ..ExecuteParameters::default() });
         let closing = execute(|call| (call.parameters, call.queue) = (Box::leak(Box::new(close)), Some("gpu")));
         assert_eq!(closing["spec"].get("suspend"), None, "closing a block is no load");
-        let plan = execute(|call| (call.stage, call.shards, call.queue) = (StageName::Plan, 1, Some("gpu")));
+        let plan = execute(|call| (call.parameters, call.shards, call.queue) = (parameters(StageName::Plan), 1, Some("gpu")));
         assert!(!container(&plan)["env"].to_string().contains("ASSAY_QUEUE"));
         assert_eq!(plan["spec"].get("suspend"), None);
         assert_eq!(plan["spec"]["template"]["spec"].get("affinity"), None, "only load is kept off");

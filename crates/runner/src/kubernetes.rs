@@ -21,6 +21,7 @@ use assay_stage::{AcceptedResult, BrokenMark, Event, Layout, StageName, input_di
 use assay_store::Store;
 
 use crate::driver::{load, parameters_json};
+use crate::error::Defect;
 use crate::{CancelledWork, Error, Result, Runner, StageCall};
 
 mod image;
@@ -155,17 +156,15 @@ impl KubernetesRunner {
         let asked = self.asked.get(&call.stage.role()).unwrap_or(&nothing);
         let image = self.image(call, asked)?;
         let avoid = self.serving_nodes(call)?;
-        let parameters = parameters_json(&call.parameters)?;
         let measures_shards = matches!(&call.parameters, StageParameters::Provision(provision) if provision.shards);
         let load = measures_shards.then(|| self.load_pod());
         let object = stage_job(&StageJob {
             installation: &self.parameters.installation,
             root: &self.parameters.root,
             run_id: &self.run_id,
-            stage: call.stage,
             input,
             inputs: &call.inputs,
-            parameters: &parameters,
+            parameters: &call.parameters,
             trust: self.trust,
             shards: u32::try_from(shards).unwrap_or(u32::MAX),
             timeout: call.policy.timeout,
@@ -179,7 +178,8 @@ impl KubernetesRunner {
             queue: self.parameters.queue.as_deref(),
             start_limit: self.parameters.start_limit,
             load: load.as_ref(),
-        });
+        })
+        .map_err(|error| Error::Internal(Defect::ParametersNotJson(error.to_string())))?;
         if !self.parameters.cluster.create(&object)? {
             let there: Option<Job> = self.parameters.cluster.get(&place)?;
             let has_failed = matches!(job_state(there.as_ref(), &[], &[], 1), JobState::Failed(_));
