@@ -13,7 +13,7 @@ use assay_manifest::{Case, Environment, Plan, TelemetrySource};
 
 use crate::exposition::{Sample, samples};
 use crate::line::LineFormat;
-use crate::metric::{MAX_SERIES, MetricKey, MetricKind, MetricSample, Observed, labels, parse_text, unit_by_name};
+use crate::metric::{MAX_SERIES, MetricKey, MetricKind, MetricSample, Observed, TextMetrics, labels, unit_by_name};
 use crate::recording::ReadingBody;
 use crate::source::{Sampled, Sampling, ScrapeAddress, Source, SourceKind};
 
@@ -33,8 +33,7 @@ const CPU_SECONDS: &str = "node_cpu_seconds_total";
 /// (`instance:node_cpu_utilisation:rate5m` of its mixin).
 const NOT_BUSY: [&str; 3] = ["idle", "iowait", "steal"];
 
-/// The share of CPU time that all CPUs were busy: a counter of busy seconds per CPU, whose increase per second is the share. The
-/// seconds between two readings are the recorder's, so a share of 1 may be exceeded by the jitter of the scrapes.
+/// The share of CPU time that all CPUs were busy: a counter of busy seconds per CPU, whose increase per second is the share.
 const CPU_BUSY: &str = "node_cpu_busy_ratio";
 
 /// The prefixes of network devices that carry no traffic of their own: the loopback, and devices that pass on what a physical
@@ -165,18 +164,20 @@ impl SourceKind for Exporter {
 
     fn observed(&self, body: &ReadingBody) -> Observed {
         let ReadingBody::Text(text) = body else { return Observed::default() };
-        let Observed { mut samples, left_out } = node_metrics(text);
-        let others = parse_text(text, |name| {
-            !name.starts_with(NODE_PREFIX) && !OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-        });
-        samples.extend(others.samples);
-        Observed { samples, left_out: left_out + others.left_out }
+        let (mut node, mut others) = (NodeMetrics::default(), TextMetrics::new(text));
+        for sample in samples(text).flatten() {
+            if sample.name.starts_with(NODE_PREFIX) {
+                node.add(&sample);
+            } else if !OWN_PREFIXES.iter().any(|prefix| sample.name.starts_with(prefix)) {
+                others.add(sample);
+            }
+        }
+        let Observed { mut samples, left_out } = node.observed();
+        samples.extend(others.observed.samples);
+        Observed { samples, left_out: left_out + others.observed.left_out }
     }
 
     fn unit(&self, metric: &str, kind: MetricKind) -> String {
-        if metric == CPU_BUSY {
-            return "ratio".to_owned();
-        }
         let of_node = NODE_METRICS.iter().find(|(series, fold, ..)| metric.strip_suffix(fold.suffix()) == Some(*series));
         of_node.map_or_else(|| unit_by_name(metric, kind), |(.., unit)| (*unit).to_owned())
     }
@@ -228,27 +229,35 @@ impl Fold {
     }
 }
 
-/// Returns the metrics of [`NODE_METRICS`] in a text of Prometheus, and the share of busy CPU time.
-fn node_metrics(text: &str) -> Observed {
-    let mut metrics: BTreeMap<MetricKey, MetricSample> = BTreeMap::new();
-    let mut busy = BusyTime::default();
-    let mut left_out = 0;
-    for sample in samples(text).flatten().filter(|sample| sample.name.starts_with(NODE_PREFIX)) {
-        busy.add(&sample);
+/// The metrics of [`NODE_METRICS`], and the share of busy CPU time.
+#[derive(Default)]
+struct NodeMetrics {
+    metrics: BTreeMap<MetricKey, MetricSample>,
+    busy: BusyTime,
+    left_out: u64,
+}
+
+impl NodeMetrics {
+    /// Adds a series of node_exporter.
+    fn add(&mut self, sample: &Sample<'_>) {
+        self.busy.add(sample);
         for (series, fold, kind, _) in NODE_METRICS.iter().filter(|(series, ..)| *series == sample.name) {
-            let Some(labels) = fold.labels(&sample) else { continue };
+            let Some(labels) = fold.labels(sample) else { continue };
             let key = MetricKey { name: format!("{series}{}", fold.suffix()), labels };
-            let is_full = metrics.len() == MAX_SERIES;
-            match metrics.entry(key.clone()) {
+            let is_full = self.metrics.len() == MAX_SERIES;
+            match self.metrics.entry(key.clone()) {
                 Entry::Occupied(mut metric) => fold.add(metric.get_mut(), sample.value),
-                Entry::Vacant(_) if is_full => left_out += 1,
+                Entry::Vacant(_) if is_full => self.left_out += 1,
                 Entry::Vacant(place) => {
                     place.insert(MetricSample { key, kind: *kind, value: sample.value, series: 1 });
                 }
             }
         }
     }
-    Observed { samples: busy.share().into_iter().chain(metrics.into_values()).collect(), left_out }
+
+    fn observed(self) -> Observed {
+        Observed { samples: self.busy.share().into_iter().chain(self.metrics.into_values()).collect(), left_out: self.left_out }
+    }
 }
 
 /// The CPU time in which CPUs worked, and the number of CPUs.
@@ -274,7 +283,7 @@ impl BusyTime {
     fn share(self) -> Option<MetricSample> {
         let key = MetricKey { name: CPU_BUSY.to_owned(), labels: String::new() };
         let value = self.seconds / self.cpus as f64;
-        (self.cpus > 0).then_some(MetricSample { key, kind: MetricKind::Counter, value, series: self.cpus })
+        (self.cpus > 0).then_some(MetricSample { key, kind: MetricKind::Share, value, series: self.cpus })
     }
 }
 

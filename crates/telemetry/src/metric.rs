@@ -14,6 +14,8 @@ pub enum MetricKind {
     Gauge,
     /// A count since some beginning, of which only the increase is meaningful.
     Counter,
+    /// A counter whose increase per second is a share. It is at most 1: more is the jitter of the times of two readings.
+    Share,
 }
 
 /// The identity of a metric: its name, and its labels to distinguish several of one name.
@@ -79,6 +81,7 @@ pub(crate) fn unit_by_name(name: &str, kind: MetricKind) -> String {
     match kind {
         MetricKind::Gauge => of_word(name).unwrap_or(UNKNOWN_UNIT).to_owned(),
         // A histogram's `_count` counts observations, whatever their unit.
+        MetricKind::Share => "ratio".to_owned(),
         MetricKind::Counter if name.ends_with("_count") => "1/s".to_owned(),
         MetricKind::Counter => {
             let (stem, is_total) = name.strip_suffix("_total").map_or((name, false), |stem| (stem, true));
@@ -91,18 +94,33 @@ pub(crate) fn unit_by_name(name: &str, kind: MetricKind) -> String {
 /// Parses the metrics in a text of Prometheus whose names are wanted, in its order. Leaves out buckets of histograms, and lines
 /// that cannot be read.
 pub(crate) fn parse_text(text: &str, is_wanted: impl Fn(&str) -> bool) -> Observed {
-    let types = types(text);
-    let mut observed = Observed::default();
-    for sample in samples(text).flatten().filter(|sample| is_wanted(&sample.name)) {
-        let Some(kind) = kind(&sample, &types) else { continue };
-        if observed.samples.len() == MAX_SERIES {
-            observed.left_out += 1;
-            continue;
+    let mut metrics = TextMetrics::new(text);
+    samples(text).flatten().filter(|sample| is_wanted(&sample.name)).for_each(|sample| metrics.add(sample));
+    metrics.observed
+}
+
+/// The metrics of a text of Prometheus, each series one metric.
+pub(crate) struct TextMetrics<'a> {
+    types: BTreeMap<&'a str, &'a str>,
+    pub(crate) observed: Observed,
+}
+
+impl<'a> TextMetrics<'a> {
+    /// Creates the metrics of a text, of which only the types are read.
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self { types: types(text), observed: Observed::default() }
+    }
+
+    /// Adds a sample of the text. Buckets of histograms are left out.
+    pub(crate) fn add(&mut self, sample: Sample<'_>) {
+        let Some(kind) = kind(&sample, &self.types) else { return };
+        if self.observed.samples.len() == MAX_SERIES {
+            self.observed.left_out += 1;
+            return;
         }
         let key = MetricKey { labels: labels(&sample.labels), name: sample.name.into_owned() };
-        observed.samples.push(MetricSample { key, kind, value: sample.value, series: 1 });
+        self.observed.samples.push(MetricSample { key, kind, value: sample.value, series: 1 });
     }
-    observed
 }
 
 /// Returns the types of the metrics in a response.

@@ -172,7 +172,7 @@ impl Series {
         let is_sample = match self.kind {
             MetricKind::Gauge => value.abs() <= MAX_MAGNITUDE,
             // A value that is no count is ignored.
-            MetricKind::Counter => (0.0..=MAX_MAGNITUDE).contains(&value),
+            MetricKind::Counter | MetricKind::Share => (0.0..=MAX_MAGNITUDE).contains(&value),
         };
         // A reading has each value once.
         if !is_sample || self.last.is_some_and(|before| before.at >= at) {
@@ -182,11 +182,12 @@ impl Series {
         let before = self.last.replace(LastSample { at, value, series });
         match (self.kind, before.filter(|before| before.series == series)) {
             (MetricKind::Gauge, _) => self.values.push(value),
-            (MetricKind::Counter, Some(before)) => {
+            (kind, Some(before)) => {
                 self.increase += increase(before.value, value);
-                self.values.push(increase_per_second((before.at, before.value), (at, value)));
+                let per_second = increase_per_second((before.at, before.value), (at, value));
+                self.values.push(if kind == MetricKind::Share { per_second.min(1.0) } else { per_second });
             }
-            (MetricKind::Counter, None) => {}
+            (_, None) => {}
         }
     }
 }

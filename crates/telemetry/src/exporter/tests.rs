@@ -53,7 +53,7 @@ fn shown(text: &str) -> String {
 #[test]
 fn a_node_exporter_has_the_metrics_of_the_table() {
     insta::assert_snapshot!(shown(NODE), @r#"
-    node_cpu_busy_ratio Counter 19379.5 of 2 ratio
+    node_cpu_busy_ratio Share 19379.5 of 2 ratio
     node_cpu_scaling_frequency_hertz_max Gauge 3400000000 of 2 Hz
     node_cpu_scaling_frequency_hertz_min Gauge 2100000000 of 2 Hz
     node_cpu_seconds_total{mode="idle"} Counter 10993.5 of 2 s/s

@@ -31,6 +31,21 @@ fn a_full_slice_says_from_when_on_it_has_no_samples() {
     insta::assert_snapshot!(left_out.reason().expect("an issue").detail, @"no rows have 2 readings beyond 16777216 values of one source in one attempt");
 }
 
+/// A scrape that came late counts what the CPUs did in more than the time between two readings.
+#[test]
+fn a_share_is_at_most_one() {
+    let trial = trial();
+    let mut slice = Slice::new(window(&trial));
+    let key = MetricKey { name: "busy".to_owned(), labels: String::new() };
+    for (seconds, value) in [(1, 10.0), (2, 10.5), (3, 11.6)] {
+        let sample = MetricSample { key: key.clone(), kind: MetricKind::Share, value, series: 2 };
+        slice.add(at(seconds), &Observed { samples: vec![sample], left_out: 0 });
+    }
+    let found: Vec<_> = slice.statistics(&Source::host()).collect();
+    let values = found[0].values.as_ref().expect("two shares");
+    assert_eq!((values.min(), values.max()), (0.5, 1.0));
+}
+
 #[test]
 fn a_sum_of_other_series_has_no_increase() {
     let trial = trial();
