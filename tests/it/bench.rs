@@ -196,7 +196,7 @@ fn what_is_printed_runs_as_a_pipeline() {
 #[test]
 fn what_is_typed_wrong_is_said_before_anything_runs() {
     let fixture = Fixture::bare();
-    let wrong: [(&[&str], &str); 12] = [
+    let wrong: [(&[&str], &str); 13] = [
         (&[], "--concurrency <N,..>"),
         (&["--concurrency", "1"], "--url <URL>"),
         (&["--url", "http://127.0.0.1:9", "--concurrency", "1"], "--model <NAME>"),
@@ -209,6 +209,10 @@ fn what_is_typed_wrong_is_said_before_anything_runs() {
             "[possible values: chat, completions, embeddings, rerank, rerank_tei]",
         ),
         (&["--simulator", "fast", "--concurrency", "1", "--scenario", "D(1,1)", "--output-tokens", "5"], "cannot be used with"),
+        (
+            &["--simulator", "fast", "--concurrency", "1", "--api", "rerank", "--output-tokens", "5"],
+            "`--output-tokens` means nothing with `--api rerank`",
+        ),
         (&["--simulator", "fast", "--concurrency", "1", "--run-id", "A_B"], "lower-case letters, digits and inner hyphens"),
         (&["--simulator", "fast", "--concurrency", "1", "--header", "name"], "`--header name` is not of the form NAME=VALUE"),
         (&["--simulator", "fast", "--concurrency", "1", "--tokenizer", "/absent"], "cannot read `/absent`"),
@@ -223,7 +227,11 @@ fn what_is_typed_wrong_is_said_before_anything_runs() {
 #[test]
 fn a_value_that_no_workload_may_have_is_named() {
     let fixture = Fixture::bare();
-    let wrong: [(&[&str], &str); 7] = [
+    let wrong: [(&[&str], &str); 8] = [
+        (
+            &["--concurrency", "1", "--api", "embeddings", "--documents", "4096", "--input-tokens", "1000000"],
+            "error[option]: `--documents` of 4096 makes requests of 4096000000 tokens, more than 16000000",
+        ),
         (&["--concurrency", "0"], "error[option]: `--concurrency` must be from 1"),
         (&["--rate", "0"], "error[option]: `--rate` must be above 0"),
         (&["--rate", "-1"], "error[option]: `--rate` must be above 0"),

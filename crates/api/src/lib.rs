@@ -24,6 +24,6 @@ pub use api_format::{Capabilities, InputKind};
 pub use json::{Scan, Text};
 pub use received::{InputCounts, InputReader, ReceivedRequest};
 pub use request::RequestBody;
-pub use response::{ParsedResponse, TextSink, Usage};
+pub use response::{ParsedResponse, TextSink, Usage, member_names};
 pub use serving_api::ServingApi;
 pub use simulated::{Content, ContentFault, OutputTokens, ResponseNames, ResponsePlan, SimulatedResponse, TokenRun};

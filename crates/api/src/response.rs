@@ -1,5 +1,8 @@
 //! The JSON documents of responses: the members that all APIs have, and their errors.
 
+use std::collections::BTreeMap;
+
+use serde::de::IgnoredAny;
 use sha2::{Digest as _, Sha256};
 
 use crate::api_format::ApiFormat;
@@ -87,6 +90,12 @@ impl ParsedResponse<'_> {
             self.error = Some(self.message.map_or_else(|| "no message".to_owned(), to_text));
         }
     }
+}
+
+/// Returns the names of the members of a JSON object, sorted; none of another document.
+pub fn member_names(document: &[u8]) -> Vec<String> {
+    let members: BTreeMap<String, IgnoredAny> = serde_json::from_slice(document).unwrap_or_default();
+    members.into_keys().collect()
 }
 
 /// Parses a document of an API.

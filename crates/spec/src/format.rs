@@ -218,7 +218,11 @@ fn keep_latency(text: &str) -> Result<String, String> {
 
 /// Parses a latency into nanoseconds, with a resolution of one microsecond.
 pub(crate) fn parse_latency(text: &str) -> Result<u64, String> {
-    let rule = || "a number above 0 with `us`, `ms` or `s`, such as `200ms` or `1.5s`".to_owned();
+    let rule = || {
+        // `1h` is a duration, and the units of a latency are smaller.
+        let example = parse_duration(text).ok().filter(|time| !time.is_zero()).map(|time| format!("`{}s`", time.as_secs_f64()));
+        format!("a number above 0 with `us`, `ms` or `s`, such as {}", example.as_deref().unwrap_or("`200ms` or `1.5s`"))
+    };
     let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(rule)?;
     let (number, unit) = text.split_at(split);
     let each_us = match unit {

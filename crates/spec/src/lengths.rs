@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use assay_api::InputKind;
 
-/// The most tokens of one prompt or response: ten times the longest context that is served today.
+/// The most tokens of one prompt or response, and of all documents of a request together: ten times the longest context that is served today.
 pub const MAX_TOKENS: u64 = 16_000_000;
 
 /// A traffic scenario in the grammar of genai-bench, limited to the part that endpoints for text, embeddings and reranking need.
@@ -146,6 +146,15 @@ impl Scenario {
             Self::Deterministic { .. } | Self::Normal { .. } | Self::Uniform { .. } => InputKind::Prompt,
             Self::Embedding { .. } => InputKind::Documents,
             Self::Rerank { .. } => InputKind::QueryAndDocuments,
+        }
+    }
+
+    /// Returns the input tokens of a request with this many documents; `None` if its requests have no documents.
+    pub(crate) fn request_tokens(self, documents: u64) -> Option<u64> {
+        match self {
+            Self::Embedding { tokens } => Some(tokens.saturating_mul(documents)),
+            Self::Rerank { document, query } => Some(document.saturating_mul(documents).saturating_add(query)),
+            Self::Deterministic { .. } | Self::Normal { .. } | Self::Uniform { .. } => None,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::checked_value::{CheckedValue, Read, Value, read_from_text};
 use crate::define::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::field::Type;
 use crate::format::parse_latency;
-use crate::lengths::{Scenario, scenario_example, scenario_form};
+use crate::lengths::{MAX_TOKENS, Scenario, scenario_example, scenario_form};
 use crate::normal_form::normal_json;
 use crate::problem::{Problem, Problems, did_you_mean, quote};
 use crate::secret::refuse_secrets;
@@ -551,6 +551,12 @@ fn check_api(spec: &CheckedValue, problems: &mut Problems<'_>) {
         let apis = ServingApi::ALL.iter().filter(|api| api.capabilities().input.has_documents());
         let apis: Vec<_> = apis.map(|api| format!("`api: {api}`")).collect();
         problems.add_hinted(batch.span, format!("`spec.batch` belongs to {}", apis.join(" or ")), "remove it");
+    } else if let Some((batch, documents)) = batch.and_then(|batch| Some((batch, u64::read(batch)?))) {
+        let tokens = Scenario::read(lengths).and_then(|scenario| scenario.request_tokens(documents)).unwrap_or_default();
+        if tokens > MAX_TOKENS {
+            let message = format!("`spec.batch` of {documents} makes requests of {tokens} tokens, more than {MAX_TOKENS}");
+            problems.add_hinted(batch.span, message, "write fewer or shorter documents");
+        }
     }
 }
 

@@ -25,6 +25,9 @@ const READY_TIMEOUT: &str = "10s";
 /// The tokens of a query, as in genai-bench's default scenarios.
 const QUERY_TOKENS: u32 = 100;
 
+/// The default of `--output-tokens`.
+const OUTPUT_TOKENS: u64 = 128;
+
 /// The path of the pipeline in the Source.
 const PIPELINE: &str = "pipelines/bench.yaml";
 
@@ -96,9 +99,9 @@ pub(crate) struct Bench {
     /// Tokens per prompt
     #[arg(long, value_name = "N", default_value_t = 128)]
     input_tokens: u64,
-    /// Tokens per response
-    #[arg(long, value_name = "N", default_value_t = 128)]
-    output_tokens: u64,
+    /// Tokens per response, for an API whose responses have tokens [default: 128]
+    #[arg(long, value_name = "N")]
+    output_tokens: Option<u64>,
     /// Lengths in genai-bench notation, such as "D(100,100)", "N(480,240)/(300,150)", "E(128)" or "R(128,100)"
     #[arg(long, value_name = "SCENARIO", conflicts_with_all = ["input_tokens", "output_tokens"])]
     scenario: Option<String>,
@@ -157,6 +160,10 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn run(self: Box<Self>) -> Result<Exit, Failure> {
+        if self.output_tokens.is_some() && !self.api.capabilities().has_output_tokens {
+            let message = format!("`--output-tokens` means nothing with `--api {}`: its responses have no tokens", self.api);
+            return Err(Failure::new(ErrorCode::Option, message).hint("leave it out"));
+        }
         let adhoc = self.definitions()?;
         check(&adhoc)?;
         if self.print {
@@ -238,7 +245,9 @@ impl Bench {
     /// Returns fixed lengths for the inputs that the API takes.
     fn default_lengths(&self) -> Value {
         match self.api.capabilities().input {
-            InputKind::Prompt => json!({"input": {"fixed": self.input_tokens}, "output": {"fixed": self.output_tokens}}),
+            InputKind::Prompt => {
+                json!({"input": {"fixed": self.input_tokens}, "output": {"fixed": self.output_tokens.unwrap_or(OUTPUT_TOKENS)}})
+            }
             InputKind::Documents => json!(format!("E({})", self.input_tokens)),
             InputKind::QueryAndDocuments => json!(format!("R({},{QUERY_TOKENS})", self.input_tokens)),
         }

@@ -7,7 +7,7 @@ mod sse;
 
 use std::ops::ControlFlow;
 
-use assay_api::{ParsedResponse, ServingApi, TextSink};
+use assay_api::{ParsedResponse, ServingApi, TextSink, member_names};
 use assay_record::{Chunk, Outcome, Record, TokenSource};
 use sha2::{Digest as _, Sha256};
 
@@ -107,6 +107,8 @@ struct ResponseState {
     /// The endpoint's latest count of completion tokens.
     completion: Option<u32>,
     has_text: bool,
+    /// The description of a complete response that was not streamed and has no text and no results.
+    empty: Option<String>,
     events: u64,
 }
 
@@ -316,8 +318,7 @@ impl Reader {
             self.buffered = kept;
         }
         self.response.check_not_aborted()?;
-        let any = self.response.has_text;
-        Ok(if any { Outcome::Ok } else { Outcome::Empty })
+        self.response.empty.take().map_or(Ok(Outcome::Ok), |why| Err((Outcome::Empty, why)))
     }
 
     /// Returns the failure of an error body, in the endpoint's words.
@@ -357,6 +358,7 @@ impl ResponseState {
             counted_all: true,
             completion: None,
             has_text: false,
+            empty: None,
             events: 0,
         }
     }
@@ -390,6 +392,7 @@ impl ResponseState {
     fn document(&mut self, document: &[u8], at_ns: i64, row: &mut Row) -> Result<(), Fault> {
         let said = self.parse_document(document, row)?;
         self.has_text |= said.bytes() > 0 || said.results > 0;
+        self.empty = (!self.has_text).then(|| describe_empty(self.api, document));
         row.record.last_token_ns = Some(at_ns);
         Ok(())
     }
@@ -496,6 +499,15 @@ fn lossy_text(bytes: &[u8]) -> String {
 fn excerpt(bytes: &[u8]) -> String {
     let text = shorten(&lossy_text(bytes.get(..MAX_REASON_BYTES).unwrap_or(bytes)), MAX_REASON_BYTES);
     if text.is_empty() || text.starts_with(['{', '[', '"']) { String::new() } else { format!(": `{text}`") }
+}
+
+/// Describes a response without what the API returns, by the members that it has instead.
+fn describe_empty(api: ServingApi, document: &[u8]) -> String {
+    let capabilities = api.capabilities();
+    let lacked = if capabilities.has_output_tokens { "text" } else { capabilities.responses };
+    let members: Vec<_> = member_names(document).into_iter().map(|name| format!("`{name}`")).collect();
+    let members = if members.is_empty() { String::new() } else { format!("; its members are {}", members.join(", ")) };
+    format!("the response has no {lacked}{members}")
 }
 
 /// Shortens a text to at most this many bytes, on one line: it came from outside and is shown to people.

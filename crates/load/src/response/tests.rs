@@ -249,6 +249,17 @@ fn scores_are_counted_in_both_shapes() {
     assert_eq!(follow(ServingApi::Rerank, r#"{"results":[]}"#), (Outcome::Empty, None, None));
     assert_eq!(follow(ServingApi::RerankTei, r#"[{"index":0,"score":0.5}]"#), (Outcome::Ok, None, None));
     assert_eq!(follow(ServingApi::RerankTei, "[]"), (Outcome::Empty, None, None));
+    let reason = |api, body: &str| follow_pieces(&trial(api, false), [document(body).as_slice()]).0.reason;
+    let voyage = r#"{"object":"list","data":[{"index":0,"relevance_score":0.5}],"model":"m"}"#;
+    assert_eq!(
+        reason(ServingApi::Rerank, voyage).as_deref(),
+        Some("the response has no scores; its members are `data`, `model`, `object`")
+    );
+    assert_eq!(reason(ServingApi::RerankTei, "[]").as_deref(), Some("the response has no scores"));
+    assert_eq!(
+        reason(ServingApi::Chat, r#"{"choices":[]}"#).as_deref(),
+        Some("the response has no text; its members are `choices`")
+    );
     assert_eq!(follow(ServingApi::RerankTei, r#"{"error":"too long","error_type":"x"}"#).0, Outcome::StreamError);
     assert_eq!(follow(ServingApi::RerankTei, r#"["a"]"#).0, Outcome::Malformed);
     assert_eq!(follow(ServingApi::Chat, "[]").0, Outcome::Malformed);

@@ -950,6 +950,13 @@ fn lengths_batch_and_slos_fit_the_api() {
     refused("  api: rerank\n  lengths: E(64)\n", "hint: write `api: embeddings`, or a scenario such as `R(128,100)`");
     refused("  api: rerank_tei\n  lengths: D(1,2)\n", "error: `api: rerank_tei` needs a scenario `R(document,query)`");
     refused("  api: embeddings\n  lengths: D(1,2)\n", "hint: write `lengths: E(128)`");
+    // A document may have a million tokens, and a request 4096 documents, but not both.
+    let many = "`spec.batch` of 4096 makes requests of 4096000000 tokens, more than 16000000";
+    refused("  api: embeddings\n  batch: 4096\n  lengths: E(1000000)\n", many);
+    refused(
+        "  api: rerank\n  batch: 16\n  lengths: R(1000000,1)\n",
+        "`spec.batch` of 16 makes requests of 16000001 tokens, more than 16000000",
+    );
     refused("  batch: 2\n  lengths: D(1,2)\n", "`spec.batch` belongs to `api: embeddings` or `api: rerank` or `api: rerank_tei`");
     let ttft = "`spec.slos.ttft` cannot be measured: the responses of `api: rerank` are not streamed";
     refused("  api: rerank\n  lengths: R(1,2)\n", ttft);
@@ -1002,6 +1009,14 @@ fn limits_need_what_they_measure() {
     20 |   slos: {ttft: 2, tpot: 200ms}
        |                ^
     hint: a number above 0 with `us`, `ms` or `s`, such as `200ms` or `1.5s`
+    ");
+    assert_snapshot!(serving("ttft: 2s", "ttft: 1h"), @r"
+    error: `spec.slos.ttft` must be a latency with its unit, not `1h`
+      --> a.yaml:20:16
+       |
+    20 |   slos: {ttft: 1h, tpot: 200ms}
+       |                ^^
+    hint: a number above 0 with `us`, `ms` or `s`, such as `3600s`
     ");
     assert_snapshot!(serving("ttft: 2s", "p99: 2s"), @r"
     error: `spec.slos` has no field `p99`
