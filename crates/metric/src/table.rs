@@ -294,7 +294,7 @@ metrics! {
     DocumentThroughput {
         key: "documents", name: "documents_per_s", column: "documents_per_s", title: "documents/s", unit: DocumentsPerSecond,
         better: Some(Higher), section: Throughput, requires: [Documents], uses: [],
-        statistics: [Value],
+        statistics: [Value shown 5],
         meaning: "Documents per second of requests that completed successfully within the window",
         formula: "documents of successful requests / window" => Trial(trial::document_throughput),
         source: "Assay: the request throughput times the documents of a request",

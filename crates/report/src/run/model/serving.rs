@@ -20,8 +20,17 @@ pub(crate) const THROUGHPUTS: [&str; 2] = ["output_tokens_per_s", "request_throu
 /// A column of the serving table.
 pub(crate) type Column = MetricName;
 
-/// Returns the columns of a case: those that some point has, without those whose content another column shows better.
+/// Returns the columns of a case: those of [`explained_columns`] that some point has measured; all of them if none has any.
 pub(crate) fn columns(case: &CaseSection) -> Vec<&'static Column> {
+    let explained = explained_columns(case);
+    let is_measured = |column: &&Column| case.points.iter().any(|point| point.measured(column.text).is_some());
+    let measured: Vec<_> = explained.iter().copied().filter(is_measured).collect();
+    if measured.is_empty() { explained } else { measured }
+}
+
+/// Returns the columns whose values, or the reasons for whose absence, a reader of a case looks for: those that some point has,
+/// without those whose content another column shows better.
+pub(crate) fn explained_columns(case: &CaseSection) -> Vec<&'static Column> {
     let known: BTreeSet<&str> = case.points.iter().flat_map(|point| &point.rows).map(|row| row.metric.as_str()).collect();
     let measured = |metric: &str| case.points.iter().any(|point| point.measured(metric).is_some());
     let has_slos = case.serving.as_ref().is_some_and(|work| !work.slos.is_empty());
@@ -29,6 +38,7 @@ pub(crate) fn columns(case: &CaseSection) -> Vec<&'static Column> {
         "icl_ms_p99" => !measured("itl_ms_p99"),
         "e2e_ms_p50" => !measured("ttft_ms_p50"),
         "tpot_ms_p99" => has_slos,
+        "documents_per_s" => measured("documents_per_s"),
         "goodput_requests_per_s" => has_slos || measured("goodput_requests_per_s"),
         _ => true,
     };
@@ -113,6 +123,30 @@ pub(crate) fn throughput_unit(metric: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::fixture;
+    use crate::run::model;
+
+    #[test]
+    fn columns_without_any_value_are_left_out() {
+        let whole = fixture::serving::small();
+        let mut case = model::cases(&whole.run_id, &whole.plan, &whole.summary).remove(0);
+        let texts = |columns: Vec<&'static Column>| columns.iter().map(|column| column.text).collect::<Vec<_>>();
+        assert!(texts(columns(&case)).contains(&"ttft_ms_p99"));
+        // The responses of rerank are whole, and have no output tokens.
+        for row in case.points.iter_mut().flat_map(|point| &mut point.rows) {
+            match row.metric.as_str() {
+                "e2e_ms_p50" | "e2e_ms_p99" | "request_throughput_per_s" => {}
+                "output_tokens_per_s" => row.metric = "documents_per_s".to_owned(),
+                _ => row.measured = Err("its responses are not streamed".to_owned()),
+            }
+        }
+        assert_eq!(texts(columns(&case)), ["e2e_ms_p50", "e2e_ms_p99", "request_throughput_per_s", "documents_per_s"]);
+        assert!(texts(explained_columns(&case)).contains(&"ttft_ms_p99"), "its reason is stated");
+        for row in case.points.iter_mut().flat_map(|point| &mut point.rows) {
+            row.measured = Err("no request succeeded".to_owned());
+        }
+        assert_eq!(columns(&case), explained_columns(&case));
+    }
 
     #[test]
     fn metrics_have_the_names_that_people_use() {

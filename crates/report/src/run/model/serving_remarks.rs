@@ -6,7 +6,7 @@ use assay_metric::{Metric, Statistic};
 use super::load::Load;
 use super::remark::{Remark, RemarkKind, stability_kind, stability_text};
 use super::section::{CaseSection, MetricStatistics, PointSection};
-use super::serving::{Column, columns, twin};
+use super::serving::{Column, explained_columns, twin};
 use crate::render::number::{grouped, percent};
 use crate::render::text::counted;
 
@@ -16,7 +16,7 @@ const MIN_FOR_P99: u64 = 100;
 /// Returns the remarks on a serving table: the reason why a value is absent, unstable or excluded, and the outcomes of failed
 /// requests. Metrics of a point with the same remark are named together.
 pub(crate) fn remarks(case: &CaseSection) -> Vec<Remark> {
-    let columns = columns(case);
+    let columns = explained_columns(case);
     case.points.iter().flat_map(|point| point_remarks(point, &columns)).collect()
 }
 
