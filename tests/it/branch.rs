@@ -264,7 +264,7 @@ fn a_branch_must_be_named_by_somebody() {
     run_command(measured_fixture().command(&binary("assay")).args(["push", "one"])).refuses(2, "no_branch");
     run_command(&mut push_one("/srv/a.git", &[])).refuses(2, "remote_address");
     run_command(&mut push_one("https://token@localhost/a.git", &[])).refuses(2, "secret_in_address");
-    run_command(&mut push_one("file:///nowhere/a.git", &[])).refuses(30, "no_repository");
+    run_command(&mut push_one("file:///nowhere/a.git", &[])).refuses(30, "repository_not_found");
     run_command(&mut push_one("file:///nowhere/a.git", &["--folder", "../a"])).refuses(2, "branch_path");
 }
 

@@ -806,6 +806,7 @@ fn noise_is_learned_from_earlier_runs() {
     let noise = |more: &[&str]| fixture.assay(&[&["noise", "pipelines/same.yaml"], more].concat());
     (1..=4).for_each(|night| run(&fixture, "same", &format!("night-{night}"), "main"));
     noise(&[]).refuses(2, "too_few_runs");
+    fixture.assay(&["noise", "pipelines/nope.yaml"]).refuses(2, "unreadable");
     run(&fixture, "same", "night-5", "main");
 
     let before = verdict(&fixture, "night-5", 1, "main", 0);

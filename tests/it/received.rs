@@ -109,7 +109,16 @@ fn what_a_run_prints_at_its_end_works() {
     let report = printed("report");
     let folder = Path::new(&report).parent().expect("a folder").display().to_string();
     assert_eq!(printed("folder"), format!("assay verify {folder}"));
+    let whole = fs::read(&report).expect("the report");
     fs::write(Path::new(&report), "another report").expect("written");
+    shell(&fixture, &fixture.repo(), &printed("folder")).refuses(20, "artifact_corrupt");
+    fs::write(&report, whole).expect("written");
+    // A file of the Source is read before the others, and one that changed is not a missing one.
+    let mut file = Path::new(&folder).join("source");
+    while file.is_dir() {
+        file = fs::read_dir(&file).expect("a folder").next().expect("an entry").expect("an entry").path();
+    }
+    fs::write(&file, "another file").expect("written");
     shell(&fixture, &fixture.repo(), &printed("folder")).refuses(20, "artifact_corrupt");
 }
 

@@ -1,6 +1,6 @@
 //! The links between manifests that must agree.
 
-use assay_failure::{ErrorCode, Exit, Failure};
+use assay_failure::{ErrorCode, Failure};
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
@@ -146,7 +146,7 @@ impl BrokenLink {
             Self::OtherInput { .. } => ErrorCode::OtherInput,
             Self::MissingInput { .. } => ErrorCode::MissingInput,
             Self::MissingKind(_) => ErrorCode::MissingStage,
-            Self::InputCount { .. } => ErrorCode::InputCount,
+            Self::InputCount { .. } => ErrorCode::WrongInputCount,
             Self::OmittedInput { .. } => ErrorCode::InputLeftOut,
             Self::TooMany { .. } => ErrorCode::TooMany,
             Self::OtherPlan { .. } => ErrorCode::OtherPlan,
@@ -164,10 +164,10 @@ impl BrokenLink {
     }
 }
 
-/// Manifests that do not belong together fail verification, also by a number of inputs that a caller of a stage could have given.
+/// Manifests that do not belong together fail verification.
 impl From<BrokenLink> for Failure {
     fn from(broken: BrokenLink) -> Self {
-        Self::from_error(broken.code(), &broken).with_exit(Exit::Verification)
+        Self::from_error(broken.code(), &broken)
     }
 }
 

@@ -22,10 +22,13 @@ pub fn chain_name(document: &Document) -> String {
     }
 }
 
+/// The folder of a published folder for the files of the Source.
+pub const SOURCE_FOLDER: &str = "source/";
+
 /// Returns the folder for the outputs of a manifest in a published folder. Raw evidence is not published: it stays in the store.
 pub fn published_prefix(document: &Document) -> Option<String> {
     match document {
-        Document::Source(_) => Some("source/".to_owned()),
+        Document::Source(_) => Some(SOURCE_FOLDER.to_owned()),
         Document::Plan(_) => Some("plan/".to_owned()),
         Document::Environment(_) => Some(format!("{}/", chain_name(document))),
         Document::Collection(_) => Some("evidence/".to_owned()),

@@ -299,7 +299,7 @@ error_codes! {
     CheckpointTaken, "checkpoint_taken", Environment, AtOnce, "Another process of this stage has already finished the same step.", "Wait for the other process to end, then run again with the same `--run-id`.";
     Cluster, "cluster", Environment, AtOnce, "The client of the cluster cannot be created, or the API server gave an unknown response.", "Check the kubeconfig and the version of the cluster.";
     ClusterAway, "cluster_away", Environment, AtOnce, "The API server of the cluster, or a webhook that it calls, does not respond.", "Check the context, the network, the proxy, and the controller of the webhook.";
-    CommitTooLarge, "commit_too_large", Environment, AtOnce, "The files are too many or too large for a commit.", "Publish fewer or smaller files on the branch.";
+    CommitTooLarge, "commit_too_large", Environment, Lasting, "The files are too many or too large for a commit.", "Publish fewer or smaller files on the branch.";
     Config, "config", Environment, AtOnce, "A file of the configuration folder, such as the trust root, cannot be read or written.", "Check the permissions of the file and the free disk space.";
     Conflict, "conflict", Environment, AtOnce, "Another client changed the object in the cluster at the same time.", "Run again with the same `--run-id`.";
     ConnectionLost, "connection_lost", Environment, AtOnce, "The API server has not responded for a minute while the command followed a run.", "Follow the run again with `assay attach`; it continues.";

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::path::Path;
 
 use assay_gate::learning::FEWEST_RUNS;
 use assay_gate::rule::{Launches, LearnedNoise};
@@ -90,6 +91,7 @@ impl NoiseRequest {
         }
         let store = Store::open_existing(&self.store.store_uri()?)?;
         let published = published_runs(&store, pipeline)?;
+        check_exists(pipeline, published.len())?;
         require_enough(pipeline, published.len(), "of commits to learn from")?;
         let own = gate_signers(&Config::find()?)?;
         let mut newest_first = published.iter().rev().map(|run| open(run).map(|evidence| (run, evidence))).peekable();
@@ -129,6 +131,15 @@ fn require_enough(pipeline: &str, found: usize, of: &str) -> Result<(), Failure>
     let message = format!("`{pipeline}` has {} {of}, and {FEWEST_RUNS} are needed", counted(found as u64, "run"));
     Err(Failure::new(ErrorCode::TooFewRuns, message)
         .hint("`assay runs` lists what a store has; the file is named from the repository's root, as `pipelines/nightly.yaml`"))
+}
+
+/// Fails if neither a run nor this checkout has the pipeline: its path is wrong.
+fn check_exists(pipeline: &str, found: usize) -> Result<(), Failure> {
+    if found > 0 || Path::new(pipeline).is_file() {
+        return Ok(());
+    }
+    Err(Failure::new(ErrorCode::Unreadable, format!("there is no file `{pipeline}`, and the store has no run of it"))
+        .hint("name the file from the repository's root, as `pipelines/nightly.yaml`"))
 }
 
 /// Returns the pipeline of all these runs.

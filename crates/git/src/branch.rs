@@ -3,7 +3,7 @@
 //! The branch only grows: a commit adds one folder to its parent's files and touches nothing else. A concurrent push moves the
 //! branch, so a refused push begins again from the branch's new head, and is never forced.
 
-use assay_failure::{ErrorCode, Exit};
+use assay_failure::ErrorCode;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
@@ -177,7 +177,7 @@ impl BranchError {
             Self::Remote(error) => error.code(),
             Self::Name { .. } => ErrorCode::BranchName,
             Self::Path(_) | Self::DuplicatePath { .. } => ErrorCode::BranchPath,
-            Self::TooManyFiles | Self::FileTooLarge { .. } | Self::TooLarge => ErrorCode::FolderTooLarge,
+            Self::TooManyFiles | Self::FileTooLarge { .. } | Self::TooLarge => ErrorCode::CommitTooLarge,
             Self::Objects(_) => ErrorCode::Scratch,
             Self::NotAFolder { .. } => ErrorCode::NotAFolder,
             Self::InsideCompleteFolder { .. } => ErrorCode::InsideAnother,
@@ -188,15 +188,6 @@ impl BranchError {
                 Refusal::CheckedOut | Refusal::Other => ErrorCode::PushRefused,
             },
             Self::Moved { .. } => ErrorCode::BranchMoved,
-        }
-    }
-
-    /// Returns the exit code of a command that ends with this error. A folder that is too large for a commit is no wrong use.
-    pub fn exit(&self) -> Exit {
-        match self {
-            Self::Remote(error) => error.exit(),
-            Self::TooManyFiles | Self::FileTooLarge { .. } | Self::TooLarge | Self::DuplicatePath { .. } => Exit::Environment,
-            _ => self.code().exit(),
         }
     }
 

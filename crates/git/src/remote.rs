@@ -1,6 +1,6 @@
 //! Remotes: the settings for reaching one, the reasons of failure, and fetching one commit.
 
-use assay_failure::{ErrorCode, Exit};
+use assay_failure::ErrorCode;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -242,6 +242,7 @@ enum Obstacle {
     HostKey,
     Authentication,
     NoRepository,
+    NoRef,
     Unreachable,
 }
 
@@ -274,6 +275,8 @@ impl Obstacle {
             "No such file or directory",
         ]) {
             Some(Self::NoRepository)
+        } else if has(&["couldn't find remote ref"]) {
+            Some(Self::NoRef)
         } else if has(&[
             "unable to access",
             "unable to connect",
@@ -303,22 +306,14 @@ impl RemoteError {
             Self::Git { said, .. } => match Obstacle::from_message(said) {
                 Some(Obstacle::HostKey) => ErrorCode::UnknownHost,
                 Some(Obstacle::Authentication) => ErrorCode::Authentication,
-                Some(Obstacle::NoRepository) => ErrorCode::NoRepository,
+                Some(Obstacle::NoRepository) => ErrorCode::RepositoryNotFound,
                 Some(Obstacle::Unreachable) => ErrorCode::Unreachable,
-                None => ErrorCode::GitFailed,
+                Some(Obstacle::NoRef) | None => ErrorCode::GitFailed,
             },
             Self::Sha256Remote { .. } => ErrorCode::Sha256Remote,
             Self::TimedOut { .. } => ErrorCode::RemoteTimeout,
             Self::Cancelled { .. } => ErrorCode::Cancelled,
             Self::Unreadable { .. } => ErrorCode::RemoteUnreadable,
-        }
-    }
-
-    /// Returns the exit code of a command that ends with this error. Whatever git says of a remote is a fact of the environment.
-    pub fn exit(&self) -> Exit {
-        match self {
-            Self::Git { .. } => Exit::Environment,
-            _ => self.code().exit(),
         }
     }
 
@@ -337,6 +332,10 @@ impl RemoteError {
                     "git is asked no question here: give it a credential helper, or ssh an agent with a key"
                 }
                 Obstacle::NoRepository => "compare the address; many hosts say the same of a repository that you may not see",
+                Obstacle::NoRef if said.contains("remote ref HEAD") => {
+                    "the repository has no default branch, or no commit on it: name a branch, a tag or a commit"
+                }
+                Obstacle::NoRef => "`git ls-remote` lists the branches and tags that there are",
                 Obstacle::Unreachable => "look at the network, the proxy and the address, and try again",
             }),
             _ => None,
@@ -460,9 +459,9 @@ mod tests {
             ("Host key verification failed.\nfatal: Could not read from remote repository.", "unknown_host"),
             (
                 "fatal: '/srv/a' does not appear to be a git repository\nfatal: Could not read from remote repository.",
-                "no_repository",
+                "repository_not_found",
             ),
-            ("remote: Not Found\nfatal: repository 'https://example.org/a/' not found", "no_repository"),
+            ("remote: Not Found\nfatal: repository 'https://example.org/a/' not found", "repository_not_found"),
             ("fatal: unable to access 'https://nowhere/': Could not resolve host: nowhere", "unreachable"),
             ("ssh: connect to host example.org port 22: Connection timed out\nfatal: Could not read from", "unreachable"),
             ("fatal: something new", "git_failed"),

@@ -159,8 +159,8 @@ pub enum Error {
         problem: String,
     },
     /// A library panicked, which malformed files can cause.
-    #[error("a library gave up while it worked on the warehouse: {0}")]
-    GaveUp(String),
+    #[error("a library panicked while it worked on the warehouse: {0}")]
+    Panicked(String),
 }
 
 impl Error {

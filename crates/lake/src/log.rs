@@ -146,7 +146,7 @@ impl Lake {
         work: impl FnOnce(&AreaEngine) -> KernelResult<T>,
     ) -> Result<T> {
         let done = catch_unwind(AssertUnwindSafe(|| work(&self.engine)));
-        let done = done.map_err(|panic| Error::GaveUp(panic_text(&*panic)))?;
+        let done = done.map_err(|panic| Error::Panicked(panic_text(&*panic)))?;
         done.map_err(|source| failed(action, table, source))
     }
 

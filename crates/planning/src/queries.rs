@@ -13,20 +13,22 @@ use assay_warehouse::{NUMBER_TABLES, ROW_ID};
 /// The most rows that a published query may return: a report is read by people.
 const MAX_ROWS: u64 = 10_000;
 
-/// Turns a failure of a query into one for the user of the command. A wrong query becomes a failure of kind `wrong_query`.
+/// Converts a failure of a query into one for the user of the command, which ends with the exit code `wrong_query` if the query
+/// itself is wrong: only the caller knows who wrote it.
 pub fn query_failure(error: Error, wrong_query: Exit) -> Failure {
     let hint = error.hint().map(str::to_owned);
-    let (exit, code) = match &error {
-        Error::Query(QueryError::Refused { .. }) => (wrong_query, ErrorCode::QueryRefused),
-        Error::Query(QueryError::Wrong { .. }) | Error::NotOpened(_) => (wrong_query, ErrorCode::Query),
-        Error::Query(QueryError::OverLimit { .. }) => (wrong_query, ErrorCode::QueryTooLarge),
-        Error::Query(QueryError::Failed { .. }) => (wrong_query, ErrorCode::QueryFailed),
-        Error::NoProgram(_) => (Exit::Usage, ErrorCode::BinaryMissing),
-        error if error.fails_verification() => (Exit::Verification, ErrorCode::Warehouse),
-        Error::Query(QueryError::GaveUp { .. }) | Error::Write(_) => (Exit::Unexpected, ErrorCode::Warehouse),
-        _ => (Exit::Environment, ErrorCode::Warehouse),
+    let of_query = |code| Failure::from_error(code, &error).with_exit(wrong_query);
+    let failure = match &error {
+        Error::Query(QueryError::Refused { .. }) => of_query(ErrorCode::QueryRefused),
+        Error::Query(QueryError::Invalid { .. }) | Error::NotOpened(_) => of_query(ErrorCode::Query),
+        Error::Query(QueryError::OverLimit { .. }) => of_query(ErrorCode::QueryTooLarge),
+        Error::Query(QueryError::Failed { .. }) => of_query(ErrorCode::QueryFailed),
+        Error::NoProgram(_) => Failure::from_error(ErrorCode::BinaryMissing, &error),
+        other if other.fails_verification() => Failure::from_error(ErrorCode::Warehouse, &error),
+        Error::Query(QueryError::EngineFailed { .. }) | Error::Write(_) => Failure::from_error(ErrorCode::Internal, &error),
+        _ => Failure::from_error(ErrorCode::WarehouseUnavailable, &error),
     };
-    Failure { hint, ..Failure::from_error(code, &error).with_exit(exit) }
+    Failure { hint, ..failure }
 }
 
 /// Executes a query over a run's curated files in `store`. Its failures name the query's file, `path`.

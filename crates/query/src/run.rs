@@ -35,7 +35,7 @@ pub struct Query {
 impl Query {
     /// Checks the text of a query, such as the content of a file in Git.
     ///
-    /// Fails with [`QueryError::Refused`] for anything but one reading statement, and with [`QueryError::Wrong`] if it does not
+    /// Fails with [`QueryError::Refused`] for anything but one reading statement, and with [`QueryError::Invalid`] if it does not
     /// parse or names a table that does not exist. Tables and views are those of the warehouse, and `information_schema`.
     pub fn parse(sql: &str) -> Result<Self> {
         // The program checks this too, but a longer text need not be sent to it.
@@ -84,7 +84,7 @@ pub fn run_query(opened: &OpenedFiles, query: &Query, limits: Limits) -> Result<
 }
 
 fn bad_reply(what: &str) -> Error {
-    QueryError::gave_up(format!("`{PROGRAM}` is not of this version: {what}")).into()
+    QueryError::engine_failed(format!("`{PROGRAM}` is not of this version: {what}")).into()
 }
 
 /// Returns the program's reply: its first line, and the bytes after it.
@@ -113,7 +113,7 @@ fn exit_error(status: Status, stderr: &str, limits: Limits) -> QueryError {
         return QueryError::OverLimit { what: LimitedResource::Memory, limit: limits.address_space_bytes() };
     }
     let last = stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no output on stderr");
-    QueryError::gave_up(format!("it ended with {status}: {last}"))
+    QueryError::engine_failed(format!("it ended with {status}: {last}"))
 }
 
 /// The exit of `assay-sql` and its output.

@@ -120,8 +120,8 @@ pub enum QueryError {
         why: String,
     },
     /// The query does not parse, or names something that does not exist.
-    #[error("the query is wrong: {why}")]
-    Wrong {
+    #[error("the query is invalid: {why}")]
+    Invalid {
         /// The problem.
         why: String,
     },
@@ -139,10 +139,10 @@ pub enum QueryError {
         /// The problem.
         why: String,
     },
-    /// The query engine panicked, which malformed files can cause.
-    #[error("the query engine gave up: {why}")]
-    GaveUp {
-        /// The message of the panic.
+    /// The query engine failed, for example by a panic, which malformed files can cause.
+    #[error("the query engine failed: {why}")]
+    EngineFailed {
+        /// The problem, or the message of the panic.
         why: String,
     },
 }
@@ -185,8 +185,8 @@ impl QueryError {
     }
 
     /// A query that does not parse or plan.
-    pub fn wrong(why: impl Into<String>) -> Self {
-        Self::Wrong { why: why.into() }
+    pub fn invalid(why: impl Into<String>) -> Self {
+        Self::Invalid { why: why.into() }
     }
 
     /// A query that failed while it ran.
@@ -194,9 +194,9 @@ impl QueryError {
         Self::Failed { why: why.into() }
     }
 
-    /// An engine that panicked.
-    pub fn gave_up(why: impl Into<String>) -> Self {
-        Self::GaveUp { why: why.into() }
+    /// An engine that failed.
+    pub fn engine_failed(why: impl Into<String>) -> Self {
+        Self::EngineFailed { why: why.into() }
     }
 
     /// A query that exceeded its time.

@@ -707,8 +707,6 @@ impl From<Error> for Failure {
             error => {
                 let failure = Self::from_error(error.code(), &error).hint_if(error.hint());
                 match error {
-                    Error::Remote(error) => failure.with_exit(error.exit()),
-                    Error::Branch(error) => failure.with_exit(error.exit()),
                     // The exit code of a stage that stated no failure is its own.
                     Error::StageEnd { end: StageEnd::ExitCode(code), .. } => failure.with_exit(Exit::from_code(code)),
                     // A block whose target is lost has to be provisioned again, so the same call is of no use.

@@ -45,7 +45,7 @@ pub(crate) fn check_query(sql: &str) -> Result<QueryTables, QueryError> {
 fn on_deep_stack<T: Send>(work: impl FnOnce() -> Result<T, QueryError> + Send) -> Result<T, QueryError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work).map_err(thread_error)?;
-        thread.join().unwrap_or_else(|panic| Err(QueryError::gave_up(panic_text(&*panic))))
+        thread.join().unwrap_or_else(|panic| Err(QueryError::engine_failed(panic_text(&*panic))))
     })
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn invalid_query(error: &DataFusionError) -> QueryError {
         DataFusionError::SQL(error, _) => error.to_string(),
         error => error.strip_backtrace(),
     };
-    QueryError::wrong(said.split(" Valid fields are").next().unwrap_or_default())
+    QueryError::invalid(said.split(" Valid fields are").next().unwrap_or_default())
 }
 
 /// Parses a text that holds one statement. The caller needs a stack of [`STACK_BYTES`].
@@ -75,7 +75,7 @@ fn check_words(sql: &str) -> Result<(), QueryError> {
     if sql.len() > MAX_SQL_BYTES {
         return Err(QueryError::OverLimit { what: LimitedResource::SqlBytes, limit: MAX_SQL_BYTES as u64 });
     }
-    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize().map_err(|error| QueryError::wrong(error.to_string()))?;
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize().map_err(|error| QueryError::invalid(error.to_string()))?;
     let tokens: Vec<_> = tokens.into_iter().filter(|token| !matches!(token, Token::Whitespace(_))).collect();
     if tokens.len() > MAX_SQL_TOKENS {
         return Err(QueryError::OverLimit { what: LimitedResource::SqlTokens, limit: MAX_SQL_TOKENS as u64 });
@@ -136,14 +136,17 @@ pub(crate) fn collect_tables(statement: &Statement) -> Result<QueryTables, Query
         }
         let name = reference.table();
         if reference.schema().is_some() {
-            return Err(QueryError::wrong(format!("there is no table `{reference}`")));
+            return Err(QueryError::invalid(format!("there is no table `{reference}`")));
         } else if let Some(view) = view(name) {
             reads.views.insert(view.name);
             reads.tables.extend(view.tables.iter().map(|table| (*table).to_owned()));
         } else if let Some(table) = table(name) {
             reads.tables.insert(table.name.to_owned());
         } else if !is_function(name) {
-            return Err(QueryError::wrong(format!("there is no table or view `{}`", name.chars().take(80).collect::<String>())));
+            return Err(QueryError::invalid(format!(
+                "there is no table or view `{}`",
+                name.chars().take(80).collect::<String>()
+            )));
         }
     }
     Ok(reads)
@@ -211,10 +214,10 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_named() {
-        insta::assert_snapshot!(refusal("SELECT * FROM outcome_facts"), @"the query is wrong: there is no table or view `outcome_facts`");
-        insta::assert_snapshot!(refusal("SELECT * FROM '/etc/passwd'"), @"the query is wrong: there is no table or view `/etc/passwd`");
-        insta::assert_snapshot!(refusal("SELECT * FROM other.outcome_fact"), @"the query is wrong: there is no table `other.outcome_fact`");
-        assert!(refusal("SELEC 1").starts_with("the query is wrong: "));
+        insta::assert_snapshot!(refusal("SELECT * FROM outcome_facts"), @"the query is invalid: there is no table or view `outcome_facts`");
+        insta::assert_snapshot!(refusal("SELECT * FROM '/etc/passwd'"), @"the query is invalid: there is no table or view `/etc/passwd`");
+        insta::assert_snapshot!(refusal("SELECT * FROM other.outcome_fact"), @"the query is invalid: there is no table `other.outcome_fact`");
+        assert!(refusal("SELEC 1").starts_with("the query is invalid: "));
     }
 
     #[test]

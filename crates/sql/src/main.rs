@@ -68,10 +68,10 @@ fn handle_request(request: Request) -> (Reply, Vec<u8>) {
 }
 
 fn encode_result(result: ResultTable) -> Result<(Reply, Vec<u8>), QueryError> {
-    let rows = result.parquet().map_err(|error| QueryError::gave_up(error.to_string()))?;
+    let rows = result.parquet().map_err(|error| QueryError::engine_failed(error.to_string()))?;
     Ok((Reply::Result { columns: result.columns }, rows))
 }
 
 fn thread_error(error: std::io::Error) -> QueryError {
-    QueryError::gave_up(format!("no thread for the query: {error}"))
+    QueryError::engine_failed(format!("no thread for the query: {error}"))
 }

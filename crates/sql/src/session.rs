@@ -50,13 +50,13 @@ pub(crate) fn run_query(sql: String, tables: Tables, limits: Limits) -> Result<R
     let work = move || {
         let done = catch_unwind(AssertUnwindSafe(|| run_with_timeout(&sql, &tables, limits)));
         // After the timeout, the receiver is gone.
-        let _ = send.send(done.unwrap_or_else(|panic| Err(QueryError::gave_up(panic_text(&*panic)))));
+        let _ = send.send(done.unwrap_or_else(|panic| Err(QueryError::engine_failed(panic_text(&*panic)))));
     };
     std::thread::Builder::new().name("query".to_owned()).stack_size(STACK_BYTES).spawn(work).map_err(thread_error)?;
     match receive.recv_timeout(limits.time) {
         Ok(done) => done,
         Err(RecvTimeoutError::Timeout) => Err(QueryError::over_time(limits)),
-        Err(RecvTimeoutError::Disconnected) => Err(QueryError::gave_up("its thread ended without a word")),
+        Err(RecvTimeoutError::Disconnected) => Err(QueryError::engine_failed("its thread ended without a word")),
     }
 }
 
@@ -163,7 +163,7 @@ fn check_plan(plan: &LogicalPlan) -> Result<(), QueryError> {
             })
         })
     });
-    walked.map_err(|error| QueryError::wrong(error.strip_backtrace()))?;
+    walked.map_err(|error| QueryError::invalid(error.strip_backtrace()))?;
     match moving {
         Some(name) => Err(QueryError::refused(format!("`{name}` gives another value each time"))),
         None => Ok(()),

@@ -71,6 +71,10 @@ fn corrupt_blobs_are_found_and_repaired(open: &dyn Fn() -> Store, plant: &dyn Fn
     for repair in [&by_bytes as &dyn Fn() -> crate::Result<()>, &by_reader] {
         plant(&digest, lie);
         assert!(is_corrupt(&store.get(&digest, 100).expect_err("corrupt")));
+        assert!(is_corrupt(&store.check(&digest).expect_err("corrupt")));
+        let oversized = store.check_keeping(&digest, 0, 10).expect_err("eleven bytes");
+        assert!(matches!(oversized, Error::Oversized { limit: 10, .. }), "{oversized}");
+        assert_eq!(oversized.code(), assay_failure::ErrorCode::ArtifactCorrupt);
         assert!(is_corrupt(&store.materialise(&digest, &scratch).expect_err("corrupt")));
         assert_eq!(scratch.used(), 0, "a refused blob leaves no file");
         repair().expect("repaired");

@@ -78,6 +78,14 @@ pub enum Error {
         /// The digest of the bytes that are there.
         found: Digest,
     },
+    /// The store has more bytes under the blob's name than the blob can have.
+    #[error("the store's blob {digest} is corrupt: it has more than {limit} bytes")]
+    Oversized {
+        /// The blob.
+        digest: Digest,
+        /// The most bytes that it can have.
+        limit: u64,
+    },
     /// An object of a local store is a link, a pipe or a folder.
     #[error("`{path}` of the store `{uri}` is not a plain file")]
     NotPlain {
@@ -166,7 +174,7 @@ impl Error {
             Self::NoCreateIfAbsent { .. } => {
                 Some("use a file system with hard links, or an object store with conditional writes")
             }
-            Self::Corrupt { .. } => Some("put the correct bytes again: that repairs the blob"),
+            Self::Corrupt { .. } | Self::Oversized { .. } => Some("put the correct bytes again: that repairs the blob"),
             Self::ScratchFull { .. } => Some("give the stage a larger scratch volume and limit"),
             Self::NoStore { .. } => Some("check the URI; a run creates its store when it starts"),
             _ => None,
@@ -181,7 +189,7 @@ impl Error {
             Self::BadUri { .. } | Self::NoBackend { .. } | Self::NoStore { .. } => ErrorCode::StoreUri,
             Self::NoCredentials { .. } => ErrorCode::StoreCredentials,
             Self::Absent { .. } => ErrorCode::ArtifactAbsent,
-            Self::Corrupt { .. } => ErrorCode::ArtifactCorrupt,
+            Self::Corrupt { .. } | Self::Oversized { .. } => ErrorCode::ArtifactCorrupt,
             Self::TooLarge { .. } => ErrorCode::ArtifactTooLarge,
             Self::NotPlain { .. } => ErrorCode::NotPlain,
             Self::ScratchFull { .. } => ErrorCode::ScratchFull,

@@ -148,17 +148,21 @@ impl Store {
     ///
     /// Fails with [`Error::Corrupt`] if its bytes do not match.
     pub fn check(&self, digest: &Digest) -> Result<Option<u64>> {
-        Ok(self.check_keeping(digest, 0)?.map(|(size, _)| size))
+        Ok(self.check_keeping(digest, 0, u64::MAX)?.map(|(size, _)| size))
     }
 
     /// Hashes a blob in place and returns its size, and its bytes if there are at most `keep`; `None` if there is no such blob.
     ///
-    /// Fails with [`Error::Corrupt`] if its bytes do not match.
-    pub fn check_keeping(&self, digest: &Digest, keep: u64) -> Result<Option<(u64, Option<Vec<u8>>)>> {
+    /// Fails with [`Error::Corrupt`] if its bytes do not match, and with [`Error::Oversized`] if there are more than `limit`, of
+    /// which the rest is not read.
+    pub fn check_keeping(&self, digest: &Digest, keep: u64, limit: u64) -> Result<Option<(u64, Option<Vec<u8>>)>> {
         let (mut hasher, mut size, mut kept) = (Hasher::new(), 0, Some(Vec::new()));
         let there = self.0.read(&layout::blob_path(digest), |chunk| {
-            hasher.update(chunk);
             size += chunk.len() as u64;
+            if size > limit {
+                return Err(Error::Oversized { digest: *digest, limit });
+            }
+            hasher.update(chunk);
             kept = kept.take().filter(|_| size <= keep);
             if let Some(kept) = &mut kept {
                 kept.extend_from_slice(chunk);

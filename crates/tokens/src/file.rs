@@ -205,7 +205,7 @@ fn max_growth(normalizer: &Value) -> u64 {
 /// Runs `action`, and turns a panic into an error.
 fn catch_panic<T>(action: impl FnOnce() -> Result<T, TokenizerError>) -> Result<T, TokenizerError> {
     // No half-changed state is used again: a file that failed is dropped, and an encoding changes only a cache.
-    catch_unwind(AssertUnwindSafe(action)).unwrap_or(Err(TokenizerError::GaveUp))
+    catch_unwind(AssertUnwindSafe(action)).unwrap_or(Err(TokenizerError::Panicked))
 }
 
 fn malformed(error: &impl ToString) -> TokenizerError {

@@ -42,9 +42,9 @@ pub enum TokenizerError {
     Growth,
     /// The tokenizer panicked: a defect, or a file made to trigger one.
     #[error(
-        "the tokenizer gave up on its file or on a text: the file is damaged, or uses what Assay's version of `tokenizers` cannot"
+        "the tokenizer failed on its file or on a text: the file is damaged, or uses what Assay's version of `tokenizers` cannot"
     )]
-    GaveUp,
+    Panicked,
     /// The tokenizer refused a text.
     #[error("a text could not be tokenised: {0}")]
     Text(String),

@@ -29,8 +29,14 @@ pub trait Blobs: Sync {
     /// Returns the bytes of a digest, or `None` if they are absent. Bytes that are present and do not match are a failure.
     fn get(&self, digest: &Digest, limit: u64) -> Result<Option<Vec<u8>>>;
 
-    /// Returns the size in bytes of the blob with this digest, whose bytes have been hashed; `None` if it is absent.
-    fn check(&self, digest: &Digest) -> Result<Option<u64>>;
+    /// Returns the size in bytes of the blob with this digest, whose bytes have been hashed; `None` if it is absent. Of a blob of
+    /// more than `limit` bytes the rest is not read: it is corrupt.
+    fn check(&self, digest: &Digest, limit: u64) -> Result<Option<u64>>;
+
+    /// Returns the digest of the file at a path of a published folder; `None` if there is none, and for the blobs of a store.
+    fn digest_at_path(&self, _path: &str) -> Option<Digest> {
+        None
+    }
 }
 
 /// The blobs of a store. A verification needs most of them several times, so small ones are read and hashed once, and kept.
@@ -89,11 +95,11 @@ impl Blobs for StoreBlobs {
         }
     }
 
-    fn check(&self, digest: &Digest) -> Result<Option<u64>> {
+    fn check(&self, digest: &Digest, limit: u64) -> Result<Option<u64>> {
         if let Some(bytes) = self.cached(digest) {
             return Ok(Some(bytes.len() as u64));
         }
-        let Some((size, bytes)) = self.store.check_keeping(digest, MAX_CACHED_BLOB_BYTES)? else { return Ok(None) };
+        let Some((size, bytes)) = self.store.check_keeping(digest, MAX_CACHED_BLOB_BYTES, limit)? else { return Ok(None) };
         if let Some(bytes) = bytes {
             self.keep(digest, &bytes);
         }
@@ -215,7 +221,11 @@ impl Blobs for FolderBlobs {
         Ok(Some(bytes))
     }
 
-    fn check(&self, digest: &Digest) -> Result<Option<u64>> {
+    fn digest_at_path(&self, path: &str) -> Option<Digest> {
+        self.digest_at(path)
+    }
+
+    fn check(&self, digest: &Digest, _: u64) -> Result<Option<u64>> {
         let Some(path) = self.by_digest.get(digest) else { return Ok(None) };
         Ok(Some(std::fs::metadata(path).map_err(|error| unreadable(path, error))?.len()))
     }
@@ -239,7 +249,7 @@ mod tests {
     fn files_are_found_by_what_they_contain() {
         let (_folder, blobs) = folder();
         assert_eq!(blobs.get(&Digest::compute(b"plan"), 4).expect("read"), Some(b"plan".to_vec()));
-        assert_eq!(blobs.check(&Digest::compute(b"report")).expect("read"), Some(6));
+        assert_eq!(blobs.check(&Digest::compute(b"report"), 6).expect("read"), Some(6));
         assert_eq!(blobs.get(&Digest::compute(b"other"), 4).expect("read"), None);
         assert_eq!(blobs.iter().count(), 2, "a link is no file of the folder");
     }
@@ -265,7 +275,7 @@ mod tests {
         let digest = store.put(b"plan").expect("put");
         let blobs = StoreBlobs::new(store);
         assert_eq!(blobs.get(&digest, 4).expect("read"), Some(b"plan".to_vec()));
-        assert_eq!(blobs.check(&digest).expect("read"), Some(4));
+        assert_eq!(blobs.check(&digest, 4).expect("read"), Some(4));
         assert_eq!(blobs.get(&Digest::compute(b"other"), 4).expect("read"), None);
         assert_eq!(blobs.get(&digest, 3).expect_err("four bytes").code().as_str(), "artifact_too_large");
     }
@@ -277,7 +287,7 @@ mod tests {
         let (small, large) = (b"plan".to_vec(), vec![7; 2 << 20]);
         let digests = [&small, &large].map(|bytes| store.put(bytes).expect("put"));
         let blobs = StoreBlobs::new(store);
-        assert_eq!(digests.map(|digest| blobs.check(&digest).expect("read")), [Some(4), Some(2 << 20)]);
+        assert_eq!(digests.map(|digest| blobs.check(&digest, 2 << 20).expect("read")), [Some(4), Some(2 << 20)]);
         std::fs::remove_dir_all(folder.path().join("blobs")).expect("removed");
         assert_eq!(blobs.get(&digests[0], 9).expect("kept"), Some(small), "its bytes were kept");
         assert_eq!(blobs.get(&digests[1], 9 << 20).expect("read"), None, "a large one is read again");

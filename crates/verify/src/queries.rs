@@ -16,20 +16,21 @@ use crate::numbers::{NumberRows, read_number};
 use crate::published::PublishedFile;
 use crate::{Error, QueryRowFault, Result};
 
-/// Turns a failure of the warehouse into one for the user of the command. A wrong query becomes a failure of kind `wrong_query`.
+/// Converts a failure of the warehouse into one for the user of the command, which ends with the exit code `wrong_query` if a
+/// query itself is wrong: only the caller knows who wrote it.
 pub fn lake_failure(error: impl Into<assay_lake::Error>, wrong_query: Exit) -> Failure {
     use assay_lake::Error;
     let error: Error = error.into();
     let hint = error.hint().map(str::to_owned);
-    let (exit, code) = match error {
+    let code = match error {
         Error::Query(error) => return query_failure(error, wrong_query),
-        Error::OtherSchema { .. } => (Exit::Environment, ErrorCode::OldFormat),
-        ref error if error.fails_verification() => (Exit::Verification, ErrorCode::Warehouse),
-        Error::NoRunRows { .. } | Error::NoVersion { .. } => (Exit::Verification, ErrorCode::Warehouse),
-        Error::GaveUp(_) => (Exit::Unexpected, ErrorCode::Warehouse),
-        _ => (Exit::Environment, ErrorCode::Warehouse),
+        Error::OtherSchema { .. } => ErrorCode::OldFormat,
+        ref error if error.fails_verification() => ErrorCode::Warehouse,
+        Error::NoRunRows { .. } | Error::NoVersion { .. } => ErrorCode::Warehouse,
+        Error::Panicked(_) => ErrorCode::Internal,
+        _ => ErrorCode::WarehouseUnavailable,
     };
-    Failure { hint, ..Failure::from_error(code, &error).with_exit(exit) }
+    Failure { hint, ..Failure::from_error(code, &error) }
 }
 
 /// Makes the published file of a query's result: `results/queries/latency.csv` for `queries/latency.sql`.

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_chain::{Member, StageName, check_complete, check_links, published_files};
+use assay_chain::{Member, SOURCE_FOLDER, StageName, check_complete, check_links, published_files};
 use assay_envelope::{ExpectedManifest, MAX_BUNDLE_BYTES, Trust, Verified, verify};
 use assay_git::{CommitInfo, OfflineFile, Oid, RawObject, check_offline};
-use assay_manifest::{Body, Document, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, OriginKind, Role, RunId, Source};
+use assay_manifest::{Artifact, Body, Document, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, OriginKind, Role, RunId, Source};
 use assay_stage::{AcceptedResult, Layout};
 use assay_store::Store;
 
@@ -170,17 +170,21 @@ fn check_chain(blobs: &dyn Blobs, head: &Head, documents: &[Verified<Document>])
     }
 }
 
+/// Returns the error for a file of the Source that is absent, or that a published folder holds with other bytes.
+fn missing_source_file(blobs: &dyn Blobs, artifact: &Artifact) -> Error {
+    let path = format!("{SOURCE_FOLDER}{}", artifact.name);
+    match blobs.digest_at_path(&path) {
+        Some(found) => Error::OtherFile { path, found, expected: artifact.digest },
+        None => Error::NoArtifact { holder: ArtifactHolder::Source, name: artifact.name.clone(), digest: artifact.digest },
+    }
+}
+
 /// Shows offline that the files that define the run are those of the commit.
 fn check_commit(blobs: &dyn Blobs, source: &Source) -> Result<CommitInfo> {
     let parse = |oid: &str| oid.parse::<Oid>().map_err(|error| Error::Commit(error.into()));
     let commit = parse(source.commit.as_deref().ok_or(Error::CommitNotNamed)?)?;
-    let bytes_of = |artifact: &assay_manifest::Artifact| {
-        blobs.get(&artifact.digest, MAX_SOURCE_BYTES)?.ok_or_else(|| Error::NoArtifact {
-            holder: ArtifactHolder::Source,
-            name: artifact.name.clone(),
-            digest: artifact.digest,
-        })
-    };
+    let bytes_of =
+        |artifact: &Artifact| blobs.get(&artifact.digest, MAX_SOURCE_BYTES)?.ok_or_else(|| missing_source_file(blobs, artifact));
     let objects = source
         .objects
         .iter()

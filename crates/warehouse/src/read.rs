@@ -125,7 +125,7 @@ pub fn for_each_row(table: &'static Table, source: impl Into<Source>, mut visit:
 
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("the Parquet reader gave up: {}", text.unwrap_or("no reason given"))
+    format!("the Parquet reader failed: {}", text.unwrap_or("no reason given"))
 }
 
 fn malformed(table: &'static Table) -> impl Fn(Box<dyn std::error::Error + Send + Sync>) -> Error {

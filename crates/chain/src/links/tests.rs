@@ -1,3 +1,4 @@
+use assay_failure::Exit;
 use assay_manifest::{
     AttemptStatus, CollectedAttempt, EndState, Environment, HostFacts, Instant, OriginKind, PlannedTrial, Reason, Recording,
     Role, RunEnd, Shard, Source, Summary, Validity, Window,
@@ -231,12 +232,12 @@ fn a_manifest_was_made_from_all_that_its_stage_takes() {
     let without =
         |chain: Chain, kind: Kind| chain.with::<Collection>(|manifest| manifest.header.inputs.retain(|input| input.kind != kind));
     let said = |kind: Kind| without(Chain::build_complete(), kind).check_whole();
-    insta::assert_snapshot!(said(Kind::Plan), @"input_count: the collection was made from 0 manifests of kind plan, where its stage takes exactly one");
-    insta::assert_snapshot!(said(Kind::Environment), @"input_count: the collection was made from 0 manifests of kind environment, where its stage takes at least one");
+    insta::assert_snapshot!(said(Kind::Plan), @"wrong_input_count: the collection was made from 0 manifests of kind plan, where its stage takes exactly one");
+    insta::assert_snapshot!(said(Kind::Environment), @"wrong_input_count: the collection was made from 0 manifests of kind environment, where its stage takes at least one");
     // Recordings are optional, but none of the present ones may be omitted.
     assert!(said(Kind::Recording).starts_with("input_left_out: the collection was not made from the recording sha256:"));
     let orphan = Chain::build_complete().with::<Plan>(|manifest| manifest.header.inputs.clear()).check_whole();
-    insta::assert_snapshot!(orphan, @"input_count: the plan was made from 0 manifests of kind source, where its stage takes exactly one");
+    insta::assert_snapshot!(orphan, @"wrong_input_count: the plan was made from 0 manifests of kind source, where its stage takes exactly one");
 }
 
 #[test]
@@ -552,7 +553,7 @@ fn an_attempt_that_lost_a_shard_does_not_count() {
 fn manifests_that_do_not_belong_together_fail_verification_whatever_their_code_means_elsewhere() {
     let count = BrokenLink::InputCount { of: Kind::Summary, kind: Kind::Plan, count: 2, expected: Arity::One };
     let failure = Failure::from(count);
-    assert_eq!((failure.exit, failure.code), (Exit::Verification, ErrorCode::InputCount));
+    assert_eq!((failure.exit, failure.code), (Exit::Verification, ErrorCode::WrongInputCount));
     assert_eq!(ErrorCode::InputCount.exit(), Exit::Usage);
 }
 

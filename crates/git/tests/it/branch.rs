@@ -231,7 +231,7 @@ fn a_push_whose_response_is_lost_has_arrived() {
 fn a_remote_that_is_not_there_is_named() {
     let setting = setting();
     fs::rename(setting.bare.path().join("HEAD"), setting.bare.path().join("gone")).expect("renamed");
-    assert_eq!(setting.push("one", &[("a", "1")]).expect_err("refused").code().as_str(), "no_repository");
+    assert_eq!(setting.push("one", &[("a", "1")]).expect_err("refused").code().as_str(), "repository_not_found");
 }
 
 #[test]

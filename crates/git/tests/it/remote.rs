@@ -64,6 +64,10 @@ fn a_remote_that_refuses_is_quoted() {
     let error = refused(&url, "absent");
     assert!(matches!(&error, RemoteError::Git { command: "fetch", .. }), "{error:?}");
     assert!(error.to_string().contains("couldn't find remote ref absent"), "{error}");
+    assert_eq!(error.hint(), Some("`git ls-remote` lists the branches and tags that there are"));
+    let empty = empty(&[]);
+    let error = refused(&format!("file://{}", empty.path().display()), "HEAD");
+    assert_eq!(error.hint(), Some("the repository has no default branch, or no commit on it: name a branch, a tag or a commit"));
     let error = refused("file:///nonexistent/a.git", "main");
     assert!(matches!(&error, RemoteError::Git { command: "fetch", .. }), "{error:?}");
 }

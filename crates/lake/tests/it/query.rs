@@ -99,7 +99,7 @@ fn what_hides_in_a_query_is_refused_too() {
     ] {
         let error = ask(&place, sql).expect_err(sql);
         assert!(
-            matches!(error, Error::Query(Failed::Query(QueryError::Refused { .. } | QueryError::Wrong { .. }))),
+            matches!(error, Error::Query(Failed::Query(QueryError::Refused { .. } | QueryError::Invalid { .. }))),
             "{sql}: {error:?}"
         );
     }
@@ -116,9 +116,9 @@ fn what_differs_each_time_is_refused_by_name() {
 #[test]
 fn errors_name_what_is_wrong() {
     let error = refusal("SELECT median_ns FROM outcome_fact");
-    assert!(error.starts_with("the query is wrong: ") && error.contains("median_ns"), "{error}");
+    assert!(error.starts_with("the query is invalid: ") && error.contains("median_ns"), "{error}");
     let error = refusal("SELECT nonsense(1)");
-    assert!(error.starts_with("the query is wrong: ") && error.contains("nonsense"), "{error}");
+    assert!(error.starts_with("the query is invalid: ") && error.contains("nonsense"), "{error}");
     let error = refusal("SELECT 1 / (attempt - attempt) FROM outcome_fact");
     assert!(error.starts_with("the query failed: "), "{error}");
 }
@@ -189,7 +189,7 @@ fn a_query_that_makes_a_huge_text_is_ended() {
             Error::Query(Failed::Query(
                 QueryError::OverLimit { what: LimitedResource::Memory, .. }
                     | QueryError::Failed { .. }
-                    | QueryError::Wrong { .. }
+                    | QueryError::Invalid { .. }
             ))
         );
         assert!(is_named, "{sql}: {error:?}");
