@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 
 use assay_api::{InputKind, ServingApi};
-use assay_manifest::RunId;
+use assay_manifest::{RunId, SloMetric};
 use assay_runner::SourceSpec;
 use assay_spec::{ClosureError, NO_CREDENTIALS, Problem, expand, read_closure};
 use assay_stage::parameters::PlanParameters;
@@ -120,8 +120,7 @@ pub(crate) struct Bench {
     /// The prefix cache mode: cold_salt, cold_flush, warm or shared
     #[arg(long, value_name = "MODE", default_value = "cold_salt")]
     cache: String,
-    /// An SLO of each request, such as ttft=200ms; also for ttfo, tpot and e2e
-    #[arg(long, value_name = "METRIC=TIME")]
+    #[arg(long, value_name = "METRIC=TIME", help = slo_help())]
     slo: Vec<String>,
     /// A header of each request, and the environment variable with its value
     #[arg(long, value_name = "NAME=VARIABLE")]
@@ -323,6 +322,14 @@ fn set(object: &mut Value, name: &str, value: Option<Value>) {
     if let Some(value) = value {
         object[name] = value;
     }
+}
+
+/// Returns the help of `--slo`, which names the metrics.
+fn slo_help() -> String {
+    let names: Vec<&str> = SloMetric::ALL.iter().map(|slo| slo.as_str()).collect();
+    let (first, last) = (names.first().copied().unwrap_or_default(), names.last().copied().unwrap_or_default());
+    let between = names.get(1..names.len().saturating_sub(1)).unwrap_or_default().join(", ");
+    format!("An SLO of each request, such as {first}=200ms; also for {between} and {last}")
 }
 
 fn pairs(option: &str, texts: &[String]) -> Result<Map<String, Value>, Failure> {
