@@ -1011,7 +1011,7 @@ fn limits_need_what_they_measure() {
     hint: a number above 0 with `us`, `ms` or `s`, such as `200ms` or `1.5s`
     ");
     assert_snapshot!(serving("ttft: 2s", "ttft: 1h"), @r"
-    error: `spec.slos.ttft` must be a latency with its unit, not `1h`
+    error: `spec.slos.ttft` is not a latency with its unit: `1h`
       --> a.yaml:20:16
        |
     20 |   slos: {ttft: 1h, tpot: 200ms}
