@@ -458,7 +458,10 @@ impl ResponseState {
         if self.done_ns.is_none() && !self.finished {
             return Err((Outcome::Truncated, "the stream ended without `[DONE]` and without a finish reason".to_owned()));
         }
-        Ok(if record.token_events == 0 { Outcome::Empty } else { Outcome::Ok })
+        match record.token_events {
+            0 => Err((Outcome::Empty, "the stream ended without text".to_owned())),
+            _ => Ok(Outcome::Ok),
+        }
     }
 
     fn check_not_aborted(&mut self) -> Result<(), Fault> {

@@ -201,8 +201,10 @@ fn a_complete_response_without_text_is_empty() {
         r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#,
         "[DONE]",
     ]));
-    assert_eq!((record.outcome, record.token_events, record.first_token_ns), (Outcome::Empty, 0, None));
-    assert_eq!(record_of(false, b"HTTP/1.1 200 OK\r\n\r\n{\"choices\":[]}").outcome, Outcome::Empty);
+    assert_eq!((record.token_events, record.first_token_ns), (0, None));
+    assert_eq!(describe(&record), "empty: the stream ended without text");
+    let record = record_of(false, b"HTTP/1.1 200 OK\r\n\r\n{\"choices\":[]}");
+    assert_eq!(describe(&record), "empty: the response has no text; its members are `choices`");
 }
 
 #[test]
