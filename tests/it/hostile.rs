@@ -28,6 +28,27 @@ fn a_script_cannot_put_another_file_in_the_place_of_its_output() {
 }
 
 #[test]
+fn a_script_that_prints_without_end_is_stopped_at_the_limit() {
+    for output in ["stdout", "stderr"] {
+        let fixture = Fixture::bare();
+        let after = fixture.root().join("after");
+        let body = format!("head -c 1500000000 /dev/zero >/dev/{output}\ntouch '{}'", after.display());
+        fixture.write(PIPELINE, &pipeline("exploratory", &["only"], 1, ""));
+        fixture.indicator("only", &script(&body), "");
+        fixture.commit("a script that prints without end");
+        let ran = fixture.run("one").refuses(30, "no_valid_trial");
+        assert!(ran.stderr.contains("64 MiB"), "{}", ran.stderr);
+        assert_eq!(reasons(&fixture, "one"), ["output_limit"]);
+        assert!(!after.exists(), "the script went on");
+        let part = fixture.manifest("one", "execute");
+        let evidence = part["body"]["attempts"][0]["evidence"].as_array().expect("a list").clone();
+        let sizes =
+            evidence.iter().map(|artifact| artifact["size"].to_string().trim_matches('"').parse::<u64>().expect("a size"));
+        assert!(sizes.max() <= Some(64 << 20), "{evidence:?}");
+    }
+}
+
+#[test]
 fn a_secret_that_a_script_prints_is_masked_and_its_attempt_does_not_count() {
     let mut fixture = Fixture::with_script("");
     fixture.set("TOKEN_OF_ALL", "hunter2-hunter2");

@@ -8,6 +8,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,7 +17,10 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::pipeline::list;
-use crate::support::{CommandResult, Fixture, PIPELINE, binary, blob, files_under, wait_until, write_file};
+use crate::support::{
+    CommandResult, Fixture, PIPELINE, Running, binary, blob, files_under, indicator_output, pipeline, script, wait_until,
+    write_file,
+};
 
 /// The variable that gives the child of a conformance test its store.
 const CONFORMANCE_STORE_ENV: &str = "ASSAY_IT_CONFORMING";
@@ -288,29 +292,33 @@ fn a_run_outlives_crashes_of_the_server() {
     assert!(verified.stdout.contains("level 3 (raw bytes) of 4 reached"), "{}", verified.stdout);
 }
 
-/// A network that loses responses: it passes every request on, and closes the connection instead of returning the first response to
-/// each write.
-struct LossyProxy {
+/// The number of bytes of a response that a network lets through, by the request line and the response.
+type Passed = dyn Fn(&str, &[u8]) -> usize + Send + Sync;
+
+/// A network with faults: it passes every request on, and closes the connection after a part of the response, or before it.
+struct FaultyProxy {
     address: SocketAddr,
-    lost: Arc<Mutex<BTreeSet<String>>>,
 }
 
-impl LossyProxy {
-    fn start(server: SocketAddr) -> Self {
+impl FaultyProxy {
+    fn start(server: SocketAddr, passed: Arc<Passed>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let lossy = Self { address: listener.local_addr().expect("an address"), lost: Arc::default() };
-        let lost = Arc::clone(&lossy.lost);
+        let proxy = Self { address: listener.local_addr().expect("an address") };
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                let lost = Arc::clone(&lost);
-                std::thread::spawn(move || Self::forward(client, server, &lost));
+                let passed = Arc::clone(&passed);
+                std::thread::spawn(move || Self::forward(client, server, &*passed));
             }
         });
-        lossy
+        proxy
+    }
+
+    fn uri(&self) -> String {
+        format!("s3://assay?endpoint=http://{}", self.address)
     }
 
     /// Passes one request per connection; the response ends when the server closes it.
-    fn forward(mut client: TcpStream, server: SocketAddr, lost: &Mutex<BTreeSet<String>>) -> Option<()> {
+    fn forward(mut client: TcpStream, server: SocketAddr, passed: &Passed) -> Option<()> {
         let mut reader = BufReader::new(client.try_clone().ok()?);
         let (mut head, mut size) = (String::new(), 0);
         loop {
@@ -331,24 +339,75 @@ impl LossyProxy {
         server.write_all(&body).ok()?;
         let mut response = Vec::new();
         server.read_to_end(&mut response).ok()?;
-        let asked = head.lines().next()?.to_owned();
-        let is_write = asked.starts_with("PUT ") || asked.starts_with("POST ");
-        if is_write && lost.lock().ok()?.insert(asked) {
-            return None;
-        }
-        client.write_all(&response).ok()
+        let passed = passed(head.lines().next()?, &response);
+        client.write_all(response.get(..passed)?).ok()
     }
+}
+
+/// A network that cuts responses in the middle of their bodies.
+struct CuttingProxy {
+    proxy: FaultyProxy,
+    cut: Arc<AtomicUsize>,
+}
+
+impl CuttingProxy {
+    /// Cuts one in `every` responses that have a body, chosen by a fixed sequence.
+    fn start(server: SocketAddr, every: u64) -> Self {
+        let (cut, draws) = (Arc::new(AtomicUsize::new(0)), AtomicU64::new(0));
+        let counted = Arc::clone(&cut);
+        let passed = move |_: &str, response: &[u8]| {
+            let body = response.windows(4).position(|window| window == b"\r\n\r\n").map_or(response.len(), |end| end + 4);
+            // The finaliser of SplitMix64: a sequence without a pattern, the same in each run.
+            let mut draw = draws.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            draw = (draw ^ (draw >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            draw = (draw ^ (draw >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            draw ^= draw >> 31;
+            if body == response.len() || !draw.is_multiple_of(every) {
+                return response.len();
+            }
+            counted.fetch_add(1, Ordering::Relaxed);
+            body + (response.len() - body) / 2
+        };
+        Self { proxy: FaultyProxy::start(server, Arc::new(passed)), cut }
+    }
+}
+
+#[test]
+fn responses_that_are_cut_in_the_body_are_requested_again() {
+    let served = ServedStore::start();
+    let cutting = CuttingProxy::start(served.address, 10);
+    let mut fixture = Fixture::new();
+    served.set_credentials(&mut fixture, "run");
+    fixture.assay(&["run", PIPELINE, "--run-id", "one", "--store", &cutting.proxy.uri()]).success();
+    assert!(cutting.cut.load(Ordering::Relaxed) > 10, "responses were cut");
+    let verified = fixture.assay(&["verify", "one", "--store", &cutting.proxy.uri()]).success();
+    assert!(verified.stdout.contains("level 3 (raw bytes) of 4 reached"), "{}", verified.stdout);
+}
+
+#[test]
+fn a_served_store_conforms_although_a_third_of_all_responses_are_cut() {
+    let served = ServedStore::start();
+    let cutting = CuttingProxy::start(served.address, 3);
+    check_conformance_in_child(&cutting.proxy.uri(), "run", &served.secret("run"), Some(&served.store()));
+    assert!(cutting.cut.load(Ordering::Relaxed) > 10, "responses were cut");
 }
 
 #[test]
 fn lost_responses_change_nothing() {
     let served = ServedStore::start();
-    let lossy = LossyProxy::start(served.address);
+    let lost = Arc::new(Mutex::new(BTreeSet::new()));
+    let lossy = FaultyProxy::start(served.address, {
+        let lost = Arc::clone(&lost);
+        // The first response to each write is lost.
+        Arc::new(move |asked: &str, response: &[u8]| {
+            let is_write = asked.starts_with("PUT ") || asked.starts_with("POST ");
+            if is_write && lost.lock().expect("no panic").insert(asked.to_owned()) { 0 } else { response.len() }
+        })
+    });
     let mut fixture = Fixture::new();
     served.set_credentials(&mut fixture, "run");
-    let uri = format!("s3://assay?endpoint=http://{}", lossy.address);
-    fixture.assay(&["run", PIPELINE, "--run-id", "one", "--store", &uri]).success();
-    assert!(lossy.lost.lock().expect("no panic").len() > 100, "responses were lost");
+    fixture.assay(&["run", PIPELINE, "--run-id", "one", "--store", &lossy.uri()]).success();
+    assert!(lost.lock().expect("no panic").len() > 100, "responses were lost");
     let verified = fixture.assay(&["verify", "one", "--store", &served.uri()]).success();
     assert!(verified.stdout.contains("level 3 (raw bytes) of 4 reached"), "{}", verified.stdout);
     // No write was taken for another client's: nothing was retried, ended or measured twice.
@@ -523,4 +582,147 @@ fn a_server_ends_on_its_signal_and_responds_to_probes() {
     let pid = i32::try_from(served.server.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a process id");
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it takes a signal");
     assert!(served.server.wait().expect("waited").success());
+}
+
+/// Starts a run whose script waits, and returns it once the script runs, with the file that ends the wait.
+fn run_that_waits(fixture: &Fixture, store: &Path) -> (Running, PathBuf) {
+    let [started, go] = ["started", "go"].map(|name| fixture.root().join(name));
+    let wait = format!("touch '{}'\nuntil [ -e '{}' ]; do sleep 0.02; done", started.display(), go.display());
+    fixture.write(PIPELINE, &pipeline("exploratory", &["only"], 1, ""));
+    fixture.indicator("only", &script(&format!("{wait}\necho '{}'", indicator_output("only", "1"))), "");
+    fixture.commit("a script that waits");
+    let run = fixture.spawn(&["run", PIPELINE, "--run-id", "one", "--store", store.to_str().expect("text")]);
+    wait_until("the script runs", || started.exists());
+    (run, go)
+}
+
+#[test]
+fn a_store_that_vanishes_in_the_middle_of_a_run_is_missed_by_name_and_not_made_anew() {
+    let fixture = Fixture::bare();
+    let [store, away] = ["store", "away"].map(|name| fixture.root().join(name));
+    let (run, go) = run_that_waits(&fixture, &store);
+    fs::rename(&store, &away).expect("the store can be moved");
+    write_file(&go, b"");
+    let failed = run.finish().refuses(30, "store_vanished");
+    assert!(failed.stderr.contains(store.to_str().expect("text")), "{}", failed.stderr);
+    assert!(!store.exists(), "the store was made anew: {:?}", files_under(&store));
+    // When it is back, the run goes on.
+    fs::rename(&away, &store).expect("the store can be moved");
+    fixture.assay(&["run", PIPELINE, "--run-id", "one", "--store", store.to_str().expect("text")]).success();
+}
+
+#[test]
+fn an_empty_folder_in_the_place_of_a_store_is_not_that_store() {
+    let fixture = Fixture::bare();
+    let [store, away] = ["store", "away"].map(|name| fixture.root().join(name));
+    let (run, go) = run_that_waits(&fixture, &store);
+    // As if its file system was unmounted.
+    fs::rename(&store, &away).and_then(|()| fs::create_dir(&store)).expect("the store can be moved");
+    write_file(&go, b"");
+    run.finish().refuses(30, "store_vanished");
+    assert_eq!(fs::read_dir(&store).expect("the folder").count(), 0, "{:?}", files_under(&store));
+}
+
+#[test]
+fn the_default_store_that_vanishes_is_missed_too() {
+    let fixture = Fixture::bare();
+    let (run, go) = run_that_waits(&fixture, &fixture.store());
+    fs::rename(fixture.store(), fixture.root().join("away")).expect("the store can be moved");
+    write_file(&go, b"");
+    let failed = run.finish().refuses(30, "store_vanished");
+    assert!(failed.stderr.contains(".assay"), "{}", failed.stderr);
+    assert!(!fixture.store().join("blobs").exists(), "the store was made anew");
+}
+
+/// A user without rights, as whom commands run if the test is run by root.
+const OTHER_USER: u32 = 65_534;
+
+fn chown_all(path: &Path, user: u32) {
+    std::os::unix::fs::lchown(path, Some(user), Some(user)).expect("root may");
+    if path.is_dir() && !path.is_symlink() {
+        for entry in fs::read_dir(path).expect("a folder") {
+            chown_all(&entry.expect("an entry").path(), user);
+        }
+    }
+}
+
+#[test]
+fn a_store_with_folders_of_another_user_is_refused_before_anything_is_measured() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    use std::os::unix::process::CommandExt as _;
+    let fixture = Fixture::new();
+    fixture.run("one").success();
+    // A folder of one digit pair that belongs to another user, as after that user's run.
+    let closed = fixture.store().join("blobs/sha256/5e");
+    fs::create_dir_all(&closed).expect("a folder");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).expect("a mode");
+    let owner = fs::metadata(&closed).expect("a folder").uid();
+    let mut command = fixture.command(&binary("assay"));
+    command.args(["run", PIPELINE, "--run-id", "two"]);
+    if owner == 0 {
+        chown_all(&fixture.root(), OTHER_USER);
+        std::os::unix::fs::chown(&closed, Some(0), Some(0)).expect("root may");
+        command.uid(OTHER_USER).gid(OTHER_USER);
+    }
+    let refused = CommandResult::from_output(command.output().expect("the binary runs")).refuses(30, "store_owner");
+    let named = [closed.to_str().expect("text"), "chmod", "assay serve"];
+    assert!(named.iter().all(|part| refused.stderr.contains(part)), "{}", refused.stderr);
+    assert!(owner != 0 || refused.stderr.contains("root"), "{}", refused.stderr);
+    assert!(!fixture.store().join("runs/two").exists(), "nothing was begun");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).expect("a mode");
+}
+
+#[test]
+fn a_store_of_a_group_stays_writable_for_the_group() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.store()).expect("a folder");
+    fs::set_permissions(fixture.store(), fs::Permissions::from_mode(0o2770)).expect("a mode");
+    let mut command = Command::new("sh");
+    command.env_clear().arg("-c").arg("umask 077; exec \"$0\" \"$@\"").arg(binary("assay"));
+    let inner = fixture.command(&binary("assay"));
+    command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(fixture.repo());
+    command.args(["run", PIPELINE, "--run-id", "one"]);
+    CommandResult::from_output(command.output().expect("the binary runs")).success();
+    for part in ["blobs", "runs", "warehouse"] {
+        for file in files_under(&fixture.store().join(part)) {
+            let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode();
+            assert_eq!(mode(&file) & 0o040, 0o040, "{}", file.display());
+            let folder = file.parent().expect("a folder");
+            assert_eq!(mode(folder) & 0o2070, 0o2070, "{}", folder.display());
+        }
+    }
+}
+
+#[test]
+fn a_run_of_an_unknown_signer_is_left_out_by_name() {
+    let mut fixture = Fixture::new();
+    fixture.run("one").success();
+    let own = fixture.config();
+    fixture.set("ASSAY_CONFIG", fixture.root().join("other-config"));
+    fixture.assay(&["keys", "init", "--scrypt-n", "32768"]).success();
+    fixture.run("two").success();
+    fixture.set("ASSAY_CONFIG", own);
+
+    let sql = "SELECT run_id, count(*) > 0 AS has_rows FROM outcomes GROUP BY run_id";
+    let asked = fixture.assay(&["query", sql, "--format", "csv"]).success();
+    assert_eq!(asked.stdout, "run_id,has_rows\none,true\n");
+    assert!(asked.stderr.contains("left out: run `two`"), "{}", asked.stderr);
+    let asked = fixture.assay(&["query", sql, "--format", "json"]).success();
+    let last: serde_json::Value = serde_json::from_str(asked.stdout.lines().last().expect("a line")).expect("JSON");
+    assert_eq!((&last["left_out"][0]["run"], &last["left_out"][0]["code"]), (&json!("two"), &json!("unknown_key")));
+    let strict = fixture.assay(&["query", sql, "--strict"]).refuses(20, "unknown_key");
+    assert!(strict.stderr.contains("run `two`"), "{}", strict.stderr);
+    let both = fixture.assay(&["query", sql, "--format", "csv", "--unverified"]).success();
+    assert!(both.stdout.contains("two,true"), "{}", both.stdout);
+
+    fixture.assay(&["runs"]).success();
+    let history = fixture.assay(&["history", "speed", "--json"]).success();
+    assert!(history.stderr.contains("left out: run `two`"), "{}", history.stderr);
+    let series = history.json();
+    assert_eq!(series[0]["left_out"][0]["run"], "two");
+    assert_eq!(series[0]["runs"].as_array().map(Vec::len), Some(1));
+    fixture.assay(&["history", "speed", "--strict"]).refuses(20, "unknown_key");
+    let judged = fixture.assay(&["gate", "one", "--baseline", "history"]);
+    assert!(judged.code != 20 && judged.stderr.contains("left out: run `two`"), "{judged:?}");
 }

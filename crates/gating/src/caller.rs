@@ -2,6 +2,7 @@
 
 use assay_manifest::{Name, RunId};
 use assay_runner::KeyRing;
+use assay_runs::LeftOutRun;
 use assay_stage::Failure;
 
 /// The program that a gate is judged by, such as the command line.
@@ -63,6 +64,8 @@ pub enum GateEvent<'a> {
     HistoryRead {
         /// The number of runs that were copied here from other stores, whose tables have their rows.
         fetched: usize,
+        /// The runs that are left out, because their signers are unknown.
+        left_out: &'a [LeftOutRun],
         /// True if a trust policy names every signer.
         is_established: bool,
     },

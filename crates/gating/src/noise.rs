@@ -54,6 +54,8 @@ pub enum NoiseEvent<'a> {
     VerdictsUnread(usize),
     /// These runs are left out, because a gate found a regression in them.
     RunsLeftOut(&'a [RunId]),
+    /// These runs are left out, because their signers are unknown.
+    SignersUnknown(&'a [RunId]),
 }
 
 impl NoiseRequest {
@@ -94,7 +96,15 @@ impl NoiseRequest {
         check_exists(pipeline, published.len())?;
         require_enough(pipeline, published.len(), "of commits to learn from")?;
         let own = gate_signers(&Config::find()?)?;
-        let mut newest_first = published.iter().rev().map(|run| open(run).map(|evidence| (run, evidence))).peekable();
+        let mut unknown = Vec::new();
+        let known = published.iter().rev().filter_map(|run| match open(run) {
+            Err(failure) if failure.code == ErrorCode::UnknownKey => {
+                unknown.push(run.clone());
+                None
+            }
+            opened => Some(opened.map(|evidence| (run, evidence))),
+        });
+        let mut newest_first = known.peekable();
         let regressed = match newest_first.peek() {
             Some(Ok((_, evidence))) => regressed_runs(&store, &trust_own_gate(&evidence.verified_run().trust, &own))?,
             _ => RegressedRuns::default(),
@@ -110,6 +120,9 @@ impl NoiseRequest {
             if accepted.len() == self.newest {
                 break;
             }
+        }
+        if !unknown.is_empty() {
+            report(NoiseEvent::SignersUnknown(&unknown));
         }
         if regressed.unread > 0 {
             report(NoiseEvent::VerdictsUnread(regressed.unread));

@@ -14,6 +14,9 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, Default)]
 pub struct Subjects {
     files: BTreeSet<(String, Digest)>,
+    /// The files of runs that are left out. Nothing vouches for this list: a file that a verified Summary names is read all the
+    /// same.
+    left_out: BTreeSet<(String, Digest)>,
     runs: BTreeMap<RunId, Vec<(String, Digest)>>,
     /// The versions that the Publications of published runs pin.
     published: BTreeMap<RunId, Snapshot>,
@@ -30,6 +33,11 @@ impl Subjects {
         let names: Vec<_> = files.iter().map(|file| (file.table.clone(), file.artifact.digest)).collect();
         self.files.extend(names.iter().cloned());
         self.runs.insert(run.clone(), names);
+    }
+
+    /// Leaves out the files that a run's unverified Summary names, unless a verified one names them too.
+    pub fn leave_out(&mut self, files: &[CuratedFile]) {
+        self.left_out.extend(files.iter().map(|file| (file.table.clone(), file.artifact.digest)));
     }
 
     /// Records that a run is published, with the versions of its verified Publication. From those versions on it has to be there.
@@ -63,6 +71,12 @@ impl Subjects {
     pub fn contains(&self, table: &str, digest: &Digest) -> bool {
         self.files.contains(&(table.to_owned(), *digest))
     }
+
+    /// Returns true if a table's file belongs to a run that is left out.
+    fn is_left_out(&self, table: &str, file: &TableFile) -> bool {
+        let of_run = |digest: &Digest| self.left_out.contains(&(table.to_owned(), *digest)) && !self.contains(table, digest);
+        file.foreign.is_none() && file.digest.as_ref().is_some_and(of_run)
+    }
 }
 
 fn version_of(snapshot: &Snapshot, table: &str) -> Option<u64> {
@@ -95,7 +109,8 @@ impl Reading {
         Ok(Self { tables: open_files(store, files, query, scratch)?, unverified: Vec::new() })
     }
 
-    /// Reads the tables of `query` at a pinned version, all of whose files must be subjects of verified Summaries.
+    /// Reads the tables of `query` at a pinned version, all of whose files must be subjects of verified Summaries, apart from those
+    /// of runs that are left out ([`Subjects::leave_out`]).
     ///
     /// Fails with a named error ([`Error::fails_verification`]) if a file is no subject, if its bytes are not those of its name,
     /// if it is gone, if a run that is visible at that version lacks one of its files in a table that is read, or if a run that
@@ -105,7 +120,7 @@ impl Reading {
         reading.rollback_errors(snapshot, subjects).next().map_or(Ok(()), Err)?;
         for (name, opened) in &mut reading.tables {
             let (table, version) = pinned_table(name, snapshot)?;
-            for file in lake.files(table, version)? {
+            for file in lake.files(table, version)?.into_iter().filter(|file| !subjects.is_left_out(table.name, file)) {
                 let digest = verified_digest(table, version, &file, subjects)?;
                 opened.push((digest, fetch_checked(lake, table, &digest, scratch)?));
             }

@@ -24,6 +24,7 @@
 //!   closes the connection later, it may have read the request, and so the request has failed (`connection_closed`): otherwise a
 //!   worker that crashes would not be visible.
 
+mod budget;
 mod connection;
 mod delay;
 mod endpoint;

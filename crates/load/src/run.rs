@@ -13,6 +13,7 @@ use assay_metric::{MeasuredPhase, PhaseEnd};
 use assay_reactor::{Poller, ReadySocket, now_ns};
 use assay_record::{Outcome, Phase, Record};
 
+use crate::budget::{Budget, MAX_HELD_BYTES};
 use crate::connection::{ConnectionState, Slot, TimeoutList, split_token};
 use crate::delay::{DelayMeter, Wait};
 use crate::feeder::{Lane, Template, lanes};
@@ -79,6 +80,8 @@ struct Engine<'a> {
     ready: Vec<ReadySocket>,
     buffer: Vec<u8>,
     slots: Vec<Slot>,
+    /// The memory that its unfinished responses may hold.
+    budget: Budget,
     vacant: Vec<u32>,
     /// Kept-alive connections by slot and generation, the most recently used last; those that closed meanwhile are skipped.
     idle: Vec<(u32, u32)>,
@@ -136,6 +139,7 @@ impl<'a> Engine<'a> {
             ready: Vec::with_capacity(READY_BATCH),
             buffer: vec![0; READ_BYTES],
             slots: Vec::new(),
+            budget: Budget::new(MAX_HELD_BYTES),
             vacant: Vec::new(),
             idle: Vec::new(),
             order: TimeoutList::new(),

@@ -96,6 +96,7 @@ enum WakeReason {
     Ended,
     Cancelled,
     TimedOut,
+    Exceeded,
 }
 
 impl Child {
@@ -133,6 +134,35 @@ impl Child {
         self.wait_then(limit, cancel, |_| Signal::TERM)
     }
 
+    /// Waits like [`Child::wait`], and calls `is_exceeded` at this interval: once it returns true, the child and all of its
+    /// descendants get SIGKILL. The exit then shows that signal, and neither a time limit nor a cancellation.
+    pub fn wait_within(
+        mut self,
+        limit: Option<Duration>,
+        cancel: &Cancel,
+        interval: Duration,
+        mut is_exceeded: impl FnMut() -> bool,
+    ) -> Result<ChildExit, Error> {
+        let deadline = poll::deadline(self.started, limit);
+        loop {
+            let next = poll::deadline(Instant::now(), Some(interval));
+            let is_last = deadline.is_some_and(|deadline| next.is_none_or(|next| deadline <= next));
+            match self.sleep(if is_last { deadline } else { next }, Some(cancel))? {
+                WakeReason::TimedOut if is_exceeded() => {
+                    self.kill()?;
+                    return self.finish(WakeReason::Exceeded);
+                }
+                WakeReason::TimedOut if !is_last => {}
+                woken => {
+                    if woken != WakeReason::Ended {
+                        self.terminate(Signal::TERM)?;
+                    }
+                    return self.finish(woken);
+                }
+            }
+        }
+    }
+
     /// Ends the child now: SIGTERM to its group, SIGKILL after the command's grace period. A child that has ended already is
     /// reported as it ended, and not as cancelled.
     pub fn stop(mut self) -> Result<ChildExit, Error> {
@@ -154,7 +184,7 @@ impl Child {
         match woken {
             WakeReason::Ended => {}
             WakeReason::Cancelled => self.terminate(signal(cancel))?,
-            WakeReason::TimedOut => self.terminate(Signal::TERM)?,
+            WakeReason::TimedOut | WakeReason::Exceeded => self.terminate(Signal::TERM)?,
         }
         self.finish(woken)
     }

@@ -14,6 +14,6 @@ mod verified_run;
 pub use files::read_regular_file;
 pub use list::{published_runs, read_document, read_manifest, run_ids};
 pub use series::{RunValue, Series, SeriesFilter, SeriesReading, read_series};
-pub use summaries::{SignedSummaries, signed_summaries};
+pub use summaries::{LeftOutRun, SignedSummaries, signed_summaries};
 pub use trust::{ResolvedTrust, establish, keys_beside_run, keys_in_folder, trust_no_signer};
 pub use verified_run::{RunStore, VerifiedRun, named_store, store_option};

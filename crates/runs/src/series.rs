@@ -7,7 +7,7 @@ use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Scratch, Store};
 use assay_verify::lake_failure;
 
-use crate::summaries::signed_summaries;
+use crate::summaries::{LeftOutRun, signed_summaries};
 use crate::verified_run::RunStore;
 
 /// The most bytes on disk of the files that are read, apart from the store.
@@ -78,6 +78,8 @@ pub struct SeriesReading {
     pub series: Vec<Series>,
     /// The number of the store's runs that were copied here from other stores, whose tables have their rows.
     pub fetched: usize,
+    /// The runs that are left out, because their signers are unknown.
+    pub left_out: Vec<LeftOutRun>,
     /// True if a trust policy names every signer.
     pub is_established: bool,
 }
@@ -114,7 +116,7 @@ pub fn read_series(place: &RunStore, asked: &SeriesFilter<'_>) -> Result<SeriesR
         series.runs.retain(|of| of.workload == newest);
         series.other_work = before - series.runs.len();
     }
-    Ok(SeriesReading { series: all, fetched: signed.fetched, is_established: signed.is_established })
+    Ok(SeriesReading { series: all, fetched: signed.fetched, left_out: signed.left_out, is_established: signed.is_established })
 }
 
 fn sql(asked: &SeriesFilter<'_>) -> String {

@@ -2,9 +2,9 @@
 
 use assay_envelope::Verified;
 use assay_lake::Subjects;
-use assay_manifest::{Body as _, Document, InputRef, Kind, Publication, RunId, Summary};
+use assay_manifest::{Body as _, CuratedFile, Document, InputRef, Kind, MAX_MANIFEST_BYTES, Publication, RunId, Summary};
 use assay_runner::Config;
-use assay_stage::{AcceptedResult, Failure, StageName};
+use assay_stage::{AcceptedResult, ErrorCode, Failure, StageName};
 use assay_store::Store;
 use assay_verify::{Head, StoreBlobs, fetched_from, head_of_run, load};
 
@@ -21,10 +21,29 @@ pub struct SignedSummaries {
     pub fetched: usize,
     /// Runs whose Summary or Publication does not verify, with the reason.
     pub refused: Vec<(RunId, Failure)>,
+    /// Runs that are left out, because their signers are unknown. Those of [`SignedSummaries::refused`] stay in the tables.
+    pub left_out: Vec<LeftOutRun>,
     /// True if a trust policy names every signer.
     pub is_established: bool,
     /// The source of the trust.
     pub trusted_by: String,
+}
+
+/// A run that is no part of a reading of many runs.
+#[derive(Clone, Debug)]
+pub struct LeftOutRun {
+    /// The run.
+    pub run: RunId,
+    /// The reason.
+    pub failure: Failure,
+}
+
+impl LeftOutRun {
+    /// Returns the failure of a command that leaves out no run.
+    pub fn refusal(&self) -> Failure {
+        let message = format!("run `{}`: {}", self.run, self.failure.message);
+        Failure { message, ..self.failure.clone() }
+    }
 }
 
 /// Verifies the Summary of every run of a store that has one.
@@ -37,6 +56,7 @@ pub fn signed_summaries(store: &Store, trust: &[String]) -> Result<SignedSummari
         runs: 0,
         fetched: 0,
         refused: Vec::new(),
+        left_out: Vec::new(),
         is_established: true,
         trusted_by: "none".to_owned(),
     };
@@ -58,6 +78,11 @@ pub fn signed_summaries(store: &Store, trust: &[String]) -> Result<SignedSummari
                     Some(_) => signed.fetched += 1,
                     None => signed.add_publication(store, &blobs, &head, trust, &config)?,
                 }
+            }
+            // The store is shared with somebody whose key this reader does not know. Their rows are left out, and the others stay.
+            Err(failure) if failure.code == ErrorCode::UnknownKey => {
+                signed.subjects.leave_out(&unverified_files(store, &reference)?);
+                signed.left_out.push(LeftOutRun { run: run_id, failure });
             }
             Err(failure) => signed.refused.push((run_id, failure)),
         }
@@ -88,6 +113,13 @@ impl SignedSummaries {
         }
         Ok(())
     }
+}
+
+/// Returns the curated files that a Summary names, without verifying its signature.
+fn unverified_files(store: &Store, reference: &InputRef) -> Result<Vec<CuratedFile>, Failure> {
+    let bytes = store.get(&reference.manifest, MAX_MANIFEST_BYTES)?;
+    let document = Document::parse(&bytes).map_err(|error| Failure::from_error(ErrorCode::Manifest, &error))?;
+    Ok(Summary::from_document(&document).map(|summary| summary.body.files.clone()).unwrap_or_default())
 }
 
 fn verified(

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::future::Future;
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
-use std::path::{Path as FilePath, PathBuf};
+use std::path::Path as FilePath;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -22,6 +22,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::bucket::{self, RetryPolicy};
 use crate::error::Cause;
+use crate::folder::{self, Folder};
 use crate::objects::Object;
 use crate::scratch::{Scratch, ScratchFile, read_chunks};
 use crate::uri::{self, Bucket, Location};
@@ -35,7 +36,10 @@ const PART_BYTES: usize = 8 * 1024 * 1024;
 /// The time that a service may send nothing in the middle of an object.
 const STALL_TIME: Duration = Duration::from_mins(1);
 
-/// The first and the longest pause before a create is retried.
+/// The time for which the very first request is sent again if its response is cut.
+const FIRST_RETRY_TIME: Duration = Duration::from_secs(3);
+
+/// The first and the longest pause before a request is sent again.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -75,7 +79,9 @@ pub(crate) struct Backend {
     /// The same objects for creating, which must not be sent twice unnoticed: the client of a remote store makes no retries of
     /// its own.
     without_retries: Arc<dyn ObjectStore>,
-    folder: Option<PathBuf>,
+    folder: Option<Folder>,
+    /// The time for which requests are sent again whose responses are cut.
+    retry_time: Duration,
     /// True for a service outside this machine, whose guarantees have to be tested.
     remote: bool,
     uri: String,
@@ -91,8 +97,8 @@ impl Backend {
     }
 
     /// Returns a backend on this machine.
-    fn local(objects: Arc<dyn ObjectStore>, folder: Option<PathBuf>, uri: String) -> Self {
-        Self { without_retries: Arc::clone(&objects), objects, folder, remote: false, uri }
+    fn local(objects: Arc<dyn ObjectStore>, folder: Option<Folder>, uri: String) -> Self {
+        Self { without_retries: Arc::clone(&objects), objects, folder, retry_time: Duration::ZERO, remote: false, uri }
     }
 
     fn open_bucket(bucket: &Bucket, opening: OpenMode) -> Result<Self> {
@@ -103,24 +109,30 @@ impl Backend {
             objects: open(first)?,
             without_retries: open(RetryPolicy::Disabled)?,
             folder: None,
+            retry_time: if first == RetryPolicy::Persistent { bucket::RETRY_TIME } else { FIRST_RETRY_TIME },
             remote: true,
             uri: uri.clone(),
         };
         match opened.list(&layout::BLOBS.into(), 0) {
-            Ok(found) if found.is_empty() && opening != OpenMode::Create => Err(Error::NoStore { uri }),
+            Ok(found) if found.is_empty() && opening == OpenMode::Reopen => Err(Error::Vanished { uri }),
+            Ok(found) if found.is_empty() && opening == OpenMode::Existing => Err(Error::NoStore { uri }),
             Ok(_) if first == RetryPolicy::Persistent => Ok(opened),
-            Ok(_) => Ok(Self { objects: open(RetryPolicy::Persistent)?, ..opened }),
+            Ok(_) => Ok(Self { objects: open(RetryPolicy::Persistent)?, retry_time: bucket::RETRY_TIME, ..opened }),
             Err(Error::Backend { source, .. }) => Err(Error::Bucket { uri, source }),
             Err(error) => Err(error),
         }
     }
 
     fn open_folder(folder: &FilePath, opening: OpenMode) -> Result<Self> {
-        let failed = |source| Error::Folder { path: folder.to_owned(), source };
+        let failed = |source: std::io::Error| match source.kind() {
+            ErrorKind::PermissionDenied => folder::denied_error(folder, folder),
+            _ => Error::Folder { path: folder.to_owned(), source },
+        };
         if opening == OpenMode::Create {
             std::fs::create_dir_all(folder).map_err(failed)?;
         } else if !folder.join(layout::BLOBS).is_dir() {
-            return Err(Error::NoStore { uri: folder.display().to_string() });
+            let uri = folder.display().to_string();
+            return Err(if opening == OpenMode::Reopen { Error::Vanished { uri } } else { Error::NoStore { uri } });
         }
         let root = folder.canonicalize().map_err(failed)?;
         if !root.is_dir() {
@@ -132,13 +144,17 @@ impl Backend {
         }
         let uri = uri::folder_uri(&root);
         let objects = LocalFileSystem::new_with_prefix(&root).map_err(|source| failed(std::io::Error::other(source)))?;
-        Ok(Self::local(Arc::new(objects), Some(root), uri))
+        let folder = Folder::open(root).map_err(failed)?;
+        if opening == OpenMode::Create {
+            folder.check_writable()?;
+        }
+        Ok(Self::local(Arc::new(objects), Some(folder), uri))
     }
 
     /// Returns true if this store's guarantees have not been tested yet: a service is tested each time, because it may have been
     /// replaced; a folder only when it is new.
     pub(crate) fn is_untested(&self) -> bool {
-        self.remote || self.folder.as_ref().is_some_and(|root| !root.join(layout::BLOBS).exists())
+        self.remote || self.folder.as_ref().is_some_and(|folder| !folder.root().join(layout::BLOBS).exists())
     }
 
     pub(crate) fn uri(&self) -> &str {
@@ -146,12 +162,46 @@ impl Backend {
     }
 
     pub(crate) fn folder(&self) -> Option<&FilePath> {
-        self.folder.as_deref()
+        self.folder.as_ref().map(Folder::root)
     }
 
+    /// Returns the error of a failed action on an object. In a folder, a right that is missing names the owner.
     fn backend_error(&self, action: &'static str, path: &Path) -> impl Fn(Cause) -> Error {
-        let (path, uri) = (path.to_string(), self.uri.clone());
-        move |source| Error::Backend { action, path: path.clone(), uri: uri.clone(), source }
+        let (path, uri, root) = (path.to_string(), self.uri.clone(), self.folder().map(FilePath::to_owned));
+        move |source| match &root {
+            Some(root) if folder::is_denied(&*source) => folder::denied_error(&root.join(&path), root),
+            _ => Error::Backend { action, path: path.clone(), uri: uri.clone(), source },
+        }
+    }
+
+    /// Fails if the folder of the store is not the one that was opened: nothing may be created in its place, and an object that
+    /// is missing in it is no missing object of the store.
+    fn check_folder(&self) -> Result<()> {
+        match &self.folder {
+            Some(folder) if !folder.is_there() => Err(Error::Vanished { uri: folder.root().display().to_string() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns true if a request has to be sent again: its response was cut, or never came. The client library retries only what
+    /// fails before a response begins; what it has retried for long enough is not waited for again.
+    fn is_cut(&self, error: &ObjectError) -> bool {
+        let is_retried = |error: &ObjectError| error.to_string().contains("Error performing");
+        self.remote && is_transient(error) && (self.retry_time == bucket::RETRY_TIME || !is_retried(error))
+    }
+
+    /// Sends a request, again if its response is cut: the client library retries only what fails before a response.
+    fn send<T: Send, F: Future<Output = object_store::Result<T>> + Send>(
+        &self,
+        request: impl Fn() -> F,
+    ) -> Result<object_store::Result<T>> {
+        let mut retries = Retries::new(self.retry_time);
+        loop {
+            match Self::wait(request())? {
+                Err(error) if self.is_cut(&error) && retries.pause() => {}
+                done => return Ok(done),
+            }
+        }
     }
 
     /// Writes a whole object. Returns false if it should be created and already exists.
@@ -159,6 +209,7 @@ impl Backend {
         match &self.folder {
             None => self.put_object(path, bytes, mode),
             Some(folder) => {
+                self.check_folder()?;
                 let staged = self.staging()?;
                 self.put_object(&staged, bytes, WriteMode::Create)?;
                 self.name_staged(folder, &staged, path, mode, sync)
@@ -174,6 +225,7 @@ impl Backend {
             }
             None => self.upload(path, file),
             Some(folder) => {
+                self.check_folder()?;
                 let staged = self.staging()?;
                 self.upload(&staged, file)?;
                 self.name_staged(folder, &staged, path, WriteMode::Overwrite, Durability::Bytes).map(|_| ())
@@ -186,6 +238,7 @@ impl Backend {
         if self.folder.is_none() && file.size() <= PART_BYTES as u64 {
             return self.put_object(path, &read_whole(file)?, WriteMode::Create);
         }
+        self.check_folder()?;
         let staged = self.staging()?;
         self.upload(&staged, file)?;
         if let Some(folder) = &self.folder {
@@ -195,7 +248,7 @@ impl Backend {
         // too.
         let named =
             self.create_settled(path, || file.digest(), || Self::wait(self.without_retries.copy_if_not_exists(&staged, path)));
-        let _ = Self::wait(self.objects.delete(&staged));
+        let _ = self.send(|| self.objects.delete(&staged));
         named
     }
 
@@ -207,10 +260,11 @@ impl Backend {
     }
 
     /// Gives a staged object its final name once its bytes are on disk. `object_store` itself never asks for that.
-    fn name_staged(&self, folder: &FilePath, staged: &Path, path: &Path, mode: WriteMode, sync: Durability) -> Result<bool> {
+    fn name_staged(&self, folder: &Folder, staged: &Path, path: &Path, mode: WriteMode, sync: Durability) -> Result<bool> {
         let io_failed = |source: std::io::Error| self.backend_error("write", path)(Box::new(source));
-        let named = File::open(folder.join(staged.as_ref()))
-            .and_then(|file| file.sync_data())
+        let named = File::open(folder.root().join(staged.as_ref()))
+            .and_then(|file| folder.share_file(&file).and_then(|()| file.sync_data()))
+            .and_then(|()| folder.create_parent(path.as_ref()))
             .map_err(io_failed)
             .and_then(|()| self.give_name(staged, path, mode));
         if !matches!(named, Ok(true)) || mode == WriteMode::Create {
@@ -218,7 +272,7 @@ impl Backend {
             let _ = Self::wait(self.objects.delete(staged));
         }
         if matches!(named, Ok(true)) && sync == Durability::BytesAndName {
-            sync_folders(folder, path).map_err(io_failed)?;
+            sync_folders(folder.root(), path).map_err(io_failed)?;
         }
         named
     }
@@ -242,8 +296,7 @@ impl Backend {
         own: impl Fn() -> Result<Digest>,
         create: impl Fn() -> Result<object_store::Result<()>>,
     ) -> Result<bool> {
-        let began = Instant::now();
-        let (mut pause, mut is_unsure) = (FIRST_PAUSE, false);
+        let (mut retries, mut is_unsure) = (Retries::new(bucket::RETRY_TIME), false);
         loop {
             let refused = match create()? {
                 Ok(()) => return Ok(true),
@@ -259,11 +312,9 @@ impl Backend {
                 error if self.remote && is_transient(error) => is_unsure = true,
                 _ => return Err(self.backend_error("write", path)(Box::new(refused))),
             }
-            if began.elapsed() > bucket::RETRY_TIME {
+            if !retries.pause() {
                 return Err(self.backend_error("write", path)(Box::new(refused)));
             }
-            std::thread::sleep(pause);
-            pause = LAST_PAUSE.min(pause * 2);
         }
     }
 
@@ -308,16 +359,37 @@ impl Backend {
     }
 
     fn upload(&self, path: &Path, file: &ScratchFile) -> Result<()> {
+        let mut retries = Retries::new(self.retry_time);
+        loop {
+            match self.upload_once(path, file)? {
+                Ok(()) => return Ok(()),
+                // The completion may have arrived although its response was cut. An upload is completed once, so another one is
+                // needed if it has not.
+                Err(cut) if self.is_cut(&cut) => {
+                    if self.digest(path)?.is_some_and(|(there, _)| file.digest().is_ok_and(|own| own == there)) {
+                        return Ok(());
+                    }
+                    if !retries.pause() {
+                        return Err(self.backend_error("write", path)(Box::new(cut)));
+                    }
+                }
+                Err(source) => return Err(self.backend_error("write", path)(Box::new(source))),
+            }
+        }
+    }
+
+    /// Uploads a file. The inner error is that of its completion.
+    fn upload_once(&self, path: &Path, file: &ScratchFile) -> Result<object_store::Result<()>> {
         let failed = self.backend_error("write", path);
-        let mut upload = Self::wait(self.objects.put_multipart(path))?.map_err(|source| failed(Box::new(source)))?;
+        let mut upload = self.send(|| self.objects.put_multipart(path))?.map_err(|source| failed(Box::new(source)))?;
         let sent = self.send_parts(&mut *upload, path, file);
         let done = sent.and_then(|()| match Self::wait(upload.complete())? {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(Ok(())),
             // If the response to a completion was lost, the retry finds no such upload any more.
-            Err(ObjectError::NotFound { .. }) if self.info(path)?.is_some_and(|there| there.size == file.size()) => Ok(()),
-            Err(source) => Err(failed(Box::new(source))),
+            Err(ObjectError::NotFound { .. }) if self.info(path)?.is_some_and(|there| there.size == file.size()) => Ok(Ok(())),
+            Err(source) => Ok(Err(source)),
         });
-        if done.is_err() {
+        if !matches!(done, Ok(Ok(()))) {
             // The first failure is the one to report; parts that cannot be removed are left for the backend to expire.
             let _ = Self::wait(upload.abort());
         }
@@ -348,12 +420,14 @@ impl Backend {
         &self,
         path: &Path,
         range: Option<Range<u64>>,
-        mut sink: impl FnMut(&[u8]) -> Result<()>,
+        sink: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<bool> {
         let failed = self.backend_error("read", path);
         if let Some(folder) = &self.folder {
             // The backend would hand each read to another thread, and its stream never ends on a file that was cut short.
-            let Some((mut file, size)) = self.open_plain(folder, path)? else { return Ok(false) };
+            let Some((mut file, size)) = self.open_plain(folder.root(), path)? else {
+                return self.check_folder().map(|()| false);
+            };
             if let Some(range) = range.as_ref().filter(|range| range.start >= size) {
                 return Err(failed(format!("there is no byte {}: it has {size} bytes", range.start).into()));
             }
@@ -363,18 +437,48 @@ impl Backend {
             read_chunks(&mut file.take(length), length, sink, |source| failed(Box::new(source)))?;
             return Ok(true);
         }
-        let options = GetOptions { range: range.map(GetRange::Bounded), ..GetOptions::default() };
-        let mut chunks = match Self::wait(self.objects.get_opts(path, options))? {
-            Ok(found) => found.into_stream(),
-            Err(ObjectError::NotFound { .. }) => return Ok(false),
-            Err(source) => return Err(failed(Box::new(source))),
-        };
-        while let Some(chunk) = Self::wait(async { tokio::time::timeout(STALL_TIME, chunks.next()).await })?
-            .map_err(|_| failed(format!("no byte came for {} seconds", STALL_TIME.as_secs()).into()))?
-        {
-            sink(&chunk.map_err(|source| failed(Box::new(source)))?)?;
+        self.read_remote(path, range, sink)
+    }
+
+    /// Reads an object of a service. If a response is cut, the rest is requested: of the same object, by its entity tag. A service
+    /// that sends some bytes is there, so the time for retries begins anew with each of them.
+    fn read_remote(&self, path: &Path, range: Option<Range<u64>>, mut sink: impl FnMut(&[u8]) -> Result<()>) -> Result<bool> {
+        let failed = self.backend_error("read", path);
+        let mut retries = Retries::new(self.retry_time);
+        let (mut next, mut end) = range.map_or((0, None), |range| (range.start, Some(range.end)));
+        let (mut is_begun, mut e_tag) = (false, None);
+        loop {
+            let range = end.map(|end| GetRange::Bounded(next..end));
+            let options = GetOptions { range, if_match: e_tag.clone(), ..GetOptions::default() };
+            let cut: Cause = match Self::wait(self.objects.get_opts(path, options))? {
+                Ok(found) => {
+                    (is_begun, e_tag, end) = (true, found.meta.e_tag.clone(), Some(found.range.end));
+                    let mut chunks = found.into_stream();
+                    loop {
+                        match Self::wait(async { tokio::time::timeout(STALL_TIME, chunks.next()).await })? {
+                            Ok(Some(Ok(chunk))) => {
+                                next += chunk.len() as u64;
+                                sink(&chunk)?;
+                                retries = Retries::new(self.retry_time);
+                            }
+                            Ok(None) => return Ok(true),
+                            Ok(Some(Err(error))) if self.is_cut(&error) => break Box::new(error),
+                            Ok(Some(Err(error))) => return Err(failed(Box::new(error))),
+                            Err(_) => break format!("no byte came for {} seconds", STALL_TIME.as_secs()).into(),
+                        }
+                    }
+                }
+                Err(ref error) if !is_begun && is_absent(error) => return Ok(false),
+                Err(error) if self.is_cut(&error) => Box::new(error),
+                Err(error) => return Err(failed(Box::new(error))),
+            };
+            if is_begun && Some(next) == end {
+                return Ok(true);
+            }
+            if !retries.pause() {
+                return Err(failed(cut));
+            }
         }
-        Ok(true)
     }
 
     /// Opens an object in a folder, with its size in bytes; `None` if there is none. It must be a plain file: a pipe would never
@@ -399,14 +503,14 @@ impl Backend {
     /// Returns an object's size and time; `None` if there is no such object.
     pub(crate) fn info(&self, path: &Path) -> Result<Option<Object>> {
         if let Some(folder) = &self.folder {
-            return match std::fs::metadata(folder.join(path.as_ref())) {
+            return match std::fs::metadata(folder.root().join(path.as_ref())) {
                 Ok(found) if found.is_file() => Ok(Some(object_from_file(path, &found))),
                 Ok(_) => Ok(None),
-                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+                Err(error) if error.kind() == ErrorKind::NotFound => self.check_folder().map(|()| None),
                 Err(source) => Err(self.backend_error("look for", path)(Box::new(source))),
             };
         }
-        match Self::wait(self.objects.head(path))? {
+        match self.send(|| self.objects.head(path))? {
             Ok(found) => Ok(Some(object_from_meta(found))),
             Err(ObjectError::NotFound { .. }) => Ok(None),
             Err(source) => Err(self.backend_error("look for", path)(Box::new(source))),
@@ -421,22 +525,39 @@ impl Backend {
 
     /// Returns the objects under `prefix` whose paths sort after `after`, unordered, at most one more than `limit`.
     pub(crate) fn list_after(&self, prefix: &Path, after: Option<&Path>, limit: usize) -> Result<Vec<Object>> {
-        let listing = match after {
-            None => self.objects.list(Some(prefix)),
-            Some(after) => self.objects.list_with_offset(Some(prefix), after),
-        };
-        let mut found = listing.take(limit.saturating_add(1));
-        let mut objects = Vec::new();
-        while let Some(object) = Self::wait(found.next())? {
-            let object = object.map_err(|source| self.backend_error("list", prefix)(Box::new(source)))?;
-            objects.push(object_from_meta(object));
+        let most = limit.saturating_add(1);
+        let mut retries = Retries::new(self.retry_time);
+        let mut objects: Vec<Object> = Vec::new();
+        loop {
+            // A listing that was cut goes on behind its last object: services list in the order of paths.
+            let last = objects.last().map(|object| Path::from(object.path.as_str()));
+            let listing = match last.as_ref().or(after) {
+                None => self.objects.list(Some(prefix)),
+                Some(after) => self.objects.list_with_offset(Some(prefix), after),
+            };
+            let mut found = listing.take(most - objects.len());
+            let cut = loop {
+                match Self::wait(found.next())? {
+                    Some(Ok(object)) => {
+                        objects.push(object_from_meta(object));
+                        retries = Retries::new(self.retry_time);
+                    }
+                    Some(Err(error)) => break Some(error),
+                    None => break None,
+                }
+            };
+            match cut {
+                Some(error) if self.is_cut(&error) && retries.pause() => {}
+                Some(error) => return Err(self.backend_error("list", prefix)(Box::new(error))),
+                None if objects.is_empty() => return self.check_folder().map(|()| objects),
+                None => return Ok(objects),
+            }
         }
-        Ok(objects)
     }
 
     /// Removes an object of the store's own.
     pub(crate) fn remove(&self, path: &Path) -> Result<()> {
-        Self::wait(self.objects.delete(path))?.map_err(|source| self.backend_error("remove", path)(Box::new(source)))
+        self.send(|| self.objects.delete(path))?.map_err(|source| self.backend_error("remove", path)(Box::new(source)))
     }
 
     /// Waits for the backend. Inside another runtime, which must not be blocked, a separate thread waits.
@@ -458,6 +579,34 @@ fn object_from_file(path: &Path, found: &std::fs::Metadata) -> Object {
     let since_epoch = found.modified().ok().and_then(|modified| modified.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
     let modified_unix_ms = i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX);
     Object { path: path.to_string(), size: found.len(), modified_unix_ms }
+}
+
+/// The pauses between the attempts at one request, each twice as long as the one before.
+struct Retries {
+    began: Instant,
+    limit: Duration,
+    next: Duration,
+}
+
+impl Retries {
+    fn new(limit: Duration) -> Self {
+        Self { began: Instant::now(), limit, next: FIRST_PAUSE }
+    }
+
+    /// Sleeps until the next attempt. Returns false at once if the time for attempts is over.
+    fn pause(&mut self) -> bool {
+        if self.began.elapsed() > self.limit {
+            return false;
+        }
+        std::thread::sleep(self.next);
+        self.next = LAST_PAUSE.min(self.next * 2);
+        true
+    }
+}
+
+/// Returns true if there is no such object. A bucket that is gone is another matter: it had objects before.
+fn is_absent(error: &ObjectError) -> bool {
+    matches!(error, ObjectError::NotFound { source, .. } if !source.to_string().contains("NoSuchBucket"))
 }
 
 /// Returns true if a retry may succeed: there was no response, or the service has trouble of its own.

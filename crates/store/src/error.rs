@@ -58,6 +58,24 @@ pub enum Error {
         /// The location that was tried.
         uri: String,
     },
+    /// The store was there when it was opened, and is not any more.
+    #[error("the store `{uri}` is gone: it was removed or replaced, or its file system is not mounted any more")]
+    Vanished {
+        /// The store.
+        uri: String,
+    },
+    /// This user may not use a part of a local store.
+    #[error("`{}` of the store `{}` belongs to {owner}, and {user} may not write there", path.display(), root.display())]
+    OtherOwner {
+        /// The folder or file.
+        path: PathBuf,
+        /// The user that it belongs to.
+        owner: String,
+        /// The user of this process.
+        user: String,
+        /// The store's folder.
+        root: PathBuf,
+    },
     /// The backend lets a second writer replace an object that the first one created, so at-most-once acceptance would not hold.
     #[error("the store `{uri}` does not honour create-if-absent, which every result rests on")]
     NoCreateIfAbsent {
@@ -176,6 +194,10 @@ impl Error {
             }
             Self::Corrupt { .. } | Self::Oversized { .. } => Some("put the correct bytes again: that repairs the blob"),
             Self::ScratchFull { .. } => Some("give the stage a larger scratch volume and limit"),
+            Self::Vanished { .. } => Some("restore or mount the folder, and resume the run with the same `--run-id`"),
+            Self::OtherOwner { .. } => Some(
+                "several users share a folder through a group: `chgrp -R GROUP STORE`, `chmod -R g+rwX STORE`, `find STORE -type d -exec chmod g+s {} +`; or one user serves it to the others with `assay serve`",
+            ),
             Self::NoStore { .. } => Some("check the URI; a run creates its store when it starts"),
             _ => None,
         }
@@ -193,6 +215,8 @@ impl Error {
             Self::TooLarge { .. } => ErrorCode::ArtifactTooLarge,
             Self::NotPlain { .. } => ErrorCode::NotPlain,
             Self::ScratchFull { .. } => ErrorCode::ScratchFull,
+            Self::Vanished { .. } => ErrorCode::StoreVanished,
+            Self::OtherOwner { .. } => ErrorCode::StoreOwner,
             _ => ErrorCode::Store,
         }
     }

@@ -36,6 +36,7 @@ mod bucket;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
+mod folder;
 mod layout;
 mod objects;
 mod scratch;

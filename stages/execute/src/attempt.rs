@@ -104,9 +104,10 @@ impl<'a> Runner<'a> {
 
         let before = host_state(ctx);
         let watch = ctx.clock().start();
-        let taken = times::run_timed(ctx, &next, program.times, limit)?;
+        let taken = times::run_timed(ctx, &next, program.times, limit, [&stdout, &stderr])?;
         let window = watch.window();
         let after = host_state(ctx);
+        let is_exceeded = [&stdout, &stderr].iter().any(|output| output.is_exceeded());
         let counted = match program.counter.filter(|_| taken.ended.status.is_success()) {
             Some(counter) => Some(instructions::count(ctx, counter, next(program.times)?, &format!("counts-{place}"), limit)?),
             None => None,
@@ -138,6 +139,7 @@ impl<'a> Runner<'a> {
             last_words: last_lines(&stderr.excerpt),
             is_measured: program.is_measured,
             ended: &taken.ended,
+            is_exceeded,
             output: &output,
             metrics: &self.workload.metrics,
             before: &before,

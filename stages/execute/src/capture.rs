@@ -3,14 +3,22 @@
 use std::fs::File;
 use std::io::{Read, Seek as _, SeekFrom};
 use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use assay_manifest::Artifact;
-use assay_process::Output;
+use assay_process::{Child, ChildExit, Output};
 use assay_stage::{Context, ErrorCode, Failure, Secrets};
 
-/// The maximum bytes that are kept of a program's stdout or stderr. A result may not be larger.
+use crate::workspace::system;
+
+/// The maximum bytes of a program's stdout or stderr. A program that writes more is stopped, and these are kept.
 pub(crate) const MAX_OUTPUT_BYTES: u64 = 64 << 20;
+
+/// The interval at which the size of an output is compared with the limit. The program writes into a file and not into a pipe,
+/// which this process would have to empty beside the measurement; so it may exceed the limit for this long.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// One output of one program.
 pub(crate) struct Capture(File);
@@ -46,6 +54,11 @@ impl Capture {
     /// Creates an empty file that only this process can access.
     pub(crate) fn new(ctx: &Context) -> Result<Self, Failure> {
         tempfile::tempfile_in(ctx.scratch()).map(Self).map_err(|error| unusable(&error))
+    }
+
+    /// Returns true if the program has written more than the limit, or has reserved more space.
+    pub(crate) fn is_exceeded(&self) -> bool {
+        self.0.metadata().is_ok_and(|found| found.len().max(found.blocks().saturating_mul(512)) > MAX_OUTPUT_BYTES)
     }
 
     /// Returns the destination for the program's output.
@@ -86,6 +99,17 @@ impl Capture {
         Read::by_ref(&mut self.0).take(limit).read_to_end(&mut bytes).map_err(|error| unusable(&error))?;
         Ok(bytes)
     }
+}
+
+/// Waits for a program that writes these outputs, and kills it if one of them exceeds the limit.
+pub(crate) fn wait(child: Child, limit: Duration, ctx: &Context, outputs: [&Capture; 2]) -> Result<ChildExit, Failure> {
+    let is_exceeded = || outputs.iter().any(|output| output.is_exceeded());
+    child.wait_within(Some(limit), ctx.cancel(), CHECK_INTERVAL, is_exceeded).map_err(|error| system(&error))
+}
+
+/// Returns the sentence that a program was stopped because of what it printed.
+pub(crate) fn describe_excess(what: &str) -> String {
+    format!("the {what} printed more than {} MiB to its stdout or stderr, and was stopped", MAX_OUTPUT_BYTES >> 20)
 }
 
 fn unusable(error: &std::io::Error) -> Failure {

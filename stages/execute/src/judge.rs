@@ -4,6 +4,8 @@ use assay_indicator::{Output, OutputError, Value};
 use assay_manifest::{AttemptStatus, Count, HostState, Metric, Reason};
 use assay_process::{ChildExit, Status};
 
+use crate::capture::describe_excess;
+
 /// The maximum share of a trial's time for which its control group may be throttled: beyond it the attempt does not count,
 /// because the scheduler, and not the target, decides the result.
 const MAX_THROTTLED_SHARE: f64 = 0.05;
@@ -21,6 +23,8 @@ pub(crate) struct JudgeInput<'a> {
     /// True if the result is its time.
     pub(crate) is_measured: bool,
     pub(crate) ended: &'a ChildExit,
+    /// True if it printed more than the limit.
+    pub(crate) is_exceeded: bool,
     pub(crate) output: &'a Result<Output, OutputError>,
     pub(crate) metrics: &'a [Metric],
     pub(crate) before: &'a HostState,
@@ -29,7 +33,7 @@ pub(crate) struct JudgeInput<'a> {
 
 /// Returns the status of the attempt, and all reasons against counting it.
 pub(crate) fn judge(left: &JudgeInput<'_>) -> (AttemptStatus, Vec<Reason>) {
-    let status = status(left.ended, left.output);
+    let status = status(left.ended, left.is_exceeded, left.output);
     let mut reasons = Vec::new();
     let last_words = left.last_words.as_ref().map(|words| format!("; last on stderr: {words}")).unwrap_or_default();
     match status {
@@ -37,6 +41,9 @@ pub(crate) fn judge(left: &JudgeInput<'_>) -> (AttemptStatus, Vec<Reason>) {
         AttemptStatus::TimedOut => {
             let text = format!("the {} ran into its time limit and was stopped{last_words}", left.what);
             reasons.push(Reason::new("time_limit", text));
+        }
+        AttemptStatus::Failed if left.is_exceeded => {
+            reasons.push(Reason::new("output_limit", describe_excess(left.what)));
         }
         AttemptStatus::Failed => {
             let text = format!("the {} ended with {}{last_words}", left.what, left.ended.status);
@@ -46,7 +53,7 @@ pub(crate) fn judge(left: &JudgeInput<'_>) -> (AttemptStatus, Vec<Reason>) {
     }
     match left.output {
         // A failed attempt already has a reason.
-        Ok(_) if left.is_measured && status != AttemptStatus::Completed => {}
+        Ok(_) if (left.is_measured || left.is_exceeded) && status != AttemptStatus::Completed => {}
         Ok(output) => reasons.extend(left.metrics.iter().filter_map(|metric| judge_metric(metric, output))),
         Err(malformed) if status == AttemptStatus::Malformed => {
             reasons.push(Reason::new(&format!("malformed_{}", malformed.code()), format!("{malformed}{last_words}")));
@@ -58,10 +65,11 @@ pub(crate) fn judge(left: &JudgeInput<'_>) -> (AttemptStatus, Vec<Reason>) {
     (status, reasons)
 }
 
-fn status(ended: &ChildExit, output: &Result<Output, OutputError>) -> AttemptStatus {
+fn status(ended: &ChildExit, is_exceeded: bool, output: &Result<Output, OutputError>) -> AttemptStatus {
     match (ended, output) {
         (ChildExit { cancelled: true, .. }, _) => AttemptStatus::Cancelled,
         (ChildExit { timed_out: true, .. }, _) => AttemptStatus::TimedOut,
+        _ if is_exceeded => AttemptStatus::Failed,
         (ChildExit { status: Status::Exited(0), .. }, Ok(_)) => AttemptStatus::Completed,
         (ChildExit { status: Status::Exited(0), .. }, Err(_)) => AttemptStatus::Malformed,
         _ => AttemptStatus::Failed,
@@ -169,6 +177,7 @@ mod tests {
             last_words: None,
             is_measured: false,
             ended,
+            is_exceeded: false,
             output: &output,
             metrics: &metrics,
             before: &before,

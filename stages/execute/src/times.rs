@@ -8,6 +8,7 @@ use assay_process::{ChildExit, Command, Usage};
 use assay_stage::{Context, Failure};
 use serde_json::{Value, json};
 
+use crate::capture::{self, Capture};
 use crate::workspace::{spawner, system};
 
 /// The times of some invocations.
@@ -30,12 +31,13 @@ pub(crate) struct InvocationTimes {
 }
 
 /// Runs a command this many times in a row, all within one limit; each is given its own by `next`, which prepares it outside of
-/// all times. The first one that fails is the last.
+/// all times. The first one that fails is the last. One whose outputs exceed their limit is killed.
 pub(crate) fn run_timed(
     ctx: &Context,
     next: &dyn Fn(u32) -> Result<Command, Failure>,
     count: u32,
     limit: Duration,
+    outputs: [&Capture; 2],
 ) -> Result<TimedInvocations, Failure> {
     let mut left = limit;
     let mut times = Vec::new();
@@ -45,12 +47,13 @@ pub(crate) fn run_timed(
         let command = next(times.len() as u32)?;
         let floor_kib = own_peak_kib();
         let child = spawner()?.spawn(command).map_err(|error| system(&error))?;
-        let ended = child.wait(Some(left), ctx.cancel()).map_err(|error| system(&error))?;
+        let ended = capture::wait(child, left, ctx, outputs)?;
         left = left.saturating_sub(Duration::from_nanos(ended.wall_ns));
         usage += ended.usage;
         wall_ns = wall_ns.saturating_add(ended.wall_ns);
         leftovers = leftovers.saturating_add(ended.leftovers);
-        let went_well = ended.status.is_success() && !ended.timed_out && !ended.cancelled;
+        let is_exceeded = outputs.iter().any(|output| output.is_exceeded());
+        let went_well = ended.status.is_success() && !ended.timed_out && !ended.cancelled && !is_exceeded;
         if went_well {
             times.push(InvocationTimes { wall_ns: ended.wall_ns, usage: ended.usage, floor_kib });
         }

@@ -9,7 +9,7 @@ use assay_manifest::{Digest, FrozenWorkload, IndicatorWork, PinnedFile, Preparat
 use assay_process::{Command, Spawner};
 use assay_stage::{Context, ErrorCode, Failure, Secrets};
 
-use crate::capture::{Capture, Excerpt};
+use crate::capture::{self, Capture, Excerpt, describe_excess};
 
 /// The name of the script in the folder in which it runs.
 pub(crate) const SCRIPT: &str = "script";
@@ -134,13 +134,14 @@ fn run_preparation(
     let limit = Duration::from_nanos(prepare.time_limit_ns.0);
     let (exit_code, mut failure) = match spawner()?.spawn(command) {
         Ok(child) => {
-            let ended = child.wait(Some(limit), ctx.cancel()).map_err(|error| system(&error))?;
+            let ended = capture::wait(child, limit, ctx, [&stdout, &stderr])?;
             ctx.check_cancelled()?;
             let code = match ended.status {
                 assay_process::Status::Exited(code) => Some(code),
                 assay_process::Status::Signaled(_) => None,
             };
             let failure = match ended {
+                _ if [&stdout, &stderr].iter().any(|output| output.is_exceeded()) => Some(describe_excess("preparation")),
                 ended if ended.timed_out => Some(format!("the preparation ran into its time limit of {limit:?}")),
                 ended if !ended.status.is_success() => Some(format!("the preparation ended with {}", ended.status)),
                 _ => None,

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use assay_manifest::{Address, Digest, Instant};
 use assay_report::{counted, history};
-use assay_runs::{RunValue, Series, SeriesFilter, SeriesReading, named_store, read_series};
+use assay_runs::{LeftOutRun, RunValue, Series, SeriesFilter, SeriesReading, named_store, read_series};
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_stats::change_point::{
     self, AmbiguousPart, Budget, ChangePoint, ChangePointError, DEFAULT_LEVEL, Rule, Scale, WINDOW, replay_reports,
 };
 
-use crate::commands::query::report_fetched;
+use crate::commands::query::{left_out_document, report_fetched, report_left_out};
 use crate::commands::store_options::StoreOptions;
 use crate::output;
 
@@ -36,6 +36,9 @@ pub(crate) struct History {
     /// removed
     #[arg(long, value_name = "FILE")]
     issue: Option<PathBuf>,
+    /// Fail if a run has to be left out because its signer is unknown
+    #[arg(long)]
+    strict: bool,
     #[command(flatten)]
     place: StoreOptions,
     /// Print the result as one JSON document
@@ -46,7 +49,11 @@ pub(crate) struct History {
 impl History {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let asked = SeriesFilter { metric: self.metric.as_deref(), case: self.case.as_deref(), point: self.point.as_deref() };
-        let SeriesReading { series: mut all, fetched, is_established } = read_series(&self.place.runs(), &asked)?;
+        let SeriesReading { series: mut all, fetched, left_out, is_established } = read_series(&self.place.runs(), &asked)?;
+        if let Some(first) = left_out.first().filter(|_| self.strict) {
+            return Err(first.refusal().hint("without `--strict`, the run is left out by name"));
+        }
+        report_left_out(&left_out);
         report_fetched(fetched);
         if !is_established {
             output::diagnostic("internally consistent; signer not established");
@@ -60,13 +67,18 @@ impl History {
         let searched: Vec<history::Series> = all.iter().map(search).collect();
         let uri = self.place.runs().store_uri()?;
         let inputs = history::Inputs { series: &searched, level: DEFAULT_LEVEL, store: named_store(&uri) };
-        self.tell(&searched, &history::Report::build(&inputs))?;
+        self.tell(&searched, &history::Report::build(&inputs), &left_out)?;
         Ok(Exit::Done)
     }
 
-    fn tell(&self, searched: &[history::Series], report: &history::Report) -> Result<(), Failure> {
+    fn tell(&self, searched: &[history::Series], report: &history::Report, left_out: &[LeftOutRun]) -> Result<(), Failure> {
         if self.json {
-            output::json(&searched.iter().map(history::Series::document).collect::<Vec<_>>())?;
+            let document = |series: &history::Series| {
+                let mut document = series.document();
+                document["left_out"] = left_out_document(left_out);
+                document
+            };
+            output::json(&searched.iter().map(document).collect::<Vec<_>>())?;
         } else {
             output::report(report.terminal(output::width()));
         }

@@ -88,6 +88,11 @@ fn describe(event: NoiseEvent<'_>) -> String {
             let names: Vec<&str> = left_out.iter().map(RunId::as_str).collect();
             format!("{runs} left out because a gate found a regression in them: {}", names.join(", "))
         }
+        NoiseEvent::SignersUnknown(left_out) => {
+            let runs = counted(left_out.len() as u64, "run");
+            let names: Vec<&str> = left_out.iter().map(RunId::as_str).collect();
+            format!("{runs} left out because their signers are unknown: {}", names.join(", "))
+        }
     }
 }
 

@@ -7,10 +7,11 @@ use assay_lake::{Error, Lake, Reading, Snapshot, Subjects};
 use assay_manifest::{Publication, RunId};
 use assay_query::{Limits, Query as Sql, ResultTable};
 use assay_report::counted;
-use assay_runs::{SignedSummaries, signed_summaries};
+use assay_runs::{LeftOutRun, SignedSummaries, signed_summaries};
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Scratch, Store};
 use assay_verify::lake_failure;
+use serde_json::{Value, json};
 
 use crate::commands::store_options::StoreOptions;
 use crate::output;
@@ -49,6 +50,9 @@ pub(crate) struct Query {
     /// Also read files that no signed Summary names, and list them
     #[arg(long)]
     unverified: bool,
+    /// Fail if a run has to be left out because its signer is unknown
+    #[arg(long, conflicts_with = "unverified")]
+    strict: bool,
     /// The output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -74,6 +78,14 @@ impl Query {
         let lake = Lake::open(&store).map_err(failure)?;
         // The signed Summaries are read first: a run that is published meanwhile is in the tables that are read afterwards.
         let mut signed = signed_summaries(&store, &self.place.trust)?;
+        if let Some(first) = signed.left_out.first().filter(|_| self.strict) {
+            return Err(first.refusal().hint("without `--strict`, the run is left out by name"));
+        }
+        if self.unverified {
+            // Their rows are read all the same.
+            let unknown = std::mem::take(&mut signed.left_out);
+            signed.refused.extend(unknown.into_iter().map(|LeftOutRun { run, failure }| (run, failure)));
+        }
         // The rows of such a run are in the tables, and no Summary that can be read vouches for them.
         if let Some((run, old)) =
             signed.refused.iter().find(|(_, failure)| failure.code == ErrorCode::OldFormat && !self.unverified)
@@ -92,7 +104,7 @@ impl Query {
         let reading = self.read(&lake, &snapshot, &signed.subjects, &query, &scratch)?;
         let limits = Limits { rows: self.max_rows, ..Limits::default() };
         let result = reading.run_query(&query, limits).map_err(failure)?;
-        self.write(&result)?;
+        self.write(&result, &signed.left_out)?;
         Ok(report_verification(&reading, &signed))
     }
 
@@ -150,11 +162,13 @@ impl Query {
         })
     }
 
-    fn write(&self, result: &ResultTable) -> Result<(), Failure> {
+    /// Writes the result. In JSON, a last line lists the runs that are left out, if there are any.
+    fn write(&self, result: &ResultTable, left_out: &[LeftOutRun]) -> Result<(), Failure> {
         let bytes = match self.format {
             Format::Table => result.text().into_bytes(),
             Format::Csv => result.csv().into_bytes(),
-            Format::Json => result.json_lines().into_bytes(),
+            Format::Json if left_out.is_empty() => result.json_lines().into_bytes(),
+            Format::Json => format!("{}{}\n", result.json_lines(), json!({"left_out": left_out_document(left_out)})).into_bytes(),
             Format::Parquet => result.parquet().map_err(failure)?,
         };
         match &self.output {
@@ -170,6 +184,19 @@ pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     write().map_err(|error| Failure::new(ErrorCode::Unwritable, format!("cannot write `{}`", path.display())).because(&error))
 }
 
+/// Reports on stderr which runs are left out, because their signers are unknown.
+pub(crate) fn report_left_out(left_out: &[LeftOutRun]) {
+    for LeftOutRun { run, failure } in left_out {
+        output::diagnostic(format!("left out: run `{run}`: {}; `--trust` names a policy that knows its signer", failure.message));
+    }
+}
+
+/// Returns the runs that are left out, as JSON documents show them.
+pub(crate) fn left_out_document(left_out: &[LeftOutRun]) -> Value {
+    let all = left_out.iter().map(|left| json!({"run": left.run, "code": left.failure.code, "message": left.failure.message}));
+    all.collect()
+}
+
 /// Reports on stderr how many runs are not in the tables.
 pub(crate) fn report_fetched(runs: usize) {
     if runs > 0 {
@@ -182,6 +209,7 @@ pub(crate) fn report_fetched(runs: usize) {
 
 /// Reports on stderr how far the files that were read are verified.
 fn report_verification(reading: &Reading, signed: &SignedSummaries) -> Exit {
+    report_left_out(&signed.left_out);
     for (run, failure) in &signed.refused {
         output::diagnostic(format!("unverified: run `{run}`: {}", failure.message));
     }

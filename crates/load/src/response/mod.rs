@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 use self::body::Body;
 use self::head::{Content, Framing, Head};
 use self::sse::{Event, StopReason, Stream};
+use crate::budget::{Budget, Charge, MAX_HELD_BYTES};
 use crate::output::Row;
 use crate::{Capture, Trial};
 
@@ -82,6 +83,8 @@ pub(crate) struct Reader {
     refusal_bytes: u64,
     stream: Stream,
     response: ResponseState,
+    /// The memory that this response is charged.
+    charge: Charge,
 }
 
 /// The parsed state of a response so far.
@@ -113,8 +116,8 @@ struct ResponseState {
 }
 
 impl Reader {
-    /// Returns a reader for the trial's responses.
-    pub(crate) fn new(trial: &Trial) -> Self {
+    /// Returns a reader for the trial's responses, whose memory is charged to a budget.
+    pub(crate) fn new(trial: &Trial, budget: Budget) -> Self {
         let is_streamed = trial.streaming && trial.api.capabilities().streams;
         let expects = if is_streamed { ExpectedKind::Events } else { ExpectedKind::Document };
         Self {
@@ -126,15 +129,15 @@ impl Reader {
             refusal_bytes: 0,
             stream: Stream::default(),
             response: ResponseState::new(trial.api, trial.capture, is_streamed, true),
+            charge: Charge::new(budget),
         }
     }
 
     /// Prepares for the next response.
     pub(crate) fn reset(&mut self, lists: bool) {
         self.stage = Stage::Head;
-        self.buffered = sse::clear_for_reuse(&mut self.buffered);
         self.refusal_bytes = 0;
-        self.stream.reset();
+        self.free_buffers();
         let ResponseState { api, capture, streamed, .. } = self.response;
         self.response = ResponseState::new(api, capture, streamed, lists);
     }
@@ -150,10 +153,31 @@ impl Reader {
         row.record.response_bytes += bytes.len() as u64;
         row.record.first_byte_ns.get_or_insert(at_ns);
         match self.follow(bytes, at_ns, row) {
-            Ok(None) => None,
+            Ok(None) if self.charge.cover(self.held_bytes(row)) => None,
+            Ok(None) => {
+                let reason = format!(
+                    "the unfinished responses of this client hold more than its limit of {} bytes together",
+                    self.charge.limit()
+                );
+                Some(self.end(Err((Outcome::EventTooLarge, reason)), at_ns, false, row))
+            }
             Ok(Some(reusable)) => Some(self.finish_body(at_ns, reusable, row)),
             Err(fault) => Some(self.end(Err(fault), at_ns, false, row)),
         }
+    }
+
+    /// Returns the bytes that the response holds in memory.
+    #[inline]
+    fn held_bytes(&self, row: &Row) -> u64 {
+        let listed = row.record.chunks.len() * size_of::<Chunk>();
+        (self.buffered.capacity() + self.stream.held_bytes() + row.text.len() + listed) as u64
+    }
+
+    /// Empties the buffers; large ones are freed, and what was charged for them is returned.
+    fn free_buffers(&mut self) {
+        self.buffered = sse::clear_for_reuse(&mut self.buffered);
+        self.stream.reset();
+        self.charge.release();
     }
 
     /// Ends the response because the endpoint closed the connection, or because it broke (`why`).
@@ -336,6 +360,8 @@ impl Reader {
 
     fn end(&mut self, result: Result<Outcome, Fault>, at_ns: i64, reusable: bool, row: &mut Row) -> ResponseEnd {
         self.response.record_totals(row);
+        // A connection that is kept alive or closed keeps no large buffer.
+        self.free_buffers();
         match result {
             Ok(outcome) => ResponseEnd { outcome, reason: None, at_ns, reusable },
             Err((outcome, reason)) => ResponseEnd { outcome, reason: Some(shorten(&reason, MAX_REASON_BYTES)), at_ns, reusable },
@@ -529,7 +555,7 @@ pub(crate) fn shorten(text: &str, limit: usize) -> String {
 /// Follows a complete streamed response in pieces of this size, repeatedly, and returns the total number of its token events. For
 /// benchmarks.
 pub fn follow(trial: &Trial, wire: &[u8], piece: usize, times: u32) -> u64 {
-    let mut reader = Reader::new(trial);
+    let mut reader = Reader::new(trial, Budget::new(MAX_HELD_BYTES));
     let mut row = Row::default();
     let mut events = 0;
     for _ in 0..times {

@@ -62,6 +62,11 @@ impl Stream {
         *self = Self { line, data, ..Self::default() };
     }
 
+    /// Returns the bytes of its buffers.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.line.capacity() + self.data.capacity()
+    }
+
     /// Parses the next piece and calls `event` with each event that it completes. An event that is cut by the end of the stream
     /// is dropped.
     #[inline]

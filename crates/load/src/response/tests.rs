@@ -27,7 +27,7 @@ fn trial(api: ServingApi, streaming: bool) -> Trial {
 
 /// Follows a response that comes in these pieces; if it does not end by itself, the connection closes.
 fn follow_pieces<'a>(trial: &Trial, pieces: impl IntoIterator<Item = &'a [u8]>) -> (ResponseEnd, Row) {
-    let mut reader = Reader::new(trial);
+    let mut reader = Reader::new(trial, Budget::new(MAX_HELD_BYTES));
     reader.reset(true);
     let mut row = Row::default();
     for piece in pieces {
@@ -36,6 +36,48 @@ fn follow_pieces<'a>(trial: &Trial, pieces: impl IntoIterator<Item = &'a [u8]>) 
         }
     }
     (reader.close(None, AT, &mut row), row)
+}
+
+#[test]
+fn responses_without_end_hold_no_more_than_their_budget_together() {
+    const READERS: usize = 40;
+    let limit = 8 << 20;
+    let (trial, budget) = (trial(ServingApi::Embeddings, false), Budget::new(limit));
+    let mut open: Vec<_> = (0..READERS).map(|_| (Reader::new(&trial, budget.clone()), Row::default(), None)).collect();
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"data\":[";
+    let piece = "0.25,".repeat(20_000);
+    for (reader, row, _) in &mut open {
+        reader.reset(true);
+        assert_eq!(reader.take(head.as_bytes(), AT, row), None);
+    }
+    let mut most = 0;
+    for _ in 0..100 {
+        for (reader, row, ended) in open.iter_mut().filter(|(_, _, ended)| ended.is_none()) {
+            *ended = reader.take(piece.as_bytes(), AT, row);
+        }
+        most = most.max(open.iter().map(|(reader, row, _)| reader.held_bytes(row)).sum::<u64>());
+    }
+    // The step that is free, for each.
+    assert!(most <= limit + READERS as u64 * (64 << 10), "{most}");
+    let ended: Vec<_> = open.iter().filter_map(|(_, _, ended)| ended.as_ref()).collect();
+    assert!((1..READERS).contains(&ended.len()), "those that fit go on: {}", ended.len());
+    for ended in ended {
+        assert_eq!((ended.outcome, ended.reusable), (Outcome::EventTooLarge, false));
+        let reason = ended.reason.as_deref().unwrap_or_default();
+        assert_eq!(reason, "the unfinished responses of this client hold more than its limit of 8388608 bytes together");
+    }
+}
+
+#[test]
+fn a_response_that_is_over_keeps_no_large_buffer() {
+    let trial = trial(ServingApi::Embeddings, false);
+    let mut reader = Reader::new(&trial, Budget::new(MAX_HELD_BYTES));
+    let mut row = Row::default();
+    reader.reset(true);
+    let wire = document(&format!("{{\"data\":[{}]}}", vec!["0.25"; 200_000].join(",")));
+    let ended = wire.chunks(60_000).find_map(|piece| reader.take(piece, AT, &mut row));
+    assert!(ended.is_some());
+    assert!(reader.held_bytes(&Row::default()) <= 16 << 10, "the connection is idle");
 }
 
 /// Returns the response to a streamed request, in chunks of one event, as most servers frame it.
@@ -177,7 +219,7 @@ fn the_places_where_a_response_is_cut_make_no_difference() {
 #[test]
 fn events_of_one_read_have_one_stamp() {
     let trial = trial(ServingApi::Chat, true);
-    let mut reader = Reader::new(&trial);
+    let mut reader = Reader::new(&trial, Budget::new(MAX_HELD_BYTES));
     reader.reset(true);
     let mut row = Row::default();
     let wire = streamed(VLLM_CONTINUOUS);
@@ -273,7 +315,7 @@ fn a_response_with_done_is_complete_however_it_closes() {
     let (ending, _) = follow_pieces(&trial, [without_last_chunk]);
     assert_eq!((ending.outcome, ending.reusable), (Outcome::Ok, false));
 
-    let mut reader = Reader::new(&trial);
+    let mut reader = Reader::new(&trial, Budget::new(MAX_HELD_BYTES));
     reader.reset(true);
     let mut row = Row::default();
     assert_eq!(reader.take(without_last_chunk, 10, &mut row), None);

@@ -237,7 +237,7 @@ impl Engine<'_> {
 
     fn vacant_slot(&mut self) -> u32 {
         self.vacant.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::new(Reader::new(self.trial)));
+            self.slots.push(Slot::new(Reader::new(self.trial, self.budget.clone())));
             // There are never more slots than requests in flight and kept-alive connections, both bounded by a u32.
             self.slots.len() as u32 - 1
         })

@@ -13,7 +13,7 @@ use assay_runner::{Config, KeyRing, LocalKeys};
 use assay_runs::RunStore;
 use assay_stage::{ErrorCode, Exit, Failure};
 
-use crate::commands::query::report_fetched;
+use crate::commands::query::{report_fetched, report_left_out};
 use crate::commands::run::make_missing_keys;
 use crate::commands::store_options::StoreOptions;
 use crate::output;
@@ -134,7 +134,8 @@ struct CommandLine {
 
 impl Caller for CommandLine {
     fn report(&self, event: GateEvent<'_>) {
-        if let GateEvent::HistoryRead { fetched, .. } = event {
+        if let GateEvent::HistoryRead { fetched, left_out, .. } = event {
+            report_left_out(left_out);
             report_fetched(fetched);
         }
         if let Some(text) = describe(event) {
