@@ -235,6 +235,9 @@ fn read<K: DeserializeOwned>(value: Value) -> Result<K> {
 }
 
 fn runtime() -> Result<Runtime> {
+    // The library panics if it cannot start its threads.
+    let probe = std::thread::Builder::new().spawn(|| ()).map_err(Error::Threads)?;
+    let _ = probe.join();
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(Error::Threads)
 }
 

@@ -54,6 +54,9 @@ pub enum KeyError {
         /// The parameter p.
         p: u32,
     },
+    /// The system has not enough memory for scrypt.
+    #[error("unlocking or making the key takes {0} MiB of memory, and the system gives no more")]
+    Memory(usize),
     /// The box did not open: the password is wrong, or the bytes were changed.
     #[error("the key does not unlock with this password")]
     WrongPassword,
@@ -76,6 +79,9 @@ impl KeyError {
             Self::NotP256Private | Self::NotP256Public => Some(
                 "make a key with `assay keys init` or `cosign generate-key-pair`; only ECDSA P-256 is read by every verifier",
             ),
+            Self::Memory(_) => {
+                Some("raise the limit on memory (`ulimit -v`, or that of the container) by what the message names")
+            }
             Self::UnsupportedScrypt { .. } => Some("import the key again with cosign, which writes known parameters"),
             _ => None,
         }

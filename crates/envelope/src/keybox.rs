@@ -17,6 +17,8 @@ const NONCE_BYTES: usize = 24;
 const KEY_BYTES: usize = 32;
 const BLOCK_SIZE: u32 = 8;
 const PARALLELISM: u32 = 1;
+/// Memory beside the table of scrypt.
+const SPARE_BYTES: usize = 1 << 20;
 
 /// The cost of one guess of a password. No other costs are read or written, because a file could ask for terabytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,6 +134,9 @@ fn field<const N: usize>(name: &'static str, text: &str) -> Result<[u8; N], KeyE
 
 fn cipher(password: &[u8], salt: &[u8], cost: ScryptCost) -> Result<XSalsa20Poly1305, KeyError> {
     let mut key = Zeroizing::new([0; KEY_BYTES]);
+    // The library's own allocation would end the process if there is not enough memory.
+    let bytes = 128 * BLOCK_SIZE as usize * cost.n() as usize;
+    Vec::<u8>::new().try_reserve_exact(bytes + SPARE_BYTES).map_err(|_| KeyError::Memory(bytes >> 20))?;
     let params = scrypt::Params::new(cost.log_n(), BLOCK_SIZE, PARALLELISM, KEY_BYTES).map_err(|_| KeyError::Encode)?;
     scrypt::scrypt(password, salt, &params, key.as_mut_slice()).map_err(|_| KeyError::Encode)?;
     Ok(XSalsa20Poly1305::new(key.as_slice().into()))

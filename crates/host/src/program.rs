@@ -30,12 +30,13 @@ fn run(program: &str, args: &[&str]) -> Result<String, String> {
     let mut child = spawner.spawn(command(program, args)).map_err(|error| text(&error))?;
     let output = child.take_stdout();
     // A full pipe would keep the program from ending, so a thread reads while this one waits.
-    let reader = std::thread::spawn(move || {
+    let read = move || {
         let mut bytes = Vec::new();
         // Output that cannot be read is missing from the text, and its parser then reports that.
         let _ = output.map(|output| output.take(MAX_OUTPUT_BYTES).read_to_end(&mut bytes));
         String::from_utf8_lossy(&bytes).into_owned()
-    });
+    };
+    let reader = std::thread::Builder::new().name("output".to_owned()).spawn(read).map_err(|error| text(&error))?;
     let ended = child.wait(Some(TIME_LIMIT), &cancel).map_err(|error| text(&error))?;
     let said = reader.join().unwrap_or_default();
     if ended.timed_out {

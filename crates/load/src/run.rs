@@ -61,8 +61,16 @@ pub fn run(
     let (output, writer) = output(trial.capture);
     let failed = AtomicBool::new(false);
     thread::scope(|scope| {
-        let feeding = scope.spawn(|| feeder.run(requests, &template, &failed));
-        let writing = scope.spawn(|| writer.run(sink, &failed));
+        let feeding = thread::Builder::new().spawn_scoped(scope, || feeder.run(requests, &template, &failed));
+        let writing = thread::Builder::new().spawn_scoped(scope, || writer.run(sink, &failed));
+        let (feeding, writing) = match (feeding, writing) {
+            (Ok(feeding), Ok(writing)) => (feeding, writing),
+            (Err(error), _) | (_, Err(error)) => {
+                // The one that has started ends with its queue, whose other end goes with this closure.
+                failed.store(true, Ordering::Relaxed);
+                return Err(Error::system("start a thread")(error));
+            }
+        };
         let ran = Engine::new(trial, tls, poller, warmup, measured, output, progress).run(cancel, &failed);
         let fed = feeding.join().map_err(|_| Error::Thread { which: "feeder" })?;
         let written = writing.join().map_err(|_| Error::Thread { which: "writer" })?;

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use assay_process::{Cancel, ChildExit, Command, Input, Output, Spawner, Status};
@@ -139,9 +140,10 @@ fn run(request: Vec<u8>, limits: Limits) -> Result<ProgramOutput> {
     let (stdout, stderr) = (child.take_stdout(), child.take_stderr());
     // The result, its columns and its encoding are at most this large: a program that writes more is not Assay's.
     let most = limits.memory_bytes.saturating_mul(2).saturating_add(MAX_HEAD_BYTES as u64);
-    std::thread::scope(|scope| {
-        let stdout = scope.spawn(|| read(stdout, most));
-        let stderr = scope.spawn(|| read(stderr, MAX_STDERR_BYTES));
+    thread::scope(|scope| {
+        // If a thread cannot be started, the program is dropped, and so is ended.
+        let stdout = thread::Builder::new().spawn_scoped(scope, || read(stdout, most)).map_err(Error::Start)?;
+        let stderr = thread::Builder::new().spawn_scoped(scope, || read(stderr, MAX_STDERR_BYTES)).map_err(Error::Start)?;
         let exit = child.wait(Some(limits.time.saturating_add(OWN_TIME)), &cancel).map_err(Error::Program)?;
         let stdout = stdout.join().unwrap_or_default();
         let stderr = stderr.join().unwrap_or_default();

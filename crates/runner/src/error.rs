@@ -561,8 +561,6 @@ pub enum Defect {
     FileNotRead(String),
     /// The parameters of a stage have no JSON form, for this reason.
     ParametersNotJson(String),
-    /// The thread that unlocks a key panicked.
-    UnlockPanicked,
     /// The thread that waits for a child panicked.
     WaitPanicked,
 }
@@ -573,7 +571,6 @@ impl fmt::Display for Defect {
             Self::NoResult(stage) => write!(f, "{stage} gave no result"),
             Self::FileNotRead(path) => write!(f, "`{path}` was not read"),
             Self::ParametersNotJson(why) => write!(f, "parameters have no JSON form: {why}"),
-            Self::UnlockPanicked => f.write_str("a thread that unlocks a key panicked"),
             Self::WaitPanicked => f.write_str("the thread that waits for a child panicked"),
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use assay_envelope::{KeyError, PublicKey, ScryptCost, SecretKey, Signer, TrustPolicy, TrustedSigner, Zeroizing};
 use assay_manifest::{Instant, Role};
 
-use crate::{Config, Defect, Error, FileRole, KeyWork, Result, lock};
+use crate::{Config, Error, FileRole, KeyWork, Result, lock};
 
 /// The largest key file, in bytes.
 const MAX_KEY_BYTES: u64 = 64 << 10;
@@ -68,19 +68,11 @@ impl LocalKeys {
         Role::LOCAL.into_iter().filter(|role| !self.config.private_key(*role).exists()).collect()
     }
 
-    /// Unlocks the keys of these roles, each once. Unlocking is slow by design, so the machine's CPUs share it.
+    /// Unlocks the keys of these roles, one after the other. Each takes the memory that the cost of its encryption requires, 64
+    /// MiB by default, and returns it before the next.
     pub fn unlock(&self, roles: &[Role], password: &[u8]) -> Result<KeyRing> {
-        let unlocked = std::thread::scope(|scope| {
-            let threads: Vec<_> = roles.iter().map(|role| scope.spawn(move || self.unlock_one(*role, password))).collect();
-            threads
-                .into_iter()
-                .map(|thread| match thread.join() {
-                    Ok(unlocked) => unlocked,
-                    Err(_) => Err(Error::Internal(Defect::UnlockPanicked)),
-                })
-                .collect::<Result<Vec<_>, _>>()
-        })?;
-        Ok(KeyRing(Arc::new(unlocked.into_iter().collect())))
+        let unlocked = roles.iter().map(|role| self.unlock_one(*role, password)).collect::<Result<_>>()?;
+        Ok(KeyRing(Arc::new(unlocked)))
     }
 
     fn unlock_one(&self, role: Role, password: &[u8]) -> Result<(Role, UnlockedKey)> {

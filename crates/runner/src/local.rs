@@ -353,9 +353,12 @@ impl Process {
         then: impl FnOnce(&ChildExit) + Send + 'static,
     ) -> Result<Self> {
         let mut child = spawner.spawn(command)?;
-        let events = read_events(&mut child);
+        let events = read_events(&mut child)?;
         let (waiting, pid) = (cancel.clone(), child.pid());
-        let waiter = std::thread::spawn(move || child.wait(limit, &waiting).inspect(then));
+        let waiter =
+            std::thread::Builder::new().name("waiter".to_owned()).spawn(move || child.wait(limit, &waiting).inspect(then));
+        // A child that no thread waits for was dropped, and so was ended.
+        let waiter = waiter.map_err(|error| Resource::Spawner.error(error))?;
         Ok(Self { events, cancel, waiter, log, pid })
     }
 
@@ -400,10 +403,10 @@ fn unreported_end(ended: &ChildExit, stopped: &Cancel, log: Option<&Path>) -> Er
 }
 
 /// Reads a child's events in a thread of its own, so that its stdout pipe never fills.
-fn read_events(child: &mut Child) -> Receiver<Event> {
+fn read_events(child: &mut Child) -> Result<Receiver<Event>> {
     let (sender, events) = sync_channel(WAITING_EVENTS);
     if let Some(stdout) = child.take_stdout() {
-        std::thread::spawn(move || {
+        let read = move || {
             let mut lines = BufReader::new(stdout);
             while let Some(line) = next_line(&mut lines) {
                 match serde_json::from_slice(&line) {
@@ -412,9 +415,10 @@ fn read_events(child: &mut Child) -> Receiver<Event> {
                     Err(error) => tracing::warn!(%error, "a stage printed something that is no event"),
                 }
             }
-        });
+        };
+        std::thread::Builder::new().name("events".to_owned()).spawn(read).map_err(|error| Resource::Spawner.error(error))?;
     }
-    events
+    Ok(events)
 }
 
 /// Returns the next line without its end, or `None` if there is no other. Bytes of a line beyond the limit are read and dropped.

@@ -115,7 +115,10 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
     let mut service = S3ServiceBuilder::new(Bucket { name: arguments.bucket.clone(), objects: objects.clone(), scratch });
     service.set_auth(credentials);
     let service = service.build();
-    let runtime = tokio::runtime::Runtime::new()
+    // The library panics if it cannot start its threads.
+    let probed = std::thread::Builder::new().spawn(|| ()).map(|probe| drop(probe.join()));
+    let runtime = probed
+        .and_then(|()| tokio::runtime::Runtime::new())
         .map_err(|error| Failure::new(ErrorCode::Runtime, "cannot start the server's threads").because(&error))?;
     let done = runtime.block_on(async {
         let listening = TcpListener::bind(arguments.listen).await;

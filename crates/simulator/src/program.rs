@@ -92,6 +92,8 @@ enum ProgramError {
     PortFile { path: PathBuf, source: std::io::Error },
     #[error("cannot watch for signals")]
     Signals(#[source] std::io::Error),
+    #[error("cannot start a thread")]
+    Thread(#[source] std::io::Error),
     #[error("cannot write to standard output")]
     Output(#[source] std::io::Error),
 }
@@ -121,7 +123,7 @@ impl ProgramError {
     fn code(&self) -> u8 {
         match self {
             Self::Settings(_) | Self::Predict(_) => 2,
-            Self::Serve(_) | Self::PortFile { .. } | Self::Signals(_) | Self::Output(_) => 30,
+            Self::Serve(_) | Self::PortFile { .. } | Self::Signals(_) | Self::Thread(_) | Self::Output(_) => 30,
         }
     }
 }
@@ -150,7 +152,7 @@ fn serve(program: Program) -> Result<(), ProgramError> {
         signal_hook::low_level::pipe::register(signal, stopper(&server)?.into_stream()).map_err(ProgramError::Signals)?;
     }
     if program.until_stdin_closes {
-        stop_when_input_closes(stopper(&server)?);
+        stop_when_input_closes(stopper(&server)?).map_err(ProgramError::Thread)?;
     }
     if let Some(path) = &program.port_file {
         write_port(path, server.address().port())?;
@@ -173,12 +175,13 @@ fn write_port(path: &Path, port: u16) -> Result<(), ProgramError> {
     written.map_err(|source| ProgramError::PortFile { path: path.to_owned(), source })
 }
 
-fn stop_when_input_closes(stopper: Stopper) {
-    std::thread::spawn(move || {
+fn stop_when_input_closes(stopper: Stopper) -> std::io::Result<()> {
+    let wait = move || {
         let mut input = std::io::stdin().lock();
         while input.read(&mut [0; 256]).is_ok_and(|bytes| bytes > 0) {}
         stopper.stop();
-    });
+    };
+    std::thread::Builder::new().name("stdin".to_owned()).spawn(wait).map(|_| ())
 }
 
 /// Every connection is a file, and the soft limit is often 1,024.

@@ -126,7 +126,8 @@ fn run<S: Stage>(stage: &S, arguments: &Arguments) -> Result<Event, Failure> {
     let cancel = assay_process::cancel_on_signals(&assay_process::END_SIGNALS)
         .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
     // Hashing the binary takes a moment, and its result is needed only for signing.
-    let binary = std::thread::spawn(binary_digest);
+    let binary = std::thread::Builder::new().name("digest".to_owned()).spawn(binary_digest);
+    let binary = binary.map_err(|error| Failure::new(ErrorCode::Threads, "cannot start a thread").because(&error))?;
     assay_process::become_reaper().map_err(|error| Failure::from_error(ErrorCode::Process, &error))?;
     let prepared = PreparedCall::<S>::new(arguments)?;
     if let Some(result) = prepared.find_accepted()? {

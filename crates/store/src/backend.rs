@@ -566,8 +566,11 @@ impl Backend {
         if Handle::try_current().is_err() {
             return Ok(runtime.block_on(future));
         }
-        let waited = std::thread::scope(|scope| scope.spawn(|| runtime.block_on(future)).join());
-        Ok(waited.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        let waited = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().spawn_scoped(scope, || runtime.block_on(future));
+            thread.map(std::thread::ScopedJoinHandle::join)
+        });
+        Ok(waited.map_err(Error::Runtime)?.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     }
 }
 
@@ -645,6 +648,9 @@ fn runtime() -> Result<&'static Runtime> {
     }
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(1).enable_all().max_blocking_threads(MAX_BLOCKING_THREADS).thread_name("assay-store");
+    // The library panics if it cannot start its threads.
+    let probe = std::thread::Builder::new().spawn(|| ()).map_err(Error::Runtime)?;
+    let _ = probe.join();
     let built = builder.build().map_err(Error::Runtime)?;
     if let Err(surplus) = RUNTIME.set(built) {
         surplus.shutdown_background();

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::ScopedJoinHandle;
+use std::thread::{Scope, ScopedJoinHandle};
 
 use assay_chain::published_prefix;
 use assay_claim::Evidence;
 use assay_envelope::{Predicate, Verified};
+use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{
     Artifact, Collection, CuratedFile, Digest, Document, Environment, ListedRun, Number, NumberSource, Numbers, PinnedFile, Plan,
     Publication, RunId, RunOutcome, Source, Summary,
@@ -119,8 +120,8 @@ pub fn verify_rows(
     std::thread::scope(|scope| {
         // These two need no row in memory, and take as long as checking the rows: with a second processor, they are done by the
         // time their results are needed. Failures are reported in the order of the checks below.
-        let reports = scope.spawn(|| check_reports(blobs, chain, &publication.body, publish_binary));
-        let answers = scope.spawn(|| run_queries(blobs, chain));
+        let reports = start_thread(scope, || check_reports(blobs, chain, &publication.body, publish_binary));
+        let answers = start_thread(scope, || run_queries(blobs, chain));
         let published = chain.documents.iter().map(Verified::value).filter(|document| published_prefix(document).is_some());
         for artifact in published.flat_map(Document::artifacts) {
             check_present(blobs, artifact, &mut report)?;
@@ -147,9 +148,19 @@ pub fn verify_rows(
     })
 }
 
-/// Returns the result of a thread; a panic of the thread is raised again in the caller.
-pub fn join_thread<T>(thread: ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+/// Starts a check in a thread. A thread that cannot be started is a failure of the check.
+pub fn start_thread<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    check: impl FnOnce() -> Result<T> + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, Result<T>>> {
+    let unstarted =
+        |error| Error::Stated(Failure::new(ErrorCode::Threads, "cannot start a thread that checks the run").because(&error));
+    std::thread::Builder::new().name("check".to_owned()).spawn_scoped(scope, check).map_err(unstarted)
+}
+
+/// Returns the result of a check; a panic of its thread is raised again in the caller.
+pub fn join_thread<T>(thread: Result<ScopedJoinHandle<'_, Result<T>>>) -> Result<T> {
+    thread?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Returns the rows that hold numbers.
@@ -216,8 +227,14 @@ fn map_in_parallel<T: Sync, R: Send>(items: &[T], apply: impl Fn(&T) -> R + Sync
     let work = || std::iter::from_fn(take).map(|(index, item)| (index, apply(item))).collect::<Vec<_>>();
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len());
     let mut results = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().flat_map(join_thread).collect::<Vec<_>>()
+        // This thread is one of them. A thread that cannot be started leaves its items to the others.
+        let helpers = (1..threads).filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok());
+        let helpers: Vec<_> = helpers.collect();
+        let joined =
+            |thread: ScopedJoinHandle<'_, Vec<_>>| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let mut results = work();
+        results.extend(helpers.into_iter().flat_map(joined));
+        results
     });
     results.sort_by_key(|(index, _)| *index);
     results.into_iter().map(|(_, result)| result).collect()

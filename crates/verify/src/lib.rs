@@ -31,7 +31,7 @@ pub use error::{
     ReportsFault, SnapshotFault, TableNamer, Unwritable,
 };
 pub use evidence::{check_evidence_list, read_evidence_list, verify_evidence};
-pub use levels::{Level, LevelReport, check_selected_by, join_thread, read_numbers, read_tables, verify_rows};
+pub use levels::{Level, LevelReport, check_selected_by, join_thread, read_numbers, read_tables, start_thread, verify_rows};
 pub use numbers::{NumberRows, check_numbers};
 pub use outcomes::{TOLERANCE, Tables, check_outcomes, is_close};
 pub use pointers::check_pointers;

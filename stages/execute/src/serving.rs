@@ -229,7 +229,7 @@ impl<'a> ServingTrial<'a> {
         let cancel = AtomicBool::new(false);
         let (ran, _) = run_with_deadline(ctx, &cancel, None, &mut || (), || {
             assay_load::run(&trial, &mut WarmPrompts::new(prompts), &mut sink::NullSink, &cancel, &Progress::new())
-        });
+        })?;
         ran.map_err(|error| load_failure(&error))?;
         ctx.check_cancelled()
     }
@@ -291,14 +291,15 @@ impl<'a> ServingTrial<'a> {
         let limit = i64::try_from(self.time_limit().as_nanos()).unwrap_or(i64::MAX);
         let deadline = start.monotonic_ns.saturating_add(limit);
         let mut teller = ProgressReporter::new(ctx, self.trial, attempt, &progress);
-        let ((finished, timed_out), lost) = run_watching_shards(ctx, &Barrier::new(ctx, self.trial, attempt), &cancel, || {
+        let (ran, lost) = run_watching_shards(ctx, &Barrier::new(ctx, self.trial, attempt), &cancel, || {
             run_with_deadline(ctx, &cancel, Some(deadline), &mut || teller.report(), || {
                 assay_load::run(&trial, &mut prompts, &mut sink, &cancel, &progress)
             })
-        });
+        })?;
         if let Some(lost) = lost {
             return Err(lost);
         }
+        let (finished, timed_out) = ran?;
         let finished = finished.map_err(|error| load_failure(&error))?;
         let (told, written): (_, WrittenFile) =
             sink.finish().map_err(|error| Failure::from_error(ErrorCode::Scratch, &*error))?;
@@ -357,10 +358,10 @@ fn run_with_deadline<T>(
     deadline: Option<i64>,
     look: &mut (dyn FnMut() + Send),
     work: impl FnOnce() -> T,
-) -> (T, bool) {
+) -> Result<(T, bool), Failure> {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let watching = scope.spawn(|| {
+        let watch = || {
             while !done.load(Ordering::Acquire) {
                 let stopped = ctx.cancel().wait_timeout(CANCEL_CHECK_INTERVAL);
                 let timed_out = !stopped && deadline.is_some_and(|deadline| assay_reactor::now_ns() >= deadline);
@@ -371,10 +372,11 @@ fn run_with_deadline<T>(
                 look();
             }
             false
-        });
+        };
+        let watching = std::thread::Builder::new().spawn_scoped(scope, watch).map_err(|error| thread_failure(&error))?;
         let result = work();
         done.store(true, Ordering::Release);
-        (result, watching.join().unwrap_or(false))
+        Ok((result, watching.join().unwrap_or(false)))
     })
 }
 
@@ -385,13 +387,13 @@ fn run_watching_shards<T>(
     barrier: &Barrier,
     cancel: &AtomicBool,
     work: impl FnOnce() -> T,
-) -> (T, Option<Failure>) {
+) -> Result<(T, Option<Failure>), Failure> {
     if ctx.shard().count <= 1 {
-        return (work(), None);
+        return Ok((work(), None));
     }
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let looking = scope.spawn(|| {
+        let look = || {
             while !done.load(Ordering::Acquire) {
                 match barrier.check_not_aborted(ctx) {
                     Err(lost) if lost.code == ErrorCode::ShardLost => {
@@ -405,12 +407,18 @@ fn run_watching_shards<T>(
                 std::thread::park_timeout(SHARD_CHECK_INTERVAL);
             }
             None
-        });
+        };
+        let looking = std::thread::Builder::new().spawn_scoped(scope, look).map_err(|error| thread_failure(&error))?;
         let result = work();
         done.store(true, Ordering::Release);
         looking.thread().unpark();
-        (result, looking.join().unwrap_or(None))
+        Ok((result, looking.join().unwrap_or(None)))
     })
+}
+
+/// Returns the failure of a thread that cannot be started.
+fn thread_failure(error: &std::io::Error) -> Failure {
+    Failure::new(ErrorCode::Threads, "cannot start a thread").because(error)
 }
 
 /// Reports the progress of the load periodically.

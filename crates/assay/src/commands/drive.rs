@@ -89,7 +89,8 @@ impl Drive {
         let lost =
             Cancel::new().map_err(|error| Failure::new(ErrorCode::Descriptors, "no file descriptor is left").because(&error))?;
         let lease = Lease::take(&cluster, &installation.namespace, &self.run_id, &here.place.pod_uid, &root, &lost)?;
-        watch_for_end(&cluster, &installation.namespace, &self.run_id, &root, &stopped, [told_to_end, lost]);
+        watch_for_end(&cluster, &installation.namespace, &self.run_id, &root, &stopped, [told_to_end, lost])
+            .map_err(|error| Failure::new(ErrorCode::Threads, "cannot start a thread").because(&error))?;
 
         let at = ClusterParameters {
             cluster: cluster.clone(),
@@ -199,10 +200,17 @@ fn reach_remotes() -> Result<(), Failure> {
 
 /// Stops the run if its root is marked or deleted. A driver that is told to end for any other reason (its node is drained, for
 /// example) only exits: the Jobs go on, and the next driver finds them.
-fn watch_for_end(cluster: &Cluster, namespace: &str, run_id: &RunId, root: &RunRoot, stopped: &Cancel, leaves: [Cancel; 2]) {
+fn watch_for_end(
+    cluster: &Cluster,
+    namespace: &str,
+    run_id: &RunId,
+    root: &RunRoot,
+    stopped: &Cancel,
+    leaves: [Cancel; 2],
+) -> std::io::Result<()> {
     let (cluster, namespace, run_id, root, stopped) =
         (cluster.clone(), namespace.to_owned(), run_id.clone(), root.clone(), stopped.clone());
-    std::thread::spawn(move || {
+    let watch = move || {
         loop {
             let [told_to_end, lost] = &leaves;
             let is_told = told_to_end.wait_timeout(LOOK);
@@ -228,7 +236,8 @@ fn watch_for_end(cluster: &Cluster, namespace: &str, run_id: &RunId, root: &RunR
                 leave();
             }
         }
-    });
+    };
+    std::thread::Builder::new().name("end".to_owned()).spawn(watch).map(|_| ())
 }
 
 /// Exits as if the signal had not been handled: the Job counts it, and starts another driver.

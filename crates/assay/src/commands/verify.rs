@@ -81,10 +81,11 @@ impl Verify {
         let (blobs, chain) = (opened.blobs.as_ref(), &opened.chain);
         // The three checks are independent. A failure of the warehouse is reported first.
         let (warehouse, rows, raw) = std::thread::scope(|scope| {
-            let rows = scope.spawn(|| verify_rows(blobs, chain, &publish_binary).map_err(Failure::from));
-            let raw = scope.spawn(|| verify_evidence(blobs, chain).map_err(Failure::from));
+            let rows = assay_verify::start_thread(scope, || verify_rows(blobs, chain, &publish_binary));
+            let raw = assay_verify::start_thread(scope, || verify_evidence(blobs, chain));
             (check_warehouse(opened), assay_verify::join_thread(rows), assay_verify::join_thread(raw))
         });
+        let (rows, raw) = (rows.map_err(Failure::from), raw.map_err(Failure::from));
         let rows = warehouse.and_then(|warehouse| {
             (found.in_warehouse, found.fetched_from) = warehouse;
             rows

@@ -53,7 +53,7 @@ impl Lease {
         let (stopped, cluster, lost) = (Arc::clone(&stop), cluster.without_retries(), lost.clone());
         let (namespace, name, holder) = (namespace.to_owned(), root_name(run_id), holder.to_owned());
         let mut lease = lease.unwrap_or_default();
-        let renewer = std::thread::spawn(move || {
+        let renew = move || {
             let mut renewed = Instant::now();
             while !stopped.load(Ordering::Relaxed) {
                 std::thread::park_timeout(RENEW);
@@ -87,7 +87,8 @@ impl Lease {
             if let Err(error) = cluster.replace(&lease) {
                 tracing::debug!(failure = %Failure::from(error), "the run's Lease was not given back");
             }
-        });
+        };
+        let renewer = std::thread::Builder::new().name("lease".to_owned()).spawn(renew).map_err(Error::Threads)?;
         Ok(Self { stop, renewer: Some(renewer) })
     }
 }

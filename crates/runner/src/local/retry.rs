@@ -1,6 +1,7 @@
 //! Concurrent calls, each retried after a failure that a retry may fix.
 
 use std::sync::mpsc::sync_channel;
+use std::thread::ScopedJoinHandle;
 
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::InputRef;
@@ -28,7 +29,8 @@ pub(super) fn run_concurrently(
             .map(|(index, call)| {
                 let (sender, run) = (sender.clone(), &run);
                 // The receiver may have gone with its thread; the stage goes on all the same.
-                scope.spawn(move || run_with_retries(run, call, &mut |event| drop(sender.send((index, event.clone())))))
+                let work = move || run_with_retries(run, call, &mut |event| drop(sender.send((index, event.clone()))));
+                std::thread::Builder::new().name("shard".to_owned()).spawn_scoped(scope, work)
             })
             .collect();
         drop(sender);
@@ -38,7 +40,11 @@ pub(super) fn run_concurrently(
             }
         }
         let panicked = || Failure::new(ErrorCode::Internal, "the thread that waits for a shard panicked");
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked()))).collect()
+        let unstarted = |error| Failure::new(ErrorCode::Threads, "cannot start a thread").because(&error);
+        let join = |thread: std::io::Result<ScopedJoinHandle<'_, Outcome>>| {
+            thread.map_err(unstarted)?.join().unwrap_or_else(|_| Err(panicked()))
+        };
+        threads.into_iter().map(join).collect()
     })
 }
 

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::exchange::{self, Listener, Offset};
-use super::same_host;
+use super::{same_host, thread_failure};
 
 /// The time from the naming of the instant to the instant, in which every shard reads it.
 const MARGIN: Duration = Duration::from_millis(200);
@@ -175,7 +175,8 @@ impl Barrier {
         if let Some(Ok(listener)) = listener {
             let is_over = AtomicBool::new(false);
             std::thread::scope(|scope| {
-                scope.spawn(|| listener.serve(wall_ns, self.shard.count, &is_over));
+                let serve = || listener.serve(wall_ns, self.shard.count, &is_over);
+                std::thread::Builder::new().spawn_scoped(scope, serve).map_err(|error| thread_failure(&error))?;
                 let asked = self.wait_for_others::<ClockMeasuredMark>(ctx, "asked", &watch);
                 is_over.store(true, Ordering::Release);
                 asked

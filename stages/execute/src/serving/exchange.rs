@@ -105,8 +105,8 @@ impl Listener {
                 Ok((stream, _)) => {
                     left -= 1;
                     // The thread is not joined: it ends at its timeout, and its error is ignored, because the peer may speak
-                    // another protocol.
-                    std::thread::spawn(move || drop(serve_connection(&stream, now)));
+                    // another protocol. Without a thread the connection closes, which the peer reports.
+                    let _ = std::thread::Builder::new().spawn(move || drop(serve_connection(&stream, now)));
                 }
                 Err(_) => std::thread::sleep(POLL_INTERVAL),
             }

@@ -181,16 +181,17 @@ fn run(
 ) -> Result<TrialSummary, MeasureError> {
     let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
     let finished = std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let watch = || {
             while !done.load(Ordering::Acquire) {
                 if cancel.wait_timeout(LOOK_EVERY) {
                     return stop.store(true, Ordering::Release);
                 }
             }
-        });
+        };
+        std::thread::Builder::new().spawn_scoped(scope, watch).map_err(MeasureError::Thread)?;
         let finished = assay_load::run(trial, requests, sink, &stop, &Progress::new());
         done.store(true, Ordering::Release);
-        finished
+        finished.map_err(MeasureError::from)
     })?;
     if finished.cancelled { Err(MeasureError::Stopped) } else { Ok(finished) }
 }

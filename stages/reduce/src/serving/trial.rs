@@ -371,9 +371,8 @@ pub(super) fn in_parallel<I: Sync, T: Send, E: Send>(
         }
     };
     std::thread::scope(|scope| {
-        (1..threads.min(items.len())).for_each(|_| {
-            scope.spawn(worker);
-        });
+        // A thread that cannot be started leaves its items to the others.
+        (1..threads.min(items.len())).for_each(|_| drop(std::thread::Builder::new().spawn_scoped(scope, worker)));
         worker();
     });
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
