@@ -26,6 +26,7 @@ mod life;
 mod pipeline;
 mod received;
 mod records;
+mod repositories;
 mod server;
 mod server_probe;
 mod serving;

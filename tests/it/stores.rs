@@ -635,9 +635,9 @@ fn the_default_store_that_vanishes_is_missed_too() {
 }
 
 /// A user without rights, as whom commands run if the test is run by root.
-const OTHER_USER: u32 = 65_534;
+pub(crate) const OTHER_USER: u32 = 65_534;
 
-fn chown_all(path: &Path, user: u32) {
+pub(crate) fn chown_all(path: &Path, user: u32) {
     std::os::unix::fs::lchown(path, Some(user), Some(user)).expect("root may");
     if path.is_dir() && !path.is_symlink() {
         for entry in fs::read_dir(path).expect("a folder") {

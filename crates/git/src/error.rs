@@ -94,6 +94,12 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
+    /// A file is in the commit and was left out of the work tree.
+    #[error("`{path}` is in the commit and not in the work tree, because this checkout is sparse")]
+    Sparse {
+        /// The path.
+        path: String,
+    },
     /// The repository has no work tree.
     #[error("the Git repository is bare, so there is no work tree to read")]
     Bare,
@@ -114,6 +120,18 @@ impl Error {
     /// Returns advice for a person, if there is any.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
+            Self::Open { source, .. } if source.code() == git2::ErrorCode::Owner => Some(
+                "the folder belongs to another user; if you trust what is in it: `git config --global --add safe.directory FOLDER`",
+            ),
+            Self::Sha256Repository { .. } => {
+                Some("copy the files into a repository with SHA-1 objects: `git init --object-format=sha1`")
+            }
+            Self::Object { source, .. } if source.code() == git2::ErrorCode::NotFound => Some(
+                "a partial clone (`git clone --filter`) holds only some objects; `git archive COMMIT > /dev/null` fetches those of a commit",
+            ),
+            Self::Sparse { .. } => {
+                Some("add its folder with `git sparse-checkout add FOLDER`, or name the commit with `--commit HEAD`")
+            }
             Self::NoRepository { .. } => Some("run inside a Git repository, or name one with `--repo`"),
             Self::NoCommit { .. } => {
                 Some("`git log` lists commits; a shallow clone holds only some of them (`git fetch --unshallow`)")

@@ -47,9 +47,11 @@ pub struct FileContent {
 }
 
 impl Repository {
-    /// Opens the repository that holds `path`, at it or above it.
+    /// Opens the repository that holds `path`, at it or above it. The path itself need not exist: an older commit may hold it.
     pub fn discover(path: &Path) -> Result<Self, Error> {
-        match git2::Repository::discover(path) {
+        let exists = |folder: &&Path| folder.as_os_str().is_empty() || folder.exists();
+        let start = path.ancestors().find(exists).filter(|folder| !folder.as_os_str().is_empty());
+        match git2::Repository::discover(start.unwrap_or(Path::new("."))) {
             Ok(repository) => Ok(Self(repository)),
             Err(error) => Err(refusal(path, error)),
         }
@@ -182,7 +184,17 @@ impl Repository {
     pub fn read_worktree(&self, path: &str) -> Result<Option<FileContent>, Error> {
         check_path(path)?;
         let root = self.0.workdir().ok_or(Error::Bare)?;
-        read_below(root, path)
+        let found = read_below(root, path)?;
+        if found.is_none() && self.is_sparse(path) {
+            return Err(Error::Sparse { path: path.to_owned() });
+        }
+        Ok(found)
+    }
+
+    /// Returns true if a sparse checkout leaves a file of the commit out of the work tree.
+    fn is_sparse(&self, path: &str) -> bool {
+        let entry = self.0.index().ok().and_then(|index| index.get_path(Path::new(path), 0));
+        entry.is_some_and(|entry| entry.flags_extended & git2::IndexEntryExtendedFlag::SKIP_WORKTREE.bits() != 0)
     }
 
     /// Returns the commit and every folder on the way to `paths`, as [`crate::check_offline`] needs them. The commit comes first,

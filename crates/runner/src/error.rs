@@ -647,7 +647,8 @@ impl Error {
             Self::Repository(error) => error.hint()?,
             Self::Remote(error) => error.hint()?,
             Self::Branch(error) => error.hint()?,
-            Self::Key { work: KeyWork::Unlock(_), source } => source.hint()?,
+            Self::Definition { source, .. } => source.downcast_ref::<assay_git::Error>().and_then(assay_git::Error::hint)?,
+            Self::Key { work: KeyWork::Unlock(_) | KeyWork::Make(_), source } => source.hint()?,
             Self::NoKey(_) => "`assay keys init` makes it",
             Self::SharedKey { .. } => "edit the trust root: give each role a key of its own",
             Self::KeyNotInPolicy { pem, .. } => {

@@ -242,7 +242,8 @@ impl Run {
         driven.map_err(|error| {
             let error = match self.cancel.reason() {
                 Some(reason) => Error::Cancelled(CancelledWork::Run(reason.to_owned())),
-                None => error,
+                // A store that is gone takes logs and results with it, and whatever failed did so because of that.
+                None => self.store.check_there().err().map_or(error, Error::from),
             };
             let failure = Failure::from(error);
             match self.sign_end(&failure, watching.at, source).map_err(Failure::from) {

@@ -49,6 +49,24 @@ pub struct VerifiedRun {
     pub folder: Option<String>,
 }
 
+/// Returns where the published folders are, for a folder that is none: the user may have named the repository, or a folder of
+/// several runs.
+fn published_hint(folder: &Path) -> String {
+    const NAMED: usize = 3;
+    let places = [folder.join(".assay/published"), folder.join("published"), folder.to_owned()];
+    for place in &places {
+        let entries = std::fs::read_dir(place).into_iter().flatten().flatten().take(1000);
+        let mut runs: Vec<_> = entries.map(|entry| entry.path()).filter(|path| path.join(PUBLICATION).is_file()).collect();
+        runs.sort();
+        if !runs.is_empty() {
+            let names: Vec<_> = runs.iter().take(NAMED).map(|path| format!("`{}`", path.display())).collect();
+            let more = if runs.len() > NAMED { format!(" and {} more", runs.len() - NAMED) } else { String::new() };
+            return format!("name the folder of one published run: {}{more}", names.join(", "));
+        }
+    }
+    "name the folder of one published run; `assay runs` lists the runs of a store, which are named without a path".to_owned()
+}
+
 impl RunStore {
     /// Returns the store's URI.
     pub fn store_uri(&self) -> Result<String, Failure> {
@@ -116,7 +134,7 @@ impl RunStore {
         let is_plain = |found: std::fs::Metadata| found.is_file();
         if !path.join(PUBLICATION).symlink_metadata().is_ok_and(is_plain) {
             let message = format!("`{name}` is not the folder of a published run: it holds no manifest at `{PUBLICATION}`");
-            return Err(Failure::new(ErrorCode::NotAPublication, message).hint("name the folder of one published run"));
+            return Err(Failure::new(ErrorCode::NotAPublication, message).hint(published_hint(path)));
         }
         let config = Config::find()?;
         let blobs = FolderBlobs::open(path)?;

@@ -176,7 +176,7 @@ impl Backend {
 
     /// Fails if the folder of the store is not the one that was opened: nothing may be created in its place, and an object that
     /// is missing in it is no missing object of the store.
-    fn check_folder(&self) -> Result<()> {
+    pub(crate) fn check_folder(&self) -> Result<()> {
         match &self.folder {
             Some(folder) if !folder.is_there() => Err(Error::Vanished { uri: folder.root().display().to_string() }),
             _ => Ok(()),

@@ -250,6 +250,11 @@ impl Store {
         if first && !second { Ok(()) } else { Err(Error::NoCreateIfAbsent { uri: self.uri().to_owned() }) }
     }
 
+    /// Fails with [`Error::Vanished`] if the folder of the store is not the one that was opened. A bucket is not asked.
+    pub fn check_there(&self) -> Result<()> {
+        self.0.check_folder()
+    }
+
     pub(crate) fn backend(&self) -> Arc<Backend> {
         Arc::clone(&self.0)
     }
