@@ -309,7 +309,7 @@ impl Backend {
                         return Ok(is_unsure && there == own()?);
                     }
                 }
-                error if self.remote && is_transient(error) => is_unsure = true,
+                error if self.remote && is_transient(error) => is_unsure |= !precedes_creation(error),
                 _ => return Err(self.backend_error("write", path)(Box::new(refused))),
             }
             if !retries.pause() {
@@ -619,6 +619,11 @@ fn is_transient(error: &ObjectError) -> bool {
     let text = source.to_string();
     let is_client_error = text.contains("non-2xx status code: 4");
     !is_client_error || text.contains("status code: 408") || text.contains("status code: 429")
+}
+
+/// Returns true if a copy failed before its last step, which alone creates the object.
+fn precedes_creation(error: &ObjectError) -> bool {
+    error.to_string().contains("create multipart response body")
 }
 
 /// Returns the bytes of a file of at most one part.
