@@ -21,6 +21,7 @@ mod gate;
 mod git_https;
 mod gitlab;
 mod hostile;
+mod keeping;
 mod kills;
 mod life;
 mod pipeline;

@@ -217,7 +217,9 @@ fn check_plan(members: &[Member<'_>]) -> Result<(), BrokenLink> {
 
 fn plan_digest_of(document: &Document) -> Option<Digest> {
     Some(match document {
-        Document::Source(_) | Document::Plan(_) | Document::RunEnd(_) | Document::Verdict(_) => return None,
+        Document::Source(_) | Document::Plan(_) | Document::RunEnd(_) | Document::Verdict(_) | Document::Tombstone(_) => {
+            return None;
+        }
         Document::Environment(manifest) => manifest.body.plan_digest,
         Document::ExecutionPart(manifest) => manifest.body.plan_digest,
         Document::Recording(manifest) => manifest.body.plan_digest,

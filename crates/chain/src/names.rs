@@ -37,7 +37,8 @@ pub fn published_prefix(document: &Document) -> Option<String> {
         | Document::Recording(_)
         | Document::RunEnd(_)
         | Document::Checkpoint(_)
-        | Document::Verdict(_) => None,
+        | Document::Verdict(_)
+        | Document::Tombstone(_) => None,
     }
 }
 

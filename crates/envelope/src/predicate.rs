@@ -35,6 +35,7 @@ pub fn build_type(kind: Kind) -> Option<String> {
         Kind::Recording => "recording",
         Kind::Checkpoint => "checkpoint",
         Kind::RunEnd => "run-end",
+        Kind::Tombstone => "tombstone",
         _ => kind.signer().as_str(),
     };
     Some(format!("https://assay.dev/build/{word}/v1alpha1"))

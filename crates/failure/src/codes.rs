@@ -38,6 +38,7 @@ error_codes! {
     NoPolicy, "no_policy", Usage, Lasting, "The branch that rules are read from does not contain the pipeline.", "Merge the pipeline into that branch first, or name a file with `--policy`.";
     NoRepository, "no_repository", Usage, Lasting, "The command needs a checkout or the address of a Git repository, and there is none.", "Run the command in a checkout; name an address with `--repo` where the command takes one.";
     NoSource, "no_source", Usage, Lasting, "The store has no signed Source for the run.", "Start the run with `assay run --on kubernetes`, which signs its Source.";
+    NoRemoval, "no_removal", Usage, Lasting, "Nothing can be removed from the store, because it is no folder of this machine.", "Run the command on the machine that holds the folder; a bucket removes objects by its lifecycle rules.";
     NoSuchBlock, "no_such_block", Usage, Lasting, "The plan has no trials in the requested block.", "";
     NoSuchRemote, "no_such_remote", Usage, Lasting, "The checkout has no remote of that name, or there is no checkout.", "List remotes with `git remote -v`, or name the remote by its address.";
     NoSuchRole, "no_such_role", Usage, Lasting, "No local key belongs to a role of that name.", "Name one of the roles that the message lists.";
@@ -69,7 +70,10 @@ error_codes! {
     RemoteAddress, "remote_address", Usage, Lasting, "The text is not the address of a Git remote.", "Correct the address; write a path of this machine as `file:///path`.";
     RepositoryPassword, "repository_password", Usage, Lasting, "The address of the repository holds a user or a password, which everyone could read.", "Leave it out: the Secret `assay-git` holds the credentials for Git.";
     RulesTooLarge, "rules_too_large", Usage, Lasting, "The file with the gate's rules is larger than the limit.", "Shorten the file.";
+    RunNeeded, "run_needed", Usage, Lasting, "A verdict or a noise file of the store rests on the results of the run, so they are not removed.", "Remove only the raw evidence with `--evidence-only`: it is not needed.";
     RunOfOtherPipeline, "run_of_other_pipeline", Usage, Lasting, "The run is of another pipeline than the one that noise is learned for.", "Name only runs of that pipeline.";
+    RunRemoved, "run_removed", Usage, Lasting, "Evidence of the run was removed, so the run cannot be resumed.", "Start a new run with another `--run-id`.";
+    RunUnfinished, "run_unfinished", Usage, Lasting, "The run has not ended, and a process may still write to it.", "Resume it, cancel it, or wait until it has been left alone for a day.";
     SameStore, "same_store", Usage, Lasting, "The run would be copied from a store to itself.", "Name the run's store with `--store` and the destination with `--to`.";
     SecretInAddress, "secret_in_address", Usage, Lasting, "The address of the remote holds a user or a password.", "Leave it out, and configure a credential helper or an ssh key for Git.";
     SeveralTables, "several_tables", Usage, Lasting, "More than one table would be written to stdout.", "Name one table with `--table`.";
@@ -258,6 +262,7 @@ error_codes! {
     TimestampOtherSignature, "timestamp_other_signature", Verification, Lasting, "A timestamp is about another signature.", "";
     TimestampUnknownAuthority, "timestamp_unknown_authority", Verification, Lasting, "No authority of the trust policy issued the timestamp.", "Check `timestamp_authorities` and `expectations` in the trust policy.";
     TokenizerDiffers, "tokenizer_differs", Verification, Lasting, "The plan was made with another version of the built-in tokenizer.", "Run the plan with the version of Assay that made it.";
+    Tombstone, "tombstone", Verification, Lasting, "A tombstone does not belong to the run, or its list contradicts it, so it explains nothing.", "Find out who wrote it into the store; what it lists counts as missing.";
     TooMany, "too_many", Verification, Lasting, "The chain has several manifests of a kind of which only one is allowed.", "";
     TrialsUnaccounted, "trials_unaccounted", Verification, Lasting, "The trials of the collection are not those of the plan.", "";
     UndefinedTable, "undefined_table", Verification, Lasting, "A manifest names a table that this version of Assay does not define.", "Verify with the version of Assay that made the run.";
@@ -283,6 +288,7 @@ error_codes! {
     WrongRun, "wrong_run", Verification, Lasting, "The manifest or its statement belongs to another run than expected.", "";
     WrongSigner, "wrong_signer", Verification, Lasting, "The trust policy does not let the key sign for its role.", "Use the key of that role, or add the role to `signs` of the signer in the trust policy.";
     WrongStage, "wrong_stage", Verification, Lasting, "The manifest was made by another role than expected.", "";
+    EvidenceRemoved, "evidence_removed", Unestablished, Lasting, "The run verifies, but evidence of it was removed, as a signed tombstone states.", "Verify a copy that has the evidence, or accept the lower level by leaving out `--strict`.";
     NoTrust, "no_trust", Unestablished, Lasting, "The run is consistent, but its signers are not established.", "Name the trusted signers with `--trust`; a gate can also judge such a run with `--unestablished`.";
     SignerNotEstablished, "signer_not_established", Unestablished, Lasting, "The signers of the run are not established, and a pushed run is permanent.", "Name the trusted signers with `--trust POLICY` or `--trust FINGERPRINT`.";
     Admission, "admission", Environment, AtOnce, "Pod Security or an admission webhook of the cluster rejected an object.", "Change what the rule in the message names; the stages' pods comply with the level `restricted`.";

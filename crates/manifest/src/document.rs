@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Artifact, CanonicalError, Checkpoint, Collection, Digest, Environment, ExecutionPart, Plan, Publication, Recording, RunEnd,
-    RunId, Source, Summary, Verdict, canonical_json,
+    RunId, Source, Summary, Tombstone, Verdict, canonical_json,
 };
 
 /// The version of every manifest that this build writes.
@@ -62,7 +62,8 @@ pub(crate) use words;
 words!(
     /// The roles that sign: the stages, and the others that may sign a document.
     Role, "role",
-    /// The program that starts the run: it makes the Source and, if the run is cancelled or fails, the RunEnd.
+    /// The person who starts the run: the program signs the Source, the RunEnd of a run that is cancelled or fails, and the
+    /// Tombstone of what is removed.
     Source = "source",
     /// The plan stage.
     Plan = "plan",
@@ -124,13 +125,15 @@ words!(
     Checkpoint = "checkpoint",
     /// The decision of a gate.
     Verdict = "verdict",
+    /// The removal of a run's evidence.
+    Tombstone = "tombstone",
 );
 
 impl Kind {
     /// Returns the role whose key signs this kind.
     pub fn signer(self) -> Role {
         match self {
-            Self::Source | Self::RunEnd => Role::Source,
+            Self::Source | Self::RunEnd | Self::Tombstone => Role::Source,
             Self::Plan => Role::Plan,
             Self::Environment => Role::Provision,
             Self::ExecutionPart | Self::Checkpoint => Role::Execute,
@@ -159,7 +162,7 @@ impl Kind {
                 Self::Collection,
                 Self::Summary,
             ],
-            Self::RunEnd => Self::ALL,
+            Self::RunEnd | Self::Tombstone => Self::ALL,
             Self::Verdict => &[Self::Summary, Self::Verdict],
         }
     }
@@ -346,7 +349,20 @@ macro_rules! documents {
         }
     };
 }
-documents!(Source, Plan, Environment, ExecutionPart, Recording, Collection, Summary, Publication, RunEnd, Checkpoint, Verdict);
+documents!(
+    Source,
+    Plan,
+    Environment,
+    ExecutionPart,
+    Recording,
+    Collection,
+    Summary,
+    Publication,
+    RunEnd,
+    Checkpoint,
+    Verdict,
+    Tombstone
+);
 
 /// Returns the JSON Schema of a manifest kind, generated from the types and narrowed to that kind and version.
 pub fn schema(kind: Kind) -> serde_json::Value {

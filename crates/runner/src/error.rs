@@ -202,6 +202,9 @@ pub enum Error {
         /// The pod.
         pod: String,
     },
+    /// Evidence of the run was removed, so no stage can continue from it.
+    #[error("evidence of the run `{0}` was removed, so it cannot be resumed")]
+    RunRemoved(RunId),
     /// The run has ended too often.
     #[error("the run has ended {0} times")]
     TooManyEnds(u32),
@@ -613,6 +616,7 @@ impl Error {
             Self::NoFolder(UserFolder::Config) => ErrorCode::NoConfigFolder,
             Self::NoFolder(UserFolder::Data) => ErrorCode::NoDataFolder,
             Self::RunLocked(_) => ErrorCode::RunLocked,
+            Self::RunRemoved(_) => ErrorCode::RunRemoved,
             Self::PipelineAbsent(_) => ErrorCode::PipelineAbsent,
             Self::PipelinePath { .. } => ErrorCode::PipelinePath,
             Self::DirtyWorktree { .. } => ErrorCode::DirtyWorktree,
@@ -660,6 +664,7 @@ impl Error {
             Self::NoFolder(UserFolder::Config) => "set ASSAY_CONFIG to a folder that only you can read",
             Self::NoFolder(UserFolder::Data) => "name one with `--store`",
             Self::RunLocked(_) => "wait for it to end; a run has one driver at a time",
+            Self::RunRemoved(_) => "leave out `--run-id` to start a new run; `assay verify` prints what was removed",
             Self::DirtyWorktree { .. } => "commit first, name a commit with `--commit`, or set `intent: exploratory`",
             Self::OtherSource(_) => "a run is resumed from the same commit and files; leave out `--run-id` to start a new one",
             Self::NoSource(_) => "`assay run --on kubernetes` signs it before it starts the driver",

@@ -117,6 +117,7 @@ impl Run {
         let lock = RunLock::take(&home.join("locks"), &run_id)?;
         let source = read.store(&store)?;
         check_same_source(&store, &run_id, &source)?;
+        check_not_removed(&store, &run_id)?;
         let keys = LocalKeys::new(config).unlock(&Role::RUN, password)?;
         let trust = match &spec.trust {
             None => load_trust(&store, &config.trust().display().to_string())?.1,
@@ -148,6 +149,7 @@ impl Run {
         let store = Store::reopen(&spec.store)?;
         let trust = store.put(&spec.trust)?;
         let policy = assay_stage::read_trust("the cluster's trust policy", &spec.trust)?;
+        check_not_removed(&store, &spec.run_id)?;
         // A driver that replaces another continues with the first one's Source: the branch may have moved since.
         let is_stored = store.read(&Layout::for_run(&spec.run_id).source(), AcceptedResult::MAX_BYTES)?.is_some();
         let (source, closure) = if let Some(asked) = spec.source.as_ref().filter(|_| !is_stored) {
@@ -398,6 +400,12 @@ fn check_same_source(store: &Store, run_id: &RunId, source: &Source) -> Result<(
         Document::Source(manifest) if unnamed(&manifest.body) == unnamed(source) => Ok(()),
         _ => Err(Error::OtherSource(run_id.clone())),
     }
+}
+
+/// Refuses to resume a run of which evidence was removed. Here the pointer is enough: whoever could write a false one could remove
+/// the evidence as well.
+fn check_not_removed(store: &Store, run_id: &RunId) -> Result<()> {
+    if store.list(&Layout::for_run(run_id).tombstones())?.is_empty() { Ok(()) } else { Err(Error::RunRemoved(run_id.clone())) }
 }
 
 /// Puts the policy of a cluster into the store. It has to allow this machine's key to start runs, or the first stage would refuse

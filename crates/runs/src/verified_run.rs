@@ -9,7 +9,9 @@ use assay_report::{ChainSignature, Inputs, Report, shell_word};
 use assay_runner::{Config, default_store};
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::Store;
-use assay_verify::{Blobs, Chain, FolderBlobs, Head, StoreBlobs, check_pointers, head_of_folder, head_of_run, walk};
+use assay_verify::{
+    Blobs, Chain, FolderBlobs, Head, Removals, StoreBlobs, check_pointers, head_of_folder, head_of_run, read_removals, walk,
+};
 
 use crate::files::read_regular_file;
 use crate::trust::{establish, keys_beside_run, keys_in_folder, trust_no_signer};
@@ -37,6 +39,8 @@ pub struct VerifiedRun {
     pub head: Head,
     /// Its artifacts, by digest.
     pub blobs: Box<dyn Blobs>,
+    /// The removals of its evidence: none for a published folder, whose files are all there.
+    pub removals: Removals,
     /// Files of a published folder that do not belong to the run.
     pub strangers: Vec<String>,
     /// The trust that its signatures were verified under.
@@ -91,9 +95,10 @@ impl RunStore {
         let trust = trust_no_signer(&keys_beside_run(&blobs, &head)?);
         let chain = walk(&blobs, &head, &trust)?;
         check_pointers(blobs.store(), &chain)?;
+        let removals = read_removals(&blobs, &chain, &trust)?;
         let trusted_by = "no signer is established".to_owned();
         let (blobs, strangers) = (Box::new(blobs), Vec::new());
-        Ok(VerifiedRun { chain, head, blobs, strangers, trust, trusted_by, store: Some(uri), folder: None })
+        Ok(VerifiedRun { chain, head, blobs, removals, strangers, trust, trusted_by, store: Some(uri), folder: None })
     }
 
     /// Finds a run by its name, or by the folder that it was published to, and verifies its chain.
@@ -146,6 +151,7 @@ impl RunStore {
             chain,
             head,
             blobs: Box::new(blobs),
+            removals: Removals::default(),
             strangers,
             trust: established.trust,
             trusted_by: established.source,
@@ -163,9 +169,10 @@ impl RunStore {
         let established = establish(&self.trust, &config, &blobs, &keys_beside_run(&blobs, &head)?)?;
         let chain = walk(&blobs, &head, &established.trust)?;
         check_pointers(blobs.store(), &chain)?;
+        let removals = read_removals(&blobs, &chain, &established.trust)?;
         let (trust, trusted_by) = (established.trust, established.source);
         let (blobs, strangers) = (Box::new(blobs), Vec::new());
-        Ok(VerifiedRun { chain, head, blobs, strangers, trust, trusted_by, store: Some(uri), folder: None })
+        Ok(VerifiedRun { chain, head, blobs, removals, strangers, trust, trusted_by, store: Some(uri), folder: None })
     }
 }
 

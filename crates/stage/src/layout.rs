@@ -113,6 +113,16 @@ impl Layout {
         format!("runs/{}/ends/{sequence:06}", self.0)
     }
 
+    /// The prefix of the tombstones of what was removed of the run.
+    pub fn tombstones(&self) -> String {
+        format!("runs/{}/tombstones", self.0)
+    }
+
+    /// The pointer of one of the run's tombstones: there is one for each removal.
+    pub fn tombstone(&self, sequence: u32) -> String {
+        format!("{}/{sequence:06}", self.tombstones())
+    }
+
     /// The prefix of all results of a stage.
     pub fn stage(&self, stage: StageName) -> String {
         format!("runs/{}/{stage}", self.0)
@@ -278,6 +288,7 @@ mod tests {
             layout.run(),
             layout.source(),
             layout.end(7),
+            layout.tombstone(7),
             layout.stage(StageName::Reduce),
             layout.accepted(StageName::Execute, input, shard),
             layout.trials(input),
@@ -292,6 +303,7 @@ mod tests {
             runs/nightly
             runs/nightly/source
             runs/nightly/ends/000007
+            runs/nightly/tombstones/000007
             runs/nightly/reduce
             runs/nightly/execute/<input>/accepted/2
             runs/nightly/execute/<input>/trials

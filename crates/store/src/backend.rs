@@ -555,6 +555,24 @@ impl Backend {
         }
     }
 
+    /// Feeds every object under `prefix` to `sink`, unordered.
+    pub(crate) fn for_each(&self, prefix: Option<&Path>, mut sink: impl FnMut(Object)) -> Result<()> {
+        let mut found = self.objects.list(prefix);
+        while let Some(object) = Self::wait(found.next())? {
+            let at = prefix.cloned().unwrap_or_default();
+            sink(object_from_meta(object.map_err(|source| self.backend_error("list", &at)(Box::new(source)))?));
+        }
+        Ok(())
+    }
+
+    /// Sets the time of an object to now, so that a removal of what nobody has used for long leaves it. Returns false if that is
+    /// not possible: then the object has to be written again. Nothing is removed from stores outside this machine, so their
+    /// objects need no new time.
+    pub(crate) fn renew(&self, path: &Path) -> bool {
+        let Some(folder) = &self.folder else { return true };
+        File::open(folder.join(path.as_ref())).and_then(|file| file.set_modified(std::time::SystemTime::now())).is_ok()
+    }
+
     /// Removes an object of the store's own.
     pub(crate) fn remove(&self, path: &Path) -> Result<()> {
         self.send(|| self.objects.delete(path))?.map_err(|source| self.backend_error("remove", path)(Box::new(source)))

@@ -82,6 +82,12 @@ pub enum Error {
         /// The store.
         uri: String,
     },
+    /// The store is not a folder of this machine, so nothing is removed from it.
+    #[error("nothing can be removed from the store `{uri}`, which is no folder of this machine")]
+    NoRemoval {
+        /// The store.
+        uri: String,
+    },
     /// The store does not have the blob.
     #[error("the store has no blob {digest}")]
     Absent {
@@ -198,6 +204,9 @@ impl Error {
             Self::OtherOwner { .. } => Some(
                 "several users share a folder through a group: `chgrp -R GROUP STORE`, `chmod -R g+rwX STORE`, `find STORE -type d -exec chmod g+s {} +`; or one user serves it to the others with `assay serve`",
             ),
+            Self::NoRemoval { .. } => Some(
+                "run the command on the machine that holds the store's folder; a bucket removes objects by its lifecycle rules",
+            ),
             Self::NoStore { .. } => Some("check the URI; a run creates its store when it starts"),
             _ => None,
         }
@@ -210,6 +219,7 @@ impl Error {
         match self {
             Self::BadUri { .. } | Self::NoBackend { .. } | Self::NoStore { .. } => ErrorCode::StoreUri,
             Self::NoCredentials { .. } => ErrorCode::StoreCredentials,
+            Self::NoRemoval { .. } => ErrorCode::NoRemoval,
             Self::Absent { .. } => ErrorCode::ArtifactAbsent,
             Self::Corrupt { .. } | Self::Oversized { .. } => ErrorCode::ArtifactCorrupt,
             Self::TooLarge { .. } => ErrorCode::ArtifactTooLarge,

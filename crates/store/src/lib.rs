@@ -1,7 +1,8 @@
 //! A content-addressed store for all outputs of a run.
 //!
 //! Evidence is a *blob*: immutable bytes whose only name is their digest. *Pointers* bind blobs to runs: they are small objects
-//! under readable paths, each created exactly once. Nothing is ever deleted through this crate.
+//! under readable paths, each created exactly once. Only
+//! [`Removal`] deletes, and only blobs of a store in a folder and what killed writers left.
 //!
 //! ```text
 //! blobs/sha256/<first two digits>/<64 digits>   blobs
@@ -39,6 +40,7 @@ mod error;
 mod folder;
 mod layout;
 mod objects;
+mod removal;
 mod scratch;
 mod store;
 mod uri;
@@ -47,6 +49,7 @@ pub use area::Area;
 pub use error::Error;
 pub use layout::MAX_PATH_BYTES;
 pub use objects::{Object, ObjectPath, Objects};
+pub use removal::{GRACE, OldScratch, Removal};
 pub use scratch::{Scratch, ScratchFile};
 pub use store::{CreateOutcome, MAX_LISTED, MAX_POINTER_BYTES, Store};
 

@@ -80,10 +80,15 @@ impl Objects {
         self.0.info(&place.path())
     }
 
-    /// Feeds a range of an object's bytes to `sink`, a chunk at a time. Returns false if there is no such object.
+    /// Feeds a range of an object's bytes to `sink`, a chunk at a time, and gives a blob in a folder a new time. Returns false if
+    /// there is no such object.
     pub fn read(&self, place: &ObjectPath, range: Range<u64>, sink: impl FnMut(&[u8]) -> Result<()>) -> Result<bool> {
         if range.is_empty() {
             return self.info(place).map(|found| found.is_some());
+        }
+        if matches!(place, ObjectPath::Blob(_)) {
+            // A client that finds a blob there puts none: as with a put of the same bytes, a removal has to leave it.
+            let _ = self.0.renew(&place.path());
         }
         self.0.read_range(&place.path(), Some(range), sink)
     }
@@ -129,6 +134,11 @@ impl Objects {
             remove_empty(&root.join(layout::STAGING));
         }
         Ok(())
+    }
+
+    /// Feeds every object to `sink`, in no particular order. In a folder, that includes files that are not of the store.
+    pub fn for_each(&self, sink: impl FnMut(Object)) -> Result<()> {
+        self.0.for_each(None, sink)
     }
 
     /// Returns all objects whose paths begin with `prefix` and sort after `after`, in byte order of their paths.

@@ -14,6 +14,9 @@ use crate::{Error, Result};
 /// The number of bytes moved at a time: large enough that system calls cost nothing compared with the hashing.
 pub(crate) const CHUNK_BYTES: usize = 256 * 1024;
 
+/// The first part of a scratch folder's name.
+pub(crate) const SCRATCH_PREFIX: &str = "assay-scratch-";
+
 /// A private folder (mode 0700) that is removed with everything in it when the last clone and the last file are dropped.
 #[derive(Clone, Debug)]
 pub struct Scratch(Arc<Shared>);
@@ -24,6 +27,9 @@ struct Shared {
     limit: u64,
     used: AtomicU64,
     next: AtomicU64,
+    /// The folder itself, locked while it is in use: a folder that a killed process left is not. `None` if the file system has no
+    /// locks.
+    _lock: Option<File>,
 }
 
 impl Scratch {
@@ -35,9 +41,10 @@ impl Scratch {
     /// Creates a scratch folder inside `parent`, which must exist, that holds at most `limit` bytes.
     pub fn new_in(parent: &Path, limit: u64) -> Result<Self> {
         let private = Permissions::from_mode(0o700);
-        let folder = tempfile::Builder::new().prefix("assay-scratch-").permissions(private).tempdir_in(parent);
+        let folder = tempfile::Builder::new().prefix(SCRATCH_PREFIX).permissions(private).tempdir_in(parent);
         let folder = folder.map_err(|source| Error::Scratch { path: parent.to_owned(), source })?;
-        Ok(Self(Arc::new(Shared { folder, limit, used: AtomicU64::new(0), next: AtomicU64::new(0) })))
+        let lock = File::open(folder.path()).ok().filter(|folder| folder.try_lock_shared().is_ok());
+        Ok(Self(Arc::new(Shared { folder, limit, used: AtomicU64::new(0), next: AtomicU64::new(0), _lock: lock })))
     }
 
     /// Returns the folder. It may hold other files as well; only bytes that go through the store are counted.

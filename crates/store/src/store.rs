@@ -108,7 +108,8 @@ impl Store {
     fn put_if_missing(&self, digest: &Digest, put: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
         let path = layout::blob_path(digest);
         match self.find(digest)? {
-            StoredBlob::Intact => return Ok(()),
+            StoredBlob::Intact if self.0.renew(&path) => return Ok(()),
+            StoredBlob::Intact => {}
             StoredBlob::Corrupt(found) => {
                 tracing::warn!(%digest, %found, store = self.uri(), "corrupt blob repaired");
             }

@@ -446,6 +446,14 @@ pub enum Error {
         /// Its tie to the run.
         tie: ForeignTie,
     },
+    /// A tombstone of the run explains nothing.
+    #[error("the tombstone `{path}` {fault}")]
+    Tombstone {
+        /// The path of its pointer.
+        path: String,
+        /// Its fault.
+        fault: TombstoneFault,
+    },
     /// The same program gives another result when it reduces the evidence again.
     #[error("reduce, run again, gives a different {0}")]
     Recomputed(String),
@@ -527,6 +535,33 @@ impl fmt::Display for PointerTarget {
             Self::OtherRun(run_id) => write!(f, "a manifest of run `{run_id}`"),
             Self::OtherKind { found, expected } => write!(f, "a {found} instead of a {expected}"),
             Self::OtherStep => f.write_str("the checkpoint of another step"),
+        }
+    }
+}
+
+/// The reason why a tombstone explains nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TombstoneFault {
+    /// Its pointer leads to no tombstone.
+    NoPointer,
+    /// It was made from manifests that are not of the run.
+    OtherRun,
+    /// It is the one of another number.
+    Moved(u32),
+    /// Its list of artifacts is missing.
+    NoList,
+    /// Its list has other totals than it states.
+    OtherList,
+}
+
+impl fmt::Display for TombstoneFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoPointer => f.write_str("is none"),
+            Self::OtherRun => f.write_str("was made from manifests that are not of this run"),
+            Self::Moved(sequence) => write!(f, "is the one of number {sequence}"),
+            Self::NoList => f.write_str("has no list of what was removed"),
+            Self::OtherList => f.write_str("lists other artifacts than it states"),
         }
     }
 }
@@ -857,6 +892,7 @@ impl Error {
             Self::NoWarehouse(_) => ErrorCode::WarehouseAbsent,
             Self::Snapshot(_) => ErrorCode::NotInSnapshot,
             Self::ForeignFile { .. } => ErrorCode::ForeignFile,
+            Self::Tombstone { .. } => ErrorCode::Tombstone,
             Self::Recomputed(_) | Self::RecomputedByOther(_) => ErrorCode::RecomputeDiffers,
             Self::Unwritable { .. } => ErrorCode::Internal,
         }

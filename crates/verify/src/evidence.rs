@@ -7,6 +7,7 @@ use assay_manifest::{Artifact, Collection, Count, Document, Kind};
 
 use crate::blobs::Blobs;
 use crate::levels::{LevelReport, check_present};
+use crate::tombstones::Removals;
 use crate::walk::Chain;
 use crate::{Error, EvidenceFault, Result};
 
@@ -49,8 +50,9 @@ pub fn check_evidence_list(documents: &[Verified<Document>], list: &[Artifact]) 
     }
 }
 
-/// Level 3: checks that every raw artifact is present and that its bytes match.
-pub fn verify_evidence(blobs: &dyn Blobs, chain: &Chain) -> Result<LevelReport> {
+/// Level 3: checks that every raw artifact is present and that its bytes match. One that is absent is listed apart if a tombstone
+/// explains it.
+pub fn verify_evidence(blobs: &dyn Blobs, chain: &Chain, removals: &Removals) -> Result<LevelReport> {
     let mut report = LevelReport::default();
     let Some(collection) = chain.one::<Collection>() else {
         report.absent.push("the run has no collection".to_owned());
@@ -62,7 +64,7 @@ pub fn verify_evidence(blobs: &dyn Blobs, chain: &Chain) -> Result<LevelReport> 
     };
     report.by_collection_alone = check_evidence_list(&chain.documents, &list)? as u64;
     for artifact in &list {
-        check_present(blobs, artifact, &mut report)?;
+        check_present(blobs, artifact, removals, &mut report)?;
     }
     Ok(report)
 }

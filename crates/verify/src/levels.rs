@@ -27,6 +27,7 @@ use crate::outcomes::{Tables, check_outcomes};
 use crate::published::{PublicationInputs, PublishDecisions, PublishedFile, numbers_file, summary_numbers};
 use crate::queries::{merge_query_numbers, query_numbers, query_result_file};
 use crate::times::check_times;
+use crate::tombstones::Removals;
 use crate::walk::Chain;
 use crate::{ArtifactHolder, Error, KeysFault, ReportsFault, Result, TableNamer};
 
@@ -94,6 +95,9 @@ pub struct LevelReport {
     pub bytes: u64,
     /// The names of artifacts that are absent; one that is present and does not match is a failure instead.
     pub absent: Vec<String>,
+    /// The artifacts that are absent because they were removed, as a tombstone states.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<Artifact>,
     /// For level 3: the number of artifacts that only the Collection names, and no stage that measured.
     pub by_collection_alone: u64,
     /// Files that could not be compared with what is made now, each with the reason; only their signer vouches for them.
@@ -124,7 +128,7 @@ pub fn verify_rows(
         let answers = start_thread(scope, || run_queries(blobs, chain));
         let published = chain.documents.iter().map(Verified::value).filter(|document| published_prefix(document).is_some());
         for artifact in published.flat_map(Document::artifacts) {
-            check_present(blobs, artifact, &mut report)?;
+            check_present(blobs, artifact, &Removals::default(), &mut report)?;
             if !report.absent.is_empty() {
                 return Err(absent(artifact));
             }
@@ -460,8 +464,9 @@ fn check_origin(numbers: &Numbers, run_id: &RunId, publication: &Publication) ->
 /// The bytes beyond the stated size of an artifact that are read, so that a manifest that states a slightly smaller size is named.
 const SIZE_SLACK: u64 = 1 << 20;
 
-/// Counts an artifact that is present. Its bytes have its digest, and must have the size that its manifest states.
-pub(crate) fn check_present(blobs: &dyn Blobs, artifact: &Artifact, report: &mut LevelReport) -> Result<()> {
+/// Counts an artifact that is present, and notes one that is absent. Its bytes have its digest, and must have the size that its
+/// manifest states.
+pub(crate) fn check_present(blobs: &dyn Blobs, artifact: &Artifact, removals: &Removals, report: &mut LevelReport) -> Result<()> {
     match blobs.check(&artifact.digest, artifact.size.0.saturating_add(SIZE_SLACK))? {
         Some(size) if size != artifact.size.0 => {
             return Err(Error::SizeDiffers { name: artifact.name.clone(), found: size, stated: artifact.size });
@@ -470,6 +475,7 @@ pub(crate) fn check_present(blobs: &dyn Blobs, artifact: &Artifact, report: &mut
             report.checked += 1;
             report.bytes += size;
         }
+        None if removals.explains(artifact) => report.removed.push(artifact.clone()),
         None => report.absent.push(artifact.name.clone()),
     }
     Ok(())
@@ -482,7 +488,7 @@ pub fn read_numbers(blobs: &dyn Blobs, publication: &Publication) -> Result<Numb
     serde_json::from_slice(&bytes).map_err(Error::Numbers)
 }
 
-fn absent(artifact: &Artifact) -> Error {
+pub(crate) fn absent(artifact: &Artifact) -> Error {
     Error::NoArtifact { holder: ArtifactHolder::Published, name: artifact.name.clone(), digest: artifact.digest }
 }
 

@@ -21,6 +21,7 @@ mod queries;
 mod recomputed;
 mod statements;
 mod times;
+mod tombstones;
 mod walk;
 mod warehouse;
 
@@ -28,7 +29,7 @@ pub use attempts::check_attempts;
 pub use blobs::{Blobs, FolderBlobs, StoreBlobs};
 pub use error::{
     ArtifactHolder, Error, EvidenceFault, ExtraRow, ForeignTie, KeysFault, ManifestPart, PointerTarget, QueryRowFault,
-    ReportsFault, SnapshotFault, TableNamer, Unwritable,
+    ReportsFault, SnapshotFault, TableNamer, TombstoneFault, Unwritable,
 };
 pub use evidence::{check_evidence_list, read_evidence_list, verify_evidence};
 pub use levels::{Level, LevelReport, check_selected_by, join_thread, read_numbers, read_tables, start_thread, verify_rows};
@@ -39,6 +40,10 @@ pub use published::{PublicationInputs, PublishDecisions, PublishedFile, numbers_
 pub use queries::{lake_failure, merge_query_numbers, query_numbers, query_result_file};
 pub use recomputed::{RecomputeOutcome, ReduceResult, compare_results, tolerance_text};
 pub use times::check_times;
+pub use tombstones::{
+    MissingKind, Removals, VerifiedTombstone, blob_kind, group_missing, has_tombstone, raw_kind, read_removals,
+    removable_artifacts, sum_kinds, verify_removed_rows,
+};
 pub use walk::{Chain, Head, head_of_folder, head_of_run, load, walk};
 pub use warehouse::{fetched_from, verify_snapshot};
 

@@ -128,6 +128,12 @@ impl CopyPlan {
             let evidence = read_evidence_list(&StoreBlobs::new(from.clone()), &collection.body)?;
             wanted.artifacts(&evidence.unwrap_or_default());
         }
+        // What was removed cannot be copied; its tombstone is.
+        for artifact in opened.removals.tombstones.iter().flat_map(|tombstone| &tombstone.list) {
+            if !from.contains(&artifact.digest)? {
+                wanted.blobs.remove(&artifact.digest);
+            }
+        }
         Ok(wanted)
     }
 

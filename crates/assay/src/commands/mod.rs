@@ -7,11 +7,13 @@ mod cancel;
 mod cluster;
 mod compare;
 mod drive;
+mod du;
 mod estimate;
 mod export;
 mod fetch;
 mod forge;
 mod gate;
+mod gc;
 mod generate;
 mod history;
 mod init;
@@ -24,6 +26,7 @@ mod plan;
 mod push;
 mod query;
 mod recompute;
+mod remove;
 mod render;
 mod results;
 mod run;
@@ -94,8 +97,12 @@ pub(crate) enum Command {
     Validate(validate::Validate),
     /// Show what a pipeline would run: cases, points, trials and duration
     Plan(plan::Plan),
-    /// List the runs of a store
+    /// List the runs of a store, or remove their evidence
     Runs(runs::Runs),
+    /// Show the bytes of a store by run and by kind
+    Du(du::Du),
+    /// Remove what nothing in a store needs any more
+    Gc(gc::Gc),
     /// Show the result of a run
     Show(show::Show),
     /// Print the JSON Schema of a definition or manifest kind
@@ -145,6 +152,8 @@ impl Command {
             Self::Validate(command) => command.run(),
             Self::Plan(command) => command.run(),
             Self::Runs(command) => command.run(),
+            Self::Du(command) => command.run(),
+            Self::Gc(command) => command.run(),
             Self::Show(command) => command.run(),
             Self::Schema(command) => command.run(),
             Self::Keys(command) => command.run(),

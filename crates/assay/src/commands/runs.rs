@@ -1,4 +1,4 @@
-//! `assay runs`: lists the runs of a store with their states.
+//! `assay runs`: lists the runs of a store with their states, or removes their evidence.
 
 use assay_envelope::{Bundle, MAX_BUNDLE_BYTES, Statement};
 use assay_manifest::{Body as _, Document, EndState, Instant, RunEnd, RunId, Source};
@@ -6,20 +6,32 @@ use assay_runner::default_store;
 use assay_runs::{read_document, read_manifest, run_ids};
 use assay_stage::{AcceptedResult, ErrorCode, Exit, Failure, Layout, StageName};
 use assay_store::Store;
+use assay_verify::has_tombstone;
 use serde_json::json;
 
+use crate::commands::remove::Remove;
 use crate::output;
 
 /// List runs, the latest last, each with its asserted start time. The list is read from the store without verification: `assay
 /// verify` checks a run. An unreadable run is listed as such, and the command fails at its end.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Runs {
+    #[command(subcommand)]
+    action: Option<RunsAction>,
     /// The artifact store [default: `.assay` of the repository]
     #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
     store: Option<String>,
     /// Print the result as one JSON document
     #[arg(long)]
     json: bool,
+}
+
+/// An action on runs.
+#[derive(clap::Subcommand)]
+enum RunsAction {
+    /// Remove the evidence of runs, and leave signed tombstones
+    Rm(Remove),
 }
 
 /// One run, according to its pointers.
@@ -34,6 +46,9 @@ struct RunEntry {
 
 impl Runs {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
+        if let Some(RunsAction::Rm(remove)) = self.action {
+            return remove.run();
+        }
         let store = Store::open_existing(&self.store.map_or_else(default_store, Ok)?)?;
         let mut unreadable = None;
         let mut runs = Vec::new();
@@ -91,7 +106,9 @@ fn read_entry(store: &Store, run_id: &RunId) -> Result<RunEntry, Failure> {
     };
     let (pipeline, commit) = source.as_ref().map(|source| (source.pipeline.clone(), commit(source))).unwrap_or_default();
     let begun_at = accepted.map(|accepted| signed_at(store, accepted)).transpose()?.flatten();
-    Ok(RunEntry { state: state(store, &layout, run_id)?, run_id: run_id.clone(), begun_at, pipeline, commit })
+    let removed = if has_tombstone(store, run_id)? { ", evidence removed" } else { "" };
+    let state = format!("{}{removed}", state(store, &layout, run_id)?);
+    Ok(RunEntry { state, run_id: run_id.clone(), begun_at, pipeline, commit })
 }
 
 /// Returns the time at which a result was signed, as its signer asserts.

@@ -4,7 +4,10 @@ use assay_manifest::{Digest, EndState, RunEnd};
 use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Exit, Failure, file_digest};
 use assay_store::Store;
-use assay_verify::{Level, LevelReport, RecomputeOutcome, fetched_from, verify_evidence, verify_rows, verify_snapshot};
+use assay_verify::{
+    Level, LevelReport, MissingKind, RecomputeOutcome, VerifiedTombstone, fetched_from, group_missing, verify_evidence,
+    verify_removed_rows, verify_rows, verify_snapshot,
+};
 use serde_json::json;
 
 use crate::commands::recompute::{Level4, recompute};
@@ -23,7 +26,7 @@ pub(crate) struct Verify {
     /// Also run reduce again from the raw evidence and compare (level 4)
     #[arg(long)]
     recompute: bool,
-    /// Fail if the published folder contains a file that is not of the run
+    /// Fail if the published folder contains a file that is not of the run, or if evidence was removed from the store
     #[arg(long)]
     strict: bool,
     /// Print the result as one JSON document
@@ -65,6 +68,7 @@ impl Verify {
         }
         if self.strict {
             check_strangers(&opened.strangers)?;
+            check_removed(&opened, &found)?;
         }
         Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
     }
@@ -81,8 +85,8 @@ impl Verify {
         let (blobs, chain) = (opened.blobs.as_ref(), &opened.chain);
         // The three checks are independent. A failure of the warehouse is reported first.
         let (warehouse, rows, raw) = std::thread::scope(|scope| {
-            let rows = assay_verify::start_thread(scope, || verify_rows(blobs, chain, &publish_binary));
-            let raw = assay_verify::start_thread(scope, || verify_evidence(blobs, chain));
+            let rows = assay_verify::start_thread(scope, || check_rows(opened));
+            let raw = assay_verify::start_thread(scope, || verify_evidence(blobs, chain, &opened.removals));
             (check_warehouse(opened), assay_verify::join_thread(rows), assay_verify::join_thread(raw))
         });
         let (rows, raw) = (rows.map_err(Failure::from), raw.map_err(Failure::from));
@@ -90,7 +94,10 @@ impl Verify {
             (found.in_warehouse, found.fetched_from) = warehouse;
             rows
         });
-        let is_raw = found.add(Level::Rows, rows, None) && found.add(Level::Raw, raw, None);
+        let is_removed = rows.as_ref().is_ok_and(|rows| !rows.removed.is_empty());
+        let is_rows = found.add(Level::Rows, rows, None);
+        // Where results were removed, so was the raw evidence, and both are listed.
+        let is_raw = (is_rows || is_removed) && found.add(Level::Raw, raw, None);
         if is_raw && self.recompute {
             match recompute(opened) {
                 Ok(Level4 { report, recomputed }) => found.add(Level::Recomputed, Ok(report), recomputed),
@@ -144,6 +151,9 @@ impl Verify {
         self.show_chain(opened);
         for (level, report) in &found.levels {
             output::line(level_line(*level, report));
+            for group in group_missing(&opened.chain.documents, &report.removed) {
+                output::line(removed_line(&group));
+            }
             for line in &report.not_compared {
                 output::line(format!("  --  {}", line.escape_debug()));
             }
@@ -162,6 +172,7 @@ impl Verify {
                 _ => {}
             }
         }
+        show_removals(opened, found);
         for stranger in &opened.strangers {
             let stranger = stranger.escape_debug();
             output::line(format!("  !!  `{stranger}` lies in the folder and is not of the run: nothing vouches for it"));
@@ -193,13 +204,15 @@ impl LevelResults {
                 return false;
             }
         };
-        let is_whole = report.absent.is_empty() && !matches!(recomputed, Some(RecomputeOutcome::Partial { .. }));
-        if is_whole {
+        let is_here = report.absent.is_empty() && report.removed.is_empty();
+        let is_whole = is_here && !matches!(recomputed, Some(RecomputeOutcome::Partial { .. }));
+        let is_next = self.levels.iter().all(|(_, below)| below.removed.is_empty());
+        if is_whole && is_next {
             self.reached = level;
         }
         self.levels.push((level, report));
         self.recomputed = recomputed;
-        is_whole
+        is_whole && is_next
     }
 }
 
@@ -222,6 +235,51 @@ fn check_strangers(strangers: &[String]) -> Result<(), Failure> {
     let message = format!("`{}`{more} in the folder: not of the run, and nothing vouches for it", first.escape_debug());
     Err(Failure::new(ErrorCode::Strangers, message)
         .hint("a published folder holds the files that its manifests name, and no others"))
+}
+
+/// Checks level 2. Where a tombstone explains missing outputs, the others are hashed, and nothing can be computed again.
+fn check_rows(opened: &VerifiedRun) -> Result<LevelReport, assay_verify::Error> {
+    let (blobs, chain) = (opened.blobs.as_ref(), &opened.chain);
+    if !opened.removals.tombstones.is_empty()
+        && chain.is_complete
+        && let Some(report) = verify_removed_rows(blobs, chain, &opened.removals)?
+    {
+        return Ok(report);
+    }
+    verify_rows(blobs, chain, &publish_binary)
+}
+
+/// Returns the line for missing artifacts that a tombstone explains.
+fn removed_line(group: &MissingKind) -> String {
+    let first = group.first.escape_debug();
+    let more = if group.count > 1 { format!(" and {} more", group.count - 1) } else { String::new() };
+    format!("  removed {}: `{first}`{more}, {}", group.kind, assay_report::bytes(group.bytes))
+}
+
+/// Prints the tombstones of what is missing, and those that explain nothing.
+fn show_removals(opened: &VerifiedRun, found: &LevelResults) {
+    let missing = || found.levels.iter().flat_map(|(_, report)| &report.removed);
+    for VerifiedTombstone { body, signer, list, .. } in &opened.removals.tombstones {
+        if missing().any(|artifact| list.iter().any(|listed| listed.digest == artifact.digest)) {
+            let (by, reason) = (body.by.escape_debug(), body.reason.escape_debug());
+            let at = body.removed_at.to_seconds();
+            output::line(format!("  removed by {by}, {at} (asserted), signed by {signer}: {reason}"));
+        }
+    }
+    for (path, error) in &opened.removals.refused {
+        output::line(format!("  !!  `{path}` is no tombstone of this run and explains nothing: {error}"));
+    }
+}
+
+/// Refuses a run whose evidence was removed.
+fn check_removed(opened: &VerifiedRun, found: &LevelResults) -> Result<(), Failure> {
+    let removed = found.levels.iter().flat_map(|(_, report)| &report.removed);
+    let removed = assay_report::counted(removed.count() as u64, "artifact");
+    if found.levels.iter().all(|(_, report)| report.removed.is_empty()) {
+        return Ok(());
+    }
+    let message = format!("{removed} of run `{}` were removed: level {} remains", opened.chain.run_id, found.reached);
+    Err(Failure::new(ErrorCode::EvidenceRemoved, message).hint("without `--strict`, a removal that is signed is no failure"))
 }
 
 /// Describes when a manifest was signed, on whose word, and which contents of its bundle were not checked.
@@ -259,12 +317,16 @@ fn print_json(opened: &VerifiedRun, found: &LevelResults) -> Result<(), Failure>
             "unchecked": verified.unchecked(),
         })
     };
+    let tombstone = |VerifiedTombstone { body, signer, established, .. }: &VerifiedTombstone| json!({"signer": signer, "established": established, "tombstone": body});
+    let refused = |(path, error): &(String, assay_verify::Error)| json!({"path": path, "reason": error.to_string()});
     output::json(&json!({
         "run_id": opened.chain.run_id,
         "trust": opened.trusted_by,
         "established": opened.chain.is_established(),
         "level": found.reached.number(),
         "strangers": opened.strangers,
+        "tombstones": opened.removals.tombstones.iter().map(tombstone).collect::<Vec<_>>(),
+        "tombstones_refused": opened.removals.refused.iter().map(refused).collect::<Vec<_>>(),
         "failed": found.failed.as_ref().map(|(level, failure)| failed_as_json(*level, failure)),
         "recomputed": found.recomputed,
         "in_warehouse": found.in_warehouse,
@@ -284,6 +346,9 @@ fn level_line(level: Level, report: &LevelReport) -> String {
         Level::Recomputed if is_whole => "manifests and curated files computed again: every row and field is the same",
         Level::Recomputed => "manifests and curated files computed again: what both results have is the same",
     };
+    if report.absent.is_empty() && !report.removed.is_empty() {
+        return format!("  --  {} {} here; {} removed", report.checked, level_noun(level), report.removed.len());
+    }
     match report.absent.as_slice() {
         [] => {
             let alone = report.by_collection_alone;
@@ -292,6 +357,16 @@ fn level_line(level: Level, report: &LevelReport) -> String {
         }
         [only] => format!("  --  {what}: `{only}` is not here"),
         [first, rest @ ..] => format!("  --  {what}: `{first}` and {} more are not here", rest.len()),
+    }
+}
+
+/// Returns the things that a level checks, whether or not all of them are there.
+fn level_noun(level: Level) -> &'static str {
+    match level {
+        Level::Chain => "manifests",
+        Level::Rows => "published files",
+        Level::Raw => "raw artifacts",
+        Level::Recomputed => "manifests and curated files",
     }
 }
 

@@ -8,7 +8,7 @@ use assay_envelope::{
 };
 use assay_manifest::{
     Body, Checkpoint, Collection, Digest, Environment, ExecutionPart, InputRef, Instant, Kind, Manifest, Plan, Publication,
-    Recording, RunEnd, RunId, ShardCount, Source, SourceFile, Summary, Verdict,
+    Recording, RunEnd, RunId, ShardCount, Source, SourceFile, Summary, Tombstone, Verdict,
 };
 use serde_json::{Value, json};
 
@@ -47,6 +47,7 @@ pub(crate) fn examples() -> Vec<Example> {
     let summary = seal(&[&plan, &first, &environment, &collection], summary_body, 654);
     let chain = [&source, &plan, &first, &environment, &part, &recording, &collection, &summary];
     let publication = seal(&chain, publication(plan_digest, summary.manifest_digest), 655);
+    let tombstone = seal(&[&publication], tombstone(), 90_000);
     let verdict = sign_verdict(&summary, verdict(summary.input_ref()));
     let named = [
         ("source", source),
@@ -62,6 +63,7 @@ pub(crate) fn examples() -> Vec<Example> {
         ("summary", summary),
         ("publication", publication),
         ("verdict", verdict),
+        ("tombstone", tombstone),
     ];
     named.map(|(name, signed)| Example { name, signed }).into()
 }
@@ -723,6 +725,17 @@ fn run_end() -> RunEnd {
     body(json!({
         "state": "cancelled", "stage": "execute", "reason": {"code": "interrupt", "detail": "SIGINT"},
         "exit_code": 50, "sequence": 0, "input_digest": digest("input of execute"),
+    }))
+}
+
+fn tombstone() -> Tombstone {
+    body(json!({
+        "sequence": 0, "scope": "evidence", "reason": "older than a year", "by": "operator", "removed_at": at(90_000_000),
+        "kinds": [
+            {"kind": "records", "count": "6", "bytes": "48213"}, {"kind": "logs", "count": "4", "bytes": "1207"},
+            {"kind": "recordings", "count": "2", "bytes": "464312"},
+        ],
+        "list": artifact("removed.json", 2_718, "application/json"),
     }))
 }
 

@@ -11,4 +11,5 @@ pub(crate) mod run_end;
 pub(crate) mod serving;
 pub(crate) mod source;
 pub(crate) mod summary;
+pub(crate) mod tombstone;
 pub(crate) mod verdict;

@@ -1,0 +1,65 @@
+//! `assay du`: the bytes of a store, by run and by kind.
+
+use assay_report::counted;
+use assay_runner::default_store;
+use assay_runs::{BlobSum, StoreUsage};
+use assay_stage::{Exit, Failure};
+use assay_store::Store;
+
+use crate::output;
+
+/// Show the bytes of a store by run and by kind. Every object is counted once: a blob that several runs name is counted as shared,
+/// and not as any run's. Sizes are those of the objects, not of the blocks that a file system gives them.
+#[derive(clap::Args)]
+pub(crate) struct Du {
+    /// The artifact store [default: `.assay` of the repository]
+    #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
+    store: Option<String>,
+    /// The number of runs to print, the largest first
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    runs: usize,
+    /// Print the result as one JSON document, with all runs
+    #[arg(long)]
+    json: bool,
+}
+
+impl Du {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let store = Store::open_existing(&self.store.map_or_else(default_store, Ok)?)?;
+        let usage = StoreUsage::read(&store)?;
+        if self.json {
+            output::json(&usage)?;
+        } else {
+            show(&usage, self.runs);
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn show(usage: &StoreUsage, most: usize) {
+    let bytes = assay_report::bytes;
+    for run in usage.runs.iter().take(most) {
+        let shared = if run.shared_bytes > 0 { format!(", and {} shared", bytes(run.shared_bytes)) } else { String::new() };
+        output::line(format!("{:<40} {:>10}{shared}", run.run_id, bytes(run.bytes)));
+        for kind in &run.kinds {
+            output::line(format!("  {:<12} {:>8}  {:>10}", kind.kind, kind.sum.count, bytes(kind.sum.bytes)));
+        }
+    }
+    if let Some(rest) = usage.runs.get(most..).filter(|rest| !rest.is_empty()) {
+        let sum = rest.iter().map(|run| run.bytes).sum();
+        output::line(format!("{:<40} {:>10}", format!("{} more", counted(rest.len() as u64, "run")), bytes(sum)));
+    }
+    let row = |what: &str, sum: BlobSum| {
+        if sum.count > 0 {
+            output::line(format!("{what:<40} {:>10}  {}", bytes(sum.bytes), counted(sum.count, "object")));
+        }
+    };
+    row("shared by several runs, counted once", usage.shared);
+    row("verdicts", usage.verdicts);
+    row("warehouse", usage.warehouse);
+    row("pointers of no run", usage.pointers);
+    row("named by nothing (`assay gc`)", usage.unnamed);
+    row("staging", usage.staging);
+    row("beside the store: logs, reports, locks", usage.beside);
+    output::line(format!("{:<40} {:>10}", "all", bytes(usage.bytes)));
+}

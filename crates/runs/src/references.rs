@@ -1,0 +1,174 @@
+//! The blobs that the runs and verdicts of a store name: what a removal must leave, and what a list of sizes adds up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use assay_envelope::{MAX_OUTPUT_SUBJECTS, outputs_index};
+use assay_manifest::{Artifact, BlobKind, Digest, Document, MAX_MANIFEST_BYTES, RunId};
+use assay_stage::{AcceptedResult, ErrorCode, Failure, Layout};
+use assay_store::{MAX_POINTER_BYTES, Store};
+use assay_verify::{StoreBlobs, blob_kind, join_thread, raw_kind, read_evidence_list, removable_artifacts};
+
+use crate::list::run_ids;
+
+/// The part of a run that needs a blob, the strongest need last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Need {
+    /// Raw evidence: level 3.
+    Evidence,
+    /// Rows, numbers and reports, and the evidence that is published with them: level 2.
+    Results,
+    /// The signed chain and the definitions that it rests on: level 1.
+    Chain,
+}
+
+/// A blob that a run names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedBlob {
+    /// Its kind, by the first manifest that names it.
+    pub kind: BlobKind,
+    /// The strongest need of the run for it.
+    pub need: Need,
+    /// Its name, and the size and media type that the run states; `None` for manifests and bundles.
+    pub artifact: Option<Artifact>,
+}
+
+/// The blobs that one run names, by digest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunReferences {
+    /// The run.
+    pub run_id: RunId,
+    /// The blobs.
+    pub blobs: BTreeMap<Digest, NamedBlob>,
+}
+
+/// Reads the blobs that a run names: everything below its pointers.
+///
+/// # Errors
+/// Fails if a pointer or manifest cannot be read: then it is not known what the run needs.
+pub fn run_references(store: &Store, run_id: &RunId) -> Result<RunReferences, Failure> {
+    let mut references = RunReferences { run_id: run_id.clone(), blobs: BTreeMap::new() };
+    let mut pending = Vec::new();
+    for path in store.list(&Layout::for_run(run_id).run())? {
+        let Some(bytes) = store.read(&path, MAX_POINTER_BYTES)? else { continue };
+        // Marks between shards are no references.
+        if let Ok(accepted) = AcceptedResult::parse(&path, &bytes) {
+            pending.push((accepted.manifest, accepted.bundle));
+        }
+    }
+    let in_run = |failure: Failure| {
+        let message = format!("what run `{run_id}` needs is not known: {}", failure.message);
+        Failure { message, ..failure }
+    };
+    let mut seen = BTreeSet::new();
+    while let Some((manifest, bundle)) = pending.pop() {
+        if seen.insert(manifest) {
+            let document = read_document(store, manifest).map_err(in_run)?;
+            pending.extend(document.header().inputs.iter().map(|input| (input.manifest, input.bundle)));
+            references.add_manifest(manifest);
+            references.add_document(store, &document).map_err(in_run)?;
+        }
+        references.add_manifest(bundle);
+    }
+    Ok(references)
+}
+
+/// Reads the blobs that every run of a store names, in the order of the runs' names.
+pub fn all_references(store: &Store) -> Result<Vec<RunReferences>, Failure> {
+    let (runs, next) = (run_ids(store)?, AtomicUsize::new(0));
+    let take = || runs.get(next.fetch_add(1, Ordering::Relaxed));
+    let work = || std::iter::from_fn(take).map(|run| run_references(store, run)).collect::<Result<Vec<_>, _>>();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(runs.len().max(1));
+    let mut all = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().map(join_thread).collect::<Result<Vec<_>, _>>()
+    })?
+    .concat();
+    all.sort_unstable_by(|one, other| one.run_id.cmp(&other.run_id));
+    Ok(all)
+}
+
+/// A verdict of a store, as a removal sees it: it is not verified, because whoever may have signed it, it rests on its runs.
+#[derive(Clone, Debug)]
+pub struct VerdictReferences {
+    /// The path of its pointer, such as `gates/pr-17/000001`.
+    pub path: String,
+    /// The Summaries that it judged.
+    pub summaries: BTreeSet<Digest>,
+    /// The blobs that it names.
+    pub blobs: BTreeSet<Digest>,
+    /// The files that it was decided by.
+    pub files: Vec<Artifact>,
+}
+
+/// Reads the blobs that the verdicts of a store name.
+pub fn verdict_references(store: &Store) -> Result<Vec<VerdictReferences>, Failure> {
+    let mut verdicts = Vec::new();
+    for path in store.list(Layout::VERDICTS)? {
+        let Some(AcceptedResult { manifest, bundle }) = AcceptedResult::read(store, &path)? else { continue };
+        let document = read_document(store, manifest).map_err(|failure| {
+            let message = format!("what the verdict `{path}` needs is not known: {}", failure.message);
+            Failure { message, ..failure }
+        })?;
+        let artifacts: Vec<Artifact> = document.artifacts().into_iter().cloned().collect();
+        let summaries = match &document {
+            Document::Verdict(verdict) => verdict.body.runs.iter().map(|run| run.summary.manifest).collect(),
+            _ => BTreeSet::new(),
+        };
+        let blobs = artifacts.iter().map(|artifact| artifact.digest).chain([manifest, bundle]).collect();
+        verdicts.push(VerdictReferences { path, summaries, blobs, files: artifacts });
+    }
+    Ok(verdicts)
+}
+
+fn read_document(store: &Store, manifest: Digest) -> Result<Document, Failure> {
+    let bytes = store.get(&manifest, MAX_MANIFEST_BYTES)?;
+    Document::parse(&bytes)
+        .map_err(|error| Failure::new(ErrorCode::Manifest, format!("{manifest} is not a manifest")).because(&error))
+}
+
+impl RunReferences {
+    fn add(&mut self, digest: Digest, blob: NamedBlob) {
+        let known = self.blobs.entry(digest).or_insert_with(|| blob.clone());
+        known.need = known.need.max(blob.need);
+    }
+
+    /// Adds a manifest, a bundle, or a list that they name.
+    fn add_manifest(&mut self, digest: Digest) {
+        self.add(digest, NamedBlob { kind: BlobKind::Manifests, need: Need::Chain, artifact: None });
+    }
+
+    fn add_document(&mut self, store: &Store, document: &Document) -> Result<(), Failure> {
+        let artifacts = document.artifacts();
+        if artifacts.len() > MAX_OUTPUT_SUBJECTS {
+            let index = outputs_index(&artifacts)
+                .map_err(|error| Failure::new(ErrorCode::Internal, "a list of outputs has no canonical form").because(&error))?;
+            self.add_manifest(Digest::compute(&index));
+        }
+        let removable: BTreeSet<&Artifact> = removable_artifacts(document).into_iter().collect();
+        for artifact in artifacts {
+            let need = match document {
+                _ if !removable.contains(artifact) => Need::Chain,
+                Document::Environment(_) | Document::Summary(_) | Document::Publication(_) => Need::Results,
+                _ => Need::Evidence,
+            };
+            let kind = blob_kind(document, artifact);
+            self.add(artifact.digest, NamedBlob { kind, need, artifact: Some(artifact.clone()) });
+        }
+        match document {
+            Document::Collection(collection) => {
+                let list = read_evidence_list(&StoreBlobs::new(store.clone()), &collection.body)?;
+                for artifact in list.unwrap_or_default() {
+                    let kind = raw_kind(&artifact);
+                    self.add(artifact.digest, NamedBlob { kind, need: Need::Evidence, artifact: Some(artifact) });
+                }
+            }
+            Document::Publication(publication) => {
+                let blob = NamedBlob { kind: BlobKind::Definitions, need: Need::Chain, artifact: None };
+                self.add(publication.body.trust_policy, blob);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

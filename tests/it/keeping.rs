@@ -1,0 +1,374 @@
+//! Living with a store: evidence is removed and explained, what nothing needs goes, and sizes add up.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::stores::ServedStore;
+use crate::support::{
+    CommandResult, Fixture, PIPELINE, Pointer, blob, copy_folder, files_under, measured_fixture, wait_until, write_file,
+};
+
+/// A copy of a store with the finished runs `one` and `two`.
+struct KeptStore {
+    fixture: &'static Fixture,
+    folder: TempDir,
+}
+
+impl KeptStore {
+    fn new() -> Self {
+        let fixture = measured_fixture();
+        let folder = tempfile::tempdir_in(fixture.scratch()).expect("a folder for the store");
+        let kept = Self { fixture, folder };
+        for part in ["blobs", "runs", "cases", "warehouse"] {
+            copy_folder(&fixture.store().join(part), &kept.store().join(part));
+        }
+        kept
+    }
+
+    fn store(&self) -> PathBuf {
+        self.folder.path().join("store")
+    }
+
+    fn assay(&self, arguments: &[&str]) -> CommandResult {
+        let store = self.store().display().to_string();
+        self.fixture.assay(&[arguments, &["--store", &store]].concat())
+    }
+
+    fn verify(&self, run: &str, more: &[&str]) -> CommandResult {
+        self.assay(&[&["verify", run], more].concat())
+    }
+
+    fn remove(&self, run: &str, more: &[&str]) -> CommandResult {
+        self.assay(&[&["runs", "rm", run, "--reason", "older than a year", "--yes"], more].concat())
+    }
+
+    /// Returns the raw artifacts of a run that no other run has: its outputs hold its own numbers.
+    fn raw(&self, run: &str) -> Vec<Value> {
+        let part = Pointer::list(&self.store(), run, "execute").into_iter().next().expect("a part").load(&self.store());
+        let attempts = part["body"]["attempts"].as_array().expect("attempts").iter();
+        attempts.flat_map(|attempt| attempt["evidence"].as_array().expect("evidence").clone()).collect()
+    }
+
+    fn path_of(&self, artifact: &Value) -> PathBuf {
+        blob(&self.store(), artifact["digest"].as_str().expect("a digest"))
+    }
+
+    fn tombstone(&self, run: &str, number: u32) -> PathBuf {
+        self.store().join("runs").join(run).join(format!("tombstones/{number:06}"))
+    }
+}
+
+fn age(path: &Path, time: Duration) {
+    let file = fs::File::open(path).expect("the file is there");
+    file.set_modified(SystemTime::now() - time).expect("a time can be set");
+}
+
+const TWO_DAYS: Duration = Duration::from_hours(48);
+
+fn levels(verified: &CommandResult) -> &str {
+    verified.stdout.lines().find(|line| line.starts_with("level ") && line.contains(" of 4 reached")).unwrap_or_default()
+}
+
+#[test]
+fn without_yes_nothing_is_removed() {
+    let kept = KeptStore::new();
+    let before = files_under(&kept.store());
+    let shown = kept.assay(&["runs", "rm", "one"]).success();
+    assert!(shown.stdout.contains("would remove one: ") && shown.stdout.contains("nothing was removed"), "{}", shown.stdout);
+    assert!(shown.stdout.contains("then level 1 of 4 remains"), "{}", shown.stdout);
+    let shown = kept.assay(&["runs", "rm", "one", "--evidence-only"]).success();
+    assert!(shown.stdout.contains("then level 2 of 4 remains"), "{}", shown.stdout);
+    kept.assay(&["runs", "rm", "one", "--yes"]).exits(2);
+    kept.assay(&["runs", "rm", "one", "--yes", "--reason", " "]).exits(2);
+    kept.assay(&["runs", "rm", "none"]).refuses(2, "no_such_run");
+    assert_eq!(files_under(&kept.store()), before);
+    let untouched = kept.verify("one", &["--strict"]).success();
+    assert!(!untouched.stdout.contains("removed") && levels(&untouched).contains("3 (raw bytes)"), "{}", untouched.stdout);
+    assert!(!kept.assay(&["runs"]).success().stdout.contains("removed"));
+}
+
+#[test]
+fn raw_evidence_goes_and_the_numbers_stay() {
+    let kept = KeptStore::new();
+    let removed = kept.remove("one", &["--evidence-only"]).success();
+    assert!(removed.stdout.contains("removing one: ") && !removed.stdout.contains("nothing was removed"), "{}", removed.stdout);
+    let verified = kept.verify("one", &[]).success();
+    assert!(levels(&verified).contains("2 (rows and queries)"), "{}", verified.stdout);
+    for line in ["  removed recordings: `", "12 raw artifacts here; 1 removed", "signed by local-source: older than a year"] {
+        assert!(verified.stdout.contains(line), "{line}: {}", verified.stdout);
+    }
+    assert!(!verified.stdout.contains("removed curated") && !verified.stdout.contains("not here"), "{}", verified.stdout);
+    kept.verify("one", &["--strict"]).refuses(21, "evidence_removed");
+    let json = kept.verify("one", &["--json"]).success().json();
+    assert_eq!((&json["level"], json["tombstones"].as_array().map(Vec::len)), (&Value::from(2), Some(1)));
+    assert!(kept.assay(&["runs"]).success().stdout.contains("published, evidence removed"));
+
+    let other = kept.verify("two", &["--strict"]).success();
+    assert!(levels(&other).contains("3 (raw bytes)") && !other.stdout.contains("removed"), "{}", other.stdout);
+    kept.assay(&["show", "one"]).success();
+
+    // A second removal takes what the first one left, under a number of its own.
+    kept.remove("one", &[]).success();
+    assert!(kept.tombstone("one", 0).is_file() && kept.tombstone("one", 1).is_file() && !kept.tombstone("one", 2).exists());
+    let verified = kept.verify("one", &[]).success();
+    assert!(levels(&verified).contains("1 (chain)"), "{}", verified.stdout);
+    assert!(verified.stdout.matches("removed by ").count() == 2, "{}", verified.stdout);
+    let again = kept.remove("one", &[]).success();
+    assert!(again.stdout.contains("removing one: 0 blobs"), "{}", again.stdout);
+    assert!(!kept.tombstone("one", 2).exists(), "nothing went, so nothing is stated");
+}
+
+#[test]
+fn results_go_and_the_chain_stays() {
+    let kept = KeptStore::new();
+    let removed = kept.remove("one", &[]).success();
+    assert!(removed.stdout.contains("which other runs or verdicts name"), "the runs share dimensions: {}", removed.stdout);
+    let verified = kept.verify("one", &[]).success();
+    assert!(levels(&verified).contains("1 (chain)"), "{}", verified.stdout);
+    for line in ["  removed curated: `", "  removed reports: `", "  removed recordings: `"] {
+        assert!(verified.stdout.contains(line), "{line}: {}", verified.stdout);
+    }
+    kept.verify("one", &["--strict"]).refuses(21, "evidence_removed");
+    assert!(levels(&kept.verify("two", &["--strict"]).success()).contains("3 (raw bytes)"));
+    // Rows stay in the warehouse, where the signed Summary vouches for them.
+    kept.assay(&["history", "speed"]).success();
+    let rows = kept.assay(&["query", "SELECT DISTINCT run_id FROM outcomes ORDER BY run_id"]).success();
+    assert!(rows.stdout.contains("one") && rows.stdout.contains("two"), "{}", rows.stdout);
+    // A copy takes the tombstone along.
+    let copy = kept.folder.path().join("copy").display().to_string();
+    kept.assay(&["fetch", "one", "--to", &copy]).success();
+    let verified = kept.fixture.assay(&["verify", "one", "--store", &copy]).success();
+    assert!(verified.stdout.contains("  removed recordings: `"), "{}", verified.stdout);
+}
+
+#[test]
+fn what_was_lost_is_no_removal() {
+    // Lost before a removal, which does not explain it.
+    let kept = KeptStore::new();
+    let lost = kept.raw("one").remove(0);
+    fs::remove_file(kept.path_of(&lost)).expect("a raw blob");
+    kept.remove("one", &["--evidence-only"]).success();
+    let verified = kept.verify("one", &[]).success();
+    // The outputs of an indicator are equal bytes in all of its trials, and in both runs.
+    assert!(
+        verified.stdout.contains(" 2 more are not here") && verified.stdout.contains("  removed recordings: "),
+        "{}",
+        verified.stdout
+    );
+    assert!(!verified.stdout.contains("  removed logs"), "{}", verified.stdout);
+
+    // Lost after a removal of something else.
+    let kept = KeptStore::new();
+    kept.remove("one", &["--evidence-only"]).success();
+    let numbers = Pointer::list(&kept.store(), "one", "publish")[0].load(&kept.store())["body"]["numbers"].clone();
+    fs::remove_file(kept.path_of(&numbers)).expect("the numbers");
+    kept.verify("one", &[]).refuses(20, "artifact_absent");
+    let kept = KeptStore::new();
+    kept.remove("one", &[]).success();
+    let source = Pointer::list(&kept.store(), "one", "source").remove(0);
+    fs::remove_file(blob(&kept.store(), &source.bundle)).expect("a bundle");
+    kept.verify("one", &[]).refuses(20, "bundle_missing");
+}
+
+#[test]
+fn a_forged_tombstone_explains_nothing() {
+    let refused = |kept: &KeptStore, run: &str| {
+        let verified = kept.verify(run, &[]).success();
+        assert!(verified.stdout.contains("explains nothing: "), "{}", verified.stdout);
+        assert!(verified.stdout.contains("not here") && !verified.stdout.contains("  removed "), "{}", verified.stdout);
+        let json = kept.verify(run, &["--json"]).success().json();
+        assert_eq!(json["tombstones_refused"].as_array().map(Vec::len), Some(1), "{json}");
+        verified.stdout
+    };
+    // Signed by a key that the reader does not trust.
+    let (kept, foreign) = (KeptStore::new(), Fixture::without_keys());
+    foreign.assay(&["keys", "init"]).success();
+    let store = kept.store().display().to_string();
+    let trust = kept.fixture.trust().display().to_string();
+    let remove = ["runs", "rm", "one", "--evidence-only", "--reason", "mine", "--yes", "--store", &store, "--trust", &trust];
+    foreign.assay(&remove).success();
+    assert!(refused(&kept, "one").contains("key"));
+
+    // The tombstone of another run, or in another place.
+    let kept = KeptStore::new();
+    kept.remove("one", &["--evidence-only"]).success();
+    fs::remove_file(kept.path_of(&kept.raw("two").remove(0))).expect("a raw blob");
+    write_file(&kept.tombstone("two", 0), &fs::read(kept.tombstone("one", 0)).expect("a tombstone"));
+    refused(&kept, "two");
+    fs::rename(kept.tombstone("one", 0), kept.tombstone("one", 7)).expect("moved");
+    assert!(refused(&kept, "one").contains("is the one of number 0"));
+
+    // Another manifest of the run, no manifest, and a list that is gone.
+    let kept = KeptStore::new();
+    kept.remove("one", &["--evidence-only"]).success();
+    let tombstone = Pointer::read(&kept.tombstone("one", 0));
+    let source = Pointer::list(&kept.store(), "one", "source").remove(0);
+    let pointer = fs::read(&tombstone.path).expect("a pointer");
+    tombstone.redirect(&source.manifest, &source.bundle);
+    refused(&kept, "one");
+    write_file(&tombstone.path, b"{}");
+    refused(&kept, "one");
+    write_file(&tombstone.path, &pointer);
+    let list = tombstone.load(&kept.store())["body"]["list"].clone();
+    let path = kept.path_of(&list);
+    let bytes = fs::read(&path).expect("the list");
+    fs::remove_file(&path).expect("removed");
+    assert!(refused(&kept, "one").contains("has no list"));
+    write_file(&path, &bytes);
+    assert!(!kept.verify("one", &[]).success().stdout.contains("explains nothing"), "whole again");
+}
+
+#[test]
+fn a_run_that_others_rest_on_or_that_is_written_stays() {
+    let fixture = Fixture::new();
+    fixture.run("one").success();
+    let summary = fixture.pointer("one", "reduce").manifest;
+    fixture.assay(&["runs", "rm", "one"]).success();
+    let pipeline = fs::read_to_string(fixture.repo().join(PIPELINE)).expect("a pipeline");
+    fixture.write(PIPELINE, &format!("# learned from {}\n{pipeline}", summary.trim_start_matches("sha256:")));
+    fixture.commit("a file that names a run's Summary");
+    fixture.run("two").success();
+    let refused = fixture.assay(&["runs", "rm", "one"]).refuses(2, "run_needed");
+    assert!(refused.stderr.contains(PIPELINE) && refused.stderr.contains("`two`"), "{}", refused.stderr);
+    fixture.assay(&["runs", "rm", "one", "--evidence-only"]).success();
+    fixture.assay(&["runs", "rm", "two"]).success();
+    // All or none: a refused run among several removes nothing.
+    let before = files_under(&fixture.store());
+    fixture.assay(&["runs", "rm", "two", "one", "--reason", "x", "--yes"]).refuses(2, "run_needed");
+    assert_eq!(files_under(&fixture.store()), before);
+
+    // A run that was left unfinished goes after a day.
+    for stage in ["publish", "reduce", "collect"] {
+        fs::remove_dir_all(fixture.store().join("runs/two").join(stage)).expect("a stage");
+    }
+    fixture.assay(&["runs", "rm", "two", "--evidence-only"]).refuses(2, "run_unfinished");
+    files_under(&fixture.store().join("runs/two")).iter().for_each(|path| age(path, TWO_DAYS));
+    let locked = fs::File::create(fixture.store().join("locks/two.lock")).expect("the lock of the run");
+    locked.lock().expect("locked");
+    fixture.assay(&["runs", "rm", "two", "--evidence-only"]).refuses(30, "run_locked");
+    drop(locked);
+    // Its blobs are young, so they stay for now.
+    let shown = fixture.assay(&["runs", "rm", "two", "--evidence-only"]).success();
+    assert!(shown.stdout.contains("used again within a day"), "{}", shown.stdout);
+    files_under(&fixture.store().join("blobs")).iter().for_each(|path| age(path, TWO_DAYS));
+    let removed = fixture.assay(&["runs", "rm", "two", "--evidence-only", "--reason", "broken", "--yes"]).success();
+    assert!(!removed.stdout.contains("used again") && !removed.stdout.contains("level"), "{}", removed.stdout);
+    fixture.run("two").refuses(2, "run_removed");
+    fixture.verify("two").refuses(20, "missing_stage");
+}
+
+#[test]
+fn garbage_goes_while_a_run_is_written() {
+    let fixture = Fixture::with_script("");
+    let gate = fixture.root().join("gate");
+    let speed = crate::support::indicator_output("only", "$(date +%N)");
+    let waiting = format!("touch {0}.begun; while [ ! -e {0} ]; do sleep 0.02; done\ncat <<E\n{speed}\nE", gate.display());
+    fixture.indicator("only", &crate::support::script(&waiting), "");
+    fixture.commit("waits");
+    write_file(&gate, b"");
+    fixture.run("one").success();
+    let raw: Vec<Value> =
+        fixture.manifest("one", "execute")["body"]["attempts"][0]["evidence"].as_array().expect("evidence").clone();
+    let raw = blob(&fixture.store(), raw[0]["digest"].as_str().expect("a digest"));
+    // Without its pointers, nothing names what the run left, and all of it is old.
+    for folder in ["runs", "cases", "warehouse", "ceilings"] {
+        let _ = fs::remove_dir_all(fixture.store().join(folder));
+    }
+    files_under(&fixture.store().join("blobs")).iter().for_each(|path| age(path, TWO_DAYS));
+    let store = fixture.store();
+    let (young, old) = (store.join("staging/00"), store.join("staging/01"));
+    [&young, &old].into_iter().for_each(|path| write_file(path, b"half"));
+    age(&old, TWO_DAYS);
+    let unnamed = blob(&store, "3a6eb0790f39ac87c94f3856b2dd2c5d110e6811602261a9a923d3bb23adc8b7");
+    write_file(&unnamed, b"data");
+    let scratch = [("assay-scratch-old", TWO_DAYS), ("assay-scratch-new", Duration::ZERO)].map(|(name, time)| {
+        write_file(&fixture.scratch().join(name).join("0"), b"copy");
+        age(&fixture.scratch().join(name).join("0"), time);
+        age(&fixture.scratch().join(name), time);
+        fixture.scratch().join(name)
+    });
+
+    // The next run needs the same definitions, which are there already, and are old.
+    fs::remove_file(&gate).expect("shut");
+    let _ = fs::remove_file(gate.with_extension("begun"));
+    let running = fixture.spawn(&["run", PIPELINE, "--run-id", "two"]);
+    wait_until("the first trial begins", || gate.with_extension("begun").exists());
+    let shown = fixture.assay(&["gc"]).success();
+    assert!(shown.stdout.contains("unnamed") && shown.stdout.contains("nothing was removed"), "{}", shown.stdout);
+    assert!(shown.stdout.contains("1 folder") && shown.stdout.contains("1 object"), "{}", shown.stdout);
+    assert!(raw.exists() && old.exists() && scratch[0].exists());
+    let removed = fixture.assay(&["gc", "--yes"]).success();
+    assert!(removed.stdout.contains("removed ") && !removed.stdout.contains("nothing was removed"), "{}", removed.stdout);
+    assert!(removed.stdout.contains("younger than one day"), "{}", removed.stdout);
+    assert!(!raw.exists() && !old.exists() && !scratch[0].exists());
+    assert!(young.exists() && unnamed.exists() && scratch[1].exists());
+    write_file(&gate, b"");
+    running.finish().success();
+    assert!(levels(&fixture.verify("two").success()).contains("3 (raw bytes)"));
+    fs::remove_file(&unnamed).expect("removed");
+    let clean = fixture.assay(&["gc"]).success();
+    assert!(clean.stdout.contains("nothing to remove") && !clean.stdout.contains("unnamed"), "{}", clean.stdout);
+    assert_eq!(fixture.assay(&["gc", "--json"]).success().json()["unneeded"]["blobs"]["count"], 0);
+
+    // A run that cannot be read may need anything.
+    let source = fixture.pointer("two", "source");
+    fs::remove_file(blob(&store, &source.manifest)).expect("removed");
+    let refused = fixture.assay(&["gc", "--yes"]).refuses(20, "artifact_absent");
+    assert!(refused.stderr.contains("what run `two` needs is not known"), "{}", refused.stderr);
+}
+
+#[test]
+fn sizes_add_up_to_the_bytes_on_disk() {
+    let kept = KeptStore::new();
+    // Stages put some files that turn out to be empty and that they do not name.
+    let unnamed = kept.assay(&["du", "--json"]).success().json()["unnamed"]["bytes"].as_u64().expect("a number");
+    write_file(&kept.store().join("staging/00"), b"half");
+    write_file(&kept.store().join("logs/one/plan.log"), b"a line");
+    write_file(&blob(&kept.store(), "3a6eb0790f39ac87c94f3856b2dd2c5d110e6811602261a9a923d3bb23adc8b7"), b"data");
+    let on_disk = || files_under(&kept.store()).iter().map(|path| fs::metadata(path).expect("a file").len()).sum::<u64>();
+    let check = || {
+        let usage = kept.assay(&["du", "--json"]).success().json();
+        let bytes = |value: &Value| value.as_u64().expect("a number");
+        let parts = ["shared", "verdicts", "unnamed", "warehouse", "staging", "pointers", "beside"];
+        let parts: u64 = parts.iter().map(|part| bytes(&usage[part]["bytes"])).sum();
+        let runs = usage["runs"].as_array().expect("runs");
+        let own: u64 = runs.iter().map(|run| bytes(&run["bytes"])).sum();
+        for run in runs {
+            let kinds: u64 = run["kinds"].as_array().expect("kinds").iter().map(|kind| bytes(&kind["bytes"])).sum();
+            assert_eq!(kinds, bytes(&run["bytes"]), "{run}");
+            assert!(bytes(&run["shared_bytes"]) <= bytes(&usage["shared"]["bytes"]));
+        }
+        assert_eq!((bytes(&usage["bytes"]), parts + own), (on_disk(), on_disk()), "{usage}");
+        usage
+    };
+    let usage = check();
+    let parts = [&usage["unnamed"]["bytes"], &usage["staging"]["bytes"], &usage["beside"]["bytes"]];
+    assert_eq!(parts.map(Value::as_u64), [unnamed + 4, 4, 6].map(Some));
+    assert!(usage["shared"]["count"].as_u64() > Some(0), "both runs are of one commit: {usage}");
+    let text = kept.assay(&["du"]).success().stdout;
+    assert!(text.contains("shared by several runs, counted once") && text.contains("named by nothing"), "{text}");
+    assert!(text.contains("  logs ") && text.contains("  manifests ") && !text.contains("more"), "{text}");
+    assert!(kept.assay(&["du", "--runs", "1"]).success().stdout.contains("1 run more"));
+
+    kept.remove("one", &[]).success();
+    check();
+}
+
+#[test]
+fn a_store_elsewhere_is_left_as_it_is() {
+    let mut fixture = Fixture::new();
+    fixture.run("one").success();
+    let served = ServedStore::start();
+    served.set_credentials(&mut fixture, "run");
+    let uri = served.uri();
+    fixture.assay(&["fetch", "one", "--to", &uri]).success();
+    let before = fixture.assay(&["du", "--store", &uri, "--json"]).success().json()["bytes"].clone();
+    for arguments in [&["runs", "rm", "one"][..], &["runs", "rm", "one", "--reason", "x", "--yes"], &["gc"], &["gc", "--yes"]] {
+        fixture.assay(&[arguments, &["--store", &uri]].concat()).refuses(2, "no_removal");
+    }
+    assert_eq!(fixture.assay(&["du", "--store", &uri, "--json"]).success().json()["bytes"], before);
+}
