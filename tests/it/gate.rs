@@ -12,7 +12,7 @@ use assay_manifest::{Body, Document, Role, Verdict};
 use serde_json::{Value, json};
 
 use crate::stand_in::{Flavor, Identity, StandIn};
-use crate::support::{CommandResult, Fixture, PIPELINE, binary, files_under, indicator_output, script, write_file};
+use crate::support::{CommandResult, Fixture, PIPELINE, binary, copy_folder, files_under, indicator_output, script, write_file};
 use crate::tamper::key_of;
 
 /// Every trial of a side has the next seed, in every run.
@@ -340,6 +340,26 @@ fn judging_again_is_no_free_draw() {
     let verdicts = fixture.store().join("gates/pr-6");
     fs::remove_file(verdicts.join("000001")).expect("removed");
     gate(fixture, "same-at-last", 6, &["--baseline", "main"]).refuses(20, "verdict_missing");
+}
+
+#[test]
+fn results_that_a_verdict_judged_stay() {
+    let fixture = judged_fixture();
+    let judged = gate(fixture, "tail", 91, &["--baseline", "main", "--json"]).exits(40).json();
+    let refused = fixture.assay(&["runs", "rm", "tail"]).refuses(2, "run_needed");
+    assert!(refused.stderr.contains("the verdict `gates/pr-"), "{}", refused.stderr);
+    // The raw evidence may go: a verdict is decided from Summaries.
+    let folder = tempfile::tempdir_in(fixture.scratch()).expect("a folder for the store");
+    let store = folder.path().display().to_string();
+    for part in ["blobs", "runs", "cases", "warehouse", "gates"] {
+        copy_folder(&fixture.store().join(part), &folder.path().join(part));
+    }
+    let remove = ["runs", "rm", "tail", "--evidence-only", "--reason", "old", "--yes", "--store", &store];
+    assert!(fixture.assay(&remove).success().stdout.contains("removed "));
+    let verified = fixture.assay(&["verify", "tail", "--store", &store]).success();
+    assert!(verified.stdout.contains("level 2 (rows and queries) of 4 reached"), "{}", verified.stdout);
+    let verdict = judged[0]["reference"]["manifest"].as_str().expect("a digest").to_owned();
+    fixture.assay(&["gate", "--replay", &verdict, "--store", &store]).success();
 }
 
 #[test]

@@ -292,6 +292,10 @@ fn garbage_goes_while_a_run_is_written() {
         fixture.scratch().join(name)
     });
 
+    let left = store.join("scratch/killed");
+    write_file(&left.join("0"), b"left");
+    [&left.join("0"), &left].into_iter().for_each(|path| age(path, TWO_DAYS));
+
     // The next run needs the same definitions, which are there already, and are old.
     fs::remove_file(&gate).expect("shut");
     let _ = fs::remove_file(gate.with_extension("begun"));
@@ -299,12 +303,12 @@ fn garbage_goes_while_a_run_is_written() {
     wait_until("the first trial begins", || gate.with_extension("begun").exists());
     let shown = fixture.assay(&["gc"]).success();
     assert!(shown.stdout.contains("unnamed") && shown.stdout.contains("nothing was removed"), "{}", shown.stdout);
-    assert!(shown.stdout.contains("1 folder") && shown.stdout.contains("1 object"), "{}", shown.stdout);
-    assert!(raw.exists() && old.exists() && scratch[0].exists());
+    assert!(shown.stdout.contains("2 folders") && shown.stdout.contains("1 object"), "{}", shown.stdout);
+    assert!(raw.exists() && old.exists() && scratch[0].exists() && left.exists());
     let removed = fixture.assay(&["gc", "--yes"]).success();
     assert!(removed.stdout.contains("removed ") && !removed.stdout.contains("nothing was removed"), "{}", removed.stdout);
     assert!(removed.stdout.contains("younger than one day"), "{}", removed.stdout);
-    assert!(!raw.exists() && !old.exists() && !scratch[0].exists());
+    assert!(!raw.exists() && !old.exists() && !scratch[0].exists() && !left.exists());
     assert!(young.exists() && unnamed.exists() && scratch[1].exists());
     write_file(&gate, b"");
     running.finish().success();
@@ -351,7 +355,7 @@ fn sizes_add_up_to_the_bytes_on_disk() {
     assert!(usage["shared"]["count"].as_u64() > Some(0), "both runs are of one commit: {usage}");
     let text = kept.assay(&["du"]).success().stdout;
     assert!(text.contains("shared by several runs, counted once") && text.contains("named by nothing"), "{text}");
-    assert!(text.contains("  logs ") && text.contains("  manifests ") && !text.contains("more"), "{text}");
+    assert!(text.contains("  reports ") && text.contains("  manifests ") && !text.contains("more"), "{text}");
     assert!(kept.assay(&["du", "--runs", "1"]).success().stdout.contains("1 run more"));
 
     kept.remove("one", &[]).success();

@@ -1,16 +1,12 @@
 //! The runs of a store, by its pointers.
 
-use std::collections::BTreeSet;
-
 use assay_manifest::{Document, DocumentError, MAX_MANIFEST_BYTES, OriginKind, RunId};
 use assay_stage::{AcceptedResult, ErrorCode, Failure, Layout, StageName};
 use assay_store::Store;
 
 /// Returns the runs of a store, in the order of their names.
 pub fn run_ids(store: &Store) -> Result<Vec<RunId>, Failure> {
-    let paths = store.list(Layout::RUNS)?;
-    let names: BTreeSet<&str> = paths.iter().filter_map(|path| path.split('/').nth(1)).collect();
-    Ok(names.into_iter().filter_map(|name| name.parse().ok()).collect())
+    Ok(store.list_folders(Layout::RUNS)?.iter().filter_map(|name| name.parse().ok()).collect())
 }
 
 /// Returns the published runs of commits of a pipeline, by the path that their Sources name, the latest last: runs of a work tree

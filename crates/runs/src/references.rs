@@ -1,13 +1,12 @@
 //! The blobs that the runs and verdicts of a store name: what a removal must leave, and what a list of sizes adds up.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use assay_envelope::{MAX_OUTPUT_SUBJECTS, outputs_index};
 use assay_manifest::{Artifact, BlobKind, Digest, Document, MAX_MANIFEST_BYTES, RunId};
 use assay_stage::{AcceptedResult, ErrorCode, Failure, Layout};
 use assay_store::{MAX_POINTER_BYTES, Store};
-use assay_verify::{StoreBlobs, blob_kind, join_thread, raw_kind, read_evidence_list, removable_artifacts};
+use assay_verify::{StoreBlobs, blob_kind, map_in_parallel, raw_kind, read_evidence_list, removable_artifacts};
 
 use crate::list::run_ids;
 
@@ -75,17 +74,7 @@ pub fn run_references(store: &Store, run_id: &RunId) -> Result<RunReferences, Fa
 
 /// Reads the blobs that every run of a store names, in the order of the runs' names.
 pub fn all_references(store: &Store) -> Result<Vec<RunReferences>, Failure> {
-    let (runs, next) = (run_ids(store)?, AtomicUsize::new(0));
-    let take = || runs.get(next.fetch_add(1, Ordering::Relaxed));
-    let work = || std::iter::from_fn(take).map(|run| run_references(store, run)).collect::<Result<Vec<_>, _>>();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(runs.len().max(1));
-    let mut all = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().map(join_thread).collect::<Result<Vec<_>, _>>()
-    })?
-    .concat();
-    all.sort_unstable_by(|one, other| one.run_id.cmp(&other.run_id));
-    Ok(all)
+    map_in_parallel(&run_ids(store)?, |run| run_references(store, run)).into_iter().collect()
 }
 
 /// A verdict of a store, as a removal sees it: it is not verified, because whoever may have signed it, it rests on its runs.

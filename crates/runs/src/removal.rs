@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use assay_manifest::{Artifact, Digest, Document, RemovalScope, RemovedKind, RunId, Summary};
+use assay_runner::RunLock;
 use assay_stage::{ErrorCode, Failure, Layout};
 use assay_store::{GRACE, Object, ObjectPath, Objects, OldScratch, Removal, Store};
 use assay_verify::sum_kinds;
@@ -243,7 +244,11 @@ impl Garbage {
             _ => {}
         })?;
         blobs.sort_unstable();
-        let (staged, scratch) = (removal.list_stale(before_unix_ms)?, OldScratch::list(before_unix_ms));
+        let (staged, mut scratch) = (removal.list_stale(before_unix_ms)?, OldScratch::list(before_unix_ms));
+        // A run that is driven holds its lock; the folder of a killed one stays until the run is resumed, which may be never.
+        let (folders, locks) = (removal.root().join("scratch"), removal.root().join("locks"));
+        let is_left = |name: &str| name.parse::<RunId>().is_ok_and(|run| RunLock::take(&locks, &run).is_ok());
+        scratch.extend(OldScratch::list_named(&folders, before_unix_ms, is_left));
         Ok(Self { blobs, young, staged, scratch, before_unix_ms })
     }
 

@@ -6,7 +6,7 @@ use assay_manifest::{Body as _, CuratedFile, Document, InputRef, Kind, MAX_MANIF
 use assay_runner::Config;
 use assay_stage::{AcceptedResult, ErrorCode, Failure, StageName};
 use assay_store::Store;
-use assay_verify::{Head, StoreBlobs, fetched_from, head_of_run, load};
+use assay_verify::{Head, StoreBlobs, fetched_from, head_of_run, load, map_in_parallel};
 
 use crate::list::run_ids;
 use crate::trust::{establish, keys_beside_run};
@@ -60,58 +60,87 @@ pub fn signed_summaries(store: &Store, trust: &[String]) -> Result<SignedSummari
         is_established: true,
         trusted_by: "none".to_owned(),
     };
-    for run_id in run_ids(store)? {
-        let Some(summary) = AcceptedResult::list_stage(store, &run_id, StageName::Reduce)?.next().transpose()? else { continue };
-        let reference = summary.as_input(Kind::Summary);
-        let blobs = StoreBlobs::new(store.clone());
-        let head = head_of_run(store, &run_id)?;
-        match verified(&blobs, &head, reference, trust, &config) {
-            Ok((summary, from)) => {
-                signed.is_established &= summary.signer().established;
-                signed.trusted_by = from;
-                if let Some(summary) = Summary::from_document(summary.value()) {
-                    signed.subjects.add(&run_id, &summary.body.files);
-                    signed.runs += 1;
-                }
-                // A run that was published elsewhere is in the tables of that store, and not in these.
-                match fetched_from(store, &run_id)? {
-                    Some(_) => signed.fetched += 1,
-                    None => signed.add_publication(store, &blobs, &head, trust, &config)?,
-                }
-            }
-            // The store is shared with somebody whose key this reader does not know. Their rows are left out, and the others stay.
-            Err(failure) if failure.code == ErrorCode::UnknownKey => {
-                signed.subjects.leave_out(&unverified_files(store, &reference)?);
-                signed.left_out.push(LeftOutRun { run: run_id, failure });
-            }
-            Err(failure) => signed.refused.push((run_id, failure)),
+    // Verification takes most of the time, and each run is verified by itself.
+    for reading in map_in_parallel(&run_ids(store)?, |run_id| read_run(store, run_id, trust, &config)) {
+        if let Some(run) = reading? {
+            signed.add(run);
         }
     }
     Ok(signed)
 }
 
+/// The Summary and the Publication of one run, as far as they verify.
+struct SignedRun {
+    run_id: RunId,
+    summary: SummaryReading,
+    publication: Option<Result<Verified<Document>, Failure>>,
+    is_fetched: bool,
+}
+
+/// The outcome of the verification of a Summary.
+enum SummaryReading {
+    /// It verifies; with the source of the trust.
+    Verified(Verified<Document>, String),
+    /// Its signer is unknown: the files that it names are left out.
+    LeftOut(Failure, Vec<CuratedFile>),
+    /// It does not verify.
+    Refused(Failure),
+}
+
+/// Verifies the Summary of a run and, if it was published to this store, its Publication; `None` if it has no Summary.
+fn read_run(store: &Store, run_id: &RunId, trust: &[String], config: &Config) -> Result<Option<SignedRun>, Failure> {
+    let Some(accepted) = AcceptedResult::list_stage(store, run_id, StageName::Reduce)?.next().transpose()? else {
+        return Ok(None);
+    };
+    let reference = accepted.as_input(Kind::Summary);
+    let blobs = StoreBlobs::new(store.clone());
+    let head = head_of_run(store, run_id)?;
+    let summary = match verified(&blobs, &head, reference, trust, config) {
+        Ok((summary, from)) => SummaryReading::Verified(summary, from),
+        // The store is shared with somebody whose key this reader does not know. Their rows are left out, and the others stay.
+        Err(failure) if failure.code == ErrorCode::UnknownKey => {
+            SummaryReading::LeftOut(failure, unverified_files(store, &reference)?)
+        }
+        Err(failure) => SummaryReading::Refused(failure),
+    };
+    // A run that was published elsewhere is in the tables of that store, and not in these.
+    let is_fetched = fetched_from(store, run_id)?.is_some();
+    let accepted = match AcceptedResult::list_stage(store, run_id, StageName::Publish)?.next().transpose()? {
+        Some(accepted) if matches!(summary, SummaryReading::Verified(..)) && !is_fetched => Some(accepted.as_input(Kind::Publication)),
+        _ => None,
+    };
+    let publication = accepted.map(|reference| Ok(verified(&blobs, &head, reference, trust, config)?.0));
+    Ok(Some(SignedRun { run_id: run_id.clone(), summary, publication, is_fetched }))
+}
+
 impl SignedSummaries {
-    /// Records the versions with which a run was published, if it was: from those on, the tables have to show it.
-    fn add_publication(
-        &mut self,
-        store: &Store,
-        blobs: &StoreBlobs,
-        head: &Head,
-        trust: &[String],
-        config: &Config,
-    ) -> Result<(), Failure> {
-        let Some(accepted) = AcceptedResult::list_stage(store, &head.run_id, StageName::Publish)?.next().transpose()? else {
-            return Ok(());
+    fn add(&mut self, run: SignedRun) {
+        let SignedRun { run_id, summary, publication, is_fetched } = run;
+        let (summary, from) = match summary {
+            SummaryReading::Verified(summary, from) => (summary, from),
+            SummaryReading::LeftOut(failure, files) => {
+                self.subjects.leave_out(&files);
+                return self.left_out.push(LeftOutRun { run: run_id, failure });
+            }
+            SummaryReading::Refused(failure) => return self.refused.push((run_id, failure)),
         };
-        match verified(blobs, head, accepted.as_input(Kind::Publication), trust, config) {
-            Ok((publication, _)) => {
+        self.is_established &= summary.signer().established;
+        self.trusted_by = from;
+        if let Some(summary) = Summary::from_document(summary.value()) {
+            self.subjects.add(&run_id, &summary.body.files);
+            self.runs += 1;
+        }
+        self.fetched += usize::from(is_fetched);
+        // From the versions on with which a run was published, the tables have to show it.
+        match publication {
+            Some(Ok(publication)) => {
                 if let Some(publication) = Publication::from_document(publication.value()) {
-                    self.subjects.add_published(&head.run_id, &publication.body.warehouse_snapshot);
+                    self.subjects.add_published(&run_id, &publication.body.warehouse_snapshot);
                 }
             }
-            Err(failure) => self.refused.push((head.run_id.clone(), failure)),
+            Some(Err(failure)) => self.refused.push((run_id, failure)),
+            None => {}
         }
-        Ok(())
     }
 }
 

@@ -504,7 +504,7 @@ impl Backend {
     pub(crate) fn info(&self, path: &Path) -> Result<Option<Object>> {
         if let Some(folder) = &self.folder {
             return match std::fs::metadata(folder.root().join(path.as_ref())) {
-                Ok(found) if found.is_file() => Ok(Some(object_from_file(path, &found))),
+                Ok(found) if found.is_file() => Ok(Some(object_from_file(path.as_ref(), &found))),
                 Ok(_) => Ok(None),
                 Err(error) if error.kind() == ErrorKind::NotFound => self.check_folder().map(|()| None),
                 Err(source) => Err(self.backend_error("look for", path)(Box::new(source))),
@@ -519,12 +519,38 @@ impl Backend {
 
     /// Returns the paths under `prefix`, unordered, at most one more than `limit`.
     pub(crate) fn list(&self, prefix: &Path, limit: usize) -> Result<Vec<String>> {
+        if let Some(folder) = &self.folder {
+            let mut paths = Vec::new();
+            let failed = |source| self.backend_error("list", prefix)(Box::new(source));
+            let mut add = |path: String, _: &std::fs::DirEntry| {
+                paths.push(path);
+                paths.len() <= limit
+            };
+            walk(folder, prefix.as_ref(), None, 0, &mut add).map_err(failed)?;
+            return Ok(paths);
+        }
         let listed = self.list_after(prefix, None, limit)?;
         Ok(listed.into_iter().map(|object| object.path).collect())
     }
 
     /// Returns the objects under `prefix` whose paths sort after `after`, unordered, at most one more than `limit`.
     pub(crate) fn list_after(&self, prefix: &Path, after: Option<&Path>, limit: usize) -> Result<Vec<Object>> {
+        if let Some(folder) = &self.folder {
+            let mut objects = Vec::new();
+            let failed = |source| self.backend_error("list", prefix)(Box::new(source));
+            let mut add = |path: String, entry: &std::fs::DirEntry| {
+                // A file that has gone meanwhile is not there.
+                if let Ok(found) = std::fs::metadata(entry.path()) {
+                    objects.push(object_from_file(&path, &found));
+                }
+                objects.len() <= limit
+            };
+            walk(folder.root(), prefix.as_ref(), after.map(AsRef::as_ref), 0, &mut add).map_err(failed)?;
+            if objects.is_empty() {
+                self.check_folder()?;
+            }
+            return Ok(objects);
+        }
         let most = limit.saturating_add(1);
         let mut retries = Retries::new(self.retry_time);
         let mut objects: Vec<Object> = Vec::new();
@@ -555,8 +581,35 @@ impl Backend {
         }
     }
 
+    /// Returns the names of the folders directly under `prefix`, unordered. In a folder, an empty one is listed too.
+    pub(crate) fn list_folders(&self, prefix: &Path) -> Result<Vec<String>> {
+        let failed = self.backend_error("list", prefix);
+        if let Some(folder) = &self.folder {
+            let entries = match std::fs::read_dir(folder.root().join(prefix.as_ref())) {
+                Ok(entries) => entries,
+                Err(error) if is_gone(&error) => return self.check_folder().map(|()| Vec::new()),
+                Err(error) => return Err(failed(Box::new(error))),
+            };
+            let folders = entries.flatten().filter(is_folder);
+            return Ok(folders.filter_map(|entry| entry.file_name().into_string().ok()).collect());
+        }
+        let listed = Self::wait(self.objects.list_with_delimiter(Some(prefix)))?.map_err(|source| failed(Box::new(source)))?;
+        Ok(listed.common_prefixes.iter().filter_map(|path| path.filename().map(str::to_owned)).collect())
+    }
+
     /// Feeds every object under `prefix` to `sink`, unordered.
     pub(crate) fn for_each(&self, prefix: Option<&Path>, mut sink: impl FnMut(Object)) -> Result<()> {
+        if let Some(folder) = &self.folder {
+            let mut add = |path: String, entry: &std::fs::DirEntry| {
+                if let Ok(found) = std::fs::metadata(entry.path()) {
+                    sink(object_from_file(&path, &found));
+                }
+                true
+            };
+            let root = Path::default();
+            let failed = |source| self.backend_error("list", &root)(Box::new(source));
+            return walk(folder.root(), prefix.map_or("", AsRef::as_ref), None, 0, &mut add).map_err(failed).map(drop);
+        }
         let mut found = self.objects.list(prefix);
         while let Some(object) = Self::wait(found.next())? {
             let at = prefix.cloned().unwrap_or_default();
@@ -596,10 +649,58 @@ fn object_from_meta(found: ObjectMeta) -> Object {
     Object { path: found.location.to_string(), size: found.size, modified_unix_ms: found.last_modified.timestamp_millis() }
 }
 
-fn object_from_file(path: &Path, found: &std::fs::Metadata) -> Object {
+fn object_from_file(path: &str, found: &std::fs::Metadata) -> Object {
     let since_epoch = found.modified().ok().and_then(|modified| modified.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
     let modified_unix_ms = i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX);
-    Object { path: path.to_string(), size: found.len(), modified_unix_ms }
+    Object { path: path.to_owned(), size: found.len(), modified_unix_ms }
+}
+
+/// The deepest folder of a store that is listed: a link to a folder above itself would never end.
+const MAX_DEPTH: usize = 64;
+
+/// The mark in the names of files that the local backend has not completed.
+const UNFINISHED: char = '#';
+
+/// Feeds the files under a folder of the store whose paths sort after `after` to `sink`, with their paths in the store, unordered.
+/// Ends early, with false, if `sink` returns false. The names alone are read: the local backend would ask for the size and time of
+/// every file, also of those that are left out.
+fn walk(
+    root: &FilePath,
+    folder: &str,
+    after: Option<&str>,
+    depth: usize,
+    sink: &mut dyn FnMut(String, &std::fs::DirEntry) -> bool,
+) -> std::io::Result<bool> {
+    let entries = match std::fs::read_dir(root.join(folder)) {
+        Ok(entries) => entries,
+        Err(error) if is_gone(&error) => return Ok(true),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+        if is_folder(&entry) {
+            // Every path below sorts before `path0`, because `0` is the character after `/`.
+            let is_later = after.is_none_or(|after| format!("{path}0").as_str() > after);
+            if is_later && depth < MAX_DEPTH && !walk(root, &path, after, depth + 1, sink)? {
+                return Ok(false);
+            }
+        } else if after.is_none_or(|after| path.as_str() > after) && !path.contains(UNFINISHED) && !sink(path, &entry) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Returns true for a folder, and for a link to one.
+fn is_folder(entry: &std::fs::DirEntry) -> bool {
+    entry.file_type().is_ok_and(|kind| kind.is_dir() || kind.is_symlink() && entry.path().is_dir())
+}
+
+/// Returns true if a folder does not exist, or no longer.
+fn is_gone(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 /// The pauses between the attempts at one request, each twice as long as the one before.

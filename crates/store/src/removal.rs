@@ -77,8 +77,14 @@ impl OldScratch {
     }
 
     fn list_in(parent: &FilePath, before_unix_ms: i64) -> Vec<Self> {
+        Self::list_named(parent, before_unix_ms, |name| name.starts_with(SCRATCH_PREFIX))
+    }
+
+    /// Returns the folders inside `parent` that were last changed before `before_unix_ms`, that no process uses, and whose names
+    /// `is_one` accepts.
+    pub fn list_named(parent: &FilePath, before_unix_ms: i64, is_one: impl Fn(&str) -> bool) -> Vec<Self> {
         let Ok(entries) = std::fs::read_dir(parent) else { return Vec::new() };
-        let named = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(SCRATCH_PREFIX));
+        let named = entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(&is_one));
         let folders = named.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path());
         let mut old: Vec<Self> = folders.filter_map(|path| Self::examine(path, before_unix_ms)).collect();
         old.sort_unstable_by(|one, other| one.path.cmp(&other.path));

@@ -214,6 +214,14 @@ impl Store {
         self.list_limited(prefix, MAX_LISTED)
     }
 
+    /// Returns the names of the folders directly under `prefix`, in byte order. Nothing below them is read. In a local folder, a name
+    /// may have no pointers below it any more.
+    pub fn list_folders(&self, prefix: &str) -> Result<Vec<String>> {
+        let mut names = self.0.list_folders(&layout::pointer_path(prefix)?)?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
     fn list_limited(&self, prefix: &str, limit: usize) -> Result<Vec<String>> {
         let mut paths = self.0.list(&layout::pointer_path(prefix)?, limit)?;
         if paths.len() > limit {

@@ -225,7 +225,7 @@ pub fn read_tables<'a>(blobs: &dyn Blobs, files: impl IntoIterator<Item = &'a Cu
 }
 
 /// Applies a function to all items, with a thread for each processor. Returns the results in the order of the items.
-fn map_in_parallel<T: Sync, R: Send>(items: &[T], apply: impl Fn(&T) -> R + Sync) -> Vec<R> {
+pub fn map_in_parallel<T: Sync, R: Send>(items: &[T], apply: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let take = || Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|index| Some((index, items.get(index)?)));
     let work = || std::iter::from_fn(take).map(|(index, item)| (index, apply(item))).collect::<Vec<_>>();

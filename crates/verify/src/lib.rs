@@ -32,7 +32,9 @@ pub use error::{
     ReportsFault, SnapshotFault, TableNamer, TombstoneFault, Unwritable,
 };
 pub use evidence::{check_evidence_list, read_evidence_list, verify_evidence};
-pub use levels::{Level, LevelReport, check_selected_by, join_thread, read_numbers, read_tables, start_thread, verify_rows};
+pub use levels::{
+    Level, LevelReport, check_selected_by, join_thread, map_in_parallel, read_numbers, read_tables, start_thread, verify_rows,
+};
 pub use numbers::{NumberRows, check_numbers};
 pub use outcomes::{TOLERANCE, Tables, check_outcomes, is_close};
 pub use pointers::check_pointers;
@@ -41,8 +43,8 @@ pub use queries::{lake_failure, merge_query_numbers, query_numbers, query_result
 pub use recomputed::{RecomputeOutcome, ReduceResult, compare_results, tolerance_text};
 pub use times::check_times;
 pub use tombstones::{
-    MissingKind, Removals, VerifiedTombstone, blob_kind, group_missing, has_tombstone, raw_kind, read_removals,
-    removable_artifacts, sum_kinds, verify_removed_rows,
+    MissingKind, Removals, VerifiedTombstone, blob_kind, group_missing, raw_kind, read_removals, removable_artifacts, sum_kinds,
+    verify_removed_rows,
 };
 pub use walk::{Chain, Head, head_of_folder, head_of_run, load, walk};
 pub use warehouse::{fetched_from, verify_snapshot};

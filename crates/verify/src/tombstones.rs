@@ -7,11 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use assay_chain::published_prefix;
 use assay_envelope::{Trust, Verified};
-use assay_manifest::{
-    Artifact, BlobKind, Body as _, Count, Digest, Document, InputRef, Kind, RemovedKind, RunId, Summary, Tombstone,
-};
+use assay_manifest::{Artifact, BlobKind, Body as _, Count, Digest, Document, InputRef, Kind, RemovedKind, Summary, Tombstone};
 use assay_stage::{AcceptedResult, Layout};
-use assay_store::Store;
 use serde::Serialize;
 
 use crate::blobs::{Blobs, StoreBlobs};
@@ -79,11 +76,6 @@ pub fn read_removals(blobs: &StoreBlobs, chain: &Chain, trust: &Trust) -> Result
         }
     }
     Ok(removals)
-}
-
-/// Returns true if the store has a pointer to a tombstone of the run. It is not verified.
-pub fn has_tombstone(store: &Store, run_id: &RunId) -> Result<bool> {
-    Ok(!store.list(&Layout::for_run(run_id).tombstones())?.is_empty())
 }
 
 fn read_tombstone(blobs: &StoreBlobs, path: &str, chain: &Chain, trust: &Trust) -> Result<VerifiedTombstone> {

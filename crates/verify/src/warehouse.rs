@@ -92,8 +92,7 @@ fn find_unnamed_files(store: &Store, own: &RunId, trust: &Trust, mut others: Oth
     if others.is_empty() {
         return Ok(others);
     }
-    let paths = store.list(Layout::RUNS)?;
-    let names: BTreeSet<&str> = paths.iter().filter_map(|path| path.split('/').nth(1)).collect();
+    let names = store.list_folders(Layout::RUNS)?;
     for run in names.into_iter().filter_map(|name| name.parse::<RunId>().ok()).filter(|run| run != own) {
         // A run that is damaged, or whose signer is not trusted, names no files.
         let named = read_signed_files(store, &run, trust).unwrap_or_default();

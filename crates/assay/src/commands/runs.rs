@@ -6,7 +6,7 @@ use assay_runner::default_store;
 use assay_runs::{read_document, read_manifest, run_ids};
 use assay_stage::{AcceptedResult, ErrorCode, Exit, Failure, Layout, StageName};
 use assay_store::Store;
-use assay_verify::has_tombstone;
+use assay_verify::map_in_parallel;
 use serde_json::json;
 
 use crate::commands::remove::Remove;
@@ -52,8 +52,10 @@ impl Runs {
         let store = Store::open_existing(&self.store.map_or_else(default_store, Ok)?)?;
         let mut unreadable = None;
         let mut runs = Vec::new();
-        for run_id in run_ids(&store)? {
-            runs.push(read_entry(&store, &run_id).unwrap_or_else(|failure| {
+        let ids = run_ids(&store)?;
+        let entries = map_in_parallel(&ids, |run_id| read_entry(&store, run_id));
+        for (run_id, entry) in ids.iter().zip(entries) {
+            runs.push(entry.unwrap_or_else(|failure| {
                 let run = RunEntry { state: format!("unreadable ({})", failure.code), ..RunEntry::unknown(run_id.clone()) };
                 let message = format!("run `{run_id}`: {}", failure.message);
                 unreadable.get_or_insert(Failure { message, ..failure });
@@ -106,8 +108,11 @@ fn read_entry(store: &Store, run_id: &RunId) -> Result<RunEntry, Failure> {
     };
     let (pipeline, commit) = source.as_ref().map(|source| (source.pipeline.clone(), commit(source))).unwrap_or_default();
     let begun_at = accepted.map(|accepted| signed_at(store, accepted)).transpose()?.flatten();
-    let removed = if has_tombstone(store, run_id)? { ", evidence removed" } else { "" };
-    let state = format!("{}{removed}", state(store, &layout, run_id)?);
+    let paths = store.list(&layout.run())?;
+    let tombstones = format!("{}/", layout.tombstones());
+    let is_removed = paths.iter().any(|path| path.starts_with(&tombstones));
+    let removed = if is_removed { ", evidence removed" } else { "" };
+    let state = format!("{}{removed}", state(store, &layout, &paths, run_id)?);
     Ok(RunEntry { state, run_id: run_id.clone(), begun_at, pipeline, commit })
 }
 
@@ -124,24 +129,23 @@ fn commit(source: &Source) -> String {
     if source.dirty { format!("{commit}+") } else { commit }
 }
 
-fn state(store: &Store, layout: &Layout, run_id: &RunId) -> Result<String, Failure> {
-    let accepted = |stage: StageName| -> Result<bool, Failure> {
-        Ok(store.list(&layout.stage(stage))?.iter().any(|path| path.contains("/accepted/")))
+/// Returns the state of a run with these pointers.
+fn state(store: &Store, layout: &Layout, paths: &[String], run_id: &RunId) -> Result<String, Failure> {
+    let accepted = |stage: StageName| {
+        let prefix = format!("{}/", layout.stage(stage));
+        paths.iter().any(|path| path.starts_with(&prefix) && path.contains("/accepted/"))
     };
-    if accepted(StageName::Publish)? {
+    if accepted(StageName::Publish) {
         return Ok("published".to_owned());
     }
-    if let Some(last) = store.list(&format!("{}/ends", layout.run()))?.last()
+    let ends = format!("{}/ends/", layout.run());
+    if let Some(last) = paths.iter().rfind(|path| path.starts_with(&ends))
         && let Some(document) = read_document(store, last, run_id)?
         && let Some(end) = RunEnd::from_document(&document)
     {
         let how = if end.body.state == EndState::Cancelled { "cancelled" } else { "failed" };
         return Ok(format!("{how} in {} ({})", end.body.stage, end.body.reason.code));
     }
-    for stage in StageName::ALL.into_iter().rev() {
-        if accepted(stage)? {
-            return Ok(format!("unfinished after {stage}"));
-        }
-    }
-    Ok("unfinished".to_owned())
+    let last = StageName::ALL.into_iter().rev().find(|stage| accepted(*stage));
+    Ok(last.map_or_else(|| "unfinished".to_owned(), |stage| format!("unfinished after {stage}")))
 }
