@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import shutil
 import signal
 import statistics
@@ -34,6 +35,10 @@ BAR_CHAIN_S = 1.0
 BAR_VERIFY_S = 0.1
 BAR_RECOMPUTE_S = 3
 BAR_PLAN_S = 1.0
+# As many runs as a nightly pipeline of 27 cases makes in a year.
+STORED_RUNS = 10_000
+BAR_RUNS_S = 0.5
+BAR_HISTORY_S = 1.0
 BAR_START_S = 0.02
 # "Near the machine's speed", as a number: no more than a quarter slower than openssl.
 BAR_HASHING_RATIO = 1.25
@@ -341,6 +346,34 @@ def start(place, table):
     )
 
 
+def store(place, table):
+    """Commands on a store of many runs: copies of finished ones, each with manifests and rows of its own, and signed."""
+    count = max(40, round(STORED_RUNS * bench_examples.SCALE))
+    repo, config, many = place.repository("kept", ["w0"]), place.config(32768), place.folder / "many"
+    copied = [f"copied-{number}" for number in range(4)]
+    for run in copied:
+        place.run(repo, config, "assay", "run", "pipelines/bench.yaml", "--run-id", run)
+    _, printed = place.run(repo, config, "examples/store_of_runs", str(repo / ".assay"), str(many), str(count), *copied)
+    first, last = (float(text) for text in re.findall(r"commits ms ([0-9.]+)", printed))
+    for command, bar in ((["runs"], BAR_RUNS_S), (["history", "nothing"], BAR_HISTORY_S)):
+        cold = place.run(repo, config, "assay", *command, "--store", str(many))[0]
+        walls = Figure([place.run(repo, config, "assay", *command, "--store", str(many))[0] for _ in range(SAMPLES)])
+        table.add(
+            f"assay {command[0]} of {count:,} runs",
+            walls,
+            seconds(bar),
+            walls.median / bar,
+            f"wall time of `assay {' '.join(command)}`, from the page cache; the first call, without the user's cache: {seconds(cold)}",
+        )
+    table.add(
+        f"warehouse: a commit after {count:,} runs",
+        f"{last:.0f} ms, {last / first:.1f} x that of the first runs",
+        "",
+        None,
+        "median of the 20 last commits, of which one writes a checkpoint, beside that of the first 20",
+    )
+
+
 def build(table):
     with tempfile.TemporaryDirectory(prefix="assay-bench-target-") as target:
         environment = {**os.environ, "CARGO_TARGET_DIR": target}
@@ -375,6 +408,7 @@ FIGURES = {
     "reduce": (bench_examples.reduce, ["--example", "reduce_bench"]),
     "report": (bench_examples.report, ["--example", "report_bench"]),
     "warehouse": (bench_examples.warehouse, ["--example", "commit_bench"]),
+    "store": (store, ["--bins", "--example", "store_of_runs"]),
     "slowdown": (bench_gate.slowdown, ["--bins"]),
     "command": (bench_command.command, ["--bins"]),
 }

@@ -30,7 +30,11 @@ impl Subjects {
 
     /// Adds the curated files of one run's Summary. The caller must have verified the Summary.
     pub fn add(&mut self, run: &RunId, files: &[CuratedFile]) {
-        let names: Vec<_> = files.iter().map(|file| (file.table.clone(), file.artifact.digest)).collect();
+        self.add_names(run, files.iter().map(|file| (file.table.clone(), file.artifact.digest)).collect());
+    }
+
+    /// Adds the curated files of one run's Summary by table and digest. The caller must have verified the Summary.
+    pub fn add_names(&mut self, run: &RunId, names: Vec<(String, Digest)>) {
         self.files.extend(names.iter().cloned());
         self.runs.insert(run.clone(), names);
     }
@@ -98,6 +102,8 @@ pub struct UnverifiedItem {
 pub struct Reading {
     pub(crate) tables: OpenedFiles,
     unverified: Vec<UnverifiedItem>,
+    /// The runs of the subjects that are visible at the version; none for readings of a run's own files.
+    visible: BTreeSet<RunId>,
 }
 
 impl Reading {
@@ -106,7 +112,7 @@ impl Reading {
     ///
     /// The tables are those that `query` reads. Fails if a blob is absent, corrupt or no file of its table.
     pub fn from_files(store: &Store, files: &[CuratedFile], query: &Query, scratch: &Scratch) -> Result<Self> {
-        Ok(Self { tables: open_files(store, files, query, scratch)?, unverified: Vec::new() })
+        Ok(Self { tables: open_files(store, files, query, scratch)?, unverified: Vec::new(), visible: BTreeSet::new() })
     }
 
     /// Reads the tables of `query` at a pinned version, all of whose files must be subjects of verified Summaries, apart from those
@@ -116,18 +122,43 @@ impl Reading {
     /// if it is gone, if a run that is visible at that version lacks one of its files in a table that is read, or if a run that
     /// was published with an earlier version is not visible any more.
     pub fn open_trusted(lake: &Lake, snapshot: &Snapshot, subjects: &Subjects, query: &Query, scratch: &Scratch) -> Result<Self> {
+        Self::open_trusted_without(lake, snapshot, subjects, &BTreeSet::new(), query, scratch)
+    }
+
+    /// Reads as [`Reading::open_trusted`] does and with the same checks, without the files that only the runs in `known` name: their
+    /// rows are known to the caller. Their bytes are not hashed. Other rows are complete only for the other runs.
+    pub fn open_trusted_without(
+        lake: &Lake,
+        snapshot: &Snapshot,
+        subjects: &Subjects,
+        known: &BTreeSet<RunId>,
+        query: &Query,
+        scratch: &Scratch,
+    ) -> Result<Self> {
         let mut reading = Self::empty(query);
         reading.rollback_errors(snapshot, subjects).next().map_or(Ok(()), Err)?;
+        let needed: BTreeSet<&(String, Digest)> =
+            subjects.runs.iter().filter(|(run, _)| !known.contains(*run)).flat_map(|(_, files)| files).collect();
+        let mut there = BTreeSet::new();
         for (name, opened) in &mut reading.tables {
             let (table, version) = pinned_table(name, snapshot)?;
             for file in lake.files(table, version)?.into_iter().filter(|file| !subjects.is_left_out(table.name, file)) {
                 let digest = verified_digest(table, version, &file, subjects)?;
-                opened.push((digest, fetch_checked(lake, table, &digest, scratch)?));
+                there.insert((table.name, digest));
+                if known.is_empty() || needed.contains(&(table.name.to_owned(), digest)) {
+                    opened.push((digest, fetch_checked(lake, table, &digest, scratch)?));
+                }
             }
         }
         sort_files(&mut reading.tables);
-        let read = reading.files().collect();
-        reading.find_incomplete(&read, lake, snapshot, subjects)?.into_iter().next().map_or(Ok(reading), Err)
+        let (visible, absent) = reading.find_incomplete(&there, lake, snapshot, subjects)?;
+        reading.visible = visible;
+        absent.into_iter().next().map_or(Ok(reading), Err)
+    }
+
+    /// Returns the runs of the subjects whose rows are visible at the version of a trusted reading.
+    pub fn visible_runs(&self) -> &BTreeSet<RunId> {
+        &self.visible
     }
 
     /// Reads the tables of `query` at a version, without trust in the writers of their files. [`Reading::unverified`] names every
@@ -161,7 +192,7 @@ impl Reading {
         sort_files(&mut reading.tables);
         let mut absent: Vec<_> = reading.rollback_errors(snapshot, subjects).collect();
         if snapshot.contains_key(BENCHMARK_RUN_FACT.name) {
-            absent.extend(reading.find_incomplete(&named, lake, snapshot, subjects)?);
+            absent.extend(reading.find_incomplete(&named, lake, snapshot, subjects)?.1);
         }
         reading.unverified.extend(absent.iter().map(|error| UnverifiedItem { reason: error.to_string(), read: false }));
         Ok(reading)
@@ -174,7 +205,7 @@ impl Reading {
         tables.into_iter().filter_map(|table| subjects.rollback_error(table, snapshot))
     }
 
-    /// Returns missing files and runs. A run whose row is there has all of its files there, and a published run is visible:
+    /// Returns the visible runs, and missing files and runs. A run whose row is there has all of its files there, and a published run is visible:
     /// otherwise, a log that lost some of them would give incomplete numbers without a sign.
     fn find_incomplete(
         &self,
@@ -182,8 +213,9 @@ impl Reading {
         lake: &Lake,
         snapshot: &Snapshot,
         subjects: &Subjects,
-    ) -> Result<Vec<Error>> {
+    ) -> Result<(BTreeSet<RunId>, Vec<Error>)> {
         let (table, version) = pinned_table(BENCHMARK_RUN_FACT.name, snapshot)?;
+        let mut visible_runs = BTreeSet::new();
         let visible: BTreeSet<_> = lake.files(table, version)?.into_iter().filter_map(|file| file.digest).collect();
         let mut absent = Vec::new();
         for (run, files) in &subjects.runs {
@@ -192,6 +224,7 @@ impl Reading {
                 absent.extend(published.map(|published| Error::Hidden { run: run.clone(), published, version }));
                 continue;
             }
+            visible_runs.insert(run.clone());
             let of_tables = files.iter().filter(|(name, _)| self.tables.contains_key(name.as_str()));
             absent.extend(
                 of_tables
@@ -199,11 +232,15 @@ impl Reading {
                     .map(|(name, digest)| Error::Incomplete { run: run.clone(), table: name.clone(), digest: *digest }),
             );
         }
-        Ok(absent)
+        Ok((visible_runs, absent))
     }
 
     fn empty(query: &Query) -> Self {
-        Self { tables: query.tables().map(|table| (table.name, Vec::new())).collect(), unverified: Vec::new() }
+        Self {
+            tables: query.tables().map(|table| (table.name, Vec::new())).collect(),
+            unverified: Vec::new(),
+            visible: BTreeSet::new(),
+        }
     }
 
     /// Returns the files that no verified Summary names. Empty for trusted readings.

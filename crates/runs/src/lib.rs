@@ -4,6 +4,8 @@
 //! of all runs, and [`read_series`] reads their metrics from run to run out of the warehouse. The checks are those of
 //! `assay-verify`; this crate decides which root, which keys and which pointers they are given. Nothing is printed here.
 
+mod cache;
+mod entries;
 mod files;
 mod list;
 mod references;
@@ -14,6 +16,7 @@ mod trust;
 mod usage;
 mod verified_run;
 
+pub use entries::{RunEntry, list_entries};
 pub use files::read_regular_file;
 pub use list::{published_runs, read_document, read_manifest, run_ids};
 pub use references::{NamedBlob, Need, RunReferences, VerdictReferences, all_references, run_references, verdict_references};

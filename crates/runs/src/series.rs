@@ -1,13 +1,19 @@
 //! Metrics from run to run, as the warehouse has them: the data of a history.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use assay_lake::{Lake, Reading};
-use assay_manifest::BetterDirection;
+use assay_manifest::{BetterDirection, Digest, RunId};
 use assay_query::{Cell, Limits, Query};
+use assay_runner::Config;
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Scratch, Store};
 use assay_verify::lake_failure;
+use assay_warehouse::BENCHMARK_RUN_FACT;
+use serde::{Deserialize, Serialize};
 
-use crate::summaries::{LeftOutRun, signed_summaries};
+use crate::cache::{read_cache, write_cache};
+use crate::summaries::{LeftOutRun, cache_part, known_summaries, signed_summaries};
 use crate::verified_run::RunStore;
 
 /// The most bytes on disk of the files that are read, apart from the store.
@@ -15,7 +21,7 @@ const MAX_SCRATCH_BYTES: u64 = 64 << 30;
 
 /// A metric at a point of a case of a pipeline, run by run, oldest first. Cases of two pipelines may have the same name and
 /// differ in their setup.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Series {
     /// The name of the pipeline.
     pub pipeline: String,
@@ -38,11 +44,12 @@ pub struct Series {
 }
 
 /// The value of the metric in one run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunValue {
     /// The run.
     pub run: String,
     /// The median over the run's trials.
+    #[serde(with = "bits")]
     pub value: f64,
     /// The start of its first attempt, in nanoseconds since 1970.
     pub started: i64,
@@ -88,23 +95,80 @@ fn failure(error: impl Into<assay_lake::Error>) -> Failure {
     lake_failure(error, Exit::Usage)
 }
 
+/// The name of the rows in the cache. The number changes with the format and with what [`sql`] selects.
+const CACHE: &str = "history-1";
+
+/// A row of the warehouse: a series, and its value in one run.
+#[derive(Clone, Serialize, Deserialize)]
+struct SeriesRow {
+    head: Series,
+    of: RunValue,
+}
+
+/// The rows of one run, as this account has read them from files that it hashed.
+#[derive(Serialize, Deserialize)]
+struct CachedRows {
+    /// The digest of the Summary, which names the files.
+    summary: Digest,
+    rows: Vec<SeriesRow>,
+}
+
 /// Returns the series of a store's warehouse, by case, point and metric. Every file that is read is named by a signed Summary.
-pub fn read_series(place: &RunStore, asked: &SeriesFilter<'_>) -> Result<SeriesReading, Failure> {
+///
+/// If `cached` is true, a published run that this account has verified and read before, and whose signed files have not changed, is
+/// not read again: its rows are those of that time. The tables' logs are always read and compared with what the Summaries name.
+pub fn read_series(place: &RunStore, asked: &SeriesFilter<'_>, cached: bool) -> Result<SeriesReading, Failure> {
     let store = Store::open_existing(&place.store_uri()?)?;
     let lake = Lake::open(&store).map_err(failure)?;
-    let signed = signed_summaries(&store, &place.trust)?;
-    let snapshot = lake.latest().map_err(failure)?;
+    let query = Query::parse(&sql(asked)).map_err(failure)?;
+    // The versions before the Summaries: a run that is published meanwhile belongs to neither.
+    let tables: BTreeSet<_> = query.tables().map(|table| table.name).chain([BENCHMARK_RUN_FACT.name]).collect();
+    let snapshot = lake.latest_of(tables.into_iter().filter_map(assay_warehouse::table)).map_err(failure)?;
+    let (signed, known) = match cached {
+        true => known_summaries(&store, &place.trust)?,
+        false => (signed_summaries(&store, &place.trust)?, BTreeMap::new()),
+    };
     if snapshot.is_empty() {
         return Err(Failure::new(ErrorCode::NoWarehouse, format!("the store `{}` has no warehouse yet", store.uri()))
             .hint("the first published run makes it"));
     }
-    let query = Query::parse(&sql(asked)).map_err(failure)?;
-    let scratch = Scratch::new(MAX_SCRATCH_BYTES)?;
-    let reading = Reading::open_trusted(&lake, &snapshot, &signed.subjects, &query, &scratch).map_err(failure)?;
-    let result = reading.run_query(&query, Limits::default()).map_err(failure)?;
+    let part =
+        cache_part(&format!("{CACHE}-{}", &Digest::compute(sql(asked).as_bytes()).hex()[..16]), &place.trust, &Config::find()?);
+    let part = part.filter(|_| cached);
+    let mut kept: BTreeMap<RunId, CachedRows> = part.as_deref().and_then(|part| read_cache(part, &store)).unwrap_or_default();
+    let count = kept.len();
+    kept.retain(|run_id, rows| known.get(run_id).is_some_and(|known| known.summary == rows.summary));
+    let (scratch, subjects) = (Scratch::new(MAX_SCRATCH_BYTES)?, signed.subjects.as_of(&snapshot));
+    let read: BTreeSet<RunId> = kept.keys().cloned().collect();
+    let reading = Reading::open_trusted_without(&lake, &snapshot, &subjects, &read, &query, &scratch).map_err(failure)?;
+    let is_new = |run_id: &&RunId| !read.contains(*run_id);
+    let mut fresh: BTreeMap<String, Vec<SeriesRow>> = BTreeMap::new();
+    if reading.visible_runs().iter().any(|run_id| is_new(&run_id)) {
+        let result = reading.run_query(&query, Limits::default()).map_err(failure)?;
+        for row in result.rows.iter().filter_map(|row| parse_row(row)) {
+            fresh.entry(row.of.run.clone()).or_default().push(row);
+        }
+    }
+    for run_id in reading.visible_runs().iter().filter(is_new) {
+        let rows = fresh.remove(run_id.as_str()).unwrap_or_default();
+        let summary = known.get(run_id).map_or_else(|| Digest::compute(b""), |known| known.summary);
+        kept.insert(run_id.clone(), CachedRows { summary, rows });
+    }
+    if let Some(part) = part.filter(|_| kept.len() != count || !read.is_superset(reading.visible_runs())) {
+        write_cache(&part, &store, &kept);
+    }
+    let visible = kept.into_iter().filter(|(run_id, _)| reading.visible_runs().contains(run_id));
+    let series = collect_series(visible.flat_map(|(_, kept)| kept.rows).chain(fresh.into_values().flatten()).collect());
+    Ok(SeriesReading { series, fetched: signed.fetched, left_out: signed.left_out, is_established: signed.is_established })
+}
+
+/// Returns the series of rows, each with its runs in the order of their starts.
+fn collect_series(mut rows: Vec<SeriesRow>) -> Vec<Series> {
+    rows.sort_by(|one, other| {
+        (one.head.key(), one.of.started, &one.of.run).cmp(&(other.head.key(), other.of.started, &other.of.run))
+    });
     let mut all: Vec<Series> = Vec::new();
-    for row in &result.rows {
-        let Some((head, of)) = parse_row(row) else { continue };
+    for SeriesRow { head, of } in rows {
         match all.last_mut().filter(|last| last.key() == head.key()) {
             Some(series) => series.runs.push(of),
             None => all.push(Series { runs: vec![of], ..head }),
@@ -116,7 +180,7 @@ pub fn read_series(place: &RunStore, asked: &SeriesFilter<'_>) -> Result<SeriesR
         series.runs.retain(|of| of.workload == newest);
         series.other_work = before - series.runs.len();
     }
-    Ok(SeriesReading { series: all, fetched: signed.fetched, left_out: signed.left_out, is_established: signed.is_established })
+    all
 }
 
 fn sql(asked: &SeriesFilter<'_>) -> String {
@@ -132,8 +196,8 @@ fn sql(asked: &SeriesFilter<'_>) -> String {
     )
 }
 
-/// Parses a row into a series of its own and its run; `None` if the row has other columns.
-fn parse_row(row: &[Cell]) -> Option<(Series, RunValue)> {
+/// Parses a row; `None` if the row has other columns.
+fn parse_row(row: &[Cell]) -> Option<SeriesRow> {
     let text = |place: usize| if let Some(Cell::Text(text)) = row.get(place) { Some(text.clone()) } else { None };
     let (Some(Cell::Bool(primary)), Some(Cell::Float(value))) = (row.get(5), row.get(7)) else { return None };
     let started = if let Some(Cell::Int(started)) = row.get(8) { *started } else { 0 };
@@ -159,7 +223,20 @@ fn parse_row(row: &[Cell]) -> Option<(Series, RunValue)> {
         row: text(13)?,
         definition: text(15)?,
     };
-    Some((head, of))
+    Some(SeriesRow { head, of })
+}
+
+/// Doubles by their bits: a decimal text may be read with another last digit.
+mod bits {
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(value.to_bits())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        u64::deserialize(deserializer).map(f64::from_bits)
+    }
 }
 
 impl Series {

@@ -623,7 +623,7 @@ impl Backend {
     /// objects need no new time.
     pub(crate) fn renew(&self, path: &Path) -> bool {
         let Some(folder) = &self.folder else { return true };
-        File::open(folder.join(path.as_ref())).and_then(|file| file.set_modified(std::time::SystemTime::now())).is_ok()
+        File::open(folder.root().join(path.as_ref())).and_then(|file| file.set_modified(std::time::SystemTime::now())).is_ok()
     }
 
     /// Removes an object of the store's own.

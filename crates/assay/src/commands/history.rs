@@ -39,6 +39,9 @@ pub(crate) struct History {
     /// Fail if a run has to be left out because its signer is unknown
     #[arg(long)]
     strict: bool,
+    /// Verify every run and read every file again, also those that this account has read before and that have not changed
+    #[arg(long)]
+    no_cache: bool,
     #[command(flatten)]
     place: StoreOptions,
     /// Print the result as one JSON document
@@ -49,7 +52,7 @@ pub(crate) struct History {
 impl History {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let asked = SeriesFilter { metric: self.metric.as_deref(), case: self.case.as_deref(), point: self.point.as_deref() };
-        let SeriesReading { series: mut all, fetched, left_out, is_established } = read_series(&self.place.runs(), &asked)?;
+        let SeriesReading { series: mut all, fetched, left_out, is_established } = read_series(&self.place.runs(), &asked, !self.no_cache)?;
         if let Some(first) = left_out.first().filter(|_| self.strict) {
             return Err(first.refusal().hint("without `--strict`, the run is left out by name"));
         }

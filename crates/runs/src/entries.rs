@@ -1,0 +1,135 @@
+//! The runs of a store as a list shows them: by their pointers, unverified.
+//!
+//! A published run does not change any more, so what was read of it is kept in the user's cache, for a store in a folder. It is used as
+//! long as the run's folder and its first and last pointer are the same files with the same times of change, which the kernel keeps
+//! and no program sets. Nothing else reads that cache: whatever is verified is read from the signed files.
+
+use std::collections::BTreeMap;
+
+use assay_envelope::{Bundle, MAX_BUNDLE_BYTES, Statement};
+use assay_manifest::{Body as _, Document, EndState, Instant, RunEnd, RunId, Source};
+use assay_report::short_commit;
+use assay_stage::{AcceptedResult, ErrorCode, Failure, Layout, StageName};
+use assay_store::{ObjectPath, Store};
+use assay_verify::map_in_parallel;
+use serde::{Deserialize, Serialize};
+
+use crate::cache::{Unchanged, read_cache, write_cache};
+use crate::list::{read_document, read_manifest, run_ids};
+
+/// The name of the list in the cache. The number changes with the format.
+const CACHE: &str = "runs-1";
+
+/// One run, according to its pointers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunEntry {
+    /// The run.
+    pub run_id: RunId,
+    /// The time at which its Source was signed, by the signer's clock.
+    pub begun_at: Option<Instant>,
+    /// The path of its pipeline.
+    pub pipeline: String,
+    /// Its commit, shortened; with `+` if the work tree differed from it.
+    pub commit: String,
+    /// Its state, in words.
+    pub state: String,
+}
+
+/// A published run, as it was read.
+#[derive(Serialize, Deserialize)]
+struct CachedEntry {
+    entry: RunEntry,
+    /// The run's folder, the pointers of its Source and its Publication, and the Source.
+    read_from: Unchanged,
+}
+
+/// Reads the entry of every run of a store, in the order of the runs' names. A run that cannot be read has its failure.
+pub fn list_entries(store: &Store) -> Result<Vec<(RunId, Result<RunEntry, Failure>)>, Failure> {
+    let ids = run_ids(store)?;
+    let mut cached: BTreeMap<RunId, CachedEntry> = read_cache(CACHE, store).unwrap_or_default();
+    let count = cached.len();
+    cached.retain(|_, cached| cached.read_from.holds(store));
+    let missing: Vec<&RunId> = ids.iter().filter(|run_id| !cached.contains_key(*run_id)).collect();
+    let read: BTreeMap<&RunId, _> =
+        missing.iter().copied().zip(map_in_parallel(&missing, |run_id| read_entry(store, run_id))).collect();
+    let entries = ids.iter().filter_map(|run_id| {
+        let entry = match (cached.get(run_id), read.get(run_id)) {
+            (Some(cached), _) => Ok(cached.entry.clone()),
+            (None, Some(Ok((entry, _)))) => Ok(entry.clone()),
+            (None, Some(Err(failure))) => Err(failure.clone()),
+            (None, None) => return None,
+        };
+        Some((run_id.clone(), entry))
+    });
+    let entries = entries.collect();
+    let fresh: Vec<_> =
+        read.into_iter().filter_map(|(run_id, read)| Some((run_id.clone(), cacheable(store, read.ok()?)?))).collect();
+    if cached.len() != count || !fresh.is_empty() {
+        cached.extend(fresh);
+        write_cache(CACHE, store, &cached);
+    }
+    Ok(entries)
+}
+
+/// Returns what is kept of a run: nothing if it is not published, if it has just changed, or if the store is no folder.
+fn cacheable(store: &Store, (entry, paths): (RunEntry, Option<Vec<String>>)) -> Option<CachedEntry> {
+    Some(CachedEntry { entry, read_from: Unchanged::new(store, paths?)? })
+}
+
+/// Reads a run; if it is published, with the paths of what its entry rests on.
+fn read_entry(store: &Store, run_id: &RunId) -> Result<(RunEntry, Option<Vec<String>>), Failure> {
+    let layout = Layout::for_run(run_id);
+    let accepted = AcceptedResult::read(store, &layout.source())?;
+    let source = match accepted.map(|accepted| read_manifest(store, accepted, run_id)).transpose()? {
+        Some(Document::Source(source)) => Some(source.body),
+        _ => None,
+    };
+    let (pipeline, commit) = source.as_ref().map(|source| (source.pipeline.clone(), commit(source))).unwrap_or_default();
+    let begun_at = accepted.map(|accepted| signed_at(store, accepted)).transpose()?.flatten();
+    let paths = store.list(&layout.run())?;
+    let tombstones = format!("{}/", layout.tombstones());
+    let is_removed = paths.iter().any(|path| path.starts_with(&tombstones));
+    let removed = if is_removed { ", evidence removed" } else { "" };
+    let read = accepted_path(&layout, &paths, StageName::Publish).zip(accepted).map(|(published, source)| {
+        let blobs = [source.manifest, source.bundle].map(|digest| ObjectPath::Blob(digest).to_string());
+        [layout.run(), layout.source(), published.clone()].into_iter().chain(blobs).collect()
+    });
+    let state = format!("{}{removed}", state(store, &layout, &paths, run_id)?);
+    Ok((RunEntry { run_id: run_id.clone(), begun_at, pipeline, commit, state }, read))
+}
+
+/// Returns the time at which a result was signed, as its signer asserts.
+fn signed_at(store: &Store, accepted: AcceptedResult) -> Result<Option<Instant>, Failure> {
+    let bytes = store.get(&accepted.bundle, MAX_BUNDLE_BYTES as u64)?;
+    let bundle = Bundle::parse(&bytes).map_err(|error| Failure::from_error(ErrorCode::Bundle, &error))?;
+    let statement = Statement::parse(&bundle.envelope.payload).map_err(|error| Failure::from_error(ErrorCode::Bundle, &error))?;
+    Ok(statement.predicate.asserted_time())
+}
+
+fn commit(source: &Source) -> String {
+    let commit = source.commit.as_deref().map_or_else(|| "-".to_owned(), short_commit);
+    if source.dirty { format!("{commit}+") } else { commit }
+}
+
+/// Returns the first pointer to an accepted result of a stage.
+fn accepted_path<'a>(layout: &Layout, paths: &'a [String], stage: StageName) -> Option<&'a String> {
+    let prefix = format!("{}/", layout.stage(stage));
+    paths.iter().find(|path| path.starts_with(&prefix) && path.contains("/accepted/"))
+}
+
+/// Returns the state of a run with these pointers.
+fn state(store: &Store, layout: &Layout, paths: &[String], run_id: &RunId) -> Result<String, Failure> {
+    if accepted_path(layout, paths, StageName::Publish).is_some() {
+        return Ok("published".to_owned());
+    }
+    let ends = format!("{}/ends/", layout.run());
+    if let Some(last) = paths.iter().rfind(|path| path.starts_with(&ends))
+        && let Some(document) = read_document(store, last, run_id)?
+        && let Some(end) = RunEnd::from_document(&document)
+    {
+        let how = if end.body.state == EndState::Cancelled { "cancelled" } else { "failed" };
+        return Ok(format!("{how} in {} ({})", end.body.stage, end.body.reason.code));
+    }
+    let last = StageName::ALL.into_iter().rev().find(|stage| accepted_path(layout, paths, *stage).is_some());
+    Ok(last.map_or_else(|| "unfinished".to_owned(), |stage| format!("unfinished after {stage}")))
+}
