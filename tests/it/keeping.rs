@@ -376,3 +376,76 @@ fn a_store_elsewhere_is_left_as_it_is() {
     }
     assert_eq!(fixture.assay(&["du", "--store", &uri, "--json"]).success().json()["bytes"], before);
 }
+
+#[test]
+fn what_was_read_before_is_believed_only_while_nothing_changes() {
+    let fixture = Fixture::new();
+    fixture.run("one").success();
+    fixture.run("two").success();
+    let cache = || files_under(&fixture.home().join(".cache/assay")).len();
+    let history = |more: &[&str]| fixture.assay(&[&["history", "speed", "--json"], more].concat());
+    let runs = || fixture.assay(&["runs"]).success().stdout;
+    // What has just changed is not kept.
+    std::thread::sleep(Duration::from_secs(4));
+    let (listed, first) = (runs(), history(&[]).success().stdout);
+    assert_eq!(cache(), 3, "the list, the verified runs, and the rows");
+    assert_eq!((runs(), history(&[]).success().stdout), (listed.clone(), first.clone()));
+    assert_eq!(history(&["--no-cache"]).success().stdout, first);
+    // Another filter has rows of its own.
+    assert_eq!(fixture.assay(&["history", "--json"]).success().stdout, first);
+    assert_eq!(cache(), 4);
+
+    // A new run is read besides.
+    fixture.run("three").success();
+    assert!(runs().contains("three"));
+    let values = |printed: &str| serde_json::from_str::<Value>(printed).expect("JSON")[0]["runs"].as_array().map(Vec::len);
+    assert_eq!(values(&history(&[]).success().stdout), Some(3));
+    assert_eq!(history(&[]).success().stdout, history(&["--no-cache"]).success().stdout);
+
+    // A signed file that changes is read again, and refused.
+    let summary = fixture.pointer("one", "reduce");
+    let path = blob(&fixture.store(), &summary.manifest);
+    let bytes = fs::read(&path).expect("a Summary");
+    let time = fs::metadata(&path).expect("a file").modified().expect("a time");
+    write_file(&path, &crate::tamper::flip_bit(&bytes));
+    fs::File::open(&path).expect("a file").set_modified(time).expect("a time can be set");
+    history(&[]).exits(20);
+    write_file(&path, &bytes);
+    assert_eq!(history(&[]).success().stdout, history(&["--no-cache"]).success().stdout);
+    // So is a run's Source for the list.
+    let source = blob(&fixture.store(), &fixture.pointer("one", "source").manifest);
+    let bytes = fs::read(&source).expect("a Source");
+    write_file(&source, b"{}");
+    assert!(fixture.assay(&["runs"]).exits(20).stdout.contains("unreadable"));
+    write_file(&source, &bytes);
+    assert!(!runs().contains("unreadable"));
+
+    // A table's log is always read: rows that disappear from it are missed, and a foreign file is refused.
+    let log = fixture.store().join("warehouse/benchmark_run_fact/_delta_log");
+    let last = files_under(&log).into_iter().next_back().expect("a commit");
+    let commit = fs::read(&last).expect("a commit");
+    fs::remove_file(&last).expect("removed");
+    history(&[]).exits(20);
+    write_file(&last, &commit);
+    // The cache is no evidence: whatever it says, `verify` reads the files, and a damaged cache costs time only.
+    for file in files_under(&fixture.home().join(".cache/assay")) {
+        write_file(&file, b"{\"one\": 1");
+    }
+    assert_eq!(history(&[]).success().stdout, history(&["--no-cache"]).success().stdout);
+    assert!(runs().contains("three"));
+}
+
+#[test]
+fn another_trust_root_verifies_anew() {
+    let fixture = Fixture::new();
+    fixture.run("one").success();
+    std::thread::sleep(Duration::from_secs(4));
+    fixture.assay(&["history", "speed"]).success();
+    let root = fs::read_to_string(fixture.trust()).expect("a root");
+    let stranger = Fixture::without_keys();
+    stranger.assay(&["keys", "init"]).success();
+    write_file(&fixture.trust(), &fs::read(stranger.trust()).expect("a root"));
+    fixture.assay(&["history", "speed"]).exits(20);
+    write_file(&fixture.trust(), root.as_bytes());
+    fixture.assay(&["history", "speed"]).success();
+}

@@ -1,6 +1,6 @@
 //! Tombstones: the signed statements that evidence of a run was removed, and why.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use assay_manifest::{InputRef, Role, RunId, Shard, Tombstone};
 use assay_stage::{AcceptedResult, Clock, Layout, Seal, binary_digest, seal};
@@ -52,7 +52,7 @@ pub fn sign_tombstone(
 /// Takes the locks under which a process of this machine would drive a run in this store, so that none begins meanwhile. Fails if
 /// one does.
 pub fn lock_run(store: &Store, run_id: &RunId) -> Result<Vec<RunLock>> {
-    let mut homes: Vec<PathBuf> = store.local_root().map(|root| root.to_path_buf()).into_iter().collect();
+    let mut homes: Vec<PathBuf> = store.local_root().map(Path::to_path_buf).into_iter().collect();
     homes.extend(default_store().ok().map(PathBuf::from));
     homes.dedup();
     let folders = homes.into_iter().map(|home| home.join("locks")).filter(|folder| folder.is_dir());
