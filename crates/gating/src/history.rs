@@ -78,7 +78,8 @@ pub fn compare_with_history(
     let (gate, learned) = (gates.first(), rules.history()?);
     let (q, budget) = gate.map_or((0.05, 0.05), |gate| (gate.q, gate.budget_pct / 100.0));
     let run = candidate.as_run()?;
-    let SeriesReading { series: history, fetched, left_out, is_established } = read_series(place, &SeriesFilter::default(), false)?;
+    let SeriesReading { series: history, fetched, left_out, is_established } =
+        read_series(place, &SeriesFilter::default(), false)?;
     caller.report(GateEvent::HistoryRead { fetched, left_out: &left_out, is_established });
     let named = gate.map_or(&[][..], |gate| gate.metrics.as_slice());
     let pipeline = run.plan.pipeline.name.as_str();

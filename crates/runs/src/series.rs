@@ -124,11 +124,8 @@ pub fn read_series(place: &RunStore, asked: &SeriesFilter<'_>, cached: bool) -> 
     // The versions before the Summaries: a run that is published meanwhile belongs to neither.
     let tables: BTreeSet<_> = query.tables().map(|table| table.name).chain([BENCHMARK_RUN_FACT.name]).collect();
     let snapshot = lake.latest_of(tables.into_iter().filter_map(assay_warehouse::table)).map_err(failure)?;
-    let (signed, known) = if cached {
-        known_summaries(&store, &place.trust)?
-    } else {
-        (signed_summaries(&store, &place.trust)?, BTreeMap::new())
-    };
+    let (signed, known) =
+        if cached { known_summaries(&store, &place.trust)? } else { (signed_summaries(&store, &place.trust)?, BTreeMap::new()) };
     if snapshot.is_empty() {
         return Err(Failure::new(ErrorCode::NoWarehouse, format!("the store `{}` has no warehouse yet", store.uri()))
             .hint("the first published run makes it"));

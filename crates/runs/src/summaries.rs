@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use assay_envelope::Verified;
 use assay_lake::{Snapshot, Subjects};
-use assay_manifest::{
-    Body as _, CuratedFile, Digest, Document, InputRef, Kind, MAX_MANIFEST_BYTES, Publication, RunId, Summary,
-};
+use assay_manifest::{Body as _, CuratedFile, Digest, Document, InputRef, Kind, MAX_MANIFEST_BYTES, Publication, RunId, Summary};
 use assay_runner::Config;
 use assay_stage::{AcceptedResult, ErrorCode, Failure, Layout, StageName};
 use assay_store::{ObjectPath, Store};

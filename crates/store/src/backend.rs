@@ -526,7 +526,10 @@ impl Backend {
                 paths.push(path);
                 paths.len() <= limit
             };
-            walk(folder, prefix.as_ref(), None, 0, &mut add).map_err(failed)?;
+            walk(folder.root(), prefix.as_ref(), None, 0, &mut add).map_err(failed)?;
+            if paths.is_empty() {
+                self.check_folder()?;
+            }
             return Ok(paths);
         }
         let listed = self.list_after(prefix, None, limit)?;

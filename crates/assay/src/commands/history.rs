@@ -52,7 +52,8 @@ pub(crate) struct History {
 impl History {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let asked = SeriesFilter { metric: self.metric.as_deref(), case: self.case.as_deref(), point: self.point.as_deref() };
-        let SeriesReading { series: mut all, fetched, left_out, is_established } = read_series(&self.place.runs(), &asked, !self.no_cache)?;
+        let SeriesReading { series: mut all, fetched, left_out, is_established } =
+            read_series(&self.place.runs(), &asked, !self.no_cache)?;
         if let Some(first) = left_out.first().filter(|_| self.strict) {
             return Err(first.refusal().hint("without `--strict`, the run is left out by name"));
         }

@@ -98,10 +98,10 @@ fn certainty(grade: &Grade, cases: &[CaseSection]) -> String {
     let given = grade.given.to_string();
     let mut letters = given.chars();
     let given = letters.next().map(|first| first.to_uppercase().chain(letters).collect::<String>()).unwrap_or_default();
-    let grade = if grade.given == grade.asked {
+    let grade = if grade.given == grade.requested {
         format!("{given} grade, as intended")
     } else {
-        format!("{given} grade; {} was intended", grade.asked)
+        format!("{given} grade; {} was intended", grade.requested)
     };
     let numbers: Vec<&MetricStatistics> = cases.iter().flat_map(numbers_of).collect();
     let total = numbers.len() as u64;

@@ -125,12 +125,11 @@ pub(crate) fn throughput_unit(metric: &str) -> &'static str {
 mod tests {
     use super::*;
     use crate::run::fixture;
-    use crate::run::model;
 
     #[test]
     fn columns_without_any_value_are_left_out() {
         let whole = fixture::serving::small();
-        let mut case = model::cases(&whole.run_id, &whole.plan, &whole.summary).remove(0);
+        let mut case = whole.report().cases.remove(0);
         let texts = |columns: Vec<&'static Column>| columns.iter().map(|column| column.text).collect::<Vec<_>>();
         assert!(texts(columns(&case)).contains(&"ttft_ms_p99"));
         // The responses of rerank are whole, and have no output tokens.
