@@ -121,11 +121,10 @@ pub fn read_series(place: &RunStore, asked: &SeriesFilter<'_>, cached: bool) -> 
     let store = Store::open_existing(&place.store_uri()?)?;
     let lake = Lake::open(&store).map_err(failure)?;
     let query = Query::parse(&sql(asked)).map_err(failure)?;
-    // The versions before the Summaries: a run that is published meanwhile belongs to neither.
-    let tables: BTreeSet<_> = query.tables().map(|table| table.name).chain([BENCHMARK_RUN_FACT.name]).collect();
-    let snapshot = lake.latest_of(tables.into_iter().filter_map(assay_warehouse::table)).map_err(failure)?;
     let (signed, known) =
         if cached { known_summaries(&store, &place.trust)? } else { (signed_summaries(&store, &place.trust)?, BTreeMap::new()) };
+    let tables: BTreeSet<_> = query.tables().map(|table| table.name).chain([BENCHMARK_RUN_FACT.name]).collect();
+    let snapshot = lake.latest_of(tables.into_iter().filter_map(assay_warehouse::table)).map_err(failure)?;
     if snapshot.is_empty() {
         return Err(Failure::new(ErrorCode::NoWarehouse, format!("the store `{}` has no warehouse yet", store.uri()))
             .hint("the first published run makes it"));
@@ -136,9 +135,9 @@ pub fn read_series(place: &RunStore, asked: &SeriesFilter<'_>, cached: bool) -> 
     let mut kept: BTreeMap<RunId, CachedRows> = part.as_deref().and_then(|part| read_cache(part, &store)).unwrap_or_default();
     let count = kept.len();
     kept.retain(|run_id, rows| known.get(run_id).is_some_and(|known| known.summary == rows.summary));
-    let (scratch, subjects) = (Scratch::new(MAX_SCRATCH_BYTES)?, signed.subjects.as_of(&snapshot));
+    let scratch = Scratch::new(MAX_SCRATCH_BYTES)?;
     let read: BTreeSet<RunId> = kept.keys().cloned().collect();
-    let reading = Reading::open_trusted_without(&lake, &snapshot, &subjects, &read, &query, &scratch).map_err(failure)?;
+    let reading = Reading::open_trusted_without(&lake, &snapshot, &signed.subjects, &read, &query, &scratch).map_err(failure)?;
     let is_new = |run_id: &&RunId| !read.contains(*run_id);
     let mut fresh: BTreeMap<String, Vec<SeriesRow>> = BTreeMap::new();
     if reading.visible_runs().iter().any(|run_id| is_new(&run_id)) {
