@@ -119,14 +119,14 @@ fn each_concurrency_and_each_rate_is_a_point() {
     assert_eq!(names, expected.each_ref().map(|(name, ..)| *name).into());
     for (name, value, from) in expected {
         let point = &points[name];
-        assert_eq!((&point["value"], &point["trials_planned"]), (&value, &json!(3)), "{name}");
+        assert_eq!((&point["value"], &point["trials_planned"]), (&value, &json!(5)), "{name}");
         if point["trials_counted"] != 0 {
             assert_eq!(text(&point["serving"]["latency_from"]), from, "{name}");
         }
     }
     for closed in ["concurrency-1", "concurrency-4"] {
         let point = &points[&format!("bench.simulator.default {closed}")];
-        assert_eq!(point["serving"]["outcomes"], json!({"ok": "30"}), "three trials of ten: {closed}");
+        assert_eq!(point["serving"]["outcomes"], json!({"ok": "50"}), "five trials of ten: {closed}");
     }
     assert_eq!(fixture.leftovers(), [""; 0], "the simulator has ended");
 }
@@ -214,7 +214,10 @@ fn what_is_typed_wrong_is_said_before_anything_runs() {
             "`--output-tokens` means nothing with `--api rerank`",
         ),
         (&["--simulator", "fast", "--concurrency", "1", "--run-id", "A_B"], "lower-case letters, digits and inner hyphens"),
-        (&["--simulator", "fast", "--concurrency", "1", "--header", "name"], "`--header name` is not of the form NAME=VALUE"),
+        (
+            &["--simulator", "fast", "--concurrency", "1", "--header", "name"],
+            "`--header name` is not of the form NAME=VARIABLE or `NAME: VALUE`",
+        ),
         (&["--simulator", "fast", "--concurrency", "1", "--tokenizer", "/absent"], "cannot read `/absent`"),
     ];
     for (arguments, says) in wrong {
@@ -304,4 +307,163 @@ fn what_an_endpoint_fails_is_beside_its_numbers() {
         // The trials before a trial decide which of its requests are a third one of the server's.
         assert!((6..=8).contains(&of("http_error")), "{name}: {outcomes}");
     }
+}
+
+/// Runs a bench of one load against a server whose script gets the test request, with these further arguments.
+fn bench_endpoint(fixture: &Fixture, server: &Server, run_id: &str, more: &[&str]) -> CommandResult {
+    let url = server.url();
+    let load = ["bench", "--url", &url, "--model", MODEL, "--concurrency", "1", "--trials", "1", "--run-id", run_id];
+    fixture.assay(&[&load[..], &SHORT, more].concat())
+}
+
+#[test]
+fn an_endpoint_that_refuses_a_test_request_is_not_measured() {
+    let html = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 34\r\n\r\n<!DOCTYPE html>\n<p>Welcome</p>\n...";
+    let redirect = "HTTP/1.1 308 Permanent Redirect\r\nlocation: https://elsewhere.example/v1\r\ncontent-length: 0\r\n\r\n";
+    let unauthorized = r#"{"error": {"message": "Incorrect API key provided"}}"#;
+    let unknown = r#"{"error": {"message": "Unrecognized request argument supplied: ignore_eos"}}"#;
+    let scripts: [(&str, Vec<u8>, &str, &[&str]); 7] = [
+        (
+            "wrong-key",
+            json_response("401 Unauthorized", unauthorized),
+            "endpoint_unauthorized",
+            &["`401 Unauthorized`: Incorrect API key provided", "--api-key", "--header NAME=VARIABLE"],
+        ),
+        ("no-right", json_response("403 Forbidden", "{}"), "endpoint_unauthorized", &["`403 Forbidden`", "--api-key"]),
+        ("unknown-field", json_response("400 Bad Request", unknown), "endpoint_rejects", &["ignore_eos", "--no-exact-output"]),
+        (
+            "other-field",
+            json_response("422 Unprocessable Entity", r#"{"error": "no"}"#),
+            "endpoint_rejects",
+            &["`422 Unprocessable Entity`"],
+        ),
+        (
+            "no-path",
+            json_response("404 Not Found", r#"{"detail": "Not Found"}"#),
+            "endpoint_path",
+            &["/v1/chat/completions returned `404 Not Found`", "it lists `served`", "--api"],
+        ),
+        ("page", html.into(), "endpoint_protocol", &["no event stream: <!DOCTYPE html>"]),
+        ("elsewhere", redirect.into(), "endpoint_redirects", &["to `https://elsewhere.example/v1`", "--url"]),
+    ];
+    let fixture = Fixture::bare();
+    for (name, bytes, code, says) in scripts {
+        let server = Server::start_with_test_requests(MODEL, move |_| (bytes.clone(), AfterResponse::KeepAlive));
+        let ran = bench_endpoint(&fixture, &server, name, &[]).refuses(30, code);
+        for part in says {
+            assert!(ran.stderr.contains(part), "{name}: {part}:\n{}", ran.stderr);
+        }
+        assert_eq!(server.request_count(), 1, "{name}: nothing is measured");
+        assert!(!fixture.published(name).exists(), "{name}: nothing is published");
+        assert!(!ran.stderr.contains("retry"), "{name}: it is not tried again: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn an_endpoint_that_fails_a_test_request_is_measured() {
+    // Busy twice, then well.
+    let server = Server::start_with_test_requests(MODEL, |request| match request.number {
+        0 | 1 => (json_response("429 Too Many Requests", "{}"), AfterResponse::KeepAlive),
+        _ => (complete_stream(), AfterResponse::KeepAlive),
+    });
+    let fixture = Fixture::bare();
+    let ran = bench_endpoint(&fixture, &server, "busy", &[]).success();
+    assert!(!ran.stderr.contains("fails a test request"), "{}", ran.stderr);
+    assert_eq!(server.request_count(), 3 + 10, "three test requests, and the load");
+    let probes = fixture.manifest("busy", "provision")["body"]["targets"][0]["probes"].clone();
+    let last = list(&probes).last().expect("a probe").clone();
+    assert_eq!((&last["ready"], &last["response"]), (&json!(true), &json!("200 OK, an event stream")));
+    assert_eq!(text(&last["question"]), format!("POST {}/v1/chat/completions (test request)", server.url()));
+
+    // Broken for each test request, and for a part of the load.
+    let server = Server::start_with_test_requests(MODEL, |request| match request.number {
+        0..3 | 5 => (json_response("503 Service Unavailable", "warming up"), AfterResponse::KeepAlive),
+        _ => (complete_stream(), AfterResponse::KeepAlive),
+    });
+    let ran = bench_endpoint(&fixture, &server, "broken", &[]).success();
+    let warning = "fails a test request, and is measured all the same: POST";
+    assert!(ran.stderr.contains(warning) && ran.stderr.contains("`503 Service Unavailable`: warming up"), "{}", ran.stderr);
+    let outcomes =
+        points(&fixture.manifest("broken", "reduce")["body"])["bench.endpoint.default concurrency-1"]["serving"]["outcomes"]
+            .clone();
+    assert_eq!(outcomes, json!({"http_error": "1", "ok": "9"}));
+    fixture.assay(&["verify", "broken", "--recompute"]).success();
+}
+
+#[test]
+fn a_key_is_sent_and_stands_nowhere() {
+    const KEY: &str = "sk-a-key-of-this-test";
+    let heads = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = std::sync::Arc::clone(&heads);
+    let server = Server::start_with_test_requests(MODEL, move |request| {
+        seen.lock().expect("a lock").push(request.head.clone());
+        let is_known = crate::server::header(&request.head, "authorization") == Some(&format!("Bearer {KEY}"));
+        let refusal = json_response("401 Unauthorized", "{}");
+        (if is_known { complete_stream() } else { refusal }, AfterResponse::KeepAlive)
+    });
+    let mut fixture = Fixture::bare();
+    let ran = bench_endpoint(&fixture, &server, "unset", &["--api-key"]).refuses(2, "option");
+    assert!(ran.stderr.contains("`--api-key` names `OPENAI_API_KEY`, which is not set"), "{}", ran.stderr);
+    fixture.set("OPENAI_API_KEY", KEY);
+    let ran = bench_endpoint(&fixture, &server, "unnamed", &[]).refuses(30, "endpoint_unauthorized");
+    assert!(ran.stderr.contains("`--api-key` sends the key in `OPENAI_API_KEY`"), "{}", ran.stderr);
+    bench_endpoint(&fixture, &server, "by-variable", &["--api-key", "--header", "X-Org: acme"]).success();
+    let file = fixture.root().join("key");
+    fs::write(&file, format!("{KEY}\n")).expect("written");
+    bench_endpoint(&fixture, &server, "by-file", &["--api-key", &file.display().to_string()]).success();
+    fs::remove_file(&file).expect("removed");
+    let heads = heads.lock().expect("a lock");
+    assert!(heads.iter().any(|head| crate::server::header(head, "x-org") == Some("acme")));
+    for path in files_under(&fixture.root()) {
+        let bytes = fs::read(&path).expect("a file of the fixture");
+        assert!(!bytes.windows(KEY.len()).any(|window| window == KEY.as_bytes()), "{} holds the key", path.display());
+    }
+}
+
+#[test]
+fn a_secret_on_the_command_line_is_refused_and_not_shown() {
+    let fixture = Fixture::bare();
+    let load = ["bench", "--url", "http://127.0.0.1:9", "--model", "m", "--concurrency", "1"];
+    for secret in [
+        ["--header", "Authorization: Bearer hunter22"],
+        ["--header", "X-Api-Key: hunter22"],
+        ["--header", "authorization=sk-hunter22"],
+        ["--header", "authorization=hunter22"],
+        ["--api-key", "sk-hunter22"],
+        ["--api-key", "hunter22"],
+    ] {
+        for last in [&[][..], &["--json"]] {
+            let ran = fixture.assay(&[&load[..], &secret, last].concat()).refuses(2, "option");
+            let shown = [&ran.stdout[..], &ran.stderr].concat();
+            assert!(
+                !shown.contains("hunter22") && shown.contains("VARIABLE") || shown.contains("set a variable"),
+                "{secret:?}: {shown}"
+            );
+            assert!(!shown.contains("hunter22"), "{shown}");
+        }
+    }
+    assert!(!fixture.store().exists(), "nothing was run");
+}
+
+#[test]
+fn a_range_a_small_seed_and_extra_members_are_part_of_the_workload() {
+    let fixture = Fixture::bare();
+    let load = ["bench", "--url", "http://127.0.0.1:9", "--model", "m", "--concurrency", "1..8,3", "--seed", "42", "--print"];
+    let extra = r#"{"chat_template_kwargs": {"enable_thinking": false}}"#;
+    let printed = fixture.assay(&[&load[..], &["--extra-body", extra]].concat()).success().stdout;
+    let workload: Value =
+        serde_json::from_str(printed.rsplit("# workloads/bench/workload.yaml").next().expect("a workload")).expect("JSON");
+    assert_eq!(workload["spec"]["load"]["concurrency"], json!([1, 2, 4, 8, 3]));
+    assert_eq!(workload["spec"]["seed"], json!(format!("{:0>64}", "2a")));
+    assert_eq!(workload["spec"]["extra_body"], json!(extra));
+
+    let refused = |body: &str| fixture.assay(&[&load[..], &["--extra-body", body]].concat()).refuses(2, "option").stderr;
+    assert!(refused(r#"{"stream": false}"#).contains("`--extra-body` has the member `stream`, which Assay writes itself"));
+    assert!(refused("[1]").contains("it has to be an object"));
+
+    let bodies = Server::start(MODEL, |_| (complete_stream(), AfterResponse::KeepAlive));
+    bench_endpoint(&fixture, &bodies, "extra", &["--extra-body", extra]).success();
+    let plan = fixture.manifest("extra", "plan");
+    let found = &plan["body"]["workloads"][0]["serving"]["extra_body"];
+    assert_eq!(*found, json!({"chat_template_kwargs": {"enable_thinking": false}}));
 }

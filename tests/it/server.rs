@@ -41,14 +41,24 @@ struct Shared {
     /// Returns the version after this many inference requests; `None` for a server that reports none.
     version: Option<fn(usize) -> usize>,
     script: Box<Script>,
+    /// True if test requests are part of the script.
+    scripts_test_requests: bool,
     request_count: AtomicUsize,
     stopping: AtomicBool,
 }
 
 impl Server {
-    /// Starts a server of `model` on a free port.
+    /// Starts a server of `model` on a free port. It responds to test requests by itself, so the script gets only the load.
     pub(crate) fn start(model: &str, script: impl Fn(&Request) -> (Vec<u8>, AfterResponse) + Send + Sync + 'static) -> Self {
-        Self::start_with(model, None, script)
+        Self::start_with(model, None, false, script)
+    }
+
+    /// Starts a server whose script gets test requests too.
+    pub(crate) fn start_with_test_requests(
+        model: &str,
+        script: impl Fn(&Request) -> (Vec<u8>, AfterResponse) + Send + Sync + 'static,
+    ) -> Self {
+        Self::start_with(model, None, true, script)
     }
 
     /// Starts a server whose version depends on the number of inference requests that it has received.
@@ -57,12 +67,13 @@ impl Server {
         version: fn(usize) -> usize,
         script: impl Fn(&Request) -> (Vec<u8>, AfterResponse) + Send + Sync + 'static,
     ) -> Self {
-        Self::start_with(model, Some(version), script)
+        Self::start_with(model, Some(version), false, script)
     }
 
     fn start_with(
         model: &str,
         version: Option<fn(usize) -> usize>,
+        scripts_test_requests: bool,
         script: impl Fn(&Request) -> (Vec<u8>, AfterResponse) + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -70,7 +81,7 @@ impl Server {
         let models = format!(r#"{{"object": "list", "data": [{{"id": "{model}", "object": "model"}}]}}"#);
         let script = Box::new(script);
         let (request_count, stopping) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let shared = Arc::new(Shared { models, version, script, request_count, stopping });
+        let shared = Arc::new(Shared { models, version, script, scripts_test_requests, request_count, stopping });
         let serving = Arc::clone(&shared);
         let accepting = thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -126,6 +137,9 @@ impl Shared {
     fn respond(&self, head: String) -> (Vec<u8>, AfterResponse) {
         let mut words = head.split(' ');
         match (words.next(), words.next()) {
+            (Some("POST"), _) if !self.scripts_test_requests && is_test_request(&head) => {
+                (complete_stream(), AfterResponse::KeepAlive)
+            }
             (Some("POST"), _) => (self.script)(&Request { number: self.request_count.fetch_add(1, Ordering::SeqCst), head }),
             (_, Some("/health")) => (json_response("200 OK", "{}"), AfterResponse::KeepAlive),
             (_, Some("/v1/models")) => (json_response("200 OK", &self.models), AfterResponse::KeepAlive),
@@ -148,6 +162,12 @@ fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<String> {
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
     Some(head)
+}
+
+/// Returns true if the head is of the request that provision sends before anything is measured.
+fn is_test_request(head: &str) -> bool {
+    let id: String = "assay test req. ".bytes().map(|byte| format!("{byte:02x}")).collect();
+    header(head, "x-request-id") == Some(&id)
 }
 
 /// Returns a header's value.

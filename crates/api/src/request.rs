@@ -26,6 +26,8 @@ pub struct RequestBody<'a> {
     /// Further members of the body by name: a text that is a number or a boolean becomes one, any other a string. They replace members of
     /// the same name.
     pub extra_body: &'a BTreeMap<String, String>,
+    /// Further members of the body by name, which replace members of the same name.
+    pub extra_members: &'a Map<String, Value>,
 }
 
 impl ServingApi {
@@ -39,6 +41,7 @@ impl ServingApi {
         for (name, text) in request.extra_body {
             body.insert(name.clone(), parse_member_value(text));
         }
+        body.extend(request.extra_members.clone());
         Value::Object(body).to_string().into_bytes()
     }
 
@@ -54,6 +57,7 @@ impl ServingApi {
             streamed: true,
             continuous_usage: true,
             extra_body: &BTreeMap::new(),
+            extra_members: &Map::new(),
         };
         // An API that names no model has none to add either: results name the target's.
         member == "model" || self.stated_members(&request).contains_key(member)

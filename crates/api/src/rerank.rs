@@ -280,6 +280,7 @@ mod tests {
                 streamed: false,
                 continuous_usage: false,
                 extra_body: &extra_body,
+                extra_members: &Map::new(),
             };
             serde_json::from_slice::<Value>(&api.request_body(&request)).expect("JSON")
         };

@@ -321,6 +321,11 @@ error_codes! {
     DriverGone, "driver_gone", Environment, AtOnce, "The run has no driver any more.", "Run again with the same `--run-id` to resume the run.";
     DriverStays, "driver_stays", Environment, AtOnce, "The last driver of the run is not removed from the cluster.", "Check whether its node is gone; if so, remove the node from the cluster.";
     Endpoint, "endpoint", Environment, AtOnce, "The address of a target cannot be used or resolved, or one of its headers cannot be sent.", "Check the URL and the headers of the target, and the name resolution of this machine.";
+    EndpointPath, "endpoint_path", Environment, Lasting, "An endpoint has no such path or model: it responds to a test request with 404, 405 or 410.", "Compare the target's `url`, the workload's `api` and its `model` with what the endpoint serves.";
+    EndpointProtocol, "endpoint_protocol", Environment, Lasting, "What is at an endpoint's address does not respond in the format of the API, or its certificate is not trusted.", "Check the address; if its path is below a prefix, add the prefix.";
+    EndpointRedirects, "endpoint_redirects", Environment, Lasting, "An endpoint redirects requests, and redirects are not followed.", "Write the address that the redirect names as the target's `url`.";
+    EndpointRejects, "endpoint_rejects", Environment, Lasting, "An endpoint rejects the requests of a workload as not valid.", "Correct the setting that its message names; `exact_output: false` leaves out `ignore_eos` and `min_tokens`.";
+    EndpointUnauthorized, "endpoint_unauthorized", Environment, Lasting, "An endpoint does not accept the credentials of requests, or misses them.", "Give a valid key: with `--api-key` or `--header` of `assay bench`, or in the target's `headers`.";
     Evicted, "evicted", Environment, AtOnce, "A pod was evicted because its node was short of memory or disk space.", "Use nodes with more free disk space, or request more memory for the stage.";
     Export, "export", Environment, AtOnce, "The folder of a published run cannot be written.", "Check the permissions of the folder and the free disk space.";
     Fetch, "fetch", Environment, AtOnce, "A commit, an image digest or a pinned file cannot be fetched.", "Check the address, the network, the credentials and the allowed hosts.";

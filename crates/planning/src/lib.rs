@@ -291,7 +291,7 @@ fn plan_target(pins: &mut dyn Pins, files: &SourceFiles<'_>, target: &assay_spec
         url: target.url.clone(),
         command: target.command.clone(),
         env: target.env.clone(),
-        headers: target.headers.iter().map(|(name, secret)| secret.to_env_var(name)).collect(),
+        headers: target.headers.iter().map(|(name, value)| value.to_env_var(name)).collect(),
         objects: objects(pins, files, target)?,
         inference_service: target.inference_service.clone(),
         config: target.config.clone(),

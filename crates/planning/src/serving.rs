@@ -34,6 +34,7 @@ pub(crate) fn build_work(
         continuous_usage: workload.spec.dimensions.stack.as_deref().is_some_and(|stack| CONTINUOUS_USAGE.contains(&stack)),
         batch: serving.batch,
         body: serving.body.clone(),
+        extra_body: serving.extra_body.clone(),
         requests: load.requests.map(Count),
         duration_ns: load.duration.map(nanoseconds),
         warmup_ns: nanoseconds(load.warmup),

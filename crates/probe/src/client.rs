@@ -43,6 +43,32 @@ impl EndpointResponse {
     }
 }
 
+/// A request with a JSON document, as the load generator sends them.
+#[derive(Clone, Copy, Debug)]
+pub struct JsonRequest<'a> {
+    /// The requested content type of the response.
+    pub accept: &'a str,
+    /// Sent as `x-request-id` and as the trace id of `traceparent`; not 0.
+    pub request_id: u128,
+    /// The document.
+    pub body: &'a [u8],
+}
+
+/// The head of a response, and the beginning of its body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartialResponse {
+    /// The status code.
+    pub status: u16,
+    /// The content type without its parameters, in lower case; absent if the head has none.
+    pub content_type: Option<String>,
+    /// The target of a redirect.
+    pub location: Option<String>,
+    /// The seconds after which the endpoint invites another try.
+    pub retry_after_s: Option<u64>,
+    /// The bytes of the body that were read.
+    pub body: Vec<u8>,
+}
+
 fn status_text(status: u16) -> String {
     StatusCode::from_u16(status).map_or_else(|_| status.to_string(), |status| status.to_string())
 }
@@ -62,7 +88,10 @@ pub enum RequestError {
     /// The connection could not be made, or broke.
     #[error("{0}")]
     Connection(io::Error),
-    /// The response is not HTTP, or TLS failed.
+    /// TLS failed: the certificate is not trusted, or the server does not speak TLS.
+    #[error("TLS: {0}")]
+    Tls(String),
+    /// The response is not HTTP.
     #[error("{0}")]
     Protocol(String),
 }
@@ -139,6 +168,39 @@ impl Client {
         self.read_response(request.send_empty().map_err(|error| to_request_error(error, limits.time))?, limits)
     }
 
+    /// Sends a POST request with a JSON document, and reads its response until `is_enough` is true of the bytes so far, or until the
+    /// body ends, breaks or reaches a limit: a stream may be long.
+    pub fn post_json(
+        &self,
+        url: &str,
+        request: &JsonRequest<'_>,
+        limits: Limits,
+        is_enough: impl Fn(&[u8]) -> bool,
+    ) -> Result<PartialResponse, RequestError> {
+        let id = request.request_id;
+        let span = ((id >> 64) as u64 ^ id as u64).max(1);
+        let sent = self
+            .with_defaults(self.agent.post(check_url(url)?), limits.time)
+            .header("accept", request.accept)
+            .header("accept-encoding", "identity")
+            .header("content-type", "application/json")
+            .header("x-request-id", format!("{id:032x}"))
+            .header("traceparent", format!("00-{id:032x}-{span:016x}-01"))
+            .send(request.body);
+        let response = sent.map_err(|error| to_request_error(error, limits.time))?;
+        let secrets = self.headers.secrets();
+        let text = |name: &str| {
+            let value = response.headers().get(name).and_then(|value| value.to_str().ok())?;
+            Some(secrets.mask_truncated(value).unwrap_or_else(|| value.to_owned()))
+        };
+        let content_type =
+            text("content-type").map(|value| value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase());
+        let (status, location) = (response.status().as_u16(), text("location"));
+        let retry_after_s = text("retry-after").and_then(|value| value.parse().ok());
+        let body = read_beginning(response, limits.bytes, is_enough);
+        Ok(PartialResponse { status, content_type, location, retry_after_s, body: secrets.mask(&body).unwrap_or(body) })
+    }
+
     /// Returns a status for people, such as `404 Not Found`.
     pub fn status_text(status: u16) -> String {
         status_text(status)
@@ -192,10 +254,27 @@ fn read(response: Response<Body>, limits: Limits) -> Result<Vec<u8>, RequestErro
     if bytes.len() as u64 > limits.bytes { Err(RequestError::TooLarge(limits.bytes)) } else { Ok(bytes) }
 }
 
+/// Reads a body until it is enough, ends, breaks or reaches the limit.
+fn read_beginning(response: Response<Body>, most: u64, is_enough: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+    let mut reader = response.into_body().into_reader().take(most);
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 4 << 10]);
+    while !is_enough(&bytes) {
+        match reader.read(&mut buffer) {
+            Ok(0) | Err(_) => break,
+            Ok(count) => bytes.extend_from_slice(buffer.get(..count).unwrap_or_default()),
+        }
+    }
+    bytes
+}
+
 fn to_request_error(error: ureq::Error, time: Duration) -> RequestError {
     match error {
         ureq::Error::Timeout(_) => RequestError::Timeout(time),
-        ureq::Error::Io(error) => RequestError::Connection(error),
+        ureq::Error::Io(error) => match error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>()) {
+            Some(cause) => RequestError::Tls(cause.to_string().chars().take(300).collect()),
+            None => RequestError::Connection(error),
+        },
+        ureq::Error::Rustls(cause) => RequestError::Tls(cause.to_string().chars().take(300).collect()),
         ureq::Error::HostNotFound => RequestError::Connection(io::Error::new(io::ErrorKind::NotFound, "the host has no address")),
         ureq::Error::ConnectionFailed => RequestError::Connection(io::Error::other("the connection failed")),
         error => RequestError::Protocol(error.to_string().chars().take(300).collect()),

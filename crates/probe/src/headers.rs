@@ -76,7 +76,11 @@ fn secret_parts(value: &[u8]) -> Vec<&[u8]> {
 fn read_header(header: &EnvVar) -> Result<(HeaderName, HeaderValue), HeaderError> {
     let name = HeaderName::from_bytes(header.name.as_bytes())
         .map_err(|_| HeaderError::Name(header.name.escape_debug().take(100).collect()))?;
-    let mut value = HeaderValue::from_bytes(&read_header_value(header)?).map_err(|_| HeaderError::Value(name.to_string()))?;
+    let mut bytes = read_header_value(header)?;
+    if let Some(scheme) = &header.scheme {
+        bytes = [scheme.as_bytes(), b" ", bytes.trim_ascii()].concat();
+    }
+    let mut value = HeaderValue::from_bytes(&bytes).map_err(|_| HeaderError::Value(name.to_string()))?;
     value.set_sensitive(true);
     Ok((name, value))
 }
@@ -98,7 +102,7 @@ mod tests {
 
     fn header(name: &str, value: Option<&str>, from_env: Option<&str>, from_file: Option<&str>) -> EnvVar {
         let text = |text: Option<&str>| text.map(str::to_owned);
-        EnvVar { name: name.to_owned(), value: text(value), from_env: text(from_env), from_file: text(from_file) }
+        EnvVar { name: name.to_owned(), value: text(value), from_env: text(from_env), from_file: text(from_file), scheme: None }
     }
 
     fn refused(header: EnvVar) -> String {
@@ -132,6 +136,16 @@ mod tests {
             "a scheme alone is no beginning of a secret"
         );
         assert_eq!(masked("Bearer example"), None, "neither the scheme nor what a definition holds is a secret");
+    }
+
+    #[test]
+    fn a_scheme_is_put_before_the_secret_and_is_none() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), "hunter22\n").expect("written");
+        let key = EnvVar { scheme: Some("Bearer".to_owned()), ..header("authorization", None, None, file.path().to_str()) };
+        let headers = Headers::read(&[key]).expect("readable");
+        assert_eq!(headers.iter().map(|(_, value)| value.as_bytes()).collect::<Vec<_>>(), [b"Bearer hunter22"]);
+        assert_eq!(headers.secrets().mask(b"Bearer hunter22").as_deref(), Some(b"Bearer [secret]".as_slice()));
     }
 
     #[test]

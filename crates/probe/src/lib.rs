@@ -13,6 +13,6 @@ mod identity;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use client::{Client, EndpointResponse, Limits, RequestError, endpoint_url, tls};
+pub use client::{Client, EndpointResponse, JsonRequest, Limits, PartialResponse, RequestError, endpoint_url, tls};
 pub use headers::{HeaderError, Headers};
 pub use identity::{Identity, Presence};

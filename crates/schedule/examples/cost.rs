@@ -59,6 +59,7 @@ fn schedule(arrival: ArrivalLaw) -> Result<TrialSchedule, ScheduleError> {
         continuous_usage: false,
         batch: 1,
         body: BTreeMap::new(),
+        extra_body: serde_json::Map::new(),
         requests: Some(Count(REQUESTS)),
         duration_ns: None,
         warmup_ns: Count(0),

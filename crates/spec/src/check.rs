@@ -8,7 +8,7 @@ use crate::field::{Choice, Field, Need, Rule, Table, Type, Uniqueness};
 use crate::format::{Format, HTTP_URL, HTTPS_URL, REMOTE, TELEMETRY_URL, TEXT, WORD};
 use crate::problem::{Problems, Source, Span, did_you_mean, quote};
 use crate::secret::{carries_key, carries_password};
-use crate::tables::REFERENCE;
+use crate::tables::{HEADER_SOURCE, REFERENCE};
 use crate::yaml::{Key, Node, Scalar, ScalarType, Value as Tree};
 
 /// The longest value of an environment variable: Linux takes 128 KiB, definitions need a line.
@@ -91,7 +91,8 @@ impl Checker<'_, '_> {
         let value = match (kind, &node.value) {
             (_, Tree::Refused) => None,
             (Type::Object(table), _) => return self.object(table, node, place),
-            (Type::Reference, _) => return self.reference(node, place),
+            (Type::Reference, _) => return self.reference(&REFERENCE, node, place),
+            (Type::HeaderSource, _) => return self.reference(&HEADER_SOURCE, node, place),
             (Type::Shapes { scalar: Some(kind), .. }, Tree::Scalar(_))
             | (Type::Shapes { list: Some(kind), .. }, Tree::List(_))
             | (Type::Shapes { map: Some(kind), .. }, Tree::Map(_)) => return self.value(kind, node, place),
@@ -250,9 +251,9 @@ impl Checker<'_, '_> {
     }
 
     /// Checks a reference to a secret.
-    fn reference(&mut self, node: &Node, place: FieldPlace<'_>) -> Option<CheckedValue> {
+    fn reference(&mut self, table: &'static Table, node: &Node, place: FieldPlace<'_>) -> Option<CheckedValue> {
         if matches!(node.value, Tree::Map(_) | Tree::Refused) {
-            return self.object(&REFERENCE, node, place);
+            return self.object(table, node, place);
         }
         let message = format!("`{}` must say where its value is found, never what it is", place.path);
         self.problems.add_hinted(node.span, message, "write `{from_env: NAME}` or `{from_file: PATH}`");
@@ -507,7 +508,7 @@ fn move_to(value: CheckedValue, to: Span) -> CheckedValue {
 
 /// Returns true if a field holds secrets, or would if its writer were careless.
 fn may_be_secret(kind: &Type) -> bool {
-    matches!(kind, Type::Reference | Type::Shapes { map: Some(Type::Reference), .. })
+    matches!(kind, Type::Reference | Type::HeaderSource | Type::Shapes { map: Some(Type::Reference), .. })
 }
 
 fn invalid_value(span: Span) -> CheckedValue {
@@ -524,7 +525,7 @@ fn expectation(kind: &Type) -> String {
         Type::Number { .. } => "a number".to_owned(),
         Type::Scalar => "a text, number or boolean".to_owned(),
         Type::List { .. } => "a list".to_owned(),
-        Type::Map { .. } | Type::Object(_) | Type::Reference => "a map".to_owned(),
+        Type::Map { .. } | Type::Object(_) | Type::Reference | Type::HeaderSource => "a map".to_owned(),
         Type::Shapes { scalar, list, map } => {
             let shapes: Vec<_> = [scalar, list, map].into_iter().flatten().map(|kind| expectation(kind)).collect();
             shapes.join(" or ")

@@ -110,6 +110,8 @@ pub(crate) enum Type {
     },
     /// A reference to a secret: its location, never its value.
     Reference,
+    /// The source of a header's value: a reference to a secret, or a text that is no secret.
+    HeaderSource,
 }
 
 /// The criterion by which two items of a list are equal, which is refused.

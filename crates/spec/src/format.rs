@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use assay_manifest::{CaseId, Digest, Instant, Name, RunId};
+use serde_json::Value as Json;
 
 use crate::lengths::Scenario;
 
@@ -419,6 +420,23 @@ pub(crate) static SEED: Format = Format {
     max: 64,
     normal: |text| keep_if(text, Digest::from_hex(text).is_ok(), "64 lower-case hexadecimal digits"),
 };
+
+pub(crate) static JSON_OBJECT: Format = Format {
+    what: "a JSON object",
+    pattern: "^\\s*\\{",
+    example: "{\"top_k\":20}",
+    max: 10_000,
+    normal: |text| match serde_json::from_str::<Json>(text) {
+        Ok(object @ Json::Object(_)) => canonical_text(&object),
+        Ok(_) => Err("it has to be an object, in braces".to_owned()),
+        Err(error) => Err(error.to_string()),
+    },
+};
+
+fn canonical_text(value: &Json) -> Result<String, String> {
+    let bytes = assay_manifest::canonical_value(value).map_err(|error| error.to_string())?;
+    String::from_utf8(bytes).map_err(|error| error.to_string())
+}
 
 pub(crate) static SHA256: Format = Format {
     what: "a sha256",

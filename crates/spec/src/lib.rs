@@ -57,14 +57,14 @@ pub use lengths::{MAX_TOKENS, Scenario, ScenarioError};
 pub use noise::{MetricNoise, NOISE, Noise, NoiseRun};
 pub use objects::{MAX_OBJECT_BYTES, parse_objects};
 pub use pipeline::{
-    ControlRequirement, Gate, MAX_SIZED, MIN_TRIALS, Pipeline, PipelineSpec, PublishSettings, ReadinessProbe, SIMULATOR_PROFILES,
-    SIMULATOR_SETTINGS, Schedule, SecretRef, Shards, Stage, Target, Trials, Variant,
+    ControlRequirement, Gate, HeaderSource, MAX_SIZED, MIN_TRIALS, Pipeline, PipelineSpec, PublishSettings, ReadinessProbe,
+    SIMULATOR_PROFILES, SIMULATOR_SETTINGS, Schedule, SecretRef, Shards, Stage, Target, Trials, Variant,
 };
 pub use pod::PodOverride;
 pub use problem::{Excerpt, MAX_PROBLEMS, Problem, render};
 pub use reference::reference_page;
 pub use schema::json_schema;
-pub use secret::looks_secret;
+pub use secret::{looks_secret, looks_secret_header};
 pub use sizing::{GateSize, gate_sizes};
 pub use tables::API_VERSION;
 pub use trust::{Expectation, Signer, TimestampAuthority, TrustPolicy};

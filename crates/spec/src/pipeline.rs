@@ -12,7 +12,7 @@ use crate::checked_value::{CheckedValue, Read, Value};
 use crate::define::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::pod::{PodOverride, check_pods};
 use crate::problem::{Problem, Problems, did_you_mean, quote};
-use crate::secret::refuse_secrets;
+use crate::secret::{looks_secret_header, refuse_secrets};
 
 /// The fewest trials for a number with an interval.
 pub const MIN_TRIALS: u32 = 3;
@@ -169,8 +169,8 @@ pub struct Target {
     pub inference_service: Option<InferenceService>,
     /// Its environment, ordered by name.
     pub env: Vec<EnvVar>,
-    /// Headers of each request, by lower-case name: references to secrets.
-    pub headers: BTreeMap<String, SecretRef>,
+    /// Headers of each request, by lower-case name.
+    pub headers: BTreeMap<String, HeaderSource>,
     /// The readiness probe.
     pub ready: ReadinessProbe,
     /// Settings of a simulator, by option.
@@ -198,6 +198,20 @@ pub enum SecretRef {
     Env(String),
     /// A file on the runner.
     File(String),
+}
+
+/// The source of a header's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeaderSource {
+    /// The value, which is no secret.
+    Plain(String),
+    /// A secret.
+    Secret {
+        /// The location of the secret.
+        place: SecretRef,
+        /// The authentication scheme that is put before it, such as `Bearer`.
+        scheme: Option<String>,
+    },
 }
 
 /// The readiness probe, which runs before anything is measured.
@@ -511,6 +525,14 @@ fn check_secrets(spec: &CheckedValue, problems: &mut Problems<'_>) {
         if let Some(env) = item.member("env") {
             refuse_secrets(env, "a definition holds references to secrets only", problems);
         }
+        for (name, header) in item.member("headers").map_or(&[][..], CheckedValue::members) {
+            if let Some(value) =
+                header.member("value").filter(|value| looks_secret_header(name, value.text().unwrap_or_default()))
+            {
+                let message = format!("the header `{name}` looks like a secret; a definition holds references to secrets only");
+                problems.add_redacted(value.span, message, "give its place, `{from_env: NAME}` or `{from_file: PATH}`");
+            }
+        }
     }
 }
 
@@ -651,7 +673,7 @@ fn read_env(of: &CheckedValue) -> Option<Vec<EnvVar>> {
 
 fn read_variable(name: &str, value: &CheckedValue) -> Option<EnvVar> {
     Some(match &value.value {
-        Value::Text(text) => EnvVar { name: name.to_owned(), value: Some(text.clone()), from_env: None, from_file: None },
+        Value::Text(text) => plain_variable(name, text),
         _ => SecretRef::read(value)?.to_env_var(name),
     })
 }
@@ -663,7 +685,30 @@ impl SecretRef {
             Self::Env(name) => (Some(name.clone()), None),
             Self::File(path) => (None, Some(path.clone())),
         };
-        EnvVar { name: name.to_owned(), value: None, from_env, from_file }
+        EnvVar { name: name.to_owned(), value: None, from_env, from_file, scheme: None }
+    }
+}
+
+impl HeaderSource {
+    /// Returns the header of that name with its value, or with the location of it.
+    pub fn to_env_var(&self, name: &str) -> EnvVar {
+        match self {
+            Self::Plain(value) => plain_variable(name, value),
+            Self::Secret { place, scheme } => EnvVar { scheme: scheme.clone(), ..place.to_env_var(name) },
+        }
+    }
+}
+
+fn plain_variable(name: &str, value: &str) -> EnvVar {
+    EnvVar { name: name.to_owned(), value: Some(value.to_owned()), from_env: None, from_file: None, scheme: None }
+}
+
+impl Read for HeaderSource {
+    fn read(value: &CheckedValue) -> Option<Self> {
+        Some(match value.text_of("value") {
+            Some(plain) => Self::Plain(plain.to_owned()),
+            None => Self::Secret { place: SecretRef::read(value)?, scheme: value.get("scheme")? },
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::define::DefinitionKind;
 use crate::field::{Choice, Field, Need, Rule, Table, Type};
 use crate::format::{Format, TEXT};
-use crate::tables::REFERENCE;
+use crate::tables::{HEADER_SOURCE, REFERENCE};
 
 /// Returns the reference page of a kind of definition, in Markdown.
 pub fn reference_page(kind: DefinitionKind) -> String {
@@ -123,6 +123,7 @@ impl ValueDescriber<'_> {
             Type::Map { key, value, max, .. } => format!("a map of at most {max}: {} to {}", key.what, self.describe(value)),
             Type::Object(table) => self.object(table),
             Type::Reference => format!("`from_env` or `from_file`: a {}", REFERENCE.name),
+            Type::HeaderSource => self.object(&HEADER_SOURCE),
             Type::Shapes { scalar, list, map } => {
                 [scalar, list, map].into_iter().flatten().map(|kind| self.describe(kind)).collect::<Vec<_>>().join("; or ")
             }
@@ -148,6 +149,7 @@ impl ValueDescriber<'_> {
 fn nested(path: &str, kind: &'static Type) -> Vec<(String, &'static Table)> {
     match kind {
         Type::Object(table) => vec![(path.to_owned(), table)],
+        Type::HeaderSource => vec![(path.to_owned(), &HEADER_SOURCE)],
         Type::List { item, .. } => nested(&format!("{path}[]"), item),
         Type::Map { value, .. } => nested(&format!("{path}.*"), value),
         Type::Shapes { scalar, list, map } => {

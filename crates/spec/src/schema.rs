@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::define::DefinitionKind;
 use crate::field::{Field, Need, Rule, Table, Type, Uniqueness};
 use crate::format::Format;
-use crate::tables::{API_VERSION, REFERENCE};
+use crate::tables::{API_VERSION, HEADER_SOURCE, REFERENCE};
 
 /// Returns the JSON Schema of a kind of definition. Every object is closed.
 pub fn json_schema(kind: DefinitionKind) -> Json {
@@ -116,6 +116,7 @@ fn value(kind: &'static Type) -> Json {
         }),
         Type::Object(table) => Json::Object(object(table)),
         Type::Reference => Json::Object(object(&REFERENCE)),
+        Type::HeaderSource => Json::Object(object(&HEADER_SOURCE)),
         Type::Shapes { scalar, list, map } => {
             let shapes: Vec<_> = [scalar, list, map].into_iter().flatten().map(|kind| value(kind)).collect();
             json!({"anyOf": shapes})

@@ -39,6 +39,20 @@ pub fn looks_secret(name: &str, value: &str) -> bool {
     SECRET_PREFIXES.iter().any(|prefix| value.starts_with(prefix)) || (named && !plain)
 }
 
+/// Headers that carry credentials.
+const SECRET_HEADERS: [&str; 7] =
+    ["authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "x-auth-token", "ocp-apim-subscription-key"];
+
+/// The authentication schemes of a header's value, in lower case.
+const SCHEMES: [&str; 3] = ["bearer", "basic", "token"];
+
+/// Returns true if the value of a header looks like a secret: by the header's name, by the value's scheme, or by its prefix.
+pub fn looks_secret_header(name: &str, value: &str) -> bool {
+    let first = value.split_ascii_whitespace().next().unwrap_or_default().to_ascii_lowercase();
+    let has_scheme = SCHEMES.contains(&first.as_str()) && value.trim().len() > first.len();
+    SECRET_HEADERS.contains(&name.to_ascii_lowercase().as_str()) || has_scheme || looks_secret(name, value)
+}
+
 /// Returns true if a text is an address with a user or password in it. The user of an ssh address is no secret.
 pub(crate) fn carries_password(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once("://") else { return false };
@@ -72,6 +86,23 @@ mod tests {
         }
         for (name, value) in [("MAX_TOKEN", "8"), ("TOKENS", "many"), ("SORT_KEY", "name"), ("password", ""), ("A", "text")] {
             assert!(!looks_secret(name, value), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_header_may_hold_a_key() {
+        for (name, value) in [
+            ("Authorization", "x"),
+            ("X-Api-Key", "x"),
+            ("cookie", "a=b"),
+            ("x-org", "Bearer x"),
+            ("x", "hf_x"),
+            ("my-token", "x"),
+        ] {
+            assert!(looks_secret_header(name, value), "{name}: {value}");
+        }
+        for (name, value) in [("x-org", "acme"), ("x-mode", "bearer"), ("x-max-token", "8")] {
+            assert!(!looks_secret_header(name, value), "{name}: {value}");
         }
     }
 

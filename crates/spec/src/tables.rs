@@ -11,8 +11,8 @@ use assay_metric::{SloMetric, Unit};
 use crate::field::{Choice, Field, Rule, Table, Type, Uniqueness, choice, default, optional, required};
 use crate::format::{
     BRANCH, CASE_ID, CERTIFICATES, COMMIT, CPUS, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENV_NAME, GIT_REF, HEADER,
-    HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE, INSTANT, LABEL, LATENCY, MEMBER, METRIC, NAME, OBJECT_NAME, PATH, PUBLIC_KEY,
-    QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED, SHA256, SQL_PATH, TELEMETRY_URL, TEXT, TIMEZONE, UNIT, WORD,
+    HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE, INSTANT, JSON_OBJECT, LABEL, LATENCY, MEMBER, METRIC, NAME, OBJECT_NAME, PATH,
+    PUBLIC_KEY, QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED, SHA256, SQL_PATH, TELEMETRY_URL, TEXT, TIMEZONE, UNIT, WORD,
 };
 use crate::lengths::MAX_TOKENS;
 
@@ -63,6 +63,23 @@ pub(crate) static REFERENCE: Table = Table {
         optional("from_file", &TEXT_TYPE, "The file on the runner that holds the secret."),
     ],
     rules: &[Rule::ExactlyOne(&["from_env", "from_file"])],
+};
+pub(crate) static AUTH_SCHEMES: [Choice; 3] = [
+    choice("Bearer", "A token, such as an API key."),
+    choice("Basic", "Name and password, encoded."),
+    choice("Token", "A token."),
+];
+pub(crate) static HEADER_SOURCE: Table = Table {
+    name: "header source",
+    doc: "The source of a header's value. A secret is a reference: a definition never contains its value.",
+    selector: None,
+    fields: &[
+        optional("from_env", &Type::Text(&ENV_NAME), "The environment variable of the runner that holds the secret."),
+        optional("from_file", &TEXT_TYPE, "The file on the runner that holds the secret."),
+        optional("value", &TEXT_TYPE, "The value itself, if it is no secret."),
+        optional("scheme", &Type::Choice(&AUTH_SCHEMES), "The authentication scheme that is put before the secret."),
+    ],
+    rules: &[Rule::ExactlyOne(&["from_env", "from_file", "value"])],
 };
 
 static METADATA: Table = Table {
@@ -158,6 +175,12 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
         default("batch", &Type::Integer { min: 1, max: 4096 }, "1", "Documents in each request, if the API takes documents.")
             .only(SERVING),
         default("body", &BODY, "{}", "Members added to each request's body, such as `temperature`.").only(SERVING),
+        optional(
+            "extra_body",
+            &Type::Text(&JSON_OBJECT),
+            "A JSON object whose members are added to each request's body, such as `{\"chat_template_kwargs\":{\"enable_thinking\":false}}`.",
+        )
+        .only(SERVING),
         optional(
             "tokenizer",
             &PATH_TYPE,
@@ -555,9 +578,9 @@ pub(crate) static TARGET: Table = Table {
         default("env", &ENV, "{}", "Its environment variables: texts, or references to secrets.").only(&["host", "process", "simulator"]),
         default(
             "headers",
-            &Type::Map { key: &HEADER, value: &Type::Reference, min: 0, max: MAX_MAP },
+            &Type::Map { key: &HEADER, value: &Type::HeaderSource, min: 0, max: MAX_MAP },
             "{}",
-            "Headers sent with each request: references only, because they carry credentials.",
+            "Headers sent with each request. One that carries credentials is a reference.",
         )
         .only(ASKED),
         default("ready", &Type::Object(&READY), "{}", "The readiness probe.").only(ASKED),
@@ -1252,7 +1275,7 @@ pub(crate) fn all_tables() -> Vec<&'static Table> {
         found.push(table);
         table.fields.iter().for_each(|field| visit(field.kind, &mut found));
     }
-    found.push(&REFERENCE);
+    found.extend([&REFERENCE, &HEADER_SOURCE]);
     found
 }
 

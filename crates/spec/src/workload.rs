@@ -9,7 +9,7 @@ use assay_manifest::{
     BetterDirection, CacheMode, CaptureMode, InstructionCounter, MeasuredCommand, Name, SloMetric, WorkloadType,
 };
 use assay_metric::Requirement;
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use crate::checked_value::{CheckedValue, Read, Value, read_from_text};
 use crate::define::{Define, DefinitionKind, SourcePlaces, parse_as};
@@ -188,6 +188,8 @@ pub struct Serving {
     pub batch: u32,
     /// Members added to each request's body: texts, as written in the file.
     pub body: BTreeMap<String, String>,
+    /// Further members added to each request's body: any JSON.
+    pub extra_body: Map<String, Json>,
     /// A tokenizer file, relative to the workload's folder.
     pub tokenizer: Option<String>,
     /// The arrival of requests.
@@ -604,10 +606,28 @@ fn check_body(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let members = spec.member("body").map_or(&[][..], CheckedValue::members);
     for (name, value) in members.iter().filter(|(name, _)| api.is_stated(name)) {
         let message = format!("`spec.body.{name}` would replace a member that Assay writes, and results would state another");
-        let hint = "the model is a setting of the target; lengths, `exact_output` and `streaming` are settings of the workload";
-        problems.add_hinted(value.anchor, message, hint);
+        problems.add_hinted(value.anchor, message, STATED_HINT);
+    }
+    let Some(extra) = spec.member("extra_body") else { return };
+    for name in read_extra_body(spec).keys() {
+        if api.is_stated(name) {
+            let message = format!("`spec.extra_body` has the member `{}`, which Assay writes itself", quote_name(name));
+            problems.add_hinted(extra.span, message, STATED_HINT);
+        } else if members.iter().any(|(member, _)| member == name) {
+            problems
+                .add(extra.span, format!("`spec.extra_body` has the member `{}`, which `spec.body` has too", quote_name(name)));
+        }
     }
 }
+
+/// Returns a member's name for a message: cut, and without control characters.
+fn quote_name(name: &str) -> String {
+    name.escape_debug().take(100).collect()
+}
+
+/// The hint for a member of the body that states what is measured.
+const STATED_HINT: &str =
+    "the model is a setting of the target; lengths, `exact_output` and `streaming` are settings of the workload";
 
 fn check_slos(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let streaming = spec.member("streaming").and_then(bool::read).unwrap_or(true);
@@ -758,6 +778,7 @@ impl Read for Serving {
             exact_output: spec.get("exact_output")?,
             batch: spec.get("batch")?,
             body: spec.get("body")?,
+            extra_body: read_extra_body(spec),
             tokenizer: spec.get("tokenizer")?,
             load: spec.get("load")?,
             lengths: spec.get("lengths")?,
@@ -767,6 +788,11 @@ impl Read for Serving {
             slos: read_slos(spec.member("slos")?)?,
         })
     }
+}
+
+/// Returns the members of `extra_body`, whose text its format has checked.
+fn read_extra_body(spec: &CheckedValue) -> Map<String, Json> {
+    spec.text_of("extra_body").and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
 fn read_slos(slos: &CheckedValue) -> Option<Vec<Slo>> {

@@ -340,7 +340,7 @@ mod tests {
     fn variable(value: Option<&str>, from_env: Option<&str>, from_file: Option<&str>) -> EnvVar {
         let owned = |text: Option<&str>| text.map(str::to_owned);
         let (value, from_env, from_file) = (owned(value), owned(from_env), owned(from_file));
-        EnvVar { name: "TOKEN".to_owned(), value, from_env, from_file }
+        EnvVar { name: "TOKEN".to_owned(), value, from_env, from_file, scheme: None }
     }
 
     #[test]

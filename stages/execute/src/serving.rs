@@ -1,7 +1,6 @@
 //! One attempt at a serving trial: this shard's part of the load, sent to an endpoint and recorded request by request.
 
 mod barrier;
-mod body;
 mod exchange;
 mod flush;
 mod judge;
@@ -44,9 +43,6 @@ const MAX_IN_FLIGHT: u64 = 15_000;
 
 /// Files that a shard needs besides its connections.
 const SPARE_FILES: u64 = 256;
-
-/// Servers that support token counts per chunk (`continuous_usage_stats`).
-const CONTINUOUS_USAGE: [&str; 2] = ["vllm", "assay-simulator"];
 
 /// The interval between progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
@@ -460,10 +456,7 @@ impl<'a> ProgressReporter<'a> {
 fn observed_work<'a>(planned: &'a ServingWork, environment: &Environment, target: &Target) -> Cow<'a, ServingWork> {
     let found = environment.targets.iter().find(|found| found.id == target.name);
     let server = found.and_then(|found| found.server.as_ref()?.value.as_deref());
-    if planned.continuous_usage || !server.is_some_and(|server| CONTINUOUS_USAGE.contains(&server)) {
-        return Cow::Borrowed(planned);
-    }
-    Cow::Owned(ServingWork { continuous_usage: true, ..planned.clone() })
+    planned.for_server(server)
 }
 
 /// Returns the address of the target, as provision found it.

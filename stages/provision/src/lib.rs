@@ -11,6 +11,7 @@ mod ready;
 mod shards;
 mod simulator;
 mod target_end;
+mod test_request;
 mod wait_limits;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -272,8 +273,8 @@ impl TargetProperties {
         Self { address: target.url.clone(), version, server: None, models: Vec::new(), process_start_s: None, probes: Vec::new() }
     }
 
-    /// Waits until the target is ready, then queries its properties. It fails if the target lists models but not the plan's, and
-    /// if it is held and ends.
+    /// Waits until the target is ready, then queries its properties, and sends an endpoint one request of each kind that the run
+    /// will send. It fails if the target lists models but not the plan's, if it refuses such a request, and if it is held and ends.
     fn query(
         ctx: &Context,
         plan: &Plan,
@@ -286,10 +287,14 @@ impl TargetProperties {
         let probe = ready::wait(ctx.clock(), ctx.cancel(), &client, target, &address, ready, end)?;
         let identity = Identity::query(&client, &address);
         models::check(target, &models::requested_models(plan, target), &identity)?;
+        let mut probes = vec![probe];
+        if matches!(target.kind, TargetKind::Endpoint | TargetKind::InferenceService) {
+            probes.extend(test_request::send_all(ctx, plan, target, &client, &address, &identity)?);
+        }
         let models = identity.listed_models().to_vec();
         let server = Some(identity.server);
         let process_start_s = identity.process_start_s.map(Count);
-        Ok(Self { address: Some(address), version: identity.version, server, models, process_start_s, probes: vec![probe] })
+        Ok(Self { address: Some(address), version: identity.version, server, models, process_start_s, probes })
     }
 }
 

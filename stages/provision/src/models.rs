@@ -27,7 +27,8 @@ pub(crate) fn check(target: &Target, asked: &BTreeSet<&str>, identity: &Identity
     ))
 }
 
-fn list_models(models: &[String]) -> String {
+/// Lists models for people, at most ten of them.
+pub(crate) fn list_models(models: &[String]) -> String {
     let text = models.iter().take(SHOWN).map(|model| format!("`{model}`")).collect::<Vec<_>>().join(", ");
     match models.len() {
         0 => "no model".to_owned(),

@@ -141,6 +141,7 @@ fn a_secret_that_is_not_there_is_named() {
         value: None,
         from_env: Some("ASSAY_TEST_NO_SUCH_VARIABLE".to_owned()),
         from_file: None,
+        scheme: None,
     }];
     insta::assert_snapshot!(target_headers(&target).expect_err("absent"), @r"
     error[secret_absent]: the headers of target `t` cannot be sent

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use assay_api::{InputKind, ServingApi};
 use assay_manifest::{RunId, SloMetric};
 use assay_runner::SourceSpec;
-use assay_spec::{ClosureError, NO_CREDENTIALS, Problem, expand, read_closure};
+use assay_spec::{ClosureError, NO_CREDENTIALS, Problem, expand, looks_secret, looks_secret_header, read_closure};
 use assay_stage::parameters::PlanParameters;
 use assay_stage::{ErrorCode, Exit, Failure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -32,7 +32,7 @@ const OUTPUT_TOKENS: u64 = 128;
 const PIPELINE: &str = "pipelines/bench.yaml";
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 22] = [
+const OPTIONS: [(&str, &str); 23] = [
     ("spec.load.concurrency", "--concurrency"),
     ("spec.load.rate", "--rate"),
     ("spec.load.arrival", "--arrival"),
@@ -47,6 +47,7 @@ const OPTIONS: [(&str, &str); 22] = [
     ("spec.batch", "--documents"),
     ("spec.slos", "--slo"),
     ("spec.body", "--body"),
+    ("spec.extra_body", "--extra-body"),
     ("spec.seed", "--seed"),
     ("spec.cache", "--cache"),
     ("spec.trials.count", "--trials"),
@@ -69,9 +70,9 @@ pub(crate) struct Bench {
     /// The model name in requests
     #[arg(long, value_name = "NAME", required_unless_present = "simulator")]
     model: Option<String>,
-    /// Closed loop: requests in flight; each response is followed by the next request
-    #[arg(long, value_name = "N,..", value_delimiter = ',', required_unless_present = "rate")]
-    concurrency: Vec<u64>,
+    /// Closed loop: requests in flight; each response is followed by the next request. `1..64` means 1, 2, 4, ..., 64
+    #[arg(long, value_name = "N,..", value_delimiter = ',', required_unless_present = "rate", value_parser = parse_doublings)]
+    concurrency: Vec<Doublings>,
     /// Open loop: requests per second, independent of completions
     #[arg(long, value_name = "PER_S,..", value_delimiter = ',', allow_negative_numbers = true)]
     rate: Vec<f64>,
@@ -94,7 +95,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "TIME", default_value = "5m")]
     timeout: String,
     /// Trials per load; an interval needs at least five
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 5)]
     trials: u32,
     /// Tokens per prompt
     #[arg(long, value_name = "N", default_value_t = 128)]
@@ -122,12 +123,18 @@ pub(crate) struct Bench {
     cache: String,
     #[arg(long, value_name = "METRIC=TIME", help = slo_help())]
     slo: Vec<String>,
-    /// A header of each request, and the environment variable with its value
-    #[arg(long, value_name = "NAME=VARIABLE")]
+    /// Send an API key: the environment variable or file that holds it [default: OPENAI_API_KEY]
+    #[arg(long, value_name = "VARIABLE|FILE", num_args = 0..=1, default_missing_value = KEY_VARIABLE)]
+    api_key: Option<String>,
+    /// A header of each request: its value, unless it is a secret, or the environment variable that holds it
+    #[arg(long, value_name = "NAME: VALUE|NAME=VARIABLE")]
     header: Vec<String>,
     /// A field to add to each request's body, such as temperature=0.7
     #[arg(long, value_name = "NAME=VALUE")]
     body: Vec<String>,
+    /// A JSON object whose members are added to each request's body, such as '{"top_k":20}'
+    #[arg(long, value_name = "JSON")]
+    extra_body: Option<String>,
     /// The model's tokenizer.json; without it, prompts consist of common words, one token each
     #[arg(long, value_name = "FILE")]
     tokenizer: Option<PathBuf>,
@@ -140,8 +147,8 @@ pub(crate) struct Bench {
     /// The number of load generator processes [default: chosen by calibration]
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
-    /// The seed of prompts, lengths and arrivals, 64 hexadecimal digits [default: derived from the workload]
-    #[arg(long, value_name = "HEX")]
+    /// The seed of prompts, lengths and arrivals, such as 42, or 64 hexadecimal digits [default: derived from the workload]
+    #[arg(long, value_name = "NUMBER|HEX")]
     seed: Option<String>,
     /// The artifact store [default: `.assay` of the repository, or the user's data folder]
     #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
@@ -175,15 +182,22 @@ impl Bench {
         let source = SourceSpec { pipeline: PIPELINE.to_owned(), adhoc, ..SourceSpec::default() };
         let plan = PlanParameters { fetch: false };
         let asked = RunRequest { source, store: self.store, name: self.name, plan, json: self.json, command: "assay bench" };
-        let url = self.url;
-        asked.run().map_err(|failure| naming_the_url(failure, url.as_deref()))
+        let (url, has_key) = (self.url, self.api_key.is_some());
+        asked.run().map_err(|failure| with_options(failure, url.as_deref(), has_key))
     }
 
     /// Makes the files of the Source: JSON, which is YAML.
     fn definitions(&self) -> Result<BTreeMap<String, Vec<u8>>, Failure> {
         let mut files = BTreeMap::new();
         let mut workloads = Vec::new();
-        let closed = json!({"mode": "closed", "concurrency": self.concurrency});
+        let mut concurrency: Vec<u64> = Vec::new();
+        for list in &self.concurrency {
+            // A number that is in two ranges is one load; one that is written twice is a mistake, which the check reports.
+            let is_range = list.0.len() > 1;
+            let added: Vec<u64> = list.0.iter().copied().filter(|number| !is_range || !concurrency.contains(number)).collect();
+            concurrency.extend(added);
+        }
+        let closed = json!({"mode": "closed", "concurrency": concurrency});
         let open = json!({"mode": "open", "rate": self.rate, "arrival": self.arrival});
         for (name, load, wanted) in [("bench", closed, !self.concurrency.is_empty()), ("bench-open", open, !self.rate.is_empty())]
         {
@@ -236,7 +250,8 @@ impl Bench {
             "body": pairs("--body", &self.body)?,
         });
         set(&mut spec, "batch", Some(self.documents).filter(|documents| *documents != 1).map(Value::from));
-        set(&mut spec, "seed", self.seed.clone().map(Value::from));
+        set(&mut spec, "extra_body", self.extra_body.clone().map(Value::from));
+        set(&mut spec, "seed", self.seed.as_deref().map(|seed| json!(seed_digits(seed))));
         set(&mut spec, "tokenizer", self.tokenizer.as_ref().map(|_| json!("tokenizer.json")));
         Ok(json!({"apiVersion": "assay.dev/v1alpha1", "kind": "Workload", "metadata": {"name": name}, "spec": spec}))
     }
@@ -252,9 +267,62 @@ impl Bench {
         }
     }
 
+    /// Returns the headers of each request. No value of a secret gets into them: only its location.
+    fn headers(&self) -> Result<Map<String, Value>, Failure> {
+        let mut headers = Map::new();
+        for text in &self.header {
+            let (name, source) = parse_header(text)?;
+            if let Some(variable) = source.get("from_env").and_then(Value::as_str) {
+                self.check_variable(&format!("--header {name}=..."), variable)?;
+            }
+            if headers.insert(name.clone(), source).is_some() {
+                return Err(Failure::new(ErrorCode::Option, format!("`--header` gives `{name}` twice")));
+            }
+        }
+        if let Some(place) = &self.api_key {
+            if headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
+                return Err(Failure::new(ErrorCode::Option, "`--api-key` and `--header` both give the header `authorization`")
+                    .hint("leave one of them out"));
+            }
+            headers.insert("authorization".to_owned(), self.api_key_source(place)?);
+        }
+        Ok(headers)
+    }
+
+    /// Returns the source of the API key: a file if the text is a path, else a variable.
+    fn api_key_source(&self, place: &str) -> Result<Value, Failure> {
+        if looks_secret("", place) {
+            return Err(literal_secret("--api-key"));
+        }
+        if !place.contains('/') {
+            self.check_variable("--api-key", place)?;
+            return Ok(json!({"from_env": place, "scheme": "Bearer"}));
+        }
+        // Each stage has a folder of its own, so the path has to be absolute.
+        let path = std::path::absolute(place)
+            .map_err(|error| Failure::new(ErrorCode::Option, format!("`--api-key` names no file: `{place}`")).because(&error))?;
+        if !self.print && !path.is_file() {
+            return Err(Failure::new(ErrorCode::Option, format!("`--api-key` names no file: `{place}`"))
+                .hint("it names a file, or the environment variable that holds the key"));
+        }
+        Ok(json!({"from_file": path, "scheme": "Bearer"}))
+    }
+
+    /// Fails if the variable is not set. Its name is not shown, because it may be a secret that was written in the wrong place.
+    fn check_variable(&self, option: &str, variable: &str) -> Result<(), Failure> {
+        let is_name = variable.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            && !variable.starts_with(|first: char| first.is_ascii_digit());
+        if is_name && (self.print || std::env::var_os(variable).is_some()) {
+            return Ok(());
+        }
+        let which =
+            if variable == KEY_VARIABLE { format!("`{KEY_VARIABLE}`, which") } else { "an environment variable that".to_owned() };
+        Err(Failure::new(ErrorCode::Option, format!("`{option}` names {which} is not set"))
+            .hint("set a variable to the secret and give its name; a secret itself never belongs on a command line, which others can read"))
+    }
+
     fn pipeline(&self, workloads: &[&str]) -> Result<Value, Failure> {
-        let headers: Map<String, Value> =
-            pairs("--header", &self.header)?.into_iter().map(|(name, variable)| (name, json!({"from_env": variable}))).collect();
+        let headers = self.headers()?;
         let mut target = match (&self.simulator, &self.url) {
             (Some(profile), _) => json!({"name": "simulator", "kind": "simulator", "config": {"profile": profile}}),
             (None, url) => json!({"name": "endpoint", "kind": "endpoint", "url": url, "ready": {"timeout": READY_TIMEOUT}}),
@@ -275,6 +343,57 @@ impl Bench {
             },
         }))
     }
+}
+
+/// The environment variable of an API key that clients of OpenAI's API read.
+const KEY_VARIABLE: &str = "OPENAI_API_KEY";
+
+/// One value of `--concurrency`: a number, or several from a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Doublings(Vec<u64>);
+
+/// Parses a number, or a range as its first number, the doublings of it, and its last number.
+fn parse_doublings(text: &str) -> Result<Doublings, String> {
+    let number = |text: &str| text.parse::<u64>().map_err(|error| error.to_string());
+    let Some((first, last)) = text.split_once("..") else { return Ok(Doublings(vec![number(text)?])) };
+    let (first, last) = (number(first)?, number(last)?);
+    if first == 0 || first > last {
+        return Err("a range is `FIRST..LAST`, from 1 and upwards".to_owned());
+    }
+    let doublings = std::iter::successors(Some(first), |number| number.checked_mul(2)).take_while(|number| *number < last);
+    Ok(Doublings(doublings.chain([last]).collect()))
+}
+
+/// Returns a seed that is a number as the 64 hexadecimal digits of the number, and any other text as it is.
+fn seed_digits(text: &str) -> String {
+    match text.parse::<u64>() {
+        Ok(number) if text.len() < 64 => format!("{number:064x}"),
+        _ => text.to_owned(),
+    }
+}
+
+/// Parses `NAME=VARIABLE`, or `NAME: VALUE` if the value is no secret. Secrets are not shown.
+fn parse_header(text: &str) -> Result<(String, Value), Failure> {
+    let malformed = || {
+        let shown = if text.contains([':', ' ']) || looks_secret("", text) { "..." } else { text };
+        Failure::new(ErrorCode::Option, format!("`--header {shown}` is not of the form NAME=VARIABLE or `NAME: VALUE`"))
+            .hint("`assay bench --help` says what each option takes")
+    };
+    let at = text.find([':', '=']).filter(|at| *at > 0).ok_or_else(malformed)?;
+    let (name, rest) = text.split_at(at);
+    let (is_plain, value) = (rest.starts_with(':'), rest.get(1..).unwrap_or_default().trim());
+    if is_plain && looks_secret_header(name, value) || looks_secret("", value) || looks_secret_header("", value) {
+        return Err(literal_secret(&format!("--header {name}")));
+    }
+    Ok((name.to_owned(), if is_plain { json!({"value": value}) } else { json!({"from_env": value}) }))
+}
+
+/// Returns the failure of a secret on the command line, which is not shown.
+fn literal_secret(option: &str) -> Failure {
+    Failure::new(ErrorCode::Option, format!("`{option}` holds a secret, which every user of this machine can read in the list of processes")).hint(
+        "put it into an environment variable, and name the variable: `--api-key VARIABLE`, or `--header NAME=VARIABLE`; make a new \
+         key if others have access to this machine or its shell history",
+    )
 }
 
 /// Checks that the options make definitions that can be run. A problem names the option, because the user did not write the
@@ -298,10 +417,26 @@ fn check(files: &BTreeMap<String, Vec<u8>>) -> Result<(), Failure> {
     })
 }
 
-/// Adds the option with the endpoint's address to a failure to reach it: the user wrote no pipeline in which to raise the
-/// timeout.
-fn naming_the_url(failure: Failure, url: Option<&str>) -> Failure {
+/// Names the options in a failure of the endpoint: the user wrote no pipeline in which to raise a timeout or name a key.
+fn with_options(failure: Failure, url: Option<&str>, has_key: bool) -> Failure {
     match url {
+        Some(_) if failure.code == ErrorCode::EndpointUnauthorized => {
+            let key = match (has_key, std::env::var_os(KEY_VARIABLE).is_some()) {
+                (true, _) => "is the key that `--api-key` names valid for this endpoint and model?",
+                (false, true) => "`--api-key` sends the key in `OPENAI_API_KEY`",
+                (false, false) => "set `OPENAI_API_KEY` and add `--api-key`, or name another variable or a file with `--api-key`",
+            };
+            failure.hint(format!("{key}; `--header NAME=VARIABLE` sends any other credential"))
+        }
+        Some(_) if failure.code == ErrorCode::EndpointRejects && failure.hint.as_ref().is_some_and(|hint| hint.contains("--no-exact-output")) => {
+            failure.hint("the endpoint does not know `ignore_eos` or `min_tokens`: `--no-exact-output` leaves them out")
+        }
+        Some(_) if failure.code == ErrorCode::EndpointPath => failure.hint(
+            "does `--url` need a path prefix, such as `/openai/v1`, or `--model` another name? `--api` selects another API",
+        ),
+        Some(_) if failure.code == ErrorCode::EndpointRedirects => {
+            failure.hint("if that address is the endpoint's, name it with `--url`; redirects are not followed, because headers may hold secrets")
+        }
         Some(url) if failure.code == ErrorCode::TargetNotReady => failure.hint(format!(
             "is a server up at `{url}`, as `--url` says? Assay tried to connect to it for {READY_TIMEOUT}: start it, or mend the address"
         )),
@@ -360,20 +495,65 @@ mod tests {
     fn an_endpoint_that_is_not_there_is_named_by_its_option() {
         let failed = |code| Failure::new(code, "refused").hint("`ready.timeout`");
         let hint = |failure: Failure| failure.hint.unwrap_or_default();
-        let asked = hint(naming_the_url(failed(ErrorCode::TargetNotReady), Some("http://h:1")));
+        let asked = hint(with_options(failed(ErrorCode::TargetNotReady), Some("http://h:1"), false));
         assert!(
             asked.starts_with("is a server up at `http://h:1`, as `--url` says?") && !asked.contains("ready.timeout"),
             "{asked}"
         );
         assert_eq!(
-            hint(naming_the_url(failed(ErrorCode::TargetNotReady), None)),
+            hint(with_options(failed(ErrorCode::TargetNotReady), None, false)),
             "`ready.timeout`",
             "the simulator has no address"
         );
         assert_eq!(
-            hint(naming_the_url(failed(ErrorCode::ModelNotServed), Some("http://h:1"))),
+            hint(with_options(failed(ErrorCode::ModelNotServed), Some("http://h:1"), false)),
             "`ready.timeout`",
             "it was there"
         );
+    }
+
+    #[test]
+    fn a_range_of_concurrencies_doubles() {
+        let list = |text| parse_doublings(text).map(|list| list.0);
+        assert_eq!(list("8"), Ok(vec![8]));
+        assert_eq!(list("1..64"), Ok(vec![1, 2, 4, 8, 16, 32, 64]));
+        assert_eq!(list("3..20"), Ok(vec![3, 6, 12, 20]));
+        assert_eq!(list("5..5"), Ok(vec![5]));
+        for wrong in ["0..4", "4..1", "1..", "..4", "1..x"] {
+            assert!(list(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(list(&format!("1..{}", u64::MAX)).map(|list| list.len()), Ok(65));
+    }
+
+    #[test]
+    fn a_small_seed_is_a_number() {
+        assert_eq!(seed_digits("42"), format!("{:0>64}", "2a"));
+        assert_eq!(seed_digits(&"1".repeat(64)), "1".repeat(64));
+        assert_eq!(seed_digits("some"), "some");
+    }
+
+    #[test]
+    fn a_header_on_the_command_line_is_a_reference_or_no_secret() {
+        let parsed = |text| parse_header(text).map_err(|failure| failure.to_string());
+        assert_eq!(parsed("authorization=TOKEN"), Ok(("authorization".to_owned(), json!({"from_env": "TOKEN"}))));
+        assert_eq!(parsed("X-Org: a=b: c"), Ok(("X-Org".to_owned(), json!({"value": "a=b: c"}))));
+        for secret in [
+            "Authorization: hunter22",
+            "X-Api-Key:hunter22",
+            "x-org: Bearer hunter22",
+            "x=sk-hunter22",
+            "Cookie: a=hunter22",
+            "a: hf_hunter22",
+        ] {
+            let said = parsed(secret).expect_err(secret);
+            assert!(
+                said.contains("holds a secret") && said.contains("--api-key VARIABLE") && !said.contains("hunter22"),
+                "{said}"
+            );
+        }
+        for wrong in [":x", "=x", "sk-hunter22", "Bearer hunter22"] {
+            let said = parsed(wrong).expect_err(wrong);
+            assert!(said.contains("is not of the form") && !said.contains("hunter22"), "{said}");
+        }
     }
 }

@@ -246,17 +246,17 @@ pub struct Software {
     pub version: Fact<String>,
 }
 
-/// A readiness probe, and its response.
+/// A readiness probe or a test request, and its response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Probe {
     /// The request that was made.
     pub request: String,
-    /// True if the target was ready.
+    /// True if the target was ready, or responded to the test request as the run needs it.
     pub ready: bool,
-    /// The response of the target.
+    /// The response of the target, or the reason why there is none.
     pub response: String,
-    /// Time until the target was ready, in nanoseconds.
+    /// Time until that response, in nanoseconds.
     pub waited_ns: Count,
 }
 
@@ -334,7 +334,7 @@ pub struct ProvisionedTarget {
     /// All CPUs of the cores that the allowed CPUs belong to.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub core_cpus: Option<String>,
-    /// The readiness probes, up to the one that succeeded.
+    /// The readiness probe that succeeded, then the test requests: one of each kind that the run sends to an endpoint.
     pub probes: Vec<Probe>,
 }
 

@@ -308,11 +308,11 @@ pub struct FrozenWorkload {
     pub serving: Option<ServingWork>,
 }
 
-/// An environment variable of a target or variant. A secret is a reference; its value is never stored here.
+/// An environment variable of a target or variant, or a header of a target. A secret is a reference; its value is never stored here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EnvVar {
-    /// The variable's name.
+    /// The name of the variable or header.
     pub name: String,
     /// A plain value.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -323,6 +323,9 @@ pub struct EnvVar {
     /// The file that holds it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub from_file: Option<String>,
+    /// The authentication scheme that a header puts before the secret, such as `Bearer`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub scheme: Option<String>,
 }
 
 /// The system under test, as declared.

@@ -1,14 +1,19 @@
 //! Serving: the requests to an endpoint, the results of one shard, and the data of plots.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use assay_api::ServingApi;
+use assay_api::{RequestBody, ServingApi};
 use assay_metric::SloMetric;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::document::words;
 use crate::{Artifact, CaseId, Count, Digest, PinnedFile, PointId, TrialId};
+
+/// Servers that support token counts per chunk (`continuous_usage_stats`).
+const CONTINUOUS_USAGE: [&str; 2] = ["vllm", "assay-simulator"];
 
 words!(
     /// The state of the prefix cache, a part of the workload.
@@ -150,6 +155,9 @@ pub struct ServingWork {
     pub batch: u32,
     /// Members added to the body of each request, canonical JSON texts by name.
     pub body: BTreeMap<String, String>,
+    /// Further members added to the body of each request.
+    #[serde(skip_serializing_if = "Map::is_empty", default)]
+    pub extra_body: Map<String, Value>,
     /// The number of requests to measure.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub requests: Option<Count>,
@@ -183,6 +191,30 @@ impl ServingWork {
     /// Returns the number of inputs of one request: 1, or the documents.
     pub fn documents(&self) -> u32 {
         if self.api.capabilities().input.has_documents() { self.batch.max(1) } else { 1 }
+    }
+
+    /// Builds the body that requests a response of this many tokens to these prompts; one prompt, unless the API takes documents.
+    pub fn request_body(&self, query: Option<&str>, prompts: &[String], output_tokens: Option<u32>) -> Vec<u8> {
+        self.api.request_body(&RequestBody {
+            model: &self.model,
+            query,
+            inputs: prompts,
+            output_tokens,
+            exact_output: self.exact_output,
+            streamed: self.is_streamed(),
+            continuous_usage: self.continuous_usage,
+            extra_body: &self.body,
+            extra_members: &self.extra_body,
+        })
+    }
+
+    /// Returns the work as it is sent to this server software: if it supports token counts per chunk, they are requested, whatever
+    /// stack the workload declares.
+    pub fn for_server(&self, server: Option<&str>) -> Cow<'_, Self> {
+        if self.continuous_usage || !server.is_some_and(|server| CONTINUOUS_USAGE.contains(&server)) {
+            return Cow::Borrowed(self);
+        }
+        Cow::Owned(Self { continuous_usage: true, ..self.clone() })
     }
 }
 

@@ -48,6 +48,7 @@ fn the_headers_of_the_target_are_sent() {
         value: Some(value.to_owned()),
         from_env: None,
         from_file: None,
+        scheme: None,
     };
     let headers = Headers::read(&[header("authorization", "Bearer t"), header("x-org", "a")]).expect("readable");
     Client::new(headers).get(&endpoint_url(&server.url(), "/v1/models"), LONG).expect("a response");
@@ -66,7 +67,7 @@ fn a_secret_that_comes_back_is_masked() {
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), "Bearer hunter22").expect("written");
     let from_file = file.path().to_str().map(str::to_owned);
-    let header = EnvVar { name: "authorization".to_owned(), value: None, from_env: None, from_file };
+    let header = EnvVar { name: "authorization".to_owned(), value: None, from_env: None, from_file, scheme: None };
     let headers = Headers::read(&[header]).expect("readable");
     let response = Client::new(headers).get(&server.url(), LONG).expect("a response");
     assert_eq!(response.server.as_deref(), Some("vllm/Bearer [secret]"));

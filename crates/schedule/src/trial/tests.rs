@@ -20,6 +20,7 @@ fn work() -> ServingWork {
         continuous_usage: false,
         batch: 1,
         body: BTreeMap::new(),
+        extra_body: serde_json::Map::new(),
         requests: Some(Count(500)),
         duration_ns: Some(Count(20 * SECOND)),
         warmup_ns: Count(5 * SECOND),

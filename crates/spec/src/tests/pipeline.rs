@@ -6,7 +6,7 @@ use assay_manifest::{Control, Intent, Placement, Role, TargetKind};
 use insta::assert_snapshot;
 
 use super::{COMPARING, PIPELINE, pipeline, problems, replace_part};
-use crate::{ControlRequirement, SIMULATOR_PROFILES, SecretRef, Shards, Trials};
+use crate::{ControlRequirement, HeaderSource, SIMULATOR_PROFILES, SecretRef, Shards, Trials};
 
 fn minimal(part: &str, replacement: &str) -> String {
     problems(&replace_part(PIPELINE, part, replacement))
@@ -62,7 +62,10 @@ fn a_comparing_pipeline_is_read() {
     assert_eq!((old.kind, new.kind), (TargetKind::Process, TargetKind::Endpoint));
     let env: Vec<_> = old.env.iter().map(|var| (var.name.as_str(), var.value.as_deref(), var.from_env.as_deref())).collect();
     assert_eq!(env, [("HF_TOKEN", None, Some("HF_TOKEN")), ("WORKERS", Some("2"), None)]);
-    assert_eq!(old.headers["authorization"], SecretRef::File("/run/secrets/key".to_owned()));
+    assert_eq!(
+        old.headers["authorization"],
+        HeaderSource::Secret { place: SecretRef::File("/run/secrets/key".to_owned()), scheme: None }
+    );
     assert_eq!(old.ready.timeout, Duration::from_mins(10));
     assert_eq!(old.hardware["gpu_count"], "8");
     assert_eq!(spec.variants[1].env[0].value.as_deref(), Some("new"));
@@ -621,6 +624,25 @@ fn headers_are_one_whatever_their_case() {
     20 |         Authorization: {from_env: B}
        |         ^^^^^^^^^^^^^
     ");
+}
+
+#[test]
+fn a_header_is_a_reference_with_a_scheme_or_a_value_that_is_no_secret() {
+    let header = |written: &str| comparing("Authorization: {from_file: /run/secrets/key}", written);
+    let accepted = pipeline(&replace_part(
+        COMPARING,
+        "Authorization: {from_file: /run/secrets/key}",
+        "Authorization: {from_env: KEY, scheme: Bearer}\n        X-Org: {value: acme}",
+    ));
+    let variables: Vec<_> = accepted.spec.targets[0].headers.iter().map(|(name, header)| header.to_env_var(name)).collect();
+    assert_eq!((variables[0].from_env.as_deref(), variables[0].scheme.as_deref()), (Some("KEY"), Some("Bearer")));
+    assert_eq!((variables[1].name.as_str(), variables[1].value.as_deref()), ("x-org", Some("acme")));
+    for secret in ["Authorization: {value: hunter22}", "X-Org: {value: Bearer hunter22}"] {
+        let said = header(secret);
+        assert!(said.contains("looks like a secret") && !said.contains("hunter22"), "{said}");
+    }
+    assert!(header("Authorization: {from_env: A, value: b}").contains("takes only one of"));
+    assert!(header("Authorization: {from_env: A, scheme: Digest}").contains("must be one of `Bearer`, `Basic`, `Token`"));
 }
 
 #[test]

@@ -963,6 +963,15 @@ fn lengths_batch_and_slos_fit_the_api() {
     refused("  api: rerank\n  lengths: R(1,2)\n  body: {documents: 3}\n", "`spec.body.documents` would replace a member");
     refused("  lengths: D(1,2)\n  body: {temperature: 1, model: other}\n", "`spec.body.model` would replace a member");
     refused("  lengths: D(1,2)\n  body: {max_tokens: 3}\n", "`spec.body.max_tokens` would replace a member");
+    refused(
+        "  lengths: D(1,2)\n  extra_body: '{\"stream\": false}'\n",
+        "`spec.extra_body` has the member `stream`, which Assay writes itself",
+    );
+    refused(
+        "  lengths: D(1,2)\n  body: {a: 1}\n  extra_body: '{\"a\": {}}'\n",
+        "`spec.extra_body` has the member `a`, which `spec.body` has too",
+    );
+    refused("  lengths: D(1,2)\n  extra_body: '[1]'\n", "it has to be an object, in braces");
     let added = serving("  lengths: N(480,240)/(300,150)\n", "  lengths: D(1,2)\n  body: {temperature: 1, documents: 3}\n");
     assert!(!added.contains("would replace"), "{added}");
 }

@@ -8,8 +8,6 @@ use assay_record::Phase;
 use assay_schedule::{Requests as Scheduled, ScheduledRequest, Stripe, TrialSchedule};
 use assay_tokens::Tokenizer;
 
-use super::body::request_body;
-
 /// A generator of the requests of one shard, in order, ahead of time.
 pub(crate) struct Prompts<'a> {
     warmup: Scheduled,
@@ -51,7 +49,7 @@ impl<'a> Prompts<'a> {
         Ok(PlannedRequest {
             global_index: request.global_index,
             intended_offset_ns: request.offset_ns,
-            body: request_body(self.work, query.as_deref(), &prompts, output_tokens),
+            body: self.work.request_body(query.as_deref(), &prompts, output_tokens),
             input_tokens_requested: Some(request.total_input_tokens(documents)),
             input_tokens,
             output_tokens_requested: output_tokens,
@@ -104,14 +102,15 @@ impl assay_load::Requests for WarmPrompts<'_> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use assay_manifest::Digest;
+mod tests {
+    use assay_manifest::{Digest, ServingApi};
     use assay_schedule::{Nonce, OfferedLoad, PointKey, Seed, TrialKey};
+    use serde_json::{Value, json};
 
     use super::*;
 
     /// Returns a small chat workload of five requests.
-    pub(crate) fn work() -> ServingWork {
+    fn work() -> ServingWork {
         let json = serde_json::json!({
             "api": "chat", "model": "m", "arrival": {"law": "constant"}, "input": {"law": "uniform", "min": 2, "max": 9},
             "output": {"law": "fixed", "tokens": 3}, "exact_output": true, "batch": 1, "body": {}, "requests": "5",
@@ -182,5 +181,42 @@ pub(crate) mod tests {
             let prompt = body["messages"][0]["content"].as_str().expect("a prompt");
             assert_eq!(tokenizer.count(prompt).expect("counted"), u64::from(planned.input_tokens));
         }
+    }
+
+    fn build_body(work: &ServingWork, tokens: Option<u32>) -> Value {
+        serde_json::from_slice(&work.request_body(None, &["a \"b\"".to_owned()], tokens)).expect("JSON")
+    }
+
+    #[test]
+    fn a_chat_asks_for_exactly_so_many_tokens() {
+        assert_eq!(
+            build_body(&work(), Some(7)),
+            json!({
+                "model": "m", "messages": [{"role": "user", "content": "a \"b\""}], "max_tokens": 7, "min_tokens": 7,
+                "ignore_eos": true, "temperature": 0, "stream": true, "stream_options": {"include_usage": true},
+            })
+        );
+        let plain = ServingWork { exact_output: false, streaming: false, ..work() };
+        let expected =
+            json!({"model": "m", "messages": [{"role": "user", "content": "a \"b\""}], "max_tokens": 7, "temperature": 0});
+        assert_eq!(build_body(&plain, Some(7)), expected);
+    }
+
+    #[test]
+    fn the_other_interfaces_have_members_of_their_own() {
+        let completions = ServingWork { api: ServingApi::Completions, continuous_usage: true, ..work() };
+        let body = build_body(&completions, Some(2));
+        assert_eq!((&body["prompt"], &body["stream_options"]["continuous_usage_stats"]), (&json!("a \"b\""), &json!(true)));
+        let embeddings = ServingWork { api: ServingApi::Embeddings, ..work() };
+        assert_eq!(build_body(&embeddings, None), json!({"model": "m", "input": ["a \"b\""]}));
+    }
+
+    #[test]
+    fn what_the_workload_adds_stands() {
+        let added = [("temperature", "0.5"), ("user", "x"), ("logprobs", "true"), ("odd", "[1]")];
+        let added = added.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+        let body = build_body(&ServingWork { body: added, ..work() }, Some(1));
+        let found = [&body["temperature"], &body["user"], &body["logprobs"], &body["odd"]];
+        assert_eq!(found, [&json!(0.5), &json!("x"), &json!(true), &json!("[1]")]);
     }
 }

@@ -247,6 +247,7 @@ fn body(tokens: u32) -> Vec<u8> {
         streamed: true,
         continuous_usage: false,
         extra_body: &BTreeMap::new(),
+        extra_members: &serde_json::Map::new(),
     })
 }
 

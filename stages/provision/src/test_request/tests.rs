@@ -1,0 +1,113 @@
+use assay_manifest::Fact;
+use assay_probe::testing::{Reply, Server};
+use assay_probe::{Headers, Presence};
+use serde_json::json;
+
+use super::*;
+
+fn target() -> Target {
+    let target = json!({"name": "t", "kind": "endpoint", "command": [], "env": [], "ready_timeout_ns": "1", "hardware": {}});
+    serde_json::from_value(target).expect("a target")
+}
+
+fn work(streaming: bool) -> ServingWork {
+    let work = json!({
+        "api": "chat", "model": "m", "arrival": {"law": "closed"}, "input": {"law": "fixed", "tokens": 10},
+        "output": {"law": "fixed", "tokens": 100}, "exact_output": true, "batch": 1, "body": {"user": "x"}, "warmup_ns": "0",
+        "timeout_ns": "1000000000", "time_limit_ns": "1", "cache": "cold_salt", "streaming": streaming, "continuous_usage": false,
+        "capture": "none", "slos": [], "tokenizer": {"name": "t", "digest": assay_manifest::Digest::compute(b"")},
+    });
+    serde_json::from_value(work).expect("a workload")
+}
+
+/// Returns the verdict on a response, with the server's address replaced.
+fn verdict_on(streaming: bool, reply: Reply) -> String {
+    let server = Server::start(move |_| reply.clone());
+    let target = target();
+    let request = TestRequest::new(&target, &work(streaming), &server.url());
+    let identity = Identity {
+        presence: Presence::Responded,
+        version: Fact::unknown("a test"),
+        server: Fact::unknown("a test"),
+        models: Ok(vec!["llama".to_owned()]),
+    };
+    let limits = Limits { time: Duration::from_secs(10), bytes: BYTES };
+    let json = JsonRequest { accept: "text/event-stream", request_id: REQUEST_ID, body: &request.body };
+    let response = Client::new(Headers::default()).post_json(&request.url, &json, limits, has_data);
+    let text = match request.judge(response, &identity) {
+        Verdict::Accepted(response) => format!("accepted: {response}"),
+        Verdict::Unavailable(why) => format!("unavailable: {why}"),
+        Verdict::Refused(failure) => {
+            assert!(failure.lasting && failure.exit == assay_stage::Exit::Environment, "{failure}");
+            failure.to_string()
+        }
+    };
+    text.replace(&server.url(), "http://h")
+}
+
+fn with_type(kind: &str, body: &str) -> Reply {
+    Reply::with_body("200 OK", &[&format!("content-type: {kind}")], body)
+}
+
+#[test]
+fn a_request_is_one_that_the_run_sends_but_for_its_length() {
+    let target = target();
+    let request = TestRequest::new(&target, &work(true), "http://h/openai/v1");
+    assert_eq!(request.url, "http://h/openai/v1/chat/completions");
+    assert_eq!(request.time, Duration::from_secs(1), "the workload's own timeout is shorter");
+    assert_eq!(
+        serde_json::from_slice::<serde_json::Value>(&request.body).expect("JSON"),
+        json!({
+            "model": "m", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1, "min_tokens": 1, "ignore_eos": true,
+            "temperature": 0, "stream": true, "stream_options": {"include_usage": true}, "user": "x",
+        })
+    );
+}
+
+#[test]
+fn a_response_in_the_format_of_the_api_is_accepted() {
+    let token = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n";
+    insta::assert_snapshot!(verdict_on(true, with_type("text/event-stream; charset=utf-8", token)), @"accepted: 200 OK, an event stream");
+    insta::assert_snapshot!(verdict_on(true, with_type("text/event-stream", "data: no JSON\n\n")), @"accepted: 200 OK, an event stream");
+    insta::assert_snapshot!(verdict_on(false, with_type("application/json", "{}")), @"accepted: 200 OK, a JSON document");
+    insta::assert_snapshot!(verdict_on(false, Reply::ok("[]")), @"accepted: 200 OK, a JSON document");
+}
+
+#[test]
+fn what_refuses_one_request_refuses_all() {
+    let error = r#"{"error":{"message":"Incorrect API key\nprovided"}}"#;
+    insta::assert_snapshot!(verdict_on(true, Reply::with_body("401 Unauthorized", &[], error)), @"");
+    insta::assert_snapshot!(verdict_on(true, Reply::status("403 Forbidden")), @"");
+    insta::assert_snapshot!(verdict_on(true, Reply::with_body("404 Not Found", &[], "<html>\n")), @"");
+    let unknown = r#"{"error":{"message":"Unrecognized request argument supplied: ignore_eos"}}"#;
+    insta::assert_snapshot!(verdict_on(true, Reply::with_body("400 Bad Request", &[], unknown)), @"");
+    insta::assert_snapshot!(verdict_on(true, Reply::with_body("422 Unprocessable Entity", &[], "no\u{1b}[31m user")), @"");
+    insta::assert_snapshot!(verdict_on(true, Reply::with_body("307 Temporary Redirect", &["location: https://h/v1"], "")), @"");
+}
+
+#[test]
+fn a_body_in_another_format_is_shown_by_its_first_line() {
+    let page = format!("\n<!DOCTYPE html><title>{}\n<body>", "x".repeat(300));
+    insta::assert_snapshot!(verdict_on(true, with_type("text/html", &page)), @"");
+    insta::assert_snapshot!(verdict_on(false, with_type("text/html", "<html>")), @"");
+    insta::assert_snapshot!(verdict_on(true, with_type("application/json", r#"{"choices":[]}"#)), @"");
+    insta::assert_snapshot!(verdict_on(true, Reply::ok("hello")), @"");
+}
+
+#[test]
+fn an_endpoint_that_fails_now_may_not_fail_later() {
+    insta::assert_snapshot!(verdict_on(true, Reply::with_body("429 Too Many Requests", &[], "slow down\nplease")), @"");
+    insta::assert_snapshot!(verdict_on(true, Reply::with_body("503 Service Unavailable", &[], "<html>busy</html>")), @"");
+    insta::assert_snapshot!(verdict_on(true, Reply::ok("")), @"");
+    insta::assert_snapshot!(verdict_on(true, Reply::raw("")), @"");
+    let error = "event: error\ndata: {\"error\":{\"message\":\"out of memory\"}}\n\n";
+    insta::assert_snapshot!(verdict_on(true, with_type("text/event-stream", error)), @"");
+}
+
+proptest::proptest! {
+    #[test]
+    fn a_text_of_an_endpoint_is_one_short_line(text in "\\PC{0,300}|[\\x00-\\x1f]{0,20}") {
+        let clean = clean(&text);
+        assert!(clean.chars().count() <= MAX_TEXT + 1 && !clean.chars().any(char::is_control), "{clean}");
+    }
+}
