@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::pipeline::{list, text};
 use crate::server::{AfterResponse, Server, complete_stream, json_response};
-use crate::support::{CommandResult, Fixture, Pointer, files_under};
+use crate::support::{CommandResult, Fixture, Pointer, binary, files_under};
 
 /// The run of [`bench_fixture`].
 pub(crate) const RUN: &str = "benched";
@@ -466,4 +466,50 @@ fn a_range_a_small_seed_and_extra_members_are_part_of_the_workload() {
     let plan = fixture.manifest("extra", "plan");
     let found = &plan["body"]["workloads"][0]["serving"]["extra_body"];
     assert_eq!(*found, json!({"chat_template_kwargs": {"enable_thinking": false}}));
+}
+
+#[test]
+fn an_untrusted_certificate_is_named_and_accepted_only_if_told_so() {
+    let server = Server::start_over_tls(MODEL, |_| (complete_stream(), AfterResponse::KeepAlive));
+    let fixture = Fixture::bare();
+    let ran = bench_endpoint(&fixture, &server, "untrusted", &[]).refuses(30, "endpoint_protocol");
+    assert!(ran.stderr.contains("over TLS") && ran.stderr.contains("`--insecure`"), "{}", ran.stderr);
+    let ran = bench_endpoint(&fixture, &server, "accepted", &["--insecure"]).success();
+    assert!(ran.stdout.contains("the TLS certificate of `endpoint` was not verified"), "{}", ran.stdout);
+    let issues = fixture.manifest("accepted", "reduce")["body"]["issues"].clone();
+    assert!(list(&issues).iter().any(|issue| issue["code"] == "tls_not_verified"), "{issues:#}");
+    assert_eq!(fixture.manifest("accepted", "plan")["body"]["targets"][0]["insecure_skip_tls_verify"], json!(true));
+    fixture.assay(&["verify", "accepted", "--recompute"]).success();
+}
+
+#[test]
+fn a_terminal_has_a_panel_and_a_pipe_has_lines() {
+    // Python runs the command on a pseudo-terminal, and copies what is written there.
+    const ON_A_TERMINAL: &str = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+    const SECONDS: usize = 3;
+    let fixture = Fixture::bare();
+    let duration = format!("{SECONDS}s");
+    let load = ["bench", "--simulator", "fast", "--concurrency", "2", "--trials", "1", "--warmup", "0s", "--duration", &duration];
+    let mut command = fixture.command(std::path::Path::new("python3"));
+    command.args(["-c", ON_A_TERMINAL]).arg(binary("assay")).args(load).args(["--run-id", "seen"]);
+    command.env("TERM", "xterm-256color").stdin(std::process::Stdio::null());
+    let output = command.output().expect("python3 runs");
+    let screen = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{screen}");
+    for part in [
+        "trial 1 of 1: bench.simulator.default.concurrency-2.t0",
+        "  phase     measured, ",
+        "2 in flight, 0 failed",
+        " req/s",
+        " tok/s",
+    ] {
+        assert!(screen.contains(part), "{part}: {screen}");
+    }
+    assert!(screen.contains("TTFT p50 5.") && screen.contains("TPOT p50 "), "{screen}");
+    let redraws = screen.matches("  requests  ").count();
+    assert!((SECONDS..=4 * (SECONDS + 2)).contains(&redraws), "{redraws} redraws of the panel");
+
+    let ran = fixture.assay(&[&load[..], &["--run-id", "piped"]].concat()).success();
+    assert!(!ran.stderr.contains("req/s") && !ran.stderr.contains('\u{1b}'), "{}", ran.stderr);
+    assert!(ran.stderr.contains("  execute 0-0"), "{}", ran.stderr);
 }

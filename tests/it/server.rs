@@ -1,10 +1,13 @@
 //! A scripted inference endpoint of plain threads: for responses that no real endpoint gives on purpose.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
+
+use rustls::pki_types::PrivateKeyDer;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// An inference request as it was received.
 pub(crate) struct Request {
@@ -32,6 +35,7 @@ type Script = dyn Fn(&Request) -> (Vec<u8>, AfterResponse) + Send + Sync;
 /// requests.
 pub(crate) struct Server {
     address: SocketAddr,
+    scheme: &'static str,
     shared: Arc<Shared>,
     accepting: Option<JoinHandle<()>>,
 }
@@ -43,6 +47,7 @@ struct Shared {
     script: Box<Script>,
     /// True if test requests are part of the script.
     scripts_test_requests: bool,
+    tls: Option<Arc<ServerConfig>>,
     request_count: AtomicUsize,
     stopping: AtomicBool,
 }
@@ -50,7 +55,7 @@ struct Shared {
 impl Server {
     /// Starts a server of `model` on a free port. It responds to test requests by itself, so the script gets only the load.
     pub(crate) fn start(model: &str, script: impl Fn(&Request) -> (Vec<u8>, AfterResponse) + Send + Sync + 'static) -> Self {
-        Self::start_with(model, None, false, script)
+        Self::start_with(model, None, false, None, script)
     }
 
     /// Starts a server whose script gets test requests too.
@@ -58,7 +63,19 @@ impl Server {
         model: &str,
         script: impl Fn(&Request) -> (Vec<u8>, AfterResponse) + Send + Sync + 'static,
     ) -> Self {
-        Self::start_with(model, None, true, script)
+        Self::start_with(model, None, true, None, script)
+    }
+
+    /// Starts a server over TLS, with a certificate that no machine trusts.
+    pub(crate) fn start_over_tls(
+        model: &str,
+        script: impl Fn(&Request) -> (Vec<u8>, AfterResponse) + Send + Sync + 'static,
+    ) -> Self {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let pair = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
+        let key = PrivateKeyDer::try_from(pair.signing_key.serialize_der()).expect("a key");
+        let tls = ServerConfig::builder().with_no_client_auth().with_single_cert(vec![pair.cert.der().clone()], key);
+        Self::start_with(model, None, false, Some(Arc::new(tls.expect("a pair"))), script)
     }
 
     /// Starts a server whose version depends on the number of inference requests that it has received.
@@ -67,21 +84,22 @@ impl Server {
         version: fn(usize) -> usize,
         script: impl Fn(&Request) -> (Vec<u8>, AfterResponse) + Send + Sync + 'static,
     ) -> Self {
-        Self::start_with(model, Some(version), false, script)
+        Self::start_with(model, Some(version), false, None, script)
     }
 
     fn start_with(
         model: &str,
         version: Option<fn(usize) -> usize>,
         scripts_test_requests: bool,
+        tls: Option<Arc<ServerConfig>>,
         script: impl Fn(&Request) -> (Vec<u8>, AfterResponse) + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let models = format!(r#"{{"object": "list", "data": [{{"id": "{model}", "object": "model"}}]}}"#);
-        let script = Box::new(script);
+        let (script, scheme) = (Box::new(script), if tls.is_some() { "https" } else { "http" });
         let (request_count, stopping) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let shared = Arc::new(Shared { models, version, script, scripts_test_requests, request_count, stopping });
+        let shared = Arc::new(Shared { models, version, script, scripts_test_requests, tls, request_count, stopping });
         let serving = Arc::clone(&shared);
         let accepting = thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -89,14 +107,20 @@ impl Server {
                     return;
                 }
                 let shared = Arc::clone(&serving);
-                thread::spawn(move || shared.serve(&stream, address));
+                thread::spawn(move || match &shared.tls {
+                    None => shared.serve(stream, address),
+                    Some(tls) => {
+                        let connection = ServerConnection::new(Arc::clone(tls)).expect("a session");
+                        shared.serve(StreamOwned::new(connection, stream), address);
+                    }
+                });
             }
         });
-        Self { address, shared, accepting: Some(accepting) }
+        Self { address, scheme, shared, accepting: Some(accepting) }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", self.scheme, self.address)
     }
 
     /// Returns the number of inference requests received.
@@ -121,14 +145,15 @@ impl Shared {
         let _ = TcpStream::connect(address);
     }
 
-    fn serve(&self, mut stream: &TcpStream, address: SocketAddr) {
+    fn serve(&self, stream: impl Read + Write, address: SocketAddr) {
         let mut reader = BufReader::new(stream);
         while let Some(head) = read_request(&mut reader) {
             let (bytes, then) = self.respond(head);
             if then == AfterResponse::Leave {
                 self.stop(address);
             }
-            if stream.write_all(&bytes).is_err() || then != AfterResponse::KeepAlive {
+            let stream = reader.get_mut();
+            if stream.write_all(&bytes).and_then(|()| stream.flush()).is_err() || then != AfterResponse::KeepAlive {
                 return;
             }
         }
@@ -153,7 +178,7 @@ impl Shared {
 }
 
 /// Reads one request and returns its head, or `None` at the end of the connection.
-fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<String> {
+fn read_request(reader: &mut impl BufRead) -> Option<String> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
         reader.read_line(&mut head).ok().filter(|read| *read > 0)?;

@@ -1,6 +1,7 @@
 //! `assay`: the command-line program.
 
 mod commands;
+mod load_panel;
 mod output;
 mod progress;
 mod run_event;

@@ -1,4 +1,4 @@
-//! Progress of a run on stderr: one moving line on a terminal, plain lines elsewhere.
+//! Progress of a run on stderr: a panel that is redrawn in place on a terminal, plain lines elsewhere.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -6,9 +6,13 @@ use std::time::{Duration, Instant};
 use assay_manifest::{AttemptStatus, InputRef, Reason};
 use assay_runner::{Observer, Run, StageCall};
 use assay_stage::{Event, Failure, StageName};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::load_panel::{LoadPanel, TrialRef};
 use crate::output;
+
+/// The redraws of the panel per second, at most.
+const REDRAWS_PER_S: u8 = 4;
 
 /// The longest reason that is shown, in characters: the report has all of it.
 const MAX_WHY: usize = 160;
@@ -17,8 +21,7 @@ const MAX_WHY: usize = 160;
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     as_json: bool,
-    /// The running trial, and the number of all.
-    trial: String,
+    panel: LoadPanel,
     started: BTreeMap<(StageName, String), Instant>,
     /// The number of attempts that do not count for each reason, in the running stage.
     exclusions: BTreeMap<String, u64>,
@@ -28,14 +31,14 @@ impl Progress {
     /// Makes a display for a terminal, a log file, or a machine.
     pub(crate) fn new(as_json: bool, is_terminal: bool) -> Self {
         let bar = (is_terminal && !as_json).then(|| {
-            let bar = ProgressBar::new_spinner();
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_S));
             if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed_precise} {msg}") {
                 bar.set_style(style);
             }
-            bar.enable_steady_tick(Duration::from_millis(120));
+            bar.enable_steady_tick(Duration::from_millis(1000 / u64::from(REDRAWS_PER_S)));
             bar
         });
-        Self { bar, as_json, trial: String::new(), started: BTreeMap::new(), exclusions: BTreeMap::new() }
+        Self { bar, as_json, panel: LoadPanel::default(), started: BTreeMap::new(), exclusions: BTreeMap::new() }
     }
 
     /// Shows the run that begins.
@@ -66,10 +69,12 @@ impl Progress {
         }
     }
 
-    fn show(&self, text: String) {
+    /// Shows these lines instead of the last ones.
+    fn show(&self, lines: &[String]) {
         if let Some(bar) = &self.bar {
             // Names of targets and labels may be untrusted.
-            bar.set_message(output::escape_controls(&text).replace('\n', " "));
+            let lines: Vec<_> = lines.iter().map(|line| output::escape_controls(line).replace('\n', " ")).collect();
+            bar.set_message(lines.join("\n"));
         }
     }
 }
@@ -109,7 +114,7 @@ fn name(call: &StageCall) -> String {
 impl Observer for Progress {
     fn stage_started(&mut self, call: &StageCall) {
         self.started.insert((call.stage, call.label.clone()), Instant::now());
-        self.show(name(call));
+        self.show(&[name(call)]);
     }
 
     fn event(&mut self, call: &StageCall, event: &Event) {
@@ -121,15 +126,16 @@ impl Observer for Progress {
         }
         match event {
             Event::TrialStarted { trial, attempt, number, of } => {
-                let again = if *attempt > 0 { format!(", attempt {}", attempt + 1) } else { String::new() };
-                self.trial = format!("{number}/{of}");
-                self.show(format!("{} {number}/{of}: {trial}{again}", call.stage));
+                let trial = TrialRef { trial: trial.to_string(), attempt: *attempt, number: *number, of: *of };
+                // Each shard reports the start of its part of the same trial.
+                self.panel.start(trial);
+                self.show(&self.panel.lines());
             }
-            Event::Load { trial, sent, in_flight, failed, token_events, .. } => {
-                let failed = if *failed > 0 { format!(", {failed} failed") } else { String::new() };
-                let (trials, under_way) = (self.trial.clone(), format!("{sent} sent, {in_flight} in flight{failed}"));
-                self.show(format!("{} {trials}: {trial} · {under_way}, {token_events} token events", call.stage));
+            Event::Load { .. } if self.bar.is_some() => {
+                self.panel.update(call.shard.index, event, Instant::now());
+                self.show(&self.panel.lines());
             }
+            Event::TrialFinished { duration_ns, valid: true, .. } => self.panel.finish(*duration_ns),
             Event::TrialFinished { trial, attempt, status, valid: false, reasons, .. } => {
                 let why = describe_exclusion(*status, reasons);
                 let repeats = self.exclusions.entry(why.clone()).or_default();

@@ -7,6 +7,7 @@ mod drift;
 mod executables;
 mod place;
 mod sides;
+mod tls;
 mod tokens;
 
 use assay_manifest::{
@@ -22,6 +23,7 @@ pub use place::{
     find_shared_machine,
 };
 pub use sides::{CONFOUNDED, SIDES_DIFFER, find_confounded_sides, find_side_differences};
+pub use tls::{TLS_NOT_VERIFIED, find_unverified_tls};
 pub use tokens::{INPUT_TOKENS, find_input_token_difference};
 
 /// The minimum number of counted trials of a point for a publication.
@@ -44,7 +46,7 @@ pub struct Evidence<'a> {
     /// The points with their statistics.
     pub points: &'a [PointSummary],
     /// The problems of the run as a whole; the rules look for [`CLOCK_OFFSET`], [`MOVED_LOAD`], [`CONTROL_CONTRADICTED`],
-    /// [`MOVED_TARGET`], [`COLOCATED`], [`UNPINNED_EXECUTABLE`], [`SIDES_DIFFER`] and [`CONFOUNDED`].
+    /// [`MOVED_TARGET`], [`COLOCATED`], [`UNPINNED_EXECUTABLE`], [`SIDES_DIFFER`], [`CONFOUNDED`] and [`TLS_NOT_VERIFIED`].
     pub issues: &'a [Reason],
 }
 
@@ -95,7 +97,7 @@ pub fn shortfalls(grade: Intent, evidence: &Evidence<'_>) -> Vec<Shortfall> {
             found.extend(run_shortfalls(evidence));
             found.extend(stated_shortfalls(
                 evidence.issues,
-                &[CLOCK_OFFSET, CONTROL_CONTRADICTED, UNPINNED_EXECUTABLE, SIDES_DIFFER, CONFOUNDED],
+                &[CLOCK_OFFSET, CONTROL_CONTRADICTED, UNPINNED_EXECUTABLE, SIDES_DIFFER, CONFOUNDED, TLS_NOT_VERIFIED],
             ));
             found
         }

@@ -23,7 +23,7 @@ const SPARE_BYTES: usize = 1 << 20;
 /// The cost of one guess of a password. No other costs are read or written, because a file could ask for terabytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScryptCost {
-    /// N = 32768, as older cosign wrote; for throw-away keys of tests.
+    /// N = 32768, as older cosign wrote; for keys without a password, which no cost protects.
     Cheap,
     /// N = 65536, as cosign writes, and the default.
     #[default]
@@ -35,6 +35,11 @@ pub enum ScryptCost {
 impl ScryptCost {
     /// All costs, cheapest first.
     pub const ALL: [Self; 3] = [Self::Cheap, Self::Standard, Self::Strong];
+
+    /// Returns the default cost for a key with this password: the cheapest if it is empty, because there is nothing to guess.
+    pub fn for_password(password: &[u8]) -> Self {
+        if password.is_empty() { Self::Cheap } else { Self::default() }
+    }
 
     /// The parameter N of scrypt (RFC 7914).
     pub fn n(self) -> u32 {

@@ -84,6 +84,8 @@ pub struct Endpoint {
     source: Option<IpAddr>,
     headers: Vec<(String, String)>,
     roots: Vec<CertificateDer<'static>>,
+    /// True if any certificate is accepted.
+    accepts_any_certificate: bool,
 }
 
 impl Endpoint {
@@ -112,6 +114,7 @@ impl Endpoint {
             source: None,
             headers: Vec::new(),
             roots: Vec::new(),
+            accepts_any_certificate: false,
         })
     }
 
@@ -148,6 +151,13 @@ impl Endpoint {
                 .push(root.map_err(|error| Error::Tls { reason: format!("the certificate authority is no PEM: {error}") })?);
         }
         Ok(self)
+    }
+
+    /// Accepts any certificate over TLS, also one that no authority has signed: anyone on the way could then be the endpoint.
+    #[must_use]
+    pub fn accepting_any_certificate(mut self) -> Self {
+        self.accepts_any_certificate = true;
+        self
     }
 
     /// Connects from this address of the host: each source address has some 28,000 ports.
@@ -198,6 +208,10 @@ impl Endpoint {
 
     pub(crate) fn roots(&self) -> &[CertificateDer<'static>] {
         &self.roots
+    }
+
+    pub(crate) fn accepts_any_certificate(&self) -> bool {
+        self.accepts_any_certificate
     }
 
     pub(crate) fn source(&self) -> Option<IpAddr> {

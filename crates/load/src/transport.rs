@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use assay_reactor::now_ns;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::WebPkiSupportedAlgorithms;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme};
 use rustls_platform_verifier::Verifier;
 
 use crate::{Endpoint, Error};
@@ -27,16 +29,59 @@ impl Tls {
         }
         let refuse = |error: &dyn std::fmt::Display| Error::Tls { reason: error.to_string() };
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let verifier =
-            Verifier::new_with_extra_roots(endpoint.roots().iter().cloned(), provider.clone()).map_err(|error| refuse(&error))?;
+        let verifier: Arc<dyn ServerCertVerifier> = if endpoint.accepts_any_certificate() {
+            Arc::new(AnyCertificate(provider.signature_verification_algorithms))
+        } else {
+            let roots = endpoint.roots().iter().cloned();
+            Arc::new(Verifier::new_with_extra_roots(roots, provider.clone()).map_err(|error| refuse(&error))?)
+        };
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| refuse(&error))?;
-        // The verifier is the platform's own; the builder calls every custom verifier "dangerous".
-        let mut config = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
+        // The builder calls every custom verifier "dangerous", the platform's own included.
+        let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let name = ServerName::try_from(endpoint.host().to_owned()).map_err(|error| refuse(&error))?;
         Ok(Some(Self { config: Arc::new(config), name }))
+    }
+}
+
+/// A verifier that accepts any certificate. The server still proves that it has the certificate's key.
+#[derive(Debug)]
+struct AnyCertificate(WebPkiSupportedAlgorithms);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, &self.0)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
     }
 }
 

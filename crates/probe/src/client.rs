@@ -5,11 +5,12 @@ use std::io::{self, Read as _};
 use std::time::Duration;
 
 use assay_load::EndpointPaths;
+use assay_manifest::Target;
 use ureq::http::{Response, StatusCode, Uri};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body, RequestBuilder};
 
-use crate::Headers;
+use crate::{HeaderError, Headers};
 
 /// The limits of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,14 +131,33 @@ impl Client {
         Self::with_roots(headers, RootCerts::PlatformVerifier)
     }
 
+    /// Creates a client for a target of a plan, with its headers. It accepts any certificate if the target says so.
+    pub fn for_target(target: &Target) -> Result<Self, HeaderError> {
+        let headers = Headers::read(&target.headers)?;
+        if !target.insecure_skip_tls_verify {
+            return Ok(Self::new(headers));
+        }
+        Ok(Self::accepting_any_certificate(headers))
+    }
+
+    /// Creates a client that sends these headers with each request, and accepts any certificate over TLS.
+    pub fn accepting_any_certificate(headers: Headers) -> Self {
+        Self::with_tls(headers, TlsConfig::builder().disable_verification(true).build())
+    }
+
     fn with_roots(headers: Headers, roots: RootCerts) -> Self {
+        Self::with_tls(headers, tls(roots))
+    }
+
+    fn with_tls(headers: Headers, tls: TlsConfig) -> Self {
+        install_provider();
         let config = Agent::config_builder()
             .max_redirects(0)
             .http_status_as_error(false)
             .max_idle_connections(0)
             .proxy(None)
             .user_agent(concat!("assay/", env!("CARGO_PKG_VERSION")))
-            .tls_config(tls(roots))
+            .tls_config(tls)
             .build();
         Self { agent: config.into(), headers }
     }
@@ -218,10 +238,14 @@ impl Client {
     }
 }
 
+/// Selects the TLS provider: if two are linked, rustls has to be told which one to use. A second call has no effect.
+fn install_provider() {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+}
+
 /// Builds a TLS configuration that trusts `roots`, with the one provider that Assay uses.
 pub fn tls(roots: RootCerts) -> TlsConfig {
-    // If two TLS providers are linked, rustls has to be told which one to use; a second call has no effect.
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    install_provider();
     TlsConfig::builder().root_certs(roots).build()
 }
 

@@ -100,9 +100,12 @@ pub fn init_keys(config: &Config, password: &[u8], cost: ScryptCost) -> Result<V
     let _one_at_a_time = lock::wait(&config.folder().join("keys.lock"))?;
     let keys = LocalKeys::new(config);
     let missing = keys.missing();
-    for role in &missing {
-        make_key(config, *role, password, cost)?;
-    }
+    // Each key costs the work of scrypt, so the machine's CPUs share it.
+    let made: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = missing.iter().map(|role| scope.spawn(|| make_key(config, *role, password, cost))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or(Err(Error::Internal(Defect::UnlockPanicked)))).collect()
+    });
+    made.into_iter().collect::<Result<()>>()?;
     let existing = read_trust_root(&config.trust())?;
     let policy = add_local_signers(existing.clone(), &keys.public_keys()?);
     if existing.as_ref() != Some(&policy) {

@@ -171,6 +171,8 @@ pub struct Target {
     pub env: Vec<EnvVar>,
     /// Headers of each request, by lower-case name.
     pub headers: BTreeMap<String, HeaderSource>,
+    /// True if any certificate is accepted over TLS.
+    pub insecure_skip_tls_verify: bool,
     /// The readiness probe.
     pub ready: ReadinessProbe,
     /// Settings of a simulator, by option.
@@ -646,6 +648,7 @@ impl Read for Target {
             inference_service: target.get("inference_service")?,
             env: read_env(target)?,
             headers: target.get("headers")?,
+            insecure_skip_tls_verify: target.get::<Option<bool>>("insecure_skip_tls_verify")?.unwrap_or(false),
             ready: target.get::<Option<ReadinessProbe>>("ready")?.unwrap_or(unprobed),
             config: target.get::<Option<BTreeMap<String, String>>>("config")?.unwrap_or_default(),
             image: target.get("image")?,

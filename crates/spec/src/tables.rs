@@ -583,6 +583,13 @@ pub(crate) static TARGET: Table = Table {
             "Headers sent with each request. One that carries credentials is a reference.",
         )
         .only(ASKED),
+        default(
+            "insecure_skip_tls_verify",
+            &Type::Bool,
+            "false",
+            "Accept any certificate over TLS. Results state it, and earn no publication grade.",
+        )
+        .only(&["endpoint"]),
         default("ready", &Type::Object(&READY), "{}", "The readiness probe.").only(ASKED),
         default("config", &FACTS, "{}", "Settings of the simulator, named like its options: `profile`, `seed` and so on.")
             .only(&["simulator"]),

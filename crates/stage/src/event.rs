@@ -31,6 +31,15 @@ pub struct HoldRequest {
     pub cpus: Option<String>,
 }
 
+/// Quantiles of a latency so far: approximate, for people who watch a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatencySoFar {
+    /// The 50th percentile, in nanoseconds.
+    pub p50_ns: u64,
+    /// The 99th percentile, in nanoseconds.
+    pub p99_ns: u64,
+}
+
 /// An event that a stage emits while it runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -83,6 +92,21 @@ pub enum Event {
         failed: u64,
         /// Token events so far.
         token_events: u64,
+        /// Output tokens of the requests that have ended.
+        output_tokens: u64,
+        /// Time since the trial's start, in nanoseconds.
+        elapsed_ns: u64,
+        /// The duration of the warm-up, which comes first, in nanoseconds.
+        warmup_ns: u64,
+        /// The duration of the measured phase, in nanoseconds; absent if only the number of requests ends it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        duration_ns: Option<u64>,
+        /// TTFT of the measured requests so far.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ttft: Option<LatencySoFar>,
+        /// TPOT of the measured requests so far.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tpot: Option<LatencySoFar>,
     },
     /// The recorder has taken its first reading: measurements from now on are recorded.
     Recording,
@@ -145,7 +169,21 @@ mod tests {
         [
             Event::Started { stage: StageName::Execute },
             Event::TrialStarted { trial: trial.clone(), attempt: 1, number: 2, of: 3 },
-            Event::Load { trial: trial.clone(), attempt: 1, sent: 5, in_flight: 2, ok: 1, failed: 2, token_events: u64::MAX },
+            Event::Load {
+                trial: trial.clone(),
+                attempt: 1,
+                sent: 5,
+                in_flight: 2,
+                ok: 1,
+                failed: 2,
+                token_events: u64::MAX,
+                output_tokens: 7,
+                elapsed_ns: 3,
+                warmup_ns: 1,
+                duration_ns: Some(9),
+                ttft: Some(LatencySoFar { p50_ns: 1, p99_ns: 2 }),
+                tpot: None,
+            },
             Event::TrialFinished {
                 trial,
                 attempt: 1,

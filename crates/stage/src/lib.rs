@@ -19,7 +19,7 @@ pub use assay_chain::{ShardOutcome, StageName, chain_name, counted_attempt, para
 pub use assay_failure::{ErrorCode, Exit, Failure, Retry};
 pub use broken_mark::BrokenMark;
 pub use context::{Clock, Context, StartMark, Stopwatch};
-pub use event::{Event, HoldRequest};
+pub use event::{Event, HoldRequest, LatencySoFar};
 pub use harness::{Stage, init_tracing, main, write_failure};
 pub use inputs::Inputs;
 pub use layout::{AcceptedResult, CONTRACT, Layout, input_digest};

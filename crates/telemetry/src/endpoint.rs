@@ -39,8 +39,11 @@ impl SourceKind for Endpoint {
     fn sampled(&self, plan: &Plan, environment: &Environment) -> Vec<Sampled> {
         let with_address = |target: &assay_manifest::ProvisionedTarget| {
             let address = ScrapeAddress::Endpoint { address: target.address.clone()?, path: PATH };
-            let headers = plan.target(&target.id).map_or_else(Vec::new, |planned| planned.headers.clone());
-            Some(Sampled { source: Source::endpoint(&target.id), sampling: Sampling::Scrape { address, headers } })
+            let planned = plan.target(&target.id);
+            let headers = planned.map_or_else(Vec::new, |planned| planned.headers.clone());
+            let insecure_skip_tls_verify = planned.is_some_and(|planned| planned.insecure_skip_tls_verify);
+            let sampling = Sampling::Scrape { address, headers, insecure_skip_tls_verify };
+            Some(Sampled { source: Source::endpoint(&target.id), sampling })
         };
         environment.targets.iter().filter_map(with_address).collect()
     }

@@ -135,7 +135,10 @@ impl SourceKind for Exporter {
     fn sampled(&self, plan: &Plan, _: &Environment) -> Vec<Sampled> {
         let sampled = |exporter: &TelemetrySource| {
             let address = ScrapeAddress::Url(with_default_path(&exporter.scrape));
-            Sampled { source: Source::exporter(&exporter.name), sampling: Sampling::Scrape { address, headers: Vec::new() } }
+            Sampled {
+                source: Source::exporter(&exporter.name),
+                sampling: Sampling::Scrape { address, headers: Vec::new(), insecure_skip_tls_verify: false },
+            }
         };
         plan.telemetry.iter().map(sampled).collect()
     }

@@ -97,6 +97,8 @@ pub enum Sampling {
         address: ScrapeAddress,
         /// Headers of the request; a secret is a reference.
         headers: Vec<EnvVar>,
+        /// True if any certificate is accepted over TLS.
+        insecure_skip_tls_verify: bool,
     },
 }
 

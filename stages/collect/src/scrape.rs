@@ -49,10 +49,13 @@ impl Scrapers {
     pub(crate) fn start(ctx: &Context, sampled: &[Sampled], watch: Stopwatch) -> Result<Self, Failure> {
         let scraped = sampled.iter().filter_map(|Sampled { source, sampling }| match sampling {
             Sampling::Counters => None,
-            Sampling::Scrape { address, headers } => Some((source, address, headers)),
+            Sampling::Scrape { address, headers, insecure_skip_tls_verify } => {
+                Some((source, address, headers, *insecure_skip_tls_verify))
+            }
         });
-        let started = scraped.map(|(source, address, headers)| {
-            let client = Client::new(read_headers(source, headers)?);
+        let started = scraped.map(|(source, address, headers, is_insecure)| {
+            let headers = read_headers(source, headers)?;
+            let client = if is_insecure { Client::accepting_any_certificate(headers) } else { Client::new(headers) };
             let path = ctx.scratch().join(source.file_name());
             ScraperThread::start(Scraper::new(client, source, address, path, watch)?)
         });

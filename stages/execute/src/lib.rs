@@ -20,7 +20,7 @@ use assay_manifest::{
     Attempt, AttemptStatus, Block, CaseId, CpuList, Environment, ExecutionPart, Fact, FrozenWorkload, HostFacts, HostRole, Name,
     Plan, PlannedTrial, Reason, TargetKind, TrialId, Validity, Window,
 };
-use assay_probe::{Client, Headers, Identity, Presence};
+use assay_probe::{Client, Identity, Presence};
 use assay_stage::parameters::ExecuteParameters;
 use assay_stage::{Context, ErrorCode, Event, Failure, Inputs, Stage, StageName, StartMark};
 
@@ -194,8 +194,8 @@ impl BlockRun<'_> {
         let Some(target) = target else { return Ok(None) };
         let Some(found) = self.environment.targets.iter().find(|found| found.id == target.name) else { return Ok(None) };
         let Some(address) = &found.address else { return Ok(None) };
-        let headers = Headers::read(&target.headers).map_err(|error| unreadable_header(&error))?;
-        let identity = Identity::query(&Client::new(headers), address);
+        let client = Client::for_target(target).map_err(|error| unreadable_header(&error))?;
+        let identity = Identity::query(&client, address);
         let is_held = matches!(found.kind, TargetKind::Simulator | TargetKind::Process);
         let is_telling = if is_held { identity.presence != Presence::Silent } else { identity.contradicts(found) };
         let change = identity.differs_from(found).filter(|_| is_telling);

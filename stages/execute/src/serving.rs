@@ -4,6 +4,7 @@ mod barrier;
 mod exchange;
 mod flush;
 mod judge;
+mod live;
 mod requests;
 mod sink;
 
@@ -35,6 +36,7 @@ use crate::judge::{pressure_us, share_of, throttled_us};
 pub(crate) use crate::serving::barrier::Barrier;
 use crate::serving::barrier::Start;
 use crate::serving::flush::FlushError;
+use crate::serving::live::LiveLatencies;
 use crate::serving::requests::{Prompts, WarmPrompts};
 use crate::serving::sink::RecordSink;
 
@@ -107,7 +109,7 @@ impl<'a> ServingTrial<'a> {
         let secrets = headers.secrets().clone();
         let barrier = Barrier::new(ctx, self.trial, attempt);
         let mut reasons = Vec::new();
-        let cache_flushed = self.flush(ctx, &barrier, headers, &mut reasons)?;
+        let cache_flushed = self.flush(ctx, &barrier, &mut reasons)?;
         if self.work.cache == CacheMode::Warm && own_users(ctx, &schedule) != Some(0) {
             self.warm_cache(ctx, &schedule, &endpoint)?;
         }
@@ -180,6 +182,9 @@ impl<'a> ServingTrial<'a> {
     fn endpoint(&self, headers: &Headers) -> Result<Endpoint, Failure> {
         let unusable = |error: assay_load::Error| Failure::from_error(ErrorCode::Endpoint, &error);
         let mut endpoint = Endpoint::parse(&self.address).and_then(Endpoint::resolve).map_err(unusable)?;
+        if self.target.insecure_skip_tls_verify {
+            endpoint = endpoint.accepting_any_certificate();
+        }
         for (name, value) in headers.iter() {
             let value = value.to_str().map_err(|error| Failure::from_error(ErrorCode::Header, &error))?;
             endpoint = endpoint.with_header(name.as_str(), value).map_err(unusable)?;
@@ -190,17 +195,12 @@ impl<'a> ServingTrial<'a> {
     /// Makes the endpoint empty its prefix cache, if each attempt begins with an empty one, and returns the path that did it. One
     /// shard sends the request for all, and the others wait for it: a flush must not happen while another shard warms up or
     /// measures.
-    fn flush(
-        &self,
-        ctx: &Context,
-        barrier: &Barrier,
-        headers: Headers,
-        reasons: &mut Vec<Reason>,
-    ) -> Result<Option<String>, Failure> {
+    fn flush(&self, ctx: &Context, barrier: &Barrier, reasons: &mut Vec<Reason>) -> Result<Option<String>, Failure> {
         if !self.flushes {
             return Ok(None);
         }
-        let flush = || flush::flush(&Client::new(headers), &self.address, ctx.clock(), ctx.cancel()).map(str::to_owned);
+        let client = Client::for_target(self.target).map_err(|error| unreadable_header(&error))?;
+        let flush = || flush::flush(&client, &self.address, ctx.clock(), ctx.cancel()).map(str::to_owned);
         match barrier.run_in_first_shard(ctx, flush)? {
             Ok(path) => Ok(Some(path)),
             Err(FlushError::Never(said)) => Err(flush::flush_failure(self.target.name.as_str(), &said)),
@@ -281,12 +281,14 @@ impl<'a> ServingTrial<'a> {
         let writer = RecordWriter::new(out, attempt, shard).map_err(|error| Failure::from_error(ErrorCode::Internal, &error))?;
         let responses = folder.join("responses.jsonl");
         let kept_responses = (self.work.capture == CaptureMode::Full).then_some(responses.as_path());
-        let mut sink = RecordSink::new(writer, kept_responses, secrets).map_err(|error| unwritable(&responses, &error))?;
+        let live = Arc::new(LiveLatencies::default());
+        let mut sink = RecordSink::new(writer, kept_responses, secrets, Arc::clone(&live))
+            .map_err(|error| unwritable(&responses, &error))?;
 
         let (cancel, progress) = (AtomicBool::new(false), Progress::new());
         let limit = i64::try_from(self.time_limit().as_nanos()).unwrap_or(i64::MAX);
         let deadline = start.monotonic_ns.saturating_add(limit);
-        let mut teller = ProgressReporter::new(ctx, self.trial, attempt, &progress);
+        let mut teller = ProgressReporter::new(ctx, self.trial, attempt, &trial, &progress, &live);
         let (ran, lost) = run_watching_shards(ctx, &Barrier::new(ctx, self.trial, attempt), &cancel, || {
             run_with_deadline(ctx, &cancel, Some(deadline), &mut || teller.report(), || {
                 assay_load::run(&trial, &mut prompts, &mut sink, &cancel, &progress)
@@ -422,14 +424,23 @@ struct ProgressReporter<'a> {
     ctx: &'a Context,
     trial: &'a PlannedTrial,
     attempt: u32,
+    load: &'a Trial,
     progress: &'a Progress,
+    live: &'a LiveLatencies,
     since: Stopwatch,
     told: Duration,
 }
 
 impl<'a> ProgressReporter<'a> {
-    fn new(ctx: &'a Context, trial: &'a PlannedTrial, attempt: u32, progress: &'a Progress) -> Self {
-        Self { ctx, trial, attempt, progress, since: ctx.clock().start(), told: Duration::ZERO }
+    fn new(
+        ctx: &'a Context,
+        trial: &'a PlannedTrial,
+        attempt: u32,
+        load: &'a Trial,
+        progress: &'a Progress,
+        live: &'a LiveLatencies,
+    ) -> Self {
+        Self { ctx, trial, attempt, load, progress, live, since: ctx.clock().start(), told: Duration::ZERO }
     }
 
     fn report(&mut self) {
@@ -447,6 +458,12 @@ impl<'a> ProgressReporter<'a> {
             ok: seen.ok,
             failed: seen.failed + seen.dropped,
             token_events: seen.token_events,
+            output_tokens: self.live.output_tokens(),
+            elapsed_ns: unsigned(assay_reactor::now_ns() - self.load.start_at_ns).0,
+            warmup_ns: unsigned(self.load.warmup_ns).0,
+            duration_ns: self.load.measured.duration_ns.map(|duration| unsigned(duration).0),
+            ttft: self.live.ttft(),
+            tpot: self.live.tpot(),
         });
     }
 }

@@ -24,7 +24,7 @@ use assay_manifest::{
     Artifact, Block, Control, ControlFact, ControlState, Count, EnvVar, Environment, Fact, Host, HostFacts, HostRole, Image,
     Isolation, Name, Plan, Probe, ProvisionedTarget, ShardCount, Target, TargetKind,
 };
-use assay_probe::{Client, Headers, Identity};
+use assay_probe::{Client, Identity};
 use assay_stage::parameters::ProvisionParameters;
 use assay_stage::{Context, ErrorCode, Event, Failure, HoldRequest, Inputs, Stage, StageName};
 
@@ -283,7 +283,7 @@ impl TargetProperties {
         ready: Option<&str>,
         end: Option<&TargetEnd>,
     ) -> Result<Self, Failure> {
-        let client = Client::new(target_headers(target)?);
+        let client = target_client(target)?;
         let probe = ready::wait(ctx.clock(), ctx.cancel(), &client, target, &address, ready, end)?;
         let identity = Identity::query(&client, &address);
         models::check(target, &models::requested_models(plan, target), &identity)?;
@@ -304,8 +304,8 @@ fn target_address(target: &Target) -> Result<String, Failure> {
     target.url.clone().ok_or_else(nowhere)
 }
 
-fn target_headers(target: &Target) -> Result<Headers, Failure> {
-    Headers::read(&target.headers).map_err(|error| {
+fn target_client(target: &Target) -> Result<Client, Failure> {
+    Client::for_target(target).map_err(|error| {
         Failure::new(ErrorCode::SecretAbsent, format!("the headers of target `{}` cannot be sent", target.name)).because(&error)
     })
 }

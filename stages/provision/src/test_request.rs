@@ -138,7 +138,7 @@ impl<'a> TestRequest<'a> {
             Err(RequestError::Tls(why)) => {
                 let message = format!("target `{}` cannot be reached over TLS: {}", self.target.name, clean(&why));
                 return Verdict::Refused(Failure::new(ErrorCode::EndpointProtocol, message).hint(
-                    "does the address need `http`? `SSL_CERT_FILE` names further certificate authorities that this machine trusts",
+                    "does the address need `http`? `SSL_CERT_FILE` names certificate authorities to trust; `insecure_skip_tls_verify: true` accepts any certificate",
                 ));
             }
             Err(error) => return Verdict::Unavailable(format!("POST {}: {}", self.url, clean(&error.to_string()))),
@@ -149,7 +149,7 @@ impl<'a> TestRequest<'a> {
             300..=399 => Verdict::Refused(self.redirect_failure(&response)),
             401 | 403 | 407 => Verdict::Refused(self.failure(ErrorCode::EndpointUnauthorized, &response, &text).hint(
                 "with `assay bench`: `--api-key` or `--header`; in a pipeline: the target's `headers`, such as \
-                 `authorization: {from_env: NAME}`, whose value begins with `Bearer `",
+                 `authorization: {from_env: NAME, scheme: Bearer}`",
             )),
             404 | 405 | 410 => Verdict::Refused(self.path_failure(&response, &text, identity)),
             408 | 425 | 429 => Verdict::Unavailable(self.describe(&response, &text)),

@@ -143,7 +143,7 @@ fn a_secret_that_is_not_there_is_named() {
         from_file: None,
         scheme: None,
     }];
-    insta::assert_snapshot!(target_headers(&target).expect_err("absent"), @r"
+    insta::assert_snapshot!(target_client(&target).expect_err("absent"), @r"
     error[secret_absent]: the headers of target `t` cannot be sent
       because: the header `authorization` comes from the environment variable `ASSAY_TEST_NO_SUCH_VARIABLE`, which cannot be read
     ");

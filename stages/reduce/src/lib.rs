@@ -253,6 +253,7 @@ fn issues(points: &[PointSummary], context: &RowContext<'_>) -> Vec<Reason> {
         assay_claim::find_unpinned_executables(context.plan, counted(), environments),
         assay_claim::find_side_differences(context.plan, counted(), environments),
         assay_claim::find_confounded_sides(context.plan, environments),
+        assay_claim::find_unverified_tls(context.plan),
     ];
     let contradicted = assay_claim::find_contradicted_controls(counted(), environments);
     let tokens = assay_claim::find_input_token_difference(points);

@@ -123,12 +123,15 @@ pub(crate) struct Bench {
     cache: String,
     #[arg(long, value_name = "METRIC=TIME", help = slo_help())]
     slo: Vec<String>,
-    /// Send an API key: the environment variable or file that holds it [default: OPENAI_API_KEY]
-    #[arg(long, value_name = "VARIABLE|FILE", num_args = 0..=1, default_missing_value = KEY_VARIABLE)]
+    /// Send the API key in this environment variable or file [default place: OPENAI_API_KEY]
+    #[arg(long, value_name = "PLACE", num_args = 0..=1, default_missing_value = KEY_VARIABLE)]
     api_key: Option<String>,
-    /// A header of each request: its value, unless it is a secret, or the environment variable that holds it
-    #[arg(long, value_name = "NAME: VALUE|NAME=VARIABLE")]
+    /// A header of each request, and the environment variable with its value; `NAME: VALUE` if it is no secret
+    #[arg(long, value_name = "NAME=VARIABLE")]
     header: Vec<String>,
+    /// Accept any TLS certificate, which the result states
+    #[arg(long)]
+    insecure: bool,
     /// A field to add to each request's body, such as temperature=0.7
     #[arg(long, value_name = "NAME=VALUE")]
     body: Vec<String>,
@@ -148,7 +151,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
     /// The seed of prompts, lengths and arrivals, such as 42, or 64 hexadecimal digits [default: derived from the workload]
-    #[arg(long, value_name = "NUMBER|HEX")]
+    #[arg(long, value_name = "SEED")]
     seed: Option<String>,
     /// The artifact store [default: `.assay` of the repository, or the user's data folder]
     #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
@@ -327,6 +330,9 @@ impl Bench {
             (Some(profile), _) => json!({"name": "simulator", "kind": "simulator", "config": {"profile": profile}}),
             (None, url) => json!({"name": "endpoint", "kind": "endpoint", "url": url, "ready": {"timeout": READY_TIMEOUT}}),
         };
+        if self.insecure && self.url.is_some() {
+            target["insecure_skip_tls_verify"] = json!(true);
+        }
         if !headers.is_empty() {
             target["headers"] = Value::Object(headers);
         }
@@ -430,6 +436,12 @@ fn with_options(failure: Failure, url: Option<&str>, has_key: bool) -> Failure {
         }
         Some(_) if failure.code == ErrorCode::EndpointRejects && failure.hint.as_ref().is_some_and(|hint| hint.contains("--no-exact-output")) => {
             failure.hint("the endpoint does not know `ignore_eos` or `min_tokens`: `--no-exact-output` leaves them out")
+        }
+        Some(url) if failure.code == ErrorCode::EndpointProtocol && url.starts_with("https:") && failure.message.contains("over TLS") => {
+            failure.hint(
+                "`SSL_CERT_FILE` names the certificate authorities to trust; `--insecure` accepts any certificate; a server without TLS \
+                 needs `http` in `--url`",
+            )
         }
         Some(_) if failure.code == ErrorCode::EndpointPath => failure.hint(
             "does `--url` need a path prefix, such as `/openai/v1`, or `--model` another name? `--api` selects another API",

@@ -290,7 +290,7 @@ pub(crate) fn make_missing_keys(config: &Config, password: &[u8]) -> Result<(), 
     if assay_runner::LocalKeys::new(config).missing().is_empty() && config.trust().exists() {
         return Ok(());
     }
-    let made = init_keys(config, password, ScryptCost::default())?;
+    let made = init_keys(config, password, ScryptCost::for_password(password))?;
     let roles: Vec<_> = made.iter().map(|role| role.as_str()).collect();
     output::diagnostic(format!("made local signing keys in {} for {}", config.folder().join("keys").display(), roles.join(", ")));
     output::diagnostic(format!("made a local trust root: {}; runs of this machine verify under it", config.trust().display()));

@@ -346,6 +346,9 @@ pub struct Target {
     /// Headers of each request to it; a secret value is a reference.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub headers: Vec<EnvVar>,
+    /// True if any certificate is accepted over TLS.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub insecure_skip_tls_verify: bool,
     /// Files with the Kubernetes objects that it consists of, pinned.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub objects: Vec<PinnedFile>,

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use assay_load::{Cause, Sink};
 use assay_record::{Phase, Record};
 use assay_stage::Secrets;
 use assay_warehouse::WrittenFile;
 use assay_warehouse::records::RecordWriter;
+
+use super::live::LiveLatencies;
 
 /// The maximum different errors that are counted; an endpoint that words each of them differently has no most frequent one.
 const MAX_ERRORS: usize = 32;
@@ -56,13 +59,20 @@ pub(crate) struct RecordSink<W: Write + Send> {
     responses: Option<BufWriter<File>>,
     secrets: Secrets,
     told: RecordSummary,
+    live: Arc<LiveLatencies>,
 }
 
 impl<W: Write + Send> RecordSink<W> {
-    /// Writes to `writer`, and the texts of responses to a file if there is one; `secrets` are masked in both.
-    pub(crate) fn new(writer: RecordWriter<W>, responses: Option<&Path>, secrets: Secrets) -> std::io::Result<Self> {
+    /// Writes to `writer`, and the texts of responses to a file if there is one; `secrets` are masked in both. Latencies are added
+    /// to `live`.
+    pub(crate) fn new(
+        writer: RecordWriter<W>,
+        responses: Option<&Path>,
+        secrets: Secrets,
+        live: Arc<LiveLatencies>,
+    ) -> std::io::Result<Self> {
         let responses = responses.map(File::create).transpose()?.map(BufWriter::new);
-        Ok(Self { writer, responses, secrets, told: RecordSummary::default() })
+        Ok(Self { writer, responses, secrets, told: RecordSummary::default(), live })
     }
 
     /// Completes the files.
@@ -81,6 +91,7 @@ impl<W: Write + Send> Sink for RecordSink<W> {
             tokens.input += u64::from(record.input_tokens);
         }
         tokens.output += u64::from(record.output_tokens.unwrap_or(0));
+        self.live.add(record);
         let masked_response = response.and_then(|response| self.secrets.mask(response));
         let masked_record = mask_record(record, masked_response.is_some(), &self.secrets);
         self.told.held_secret |= masked_response.is_some() || masked_record.is_some();
@@ -132,7 +143,8 @@ mod tests {
         let responses = tempfile::NamedTempFile::new().expect("a file");
         let file = tempfile::NamedTempFile::new().expect("a file");
         let writer = RecordWriter::new(file.reopen().expect("the file"), 0, 0).expect("a writer");
-        let mut sink = RecordSink::new(writer, Some(responses.path()), Secrets::new(["hunter22"])).expect("a sink");
+        let mut sink =
+            RecordSink::new(writer, Some(responses.path()), Secrets::new(["hunter22"]), Arc::default()).expect("a sink");
         sink.record(record, Some(response.as_bytes())).expect("kept");
         let (told, _) = sink.finish().expect("finished");
         let records = RecordFile::open(std::fs::read(file.path()).expect("the records")).expect("a file of records");

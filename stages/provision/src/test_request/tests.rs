@@ -76,32 +76,72 @@ fn a_response_in_the_format_of_the_api_is_accepted() {
 #[test]
 fn what_refuses_one_request_refuses_all() {
     let error = r#"{"error":{"message":"Incorrect API key\nprovided"}}"#;
-    insta::assert_snapshot!(verdict_on(true, Reply::with_body("401 Unauthorized", &[], error)), @"");
-    insta::assert_snapshot!(verdict_on(true, Reply::status("403 Forbidden")), @"");
-    insta::assert_snapshot!(verdict_on(true, Reply::with_body("404 Not Found", &[], "<html>\n")), @"");
+    insta::assert_snapshot!(verdict_on(true, Reply::with_body("401 Unauthorized", &[], error)), @r"
+    error[endpoint_unauthorized]: target `t` refuses a test request: POST http://h/v1/chat/completions returned `401 Unauthorized`: Incorrect API key provided
+
+    hint: with `assay bench`: `--api-key` or `--header`; in a pipeline: the target's `headers`, such as `authorization: {from_env: NAME, scheme: Bearer}`
+    ");
+    insta::assert_snapshot!(verdict_on(true, Reply::status("403 Forbidden")), @r"
+    error[endpoint_unauthorized]: target `t` refuses a test request: POST http://h/v1/chat/completions returned `403 Forbidden`: an empty body
+
+    hint: with `assay bench`: `--api-key` or `--header`; in a pipeline: the target's `headers`, such as `authorization: {from_env: NAME, scheme: Bearer}`
+    ");
+    insta::assert_snapshot!(verdict_on(true, Reply::with_body("404 Not Found", &[], "<html>\n")), @r"
+    error[endpoint_path]: target `t` refuses a test request: POST http://h/v1/chat/completions returned `404 Not Found`: <html>; it lists `llama`
+
+    hint: does the endpoint serve `/v1/chat/completions` below another path, or another model? The path is that of `url`, and `/v1` if it names no version
+    ");
     let unknown = r#"{"error":{"message":"Unrecognized request argument supplied: ignore_eos"}}"#;
-    insta::assert_snapshot!(verdict_on(true, Reply::with_body("400 Bad Request", &[], unknown)), @"");
-    insta::assert_snapshot!(verdict_on(true, Reply::with_body("422 Unprocessable Entity", &[], "no\u{1b}[31m user")), @"");
-    insta::assert_snapshot!(verdict_on(true, Reply::with_body("307 Temporary Redirect", &["location: https://h/v1"], "")), @"");
+    insta::assert_snapshot!(verdict_on(true, Reply::with_body("400 Bad Request", &[], unknown)), @r"
+    error[endpoint_rejects]: target `t` refuses a test request: POST http://h/v1/chat/completions returned `400 Bad Request`: Unrecognized request argument supplied: ignore_eos
+
+    hint: the endpoint does not know `ignore_eos` or `min_tokens`: `exact_output: false` in the workload, or `assay bench --no-exact-output`, leaves them out
+    ");
+    insta::assert_snapshot!(verdict_on(true, Reply::with_body("422 Unprocessable Entity", &[], "no\u{1b}[31m user")), @r"
+    error[endpoint_rejects]: target `t` refuses a test request: POST http://h/v1/chat/completions returned `422 Unprocessable Entity`: no [31m user
+
+    hint: the message is the endpoint's own; a setting of the workload makes the request invalid for it
+    ");
+    insta::assert_snapshot!(verdict_on(true, Reply::with_body("307 Temporary Redirect", &["location: https://h/v1"], "")), @r"
+    error[endpoint_redirects]: target `t` redirects POST http://h/v1/chat/completions to `https://h/v1` (`307 Temporary Redirect`)
+
+    hint: if that address is the endpoint's, use it as `url`; redirects are not followed, because headers may hold secrets
+    ");
 }
 
 #[test]
 fn a_body_in_another_format_is_shown_by_its_first_line() {
     let page = format!("\n<!DOCTYPE html><title>{}\n<body>", "x".repeat(300));
-    insta::assert_snapshot!(verdict_on(true, with_type("text/html", &page)), @"");
-    insta::assert_snapshot!(verdict_on(false, with_type("text/html", "<html>")), @"");
-    insta::assert_snapshot!(verdict_on(true, with_type("application/json", r#"{"choices":[]}"#)), @"");
-    insta::assert_snapshot!(verdict_on(true, Reply::ok("hello")), @"");
+    insta::assert_snapshot!(verdict_on(true, with_type("text/html", &page)), @r"
+    error[endpoint_protocol]: target `t` responds to POST http://h/v1/chat/completions with a body of the type `text/html` that is no event stream: <!DOCTYPE html><title>xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
+
+    hint: is this the address of the API, and not of a web page or a gateway? A path prefix belongs to it, such as `/openai/v1`
+    ");
+    insta::assert_snapshot!(verdict_on(false, with_type("text/html", "<html>")), @r"
+    error[endpoint_protocol]: target `t` responds to POST http://h/v1/chat/completions with a body of the type `text/html` that is no JSON document: <html>
+
+    hint: is this the address of the API, and not of a web page or a gateway? A path prefix belongs to it, such as `/openai/v1`
+    ");
+    insta::assert_snapshot!(verdict_on(true, with_type("application/json", r#"{"choices":[]}"#)), @r#"
+    error[endpoint_protocol]: target `t` responds to POST http://h/v1/chat/completions with a body of the type `application/json` that is no event stream: {"choices":[]}
+
+    hint: if the endpoint cannot stream: `streaming: false` in the workload, or `assay bench --no-streaming`
+    "#);
+    insta::assert_snapshot!(verdict_on(true, Reply::ok("hello")), @r"
+    error[endpoint_protocol]: target `t` responds to POST http://h/v1/chat/completions with a body that is no event stream: hello
+
+    hint: is this the address of the API, and not of a web page or a gateway? A path prefix belongs to it, such as `/openai/v1`
+    ");
 }
 
 #[test]
 fn an_endpoint_that_fails_now_may_not_fail_later() {
-    insta::assert_snapshot!(verdict_on(true, Reply::with_body("429 Too Many Requests", &[], "slow down\nplease")), @"");
-    insta::assert_snapshot!(verdict_on(true, Reply::with_body("503 Service Unavailable", &[], "<html>busy</html>")), @"");
-    insta::assert_snapshot!(verdict_on(true, Reply::ok("")), @"");
-    insta::assert_snapshot!(verdict_on(true, Reply::raw("")), @"");
+    insta::assert_snapshot!(verdict_on(true, Reply::with_body("429 Too Many Requests", &[], "slow down\nplease")), @"unavailable: POST http://h/v1/chat/completions returned `429 Too Many Requests`: slow down");
+    insta::assert_snapshot!(verdict_on(true, Reply::with_body("503 Service Unavailable", &[], "<html>busy</html>")), @"unavailable: POST http://h/v1/chat/completions returned `503 Service Unavailable`: <html>busy</html>");
+    insta::assert_snapshot!(verdict_on(true, Reply::ok("")), @"unavailable: POST http://h/v1/chat/completions returned `200 OK` with an empty body");
+    insta::assert_snapshot!(verdict_on(true, Reply::raw("")), @"unavailable: POST http://h/v1/chat/completions: Peer disconnected");
     let error = "event: error\ndata: {\"error\":{\"message\":\"out of memory\"}}\n\n";
-    insta::assert_snapshot!(verdict_on(true, with_type("text/event-stream", error)), @"");
+    insta::assert_snapshot!(verdict_on(true, with_type("text/event-stream", error)), @"unavailable: POST http://h/v1/chat/completions returned `200 OK` with an error: out of memory");
 }
 
 proptest::proptest! {
