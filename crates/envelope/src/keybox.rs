@@ -2,6 +2,10 @@
 //!
 //! The format is that of `go-securesystemslib`, so that keys made here work in cosign and the other way round.
 
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
 use crypto_secretbox::aead::{Aead, KeyInit};
 use crypto_secretbox::{Nonce, XSalsa20Poly1305};
 use p256::elliptic_curve::zeroize::Zeroizing;
@@ -101,11 +105,65 @@ pub(crate) fn random_bytes<const N: usize>() -> Result<Zeroizing<[u8; N]>, KeyEr
     Ok(bytes)
 }
 
-/// Encrypts `secret` with a password, under a fresh salt and nonce. Returns the JSON body of a key file.
-pub(crate) fn lock(secret: &[u8], password: &[u8], cost: ScryptCost) -> Result<Vec<u8>, KeyError> {
-    let salt = random_bytes::<SALT_BYTES>()?;
+/// A key that scrypt derived, once it is there; `None` if scrypt refused.
+type DerivedKey = Arc<OnceLock<Option<Zeroizing<[u8; KEY_BYTES]>>>>;
+
+/// A password, and the keys that scrypt has derived from it: key files with one salt cost its work once.
+///
+/// Files that are written with one value share a salt. A guess of their password then costs as much as for one of them, which is
+/// all that an attacker needs to try.
+pub struct Password {
+    bytes: Zeroizing<Vec<u8>>,
+    /// The salt of new files.
+    salt: Zeroizing<[u8; SALT_BYTES]>,
+    derived: Mutex<BTreeMap<(u8, [u8; SALT_BYTES]), DerivedKey>>,
+}
+
+impl Password {
+    /// Takes a password; an empty one is legal and protects nothing. It fails only if the system has no random bytes.
+    pub fn new(password: &[u8]) -> Result<Self, KeyError> {
+        let derived = Mutex::new(BTreeMap::new());
+        Ok(Self { bytes: Zeroizing::new(password.to_vec()), salt: random_bytes()?, derived })
+    }
+
+    /// Returns the cipher for a salt. Threads that need the same key wait for the first one to derive it.
+    fn cipher(&self, salt: &[u8; SALT_BYTES], cost: ScryptCost) -> Result<XSalsa20Poly1305, KeyError> {
+        let slot = {
+            let mut derived = self.derived.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(derived.entry((cost.log_n(), *salt)).or_default())
+        };
+        if slot.get().is_none() {
+            check_memory(cost)?;
+        }
+        let key = slot.get_or_init(|| derive(&self.bytes, salt, cost)).as_ref().ok_or(KeyError::Encode)?;
+        Ok(XSalsa20Poly1305::new(key.as_slice().into()))
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password")
+    }
+}
+
+/// Fails if there is not enough memory for scrypt: the library's own allocation would end the process.
+fn check_memory(cost: ScryptCost) -> Result<(), KeyError> {
+    let bytes = 128 * BLOCK_SIZE as usize * cost.n() as usize;
+    Vec::<u8>::new().try_reserve_exact(bytes + SPARE_BYTES).map_err(|_| KeyError::Memory(bytes >> 20))
+}
+
+fn derive(password: &[u8], salt: &[u8], cost: ScryptCost) -> Option<Zeroizing<[u8; KEY_BYTES]>> {
+    let mut key = Zeroizing::new([0; KEY_BYTES]);
+    let params = scrypt::Params::new(cost.log_n(), BLOCK_SIZE, PARALLELISM, KEY_BYTES).ok()?;
+    scrypt::scrypt(password, salt, &params, key.as_mut_slice()).ok()?;
+    Some(key)
+}
+
+/// Encrypts `secret` with a password, under its salt and a fresh nonce. Returns the JSON body of a key file.
+pub(crate) fn lock(secret: &[u8], password: &Password, cost: ScryptCost) -> Result<Vec<u8>, KeyError> {
+    let salt = &password.salt;
     let nonce = random_bytes::<NONCE_BYTES>()?;
-    let cipher = cipher(password, salt.as_slice(), cost)?;
+    let cipher = password.cipher(salt, cost)?;
     let ciphertext = cipher.encrypt(Nonce::from_slice(nonce.as_slice()), secret).map_err(|_| KeyError::Encode)?;
     let params = ScryptParams { n: cost.n().into(), r: BLOCK_SIZE, p: PARALLELISM };
     let key_box = KeyBox {
@@ -117,7 +175,7 @@ pub(crate) fn lock(secret: &[u8], password: &[u8], cost: ScryptCost) -> Result<V
 }
 
 /// Decrypts the body of a key file that [`lock`] or cosign wrote.
-pub(crate) fn unlock(json: &[u8], password: &[u8]) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+pub(crate) fn unlock(json: &[u8], password: &Password) -> Result<Zeroizing<Vec<u8>>, KeyError> {
     let key_box: KeyBox = serde_json::from_slice(json).map_err(KeyError::BoxMalformed)?;
     check_algorithm("key derivation", &key_box.kdf.name, KDF)?;
     check_algorithm("cipher", &key_box.cipher.name, CIPHER)?;
@@ -125,7 +183,7 @@ pub(crate) fn unlock(json: &[u8], password: &[u8]) -> Result<Zeroizing<Vec<u8>>,
     let salt: [u8; SALT_BYTES] = field("kdf.salt", &key_box.kdf.salt)?;
     let nonce: [u8; NONCE_BYTES] = field("cipher.nonce", &key_box.cipher.nonce)?;
     let ciphertext = from_base64(&key_box.ciphertext).ok_or(KeyError::BoxField("ciphertext"))?;
-    let opened = cipher(password, &salt, cost)?.decrypt(Nonce::from_slice(&nonce), ciphertext.as_slice());
+    let opened = password.cipher(&salt, cost)?.decrypt(Nonce::from_slice(&nonce), ciphertext.as_slice());
     opened.map(Zeroizing::new).map_err(|_| KeyError::WrongPassword)
 }
 
@@ -135,16 +193,6 @@ fn check_algorithm(what: &'static str, found: &str, known: &'static str) -> Resu
 
 fn field<const N: usize>(name: &'static str, text: &str) -> Result<[u8; N], KeyError> {
     from_base64(text).and_then(|bytes| bytes.try_into().ok()).ok_or(KeyError::BoxField(name))
-}
-
-fn cipher(password: &[u8], salt: &[u8], cost: ScryptCost) -> Result<XSalsa20Poly1305, KeyError> {
-    let mut key = Zeroizing::new([0; KEY_BYTES]);
-    // The library's own allocation would end the process if there is not enough memory.
-    let bytes = 128 * BLOCK_SIZE as usize * cost.n() as usize;
-    Vec::<u8>::new().try_reserve_exact(bytes + SPARE_BYTES).map_err(|_| KeyError::Memory(bytes >> 20))?;
-    let params = scrypt::Params::new(cost.log_n(), BLOCK_SIZE, PARALLELISM, KEY_BYTES).map_err(|_| KeyError::Encode)?;
-    scrypt::scrypt(password, salt, &params, key.as_mut_slice()).map_err(|_| KeyError::Encode)?;
-    Ok(XSalsa20Poly1305::new(key.as_slice().into()))
 }
 
 #[cfg(test)]
@@ -159,15 +207,32 @@ mod tests {
     ];
 
     fn refusal(json: &str, password: &str) -> String {
-        unlock(json.as_bytes(), password.as_bytes()).expect_err("a refusal").to_string()
+        unlock(json.as_bytes(), &Password::new(password.as_bytes()).expect("a password")).expect_err("a refusal").to_string()
     }
 
     #[test]
     fn the_boxes_of_go_securesystemslib_open() {
         for vector in VECTORS {
-            let secret = unlock(vector.as_bytes(), b"supersecret").expect("the vector opens");
+            let secret =
+                unlock(vector.as_bytes(), &Password::new(b"supersecret").expect("a password")).expect("the vector opens");
             assert_eq!(secret.as_slice(), br#""cmVhbGx5aW1wb3J0YW50""#);
         }
+    }
+
+    #[test]
+    fn files_of_one_password_share_the_work_and_open_one_by_one() {
+        let password = Password::new(b"open").expect("a password");
+        let files = [b"one", b"two"].map(|secret| lock(secret, &password, ScryptCost::Cheap).expect("locked"));
+        assert_eq!(password.derived.lock().expect("no panic").len(), 1, "one salt, one derivation");
+        for (file, secret) in files.iter().zip([b"one", b"two"]) {
+            let again = Password::new(b"open").expect("a password");
+            assert_eq!(unlock(file, &again).expect("it opens").as_slice(), secret);
+            assert!(unlock(file, &Password::new(b"closed").expect("a password")).is_err());
+        }
+        let bodies = files.map(|file| serde_json::from_slice::<KeyBox>(&file).expect("a box"));
+        assert_eq!(bodies[0].kdf.salt, bodies[1].kdf.salt);
+        assert_ne!(bodies[0].cipher.nonce, bodies[1].cipher.nonce, "never two texts under one nonce");
+        assert_eq!(format!("{password:?}"), "Password");
     }
 
     #[test]

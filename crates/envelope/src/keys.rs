@@ -11,7 +11,7 @@ use p256::pkcs8::der::pem;
 use p256::pkcs8::{DecodePrivateKey, EncodePrivateKey, LineEnding};
 
 use crate::key_error::{KeyError, MAX_KEY_BYTES};
-use crate::keybox::{self, ScryptCost, random_bytes};
+use crate::keybox::{self, Password, ScryptCost, random_bytes};
 use crate::text::{quote, to_base64};
 
 const SECRET_LABEL: &str = "ENCRYPTED SIGSTORE PRIVATE KEY";
@@ -65,12 +65,22 @@ impl SecretKey {
 
     /// Writes cosign's encrypted key file, as PEM text. An empty password is legal and protects nothing.
     pub fn encrypt(&self, password: &[u8], cost: ScryptCost) -> Result<String, KeyError> {
+        self.encrypt_with(&Password::new(password)?, cost)
+    }
+
+    /// Writes cosign's encrypted key file, as PEM text. Files of one [`Password`] cost the scrypt work once.
+    pub fn encrypt_with(&self, password: &Password, cost: ScryptCost) -> Result<String, KeyError> {
         let body = keybox::lock(&self.to_pkcs8_der()?, password, cost)?;
         pem::encode_string(SECRET_LABEL, LineEnding::LF, &body).map_err(|_| KeyError::Encode)
     }
 
     /// Reads cosign's encrypted key file. Costs the scrypt work that the file requires, about 0.1 to 0.5 s.
     pub fn decrypt(key_file: &str, password: &[u8]) -> Result<Self, KeyError> {
+        Self::decrypt_with(key_file, &Password::new(password)?)
+    }
+
+    /// Reads cosign's encrypted key file. Files with one salt cost the scrypt work once.
+    pub fn decrypt_with(key_file: &str, password: &Password) -> Result<Self, KeyError> {
         let body = read_pem(key_file, &[SECRET_LABEL, OLD_SECRET_LABEL])?;
         Self::from_pkcs8_der(&keybox::unlock(&body, password)?)
     }

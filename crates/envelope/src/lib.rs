@@ -39,7 +39,7 @@ pub use error::VerifyError;
 pub use expectation::{Expectation, OriginError, OriginFact};
 pub use foreign::{CheckedBundle, ForeignBundleError, check_bundle};
 pub use key_error::{KeyError, MAX_KEY_BYTES};
-pub use keybox::ScryptCost;
+pub use keybox::{Password, ScryptCost};
 pub use keys::{PublicKey, SecretKey, Signer};
 pub use p256::elliptic_curve::zeroize::Zeroizing;
 pub use predicate::{

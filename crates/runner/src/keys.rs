@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use assay_envelope::{KeyError, PublicKey, ScryptCost, SecretKey, Signer, TrustPolicy, TrustedSigner, Zeroizing};
+use assay_envelope::{KeyError, Password, PublicKey, ScryptCost, SecretKey, Signer, TrustPolicy, TrustedSigner, Zeroizing};
 use assay_manifest::{Instant, Role};
 
 use crate::{Config, Error, FileRole, KeyWork, Result, lock};
@@ -27,7 +27,7 @@ struct UnlockedKey {
 impl KeyRing {
     /// Returns a key ring with one key, for a process that has no other: a file in cosign's format.
     pub fn from_file(role: Role, path: &Path, password: &[u8]) -> Result<Self> {
-        Ok(Self(Arc::new(BTreeMap::from([(role, unlock(path, password)?)]))))
+        Ok(Self(Arc::new(BTreeMap::from([(role, unlock(path, &new_password(password)?)?)]))))
     }
 
     /// Returns the unlocked key of a role, to pass to its stage.
@@ -68,14 +68,15 @@ impl LocalKeys {
         Role::LOCAL.into_iter().filter(|role| !self.config.private_key(*role).exists()).collect()
     }
 
-    /// Unlocks the keys of these roles, one after the other. Each takes the memory that the cost of its encryption requires, 64
-    /// MiB by default, and returns it before the next.
+    /// Unlocks the keys of these roles, one after the other. Unlocking is slow by design; keys that were made together share its work.
+    /// Each takes the memory that the cost of its encryption requires, 64 MiB by default, and returns it before the next.
     pub fn unlock(&self, roles: &[Role], password: &[u8]) -> Result<KeyRing> {
+        let password = &new_password(password)?;
         let unlocked = roles.iter().map(|role| self.unlock_one(*role, password)).collect::<Result<_>>()?;
         Ok(KeyRing(Arc::new(unlocked)))
     }
 
-    fn unlock_one(&self, role: Role, password: &[u8]) -> Result<(Role, UnlockedKey)> {
+    fn unlock_one(&self, role: Role, password: &Password) -> Result<(Role, UnlockedKey)> {
         Ok((role, unlock(&self.config.private_key(role), password)?))
     }
 
@@ -100,12 +101,10 @@ pub fn init_keys(config: &Config, password: &[u8], cost: ScryptCost) -> Result<V
     let _one_at_a_time = lock::wait(&config.folder().join("keys.lock"))?;
     let keys = LocalKeys::new(config);
     let missing = keys.missing();
-    // Each key costs the work of scrypt, so the machine's CPUs share it.
-    let made: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = missing.iter().map(|role| scope.spawn(|| make_key(config, *role, password, cost))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or(Err(Error::Internal(Defect::UnlockPanicked)))).collect()
-    });
-    made.into_iter().collect::<Result<()>>()?;
+    let password = new_password(password)?;
+    for role in &missing {
+        make_key(config, *role, &password, cost)?;
+    }
     let existing = read_trust_root(&config.trust())?;
     let policy = add_local_signers(existing.clone(), &keys.public_keys()?);
     if existing.as_ref() != Some(&policy) {
@@ -138,10 +137,10 @@ pub fn rotate_keys(config: &Config, roles: &[Role], password: &[u8], cost: Scryp
     }
     let unlocked = keys.unlock(roles, password)?;
     let mut policy = add_local_signers(read_trust_root(&config.trust())?, &keys.public_keys()?);
-    let mut made = Vec::new();
+    let (new_ones, mut made) = (new_password(password)?, Vec::new());
     for role in roles {
         let old = unlocked.public(*role)?.clone();
-        let (private, new) = new_key(*role, password, cost)?;
+        let (private, new) = new_key(*role, &new_ones, cost)?;
         end_validity(&mut policy, *role, &old, now)?;
         policy = add_signers(Some(policy), "local", [(format!("local-{role}"), *role, &new)]);
         if let Some(signer) = policy.signers.iter_mut().find(|signer| signer.key == new) {
@@ -190,9 +189,14 @@ pub fn gate_signers(config: &Config) -> Result<Vec<TrustedSigner>> {
     Ok(own)
 }
 
-fn unlock(path: &Path, password: &[u8]) -> Result<UnlockedKey> {
+/// Takes a password for several keys.
+fn new_password(password: &[u8]) -> Result<Password> {
+    Password::new(password).map_err(|error| key_error(KeyWork::Encode, error))
+}
+
+fn unlock(path: &Path, password: &Password) -> Result<UnlockedKey> {
     let text = read_key(path)?;
-    let key = SecretKey::decrypt(&text, password).map_err(|error| key_error(KeyWork::Unlock(path.to_owned()), error))?;
+    let key = SecretKey::decrypt_with(&text, password).map_err(|error| key_error(KeyWork::Unlock(path.to_owned()), error))?;
     let pkcs8 = key.to_pkcs8_der().map_err(|error| key_error(KeyWork::Encode, error))?;
     Ok(UnlockedKey { pkcs8, public: key.public_key() })
 }
@@ -233,7 +237,7 @@ pub fn add_signers<'a>(
     policy
 }
 
-fn make_key(config: &Config, role: Role, password: &[u8], cost: ScryptCost) -> Result<()> {
+fn make_key(config: &Config, role: Role, password: &Password, cost: ScryptCost) -> Result<()> {
     let (private, public) = new_key(role, password, cost)?;
     // The public half first: a private key without one would be taken for complete.
     write_new_or_replace(&config.public_key(role), public.to_pem().as_bytes(), 0o644)?;
@@ -241,10 +245,10 @@ fn make_key(config: &Config, role: Role, password: &[u8], cost: ScryptCost) -> R
 }
 
 /// Makes a key: its encrypted file and its public half.
-fn new_key(role: Role, password: &[u8], cost: ScryptCost) -> Result<(String, PublicKey)> {
+fn new_key(role: Role, password: &Password, cost: ScryptCost) -> Result<(String, PublicKey)> {
     let unmade = |error: KeyError| key_error(KeyWork::Make(role), error);
     let key = SecretKey::generate().map_err(unmade)?;
-    Ok((key.encrypt(password, cost).map_err(unmade)?, key.public_key()))
+    Ok((key.encrypt_with(password, cost).map_err(unmade)?, key.public_key()))
 }
 
 fn make_private_folder(folder: &Path) -> Result<()> {
