@@ -23,7 +23,19 @@ pub(crate) fn bench_fixture() -> &'static (Fixture, CommandResult) {
     static BENCHED: OnceLock<(Fixture, CommandResult)> = OnceLock::new();
     BENCHED.get_or_init(|| {
         let fixture = Fixture::shared();
-        let load = ["bench", "--simulator", "fast", "--concurrency", "1,4", "--rate", "50,100", "--scenario", "D(100,100)"];
+        let load = [
+            "bench",
+            "--simulator",
+            "fast",
+            "--concurrency",
+            "1,4",
+            "--rate",
+            "50,100",
+            "--scenario",
+            "D(100,100)",
+            "--trials",
+            "3",
+        ];
         let ran = fixture.assay(&[&load[..], &SHORT, &["--slo", "ttft=1s", "--run-id", RUN, "--json"]].concat()).success();
         (fixture, ran)
     })
@@ -119,14 +131,14 @@ fn each_concurrency_and_each_rate_is_a_point() {
     assert_eq!(names, expected.each_ref().map(|(name, ..)| *name).into());
     for (name, value, from) in expected {
         let point = &points[name];
-        assert_eq!((&point["value"], &point["trials_planned"]), (&value, &json!(5)), "{name}");
+        assert_eq!((&point["value"], &point["trials_planned"]), (&value, &json!(3)), "{name}");
         if point["trials_counted"] != 0 {
             assert_eq!(text(&point["serving"]["latency_from"]), from, "{name}");
         }
     }
     for closed in ["concurrency-1", "concurrency-4"] {
         let point = &points[&format!("bench.simulator.default {closed}")];
-        assert_eq!(point["serving"]["outcomes"], json!({"ok": "50"}), "five trials of ten: {closed}");
+        assert_eq!(point["serving"]["outcomes"], json!({"ok": "30"}), "three trials of ten: {closed}");
     }
     assert_eq!(fixture.leftovers(), [""; 0], "the simulator has ended");
 }
@@ -456,6 +468,9 @@ fn a_range_a_small_seed_and_extra_members_are_part_of_the_workload() {
     assert_eq!(workload["spec"]["load"]["concurrency"], json!([1, 2, 4, 8, 3]));
     assert_eq!(workload["spec"]["seed"], json!(format!("{:0>64}", "2a")));
     assert_eq!(workload["spec"]["extra_body"], json!(extra));
+    let pipeline = printed.split("# ").find_map(|part| part.strip_prefix("pipelines/bench.yaml\n")).expect("a pipeline");
+    let pipeline: Value = serde_json::from_str(pipeline).expect("JSON");
+    assert_eq!(pipeline["spec"]["trials"]["count"], json!(5), "as many as an interval needs");
 
     let refused = |body: &str| fixture.assay(&[&load[..], &["--extra-body", body]].concat()).refuses(2, "option").stderr;
     assert!(refused(r#"{"stream": false}"#).contains("`--extra-body` has the member `stream`, which Assay writes itself"));
@@ -475,7 +490,9 @@ fn an_untrusted_certificate_is_named_and_accepted_only_if_told_so() {
     let ran = bench_endpoint(&fixture, &server, "untrusted", &[]).refuses(30, "endpoint_protocol");
     assert!(ran.stderr.contains("over TLS") && ran.stderr.contains("`--insecure`"), "{}", ran.stderr);
     let ran = bench_endpoint(&fixture, &server, "accepted", &["--insecure"]).success();
-    assert!(ran.stdout.contains("the TLS certificate of `endpoint` was not verified"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("the TLS certificate of the target `endpoint` is not verified"), "{}", ran.stderr);
+    let report = fs::read_to_string(fixture.published("accepted").join("report.md")).expect("a report");
+    assert!(report.contains("the TLS certificate of `endpoint` was not verified"), "{report}");
     let issues = fixture.manifest("accepted", "reduce")["body"]["issues"].clone();
     assert!(list(&issues).iter().any(|issue| issue["code"] == "tls_not_verified"), "{issues:#}");
     assert_eq!(fixture.manifest("accepted", "plan")["body"]["targets"][0]["insecure_skip_tls_verify"], json!(true));
@@ -493,7 +510,9 @@ fn a_terminal_has_a_panel_and_a_pipe_has_lines() {
     let mut command = fixture.command(std::path::Path::new("python3"));
     command.args(["-c", ON_A_TERMINAL]).arg(binary("assay")).args(load).args(["--run-id", "seen"]);
     command.env("TERM", "xterm-256color").stdin(std::process::Stdio::null());
+    let started = std::time::Instant::now();
     let output = command.output().expect("python3 runs");
+    let took = started.elapsed();
     let screen = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{screen}");
     for part in [
@@ -507,7 +526,9 @@ fn a_terminal_has_a_panel_and_a_pipe_has_lines() {
     }
     assert!(screen.contains("TTFT p50 5.") && screen.contains("TPOT p50 "), "{screen}");
     let redraws = screen.matches("  requests  ").count();
-    assert!((SECONDS..=4 * (SECONDS + 2)).contains(&redraws), "{redraws} redraws of the panel");
+    // The display allows a short burst beyond four redraws a second, when a line is printed above it.
+    let most = 4.0 * took.as_secs_f64() + 20.0;
+    assert!(redraws >= SECONDS && redraws as f64 <= most, "{redraws} redraws of the panel in {took:?}");
 
     let ran = fixture.assay(&[&load[..], &["--run-id", "piped"]].concat()).success();
     assert!(!ran.stderr.contains("req/s") && !ran.stderr.contains('\u{1b}'), "{}", ran.stderr);

@@ -284,6 +284,10 @@ impl TargetProperties {
         end: Option<&TargetEnd>,
     ) -> Result<Self, Failure> {
         let client = target_client(target)?;
+        if target.insecure_skip_tls_verify {
+            let message = format!("the TLS certificate of the target `{}` is not verified", target.name);
+            ctx.emit(Event::Note { message });
+        }
         let probe = ready::wait(ctx.clock(), ctx.cancel(), &client, target, &address, ready, end)?;
         let identity = Identity::query(&client, &address);
         models::check(target, &models::requested_models(plan, target), &identity)?;
