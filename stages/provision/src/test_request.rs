@@ -108,7 +108,7 @@ impl<'a> TestRequest<'a> {
             let response = client.post_json(&self.url, &request, limits, |body| self.is_streamed && has_data(body));
             let asked = response.as_ref().ok().and_then(|response| response.retry_after_s).map(Duration::from_secs);
             let probe = |ready: bool, response: String| Probe {
-                question: format!("POST {} (test request)", self.url),
+                request: format!("POST {} (test request)", self.url),
                 ready,
                 response,
                 waited_ns: Count(watch.elapsed_ns()),
