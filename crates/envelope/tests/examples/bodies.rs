@@ -266,7 +266,7 @@ fn serving_work() -> Value {
     json!({
         "api": "chat", "model": "chat-8b", "arrival": {"law": "closed"},
         "input": {"law": "lognormal", "mean": 480.0, "stddev": 240.0}, "query": {"law": "fixed", "tokens": 32}, "output": {"law": "fixed", "tokens": 128},
-        "exact_output": true, "continuous_usage": true, "batch": 1, "body": {"temperature": "0"}, "requests": "500",
+        "exact_output": true, "continuous_usage": true, "batch": 1, "body": {"temperature": "0"}, "extra_body": {"top_k": 20}, "requests": "500",
         "duration_ns": "60000000000", "warmup_ns": "5000000000", "timeout_ns": "120000000000", "time_limit_ns": "1800000000000",
         "cache": "cold_salt", "streaming": true, "capture": "digest", "slos": [{"metric": "ttft", "at_most_ns": "500000000"}],
         "tokenizer": {
@@ -328,7 +328,8 @@ fn targets() -> Value {
                 {"name": "HF_TOKEN", "from_env": "HF_TOKEN"},
                 {"name": "VLLM_API_KEY", "from_file": "/run/secrets/vllm-api-key"},
             ],
-            "headers": [{"name": "authorization", "from_env": "VLLM_AUTHORIZATION"}],
+            "headers": [{"name": "authorization", "from_env": "VLLM_AUTHORIZATION", "scheme": "Bearer"}],
+            "insecure_skip_tls_verify": true,
             "config": {"profile": "h100-8b"},
             "ready_http": "/health",
             "ready_timeout_ns": "300000000000",
