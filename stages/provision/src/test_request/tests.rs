@@ -29,6 +29,7 @@ fn verdict_on(streaming: bool, reply: Reply) -> String {
         presence: Presence::Responded,
         version: Fact::unknown("a test"),
         server: Fact::unknown("a test"),
+        process_start_s: None,
         models: Ok(vec!["llama".to_owned()]),
     };
     let limits = Limits { time: Duration::from_secs(10), bytes: BYTES };
