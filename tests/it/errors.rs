@@ -578,7 +578,7 @@ fn an_exit_code_does_not_depend_on_a_reader() {
 #[test]
 fn every_command_has_its_help() {
     let fixture = Fixture::bare();
-    let commands: [&[&str]; 32] = [
+    let commands: [&[&str]; 35] = [
         &[],
         &["gate"],
         &["compare"],
