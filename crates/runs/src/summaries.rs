@@ -165,7 +165,7 @@ fn read_run(store: &Store, run_id: &RunId, trust: &[String], config: &Config) ->
     let (summary, trusted_by) = match verified(&blobs, &head, reference, trust, config) {
         Ok(verified) => verified,
         Err(failure) => {
-            // The store is shared with somebody whose key this reader does not know. Their rows are left out, and the others stay.
+            // The store is shared with a signer whose key this reader does not know: those rows are left out, the others stay.
             let is_unknown = failure.code == ErrorCode::UnknownKey;
             let left_out = if is_unknown { unverified_files(store, &reference)? } else { Vec::new() };
             return Ok(Some(ReadRun { known: Err(failure), left_out, publication: None, paths }));
