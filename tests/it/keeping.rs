@@ -246,7 +246,9 @@ fn a_run_that_others_rest_on_or_that_is_written_stays() {
         fs::remove_dir_all(fixture.store().join("runs/two").join(stage)).expect("a stage");
     }
     fixture.assay(&["runs", "rm", "two", "--evidence-only"]).refuses(2, "run_unfinished");
-    files_under(&fixture.store().join("runs/two")).iter().for_each(|path| age(path, TWO_DAYS));
+    for path in files_under(&fixture.store().join("runs/two")) {
+        age(&path, TWO_DAYS);
+    }
     let locked = fs::File::create(fixture.store().join("locks/two.lock")).expect("the lock of the run");
     locked.lock().expect("locked");
     fixture.assay(&["runs", "rm", "two", "--evidence-only"]).refuses(30, "run_locked");
@@ -254,7 +256,9 @@ fn a_run_that_others_rest_on_or_that_is_written_stays() {
     // Its blobs are young, so they stay for now.
     let shown = fixture.assay(&["runs", "rm", "two", "--evidence-only"]).success();
     assert!(shown.stdout.contains("used again within a day"), "{}", shown.stdout);
-    files_under(&fixture.store().join("blobs")).iter().for_each(|path| age(path, TWO_DAYS));
+    for path in files_under(&fixture.store().join("blobs")) {
+        age(&path, TWO_DAYS);
+    }
     let removed = fixture.assay(&["runs", "rm", "two", "--evidence-only", "--reason", "broken", "--yes"]).success();
     assert!(!removed.stdout.contains("used again") && !removed.stdout.contains("level"), "{}", removed.stdout);
     fixture.run("two").refuses(2, "run_removed");
@@ -278,10 +282,14 @@ fn garbage_goes_while_a_run_is_written() {
     for folder in ["runs", "cases", "warehouse", "ceilings"] {
         let _ = fs::remove_dir_all(fixture.store().join(folder));
     }
-    files_under(&fixture.store().join("blobs")).iter().for_each(|path| age(path, TWO_DAYS));
+    for path in files_under(&fixture.store().join("blobs")) {
+        age(&path, TWO_DAYS);
+    }
     let store = fixture.store();
     let (young, old) = (store.join("staging/00"), store.join("staging/01"));
-    [&young, &old].into_iter().for_each(|path| write_file(path, b"half"));
+    for path in [&young, &old] {
+        write_file(path, b"half");
+    }
     age(&old, TWO_DAYS);
     let unnamed = blob(&store, "3a6eb0790f39ac87c94f3856b2dd2c5d110e6811602261a9a923d3bb23adc8b7");
     write_file(&unnamed, b"data");
@@ -294,7 +302,9 @@ fn garbage_goes_while_a_run_is_written() {
 
     let left = store.join("scratch/killed");
     write_file(&left.join("0"), b"left");
-    [&left.join("0"), &left].into_iter().for_each(|path| age(path, TWO_DAYS));
+    for path in [&left.join("0"), &left] {
+        age(path, TWO_DAYS);
+    }
 
     // The next run needs the same definitions, which are there already, and are old.
     fs::remove_file(&gate).expect("shut");

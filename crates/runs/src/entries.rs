@@ -43,8 +43,11 @@ struct CachedEntry {
     read_from: Unchanged,
 }
 
+/// A run's name, and its entry or the failure to read it.
+pub type ListedEntry = (RunId, Result<RunEntry, Failure>);
+
 /// Reads the entry of every run of a store, in the order of the runs' names. A run that cannot be read has its failure.
-pub fn list_entries(store: &Store) -> Result<Vec<(RunId, Result<RunEntry, Failure>)>, Failure> {
+pub fn list_entries(store: &Store) -> Result<Vec<ListedEntry>, Failure> {
     let ids = run_ids(store)?;
     let mut cached: BTreeMap<RunId, CachedEntry> = read_cache(CACHE, store).unwrap_or_default();
     let count = cached.len();

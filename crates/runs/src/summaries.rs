@@ -151,7 +151,7 @@ fn read_runs(
     config: &Config,
 ) -> impl Iterator<Item = (RunId, Result<Option<ReadRun>, Failure>)> {
     let read = map_in_parallel(ids, |run_id| read_run(store, run_id, trust, config));
-    ids.to_vec().into_iter().zip(read)
+    ids.iter().cloned().zip(read)
 }
 
 /// Verifies the Summary of a run and, if it was published to this store, its Publication; `None` if it has no Summary.

@@ -109,11 +109,10 @@ impl Store {
         let path = layout::blob_path(digest);
         match self.find(digest)? {
             StoredBlob::Intact if self.0.renew(&path) => return Ok(()),
-            StoredBlob::Intact => {}
             StoredBlob::Corrupt(found) => {
                 tracing::warn!(%digest, %found, store = self.uri(), "corrupt blob repaired");
             }
-            StoredBlob::Missing => {}
+            StoredBlob::Intact | StoredBlob::Missing => {}
         }
         put(&path)
     }

@@ -69,7 +69,9 @@ impl Remove {
             planned.push(PlannedRemoval { run, removal });
         }
         if !self.json {
-            planned.iter().for_each(|planned| self.show(planned));
+            for removal in &planned {
+                self.show(removal);
+            }
         }
         let mut removed = Vec::new();
         if self.yes {

@@ -62,9 +62,8 @@ pub(super) fn figures(page: &mut Writer, report: &Report) {
         if place < OPEN_FIGURES {
             figure.write(&mut piece);
         } else {
-            folded(&mut piece, &format!("{}: {}", figure.workload, metric_name(&figure.metric.metric)), |page| {
-                figure.write(page)
-            });
+            let summary = format!("{}: {}", figure.workload, metric_name(&figure.metric.metric));
+            folded(&mut piece, &summary, |page| figure.write(page));
         }
         if page.len() + piece.len() > MAX_BYTES {
             left_out += 1;

@@ -52,7 +52,7 @@ pub(crate) fn explained_columns(case: &CaseSection) -> Vec<&'static Column> {
 pub(crate) fn abbreviations(cases: &[CaseSection]) -> String {
     let mut explained: Vec<String> = Vec::new();
     let columns = cases.iter().filter(|case| case.serving.is_some()).flat_map(columns);
-    for definition in columns.map(|column| column.definition()).filter(|definition| !definition.long_title.is_empty()) {
+    for definition in columns.map(Column::definition).filter(|definition| !definition.long_title.is_empty()) {
         let text = format!("{}: {}", definition.title, definition.long_title.to_lowercase());
         if !explained.contains(&text) {
             explained.push(text);
