@@ -1,5 +1,5 @@
 //! A hundred kills and more, of stages, supervisors, scripts, targets and `assay` itself; each run is resumed to its end: no trial is
-//! lost or doubled, no run ends well with planned work missing, and no process is left running. Runs are of indicators, or of
+//! lost or doubled, no run succeeds with planned work missing, and no process is left running. Runs are of indicators, or of
 //! indicators and serving on a simulator and on a process target, in a folder or in a served store.
 //!
 //! The victims and the moments come from a seed. `ASSAY_TEST_KILLS` sets the number of kills of each test. A moment is an event and not a time ("the reducer runs", "the fourth trial has

@@ -402,8 +402,8 @@ fn check_same_source(store: &Store, run_id: &RunId, source: &Source) -> Result<(
     }
 }
 
-/// Refuses to resume a run of which evidence was removed. Here the pointer is enough: whoever could write a false one could remove
-/// the evidence as well.
+/// Refuses to resume a run of which evidence was removed. Here the pointer is enough: a writer of the store that could fake one
+/// could remove the evidence as well.
 fn check_not_removed(store: &Store, run_id: &RunId) -> Result<()> {
     if store.list(&Layout::for_run(run_id).tombstones())?.is_empty() { Ok(()) } else { Err(Error::RunRemoved(run_id.clone())) }
 }

@@ -77,7 +77,7 @@ pub fn all_references(store: &Store) -> Result<Vec<RunReferences>, Failure> {
     map_in_parallel(&run_ids(store)?, |run| run_references(store, run)).into_iter().collect()
 }
 
-/// A verdict of a store, as a removal sees it: it is not verified, because whoever may have signed it, it rests on its runs.
+/// A verdict of a store, as a removal sees it: it is not verified, because it rests on its runs, whichever signer it has.
 #[derive(Clone, Debug)]
 pub struct VerdictReferences {
     /// The path of its pointer, such as `gates/pr-17/000001`.

@@ -15,7 +15,7 @@ use crate::verified_run::VerifiedRun;
 /// The largest file of a Source that is searched for a reference to a run, in bytes: a noise file is far smaller.
 const MAX_REFERRING_BYTES: u64 = 4 << 20;
 
-/// What the runs and verdicts of a store name.
+/// The blobs that the runs and verdicts of a store name.
 #[derive(Debug)]
 pub struct References {
     /// The runs, in the order of their names.
@@ -50,7 +50,7 @@ impl References {
     }
 }
 
-/// What a removal of a run's evidence would take.
+/// The blobs that a removal of the evidence of a run would take.
 #[derive(Clone, Debug)]
 pub struct RunRemoval {
     /// The run.
@@ -212,7 +212,7 @@ fn mentions(store: &Store, file: &Digest, hex: &str) -> Result<bool, Failure> {
     }
 }
 
-/// What nothing in a store needs any more.
+/// The files of a store that nothing needs any more.
 #[derive(Debug)]
 pub struct Garbage {
     /// Blobs that no run and no verdict names, with their sizes.

@@ -621,7 +621,7 @@ impl Backend {
         Ok(())
     }
 
-    /// Sets the time of an object to now, so that a removal of what nobody has used for long leaves it. Returns false if that is
+    /// Sets the time of an object to now, so that a removal of long unused objects leaves it. Returns false if that is
     /// not possible: then the object has to be written again. Nothing is removed from stores outside this machine, so their
     /// objects need no new time.
     pub(crate) fn renew(&self, path: &Path) -> bool {

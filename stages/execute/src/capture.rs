@@ -11,8 +11,6 @@ use assay_manifest::Artifact;
 use assay_process::{Child, ChildExit, Output};
 use assay_stage::{Context, ErrorCode, Failure, Secrets};
 
-use crate::workspace::system;
-
 /// The maximum bytes of a program's stdout or stderr. A program that writes more is stopped, and these are kept.
 pub(crate) const MAX_OUTPUT_BYTES: u64 = 64 << 20;
 
@@ -99,6 +97,11 @@ impl Capture {
         Read::by_ref(&mut self.0).take(limit).read_to_end(&mut bytes).map_err(|error| unusable(&error))?;
         Ok(bytes)
     }
+}
+
+/// Returns the failure of the system to start a program or to wait for it.
+pub(crate) fn system(error: &assay_process::Error) -> Failure {
+    Failure::from_error(ErrorCode::Process, error)
 }
 
 /// Waits for a program that writes these outputs, and kills it if one of them exceeds the limit.

@@ -9,7 +9,8 @@ use assay_manifest::InstructionCounter;
 use assay_process::{Command, Output};
 use assay_stage::{Context, ErrorCode, Failure};
 
-use crate::workspace::{spawner, system};
+use crate::capture::system;
+use crate::workspace::spawner;
 
 /// The maximum bytes that are read of a counter's file. Cachegrind's data on each line of a program may be large; the sum comes
 /// last.

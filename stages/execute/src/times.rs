@@ -8,8 +8,8 @@ use assay_process::{ChildExit, Command, Usage};
 use assay_stage::{Context, Failure};
 use serde_json::{Value, json};
 
-use crate::capture::{self, Capture};
-use crate::workspace::{spawner, system};
+use crate::capture::{self, Capture, system};
+use crate::workspace::spawner;
 
 /// The times of some invocations.
 #[derive(Debug)]

@@ -216,7 +216,3 @@ pub(crate) fn spawner() -> Result<&'static Spawner, Failure> {
     let started = Spawner::start().map_err(|error| Failure::new(ErrorCode::Spawner, "cannot start a thread").because(&error))?;
     Ok(SPAWNER.get_or_init(|| started))
 }
-
-pub(crate) fn system(error: &assay_process::Error) -> Failure {
-    Failure::from_error(ErrorCode::Process, error)
-}

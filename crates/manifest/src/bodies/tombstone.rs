@@ -20,7 +20,7 @@ words!(
     BlobKind, "kind of blob",
     /// Manifests, their bundles, and the lists that they name.
     Manifests = "manifests",
-    /// What the run was made from: files and objects of its commit, frozen workloads, scripts, queries, keys.
+    /// The definition of the run: files and objects of its commit, frozen workloads, scripts, queries, keys.
     Definitions = "definitions",
     /// Records of requests.
     Records = "records",
