@@ -385,7 +385,7 @@ fn an_endpoint_that_fails_a_test_request_is_measured() {
     let probes = fixture.manifest("busy", "provision")["body"]["targets"][0]["probes"].clone();
     let last = list(&probes).last().expect("a probe").clone();
     assert_eq!((&last["ready"], &last["response"]), (&json!(true), &json!("200 OK, an event stream")));
-    assert_eq!(text(&last["question"]), format!("POST {}/v1/chat/completions (test request)", server.url()));
+    assert_eq!(text(&last["request"]), format!("POST {}/v1/chat/completions (test request)", server.url()));
 
     // Broken for each test request, and for a part of the load.
     let server = Server::start_with_test_requests(MODEL, |request| match request.number {

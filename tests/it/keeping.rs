@@ -21,7 +21,7 @@ struct KeptStore {
 impl KeptStore {
     fn new() -> Self {
         let fixture = measured_fixture();
-        let folder = tempfile::tempdir_in(fixture.scratch()).expect("a folder for the store");
+        let folder = tempfile::tempdir_in(fixture.root()).expect("a folder for the store");
         let kept = Self { fixture, folder };
         for part in ["blobs", "runs", "cases", "warehouse"] {
             copy_folder(&fixture.store().join(part), &kept.store().join(part));
@@ -35,7 +35,8 @@ impl KeptStore {
 
     fn assay(&self, arguments: &[&str]) -> CommandResult {
         let store = self.store().display().to_string();
-        self.fixture.assay(&[arguments, &["--store", &store]].concat())
+        // Outside of the repository: tests that share it would contend for the locks of its runs.
+        self.fixture.assay_in(self.folder.path(), &[arguments, &["--store", &store]].concat())
     }
 
     fn verify(&self, run: &str, more: &[&str]) -> CommandResult {
@@ -455,7 +456,9 @@ fn another_trust_root_verifies_anew() {
     let stranger = Fixture::without_keys();
     stranger.assay(&["keys", "init"]).success();
     write_file(&fixture.trust(), &fs::read(stranger.trust()).expect("a root"));
-    fixture.assay(&["history", "speed"]).exits(20);
+    fixture.assay(&["history", "speed", "--strict"]).refuses(20, "unknown_key");
+    let without = fixture.assay(&["history", "speed"]).refuses(2, "no_history");
+    assert!(without.stderr.starts_with("left out: run `one`: "), "{}", without.stderr);
     write_file(&fixture.trust(), root.as_bytes());
     fixture.assay(&["history", "speed"]).success();
 }

@@ -37,7 +37,10 @@ impl BlockedRun {
 
     /// Starts the run and waits until its script has begun.
     fn start(&self, run_id: &str) -> Running {
-        let running = self.fixture.spawn(&["run", PIPELINE, "--run-id", run_id]);
+        let mut command = self.fixture.command(std::path::Path::new("/usr/bin/env"));
+        // Tests may have been started under `nohup`.
+        command.arg("--default-signal=HUP").arg(binary("assay")).args(["run", PIPELINE, "--run-id", run_id]);
+        let running = Fixture::spawn_command(command);
         self.wait_for_script();
         running
     }

@@ -399,7 +399,7 @@ fn every_way_to_misbehave_has_its_status_and_its_reason() {
     let names = scripts.each_ref().map(|(name, ..)| *name);
     fixture.write(PIPELINE, &pipeline("exploratory", &names, 1, ""));
     fixture.commit("all that can go wrong");
-    let ran = fixture.assay(&["run", PIPELINE, "--run-id", "one", "--json"]).success();
+    let ran = fixture.assay(&["run", PIPELINE, "--run-id", "one", "--json"]).exits(30);
     assert_eq!(ran.json()["status"], "partial");
 
     let part = fixture.manifest("one", "execute");

@@ -80,12 +80,13 @@ impl Cancel {
 pub const END_SIGNALS: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 
 /// Returns a token that these signals cancel, from now on and for the life of the process. The signals no longer end the
-/// process; a repeated one changes nothing. One that the process was started to ignore, as `nohup` does with SIGHUP, stays ignored.
+/// process; a repeated one changes nothing. SIGHUP stays ignored if the process was started to ignore it, as `nohup` does.
 pub fn cancel_on_signals(signals: &[Signal]) -> io::Result<Cancel> {
     let cancel = Cancel::new()?;
     let raised = cancel.clone();
-    let ignored = ignored_signals()?;
-    let handled = signals.iter().map(|signal| signal.as_raw()).filter(|number| !is_in_mask(ignored, *number));
+    let outlives_terminal = is_in_mask(ignored_signals()?, Signal::HUP.as_raw());
+    let is_handled = |signal: &&Signal| **signal != Signal::HUP || !outlives_terminal;
+    let handled = signals.iter().filter(is_handled).map(|signal| signal.as_raw());
     let mut arriving = signal_hook::iterator::Signals::new(handled)?;
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for number in arriving.forever() {

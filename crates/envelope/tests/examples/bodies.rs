@@ -548,6 +548,7 @@ fn environment_of_any_block(plan: Digest, incarnation: u32) -> Environment {
                 "address": "http://chat-8b-predictor.serving.svc.cluster.local/openai",
                 "version": {"source": "unknown", "how": "GET /version: 404 Not Found"},
                 "models": ["chat-8b"],
+                "process_start_s": "1763596800",
                 "pods": [{
                     "name": "chat-8b-predictor-5d9c7b6f4-x2k8p", "uid": "0f6b1f0e-7d0a-4f57-9a63-2f1d5c8e9b10", "node": "node-a",
                     "containers": [{

@@ -585,7 +585,7 @@ fn the_same_question_has_the_same_bytes() {
     // signers.
     assert_eq!(
         (CONTRACT, Digest::compute(&one).hex().as_str()),
-        ("assay-gate/9", "7f4866b4aa219531bcc751b4784665efefa420d4334e1aa75465243010334a01")
+        ("assay-gate/9", "242935c307ffa421091f6b2f6c91e0baa8506a52f00a8248049d249a58730471")
     );
 }
 

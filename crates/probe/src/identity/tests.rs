@@ -26,7 +26,7 @@ fn vllm_says_its_version_and_its_models() {
     let (identity, paths) = query_server(vec![("/v1/models", models), ("/version", Reply::ok(r#"{"version":"0.11.0"}"#))]);
     assert_eq!(identity.version, Fact::observed("0.11.0".to_owned(), "GET /version"));
     assert_eq!(identity.models, Ok(vec!["llama".to_owned(), "qwen".to_owned()]), "sorted, each once");
-    assert_eq!(paths, ["/v1/models", "/version"], "no question more than it takes");
+    assert_eq!(paths, ["/v1/models", "/version", "/metrics"], "no question more than it takes");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_process_that_started_after_provisioning_is_a_restart() {
         process_start_s: start,
     };
     let restart = now(Some(1_001)).restart_since(&target(Some(Count(900))), provisioned).expect("a restart");
-    insta::assert_snapshot!(restart, @"");
+    insta::assert_snapshot!(restart, @"its process started at 1970-01-01T00:16:41Z, when it was provisioned at 1970-01-01T00:15:00Z");
     assert_eq!(now(Some(950)).restart_since(&target(Some(Count(900))), provisioned), None, "another server behind the address");
     assert_eq!(now(Some(900)).restart_since(&target(Some(Count(900))), provisioned), None);
     assert_eq!(now(None).restart_since(&target(Some(Count(900))), provisioned), None);

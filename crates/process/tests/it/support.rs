@@ -41,8 +41,10 @@ pub(crate) fn run_alone_without_reaper(test: &str, body: impl FnOnce()) {
 
 /// Returns the command that runs this test program with one test.
 pub(crate) fn this_test(test: &str) -> Command {
-    let program = std::env::current_exe().expect("a path");
-    Command::new(program).args([test, "--exact", "--nocapture", "--test-threads=1"]).inherit_env()
+    // Tests may have been started under `nohup`, which would let them ignore the signals that they are about.
+    let program = std::env::current_exe().expect("a path").display().to_string();
+    let arguments = [&program, test, "--exact", "--nocapture", "--test-threads=1"];
+    Command::new("/usr/bin/env").args(["--default-signal=HUP,INT"]).args(arguments).inherit_env()
 }
 
 pub(crate) fn spawner() -> Spawner {
