@@ -152,6 +152,8 @@ fn what_was_lost_is_no_removal() {
     let kept = KeptStore::new();
     let lost = kept.raw("one").remove(0);
     fs::remove_file(kept.path_of(&lost)).expect("a raw blob");
+    kept.verify("one", &[]).success();
+    kept.verify("one", &["--strict"]).refuses(20, "artifact_absent");
     kept.remove("one", &["--evidence-only"]).success();
     let verified = kept.verify("one", &[]).success();
     // The outputs of an indicator are equal bytes in all of its trials, and in both runs.

@@ -26,7 +26,7 @@ pub(crate) struct Verify {
     /// Also run reduce again from the raw evidence and compare (level 4)
     #[arg(long)]
     recompute: bool,
-    /// Fail if the published folder contains a file that is not of the run, or if evidence was removed from the store
+    /// Fail if the published folder contains a file that is not of the run, or if evidence was removed from the store or is missing
     #[arg(long)]
     strict: bool,
     /// Print the result as one JSON document
@@ -69,6 +69,7 @@ impl Verify {
         if self.strict {
             check_strangers(&opened.strangers)?;
             check_removed(&opened, &found)?;
+            check_absent(&opened, &found)?;
         }
         Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
     }
@@ -280,6 +281,17 @@ fn check_removed(opened: &VerifiedRun, found: &LevelResults) -> Result<(), Failu
     }
     let message = format!("{removed} of run `{}` were removed: level {} remains", opened.chain.run_id, found.reached);
     Err(Failure::new(ErrorCode::EvidenceRemoved, message).hint("without `--strict`, a removal that is signed is no failure"))
+}
+
+/// Refuses a run in a store that lacks artifacts which no tombstone explains. A published folder never holds raw bytes.
+fn check_absent(opened: &VerifiedRun, found: &LevelResults) -> Result<(), Failure> {
+    let absent: usize = found.levels.iter().map(|(_, report)| report.absent.len()).sum();
+    if opened.store.is_none() || absent == 0 {
+        return Ok(());
+    }
+    let absent = assay_report::counted(absent as u64, "artifact");
+    let message = format!("{absent} of run `{}` are missing, and no tombstone explains it", opened.chain.run_id);
+    Err(Failure::new(ErrorCode::ArtifactAbsent, message).hint("without `--strict`, the run is verified without its raw bytes"))
 }
 
 /// Describes when a manifest was signed, on whose word, and which contents of its bundle were not checked.
