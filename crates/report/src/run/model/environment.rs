@@ -13,6 +13,9 @@ const MAX_HOSTS: usize = 16;
 /// Maximum number of further declared facts of one host.
 const MAX_DECLARED: usize = 32;
 
+/// The title of the machine behind an endpoint of which nothing is known.
+const UNKNOWN_HARDWARE: &str = "the endpoint's hardware is not known";
+
 /// The name of the row for a machine's GPUs.
 const GPUS: &str = "GPUs";
 
@@ -94,6 +97,11 @@ fn distinct_machines(environments: &[&Environment], wanted: impl Fn(&Host) -> bo
 }
 
 impl Machine {
+    /// Returns true if something is known of it.
+    pub(crate) fn is_known(&self) -> bool {
+        self.title != UNKNOWN_HARDWARE
+    }
+
     /// Returns title and details as one line.
     pub(crate) fn describe(&self) -> String {
         [&*self.title, &*self.details].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ")
@@ -115,7 +123,7 @@ impl Machine {
         let known: Vec<String> = [cpus, memory, second, system].into_iter().flatten().collect();
         if known.is_empty() && facts.cpu_model.value.is_none() && is_endpoint(environment, host) {
             // The hardware behind an endpoint's address cannot be observed.
-            return Self { title: "the endpoint's hardware is not known".to_owned(), details: String::new() };
+            return Self { title: UNKNOWN_HARDWARE.to_owned(), details: String::new() };
         }
         Self { title: clean(&first), details: clean(&known.join(", ")) }
     }

@@ -69,7 +69,8 @@ fn setting(inputs: &Inputs<'_>) -> String {
     let when =
         when.map_or_else(|| "at an unknown time".to_owned(), |at| format!("{:.16}", at.to_string()).replace('T', " ") + " UTC");
     let machines = environment::machines(inputs.environments);
-    let machine = machines.first().map_or_else(|| "an unknown machine".to_owned(), environment::Machine::describe);
+    let known = machines.first().filter(|machine| machine.is_known());
+    let machine = known.map_or_else(|| "hardware that is not known".to_owned(), environment::Machine::describe);
     let others = machines.len().saturating_sub(1);
     let others = if others == 0 { String::new() } else { format!(" and {}", counted(others as u64, "other machine")) };
     let mut targets: Vec<String> = Vec::new();
