@@ -158,7 +158,10 @@ fn a_program_that_is_absent_or_fails_is_named() {
     assert_eq!(failing.len(), 2, "{failed:?}");
     for attempt in failing {
         let reasons = list(&attempt["validity"]["reasons"]);
-        assert_eq!((reasons.len(), &reasons[0]["detail"]), (1, &json!("the program ended with exit code 3: broken")));
+        assert_eq!(
+            (reasons.len(), &reasons[0]["detail"]),
+            (1, &json!("the program ended with exit code 3; last on stderr: broken"))
+        );
         assert_eq!(read_measurement(&fixture, &attempt)["@result"]["cpu_time_ms"], json!([]), "no time of what failed");
     }
 }

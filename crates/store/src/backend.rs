@@ -132,7 +132,9 @@ impl Backend {
             std::fs::create_dir_all(folder).map_err(failed)?;
         } else if !folder.join(layout::BLOBS).is_dir() {
             let uri = folder.display().to_string();
-            return Err(if opening == OpenMode::Reopen { Error::Vanished { uri } } else { Error::NoStore { uri } });
+            // A store that was there has left the folder around it.
+            let was_there = opening == OpenMode::Reopen && folder.parent().is_some_and(FilePath::is_dir);
+            return Err(if was_there { Error::Vanished { uri } } else { Error::NoStore { uri } });
         }
         let root = folder.canonicalize().map_err(failed)?;
         if !root.is_dir() {

@@ -163,7 +163,7 @@ fn row(
         .with("source", place.source.to_string())?
         .with("metric", statistics.metric.as_str())?
         .with("unit", statistics.unit.as_str())?
-        .with("metric_kind", if statistics.kind == MetricKind::Counter { "counter" } else { "gauge" })?
+        .with("metric_kind", if statistics.kind == MetricKind::Gauge { "gauge" } else { "counter" })?
         .with("n", Value::from_count(statistics.n))?
         .with("min", values.map(assay_stats::Samples::min))?
         .with("mean", values.map(assay_stats::Samples::mean))?

@@ -1,5 +1,7 @@
 //! The head of a report: how much of the plan is there, where and when it was measured, and how sure the numbers are.
 
+use std::collections::BTreeSet;
+
 use assay_manifest::{Fact, Grade, ProvisionedTarget, RunStatus, Stability, TargetKind};
 
 use super::environment;
@@ -99,10 +101,13 @@ fn certainty(grade: &Grade, cases: &[CaseSection]) -> String {
     let given = grade.given.to_string();
     let mut letters = given.chars();
     let given = letters.next().map(|first| first.to_uppercase().chain(letters).collect::<String>()).unwrap_or_default();
-    let grade = if grade.given == grade.requested {
-        format!("{given} grade, as intended")
-    } else {
-        format!("{given} grade; {} was intended", grade.requested)
+    let rules: Vec<String> =
+        grade.shortfalls.iter().map(|shortfall| clean(&shortfall.rule)).collect::<BTreeSet<_>>().into_iter().collect();
+    let declared = if grade.declared.is_empty() { "" } else { ", by declaration" };
+    let grade = match &rules[..] {
+        _ if grade.given == grade.requested => format!("{given} grade, as intended{declared}"),
+        [] => format!("{given} grade{declared}; {} was intended", grade.requested),
+        rules => format!("{given} grade{declared}; {} was intended ({})", grade.requested, list(rules)),
     };
     let numbers: Vec<&MetricStatistics> = cases.iter().flat_map(numbers_of).collect();
     let total = numbers.len() as u64;
