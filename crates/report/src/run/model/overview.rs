@@ -153,17 +153,17 @@ mod tests {
         insta::assert_snapshot!(head(&fixture::model()), @r"
         Incomplete: 12 of 20 trials count.
         Measured 2026-11-20 12:00 UTC on AMD EPYC 9354 32-Core Processor, 16 CPUs usable, 252 GiB, Debian GNU/Linux 12.
-        Realism grade; publication was intended; 2 of 5 numbers are unstable, 1 has no interval.
+        Realism grade; publication was intended (counted_trials, locked_clocks); 2 of 5 numbers are unstable, 1 has no interval.
         ");
         insta::assert_snapshot!(head(&fixture::serving::small()), @r"
         Incomplete: 10 of 15 trials count; 13 of 1600 requests failed (0.81 %).
         Measured 2026-11-20 12:00 UTC on AMD EPYC 9354 32-Core Processor, 16 CPUs usable, 252 GiB, Debian GNU/Linux 12.
-        Realism grade; publication was intended; no number is unstable.
+        Realism grade; publication was intended (locked_clocks); no number is unstable.
         ");
         insta::assert_snapshot!(head(&fixture::serving::refused()), @r"
         Failed: none of 15 trials counts; 480 of 480 requests failed, in attempts that do not count.
         Measured 2026-11-20 12:00 UTC on AMD EPYC 9354 32-Core Processor, 16 CPUs usable, 252 GiB, Debian GNU/Linux 12.
-        Realism grade; publication was intended; no number.
+        Realism grade; publication was intended (locked_clocks); no number.
         ");
     }
 
