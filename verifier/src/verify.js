@@ -293,6 +293,13 @@ const describe = ({ document, reference, signer, fingerprint, time }) => ({
 
 async function needed(folder, { name, digest }) {
   const bytes = await folder.get(digest);
+  const path = `source/${name}`;
+  const changed = bytes ? undefined : folder.at(path);
+  ensure(
+    changed === undefined,
+    "artifact_corrupt",
+    () => `\`${shown(path)}\` is not the published file: its bytes are ${changed}, not ${digest}`,
+  );
   ensure(bytes, "artifact_absent", () => `the published \`${shown(name)}\` (${digest}) is missing`);
   return bytes;
 }
