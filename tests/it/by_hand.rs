@@ -40,7 +40,7 @@ impl Bench {
     /// Creates a store with the complete runs `one` and `two` of a fixture.
     pub(crate) fn with_runs_of(fixture: &'static Fixture) -> Self {
         let bench = Self { fixture, folder: tempfile::tempdir_in(fixture.scratch()).expect("a folder for the store") };
-        for folder in ["blobs", "runs", "cases", "warehouse"] {
+        for folder in ["runs", "cases", "warehouse", "blobs"] {
             copy_folder(&fixture.store().join(folder), &bench.store().join(folder));
         }
         bench

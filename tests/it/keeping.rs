@@ -23,7 +23,7 @@ impl KeptStore {
         let fixture = measured_fixture();
         let folder = tempfile::tempdir_in(fixture.root()).expect("a folder for the store");
         let kept = Self { fixture, folder };
-        for part in ["blobs", "runs", "cases", "warehouse"] {
+        for part in ["runs", "cases", "warehouse", "blobs"] {
             copy_folder(&fixture.store().join(part), &kept.store().join(part));
         }
         kept

@@ -482,6 +482,9 @@ pub(crate) fn copy_folder(from: &Path, to: &Path) {
         let copy = to.join(path.strip_prefix(from).expect("a file of the folder"));
         fs::create_dir_all(copy.parent().expect("a file lies in a folder")).expect("a folder of the copy");
         fs::copy(&path, &copy).expect("a file can be copied");
+        // The times of a store's files tell which blobs were put again after a run.
+        let modified = fs::metadata(&path).and_then(|found| found.modified()).expect("a time");
+        fs::File::open(&copy).and_then(|file| file.set_modified(modified)).expect("a time can be set");
     }
 }
 
