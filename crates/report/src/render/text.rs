@@ -139,6 +139,18 @@ pub(crate) fn trials_glyphs(deviations: &[f64], swing: f64, limit: usize) -> Str
     (0..shown).filter_map(spread).map(bar).collect()
 }
 
+/// Maximum number of names in a sentence.
+const MAX_NAMES: usize = 3;
+
+/// Returns the first few names of a list, and the number of further ones: `a, b, c and 2 more`.
+pub(crate) fn first_names<S: AsRef<str>>(names: &[S]) -> String {
+    let shown: Vec<&str> = names.iter().take(MAX_NAMES).map(AsRef::as_ref).collect();
+    match names.len().saturating_sub(MAX_NAMES) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
 /// Returns `count` with its noun: `1 trial`, `5 trials`.
 pub fn counted(count: impl Into<u64>, noun: &str) -> String {
     let count = count.into();

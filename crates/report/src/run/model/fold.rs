@@ -4,13 +4,10 @@
 use super::remark::{Remark, RemarkKind, remarks};
 use super::section::CaseSection;
 use super::serving_remarks;
-use crate::render::text::counted;
+use crate::render::text::{counted, first_names};
 
 /// Maximum number of folded remarks of a case in a terminal; the rest are counted.
 pub(crate) const MAX_FOLDED: usize = 12;
-
-/// Maximum number of loads or metrics that a folded remark names.
-const MAX_NAMES: usize = 3;
 
 /// Remarks with the same gist, or on unstable values, as one.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,68 +46,68 @@ fn case_remarks(case: &CaseSection) -> Vec<Remark> {
 /// Folds the remarks of `points` points, those first that matter most: one remark for several metrics or points with the same gist,
 /// and one for all unstable values. `point_word` is the noun for a point: `load`.
 pub(super) fn fold(remarks: &[Remark], points: usize, point_word: &str) -> Vec<FoldedRemark> {
-    let mut of_points: Vec<Remark> = Vec::new();
+    let mut of_points: Vec<MergedRemark> = Vec::new();
     for remark in remarks {
-        if !of_points.iter_mut().any(|known| known.merge(remark)) {
-            of_points.push(remark.clone());
+        match of_points.iter_mut().find_map(|known| known.remark.merge(remark).then_some(known)) {
+            Some(known) => known.full_texts.push(remark.full_text()),
+            None => of_points.push(MergedRemark { remark: remark.clone(), full_texts: vec![remark.full_text()] }),
         }
     }
-    let mut groups: Vec<Vec<&Remark>> = Vec::new();
-    for remark in &of_points {
-        let belongs = |group: &&mut Vec<&Remark>| group.first().is_some_and(|known| known.has_same_content(remark));
+    let mut groups: Vec<Vec<&MergedRemark>> = Vec::new();
+    for merged in &of_points {
+        let belongs =
+            |group: &&mut Vec<&MergedRemark>| group.first().is_some_and(|known| known.remark.has_same_content(&merged.remark));
         match groups.iter_mut().find(belongs) {
-            Some(group) => group.push(remark),
-            None => groups.push(vec![remark]),
+            Some(group) => group.push(merged),
+            None => groups.push(vec![merged]),
         }
     }
     let (unstable, others): (Vec<_>, Vec<_>) =
-        groups.into_iter().partition(|group| group.iter().any(|remark| remark.kind == RemarkKind::Unstable));
-    let mut folded: Vec<FoldedRemark> =
-        others.iter().filter_map(|group| fold_group(group, remarks, points, point_word)).collect();
+        groups.into_iter().partition(|group| group.iter().any(|merged| merged.remark.kind == RemarkKind::Unstable));
+    let mut folded: Vec<FoldedRemark> = others.iter().filter_map(|group| fold_group(group, points, point_word)).collect();
     match &unstable[..] {
         [] => {}
-        [only] => folded.extend(fold_group(only, remarks, points, point_word)),
+        [only] => folded.extend(fold_group(only, points, point_word)),
         _ => folded.extend(fold_unstable(remarks)),
     }
     folded.sort_by_key(|remark| remark.kind);
     folded
 }
 
-/// Folds remarks with the same gist. `remarks` are those that they were made from.
-fn fold_group(group: &[&Remark], remarks: &[Remark], points: usize, point_word: &str) -> Option<FoldedRemark> {
-    let (first, others) = group.split_first()?;
-    let mut at: Vec<&str> = group.iter().map(|remark| remark.point.as_str()).collect();
+/// A remark on a point, merged from those on several metrics with the same gist.
+struct MergedRemark {
+    remark: Remark,
+    /// The full text of each.
+    full_texts: Vec<String>,
+}
+
+/// Folds remarks with the same gist.
+fn fold_group(group: &[&MergedRemark], points: usize, point_word: &str) -> Option<FoldedRemark> {
+    let first = &group.first()?.remark;
+    let mut at: Vec<&str> = group.iter().map(|merged| merged.remark.point.as_str()).collect();
     at.dedup();
-    let place = if points > 1 && at.len() == points { format!("every {point_word}") } else { names(&at) };
-    let are_alike = others.iter().all(|other| other.text == first.text);
+    let place = if points > 1 && at.len() == points { format!("every {point_word}") } else { first_names(&at) };
+    let are_alike = group.iter().all(|merged| merged.remark.text == first.text);
     let text = if are_alike { &first.text } else { first.gist() };
     let about = match (first.is_about_all(), first.metrics.is_empty()) {
         (true, _) => ", everything".to_owned(),
         (false, true) => String::new(),
-        (false, false) => format!(", {}", names(&first.metrics)),
+        (false, false) => format!(", {}", first_names(&first.metrics)),
     };
     let text = format!("{place}{about}: {text}");
-    let belongs = |remark: &&Remark| {
-        let at_same =
-            |known: &&&Remark| known.point == remark.point && known.kind == remark.kind && known.gist() == remark.gist();
-        group.iter().find(at_same).is_some_and(|known| remark.metrics.iter().all(|metric| known.metrics.contains(metric)))
-    };
-    let full_texts: Vec<String> = remarks.iter().filter(belongs).map(Remark::full_text).collect();
+    let full_texts: Vec<String> = group.iter().flat_map(|merged| merged.full_texts.iter().cloned()).collect();
     let full_texts = if full_texts == [text.as_str()] { Vec::new() } else { full_texts };
     Some(FoldedRemark { kind: first.kind, text, full_texts })
 }
 
-/// Folds the remarks on unstable values: their number, and the one whose trials differ most.
+/// Folds several remarks on unstable values: their number, and the one whose trials differ most.
 fn fold_unstable(remarks: &[Remark]) -> Option<FoldedRemark> {
     let unstable = || remarks.iter().filter(|remark| remark.kind == RemarkKind::Unstable);
     let numbers: usize = unstable().map(|remark| remark.metrics.len()).sum();
     let worst = unstable().max_by(|one, other| one.spread.total_cmp(&other.spread))?;
     let reason = worst.gist().trim_start_matches("unstable, ");
-    let most = format!("{}, {}: {reason}", worst.point, names(&worst.metrics));
-    let text = format!(
-        "{} unstable, most of all {most}",
-        if numbers == 1 { "1 number is".to_owned() } else { format!("{numbers} numbers are") }
-    );
+    let most = format!("{}, {}: {reason}", worst.point, first_names(&worst.metrics));
+    let text = format!("{numbers} numbers are unstable, most of all {most}");
     Some(FoldedRemark { kind: RemarkKind::Unstable, text, full_texts: unstable().map(Remark::full_text).collect() })
 }
 
@@ -118,15 +115,6 @@ fn fold_unstable(remarks: &[Remark]) -> Option<FoldedRemark> {
 pub(crate) fn left_out(folded: &[FoldedRemark], shown: usize) -> Option<String> {
     let more = folded.len().saturating_sub(shown);
     (more > 0).then(|| format!("and {}, in the report", counted(more as u64, "more remark")))
-}
-
-/// Returns the first few of some names, and the number of further ones.
-fn names<S: AsRef<str>>(names: &[S]) -> String {
-    let shown: Vec<&str> = names.iter().take(MAX_NAMES).map(AsRef::as_ref).collect();
-    match names.len().saturating_sub(MAX_NAMES) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
 }
 
 #[cfg(test)]

@@ -8,11 +8,8 @@ use super::environment;
 use super::section::{CaseSection, MetricStatistics};
 use super::{serving, strip};
 use crate::render::number::grouped;
-use crate::render::text::{clean, counted};
+use crate::render::text::{clean, counted, first_names};
 use crate::run::inputs::Inputs;
-
-/// Maximum number of cases or targets that a sentence names.
-const MAX_NAMES: usize = 3;
 
 /// The head of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,16 +51,7 @@ fn without_trial(cases: &[CaseSection]) -> String {
     if without.is_empty() || without.len() == cases.len() {
         return String::new();
     }
-    format!("; no valid trial of {}", list(&without))
-}
-
-/// Returns the first few names, and the number of further ones.
-fn list(names: &[String]) -> String {
-    let shown = names.iter().take(MAX_NAMES).cloned().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(MAX_NAMES) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
+    format!("; no valid trial of {}", first_names(&without))
 }
 
 fn setting(inputs: &Inputs<'_>) -> String {
@@ -82,7 +70,7 @@ fn setting(inputs: &Inputs<'_>) -> String {
             targets.push(described);
         }
     }
-    let targets = if targets.is_empty() { String::new() } else { format!("; target {}", list(&targets)) };
+    let targets = if targets.is_empty() { String::new() } else { format!("; target {}", first_names(&targets)) };
     format!("Measured {when} on {machine}{others}{targets}.")
 }
 
@@ -107,7 +95,7 @@ fn certainty(grade: &Grade, cases: &[CaseSection]) -> String {
     let grade = match &rules[..] {
         _ if grade.given == grade.requested => format!("{given} grade, as intended{declared}"),
         [] => format!("{given} grade{declared}; {} was intended", grade.requested),
-        rules => format!("{given} grade{declared}; {} was intended ({})", grade.requested, list(rules)),
+        rules => format!("{given} grade{declared}; {} was intended ({})", grade.requested, first_names(rules)),
     };
     let numbers: Vec<&MetricStatistics> = cases.iter().flat_map(numbers_of).collect();
     let total = numbers.len() as u64;
