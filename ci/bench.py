@@ -402,13 +402,13 @@ FIGURES = {
     "chain": (chain, ["--bins"]),
     "verify": (quickstart, ["--bins"]),
     "plan": (plan, ["--bins"]),
-    "client": (bench_examples.client, ["--example", "bench"]),
-    "ttft": (bench_examples.ttft, ["--example", "ttft_error", "--bin", "assay-simulator"]),
-    "stalls": (bench_examples.stalls, ["--example", "stalls", "--bin", "assay-simulator"]),
-    "reduce": (bench_examples.reduce, ["--example", "reduce_bench"]),
-    "report": (bench_examples.report, ["--example", "report_bench"]),
-    "warehouse": (bench_examples.warehouse, ["--example", "commit_bench"]),
-    "store": (store, ["--bins", "--example", "store_of_runs"]),
+    "client": (bench_examples.client, ["--example=bench"]),
+    "ttft": (bench_examples.ttft, ["--example=ttft_error", "--bin=assay-simulator"]),
+    "stalls": (bench_examples.stalls, ["--example=stalls", "--bin=assay-simulator"]),
+    "reduce": (bench_examples.reduce, ["--example=reduce_bench"]),
+    "report": (bench_examples.report, ["--example=report_bench"]),
+    "warehouse": (bench_examples.warehouse, ["--example=commit_bench"]),
+    "store": (store, ["--bins", "--example=store_of_runs"]),
     "slowdown": (bench_gate.slowdown, ["--bins"]),
     "command": (bench_command.command, ["--bins"]),
 }
@@ -430,8 +430,9 @@ def main():
     parser.add_argument("--targets", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.targets:
-        # For cargo.
-        print(*dict.fromkeys(" ".join(FIGURES[name][1]) for name in asked.only))
+        # For cargo, which takes `--bins` once and then needs no `--bin`.
+        targets = dict.fromkeys(target for name in asked.only for target in FIGURES[name][1])
+        print(*(target for target in targets if "--bins" not in targets or not target.startswith("--bin=")))
         return
     # As an exit, so that what is running is ended and the folder is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

@@ -16,6 +16,10 @@ fi
 target=${CARGO_TARGET_DIR:-$root/target}
 programs=$target${CARGO_BUILD_TARGET:+/$CARGO_BUILD_TARGET}/debug
 
+# The programs that are released together: each starts others that lie beside it.
+# shellcheck disable=SC2034
+own_programs=(assay assay-{collect,execute,plan,provision,publish,reduce,serve,simulator,sql})
+
 # Where scripts keep what tests need from elsewhere: outside of the repository, so that it survives `git clean`.
 cache=${ASSAY_CI_CACHE:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/assay-ci}
 
