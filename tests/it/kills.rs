@@ -21,7 +21,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, p
 use serde_json::Value;
 
 use crate::serving::{self, MODEL, SIMULATOR};
-use crate::stores::ServedStore;
+use crate::stores::{Gateway, ServedStore};
 use crate::support::{Fixture, PIPELINE, binary, blob, files_under, indicator_output, script};
 
 /// The kills of one of the four tests of indicators, which share the hundred kills so that they run in parallel.
@@ -107,12 +107,8 @@ fn kills(quarter: u64, work: Work, enough: usize) -> Tally {
 fn one_run(mut story: RunLog, work: Work, tally: &mut Tally) {
     let mut dice = Dice::new(story.seed ^ (story.quarter << 32) ^ (story.run << 40));
     let mut fixture = fixture(work);
-    // Every other run with targets is in a store that is reached over a network.
-    let served = (work == Work::Targets && story.run % 2 == 1).then(ServedStore::start);
-    if let Some(served) = &served {
-        served.set_credentials(&mut fixture, "run");
-    }
-    let store = served.as_ref().map(ServedStore::uri);
+    let remote = RemoteStore::start(work, story.run, &mut fixture);
+    let store = remote.as_ref().map(RemoteStore::uri);
     let mut kills = Kill::draw(&mut dice, work).into_iter();
     let mut failed = 0;
     for started in 0.. {
@@ -143,6 +139,40 @@ fn one_run(mut story: RunLog, work: Work, tally: &mut Tally) {
     let reached = if story.run == 0 { "level 4" } else { "level 3" };
     let verified = fixture.assay(levels).success();
     assert!(verified.stdout.contains(&format!("{reached} ")), "{}", verified.stdout);
+}
+
+/// A store that is reached over a network.
+enum RemoteStore {
+    /// Assay's own server.
+    Served(ServedStore),
+    /// The S3 server of another project.
+    Other(Gateway),
+}
+
+impl RemoteStore {
+    /// Starts the store of a run, and lets the fixture reach it. Runs with targets are in turn in a folder, in a store that Assay
+    /// serves, and on the other server, where there is one.
+    fn start(work: Work, run: u64, fixture: &mut Fixture) -> Option<Self> {
+        if work == Work::Indicators || run % 3 == 0 {
+            return None;
+        }
+        if run % 3 == 2
+            && let Some(gateway) = Gateway::start(true)
+        {
+            Gateway::set_credentials(fixture);
+            return Some(Self::Other(gateway));
+        }
+        let served = ServedStore::start();
+        served.set_credentials(fixture, "run");
+        Some(Self::Served(served))
+    }
+
+    fn uri(&self) -> String {
+        match self {
+            Self::Served(served) => served.uri(),
+            Self::Other(gateway) => gateway.uri(),
+        }
+    }
 }
 
 /// Runs one `assay` from its start to its end; returns the kills that hit, and its exit code.

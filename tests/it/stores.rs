@@ -128,7 +128,7 @@ fn a_served_store_conforms() {
 }
 
 /// An S3 server of another project, which `ASSAY_TEST_S3` names: versitygw.
-struct Gateway {
+pub(crate) struct Gateway {
     _folder: TempDir,
     address: SocketAddr,
     server: Child,
@@ -139,7 +139,7 @@ impl Gateway {
     const SECRET: &str = "a secret of a test";
 
     /// Returns `None` if no server is requested; if it is requested but absent, the test fails.
-    fn start(conditional_writes: bool) -> Option<Self> {
+    pub(crate) fn start(conditional_writes: bool) -> Option<Self> {
         let Some(program) = std::env::var_os("ASSAY_TEST_S3").map(PathBuf::from) else {
             println!("ASSAY_TEST_S3 is not set: no S3 server of another project was asked");
             return None;
@@ -164,11 +164,11 @@ impl Gateway {
         Some(gateway)
     }
 
-    fn uri(&self) -> String {
+    pub(crate) fn uri(&self) -> String {
         format!("s3://bucket/a/prefix?endpoint=http://{}&region=us-east-1", self.address)
     }
 
-    fn set_credentials(fixture: &mut Fixture) {
+    pub(crate) fn set_credentials(fixture: &mut Fixture) {
         fixture.set("AWS_ACCESS_KEY_ID", Self::KEY);
         fixture.set("AWS_SECRET_ACCESS_KEY", Self::SECRET);
     }

@@ -1,0 +1,253 @@
+//! The targets.
+
+use std::sync::LazyLock;
+
+use assay_api::{ReceivedRequest, ServingApi, TextSink};
+use assay_cluster::read_service;
+use assay_envelope::{Bundle, PublicKey, Statement, check_bundle, check_timestamp};
+use assay_git::parse_commit;
+use assay_load::{Arrivals, Capture, ChunkLists, Endpoint, EndpointPaths, MeasuredLimits, Trial};
+use assay_manifest::{Address, CaseId, CpuList, Digest, Document, Instant, Name, PointId, RunId, TrialId};
+use assay_simulator::Fault;
+use assay_spec::{Definition, Scenario, parse_objects};
+use assay_stage::AcceptedResult;
+use assay_telemetry::counters;
+use assay_tokens::Tokenizer;
+use assay_warehouse::TABLES;
+use assay_warehouse::records::RecordFile;
+
+/// A parser, as a function of bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name, which is also that of its corpus.
+    pub name: &'static str,
+    /// Parses the bytes. It returns for every input; a panic is a fault.
+    pub run: fn(&[u8]),
+}
+
+/// All targets, in the order of their names.
+pub const TARGETS: &[Target] = &[
+    Target { name: "bundle", run: bundle },
+    Target { name: "commit", run: commit },
+    Target { name: "curated", run: curated },
+    Target { name: "definition", run: definition },
+    Target { name: "exposition", run: exposition },
+    Target { name: "indicator", run: indicator },
+    Target { name: "key", run: key },
+    Target { name: "manifest", run: manifest },
+    Target { name: "objects", run: objects },
+    Target { name: "pointer", run: pointer },
+    Target { name: "records", run: records },
+    Target { name: "request", run: request },
+    Target { name: "response", run: response },
+    Target { name: "service", run: service },
+    Target { name: "stream", run: stream },
+    Target { name: "timestamp", run: timestamp },
+    Target { name: "tokenizer", run: tokenizer },
+    Target { name: "words", run: words },
+];
+
+/// Returns the target of this name.
+pub fn target(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}
+
+/// A Sigstore bundle, as Assay's own and as a foreign one, and the statement in it.
+fn bundle(bytes: &[u8]) {
+    if let Ok(bundle) = Bundle::parse(bytes) {
+        let _ = Statement::parse(&bundle.envelope.payload);
+    }
+    let _ = Statement::parse(bytes);
+    let _ = check_bundle(bytes, &KEY, Digest::compute(b"file"));
+}
+
+/// A commit of Git.
+fn commit(bytes: &[u8]) {
+    let _ = parse_commit(bytes);
+}
+
+/// A curated Parquet file. The first byte chooses the table.
+fn curated(bytes: &[u8]) {
+    let Some((first, file)) = bytes.split_first() else { return };
+    let Some(table) = TABLES.get(usize::from(*first) % TABLES.len()) else { return };
+    let _ = assay_warehouse::read(table, file.to_vec());
+}
+
+/// A workload, pipeline, trust policy or other definition in YAML.
+fn definition(bytes: &[u8]) {
+    let _ = Definition::parse("file.yaml", bytes);
+}
+
+/// A page of metrics in Prometheus' text format.
+fn exposition(bytes: &[u8]) {
+    let _ = counters(&String::from_utf8_lossy(bytes));
+}
+
+/// The output of an indicator.
+fn indicator(bytes: &[u8]) {
+    let _ = assay_indicator::parse(bytes);
+}
+
+/// A public key in PEM.
+fn key(bytes: &[u8]) {
+    let _ = PublicKey::from_pem(&String::from_utf8_lossy(bytes));
+}
+
+/// A manifest. What is accepted is its own canonical form.
+fn manifest(bytes: &[u8]) {
+    if let Ok(document) = Document::parse(bytes) {
+        assert_eq!(document.to_bytes().ok().as_deref(), Some(bytes), "an accepted manifest is canonical");
+    }
+}
+
+/// Kubernetes objects in YAML.
+fn objects(bytes: &[u8]) {
+    let _ = parse_objects("file.yaml", bytes);
+}
+
+/// A pointer of a store.
+fn pointer(bytes: &[u8]) {
+    let _ = AcceptedResult::parse("runs/r/plan.json", bytes);
+}
+
+/// A file of raw records.
+fn records(bytes: &[u8]) {
+    let Ok(file) = RecordFile::open(bytes.to_vec()) else { return };
+    let Ok(records) = file.records() else { return };
+    records.take_while(Result::is_ok).for_each(drop);
+}
+
+/// The body of a request that an endpoint receives. The first byte chooses the API.
+fn request(bytes: &[u8]) {
+    struct Unread;
+    impl assay_api::InputReader for Unread {
+        fn role(&mut self, _: &str) {}
+        fn text(&mut self, _: &str) {}
+        fn token(&mut self, _: u64) {}
+    }
+    let Some((api, body)) = with_api(bytes) else { return };
+    if let Ok(request) = ReceivedRequest::parse(body) {
+        let _ = api.read_inputs(&request, &mut Unread);
+    }
+}
+
+/// The body of a whole response, or the data of one event of a stream. The first byte chooses the API.
+fn response(bytes: &[u8]) {
+    let Some((api, body)) = with_api(bytes) else { return };
+    let mut text = Vec::new();
+    let _ = api.parse_response(body, &mut TextSink::Text(&mut text));
+    let _ = api.parse_response(body, &mut TextSink::Discard);
+}
+
+/// The state of an inference service, as a cluster tells it.
+fn service(bytes: &[u8]) {
+    if let Ok(value) = serde_json::from_slice(bytes) {
+        let _ = read_service(&value);
+    }
+}
+
+/// A streamed response with its head, in pieces. The first byte chooses the API, the second the length of the pieces. What is found
+/// does not depend on the pieces.
+fn stream(bytes: &[u8]) {
+    let Some((api, rest)) = with_api(bytes) else { return };
+    let Some((piece, wire)) = rest.split_first() else { return };
+    let trial = Trial { api, ..TRIAL.clone() };
+    let whole = assay_load::parse::follow(&trial, wire, wire.len(), 1);
+    let pieces = assay_load::parse::follow(&trial, wire, usize::from(*piece), 1);
+    assert_eq!(whole, pieces, "the number of events depends on the pieces");
+}
+
+/// The response of a time-stamping authority (RFC 3161).
+fn timestamp(bytes: &[u8]) {
+    let _ = check_timestamp(bytes, b"signature", &[]);
+}
+
+/// A `tokenizer.json`, and a text with it.
+fn tokenizer(bytes: &[u8]) {
+    if let Ok(tokenizer) = Tokenizer::from_file(bytes) {
+        let _ = tokenizer.count("The text of a prompt, with 3 numbers and a sign: é.");
+        let _ = tokenizer.prompt(1, Some(2), 8);
+    }
+}
+
+/// Every short text that stands for something: names, addresses, digests, times, lists. What is accepted is read again from what it
+/// writes.
+fn words(bytes: &[u8]) {
+    fn read<T: std::str::FromStr + ToString + PartialEq>(text: &str) {
+        let Ok(value) = text.parse::<T>() else { return };
+        assert!(value.to_string().parse::<T>().is_ok_and(|again| again == value), "`{text}` is read otherwise again");
+    }
+    let text = &*String::from_utf8_lossy(bytes);
+    read::<Address>(text);
+    read::<CaseId>(text);
+    read::<CpuList>(text);
+    read::<Digest>(text);
+    read::<Instant>(text);
+    read::<Name>(text);
+    read::<PointId>(text);
+    read::<RunId>(text);
+    read::<Scenario>(text);
+    read::<TrialId>(text);
+    let _ = text.parse::<Fault>();
+    let _ = Endpoint::parse(text);
+    let _ = EndpointPaths::parse(text);
+    let _ = assay_probe::endpoint_url(text, "/v1/models");
+}
+
+/// Returns the API that the first byte chooses, and the rest.
+fn with_api(bytes: &[u8]) -> Option<(ServingApi, &[u8])> {
+    let (first, rest) = bytes.split_first()?;
+    Some((*ServingApi::ALL.get(usize::from(*first) % ServingApi::ALL.len())?, rest))
+}
+
+static KEY: LazyLock<PublicKey> = LazyLock::new(|| {
+    let pem = "-----BEGIN PUBLIC KEY-----
+MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEaxfR8uEsQkf4vOblY6RA8ncDfYEt
+6zOg9KE5RdiYwpZP40Li/hp/m47n60p8D54WK84zV2sxXs7LtkBoN79R9Q==
+-----END PUBLIC KEY-----
+";
+    PublicKey::from_pem(pem).expect("the generator of the curve is a key")
+});
+
+static TRIAL: LazyLock<Trial> = LazyLock::new(|| Trial {
+    endpoint: Endpoint::parse("http://127.0.0.1:9").and_then(|endpoint| endpoint.resolve()).expect("an endpoint"),
+    api: ServingApi::Chat,
+    streaming: true,
+    arrivals: Arrivals::Closed { users: 1 },
+    start_at_ns: 0,
+    warmup_ns: 0,
+    measured: MeasuredLimits::default(),
+    timeout_ns: i64::MAX,
+    drain_ns: i64::MAX,
+    chunk_lists: ChunkLists::All,
+    capture: Capture::Full,
+    user_agent: "assay".to_owned(),
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Corpus;
+
+    #[test]
+    fn every_kept_input_is_survived() {
+        for target in TARGETS {
+            let text =
+                std::fs::read_to_string(Corpus::path(target.name)).unwrap_or_else(|error| panic!("{}: {error}", target.name));
+            let corpus = Corpus::parse(&text).unwrap_or_else(|error| panic!("{}: {error:?}", target.name));
+            assert_eq!(corpus.to_text(), text, "{}: each input once, in order", target.name);
+            assert!(corpus.inputs().count() > 1, "{}: nothing is replayed", target.name);
+            corpus.inputs().for_each(target.run);
+        }
+    }
+
+    #[test]
+    fn targets_are_in_the_order_of_their_names_and_every_corpus_has_one() {
+        assert!(TARGETS.is_sorted_by(|one, next| one.name < next.name));
+        let folder = Corpus::path("any").parent().expect("a folder").read_dir().expect("the corpora");
+        for file in folder.map(|entry| entry.expect("an entry").file_name()) {
+            let name = file.to_string_lossy().trim_end_matches(".jsonl").to_owned();
+            assert!(target(&name).is_some(), "`{name}` is a corpus without a target");
+        }
+    }
+}
