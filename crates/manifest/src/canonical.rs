@@ -4,9 +4,11 @@
 //! travel as decimal strings ([`crate::Count`]), instants and seeds as strings too.
 
 use std::cmp::Ordering;
+use std::io;
 
 use serde::Serialize;
 use serde_json::Value;
+use serde_json::ser::{CharEscape, CompactFormatter, Formatter, Serializer};
 
 /// The largest integer up to which a double holds all integers exactly: 2^53 - 1.
 pub const MAX_EXACT_INTEGER: u64 = (1 << 53) - 1;
@@ -26,76 +28,237 @@ pub enum CanonicalError {
 }
 
 /// Returns the canonical bytes of a serialisable value.
+///
+/// They are written in one pass: every manifest that is read is also written, to see that its bytes are the canonical ones.
 pub fn canonical_json(value: &impl Serialize) -> Result<Vec<u8>, CanonicalError> {
-    canonical_value(&serde_json::to_value(value).map_err(CanonicalError::Serialize)?)
+    let mut output = Output::default();
+    let written = value.serialize(&mut Serializer::with_formatter(io::sink(), CanonicalFormatter(&mut output)));
+    match (written, output.refusal) {
+        (Ok(()), _) => Ok(output.bytes),
+        (Err(_), Some(refusal)) => Err(refusal),
+        (Err(error), None) => Err(CanonicalError::Serialize(error)),
+    }
 }
 
 /// Returns the canonical bytes of a JSON value.
 pub fn canonical_value(value: &Value) -> Result<Vec<u8>, CanonicalError> {
-    let mut out = Vec::new();
-    write_value(value, &mut out)?;
-    Ok(out)
+    canonical_json(value)
 }
 
-fn write_value(value: &Value, out: &mut Vec<u8>) -> Result<(), CanonicalError> {
-    match value {
-        Value::Null => out.extend_from_slice(b"null"),
-        Value::Bool(true) => out.extend_from_slice(b"true"),
-        Value::Bool(false) => out.extend_from_slice(b"false"),
-        Value::Number(number) => write_number(number, out)?,
-        Value::String(text) => write_string(text, out)?,
-        Value::Array(items) => write_list(items.iter(), *b"[]", out, write_value)?,
-        Value::Object(members) => {
-            let mut members: Vec<_> = members.iter().collect();
-            // RFC 8785 section 3.2.3 sorts by UTF-16 code units, which differs from byte order above U+FFFF.
-            members.sort_by(|(a, _), (b, _)| compare_keys(a, b));
-            write_list(members.into_iter(), *b"{}", out, |(key, value), out| {
-                write_string(key, out)?;
-                out.push(b':');
-                write_value(value, out)
-            })?;
+/// The bytes so far, and the objects that are not complete yet.
+#[derive(Default)]
+struct Output {
+    bytes: Vec<u8>,
+    /// The members of all open objects, those of the innermost last.
+    members: Vec<Member>,
+    /// For each open object, the number of members of those around it.
+    objects: Vec<usize>,
+    /// Room for the members of an object in their order.
+    sorted: Vec<u8>,
+    /// True between the start and the end of a key, where numbers are text.
+    in_key: bool,
+    refusal: Option<CanonicalError>,
+}
+
+/// The places of a member in the bytes.
+#[derive(Clone, Copy)]
+struct Member {
+    /// The quote with which its key starts.
+    start: usize,
+    /// The colon after its key.
+    colon: usize,
+    /// The end of its value.
+    end: usize,
+}
+
+impl Output {
+    fn refuse(&mut self, refusal: CanonicalError) -> io::Result<()> {
+        self.refusal = Some(refusal);
+        Err(io::Error::other("refused"))
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn integer(&mut self, text: impl ToString, magnitude: u128) -> io::Result<()> {
+        if self.in_key || magnitude <= u128::from(MAX_EXACT_INTEGER) {
+            return self.push(text.to_string().as_bytes());
         }
+        self.refuse(CanonicalError::InexactInteger(text.to_string()))
     }
-    Ok(())
-}
 
-fn write_list<T>(
-    items: impl Iterator<Item = T>,
-    brackets: [u8; 2],
-    out: &mut Vec<u8>,
-    mut write: impl FnMut(T, &mut Vec<u8>) -> Result<(), CanonicalError>,
-) -> Result<(), CanonicalError> {
-    out.push(brackets[0]);
-    for (index, item) in items.enumerate() {
-        if index > 0 {
-            out.push(b',');
+    /// Writes a double in ECMAScript's form, which RFC 8785 section 3.2.2.3 prescribes. It writes -0 as 0.
+    fn double(&mut self, double: f64) -> io::Result<()> {
+        if !double.is_finite() {
+            return self.refuse(CanonicalError::NotFinite);
         }
-        write(item, out)?;
+        self.push(ryu_js::Buffer::new().format_finite(double).as_bytes())
     }
-    out.push(brackets[1]);
-    Ok(())
-}
 
-fn write_number(number: &serde_json::Number, out: &mut Vec<u8>) -> Result<(), CanonicalError> {
-    let magnitude = number.as_u64().or_else(|| number.as_i64().map(i64::unsigned_abs));
-    if magnitude.is_some_and(|magnitude| magnitude > MAX_EXACT_INTEGER) {
-        return Err(CanonicalError::InexactInteger(number.to_string()));
+    fn key(&self, member: Member) -> &[u8] {
+        self.bytes.get(member.start..member.colon).unwrap_or_default()
     }
-    let double = number.as_f64().filter(|double| double.is_finite()).ok_or(CanonicalError::NotFinite)?;
-    // ECMAScript's number form, which RFC 8785 section 3.2.2.3 prescribes. It writes -0 as 0.
-    out.extend_from_slice(ryu_js::Buffer::new().format_finite(double).as_bytes());
-    Ok(())
+
+    /// Puts the members of the innermost object in the order of their keys. Of members of one key, the last counts.
+    fn end_object(&mut self) {
+        let first = self.objects.pop().unwrap_or_default();
+        let mut members = self.members.split_off(first);
+        // Most objects are written in their order by the types that hold them.
+        if !members.is_sorted_by(|a, b| compare_keys(self.key(*a), self.key(*b)) == Ordering::Less) {
+            let start = members.first().map_or(self.bytes.len(), |member| member.start);
+            members.sort_by(|a, b| compare_keys(self.key(*a), self.key(*b)));
+            self.sorted.clear();
+            for (index, member) in members.iter().enumerate() {
+                if members.get(index + 1).is_some_and(|next| self.key(*next) == self.key(*member)) {
+                    continue;
+                }
+                if !self.sorted.is_empty() {
+                    self.sorted.push(b',');
+                }
+                self.sorted.extend_from_slice(self.bytes.get(member.start..member.end).unwrap_or_default());
+            }
+            self.bytes.truncate(start);
+            self.bytes.extend_from_slice(&self.sorted);
+        }
+        self.bytes.push(b'}');
+    }
 }
 
-/// Compares keys by UTF-16 code units. Their order is that of the bytes if both are ASCII.
-fn compare_keys(a: &str, b: &str) -> Ordering {
-    if a.is_ascii() && b.is_ascii() { a.cmp(b) } else { a.encode_utf16().cmp(b.encode_utf16()) }
+/// Compares keys as they are written, with their quotes, by the UTF-16 code units of their text (RFC 8785 section 3.2.3). For plain
+/// ASCII, that is the order of the bytes; it differs for text above U+FFFF.
+fn compare_keys(a: &[u8], b: &[u8]) -> Ordering {
+    let is_plain = |key: &[u8]| key.iter().all(|byte| byte.is_ascii() && *byte != b'\\');
+    if is_plain(a) && is_plain(b) {
+        // Without the quotes at the end, which sort behind other signs.
+        let text = |key| <[u8]>::split_last(key).map_or(key, |(_, text)| text);
+        return text(a).cmp(text(b));
+    }
+    let units =
+        |key| serde_json::from_slice::<String>(key).map(|text| text.encode_utf16().collect::<Vec<_>>()).unwrap_or_default();
+    units(a).cmp(&units(b))
 }
 
-fn write_string(text: &str, out: &mut Vec<u8>) -> Result<(), CanonicalError> {
-    // serde_json escapes exactly what RFC 8785 section 3.2.2.2 requires: the two-letter forms if they exist, \u00xx in lower case
-    // for the other control characters, and nothing else.
-    serde_json::to_writer(out, text).map_err(CanonicalError::Serialize)
+/// Writes to the output alone: the bytes of an object have to be there when it ends. The writer of the serializer stays empty.
+struct CanonicalFormatter<'o>(&'o mut Output);
+
+/// Defines the methods that write an integer.
+macro_rules! integers {
+    ($($method:ident: $type:ty = |$value:ident| $magnitude:expr),+ $(,)?) => {
+        $(fn $method<W: ?Sized + io::Write>(&mut self, _: &mut W, $value: $type) -> io::Result<()> {
+            self.0.integer($value, $magnitude)
+        })+
+    };
+}
+
+impl Formatter for CanonicalFormatter<'_> {
+    integers! {
+        write_i8: i8 = |value| value.unsigned_abs().into(),
+        write_i16: i16 = |value| value.unsigned_abs().into(),
+        write_i32: i32 = |value| value.unsigned_abs().into(),
+        write_i64: i64 = |value| value.unsigned_abs().into(),
+        write_i128: i128 = |value| value.unsigned_abs(),
+        write_u8: u8 = |value| value.into(),
+        write_u16: u16 = |value| value.into(),
+        write_u32: u32 = |value| value.into(),
+        write_u64: u64 = |value| value.into(),
+        write_u128: u128 = |value| value,
+    }
+
+    fn write_f32<W: ?Sized + io::Write>(&mut self, _: &mut W, value: f32) -> io::Result<()> {
+        self.0.double(value.into())
+    }
+
+    fn write_f64<W: ?Sized + io::Write>(&mut self, _: &mut W, value: f64) -> io::Result<()> {
+        self.0.double(value)
+    }
+
+    fn write_number_str<W: ?Sized + io::Write>(&mut self, _: &mut W, value: &str) -> io::Result<()> {
+        let double = value.parse().unwrap_or(f64::NAN);
+        self.0.double(double)
+    }
+
+    fn write_null<W: ?Sized + io::Write>(&mut self, _: &mut W) -> io::Result<()> {
+        self.0.push(b"null")
+    }
+
+    fn write_bool<W: ?Sized + io::Write>(&mut self, _: &mut W, value: bool) -> io::Result<()> {
+        self.0.push(if value { b"true" } else { b"false" })
+    }
+
+    // serde_json escapes exactly what RFC 8785 section 3.2.2.2 requires: the two-letter forms if they exist, \u00xx in lower case for the
+    // other control characters, and nothing else.
+    fn begin_string<W: ?Sized + io::Write>(&mut self, _: &mut W) -> io::Result<()> {
+        self.0.push(b"\"")
+    }
+
+    fn end_string<W: ?Sized + io::Write>(&mut self, _: &mut W) -> io::Result<()> {
+        self.0.push(b"\"")
+    }
+
+    fn write_string_fragment<W: ?Sized + io::Write>(&mut self, _: &mut W, fragment: &str) -> io::Result<()> {
+        self.0.push(fragment.as_bytes())
+    }
+
+    fn write_char_escape<W: ?Sized + io::Write>(&mut self, _: &mut W, escape: CharEscape) -> io::Result<()> {
+        CompactFormatter.write_char_escape(&mut self.0.bytes, escape)
+    }
+
+    fn write_raw_fragment<W: ?Sized + io::Write>(&mut self, _: &mut W, fragment: &str) -> io::Result<()> {
+        self.0.push(fragment.as_bytes())
+    }
+
+    fn begin_array<W: ?Sized + io::Write>(&mut self, _: &mut W) -> io::Result<()> {
+        self.0.push(b"[")
+    }
+
+    fn end_array<W: ?Sized + io::Write>(&mut self, _: &mut W) -> io::Result<()> {
+        self.0.push(b"]")
+    }
+
+    fn begin_array_value<W: ?Sized + io::Write>(&mut self, _: &mut W, first: bool) -> io::Result<()> {
+        self.0.push(if first { b"" } else { b"," })
+    }
+
+    fn begin_object<W: ?Sized + io::Write>(&mut self, _: &mut W) -> io::Result<()> {
+        self.0.objects.push(self.0.members.len());
+        self.0.push(b"{")
+    }
+
+    fn end_object<W: ?Sized + io::Write>(&mut self, _: &mut W) -> io::Result<()> {
+        self.0.end_object();
+        Ok(())
+    }
+
+    fn begin_object_key<W: ?Sized + io::Write>(&mut self, _: &mut W, first: bool) -> io::Result<()> {
+        self.0.push(if first { b"" } else { b"," })?;
+        let start = self.0.bytes.len();
+        self.0.members.push(Member { start, colon: start, end: start });
+        self.0.in_key = true;
+        Ok(())
+    }
+
+    fn end_object_key<W: ?Sized + io::Write>(&mut self, _: &mut W) -> io::Result<()> {
+        self.0.in_key = false;
+        Ok(())
+    }
+
+    fn begin_object_value<W: ?Sized + io::Write>(&mut self, _: &mut W) -> io::Result<()> {
+        let colon = self.0.bytes.len();
+        if let Some(member) = self.0.members.last_mut() {
+            member.colon = colon;
+        }
+        self.0.push(b":")
+    }
+
+    fn end_object_value<W: ?Sized + io::Write>(&mut self, _: &mut W) -> io::Result<()> {
+        let end = self.0.bytes.len();
+        if let Some(member) = self.0.members.last_mut() {
+            member.end = end;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -123,6 +286,32 @@ mod tests {
             canonical(r#"{"\u20ac":1,"\r":2,"\ufb33":3,"1":4,"\ud83d\ude00":5,"\u0080":6,"\u00f6":7}"#),
             "{\"\\r\":2,\"1\":4,\"\u{80}\":6,\"ö\":7,\"€\":1,\"😀\":5,\"\u{fb33}\":3}"
         );
+    }
+
+    #[test]
+    fn members_are_sorted_at_every_depth_whatever_order_they_are_written_in() {
+        #[derive(Serialize)]
+        struct Outer {
+            b: Vec<Inner>,
+            ab: u64,
+            a: f32,
+            #[serde(flatten)]
+            more: std::collections::BTreeMap<String, Option<bool>>,
+        }
+        #[derive(Serialize)]
+        struct Inner {
+            z: std::collections::BTreeMap<u64, i8>,
+            y: (),
+        }
+        let inner = |key| Inner { z: [(10, -1), (key, 2)].into(), y: () };
+        let more = [("a!".to_owned(), Some(true)), ("b".to_owned(), None)].into();
+        let outer = Outer { b: vec![inner(9), inner(u64::MAX)], ab: 1, a: 0.5, more };
+        // The member `b` is there twice; the last one counts, as in the value.
+        let expected = r#"{"a":0.5,"a!":true,"ab":1,"b":null}"#;
+        assert_eq!(String::from_utf8(canonical_json(&outer).expect("canonical")).expect("UTF-8"), expected);
+        assert_eq!(canonical_value(&serde_json::to_value(&outer).expect("a value")).expect("canonical"), expected.as_bytes());
+        let inner = String::from_utf8(canonical_json(&outer.b).expect("canonical")).expect("UTF-8");
+        assert_eq!(inner, r#"[{"y":null,"z":{"10":-1,"9":2}},{"y":null,"z":{"10":-1,"18446744073709551615":2}}]"#);
     }
 
     #[test]
