@@ -506,7 +506,7 @@ fn one_shard_has_a_whole_cpu_of_its_own() {
     let pod = person.wait_for_pod("guaranteed", "execute", "Running");
     assert_eq!(pod["status"]["qosClass"], "Guaranteed");
     let spec = &pod["spec"];
-    assert_eq!(spec["automountServiceAccountToken"], json!(false));
+    assert_eq!(spec["automountServiceAccountToken"], json!(true), "it lists the pods of its target");
     assert_eq!(spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"], json!(true));
     run.finish().success();
     person.assert_nothing_left("guaranteed");
@@ -681,7 +681,7 @@ fn a_namespace_that_was_made_for_a_run_goes_with_it() {
         let gone = !is_there(&["namespace", &own])
             && !is_there(&["clusterrole,clusterrolebinding", &nodes, &removal])
             && !is_there(&["--namespace", &store, "networkpolicy", &policy])
-            && !is_there(&["--namespace", &targets, "role,rolebinding", "assay-driver", "assay-provision"]);
+            && !is_there(&["--namespace", &targets, "role,rolebinding", "assay-driver", "assay-execute", "assay-provision"]);
         gone.then_some(())
     });
     assert!(is_there(&["namespace", &targets]), "what was there before stays");
@@ -1031,10 +1031,7 @@ fn a_pod_that_is_lost_ends_its_attempt_and_not_the_run() {
     let person = at.user();
     person.pipeline("mode: closed, concurrency: [2], duration: 30s", 2, &[]);
     let run = person.spawn("lost", &["--trust", &person.trust(), "--keep"]);
-    wait_until("the trial has begun", || {
-        let said = person.run_in_namespace(&["logs", "lost", "execute"]);
-        (said.code == 0 && said.stdout.matches("\"event\":\"load\"").count() > 4).then_some(())
-    });
+    person.wait_for_load("lost");
     let pods = at.lab.pods(&at.namespace, "lost");
     let of_index = |pod: &&Value| pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "1";
     let pod = pods.iter().find(of_index).expect("the second shard");
@@ -1051,6 +1048,146 @@ fn a_pod_that_is_lost_ends_its_attempt_and_not_the_run() {
     person.fixture.assay(&["verify", "lost", "--trust", &person.trust()]).success();
     at.lab.kubectl(&["--namespace", &at.namespace, "delete", "configmap", "assay-lost"]).success();
     person.assert_nothing_left("lost");
+}
+
+/// An attempt of a run.
+#[derive(Debug)]
+struct AttemptEnd {
+    incarnation: u64,
+    trial: String,
+    is_valid: bool,
+    reasons: Vec<String>,
+}
+
+impl ClusterUser<'_> {
+    /// Waits until load of a run has begun.
+    fn wait_for_load(&self, run: &str) {
+        self.wait_for_events(run, "\"event\":\"load\"", 5);
+    }
+
+    /// Waits until the present load pods of a run have reported so many events.
+    fn wait_for_events(&self, run: &str, event: &str, count: usize) {
+        wait_until(&format!("{count} events {event}"), || {
+            let said = self.run_in_namespace(&["logs", run, "execute"]);
+            (said.code == 0 && said.stdout.matches(event).count() >= count).then_some(())
+        });
+    }
+
+    /// Deletes a pod of a run's target, without grace, once it runs, and returns its UID.
+    fn delete_target_pod(&self, run: &str) -> String {
+        let targets = self.installation.targets();
+        let is_up = |pod: &Value| pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null();
+        let pod = wait_until("the target is up", || self.installation.lab.pods(&targets, run).into_iter().find(is_up));
+        let delete = ["--namespace", &targets, "delete", "pod", name_of(&pod), "--grace-period=0", "--force"];
+        self.installation.lab.kubectl(&delete).success();
+        text(&pod["metadata"]["uid"]).to_owned()
+    }
+
+    /// Returns all attempts of a finished run.
+    fn attempts(&self, run: &str) -> Vec<AttemptEnd> {
+        let attempts_of = |part: Value| {
+            let incarnation = part["body"]["block"]["incarnation"].as_u64().expect("a number");
+            let end = |attempt: &Value| AttemptEnd {
+                incarnation,
+                trial: text(&attempt["trial_id"]).to_owned(),
+                is_valid: attempt["validity"]["valid"] == true,
+                reasons: list(&attempt["validity"]["reasons"]).iter().map(|reason| text(&reason["code"]).to_owned()).collect(),
+            };
+            list(&part["body"]["attempts"]).iter().map(end).collect::<Vec<_>>()
+        };
+        let parts = self.fixture.pointers(run, "execute");
+        parts.iter().flat_map(|part| attempts_of(part.load(&self.fixture.store()))).collect()
+    }
+
+    /// Asserts that a run has measured each of `count` trials once, and returns its incarnations and all attempts.
+    #[track_caller]
+    fn assert_measured_once(&self, run: &str, count: usize) -> (usize, Vec<AttemptEnd>) {
+        let attempts = self.attempts(run);
+        let mut valid: Vec<&str> = attempts.iter().filter(|end| end.is_valid).map(|end| end.trial.as_str()).collect();
+        assert_eq!(valid.len(), count, "no trial is lost, and none counts twice: {attempts:?}");
+        valid.sort_unstable();
+        valid.dedup();
+        assert_eq!(valid.len(), count, "{attempts:?}");
+        self.fixture.assay(&["verify", run, "--trust", &self.trust()]).success();
+        (self.fixture.pointers(run, "provision").len(), attempts)
+    }
+}
+
+/// The pod of a simulator is killed during an attempt, and again after one: each time the block gets a new incarnation with a new
+/// pod, and every trial is measured once.
+#[test]
+fn a_target_pod_that_is_killed_costs_no_trial() {
+    let Some(at) = shared_installation() else { return };
+    let person = at.user();
+    person.pipeline("mode: closed, concurrency: [1, 2, 3], duration: 15s", 1, &[]);
+    let run = person.spawn("killed", &["--trust", &person.trust()]);
+    person.wait_for_load("killed");
+    let first = person.delete_target_pod("killed");
+    wait_until("another pod is up", || {
+        let pods = at.lab.pods(&at.targets(), "killed");
+        pods.into_iter().find(|pod| pod["metadata"]["uid"] != first.as_str() && pod["status"]["phase"] == "Running")
+    });
+    person.wait_for_events("killed", "\"event\":\"trial_finished\"", 1);
+    person.delete_target_pod("killed");
+    run.finish().success();
+    let (incarnations, attempts) = person.assert_measured_once("killed", 3);
+    assert!(incarnations > 1, "{attempts:?}");
+    let changed = attempts.iter().find(|end| end.reasons.iter().any(|reason| reason == "target_changed"));
+    assert_eq!(changed.map(|end| (end.incarnation, end.is_valid)), Some((0, false)), "{attempts:?}");
+    person.assert_nothing_left("killed");
+}
+
+/// A pod of a Deployment is replaced while load runs. The other pod and the new one respond to every request, so only the identity of the
+/// pods shows that it is another target.
+#[test]
+fn a_target_whose_pods_are_replaced_under_load_is_measured_anew() {
+    let Some(at) = shared_installation() else { return };
+    let person = at.user();
+    person.write_simulators("replaced");
+    person.pipeline_on(&simulators_target("replaced"), "mode: closed, concurrency: [2], duration: 30s");
+    let run = person.spawn("replaced", &["--trust", &person.trust()]);
+    person.wait_for_load("replaced");
+    let gone = person.delete_target_pod("replaced");
+    run.finish().success();
+    let (incarnations, attempts) = person.assert_measured_once("replaced", 1);
+    assert_eq!(incarnations, 2, "{attempts:?}");
+    let first = attempts.iter().find(|end| end.incarnation == 0).expect("an attempt");
+    assert!(first.reasons.iter().any(|reason| reason == "target_changed"), "{attempts:?}");
+    let environments = person.fixture.pointers("replaced", "provision");
+    let environments: Vec<Value> = environments.iter().map(|found| found.load(&person.fixture.store())).collect();
+    let selector = "assay.dev/run=replaced,assay.dev/target=pair";
+    for environment in &environments {
+        let target = &environment["body"]["targets"][0];
+        assert_eq!(target["pod_selector"], json!({"namespace": at.targets(), "labels": selector}));
+        assert_eq!(list(&target["pods"]).iter().filter(|pod| pod["ready"] == true).count(), 2, "{target}");
+        let has_gone = list(&target["pods"]).iter().any(|pod| pod["uid"] == gone.as_str());
+        assert_eq!(has_gone, environment["body"]["block"]["incarnation"] == 0, "{target}");
+    }
+    person.assert_nothing_left("replaced");
+}
+
+/// A queue takes an admitted target back while load runs: the attempt does not count, and the block is provisioned anew once the queue
+/// admits the next pod.
+#[test]
+fn a_target_that_kueue_evicts_is_measured_anew() {
+    let Some(at) = kueue_installation() else { return };
+    let person = at.user();
+    let _queue = at.queue("grudging", "1");
+    person.pipeline("mode: closed, concurrency: [1], duration: 30s", 1, &[]);
+    let run = person.spawn("taken-back", &["--queue", "grudging", "--trust", &person.trust()]);
+    person.wait_for_load("taken-back");
+    let targets = at.targets();
+    let pod = at.lab.pods(&targets, "taken-back").pop().expect("the target");
+    let is_its = |workload: &Value| workload["metadata"]["ownerReferences"][0]["uid"] == pod["metadata"]["uid"];
+    let workload = at.lab.all(&targets, &["workloads"]).into_iter().find(is_its).expect("the target's Workload");
+    let patch = json!({"spec": {"active": false}}).to_string();
+    let patch = ["--namespace", &targets, "patch", "workload", name_of(&workload), "--type", "merge", "--patch", &patch];
+    at.lab.kubectl(&patch).success();
+    run.finish().success();
+    let (incarnations, attempts) = person.assert_measured_once("taken-back", 1);
+    assert!(incarnations > 1, "{attempts:?}");
+    assert!(attempts.iter().any(|end| end.reasons.iter().any(|reason| reason == "target_changed")), "{attempts:?}");
+    person.assert_nothing_left("taken-back");
 }
 
 /// A driver that dies is replaced, and the next one resumes the run from the cluster and the store: no stage runs twice.
@@ -1133,6 +1270,12 @@ fn no_stage_may_do_more_than_its_own() {
         let removes = ["driver", "provision"].contains(&account);
         assert_eq!(may(account, &targets, "delete", "pods"), removes, "{account}");
         assert_eq!(may(account, &own, "list", "events"), ["driver", "collect"].contains(&account), "{account}");
+    }
+    assert!(may("execute", &targets, "list", "pods"), "their pods are a part of the identity of targets");
+    for (namespace, verb, what) in
+        [(&targets, "get", "pods"), (&targets, "watch", "pods"), (&targets, "list", "services"), (&own, "list", "pods")]
+    {
+        assert!(!may("execute", namespace, verb, what), "execute may {verb} {what} in {namespace}");
     }
 }
 
@@ -1404,25 +1547,39 @@ fn evidence_of(person: &ClusterUser<'_>, run: &str) -> Vec<String> {
     list(&evidence).iter().map(|artifact| text(&artifact["name"]).to_owned()).collect()
 }
 
+/// Returns the target of [`ClusterUser::write_simulators`].
+fn simulators_target(name: &str) -> String {
+    format!(
+        "{{name: pair, kind: objects, objects: [targets/simulators.yaml], url: 'http://{name}', ready: {{http: /health, timeout: 3m}}}}"
+    )
+}
+
+impl ClusterUser<'_> {
+    /// Writes a Deployment of two simulators and its Service, and returns the Service.
+    fn write_simulators(&self, name: &str) -> Value {
+        let labels = json!({"app": name});
+        let mut pod = restricted(&self.installation.lab.image, &SIMULATOR);
+        pod["containers"][0]["readinessProbe"] = json!({"httpGet": {"path": "/health", "port": 8000}, "periodSeconds": 1});
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+            "spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
+        });
+        let service = json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+            "spec": {"selector": labels, "ports": [{"port": 80, "targetPort": 8000}]},
+        });
+        self.fixture.write("targets/simulators.yaml", &format!("{deployment}\n---\n{service}\n"));
+        service
+    }
+}
+
 /// Two simulators behind a Service, as a repository describes them: brought up, measured, described pod by pod, and taken down.
 #[test]
 fn objects_of_the_repository_are_brought_up_and_released() {
     let Some(at) = shared_installation() else { return };
     let person = at.user();
-    let labels = json!({"app": "simulators"});
-    let deployment = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "simulators"},
-        "spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": {
-            "metadata": {"labels": labels}, "spec": restricted(&at.lab.image, &SIMULATOR),
-        }},
-    });
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "simulators"},
-        "spec": {"selector": labels, "ports": [{"port": 80, "targetPort": 8000}]},
-    });
-    person.fixture.write("targets/simulators.yaml", &format!("{deployment}\n---\n{service}\n"));
-    let target = "{name: pair, kind: objects, objects: [targets/simulators.yaml], url: 'http://simulators', ready: {http: /health, timeout: 3m}}";
-    person.pipeline_on(target, "mode: closed, concurrency: [2], requests: 20");
+    let service = person.write_simulators("simulators");
+    person.pipeline_on(&simulators_target("simulators"), "mode: closed, concurrency: [2], requests: 20");
     person.run("objects", &["--trust", &person.trust()]).success();
 
     let plan = &person.fixture.manifest("objects", "plan")["body"];
@@ -1499,13 +1656,21 @@ fn an_inference_service_is_found_and_left_alone() {
         ["render", "kubernetes", "--namespace", &at.namespace, "--image", &at.lab.image, "--serving-namespace", &serving];
     let objects = person.fixture.assay(&render).success().stdout;
     let rights: Vec<_> = objects.split("---\n").filter(|object| object.contains(&format!("namespace: {serving}\n"))).collect();
-    assert_eq!(rights.len(), 2, "a Role and its binding: {objects}");
-    at.lab.kubectl_with(&["apply", "--server-side", "--filename", "-"], &rights.join("---\n")).success();
+    assert_eq!(rights.len(), 4, "a Role and its binding for provision, and for execute: {objects}");
+    let (provision, execute) = rights.split_at(2);
+    let grant = |rights: &[&str]| {
+        at.lab.kubectl_with(&["apply", "--server-side", "--filename", "-"], &rights.join("---\n")).success();
+    };
+    grant(provision);
 
     let target = format!(
         "{{name: llama, kind: inference_service, inference_service: {{api: kserve, name: llama, namespace: {serving}}}, ready: {{http: /health, timeout: 3m}}}}"
     );
     person.pipeline_on(&target, "mode: closed, concurrency: [1], requests: 10");
+    let denied = person.run("served", &[]).refuses(30, "forbidden");
+    let execute_may = format!("`--serving-namespace {serving}` of `assay bootstrap`");
+    assert!(denied.stderr.contains("assay-execute") && denied.stderr.contains(&execute_may), "{}", denied.stderr);
+    grant(execute);
     person.run("served", &["--trust", &person.trust()]).success();
     let environment = &person.fixture.manifest("served", "provision")["body"];
     let found = &environment["targets"][0];

@@ -1,6 +1,9 @@
-//! Drift between blocks: boot, image, version, models and executed bytes must not differ; pid and port may.
+//! Drift between blocks: boot, images, version, models, executed bytes and the number of ready pods must not differ; pid, port and the
+//! UIDs of pods may.
 
-use assay_manifest::{Block, Drift, Environment, HostRole, ProvisionedTarget};
+use std::collections::BTreeSet;
+
+use assay_manifest::{Block, Drift, Environment, HostRole, Image, ProvisionedTarget};
 
 /// Finds the differences of each target and its hosts from the last earlier block that had the same one: in a comparison, a block
 /// may have only one side. Collect records them, and `verify` computes them again.
@@ -55,25 +58,27 @@ fn executables(then: &ProvisionedTarget, now: &ProvisionedTarget) -> Vec<String>
 }
 
 /// The properties that must not change between blocks, as text.
-fn identity(target: &ProvisionedTarget) -> [(&'static str, String); 4] {
+fn identity(target: &ProvisionedTarget) -> [(&'static str, String); 5] {
     let version = target.version.value.as_deref().unwrap_or("unknown");
-    let image = target.image.as_ref().map_or_else(
-        || "none".to_owned(),
-        |image| {
-            format!("{} ({})", image.reference, image.digest.map_or_else(|| "unpinned".to_owned(), |digest| digest.to_string()))
-        },
-    );
+    let of_pods = target.pods.iter().flat_map(|pod| &pod.containers).map(|container| &container.image);
+    let images: BTreeSet<String> = target.image.iter().chain(of_pods).map(describe_image).collect();
+    let image = if images.is_empty() { "none".to_owned() } else { images.into_iter().collect::<Vec<_>>().join(", ") };
     [
         ("kind", target.kind.to_string()),
         ("version", version.to_owned()),
         ("models", format!("[{}]", target.models.join(", "))),
         ("image", image),
+        ("ready pods", target.pods.iter().filter(|pod| pod.ready).count().to_string()),
     ]
+}
+
+fn describe_image(image: &Image) -> String {
+    format!("{} ({})", image.reference, image.digest.map_or_else(|| "unpinned".to_owned(), |digest| digest.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{Fact, Host, HostFacts, Image};
+    use assay_manifest::{Fact, Host, HostFacts, PodFacts};
     use serde_json::json;
 
     use super::*;
@@ -135,6 +140,27 @@ mod tests {
         insta::assert_snapshot!(found(|after| after.targets[0].models.clear()), @"target: `vllm`: models [llama], then []");
         let image = Image { reference: "vllm:1".to_owned(), digest: None };
         insta::assert_snapshot!(found(|after| after.targets[0].image = Some(image)), @"target: `vllm`: image none, then vllm:1 (unpinned)");
+    }
+
+    #[test]
+    fn another_number_of_ready_pods_or_another_of_their_images_is_and_a_new_pod_is_not() {
+        let pod = |uid: &str, image: &str, ready: bool| -> PodFacts {
+            let container = json!({
+                "name": "c", "image": {"reference": image}, "command": [], "env": [], "limits": {}, "restarts": 0,
+            });
+            let pod = json!({"name": uid, "uid": uid, "node": "gpu", "ready": ready, "containers": [container]});
+            serde_json::from_value(pod).expect("a pod")
+        };
+        let found = |before: Vec<PodFacts>, after: Vec<PodFacts>| {
+            let (mut first, mut second) = (environment(0), environment(1));
+            (first.targets[0].pods, second.targets[0].pods) = (before, after);
+            find_drift(&[&first, &second]).into_iter().map(|drift| drift.detail).collect::<String>()
+        };
+        let one = || vec![pod("1", "vllm:1", true)];
+        assert_eq!(found(one(), vec![pod("2", "vllm:1", true)]), "");
+        assert_eq!(found(one(), vec![pod("1", "vllm:1", true), pod("2", "vllm:1", false)]), "");
+        insta::assert_snapshot!(found(one(), vec![pod("1", "vllm:1", true), pod("2", "vllm:1", true)]), @"`vllm`: ready pods 1, then 2");
+        insta::assert_snapshot!(found(one(), vec![pod("2", "vllm:2", true)]), @"`vllm`: image vllm:1 (unpinned), then vllm:2 (unpinned)");
     }
 
     #[test]

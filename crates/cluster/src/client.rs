@@ -331,6 +331,7 @@ fn kind(kind: &str) -> (&'static str, &'static str) {
         "Deployment" => ("apps/v1", "deployments"),
         "StatefulSet" => ("apps/v1", "statefulsets"),
         crate::inference::KSERVE => ("serving.kserve.io/v1beta1", "inferenceservices"),
+        crate::inference::KSERVE_LLM => ("serving.kserve.io/v1alpha1", "llminferenceservices"),
         crate::inference::OME => ("ome.io/v1beta1", "inferenceservices"),
         crate::names::WORKLOAD => ("kueue.x-k8s.io/v1beta2", "workloads"),
         crate::names::OLD_WORKLOAD => ("kueue.x-k8s.io/v1beta1", "workloads"),
@@ -368,6 +369,8 @@ mod tests {
         let path = |group: &str| format!("/apis/{group}/v1beta1/namespaces/a/inferenceservices/b");
         assert_eq!(service(assay_manifest::InferenceApi::Kserve), path("serving.kserve.io"));
         assert_eq!(service(assay_manifest::InferenceApi::Ome), path("ome.io"));
+        let llm = "/apis/serving.kserve.io/v1alpha1/namespaces/a/llminferenceservices/b";
+        assert_eq!(service(assay_manifest::InferenceApi::KserveLlm), llm);
     }
 
     #[test]

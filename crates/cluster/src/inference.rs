@@ -1,4 +1,4 @@
-//! InferenceServices that another party has brought up: readiness, address, and the reported model and engine.
+//! InferenceServices and LLMInferenceServices that another party has brought up: readiness, address, and the reported model and engine.
 
 use std::collections::BTreeMap;
 
@@ -23,27 +23,41 @@ pub struct ReadyService {
 pub fn inference_kind(api: InferenceApi) -> &'static str {
     match api {
         InferenceApi::Kserve => KSERVE,
+        InferenceApi::KserveLlm => KSERVE_LLM,
         InferenceApi::Ome => OME,
     }
 }
 
 pub(crate) const KSERVE: &str = "InferenceService.serving.kserve.io";
+pub(crate) const KSERVE_LLM: &str = "LLMInferenceService.serving.kserve.io";
 pub(crate) const OME: &str = "InferenceService.ome.io";
 
-/// Returns the version of the API, and the label by which a service's pods are found.
-pub fn inference_api(api: InferenceApi) -> (&'static str, &'static str) {
+/// Returns the group and version of the API.
+pub fn inference_api(api: InferenceApi) -> &'static str {
     match api {
-        InferenceApi::Kserve => ("serving.kserve.io/v1beta1", "serving.kserve.io/inferenceservice"),
-        InferenceApi::Ome => ("ome.io/v1beta1", "ome.io/inferenceservice"),
+        InferenceApi::Kserve => "serving.kserve.io/v1beta1",
+        InferenceApi::KserveLlm => "serving.kserve.io/v1alpha1",
+        InferenceApi::Ome => "ome.io/v1beta1",
+    }
+}
+
+/// Returns the label selector of the pods of a service. Those of an LLMInferenceService include its scheduler, which decides where
+/// requests go.
+pub fn inference_pods(api: InferenceApi, name: &str) -> String {
+    match api {
+        InferenceApi::Kserve => format!("serving.kserve.io/inferenceservice={name}"),
+        InferenceApi::KserveLlm => format!("app.kubernetes.io/part-of=llminferenceservice,app.kubernetes.io/name={name}"),
+        InferenceApi::Ome => format!("ome.io/inferenceservice={name}"),
     }
 }
 
 /// The recorded settings of model and engine, each with its path; of several paths of one setting the first that exists counts.
-const SETTINGS: [(&str, &str); 10] = [
+const SETTINGS: [(&str, &str); 11] = [
     ("model", "/spec/model/name"),
     ("model", "/spec/predictor/model/baseModel"),
     ("storage_uri", "/spec/predictor/model/storageUri"),
     ("storage_uri", "/spec/predictor/model/storage/path"),
+    ("storage_uri", "/spec/model/uri"),
     ("model_format", "/spec/predictor/model/modelFormat/name"),
     ("model_format_version", "/spec/predictor/model/modelFormat/version"),
     ("protocol_version", "/spec/predictor/model/protocolVersion"),
@@ -72,9 +86,10 @@ pub fn read_service(service: &Value) -> Result<ReadyService, String> {
         return Err("its controller has not seen its last change yet".to_owned());
     }
     let address = text(&status["address"]["url"]).or_else(|| text(&status["url"]));
+    let address = address.or_else(|| text(&status["addresses"][0]["url"]));
     let address = address
         .filter(|url| is_address(url))
-        .ok_or("it is ready, but gives no address in `status.address.url` or `status.url`")?;
+        .ok_or("it is ready, but gives no address in `status.address.url`, `status.url` or `status.addresses`")?;
     let mut settings = BTreeMap::new();
     for (name, path) in SETTINGS {
         if let Some(value) = service.pointer(path).and_then(redacted_text) {
@@ -144,6 +159,17 @@ mod tests {
     }
 
     #[test]
+    fn an_llm_inference_service_is_read_likewise() {
+        let llm = json!({
+            "spec": {"model": {"uri": "hf://meta/llama", "name": "meta/llama"}, "replicas": 2},
+            "status": ready(json!({"addresses": [{"url": "https://gateway.example.org/serving/llama"}]})),
+        });
+        let found = read_service(&llm).expect("ready");
+        assert_eq!(found.address, "https://gateway.example.org/serving/llama");
+        insta::assert_snapshot!(format!("{:?}", found.settings), @r#"{"model": "meta/llama", "storage_uri": "hf://meta/llama"}"#);
+    }
+
+    #[test]
     fn no_key_of_an_address_is_kept() {
         for (uri, expected) in [
             ("https://u:p@a.blob/models/m?sv=1&sig=hunter2", "https://a.blob/models/m"),
@@ -166,7 +192,7 @@ mod tests {
         insta::assert_snapshot!(why(waits), @"its condition `Ready` is False: PredictorNotReady: no GPU");
         insta::assert_snapshot!(why(json!({"conditions": [{"type": "Ready", "status": "Unknown"}]})), @"its condition `Ready` is Unknown");
         insta::assert_snapshot!(why(ready(json!({"url": "http://a", "observedGeneration": 1}))), @"its controller has not seen its last change yet");
-        insta::assert_snapshot!(why(ready(json!({}))), @"it is ready, but gives no address in `status.address.url` or `status.url`");
+        insta::assert_snapshot!(why(ready(json!({}))), @"it is ready, but gives no address in `status.address.url`, `status.url` or `status.addresses`");
         for bad in ["ftp://a", "http://u:p@a", "http://a b", "http://a/?k=v", "a", ""] {
             assert!(read_service(&service(&ready(json!({"url": bad})))).is_err(), "{bad}");
         }

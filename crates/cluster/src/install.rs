@@ -139,6 +139,12 @@ fn queue_rule() -> Value {
     rule("kueue.x-k8s.io", &["workloads"], &["list"])
 }
 
+/// The right to list the pods of targets: provision records them, and execute compares them before, during and after each
+/// attempt.
+fn target_pods_rule() -> Value {
+    rule("", &["pods"], &["list"])
+}
+
 /// Kinds of a target's objects, by API group: provision may create and the driver may delete all of them.
 const TARGET_KINDS: [(&str, &[&str]); 2] =
     [("", &["configmaps", "pods", "services"]), ("apps", &["deployments", "statefulsets"])];
@@ -172,6 +178,7 @@ fn rights(installation: &Installation) -> Vec<Object> {
     objects.extend(grant_role(own, "assay-driver", own, "assay-driver", &driver));
     objects.extend(grant_role(targets, "assay-driver", own, "assay-driver", &release));
     objects.extend(grant_role(targets, "assay-provision", own, "assay-provision", &provision));
+    objects.extend(grant_role(targets, "assay-execute", own, "assay-execute", &[target_pods_rule()]));
     let mut collect = looks();
     collect.push(queue_rule());
     objects.extend(grant_role(own, "assay-collect", own, "assay-collect", &collect));
@@ -239,16 +246,17 @@ fn grant_cluster_role(name: &str, accounts: &str, names: &[&str], rules: &[Value
     ]
 }
 
-/// Builds the rights that provision needs to find an InferenceService and its pods. The namespace is its owner's: it is neither
-/// created nor changed, and several installations may read it.
-fn serving_rights(installation: &Installation, namespace: &str) -> [Object; 2] {
-    let name = format!("assay-provision-{}", installation.namespace);
-    let rules = [
-        rule("serving.kserve.io", &["inferenceservices"], &["get"]),
+/// Builds the rights that provision needs to find an InferenceService and its pods, and execute to compare its pods. The namespace
+/// is its owner's: it is neither created nor changed, and several installations may read it.
+fn serving_rights(installation: &Installation, namespace: &str) -> Vec<Object> {
+    let own = installation.namespace.as_str();
+    let provision = [
+        rule("serving.kserve.io", &["inferenceservices", "llminferenceservices"], &["get"]),
         rule("ome.io", &["inferenceservices"], &["get"]),
-        rule("", &["pods"], &["list"]),
+        target_pods_rule(),
     ];
-    grant_role(namespace, &name, &installation.namespace, "assay-provision", &rules)
+    let grant = |account: &str, rules: &[Value]| grant_role(namespace, &format!("{account}-{own}"), own, account, rules);
+    [grant("assay-provision", &provision), grant("assay-execute", &[target_pods_rule()])].concat()
 }
 
 fn policy(namespace: &str, name: &str, selector: Value, kinds: &[&str], ingress: &[Value], egress: &[Value]) -> Object {
@@ -491,14 +499,20 @@ mod tests {
     }
 
     #[test]
-    fn only_provision_reads_inference_services_and_nobody_changes_one() {
+    fn only_provision_reads_inference_services_execute_their_pods_and_nobody_changes_one() {
         let in_serving = |account: &str| {
             account_rights(account).into_iter().filter(|right| right.starts_with("serving: ")).collect::<Vec<_>>()
         };
         for (account, _) in identities() {
             let rights = in_serving(&account);
             let expected: &[&str] = match account.as_str() {
-                "assay-provision" => &["serving: get inferenceservices", "serving: get inferenceservices", "serving: list pods"],
+                "assay-provision" => &[
+                    "serving: get inferenceservices",
+                    "serving: get llminferenceservices",
+                    "serving: get inferenceservices",
+                    "serving: list pods",
+                ],
+                "assay-execute" => &["serving: list pods"],
                 _ => &[],
             };
             assert_eq!(rights, expected, "{account}");
@@ -514,8 +528,9 @@ mod tests {
             let makes_jobs = rights.contains(&"assay: create jobs".to_owned());
             assert_eq!(makes_jobs, account == "assay-driver", "{account}");
         }
-        for account in ["assay-plan", "assay-execute", "assay-reduce", "assay-publish"] {
+        for account in ["assay-plan", "assay-reduce", "assay-publish"] {
             assert_eq!(account_rights(account), [""; 0], "{account} asks the API server nothing");
         }
+        assert_eq!(account_rights("assay-execute"), ["assay-targets: list pods", "serving: list pods"]);
     }
 }

@@ -77,7 +77,7 @@ pub fn stage_job(call: &StageJob<'_>) -> Result<Object, serde_json::Error> {
     let template = template(PodParameters {
         role,
         account: format!("assay-{role}"),
-        asks_api: matches!(stage, StageName::Provision | StageName::Collect),
+        asks_api: matches!(stage, StageName::Provision | StageName::Collect) || is_load(call),
         installed: &installation.image,
         image: call.image.unwrap_or(&installation.image),
         store: &installation.store,

@@ -62,6 +62,12 @@ pub fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
 }
 
+/// Returns true if a pod is ready to serve, as its condition `Ready` says.
+pub(crate) fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.filter(|condition| condition.type_ == "Ready").any(|condition| condition.status == "True")
+}
+
 /// Counts the distinct indexes of pods: pods of one index are one shard, however often it was replaced.
 fn distinct_indexes(pods: &[&Pod], in_phase: &str) -> usize {
     let index = |pod: &&Pod| {

@@ -28,13 +28,14 @@ mod render;
 mod resources;
 mod root;
 mod target;
+mod target_pods;
 
 pub use ceiling::{CeilingPod, ceiling_pod};
 pub use client::{Cluster, ConnectOptions, Lease, LogLine, ObjectPath, PortForward, RunObjects, RunWatch};
 pub use cron::{CronSchedule, cron_job};
 pub use error::{Error, ObjectConflict, ObjectOwner, Outage, Refusal, TargetUrlError, TargetUrlFault};
 pub use image::{by_digest, named_by_digest};
-pub use inference::{ReadyService, inference_api, inference_kind, read_service};
+pub use inference::{ReadyService, inference_api, inference_kind, inference_pods, read_service};
 pub use install::{
     InstallParameters, Keys, ServedStore, TEMPORARY, identities, installation_objects, removal_rights, set_namespace_owner,
 };
@@ -52,6 +53,7 @@ pub use render::to_yaml;
 pub use resources::Resources;
 pub use root::{CANCEL, EXPIRES, RunRoot, run_root};
 pub use target::{TargetPod, target_pod};
+pub use target_pods::running_pods;
 
 pub use k8s_openapi::api::batch::v1::Job;
 pub use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Pod, Secret};

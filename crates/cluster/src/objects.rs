@@ -452,6 +452,12 @@ fn refusal(object: &Object) -> Option<Trouble> {
     Some(trouble_of_refusal(condition["message"].as_str().unwrap_or_default()))
 }
 
+/// Returns true if a pod is ready to serve: if it has no readiness probe, as soon as its containers run.
+fn is_ready(pod: &Object) -> bool {
+    let conditions = list(&pod["status"]["conditions"]).iter();
+    conditions.filter(|condition| condition["type"] == "Ready").any(|condition| condition["status"] == "True")
+}
+
 /// Returns the number of pods that an object in the cluster makes, or is.
 fn pod_count(object: &Object) -> i64 {
     match object["kind"].as_str().unwrap_or_default() {
@@ -469,7 +475,7 @@ fn is_up(object: &Object) -> bool {
             let is_seen = count("observedGeneration") >= object["metadata"]["generation"].as_i64().unwrap_or(1);
             is_seen && count("updatedReplicas") >= asked && count("readyReplicas") == asked && count("replicas") == asked
         }
-        "Pod" => status["phase"] == "Running",
+        "Pod" => status["phase"] == "Running" && is_ready(object),
         _ => true,
     }
 }

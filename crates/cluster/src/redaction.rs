@@ -1,8 +1,10 @@
 //! Facts of foreign pods and objects, with their secrets masked.
 
 use assay_manifest::{ContainerFacts, Image, PodFacts};
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 use serde_json::Value;
+
+use crate::job_state::is_ready;
 
 /// The most containers of a pod, arguments of a command and variables that are kept.
 const MAX_ITEMS: usize = 500;
@@ -20,6 +22,7 @@ pub fn pod_facts(pod: &Pod) -> PodFacts {
         name: pod.metadata.name.clone().unwrap_or_default(),
         uid: pod.metadata.uid.clone().unwrap_or_default(),
         node: spec.and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
+        ready: is_ready(pod),
         containers: spec
             .iter()
             .flat_map(|spec| &spec.containers)
@@ -36,6 +39,7 @@ fn container_facts(pod: &Pod, container: &Container) -> ContainerFacts {
     ContainerFacts {
         name: container.name.clone(),
         image: running_image(pod, container),
+        restarts: container_status(pod, container).map_or(0, |status| u32::try_from(status.restart_count).unwrap_or(0)),
         command: mask_command(&command.collect::<Vec<_>>()),
         env: env.collect(),
         limits: limits.take(MAX_ITEMS).map(|(name, quantity)| (cut(name), cut(&quantity.0))).collect(),
@@ -44,12 +48,14 @@ fn container_facts(pod: &Pod, container: &Container) -> ContainerFacts {
 
 /// Returns the image that the container's node really runs; the one of the spec if the node does not report it.
 fn running_image(pod: &Pod, container: &Container) -> Image {
-    let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
-    let id =
-        statuses.filter(|status| status.name == container.name).map(|status| status.image_id.as_str()).find(|id| !id.is_empty());
+    let id = container_status(pod, container).map(|status| status.image_id.as_str()).filter(|id| !id.is_empty());
     let reference = id.or(container.image.as_deref()).unwrap_or_default();
     let digest = reference.rsplit_once('@').and_then(|(_, digest)| digest.parse().ok());
     Image { reference: cut(reference), digest }
+}
+
+fn container_status<'a>(pod: &'a Pod, container: &Container) -> Option<&'a ContainerStatus> {
+    pod.status.as_ref()?.container_statuses.iter().flatten().find(|status| status.name == container.name)
 }
 
 fn cut(word: &str) -> String {
@@ -248,8 +254,8 @@ mod tests {
                 {"name": "side", "image": "r/side"},
             ]},
             "status": {"containerStatuses": [
-                {"name": "vllm", "image": "r/vllm:1", "imageID": format!("r/vllm@sha256:{digest}"), "ready": true, "restartCount": 0},
-            ]},
+                {"name": "vllm", "image": "r/vllm:1", "imageID": format!("r/vllm@sha256:{digest}"), "ready": true, "restartCount": 3},
+            ], "conditions": [{"type": "Initialized", "status": "False"}, {"type": "Ready", "status": "True"}]},
         }))
         .expect("a pod");
         let facts = pod_facts(&pod);
@@ -259,5 +265,6 @@ mod tests {
         assert_eq!((vllm.command.join(" "), vllm.env.join(" ")), ("vllm serve".to_owned(), "A".to_owned()));
         assert_eq!(vllm.limits["nvidia.com/gpu"], "2");
         assert_eq!((side.image.reference.as_str(), side.image.digest), ("r/side", None));
+        assert_eq!((facts.ready, vllm.restarts, side.restarts), (true, 3, 0));
     }
 }

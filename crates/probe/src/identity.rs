@@ -1,14 +1,18 @@
-//! The version and the models that an endpoint reports.
+//! The identity of an endpoint: the version and the models that it reports, the start of its process, and its pods.
 //!
 //! There is no standard for the version. Models are read from OpenAI's API; the version from the paths of vLLM, SGLang and TGI,
 //! in this order, and last from the `Server` header. What no response contains is unknown, with the reason. The start of the
-//! process is the metric `process_start_time_seconds` of Prometheus client libraries, which most servers have at `/metrics`.
+//! process is the metric `process_start_time_seconds` of Prometheus client libraries, which most servers have at `/metrics`. Pods are
+//! reported by the API server of a cluster, and are added by the caller.
+
+mod pods;
 
 use std::time::Duration;
 
-use assay_manifest::{Fact, Instant, ProvisionedTarget};
+use assay_manifest::{Fact, Instant, PodFacts, ProvisionedTarget, TargetKind};
 use serde_json::Value;
 
+pub use self::pods::describe_pod_change;
 use crate::{Client, EndpointResponse, Limits, RequestError, endpoint_url};
 
 /// The limits of each request.
@@ -47,7 +51,7 @@ pub enum Presence {
     Gone(String),
 }
 
-/// The version and models that an endpoint reports.
+/// The identity of an endpoint, as it and its cluster report it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its reaction to the first request.
@@ -60,6 +64,8 @@ pub struct Identity {
     pub models: Result<Vec<String>, String>,
     /// The start of the process that responded, in seconds since the Unix epoch; `None` if it has no such metric.
     pub process_start_s: Option<u64>,
+    /// Its running pods; `None` if it is no object of a cluster.
+    pub pods: Option<Vec<PodFacts>>,
 }
 
 impl Identity {
@@ -78,12 +84,31 @@ impl Identity {
         let server = server(listed.as_ref().ok(), &version);
         let models = listed.map_err(|error| error.to_string()).and_then(|response| models(&response));
         let process_start_s = if presence == Presence::Responded { process_start(client, url) } else { None };
-        Self { presence, version, server, models: models.map_err(|why| format!("GET /v1/models: {why}")), process_start_s }
+        let models = models.map_err(|why| format!("GET /v1/models: {why}"));
+        Self { presence, version, server, models, process_start_s, pods: None }
+    }
+
+    /// Adds the running pods of the endpoint, as the API server of its cluster reports them.
+    #[must_use]
+    pub fn with_pods(self, pods: Option<Vec<PodFacts>>) -> Self {
+        Self { pods, ..self }
+    }
+
+    /// Describes the change of a target since it was provisioned, which ended at `provisioned`; `None` if there is none. Other pods
+    /// are a change in any case. A simulator or process, which Assay started, has changed if it is gone or another; any other
+    /// endpoint if it reports another version, other models or a later start of its process. If that is gone or overloaded, this is
+    /// measured.
+    pub fn change_since(&self, recorded: &ProvisionedTarget, provisioned: Instant) -> Option<String> {
+        let is_held = matches!(recorded.kind, TargetKind::Simulator | TargetKind::Process);
+        let is_telling = if is_held { self.presence != Presence::Silent } else { self.contradicts(recorded) };
+        let pods = self.pods.as_ref().and_then(|pods| describe_pod_change(&recorded.pods, pods));
+        let of_endpoint = || self.differs_from(recorded).filter(|_| is_telling);
+        pods.or_else(of_endpoint).or_else(|| self.restart_since(recorded, provisioned))
     }
 
     /// Describes a restart since the target was provisioned, which ended at `provisioned`; `None` if there was none, or if the server
     /// does not say when it started. A later start alone is not enough: several servers may share an address.
-    pub fn restart_since(&self, recorded: &ProvisionedTarget, provisioned: Instant) -> Option<String> {
+    fn restart_since(&self, recorded: &ProvisionedTarget, provisioned: Instant) -> Option<String> {
         let (then, now) = (recorded.process_start_s?.0, self.process_start_s?);
         let provisioned_s = u64::try_from(provisioned.unix_ns()).ok()? / 1_000_000_000;
         let at = |seconds: u64| {
@@ -100,13 +125,13 @@ impl Identity {
 
     /// Returns true if it reports a version or a list of models, and the recorded state of the same target has another. What it does
     /// not report, for instance because it is overloaded, contradicts nothing.
-    pub fn contradicts(&self, recorded: &ProvisionedTarget) -> bool {
+    fn contradicts(&self, recorded: &ProvisionedTarget) -> bool {
         let is_other_version = self.version.value.is_some() && self.version.value != recorded.version.value;
         is_other_version || self.models.as_ref().is_ok_and(|models| *models != recorded.models)
     }
 
     /// Describes the difference to the recorded state of the same target, for people; `None` if there is none.
-    pub fn differs_from(&self, recorded: &ProvisionedTarget) -> Option<String> {
+    fn differs_from(&self, recorded: &ProvisionedTarget) -> Option<String> {
         if let Presence::Gone(why) = &self.presence {
             return Some(format!("it responded when it was provisioned, and does not now ({why})"));
         }

@@ -3,7 +3,8 @@
 //!
 //! - [`Client`] sends requests with the headers of the target, and is bounded in every respect: time, size, no redirects, no
 //!   proxy.
-//! - [`Identity`] holds the version and models that an endpoint reports, which must not change during a run.
+//! - [`Identity`] holds the version and models that an endpoint reports, and its pods if it is an object of a cluster. It must not
+//!   change during a run.
 //!
 //! An endpoint is not trusted: for any response, the result is a value or a reason.
 
@@ -15,4 +16,4 @@ pub mod testing;
 
 pub use client::{Client, EndpointResponse, JsonRequest, Limits, PartialResponse, RequestError, endpoint_url, tls};
 pub use headers::{HeaderError, Headers};
-pub use identity::{Identity, Presence};
+pub use identity::{Identity, Presence, describe_pod_change};

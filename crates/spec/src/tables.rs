@@ -546,12 +546,18 @@ pub(crate) static TARGET_KINDS: [Choice; 6] = [
     choice("process", "A process that provision starts."),
     choice("simulator", "The built-in reference endpoint, whose true times are known."),
     choice("objects", "Kubernetes objects that provision creates, in a cluster only."),
-    choice("inference_service", "An InferenceService of KServe or OME that is already running, in a cluster only."),
+    choice(
+        "inference_service",
+        "An InferenceService of KServe or OME, or an LLMInferenceService of KServe, that is already running, in a cluster only.",
+    ),
 ];
 const REACHED: &[&str] = &["endpoint", "process", "simulator", "objects"];
 const ASKED: &[&str] = &["endpoint", "process", "simulator", "objects", "inference_service"];
-pub(crate) static INFERENCE_APIS: [Choice; 2] =
-    [choice("kserve", "KServe's, `serving.kserve.io/v1beta1`."), choice("ome", "OME's, `ome.io/v1beta1`.")];
+pub(crate) static INFERENCE_APIS: [Choice; 3] = [
+    choice("kserve", "KServe's, `serving.kserve.io/v1beta1`."),
+    choice("kserve_llm", "KServe's LLMInferenceService, `serving.kserve.io/v1alpha1`."),
+    choice("ome", "OME's, `ome.io/v1beta1`."),
+];
 pub(crate) static TARGET: Table = Table {
     name: "target",
     doc: "A system under test.",
@@ -650,7 +656,7 @@ static LOAD_PLACE: Table = Table {
 };
 static INFERENCE_SERVICE: Table = Table {
     name: "inference service",
-    doc: "An InferenceService of the cluster. It is used, and neither changed nor released.",
+    doc: "An InferenceService or LLMInferenceService of the cluster. It is used, and neither changed nor released.",
     selector: None,
     fields: &[
         required("api", &Type::Choice(&INFERENCE_APIS), "The API that defines it."),

@@ -8,6 +8,7 @@ mod instructions;
 mod journal;
 mod judge;
 mod serving;
+mod target_pods;
 mod times;
 mod workspace;
 
@@ -18,15 +19,16 @@ use std::rc::Rc;
 use assay_host::FileDigests;
 use assay_manifest::{
     Attempt, AttemptStatus, Block, CaseId, CpuList, Environment, ExecutionPart, Fact, FrozenWorkload, HostFacts, HostRole, Name,
-    Plan, PlannedTrial, Reason, TargetKind, TrialId, Validity, Window,
+    Plan, PlannedTrial, ProvisionedTarget, Reason, Target, TrialId, Validity, Window,
 };
-use assay_probe::{Client, Identity, Presence};
+use assay_probe::{Client, Identity};
 use assay_stage::parameters::ExecuteParameters;
 use assay_stage::{Context, ErrorCode, Event, Failure, Inputs, Stage, StageName, StartMark};
 
 use crate::attempt::Runner;
 use crate::journal::{CheckpointContext, Journal};
 use crate::serving::{Barrier, ServingTrial, Tokenizers, unreadable_header};
+use crate::target_pods::{PodWatch, TargetPods};
 use crate::workspace::Workspace;
 
 /// The maximum interruptions of a run's trials from outside before the stage gives up: a machine that is lost this often measures
@@ -62,6 +64,7 @@ impl Stage for Execute {
             workspaces: BTreeMap::new(),
             tokenizers: Tokenizers::new(),
             hashes: FileDigests::default(),
+            target_pods: TargetPods::default(),
         };
         block.resume(parameters)?;
         if !parameters.close {
@@ -134,11 +137,12 @@ struct BlockRun<'a> {
     tokenizers: Tokenizers,
     /// Digests of executables, each file read once.
     hashes: FileDigests,
+    target_pods: TargetPods,
     /// Facts of this machine, read once.
     here: OnceCell<HostFacts>,
 }
 
-impl BlockRun<'_> {
+impl<'a> BlockRun<'a> {
     /// Loads the finished work of an earlier process of this same stage. A call that only closes the block loads that of the call
     /// that ran it.
     fn resume(&mut self, parameters: &ExecuteParameters) -> Result<(), Failure> {
@@ -187,20 +191,28 @@ impl BlockRun<'_> {
     }
 
     /// Describes the difference between the provisioned target of a case and what is at its address now: another process may have
-    /// its port. A target that Assay started is lost if it is gone or another. Any other endpoint has to name another version, other
-    /// models or a later start of its process: if it is gone or overloaded, this is measured.
+    /// its port, and other pods its name.
     fn target_change(&self, case: &CaseId) -> Result<Option<(&Name, String)>, Failure> {
-        let target = self.plan.case(case).and_then(|case| self.plan.target(&case.target));
-        let Some(target) = target else { return Ok(None) };
-        let Some(found) = self.environment.targets.iter().find(|found| found.id == target.name) else { return Ok(None) };
+        let Some((target, found)) = self.target(case) else { return Ok(None) };
         let Some(address) = &found.address else { return Ok(None) };
         let client = Client::for_target(target).map_err(|error| unreadable_header(&error))?;
-        let identity = Identity::query(&client, address);
-        let is_held = matches!(found.kind, TargetKind::Simulator | TargetKind::Process);
-        let is_telling = if is_held { identity.presence != Presence::Silent } else { identity.contradicts(found) };
-        let change = identity.differs_from(found).filter(|_| is_telling);
-        let change = change.or_else(|| identity.restart_since(found, self.environment.observed_at));
+        let identity = Identity::query(&client, address).with_pods(self.target_pods.query(found)?);
+        let change = identity.change_since(found, self.environment.observed_at);
         Ok(change.map(|change| (&target.name, change)))
+    }
+
+    /// Returns the target of a case, as planned and as provisioned.
+    fn target(&self, case: &CaseId) -> Option<(&'a Target, &'a ProvisionedTarget)> {
+        let target = self.plan.target(&self.plan.case(case)?.target)?;
+        Some((target, self.environment.targets.iter().find(|found| found.id == target.name)?))
+    }
+
+    /// Returns a watch over the pods of the target of a case while its load runs. One shard watches for all.
+    fn pod_watch(&self, case: &CaseId) -> Result<Option<PodWatch<'a>>, Failure> {
+        match self.target(case) {
+            Some((_, found)) if self.ctx.shard().index == 0 => self.target_pods.watch(found),
+            _ => Ok(None),
+        }
     }
 
     /// Counts the attempts of an earlier process only if they are valid in every shard.
@@ -281,11 +293,14 @@ impl BlockRun<'_> {
             self.ctx.mark_attempt(&trial.trial_id, attempt)?;
             let watch = self.ctx.clock().start();
             let allowed = || assay_host::own_allowed_cpus().map(|cpus| cpus.to_string());
+            let interrupted = |reason| Attempt::new(trial, attempt, watch.window(), AttemptStatus::Interrupted, vec![reason]);
+            let serving = serving.watching(self.pod_watch(&trial.case_id)?);
             return match serving.run(self.ctx, self.host_facts(), attempt) {
                 Ok(done) => self.check_target_after(Attempt { allowed_cpus: allowed(), ..done }),
-                Err(lost) if lost.code == ErrorCode::ShardLost => {
-                    let reasons = vec![Reason::new(lost.code.as_str(), lost.message)];
-                    Ok(Attempt::new(trial, attempt, watch.window(), AttemptStatus::Interrupted, reasons))
+                Err(lost) if lost.code == ErrorCode::ShardLost => Ok(interrupted(Reason::new(lost.code.as_str(), lost.message))),
+                Err(drift) if drift.code == ErrorCode::Drift => {
+                    Barrier::new(self.ctx, trial, attempt).abort(self.ctx)?;
+                    Ok(interrupted(Reason::new(TARGET_CHANGED, drift.message)))
                 }
                 Err(failure) => Err(failure),
             };

@@ -39,6 +39,7 @@ use crate::serving::flush::FlushError;
 use crate::serving::live::LiveLatencies;
 use crate::serving::requests::{Prompts, WarmPrompts};
 use crate::serving::sink::RecordSink;
+use crate::target_pods::PodWatch;
 
 /// The maximum requests in flight under open loop, unless the limit of files is lower.
 const MAX_IN_FLIGHT: u64 = 15_000;
@@ -48,6 +49,9 @@ const SPARE_FILES: u64 = 256;
 
 /// The interval between progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The interval between checks for other pods of the target: long enough that the checks cost the load nothing.
+const POD_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The interval between checks for lost shards.
 const SHARD_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -70,6 +74,8 @@ pub(crate) struct ServingTrial<'a> {
     tokenizer: Arc<Tokenizer>,
     /// True if each attempt begins with an empty prefix cache.
     flushes: bool,
+    /// The watch over the target's pods while load runs; absent if it has none, and if another shard watches them.
+    pods: Option<PodWatch<'a>>,
 }
 
 impl<'a> ServingTrial<'a> {
@@ -91,7 +97,7 @@ impl<'a> ServingTrial<'a> {
         let work = observed_work(planned, environment, target);
         let tokenizer = tokenizer(ctx, &work, tokenizers)?;
         let flushes = work.cache == CacheMode::ColdFlush || plan.isolation == Isolation::Flush;
-        Ok(Some(Self { trial, work, target, address, workload, point, tokenizer, flushes }))
+        Ok(Some(Self { trial, work, target, address, workload, point, tokenizer, flushes, pods: None }))
     }
 
     /// Returns the seed-determined load of one attempt.
@@ -100,7 +106,13 @@ impl<'a> ServingTrial<'a> {
             .map_err(|error| Failure::from_error(ErrorCode::Schedule, &error))
     }
 
-    /// Runs one attempt.
+    /// Sets the watch over the target's pods.
+    pub(crate) fn watching(self, pods: Option<PodWatch<'a>>) -> Self {
+        Self { pods, ..self }
+    }
+
+    /// Runs one attempt. Ends it early with [`ErrorCode::Drift`] if the watched pods change, and with [`ErrorCode::ShardLost`] if
+    /// another shard aborts it.
     pub(crate) fn run(&self, ctx: &Context, here: &HostFacts, attempt: u32) -> Result<Attempt, Failure> {
         let schedule = self.schedule(ctx, attempt)?;
         let schedule_digest = schedule.digest();
@@ -289,13 +301,21 @@ impl<'a> ServingTrial<'a> {
         let limit = i64::try_from(self.time_limit().as_nanos()).unwrap_or(i64::MAX);
         let deadline = start.monotonic_ns.saturating_add(limit);
         let mut teller = ProgressReporter::new(ctx, self.trial, attempt, &trial, &progress, &live);
-        let (ran, lost) = run_watching_shards(ctx, &Barrier::new(ctx, self.trial, attempt), &cancel, || {
-            run_with_deadline(ctx, &cancel, Some(deadline), &mut || teller.report(), || {
-                assay_load::run(&trial, &mut prompts, &mut sink, &cancel, &progress)
+        let shards = (ctx.shard().count > 1).then(|| {
+            let barrier = Barrier::new(ctx, self.trial, attempt);
+            move || find_lost_shard(ctx, &barrier)
+        });
+        let (ran, lost) = run_watching(SHARD_CHECK_INTERVAL, shards, &cancel, || {
+            let pods = self.pods.as_ref().map(|pods| || pods.check());
+            run_watching(POD_CHECK_INTERVAL, pods, &cancel, || {
+                run_with_deadline(ctx, &cancel, Some(deadline), &mut || teller.report(), || {
+                    assay_load::run(&trial, &mut prompts, &mut sink, &cancel, &progress)
+                })
             })
         })?;
-        if let Some(lost) = lost {
-            return Err(lost);
+        let (ran, changed) = ran?;
+        if let Some(ended) = lost.or(changed) {
+            return Err(ended);
         }
         let (finished, timed_out) = ran?;
         let finished = finished.map_err(|error| load_failure(&error))?;
@@ -378,40 +398,44 @@ fn run_with_deadline<T>(
     })
 }
 
-/// Runs `work` while another thread checks the other shards, and sets `cancel` once one of them has aborted the attempt. Returns
-/// the reason with the result. It is a separate thread because a store may be slow and a deadline may not.
-fn run_watching_shards<T>(
-    ctx: &Context,
-    barrier: &Barrier,
+/// Runs `work` while another thread calls `look` at an interval, and sets `cancel` once it returns a failure, which is returned with
+/// the result. It is a separate thread because a store or an API server may be slow and a deadline may not.
+fn run_watching<T>(
+    interval: Duration,
+    look: Option<impl FnMut() -> Option<Failure> + Send>,
     cancel: &AtomicBool,
     work: impl FnOnce() -> T,
 ) -> Result<(T, Option<Failure>), Failure> {
-    if ctx.shard().count <= 1 {
-        return Ok((work(), None));
-    }
-    let done = AtomicBool::new(false);
+    let Some(mut look) = look else { return Ok((work(), None)) };
+    let done = &AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let look = || {
+        let watch = move || {
             while !done.load(Ordering::Acquire) {
-                match barrier.check_not_aborted(ctx) {
-                    Err(lost) if lost.code == ErrorCode::ShardLost => {
-                        cancel.store(true, Ordering::Release);
-                        return Some(lost);
-                    }
-                    // A store that is unavailable for a moment is no evidence about the other shards.
-                    Err(failure) => tracing::warn!(%failure, "the other shards cannot be looked for"),
-                    Ok(()) => {}
+                if let Some(failure) = look() {
+                    cancel.store(true, Ordering::Release);
+                    return Some(failure);
                 }
-                std::thread::park_timeout(SHARD_CHECK_INTERVAL);
+                std::thread::park_timeout(interval);
             }
             None
         };
-        let looking = std::thread::Builder::new().spawn_scoped(scope, look).map_err(|error| thread_failure(&error))?;
+        let watching = std::thread::Builder::new().spawn_scoped(scope, watch).map_err(|error| thread_failure(&error))?;
         let result = work();
         done.store(true, Ordering::Release);
-        looking.thread().unpark();
-        Ok((result, looking.join().unwrap_or(None)))
+        watching.thread().unpark();
+        Ok((result, watching.join().unwrap_or(None)))
     })
+}
+
+/// Returns the failure [`ErrorCode::ShardLost`] if another shard has aborted the attempt.
+fn find_lost_shard(ctx: &Context, barrier: &Barrier) -> Option<Failure> {
+    let failure = barrier.check_not_aborted(ctx).err()?;
+    if failure.code == ErrorCode::ShardLost {
+        return Some(failure);
+    }
+    // A store that is unavailable for a moment is no evidence about the other shards.
+    tracing::warn!(%failure, "the other shards cannot be looked for");
+    None
 }
 
 /// Returns the failure of a thread that cannot be started.
@@ -568,4 +592,36 @@ fn signed(ns: Count) -> i64 {
 fn same_host() -> ClockOffset {
     let (source, offset_ns) = ("same_host".to_owned(), Some("0".to_owned()));
     ClockOffset { source, offset_ns, uncertainty_ns: Some(Count(0)), no_exchange: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drift() -> Option<Failure> {
+        Some(Failure::new(ErrorCode::Drift, "other pods"))
+    }
+
+    #[test]
+    fn a_failure_of_a_watch_ends_the_work_and_is_returned_with_its_result() {
+        let cancel = AtomicBool::new(false);
+        let work = || {
+            // Without the failure this would not end.
+            while !cancel.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            7
+        };
+        let ran = run_watching(Duration::from_hours(1), Some(drift), &cancel, work).expect("a thread");
+        assert_eq!(ran, (7, drift()));
+    }
+
+    #[test]
+    fn work_that_ends_does_not_wait_for_its_watch() {
+        let cancel = AtomicBool::new(false);
+        let never = None::<fn() -> Option<Failure>>;
+        assert_eq!(run_watching(Duration::from_hours(1), never, &cancel, || 7).expect("no thread"), (7, None));
+        assert_eq!(run_watching(Duration::from_hours(1), Some(|| None), &cancel, || 7).expect("a thread"), (7, None));
+        assert!(!cancel.load(Ordering::Acquire));
+    }
 }

@@ -197,6 +197,7 @@ mod tests {
             name: "p".to_owned(),
             uid: "u".to_owned(),
             node: (*node).to_owned(),
+            ready: true,
             containers: Vec::new(),
         };
         ProvisionedTarget {
@@ -210,6 +211,7 @@ mod tests {
             process_start_s: None,
             image: None,
             pods: nodes.iter().map(pod).collect(),
+            pod_selector: None,
             settings: BTreeMap::new(),
             executables: Vec::new(),
             allowed_cpus: None,

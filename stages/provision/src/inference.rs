@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use assay_cluster::{ObjectPath, Pod, Refusal, inference_api, inference_kind, phase, read_service};
-use assay_manifest::{InferenceService, Target};
+use assay_cluster::{ObjectPath, Refusal, inference_api, inference_kind, inference_pods, read_service};
+use assay_manifest::{InferenceService, PodSelector, Target};
 use assay_stage::{Context, ErrorCode, Failure};
 use serde_json::Value;
 
@@ -12,8 +12,6 @@ use crate::pods::{PodProvisioner, RunningTarget, TargetState};
 
 /// The polling interval of a service: it becomes ready in minutes.
 const LOOK: Duration = Duration::from_secs(1);
-/// The most pods of a service that are described.
-const MAX_PODS: usize = 256;
 
 impl PodProvisioner<'_> {
     /// Waits until the target's InferenceService reports that it is ready.
@@ -38,15 +36,12 @@ impl PodProvisioner<'_> {
                 ctx.check_cancelled()?;
             }
         };
-        let (_, label) = inference_api(named.api);
-        let selector = format!("{label}={}", named.name);
-        let mut pods: Vec<Pod> =
-            self.cluster.list("Pod", &named.namespace, &selector).map_err(|error| add_right_hint(error, named))?;
-        pods.retain(|pod| phase(pod) == "Running" && pod.metadata.deletion_timestamp.is_none());
-        pods.truncate(MAX_PODS);
+        let labels = inference_pods(named.api, &named.name);
+        let selector = PodSelector { namespace: named.namespace.clone(), labels };
+        let pods = self.cluster.target_pods(&selector).map_err(|error| add_right_hint(error, named))?;
         let address = format!("{}{}", served.address, named.path.as_deref().unwrap_or_default());
         let seen = TargetState { target: target.name.to_string(), is_ours: false, pods, objects: vec![object] };
-        let mut found = self.record_target(&named.namespace, selector, address, seen);
+        let mut found = self.record_target(selector, address, seen);
         found.settings = served.settings;
         Ok(found)
     }
@@ -56,10 +51,11 @@ impl PodProvisioner<'_> {
         if let Some(object) = self.cluster.get(&place).map_err(|error| add_right_hint(error, named))? {
             return Ok(object);
         }
-        let (version, _) = inference_api(named.api);
+        let version = inference_api(named.api);
         if !self.cluster.has_api(version)? {
             let message = format!("target `{}` is of `{version}`, which this cluster does not have", target.name);
-            return Err(Failure::new(ErrorCode::NoSuchApi, message).hint("is it `kserve` or `ome`, and is it installed there?"));
+            return Err(Failure::new(ErrorCode::NoSuchApi, message)
+                .hint("is it `kserve`, `kserve_llm` or `ome`, and is it installed there?"));
         }
         let message = format!("there is no {}, which target `{}` is", describe_service(named), target.name);
         Err(Failure::new(ErrorCode::NoSuchService, message).hint("its owner brings it up; a run only finds it"))
@@ -67,7 +63,8 @@ impl PodProvisioner<'_> {
 }
 
 fn describe_service(named: &InferenceService) -> String {
-    format!("InferenceService `{}` in namespace `{}`", named.name, named.namespace)
+    let kind = inference_kind(named.api).split('.').next().unwrap_or_default();
+    format!("{kind} `{}` in namespace `{}`", named.name, named.namespace)
 }
 
 /// Adds a hint to a missing right: the administrator decides what a run may read in a namespace that is not Assay's.
@@ -77,7 +74,7 @@ fn add_right_hint(error: assay_cluster::Error, named: &InferenceService) -> Fail
     }
     let namespace = &named.namespace;
     Failure::from(error).hint(format!(
-        "`--serving-namespace {namespace}` of `assay bootstrap` or `assay render kubernetes` gives provision the right to read it"
+        "`--serving-namespace {namespace}` of `assay bootstrap` or `assay render kubernetes` gives provision the right to read it, and execute to list its pods"
     ))
 }
 
@@ -94,7 +91,7 @@ mod tests {
         insta::assert_snapshot!(add_right_hint(refused(Refusal::Forbidden), &named), @r"
         error[forbidden]: the API server denies the request: services
 
-        hint: `--serving-namespace serving` of `assay bootstrap` or `assay render kubernetes` gives provision the right to read it
+        hint: `--serving-namespace serving` of `assay bootstrap` or `assay render kubernetes` gives provision the right to read it, and execute to list its pods
         ");
         assert_eq!(add_right_hint(refused(Refusal::Quota), &named), Failure::from(refused(Refusal::Quota)));
     }

@@ -178,7 +178,7 @@ fn block_targets(plan: &Plan, block: u32) -> Result<Vec<&Target>, Failure> {
 
 fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&PodProvisioner>) -> Result<ProvisionedTarget, Failure> {
     let ready = target.ready_http.as_deref();
-    let brought_up = match (target.kind, pods) {
+    let mut brought_up = match (target.kind, pods) {
         (TargetKind::Process | TargetKind::Simulator, Some(pods)) => Some(pods.bring_up(ctx, plan, target)?),
         (TargetKind::Objects, Some(pods)) => Some(pods.bring_up_objects(ctx, target)?),
         (TargetKind::InferenceService, Some(pods)) => Some(pods.find_service(ctx, target)?),
@@ -208,6 +208,9 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&PodProvi
             TargetProperties::query(ctx, plan, target, up.address.clone(), ready, end.as_ref())?
         }
     };
+    if let (Some(pods), Some(up)) = (pods, &mut brought_up) {
+        pods.update_pods(target, up)?;
+    }
     let mut execution = match (target.kind, pods) {
         (TargetKind::Process | TargetKind::Simulator, None) => execution::observe(ctx, target)?,
         _ => Execution::default(),
@@ -233,6 +236,7 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&PodProvi
         process_start_s: found.process_start_s,
         image: brought_up.as_ref().and_then(pods::RunningTarget::image).or(planned),
         pods: brought_up.as_ref().map(|up| up.pods.clone()).unwrap_or_default(),
+        pod_selector: brought_up.as_ref().map(|up| up.selector.clone()),
         settings: brought_up.map(|up| up.settings).unwrap_or_default(),
         executables: execution.executables,
         allowed_cpus: execution.allowed_cpus,

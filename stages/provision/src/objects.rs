@@ -38,7 +38,7 @@ impl PodProvisioner<'_> {
         }
         let (there, pods) = self.wait_until_up(ctx, target, &objects)?;
         let seen = TargetState { target: target.name.to_string(), is_ours: true, pods, objects: there };
-        Ok(self.record_target(&self.here.targets_namespace, self.selector(target), address, seen))
+        Ok(self.record_target(self.selector(target), address, seen))
     }
 
     /// Creates an object; applies it if an earlier try of this stage has created it. Creation comes first, so that of two runs
@@ -74,7 +74,7 @@ impl PodProvisioner<'_> {
         let (watch, mut patience, mut queue) = (ctx.clock().start(), self.wait_limits(target), QueueStatus::default());
         loop {
             let there = objects.iter().map(|object| self.get_object(target, object)).collect::<Result<Vec<_>, _>>()?;
-            let mut pods: Vec<Pod> = self.cluster.list("Pod", &self.here.targets_namespace, &self.selector(target))?;
+            let mut pods: Vec<Pod> = self.cluster.list("Pod", &self.here.targets_namespace, &self.selector(target).labels)?;
             pods.retain(|pod| pod.metadata.deletion_timestamp.is_none());
             let trouble = match rollout(&there, &pods, &self.stateful_set_events(&there, &pods)?) {
                 Rollout::Up => {

@@ -8,7 +8,7 @@ use assay_cluster::{
     Cluster, ObjectPath, Pod, PodEnvironment, RUN, TARGET, TargetPod, Trouble, by_digest, pod_facts, redact_secrets, target_pod,
     trouble_of,
 };
-use assay_manifest::{Artifact, Block, Image, Plan, PodFacts, RunId, Target, TargetKind};
+use assay_manifest::{Artifact, Block, Image, Plan, PodFacts, PodSelector, RunId, Target, TargetKind};
 use assay_stage::{Context, ErrorCode, Event, Failure};
 use serde_json::Value;
 
@@ -60,9 +60,8 @@ pub(crate) struct TargetState {
 #[derive(Clone)]
 pub(crate) struct RunningTarget {
     cluster: Cluster,
-    namespace: String,
-    /// The label selector of its pods.
-    selector: String,
+    /// The selector of its pods.
+    pub(crate) selector: PodSelector,
     /// True if this stage has brought it up.
     pub(crate) is_ours: bool,
     /// The URL at which it is reached.
@@ -83,9 +82,10 @@ impl<'a> PodProvisioner<'a> {
         &self.here.place.node
     }
 
-    /// Returns the label selector of a target's pods.
-    pub(crate) fn selector(&self, target: &Target) -> String {
-        format!("{RUN}={},{TARGET}={}", self.run_id, target.name)
+    /// Returns the selector of the pods of a target that this stage brings up.
+    pub(crate) fn selector(&self, target: &Target) -> PodSelector {
+        let labels = format!("{RUN}={},{TARGET}={}", self.run_id, target.name);
+        PodSelector { namespace: self.here.targets_namespace.clone(), labels }
     }
 
     /// Returns the pods of each target that this stage brought up: an Environment is of those pods alone.
@@ -105,17 +105,10 @@ impl<'a> PodProvisioner<'a> {
     }
 
     /// Remembers the state of a target, and returns the target.
-    pub(crate) fn record_target(
-        &self,
-        namespace: &str,
-        selector: String,
-        address: String,
-        mut seen: TargetState,
-    ) -> RunningTarget {
+    pub(crate) fn record_target(&self, selector: PodSelector, address: String, mut seen: TargetState) -> RunningTarget {
         seen.pods.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
         let brought_up = RunningTarget {
             cluster: self.cluster.clone(),
-            namespace: namespace.to_owned(),
             selector,
             is_ours: seen.is_ours,
             address,
@@ -124,6 +117,20 @@ impl<'a> PodProvisioner<'a> {
         };
         self.seen.borrow_mut().push(seen);
         brought_up
+    }
+
+    /// Reads the pods of a target again once it is ready, because they are its identity: until then it may have been scaled, and
+    /// its containers restarted. Fails if a pod that this stage has brought up has ended.
+    pub(crate) fn update_pods(&self, target: &Target, up: &mut RunningTarget) -> Result<(), Failure> {
+        if up.is_ours {
+            up.check(target.name.as_str())?;
+        }
+        let pods = self.cluster.target_pods(&up.selector)?;
+        up.pods = pods.iter().map(pod_facts).collect();
+        if let Some(seen) = self.seen.borrow_mut().iter_mut().find(|seen| seen.target == target.name.as_str()) {
+            seen.pods = pods;
+        }
+        Ok(())
     }
 
     /// Creates the pod of a target and waits until it has an address. Readiness is checked afterwards.
@@ -211,7 +218,7 @@ impl<'a> PodProvisioner<'a> {
             if let (Some("Running"), Some(ip)) = (status.phase.as_deref(), status.pod_ip.filter(|ip| !ip.is_empty())) {
                 let ip = if ip.contains(':') { format!("[{ip}]") } else { ip };
                 let seen = TargetState { target: target.name.to_string(), is_ours: true, pods: vec![pod], objects: Vec::new() };
-                return Ok(self.record_target(namespace, self.selector(target), format!("http://{ip}:{port}"), seen));
+                return Ok(self.record_target(self.selector(target), format!("http://{ip}:{port}"), seen));
             }
             let elapsed = Duration::from_nanos(watch.elapsed_ns());
             let pods = std::slice::from_ref(&pod);
@@ -288,14 +295,15 @@ impl RunningTarget {
 
     /// Fails if a pod has ended.
     pub(crate) fn check(&self, target: &str) -> Result<(), Failure> {
-        let there: Vec<Pod> = self.cluster.list("Pod", &self.namespace, &self.selector)?;
+        let PodSelector { namespace, labels } = &self.selector;
+        let there: Vec<Pod> = self.cluster.list("Pod", namespace, labels)?;
         for known in &self.pods {
             let Some(pod) = there.iter().find(|pod| pod.metadata.uid.as_ref() == Some(&known.uid)) else {
                 let message = format!("the pod `{}` of target `{target}` has gone before it was ready", known.name);
                 return Err(Failure::new(ErrorCode::TargetEnded, message));
             };
             if let Some(trouble) = trouble_of(pod).filter(|trouble| trouble.lasts) {
-                let said = self.cluster.log(&self.namespace, &known.name, Some(10)).unwrap_or_default();
+                let said = self.cluster.log(namespace, &known.name, Some(10)).unwrap_or_default();
                 let failure = Failure::from(trouble.obstacle);
                 let message = format!("target `{target}` ended before it was ready: {}", failure.message);
                 let failure = Failure { message, code: ErrorCode::TargetEnded, ..failure };

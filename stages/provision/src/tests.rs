@@ -162,7 +162,7 @@ fn what_only_a_cluster_has_is_refused_on_one_machine() {
 
 /// Returns a target that was found on these nodes.
 fn found_target(nodes: &[&str]) -> ProvisionedTarget {
-    let pod = |node: &&str| json!({"name": format!("on-{node}"), "uid": "u", "node": node, "containers": []});
+    let pod = |node: &&str| json!({"name": format!("on-{node}"), "uid": "u", "node": node, "ready": true, "containers": []});
     let found = json!({
         "id": "t", "kind": "objects", "hosts": nodes, "version": {"source": "unknown", "how": "a test"}, "models": [], "probes": [],
         "pods": nodes.iter().map(pod).collect::<Vec<_>>(),

@@ -267,8 +267,11 @@ fn objects_are_up_when_every_pod_of_the_last_change_is_ready() {
         assert_eq!(of(status, &two), "waiting", "{name}");
     }
     assert_eq!(of(json!(null), &[]), "waiting");
-    let pod = json!({"kind": "Pod", "status": {"phase": "Running"}});
-    assert_eq!(describe_rollout(&rollout(&[pod], &two[..1], &[])), "up");
+    let pod = |ready: &str| {
+        let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]});
+        describe_rollout(&rollout(&[json!({"kind": "Pod", "status": status})], &two[..1], &[]))
+    };
+    assert_eq!((pod("True"), pod("False")), ("up".to_owned(), "waiting".to_owned()));
 }
 
 #[test]

@@ -274,6 +274,8 @@ pub struct ContainerFacts {
     pub env: Vec<String>,
     /// Its limits by resource, GPUs included.
     pub limits: BTreeMap<String, String>,
+    /// The number of its restarts in the pod.
+    pub restarts: u32,
 }
 
 /// A pod of a target.
@@ -286,8 +288,20 @@ pub struct PodFacts {
     pub uid: String,
     /// The node that it runs on.
     pub node: String,
+    /// True if it was ready to serve, as its condition `Ready` says.
+    pub ready: bool,
     /// Its containers, without init containers.
     pub containers: Vec<ContainerFacts>,
+}
+
+/// The namespace and the labels by which the API server finds the pods of a target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PodSelector {
+    /// Their namespace.
+    pub namespace: String,
+    /// The label selector, such as `serving.kserve.io/inferenceservice=llama`.
+    pub labels: String,
 }
 
 /// A target as provision found it or started it.
@@ -317,9 +331,12 @@ pub struct ProvisionedTarget {
     /// The image that is actually running, for containers.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub image: Option<Image>,
-    /// Its pods by name, if it runs as pods.
+    /// Its running pods by name once it was ready, if it runs as pods. They are a part of its identity: execute compares them.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub pods: Vec<PodFacts>,
+    /// The selector of its pods; absent if the cluster does not tell which pods are its.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pod_selector: Option<PodSelector>,
     /// The fields of an InferenceService about model and engine, such as `storage_uri` and `runtime`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub settings: BTreeMap<String, String>,

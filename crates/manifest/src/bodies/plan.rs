@@ -48,6 +48,8 @@ words!(
     InferenceApi, "API of inference services",
     /// KServe's: `serving.kserve.io/v1beta1`.
     Kserve = "kserve",
+    /// KServe's LLMInferenceServices: `serving.kserve.io/v1alpha1`.
+    KserveLlm = "kserve_llm",
     /// OME's: `ome.io/v1beta1`.
     Ome = "ome",
 );

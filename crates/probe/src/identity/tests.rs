@@ -105,6 +105,7 @@ fn recorded(version: Option<&str>, models: &[&str]) -> ProvisionedTarget {
         process_start_s: None,
         image: None,
         pods: vec![],
+        pod_selector: None,
         settings: std::collections::BTreeMap::new(),
         executables: Vec::new(),
         allowed_cpus: None,
@@ -123,6 +124,7 @@ fn a_process_that_started_after_provisioning_is_a_restart() {
         server: Fact::unknown("x"),
         models: Err("none".to_owned()),
         process_start_s: start,
+        pods: None,
     };
     let restart = now(Some(1_001)).restart_since(&target(Some(Count(900))), provisioned).expect("a restart");
     insta::assert_snapshot!(restart, @"its process started at 1970-01-01T00:16:41Z, when it was provisioned at 1970-01-01T00:15:00Z");
@@ -151,6 +153,7 @@ fn another_version_or_another_list_is_another_endpoint() {
         server: Fact::unknown("x"),
         models: Ok(vec!["a".to_owned()]),
         process_start_s: None,
+        pods: None,
     };
     assert_eq!(now.differs_from(&recorded(Some("1"), &["a"])), None, "where it was read is no difference");
     insta::assert_snapshot!(now.differs_from(&recorded(Some("2"), &["a"])).expect("another"), @"version 2 when it was provisioned, 1 now");
@@ -162,6 +165,7 @@ fn another_version_or_another_list_is_another_endpoint() {
         server: Fact::unknown("x"),
         models: Err("GET /v1/models: gone".to_owned()),
         process_start_s: None,
+        pods: None,
     };
     assert_eq!(silent.differs_from(&recorded(None, &[])), None, "it never said anything");
     insta::assert_snapshot!(silent.differs_from(&recorded(None, &["a"])).expect("another"), @"models [a] when it was provisioned, none (GET /v1/models: gone) now");
@@ -170,6 +174,68 @@ fn another_version_or_another_list_is_another_endpoint() {
     assert!(!now.contradicts(&recorded(Some("1"), &["a"])));
     let gone = Identity { presence: Presence::Gone("connection refused".to_owned()), ..silent };
     insta::assert_snapshot!(gone.differs_from(&recorded(None, &[])).expect("another"), @"it responded when it was provisioned, and does not now (connection refused)");
+}
+
+#[test]
+fn other_pods_are_another_target_whatever_the_endpoint_reports() {
+    let pod = |uid: &str| PodFacts {
+        name: "p".to_owned(),
+        uid: uid.to_owned(),
+        node: "n".to_owned(),
+        ready: true,
+        containers: Vec::new(),
+    };
+    let now = |presence: Presence, pods: Option<Vec<PodFacts>>| Identity {
+        presence,
+        version: Fact::unknown("x"),
+        server: Fact::unknown("x"),
+        models: Err("none".to_owned()),
+        process_start_s: None,
+        pods,
+    };
+    let then = ProvisionedTarget { kind: TargetKind::Objects, pods: vec![pod("1")], ..recorded(Some("1"), &["a"]) };
+    let change = |presence, pods| now(presence, pods).change_since(&then, Instant::from_unix_ns(0));
+    assert_eq!(change(Presence::Silent, Some(vec![pod("1")])), None, "it may be busy");
+    assert_eq!(change(Presence::Silent, None), None, "no cluster was asked");
+    let gone = || Presence::Gone("connection refused".to_owned());
+    assert_eq!(change(gone(), Some(vec![pod("1")])), None, "the end of a server that Assay did not start is measured");
+    for presence in [Presence::Responded, Presence::Silent, gone()] {
+        let change = change(presence, Some(vec![pod("2")])).expect("another");
+        insta::allow_duplicates! { insta::assert_snapshot!(change, @""); }
+    }
+}
+
+#[test]
+fn only_a_few_of_many_pods_are_named() {
+    let pods: Vec<PodFacts> = (0..9)
+        .map(|number| PodFacts {
+            name: format!("p{number}"),
+            uid: number.to_string(),
+            node: "n".to_owned(),
+            ready: true,
+            containers: Vec::new(),
+        })
+        .collect();
+    insta::assert_snapshot!(describe_pod_change(&pods, &[]).expect("all have gone"), @"");
+}
+
+#[test]
+fn a_held_target_that_is_gone_or_another_has_changed() {
+    let held = ProvisionedTarget { kind: TargetKind::Process, ..recorded(None, &[]) };
+    let endpoint = recorded(None, &[]);
+    let gone = Identity {
+        presence: Presence::Gone("connection refused".to_owned()),
+        version: Fact::unknown("x"),
+        server: Fact::unknown("x"),
+        models: Err("none".to_owned()),
+        process_start_s: None,
+        pods: None,
+    };
+    let at = Instant::from_unix_ns(0);
+    assert!(gone.change_since(&held, at).is_some());
+    assert_eq!(gone.change_since(&endpoint, at), None, "this is measured");
+    let busy = Identity { presence: Presence::Silent, ..gone };
+    assert_eq!(busy.change_since(&held, at), None, "it may be busy");
 }
 
 proptest! {

@@ -30,6 +30,7 @@ fn verdict_on(streaming: bool, reply: Reply) -> String {
         version: Fact::unknown("a test"),
         server: Fact::unknown("a test"),
         process_start_s: None,
+        pods: None,
         models: Ok(vec!["llama".to_owned()]),
     };
     let limits = Limits { time: Duration::from_secs(10), bytes: BYTES };
