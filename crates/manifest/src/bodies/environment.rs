@@ -334,7 +334,7 @@ pub struct ProvisionedTarget {
     /// Its running pods by name once it was ready, if it runs as pods. They are a part of its identity: execute compares them.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub pods: Vec<PodFacts>,
-    /// The selector of its pods; absent if the cluster does not tell which pods are its.
+    /// The selector of its pods; absent if it is no object of a cluster.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pod_selector: Option<PodSelector>,
     /// The fields of an InferenceService about model and engine, such as `storage_uri` and `runtime`.
