@@ -15,6 +15,11 @@ pub const TEMPORARY: &str = "assay.dev/temporary";
 
 /// The port of a served store.
 const STORE_PORT: u16 = 8420;
+/// The annotations by which GitOps agents keep the results if their manifest, or all of the installation, is removed from Git: the
+/// claim carries them, and its namespace, with which the claim would go.
+const KEPT: [(&str, &str); 2] =
+    [("argocd.argoproj.io/sync-options", "Prune=false,Delete=false"), ("kustomize.toolkit.fluxcd.io/prune", "disabled")];
+
 /// The name of a served store's Deployment, Service and PersistentVolumeClaim.
 const STORE: &str = "assay-store";
 
@@ -60,7 +65,7 @@ pub fn installation_objects(install: &InstallParameters<'_>, keys: Option<&Keys>
     let mut targets = namespace(&installation.targets_namespace);
     targets["metadata"]["labels"][crate::TARGETS_OWNER] = json!(installation.namespace);
     let mut objects = vec![namespace(&installation.namespace), targets];
-    objects.extend(own_store.map(|(name, _)| namespace(name)));
+    objects.extend(own_store.map(|(name, _)| keep_results(namespace(name))));
     objects.extend(identities().map(|(name, _)| service_account(&installation.namespace, &name)));
     objects.extend(rights(installation));
     objects.extend(own_store.map(|(name, _)| store_rights(name)));
@@ -119,6 +124,12 @@ fn namespace(name: &str) -> Object {
             "pod-security.kubernetes.io/enforce": "restricted",
         }},
     })
+}
+
+/// Adds the annotations by which GitOps agents keep an object that holds results.
+fn keep_results(mut object: Object) -> Object {
+    object["metadata"]["annotations"] = KEPT.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+    object
 }
 
 fn service_account(namespace: &str, name: &str) -> Object {
@@ -373,12 +384,12 @@ fn served_store(installation: &Installation, namespace_name: &str, size: &str, k
     });
     container["readinessProbe"] = json!({"httpGet": {"path": "/-/ready", "port": STORE_PORT}, "periodSeconds": 2});
     objects.extend([
-        json!({
+        keep_results(json!({
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
             "metadata": metadata(namespace_name, STORE),
             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}},
-        }),
+        })),
         json!({
             "apiVersion": "v1",
             "kind": "Service",
@@ -496,6 +507,23 @@ mod tests {
         set_namespace_owner(&installation(), ("assay", "u"), Some("assay-store"), &mut whole);
         let claim = whole.iter().find(|object| object["kind"] == "PersistentVolumeClaim").expect("a claim");
         assert_eq!(claim["metadata"].get("ownerReferences"), None, "results do not go with a run");
+    }
+
+    #[test]
+    fn a_gitops_agent_keeps_the_claim_of_the_results_and_its_namespace() {
+        let manifest = include_str!("../../../deploy/base/assay.yaml");
+        let kept = |kind: &str| {
+            let documents = manifest.split("---\n");
+            let of_store = |document: &&str| {
+                let is_of_kind = document.lines().any(|line| line == format!("kind: {kind}"));
+                is_of_kind && document.lines().any(|line| line == "  name: assay-store")
+            };
+            let [document] = documents.filter(of_store).collect::<Vec<_>>()[..] else { panic!("one {kind}") };
+            KEPT.iter().all(|(key, value)| document.contains(&format!("    {key}: {value}\n")))
+        };
+        assert!(kept("PersistentVolumeClaim"));
+        assert!(kept("Namespace"), "a claim goes with its namespace");
+        assert!(!kept("Service"), "nothing else is kept");
     }
 
     #[test]
