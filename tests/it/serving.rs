@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::pipeline::{list, text};
 use crate::server::{AfterResponse, Request, Server, TOKEN, complete_stream, header, json_response, open_stream};
-use crate::stores::ServedStore;
+use crate::stores::{CountingProxy, ServedStore};
 use crate::support::{Fixture, PIPELINE, binary, blob, files_under, wait_until, write_file};
 
 /// The model of every workload here.
@@ -321,6 +321,42 @@ fn three_shards_offer_what_one_offers() {
         }
         fixture.assay(&["verify", run_id, "--recompute"]).success();
     }
+}
+
+/// If each shard read a mark of each other one, as many reads again would come with each further shard.
+#[test]
+fn the_reads_of_marks_grow_with_the_shards_and_not_with_their_square() {
+    const SHARDS: usize = 8;
+    let mut fixture = Fixture::bare();
+    workload(&fixture, "closed", "mode: closed, concurrency: [8], requests: 16", "D(20,10)", "");
+    fixture.write(PIPELINE, &pipeline(&["closed"], &[SIMULATOR], 1, RETRY_BUDGET, &format!("  shards: {SHARDS}\n")));
+    fixture.commit("eight shards");
+    let served = ServedStore::start();
+    served.set_credentials(&mut fixture, "run");
+    let counting = CountingProxy::start(&served);
+    fixture.assay(&["run", PIPELINE, "--run-id", "far", "--store", &counting.uri()]).success();
+    fixture.assay(&["fetch", "far", "--store", &served.uri()]).success();
+
+    let attempts = attempt_count(&fixture, "far");
+    let of_trials = |line: &&String| line.contains("/trials/");
+    let lines = counting.lines();
+    let reads: Vec<_> = lines.iter().filter(|line| line.starts_with("GET ")).filter(of_trials).collect();
+    // How often a shard looks for a lost one depends on the length of the attempt.
+    let marks = reads.iter().filter(|line| !line.contains("/broken") && !line.contains("list-type")).count();
+    let lists = lines.iter().filter(|line| line.contains("list-type") && line.contains("trials")).count();
+    println!("{SHARDS} shards, {attempts} attempts: {marks} reads of marks, {lists} lists, {} requests in all", lines.len());
+    // Shard 0 reads the mark of each other shard; each reads that of shard 0 and the instant, and a repeated create reads its own.
+    assert!(marks <= 4 * SHARDS * attempts, "{marks} reads of {SHARDS} shards in {attempts} attempts: {reads:#?}");
+    assert!(lists >= SHARDS * attempts, "each look is a list request: {lists}");
+}
+
+/// Returns the number of attempts of a run, counted or not.
+fn attempt_count(fixture: &Fixture, run_id: &str) -> usize {
+    let collection = fixture.manifest(run_id, "collect");
+    let attempts = list(&collection["body"]["trials"])
+        .iter()
+        .flat_map(|trial| list(&trial["attempts"]).iter().map(|attempt| (text(&trial["trial_id"]), attempt["attempt"].as_u64())));
+    attempts.collect::<BTreeSet<_>>().len()
 }
 
 /// An endpoint's failures are a result, however few of the requests fall to a shard: an attempt is not repeated until they succeed.

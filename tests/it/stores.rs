@@ -344,6 +344,33 @@ impl FaultyProxy {
     }
 }
 
+/// A network that notes the request line of each request.
+pub(crate) struct CountingProxy {
+    proxy: FaultyProxy,
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl CountingProxy {
+    pub(crate) fn start(served: &ServedStore) -> Self {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&lines);
+        let passed = move |line: &str, response: &[u8]| {
+            noted.lock().expect("no thread has panicked").push(line.to_owned());
+            response.len()
+        };
+        Self { proxy: FaultyProxy::start(served.address, Arc::new(passed)), lines }
+    }
+
+    pub(crate) fn uri(&self) -> String {
+        self.proxy.uri()
+    }
+
+    /// Returns the request lines so far.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.lines.lock().expect("no thread has panicked").clone()
+    }
+}
+
 /// A network that cuts responses in the middle of their bodies.
 struct CuttingProxy {
     proxy: FaultyProxy,

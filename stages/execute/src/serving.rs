@@ -34,7 +34,7 @@ use assay_warehouse::records::RecordWriter;
 use crate::attempt::{SECRET_IN_OUTPUT, host_state};
 use crate::judge::{pressure_us, share_of, throttled_us};
 pub(crate) use crate::serving::barrier::Barrier;
-use crate::serving::barrier::Start;
+use crate::serving::barrier::{Start, lost_shard_pause};
 use crate::serving::flush::FlushError;
 use crate::serving::live::LiveLatencies;
 use crate::serving::requests::{Prompts, WarmPrompts};
@@ -52,9 +52,6 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The interval between checks for other pods of the target: long enough that the checks cost the load nothing.
 const POD_CHECK_INTERVAL: Duration = Duration::from_secs(5);
-
-/// The interval between checks for lost shards.
-const SHARD_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The interval between checks for a cancel or the deadline.
 const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -305,9 +302,9 @@ impl<'a> ServingTrial<'a> {
             let barrier = Barrier::new(ctx, self.trial, attempt);
             move || find_lost_shard(ctx, &barrier)
         });
-        let (ran, lost) = run_watching(SHARD_CHECK_INTERVAL, shards, &cancel, || {
+        let (ran, lost) = run_watching(lost_shard_pause, shards, &cancel, || {
             let pods = self.pods.as_ref().map(|pods| || pods.check());
-            run_watching(POD_CHECK_INTERVAL, pods, &cancel, || {
+            run_watching(|_| POD_CHECK_INTERVAL, pods, &cancel, || {
                 run_with_deadline(ctx, &cancel, Some(deadline), &mut || teller.report(), || {
                     assay_load::run(&trial, &mut prompts, &mut sink, &cancel, &progress)
                 })
@@ -398,16 +395,17 @@ fn run_with_deadline<T>(
     })
 }
 
-/// Runs `work` while another thread calls `look` at an interval, and sets `cancel` once it returns a failure, which is returned with
-/// the result. It is a separate thread because a store or an API server may be slow and a deadline may not.
+/// Runs `work` while another thread calls `look`, with a pause that depends on the time so far, and sets `cancel` once it returns a
+/// failure, which is returned with the result. It is a separate thread because a store or an API server may be slow and a deadline may
+/// not.
 fn run_watching<T>(
-    interval: Duration,
+    pause: impl Fn(Duration) -> Duration + Send,
     look: Option<impl FnMut() -> Option<Failure> + Send>,
     cancel: &AtomicBool,
     work: impl FnOnce() -> T,
 ) -> Result<(T, Option<Failure>), Failure> {
     let Some(mut look) = look else { return Ok((work(), None)) };
-    let done = &AtomicBool::new(false);
+    let (done, since) = (&AtomicBool::new(false), assay_reactor::now_ns());
     std::thread::scope(|scope| {
         let watch = move || {
             while !done.load(Ordering::Acquire) {
@@ -415,7 +413,8 @@ fn run_watching<T>(
                     cancel.store(true, Ordering::Release);
                     return Some(failure);
                 }
-                std::thread::park_timeout(interval);
+                let elapsed_ns = u64::try_from(assay_reactor::now_ns() - since).unwrap_or(0);
+                std::thread::park_timeout(pause(Duration::from_nanos(elapsed_ns)));
             }
             None
         };
@@ -612,7 +611,7 @@ mod tests {
             }
             7
         };
-        let ran = run_watching(Duration::from_hours(1), Some(drift), &cancel, work).expect("a thread");
+        let ran = run_watching(|_| Duration::from_hours(1), Some(drift), &cancel, work).expect("a thread");
         assert_eq!(ran, (7, drift()));
     }
 
@@ -620,8 +619,8 @@ mod tests {
     fn work_that_ends_does_not_wait_for_its_watch() {
         let cancel = AtomicBool::new(false);
         let never = None::<fn() -> Option<Failure>>;
-        assert_eq!(run_watching(Duration::from_hours(1), never, &cancel, || 7).expect("no thread"), (7, None));
-        assert_eq!(run_watching(Duration::from_hours(1), Some(|| None), &cancel, || 7).expect("a thread"), (7, None));
+        assert_eq!(run_watching(|_| Duration::from_hours(1), never, &cancel, || 7).expect("no thread"), (7, None));
+        assert_eq!(run_watching(|_| Duration::from_hours(1), Some(|| None), &cancel, || 7).expect("a thread"), (7, None));
         assert!(!cancel.load(Ordering::Acquire));
     }
 }

@@ -1,6 +1,12 @@
-//! Starts shards together: each marks itself ready, the first that sees all of them names the instant, and all begin at it.
+//! Starts shards together: each marks itself ready, shard 0 names the instant once all of them look for it, and all begin at it.
+//!
+//! The marks are objects of the store, and each look at them is one list request of a shard, however many shards there are. What
+//! a shard has to tell all others is in the name of its mark, so that nobody reads it: `3.valid` or `3.invalid`. Otherwise, N shards
+//! would read N x N marks for each attempt.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -12,23 +18,45 @@ use serde::{Deserialize, Serialize};
 use super::exchange::{self, Listener, Offset};
 use super::{same_host, thread_failure};
 
-/// The time from the naming of the instant to the instant, in which every shard reads it.
+/// The time from the naming of the instant to the instant, in which every shard reads it: several times the shortest interval
+/// between two looks.
 const MARGIN: Duration = Duration::from_millis(200);
 
 /// The same for a single shard, which waits for no other.
 const OWN_MARGIN: Duration = Duration::from_millis(5);
 
-/// The interval at which a shard polls for the others in a folder.
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// The shortest and the longest interval between two looks at the marks in a folder.
+const LOCAL_INTERVALS: Range<Duration> = Duration::from_millis(5)..Duration::from_millis(50);
 
-/// The same in a bucket, where each poll is a request of every shard: often enough to see the instant well before it.
-const REMOTE_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// The same in a bucket, where each look is a request. The shortest is short enough to see the instant well before it.
+const REMOTE_INTERVALS: Range<Duration> = Duration::from_millis(50)..Duration::from_millis(500);
 
-/// The name of a shard's mark that holds the validity of its attempt.
-const DONE: &str = "done";
+/// The same for lost shards, while a shard sends its load.
+const LOST_SHARD_INTERVALS: Range<Duration> = Duration::from_secs(1)..Duration::from_secs(5);
 
-/// The name of a shard's mark that says if it got a response.
-const OFFERED: &str = "offered";
+/// The part of the time waited so far that may pass until the next look: a wait gets longer by an eighth at most.
+const INTERVAL_PART: u32 = 8;
+
+/// The name of the mark of a shard that is ready.
+const READY: &str = "ready";
+
+/// The name of the mark of a shard that knows its clock, and looks for the instant at the shortest interval.
+const AWAITING: &str = "awaiting";
+
+/// The name of the mark with the result of the first shard's work for all.
+const DID: &str = "did";
+
+/// The name of the mark with the instant at which all begin.
+const START: &str = "start";
+
+/// The name of the mark of an attempt that a shard has aborted.
+const BROKEN: &str = "broken";
+
+/// The names of the marks of a shard that has sent its load, by whether a measured request of it got a response.
+const RESPONSES: [&str; 2] = ["unanswered", "answered"];
+
+/// The names of the marks of a shard that has finished an attempt, by the validity of the attempt.
+const VALIDITIES: [&str; 2] = ["invalid", "valid"];
 
 /// The timeout of waiting for shards.
 const DEADLINE: Duration = Duration::from_mins(2);
@@ -62,10 +90,10 @@ enum ClockService {
     Unable(String),
 }
 
-/// The mark of a shard that has finished measuring the offset of shard 0's clock.
+/// A mark whose name says all.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ClockMeasuredMark {}
+struct EmptyMark {}
 
 /// The mark with the instant at which all begin.
 #[derive(Debug, Serialize, Deserialize)]
@@ -81,19 +109,48 @@ struct FirstResultMark<T> {
     did: T,
 }
 
-/// The mark of a shard that has sent its part of the load.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LoadSentMark {
-    /// True if one of its measured requests got a response.
-    has_response: bool,
+/// The names of the marks of one attempt that exist.
+#[derive(Debug, Default)]
+struct Marks(BTreeSet<String>);
+
+impl Marks {
+    /// Takes the names from the paths of a listing of the attempt's folder.
+    fn from_paths(folder: &str, paths: &[String]) -> Self {
+        let name = |path: &String| Some(path.strip_prefix(folder)?.strip_prefix('/')?.to_owned());
+        Self(paths.iter().filter_map(name).collect())
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        self.0.contains(name)
+    }
+
+    fn is_of(&self, shard: u32, what: &str) -> bool {
+        self.contains(&format!("{shard}.{what}"))
+    }
+
+    /// Returns the first of these shards that has none of these marks.
+    fn find_missing(&self, mut shards: Range<u32>, any_of: &[&str]) -> Option<u32> {
+        shards.find(|shard| !any_of.iter().any(|what| self.is_of(*shard, what)))
+    }
 }
 
-/// The mark of a shard that has finished an attempt.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DoneMark {
-    valid: bool,
+/// The intervals at which a shard looks at the marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pace {
+    /// Always the shortest, because what is awaited must be seen at once.
+    Shortest,
+    /// Longer and longer, because nobody knows when it comes: pods of other shards may start minutes later.
+    Growing,
+}
+
+/// Returns the pause until the next look, after a wait of this length.
+fn pause(waited: Duration, intervals: &Range<Duration>) -> Duration {
+    (waited / INTERVAL_PART).clamp(intervals.start, intervals.end)
+}
+
+/// Returns the pause between two looks for a lost shard, in an attempt that has lasted this long.
+pub(crate) fn lost_shard_pause(elapsed: Duration) -> Duration {
+    pause(elapsed, &LOST_SHARD_INTERVALS)
 }
 
 /// The start of an attempt.
@@ -123,7 +180,11 @@ impl Barrier {
     }
 
     fn mark(&self, shard: u32, what: &str) -> String {
-        format!("{}/{shard}.{what}", self.folder)
+        self.path(&format!("{shard}.{what}"))
+    }
+
+    fn path(&self, name: &str) -> String {
+        format!("{}/{name}", self.folder)
     }
 
     /// Does work in the first shard that is done once for all, and returns its result in every shard.
@@ -135,11 +196,12 @@ impl Barrier {
         if self.shard.index == 0 {
             let did = FirstResultMark { did: what() };
             if self.shard.count > 1 {
-                put(ctx, &self.mark(0, "did"), &did)?;
+                put(ctx, &self.mark(0, DID), &did)?;
             }
             return Ok(did.did);
         }
-        Ok(self.wait_for_shard::<FirstResultMark<T>>(ctx, 0, "did", &ctx.clock().start())?.did)
+        self.wait_for_shards(ctx, 0..1, &[DID], Pace::Growing, &ctx.clock().start())?;
+        Ok(read::<FirstResultMark<T>>(ctx, &self.mark(0, DID))?.did)
     }
 
     /// Waits until all shards are ready and know their clocks, and returns the instant at which they begin.
@@ -150,58 +212,64 @@ impl Barrier {
         let boot_id = here.boot_id.value.clone();
         let own = ReadyMark { boot_id, synchronised: here.clock_synchronised.value, exchange: ClockService::NotNeeded };
         let clock = if self.shard.index == 0 { self.lead(ctx, own)? } else { self.follow(ctx, &own)? };
+        let named: StartMark = read(ctx, &self.path(START))?;
         // The instant is by shard 0's clock, as far as a shard knows that.
-        let now = || to_first_clock(ctx.clock().now(), &clock);
-        let named = StartMark { at: after(now(), MARGIN) };
-        let path = format!("{}/start", self.folder);
-        put(ctx, &path, &named)?;
-        let named: StartMark =
-            get(ctx, &path)?.ok_or_else(|| Failure::new(ErrorCode::PointerMissing, format!("`{path}` no longer exists")))?;
-        Ok(start_at(named.at, now(), clock))
+        Ok(start_at(named.at, to_first_clock(ctx.clock().now(), &clock), clock))
     }
 
-    /// Leads, as shard 0: marks itself ready once the others are, and serves its clock if one is on another boot.
+    /// Leads, as shard 0: marks itself ready once the others are, serves its clock if one is on another boot, and names the instant
+    /// once all others look for it.
     fn lead(&self, ctx: &Context, mut own: ReadyMark) -> Result<ClockOffset, Failure> {
-        let watch = ctx.clock().start();
-        let others: Vec<ReadyMark> = self.wait_for_others(ctx, "ready", &watch)?;
-        let is_elsewhere = others.iter().any(|other| !are_on_one_boot(&own, other));
+        let (watch, others) = (ctx.clock().start(), 1..self.shard.count);
+        self.wait_for_shards(ctx, others.clone(), &[READY], Pace::Growing, &watch)?;
+        let marks: Vec<ReadyMark> = others.clone().map(|shard| read(ctx, &self.mark(shard, READY))).collect::<Result<_, _>>()?;
+        let is_elsewhere = marks.iter().any(|other| !are_on_one_boot(&own, other));
         let listener = is_elsewhere.then(Listener::open);
         own.exchange = match &listener {
             None => ClockService::NotNeeded,
             Some(Ok(listener)) => ClockService::At(listener.address),
             Some(Err(why)) => ClockService::Unable(why.clone()),
         };
-        put(ctx, &self.mark(0, "ready"), &own)?;
-        if let Some(Ok(listener)) = listener {
-            let is_over = AtomicBool::new(false);
-            std::thread::scope(|scope| {
-                let serve = || listener.serve(wall_ns, self.shard.count, &is_over);
-                std::thread::Builder::new().spawn_scoped(scope, serve).map_err(|error| thread_failure(&error))?;
-                let asked = self.wait_for_others::<ClockMeasuredMark>(ctx, "asked", &watch);
-                is_over.store(true, Ordering::Release);
-                asked
-            })?;
+        put(ctx, &self.mark(0, READY), &own)?;
+        let wait = || self.wait_for_shards(ctx, others, &[AWAITING], Pace::Shortest, &watch);
+        match listener {
+            Some(Ok(listener)) => {
+                let is_over = AtomicBool::new(false);
+                std::thread::scope(|scope| {
+                    let serve = || listener.serve(wall_ns, self.shard.count, &is_over);
+                    std::thread::Builder::new().spawn_scoped(scope, serve).map_err(|error| thread_failure(&error))?;
+                    let awaiting = wait();
+                    is_over.store(true, Ordering::Release);
+                    awaiting
+                })?;
+            }
+            _ => drop(wait()?),
         }
+        put(ctx, &self.path(START), &StartMark { at: after(ctx.clock().now(), MARGIN) })?;
         Ok(same_host())
     }
 
-    /// Follows, as another shard: measures the offset of shard 0's clock if that is served, and waits until all have.
+    /// Follows, as another shard: measures the offset of shard 0's clock if that is served, and waits until the instant is named.
     fn follow(&self, ctx: &Context, own: &ReadyMark) -> Result<ClockOffset, Failure> {
         let watch = ctx.clock().start();
-        put(ctx, &self.mark(self.shard.index, "ready"), own)?;
+        put(ctx, &self.mark(self.shard.index, READY), own)?;
         // Shard 0 comes last: if a shard is missing, the error names that one.
-        self.wait_for_others::<ReadyMark>(ctx, "ready", &watch)?;
-        let first: ReadyMark = self.wait_for_shard(ctx, 0, "ready", &watch)?;
+        self.wait_until(ctx, Pace::Growing, &watch, |marks| {
+            let is_led = marks.is_of(0, READY);
+            if is_led { Ok(()) } else { Err(marks.find_missing(1..self.shard.count, &[READY]).unwrap_or(0)) }
+        })?;
+        let first: ReadyMark = read(ctx, &self.mark(0, READY))?;
         let exchanged = match &first.exchange {
             _ if are_on_one_boot(own, &first) => None,
             ClockService::NotNeeded => Some(Err("shard 0 does not respond to requests for its clock".to_owned())),
             ClockService::At(address) => Some(exchange::measure_offset(*address, wall_ns)),
             ClockService::Unable(why) => Some(Err(why.clone())),
         };
-        if let ClockService::At(_) = first.exchange {
-            put(ctx, &self.mark(self.shard.index, "asked"), &ClockMeasuredMark {})?;
-            self.wait_for_others::<ClockMeasuredMark>(ctx, "asked", &watch)?;
-        }
+        put(ctx, &self.mark(self.shard.index, AWAITING), &EmptyMark {})?;
+        self.wait_until(ctx, Pace::Shortest, &watch, |marks| {
+            let is_named = marks.contains(START);
+            if is_named { Ok(()) } else { Err(marks.find_missing(1..self.shard.count, &[AWAITING]).unwrap_or(0)) }
+        })?;
         Ok(clock_offset(own, &first, exchanged))
     }
 
@@ -233,7 +301,7 @@ impl Barrier {
         if self.shard.count <= 1 {
             return Ok(());
         }
-        put(ctx, &self.mark(self.shard.index, OFFERED), &LoadSentMark { has_response })
+        put(ctx, &self.mark(self.shard.index, RESPONSES[usize::from(has_response)]), &EmptyMark {})
     }
 
     /// Returns true if a measured request of another shard got a response, once each has recorded it.
@@ -241,7 +309,8 @@ impl Barrier {
         if self.shard.count <= 1 {
             return Ok(false);
         }
-        Ok(self.wait_for_all::<LoadSentMark>(ctx, OFFERED)?.iter().any(|shard| shard.has_response))
+        let marks = self.wait_for_shards(ctx, 0..self.shard.count, &RESPONSES, Pace::Growing, &ctx.clock().start())?;
+        Ok((0..self.shard.count).any(|shard| marks.is_of(shard, RESPONSES[1])))
     }
 
     /// Records the validity of this shard's attempt, and returns true if it is valid in every shard.
@@ -249,37 +318,53 @@ impl Barrier {
         if self.shard.count <= 1 {
             return Ok(valid);
         }
-        put(ctx, &self.mark(self.shard.index, DONE), &DoneMark { valid })?;
-        Ok(self.wait_for_all::<DoneMark>(ctx, DONE)?.iter().all(|done| done.valid))
+        put(ctx, &self.mark(self.shard.index, VALIDITIES[usize::from(valid)]), &EmptyMark {})?;
+        let marks = self.wait_for_shards(ctx, 0..self.shard.count, &VALIDITIES, Pace::Growing, &ctx.clock().start())?;
+        Ok(is_valid_in_all(&marks, self.shard.count))
     }
 
-    /// Returns the marks of all shards but the first, once they exist.
-    fn wait_for_others<T: DeserializeOwned>(&self, ctx: &Context, what: &str, watch: &Stopwatch) -> Result<Vec<T>, Failure> {
-        (1..self.shard.count).map(|shard| self.wait_for_shard(ctx, shard, what, watch)).collect()
-    }
-
-    /// Returns every shard's mark, once all exist.
-    fn wait_for_all<T: DeserializeOwned>(&self, ctx: &Context, what: &str) -> Result<Vec<T>, Failure> {
-        let watch = ctx.clock().start();
-        (0..self.shard.count).map(|shard| self.wait_for_shard(ctx, shard, what, &watch)).collect()
-    }
-
-    /// Returns one shard's mark, once it exists, but no later than [`DEADLINE`] after the start of the watch.
-    fn wait_for_shard<T: DeserializeOwned>(
+    /// Waits until each of these shards has one of these marks, and returns all marks.
+    fn wait_for_shards(
         &self,
         ctx: &Context,
-        shard: u32,
-        what: &str,
+        shards: Range<u32>,
+        any_of: &[&str],
+        pace: Pace,
         watch: &Stopwatch,
-    ) -> Result<T, Failure> {
-        let look = if ctx.store().local_root().is_some() { POLL_INTERVAL } else { REMOTE_POLL_INTERVAL };
+    ) -> Result<Marks, Failure> {
+        // The validity is recorded for every attempt, also for one that was aborted.
+        let is_end = any_of == VALIDITIES;
+        self.look(ctx, pace, watch, is_end, |marks| marks.find_missing(shards.clone(), any_of).map_or(Ok(()), Err))
+    }
+
+    /// Waits until `find` is content with the marks, unless the attempt is aborted.
+    fn wait_until(
+        &self,
+        ctx: &Context,
+        pace: Pace,
+        watch: &Stopwatch,
+        find: impl Fn(&Marks) -> Result<(), u32>,
+    ) -> Result<Marks, Failure> {
+        self.look(ctx, pace, watch, false, find)
+    }
+
+    /// Looks at the marks until `find` is content with them, but no later than [`DEADLINE`] after the start of the watch. `find`
+    /// returns the shard that is missing.
+    fn look(
+        &self,
+        ctx: &Context,
+        pace: Pace,
+        watch: &Stopwatch,
+        is_end: bool,
+        find: impl Fn(&Marks) -> Result<(), u32>,
+    ) -> Result<Marks, Failure> {
+        let intervals = if ctx.store().local_root().is_some() { LOCAL_INTERVALS } else { REMOTE_INTERVALS };
+        let here = ctx.clock().start();
         loop {
             ctx.check_cancelled()?;
-            if let Some(mark) = get(ctx, &self.mark(shard, what))? {
-                return Ok(mark);
-            }
-            // The validity is recorded for every attempt, also for one that was aborted.
-            if what != DONE {
+            let marks = Marks::from_paths(&self.folder, &ctx.store().list(&self.folder)?);
+            let Err(shard) = find(&marks) else { return Ok(marks) };
+            if !is_end && marks.contains(BROKEN) {
                 self.check_not_aborted(ctx)?;
             }
             if watch.elapsed_ns() > DEADLINE.as_nanos() as u64 {
@@ -289,9 +374,18 @@ impl Barrier {
                 )
                 .hint("its log says why; the attempt is repeated when the run goes on"));
             }
-            ctx.cancel().wait_timeout(look);
+            ctx.cancel().wait_timeout(match pace {
+                Pace::Shortest => intervals.start,
+                Pace::Growing => pause(Duration::from_nanos(here.elapsed_ns()), &intervals),
+            });
         }
     }
+}
+
+/// Returns true if the attempt is valid in each of so many shards. A process that replaces another one may judge it anew: what was
+/// invalid once stays so.
+fn is_valid_in_all(marks: &Marks, shards: u32) -> bool {
+    (0..shards).all(|shard| marks.is_of(shard, VALIDITIES[1]) && !marks.is_of(shard, VALIDITIES[0]))
 }
 
 /// Returns true if both have the same boot id, and so one clock. Two unknown boots are not the same.
@@ -350,6 +444,11 @@ fn put(ctx: &Context, path: &str, mark: &impl Serialize) -> Result<(), Failure> 
     Ok(())
 }
 
+/// Reads a mark that a listing contains.
+fn read<T: DeserializeOwned>(ctx: &Context, path: &str) -> Result<T, Failure> {
+    get(ctx, path)?.ok_or_else(|| Failure::new(ErrorCode::PointerMissing, format!("`{path}` no longer exists")))
+}
+
 fn get<T: DeserializeOwned>(ctx: &Context, path: &str) -> Result<Option<T>, Failure> {
     let Some(bytes) = ctx.store().read(path, MAX_MARK_BYTES)? else { return Ok(None) };
     let mark = serde_json::from_slice(&bytes)
@@ -363,6 +462,50 @@ mod tests {
 
     fn ready(boot: Option<&str>, synchronised: Option<bool>) -> ReadyMark {
         ReadyMark { boot_id: boot.map(str::to_owned), synchronised, exchange: ClockService::NotNeeded }
+    }
+
+    fn marks(names: &[&str]) -> Marks {
+        let paths: Vec<String> = names.iter().map(|name| format!("runs/r/trials/t/000001/{name}")).collect();
+        Marks::from_paths("runs/r/trials/t/000001", &paths)
+    }
+
+    #[test]
+    fn a_listing_names_the_shard_that_is_missing() {
+        let there = marks(&["0.started", "0.ready", "2.ready", "10.ready", "1"]);
+        assert_eq!(there.find_missing(0..1, &[READY]), None);
+        assert_eq!(there.find_missing(0..3, &[READY]), Some(1), "neither `1` nor `10.ready` is a mark of shard 1");
+        assert_eq!(there.find_missing(0..2, &[READY, "started"]), Some(1));
+        assert_eq!(Marks::from_paths("runs/r/trials/t/00000", &["runs/r/trials/t/000001/0.ready".to_owned()]).0.len(), 0);
+    }
+
+    #[test]
+    fn an_attempt_counts_only_if_no_process_of_any_shard_found_it_invalid() {
+        assert!(is_valid_in_all(&marks(&["0.valid", "1.valid"]), 2));
+        assert!(!is_valid_in_all(&marks(&["0.valid", "1.invalid"]), 2));
+        assert!(!is_valid_in_all(&marks(&["0.valid"]), 2));
+        assert!(!is_valid_in_all(&marks(&["0.valid", "1.valid", "1.invalid"]), 2), "a replaced process judged it first");
+    }
+
+    /// Counts the looks of one shard that waits for so long, if a look itself takes no time.
+    fn looks(wait: Duration, intervals: &Range<Duration>) -> u32 {
+        let (mut waited, mut looks) = (Duration::ZERO, 0);
+        while waited < wait {
+            waited += pause(waited, intervals);
+            looks += 1;
+        }
+        looks
+    }
+
+    #[test]
+    fn the_longer_a_wait_the_fewer_looks_a_second() {
+        let seconds = |count| Duration::from_secs(count);
+        assert_eq!(pause(Duration::ZERO, &REMOTE_INTERVALS), Duration::from_millis(50));
+        assert_eq!(pause(seconds(2), &REMOTE_INTERVALS), Duration::from_millis(250));
+        assert_eq!(pause(seconds(100), &REMOTE_INTERVALS), Duration::from_millis(500));
+        // At the shortest interval they would be 20, 200 and 1200.
+        assert_eq!([1, 10, 60].map(|count| looks(seconds(count), &REMOTE_INTERVALS)), [13, 38, 138]);
+        assert_eq!([1, 10, 60].map(|count| looks(seconds(count), &LOST_SHARD_INTERVALS)), [1, 9, 24]);
+        assert!(MARGIN >= 4 * REMOTE_INTERVALS.start, "each shard looks several times before the instant");
     }
 
     #[test]
