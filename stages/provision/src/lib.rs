@@ -5,6 +5,7 @@ mod execution;
 mod hardware;
 mod inference;
 mod models;
+mod node_labels;
 mod objects;
 mod pods;
 mod ready;
@@ -89,6 +90,8 @@ impl Stage for Provision {
             placement: {
                 let mut placement = placement(&targets, here.as_ref(), &provisioned);
                 placement.extend(pods.iter().flat_map(PodProvisioner::identities));
+                placement
+                    .extend(pods.iter().flat_map(|pods| node_labels::label_facts(&pods.cluster, target_nodes(&provisioned))));
                 placement
             },
             targets: provisioned,

@@ -149,6 +149,14 @@ const SOFTWARE_COLUMNS: [(&str, &[&str]); 7] = [
     ("compiler_version", &["cc", "compiler"]),
 ];
 
+/// The labels of nodes with the version of the GPU driver, and of CUDA.
+const DRIVER_LABELS: [&str; 2] = ["nvidia.com/cuda.driver-version.full", "amd.com/gpu.driver-version"];
+const CUDA_LABELS: [&str; 2] = ["nvidia.com/cuda.runtime-version.full", "nvidia.com/cuda.runtime.full"];
+
+/// The columns of the place that labels of nodes state.
+const PLACE_LABELS: [(&str, &str); 2] =
+    [("region", "topology.kubernetes.io/region"), ("availability_zone", "topology.kubernetes.io/zone")];
+
 /// The resource names of GPUs in the limits of a container.
 const GPU_RESOURCES: [&str; 3] = ["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915"];
 
@@ -179,6 +187,26 @@ impl<'a> TargetEvidence<'a> {
         self.declared?.hardware.get(name).map(String::as_str)
     }
 
+    /// Returns the value of the first of these labels that the target's nodes have. If they differ, there is no such value.
+    fn label(&self, names: &[&str]) -> Option<&'a str> {
+        let environment = self.environment?;
+        let of_host = |host: &&Host| names.iter().find_map(|name| environment.node_label(&host.name, name));
+        let values: BTreeSet<Option<&str>> = self.hosts.iter().map(of_host).collect();
+        if values.len() == 1 { values.into_iter().next().flatten() } else { None }
+    }
+
+    /// Returns the GPUs of the target's nodes, as the labels of their operator describe them.
+    fn labelled_gpus(&self) -> Gpus {
+        let whole_number = |names: &[&str]| self.label(names)?.parse::<i64>().ok();
+        let nodes = i64::try_from(self.hosts.len()).ok();
+        Gpus {
+            model: self.label(&["nvidia.com/gpu.product", "amd.com/gpu.product-name"]).map(str::to_owned),
+            count: whole_number(&["nvidia.com/gpu.count"]).zip(nodes).and_then(|(each, nodes)| each.checked_mul(nodes)),
+            memory_bytes: whole_number(&["nvidia.com/gpu.memory"]).and_then(|mebibytes| mebibytes.checked_mul(1 << 20)),
+            is_declared: false,
+        }
+    }
+
     /// Returns the versions of the target's software by name. An observed version replaces a declared one. Software of this
     /// machine is the target's only if the target runs here.
     fn versions(&self) -> BTreeMap<&'a str, &'a str> {
@@ -188,6 +216,8 @@ impl<'a> TargetEvidence<'a> {
             let observed = self.environment.iter().flat_map(|environment| &environment.software);
             versions.extend(observed.filter_map(|one| Some((one.name.as_str(), one.version.value.as_deref()?))));
         }
+        let labels = [("driver", &DRIVER_LABELS), ("cuda", &CUDA_LABELS)];
+        versions.extend(labels.iter().filter_map(|(name, labels)| Some((*name, self.label(&labels[..])?))));
         let gpus = self.hosts.iter().filter_map(|host| host.facts.gpus.value.as_deref()).flatten();
         versions.extend(gpus.take(1).map(|gpu| ("driver", gpu.driver_version.as_str())));
         let Some(target) = self.provisioned else { return versions };
@@ -244,7 +274,7 @@ impl<'a> TargetEvidence<'a> {
         row.with("facts_source", source.as_str())?.seal()
     }
 
-    /// Returns the target's GPUs: from its hosts, otherwise from its pods' limits and the pipeline.
+    /// Returns the target's GPUs: as its hosts see them, otherwise from its pods' limits, the labels of its nodes and the pipeline.
     fn gpus(&self) -> Gpus {
         let observed: Vec<_> = self.hosts.iter().filter_map(|host| host.facts.gpus.value.as_deref()).flatten().collect();
         let limits = self.gpu_limit();
@@ -258,6 +288,10 @@ impl<'a> TargetEvidence<'a> {
                 memory_bytes: i64::try_from(first.memory_bytes.0).ok(),
                 is_declared: false,
             };
+        }
+        let labelled = self.labelled_gpus();
+        if labelled.model.is_some() {
+            return Gpus { count: limits.or(labelled.count), ..labelled };
         }
         let (model, count) = (declared("gpu_model"), declared("gpu_count").and_then(whole_number));
         let observed_none = self.hosts.iter().any(|host| host.facts.gpus.value.as_ref().is_some_and(Vec::is_empty));
@@ -296,7 +330,8 @@ impl<'a> TargetEvidence<'a> {
         });
         let mut row = Row::new(&CLUSTER_REGION_DIM).with("cluster", cluster)?.with("scheduler_path", cluster)?;
         for column in ["region", "availability_zone", "node_pool", "queue", "resource_flavor"] {
-            row.set(column, place(column))?;
+            let labels = PLACE_LABELS.iter().filter(|(name, _)| *name == column).map(|(_, label)| *label);
+            row.set(column, self.label(&labels.collect::<Vec<_>>()).or_else(|| place(column)))?;
         }
         row.with("tenant_mode", if is_dedicated { Some("dedicated") } else { place("tenant_mode") })?.seal()
     }

@@ -478,7 +478,8 @@ pub struct Environment {
     pub targets: Vec<ProvisionedTarget>,
     /// Environment controls: proved here, declared in the pipeline, or absent.
     pub controls: Vec<ControlFact>,
-    /// Placement facts: cluster, region, node pool and the like, by name.
+    /// Placement facts: cluster, region, node pool and the like, by name. `label/NODE/LABEL` is a label of a target's node, as a GPU
+    /// operator or cloud provider has set it.
     pub placement: BTreeMap<String, String>,
     /// The number of shards of each trial of the run, in the Environment of a run's first block; absent if the pipeline names a
     /// number, and if there is no load.
@@ -495,4 +496,14 @@ impl Environment {
     pub fn hosts_with(&self, role: HostRole) -> impl Iterator<Item = &Host> {
         self.hosts.iter().filter(move |host| host.roles.contains(&role))
     }
+
+    /// Returns the label of a cluster's node, if it is among the placement facts.
+    pub fn node_label(&self, node: &str, label: &str) -> Option<&str> {
+        self.placement.get(&node_label_key(node, label)).map(String::as_str)
+    }
+}
+
+/// Returns the name of the placement fact that a node has a label.
+pub fn node_label_key(node: &str, label: &str) -> String {
+    format!("label/{node}/{label}")
 }

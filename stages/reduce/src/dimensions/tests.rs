@@ -151,6 +151,47 @@ fn the_gpus_of_pods_are_those_that_they_may_use() {
     assert_eq!(tensor_parallel(&context, &plan.cases[0].case_id), Some(4));
 }
 
+/// A container of a probe sees no GPUs if only pods that request them get them, and the labels of the node's operator describe them.
+#[test]
+fn labels_of_nodes_are_facts_about_their_gpus_and_their_place() {
+    let plan = declared(
+        &json!({"hardware": {"gpu_model": "a guess", "gpu_count": "2"}, "place": {"region": "a guess", "queue": "gpu"}}),
+    );
+    let labels = [
+        ("nvidia.com/gpu.product", "NVIDIA-H200"),
+        ("nvidia.com/gpu.count", "8"),
+        ("nvidia.com/gpu.memory", "143771"),
+        ("nvidia.com/cuda.driver-version.full", "570.86.15"),
+        ("topology.kubernetes.io/region", "us-east-2"),
+        ("topology.kubernetes.io/zone", "us-east-2a"),
+    ];
+    let labelled = |nodes: &[&str]| {
+        let hosts: Vec<_> = ["n1", "n2"].iter().map(|name| host(name, 0, "", &json!({}))).collect();
+        let mut found = environment(&[provisioned("t", &["n1", "n2"], None)], &hosts);
+        for node in nodes {
+            let facts = labels.iter().map(|(label, value)| (assay_manifest::node_label_key(node, label), (*value).to_owned()));
+            found.placement.extend(facts);
+        }
+        found
+    };
+    let columns = |environment: &Environment| {
+        let rows = dimensions(&plan, &[environment]).into_files().into_iter().flat_map(|(_, rows)| rows).collect::<Vec<_>>();
+        let of = |column: &str| rows.iter().find_map(|row| row.text(column).map(str::to_owned));
+        ["gpu_model", "facts_source", "driver_version", "region", "availability_zone", "queue"].map(of)
+    };
+    let some = |texts: [&str; 6]| texts.map(|text| Some(text.to_owned()));
+    let both = labelled(&["n1", "n2"]);
+    assert_eq!(columns(&both), some(["NVIDIA-H200", "observed", "570.86.15", "us-east-2", "us-east-2a", "gpu"]));
+    let [model, source, driver, region, zone, queue] = columns(&labelled(&["n1"]));
+    assert_eq!([model, source, region, queue], ["a guess", "declared", "a guess", "gpu"].map(|text| Some(text.to_owned())));
+    assert_eq!((driver, zone), (None, None), "the nodes are not alike");
+    assert_eq!(changed(&keys(&plan, &[&both]), &keys(&plan, &[&labelled(&["n1"])])), [true; 3], "software, hardware, place");
+    let seen = environment(&[provisioned("t", &["n1"], None)], &[host("n1", 8, "H200", &json!({}))]);
+    let mut seen_and_labelled = seen.clone();
+    seen_and_labelled.placement.extend(both.placement.clone());
+    assert_eq!(columns(&seen_and_labelled)[0].as_deref(), Some("H200"), "what a host sees comes first");
+}
+
 #[test]
 fn the_server_s_command_says_how_many_devices_a_replica_has() {
     let of = |command: &[&str]| {

@@ -1,0 +1,69 @@
+//! Labels of nodes that are facts about their hardware and place: those of cloud providers, GPU operators and Node Feature Discovery.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// Labels that are facts, by their whole names.
+const LABELS: [&str; 3] = ["node.kubernetes.io/instance-type", "topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
+
+/// Labels that are facts, by how their names begin. The PCI classes are those of displays and accelerators, the vendors NVIDIA and AMD.
+const PREFIXES: [&str; 10] = [
+    "nvidia.com/gpu.",
+    "nvidia.com/mig",
+    "nvidia.com/cuda.",
+    "amd.com/gpu.",
+    "beta.amd.com/gpu.",
+    "gpu.intel.com/",
+    "feature.node.kubernetes.io/pci-03",
+    "feature.node.kubernetes.io/pci-12",
+    "feature.node.kubernetes.io/pci-10de",
+    "feature.node.kubernetes.io/pci-1002",
+];
+
+/// Labels that begin like facts and steer or report the operator itself.
+const OF_OPERATORS: [&str; 4] =
+    ["nvidia.com/gpu.deploy.", "nvidia.com/gpu.present", "nvidia.com/mig.config", "amd.com/gpu.deploy."];
+
+/// The most labels of a node that are kept.
+const MAX_LABELS: usize = 128;
+
+/// Returns the labels of a node that are facts, by name. Kubernetes limits each value to 63 characters.
+pub fn node_label_facts(node: &Value) -> BTreeMap<String, String> {
+    let labels = node["metadata"]["labels"].as_object().into_iter().flatten();
+    let facts =
+        labels.filter(|(name, _)| is_fact(name)).filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+    facts.take(MAX_LABELS).collect()
+}
+
+fn is_fact(name: &str) -> bool {
+    let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    LABELS.contains(&name) || (begins(&PREFIXES) && !begins(&OF_OPERATORS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the facts of a recorded node, one a line.
+    fn facts(node: &str) -> String {
+        let node = serde_json::from_str(node).expect("a node");
+        node_label_facts(&node).iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_node_with_nvidia_s_operator() {
+        insta::assert_snapshot!(facts(include_str!("node_labels/nvidia.json")), @"");
+    }
+
+    #[test]
+    fn a_node_with_amd_s_operator() {
+        insta::assert_snapshot!(facts(include_str!("node_labels/amd.json")), @"");
+    }
+
+    #[test]
+    fn a_node_without_labels_or_with_odd_ones_has_no_facts() {
+        assert_eq!(facts("{}"), "");
+        assert_eq!(facts(r#"{"metadata": {"labels": {"nvidia.com/gpu.count": 8, "kubernetes.io/hostname": "n"}}}"#), "");
+    }
+}
