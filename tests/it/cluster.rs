@@ -494,6 +494,11 @@ fn three_shards_run_as_jobs_and_their_chain_verifies_from_outside() {
     assert!(at.lab.pods(&at.targets(), "shards").is_empty(), "the target is released");
     let again = person.run("shards", &["--trust", &trust]).success();
     assert!(again.stdout.contains("assay verify shards"), "a finished run shows its result: {}", again.stdout);
+    let times = person.fixture.assay(&["show", "shards", "--trust", &trust, "--json"]).success().json()["times"].clone();
+    for stage in list(&times["drivers"][0]["stages"]).iter().filter(|stage| stage["stage"] != "record") {
+        assert!(stage["waiting_ns"].is_u64() && stage["pulling_ns"].is_u64(), "the cluster states both: {stage}");
+        assert_eq!(stage["shards"], json!(if stage["stage"] == "execute" { 3 } else { 1 }), "{stage}");
+    }
     person.assert_nothing_left("shards");
 }
 

@@ -77,6 +77,42 @@ fn a_finished_run_prints_its_result_again() {
     assert!(fixture.published("one").join("report.html").is_file(), "the published folder is there again");
 }
 
+/// The times are the driver's word: they are shown where details are, they prove nothing, and nothing rests on them.
+#[test]
+fn a_run_shows_where_its_time_went() {
+    let fixture = Fixture::bare();
+    fixture.indicator("only", &steady_script("only"), "");
+    fixture.write(PIPELINE, &pipeline("exploratory", &["only"], 1, ""));
+    fixture.commit("an indicator");
+    let ran = fixture.run("one").success();
+    assert!(ran.stderr.contains("  took "), "progress ends with the sum: {}", ran.stderr);
+    assert!(!ran.stdout.contains("Where the time went"), "the first screen has no table: {}", ran.stdout);
+    let all = fixture.assay(&["show", "one", "--all"]).success();
+    assert!(
+        all.stdout.contains("Where the time went, as the run's driver saw it by its own clock. It is not signed"),
+        "{}",
+        all.stdout
+    );
+    let times = |run: &CommandResult| run.json()["times"].clone();
+    let first = times(&fixture.assay(&["show", "one", "--json"]).success());
+    assert_eq!(first["signed"], json!(false));
+    let stages: Vec<_> = list(&first["drivers"][0]["stages"]).iter().map(|stage| text(&stage["stage"])).collect();
+    assert_eq!(stages, ["plan", "provision", "record", "execute", "collect", "reduce", "publish"]);
+    for stage in list(&first["drivers"][0]["stages"]) {
+        assert!(stage["working_ns"].is_u64() && stage.get("waiting_ns").is_none(), "no pod waits on one machine: {stage}");
+    }
+
+    // A copy has them, too.
+    let copy = fixture.root().join("copy").display().to_string();
+    fixture.assay(&["fetch", "one", "--store", &fixture.store().display().to_string(), "--to", &copy]).success();
+    assert_eq!(times(&fixture.assay(&["show", "one", "--json", "--store", &copy]).success()), first);
+
+    let kept = fixture.store().join("times/one/000000");
+    fs::write(&kept, "damaged").expect("written");
+    assert_eq!(times(&fixture.assay(&["show", "one", "--json"]).success())["drivers"], json!([]));
+    fixture.assay(&["verify", "one"]).success();
+}
+
 #[test]
 fn a_run_id_is_bound_to_its_source() {
     let fixture = Fixture::new();

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use assay_manifest::{AttemptStatus, InputRef, Reason};
-use assay_runner::{Observer, Run, StageCall};
+use assay_runner::{DriverTimes, Observer, Run, StageCall};
 use assay_stage::{Event, Failure, StageName};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::commands::times;
 use crate::load_panel::{LoadPanel, TrialRef};
 use crate::output;
 
@@ -158,6 +159,10 @@ impl Observer for Progress {
             Ok(reference) => self.say(&format!("  {:<14} {:>8}  {}", name(call), took, reference.manifest.short())),
             Err(failure) => self.say(&format!("  {:<14} {:>8}  failed: {}", name(call), took, failure.code)),
         }
+    }
+
+    fn driver_ended(&mut self, times: &DriverTimes) {
+        self.say(&format!("  {}", times::summary(std::slice::from_ref(times))));
     }
 }
 

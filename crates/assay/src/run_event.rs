@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use assay_manifest::{InputRef, RunId, Shard};
-use assay_runner::{Observer, StageCall, StagePolicy};
+use assay_runner::{DriverTimes, Observer, StageCall, StagePolicy};
 use assay_stage::parameters::StageParameters;
 use assay_stage::{Event, Failure, StageName};
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,11 @@ pub(crate) enum RunEvent {
         of: StageCallRef,
         /// The failure.
         failure: Failure,
+    },
+    /// The time of the driver went there.
+    Timed {
+        /// The times.
+        times: DriverTimes,
     },
     /// The run has ended, and its driver with it.
     Ended {
@@ -112,6 +117,10 @@ impl Observer for RunEventWriter {
             Err(failure) => RunEvent::StageFailed { of, failure: failure.clone() },
         });
     }
+
+    fn driver_ended(&mut self, times: &DriverTimes) {
+        write_event(&RunEvent::Timed { times: times.clone() });
+    }
 }
 
 /// Passes the event of a driver's line to the observer; a line that is no event is not shown. Returns the outcome of the run if
@@ -122,6 +131,7 @@ pub(crate) fn dispatch_event(line: &str, run_id: &RunId, observer: &mut dyn Obse
         Ok(RunEvent::Said { of, event }) => observer.event(&of.stage_call(run_id), &event),
         Ok(RunEvent::StageFinished { of, result }) => observer.stage_finished(&of.stage_call(run_id), Ok(result)),
         Ok(RunEvent::StageFailed { of, failure }) => observer.stage_finished(&of.stage_call(run_id), Err(&failure)),
+        Ok(RunEvent::Timed { times }) => observer.driver_ended(&times),
         Ok(RunEvent::Ended { failure }) => return Some(failure.map_or(Ok(()), Err)),
         Err(error) => tracing::debug!(%error, line, "the driver said something else"),
     }
@@ -141,6 +151,7 @@ mod tests {
             RunEvent::StageStarted(of.clone()),
             RunEvent::Said { of: of.clone(), event: Event::Recording },
             RunEvent::StageFailed { of, failure: Failure::new(ErrorCode::Drift, "another boot") },
+            RunEvent::Timed { times: DriverTimes { stages: Vec::new(), total_ns: u64::MAX } },
         ];
         for told in all {
             let line = serde_json::to_string(&told).expect("JSON");

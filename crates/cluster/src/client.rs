@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 pub use forward::PortForward;
 pub use lease::Lease;
 pub use logs::LogLine;
-pub use watch::{RunObjects, RunWatch};
+pub use watch::{RunObjects, RunWatch, Waker};
 
 use crate::{Error, Object, Outage, Refusal, Result};
 
@@ -142,6 +142,13 @@ impl Cluster {
         let now = jiff::Timestamp::now();
         events.retain(|event| event.last_timestamp.as_ref().is_none_or(|at| now.duration_since(at.0).as_secs() < EVENT_SECONDS));
         Ok(events)
+    }
+
+    /// Returns the events of all pods of a namespace that have this reason.
+    pub fn pod_events(&self, namespace: &str, reason: &str) -> Result<Vec<k8s_openapi::api::core::v1::Event>> {
+        let path = ObjectPath::all_of_kind("Event", namespace).path();
+        let selector = format!("involvedObject.kind=Pod,reason={reason}");
+        read(self.send(Method::GET, &path, &[("fieldSelector", &selector)], None)?["items"].take())
     }
 
     /// Creates an object; the server refuses unknown fields. Returns false if an object of that name exists.

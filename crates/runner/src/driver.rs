@@ -4,6 +4,7 @@
 //! keeps no state of its own: the store is the state.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use assay_envelope::{ExpectedManifest, MAX_BUNDLE_BYTES, Trust, verify};
 use assay_failure::Failure;
@@ -20,6 +21,7 @@ use assay_stage::{AcceptedResult, Event, Layout, ShardOutcome, StageName, counte
 use assay_store::{CreateOutcome, Store};
 use serde_json::Value;
 
+use crate::times::{self, DriverClock, DriverTimes};
 use crate::{Defect, Error, Result, StagePolicies, StagePolicy};
 
 /// The most incarnations of a block, one after the other, in which its target is lost before a trial has finished.
@@ -62,8 +64,11 @@ pub trait Runner: Sync {
     /// Stops a recorder that an earlier driver started and abandoned, if a recorder can outlive its driver.
     fn stop_abandoned_recorder(&self, call: &StageCall) -> Option<Error>;
 
-    /// Releases every target that is held.
+    /// Releases every target that is held. It may end later.
     fn release(&self);
+
+    /// Waits until no released target is up.
+    fn wait_until_released(&self);
 }
 
 /// Observes a run.
@@ -74,6 +79,8 @@ pub trait Observer {
     fn event(&mut self, call: &StageCall, event: &Event);
     /// A stage has its result, or has failed.
     fn stage_finished(&mut self, call: &StageCall, result: Result<InputRef, &Failure>);
+    /// The driver has ended, and its time went there.
+    fn driver_ended(&mut self, times: &DriverTimes);
 }
 
 /// The results of a run that has reached its end.
@@ -98,9 +105,12 @@ pub fn drive(
     observer: &mut dyn Observer,
 ) -> Result<FinishedRun> {
     let shards = if let Shards::Count(count) = policies.shards { count } else { 1 };
-    let mut driver = Driver { run_id, store, policies, runner, observer, shards };
+    let mut driver = Driver { run_id, store, policies, runner, observer, shards, clock: DriverClock::start() };
     let outcome = driver.drive(source, plan_parameters);
     runner.release();
+    runner.wait_until_released();
+    let Driver { clock, observer, .. } = driver;
+    times::keep(&clock.finish(), store, run_id, observer);
     outcome
 }
 
@@ -112,6 +122,8 @@ struct Driver<'a> {
     observer: &'a mut dyn Observer,
     /// The number of processes of each trial: the pipeline's, or that of the first block's Environment.
     shards: u32,
+    /// Notes where the time goes.
+    clock: DriverClock,
 }
 
 /// The results of a run's blocks.
@@ -161,6 +173,8 @@ impl Driver<'_> {
         for incarnation in 0.. {
             let label = format!("{index}-{incarnation}");
             let block = Block { index, incarnation };
+            // The new target may need the resources of the last one, and no two of them are up at once.
+            self.runner.wait_until_released();
             let counts = self.policies.shards == Shards::Auto && (index, incarnation) == (0, 0);
             let provision = StageParameters::Provision(ProvisionParameters { block: index, incarnation, shards: counts });
             let environment = self.run_stage(vec![plan], provision.clone(), &label)?;
@@ -175,7 +189,6 @@ impl Driver<'_> {
                 parts
             } else {
                 let executed = self.execute(&inputs, block, &finished, &label);
-                // Between blocks, no target of the previous block is up.
                 self.runner.release();
                 match executed {
                     Ok(parts) => {
@@ -206,9 +219,13 @@ impl Driver<'_> {
             return Ok(parts);
         }
         let recorder = self.recorder_call(inputs, block, label)?;
+        let begun = Instant::now();
         self.runner.start_recorder(&recorder)?;
+        self.clock.recorder_started(&recorder, begun.elapsed());
         let executed = self.run_execute_shards(inputs.to_vec(), parameters, label);
+        let begun = Instant::now();
         let ended = self.runner.stop_recorder();
+        self.clock.recorder_ended(begun.elapsed());
         self.report_gap(&recorder, ended);
         executed
     }
@@ -356,8 +373,13 @@ impl Driver<'_> {
         for call in calls {
             self.observer.stage_started(call);
         }
-        let observer = &mut *self.observer;
-        let results = self.runner.run(calls, &mut |call, event| observer.event(call, event));
+        let (observer, clock) = (&mut *self.observer, &mut self.clock);
+        calls.iter().take(1).for_each(|call| clock.begin(call));
+        let results = self.runner.run(calls, &mut |call, event| {
+            clock.note(call, event);
+            observer.event(call, event);
+        });
+        clock.end();
         for (call, result) in calls.iter().zip(&results) {
             self.observer.stage_finished(call, result.as_ref().copied());
         }

@@ -5,12 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
 use assay_cluster::{
-    Cluster, Event as ClusterEvent, Installation, Job, JobState, LoadPod, LogLine, ObjectPath, Pod, RUN, Resources, RunRoot,
-    RunWatch, StageJob, TARGET_KINDS, Trouble, has_begun, job_name, job_state, phase, stage_job,
+    Cluster, Event as ClusterEvent, Installation, Job, JobState, LoadPod, LogLine, ObjectPath, PULLED, Pod, RUN, Resources,
+    RunRoot, RunWatch, StageJob, TARGET_KINDS, Trouble, Waker, are_scheduled, has_begun, job_name, job_state, longest_pull,
+    phase, stage_job,
 };
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{Digest, Environment, InputRef, Intent, Kind, Manifest, Plan, Role, RunId};
@@ -81,6 +83,8 @@ pub struct KubernetesRunner {
     cancel: Cancel,
     watched: RunWatch,
     recorder: Mutex<Option<Recorder>>,
+    /// True if targets were released that may still be up.
+    is_releasing: AtomicBool,
 }
 
 /// A recorder that is recording.
@@ -102,7 +106,18 @@ impl KubernetesRunner {
     ) -> Self {
         let watched = at.cluster.watch(&at.installation.namespace, &format!("{RUN}={run_id}"));
         let (run_id, store, cancel) = (run_id.clone(), store.clone(), cancel.clone());
-        Self { parameters: at, run_id, store, trust, intent, asked, cancel, watched, recorder: Mutex::default() }
+        Self {
+            parameters: at,
+            run_id,
+            store,
+            trust,
+            intent,
+            asked,
+            cancel,
+            watched,
+            recorder: Mutex::default(),
+            is_releasing: AtomicBool::new(false),
+        }
     }
 
     /// Runs a call's Job to its end. If a result was accepted before, no Job is needed.
@@ -121,16 +136,12 @@ impl KubernetesRunner {
             };
         }
         let job = self.start(call, input, calls.len())?;
-        let mut told = PodEventReader::new(&self.parameters, &job);
-        let outcome = self.wait(&job, calls, &mut told, observe);
-        if outcome.is_ok() {
-            told.finish(LOG_REST, &mut |shard, event| forward_event(calls, shard, event, observe));
-        } else if !self.has_failed(&job) {
+        let mut told = PodEventReader::new(self, &job);
+        let outcome = self.wait(&job, calls, input, &mut told, observe);
+        if outcome.is_err() && !self.has_failed(&job) {
             self.end(&job)?;
         }
-        outcome?;
-        let namespace = &self.parameters.installation.namespace;
-        self.accepted(calls, input)?.ok_or_else(|| Error::NoJobResult { namespace: namespace.clone(), job })
+        outcome
     }
 
     fn call_digest(&self, call: &StageCall) -> Result<Digest> {
@@ -235,17 +246,20 @@ impl KubernetesRunner {
         Ok(placed)
     }
 
-    /// Waits until a Job has ended, and reports the events of its pods meanwhile.
+    /// Waits until the store has accepted the results of a Job, and reports the events of its pods meanwhile. A result is complete
+    /// before its pod has ended and before the cluster reports that end, so the run goes on at once.
     fn wait(
         &self,
         job: &str,
         calls: &[StageCall],
+        input: Digest,
         told: &mut PodEventReader<'_>,
         observe: &mut dyn FnMut(&StageCall, &Event),
-    ) -> Result<()> {
+    ) -> Result<Vec<InputRef>> {
         let shards = u32::try_from(calls.len()).unwrap_or(u32::MAX);
         let mut waits = StartupWait::default();
         let mut measuring = Shards::default();
+        let mut is_scheduled = false;
         loop {
             if self.cancel.is_cancelled() {
                 return Err(Error::Cancelled(CancelledWork::Stage(self.cancel.reason().unwrap_or("stopped").to_owned())));
@@ -253,7 +267,18 @@ impl KubernetesRunner {
             let seen = self.watched.next(LOOK);
             let pods = seen.job_pods(job);
             told.follow(&pods);
+            if let Some(call) = calls.first().filter(|_| !is_scheduled && are_scheduled(&pods, shards)) {
+                is_scheduled = true;
+                observe(call, &Event::Scheduled);
+            }
             told.drain(&mut |shard, event| forward_event(calls, shard, event, observe));
+            if told.take_accepted(shards) {
+                // A log carries no result: it only says when to look for one.
+                if let Some(done) = self.accepted(calls, input)? {
+                    self.report_pull(&pods, calls, observe);
+                    return Ok(done);
+                }
+            }
             if seen.is_whole && shards > 1 {
                 self.break_off(&measuring.take_lost(&pods), calls);
             }
@@ -264,7 +289,12 @@ impl KubernetesRunner {
                 self.ask_obstacles(&mut waits, &silent, seen.jobs.get(job))?;
             }
             match job_state(seen.jobs.get(job), &pods, &waits.events, shards) {
-                JobState::Succeeded => return Ok(()),
+                JobState::Succeeded => {
+                    told.finish(LOG_REST, &mut |shard, event| forward_event(calls, shard, event, observe));
+                    self.report_pull(&pods, calls, observe);
+                    let namespace = self.parameters.installation.namespace.clone();
+                    return self.accepted(calls, input)?.ok_or_else(|| Error::NoJobResult { namespace, job: job.to_owned() });
+                }
                 JobState::Failed(failure) => {
                     told.finish(LOG_REST, &mut |shard, event| forward_event(calls, shard, event, observe));
                     return Err(Error::Job(Box::new(failure)));
@@ -277,6 +307,15 @@ impl KubernetesRunner {
                     }
                 }
             }
+        }
+    }
+
+    /// Reports how long the images of the slowest pod took, if the cluster states it.
+    fn report_pull(&self, pods: &[&Pod], calls: &[StageCall], observe: &mut dyn FnMut(&StageCall, &Event)) {
+        let events = self.parameters.cluster.without_retries().pod_events(&self.parameters.installation.namespace, PULLED);
+        let pull = events.ok().and_then(|events| longest_pull(pods, &events));
+        if let (Some(pull), Some(call)) = (pull, calls.first()) {
+            observe(call, &Event::Pulled { duration_ns: u64::try_from(pull.as_nanos()).unwrap_or(u64::MAX) });
         }
     }
 
@@ -311,6 +350,11 @@ impl KubernetesRunner {
 
     /// Ends a Job with its pods, each of which has its grace period to end in order.
     fn end(&self, job: &str) -> Result<()> {
+        self.end_unless(job, || Ok(false))
+    }
+
+    /// Ends a Job with its pods, but does not wait for them any more once `is_done`.
+    fn end_unless(&self, job: &str, is_done: impl Fn() -> Result<bool>) -> Result<()> {
         let place = ObjectPath::named("Job", &self.parameters.installation.namespace, job);
         // A Job of the same name that another driver creates meanwhile is not deleted.
         if let Some(there) = self.parameters.cluster.get::<Job>(&place)? {
@@ -319,6 +363,9 @@ impl KubernetesRunner {
         let begun = Instant::now();
         // Before the first complete list, the state of the cluster is unknown.
         while self.watched.inspect(|seen| !seen.is_whole || seen.jobs.contains_key(job) || !seen.job_pods(job).is_empty()) {
+            if is_done()? {
+                return Ok(());
+            }
             if begun.elapsed() > END_LIMIT {
                 return Err(Error::PodsStay(job.to_owned()));
             }
@@ -372,7 +419,7 @@ impl KubernetesRunner {
     }
 
     fn wait_until_recording(&self, job: &str) -> Result<bool> {
-        let (begun, mut waits, mut told) = (Instant::now(), StartupWait::default(), PodEventReader::new(&self.parameters, job));
+        let (begun, mut waits, mut told) = (Instant::now(), StartupWait::default(), PodEventReader::new(self, job));
         loop {
             if self.cancel.is_cancelled() {
                 return Err(Error::Cancelled(CancelledWork::Stage(self.cancel.reason().unwrap_or("stopped").to_owned())));
@@ -456,7 +503,9 @@ impl Runner for KubernetesRunner {
 
     fn stop_recorder(&self) -> Option<Error> {
         let Recorder { job, pointer } = self.recorder().take()?;
-        let ended = self.end(&job).err();
+        // Its last act is that its recording is accepted.
+        let is_accepted = || Ok(self.store.read(&pointer, AcceptedResult::MAX_BYTES)?.is_some());
+        let ended = self.end_unless(&job, is_accepted).err();
         match self.store.read(&pointer, AcceptedResult::MAX_BYTES) {
             Ok(Some(_)) => None,
             Ok(None) => Some(ended.unwrap_or(Error::NoRecording)),
@@ -466,13 +515,22 @@ impl Runner for KubernetesRunner {
 
     fn release(&self) {
         let (namespace, selector) = (&self.parameters.installation.targets_namespace, format!("{RUN}={}", self.run_id));
+        self.is_releasing.store(true, Ordering::Relaxed);
         for kind in TARGET_KINDS {
             if let Err(error) = self.parameters.cluster.delete_all(kind, namespace, &selector) {
                 tracing::warn!(failure = %Failure::from(error), kind, "targets of the run stay behind");
             }
         }
+    }
+
+    fn wait_until_released(&self) {
+        // Targets that an earlier driver holds for this one stay up.
+        if !self.is_releasing.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let (namespace, selector) = (&self.parameters.installation.targets_namespace, format!("{RUN}={}", self.run_id));
         let begun = Instant::now();
-        // The next run may need the resources that they hold.
+        // The next block or run may need the resources that they hold.
         while begun.elapsed() < END_LIMIT {
             match self.parameters.cluster.list::<Pod>("Pod", namespace, &selector) {
                 Ok(pods) if !pods.is_empty() => std::thread::sleep(LOOK),
@@ -583,15 +641,35 @@ impl StartupWait {
 struct PodEventReader<'a> {
     parameters: &'a ClusterParameters,
     job: String,
+    wakes: Waker,
+    /// The shards whose results were accepted, as they say.
+    accepted: BTreeSet<usize>,
     followed: BTreeMap<String, usize>,
     sender: Option<SyncSender<LogLine>>,
     lines: Receiver<LogLine>,
 }
 
 impl<'a> PodEventReader<'a> {
-    fn new(at: &'a ClusterParameters, job: &str) -> Self {
+    fn new(runner: &'a KubernetesRunner, job: &str) -> Self {
         let (sender, lines) = sync_channel(WAITING_LINES);
-        Self { parameters: at, job: job.to_owned(), followed: BTreeMap::new(), sender: Some(sender), lines }
+        Self {
+            parameters: &runner.parameters,
+            job: job.to_owned(),
+            wakes: runner.watched.waker(),
+            accepted: BTreeSet::new(),
+            followed: BTreeMap::new(),
+            sender: Some(sender),
+            lines,
+        }
+    }
+
+    /// Returns true once, when so many shards have said that their results were accepted.
+    fn take_accepted(&mut self, shards: u32) -> bool {
+        let are_all = self.accepted.len() >= shards as usize;
+        if are_all {
+            self.accepted.clear();
+        }
+        are_all
     }
 
     /// Follows the log of every pod that has begun to write one.
@@ -603,14 +681,14 @@ impl<'a> PodEventReader<'a> {
             }
             let shard = shards::shard_index(pod).unwrap_or(0) as usize;
             if let Some(sender) = &self.sender {
-                self.parameters.cluster.follow(&self.parameters.installation.namespace, name, sender.clone());
+                self.parameters.cluster.follow(&self.parameters.installation.namespace, name, sender.clone(), self.wakes.clone());
                 self.followed.insert(name.to_owned(), shard);
             }
         }
     }
 
     /// Passes on the events that have arrived so far.
-    fn drain(&self, observe: &mut dyn FnMut(usize, &Event)) {
+    fn drain(&mut self, observe: &mut dyn FnMut(usize, &Event)) {
         loop {
             match self.lines.try_recv() {
                 Ok(line) => self.pass_on(&line, observe),
@@ -629,11 +707,14 @@ impl<'a> PodEventReader<'a> {
     }
 
     /// Passes on the event of a line. A line that is no event was written for people, who find it in the pod's log.
-    fn pass_on(&self, line: &LogLine, observe: &mut dyn FnMut(usize, &Event)) {
+    fn pass_on(&mut self, line: &LogLine, observe: &mut dyn FnMut(usize, &Event)) {
         let Ok(event) = serde_json::from_str::<Event>(&line.text) else {
             return tracing::debug!(job = self.job, pod = line.pod, "{}", line.text);
         };
         let shard = self.followed.get(&line.pod).copied().unwrap_or(0);
+        if matches!(event, Event::Accepted { .. }) {
+            self.accepted.insert(shard);
+        }
         observe(shard, &event);
     }
 }

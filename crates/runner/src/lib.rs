@@ -15,6 +15,7 @@ mod log;
 mod policy;
 mod run;
 mod source;
+mod times;
 mod tombstone;
 
 pub use branch::{Branch, BranchOptions, CommittedFolder, PublishedRun, read_pipeline};
@@ -30,6 +31,7 @@ pub use log::tail;
 pub use policy::{StagePolicies, StagePolicy};
 pub use run::{BranchPush, DriverSpec, Run, RunSpec, default_store, new_run_id};
 pub use source::{SourceSpec, read_source, redact_address};
+pub use times::{DriverTimes, StageTimes};
 pub use tombstone::{lock_run, sign_tombstone};
 
 /// The result of a call of this crate.

@@ -332,6 +332,10 @@ struct StageTracker<'a> {
 }
 
 impl Observer for StageTracker<'_> {
+    fn driver_ended(&mut self, times: &crate::DriverTimes) {
+        self.observer.driver_ended(times);
+    }
+
     fn stage_started(&mut self, call: &crate::StageCall) {
         self.at = call.stage;
         self.observer.stage_started(call);

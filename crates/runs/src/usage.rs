@@ -49,14 +49,14 @@ pub struct StoreUsage {
     pub warehouse: BlobSum,
     /// Objects that are not complete.
     pub staging: BlobSum,
-    /// Pointers that belong to no run: marks of cases, verdicts, ceilings.
+    /// Pointers that belong to no run: marks of cases, times of drivers, verdicts, ceilings.
     pub pointers: BlobSum,
     /// Files that lie in the folder beside the store, such as logs and published folders.
     pub beside: BlobSum,
 }
 
 /// The folders of pointers that belong to no run.
-const POINTERS: [&str; 4] = ["cases", "fetched", Layout::VERDICTS, Layout::CEILINGS];
+const POINTERS: [&str; 5] = ["cases", "fetched", Layout::TIMES, Layout::VERDICTS, Layout::CEILINGS];
 
 #[derive(Default)]
 struct OwnUsage {

@@ -89,7 +89,7 @@ fn is_random(name: &str) -> bool {
 fn owner(path: &str) -> Option<Identity> {
     let mut parts = path.split('/');
     let role = match (parts.next()?, parts.next()?, parts.next()) {
-        ("runs", _, Some("source" | "ends")) | ("cases", _, Some(_)) => Role::Source,
+        ("runs", _, Some("source" | "ends")) | ("cases" | "times", _, Some(_)) => Role::Source,
         ("runs", _, Some(stage)) => StageName::ALL.into_iter().find(|known| known.as_str() == stage)?.role(),
         ("warehouse", _, Some(_)) => Role::Publish,
         ("ceilings", _, None) => Role::Provision,
@@ -165,6 +165,7 @@ mod tests {
         assert_eq!(creators("runs/r/source"), ["run", "source"]);
         assert_eq!(creators("runs/r/ends/000001"), ["run", "source"]);
         assert_eq!(creators("cases/w.t.default/r"), ["run", "source"]);
+        assert_eq!(creators("times/r/000000"), ["run", "source"]);
         for stage in StageName::ALL {
             let role = stage.role().to_string();
             assert_eq!(creators(&format!("runs/r/{stage}/00ff/accepted/0")), ["run", &role], "{stage}");

@@ -115,6 +115,13 @@ pub enum Event {
         /// The text.
         message: String,
     },
+    /// All of the stage's pods have a node. The runner reports it.
+    Scheduled,
+    /// The images of the stage's pods are on their nodes. The runner reports it.
+    Pulled {
+        /// The time that the slowest pod's pull took, in nanoseconds: zero if its node had them.
+        duration_ns: u64,
+    },
     /// A process has to be held for the following stages.
     Hold(HoldRequest),
     /// The result was accepted.
@@ -162,7 +169,7 @@ mod tests {
         String::from_utf8(line_of(event).expect("a line")).expect("UTF-8")
     }
 
-    fn every_kind() -> [Event; 10] {
+    fn every_kind() -> [Event; 12] {
         let trial: TrialId = "w.t.default.one.t0".parse().expect("a trial id");
         let digest = Digest::compute(b"");
         let env = BTreeMap::from([("KEY".to_owned(), "value".to_owned())]);
@@ -194,6 +201,8 @@ mod tests {
             },
             Event::Recording,
             Event::Note { message: "two\nlines".to_owned() },
+            Event::Scheduled,
+            Event::Pulled { duration_ns: u64::MAX },
             Event::Hold(HoldRequest {
                 target: "t".to_owned(),
                 command: vec!["sh".to_owned()],
@@ -229,6 +238,8 @@ mod tests {
             "trial_finished",
             "recording",
             "note",
+            "scheduled",
+            "pulled",
             "hold",
             "accepted",
             "recomputed",
@@ -244,7 +255,7 @@ mod tests {
         }
 
         #[test]
-        fn a_damaged_event_is_an_event_or_refused(index in 0_usize..10, at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        fn a_damaged_event_is_an_event_or_refused(index in 0_usize..12, at in any::<prop::sample::Index>(), byte in any::<u8>()) {
             let mut line = line_of(&every_kind()[index]).expect("a line");
             let at = at.index(line.len());
             line[at] = byte;

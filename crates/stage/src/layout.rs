@@ -176,6 +176,19 @@ impl Layout {
         format!("fetched/{}", self.0)
     }
 
+    /// The prefix of the times of all drivers of all runs.
+    pub const TIMES: &'static str = "times";
+
+    /// The prefix of the times of the run's drivers. They are the word of the drivers, not evidence.
+    pub fn times(&self) -> String {
+        format!("{}/{}", Self::TIMES, self.0)
+    }
+
+    /// The times of one driver of the run.
+    pub fn driver_times(&self, sequence: u32) -> String {
+        format!("{}/{sequence:06}", self.times())
+    }
+
     /// The prefix of the measured ceilings of machines.
     pub const CEILINGS: &'static str = "ceilings";
 
@@ -298,6 +311,7 @@ mod tests {
             Layout::ceiling(&input),
             Layout::runs_of_case(&case),
             layout.case(&case),
+            layout.driver_times(7),
         ];
         insta::assert_snapshot!(paths.join("\n").replace(&input.hex(), "<input>"), @r"
             runs/nightly
@@ -313,6 +327,7 @@ mod tests {
             ceilings/<input>
             cases/w.t.default
             cases/w.t.default/nightly
+            times/nightly/000007
             ");
     }
 

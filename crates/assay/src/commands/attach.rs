@@ -86,7 +86,7 @@ pub(crate) fn follow(
         for pod in &pods {
             let name = pod.metadata.name.clone().unwrap_or_default();
             if has_begun(pod) && followed.insert(name.clone()) {
-                cluster.follow(namespace, &name, sender.clone());
+                cluster.follow(namespace, &name, sender.clone(), watched.waker());
             }
         }
         while let Ok(line) = lines.try_recv() {

@@ -63,6 +63,7 @@ impl Fetch {
         check_same_run(&to, &wanted)?;
         let copied = copy_blobs(&from, &to, &wanted)?;
         mark_fetched(&from, called.unwrap_or(from.uri()), &to, &opened)?;
+        copy_times(&from, &to, &opened.chain.run_id)?;
         for (path, bytes) in &wanted.pointers {
             if let CreateOutcome::Existing { existing } = to.create(path, bytes)?
                 && existing != *bytes
@@ -184,6 +185,16 @@ fn mark_fetched(from: &Store, called: &str, to: &Store, opened: &VerifiedRun) ->
     if opened.chain.is_complete && !is_there {
         let origin = fetched_from(from, &opened.chain.run_id)?.unwrap_or_else(|| called.to_owned());
         to.create(&layout.fetched(), origin.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Copies where the drivers' time went. It is no evidence, so what is there already stays.
+fn copy_times(from: &Store, to: &Store, run_id: &RunId) -> Result<(), Failure> {
+    for path in from.list(&Layout::for_run(run_id).times())? {
+        if let Some(bytes) = from.read(&path, MAX_POINTER_BYTES)? {
+            to.create(&path, &bytes)?;
+        }
     }
     Ok(())
 }

@@ -79,7 +79,7 @@ impl Logs {
                 let stage = labels.and_then(|labels| labels.get(STAGE));
                 let is_asked = self.stage.is_none() || self.stage.as_ref() == stage;
                 if is_asked && has_begun(pod) && followed.insert(name.clone()) {
-                    cluster.follow(namespace, name, sender.clone());
+                    cluster.follow(namespace, name, sender.clone(), watched.waker());
                 }
             }
             while let Ok(line) = lines.try_recv() {

@@ -38,6 +38,7 @@ mod status;
 mod store_options;
 mod supervise;
 mod tidy;
+pub(crate) mod times;
 mod trace;
 mod trial_output;
 mod validate;

@@ -9,7 +9,7 @@ use assay_envelope::ScryptCost;
 use assay_manifest::{CaseId, Exclusion, InputRef, Plan, PointSummary, Publication, RunId, Summary, TrialId, WorkloadType};
 use assay_process::Cancel;
 use assay_report::shell_word;
-use assay_runner::{BranchPush, CommittedFolder, Config, Run as Driven, RunSpec, SourceSpec, export, init_keys};
+use assay_runner::{BranchPush, CommittedFolder, Config, DriverTimes, Run as Driven, RunSpec, SourceSpec, export, init_keys};
 use assay_runs::{RunStore, VerifiedRun, store_option};
 use assay_stage::parameters::PlanParameters;
 use assay_stage::{ErrorCode, Exit, Failure};
@@ -19,6 +19,7 @@ use serde_json::json;
 use crate::commands::on_kubernetes::OnKubernetes;
 use crate::commands::push;
 use crate::commands::results::results;
+use crate::commands::times;
 use crate::output;
 use crate::progress::Progress;
 
@@ -151,7 +152,8 @@ impl RunRequest {
             BranchPush::NotConfigured | BranchPush::Manual(_) => Ok(None),
         };
         let elsewhere = store_option(store_uri);
-        self.show(run, opened, &folder, pushed.as_ref().ok().and_then(Option::as_ref), store_uri)?;
+        let times = times::read(&store, &run.run_id);
+        self.show(run, opened, &folder, pushed.as_ref().ok().and_then(Option::as_ref), store_uri, &times)?;
         if let BranchPush::Manual(branch) = to_branch {
             let by_hand = format!("assay push {}{elsewhere}", run.run_id);
             output::diagnostic(format!(
@@ -170,6 +172,7 @@ impl RunRequest {
         folder: &Path,
         pushed: Option<&CommittedFolder>,
         store_uri: &str,
+        times: &[DriverTimes],
     ) -> Result<(), Failure> {
         let lost = || Failure::new(ErrorCode::Internal, "the run is finished, but its publication is missing");
         let summary = &opened.chain.one::<Summary>().ok_or_else(lost)?.body;
@@ -186,6 +189,7 @@ impl RunRequest {
                 "folder": folder,
                 "pushed": pushed,
                 "results": results(&run.run_id, plan, summary),
+                "times": times::json(times),
                 "summary": summary,
                 "numbers": assay_verify::read_numbers(opened.blobs.as_ref(), publication)?.numbers,
                 "manifests": opened.chain.documents.iter().map(assay_envelope::Verified::input_ref).collect::<Vec<_>>(),

@@ -2,10 +2,12 @@
 
 use assay_manifest::{Plan, Publication, Summary};
 use assay_stage::{ErrorCode, Exit, Failure};
+use assay_store::Store;
 use serde_json::json;
 
 use crate::commands::results::results;
 use crate::commands::store_options::StoreOptions;
+use crate::commands::times;
 use crate::output;
 
 /// Show a run's result: the first screen, or the whole report.
@@ -34,6 +36,8 @@ impl Show {
             Failure::new(ErrorCode::NotPublished, format!("the run `{}` has no result yet", opened.chain.run_id))
                 .hint("`assay run` with the same run id resumes it; `assay verify` says how far it came")
         };
+        let store = opened.store.as_deref().map(Store::open_existing).transpose()?;
+        let times = store.map(|store| times::read(&store, &opened.chain.run_id)).unwrap_or_default();
         let report = opened.report("assay show")?.ok_or_else(unpublished)?;
         if self.json {
             let plan = &opened.chain.one::<Plan>().ok_or_else(unpublished)?.body;
@@ -46,6 +50,7 @@ impl Show {
                 "status": summary.status,
                 "grade": grade,
                 "results": results(run_id, plan, summary),
+                "times": times::json(&times),
             }))?;
         } else {
             let (width, color) = (output::width(), output::has_color());
@@ -54,6 +59,9 @@ impl Show {
                 (_, true) => report.markdown(),
                 _ => report.terminal_summary(width, color),
             });
+            if self.all {
+                times::table(&times).into_iter().for_each(output::line);
+            }
         }
         Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
     }

@@ -9,7 +9,7 @@ use kube::Api;
 use kube::api::LogParams;
 use tokio::task::JoinHandle;
 
-use super::Cluster;
+use super::{Cluster, Waker};
 use crate::{Result, phase};
 
 /// The pause before a stream that broke off is reopened.
@@ -34,8 +34,9 @@ pub struct LogLine {
 
 impl Cluster {
     /// Follows a pod's log from its beginning to its end. A stream that breaks off is reopened after the last line, so no line is
-    /// sent twice. It ends when the pod has gone, when its log is complete, or when the receiver has been dropped.
-    pub fn follow(&self, namespace: &str, pod: &str, to: SyncSender<LogLine>) -> JoinHandle<()> {
+    /// sent twice. It ends when the pod has gone, when its log is complete, or when the receiver has been dropped. Each line wakes
+    /// the watch of the receiver, so that it needs no interval at which it looks for lines.
+    pub fn follow(&self, namespace: &str, pod: &str, to: SyncSender<LogLine>, wakes: Waker) -> JoinHandle<()> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let pod = pod.to_owned();
         self.runtime.spawn(async move {
@@ -63,6 +64,7 @@ impl Cluster {
                         if !matches!(sent, Ok(Ok(()))) {
                             return;
                         }
+                        wakes.wake();
                     }
                 }
                 if ended {

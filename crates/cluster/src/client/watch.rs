@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -54,37 +55,69 @@ impl RunObjects {
 /// A watch over the objects of a run, which ends when it is dropped.
 pub struct RunWatch {
     shared: Arc<Shared>,
+    /// The number of changes that the last call of [`RunWatch::next`] has returned.
+    returned: AtomicU64,
     tasks: Vec<JoinHandle<()>>,
 }
 
+/// Makes [`RunWatch::next`] return, because something else has changed, such as a log.
+#[derive(Clone)]
+pub struct Waker(Arc<Shared>);
+
 #[derive(Default)]
 struct Shared {
-    seen: Mutex<RunObjects>,
+    seen: Mutex<Seen>,
     changed: Condvar,
 }
 
+#[derive(Default)]
+struct Seen {
+    /// Shared, because a change is reported more often than an object changes.
+    objects: Arc<RunObjects>,
+    changes: u64,
+}
+
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, RunObjects> {
+    fn lock(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn change(&self, change: impl FnOnce(&mut RunObjects)) {
-        change(&mut self.lock());
+        let mut seen = self.lock();
+        change(Arc::make_mut(&mut seen.objects));
+        seen.changes += 1;
+        drop(seen);
         self.changed.notify_all();
     }
 }
 
+impl Waker {
+    /// Wakes the watch.
+    pub fn wake(&self) {
+        self.0.lock().changes += 1;
+        self.0.changed.notify_all();
+    }
+}
+
 impl RunWatch {
-    /// Returns the objects after the next change, or after `limit`.
-    pub fn next(&self, limit: Duration) -> RunObjects {
-        let seen = self.shared.lock();
-        let waited = self.shared.changed.wait_timeout(seen, limit);
-        waited.unwrap_or_else(PoisonError::into_inner).0.clone()
+    /// Returns the objects after the next change, or after `limit`: at once if there was a change since the last call.
+    pub fn next(&self, limit: Duration) -> Arc<RunObjects> {
+        let returned = self.returned.load(Ordering::Relaxed);
+        let is_same = |seen: &mut Seen| seen.changes == returned;
+        let waited = self.shared.changed.wait_timeout_while(self.shared.lock(), limit, is_same);
+        let (seen, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        self.returned.store(seen.changes, Ordering::Relaxed);
+        Arc::clone(&seen.objects)
+    }
+
+    /// Returns a handle that wakes the watch.
+    pub fn waker(&self) -> Waker {
+        Waker(Arc::clone(&self.shared))
     }
 
     /// Calls `look` with the objects, without copying them.
     pub fn inspect<T>(&self, look: impl FnOnce(&RunObjects) -> T) -> T {
-        look(&self.shared.lock())
+        look(&self.shared.lock().objects)
     }
 }
 
@@ -103,7 +136,7 @@ impl Cluster {
             self.watch_kind(namespace, selector, &shared, 1, |seen: &mut RunObjects| &mut seen.pods),
             self.watch_kind(namespace, selector, &shared, 2, |seen: &mut RunObjects| &mut seen.maps),
         ];
-        RunWatch { shared, tasks }
+        RunWatch { shared, returned: AtomicU64::new(0), tasks }
     }
 
     fn watch_kind<K>(
@@ -146,5 +179,40 @@ impl Cluster {
                 }
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch() -> RunWatch {
+        RunWatch { shared: Arc::default(), returned: AtomicU64::new(0), tasks: Vec::new() }
+    }
+
+    #[test]
+    fn a_change_before_the_call_is_not_missed_and_returned_once() {
+        let watched = watch();
+        watched.shared.change(|seen| {
+            seen.maps.insert("root".to_owned(), ConfigMap::default());
+        });
+        // A call that missed it would wait for an hour.
+        let seen = watched.next(Duration::from_hours(1));
+        assert!(seen.maps.contains_key("root"));
+        watched.shared.change(|seen| seen.maps.clear());
+        assert!(seen.maps.contains_key("root"), "what was returned does not change");
+        assert!(watched.next(Duration::from_hours(1)).maps.is_empty());
+        assert!(watched.next(Duration::ZERO).maps.is_empty(), "without a change it returns after the limit");
+    }
+
+    #[test]
+    fn a_log_line_wakes_a_watch_that_waits() {
+        let watched = watch();
+        let waker = watched.waker();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| watched.next(Duration::from_hours(1)));
+            waker.wake();
+            waits.join().expect("it returns");
+        });
     }
 }
