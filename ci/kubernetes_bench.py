@@ -4,6 +4,7 @@
 A bare Job is one pod of a small static program that ends at once: from the request that creates it to the condition Complete. A
 run is one serving trial of 20 requests against the simulator, with everything that a run does: Source, driver, six stages, the
 recorder, the target's pod. Stages are timed by the driver. All of it is medians over repetitions of one process, in one cluster.
+With `--shards N`, N pods make the load together, with resources so small that they fit on one node.
 """
 
 import argparse
@@ -31,7 +32,7 @@ spec:
   deployment_model: single_process
   batching_policy: continuous
   stack: assay-simulator
-  load: {mode: closed, concurrency: [1], requests: 20, timeout: 30s}
+  load: {mode: closed, concurrency: [SHARDS], requests: REQUESTS, timeout: 30s}
   lengths: D(20,10)
 """
 
@@ -42,10 +43,11 @@ spec:
   workloads: [chat]
   targets: [{name: simulator, kind: simulator, config: {profile: fast}}]
   trials: {count: 1, retry_budget: 20}
+  shards: SHARDS
   stages:
     - {name: plan}
     - {name: provision}
-    - {name: execute, resources: {cpu: 100m}}
+    - {name: execute, resources: RESOURCES}
     - {name: collect}
     - {name: reduce}
     - {name: publish}
@@ -63,6 +65,7 @@ def main():
         finally:
             bench.remove()
     show(floors, runs)
+    show_parts(runs)
 
 
 def parse():
@@ -71,6 +74,7 @@ def parse():
     parser.add_argument("--image", required=True, help="Assay's image, which the nodes have")
     parser.add_argument("--probe", required=True, help="the image of the bare Job")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--shards", type=int, default=1, help="the pods of execute")
     return parser.parse_args()
 
 
@@ -95,7 +99,7 @@ class Bench:
         repo = self.folder / "repo"
         for path, text in {"workloads/chat/workload.yaml": WORKLOAD, "pipelines/bench.yaml": PIPELINE}.items():
             (repo / path).parent.mkdir(parents=True)
-            (repo / path).write_text(text)
+            (repo / path).write_text(self.filled(text))
         git = ["git", "-c", "user.name=bench", "-c", "user.email=bench@example.org"]
         for words in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message", "bench"]):
             subprocess.run([*git, *words], cwd=repo, check=True)
@@ -106,6 +110,11 @@ class Bench:
         template = "{{.data.AWS_SECRET_ACCESS_KEY | base64decode}}"
         secret = self.kubectl("-n", NAMESPACE, "get", "secret", "assay-store-source", "--template", template)
         self.environment |= {"AWS_ACCESS_KEY_ID": "source", "AWS_SECRET_ACCESS_KEY": secret}
+
+    def filled(self, text):
+        shards = self.options.shards
+        resources = "{cpu: 100m}" if shards == 1 else "{cpu: 10m, memory: 64Mi}"
+        return text.replace("SHARDS", str(shards)).replace("REQUESTS", str(20 * shards)).replace("RESOURCES", resources)
 
     def remove(self):
         spaces = [NAMESPACE, f"{NAMESPACE}-targets", f"{NAMESPACE}-store"]
@@ -146,11 +155,13 @@ class Bench:
             raise SystemExit(f"the run gave {process.returncode}:\n{said}")
         stages = {stage: seconds(said, stage) for stage in STAGES}
         log = self.kubectl("-n", NAMESPACE, "logs", f"job/{name}-driver")
+        times = json.loads(self.assay("show", name, "--json", "--trust", "../trust.yaml").stdout)["times"]["drivers"][0]
         asked = re.search(r"asked the API server (\d+) times", log)
         return {
             "total": total,
             "first_request": self.first_request(name, began_at),
             "stages": stages,
+            "times": times,
             "requests": int(asked.group(1)) if asked else None,
             **driver,
         }
@@ -203,6 +214,19 @@ def show(floors, runs):
     print(f"the driver: CPU                    {middle('cpu_s'):6.2f} s   at most, as the kubelet reads it")
     print(f"the driver: memory                 {middle('memory_mb'):6.0f} MB")
     print(f"the driver: API requests           {middle('requests'):6.0f}")
+
+
+def show_parts(runs):
+    """Where the time of the driver went, as `assay show --json` states it."""
+    parts = ["waiting_ns", "pulling_ns", "starting_ns", "working_ns", "ending_ns"]
+    print(f"\n{'the driver, in seconds':<30}" + "".join(f"{part.removesuffix('_ns'):>10}" for part in parts))
+    for index, stage in enumerate(runs[0]["times"]["stages"]):
+        of_runs = [run["times"]["stages"][index] for run in runs]
+        cells = [statistics.median(times.get(part, 0) for times in of_runs) / 1e9 for part in parts]
+        print(f"{stage['stage'] + ' ' + stage['label']:<30}" + "".join(f"{cell:10.2f}" for cell in cells))
+    between = [run["times"]["total_ns"] - sum(stage.get(part, 0) for stage in run["times"]["stages"] for part in parts) for run in runs]
+    print(f"{'between stages':<30}{statistics.median(between) / 1e9:10.2f}")
+    print(f"{'all of it':<30}{statistics.median(run['times']['total_ns'] for run in runs) / 1e9:10.2f}")
 
 
 if __name__ == "__main__":

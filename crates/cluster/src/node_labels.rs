@@ -53,12 +53,52 @@ mod tests {
 
     #[test]
     fn a_node_with_nvidia_s_operator() {
-        insta::assert_snapshot!(facts(include_str!("node_labels/nvidia.json")), @"");
+        insta::assert_snapshot!(facts(include_str!("node_labels/nvidia.json")), @"
+        feature.node.kubernetes.io/pci-0302_10de.present=true
+        feature.node.kubernetes.io/pci-10de.present=true
+        node.kubernetes.io/instance-type=p5en.48xlarge
+        nvidia.com/cuda.driver-version.full=570.86.15
+        nvidia.com/cuda.driver-version.major=570
+        nvidia.com/cuda.driver-version.minor=86
+        nvidia.com/cuda.driver-version.revision=15
+        nvidia.com/cuda.driver.major=570
+        nvidia.com/cuda.driver.minor=86
+        nvidia.com/cuda.driver.rev=15
+        nvidia.com/cuda.runtime-version.full=12.8
+        nvidia.com/cuda.runtime.major=12
+        nvidia.com/cuda.runtime.minor=8
+        nvidia.com/gpu.compute.major=9
+        nvidia.com/gpu.compute.minor=0
+        nvidia.com/gpu.count=8
+        nvidia.com/gpu.family=hopper
+        nvidia.com/gpu.machine=p5en.48xlarge
+        nvidia.com/gpu.memory=143771
+        nvidia.com/gpu.mode=compute
+        nvidia.com/gpu.product=NVIDIA-H200
+        nvidia.com/gpu.replicas=1
+        nvidia.com/gpu.sharing-strategy=none
+        nvidia.com/mig.capable=true
+        nvidia.com/mig.strategy=single
+        topology.kubernetes.io/region=us-east-2
+        topology.kubernetes.io/zone=us-east-2a
+        ");
     }
 
     #[test]
     fn a_node_with_amd_s_operator() {
-        insta::assert_snapshot!(facts(include_str!("node_labels/amd.json")), @"");
+        insta::assert_snapshot!(facts(include_str!("node_labels/amd.json")), @"
+        amd.com/gpu.cu-count=304
+        amd.com/gpu.device-id=74a1
+        amd.com/gpu.driver-version=6.10.5
+        amd.com/gpu.family=AI
+        amd.com/gpu.product-name=AMD_Instinct_MI300X_OAM
+        amd.com/gpu.simd-count=1216
+        amd.com/gpu.vram=192G
+        beta.amd.com/gpu.family.AI=8
+        feature.node.kubernetes.io/pci-1200_1002.present=true
+        topology.kubernetes.io/region=eu-fr2
+        topology.kubernetes.io/zone=eu-fr2-a
+        ");
     }
 
     #[test]
