@@ -201,7 +201,7 @@ fn other_pods_are_another_target_whatever_the_endpoint_reports() {
     assert_eq!(change(gone(), Some(vec![pod("1")])), None, "the end of a server that Assay did not start is measured");
     for presence in [Presence::Responded, Presence::Silent, gone()] {
         let change = change(presence, Some(vec![pod("2")])).expect("another");
-        insta::allow_duplicates! { insta::assert_snapshot!(change, @""); }
+        insta::allow_duplicates! { insta::assert_snapshot!(change, @"its pods changed since it was provisioned (gone: `p`; new: `p`)"); }
     }
 }
 
@@ -216,7 +216,7 @@ fn only_a_few_of_many_pods_are_named() {
             containers: Vec::new(),
         })
         .collect();
-    insta::assert_snapshot!(describe_pod_change(&pods, &[]).expect("all have gone"), @"");
+    insta::assert_snapshot!(describe_pod_change(&pods, &[]).expect("all have gone"), @"its pods changed since it was provisioned (gone: `p0`, `p1`, `p2` and 6 more)");
 }
 
 #[test]

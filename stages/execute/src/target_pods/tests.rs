@@ -56,30 +56,30 @@ fn drift(then: &[PodFacts], now: &[PodFacts]) -> String {
 #[test]
 fn a_rollout_and_scaling_are_other_pods() {
     assert_eq!(drift(&pods(BEFORE), &pods(BEFORE)), "");
-    insta::assert_snapshot!(drift(&pods(BEFORE), &pods(SCALED)), @"");
-    insta::assert_snapshot!(drift(&pods(SCALED), &pods(BEFORE)), @"");
-    insta::assert_snapshot!(drift(&pods(BEFORE), &pods(ROLLED_OUT)), @"");
+    insta::assert_snapshot!(drift(&pods(BEFORE), &pods(SCALED)), @"the target `vllm`: its pods changed since it was provisioned (new: `vllm-749789595f-f7mq2`)");
+    insta::assert_snapshot!(drift(&pods(SCALED), &pods(BEFORE)), @"the target `vllm`: its pods changed since it was provisioned (gone: `vllm-749789595f-f7mq2`)");
+    insta::assert_snapshot!(drift(&pods(BEFORE), &pods(ROLLED_OUT)), @"the target `vllm`: its pods changed since it was provisioned (gone: `vllm-749789595f-hvbxh`; new: `vllm-7cdb7b9669-fkbhl`)");
     assert_eq!(
         drift(&pods(BEFORE), &pods(ROLLING)),
         drift(&pods(BEFORE), &pods(ROLLED_OUT)),
         "a pod that is being deleted has gone"
     );
-    insta::assert_snapshot!(drift(&pods(BEFORE), &[]), @"");
+    insta::assert_snapshot!(drift(&pods(BEFORE), &[]), @"the target `vllm`: its pods changed since it was provisioned (gone: `vllm-749789595f-hvbxh`)");
 }
 
 #[test]
 fn a_restart_another_image_and_a_pod_that_is_not_ready_are_named() {
-    insta::assert_snapshot!(drift(&pods(ROLLED_OUT), &pods(RESTARTED)), @"");
+    insta::assert_snapshot!(drift(&pods(ROLLED_OUT), &pods(RESTARTED)), @"the target `vllm`: the container `vllm` of its pod `vllm-7cdb7b9669-fkbhl` had restarted 0 times when it was provisioned, 1 times now");
     let image = changed_pods(ROLLED_OUT, |pod| {
         pod["status"]["containerStatuses"][0]["imageID"] = json!(format!("assay.test/pause@sha256:{}", "0".repeat(64)));
     });
-    insta::assert_snapshot!(drift(&pods(ROLLED_OUT), &image), @"");
+    insta::assert_snapshot!(drift(&pods(ROLLED_OUT), &image), @"the target `vllm`: the container `vllm` of its pod `vllm-7cdb7b9669-fkbhl` ran `assay.test/pause@sha256:5f13346278eba42db41e79a44abe73febd87423523afc032535d8f61e5b1dd74` when it was provisioned, and runs `assay.test/pause@sha256:0000000000000000000000000000000000000000000000000000000000000000` now");
     let not_ready = changed_pods(SCALED, |pod| {
         for condition in pod["status"]["conditions"].as_array_mut().expect("conditions") {
             condition["status"] = json!("False");
         }
     });
-    insta::assert_snapshot!(drift(&pods(SCALED), &not_ready), @"");
+    insta::assert_snapshot!(drift(&pods(SCALED), &not_ready), @"the target `vllm`: ready pods: 2 when it was provisioned, 1 now");
 }
 
 #[test]
@@ -102,8 +102,16 @@ fn a_missing_right_is_named_with_how_it_is_given() {
         let error = assay_cluster::Error::Refused { refusal, message: message.to_owned() };
         add_right_hint(error, &found, found.pod_selector.as_ref().expect("a selector"))
     };
-    insta::assert_snapshot!(refused(TargetKind::Objects, Refusal::Forbidden), @"");
-    insta::assert_snapshot!(refused(TargetKind::InferenceService, Refusal::Forbidden), @"");
+    insta::assert_snapshot!(refused(TargetKind::Objects, Refusal::Forbidden), @r#"
+    error[forbidden]: execute compares the pods of target `vllm` with those that were provisioned: the API server denies the request: pods is forbidden: User "system:serviceaccount:assay:assay-execute" cannot list resource "pods"
+
+    hint: `assay bootstrap`, run again, or `assay render kubernetes` gives the service account `assay-execute` the right to list the pods of namespace `serving`
+    "#);
+    insta::assert_snapshot!(refused(TargetKind::InferenceService, Refusal::Forbidden), @r#"
+    error[forbidden]: execute compares the pods of target `vllm` with those that were provisioned: the API server denies the request: pods is forbidden: User "system:serviceaccount:assay:assay-execute" cannot list resource "pods"
+
+    hint: `--serving-namespace serving` of `assay bootstrap` or `assay render kubernetes` gives the service account `assay-execute` the right to list the pods of namespace `serving`
+    "#);
     let quota = assay_cluster::Error::Refused { refusal: Refusal::Quota, message: message.to_owned() };
     assert_eq!(refused(TargetKind::Objects, Refusal::Quota), Failure::from(quota));
 }
