@@ -113,7 +113,7 @@ class Bench:
 
     def filled(self, text):
         shards = self.options.shards
-        resources = "{cpu: 100m}" if shards == 1 else "{cpu: 10m, memory: 64Mi}"
+        resources = "{cpu: 100m}" if shards == 1 else "{cpu: 10m, memory: 256Mi}"
         return text.replace("SHARDS", str(shards)).replace("REQUESTS", str(20 * shards)).replace("RESOURCES", resources)
 
     def remove(self):

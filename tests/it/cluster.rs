@@ -1217,9 +1217,13 @@ fn a_driver_that_dies_is_replaced_and_no_stage_runs_twice() {
     let mut stages: Vec<_> = jobs.iter().map(|job| text(&job["metadata"]["labels"]["assay.dev/stage"])).collect();
     stages.sort_unstable();
     assert_eq!(stages, ["collect", "driver", "execute", "plan", "provision", "publish", "reduce"]);
-    // Each Job had one pod, which succeeded.
+    // Each Job had one pod, which succeeded. A run goes on once the store has a result, and the Job's status follows.
     for job in jobs.iter().filter(|job| job["metadata"]["labels"]["assay.dev/stage"] != "driver") {
-        assert_eq!((&job["status"]["succeeded"], &job["status"]["failed"]), (&json!(1), &Value::Null), "{}", name_of(job));
+        wait_until("the Job has ended", || {
+            let job = at.lab.get(&at.namespace, &["job", name_of(job)]);
+            assert_eq!(job["status"]["failed"], Value::Null, "{}", name_of(&job));
+            (job["status"]["succeeded"] == json!(1)).then_some(())
+        });
     }
     let part = person.fixture.manifest("orphan", "execute");
     assert_eq!(list(&part["body"]["attempts"]).len(), 1, "the trial went on without a driver");

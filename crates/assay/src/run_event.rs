@@ -51,6 +51,8 @@ pub(crate) enum RunEvent {
     Ended {
         /// The failure, if the run ended early.
         failure: Option<Failure>,
+        /// True if the driver goes on to remove namespaces, and may still fail to.
+        removes: bool,
     },
 }
 
@@ -123,16 +125,31 @@ impl Observer for RunEventWriter {
     }
 }
 
+/// The outcome of a run, as its driver reports it.
+#[derive(Clone, Debug)]
+pub(crate) struct RunOutcome {
+    pub(crate) result: Result<(), Failure>,
+    removes: bool,
+}
+
+impl RunOutcome {
+    /// Returns true if the run is finished and nothing of its driver is left to wait for. The driver's Job takes a moment more to
+    /// end. A driver that failed is waited for, so that the next one may be started.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.result.is_ok() && !self.removes
+    }
+}
+
 /// Passes the event of a driver's line to the observer; a line that is no event is not shown. Returns the outcome of the run if
 /// it is the last event.
-pub(crate) fn dispatch_event(line: &str, run_id: &RunId, observer: &mut dyn Observer) -> Option<Result<(), Failure>> {
+pub(crate) fn dispatch_event(line: &str, run_id: &RunId, observer: &mut dyn Observer) -> Option<RunOutcome> {
     match serde_json::from_str(line) {
         Ok(RunEvent::StageStarted(of)) => observer.stage_started(&of.stage_call(run_id)),
         Ok(RunEvent::Said { of, event }) => observer.event(&of.stage_call(run_id), &event),
         Ok(RunEvent::StageFinished { of, result }) => observer.stage_finished(&of.stage_call(run_id), Ok(result)),
         Ok(RunEvent::StageFailed { of, failure }) => observer.stage_finished(&of.stage_call(run_id), Err(&failure)),
         Ok(RunEvent::Timed { times }) => observer.driver_ended(&times),
-        Ok(RunEvent::Ended { failure }) => return Some(failure.map_or(Ok(()), Err)),
+        Ok(RunEvent::Ended { failure, removes }) => return Some(RunOutcome { result: failure.map_or(Ok(()), Err), removes }),
         Err(error) => tracing::debug!(%error, line, "the driver said something else"),
     }
     None
@@ -143,6 +160,14 @@ mod tests {
     use assay_stage::ErrorCode;
 
     use super::*;
+
+    #[test]
+    fn only_a_finished_run_whose_driver_has_nothing_left_to_do_is_complete() {
+        let outcome = |failure: Option<Failure>, removes| RunOutcome { result: failure.map_or(Ok(()), Err), removes };
+        assert!(outcome(None, false).is_complete());
+        assert!(!outcome(None, true).is_complete(), "the removal may fail");
+        assert!(!outcome(Some(Failure::new(ErrorCode::Drift, "another boot")), false).is_complete());
+    }
 
     #[test]
     fn what_is_told_is_heard() {

@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::commands::cluster::{ClusterOptions, require_root};
 use crate::output;
 use crate::progress::Progress;
-use crate::run_event::dispatch_event;
+use crate::run_event::{RunOutcome, dispatch_event};
 
 /// The interval at which the driver is checked if no change is reported.
 const LOOK: Duration = Duration::from_millis(200);
@@ -92,6 +92,9 @@ pub(crate) fn follow(
         while let Ok(line) = lines.try_recv() {
             ended = dispatch_event(&line.text, run_id, observer).or(ended);
         }
+        if ended.as_ref().is_some_and(RunOutcome::is_complete) {
+            return Ok(true);
+        }
         if cancel.is_cancelled() && interrupt == Interrupt::Leaves {
             return Ok(false);
         }
@@ -109,7 +112,7 @@ pub(crate) fn follow(
                 JobState::Failed(failure) => {
                     // A driver that removes its own namespace does not live to end in order.
                     let ended = drain(&lines, run_id, observer).or(ended);
-                    return ended.unwrap_or_else(|| Err(failure.into())).map(|()| true);
+                    return ended.map_or_else(|| Err(failure.into()), |ended| ended.result).map(|()| true);
                 }
                 JobState::Waiting(Some(trouble)) => {
                     let obstacle = trouble.obstacle.to_string();
@@ -122,7 +125,7 @@ pub(crate) fn follow(
             },
             None if seen.is_whole => {
                 if let Some(ended) = drain(&lines, run_id, observer).or(ended) {
-                    return ended.map(|()| true);
+                    return ended.result.map(|()| true);
                 }
                 return Err(Failure::new(ErrorCode::DriverGone, format!("the run `{run_id}` has no driver any more"))
                     .hint("run it again with the same `--run-id` to take it up"));
@@ -148,7 +151,7 @@ fn drain(
     lines: &std::sync::mpsc::Receiver<assay_cluster::LogLine>,
     run_id: &RunId,
     observer: &mut dyn Observer,
-) -> Option<Result<(), Failure>> {
+) -> Option<RunOutcome> {
     let mut ended = None;
     while let Ok(line) = lines.recv_timeout(Duration::from_millis(500)) {
         ended = dispatch_event(&line.text, run_id, observer).or(ended);

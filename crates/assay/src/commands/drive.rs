@@ -100,13 +100,13 @@ impl Drive {
             start_limit: Duration::from_secs(self.start_limit),
         };
         let driven = self.drive_in(at, &stopped);
-        write_event(&RunEvent::Ended { failure: driven.as_ref().err().cloned() });
+        write_event(&RunEvent::Ended { failure: driven.as_ref().err().cloned(), removes: !self.remove.is_empty() });
         output::diagnostic(format!("asked the API server {} times", cluster.request_count()));
         // The last step, because this pod is removed with its namespace.
         let removed =
             if self.remove.is_empty() { Ok(()) } else { remove(&cluster, &here.namespace, Some(&self.run_id), &self.remove) };
         if let (Ok(()), Err(failure)) = (&driven, &removed) {
-            write_event(&RunEvent::Ended { failure: Some(failure.clone()) });
+            write_event(&RunEvent::Ended { failure: Some(failure.clone()), removes: false });
         }
         drop(lease);
         driven?;
