@@ -1,4 +1,4 @@
-//! How far the pods of a Job are on their way to a running program: scheduled, and with their images pulled.
+//! The progress of a Job's pods to a running program: scheduled, and with their images pulled.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where the time of a run went, stage by stage, as its driver saw it.
+//! The times of a run, stage by stage, as its driver saw them.
 //!
 //! This is the word of the driver by its own clock, and no evidence: it is not signed, and nothing that is published rests on it.
 //! The times that a stage states of itself are signed with its result.

@@ -1,4 +1,4 @@
-//! Where the time of a run went, for people and for machines.
+//! The times of a run, stage by stage, as text for people and as JSON for machines.
 
 use assay_manifest::RunId;
 use assay_runner::{DriverTimes, StageTimes};

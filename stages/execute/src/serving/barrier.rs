@@ -1,7 +1,7 @@
 //! Starts shards together: each marks itself ready, shard 0 names the instant once all of them look for it, and all begin at it.
 //!
 //! The marks are objects of the store, and each look at them is one list request of a shard, however many shards there are. What
-//! a shard has to tell all others is in the name of its mark, so that nobody reads it: `3.valid` or `3.invalid`. Otherwise, N shards
+//! a shard has to tell all others is in the name of its mark, which is not read: `3.valid` or `3.invalid`. Otherwise, N shards
 //! would read N x N marks for each attempt.
 
 use std::collections::BTreeSet;
@@ -53,7 +53,7 @@ const START: &str = "start";
 const BROKEN: &str = "broken";
 
 /// The names of the marks of a shard that has sent its load, by whether a measured request of it got a response.
-const RESPONSES: [&str; 2] = ["unanswered", "answered"];
+const RESPONSES: [&str; 2] = ["unserved", "served"];
 
 /// The names of the marks of a shard that has finished an attempt, by the validity of the attempt.
 const VALIDITIES: [&str; 2] = ["invalid", "valid"];
@@ -139,7 +139,7 @@ impl Marks {
 enum Pace {
     /// Always the shortest, because what is awaited must be seen at once.
     Shortest,
-    /// Longer and longer, because nobody knows when it comes: pods of other shards may start minutes later.
+    /// Longer and longer, because it may come at any time: pods of other shards may start minutes later.
     Growing,
 }
 
