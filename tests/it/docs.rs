@@ -123,6 +123,7 @@ fn benchmarking_an_endpoint_is_followed_to_its_end() {
     }
     let question = blocks.iter().find(|block| block.purpose == "ask").expect("the page asks the raw records");
     check_raw_records(&reader.folder.join("my-serving"), &published.join("first"), &question.body);
+    check_warehouse_examples(&fixture, &reader.folder.join("my-serving"), &published.join("first"));
     drop(reader);
     assert_eq!(fixture.leftovers(), [""; 0]);
 }
@@ -224,6 +225,80 @@ fn the_readme_s_path_ends_in_a_proved_number() {
         let command = printed(name);
         let arguments: Vec<_> = command.iter().map(String::as_str).collect();
         assert!(fixture.assay(&arguments).success().stdout.contains(says), "{command:?}");
+    }
+}
+
+/// Returns the SQL statements of a page's indented examples: on their own, in a shell command, and in a Python call.
+fn sql_examples(page: &str) -> Vec<String> {
+    let indented = |line: &&str| line.starts_with("    ") || line.is_empty();
+    let lines: Vec<&str> = page.lines().filter(indented).map(str::trim).collect();
+    let blocks = lines.split(|line| line.is_empty()).map(|block| block.join("\n"));
+    let statements = |block: String| -> Vec<String> {
+        let code = block.replace("\"\"\"", "\"");
+        let quoted = code.split('"').map(str::trim).filter(|text| text.starts_with("SELECT")).map(str::to_owned);
+        let bare =
+            code.split(';').map(str::trim).filter(|text| text.starts_with("SELECT") && !text.contains('"')).map(str::to_owned);
+        quoted.chain(bare).collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+    };
+    blocks.flat_map(statements).collect()
+}
+
+/// Returns the number of times that a statement has a condition, whatever the alias of its table.
+fn conditions(statement: &str, condition: &str) -> usize {
+    statement.replace(['\n', '.'], " ").matches(&format!(" {condition}")).count()
+}
+
+/// Rows of several statistics, or of trials beside points, in one answer are no answer.
+#[test]
+fn examples_of_the_warehouse_ask_for_one_metric_one_statistic_and_one_kind_of_row() {
+    let examples = sql_examples(include_str!("../../docs/warehouse.md"));
+    let mut checked = 0;
+    for example in &examples {
+        if example.contains("outcome_fact") || example.contains("FROM outcomes") {
+            assert_eq!(conditions(example, "metric = '"), 1, "one metric:\n{example}");
+            assert_eq!(conditions(example, "statistic = '"), 1, "one statistic:\n{example}");
+            let kinds = ["trial_id IS NULL", "trial_id IS NOT NULL"].map(|kind| conditions(example, kind));
+            assert_eq!(kinds.iter().sum::<usize>(), 1, "one kind of row:\n{example}");
+            checked += 1;
+        } else if example.contains("FROM telemetry") {
+            assert_eq!(conditions(example, "metric = '"), 1, "one metric:\n{example}");
+            checked += 1;
+        }
+    }
+    assert!(checked >= 6 && checked + 1 == examples.len(), "{checked} of:\n{}", examples.join("\n\n"));
+    // The test itself sees the mixture that a page once had.
+    let mixed = "SELECT benchmark_case_id, avg(value) FROM outcome_fact GROUP BY ALL";
+    assert_eq!((sql_examples(&format!("    sql(\"{mixed}\")")), conditions(mixed, "metric = '")), (vec![mixed.to_owned()], 0));
+}
+
+/// Runs the page's examples over a real run: its names take the place of the page's, and each example has rows of one kind.
+fn check_warehouse_examples(fixture: &Fixture, repository: &Path, published: &Path) {
+    let summary: Value =
+        serde_json::from_slice(&std::fs::read(published.join("chain/summary.json")).expect("the summary")).expect("JSON");
+    let point = &summary["body"]["points"][0];
+    let points = list(&summary["body"]["points"]).len();
+    let trials: usize = list(&summary["body"]["points"]).iter().map(|point| list(&point["metrics"][0]["trials"]).len()).sum();
+    let examples = sql_examples(include_str!("../../docs/warehouse.md"));
+    let own = examples.iter().filter(|example| !example.contains("_scan") && !example.contains("outcome_fact"));
+    for example in own {
+        let query = example
+            .replace("nightly-20261120-0200", "first")
+            .replace("hash.local.default", text(&point["case_id"]))
+            .replace("mb_per_s", "ttft_ms_p99");
+        let arguments = ["query", "--format", "json", &query];
+        let answered = CommandResult::from_output(
+            fixture.command(&binary("assay")).args(arguments).current_dir(repository).output().expect("assay runs"),
+        )
+        .success();
+        let rows = answered.stdout.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        // The store holds the page's other run, too.
+        let rows: Vec<Value> = rows.filter(|row| row["run_id"].is_null() || row["run_id"] == "first").collect();
+        match () {
+            () if example.contains("FROM runs") => assert_eq!(rows.len(), 1, "{query}"),
+            () if example.contains("trial_id IS NULL") => assert_eq!(rows.len(), points, "{query}"),
+            () if example.contains("trial_id IS NOT NULL") => assert_eq!(rows.len(), trials, "{query}"),
+            () => assert!(!rows.is_empty(), "{query}"),
+        }
     }
 }
 
