@@ -14,7 +14,7 @@ use crate::{Installation, MANAGED_BY, Object};
 pub const TEMPORARY: &str = "assay.dev/temporary";
 
 /// The port of a served store.
-const STORE_PORT: u16 = 8420;
+pub(crate) const STORE_PORT: u16 = 8420;
 /// The annotations by which GitOps agents keep the results if their manifest, or all of the installation, is removed from Git: the
 /// claim carries them, and its namespace, with which the claim would go.
 const KEPT: [(&str, &str); 2] =
@@ -425,18 +425,7 @@ fn served_store(installation: &Installation, namespace_name: &str, size: &str, k
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn installation() -> Installation {
-        Installation {
-            namespace: "assay".to_owned(),
-            targets_namespace: "assay-targets".to_owned(),
-            store: format!("s3://assay?endpoint=http://assay-store.assay-store:{STORE_PORT}"),
-            image: format!("assay.test/assay@sha256:{}", "0".repeat(64)),
-            trust: "kind: TrustPolicy\n".to_owned(),
-            images: Vec::new(),
-            forward: None,
-        }
-    }
+    use crate::fixture::installation;
 
     fn all() -> Vec<Object> {
         let install = InstallParameters {

@@ -92,18 +92,7 @@ pub(crate) fn check_image(image: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn installation() -> Installation {
-        Installation {
-            namespace: "assay".to_owned(),
-            targets_namespace: "assay-targets".to_owned(),
-            store: "s3://assay?endpoint=http://assay-store.assay-store:8420".to_owned(),
-            image: format!("assay.test/assay@sha256:{}", "0".repeat(64)),
-            trust: "kind: TrustPolicy\n".to_owned(),
-            images: Vec::new(),
-            forward: Some("assay-store/assay-store:8420".to_owned()),
-        }
-    }
+    use crate::fixture::installation;
 
     fn data(installation: &Installation) -> BTreeMap<String, String> {
         serde_json::from_value(installation.config_map()["data"].clone()).expect("texts")
@@ -111,9 +100,10 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let trimmed = Installation { trust: "kind: TrustPolicy".to_owned(), ..installation() };
-        assert_eq!(Installation::read("assay", &data(&installation())).expect("an installation"), trimmed);
-        let without = Installation { forward: None, trust: "t".to_owned(), ..installation() };
+        let forwarded = Installation { forward: Some("assay-store/assay-store:8420".to_owned()), ..installation() };
+        let trimmed = Installation { trust: "kind: TrustPolicy".to_owned(), ..forwarded.clone() };
+        assert_eq!(Installation::read("assay", &data(&forwarded)).expect("an installation"), trimmed);
+        let without = Installation { trust: "t".to_owned(), ..installation() };
         assert_eq!(Installation::read("assay", &data(&without)).expect("an installation"), without);
     }
 

@@ -261,20 +261,9 @@ pub(crate) fn driver_spec(installation: &Installation, labels: Map<String, Value
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::installation;
     use assay_manifest::Kind;
     use assay_stage::parameters::ExecuteParameters;
-
-    fn installation() -> Installation {
-        Installation {
-            namespace: "assay".to_owned(),
-            targets_namespace: "assay-targets".to_owned(),
-            store: "s3://results?region=eu-central-1".to_owned(),
-            image: format!("assay.test/assay@sha256:{}", "0".repeat(64)),
-            trust: String::new(),
-            images: Vec::new(),
-            forward: None,
-        }
-    }
 
     /// Builds a Job of execute with three shards, after `change`.
     fn execute(change: impl FnOnce(&mut StageJob<'_>)) -> Object {

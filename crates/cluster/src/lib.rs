@@ -8,6 +8,8 @@ mod ceiling;
 mod client;
 mod cron;
 mod error;
+#[cfg(test)]
+mod fixture;
 mod image;
 mod inference;
 mod install;
