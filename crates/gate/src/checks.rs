@@ -25,12 +25,12 @@ pub(crate) fn checks(run: &Run<'_>, comparison: &Comparison, question: &GateInpu
     checks.extend(check_provenance(run, policy));
     checks.extend(crate::executables::checks(run, comparison));
     for point in points_of(run, &comparison.candidate) {
-        let subject = format!("{} at {}", point.case_id, point.point_id);
+        let scope = format!("{} at {}", point.case_id, point.point_id);
         let baseline = counterpart(run, point, &comparison.baseline);
-        checks.extend(check_attempts(point, baseline, &subject));
-        checks.extend(check_slo(point, baseline, question, &subject));
-        checks.extend(check_error_rate(point, policy, &subject));
-        checks.extend(check_output_drift(run, point, baseline, policy, &subject));
+        checks.extend(check_attempts(point, baseline, &scope));
+        checks.extend(check_slo(point, baseline, question, &scope));
+        checks.extend(check_error_rate(point, policy, &scope));
+        checks.extend(check_output_drift(run, point, baseline, policy, &scope));
     }
     checks
 }
@@ -108,7 +108,7 @@ fn is_own_fault(reason: &Reason) -> bool {
 
 /// Checks that the candidate did not fail more often than the baseline. A repeated attempt would hide a crash, because only the
 /// successful launches count.
-fn check_attempts(point: &PointSummary, baseline: Option<&PointSummary>, subject: &str) -> Option<Check> {
+fn check_attempts(point: &PointSummary, baseline: Option<&PointSummary>, scope: &str) -> Option<Check> {
     let own = |excluded: &&Exclusion| excluded.reasons.iter().any(is_own_fault);
     let failed = |point: &PointSummary| point.excluded.iter().filter(own).count();
     let (before, now) = (baseline.map_or(0, failed), failed(point));
@@ -117,12 +117,12 @@ fn check_attempts(point: &PointSummary, baseline: Option<&PointSummary>, subject
     }
     let detail = format!("{now} of {} attempts failed by themselves, and {before} of the baseline's", point.attempts);
     let none_counts = point.trials_counted == 0 && baseline.is_some_and(|baseline| baseline.trials_counted > 0);
-    let check = Check::blocking("attempts", subject, false, detail);
+    let check = Check::blocking("attempts", scope, false, detail);
     Some(Check { blocks: none_counts, ..check })
 }
 
 /// Checks that the candidate met the SLOs that the baseline met. If the baseline missed them too, the candidate is not to blame.
-fn check_slo(point: &PointSummary, baseline: Option<&PointSummary>, question: &GateInput<'_>, subject: &str) -> Option<Check> {
+fn check_slo(point: &PointSummary, baseline: Option<&PointSummary>, question: &GateInput<'_>, scope: &str) -> Option<Check> {
     let met = |point: &PointSummary| point.serving.as_ref()?.slo_met;
     let is_met = met(point).filter(|_| question.policy.slo)?;
     let was_met = baseline.and_then(met);
@@ -142,12 +142,12 @@ fn check_slo(point: &PointSummary, baseline: Option<&PointSummary>, question: &G
         }
         (false, None) => format!("the candidate missed its SLOs, and of the baseline it is not known: {figures}"),
     };
-    let check = Check { blocks: was_met == Some(true), ..Check::blocking("slo", subject, is_met, detail) };
+    let check = Check { blocks: was_met == Some(true), ..Check::blocking("slo", scope, is_met, detail) };
     let worse = before.zip(now).map_or(f64::INFINITY, |(before, now)| before / now - 1.0);
     Some(if is_met { check } else { acknowledge_check(check, point, GOOD_FRACTION, worse, question) })
 }
 
-fn check_error_rate(point: &PointSummary, policy: &GatePolicy, subject: &str) -> Option<Check> {
+fn check_error_rate(point: &PointSummary, policy: &GatePolicy, scope: &str) -> Option<Check> {
     let (most, ServingPoint { requests, outcomes, excluded_outcomes, .. }) = (policy.max_error_rate?, point.serving.as_ref()?);
     // Attempts that do not count had requests too, and may have been excluded because these failed.
     let all = requests.0 + excluded_outcomes.values().map(|count| count.0).sum::<u64>();
@@ -156,7 +156,7 @@ fn check_error_rate(point: &PointSummary, policy: &GatePolicy, subject: &str) ->
     // Without requests there is no proof that requests succeed.
     let rate = if all == 0 { 1.0 } else { failed as f64 / all as f64 };
     let detail = format!("{failed} of {all} requests failed; at most {:.2} % may", most * 100.0);
-    Some(Check::blocking("error_rate", subject, rate <= most, detail))
+    Some(Check::blocking("error_rate", scope, rate <= most, detail))
 }
 
 /// Checks that both sides generated about the same number of output tokens. An API without output tokens has nothing to check.
@@ -165,7 +165,7 @@ fn check_output_drift(
     point: &PointSummary,
     baseline: Option<&PointSummary>,
     policy: &GatePolicy,
-    subject: &str,
+    scope: &str,
 ) -> Option<Check> {
     let most = policy.max_output_drift?;
     let length = |point: &PointSummary| Some(point.metrics.iter().find(|metric| metric.metric == OUTPUT_LENGTH)?.median);
@@ -175,7 +175,7 @@ fn check_output_drift(
         return None;
     }
     let (Some(before), Some(now)) = (baseline.and_then(length), length(point)) else {
-        return Some(Check::blocking("output_drift", subject, false, "the output length of a side is not known".to_owned()));
+        return Some(Check::blocking("output_drift", scope, false, "the output length of a side is not known".to_owned()));
     };
     let drift = (now - before).abs() / before;
     let detail = format!(
@@ -183,5 +183,5 @@ fn check_output_drift(
         drift * 100.0,
         most * 100.0
     );
-    Some(Check::blocking("output_drift", subject, drift <= most, detail))
+    Some(Check::blocking("output_drift", scope, drift <= most, detail))
 }

@@ -360,7 +360,7 @@ fn reasons(metrics: &[MetricVerdict], checks: &[Check], question: &GateInput<'_>
         });
     let mut failed: Vec<&Check> = checks.iter().filter(|check| !check.holds()).collect();
     failed.sort_by_key(|check| !check.blocks);
-    let failed = failed.into_iter().map(|check| Reason::new(&check.name, format!("{}: {}", check.subject, check.detail)));
+    let failed = failed.into_iter().map(|check| Reason::new(&check.name, format!("{}: {}", check.scope, check.detail)));
     let inconclusive = primary().filter(|metric| metric.outcome == Outcome::Inconclusive).map(|metric| {
         let why = metric.reason.as_ref().map_or("", |reason| reason.detail.as_str());
         Reason::new("inconclusive", format!("{}: {why}", where_at(metric)))

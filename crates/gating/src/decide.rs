@@ -164,7 +164,7 @@ impl GateDecider<'_> {
             gate: &self.gate.name,
             policy: self.rules.policy(&self.gate),
             sequence: Sequence {
-                subject: self.subject.clone(),
+                name: self.subject.clone(),
                 look: look.number,
                 earlier: earlier.iter().map(|known| known.reference.manifest).collect(),
             },

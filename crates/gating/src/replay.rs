@@ -69,7 +69,7 @@ fn check_sequence(verdict: &Verdict, store: &Store, trust: &Trust) -> Result<(),
 fn check_follows(verdict: &Verdict, before: &[(Digest, &Verdict)]) -> Result<(), Failure> {
     let about = |verdict: &Verdict| {
         let tree = verdict.runs.last().map(|run| run.tree.clone());
-        (verdict.sequence.subject.clone(), verdict.gate.clone(), verdict.policy.digest, tree)
+        (verdict.sequence.name.clone(), verdict.gate.clone(), verdict.policy.digest, tree)
     };
     if let Some((digest, _)) = before.iter().find(|(_, earlier)| about(earlier) != about(verdict)) {
         return Err(Failure::new(ErrorCode::OtherSequence, format!("the earlier verdict {digest} is about something else")));
@@ -253,7 +253,7 @@ mod tests {
             code(&changed, &[&first])
         };
         assert_eq!(other(|verdict| verdict.gate = "other".parse().expect("a name")), "other_sequence");
-        assert_eq!(other(|verdict| verdict.sequence.subject = "pr-9999".parse().expect("a name")), "other_sequence");
+        assert_eq!(other(|verdict| verdict.sequence.name = "pr-9999".parse().expect("a name")), "other_sequence");
         assert_eq!(other(|verdict| verdict.policy.digest = Digest::compute(b"other rules")), "other_sequence");
         assert_eq!(other(|verdict| verdict.runs.iter_mut().for_each(|run| run.tree = "0".repeat(40))), "other_sequence");
     }

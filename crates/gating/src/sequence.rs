@@ -68,7 +68,7 @@ fn check_order(known: &[VerifiedVerdict], subject: &Name) -> Result<(), Failure>
     for one in known {
         let sequence = &one.verdict().sequence;
         let follows = sequence.earlier.iter().all(|earlier| before.contains(earlier));
-        if sequence.subject != *subject || !follows || !before.insert(one.reference.manifest) {
+        if sequence.name != *subject || !follows || !before.insert(one.reference.manifest) {
             let message = format!("verdict {} about `{subject}` does not belong there", one.number);
             return Err(Failure::new(ErrorCode::VerdictMisplaced, message)
                 .hint("a sequence of verdicts only grows: somebody has put another in its place, or has changed their order"));

@@ -988,7 +988,7 @@ fn verdict(summary: InputRef) -> Verdict {
             "earlier_ends": [{"state": "failed", "stage": "provision", "code": "not_ready"}],
         }],
         "learned": digest("pipelines/noise/bandwidth.json"),
-        "sequence": {"subject": "pr-17", "look": 2, "earlier": [digest("the first look")]},
+        "sequence": {"name": "pr-17", "look": 2, "earlier": [digest("the first look")]},
         "judged_on": at(700_000),
         "acknowledgements": [{
             "path": "pipelines/acks/huge-pages.yaml",
@@ -1008,13 +1008,13 @@ fn verdict(summary: InputRef) -> Verdict {
         "differences": [{"what": "host.governor", "baseline": "performance", "candidate": "powersave"}],
         "checks": [{
             "name": "validity",
-            "subject": format!("run {RUN}"),
+            "scope": format!("run {RUN}"),
             "passed": false,
             "blocks": false,
             "detail": "some planned trials have no valid attempt",
         }, {
             "name": "slo",
-            "subject": "chat-8b.vllm.huge-pages at c8",
+            "scope": "chat-8b.vllm.huge-pages at c8",
             "passed": false,
             "blocks": true,
             "detail": "the candidate missed its SLOs, and the baseline kept them; `pipelines/acks/slower.yaml` accepts it",

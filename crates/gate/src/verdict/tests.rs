@@ -141,7 +141,7 @@ fn question<'a>(gate: &'a Name, runs: Vec<Run<'a>>) -> GateInput<'a> {
             max_output_drift: None,
         },
         runs,
-        sequence: Sequence { subject: subject(), look: 1, earlier: Vec::new() },
+        sequence: Sequence { name: sequence_name(), look: 1, earlier: Vec::new() },
         acknowledgements: Vec::new(),
         judged_on: instant("2026-11-20T00:00:00.000000000Z"),
         learned: None,
@@ -151,7 +151,7 @@ fn question<'a>(gate: &'a Name, runs: Vec<Run<'a>>) -> GateInput<'a> {
     }
 }
 
-fn subject() -> Name {
+fn sequence_name() -> Name {
     "pr-17".parse().expect("a name")
 }
 
@@ -478,7 +478,7 @@ fn a_second_run_of_one_tree_adds_its_pairs_under_what_is_left_of_q() {
     let gate: Name = "gate".parse().expect("a name");
     let mut question = question(&gate, vec![fixture.run(), fixture.run()]);
     question.policy.looks = vec![0.5, 0.5];
-    question.sequence = Sequence { subject: subject(), look: 2, earlier: vec![Digest::compute(b"the first")] };
+    question.sequence = Sequence { name: sequence_name(), look: 2, earlier: vec![Digest::compute(b"the first")] };
     let verdict = judge(&question).expect("a verdict");
     assert_eq!(verdict.metrics[0].pairs.len(), 24);
     assert_eq!(verdict.metrics[0].pairs.last().map(|pair| pair.run), Some(1));

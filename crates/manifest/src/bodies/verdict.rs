@@ -120,8 +120,8 @@ pub struct EarlierEnd {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sequence {
-    /// The pull request or tree that the verdicts are about, such as `pr-17`.
-    pub subject: Name,
+    /// Its name: the pull request or the tree that the verdicts are about, such as `pr-17`.
+    pub name: Name,
     /// The number of the look, from 1.
     pub look: u32,
     /// The verdicts before it, oldest first, by the digests of their manifests.
@@ -176,7 +176,7 @@ pub struct Check {
     /// The name of the rule, such as `error_rate` or `slo`.
     pub name: String,
     /// The part of the run that was checked, in words, such as a case and a point.
-    pub subject: String,
+    pub scope: String,
     /// True if the rule held.
     pub passed: bool,
     /// True if a broken rule blocks by itself; otherwise it makes the verdict inconclusive.
@@ -190,14 +190,14 @@ pub struct Check {
 
 impl Check {
     /// Creates a check that makes the verdict inconclusive if it did not pass.
-    pub fn inconclusive(name: &str, subject: &str, passed: bool, detail: impl Into<String>) -> Self {
-        let (name, subject) = (name.to_owned(), subject.to_owned());
-        Self { name, subject, passed, blocks: false, detail: detail.into(), acknowledged: None }
+    pub fn inconclusive(name: &str, scope: &str, passed: bool, detail: impl Into<String>) -> Self {
+        let (name, scope) = (name.to_owned(), scope.to_owned());
+        Self { name, scope, passed, blocks: false, detail: detail.into(), acknowledged: None }
     }
 
     /// Creates a check that blocks by itself if it did not pass.
-    pub fn blocking(name: &str, subject: &str, passed: bool, detail: impl Into<String>) -> Self {
-        Self { blocks: true, ..Self::inconclusive(name, subject, passed, detail) }
+    pub fn blocking(name: &str, scope: &str, passed: bool, detail: impl Into<String>) -> Self {
+        Self { blocks: true, ..Self::inconclusive(name, scope, passed, detail) }
     }
 
     /// Returns true if the rule held, or if its breach was accepted beforehand.

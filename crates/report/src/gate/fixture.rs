@@ -313,7 +313,7 @@ pub(crate) fn model() -> Model {
         unit: PairUnit::Pair,
         runs: vec![run],
         learned: Some(Digest::compute(b"learned")),
-        sequence: Sequence { subject: name("pr-17"), look: 2, earlier: vec![Digest::compute(b"the first")] },
+        sequence: Sequence { name: name("pr-17"), look: 2, earlier: vec![Digest::compute(b"the first")] },
         judged_on: instant("2026-11-20T12:00:00.000000000Z"),
         acknowledgements: vec![
             acknowledgement("e2e_ms_p99", Some("c8"), 0.10, "longer-responses", later),
@@ -325,7 +325,7 @@ pub(crate) fn model() -> Model {
         differences: Vec::new(),
         checks: vec![Check {
             name: "validity".to_owned(),
-            subject: "run pull-17-b".to_owned(),
+            scope: "run pull-17-b".to_owned(),
             passed: true,
             blocks: false,
             detail: "every planned trial counts".to_owned(),

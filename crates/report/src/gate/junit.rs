@@ -122,7 +122,7 @@ impl Report {
             };
             cases.push(Case {
                 class: format!("check.{}", check.name),
-                name: check.subject.clone(),
+                name: check.scope.clone(),
                 result,
                 properties: check.is_accepted.then(|| ("acknowledged", check.detail.clone())).into_iter().collect(),
             });

@@ -691,7 +691,7 @@ fn with_hostile_text(text: &str) -> Model {
         (accepted.reason, accepted.approver) = (own(), own());
     }
     for check in &mut verdict.checks {
-        (check.name, check.subject, check.detail, check.passed) = (own(), own(), own(), false);
+        (check.name, check.scope, check.detail, check.passed) = (own(), own(), own(), false);
     }
     for metric in &mut verdict.metrics {
         (metric.metric, metric.unit) = (own(), own());

@@ -76,15 +76,15 @@ impl AcknowledgementLine {
         let of_metrics = about.map(|metric| (effect_on(accepted, metric, verdict), describe_change(metric)));
         let missed = verdict.checks.iter().filter(|check| is_about_check(accepted, check));
         let of_checks =
-            missed.map(|check| (effect_on_check(accepted, check, verdict), clean(&format!("the SLOs of {}", check.subject))));
+            missed.map(|check| (effect_on_check(accepted, check, verdict), clean(&format!("the SLOs of {}", check.scope))));
         let mut effects: Vec<(EffectKind, String)> = of_metrics.chain(of_checks).collect();
         effects.sort_by_key(|(did, _)| *did);
         let is_over = accepted.expires <= verdict.judged_on;
         let (did, effect) = match effects.first() {
             Some((did, _)) => (*did, describe_effects(&effects)),
             None if !accepted.applies => {
-                let subject = &verdict.sequence.subject;
-                (EffectKind::OtherChange, clean(&format!("it is for {}, and this verdict is about {subject}", accepted.of)))
+                let judged = &verdict.sequence.name;
+                (EffectKind::OtherChange, clean(&format!("it is for {}, and this verdict is about {judged}", accepted.of)))
             }
             None if is_over => (EffectKind::Expired, "nothing regressed that it was about".to_owned()),
             None => (EffectKind::Unused, "nothing regressed that it is about".to_owned()),
@@ -131,7 +131,7 @@ fn effect_on(accepted: &Acknowledgement, metric: &MetricVerdict, verdict: &Verdi
 
 /// Returns true if it accepts SLOs that the candidate missed.
 fn is_about_check(accepted: &Acknowledgement, check: &Check) -> bool {
-    let (case, point) = check.subject.split_once(" at ").unwrap_or_default();
+    let (case, point) = check.scope.split_once(" at ").unwrap_or_default();
     accepted.applies
         && !check.passed
         && check.name == SLO

@@ -63,7 +63,7 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CheckLine {
     pub(crate) name: String,
-    pub(crate) subject: String,
+    pub(crate) scope: String,
     /// True if it passed.
     pub(crate) passed: bool,
     /// True if it failed and was accepted beforehand.
@@ -132,7 +132,7 @@ impl CheckLine {
     fn new(check: &assay_manifest::Check) -> Self {
         Self {
             name: clean(&check.name),
-            subject: clean(&check.subject),
+            scope: clean(&check.scope),
             passed: check.passed,
             is_accepted: !check.passed && check.acknowledged.is_some(),
             blocks: check.blocks,

@@ -93,7 +93,7 @@ fn look(inputs: &Inputs<'_>) -> StripItem {
     let headline = if looks == 1 { "the only look".to_owned() } else { format!("{look} of {looks}") };
     let share = format!(
         "of {}; it may spend {} of q = {}: {}",
-        verdict.sequence.subject,
+        verdict.sequence.name,
         level(fine_print::share_of_look(verdict)),
         level(verdict.policy.q),
         level(fine_print::q_of_look(verdict))
@@ -137,7 +137,7 @@ fn checks(inputs: &Inputs<'_>) -> StripItem {
         (count, 0, accepted) => format!("{accepted} of {} did not hold, and was accepted beforehand", counted(count, "check")),
         (count, failed, _) => format!("{failed} of {} failed", counted(count, "check")),
     };
-    let details = not_passed.iter().map(|check| clean(&format!("{}, {}: {}", check.name, check.subject, check.detail)));
+    let details = not_passed.iter().map(|check| clean(&format!("{}, {}: {}", check.name, check.scope, check.detail)));
     StripItem::new("Checks", failed > 0, headline, details.collect())
 }
 
