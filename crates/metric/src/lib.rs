@@ -23,7 +23,7 @@ pub use statistic::{Estimator, Statistic};
 pub use table::{Metric, SloMetric};
 pub use trial::{MeasuredValue, Sum, Totals, TrialTotals, WorkTotals, no_request_succeeded, no_response_has, quantity};
 pub use unit::Unit;
-pub use window::{BusySpan, MeasuredPhase, PhaseEnd, SHARE_BITS, share_within};
+pub use window::{BusySpan, MeasuredPhase, PhaseEnd, SHARE_BITS, TIME_SLICES, share_within, time_slice_of};
 
 /// The definition of a metric: one row of the table.
 #[derive(Clone, Copy, Debug)]
@@ -68,9 +68,11 @@ pub enum Formula {
         /// The later instant.
         to: Field,
     },
-    /// A sample for each request that has all fields of the quotient, in nanoseconds.
+    /// A sample for each request that has all fields of the quotient.
     Quotient(&'static Quotient),
-    /// Samples from the list of token events of each request: [`gaps`] and [`Jitter`].
+    /// Samples for each gap between the token events of a request: see [`gaps`].
+    Gaps,
+    /// At most one sample for each request, from the list of its token events: the first gap, and [`Jitter`].
     TokenEvents,
     /// One value for a whole trial.
     Trial(fn(&TrialTotals<'_>) -> MeasuredValue),
@@ -195,6 +197,11 @@ impl Metric {
     /// Returns true if a request has at most one sample of the metric.
     pub fn is_per_request(self) -> bool {
         matches!(self.definition().formula, Formula::Span { .. } | Formula::Quotient(_))
+    }
+
+    /// Returns the name with this statistic; `None` if the metric is not reported with it.
+    pub fn name(self, statistic: Statistic) -> Option<&'static MetricName> {
+        self.definition().names.iter().find(|name| name.statistic == statistic)
     }
 
     /// Returns the metric of this key, such as `ttft`.

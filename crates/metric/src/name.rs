@@ -1,6 +1,6 @@
 //! The names under which metrics are reported: one for each statistic.
 
-use crate::{Definition, Metric, Requirement, Statistic};
+use crate::{Definition, Metric, Requirement, Section, Statistic};
 
 /// A name under which values are reported: a metric with a statistic of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub struct MetricName {
     /// The rank of its column in reports: narrow screens drop the lowest first, and terminals never show 0. `None` if it has no
     /// column there.
     pub rank: Option<u8>,
+    /// The key of the metric whose column takes the place of this one in reports, for the same statistic.
+    pub fallback_for: Option<&'static str>,
 }
 
 /// The columns of a metric's variation across trials: the name and the meaning of each.
@@ -55,7 +57,18 @@ impl MetricName {
         doc: &'static str,
         spread: SpreadColumns,
     ) -> Self {
-        Self { metric, statistic, text, column, doc, is_primary: false, has_spread: false, spread, rank: None }
+        Self {
+            metric,
+            statistic,
+            text,
+            column,
+            doc,
+            is_primary: false,
+            has_spread: false,
+            spread,
+            rank: None,
+            fallback_for: None,
+        }
     }
 
     /// Marks the name as primary.
@@ -82,6 +95,12 @@ impl MetricName {
         self
     }
 
+    /// Gives the name a column in reports only if the metric of this key has none.
+    pub(crate) const fn fallback_for(mut self, key: &'static str) -> Self {
+        self.fallback_for = Some(key);
+        self
+    }
+
     /// Returns all names, in the order in which they are reported.
     pub fn all() -> impl Iterator<Item = &'static Self> {
         Metric::ALL.iter().flat_map(|metric| metric.definition().names)
@@ -102,10 +121,24 @@ impl MetricName {
         Self::all().filter(move |name| name.is_primary && (has_slos || !name.metric.requires(Requirement::Slos)))
     }
 
+    /// Returns the primary names of a section with this statistic, the highest rank first. Reports lead with the first of them that
+    /// was measured: the tail of latency, its median, and the throughput.
+    pub fn leading(section: Section, statistic: Statistic) -> Vec<&'static Self> {
+        let is_leading = |name: &&Self| name.is_primary && name.statistic == statistic && name.definition().section == section;
+        let mut names: Vec<_> = Self::all().filter(is_leading).collect();
+        names.sort_by_key(|name| std::cmp::Reverse(name.rank));
+        names
+    }
+
     /// Returns the names that gates may judge: those with a better direction. Which of them a point reports depends on its
     /// requests and SLOs.
     pub fn judged() -> impl Iterator<Item = &'static Self> {
         Self::all().filter(|name| name.definition().better.is_some())
+    }
+
+    /// Returns the name whose column in reports takes the place of this one's; `None` if none does.
+    pub fn fallback(&self) -> Option<&'static Self> {
+        Metric::find(self.fallback_for?)?.name(self.statistic)
     }
 
     /// Returns the definition of the metric.

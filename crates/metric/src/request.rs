@@ -65,26 +65,40 @@ impl RequestFields {
     }
 }
 
-/// A formula of which each request has at most one sample, a double in nanoseconds.
+/// A formula of which each request has at most one sample, a double.
 #[derive(Debug)]
 pub struct Quotient {
     /// The facts that it reads.
     pub reads: &'static [Field],
     /// The description of a response that has a sample.
     pub description: &'static str,
-    /// The sample, in nanoseconds; `None` if a fact is absent, or if there is nothing to divide by.
-    pub sample_ns: fn(&RequestFields) -> Option<f64>,
+    /// The sample: in nanoseconds for a latency, otherwise in the unit of the metric. `None` if a fact is absent, or if there is
+    /// nothing to divide by.
+    pub sample: fn(&RequestFields) -> Option<f64>,
 }
 
 /// TPOT of a request.
 pub(crate) const TPOT: Quotient = Quotient {
-    reads: &[Field::FirstToken, Field::LastToken, Field::OutputTokens, Field::FirstEventTokens],
+    reads: TPOT_FIELDS,
     description: "two token events and more tokens than the first event has",
-    sample_ns: |request| {
-        let (output, of_first) = (request.tokens(Field::OutputTokens), request.tokens(Field::FirstEventTokens));
-        tpot_ns(request.get(Field::FirstToken), request.get(Field::LastToken), output, of_first).map(|(ns, _)| ns)
-    },
+    sample: tpot_of_request,
 };
+
+/// The output tokens per second that one user receives, after the first token event: the inverse of TPOT. `None` if all tokens
+/// came at one instant.
+pub(crate) const USER_THROUGHPUT: Quotient = Quotient {
+    reads: TPOT_FIELDS,
+    description: "two token events at different instants and more tokens than the first event has",
+    sample: |request| tpot_of_request(request).filter(|ns| *ns > 0.0).map(|ns| 1e9 / ns),
+};
+
+/// The facts that TPOT is computed from.
+const TPOT_FIELDS: &[Field] = &[Field::FirstToken, Field::LastToken, Field::OutputTokens, Field::FirstEventTokens];
+
+fn tpot_of_request(request: &RequestFields) -> Option<f64> {
+    let (output, of_first) = (request.tokens(Field::OutputTokens), request.tokens(Field::FirstEventTokens));
+    tpot_ns(request.get(Field::FirstToken), request.get(Field::LastToken), output, of_first).map(|(ns, _)| ns)
+}
 
 /// The divisor of a TPOT: with the first event's tokens known or assumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -17,8 +17,8 @@ impl SloMetric {
             Formula::Span { from, to } => {
                 since_ns(request.get(from), request.get(to)).is_some_and(|ns| u64::try_from(ns).is_ok_and(|ns| ns <= at_most_ns))
             }
-            Formula::Quotient(quotient) => (quotient.sample_ns)(request).is_some_and(|ns| ns <= at_most_ns as f64),
-            Formula::TokenEvents | Formula::Trial(_) => false,
+            Formula::Quotient(quotient) => (quotient.sample)(request).is_some_and(|ns| ns <= at_most_ns as f64),
+            Formula::Gaps | Formula::TokenEvents | Formula::Trial(_) => false,
         }
     }
 }

@@ -52,6 +52,7 @@ macro_rules! statistics {
 statistics! {
     Value, "", "", Estimator::Value;
     Mean, "_mean", "Mean of ", Estimator::Mean;
+    P10, "_p10", "10th percentile of ", Estimator::Quantile(0.1);
     P50, "_p50", "Median of ", Estimator::Quantile(0.5);
     P90, "_p90", "90th percentile of ", Estimator::Quantile(0.9);
     P95, "_p95", "95th percentile of ", Estimator::Quantile(0.95);

@@ -2,7 +2,7 @@
 //!
 //! A row states the key, the name in the unit of the Summary, the column in the unit of the wide table, and all else that readers
 //! of a metric need. A statistic may be `primary` (gates judge it by default) and `shown` with a rank (reports have a column
-//! of it). It has a `column_doc` if its column has another meaning than the metric. A row with an `slo` may be limited by an SLO, in the
+//! of it, `fallback_for` another metric only if that one has none). It has a `column_doc` if its column has another meaning than the metric. A row with an `slo` may be limited by an SLO, in the
 //! field of workloads that is its key; `slo` is the meaning of that field. The order of the rows is that of reports.
 
 use crate::name::{MetricName, SpreadColumns};
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Definition, Direction, Field, Formula, Requirement, Section, Statistic, Unit, Use};
 
 use Direction::{Higher, Lower};
-use Formula::{Quotient, Span, TokenEvents, Trial};
+use Formula::{Gaps, Quotient, Span, TokenEvents, Trial};
 
 /// Makes the columns of the variation of a statistic across trials.
 macro_rules! spread_columns {
@@ -166,6 +166,14 @@ metrics! {
         formula: "first token event - send time" => Span { from: Field::Sent, to: Field::FirstToken },
         source: "AIPerf `time_to_first_token`",
     }
+    Ttst {
+        key: "ttst", name: "ttst_ms", column: "ttst_ns", title: "TTST" ("Time to second token"), unit: Milliseconds,
+        better: Some(Lower), section: Latency, requires: [Streaming], uses: [Prediction],
+        statistics: [Mean, P50 shown 0, P99],
+        meaning: "the time from the first to the second token event of a request",
+        formula: "second token event - first token event" => TokenEvents,
+        source: "AIPerf `time_to_second_token`",
+    }
     Ttfo {
         key: "ttfo", name: "ttfo_ms", column: "ttfo_ns", title: "TTFO" ("Time to first content"), unit: Milliseconds,
         better: Some(Lower), section: Latency, requires: [Streaming], uses: [],
@@ -191,22 +199,22 @@ metrics! {
         better: Some(Lower), section: Latency, requires: [Streaming, OutputTokens], uses: [Prediction],
         statistics: [Mean, P50, P99 shown 2],
         meaning: "the inter-token latency: the time between consecutive token events, divided by the tokens of the later event",
-        formula: "(t[i] - t[i-1]) / k[i], as k[i] samples, where token event i has k[i] tokens and the time t[i]" => TokenEvents,
+        formula: "(t[i] - t[i-1]) / k[i], as k[i] samples, where token event i has k[i] tokens and the time t[i]" => Gaps,
         source: "Assay",
     }
     Icl {
         key: "icl", name: "icl_ms", column: "icl_ns", title: "ICL" ("Inter-chunk latency"), unit: Milliseconds,
         better: Some(Lower), section: Latency, requires: [Streaming], uses: [Curve, Prediction],
-        statistics: [Mean, P50, P99 shown 2],
+        statistics: [Mean, P50, P99 shown 2 fallback_for "itl"],
         meaning: "the inter-chunk latency: the time between consecutive token events",
-        formula: "t[i] - t[i-1], where t[i] is the time of token event i" => TokenEvents,
+        formula: "t[i] - t[i-1], where t[i] is the time of token event i" => Gaps,
         source: "AIPerf `inter_chunk_latency`; vLLM and SGLang call it ITL",
     }
     E2e {
         key: "e2e", name: "e2e_ms", column: "e2e_ns", title: "E2E" ("End-to-end latency"), unit: Milliseconds,
         better: Some(Lower), section: Latency, requires: [], uses: [Curve, Prediction],
         slo: "Time to the last token event",
-        statistics: [Mean, P50 shown 3, P90, P95, P99 primary spread shown 4, P50WithFailures, P95WithFailures, P99WithFailures],
+        statistics: [Mean, P50 shown 3 fallback_for "ttft", P90, P95, P99 primary spread shown 4, P50WithFailures, P95WithFailures, P99WithFailures],
         meaning: "the time from the start of a request (open loop: intended send time; closed loop: send time) to the last token event",
         formula: "last token event - start" => Span { from: Field::Start, to: Field::LastToken },
         source: "AIPerf `request_latency`, counted from the intended time as in MLPerf LoadGen",
@@ -235,6 +243,14 @@ metrics! {
         formula: "mean over requests of the mean of |ICL[i] - ICL[i-1]|" => TokenEvents,
         source: "the idea of RFC 3550, unsmoothed",
     }
+    UserThroughput {
+        key: "output_tokens_per_user", name: "output_tokens_per_user_per_s", column: "output_tokens_per_user_per_s", title: "tokens/s/user" ("Output tokens/s of one request"), unit: TokensPerSecond,
+        better: Some(Higher), section: Throughput, requires: [Streaming, OutputTokens], uses: [Prediction],
+        statistics: [Mean, P10, P50 shown 0],
+        meaning: "the output tokens per second that one request receives, after its first token event",
+        formula: "1 / TPOT, for each request whose TPOT is above 0" => Quotient(&request::USER_THROUGHPUT),
+        source: "AIPerf `output_token_throughput_per_user`, which is 1 / `inter_token_latency`; genai-bench `output_inference_speed`",
+    }
     RequestThroughput {
         key: "request_throughput", name: "request_throughput_per_s", column: "request_throughput_per_s", title: "requests/s", unit: RequestsPerSecond,
         better: Some(Higher), section: Throughput, requires: [], uses: [Prediction],
@@ -252,7 +268,7 @@ metrics! {
         source: "AIPerf's time-weighted series",
     }
     OutputThroughput {
-        key: "output_tokens", name: "output_tokens_per_s", column: "output_tokens_per_s", title: "tokens/s", unit: TokensPerSecond,
+        key: "output_tokens", name: "output_tokens_per_s", column: "output_tokens_per_s", title: "tokens/s" ("Output tokens/s"), unit: TokensPerSecond,
         better: Some(Higher), section: Throughput, requires: [OutputTokens], uses: [Prediction],
         statistics: [Value primary spread shown 8],
         meaning: "Output tokens per second of requests that completed successfully within the window",

@@ -25,7 +25,8 @@ fn names_begin_with_the_key_and_say_the_unit() {
         let row = name.definition();
         assert!(name.text.starts_with(row.key), "{}", name.text);
         assert_eq!(name.text.contains("_ms"), row.unit == Unit::Milliseconds, "{}", name.text);
-        assert_eq!(name.text.ends_with("_per_s"), row.unit.as_str().ends_with("/s"), "{}", name.text);
+        let ending = format!("_per_s{}", name.statistic.suffix());
+        assert_eq!(name.text.ends_with(&ending), row.unit.as_str().ends_with("/s"), "{}", name.text);
     }
 }
 
@@ -37,6 +38,7 @@ fn statistics_fit_the_formula() {
         let has_value = row.names.iter().any(|name| name.statistic == Statistic::Value);
         match row.formula {
             Formula::Span { .. } | Formula::Quotient(_) => assert!(!has_value, "{metric:?}"),
+            Formula::Gaps => assert!(!has_value, "{metric:?}"),
             Formula::TokenEvents => {}
             Formula::Trial(_) => assert!(has_value, "{metric:?}"),
         }
@@ -86,6 +88,9 @@ fn gates_judge_these_names() {
     ttft_ms_p99_with_failures
     ttft_sent_ms_p50
     ttft_sent_ms_p99
+    ttst_ms_mean
+    ttst_ms_p50
+    ttst_ms_p99
     ttfo_ms_p50
     ttfo_ms_p99
     tpot_ms_mean
@@ -112,6 +117,9 @@ fn gates_judge_these_names() {
     send_lateness_ms_p50
     send_lateness_ms_p99
     jitter_ms
+    output_tokens_per_user_per_s_mean
+    output_tokens_per_user_per_s_p10
+    output_tokens_per_user_per_s_p50
     request_throughput_per_s
     request_throughput_steady_per_s
     output_tokens_per_s
@@ -131,6 +139,29 @@ fn gates_judge_these_names() {
     let always = "ttft_ms_p50 ttft_ms_p99 tpot_ms_p50 e2e_ms_p99 request_throughput_per_s output_tokens_per_s";
     assert_eq!(primary(false), always);
     assert_eq!(primary(true), format!("{always} goodput_requests_per_s"));
+}
+
+/// Reports lead with these, and draw no others: the first of each that a case has.
+#[test]
+fn reports_lead_with_primary_names_of_the_highest_rank() {
+    let leading =
+        |section, statistic| MetricName::leading(section, statistic).iter().map(|name| name.text).collect::<Vec<_>>().join(" ");
+    assert_eq!(leading(Section::Latency, Statistic::P99), "ttft_ms_p99 e2e_ms_p99");
+    assert_eq!(leading(Section::Latency, Statistic::P50), "tpot_ms_p50 ttft_ms_p50");
+    assert_eq!(leading(Section::Throughput, Statistic::Value), "output_tokens_per_s request_throughput_per_s");
+}
+
+#[test]
+fn a_fallback_has_a_column_as_the_name_that_it_stands_for_has_one() {
+    let fallbacks = MetricName::all().filter_map(|name| Some((name, Metric::find(name.fallback_for?))));
+    let described: Vec<String> = fallbacks
+        .map(|(name, other)| {
+            let other = other.and_then(|metric| metric.name(name.statistic)).expect("a metric with the same statistic");
+            assert!(name.rank.is_some() && other.rank.is_some(), "{}", name.text);
+            format!("{} for {}", name.text, other.text)
+        })
+        .collect();
+    assert_eq!(described, ["icl_ms_p99 for itl_ms_p99", "e2e_ms_p50 for ttft_ms_p50"]);
 }
 
 #[test]
@@ -171,6 +202,36 @@ fn tpot_takes_off_the_tokens_of_the_first_event() {
     assert_eq!(tpot(None, Some(2)), None);
     assert_eq!(tpot(Some(2), Some(1)), Some((1_000.0, TpotDivisor::FirstEventKnown)), "a divisor of 1 is one");
     assert_eq!((tpot_ns(None, Some(2), Some(5), None), tpot_ns(Some(1), None, Some(5), None)), (None, None));
+}
+
+#[test]
+fn the_rate_of_a_user_is_the_inverse_of_tpot() {
+    let rate = |times: [i64; 2], output, first| {
+        let mut request = RequestFields::default();
+        let [first_ns, last_ns] = times;
+        for (field, value) in [
+            (Field::FirstToken, Some(first_ns)),
+            (Field::LastToken, Some(last_ns)),
+            (Field::OutputTokens, output),
+            (Field::FirstEventTokens, first),
+        ] {
+            request.set(field, value);
+        }
+        (request::USER_THROUGHPUT.sample)(&request)
+    };
+    // 8 tokens after the first, in 400 ms: 50 ms each.
+    assert_eq!(rate([100_000_000, 500_000_000], Some(9), None), Some(20.0));
+    assert_eq!(rate([100_000_000, 500_000_000], Some(9), Some(5)), Some(10.0));
+    assert_eq!(rate([100_000_000, 100_000_000], Some(9), None), None, "all tokens came at one instant");
+    assert_eq!((rate([0, 1], Some(1), None), rate([0, 1], None, None)), (None, None));
+}
+
+#[test]
+fn curves_and_limits_are_latencies() {
+    for metric in Metric::ALL.iter().filter(|metric| metric.has_use(Use::Curve)) {
+        assert_eq!(metric.definition().unit, Unit::Milliseconds, "{metric:?}");
+    }
+    assert_eq!((Unit::Milliseconds.from_sample(2_500_000.0), Unit::TokensPerSecond.from_sample(2.5)), (2.5, 2.5));
 }
 
 #[test]

@@ -64,6 +64,11 @@ impl Unit {
         matches!(self, Self::Milliseconds | Self::TokenCount)
     }
 
+    /// Converts a sample to the unit: samples of latencies are in nanoseconds, all others are in the unit already.
+    pub fn from_sample(self, sample: f64) -> f64 {
+        if self == Self::Milliseconds { sample / 1e6 } else { sample }
+    }
+
     /// Converts a value to the unit of the column of the wide table.
     pub fn to_column_unit(self, value: f64) -> f64 {
         match self {

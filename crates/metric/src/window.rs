@@ -128,9 +128,34 @@ pub fn share_within(sent_ns: i64, end_ns: i64, span: &Range<i64>) -> u64 {
     ((u128::from(within.unsigned_abs()) << SHARE_BITS) / u128::from(length.unsigned_abs())) as u64
 }
 
+/// The number of time slices of a window.
+pub const TIME_SLICES: usize = 10;
+
+/// Returns the time slice of a window that an instant lies in: the window is cut into [`TIME_SLICES`] parts of equal length, counted from 0.
+/// Each holds its end and not its start, as the window does for responses that complete. `None` outside of the window.
+#[inline]
+pub fn time_slice_of(window: &Range<i64>, at_ns: i64) -> Option<usize> {
+    let length = u64::try_from(window.end.checked_sub(window.start)?).ok()?;
+    let offset = u64::try_from(at_ns.checked_sub(window.start)?).ok().filter(|offset| (1..=length).contains(offset))?;
+    usize::try_from((u128::from(offset) * TIME_SLICES as u128 - 1) / u128::from(length)).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slice_holds_its_end_and_not_its_start() {
+        let of = |at| time_slice_of(&(100..200), at);
+        assert_eq!(
+            [100, 101, 110, 111, 150, 151, 190, 191, 200, 201].map(of),
+            [None, Some(0), Some(0), Some(1), Some(4), Some(5), Some(8), Some(9), Some(9), None]
+        );
+        // Slices of 0.7 ns: an instant is in the slice in which it ends.
+        assert_eq!((1..=7).map(|at| time_slice_of(&(0..7), at)).collect::<Vec<_>>(), [1, 2, 4, 5, 7, 8, 9].map(Some));
+        assert_eq!((time_slice_of(&(5..5), 5), time_slice_of(&(i64::MIN..i64::MAX), 0)), (None, None));
+        assert_eq!(time_slice_of(&(0..i64::MAX), i64::MAX), Some(TIME_SLICES - 1));
+    }
 
     #[test]
     fn by_count_the_window_reaches_to_the_end_of_the_last_request_and_never_beyond_the_duration() {

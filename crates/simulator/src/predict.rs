@@ -105,7 +105,10 @@ impl Prediction {
         let has_latency = self.result.has("ttft_ms_p50");
         let remarks = [
             (!has_latency, "latencies are missing: no request succeeded"),
-            (has_latency && !self.result.has("tpot_ms_p50"), "TPOT, ITL and ICL are missing: responses of one chunk have none"),
+            (
+                has_latency && !self.result.has("tpot_ms_p50"),
+                "TPOT, TTST, ITL and ICL are missing: responses of one chunk have none",
+            ),
             (!self.result.has("request_throughput_per_s"), "throughput is missing: no time passed"),
         ];
         remarks.into_iter().filter(|(holds, _)| *holds).map(|(_, remark)| remark).collect()
@@ -216,7 +219,7 @@ struct LoadSamples {
     last_ns: i64,
 }
 
-/// The samples of one metric, in nanoseconds.
+/// The samples of one metric: latencies in nanoseconds, others in the unit of the metric.
 enum Samples {
     Whole(Vec<i64>),
     Quotients(Vec<f64>),
@@ -266,7 +269,7 @@ impl LoadSamples {
                 (Formula::Trial(formula), _) => {
                     values.extend(row.names.iter().map(|name| (name.text, formula(&trial).ok().map(|(value, _)| value))));
                 }
-                (_, Some((_, samples))) => values.extend(samples.quantiles_ms(metric)),
+                (_, Some((_, samples))) => values.extend(samples.quantiles(metric)),
                 (_, None) => {}
             }
         }
@@ -286,8 +289,9 @@ impl Samples {
     fn add(&mut self, metric: Metric, fields: &RequestFields, gaps: &[Gap]) {
         match (self, metric.definition().formula) {
             (Self::Whole(samples), Formula::Span { from, to }) => samples.extend(since_ns(fields.get(from), fields.get(to))),
-            (Self::Quotients(samples), Formula::Quotient(quotient)) => samples.extend((quotient.sample_ns)(fields)),
-            (Self::Whole(samples), _) => samples.extend(gaps.iter().map(|gap| gap.gap_ns)),
+            (Self::Quotients(samples), Formula::Quotient(quotient)) => samples.extend((quotient.sample)(fields)),
+            (Self::Whole(samples), Formula::Gaps) => samples.extend(gaps.iter().map(|gap| gap.gap_ns)),
+            (Self::Whole(samples), _) => samples.extend(gaps.first().map(|gap| gap.gap_ns)),
             (Self::Quotients(samples), _) => {
                 for (itl_ns, count) in gaps.iter().map(|gap| gap.itl_ns()) {
                     samples.extend(std::iter::repeat_n(itl_ns, count as usize));
@@ -296,13 +300,15 @@ impl Samples {
         }
     }
 
-    /// Returns the median and the 99th percentile of a metric, in milliseconds.
-    fn quantiles_ms(&mut self, metric: Metric) -> Vec<(&'static str, Option<f64>)> {
+    /// Returns the median and the 99th percentile of a metric, in its unit.
+    fn quantiles(&mut self, metric: Metric) -> Vec<(&'static str, Option<f64>)> {
         let names = metric.definition().names.iter().filter(|name| [Statistic::P50, Statistic::P99].contains(&name.statistic));
-        names.map(|name| (name.text, self.statistic_ns(name.statistic).map(|ns| ns / 1e6))).collect()
+        names
+            .map(|name| (name.text, self.statistic(name.statistic).map(|sample| metric.definition().unit.from_sample(sample))))
+            .collect()
     }
 
-    fn statistic_ns(&mut self, statistic: Statistic) -> Option<f64> {
+    fn statistic(&mut self, statistic: Statistic) -> Option<f64> {
         let Estimator::Quantile(q) = statistic.estimator() else { return None };
         match self {
             Self::Whole(samples) => quantiles_ns(samples, &[q])?.first().copied(),

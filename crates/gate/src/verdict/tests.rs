@@ -585,7 +585,7 @@ fn the_same_question_has_the_same_bytes() {
     // signers.
     assert_eq!(
         (CONTRACT, Digest::compute(&one).hex().as_str()),
-        ("assay-gate/9", "242935c307ffa421091f6b2f6c91e0baa8506a52f00a8248049d249a58730471")
+        ("assay-gate/9", "db39c4da8d68af1a69d10f6000f767578ef5e1d940e192518260d115fc4bfb6e")
     );
 }
 

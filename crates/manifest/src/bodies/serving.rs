@@ -442,6 +442,53 @@ pub struct Timeline {
     pub shown: Vec<TimelineRequest>,
 }
 
+/// A time slice of the window of a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TimeSlice {
+    /// Requests of both phases that succeeded and ended in the slice.
+    pub ok: Count,
+    /// Requests of both phases that did not succeed and ended in the slice.
+    pub failed: Count,
+    /// Output tokens of those that succeeded; absent if responses have none, or if one of them has no token count.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub output_tokens: Option<Count>,
+    /// The samples of the latency: successful requests of the measured phase whose latency ended in the slice.
+    pub samples: Count,
+    /// The median of the latency, in milliseconds; absent without samples.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub p50_ms: Option<f64>,
+    /// The 99th percentile of the latency, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub p99_ms: Option<f64>,
+}
+
+/// The window of a trial in time slices of equal length. Each slice holds its end and not its start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SlicedTrial {
+    /// The trial.
+    pub trial_id: TrialId,
+    /// The attempt.
+    pub attempt: u32,
+    /// From the trial's start to that of the window, in nanoseconds.
+    pub from_ns: Count,
+    /// From the trial's start to the end of the window, in nanoseconds.
+    pub to_ns: Count,
+    /// The slices, in their order.
+    pub slices: Vec<TimeSlice>,
+}
+
+/// The course of the counted trials of a point over time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TimeSlices {
+    /// The latency: `ttft`, or `e2e` if responses are not streamed. A request counts in the slice in which its latency ended.
+    pub latency: String,
+    /// The trials, in the order of the plan.
+    pub trials: Vec<SlicedTrial>,
+}
+
 /// The data that the plots of a point are drawn from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -455,6 +502,9 @@ pub struct PointView {
     /// The requests of the first counted trial.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub timeline: Option<Timeline>,
+    /// The counted trials over time; absent if none counts.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub time_slices: Option<TimeSlices>,
 }
 
 /// The data that the plots of a run are drawn from: a separate document beside the Summary.

@@ -12,3 +12,4 @@ mod terminal;
 pub use inputs::{Inputs, Verification};
 pub use model::Report;
 pub use model::exclusions::{commonest_reason, describe_none_counted};
+pub use model::headline::Headline;

@@ -6,6 +6,7 @@ mod consistency;
 mod cost;
 mod fact;
 mod samples;
+mod time_slices;
 mod trial;
 mod views;
 
@@ -20,7 +21,7 @@ use assay_metric::{Definition, Formula, MeasuredPhase, MeasuredValue, Metric, Me
 use assay_schedule::{OfferedLoad, TrialSchedule};
 use assay_stage::{ErrorCode, Failure};
 use assay_warehouse::Row;
-use assay_warehouse::records::RecordFile;
+use assay_warehouse::records::{RecordError, RecordFile};
 
 use crate::aggregate::{ReportedMetric, seed, summarise_counts, summarise_trials, unset_row};
 use crate::dimensions::Dimensions;
@@ -128,6 +129,7 @@ pub(crate) fn reduce(
         point_id: point.point_id.clone(),
         curves: measured.curves,
         timeline: measured.timeline,
+        time_slices: measured.time_slices,
     };
     Ok(ReducedServingPoint { summary, outcomes, fact, view })
 }
@@ -256,6 +258,7 @@ pub(crate) struct Measurements<'a> {
     distributions: Vec<Distribution>,
     curves: Vec<assay_manifest::Curve>,
     timeline: Option<assay_manifest::Timeline>,
+    time_slices: Option<assay_manifest::TimeSlices>,
 }
 
 /// Reads the records of the counted trials of a point.
@@ -273,7 +276,8 @@ pub(crate) fn measure<'a>(files: &'a [TrialFiles], work: &ServingWork, limits: L
         .collect();
     curves.sort_by_key(|curve| Metric::find(&curve.metric));
     let timeline = trials.first_mut().map(views::timeline);
-    Ok(Measurements { trials, distributions, curves, timeline })
+    let time_slices = time_slices::time_slices(&trials, work, &rules(work), limits).map_err(unreadable)?;
+    Ok(Measurements { trials, distributions, curves, timeline, time_slices })
 }
 
 fn rules(work: &ServingWork) -> Rules {
@@ -295,8 +299,11 @@ fn first_pass<'a>(files: &'a [TrialFiles], work: &ServingWork, limits: Limits) -
 
 /// Reads the selected records again, and computes the distributions of the metrics.
 fn quantile_pass(trials: &[ScannedTrial<'_>], work: &ServingWork, limits: Limits) -> Result<Vec<Distribution>, Failure> {
-    let unreadable = |error| Failure::new(ErrorCode::Records, "the records of a point cannot be read").because(&error);
     samples::distributions(trials, &rules(work), limits).map_err(unreadable)
+}
+
+fn unreadable(error: RecordError) -> Failure {
+    Failure::new(ErrorCode::Records, "the records of a point cannot be read").because(&error)
 }
 
 /// The record files of a trial that belongs to no run: for tools, and for benchmarks of reduce itself.

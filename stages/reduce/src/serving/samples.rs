@@ -24,7 +24,7 @@ fn latencies() -> Vec<Metric> {
 }
 
 /// Returns the column that holds a fact of requests.
-fn column(field: Field, rules: &Rules) -> Column {
+pub(super) fn column(field: Field, rules: &Rules) -> Column {
     match field {
         Field::Start => start_column(rules.open_loop),
         Field::Intended => Column::Intended,
@@ -56,18 +56,18 @@ pub(super) struct PooledDistribution {
 }
 
 impl PooledDistribution {
-    /// Returns a result in milliseconds.
+    /// Returns a result in milliseconds: only latencies have curves.
     pub(super) fn ms(&self, quantile: SelectedQuantile) -> Option<f64> {
-        ns_of(quantile, self.quotient).map(|ns| ns / 1e6)
+        sample_of(quantile, self.quotient).map(|ns| self.metric.definition().unit.from_sample(ns))
     }
 }
 
-fn ns_of(quantile: SelectedQuantile, quotient: bool) -> Option<f64> {
+fn sample_of(quantile: SelectedQuantile, quotient: bool) -> Option<f64> {
     if quotient { quantile.decoded_value(decode_key) } else { quantile.value() }
 }
 
-/// The number of binary places below the nanosecond in sums of quotients. A sum of fixed-point numbers does not depend on its
-/// order.
+/// The number of binary places below the nanosecond (below the unit, if a metric is no latency) in sums of quotients. A sum of
+/// fixed-point numbers does not depend on its order.
 const FRACTION_BITS: u32 = 16;
 
 fn fixed_point(value: f64) -> i128 {
@@ -133,8 +133,8 @@ impl Channel {
     }
 
     #[inline]
-    fn add_quotient(&mut self, ns: f64, times: u64) {
-        self.add_key(encode_key(ns), times, || fixed_point(ns));
+    fn add_quotient(&mut self, sample: f64, times: u64) {
+        self.add_key(encode_key(sample), times, || fixed_point(sample));
     }
 
     #[inline]
@@ -176,19 +176,18 @@ impl Channel {
             let n = selection.n();
             let measured = names(self.metric).iter().map(|name| {
                 let estimator = name.statistic.estimator();
-                let ns = match estimator {
+                let sample = match estimator {
                     Estimator::Value | Estimator::Mean => sum.mean().map(|mean| mean / scale).ok_or_else(|| why_none(scanned)),
-                    Estimator::Quantile(_) => ns_of(quantiles.next().unwrap_or(SelectedQuantile::Absent), self.quotient)
+                    Estimator::Quantile(_) => sample_of(quantiles.next().unwrap_or(SelectedQuantile::Absent), self.quotient)
                         .ok_or_else(|| why_none(scanned)),
                     Estimator::WithFailures(q) => match quantiles.next() {
                         Some(SelectedQuantile::Beyond) => Err(beyond(q, scanned.tally.requests(), n)),
-                        quantile => {
-                            ns_of(quantile.unwrap_or(SelectedQuantile::Absent), self.quotient).ok_or_else(|| why_none(scanned))
-                        }
+                        quantile => sample_of(quantile.unwrap_or(SelectedQuantile::Absent), self.quotient)
+                            .ok_or_else(|| why_none(scanned)),
                     },
                 };
                 let n = if name.statistic.counts_failures() { scanned.tally.requests() } else { n };
-                (name.text, ns.map(|ns| (ns / 1e6, n)))
+                (name.text, sample.map(|sample| (name.definition().unit.from_sample(sample), n)))
             });
             of_trials.push(measured.collect());
         }
@@ -325,27 +324,35 @@ fn absence_reason(formula: Formula, scanned: &ScannedTrial<'_>) -> String {
         _ if ok == 0 => no_request_succeeded(requests),
         Formula::Span { to, .. } => no_response_has(ok, to.description()),
         Formula::Quotient(quotient) => no_response_has(ok, quotient.description),
-        Formula::TokenEvents | Formula::Trial(_) => no_response_has(ok, "a list of two token events"),
+        Formula::Gaps | Formula::TokenEvents | Formula::Trial(_) => no_response_has(ok, "a list of two token events"),
     }
 }
 
 fn scan(formula: Formula, rules: &Rules, span: &RowGroupSpan<'_>, channel: &mut Channel) -> Result<(), RecordError> {
     match formula {
         Formula::Span { from, to } => {
-            scan_spans([from, to].map(|field| column(field, rules)), marks(formula, span), span, channel)
+            visit_spans([from, to].map(|field| column(field, rules)), marks(formula, span), span, |from, to| {
+                to.checked_sub(from).into_iter().for_each(|ns| channel.add(ns));
+            })
         }
         Formula::Quotient(quotient) => scan_quotients(quotient, rules, span, channel),
-        Formula::TokenEvents | Formula::Trial(_) => Ok(()),
+        Formula::Gaps | Formula::TokenEvents | Formula::Trial(_) => Ok(()),
     }
 }
 
-fn scan_spans(columns: [Column; 2], marks: &RowMarks, span: &RowGroupSpan<'_>, channel: &mut Channel) -> Result<(), RecordError> {
+/// Calls `visit` with both instants of every marked request that has them.
+pub(super) fn visit_spans(
+    columns: [Column; 2],
+    marks: &RowMarks,
+    span: &RowGroupSpan<'_>,
+    mut visit: impl FnMut(i64, i64),
+) -> Result<(), RecordError> {
     let [from, to] = columns;
     span.each(&columns, |batch, before| {
         let (start, at) = (batch.ints(from)?, batch.ints(to)?);
         for row in (0..batch.rows()).filter(|row| marks.get(before + row)) {
-            if let Some(ns) = assay_metric::since_ns(start.get(row), at.get(row)) {
-                channel.add(ns);
+            if let (Some(from), Some(to)) = (start.get(row), at.get(row)) {
+                visit(from, to);
             }
         }
         Ok(())
@@ -361,8 +368,8 @@ fn scan_quotients(quotient: &Quotient, rules: &Rules, span: &RowGroupSpan<'_>, c
             for (field, values) in quotient.reads.iter().zip(&values) {
                 request.set(*field, values.get(row));
             }
-            if let Some(ns) = (quotient.sample_ns)(&request) {
-                channel.add_quotient(ns, 1);
+            if let Some(sample) = (quotient.sample)(&request) {
+                channel.add_quotient(sample, 1);
             }
         }
         Ok(())
@@ -393,9 +400,14 @@ impl ChunkListStatistics {
     }
 }
 
-/// Computes ICL, ITL and jitter.
+/// Computes ICL, TTST, ITL and jitter.
 fn chunks(trials: &[ScannedTrial<'_>], room: usize) -> Result<Vec<Distribution>, RecordError> {
-    let mut channels = [Channel::new(Metric::Icl, false, trials, room / 2), Channel::new(Metric::Itl, true, trials, room / 2)];
+    // A request has one TTST and many gaps.
+    let mut channels = [
+        Channel::new(Metric::Icl, false, trials, room / 8 * 3),
+        Channel::new(Metric::Ttst, false, trials, room / 4),
+        Channel::new(Metric::Itl, true, trials, room / 8 * 3),
+    ];
     let mut lists = vec![ChunkListStatistics::default(); trials.len()];
     settle(trials, &mut channels, |scanned, channels, first| {
         let place = trials.iter().position(|other| std::ptr::eq(other, scanned));
@@ -403,7 +415,7 @@ fn chunks(trials: &[ScannedTrial<'_>], room: usize) -> Result<Vec<Distribution>,
         let lists = place.filter(|_| first).and_then(|place| lists.get_mut(place)).unwrap_or(&mut ignored);
         scanned.row_groups.iter().try_for_each(|span| scan_chunks(span, channels, lists))
     })?;
-    let why = |scanned: &ScannedTrial<'_>| absence_reason(Formula::TokenEvents, scanned);
+    let why = |scanned: &ScannedTrial<'_>| absence_reason(Formula::Gaps, scanned);
     let mut distributions: Vec<Distribution> = channels.into_iter().map(|channel| channel.finish(trials, why)).collect();
     absent_where_packed(distributions.last_mut(), &lists);
     distributions.push(jitter(trials, &lists));
@@ -459,7 +471,7 @@ fn is_list_of(at: &[i64], first: Option<i64>, last: Option<i64>, events: Option<
 }
 
 fn scan_chunks(span: &RowGroupSpan<'_>, channels: &mut [Channel], lists: &mut ChunkListStatistics) -> Result<(), RecordError> {
-    let [icl, itl] = channels else { return Ok(()) };
+    let [icl, ttst, itl] = channels else { return Ok(()) };
     if !span.file.has_gaps(span.groups.clone()) {
         return span.each(&[Column::TokenEvents], |batch, before| {
             let events = batch.ints(Column::TokenEvents)?;
@@ -509,6 +521,9 @@ fn scan_chunks(span: &RowGroupSpan<'_>, channels: &mut [Channel], lists: &mut Ch
                 lists.unplaced_events += at.len() as u64 + 1;
             }
             let mut jitter = Jitter::default();
+            if let [first, second, ..] = at {
+                ttst.add(second.saturating_sub(*first));
+            }
             for gap in gaps(at, |place| tokens(place).and_then(|tokens| u32::try_from(tokens).ok())) {
                 icl.add(gap.gap_ns);
                 let (ns, samples) = gap.itl_ns();

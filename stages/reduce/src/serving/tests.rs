@@ -265,6 +265,10 @@ fn every_metric_of_four_requests_is_as_by_hand() {
             ("ttft_ms_p99", 298.2),
             ("ttft_sent_ms_p50", 200.0),
             ("ttft_sent_ms_p99", 298.0),
+            // 50, 100 and 200 ms.
+            ("ttst_ms_mean", 350.0 / 3.0),
+            ("ttst_ms_p50", 100.0),
+            ("ttst_ms_p99", 198.0),
             // 100 and 310 ms; the third brought no content.
             ("ttfo_ms_p50", 205.0),
             ("ttfo_ms_p99", 307.9),
@@ -274,6 +278,10 @@ fn every_metric_of_four_requests_is_as_by_hand() {
             ("tpot_ms_p90", 180.0),
             ("tpot_ms_p95", 190.0),
             ("tpot_ms_p99", 198.0),
+            // Of 50, 100 and 200 ms a token: 20, 10 and 5 tokens a second.
+            ("output_tokens_per_user_per_s_mean", 35.0 / 3.0),
+            ("output_tokens_per_user_per_s_p10", 6.0),
+            ("output_tokens_per_user_per_s_p50", 10.0),
             // 50 x 4, 100 x 4, 200, 100, 300.
             ("icl_ms_mean", 1_200.0 / 11.0),
             ("icl_ms_p50", 100.0),
@@ -346,17 +354,127 @@ fn samples_are_counted_beside_their_statistics() {
         "icl_ms_p99",
         "itl_ms_p99",
         "jitter_ms",
+        "ttst_ms_p50",
+        "output_tokens_per_user_per_s_p50",
         "ttft_ms_p50_with_failures",
         "cached_tokens",
         "error_rate",
     ]
     .map(n);
-    assert_eq!(counts, [3, 2, 11, 11, 3, 4, 2, 4]);
+    assert_eq!(counts, [3, 2, 11, 11, 3, 3, 3, 4, 2, 4]);
     let account = serving(&point);
     assert_eq!((account.requests.0, account.duration_ns.0, account.tpot_assumed.0), (4, 10_000_000_000, 2));
     assert_eq!(account.outcomes, BTreeMap::from([("ok".to_owned(), Count(3)), ("timeout".to_owned(), Count(1))]));
     assert_eq!(account.token_sources, BTreeMap::from([("usage".to_owned(), Count(3))]));
     assert_eq!((account.slo_met, account.latency_from.as_str(), account.cost_absent.as_deref()), (Some(false), "intended", None));
+}
+
+#[test]
+fn a_request_without_a_second_token_has_no_time_to_it_and_no_rate() {
+    // All five tokens came in one event, and then all five at one instant.
+    let one = Record { chunks: chunks(&[(100, Some(5))]), first_event_tokens: Some(5), ..request(0, [0, 0, 100, 100], 5) };
+    let together = Record {
+        chunks: chunks(&[(100, Some(1)), (100, Some(4))]),
+        token_events: 2,
+        first_event_tokens: Some(1),
+        ..request(0, [0, 0, 100, 100], 5)
+    };
+    let absent = |record: Record, name: &str| value(&reduced(&json!({}), vec![record]), name).expect_err("absent");
+    let trial = "trial `w.t.default.one.t0`: none of 1 response has";
+    assert_eq!(absent(one.clone(), "ttst_ms_p50"), format!("{trial} a list of two token events"));
+    let rate = "output_tokens_per_user_per_s_p50";
+    let why = format!("{trial} two token events at different instants and more tokens than the first event has");
+    assert_eq!([absent(one, rate), absent(together.clone(), rate)], [why.clone(), why]);
+    assert_values(&reduced(&json!({}), vec![together]), &[("ttst_ms_p50", 0.0), ("tpot_ms_p50", 0.0)]);
+}
+
+/// Returns the time slices of the only trial: of each, the successful and the failed requests, the output tokens, and the samples,
+/// the median and the 99th percentile of the latency.
+fn time_slices(reduced: &ReducedServingPoint) -> Vec<(u64, u64, Option<u64>, u64, Option<f64>, Option<f64>)> {
+    let [trial] = &reduced.view.time_slices.as_ref().expect("time slices").trials[..] else { panic!("one trial") };
+    let counts = |slice: &assay_manifest::TimeSlice| {
+        let tokens = slice.output_tokens.map(|tokens| tokens.0);
+        (slice.ok.0, slice.failed.0, tokens, slice.samples.0, slice.p50_ms, slice.p99_ms)
+    };
+    trial.slices.iter().map(counts).collect()
+}
+
+#[test]
+fn time_slices_hold_what_ended_in_them() {
+    // The window is of ten seconds. The requests end at 310, 1,620 and 2,910 ms, and the failed one at 4,000 ms, which still is the
+    // fourth slice. The first tokens are at 100, 1,210 and 2,300 ms.
+    let point = reduced(&json!({}), four());
+    let nothing = (0, 0, Some(0), 0, None, None);
+    let expected = [
+        (1, 0, Some(5), 1, Some(100.0), Some(100.0)),
+        (1, 0, Some(5), 1, Some(210.0), Some(210.0)),
+        (1, 0, Some(4), 1, Some(300.0), Some(300.0)),
+        (0, 1, Some(0), 0, None, None),
+    ];
+    assert_eq!(time_slices(&point), [&expected[..], &[nothing; 6]].concat());
+    let slices = point.view.time_slices.as_ref().expect("time slices");
+    assert_eq!((slices.latency.as_str(), slices.trials[0].from_ns.0, slices.trials[0].to_ns.0), ("ttft", 0, 10_000_000_000));
+    assert_eq!(
+        reduced(&json!({}), Vec::new()).view.time_slices.map(|slices| slices.trials.len()),
+        Some(1),
+        "a trial without requests"
+    );
+}
+
+#[test]
+fn time_slices_of_the_warm_up_and_of_whole_responses() {
+    // A request of the warm-up that ends in the window counts as throughput does; its latency is none of the measured phase.
+    let early = Record { phase: Phase::Warmup, ..request(0, [0, 0, 100, 1_200], 5) };
+    let late = request(1, [1_500, 1_500, 1_600, 2_000], 7);
+    let run = |changes: &Json, records: Vec<Record>| {
+        serving_run(changes, &json!([]), &[vec![AttemptRecords { window_ms: (1_000, 11_000), ..attempted(records) }]]).reduce()
+    };
+    let point = run(&json!({"warmup_ns": "1000000000"}), vec![early, late]);
+    let first = time_slices(&point)[..2].to_vec();
+    assert_eq!(first, [(1, 0, Some(5), 1, Some(100.0), Some(100.0)), (1, 0, Some(7), 0, None, None)]);
+    let all: u64 = time_slices(&point).iter().map(|slice| slice.0).sum();
+    assert_values(&point, &[("request_throughput_per_s", all as f64 / 10.0)]);
+    // Without streaming the latency is E2E, in the slice of its end.
+    let whole = reduced(&json!({"streaming": false}), vec![request(0, [0, 0, 1_200, 1_200], 5)]);
+    assert_eq!(whole.view.time_slices.as_ref().map(|slices| slices.latency.as_str()), Some("e2e"));
+    assert_eq!(time_slices(&whole)[1], (1, 0, Some(5), 1, Some(1_200.0), Some(1_200.0)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// However the records are split into shards, and however few samples are held, the time slices are those of all samples.
+    #[test]
+    fn time_slices_are_the_quantiles_of_their_samples(
+        requests in prop::collection::vec((0_i64..9_000, 1_i64..3_000, any::<bool>()), 1..200),
+        shards in 1_u32..4,
+    ) {
+        let record = |(index, (sent, ttft, is_ok)): (usize, &(i64, i64, bool))| {
+            if *is_ok {
+                request(index as u64, [*sent, *sent, sent + ttft, sent + ttft], 5)
+            } else {
+                failed(index as u64, [*sent, *sent, sent + ttft], Outcome::Timeout)
+            }
+        };
+        let records: Vec<Record> = requests.iter().enumerate().map(record).collect();
+        let attempt = AttemptRecords { shards, ..attempted(records) };
+        let point = serving_run(&json!({}), &json!([]), &[vec![attempt]]).reduce();
+        for (place, found) in time_slices(&point).into_iter().enumerate() {
+            let bounds = place as i64 * 1_000..=(place as i64 + 1) * 1_000;
+            let is_in = |at: i64| bounds.contains(&at) && at != *bounds.start();
+            let ttft = requests.iter().filter(|(sent, ttft, is_ok)| *is_ok && is_in(sent + ttft)).map(|(_, ttft, _)| *ttft as f64);
+            let mut samples: Vec<f64> = ttft.collect();
+            samples.sort_by(f64::total_cmp);
+            prop_assert_eq!(found.3, samples.len() as u64);
+            for (found, q) in [(found.4, 0.5), (found.5, 0.99)] {
+                let expected = assay_stats::quantile(&samples, q);
+                let is_close = found.zip(expected).is_some_and(|(found, expected)| (found - expected).abs() <= 1e-9 * expected);
+                prop_assert!(is_close || (found.is_none() && expected.is_none()), "{found:?} is not {expected:?}");
+            }
+            let failures = requests.iter().filter(|(sent, ttft, is_ok)| !*is_ok && is_in(sent + ttft)).count();
+            prop_assert_eq!(found.1, failures as u64);
+        }
+    }
 }
 
 #[test]

@@ -7,13 +7,14 @@ use std::sync::{Mutex, PoisonError};
 
 use assay_manifest::{SloMetric, TrialId};
 use assay_metric::{
-    BusySpan, Field, MeasuredPhase, PhaseEnd, RequestFields, SHARE_BITS, Totals, TpotDivisor, is_length_mismatch, quantity,
-    share_within, tpot_ns,
+    BusySpan, Field, MeasuredPhase, PhaseEnd, RequestFields, SHARE_BITS, TIME_SLICES, Totals, TpotDivisor, is_length_mismatch,
+    quantity, share_within, time_slice_of, tpot_ns,
 };
 use assay_record::{Outcome, Phase, TokenSource};
 use assay_schedule::Stripe;
 use assay_warehouse::records::{Batch, Ints, RecordColumn as Column, RecordError, RecordFile};
 
+use super::time_slices::SliceTally;
 use super::views::Sample;
 
 /// The number of row groups that one thread takes at a time.
@@ -132,6 +133,8 @@ pub(super) struct Tally {
     pub(super) within: Vec<u64>,
     /// The requests of the measured phase that may be shown.
     pub(super) sample: Sample,
+    /// The requests of both phases that ended in each time slice of the window.
+    pub(super) slices: [SliceTally; TIME_SLICES],
 }
 
 impl Tally {
@@ -164,6 +167,7 @@ impl Tally {
         self.within.resize(self.within.len().max(other.within.len()), 0);
         self.within.iter_mut().zip(other.within).for_each(|(mine, theirs)| *mine += theirs);
         self.sample.merge(other.sample);
+        self.slices.iter_mut().zip(other.slices).for_each(|(mine, theirs)| mine.merge(theirs));
     }
 }
 
@@ -432,7 +436,7 @@ pub(super) struct Request {
     input_tokens_endpoint: Option<i64>,
     cached_tokens: Option<i64>,
     output_tokens_requested: Option<i64>,
-    output_tokens: Option<i64>,
+    pub(super) output_tokens: Option<i64>,
     source: TokenSource,
     first_event_tokens: Option<i64>,
     token_events: i64,
@@ -496,6 +500,7 @@ impl<'a> Pass<'a, '_> {
                 self.add_measured(&request, tally);
             }
             self.add_to_window(&request, tally);
+            self.add_to_slice(&request, tally);
         }
         Ok(())
     }
@@ -518,6 +523,13 @@ impl<'a> Pass<'a, '_> {
         if request.outcome.is_ok() {
             add_successful(request, tally);
         }
+    }
+
+    /// Adds a request to the time slice in which it ended; one that was never sent ended when it was due.
+    fn add_to_slice(&self, request: &Request, tally: &mut Tally) {
+        let ended = request.end.or(request.last_token).or(request.sent).or(request.start);
+        let slice = ended.and_then(|ended| time_slice_of(&self.window, ended)).and_then(|place| tally.slices.get_mut(place));
+        slice.into_iter().for_each(|slice| slice.add(request));
     }
 
     /// Adds a request to the throughput of the window. If the clock ends the window, its work is everything that completes in it:

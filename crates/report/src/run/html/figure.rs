@@ -13,7 +13,7 @@ use crate::render::svg::plot::{grid, labels, pc, px};
 use crate::render::text::{align_points, counted};
 use crate::run::model::Report;
 use crate::run::model::section::{CaseSection, MetricStatistics, PointSection, Row, Trial, deviations};
-use crate::run::model::serving::metric_name;
+use crate::run::model::serving::{metric_name, spreads};
 
 /// Maximum number of points in one figure: more strips cannot be compared by eye.
 const MAX_STRIPS: usize = 40;
@@ -89,7 +89,7 @@ fn grouped(report: &Report) -> Vec<Figure<'_>> {
     let mut places: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for (case, point, row) in report.rows() {
         let Ok(measured) = &row.measured else { continue };
-        if case.serving.is_some() && !is_spread(case, &row.metric) {
+        if case.serving.is_some() && spreads(case).iter().all(|drawn| drawn.text != row.metric) {
             continue;
         }
         let several = sides.get(case.workload.as_str()).is_some_and(|sides| sides.len() > 1);
@@ -103,15 +103,6 @@ fn grouped(report: &Report) -> Vec<Figure<'_>> {
         }
     }
     figures
-}
-
-/// Returns true if the spread of a serving metric is drawn: tail latency, decoding and throughput, for each the first metric that the
-/// case has.
-fn is_spread(case: &CaseSection, metric: &str) -> bool {
-    const SPREADS: [&[&str]; 3] =
-        [&["ttft_ms_p99", "e2e_ms_p99"], &["tpot_ms_p50"], &["output_tokens_per_s", "request_throughput_per_s"]];
-    let has = |metric: &&&str| case.points.iter().any(|point| point.measured(metric).is_some());
-    SPREADS.iter().filter_map(|choices| choices.iter().find(has)).any(|drawn| *drawn == metric)
 }
 
 fn strip_label(case: &CaseSection, point: &PointSection, several: bool) -> String {

@@ -57,10 +57,8 @@ impl Report {
                 figure::figures(&mut figures, self);
                 page.append(figures);
             });
-            if serving::has_timelines(self) {
-                section(page, "requests", "Requests in time", |page| {
-                    folded(page, "Each request of one trial of a load", |page| serving::timeline_figures(page, self));
-                });
+            if serving::has_time_slices(self) || serving::has_timelines(self) {
+                section(page, "time", "Over time", |page| self.over_time(page));
             }
             section(page, "state", "State", |page| page.element("dl", &[("class", "strip-items")], |page| self.state(page)));
             let room = MAX_PAGE.saturating_sub(page.len() + below.len() + page.links().len() * LINKED_PANEL_BYTES);
@@ -101,6 +99,13 @@ impl Report {
                 });
             }
         });
+    }
+
+    fn over_time(&self, page: &mut Writer) {
+        serving::time_slice_figures(page, self);
+        if serving::has_timelines(self) {
+            folded(page, "Each request of one trial of a load", |page| serving::timeline_figures(page, self));
+        }
     }
 
     fn state(&self, page: &mut Writer) {

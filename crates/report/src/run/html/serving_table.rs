@@ -1,8 +1,6 @@
 //! The table of a serving case: a row for each load in the plan's order, each number with its interval beneath it and a link to its
 //! lineage.
 
-use assay_metric::Statistic;
-
 use super::panel::{Panels, number_link};
 use super::table::{Budget, group_rows, header, write_remarks};
 use crate::render::html::writer::Writer;
@@ -34,6 +32,11 @@ impl Detail {
         let all: usize = cases().flat_map(|case| &case.points).map(|point| point.rows.len()).sum();
         Self { number_panels: in_tables <= MAX_NUMBER_PANELS, all_metrics: all <= MAX_ALL_METRICS }
     }
+
+    /// Returns the columns of a case: in a long table without those of the lowest rank, so that all its rows fit the page.
+    fn columns(self, case: &CaseSection) -> Vec<&'static Column> {
+        serving::columns(case).into_iter().filter(|column| self.number_panels || column.rank > Some(0)).collect()
+    }
 }
 
 pub(super) fn serving_table(
@@ -48,7 +51,7 @@ pub(super) fn serving_table(
         let slos = if work.slos.is_empty() { String::new() } else { format!(" SLOs: {}.", work.slo_text()) };
         page.leaf("p", &[("class", "quiet work")], &format!("{}; {}; {}.{slos}", work.summary(), work.arrivals, work.lengths));
     }
-    let columns = serving::columns(case);
+    let columns = detail.columns(case);
     let attributes = [("class", "scroll"), ("tabindex", "0"), ("role", "region"), ("aria-label", case.case_id.as_str())];
     page.element("div", &attributes, |page| {
         page.element("table", &[("class", "loads")], |page| {
@@ -72,7 +75,7 @@ fn head(page: &mut Writer, columns: &[&Column]) {
                     "" => page.text(&column.title()),
                     long_title => page.leaf("abbr", &[("title", long_title)], &column.title()),
                 }
-                if column.statistic != Statistic::Value {
+                if !serving::names_unit(column) {
                     page.leaf("span", &[("class", "unit")], column.definition().unit.as_str());
                 }
             });

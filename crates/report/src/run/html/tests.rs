@@ -108,6 +108,29 @@ fn serving_pictures_say_what_they_show_and_what_they_do_not() {
 }
 
 #[test]
+fn the_trials_of_a_load_are_drawn_over_time() {
+    let mut model = fixture::serving::small();
+    let html = model.report().html();
+    assert!(html.contains("<h2>Over time</h2>"), "its section");
+    let drawn = |html: &str| html.matches("in the slices of 5 trials").count();
+    // Two loads have counted trials: a picture of throughput and one of TTFT for each.
+    assert_eq!(drawn(&html), 4);
+    assert!(
+        html.contains("TTFT, ms in the slices of 5 trials: median ")
+            && html.contains("output tokens/s in the slices of 5 trials: ")
+    );
+    assert!(html.contains("requests failed</title>"), "failed requests are marked");
+    for slices in model.views.iter_mut().flat_map(|views| &mut views.points).filter_map(|view| view.time_slices.as_mut()) {
+        slices.trials.iter_mut().flat_map(|trial| &mut trial.slices).for_each(|slice| {
+            (slice.p50_ms, slice.p99_ms, slice.output_tokens) = (None, None, None);
+        });
+    }
+    let html = model.report().html();
+    assert_eq!((drawn(&html), html.contains("requests/s in the slices of 5 trials: ")), (2, true), "no TTFT, no tokens");
+    check_balance(&html).expect("well formed");
+}
+
+#[test]
 fn hollow_is_what_is_unstable_or_incomplete() {
     let mut model = fixture::serving::small();
     let hollow = |model: &fixture::Model| model.report().html().matches("class=\"mark hollow\"").count();

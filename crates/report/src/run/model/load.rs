@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use assay_manifest::{Count, Point, PointKind, PointSummary, PointView, ServingPoint};
 
+use super::time_slices::TimeSlices;
 use super::views::{Curve, Timeline};
 use crate::render::number::grouped;
 use crate::render::text::clean;
@@ -32,6 +33,7 @@ pub(crate) struct Load {
     pub(crate) tpot_assumed: u64,
     pub(crate) curves: Vec<Curve>,
     pub(crate) timeline: Option<Timeline>,
+    pub(crate) time_slices: Option<TimeSlices>,
 }
 
 /// Returns the name of a load: `concurrency 64`, `2.5 req/s`; `None` for another kind of point.
@@ -70,6 +72,7 @@ impl Load {
             tpot_assumed: serving.map_or(0, |serving| serving.tpot_assumed.0),
             curves: view.map(|view| view.curves.iter().map(Curve::new).collect()).unwrap_or_default(),
             timeline: view.and_then(|view| view.timeline.as_ref()).and_then(Timeline::from_view),
+            time_slices: view.and_then(|view| view.time_slices.as_ref()).and_then(TimeSlices::from_view),
         }
     }
 

@@ -5,6 +5,7 @@ pub(crate) mod environment;
 pub(crate) mod exclusions;
 pub(crate) mod fine_print;
 pub(crate) mod fold;
+pub(crate) mod headline;
 pub(crate) mod lineage;
 pub(crate) mod load;
 pub(crate) mod overview;
@@ -14,6 +15,7 @@ pub(crate) mod sentence;
 pub(crate) mod serving;
 pub(crate) mod serving_remarks;
 pub(crate) mod strip;
+pub(crate) mod time_slices;
 pub(crate) mod views;
 pub(crate) mod work;
 
@@ -61,12 +63,13 @@ impl Report {
     /// Builds the whole content; the renderings only lay it out.
     pub fn build(inputs: &Inputs<'_>) -> Self {
         let cases = Builder::new(inputs.run_id, inputs.plan, inputs.summary, inputs.views).cases();
+        let requests = strip::requests(inputs);
         Self {
             run_id: inputs.run_id.clone(),
             pipeline: inputs.plan.pipeline.name.to_string(),
-            overview: Overview::new(inputs, &cases),
+            overview: Overview::new(inputs, &cases, requests.as_ref()),
             sentences: sentence::sentences(&cases, inputs.grade),
-            strip: strip::items(inputs),
+            strip: strip::items(inputs, requests),
             facts: Facts::for_targets(inputs.environments),
             lineage: Lineage::build(inputs),
             fine_print: fine_print::items(inputs),

@@ -8,6 +8,7 @@ use super::environment;
 use super::section::{CaseSection, MetricStatistics};
 use super::{serving, strip};
 use crate::render::number::grouped;
+use crate::render::strip::StripItem;
 use crate::render::text::{clean, counted, first_names};
 use crate::run::inputs::Inputs;
 
@@ -25,15 +26,15 @@ pub(crate) struct Overview {
 }
 
 impl Overview {
-    pub(super) fn new(inputs: &Inputs<'_>, cases: &[CaseSection]) -> Self {
+    /// Creates the head; `requests` is the item of the strip with the outcomes of all requests.
+    pub(super) fn new(inputs: &Inputs<'_>, cases: &[CaseSection], requests: Option<&StripItem>) -> Self {
         let status = inputs.summary.status;
         let state = match status {
             RunStatus::Succeeded => "Complete",
             RunStatus::Partial => "Incomplete",
             RunStatus::Failed => "Failed",
         };
-        let requests = strip::requests(inputs);
-        let has_failures = requests.as_ref().is_some_and(|item| item.caution);
+        let has_failures = requests.is_some_and(|item| item.caution);
         let requests = requests.map(|item| format!("; {}", item.headline)).unwrap_or_default();
         Self {
             completeness: format!("{state}: {}{}{requests}.", strip::counted_trials(inputs), without_trial(cases)),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{Address, BetterDirection, CaseId, Stability, WorkloadType};
+use assay_metric::MetricName;
 
 use super::load::Load;
 use super::work::RequestedWork;
@@ -32,6 +33,11 @@ impl CaseSection {
     /// Returns the noun for a point of the case.
     pub(crate) fn point_word(&self) -> &'static str {
         if self.serving.is_some() { "load" } else { "point" }
+    }
+
+    /// Returns true if some point has a value of this metric.
+    pub(crate) fn has_measured(&self, metric: &MetricName) -> bool {
+        self.points.iter().any(|point| point.measured(metric.text).is_some())
     }
 
     /// Returns the rows by metric: metrics in the order in which they first appear, points in the plan's order.

@@ -7,7 +7,7 @@ use assay_manifest::{Address, Grade, Stability};
 
 use super::load::Load;
 use super::section::{CaseSection, MetricStatistics, PointSection, Row};
-use super::serving::{HEADLINES, metric_name, throughput, throughput_unit};
+use super::serving::{self, Column, headlines, throughput, throughput_unit};
 use super::work::RequestedWork;
 use crate::render::number::{grouped, percent};
 use crate::render::text::counted;
@@ -44,7 +44,7 @@ pub(super) fn sentences(cases: &[CaseSection], grade: &Grade) -> Vec<Sentence> {
 }
 
 /// Returns one sentence for a serving case, whose points are one curve; otherwise one for each primary metric of each point.
-fn case_sentences(case: &CaseSection, grade: &str) -> Vec<Sentence> {
+pub(super) fn case_sentences(case: &CaseSection, grade: &str) -> Vec<Sentence> {
     match &case.serving {
         Some(work) => vec![serving_sentence(case, work, grade)],
         None => {
@@ -85,8 +85,9 @@ fn sentence(case: &CaseSection, point: &PointSection, row: &Row, grade: &str) ->
 fn serving_sentence(case: &CaseSection, work: &RequestedWork, grade: &str) -> Sentence {
     let place = format!("{} on {}, {}", work.model, case.side, case.workload);
     let Some((point, metric, measured, why)) = headline(case, work) else {
-        let headline =
-            |point: &'_ PointSection| HEADLINES.iter().find_map(|metric| point.row(metric)?.measured.as_ref().err().cloned());
+        let headline = |point: &'_ PointSection| {
+            headlines().iter().find_map(|column| point.row(column.text)?.measured.as_ref().err().cloned())
+        };
         let reason = all_failed(case).or_else(|| case.points.iter().find_map(headline));
         let reason = reason.unwrap_or_else(|| "nothing was measured".to_owned());
         let rest = format!("{reason}; {place}");
@@ -120,7 +121,7 @@ fn serving_sentence(case: &CaseSection, work: &RequestedWork, grade: &str) -> Se
         failed.unwrap_or_default(),
     );
     Sentence {
-        metric: metric_name(metric),
+        metric: metric.title(),
         number: Some(format!("{} ms", measured.median_text)),
         interval: measured.interval.as_ref().map_or_else(|_| "(no interval)".to_owned(), |ends| ends.text.clone()),
         rest,
@@ -145,12 +146,12 @@ fn all_failed(case: &CaseSection) -> Option<String> {
     Some(format!("{} of {} failed, most often with {outcome} ({})", grouped(failed), counted(due, "request"), grouped(count)))
 }
 
-type Headline<'a> = (&'a PointSection, &'static str, &'a MetricStatistics, String);
+type Headline<'a> = (&'a PointSection, &'static Column, &'a MetricStatistics, String);
 
 fn headline<'a>(case: &'a CaseSection, work: &RequestedWork) -> Option<Headline<'a>> {
-    let metric = HEADLINES.into_iter().find(|metric| case.points.iter().any(|point| point.measured(metric).is_some()))?;
+    let metric = serving::headline(case)?;
     let measured: Vec<(&PointSection, &MetricStatistics)> =
-        case.points.iter().filter_map(|point| Some((point, point.measured(metric)?))).collect();
+        case.points.iter().filter_map(|point| Some((point, point.measured(metric.text)?))).collect();
     let met = |point: &PointSection| point.serving.as_ref().is_some_and(|load| load.slo_met == Some(true));
     let loads = counted(case.points.len() as u64, "load");
     let is_only = case.points.len() == 1;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use assay_manifest::{MetricSummary, ServingPoint, Stability};
-use assay_metric::{MetricName, Statistic};
+use assay_metric::{Metric, MetricName, Requirement, Section, Statistic};
 
 use super::section::{CaseSection, MetricStatistics, PointSection, Row};
 use crate::render::text::clean;
@@ -11,20 +11,44 @@ use crate::render::text::clean;
 /// Maximum number of absent metrics that a point explains.
 const MAX_ABSENT: usize = 100;
 
-/// The headline metric of a serving case; the second is used if responses are not streamed.
-pub(crate) const HEADLINES: [&str; 2] = ["ttft_ms_p99", "e2e_ms_p99"];
-
-/// The metrics of throughput, best first: not every API has output tokens.
-pub(crate) const THROUGHPUTS: [&str; 2] = ["output_tokens_per_s", "request_throughput_per_s"];
-
 /// A column of the serving table.
 pub(crate) type Column = MetricName;
+
+/// Returns the metrics that a case may be headed with, best first: not all responses are streamed.
+pub(crate) fn headlines() -> Vec<&'static Column> {
+    Column::leading(Section::Latency, Statistic::P99)
+}
+
+/// Returns the metrics of throughput, best first: not every API has output tokens.
+fn throughputs() -> Vec<&'static Column> {
+    Column::leading(Section::Throughput, Statistic::Value)
+}
+
+/// Returns the metrics whose spread across trials is drawn: tail latency, decoding and throughput, for each the first that the case
+/// has.
+pub(crate) fn spreads(case: &CaseSection) -> Vec<&'static Column> {
+    let choices = [headlines(), Column::leading(Section::Latency, Statistic::P50), throughputs()];
+    choices.into_iter().filter_map(|choices| choices.into_iter().find(|column| case.has_measured(column))).collect()
+}
+
+/// Returns the latencies that are drawn over throughput: the tail of each that gates judge by default.
+pub(crate) fn drawn_latencies() -> impl Iterator<Item = &'static Column> {
+    let is_judged = |metric: &Metric| {
+        let row = metric.definition();
+        row.section == Section::Latency && row.names.iter().any(|name| name.is_primary)
+    };
+    Metric::ALL.iter().copied().filter(is_judged).filter_map(|metric| metric.name(Statistic::P99))
+}
+
+/// Returns the metric that heads a case; `None` if none was measured.
+pub(crate) fn headline(case: &CaseSection) -> Option<&'static Column> {
+    headlines().into_iter().find(|column| case.has_measured(column))
+}
 
 /// Returns the columns of a case: those of [`explained_columns`] that some point has measured; all of them if none has any.
 pub(crate) fn columns(case: &CaseSection) -> Vec<&'static Column> {
     let explained = explained_columns(case);
-    let is_measured = |column: &&Column| case.points.iter().any(|point| point.measured(column.text).is_some());
-    let measured: Vec<_> = explained.iter().copied().filter(is_measured).collect();
+    let measured: Vec<_> = explained.iter().copied().filter(|column| case.has_measured(column)).collect();
     if measured.is_empty() { explained } else { measured }
 }
 
@@ -32,16 +56,15 @@ pub(crate) fn columns(case: &CaseSection) -> Vec<&'static Column> {
 /// without those whose content another column shows better.
 pub(crate) fn explained_columns(case: &CaseSection) -> Vec<&'static Column> {
     let known: BTreeSet<&str> = case.points.iter().flat_map(|point| &point.rows).map(|row| row.metric.as_str()).collect();
-    let measured = |metric: &str| case.points.iter().any(|point| point.measured(metric).is_some());
     let has_slos = case.serving.as_ref().is_some_and(|work| !work.slos.is_empty());
-    let wanted = |column: &&Column| match column.text {
-        "icl_ms_p99" => !measured("itl_ms_p99"),
-        "e2e_ms_p50" => !measured("ttft_ms_p50"),
-        "documents_per_s" => measured("documents_per_s"),
+    let wanted = |column: &&Column| {
+        let is_unneeded = column.fallback().is_some_and(|better| case.has_measured(better));
+        // The work says nothing of documents: if no point has any, the API has none.
+        let is_foreign =
+            column.metric.requires(Requirement::Documents) || (column.metric.requires(Requirement::Slos) && !has_slos);
         // A tail that is shown only because an SLO limits it.
-        _ if column.rank == Some(0) && column.definition().slo.is_some() => has_slos,
-        "goodput_requests_per_s" => has_slos || measured("goodput_requests_per_s"),
-        _ => true,
+        let is_slo_tail = column.rank == Some(0) && column.definition().slo.is_some();
+        !is_unneeded && (!is_foreign || case.has_measured(column)) && (!is_slo_tail || has_slos)
     };
     let shown = MetricName::all().filter(|name| name.rank.is_some());
     shown.filter(|column| known.contains(column.text)).filter(wanted).collect()
@@ -64,9 +87,14 @@ pub(crate) fn abbreviations(cases: &[CaseSection]) -> String {
 /// Returns the title of a column with its unit: `TTFT p99, ms`, `tokens/s`.
 pub(crate) fn title_with_unit(column: &Column) -> String {
     match column.statistic {
-        Statistic::Value => column.title(),
+        _ if names_unit(column) => column.title(),
         _ => format!("{}, {}", column.title(), column.definition().unit.as_str()),
     }
+}
+
+/// Returns true if the title of a column names its unit, so that it is not stated again.
+pub(crate) fn names_unit(column: &Column) -> bool {
+    column.statistic == Statistic::Value || column.definition().title.contains(column.definition().unit.as_str())
 }
 
 /// Returns the common name of a metric: `TTFT p99` for `ttft_ms_p99`; the metric's own name if it is not one of serving.
@@ -106,19 +134,22 @@ pub(crate) fn reach(measured: &MetricStatistics) -> Option<f64> {
 
 /// Returns true if every headline metric of a point is stable and all its planned trials count; otherwise the point is drawn hollow.
 pub(crate) fn is_solid(point: &PointSection) -> bool {
-    let headlines = THROUGHPUTS.iter().chain(&HEADLINES);
-    let stable = headlines.filter_map(|metric| point.measured(metric)).all(|found| found.stability == Stability::Stable);
+    let headlines = throughputs().into_iter().chain(headlines());
+    let stable = headlines.filter_map(|column| point.measured(column.text)).all(|found| found.stability == Stability::Stable);
     stable && point.counted == point.planned
 }
 
 /// Returns the throughput of a point, in the best available unit.
-pub(crate) fn throughput(point: &PointSection) -> Option<(&'static str, &MetricStatistics)> {
-    THROUGHPUTS.iter().find_map(|metric| Some((*metric, point.measured(metric)?)))
+pub(crate) fn throughput(point: &PointSection) -> Option<(&'static Column, &MetricStatistics)> {
+    throughputs().into_iter().find_map(|column| Some((column, point.measured(column.text)?)))
 }
 
 /// Returns the unit of a throughput metric with its subject: `output tokens/s`, `requests/s`.
-pub(crate) fn throughput_unit(metric: &str) -> &'static str {
-    if metric == "output_tokens_per_s" { "output tokens/s" } else { "requests/s" }
+pub(crate) fn throughput_unit(column: &Column) -> String {
+    match column.definition() {
+        row if row.long_title.is_empty() => row.unit.as_str().to_owned(),
+        row => row.long_title.to_lowercase(),
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The remarks on a serving table.
 
 use assay_manifest::Stability;
-use assay_metric::{Metric, Statistic};
+use assay_metric::{Formula, Metric, Statistic};
 
 use super::load::Load;
 use super::remark::{Remark, RemarkKind, stability_kind, stability_text};
@@ -73,19 +73,15 @@ fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Remar
 /// failed.
 fn error_rates(point: &PointSection, load: &Load) -> String {
     let of_all = percent(load.failed() as f64 / load.requests.max(1) as f64);
-    let median = point.measured("error_rate").map(|found| percent(found.median));
+    let rate = Metric::ErrorRate.name(Statistic::Value);
+    let median = rate.and_then(|rate| point.measured(rate.text)).map(|found| percent(found.median));
     median.map_or_else(String::new, |median| format!("; {of_all} of all requests, {median} in the median of the trials"))
-}
-
-/// Returns true if a metric is about gaps between token events, of which a request has many.
-fn is_gap_metric(column: &Column) -> bool {
-    [Metric::Itl, Metric::Icl].contains(&column.metric)
 }
 
 /// Returns a caveat if a p99 has so few samples that it is nearly their maximum.
 fn p99_caveat(column: &Column, measured: &MetricStatistics) -> Option<String> {
     let fewest = measured.trials.iter().map(|trial| trial.samples).min().filter(|_| column.statistic == Statistic::P99)?;
-    let samples = if is_gap_metric(column) { "gaps" } else { "requests" };
+    let samples = if matches!(column.definition().formula, Formula::Gaps) { "gaps" } else { "requests" };
     (fewest < MIN_FOR_P99).then(|| {
         format!(
             "p99 of fewer than {MIN_FOR_P99} {samples} is close to their maximum, so ask for at least {MIN_FOR_P99} requests a trial; \
@@ -97,7 +93,7 @@ fn p99_caveat(column: &Column, measured: &MetricStatistics) -> Option<String> {
 
 /// Returns a caveat if a time between tokens is 0: tokens of one packet have the same timestamp.
 fn zero_gap_caveat(column: &Column, measured: &MetricStatistics) -> Option<String> {
-    let is_between_tokens = is_gap_metric(column) || column.metric == Metric::Tpot;
+    let is_between_tokens = matches!(column.definition().formula, Formula::Gaps | Formula::TokenEvents | Formula::Quotient(_));
     (is_between_tokens && measured.median == 0.0)
         .then(|| "0, since tokens came together and no gap between them could be measured".to_owned())
 }

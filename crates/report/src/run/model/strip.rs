@@ -6,6 +6,7 @@ use assay_manifest::{
     Control, ControlFact, ControlState, Count, CrossCheck, Exclusion, Grade, Role, RunOutcome, RunStatus, ServingPoint, Summary,
     WorkloadType,
 };
+use assay_metric::{Metric, Statistic};
 
 use super::environment;
 use super::exclusions::{describe_none_counted, reason_counts};
@@ -17,10 +18,10 @@ use crate::run::inputs::Inputs;
 /// Maximum number of different error messages about failed requests.
 const MAX_ERROR_MESSAGES: usize = 3;
 
-/// Returns all items, in the order in which a reader needs them.
-pub(crate) fn items(inputs: &Inputs<'_>) -> Vec<StripItem> {
+/// Returns all items, in the order in which a reader needs them; `requests` is the one that [`requests`] returns.
+pub(crate) fn items(inputs: &Inputs<'_>, requests: Option<StripItem>) -> Vec<StripItem> {
     let always = [signatures, controls, machine, source, evidence, runs].map(|item| item(inputs));
-    let first = [verified(inputs), Some(trials(inputs)), requests(inputs), client(inputs), Some(grade(inputs))];
+    let first = [verified(inputs), Some(trials(inputs)), requests, client(inputs), Some(grade(inputs))];
     first.into_iter().flatten().chain(always).collect()
 }
 
@@ -141,7 +142,8 @@ fn is_client_limit(exclusion: &Exclusion) -> bool {
 /// States the largest delay with which requests were sent, over the points that had intended times.
 fn worst_lateness(summary: &Summary) -> Option<String> {
     let metrics = summary.points.iter().flat_map(|point| &point.metrics);
-    let worst = metrics.filter(|metric| metric.metric == "send_lateness_ms_p99").map(|metric| metric.max).reduce(f64::max)?;
+    let tail = Metric::SendLateness.name(Statistic::P99)?;
+    let worst = metrics.filter(|metric| metric.metric == tail.text).map(|metric| metric.max).reduce(f64::max)?;
     Some(format!("sent at most {} late in its worst trial (99th percentile)", milliseconds(worst)))
 }
 

@@ -1,6 +1,6 @@
 //! The data of the serving pictures: latency distributions, and requests over time.
 
-use assay_manifest::TimelineRequest;
+use assay_manifest::{TimelineRequest, TrialId};
 use assay_metric::Metric;
 
 use crate::render::text::{clean, counted};
@@ -95,11 +95,16 @@ impl Timeline {
         kept.sort_by(|one, other| one.start_ms.total_cmp(&other.start_ms).then(one.index.0.cmp(&other.index.0)));
         let requests: Vec<TimelineRequest> = kept.into_iter().map(clean_request).collect();
         (!requests.is_empty()).then(|| Self {
-            trial: timeline.trial_id.as_str().rsplit('.').next().unwrap_or_default().to_owned(),
+            trial: short_trial(&timeline.trial_id),
             shown_text: shown_text(timeline, requests.len(), all.len()),
             requests,
         })
     }
+}
+
+/// Returns the last part of a trial's id, which names it within its load.
+pub(super) fn short_trial(trial_id: &TrialId) -> String {
+    trial_id.as_str().rsplit('.').next().unwrap_or_default().to_owned()
 }
 
 /// States how many requests are drawn, and names each thinning: the view's and this crate's.

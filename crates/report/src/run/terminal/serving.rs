@@ -49,18 +49,11 @@ impl Screen {
     /// Writes the growth of throughput and tail latency with the load, as bars from zero.
     fn curve(&mut self, case: &CaseSection) {
         let rates: Vec<f64> = case.points.iter().filter_map(|point| Some(throughput(point)?.1.median)).collect();
-        let metric =
-            serving::HEADLINES.into_iter().find(|metric| case.points.iter().any(|point| point.measured(metric).is_some()));
-        let Some(metric) = metric.filter(|_| rates.len() >= MIN_BARS) else { return };
-        let tails: Vec<f64> = case.points.iter().filter_map(|point| Some(point.measured(metric)?.median)).collect();
-        let unit = case.points.iter().find_map(throughput).map_or("throughput", |(metric, _)| metric);
-        let name = serving::metric_name(unit);
-        let text = format!(
-            "{name} {}   {} {}   in the order of the loads, from zero",
-            bars(&rates),
-            serving::metric_name(metric),
-            bars(&tails)
-        );
+        let Some(metric) = serving::headline(case).filter(|_| rates.len() >= MIN_BARS) else { return };
+        let tails: Vec<f64> = case.points.iter().filter_map(|point| Some(point.measured(metric.text)?.median)).collect();
+        let name = case.points.iter().find_map(throughput).map_or_else(|| "throughput".to_owned(), |(rate, _)| rate.title());
+        let text =
+            format!("{name} {}   {} {}   in the order of the loads, from zero", bars(&rates), metric.title(), bars(&tails));
         if columns(&text) + INDENT.len() <= self.width {
             self.paragraph(INDENT, &text, Paint::Faint);
         }
@@ -142,15 +135,14 @@ fn reach_text(reach: f64) -> String {
 /// Returns the column with the trials of the tail latency, each relative to their median, to show whether they agree. It is the first
 /// column to be dropped.
 fn spread_column(case: &CaseSection) -> Option<TableColumn> {
-    let metric =
-        serving::HEADLINES.into_iter().find(|metric| case.points.iter().any(|point| point.measured(metric).is_some()))?;
-    let found = || case.points.iter().map(|point| point.measured(metric));
+    let metric = serving::headline(case)?;
+    let found = || case.points.iter().map(|point| point.measured(metric.text));
     let swing = found().flatten().flat_map(deviations).fold(MIN_SWING, |widest, deviation| widest.max(deviation.abs()));
     let cell = |found: Option<&MetricStatistics>| {
         Cell::plain(found.map(|found| trials_glyphs(&deviations(found), swing, MAX_GLYPHS)).unwrap_or_default())
     };
     let head = format!("trials ±{}", percent(swing));
-    Some(TableColumn::new([&serving::metric_name(metric), &head], PICTURE_RANK, false, found().map(cell).collect()))
+    Some(TableColumn::new([&metric.title(), &head], PICTURE_RANK, false, found().map(cell).collect()))
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! Throughput against latency: for each workload, a line for each case and a mark for each load.
 
-use assay_metric::{MetricName, Statistic};
-
 use super::workload::{MAX_PANELS, MAX_SLO_RATIO, PieceWriter, Workload, workloads};
 use crate::render::html::table::data_table;
 use crate::render::html::writer::Writer;
@@ -10,7 +8,7 @@ use crate::render::svg::plot::{Frame, Labels, VerticalAxis, key, line_class, pc,
 use crate::render::thinning::evenly_spaced;
 use crate::run::model::Report;
 use crate::run::model::section::{CaseSection, MetricStatistics, PointSection};
-use crate::run::model::serving::{is_solid, metric_name, throughput, throughput_unit};
+use crate::run::model::serving::{Column, drawn_latencies, is_solid, throughput, throughput_unit};
 use crate::run::model::work::SloLine;
 
 /// Maximum number of loads on a line of the throughput picture.
@@ -18,9 +16,6 @@ const MAX_DOTS: usize = 60;
 
 /// Heights of the pictures, in CSS pixels.
 const CURVE_HEIGHT: f64 = 230.0;
-
-/// The latencies that are drawn over throughput: of each list, the first that a case has.
-const LATENCIES: [&[&str]; 3] = [&["ttft_ms_p99"], &["tpot_ms_p99", "tpot_ms_p50"], &["e2e_ms_p99"]];
 
 /// Writes, for each workload, latency over throughput: a line for each case and a mark for each load.
 pub(crate) fn throughput_figures(page: &mut Writer, report: &Report) {
@@ -38,14 +33,14 @@ struct Dot<'a> {
     y: &'a MetricStatistics,
 }
 
-fn dots<'a>(case: &'a CaseSection, metric: &str) -> Vec<Dot<'a>> {
-    let dot = |point: &'a PointSection| Some(Dot { point, x: throughput(point)?.1, y: point.measured(metric)? });
+fn dots<'a>(case: &'a CaseSection, metric: &Column) -> Vec<Dot<'a>> {
+    let dot = |point: &'a PointSection| Some(Dot { point, x: throughput(point)?.1, y: point.measured(metric.text)? });
     case.points.iter().filter_map(dot).collect()
 }
 
 fn throughput_figure(page: &mut Writer, workload: &Workload<'_>) {
-    let has = |metric: &&&str| workload.cases.iter().any(|case| !dots(case, metric).is_empty());
-    let metrics: Vec<&str> = LATENCIES.iter().filter_map(|choices| choices.iter().find(has).copied()).collect();
+    let has_dots = |metric: &&Column| workload.cases.iter().any(|case| !dots(case, metric).is_empty());
+    let metrics: Vec<&Column> = drawn_latencies().filter(has_dots).collect();
     page.element("figure", &[], |page| {
         page.element("figcaption", &[], |page| {
             page.leaf("h3", &[], workload.name);
@@ -79,7 +74,7 @@ fn throughput_caption(workload: &Workload<'_>) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-fn throughput_plot(page: &mut Writer, workload: &Workload<'_>, metric: &str) {
+fn throughput_plot(page: &mut Writer, workload: &Workload<'_>, metric: &Column) {
     let lines: Vec<Vec<Dot<'_>>> = workload
         .cases
         .iter()
@@ -89,23 +84,21 @@ fn throughput_plot(page: &mut Writer, workload: &Workload<'_>, metric: &str) {
             kept
         })
         .collect();
-    // The limit is of each request, so only the tail is compared with it.
-    let tail = MetricName::find(metric).filter(|name| name.statistic == Statistic::P99);
-    let slo = workload.slos().iter().find(|slo| tail.is_some_and(|name| name.metric == slo.metric));
+    let slo = workload.slos().iter().find(|slo| slo.metric == metric.metric);
     let all = || lines.iter().flatten();
     let largest = all().map(|dot| dot.y.median).fold(0.0, f64::max);
     let drawn_slo = slo.filter(|slo| slo.limit_ms <= largest * MAX_SLO_RATIO);
     let x = Axis::from_zero(all().flat_map(|dot| extent(dot.x)));
     let y = Axis::holding(all().flat_map(|dot| extent(dot.y)).chain(drawn_slo.map(|slo| slo.limit_ms)));
     let (Some(x), Some(y)) = (x, y) else { return };
-    let unit = all().find_map(|dot| throughput(dot.point)).map_or("", |(metric, _)| throughput_unit(metric));
-    let name = metric_name(metric);
+    let unit = all().find_map(|dot| throughput(dot.point)).map_or_else(String::new, |(rate, _)| throughput_unit(rate));
+    let name = metric.title();
     page.element("div", &[("class", "plot")], |page| {
         let beyond =
             slo.filter(|_| drawn_slo.is_none()).map(|slo| format!("; its SLO, {}, lies far above", slo.text)).unwrap_or_default();
         page.leaf("p", &[("class", "axis-title")], &format!("{name}, ms ({}){beyond}", y.describe()));
         page.element("svg", &[("role", "img"), ("width", "100%"), ("height", &px(CURVE_HEIGHT))], |page| {
-            page.leaf("title", &[], &throughput_title(workload, &lines, &name, unit));
+            page.leaf("title", &[], &throughput_title(workload, &lines, &name, &unit));
             let frame = Frame { height: CURVE_HEIGHT, x: &x, y: VerticalAxis::Values(&y) };
             frame.write(page);
             if let Some(slo) = drawn_slo {
@@ -116,7 +109,7 @@ fn throughput_plot(page: &mut Writer, workload: &Workload<'_>, metric: &str) {
             }
             write_labels(page, &frame, workload, &lines, drawn_slo);
         });
-        page.leaf("p", &[("class", "axis-title below")], unit);
+        page.leaf("p", &[("class", "axis-title below")], &unit);
     });
 }
 
@@ -226,17 +219,17 @@ fn write_missing_loads(page: &mut Writer, workload: &Workload<'_>) {
     });
 }
 
-fn throughput_data(page: &mut Writer, workload: &Workload<'_>, metrics: &[&str]) {
+fn throughput_data(page: &mut Writer, workload: &Workload<'_>, metrics: &[&Column]) {
     let mut titles =
         vec![("case".to_owned(), ""), ("load".to_owned(), ""), ("throughput".to_owned(), "n"), ("interval".to_owned(), "")];
     for metric in metrics {
-        titles.extend([(format!("{}, ms", metric_name(metric)), "n"), ("interval".to_owned(), "")]);
+        titles.extend([(format!("{}, ms", metric.title()), "n"), ("interval".to_owned(), "")]);
     }
     let rows = workload.cases.iter().flat_map(|case| evenly_spaced(&case.points, MAX_DOTS).map(move |point| (case, point)));
     let rows = rows.filter_map(|(case, point)| {
         let (_, rate) = throughput(point)?;
         let mut cells = vec![case.side.clone(), point.label.clone()];
-        for found in [Some(rate)].into_iter().chain(metrics.iter().map(|metric| point.measured(metric))) {
+        for found in [Some(rate)].into_iter().chain(metrics.iter().map(|metric| point.measured(metric.text))) {
             cells.push(found.map_or("absent", |found| &found.median_text).to_owned());
             let interval = found.and_then(|found| found.interval.as_ref().ok()).map_or("none", |ends| &ends.text);
             cells.push(interval.to_owned());
