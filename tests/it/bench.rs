@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::pipeline::{list, text};
 use crate::server::{AfterResponse, Server, complete_stream, json_response};
-use crate::support::{CommandResult, Fixture, Pointer, binary, files_under};
+use crate::support::{CommandResult, Fixture, Pointer, binary, blob, copy_folder, files_under};
 
 /// The run of [`bench_fixture`].
 pub(crate) const RUN: &str = "benched";
@@ -115,6 +115,42 @@ fn the_json_says_what_was_published() {
     let walked = fixture.assay(&["trace", text(&number["address"]), "--recompute", "--json"]).success().json();
     assert_eq!(walked["value"], number["value"]);
     assert_eq!(walked["source"]["commit"], Value::Null, "nobody committed what was typed");
+}
+
+#[test]
+fn a_run_is_listed_with_its_model_its_endpoint_and_its_headline() {
+    let (fixture, ran) = bench_fixture();
+    let listed = |store: &Path| {
+        let listed = fixture.assay(&["runs", "--json", "--store", &store.display().to_string()]).success().json();
+        list(&listed).iter().find(|run| run["run_id"] == RUN).expect("it is listed").clone()
+    };
+    let run = listed(&fixture.store());
+    let summary = &ran.json()["summary"];
+    assert_eq!((list(&run["models"]).len(), &run["endpoints"]), (1, &json!(["simulator"])), "{run:#}");
+    let figure = &run["headline"];
+    assert_eq!((&figure["metric"], &figure["unit"]), (&json!("ttft_ms_p99"), &json!("ms")), "{run:#}");
+    let medians = list(&summary["points"]).iter().flat_map(|point| list(&point["metrics"]));
+    let medians: Vec<f64> =
+        medians.filter(|metric| metric["metric"] == "ttft_ms_p99").filter_map(|metric| metric["median"].as_f64()).collect();
+    assert!(figure["value"].as_f64().is_some_and(|value| medians.contains(&value)), "{figure} of {medians:?}");
+    let table = fixture.assay(&["runs"]).success().stdout;
+    assert!(table.lines().any(|line| line.starts_with(RUN) && line.contains(" TTFT p99 ") && line.contains(" ms ")), "{table}");
+    // From the cache, it is the same.
+    assert_eq!(listed(&fixture.store()), run);
+
+    // Without its Summary or its Plan it has no figure, and is listed all the same.
+    let copy = fixture.root().join("without-summary");
+    copy_folder(&fixture.store(), &copy);
+    for (stage, lost) in [("reduce", "headline"), ("plan", "models")] {
+        let [pointer] = &Pointer::list(&copy, RUN, stage)[..] else { panic!("one result of {stage}") };
+        fs::remove_file(blob(&copy, &pointer.manifest)).expect("removed");
+        let run = listed(&copy);
+        assert!(run[lost].is_null() || run[lost] == json!([]), "{run:#}");
+        assert_eq!((&run["headline"], &run["state"]), (&Value::Null, &json!("published")));
+    }
+    let table = fixture.assay(&["runs", "--store", &copy.display().to_string()]).success().stdout;
+    let line = table.lines().find(|line| line.starts_with(RUN)).expect("it is listed");
+    assert!(line.split_whitespace().filter(|word| *word == "-").count() >= 3, "{line}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use assay_manifest::Summary;
 use assay_warehouse::{OUTCOME_FACT, ROW_ID, Row, Value as Cell};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{
     CommandResult, Fixture, PIPELINE, Pointer, blob, copy_folder, files_under, indicator_output, measured_fixture, pipeline,
@@ -236,14 +236,18 @@ fn runs_are_listed_and_shown() {
     insta::assert_snapshot!(fixture.format_result(&fixture.assay(&["runs"])), @"
     exit code 0
     ----- stdout -----
-    RUN                                      BEGUN (UTC)      PIPELINE                 COMMIT        STATE
-    one                                      [TIME] pipelines/fixture.yaml   [SHORT]  published
-    two                                      [TIME] pipelines/fixture.yaml   [SHORT]  published
+    pending
     ----- stderr: nothing -----
     ");
     let listed = fixture.assay(&["runs", "--json"]).success().json();
     assert_eq!(list(&listed).len(), 2);
     assert_eq!(listed[0]["state"], "published");
+    // The headline figure is the number of the report's first sentence, and can be traced.
+    let figure = &listed[0]["headline"];
+    assert_eq!((&listed[0]["models"], &listed[0]["endpoints"]), (&json!([]), &json!([])), "indicators have neither");
+    assert!(figure["value"].as_f64().is_some_and(|value| value > 0.0) && figure["metric"] == "speed", "{figure}");
+    let traced = fixture.assay(&["trace", text(&figure["address"]), "--json"]).success().json();
+    assert_eq!((&traced["value"], &traced["unit"]), (&figure["value"], &figure["unit"]), "{traced:#}");
     let first_screen = fixture.assay(&["show", "one"]).success().stdout;
     assert!(first_screen.starts_with("Complete: all 6 trials count.\n") && first_screen.lines().count() <= 40, "{first_screen}");
     for expected in ["first on local: speed", "second on local: speed", "Exploratory grade, as intended"] {

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use assay_envelope::{Bundle, MAX_BUNDLE_BYTES, Statement};
-use assay_manifest::{Body as _, Document, EndState, Instant, RunEnd, RunId, Source};
-use assay_report::short_commit;
+use assay_manifest::{Body as _, Document, EndState, Instant, Plan, RunEnd, RunId, Source, Summary, Target, TargetKind};
+use assay_report::{Headline, short_commit};
 use assay_stage::{AcceptedResult, ErrorCode, Failure, Layout, StageName};
 use assay_store::{ObjectPath, Store};
 use assay_verify::map_in_parallel;
@@ -18,10 +18,10 @@ use crate::cache::{Unchanged, read_cache, write_cache};
 use crate::list::{read_document, read_manifest, run_ids};
 
 /// The name of the list in the cache. The number changes with the format.
-const CACHE: &str = "runs-1";
+const CACHE: &str = "runs-2";
 
 /// One run, according to its pointers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunEntry {
     /// The run.
     pub run_id: RunId,
@@ -33,13 +33,38 @@ pub struct RunEntry {
     pub commit: String,
     /// Its state, in words.
     pub state: String,
+    /// The models that it measured, in the order of its workloads; empty if it has none, or if its Plan cannot be read.
+    pub models: Vec<String>,
+    /// The targets that it measured: the address of each, or its name if the Plan states no address.
+    pub endpoints: Vec<String>,
+    /// Its headline figure; `None` if it has none, or if its Summary cannot be read.
+    pub headline: Option<RunFigure>,
+}
+
+/// The headline figure of a run, as its report states it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunFigure {
+    /// The metric, such as `ttft_ms_p99`.
+    pub metric: String,
+    /// The median over the counted trials.
+    pub value: f64,
+    /// Its unit.
+    pub unit: String,
+    /// The ends of its interval; `None` if it has none.
+    pub interval: Option<[f64; 2]>,
+    /// The place where it was measured, such as `chat on vllm, concurrency 64`.
+    pub place: String,
+    /// The address of the number, for `assay trace`.
+    pub address: String,
+    /// The metric and its value for people, such as `TTFT p99 412 ms`.
+    pub text: String,
 }
 
 /// A published run, as it was read.
 #[derive(Serialize, Deserialize)]
 struct CachedEntry {
     entry: RunEntry,
-    /// The run's folder, the pointers of its Source and its Publication, and the Source.
+    /// The run's folder, the pointers of its Source and its Publication, the Source, and the Plan and the Summary.
     read_from: Unchanged,
 }
 
@@ -93,12 +118,66 @@ fn read_entry(store: &Store, run_id: &RunId) -> Result<(RunEntry, Option<Vec<Str
     let tombstones = format!("{}/", layout.tombstones());
     let is_removed = paths.iter().any(|path| path.starts_with(&tombstones));
     let removed = if is_removed { ", evidence removed" } else { "" };
+    let results = [StageName::Plan, StageName::Reduce].map(|stage| accepted_result(store, &layout, &paths, stage));
     let read = accepted_path(&layout, &paths, StageName::Publish).zip(accepted).map(|(published, source)| {
-        let blobs = [source.manifest, source.bundle].map(|digest| ObjectPath::Blob(digest).to_string());
+        let manifests = results.iter().flatten().map(|result| result.manifest);
+        let blobs =
+            [source.manifest, source.bundle].into_iter().chain(manifests).map(|digest| ObjectPath::Blob(digest).to_string());
         [layout.run(), layout.source(), published.clone()].into_iter().chain(blobs).collect()
     });
     let state = format!("{}{removed}", state(store, &layout, &paths, run_id)?);
-    Ok((RunEntry { run_id: run_id.clone(), begun_at, pipeline, commit, state }, read))
+    let entry = RunEntry {
+        run_id: run_id.clone(),
+        begun_at,
+        pipeline,
+        commit,
+        state,
+        models: Vec::new(),
+        endpoints: Vec::new(),
+        headline: None,
+    };
+    Ok((with_results(entry, results.map(|result| read_manifest(store, result?, run_id).ok())), read))
+}
+
+/// Returns the first accepted result of a stage; `None` if there is none, or if its pointer cannot be read.
+fn accepted_result(store: &Store, layout: &Layout, paths: &[String], stage: StageName) -> Option<AcceptedResult> {
+    AcceptedResult::read(store, accepted_path(layout, paths, stage)?).ok().flatten()
+}
+
+/// Adds what Plan and Summary state. A manifest that is missing, damaged or of another format leaves its part empty: the run is
+/// listed all the same.
+fn with_results(entry: RunEntry, [plan, summary]: [Option<Document>; 2]) -> RunEntry {
+    let Some(plan) = plan.as_ref().and_then(Plan::from_document) else { return entry };
+    let summary = summary.as_ref().and_then(Summary::from_document);
+    let headline = summary.and_then(|summary| Headline::new(&entry.run_id, &plan.body, &summary.body));
+    RunEntry { models: models(&plan.body), endpoints: endpoints(&plan.body), headline: headline.map(RunFigure::from), ..entry }
+}
+
+fn models(plan: &Plan) -> Vec<String> {
+    unique(plan.workloads.iter().filter_map(|workload| Some(workload.serving.as_ref()?.model.clone())))
+}
+
+fn endpoints(plan: &Plan) -> Vec<String> {
+    let address = |target: &Target| target.url.clone().unwrap_or_else(|| target.name.to_string());
+    unique(plan.targets.iter().filter(|target| target.kind != TargetKind::Host).map(address))
+}
+
+/// Returns the texts in their order, each once.
+fn unique(texts: impl Iterator<Item = String>) -> Vec<String> {
+    texts.fold(Vec::new(), |mut known, text| {
+        if !known.contains(&text) {
+            known.push(text);
+        }
+        known
+    })
+}
+
+impl From<Headline> for RunFigure {
+    fn from(headline: Headline) -> Self {
+        let text = format!("{} {}", headline.title, headline.text);
+        let Headline { metric, value, unit, interval, place, address, .. } = headline;
+        Self { metric, value, unit, interval, place, address: address.to_string(), text }
+    }
 }
 
 /// Returns the time at which a result was signed, as its signer asserts.

@@ -16,7 +16,7 @@ mod trust;
 mod usage;
 mod verified_run;
 
-pub use entries::{ListedEntry, RunEntry, list_entries};
+pub use entries::{ListedEntry, RunEntry, RunFigure, list_entries};
 pub use files::read_regular_file;
 pub use list::{published_runs, read_document, read_manifest, run_ids};
 pub use references::{NamedBlob, Need, RunReferences, VerdictReferences, all_references, run_references, verdict_references};
