@@ -248,7 +248,7 @@ fn conditions(statement: &str, condition: &str) -> usize {
     statement.replace(['\n', '.'], " ").matches(&format!(" {condition}")).count()
 }
 
-/// Rows of several statistics, or of trials beside points, in one answer are no answer.
+/// A result that mixes statistics, or trials and points, has no meaning.
 #[test]
 fn examples_of_the_warehouse_ask_for_one_metric_one_statistic_and_one_kind_of_row() {
     let examples = sql_examples(include_str!("../../docs/warehouse.md"));
@@ -286,11 +286,11 @@ fn check_warehouse_examples(fixture: &Fixture, repository: &Path, published: &Pa
             .replace("hash.local.default", text(&point["case_id"]))
             .replace("mb_per_s", "ttft_ms_p99");
         let arguments = ["query", "--format", "json", &query];
-        let answered = CommandResult::from_output(
+        let asked = CommandResult::from_output(
             fixture.command(&binary("assay")).args(arguments).current_dir(repository).output().expect("assay runs"),
         )
         .success();
-        let rows = answered.stdout.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        let rows = asked.stdout.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
         // The store holds the page's other run, too.
         let rows: Vec<Value> = rows.filter(|row| row["run_id"].is_null() || row["run_id"] == "first").collect();
         match () {

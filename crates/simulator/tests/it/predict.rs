@@ -37,12 +37,13 @@ const RANDOM: &str = "--profile h100-8b --rate 5 --requests 200 --isl 200 --osl 
 #[test]
 fn it_prints_one_line_of_an_indicator() {
     let (_, line, _) = run(CONSTANT);
-    // TTFT = 50 + 200 x 0.1 = 70 ms; E2E = 70 + 10 x 10 = 170 ms; four users make 4 / 0.17 s requests a second.
+    // TTFT = 50 + 200 x 0.1 = 70 ms; E2E = 70 + 10 x 10 = 170 ms; 10 ms a token are 100 tokens a second; four users make 4 / 0.17 s requests a second.
     let expected = concat!(
         r#"{"name":"prediction","component":"assay-simulator","@parameters":{"concurrency":4,"requests":400,"isl":200,"osl":11,"seed":""#,
         r#"0000000000000000000000000000000000000000000000000000000000000000"},"@result":{"ttft_ms_p50":70.0,"ttft_ms_p99":70.0,"#,
-        r#""tpot_ms_p50":10.0,"tpot_ms_p99":10.0,"itl_ms_p50":10.0,"itl_ms_p99":10.0,"icl_ms_p50":10.0,"icl_ms_p99":10.0,"#,
-        r#""e2e_ms_p50":170.0,"e2e_ms_p99":170.0,"request_throughput_per_s":23.529411764705884,"#,
+        r#""ttst_ms_p50":10.0,"ttst_ms_p99":10.0,"tpot_ms_p50":10.0,"tpot_ms_p99":10.0,"itl_ms_p50":10.0,"itl_ms_p99":10.0,"icl_ms_p50":10.0,"icl_ms_p99":10.0,"#,
+        r#""e2e_ms_p50":170.0,"e2e_ms_p99":170.0,"output_tokens_per_user_per_s_p50":100.0,"#,
+        r#""request_throughput_per_s":23.529411764705884,"#,
         r#""output_tokens_per_s":258.8235294117647,"error_rate":0.0}}"#,
         "\n"
     );
@@ -56,9 +57,11 @@ fn equal_seeds_give_equal_bytes() {
     assert_eq!(line, run(&format!("{RANDOM} --seed 2a")).1);
     assert_ne!(line, run(&format!("{RANDOM} --seed 2b")).1);
     let latencies = concat!(
-        r#"{"ttft_ms_p50":93.8323155,"ttft_ms_p99":174.53917094999994,"tpot_ms_p50":12.11857947368421,"#,
+        r#"{"ttft_ms_p50":93.8323155,"ttft_ms_p99":174.53917094999994,"ttst_ms_p50":11.99383,"ttst_ms_p99":17.345638010000002,"#,
+        r#""tpot_ms_p50":12.11857947368421,"#,
         r#""tpot_ms_p99":13.116904198421052,"itl_ms_p50":12.101193,"itl_ms_p99":16.957727189999986,"icl_ms_p50":12.101193,"#,
         r#""icl_ms_p99":16.957727189999986,"e2e_ms_p50":326.309745,"e2e_ms_p99":398.9913968099998,"#,
+        r#""output_tokens_per_user_per_s_p50":82.51793089353706,"#,
         r#""request_throughput_per_s":4.973573536348855,"output_tokens_per_s":99.4714707269771,"error_rate":0.0}}"#,
         "\n"
     );
@@ -90,7 +93,10 @@ fn an_open_loop_waits_in_the_queue_that_it_makes() {
     // 50 / (2 x (1 - 0.5)) = 25 ms (Pollaczek and Khinchine), and half of all find the queue empty.
     let queue = "--rate 10 --requests 20000 --osl 1 --ttft-ms 50 --max-num-seqs 1";
     let (code, line, errors) = run(queue);
-    assert_eq!((code, errors.as_str()), (Some(0), "note: TPOT, ITL and ICL are missing: responses of one chunk have none\n"));
+    assert_eq!(
+        (code, errors.as_str()),
+        (Some(0), "note: TPOT, TTST, ITL and ICL are missing: responses of one chunk have none\n")
+    );
     let result: Value = serde_json::from_str::<Value>(&line).expect("one document")["@result"].take();
     let value = |name: &str| result[name].as_f64().expect(name);
     assert!((50.0..52.0).contains(&value("ttft_ms_p50")), "{line}");

@@ -1,6 +1,7 @@
 //! The trials of each load over time: throughput and latency in time slices of their windows, so that a change within a trial is seen.
 
 use super::workload::PieceWriter;
+use crate::render::html::folded;
 use crate::render::html::table::data_table;
 use crate::render::html::writer::Writer;
 use crate::render::number::significant;
@@ -27,11 +28,17 @@ const MEDIAN: usize = 1;
 /// Writes, for each case, the trials of some loads over time.
 pub(crate) fn time_slice_figures(page: &mut Writer, report: &Report) {
     let mut pieces = PieceWriter::new(page);
+    let mut is_first = true;
     for case in report.cases.iter().filter(|case| case.serving.is_some()) {
         let drawable: Vec<(&PointSection, &TimeSlices)> = sliced_loads(case).collect();
-        if !drawable.is_empty() {
-            pieces.add(|page| slice_figure(page, case, &drawable));
+        if drawable.is_empty() {
+            continue;
         }
+        let title = format!("{} on {}", case.workload, case.side);
+        let write = |page: &mut Writer| slice_figure(page, &title, &drawable);
+        // The first case is open; a small screen would be full of the others.
+        pieces.add(|page| if is_first { write(page) } else { folded(page, &title, write) });
+        is_first = false;
     }
     pieces.finish();
 }
@@ -45,12 +52,12 @@ fn sliced_loads(case: &CaseSection) -> impl Iterator<Item = (&PointSection, &Tim
     case.points.iter().filter_map(|point| Some((point, point.serving.as_ref()?.time_slices.as_ref()?)))
 }
 
-fn slice_figure(page: &mut Writer, case: &CaseSection, drawable: &[(&PointSection, &TimeSlices)]) {
+fn slice_figure(page: &mut Writer, title: &str, drawable: &[(&PointSection, &TimeSlices)]) {
     let shown: Vec<_> = evenly_spaced(drawable, MAX_LOADS).copied().collect();
     let has_latency = shown.iter().any(|(_, slices)| slices.slices().any(|slice| slice.latency_ms.is_some()));
     page.element("figure", &[], |page| {
         page.element("figcaption", &[], |page| {
-            page.leaf("h3", &[], &format!("{} on {}", case.workload, case.side));
+            page.leaf("h3", &[], title);
             page.leaf("p", &[("class", "quiet")], &caption(&shown, drawable.len()));
         });
         if has_latency {
