@@ -16,6 +16,9 @@ use crate::run::model::time_slices::{SlicedTrial, TimeSlice, TimeSlices};
 /// Maximum number of loads of a case that are drawn.
 const MAX_LOADS: usize = 6;
 
+/// The number of loads that are open, the lowest and the highest; the others are folded, because a small screen would be full of them.
+const OPEN_LOADS: usize = 2;
+
 /// The height of a picture, in CSS pixels.
 const HEIGHT: f64 = 60.0;
 
@@ -36,7 +39,7 @@ pub(crate) fn time_slice_figures(page: &mut Writer, report: &Report) {
         }
         let title = format!("{} on {}", case.workload, case.side);
         let write = |page: &mut Writer| slice_figure(page, &title, &drawable);
-        // The first case is open; a small screen would be full of the others.
+        // The first case is open.
         pieces.add(|page| if is_first { write(page) } else { folded(page, &title, write) });
         is_first = false;
     }
@@ -63,11 +66,13 @@ fn slice_figure(page: &mut Writer, title: &str, drawable: &[(&PointSection, &Tim
         if has_latency {
             key(page, &["99th percentile", "median"]);
         }
-        page.element("div", &[("class", "slices")], |page| {
-            for (point, slices) in &shown {
-                write_load(page, point, slices);
-            }
-        });
+        let ends: Vec<_> = evenly_spaced(&shown, OPEN_LOADS).copied().collect();
+        let is_open = |load: &(&PointSection, &TimeSlices)| ends.iter().any(|(point, _)| std::ptr::eq(*point, load.0));
+        let (open, others): (Vec<_>, Vec<_>) = shown.iter().copied().partition(is_open);
+        write_loads(page, &open);
+        if !others.is_empty() {
+            folded(page, &counted(others.len() as u64, "more load"), |page| write_loads(page, &others));
+        }
         slice_data(page, &shown);
     });
     page.newline();
@@ -91,6 +96,14 @@ fn caption(shown: &[(&PointSection, &TimeSlices)], all: usize) -> String {
         (all > shown.len()).then(|| format!("{} of {all} loads, evenly chosen.", shown.len())),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+fn write_loads(page: &mut Writer, loads: &[(&PointSection, &TimeSlices)]) {
+    page.element("div", &[("class", "slices")], |page| {
+        for (point, slices) in loads {
+            write_load(page, point, slices);
+        }
+    });
 }
 
 fn write_load(page: &mut Writer, point: &PointSection, slices: &TimeSlices) {
