@@ -64,7 +64,7 @@ pub struct RunFigure {
 #[derive(Serialize, Deserialize)]
 struct CachedEntry {
     entry: RunEntry,
-    /// The run's folder, the pointers of its Source and its Publication, the Source, and the Plan and the Summary.
+    /// The run's folder, the pointers of its Source and its Publication, the Source and the Summary.
     read_from: Unchanged,
 }
 
@@ -118,11 +118,10 @@ fn read_entry(store: &Store, run_id: &RunId) -> Result<(RunEntry, Option<Vec<Str
     let tombstones = format!("{}/", layout.tombstones());
     let is_removed = paths.iter().any(|path| path.starts_with(&tombstones));
     let removed = if is_removed { ", evidence removed" } else { "" };
-    let results = [StageName::Plan, StageName::Reduce].map(|stage| accepted_result(store, &layout, &paths, stage));
+    let [plan, summary] = [StageName::Plan, StageName::Reduce].map(|stage| accepted_result(store, &layout, &paths, stage));
     let read = accepted_path(&layout, &paths, StageName::Publish).zip(accepted).map(|(published, source)| {
-        let manifests = results.iter().flatten().map(|result| result.manifest);
-        let blobs =
-            [source.manifest, source.bundle].into_iter().chain(manifests).map(|digest| ObjectPath::Blob(digest).to_string());
+        let manifests = [Some(source.manifest), Some(source.bundle), summary.map(|summary| summary.manifest)];
+        let blobs = manifests.into_iter().flatten().map(|digest| ObjectPath::Blob(digest).to_string());
         [layout.run(), layout.source(), published.clone()].into_iter().chain(blobs).collect()
     });
     let state = format!("{}{removed}", state(store, &layout, &paths, run_id)?);
@@ -136,7 +135,7 @@ fn read_entry(store: &Store, run_id: &RunId) -> Result<(RunEntry, Option<Vec<Str
         endpoints: Vec::new(),
         headline: None,
     };
-    Ok((with_results(entry, results.map(|result| read_manifest(store, result?, run_id).ok())), read))
+    Ok((with_results(entry, [plan, summary].map(|result| read_manifest(store, result?, run_id).ok())), read))
 }
 
 /// Returns the first accepted result of a stage; `None` if there is none, or if its pointer cannot be read.
