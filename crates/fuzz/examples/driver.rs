@@ -1,4 +1,5 @@
-//! What libFuzzer calls, for the target that ASSAY_FUZZ_TARGET names. `ci/fuzz` builds it with coverage; built otherwise, it only says so.
+//! The entry point of libFuzzer, for the target that ASSAY_FUZZ_TARGET names. `ci/fuzz` builds it with coverage; built otherwise, it
+//! only says so.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

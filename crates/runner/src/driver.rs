@@ -22,29 +22,10 @@ use assay_store::{CreateOutcome, Store};
 use serde_json::Value;
 
 use crate::times::{self, DriverClock, DriverTimes};
-use crate::{Defect, Error, Result, StagePolicies, StagePolicy};
+use crate::{Defect, Error, Result, StageCall, StagePolicies, StagePolicy};
 
 /// The most incarnations of a block, one after the other, in which its target is lost before a trial has finished.
 const MAX_FRUITLESS_INCARNATIONS: u32 = 3;
-
-/// One call of a stage.
-#[derive(Clone, Debug)]
-pub struct StageCall {
-    /// The stage.
-    pub stage: StageName,
-    /// The run.
-    pub run_id: RunId,
-    /// Its inputs.
-    pub inputs: Vec<InputRef>,
-    /// Its parameters.
-    pub parameters: StageParameters,
-    /// The shard: one of the processes that together make one trial.
-    pub shard: Shard,
-    /// Its time limit and retries.
-    pub policy: StagePolicy,
-    /// Distinguishes calls of one stage in log names, such as `0-1` for block 0, incarnation 1.
-    pub label: String,
-}
 
 /// Runs stages, on this machine or in a cluster.
 pub trait Runner: Sync {
@@ -110,7 +91,9 @@ pub fn drive(
     runner.release();
     runner.wait_until_released();
     let Driver { clock, observer, .. } = driver;
-    times::keep(&clock.finish(), store, run_id, observer);
+    let times = clock.finish();
+    times::keep(&times, store, run_id);
+    observer.driver_ended(&times);
     outcome
 }
 

@@ -1,6 +1,7 @@
 //! Runs a pipeline's stages in order: one driver that knows the chain, and runners that know where stages run.
 //!
-//! Only this crate decides whether stages run on one machine or in a cluster; of the stages, provision and collect see the cluster too.
+//! Only this crate decides whether stages run on one machine or in a cluster; of the stages, provision, execute and
+//! collect see the cluster too.
 
 mod branch;
 mod config;
@@ -15,12 +16,13 @@ mod log;
 mod policy;
 mod run;
 mod source;
+mod stage_call;
 mod times;
 mod tombstone;
 
 pub use branch::{Branch, BranchOptions, CommittedFolder, PublishedRun, read_pipeline};
 pub use config::Config;
-pub use driver::{FinishedRun, Observer, Runner, StageCall, drive};
+pub use driver::{FinishedRun, Observer, Runner, drive};
 pub use error::{CancelledWork, Defect, Error, FileRole, KeyWork, LogEnd, Resource, SecretOrigin, StageEnd, UserFolder};
 pub use export::export;
 pub use keys::{KeyRing, LocalKeys, RotatedKey, add_signers, gate_signers, init_keys, rotate_keys};
@@ -31,6 +33,7 @@ pub use log::tail;
 pub use policy::{StagePolicies, StagePolicy};
 pub use run::{BranchPush, DriverSpec, Run, RunSpec, default_store, new_run_id};
 pub use source::{SourceSpec, read_source, redact_address};
+pub use stage_call::StageCall;
 pub use times::{DriverTimes, StageTimes};
 pub use tombstone::{lock_run, sign_tombstone};
 

@@ -11,7 +11,7 @@ use assay_stage::{Event, Layout, StageName};
 use assay_store::{CreateOutcome, Store};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Observer, Result, StageCall};
+use crate::{Error, Result, StageCall};
 
 /// The most drivers of one run whose times are kept.
 const MAX_DRIVERS: u32 = 1000;
@@ -203,12 +203,11 @@ impl DriverClock {
     }
 }
 
-/// Keeps the times of a driver in the store and reports them. A failure is logged: nothing rests on them.
-pub(crate) fn keep(times: &DriverTimes, store: &Store, run_id: &RunId, observer: &mut dyn Observer) {
+/// Keeps the times of a driver in the store. A failure is logged: nothing rests on them.
+pub(crate) fn keep(times: &DriverTimes, store: &Store, run_id: &RunId) {
     if let Err(error) = times.store(store, run_id) {
         tracing::warn!(failure = %assay_failure::Failure::from(error), "where the time went is not kept");
     }
-    observer.driver_ended(times);
 }
 
 #[cfg(test)]

@@ -304,11 +304,12 @@ impl<'a> ServingTrial<'a> {
         });
         let (ran, lost) = run_watching(lost_shard_pause, shards, &cancel, || {
             let pods = self.pods.as_ref().map(|pods| || pods.check());
-            run_watching(|_| POD_CHECK_INTERVAL, pods, &cancel, || {
+            let load = || {
                 run_with_deadline(ctx, &cancel, Some(deadline), &mut || teller.report(), || {
                     assay_load::run(&trial, &mut prompts, &mut sink, &cancel, &progress)
                 })
-            })
+            };
+            run_watching(|_| POD_CHECK_INTERVAL, pods, &cancel, load)
         })?;
         let (ran, changed) = ran?;
         if let Some(ended) = lost.or(changed) {
