@@ -233,12 +233,17 @@ fn a_published_folder_is_not_replaced_by_another_run_of_its_name() {
 #[test]
 fn runs_are_listed_and_shown() {
     let fixture = measured_fixture();
-    insta::assert_snapshot!(fixture.format_result(&fixture.assay(&["runs"])), @"
-    exit code 0
-    ----- stdout -----
-    pending
-    ----- stderr: nothing -----
-    ");
+    let table = fixture.assay(&["runs"]).success().stdout;
+    let [header, rows @ ..] = &table.lines().collect::<Vec<_>>()[..] else { panic!("a header") };
+    let titles: Vec<&str> = header.split("  ").map(str::trim).filter(|title| !title.is_empty()).collect();
+    assert_eq!(titles, ["RUN", "BEGUN (UTC)", "PIPELINE", "COMMIT", "MODEL", "ENDPOINT", "HEADLINE", "STATE"]);
+    assert_eq!(rows.len(), 2, "{table}");
+    for (row, run) in rows.iter().zip(["one", "two"]) {
+        let cells: Vec<&str> = row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+        let [name, _, pipeline, _, model, endpoint, headline, state] = cells[..] else { panic!("{row}") };
+        assert_eq!([name, pipeline, model, endpoint, state], [run, "pipelines/fixture.yaml", "-", "-", "published"], "{row}");
+        assert!(headline.starts_with("speed "), "{row}");
+    }
     let listed = fixture.assay(&["runs", "--json"]).success().json();
     assert_eq!(list(&listed).len(), 2);
     assert_eq!(listed[0]["state"], "published");
