@@ -142,7 +142,8 @@ fn a_run_is_listed_with_its_model_its_endpoint_and_its_headline() {
     let copy = fixture.root().join("without-summary");
     copy_folder(&fixture.store(), &copy);
     for (stage, lost) in [("reduce", "headline"), ("plan", "models")] {
-        let [pointer] = &Pointer::list(&copy, RUN, stage)[..] else { panic!("one result of {stage}") };
+        let pointers = Pointer::list(&copy, RUN, stage);
+        let [pointer] = &pointers[..] else { panic!("one result of {stage}") };
         fs::remove_file(blob(&copy, &pointer.manifest)).expect("removed");
         let run = listed(&copy);
         assert!(run[lost].is_null() || run[lost] == json!([]), "{run:#}");

@@ -234,7 +234,8 @@ fn a_published_folder_is_not_replaced_by_another_run_of_its_name() {
 fn runs_are_listed_and_shown() {
     let fixture = measured_fixture();
     let table = fixture.assay(&["runs"]).success().stdout;
-    let [header, rows @ ..] = &table.lines().collect::<Vec<_>>()[..] else { panic!("a header") };
+    let lines: Vec<&str> = table.lines().collect();
+    let [header, rows @ ..] = &lines[..] else { panic!("a header") };
     let titles: Vec<&str> = header.split("  ").map(str::trim).filter(|title| !title.is_empty()).collect();
     assert_eq!(titles, ["RUN", "BEGUN (UTC)", "PIPELINE", "COMMIT", "MODEL", "ENDPOINT", "HEADLINE", "STATE"]);
     assert_eq!(rows.len(), 2, "{table}");
