@@ -1,5 +1,6 @@
 //! The entry point of libFuzzer, for the target that ASSAY_FUZZ_TARGET names. `ci/fuzz` builds it with coverage; built otherwise, it
 //! only says so.
+#![allow(unexpected_cfgs, reason = "ci/fuzz sets `fuzzing`")]
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -22,7 +22,7 @@ use assay_store::{CreateOutcome, Store};
 use serde_json::Value;
 
 use crate::times::{self, DriverClock, DriverTimes};
-use crate::{Defect, Error, Result, StageCall, StagePolicies, StagePolicy};
+use crate::{Defect, Error, Result, StageCall, StagePolicies};
 
 /// The most incarnations of a block, one after the other, in which its target is lost before a trial has finished.
 const MAX_FRUITLESS_INCARNATIONS: u32 = 3;
