@@ -77,6 +77,8 @@ impl Output {
         Err(io::Error::other("refused"))
     }
 
+    /// Writes bytes; it never fails, and has the form of what calls it.
+    #[expect(clippy::unnecessary_wraps, reason = "the methods of a formatter return results")]
     fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.bytes.extend_from_slice(bytes);
         Ok(())

@@ -140,8 +140,8 @@ fn the_gpus_of_pods_are_those_that_they_may_use() {
     let plan = declared(&json!({"hardware": {"gpu_model": "H200", "gpu_count": "8"}}));
     let of = |limit: &str| {
         let mut target = provisioned("t", &["n1"], None);
-        let container = json!({"name": "server", "image": {"reference": "r"}, "command": ["serve", "--tensor-parallel-size=4"], "env": [], "limits": {"nvidia.com/gpu": limit}});
-        target["pods"] = json!([{"name": "p", "uid": "u", "node": "n1", "containers": [container]}]);
+        let container = json!({"name": "server", "image": {"reference": "r"}, "command": ["serve", "--tensor-parallel-size=4"], "env": [], "restarts": 0, "limits": {"nvidia.com/gpu": limit}});
+        target["pods"] = json!([{"name": "p", "uid": "u", "node": "n1", "ready": true, "containers": [container]}]);
         environment(&[target], &[host("n1", 0, "", &json!({}))])
     };
     let (four, two) = (of("4"), of("2"));
