@@ -118,7 +118,13 @@ impl LocalRunner {
         command.stderr = Output::File(log.clone());
         let cancel = new_cancel()?;
         let (end_file, released, log_file) = (PathBuf::from(&request.end_file), cancel.clone(), log.clone());
+        let (runs, has_ended) = sync_channel::<()>(0);
+        let limited = log.clone();
+        std::thread::Builder::new()
+            .spawn(move || crate::log::limit_size(&limited, &has_ended))
+            .map_err(|error| Resource::Spawner.error(error))?;
         let on_end = move |ended: &ChildExit| {
+            drop(runs);
             if !released.is_cancelled() {
                 notify_stage(&end_file, &describe_end(ended, &log_file, &secrets));
             }

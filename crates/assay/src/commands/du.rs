@@ -12,7 +12,7 @@ use crate::output;
 /// and not as any run's. Sizes are those of the objects, not of the blocks that a file system gives them.
 #[derive(clap::Args)]
 pub(crate) struct Du {
-    /// The artifact store [default: `.assay` of the repository]
+    /// The artifact store [default: `.assay` of the repository, or the user's data folder]
     #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
     store: Option<String>,
     /// The number of runs to print, the largest first

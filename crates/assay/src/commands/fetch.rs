@@ -23,7 +23,7 @@ pub(crate) struct Fetch {
     /// The run's name
     #[arg(value_name = "RUN")]
     run: RunId,
-    /// The store to copy it to [default: `.assay` of the repository]
+    /// The store to copy it to [default: `.assay` of the repository, or the user's data folder]
     #[arg(long, value_name = "URI")]
     to: Option<String>,
     /// Do not copy raw evidence, only what level 2 of `assay verify` needs

@@ -14,7 +14,7 @@ use crate::output;
 /// store is a folder of this machine. Without `--yes`, nothing is removed: what would go is printed.
 #[derive(clap::Args)]
 pub(crate) struct Gc {
-    /// The artifact store [default: `.assay` of the repository]
+    /// The artifact store [default: `.assay` of the repository, or the user's data folder]
     #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
     store: Option<String>,
     /// Remove what is printed

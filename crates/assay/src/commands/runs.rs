@@ -18,7 +18,7 @@ use crate::output;
 pub(crate) struct Runs {
     #[command(subcommand)]
     action: Option<RunsAction>,
-    /// The artifact store [default: `.assay` of the repository]
+    /// The artifact store [default: `.assay` of the repository, or the user's data folder]
     #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
     store: Option<String>,
     /// Print the result as one JSON document
