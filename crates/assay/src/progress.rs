@@ -162,7 +162,10 @@ impl Observer for Progress {
     }
 
     fn driver_ended(&mut self, times: &DriverTimes) {
-        self.say(&format!("  {}", times::summary(std::slice::from_ref(times))));
+        // A run that could not begin needs no account of its time.
+        if times.stages.iter().any(|stage| stage.working_ns > 0) {
+            self.say(&format!("  {}", times::summary(std::slice::from_ref(times))));
+        }
     }
 }
 
