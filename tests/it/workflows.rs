@@ -508,6 +508,10 @@ fn a_release_is_packed_and_installed_by_its_digest() {
         for file in ["LICENSE", "README.md"] {
             fs::write(machine.checkout.join(file), file).expect("written");
         }
+        fs::create_dir_all(machine.checkout.join("ci")).expect("a folder");
+        for script in ["archive", "common.sh"] {
+            fs::copy(Path::new("../ci").join(script), machine.checkout.join("ci").join(script)).expect("copied");
+        }
         let git = |arguments: &[&str]| {
             let mut command = fixture.command(Path::new("git"));
             command.args(["-c", "user.name=a", "-c", "user.email=a@example.org"]).args(arguments).current_dir(&machine.checkout);
