@@ -508,7 +508,11 @@ fn a_release_is_packed_and_installed_by_its_digest() {
         for file in ["LICENSE", "README.md"] {
             fs::write(machine.checkout.join(file), file).expect("written");
         }
-        fs::create_dir_all(machine.checkout.join("ci")).expect("a folder");
+        for folder in ["ci", "tests/foreign"] {
+            fs::create_dir_all(machine.checkout.join(folder)).expect("a folder");
+        }
+        // The scripts name folders by what these files hold.
+        fs::write(machine.checkout.join("tests/foreign/any"), "").expect("written");
         for script in ["archive", "common.sh"] {
             fs::copy(Path::new("../ci").join(script), machine.checkout.join("ci").join(script)).expect("copied");
         }
