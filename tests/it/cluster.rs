@@ -582,28 +582,37 @@ impl ClusterUser<'_> {
     }
 }
 
-/// Faults of a cluster are named; each case has the override of `plan` that causes it.
+/// Faults of a cluster are named; each case has the stage and the override that cause it.
 #[test]
 fn what_a_cluster_does_to_a_stage_is_named() {
     let Some(at) = shared_installation() else { return };
     let absent = format!("retries: 0, image: \"assay.test/absent@sha256:{}\"", "0".repeat(64));
     let cases = [
         // Unlocking its key alone takes 64 MiB.
-        ("memory", "retries: 0, resources: {memory: 40Mi}", "300", "out_of_memory", "killed at its memory limit of 40Mi"),
+        ("memory", "plan", "retries: 0, resources: {memory: 40Mi}", "300", "out_of_memory", "killed at its memory limit of 40Mi"),
         (
             "nowhere",
+            "plan",
             "retries: 0, placement: {node_selector: {assay.dev/absent: \"true\"}}",
             "5",
             "unschedulable",
             "0/1 nodes are available",
         ),
         // Other tests may keep the node full for a while, so this pod may wait longer.
-        ("image", &absent, "60", "image_pull", "assay.test/absent@sha256:0000"),
-        ("late", "retries: 0, timeout: 1s", "300", "stage_timeout", "ran into its time limit"),
+        ("image", "plan", &absent, "60", "image_pull", "assay.test/absent@sha256:0000"),
+        (
+            "late",
+            "execute",
+            "retries: 0, timeout: 2s, resources: {cpu: 100m, memory: 256Mi}",
+            "300",
+            "stage_timeout",
+            "ran into its time limit",
+        ),
     ];
-    for (run, plan, limit, code, said) in cases {
+    for (run, stage, faulty, limit, code, said) in cases {
         let person = at.user();
-        person.pipeline("mode: closed, concurrency: [1], requests: 5", 1, &[("plan", plan)]);
+        // Longer than any time limit of a case.
+        person.pipeline("mode: closed, concurrency: [1], duration: 60s", 1, &[(stage, faulty)]);
         let ran = person.run(run, &["--start-limit", limit]).refuses(30, code);
         assert!(ran.stderr.contains(said), "{run}: {}", ran.stderr);
         let status = person.run_in_namespace(&["status", run]).success().stdout;

@@ -37,6 +37,9 @@ const USER: u32 = 65532;
 const SCRATCH_LIMIT: &str = "64Gi";
 /// The size limit of the programs of one stage: those of the dev profile have a few hundred MiB.
 const PROGRAMS_LIMIT: &str = "2Gi";
+/// The lifetime of a token of the API server, after which the kubelet replaces it, in seconds: that of the tokens that Kubernetes mounts by
+/// itself.
+const TOKEN_SECONDS: u32 = 3607;
 
 /// The facts of its pod that a process reads from its environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +109,19 @@ pub(crate) struct PodParameters<'a> {
     pub(crate) overrides: &'a PodOverride,
 }
 
+/// Builds the volume with what a stage needs to ask the API server, and its mount. Kubernetes would mount it by itself, but into every
+/// container of the pod: also into the one that only installs programs.
+fn api_access() -> (Value, Value) {
+    let namespace = json!({"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}});
+    let sources = json!([
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": TOKEN_SECONDS}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [namespace]}},
+    ]);
+    let volume = json!({"name": "api-access", "projected": {"defaultMode": 0o444, "sources": sources}});
+    (volume, json!({"name": "api-access", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": true}))
+}
+
 /// Builds the template of a pod.
 pub(crate) fn template(own: PodParameters<'_>) -> Object {
     let (role, asked) = (own.role, own.overrides);
@@ -123,7 +139,7 @@ pub(crate) fn template(own: PodParameters<'_>) -> Object {
         volumes.push(json!({"name": "programs", "emptyDir": {"sizeLimit": PROGRAMS_LIMIT}}));
         mounts.push(json!({"name": "programs", "mountPath": PROGRAMS, "readOnly": true}));
     }
-    for (volume, mount) in own.extra_volumes {
+    for (volume, mount) in own.extra_volumes.into_iter().chain(own.asks_api.then(api_access)) {
         volumes.push(volume);
         mounts.push(mount);
     }
@@ -155,7 +171,7 @@ pub(crate) fn template(own: PodParameters<'_>) -> Object {
         "volumeMounts": mounts,
     });
     let mut spec = json!({
-        "automountServiceAccountToken": own.asks_api,
+        "automountServiceAccountToken": false,
         "containers": [container],
         "enableServiceLinks": false,
         "restartPolicy": "Never",
