@@ -602,8 +602,9 @@ fn what_a_cluster_does_to_a_stage_is_named() {
         ("image", "plan", &absent, "60", "image_pull", "assay.test/absent@sha256:0000"),
         (
             "late",
-            "execute",
-            "retries: 0, timeout: 2s, resources: {cpu: 100m, memory: 256Mi}",
+            "provision",
+            // Its work is to start another pod, and to wait for it.
+            "retries: 0, timeout: 1s",
             "300",
             "stage_timeout",
             "ran into its time limit",
