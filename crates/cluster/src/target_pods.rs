@@ -49,7 +49,7 @@ mod tests {
         ];
         let names = running_pods(pods).into_iter().map(|pod| pod.metadata.name.expect("a name")).collect::<Vec<_>>();
         assert_eq!(names, ["a", "c"]);
-        let many = (0..MAX_PODS + 1).map(|number| pod(&format!("{number:03}"), "Running", json!({}))).collect();
+        let many = (0..=MAX_PODS).map(|number| pod(&format!("{number:03}"), "Running", json!({}))).collect();
         assert_eq!(running_pods(many).len(), MAX_PODS);
     }
 }

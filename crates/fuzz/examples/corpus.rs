@@ -15,8 +15,8 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match &*arguments.iter().map(String::as_str).collect::<Vec<_>>() {
         ["list"] => {
-            let names: String = TARGETS.iter().map(|target| format!("{}\n", target.name)).collect();
-            std::io::stdout().write_all(names.as_bytes()).expect("written");
+            let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
+            writeln!(std::io::stdout(), "{}", names.join("\n")).expect("written");
         }
         ["unpack", target, folder] => unpack(target, Path::new(folder)),
         ["pack", target, folder] => pack(target, Path::new(folder)),

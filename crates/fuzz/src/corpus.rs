@@ -43,7 +43,8 @@ impl Corpus {
 
     /// Returns the form that [`Corpus::parse`] reads.
     pub fn to_text(&self) -> String {
-        self.inputs().map(|input| format!("\"{}\"\n", STANDARD.encode(input))).collect()
+        let lines: Vec<_> = self.inputs().map(|input| format!("\"{}\"\n", STANDARD.encode(input))).collect();
+        lines.concat()
     }
 
     /// Returns the file of a target's corpus.

@@ -210,7 +210,7 @@ MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEaxfR8uEsQkf4vOblY6RA8ncDfYEt
 });
 
 static TRIAL: LazyLock<Trial> = LazyLock::new(|| Trial {
-    endpoint: Endpoint::parse("http://127.0.0.1:9").and_then(|endpoint| endpoint.resolve()).expect("an endpoint"),
+    endpoint: Endpoint::parse("http://127.0.0.1:9").and_then(Endpoint::resolve).expect("an endpoint"),
     api: ServingApi::Chat,
     streaming: true,
     arrivals: Arrivals::Closed { users: 1 },

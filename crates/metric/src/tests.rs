@@ -37,8 +37,7 @@ fn statistics_fit_the_formula() {
         let row = metric.definition();
         let has_value = row.names.iter().any(|name| name.statistic == Statistic::Value);
         match row.formula {
-            Formula::Span { .. } | Formula::Quotient(_) => assert!(!has_value, "{metric:?}"),
-            Formula::Gaps => assert!(!has_value, "{metric:?}"),
+            Formula::Span { .. } | Formula::Quotient(_) | Formula::Gaps => assert!(!has_value, "{metric:?}"),
             Formula::TokenEvents => {}
             Formula::Trial(_) => assert!(has_value, "{metric:?}"),
         }

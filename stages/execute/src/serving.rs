@@ -598,6 +598,7 @@ fn same_host() -> ClockOffset {
 mod tests {
     use super::*;
 
+    #[expect(clippy::unnecessary_wraps, reason = "the form of a look that finds something")]
     fn drift() -> Option<Failure> {
         Some(Failure::new(ErrorCode::Drift, "other pods"))
     }

@@ -529,7 +529,9 @@ impl<'a> Pass<'a, '_> {
     fn add_to_slice(&self, request: &Request, tally: &mut Tally) {
         let ended = request.end.or(request.last_token).or(request.sent).or(request.start);
         let slice = ended.and_then(|ended| time_slice_of(&self.window, ended)).and_then(|place| tally.slices.get_mut(place));
-        slice.into_iter().for_each(|slice| slice.add(request));
+        if let Some(slice) = slice {
+            slice.add(request);
+        }
     }
 
     /// Adds a request to the throughput of the window. If the clock ends the window, its work is everything that completes in it:
