@@ -511,7 +511,11 @@ fn one_shard_has_a_whole_cpu_of_its_own() {
     let pod = person.wait_for_pod("guaranteed", "execute", "Running");
     assert_eq!(pod["status"]["qosClass"], "Guaranteed");
     let spec = &pod["spec"];
-    assert_eq!(spec["automountServiceAccountToken"], json!(true), "it lists the pods of its target");
+    // The stage lists the pods of its target, with a token in its own container alone.
+    assert_eq!(spec["automountServiceAccountToken"], json!(false));
+    let has_token = |mount: &Value| mount["mountPath"] == "/var/run/secrets/kubernetes.io/serviceaccount";
+    let all_mounts = spec.to_string().matches("/var/run/secrets/kubernetes.io/serviceaccount").count();
+    assert!(list(&spec["containers"][0]["volumeMounts"]).iter().any(has_token) && all_mounts == 1, "{spec}");
     assert_eq!(spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"], json!(true));
     run.finish().success();
     person.assert_nothing_left("guaranteed");
