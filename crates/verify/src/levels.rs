@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 
 use assay_chain::published_prefix;
@@ -24,6 +23,7 @@ use crate::blobs::Blobs;
 use crate::evidence::{check_evidence_list, read_evidence_list};
 use crate::numbers::{NumberRows, check_numbers};
 use crate::outcomes::{Tables, check_outcomes};
+use crate::parallel::map_in_parallel;
 use crate::published::{PublicationInputs, PublishDecisions, PublishedFile, numbers_file, summary_numbers};
 use crate::queries::{merge_query_numbers, query_numbers, query_result_file};
 use crate::times::check_times;
@@ -222,26 +222,6 @@ pub fn read_tables<'a>(blobs: &dyn Blobs, files: impl IntoIterator<Item = &'a Cu
         }
     }
     Ok(tables)
-}
-
-/// Applies a function to all items, with a thread for each processor. Returns the results in the order of the items.
-pub fn map_in_parallel<T: Sync, R: Send>(items: &[T], apply: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let take = || Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|index| Some((index, items.get(index)?)));
-    let work = || std::iter::from_fn(take).map(|(index, item)| (index, apply(item))).collect::<Vec<_>>();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len());
-    let mut results = std::thread::scope(|scope| {
-        // This thread is one of them. A thread that cannot be started leaves its items to the others.
-        let helpers = (1..threads).filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok());
-        let helpers: Vec<_> = helpers.collect();
-        let joined =
-            |thread: ScopedJoinHandle<'_, Vec<_>>| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        let mut results = work();
-        results.extend(helpers.into_iter().flat_map(joined));
-        results
-    });
-    results.sort_by_key(|(index, _)| *index);
-    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Checks that `numbers.json` holds every number of the Summary and of the queries, and no other: it is made again and compared

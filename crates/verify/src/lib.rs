@@ -15,6 +15,7 @@ mod evidence;
 mod levels;
 mod numbers;
 mod outcomes;
+mod parallel;
 mod pointers;
 mod published;
 mod queries;
@@ -32,11 +33,10 @@ pub use error::{
     ReportsFault, SnapshotFault, TableNamer, TombstoneFault, Unwritable,
 };
 pub use evidence::{check_evidence_list, read_evidence_list, verify_evidence};
-pub use levels::{
-    Level, LevelReport, check_selected_by, join_thread, map_in_parallel, read_numbers, read_tables, start_thread, verify_rows,
-};
+pub use levels::{Level, LevelReport, check_selected_by, join_thread, read_numbers, read_tables, start_thread, verify_rows};
 pub use numbers::{NumberRows, check_numbers};
 pub use outcomes::{TOLERANCE, Tables, check_outcomes, is_close};
+pub use parallel::{map_in_parallel, try_map_in_threads};
 pub use pointers::check_pointers;
 pub use published::{PublicationInputs, PublishDecisions, PublishedFile, numbers_file, summary_numbers};
 pub use queries::{lake_failure, merge_query_numbers, query_numbers, query_result_file};

@@ -8,13 +8,17 @@ use assay_runner::default_store;
 use assay_runs::{VerifiedRun, store_option};
 use assay_stage::{AcceptedResult, ErrorCode, Exit, Failure, Layout};
 use assay_store::{CreateOutcome, MAX_POINTER_BYTES, Scratch, Store};
-use assay_verify::{StoreBlobs, fetched_from, read_evidence_list};
+use assay_verify::{StoreBlobs, fetched_from, read_evidence_list, try_map_in_threads};
 
 use crate::commands::store_options::StoreOptions;
 use crate::output;
 
 /// The most bytes of one blob in transit.
 const SCRATCH_BYTES: u64 = 64 << 30;
+
+/// The number of objects that are copied at once. Each waits for the network and for a disk much longer than for a processor, and a
+/// run of many shards has thousands of small ones.
+const COPIES_AT_ONCE: usize = 16;
 
 /// Copy a run and everything that it refers to, so that it can be shown, verified and resumed without its original store. The
 /// run's chain is verified first, and every copied byte is checked.
@@ -64,13 +68,7 @@ impl Fetch {
         let copied = copy_blobs(&from, &to, &wanted)?;
         mark_fetched(&from, called.unwrap_or(from.uri()), &to, &opened)?;
         copy_times(&from, &to, &opened.chain.run_id)?;
-        for (path, bytes) in &wanted.pointers {
-            if let CreateOutcome::Existing { existing } = to.create(path, bytes)?
-                && existing != *bytes
-            {
-                return Err(other_run(&to, path));
-            }
-        }
+        create_pointers(&to, &wanted)?;
         Ok((to, copied, opened.chain.is_established()))
     }
 
@@ -98,29 +96,34 @@ fn same_store(from: &Store) -> Failure {
 struct CopyPlan {
     /// Digests, each with its name if it has one.
     blobs: BTreeMap<Digest, String>,
-    /// Pointers with their bytes, in the order in which they are created: the one that makes it a run comes last.
-    pointers: Vec<(String, Vec<u8>)>,
+    /// Pointers with their bytes.
+    pointers: Vec<Pointer>,
+    /// The pointer that makes it a run, and is created last.
+    source: Option<Pointer>,
 }
+
+/// The path of a small object, and its bytes.
+type Pointer = (String, Vec<u8>);
 
 impl CopyPlan {
     fn collect(from: &Store, opened: &VerifiedRun, without_raw: bool) -> Result<Self, Failure> {
         let run_id = &opened.chain.run_id;
         let layout = Layout::for_run(run_id);
-        let mut wanted = Self { blobs: BTreeMap::new(), pointers: Vec::new() };
+        let mut wanted = Self { blobs: BTreeMap::new(), pointers: Vec::new(), source: None };
         let mut seen = BTreeSet::new();
-        for path in from.list(&layout.run())? {
-            let Some(bytes) = from.read(&path, MAX_POINTER_BYTES)? else { continue };
+        for (path, bytes) in read_pointers(from, &layout.run())? {
             // Marks between shards are no documents; a document that names one also names all of its inputs.
             if let Ok(accepted) = AcceptedResult::parse(&path, &bytes) {
                 wanted.document(from, run_id, accepted.manifest, accepted.bundle, without_raw, &mut seen)?;
             }
-            wanted.pointers.push((path, bytes));
+            if path == layout.source() {
+                wanted.source = Some((path, bytes));
+            } else {
+                wanted.pointers.push((path, bytes));
+            }
         }
-        let source = layout.source();
-        wanted.pointers.sort_by_key(|(path, _)| *path == source);
         if let Some(plan) = opened.chain.one::<Plan>() {
-            let cases = plan.body.cases.iter().map(|case| (layout.case(&case.case_id), b"{}".to_vec()));
-            wanted.pointers.splice(0..0, cases);
+            wanted.pointers.extend(plan.body.cases.iter().map(|case| (layout.case(&case.case_id), b"{}".to_vec())));
         }
         if let Some(publication) = opened.chain.one::<Publication>() {
             wanted.blobs.insert(publication.body.trust_policy, "the trust policy".to_owned());
@@ -191,12 +194,27 @@ fn mark_fetched(from: &Store, called: &str, to: &Store, opened: &VerifiedRun) ->
 
 /// Copies where the drivers' time went. It is no evidence, so what is there already stays.
 fn copy_times(from: &Store, to: &Store, run_id: &RunId) -> Result<(), Failure> {
-    for path in from.list(&Layout::for_run(run_id).times())? {
-        if let Some(bytes) = from.read(&path, MAX_POINTER_BYTES)? {
-            to.create(&path, &bytes)?;
-        }
+    for (path, bytes) in read_pointers(from, &Layout::for_run(run_id).times())? {
+        to.create(&path, &bytes)?;
     }
     Ok(())
+}
+
+/// Reads all pointers below a path.
+fn read_pointers(from: &Store, below: &str) -> Result<Vec<Pointer>, Failure> {
+    let read = |path: &String| from.read(path, MAX_POINTER_BYTES).map(|bytes| Some((path.clone(), bytes?)));
+    let pointers = try_map_in_threads(COPIES_AT_ONCE, &from.list(below)?, read)?;
+    Ok(pointers.into_iter().flatten().collect())
+}
+
+/// Creates the pointers of a run, the one that makes it a run after all others.
+fn create_pointers(to: &Store, wanted: &CopyPlan) -> Result<(), Failure> {
+    let create = |(path, bytes): &Pointer| match to.create(path, bytes)? {
+        CreateOutcome::Existing { existing } if existing != *bytes => Err(other_run(to, path)),
+        CreateOutcome::Existing { .. } | CreateOutcome::New => Ok(()),
+    };
+    try_map_in_threads(COPIES_AT_ONCE, &wanted.pointers, create)?;
+    wanted.source.iter().try_for_each(create)
 }
 
 /// Returns true if a document lists raw evidence.
@@ -206,7 +224,7 @@ fn is_raw(document: &Document) -> bool {
 
 /// Refuses a different run of the same name in the other store, before anything is copied.
 fn check_same_run(to: &Store, wanted: &CopyPlan) -> Result<(), Failure> {
-    for (path, bytes) in &wanted.pointers {
+    for (path, bytes) in wanted.pointers.iter().chain(&wanted.source) {
         if to.read(path, MAX_POINTER_BYTES)?.is_some_and(|there| there != *bytes) {
             return Err(other_run(to, path));
         }
@@ -228,25 +246,18 @@ struct CopyResult {
 
 fn copy_blobs(from: &Store, to: &Store, wanted: &CopyPlan) -> Result<CopyResult, Failure> {
     let scratch = Scratch::new(SCRATCH_BYTES)?;
+    let blobs: Vec<_> = wanted.blobs.iter().collect();
+    let copy = |(digest, name): &(&Digest, &String)| copy_blob(from, to, digest, name, &scratch);
+    let copies = try_map_in_threads(COPIES_AT_ONCE, &blobs, copy)?;
     let (mut copied, mut absent) = (CopyResult::default(), Vec::new());
-    for (digest, name) in &wanted.blobs {
-        // A damaged blob of the other store is replaced.
-        if matches!(to.check(digest), Ok(Some(_))) {
-            copied.there += 1;
-            continue;
-        }
-        match from.materialise(digest, &scratch) {
-            Ok(file) => {
-                to.put_file(file.path(), &scratch)?;
+    for ((digest, name), copy) in blobs.into_iter().zip(copies) {
+        match copy {
+            CopiedBlob::Present => copied.there += 1,
+            CopiedBlob::Copied(bytes) => {
                 copied.blobs += 1;
-                copied.bytes += file.size();
+                copied.bytes += bytes;
             }
-            Err(assay_store::Error::Absent { .. }) => absent.push(format!("`{name}` ({digest})")),
-            Err(error) => {
-                let from = from.uri();
-                let failure = Failure::from(error);
-                return Err(Failure { message: format!("`{name}` in the store `{from}`: {}", failure.message), ..failure });
-            }
+            CopiedBlob::Absent => absent.push(format!("`{name}` ({digest})")),
         }
     }
     match absent.as_slice() {
@@ -255,6 +266,34 @@ fn copy_blobs(from: &Store, to: &Store, wanted: &CopyPlan) -> Result<CopyResult,
             let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
             Err(Failure::new(ErrorCode::ArtifactAbsent, format!("the store `{}` has no {first}{more}", from.uri()))
                 .hint("raw evidence may have been kept elsewhere: --without-raw copies the rest"))
+        }
+    }
+}
+
+/// The outcome of a blob's copy.
+enum CopiedBlob {
+    /// The other store had it.
+    Present,
+    /// It was copied, and has so many bytes.
+    Copied(u64),
+    /// The store that it is copied from does not have it.
+    Absent,
+}
+
+fn copy_blob(from: &Store, to: &Store, digest: &Digest, name: &str, scratch: &Scratch) -> Result<CopiedBlob, Failure> {
+    // A damaged blob of the other store is replaced.
+    if matches!(to.check(digest), Ok(Some(_))) {
+        return Ok(CopiedBlob::Present);
+    }
+    match from.materialise(digest, scratch) {
+        Ok(file) => {
+            to.put_file(file.path(), scratch)?;
+            Ok(CopiedBlob::Copied(file.size()))
+        }
+        Err(assay_store::Error::Absent { .. }) => Ok(CopiedBlob::Absent),
+        Err(error) => {
+            let (failure, from) = (Failure::from(error), from.uri());
+            Err(Failure { message: format!("`{name}` in the store `{from}`: {}", failure.message), ..failure })
         }
     }
 }
