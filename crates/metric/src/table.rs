@@ -255,7 +255,7 @@ metrics! {
         key: "request_throughput", name: "request_throughput_per_s", column: "request_throughput_per_s", title: "requests/s", unit: RequestsPerSecond,
         better: Some(Higher), section: Throughput, requires: [], uses: [Prediction],
         statistics: [Value primary spread shown 6],
-        meaning: "Requests per second that completed successfully within the window",
+        meaning: "Successful requests per second of the window",
         formula: "successful requests / window" => Trial(trial::request_throughput),
         source: "AIPerf `request_throughput`, over the window",
     }
@@ -271,7 +271,7 @@ metrics! {
         key: "output_tokens", name: "output_tokens_per_s", column: "output_tokens_per_s", title: "tokens/s" ("Output tokens/s"), unit: TokensPerSecond,
         better: Some(Higher), section: Throughput, requires: [OutputTokens], uses: [Prediction],
         statistics: [Value primary spread shown 8],
-        meaning: "Output tokens per second of requests that completed successfully within the window",
+        meaning: "Output tokens of successful requests per second of the window",
         formula: "output tokens of successful requests / window" => Trial(trial::output_throughput),
         source: "AIPerf `output_token_throughput`, over the window",
     }
@@ -295,7 +295,7 @@ metrics! {
         key: "input_tokens", name: "input_tokens_per_s", column: "input_tokens_per_s", title: "input tokens/s", unit: TokensPerSecond,
         better: Some(Higher), section: Throughput, requires: [], uses: [],
         statistics: [Value],
-        meaning: "Input tokens per second of requests that completed successfully within the window, as the endpoint counts them, if it reports them",
+        meaning: "Input tokens of successful requests per second of the window, as the endpoint counts them, if it reports them",
         formula: "input tokens / window" => Trial(trial::input_throughput),
         source: "AIPerf and genai-bench input token throughput, over the window",
     }
@@ -303,7 +303,7 @@ metrics! {
         key: "total_tokens", name: "total_tokens_per_s", column: "total_tokens_per_s", title: "total tokens/s", unit: TokensPerSecond,
         better: Some(Higher), section: Throughput, requires: [], uses: [],
         statistics: [Value],
-        meaning: "Input and output tokens per second of requests that completed successfully within the window; input tokens as the endpoint counts them, if it reports them",
+        meaning: "Input and output tokens of successful requests per second of the window; input tokens as the endpoint counts them, if it reports them",
         formula: "(input + output tokens) / window" => Trial(trial::total_throughput),
         source: "AIPerf `total_token_throughput`, over the window",
     }
@@ -311,7 +311,7 @@ metrics! {
         key: "documents", name: "documents_per_s", column: "documents_per_s", title: "documents/s", unit: DocumentsPerSecond,
         better: Some(Higher), section: Throughput, requires: [Documents], uses: [],
         statistics: [Value shown 5],
-        meaning: "Documents per second of requests that completed successfully within the window",
+        meaning: "Documents of successful requests per second of the window",
         formula: "documents of successful requests / window" => Trial(trial::document_throughput),
         source: "Assay: the request throughput times the documents of a request",
     }
@@ -319,7 +319,7 @@ metrics! {
         key: "goodput_requests", name: "goodput_requests_per_s", column: "goodput_requests_per_s", title: "goodput/s", unit: RequestsPerSecond,
         better: Some(Higher), section: Goodput, requires: [Slos], uses: [],
         statistics: [Value primary shown 5],
-        meaning: "Requests per second that completed successfully within the window and met every SLO",
+        meaning: "Successful requests that met every SLO, per second of the window",
         formula: "good requests / window" => Trial(trial::goodput_requests),
         source: "AIPerf and vLLM `goodput`, over the window",
     }

@@ -106,7 +106,7 @@ pub struct Totals {
     pub with_both_lengths: u64,
     /// Those of them that differ from it: see [`is_length_mismatch`](crate::is_length_mismatch).
     pub mismatched: u64,
-    /// The work that completed within the window.
+    /// The work of successful requests within the window.
     pub completed: WorkTotals,
     /// The part of it that met every SLO.
     pub completed_good: WorkTotals,

@@ -641,9 +641,20 @@ fn ends_by_hand() -> Vec<WindowCase> {
             vec![[0, 600], [600, 1_200]],
             &[1],
             (0, 1_000),
-            1.0,
+            5.0 / 3.0,
             Some((5.0 / 3.0, 1.0)),
         ),
+        // One wave completes in the window, and another a fifth of a second after it.
+        WindowCase {
+            what: "users that keep step",
+            changes: json!({"arrival": {"law": "closed"}, "users": 8, "duration_ns": "10000000000", "warmup_ns": "1000000000"}),
+            warmup: vec![[0, 5_600]; 8],
+            measured: vec![[5_600, 11_200]; 8],
+            shards: &[1, 2],
+            window_ms: (1_000, 11_000),
+            per_s: 8.0 / 5.6,
+            steady: Some((8.0 / 5.6, 1.0)),
+        },
         case(
             "users to the end of a duration",
             json!({"arrival": {"law": "closed"}, "users": 2, "duration_ns": "2000000000"}),

@@ -243,10 +243,9 @@ pub(super) fn scan_trial<'a>(
             starts.map(move |start| (*shard, file, start..(start + SPAN_GROUPS).min(file.row_groups())))
         })
         .collect();
-    let Spans { window, ends_with_response, steady } = spans(trial, &ranges, threads)?;
+    let Spans { window, counts_shares, steady } = spans(trial, &ranges, threads)?;
     let never = i64::MAX..i64::MAX;
-    let pass =
-        Pass { trial, rules, timeline, window: window.clone(), ends_with_response, steady: steady.clone().unwrap_or(never) };
+    let pass = Pass { trial, rules, timeline, window: window.clone(), counts_shares, steady: steady.clone().unwrap_or(never) };
     let scans = in_parallel(threads, &ranges, |(shard, file, groups)| pass.scan_span(*shard, file, groups.clone()))?;
     let mut scanned = ScannedTrial { trial, window, steady, row_groups: Vec::new(), tally: Tally::default() };
     scanned.tally.within = vec![0; rules.slos.len()];
@@ -304,8 +303,9 @@ impl EndTimes {
 /// The times of a trial over all its shards.
 struct Spans {
     window: Range<i64>,
-    /// True if the window ends with the last response, so that no request is in flight at its end.
-    ends_with_response: bool,
+    /// True if a request counts by the share of its time that lies in the window, false if it counts whole where it completes in it:
+    /// see [`Pass::add_to_window`].
+    counts_shares: bool,
     /// The part of the window in which all users were busy, or the reason why there is none.
     steady: Result<Range<i64>, String>,
 }
@@ -315,7 +315,7 @@ fn spans(trial: &TrialFiles, ranges: &[(u32, &RecordFile, Range<usize>)], thread
     let PlannedMeasurement { phase, requests, users } = trial.planned;
     if requests.is_none() && users.is_none() {
         let steady = Err("under open loop there are no users".to_owned());
-        return Ok(Spans { window: phase.window(PhaseEnd::ByClock), ends_with_response: false, steady });
+        return Ok(Spans { window: phase.window(PhaseEnd::ByClock), counts_shares: false, steady });
     }
     let shards = u32::try_from(trial.shards.len()).unwrap_or(u32::MAX);
     let own_users = |shard: u32| {
@@ -343,7 +343,7 @@ fn spans(trial: &TrialFiles, ranges: &[(u32, &RecordFile, Range<usize>)], thread
             (spans.len() == with_users && all.start < all.end).then_some(all).ok_or_else(never)
         }
     };
-    Ok(Spans { ends_with_response: Some(window.end) == last_end_ns, window, steady })
+    Ok(Spans { counts_shares: users.is_some() || Some(window.end) == last_end_ns, window, steady })
 }
 
 fn check_outcomes(trial: &TrialFiles, tally: &Tally) -> Result<(), TrialError> {
@@ -389,7 +389,7 @@ struct Pass<'a, 'r> {
     rules: &'r Rules,
     timeline: bool,
     window: Range<i64>,
-    ends_with_response: bool,
+    counts_shares: bool,
     /// The time in which all users were busy; of no length if there was none.
     steady: Range<i64>,
 }
@@ -534,17 +534,20 @@ impl<'a> Pass<'a, '_> {
         }
     }
 
-    /// Adds a request to the throughput of the window. If the clock ends the window, its work is everything that completes in it:
-    /// requests in flight at its start count, and those in flight at its end do not. If the last response ends it, no request is
-    /// in flight then, so only the part of each request within the window counts: otherwise, the rest of the warm-up would be
-    /// added.
+    /// Adds a request to the throughput of the window.
+    ///
+    /// Under closed loop a request counts by the share of its time in the window. Users that keep step complete their requests in
+    /// waves, and whole waves may end just before or just after an end of the window: counted where they complete, every trial would be
+    /// wrong by the same wave. The same holds if the last response ends the window: no request is in flight then, and all that the
+    /// warm-up left would be added. If the clock ends an open loop, a request counts where it completes: by shares, an overloaded
+    /// endpoint would be credited with the queue in front of it, which no number of users bounds.
     fn add_to_window(&self, request: &Request, tally: &mut Tally) {
         let Some(end) = request.end.or(request.last_token).filter(|_| request.outcome.is_ok()) else { return };
         let sent = request.sent.unwrap_or(end);
         let output = if self.rules.has_output { request.output_tokens } else { Some(0) };
         let input = request.input_tokens_endpoint.or(request.input_tokens);
         tally.totals.steady.add(share_within(sent, end, &self.steady), input, output);
-        let share = if self.ends_with_response {
+        let share = if self.counts_shares {
             share_within(sent, end, &self.window)
         } else if end > self.window.start && end <= self.window.end {
             WHOLE
