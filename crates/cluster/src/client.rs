@@ -5,6 +5,7 @@ mod lease;
 mod logs;
 mod watch;
 
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -242,9 +243,10 @@ fn read<K: DeserializeOwned>(value: Value) -> Result<K> {
 }
 
 fn runtime() -> Result<Runtime> {
-    // The library panics if it cannot start its threads.
+    // The library panics if it cannot start its threads, or open the sockets by which it learns of signals.
     let probe = std::thread::Builder::new().spawn(|| ()).map_err(Error::Threads)?;
     let _ = probe.join();
+    drop([UnixStream::pair().map_err(Error::Threads)?, UnixStream::pair().map_err(Error::Threads)?]);
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(Error::Threads)
 }
 

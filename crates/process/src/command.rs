@@ -5,11 +5,13 @@ use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, Write as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::fs::MemfdFlags;
+use rustix::fs::{MemfdFlags, OFlags};
+use rustix::io::Errno;
 use rustix::process::Signal;
 
 use crate::Error;
@@ -84,6 +86,8 @@ pub enum Output {
     Pipe,
     /// A file, truncated first and then appended to, so that both outputs may go to one file.
     File(PathBuf),
+    /// The same, in a folder that others may write to as well: only a plain file, and not through a link to another one.
+    Log(PathBuf),
 }
 
 /// A child's descriptor 3, from which a stage reads its key.
@@ -167,15 +171,35 @@ impl Output {
             Self::Null => Stdio::null(),
             Self::Inherit => Stdio::inherit(),
             Self::Pipe => Stdio::piped(),
-            Self::File(path) => open_truncated(path).map_err(redirect_error(path))?.into(),
+            Self::File(path) => {
+                open_truncated(OpenOptions::new().append(true).create(true).open(path)).map_err(redirect_error(path))?.into()
+            }
+            Self::Log(path) => open_truncated(open_plain(path)).map_err(redirect_error(path))?.into(),
         })
     }
 }
 
-fn open_truncated(path: &Path) -> std::io::Result<File> {
-    let file = OpenOptions::new().append(true).create(true).open(path)?;
+fn open_truncated(opened: std::io::Result<File>) -> std::io::Result<File> {
+    let file = opened?;
     file.set_len(0)?;
     Ok(file)
+}
+
+/// Opens a file for appending, or creates it. Fails if its path ends in a link, or in anything else than a plain file: a pipe would
+/// block, and a link could lead to a file of somebody who did not ask for that.
+pub fn open_plain(path: &Path) -> std::io::Result<File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+    let file = OpenOptions::new().append(true).create(true).custom_flags(flags).open(path).map_err(|error| {
+        match error.raw_os_error() {
+            Some(code) if [Errno::LOOP.raw_os_error(), Errno::NXIO.raw_os_error()].contains(&code) => not_plain(),
+            _ => error,
+        }
+    })?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(not_plain()) }
+}
+
+fn not_plain() -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is a link or no plain file; remove it")
 }
 
 fn redirect_error(path: &Path) -> impl FnOnce(std::io::Error) -> Error {

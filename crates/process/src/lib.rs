@@ -23,7 +23,7 @@ mod usage;
 pub use affinity::pin_to_cpus;
 pub use cancel::{Cancel, END_SIGNALS, cancel_on_signals};
 pub use child::{Child, ChildExit, KILL_LIMIT, Status};
-pub use command::{Command, FdThree, Input, MAX_PIPE_BYTES, Orphans, Output, pipe_with_bytes};
+pub use command::{Command, FdThree, Input, MAX_PIPE_BYTES, Orphans, Output, open_plain, pipe_with_bytes};
 pub use error::Error;
 pub use reaper::{SWEEP_LIMIT, SweepResult, become_reaper, kill_descendants};
 pub use rustix::process::Signal;

@@ -70,6 +70,11 @@ impl LocalRunner {
     ) -> Result<Self> {
         let spawner = Spawner::start().map_err(|error| Resource::Spawner.error(error))?;
         std::fs::create_dir_all(&logs).map_err(FileRole::Logs.error(&logs))?;
+        // Whoever may write to the store may have put a link there.
+        if std::fs::symlink_metadata(&logs).is_ok_and(|found| !found.is_dir()) {
+            let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is a link; remove it");
+            return Err(FileRole::Logs.error(&logs)(error));
+        }
         let (recorder, held) = (Mutex::default(), Mutex::default());
         Ok(Self { spawner, binaries, store, trust, keys, logs, scratch, cancel, recorder, held })
     }
@@ -89,7 +94,7 @@ impl LocalRunner {
         command.fd_three = FdThree::Passed(key);
         command.stdout = Output::Pipe;
         let log = self.log_path(call.stage, &call.label);
-        command.stderr = Output::File(log.clone());
+        command.stderr = Output::Log(log.clone());
         Process::start(&self.spawner, command, call.policy.timeout, cancel, Some(log))
     }
 
@@ -114,8 +119,8 @@ impl LocalRunner {
         }
         self.release_target(&request.target);
         let log = self.logs.join(format!("target-{}.log", request.target));
-        command.stdout = Output::File(log.clone());
-        command.stderr = Output::File(log.clone());
+        command.stdout = Output::Log(log.clone());
+        command.stderr = Output::Log(log.clone());
         let cancel = new_cancel()?;
         let (end_file, released, log_file) = (PathBuf::from(&request.end_file), cancel.clone(), log.clone());
         let (runs, has_ended) = sync_channel::<()>(0);

@@ -36,7 +36,7 @@ pub(crate) fn wait(path: &Path) -> Result<File> {
 
 fn open(path: &Path) -> Result<File> {
     let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-    let opened = made.and_then(|()| File::options().create(true).truncate(false).write(true).open(path));
+    let opened = made.and_then(|()| assay_process::open_plain(path));
     opened.map_err(FileRole::Lock.error(path))
 }
 

@@ -1,6 +1,6 @@
 //! The log files of a run: the stages' stderr, and the output of held targets.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -55,7 +55,7 @@ fn drop_start(log: &Path, limit: u64) -> std::io::Result<()> {
     file.seek(SeekFrom::Start(size.saturating_sub(KEPT_BYTES)))?;
     file.take(KEPT_BYTES).read_to_end(&mut kept)?;
     let dropped = size - kept.len() as u64;
-    let mut file = OpenOptions::new().append(true).open(log)?;
+    let mut file = assay_process::open_plain(log)?;
     file.set_len(0)?;
     file.write_all(
         format!("... the first {dropped} bytes were dropped, because the log is limited to {limit} bytes\n").as_bytes(),
@@ -65,6 +65,8 @@ fn drop_start(log: &Path, limit: u64) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::OpenOptions;
+
     use super::*;
 
     #[test]

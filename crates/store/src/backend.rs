@@ -5,6 +5,7 @@ use std::fs::File;
 use std::future::Future;
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
+use std::os::unix::net::UnixStream;
 use std::path::Path as FilePath;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -777,9 +778,10 @@ fn runtime() -> Result<&'static Runtime> {
     }
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(1).enable_all().max_blocking_threads(MAX_BLOCKING_THREADS).thread_name("assay-store");
-    // The library panics if it cannot start its threads.
+    // The library panics if it cannot start its threads, or open the sockets by which it learns of signals.
     let probe = std::thread::Builder::new().spawn(|| ()).map_err(Error::Runtime)?;
     let _ = probe.join();
+    drop([UnixStream::pair().map_err(Error::Runtime)?, UnixStream::pair().map_err(Error::Runtime)?]);
     let built = builder.build().map_err(Error::Runtime)?;
     if let Err(surplus) = RUNTIME.set(built) {
         surplus.shutdown_background();

@@ -145,6 +145,29 @@ fn what_cannot_be_opened_is_named() {
     });
 }
 
+/// Whoever may write to the folder of a log may have put something there: a link to a file of somebody else, or a pipe that blocks.
+#[test]
+fn a_log_is_a_plain_file_and_no_link() {
+    run_alone("starting::a_log_is_a_plain_file_and_no_link", || {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("log"), "of an earlier process\n").expect("written");
+        std::fs::write(at("precious"), "precious").expect("written");
+        std::os::unix::fs::symlink(at("precious"), at("link")).expect("linked");
+        std::os::unix::fs::symlink(at("new"), at("dangling")).expect("linked");
+        assert!(std::process::Command::new("mkfifo").arg(at("fifo")).status().expect("mkfifo").success());
+        run(Command { stdout: Output::Log(at("log")), stderr: Output::Log(at("log")), ..sh("echo out; echo err >&2") });
+        assert_eq!(std::fs::read_to_string(at("log")).expect("a log"), "out\nerr\n");
+        for name in ["link", "dangling", "fifo"] {
+            let refused = spawner().spawn(Command { stdout: Output::Log(at(name)), ..sh("echo out") }).expect_err(name);
+            let cause = std::error::Error::source(&refused).map(ToString::to_string);
+            assert_eq!(cause.as_deref(), Some("it is a link or no plain file; remove it"), "{name}");
+        }
+        assert_eq!(std::fs::read_to_string(at("precious")).expect("it is there"), "precious");
+        assert!(!at("new").exists());
+    });
+}
+
 #[test]
 fn nothing_leaks_a_descriptor() {
     run_alone("starting::nothing_leaks_a_descriptor", || {
