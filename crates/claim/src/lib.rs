@@ -24,7 +24,7 @@ pub use place::{
 };
 pub use sides::{CONFOUNDED, SIDES_DIFFER, find_confounded_sides, find_side_differences};
 pub use tls::{TLS_NOT_VERIFIED, find_unverified_tls};
-pub use tokens::{INPUT_TOKENS, find_input_token_difference};
+pub use tokens::{INPUT_TOKENS, OUTPUT_TOKENS, find_input_token_difference, find_output_token_difference};
 
 /// The minimum number of counted trials of a point for a publication.
 pub const MIN_TRIALS: u32 = 3;
@@ -113,6 +113,7 @@ fn realism_shortfalls(evidence: &Evidence<'_>) -> Vec<Shortfall> {
     let mut found = traceability_shortfalls(evidence);
     found.extend(stated_shortfalls(evidence.issues, &[MOVED_LOAD, MOVED_TARGET, COLOCATED]));
     found.extend(tokens::input_token_shortfalls(evidence.points));
+    found.extend(tokens::output_token_shortfalls(evidence.plan, evidence.points));
     found
 }
 

@@ -1,6 +1,8 @@
-//! Checks that the endpoint and the workload's tokenizer count the same prompts alike.
+//! Checks that the endpoint and the workload's tokenizer count the same prompts alike, and that responses have the requested length.
 
-use assay_manifest::{PointSummary, Reason, Shortfall, TrialValue};
+use std::collections::BTreeSet;
+
+use assay_manifest::{Digest, FrozenWorkload, Plan, PointSummary, Reason, Shortfall, TrialValue};
 
 use crate::shortfall;
 
@@ -24,6 +26,47 @@ pub fn find_input_token_difference(points: &[PointSummary]) -> Option<Reason> {
 /// Returns a shortfall for each point whose difference is above a half.
 pub(crate) fn input_token_shortfalls(points: &[PointSummary]) -> impl Iterator<Item = Shortfall> {
     differences_beyond(points, BARRING_DIFFERENCE).map(|detail| shortfall(INPUT_TOKENS, detail))
+}
+
+/// The name of the rule that responses have the requested length, and of the Summary's issue if they do not.
+pub const OUTPUT_TOKENS: &str = "output_tokens_differ";
+
+/// The metric: the share of responses with another length than requested.
+const MISMATCH: &str = "osl_mismatch_rate";
+
+/// Reports a point of which over a tenth of the responses have another length than their request asked for exactly: the endpoint generates
+/// more or less, or its count of tokens is not that of what it sent. Rates of tokens and TPOT rest on that count.
+pub fn find_output_token_difference(plan: &Plan, points: &[PointSummary]) -> Option<Reason> {
+    mismatches_beyond(&exact_workloads(plan), points, REPORTED_DIFFERENCE).next().map(|detail| Reason::new(OUTPUT_TOKENS, detail))
+}
+
+/// Returns a shortfall for each point of which over a half of the responses have another length.
+pub(crate) fn output_token_shortfalls(plan: &Plan, points: &[PointSummary]) -> impl Iterator<Item = Shortfall> {
+    let found: Vec<_> = mismatches_beyond(&exact_workloads(plan), points, BARRING_DIFFERENCE).collect();
+    found.into_iter().map(|detail| shortfall(OUTPUT_TOKENS, detail))
+}
+
+/// Returns the workloads that ask for an exact length. Where the model ends a response itself, another length is no fault.
+fn exact_workloads(plan: &Plan) -> BTreeSet<Digest> {
+    let is_exact = |workload: &&FrozenWorkload| workload.serving.as_ref().is_some_and(|serving| serving.exact_output);
+    plan.workloads.iter().filter(is_exact).map(|workload| workload.workload_spec_digest).collect()
+}
+
+fn mismatches_beyond(exact: &BTreeSet<Digest>, points: &[PointSummary], limit: f64) -> impl Iterator<Item = String> {
+    points.iter().filter(|point| exact.contains(&point.workload_spec_digest)).filter_map(move |point| {
+        let metric = point.metrics.iter().find(|metric| metric.metric == MISMATCH)?;
+        let worst = metric.trials.iter().max_by(|one, other| one.value.total_cmp(&other.value))?;
+        (worst.value > limit || worst.value.is_nan()).then(|| {
+            format!(
+                "in trial `{}` {:.0} % of the responses have another length than was requested exactly; more than {} % is reported, and \
+                 more than {} % bars a claim",
+                worst.trial_id,
+                worst.value * 100.0,
+                REPORTED_DIFFERENCE * 100.0,
+                BARRING_DIFFERENCE * 100.0
+            )
+        })
+    })
 }
 
 fn differences_beyond(points: &[PointSummary], limit: f64) -> impl Iterator<Item = String> {
@@ -66,6 +109,20 @@ mod tests {
             "trials_planned": 5, "trials_counted": 5, "attempts": 5, "excluded": [], "metrics": [metric],
         });
         serde_json::from_value(point).expect("a point")
+    }
+
+    #[test]
+    fn a_length_that_was_asked_for_exactly_and_is_not_kept_is_reported() {
+        let found = |share: f64, exact: bool| {
+            let mut point = point(&[share]);
+            point.metrics.iter_mut().for_each(|metric| metric.metric = MISMATCH.to_owned());
+            let workloads = BTreeSet::from_iter(exact.then_some(point.workload_spec_digest));
+            [REPORTED_DIFFERENCE, BARRING_DIFFERENCE]
+                .map(|limit| mismatches_beyond(&workloads, std::slice::from_ref(&point), limit).count())
+        };
+        assert_eq!([found(0.0, true), found(0.1, true), found(0.5, true)], [[0, 0], [0, 0], [1, 0]]);
+        assert_eq!(found(1.0, true), [1, 1]);
+        assert_eq!(found(1.0, false), [0, 0], "the model ends such responses itself");
     }
 
     #[test]

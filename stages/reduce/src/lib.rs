@@ -256,7 +256,9 @@ fn issues(points: &[PointSummary], context: &RowContext<'_>) -> Vec<Reason> {
         assay_claim::find_unverified_tls(context.plan),
     ];
     let contradicted = assay_claim::find_contradicted_controls(counted(), environments);
-    let tokens = assay_claim::find_input_token_difference(points);
+    let tokens =
+        [assay_claim::find_input_token_difference(points), assay_claim::find_output_token_difference(context.plan, points)];
+    let tokens = tokens.into_iter().flatten();
     let resends = resends::issue(counted().map(|counted| counted.attempt));
     let places = places.into_iter().flatten().chain(contradicted);
     missing.into_iter().chain(drift).chain(unrecorded).chain(clocks).chain(resends).chain(places).chain(tokens).collect()
