@@ -231,7 +231,7 @@ fn what_is_printed_runs_as_a_pipeline() {
         ["bench", "--url", "http://127.0.0.1:9", "--model", "m", "--concurrency", "2", "--rate", "5", "--slo", "tpot=20ms"];
     let printed = fixture.assay(&[&load[..], &["--print"]].concat()).success().stdout;
     assert!(!fixture.store().exists(), "nothing was run");
-    for document in printed.split("# ").skip(1) {
+    for document in printed.split("---\n# ").skip(1) {
         let (path, yaml) = document.split_once('\n').expect("a path, then the document");
         fixture.write(path, yaml);
     }
@@ -342,6 +342,10 @@ fn an_endpoint_that_refuses_everything_has_a_summary_and_no_number() {
     assert!(published.join("report.html").is_file());
     assert_eq!(file(&published.join("numbers.json"))["numbers"], json!([]));
     fixture.assay(&["verify", "refused", "--recompute"]).success();
+    let listed = fixture.assay(&["runs", "--json"]).success().json();
+    assert_eq!(text(&listed[0]["state"]), "published, no trial counts");
+    let compared = fixture.assay(&["compare", "refused", "refused"]).refuses(2, "nothing_compared");
+    assert!(compared.stderr.contains("the first run has `bench.endpoint.default`"), "{}", compared.stderr);
 }
 
 #[test]

@@ -176,7 +176,7 @@ fn a_stopped_run_says_so_and_is_resumed() {
         assert_eq!((text(&end["body"]["state"]), text(&end["body"]["stage"])), ("cancelled", "execute"));
         assert_eq!((text(&end["body"]["reason"]["code"]), &end["body"]["exit_code"]), ("cancelled", &json!(50)));
         assert_eq!(fixture.pointers(run_id, "execute").iter().filter(|pointer| is_result(pointer)).count(), 0);
-        let refused = fixture.verify(run_id).refuses(20, "missing_stage");
+        let refused = fixture.verify(run_id).refuses(21, "ended_early");
         assert!(refused.stderr.contains("the run was cancelled in execute"), "{}", refused.stderr);
         let listed = fixture.assay(&["runs", "--json"]).success().json();
         assert_eq!(text(&listed[0]["state"]), "cancelled in execute (cancelled)");
@@ -285,7 +285,7 @@ fn a_failed_run_is_resumed_once_its_cause_is_gone() {
     let [end] = &fixture.pointers("one", "ends")[..] else { panic!("one end") };
     let end = end.load(&fixture.store());
     assert_eq!((text(&end["body"]["state"]), text(&end["body"]["reason"]["code"])), ("failed", "secret_absent"));
-    let refused = fixture.verify("one").refuses(20, "missing_stage");
+    let refused = fixture.verify("one").refuses(21, "ended_early");
     assert!(refused.stderr.contains("the run failed in execute"), "{}", refused.stderr);
 
     fixture.set("SECRET_TOKEN", "here");

@@ -46,13 +46,14 @@ error_codes! {
     NoSuchRun, "no_such_run", Usage, Lasting, "There is no run of that name, or the text is not the name of a run.", "List the runs with `assay runs`; name a published folder with a `/`, such as `./folder`.";
     NoSuchTrial, "no_such_trial", Usage, Lasting, "The run has no attempt of a trial of that name.", "List trials with `assay show RUN --json`, or read their names in the run's report.";
     NoSuchVerdict, "no_such_verdict", Usage, Lasting, "The verdict is not in the store, or its file cannot be read.", "Name a verdict by its digest, or by its file with the bundle beside it.";
-    NoSummary, "no_summary", Usage, Lasting, "The run has no Summary yet.", "Resume the run with `assay run` and the same run id.";
+    NoSummary, "no_summary", Usage, Lasting, "The run has no Summary yet.", "Repeat the command that began the run, with its `--run-id`.";
     NoToken, "no_token", Usage, Lasting, "The environment variable with the forge's token is not set.", "Put a token of the forge into the variable that the message names.";
     NoVerdict, "no_verdict", Usage, Lasting, "The option applies only to a verdict, and `--baseline history` gives none.", "Leave the option out.";
     NoWarehouse, "no_warehouse", Usage, Lasting, "The store has no warehouse yet.", "Publish a run, which creates the warehouse.";
     NotAFolder, "not_a_folder", Usage, Lasting, "The branch holds a file at the path where a folder should be.", "Name another folder, or another branch.";
     NotJudged, "not_judged", Usage, Lasting, "The runs cannot be judged: they have no comparison, differ in what they measured, or have no look left.", "Check `comparison` and `gates` of the pipeline.";
-    NotPublished, "not_published", Usage, Lasting, "The run has no result yet, or is not published.", "Resume the run with `assay run` and the same run id.";
+    NotPublished, "not_published", Usage, Lasting, "The run has no result yet, or is not published.", "Repeat the command that began the run, with its `--run-id`.";
+    NothingCompared, "nothing_compared", Usage, Lasting, "The two runs have no metric of the same work in common.", "Compare runs of the same pipeline, or name targets and workloads alike.";
     NothingJudged, "nothing_judged", Usage, Lasting, "The run reports no primary metric for which a better direction is defined.", "Set `better` for a primary metric in the workload.";
     NothingLearned, "nothing_learned", Usage, Lasting, "Too few runs of the pipeline compare the same work to learn noise from them.", "Run the pipeline more often without changing its workloads, with two or more pairs in its `comparison`.";
     NothingToPost, "nothing_to_post", Usage, Lasting, "The command names nothing to post.", "Name `--comment` with `--pull`, `--check` with `--commit`, or `--issue` with `--title`.";
@@ -173,7 +174,7 @@ error_codes! {
     MessageSignatureBundle, "message_signature_bundle", Verification, Lasting, "The bundle signs plain bytes, not a statement about how a file was made.", "Use a bundle that signs an in-toto statement.";
     MissingBlock, "missing_block", Verification, Lasting, "No execution part belongs to a block of the plan.", "Run again with the same `--run-id` to execute the missing block.";
     MissingInput, "missing_input", Verification, Lasting, "A manifest was made from an input that is missing.", "Fetch the run again from its store.";
-    MissingStage, "missing_stage", Verification, Lasting, "The run lacks the result of a stage.", "Resume the run with `assay run` and the same `--run-id`, or name the folder of one published run.";
+    MissingStage, "missing_stage", Verification, Lasting, "The run lacks the result of a stage.", "Repeat the command that began the run, with its `--run-id`, or name the folder of one published run.";
     NoAddress, "no_address", Verification, Lasting, "The Environment gives no address for a target that the plan measures.", "";
     NoClientHost, "no_client_host", Verification, Lasting, "The Environment has no host with the role `client`.", "";
     NotAPublication, "not_a_publication", Verification, Lasting, "The folder is not the folder of a published run.", "Name the folder of one published run.";
@@ -288,6 +289,7 @@ error_codes! {
     WrongRun, "wrong_run", Verification, Lasting, "The manifest or its statement belongs to another run than expected.", "";
     WrongSigner, "wrong_signer", Verification, Lasting, "The trust policy does not let the key sign for its role.", "Use the key of that role, or add the role to `signs` of the signer in the trust policy.";
     WrongStage, "wrong_stage", Verification, Lasting, "The manifest was made by another role than expected.", "";
+    EndedEarly, "ended_early", Unestablished, Lasting, "The run was cancelled or failed, as its signed end states; what it has verifies, but it has no result.", "Repeat the command that began the run, with its `--run-id`.";
     EvidenceRemoved, "evidence_removed", Unestablished, Lasting, "The run verifies, but evidence of it was removed, as a signed tombstone states.", "Verify a copy that has the evidence, or accept the lower level by leaving out `--strict`.";
     NoTrust, "no_trust", Unestablished, Lasting, "The run is consistent, but its signers are not established.", "Name the trusted signers with `--trust`; a gate can also judge such a run with `--unestablished`.";
     SignerNotEstablished, "signer_not_established", Unestablished, Lasting, "The signers of the run are not established, and a pushed run is permanent.", "Name the trusted signers with `--trust POLICY` or `--trust FINGERPRINT`.";

@@ -65,6 +65,9 @@ pub use exit::Exit;
 pub use failure::Failure;
 pub use reference::reference_page;
 
+/// The hint for a run that has not come to its end.
+pub const RESUME_HINT: &str = "repeat the command that began the run, with its `--run-id`: what is finished is kept";
+
 /// The use of trying the same call again after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {

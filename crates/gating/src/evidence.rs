@@ -9,7 +9,7 @@ use assay_manifest::{
     Body as _, Digest, EarlierEnd, Environment, ExecutionPart, InputRef, Kind, Plan, RunEnd, RunId, Source, Summary,
 };
 use assay_runs::{RunStore, VerifiedRun};
-use assay_stage::{ErrorCode, Failure};
+use assay_stage::{ErrorCode, Failure, RESUME_HINT};
 use assay_verify::Chain;
 
 use crate::rules::{MAX_RULES_BYTES, RuleFile};
@@ -135,7 +135,7 @@ impl Evidence {
         let chain = &self.0.chain;
         let missing = |kind: Kind| {
             Failure::new(ErrorCode::MissingStage, format!("run `{}` has no {kind} yet, so it cannot be judged", chain.run_id))
-                .hint("`assay run` with the same run id resumes it")
+                .hint(RESUME_HINT)
         };
         let summary = chain.all::<Summary>().next().ok_or_else(|| missing(Summary::KIND))?;
         Ok(Documents {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use assay_cluster::{JobFailure, Obstacle};
 use assay_envelope::{KeyError, VerifyError};
-use assay_failure::{ErrorCode, Exit, Failure};
+use assay_failure::{ErrorCode, Exit, Failure, RESUME_HINT};
 use assay_git::{BranchError, RemoteError};
 use assay_manifest::{Digest, DocumentError, Intent, Kind, Role, RunId};
 use assay_spec::Problem;
@@ -666,10 +666,13 @@ impl Error {
             Self::RunLocked(_) => "wait for it to end; a run has one driver at a time",
             Self::RunRemoved(_) => "leave out `--run-id` to start a new run; `assay verify` prints what was removed",
             Self::DirtyWorktree { .. } => "commit first, name a commit with `--commit`, or set `intent: exploratory`",
-            Self::OtherSource(_) => "a run is resumed from the same commit and files; leave out `--run-id` to start a new one",
+            Self::OtherSource(_) => {
+                "a run is resumed from the same commit and files, and `assay bench` with the same options; leave out `--run-id`, or give another one, to start a new run"
+            }
             Self::NoSource(_) => "`assay run --on kubernetes` signs it before it starts the driver",
             Self::TargetLostTooOften { .. } => "find out what ends the target, then run again with the same `--run-id`",
-            Self::TargetPodLost { .. } => "the block has to be provisioned anew; `assay run` with the same run id does so",
+            Self::TargetPodLost { .. } => return Some(format!("the block has to be provisioned anew; {RESUME_HINT}")),
+            Self::Cancelled(CancelledWork::Stage(_) | CancelledWork::Run(_)) => RESUME_HINT,
             Self::NoCheckout(_) => "name the remote by its address",
             Self::OtherRemote { .. } => "name the remote that is meant with `--remote`",
             Self::BinaryMissing(_) => "the six stage binaries lie beside `assay`; build them all with `cargo build`",

@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 
 use assay_envelope::{Bundle, MAX_BUNDLE_BYTES, Statement};
-use assay_manifest::{Body as _, Document, EndState, Instant, Plan, RunEnd, RunId, Source, Summary, Target, TargetKind};
+use assay_manifest::{
+    Body as _, Document, EndState, Instant, Plan, PointSummary, RunEnd, RunId, Source, Summary, Target, TargetKind,
+};
 use assay_report::{Headline, short_commit};
 use assay_stage::{AcceptedResult, ErrorCode, Failure, Layout, StageName};
 use assay_store::{ObjectPath, Store};
@@ -18,7 +20,7 @@ use crate::cache::{Unchanged, read_cache, write_cache};
 use crate::list::{read_document, read_manifest, run_ids};
 
 /// The name of the list in the cache. The number changes with the format.
-const CACHE: &str = "runs-2";
+const CACHE: &str = "runs-3";
 
 /// One run, according to its pointers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -149,7 +151,25 @@ fn with_results(entry: RunEntry, [plan, summary]: [Option<Document>; 2]) -> RunE
     let Some(plan) = plan.as_ref().and_then(Plan::from_document) else { return entry };
     let summary = summary.as_ref().and_then(Summary::from_document);
     let headline = summary.and_then(|summary| Headline::new(&entry.run_id, &plan.body, &summary.body));
-    RunEntry { models: models(&plan.body), endpoints: endpoints(&plan.body), headline: headline.map(RunFigure::from), ..entry }
+    let uncounted = summary.map(|summary| uncounted_trials(&summary.body)).unwrap_or_default();
+    let state = format!("{}{uncounted}", entry.state);
+    RunEntry {
+        state,
+        models: models(&plan.body),
+        endpoints: endpoints(&plan.body),
+        headline: headline.map(RunFigure::from),
+        ..entry
+    }
+}
+
+/// Returns `, 3 of 5 trials count` if some do not; empty if all do.
+fn uncounted_trials(summary: &Summary) -> String {
+    let sum = |of: fn(&PointSummary) -> u32| summary.points.iter().map(|point| u64::from(of(point))).sum::<u64>();
+    match (sum(|point| point.trials_counted), sum(|point| point.trials_planned)) {
+        (counted, planned) if counted == planned => String::new(),
+        (0, _) => ", no trial counts".to_owned(),
+        (counted, planned) => format!(", {counted} of {planned} trials count"),
+    }
 }
 
 fn models(plan: &Plan) -> Vec<String> {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use assay_query::{LimitedResource, MAX_SQL_BYTES, MAX_SQL_TOKENS, QueryError, panic_text, view};
-use assay_warehouse::table;
+use assay_query::{LimitedResource, MAX_SQL_BYTES, MAX_SQL_TOKENS, QueryError, VIEWS, panic_text, view};
+use assay_warehouse::{TABLES, table};
 use datafusion::common::DataFusionError;
 use datafusion::logical_expr::Volatility;
 use datafusion::sql::parser::{DFParser, Statement};
@@ -144,12 +144,19 @@ pub(crate) fn collect_tables(statement: &Statement) -> Result<QueryTables, Query
             reads.tables.insert(table.name.to_owned());
         } else if !is_function(name) {
             return Err(QueryError::invalid(format!(
-                "there is no table or view `{}`",
-                name.chars().take(80).collect::<String>()
+                "there is no table or view `{}`; there are {}",
+                name.chars().take(80).collect::<String>(),
+                all_names()
             )));
         }
     }
     Ok(reads)
+}
+
+/// Returns the names of all views and tables, the views first: they are what most queries are about.
+fn all_names() -> String {
+    let names: Vec<&str> = VIEWS.iter().map(|view| view.name).chain(TABLES.iter().map(|table| table.name)).collect();
+    names.join(", ")
 }
 
 /// Returns true for functions that are used in place of a table. They are refused or planned by name later on.

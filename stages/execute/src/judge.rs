@@ -98,10 +98,25 @@ fn judge_metric(metric: &Metric, output: &Output) -> Option<Reason> {
             let detail = format!("the metric `{path}` is neither a number nor a list of numbers");
             return Some(Reason::new("metric_not_a_number", detail));
         }
-        None => return Some(Reason::new("metric_absent", format!("the result has no metric `{path}`"))),
+        None => return Some(Reason::new("metric_absent", describe_absence(path, &output.result))),
     };
     let beyond = samples.iter().find(|sample| sample.abs() > MAX_MAGNITUDE)?;
     Some(Reason::new("metric_too_large", format!("the metric `{path}` is {beyond:e}, which nothing measured comes near")))
+}
+
+/// The number of metrics of a result that a message names.
+const NAMED_METRICS: usize = 5;
+
+/// States that a result lacks a metric, with the names of those that it has.
+fn describe_absence<'a>(path: &str, result: impl IntoIterator<Item = &'a (String, Value)>) -> String {
+    let names: Vec<String> = result.into_iter().map(|(name, _)| format!("`{name}`")).collect();
+    let (named, more) = names.split_at(names.len().min(NAMED_METRICS));
+    let has = match (named, more.len()) {
+        ([], _) => "none".to_owned(),
+        (named, 0) => named.join(", "),
+        (named, more) => format!("{} and {more} more", named.join(", ")),
+    };
+    format!("the result has no metric `{path}`: it has {has}")
 }
 
 /// Returns the growth of a counter of microseconds between two states; absent if either has none, and if it fell because it was

@@ -177,7 +177,7 @@ impl Bench {
         check(&adhoc)?;
         if self.print {
             for (path, bytes) in adhoc.iter().filter(|(path, _)| path.rsplit('.').next() == Some("yaml")) {
-                output::line(format!("# {path}"));
+                output::line(format!("---\n# {path}"));
                 output::lines(String::from_utf8_lossy(bytes));
             }
             return Ok(Exit::Done);

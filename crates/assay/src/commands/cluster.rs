@@ -26,7 +26,17 @@ pub(crate) struct ClusterOptions {
 impl ClusterOptions {
     /// Connects to the cluster.
     pub(crate) fn connect(&self) -> Result<Cluster, Failure> {
-        Ok(Cluster::from_kubeconfig(&ConnectOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() })?)
+        let options = ConnectOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() };
+        Cluster::from_kubeconfig(&options).map_err(|error| {
+            let failure = Failure::from(error);
+            let local = "this command is about a cluster: `assay show RUN` shows a run on this machine, and `assay logs RUN --trial TRIAL` \
+                         what its scripts printed";
+            match failure.hint.clone() {
+                _ if failure.code != ErrorCode::Kubeconfig => failure,
+                Some(hint) => failure.hint(format!("{hint}\n{local}")),
+                None => failure.hint(local),
+            }
+        })
     }
 
     /// Returns the installation of the namespace.

@@ -68,6 +68,9 @@ impl Compare {
         } else {
             show(&self.baseline, &self.candidate, &rows, &left_out, &surroundings);
         }
+        if rows.is_empty() {
+            return Err(nothing_compared(&self, baseline, candidate));
+        }
         let established = opened.iter().all(|opened| opened.chain.is_established());
         Ok(if established { Exit::Done } else { Exit::Unestablished })
     }
@@ -76,6 +79,20 @@ impl Compare {
 fn summary(opened: &VerifiedRun) -> Result<&Summary, Failure> {
     let summary = opened.chain.one::<Summary>().map(|summary| &summary.body);
     summary.ok_or_else(|| Failure::new(ErrorCode::NoSummary, format!("run `{}` has no Summary yet", opened.chain.run_id)))
+}
+
+/// Returns the failure of runs that have nothing in common, with what each of them measured.
+fn nothing_compared(runs: &Compare, baseline: &Summary, candidate: &Summary) -> Failure {
+    let cases = |summary: &Summary| {
+        let names: BTreeSet<String> = summary.points.iter().map(|point| format!("`{}`", point.case_id)).collect();
+        names.into_iter().collect::<Vec<_>>().join(", ")
+    };
+    let message = format!("the runs `{}` and `{}` have no metric of the same work in common", runs.baseline, runs.candidate);
+    Failure::new(ErrorCode::NothingCompared, message).hint(format!(
+        "a case is a workload, a target and a variant, by their names: the first run has {}, the second {}",
+        cases(baseline),
+        cases(candidate)
+    ))
 }
 
 fn environments(opened: &VerifiedRun) -> Vec<&Environment> {

@@ -7,7 +7,7 @@ use assay_planning::query_failure;
 use assay_query::{Limits, Query, open_files, run_query};
 use assay_report::counted;
 use assay_runs::VerifiedRun;
-use assay_stage::{ErrorCode, Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure, RESUME_HINT};
 use assay_store::{Scratch, Store};
 
 use crate::commands::query::write_new;
@@ -67,8 +67,7 @@ impl Export {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let opened = self.place.runs().open(&self.run)?;
         let summary = opened.chain.one::<Summary>().ok_or_else(|| {
-            Failure::new(ErrorCode::NotPublished, format!("the run `{}` has no rows yet", opened.chain.run_id))
-                .hint("`assay run` with the same run id resumes it")
+            Failure::new(ErrorCode::NotPublished, format!("the run `{}` has no rows yet", opened.chain.run_id)).hint(RESUME_HINT)
         })?;
         let files = self.selected_files(&summary.body)?;
         let exported = CuratedExport::open(&opened, &summary.body.files)?;

@@ -8,7 +8,7 @@ use assay_process::Cancel;
 use assay_runner::{Branch, BranchOptions, CommittedFolder, PublishedRun, read_pipeline};
 use assay_runs::VerifiedRun;
 use assay_spec::Pipeline;
-use assay_stage::{ErrorCode, Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure, RESUME_HINT};
 use assay_verify::verify_rows;
 use serde_json::json;
 
@@ -76,7 +76,7 @@ pub(crate) fn commit(opened: &VerifiedRun, branch: &Branch, cancel: &Cancel) -> 
     let chain = &opened.chain;
     let Some((reference, publication)) = chain.all::<Publication>().next().filter(|_| chain.is_complete) else {
         let message = format!("the run `{}` has no publication to push", chain.run_id);
-        return Err(Failure::new(ErrorCode::MissingStage, message).hint("`assay run` with the same run id resumes it"));
+        return Err(Failure::new(ErrorCode::MissingStage, message).hint(RESUME_HINT));
     };
     if !chain.is_established() {
         let message = "who signed the run is not established, and what is pushed stays";

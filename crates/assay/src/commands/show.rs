@@ -1,7 +1,7 @@
 //! `assay show`: prints the result of a run, verified before it is shown.
 
 use assay_manifest::{Plan, Publication, Summary};
-use assay_stage::{ErrorCode, Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure, RESUME_HINT};
 use assay_store::Store;
 use serde_json::json;
 
@@ -34,7 +34,7 @@ impl Show {
         let opened = self.place.runs().open(&self.run)?;
         let unpublished = || {
             Failure::new(ErrorCode::NotPublished, format!("the run `{}` has no result yet", opened.chain.run_id))
-                .hint("`assay run` with the same run id resumes it; `assay verify` says how far it came")
+                .hint(format!("{RESUME_HINT}; `assay verify` states how far it came"))
         };
         let store = opened.store.as_deref().map(Store::open_existing).transpose()?;
         let times = store.map(|store| times::read(&store, &opened.chain.run_id)).unwrap_or_default();

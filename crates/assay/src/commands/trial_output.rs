@@ -1,5 +1,7 @@
 //! The stdout and stderr of a trial's attempts, for `assay logs RUN --trial TRIAL`.
 
+use std::collections::BTreeSet;
+
 use assay_manifest::{Artifact, Attempt, ExecutionPart, TrialId};
 use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Failure};
@@ -20,14 +22,33 @@ pub(crate) fn print(run: &VerifiedRun, trial: &TrialId, attempt: Option<u32>) ->
     if attempts.is_empty() {
         let of_attempt = attempt.map(|number| format!(" and its attempt {number}")).unwrap_or_default();
         let message = format!("the run `{}` has no attempt of the trial `{trial}`{of_attempt}", run.chain.run_id);
-        return Err(Failure::new(ErrorCode::NoSuchTrial, message));
+        return Err(Failure::new(ErrorCode::NoSuchTrial, message).hint(describe_trials(&parts)));
     }
-    for attempt in attempts {
+    let outputs = || attempts.iter().flat_map(|attempt| attempt.evidence.iter().filter(|artifact| is_output(artifact)));
+    if outputs().next().is_none() {
+        output::diagnostic(format!("the trial `{trial}` ran no script, so nothing was printed; `assay show` has its result"));
+    }
+    for attempt in &attempts {
         for artifact in attempt.evidence.iter().filter(|artifact| is_output(artifact)) {
             print_output(run, attempt, artifact)?;
         }
     }
     Ok(())
+}
+
+/// Number of trials that a hint names.
+const NAMED_TRIALS: usize = 5;
+
+/// Returns the names of the trials that were attempted.
+fn describe_trials(parts: &[&ExecutionPart]) -> String {
+    let trials: BTreeSet<String> =
+        parts.iter().flat_map(|part| &part.attempts).map(|attempt| format!("`{}`", attempt.trial_id)).collect();
+    let named: Vec<String> = trials.iter().take(NAMED_TRIALS).cloned().collect();
+    match trials.len().saturating_sub(NAMED_TRIALS) {
+        _ if named.is_empty() => "no trial of it was attempted".to_owned(),
+        0 => format!("its trials are {}", named.join(", ")),
+        more => format!("its trials are {} and {more} more", named.join(", ")),
+    }
 }
 
 fn is_output(artifact: &Artifact) -> bool {

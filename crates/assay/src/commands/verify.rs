@@ -2,7 +2,7 @@
 
 use assay_manifest::{Digest, EndState, RunEnd};
 use assay_runs::VerifiedRun;
-use assay_stage::{ErrorCode, Exit, Failure, file_digest};
+use assay_stage::{ErrorCode, Exit, Failure, RESUME_HINT, file_digest};
 use assay_store::Store;
 use assay_verify::{
     Level, LevelReport, MissingKind, RecomputeOutcome, VerifiedTombstone, fetched_from, group_missing, verify_evidence,
@@ -391,9 +391,9 @@ fn unfinished_failure(opened: &VerifiedRun) -> Failure {
         Some((_, end)) => {
             let how = if end.body.state == EndState::Cancelled { "was cancelled" } else { "failed" };
             let (stage, reason) = (end.body.stage, &end.body.reason);
-            Failure::new(ErrorCode::MissingStage, format!("the run {how} in {stage}: {}", reason.detail))
+            Failure::new(ErrorCode::EndedEarly, format!("the run {how} in {stage}: {}", reason.detail))
         }
         None => Failure::new(ErrorCode::MissingStage, format!("the run has not come further than its {}", have.join(", "))),
     };
-    failure.hint("what it has is consistent; `assay run` with the same run id resumes it")
+    failure.hint(format!("what it has is consistent; {RESUME_HINT}"))
 }

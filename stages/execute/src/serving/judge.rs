@@ -73,7 +73,9 @@ fn explain_none_due(left: &JudgeInput<'_>) -> String {
     let is_closed = left.client.requested_rate_per_s.is_none();
     if is_closed && left.finished.counts.due(Phase::Warmup) > 0 {
         let ended = format_outcomes(left.finished, Phase::Warmup);
-        return format!("no request was begun in the measured phase: those of the warm-up lasted through it ({ended})");
+        return format!(
+            "no request was begun in the measured phase: those of the warm-up lasted through it ({ended}), so a longer duration is needed"
+        );
     }
     "no request was due in the measured phase".to_owned()
 }

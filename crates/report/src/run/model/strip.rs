@@ -54,7 +54,7 @@ pub(super) fn requests(inputs: &Inputs<'_>) -> Option<StripItem> {
     };
     let mut details: Vec<String> =
         named.iter().map(|(outcome, count)| clean(&format!("{outcome}: {}", grouped(*count)))).collect();
-    details.push("of the measured phases of counted trials; none is left out of the error rate".to_owned());
+    details.push("of the measured phases of counted trials, of which none is left out of the error rate".to_owned());
     Some(StripItem::new("Requests", failed > 0 || due == 0, headline, details))
 }
 

@@ -75,8 +75,9 @@ fn bars(values: &[f64]) -> String {
 
 fn all_columns(case: &CaseSection) -> Vec<TableColumn> {
     let loads = || case.points.iter().map(|point| (point, point.serving.as_ref()));
-    let label = |(point, _): (&PointSection, _)| {
-        let mark = if serving::is_solid(point) { ' ' } else { '!' };
+    let label = |(point, load): (&PointSection, Option<&Load>)| {
+        let has_remark = !serving::is_solid(point) || load.is_some_and(|load| load.failed() > 0);
+        let mark = if has_remark { '!' } else { ' ' };
         let paint = if mark == '!' { Paint::Caution } else { Paint::Strong };
         Cell { paint, ..Cell::plain(format!("{mark} {}", point.label)) }
     };
