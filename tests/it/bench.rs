@@ -509,7 +509,7 @@ fn a_range_a_small_seed_and_extra_members_are_part_of_the_workload() {
     assert_eq!(workload["spec"]["load"]["concurrency"], json!([1, 2, 4, 8, 3]));
     assert_eq!(workload["spec"]["seed"], json!(format!("{:0>64}", "2a")));
     assert_eq!(workload["spec"]["extra_body"], json!(extra));
-    let pipeline = printed.split("# ").find_map(|part| part.strip_prefix("pipelines/bench.yaml\n")).expect("a pipeline");
+    let pipeline = printed.split("---\n# ").find_map(|part| part.strip_prefix("pipelines/bench.yaml\n")).expect("a pipeline");
     let pipeline: Value = serde_json::from_str(pipeline).expect("JSON");
     assert_eq!(pipeline["spec"]["trials"]["count"], json!(5), "as many as an interval needs");
 
