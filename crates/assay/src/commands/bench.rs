@@ -177,7 +177,8 @@ impl Bench {
         check(&adhoc)?;
         if self.print {
             for (path, bytes) in adhoc.iter().filter(|(path, _)| path.rsplit('.').next() == Some("yaml")) {
-                output::line(format!("---\n# {path}"));
+                output::line("---");
+                output::line(format!("# {path}"));
                 output::lines(String::from_utf8_lossy(bytes));
             }
             return Ok(Exit::Done);
