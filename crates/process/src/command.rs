@@ -188,7 +188,7 @@ fn open_truncated(opened: std::io::Result<File>) -> std::io::Result<File> {
 /// Opens a file for appending, or creates it. Fails if its path ends in a link, or in anything else than a plain file: a pipe would
 /// block, and a link could lead to a file of somebody who did not ask for that.
 pub fn open_plain(path: &Path) -> std::io::Result<File> {
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = OpenOptions::new().append(true).create(true).custom_flags(flags).open(path).map_err(|error| {
         match error.raw_os_error() {
             Some(code) if [Errno::LOOP.raw_os_error(), Errno::NXIO.raw_os_error()].contains(&code) => not_plain(),

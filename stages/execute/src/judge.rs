@@ -281,7 +281,7 @@ mod tests {
         let of = |metric| verdict(&exited(0), GOOD, &[metric], [None; 2]);
         insta::assert_snapshot!(of("speed"), @r"
         completed
-        metric_absent: the result has no metric `speed`
+        metric_absent: the result has no metric `speed`: it has `rate`, `runs`, `note`
         ");
         insta::assert_snapshot!(of("note"), @r"
         completed
@@ -314,7 +314,7 @@ mod tests {
         insta::assert_snapshot!(verdict(&exited(2), GOOD, &["speed", "note"], [Some(0), Some(600_000)]), @r"
         failed
         exit_code: the script ended with exit code 2
-        metric_absent: the result has no metric `speed`
+        metric_absent: the result has no metric `speed`: it has `rate`, `runs`, `note`
         metric_not_a_number: the metric `note` is neither a number nor a list of numbers
         cpu_throttled: the control group was throttled for 60 % of the attempt
         ");

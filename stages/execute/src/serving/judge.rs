@@ -156,7 +156,7 @@ mod tests {
         let hanging = TrialSummary { counts, ..TrialSummary::default() };
         insta::assert_snapshot!(verdict(&hanging, &client, |_| ()), @r"
         completed
-        no_requests: no request was begun in the measured phase: those of the warm-up lasted through it (2 timeout)
+        no_requests: no request was begun in the measured phase: those of the warm-up lasted through it (2 timeout), so a longer duration is needed
         ");
     }
 
