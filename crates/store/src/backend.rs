@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::path::Path as FilePath;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use assay_manifest::{Digest, Hasher};
@@ -769,6 +769,19 @@ fn sync_folders(root: &FilePath, path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Fails if the system does not give so many threads at once.
+fn check_threads(count: usize) -> std::io::Result<()> {
+    let gate = Arc::new(RwLock::new(()));
+    let closed = gate.write();
+    let spawn = |_| {
+        let gate = Arc::clone(&gate);
+        std::thread::Builder::new().spawn(move || drop(gate.read()))
+    };
+    let threads: Vec<_> = (0..count).map(spawn).collect();
+    drop(closed);
+    threads.into_iter().try_for_each(|thread| thread.map(|thread| drop(thread.join())))
+}
+
 /// Returns the runtime that executes the requests of every store of this process. It is never stopped: nothing has to be finished
 /// when a process ends.
 fn runtime() -> Result<&'static Runtime> {
@@ -779,8 +792,7 @@ fn runtime() -> Result<&'static Runtime> {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(1).enable_all().max_blocking_threads(MAX_BLOCKING_THREADS).thread_name("assay-store");
     // The library panics if it cannot start its threads, or open the sockets by which it learns of signals.
-    let probe = std::thread::Builder::new().spawn(|| ()).map_err(Error::Runtime)?;
-    let _ = probe.join();
+    check_threads(MAX_BLOCKING_THREADS + 1).map_err(Error::Runtime)?;
     drop([UnixStream::pair().map_err(Error::Runtime)?, UnixStream::pair().map_err(Error::Runtime)?]);
     let built = builder.build().map_err(Error::Runtime)?;
     if let Err(surplus) = RUNTIME.set(built) {
