@@ -65,6 +65,13 @@ pub use exit::Exit;
 pub use failure::Failure;
 pub use reference::reference_page;
 
+/// Returns the first `most` names of a list and the number of the others, as in `a, b and 2 more`; empty if there are none.
+pub fn first_names(names: &[String], most: usize) -> String {
+    let (first, others) = names.split_at(names.len().min(most));
+    let first = first.join(", ");
+    if others.is_empty() { first } else { format!("{first} and {} more", others.len()) }
+}
+
 /// The hint for a run that has not come to its end.
 pub const RESUME_HINT: &str = "repeat the command that began the run, with its `--run-id`: what is finished is kept";
 
@@ -109,6 +116,12 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn a_long_list_is_named_in_part() {
+        let names = ["a", "b", "c"].map(str::to_owned);
+        assert_eq!([first_names(&[], 2), first_names(&names, 3), first_names(&names, 2)], ["", "a, b, c", "a, b and 1 more"]);
+    }
 
     #[test]
     fn every_code_is_there_once_and_is_found_again() {

@@ -87,7 +87,7 @@ pub fn cancel_on_signals(signals: &[Signal]) -> io::Result<Cancel> {
     let outlives_terminal = is_in_mask(ignored_signals()?, Signal::HUP.as_raw());
     let is_handled = |signal: &&Signal| **signal != Signal::HUP || !outlives_terminal;
     let handled = signals.iter().filter(is_handled).map(|signal| signal.as_raw());
-    // A write beyond `ulimit -f` fails with an error that can be told, instead of ending the process without a word.
+    // A write beyond `ulimit -f` then fails with an error, instead of ending the process without a message.
     signal_hook::flag::register(Signal::XFSZ.as_raw(), Arc::default())?;
     let mut arriving = signal_hook::iterator::Signals::new(handled)?;
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {

@@ -172,17 +172,15 @@ impl Output {
             Self::Inherit => Stdio::inherit(),
             Self::Pipe => Stdio::piped(),
             Self::File(path) => {
-                open_truncated(OpenOptions::new().append(true).create(true).open(path)).map_err(redirect_error(path))?.into()
+                OpenOptions::new().append(true).create(true).open(path).and_then(truncate).map_err(redirect_error(path))?.into()
             }
-            Self::Log(path) => open_truncated(open_plain(path)).map_err(redirect_error(path))?.into(),
+            Self::Log(path) => open_plain(path).and_then(truncate).map_err(redirect_error(path))?.into(),
         })
     }
 }
 
-fn open_truncated(opened: std::io::Result<File>) -> std::io::Result<File> {
-    let file = opened?;
-    file.set_len(0)?;
-    Ok(file)
+fn truncate(file: File) -> std::io::Result<File> {
+    file.set_len(0).map(|()| file)
 }
 
 /// Opens a file for appending, or creates it. Fails if its path ends in a link, or in anything else than a plain file: a pipe would

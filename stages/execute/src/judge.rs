@@ -3,6 +3,7 @@
 use assay_indicator::{Output, OutputError, Value};
 use assay_manifest::{AttemptStatus, Count, HostState, Metric, Reason};
 use assay_process::{ChildExit, Status};
+use assay_stage::first_names;
 
 use crate::capture::describe_excess;
 
@@ -108,14 +109,9 @@ fn judge_metric(metric: &Metric, output: &Output) -> Option<Reason> {
 const NAMED_METRICS: usize = 5;
 
 /// States that a result lacks a metric, with the names of those that it has.
-fn describe_absence<'a>(path: &str, result: impl IntoIterator<Item = &'a (String, Value)>) -> String {
-    let names: Vec<String> = result.into_iter().map(|(name, _)| format!("`{name}`")).collect();
-    let (named, more) = names.split_at(names.len().min(NAMED_METRICS));
-    let has = match (named, more.len()) {
-        ([], _) => "none".to_owned(),
-        (named, 0) => named.join(", "),
-        (named, more) => format!("{} and {more} more", named.join(", ")),
-    };
+fn describe_absence(path: &str, result: &[(String, Value)]) -> String {
+    let names: Vec<String> = result.iter().map(|(name, _)| format!("`{name}`")).collect();
+    let has = if names.is_empty() { "none".to_owned() } else { first_names(&names, NAMED_METRICS) };
     format!("the result has no metric `{path}`: it has {has}")
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use assay_manifest::{Artifact, Attempt, ExecutionPart, TrialId};
 use assay_runs::VerifiedRun;
-use assay_stage::{ErrorCode, Failure};
+use assay_stage::{ErrorCode, Failure, first_names};
 
 use crate::output;
 
@@ -24,11 +24,10 @@ pub(crate) fn print(run: &VerifiedRun, trial: &TrialId, attempt: Option<u32>) ->
         let message = format!("the run `{}` has no attempt of the trial `{trial}`{of_attempt}", run.chain.run_id);
         return Err(Failure::new(ErrorCode::NoSuchTrial, message).hint(describe_trials(&parts)));
     }
-    let outputs = || attempts.iter().flat_map(|attempt| attempt.evidence.iter().filter(|artifact| is_output(artifact)));
-    if outputs().next().is_none() {
+    if !attempts.iter().any(|attempt| attempt.evidence.iter().any(is_output)) {
         output::diagnostic(format!("the trial `{trial}` ran no script, so nothing was printed; `assay show` has its result"));
     }
-    for attempt in &attempts {
+    for attempt in attempts {
         for artifact in attempt.evidence.iter().filter(|artifact| is_output(artifact)) {
             print_output(run, attempt, artifact)?;
         }
@@ -43,12 +42,10 @@ const NAMED_TRIALS: usize = 5;
 fn describe_trials(parts: &[&ExecutionPart]) -> String {
     let trials: BTreeSet<String> =
         parts.iter().flat_map(|part| &part.attempts).map(|attempt| format!("`{}`", attempt.trial_id)).collect();
-    let named: Vec<String> = trials.iter().take(NAMED_TRIALS).cloned().collect();
-    match trials.len().saturating_sub(NAMED_TRIALS) {
-        _ if named.is_empty() => "no trial of it was attempted".to_owned(),
-        0 => format!("its trials are {}", named.join(", ")),
-        more => format!("its trials are {} and {more} more", named.join(", ")),
+    if trials.is_empty() {
+        return "no trial of it was attempted".to_owned();
     }
+    format!("its trials are {}", first_names(&trials.into_iter().collect::<Vec<_>>(), NAMED_TRIALS))
 }
 
 fn is_output(artifact: &Artifact) -> bool {

@@ -1,6 +1,7 @@
 //! The change of a target's pods since it was provisioned.
 
 use assay_manifest::{ContainerFacts, PodFacts};
+use assay_stage::first_names;
 
 /// The most pods that are named.
 const MAX_NAMED: usize = 3;
@@ -20,7 +21,7 @@ fn replacement(recorded: &[PodFacts], now: &[PodFacts]) -> Option<String> {
     };
     let (gone, new) = (without(recorded, now), without(now, recorded));
     let changes = [("gone", gone), ("new", new)].into_iter().filter(|(_, pods)| !pods.is_empty());
-    let changes: Vec<String> = changes.map(|(what, pods)| format!("{what}: {}", name_first(&pods))).collect();
+    let changes: Vec<String> = changes.map(|(what, pods)| format!("{what}: {}", first_names(&pods, MAX_NAMED))).collect();
     (!changes.is_empty()).then(|| format!("its pods changed since it was provisioned ({})", changes.join("; ")))
 }
 
@@ -47,13 +48,4 @@ fn readiness(recorded: &[PodFacts], now: &[PodFacts]) -> Option<String> {
     let count = |pods: &[PodFacts]| pods.iter().filter(|pod| pod.ready).count();
     let (then, now) = (count(recorded), count(now));
     (then != now).then(|| format!("ready pods: {then} when it was provisioned, {now} now"))
-}
-
-/// Names the first few of a list.
-fn name_first(names: &[String]) -> String {
-    let first = names.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(MAX_NAMED) {
-        0 => first,
-        more => format!("{first} and {more} more"),
-    }
 }
