@@ -184,7 +184,7 @@ fn truncate(file: File) -> std::io::Result<File> {
 }
 
 /// Opens a file for appending, or creates it. Fails if its path ends in a link, or in anything else than a plain file: a pipe would
-/// block, and a link could lead to a file of somebody who did not ask for that.
+/// block, and a link could lead to any file that the user may write to.
 pub fn open_plain(path: &Path) -> std::io::Result<File> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = OpenOptions::new().append(true).create(true).custom_flags(flags).open(path).map_err(|error| {

@@ -70,7 +70,7 @@ impl LocalRunner {
     ) -> Result<Self> {
         let spawner = Spawner::start().map_err(|error| Resource::Spawner.error(error))?;
         std::fs::create_dir_all(&logs).map_err(FileRole::Logs.error(&logs))?;
-        // Whoever may write to the store may have put a link there.
+        // Another writer of the store may have put a link there.
         if std::fs::symlink_metadata(&logs).is_ok_and(|found| !found.is_dir()) {
             let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is a link; remove it");
             return Err(FileRole::Logs.error(&logs)(error));

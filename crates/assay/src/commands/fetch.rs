@@ -274,7 +274,7 @@ fn copy_blobs(from: &Store, to: &Store, wanted: &CopyPlan) -> Result<CopyResult,
 enum CopiedBlob {
     /// The other store had it.
     Present,
-    /// It was copied, and has so many bytes.
+    /// It was copied, with its size in bytes.
     Copied(u64),
     /// The store that it is copied from does not have it.
     Absent,

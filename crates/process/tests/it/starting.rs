@@ -145,7 +145,7 @@ fn what_cannot_be_opened_is_named() {
     });
 }
 
-/// Whoever may write to the folder of a log may have put something there: a link to a file of somebody else, or a pipe that blocks.
+/// Other writers of the folder of a log may have put something in its place: a link to another file, or a pipe that blocks.
 #[test]
 fn a_log_is_a_plain_file_and_no_link() {
     run_alone("starting::a_log_is_a_plain_file_and_no_link", || {
