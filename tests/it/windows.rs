@@ -40,17 +40,10 @@ impl RequestTimes {
         self.measured.iter().map(|[_, end]| *end).fold(0.0, f64::max)
     }
 
-    /// Returns the requests per second from an instant to the last measured end: each counts by the part of its time within this
-    /// range.
-    fn rate_to_last_end(&self, from: f64) -> f64 {
-        let to = self.last_end();
+    /// Returns the requests per second between two instants: each counts by the part of its time within this range.
+    fn rate_between(&self, from: f64, to: f64) -> f64 {
         let part = |[sent, end]: &[f64; 2]| (end.min(to) - sent.max(from)).max(0.0) / (end - sent);
         self.measured.iter().chain(&self.warmup).map(part).sum::<f64>() / (to - from)
-    }
-
-    /// Returns the completed requests per second of a window from the trial's start.
-    fn rate_by_the_clock(&self, length: f64) -> f64 {
-        self.measured.iter().filter(|[_, end]| *end <= length).count() as f64 / length
     }
 }
 
@@ -91,7 +84,7 @@ fn throughput_is_over_the_time_to_the_end_of_the_load() {
                 assert_eq!(times.measured.len(), requests, "each request once: {what}");
             }
             let from = f64::from(warmup_ms(name)) / 1e3;
-            let rate = duration.map_or_else(|| times.rate_to_last_end(from), |length| times.rate_by_the_clock(length));
+            let rate = times.rate_between(from, duration.unwrap_or_else(|| times.last_end()));
             let value = |name: &str| metric(point, name).and_then(|metric| metric["median"].as_f64());
             let near = |found: Option<f64>, expected: f64| found.is_some_and(|found| (found / expected - 1.0).abs() < 1e-9);
             let found = value("request_throughput_per_s");
