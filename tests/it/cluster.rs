@@ -1476,6 +1476,7 @@ fn job_and_pod(at: &Installation, stage: StageName) -> [Value; 2] {
         queue: Some("queue"),
         start_limit: Duration::from_mins(5),
         load: None,
+        begin_after: Some("runs/dry/execute/0/may-begin"),
     })
     .expect("JSON");
     // A pod is admitted only if its priority class and its service account exist.

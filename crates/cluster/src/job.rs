@@ -66,6 +66,8 @@ pub struct StageJob<'a> {
     pub start_limit: Duration,
     /// The placement and limits of a shard of load, if provision has to measure how much load one can make.
     pub load: Option<&'a LoadPod>,
+    /// The object of the store that the stage begins after; none if it begins at once.
+    pub begin_after: Option<&'a str>,
 }
 
 /// Builds the Job of a call. Fails if the parameters cannot be written as JSON.
@@ -163,6 +165,9 @@ fn stage_command(call: &StageJob<'_>) -> Result<Vec<String>, serde_json::Error> 
         ("--failure-file", crate::FAILURE_FILE.to_owned()),
     ];
     words.extend(named.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
+    if let Some(path) = call.begin_after {
+        words.extend(["--begin-after".to_owned(), path.to_owned()]);
+    }
     for input in call.inputs {
         words.extend(["--input".to_owned(), format!("{},{}", input.manifest, input.bundle)]);
     }
@@ -293,6 +298,7 @@ mod tests {
             queue: None,
             start_limit: Duration::from_mins(5),
             load: None,
+            begin_after: None,
         };
         change(&mut call);
         stage_job(&call).expect("JSON")

@@ -36,7 +36,7 @@ pub trait Runner: Sync {
     /// fix is retried, as often as its policy allows.
     fn run(&self, calls: &[StageCall], observe: &mut dyn FnMut(&StageCall, &Event)) -> Vec<Result<InputRef, Failure>>;
 
-    /// Starts the recorder and returns once it is recording.
+    /// Starts the recorder. A call of execute measures nothing before it records.
     fn start_recorder(&self, call: &StageCall) -> Result<()>;
 
     /// Stops the recorder, whose recording is then accepted. A recorder that has gone is a gap, not a failure.

@@ -20,7 +20,7 @@ use assay_process::Cancel;
 use assay_spec::PodOverride;
 use assay_stage::parameters::StageParameters;
 use assay_stage::{AcceptedResult, BrokenMark, Event, Layout, StageName, input_digest};
-use assay_store::Store;
+use assay_store::{MAX_POINTER_BYTES, Store};
 
 use crate::driver::{load, parameters_json};
 use crate::error::Defect;
@@ -87,10 +87,12 @@ pub struct KubernetesRunner {
     is_releasing: AtomicBool,
 }
 
-/// A recorder that is recording.
+/// A recorder whose Job exists.
+#[derive(Clone)]
 struct Recorder {
     job: String,
     pointer: String,
+    is_recording: bool,
 }
 
 impl KubernetesRunner {
@@ -135,13 +137,50 @@ impl KubernetesRunner {
                 None => Err(error),
             };
         }
-        let job = self.start(call, input, calls.len())?;
+        let job = self.start_beside_recorder(call, input, calls.len())?;
         let mut told = PodEventReader::new(self, &job);
         let outcome = self.wait(&job, calls, input, &mut told, observe);
         if outcome.is_err() && !self.has_failed(&job) {
             self.end(&job)?;
         }
         outcome
+    }
+
+    /// Starts the Job of a call, and returns once the recorder, if there is one, is recording. The pods of both start at the same
+    /// time; those of the call wait for a mark before they begin.
+    fn start_beside_recorder(&self, call: &StageCall, input: Digest, shards: usize) -> Result<String> {
+        let starting = self.recorder().clone().filter(|recorder| !recorder.is_recording);
+        let Some(recorder) = starting else {
+            return self.start(call, input, shards, None);
+        };
+        let may_begin = Layout::for_run(&self.run_id).may_begin(call.stage, input);
+        // Under an earlier driver, a recorder that has ended since was recording.
+        if self.store.read(&may_begin, MAX_POINTER_BYTES)?.is_some() {
+            self.await_recorder(&recorder)?;
+            return self.start(call, input, shards, None);
+        }
+        let job = self.start(call, input, shards, Some(&may_begin))?;
+        if let Err(error) = self.await_recorder(&recorder) {
+            self.end(&job)?;
+            return Err(error);
+        }
+        self.store.create(&may_begin, b"{}")?;
+        Ok(job)
+    }
+
+    /// Waits until the recorder records.
+    fn await_recorder(&self, recorder: &Recorder) -> Result<()> {
+        match self.wait_until_recording(&recorder.job) {
+            Ok(is_recording) => {
+                *self.recorder() = is_recording.then(|| Recorder { is_recording, ..recorder.clone() });
+                Ok(())
+            }
+            Err(error) => {
+                *self.recorder() = None;
+                self.end(&recorder.job)?;
+                Err(error)
+            }
+        }
     }
 
     fn call_digest(&self, call: &StageCall) -> Result<Digest> {
@@ -160,7 +199,7 @@ impl KubernetesRunner {
     }
 
     /// Creates the Job of a call, or finds the one that an earlier driver created. A failed Job is replaced for a retry.
-    fn start(&self, call: &StageCall, input: Digest, shards: usize) -> Result<String> {
+    fn start(&self, call: &StageCall, input: Digest, shards: usize, begin_after: Option<&str>) -> Result<String> {
         let name = job_name(&self.run_id, call.stage, &input);
         let place = ObjectPath::named("Job", &self.parameters.installation.namespace, &name);
         let nothing = PodSettings::default();
@@ -189,6 +228,7 @@ impl KubernetesRunner {
             queue: self.parameters.queue.as_deref(),
             start_limit: self.parameters.start_limit,
             load: load.as_ref(),
+            begin_after,
         })
         .map_err(|error| Error::Internal(Defect::ParametersNotJson(error.to_string())))?;
         if !self.parameters.cluster.create(&object)? {
@@ -469,19 +509,10 @@ impl Runner for KubernetesRunner {
 
     fn start_recorder(&self, call: &StageCall) -> Result<()> {
         let input = self.call_digest(call)?;
-        let job = self.start(call, input, 1)?;
-        match self.wait_until_recording(&job) {
-            Ok(true) => {
-                let pointer = Layout::for_run(&self.run_id).accepted(call.stage, input, call.shard);
-                *self.recorder() = Some(Recorder { job, pointer });
-                Ok(())
-            }
-            Ok(false) => Ok(()),
-            Err(error) => {
-                self.end(&job)?;
-                Err(error)
-            }
-        }
+        let job = self.start(call, input, 1, None)?;
+        let pointer = Layout::for_run(&self.run_id).accepted(call.stage, input, call.shard);
+        *self.recorder() = Some(Recorder { job, pointer, is_recording: false });
+        Ok(())
     }
 
     fn stop_abandoned_recorder(&self, call: &StageCall) -> Option<Error> {
@@ -494,7 +525,7 @@ impl Runner for KubernetesRunner {
         match self.parameters.cluster.get::<Job>(&ObjectPath::named("Job", &self.parameters.installation.namespace, &job)) {
             Ok(None) => None,
             Ok(Some(_)) => {
-                *self.recorder() = Some(Recorder { job, pointer });
+                *self.recorder() = Some(Recorder { job, pointer, is_recording: true });
                 self.stop_recorder()
             }
             Err(error) => Some(error.into()),
@@ -502,7 +533,10 @@ impl Runner for KubernetesRunner {
     }
 
     fn stop_recorder(&self) -> Option<Error> {
-        let Recorder { job, pointer } = self.recorder().take()?;
+        let Recorder { job, pointer, is_recording } = self.recorder().take()?;
+        if !is_recording {
+            return self.end(&job).err();
+        }
         // Its last act is that its recording is accepted.
         let is_accepted = || Ok(self.store.read(&pointer, AcceptedResult::MAX_BYTES)?.is_some());
         let ended = self.end_unless(&job, is_accepted).err();

@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use crate::arguments::{Arguments, ManifestRef};
 use crate::event::emit;
+use crate::may_begin::{BEGIN_LIMIT, wait_for_mark};
 use crate::seal::dependencies;
 use crate::{
     AcceptedResult, Clock, Context, ErrorCode, Event, Exit, Failure, Inputs, Layout, Seal, binary_digest, input_digest,
@@ -240,6 +241,9 @@ impl<S: Stage> PreparedCall<S> {
             binary,
             seal,
         };
+        if let Some(path) = &arguments.begin_after {
+            wait_for_mark(&ctx.store, path, BEGIN_LIMIT, &ctx.cancel)?;
+        }
         ctx.emit(Event::Started { stage: S::NAME });
         let body = stage.run(&self.inputs, &self.parameters, &ctx)?;
         if !S::ENDS_BY_SIGNAL {

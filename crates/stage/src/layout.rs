@@ -133,6 +133,11 @@ impl Layout {
         format!("runs/{}/{stage}/{}/accepted/{}", self.0, input.hex(), shard.index)
     }
 
+    /// The mark that all that has to be up beside a stage is up, so that it may begin.
+    pub fn may_begin(&self, stage: StageName, input: Digest) -> String {
+        format!("runs/{}/{stage}/{}/may-begin", self.0, input.hex())
+    }
+
     /// The prefix of the marks and checkpoints of execute's trials.
     pub fn trials(&self, input: Digest) -> String {
         format!("runs/{}/execute/{}/trials", self.0, input.hex())

@@ -10,6 +10,7 @@ mod event;
 mod harness;
 mod inputs;
 mod layout;
+mod may_begin;
 pub mod pod;
 mod seal;
 mod secret;
