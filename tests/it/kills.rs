@@ -41,7 +41,7 @@ const MAX_SESSIONS: usize = 2 * KILLS_OF_A_RUN + 2;
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
 /// The longest time for one `assay`: far more than a dozen trials of milliseconds take on a busy machine.
-const SESSION_LIMIT: Duration = Duration::from_mins(2);
+const SESSION_LIMIT: Duration = Duration::from_mins(10);
 
 /// The interval at which processes are polled while a test waits for a moment.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
