@@ -1710,6 +1710,18 @@ fn an_inference_service_is_found_and_left_alone() {
     let evidence = evidence_of(&person, "served");
     assert!(evidence.iter().any(|name| name == "readings/objects/llama/inferenceservice-llama.json"), "{evidence:?}");
     person.assert_nothing_left("served");
+
+    // The same pods, behind an endpoint whose address names the Service.
+    let endpoint = format!("{{name: llama, kind: endpoint, url: '{address}', ready: {{http: /health, timeout: 3m}}}}");
+    person.pipeline_on(&endpoint, "mode: closed, concurrency: [1], requests: 10");
+    person.run("behind", &["--trust", &person.trust()]).success();
+    let environment = &person.fixture.manifest("behind", "provision")["body"];
+    let behind = &environment["targets"][0];
+    assert_eq!(behind["pods"], found["pods"]);
+    assert_eq!(environment["placement"]["node/llama"], found["pods"][0]["node"]);
+    let evidence = evidence_of(&person, "behind");
+    assert!(evidence.iter().any(|name| name.starts_with("readings/objects/llama/service-llama")), "{evidence:?}");
+    person.assert_nothing_left("behind");
     let still = at.lab.get(&serving, &["pod", "llama-predictor"]);
     assert_eq!(still["status"]["phase"], "Running", "it is not the run's to take down");
     at.lab.kubectl(&["delete", "namespace", &serving, "--wait=false"]).success();

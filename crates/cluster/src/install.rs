@@ -257,13 +257,14 @@ fn grant_cluster_role(name: &str, accounts: &str, names: &[&str], rules: &[Value
     ]
 }
 
-/// Builds the rights that provision needs to find an InferenceService and its pods, and execute to compare its pods. The namespace
-/// is its owner's: it is neither created nor changed, and several installations may read it.
+/// Builds the rights that provision needs to find an InferenceService or a Service and its pods, and execute to compare its pods. The
+/// namespace is its owner's: it is neither created nor changed, and several installations may read it.
 fn serving_rights(installation: &Installation, namespace: &str) -> Vec<Object> {
     let own = installation.namespace.as_str();
     let provision = [
         rule("serving.kserve.io", &["inferenceservices", "llminferenceservices"], &["get"]),
         rule("ome.io", &["inferenceservices"], &["get"]),
+        rule("", &["services"], &["get"]),
         target_pods_rule(),
     ];
     let grant = |account: &str, rules: &[Value]| grant_role(namespace, &format!("{account}-{own}"), own, account, rules);
@@ -527,6 +528,7 @@ mod tests {
                     "serving: get inferenceservices",
                     "serving: get llminferenceservices",
                     "serving: get inferenceservices",
+                    "serving: get services",
                     "serving: list pods",
                 ],
                 "assay-execute" => &["serving: list pods"],

@@ -69,7 +69,7 @@ fn add_right_hint(error: assay_cluster::Error, found: &ProvisionedTarget, select
     }
     let namespace = &selector.namespace;
     let how = match found.kind {
-        TargetKind::InferenceService => {
+        TargetKind::InferenceService | TargetKind::Endpoint => {
             format!("`--serving-namespace {namespace}` of `assay bootstrap` or `assay render kubernetes`")
         }
         _ => "`assay bootstrap`, run again, or `assay render kubernetes`".to_owned(),

@@ -1,6 +1,7 @@
 //! Provision: brings the targets of a block up, or verifies that they are up, and records what they run on.
 
 mod ceiling;
+mod endpoint_pods;
 mod execution;
 mod hardware;
 mod inference;
@@ -185,6 +186,7 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&PodProvi
         (TargetKind::Process | TargetKind::Simulator, Some(pods)) => Some(pods.bring_up(ctx, plan, target)?),
         (TargetKind::Objects, Some(pods)) => Some(pods.bring_up_objects(ctx, target)?),
         (TargetKind::InferenceService, Some(pods)) => Some(pods.find_service(ctx, target)?),
+        (TargetKind::Endpoint, Some(pods)) => pods.find_endpoint_pods(ctx, target)?,
         _ => None,
     };
     let found = match (target.kind, &brought_up) {
