@@ -160,11 +160,12 @@ impl KubernetesRunner {
             return self.start(call, input, shards, None);
         }
         let job = self.start(call, input, shards, Some(&may_begin))?;
-        if let Err(error) = self.await_recorder(&recorder) {
+        let begun = self.await_recorder(&recorder).and_then(|()| Ok(self.store.create(&may_begin, b"{}").map(drop)?));
+        if let Err(error) = begun {
+            // Its pods would wait for the mark in vain.
             self.end(&job)?;
             return Err(error);
         }
-        self.store.create(&may_begin, b"{}")?;
         Ok(job)
     }
 

@@ -63,7 +63,7 @@ impl Identity {
                 if write == WriteMode::Replace && !is_checkpoint(path) {
                     return Err(Refusal::NoIdentity(CREATE_ONLY));
                 }
-                let is_drivers = self == Self::Role(Role::Source) && is_broken_mark(path);
+                let is_drivers = self == Self::Role(Role::Source) && is_mark_of_driver(path);
                 if self == Self::Run || self == owner || is_drivers { Ok(()) } else { Err(Refusal::OtherIdentity(owner)) }
             }
         }
@@ -100,11 +100,12 @@ fn owner(path: &str) -> Option<Identity> {
     Some(Identity::Role(role))
 }
 
-/// Returns true if the path is the mark that ends an attempt because a shard was lost, which the driver of the run sees first.
-/// The mark can only cost an attempt, never make a result.
-fn is_broken_mark(path: &str) -> bool {
+/// Returns true if the path is a mark that the driver of a run creates below a stage's results: the one that ends an attempt because a
+/// shard was lost, which the driver sees first, and the one after which a stage begins. They cost an attempt or let a stage begin, and
+/// never make a result.
+fn is_mark_of_driver(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
-    matches!(parts.as_slice(), ["runs", _, "execute", _, "trials", _, _, "broken"])
+    matches!(parts.as_slice(), ["runs", _, "execute", _, "trials", _, _, "broken"] | ["runs", _, "execute", _, "may-begin"])
 }
 
 /// Returns true if an object of a table's log only speeds up readers: it can be made again from the commits, which stay.
@@ -172,7 +173,15 @@ mod tests {
         }
         assert_eq!(creators("runs/r/execute/00ff/trials/t/000001/0.started"), ["run", "execute"]);
         assert_eq!(creators("runs/r/execute/00ff/trials/t/000001/broken"), ["run", "source", "execute"]);
-        assert_eq!(creators("runs/r/execute/00ff/accepted/broken"), ["run", "execute"]);
+        assert_eq!(creators("runs/r/execute/00ff/may-begin"), ["run", "source", "execute"]);
+        for path in [
+            "runs/r/execute/00ff/accepted/broken",
+            "runs/r/execute/00ff/accepted/may-begin",
+            "runs/r/execute/00ff/trials/may-begin",
+        ] {
+            assert_eq!(creators(path), ["run", "execute"], "{path}");
+        }
+        assert_eq!(creators("runs/r/plan/00ff/may-begin"), ["run", "plan"]);
         assert_eq!(creators("warehouse/outcome_fact/_delta_log/00000000000000000000.json"), ["run", "publish"]);
         assert_eq!(creators("fetched/r"), ["run"]);
         assert_eq!(creators("ceilings/00ff"), ["run", "provision"]);
