@@ -152,9 +152,9 @@ fn stream(bytes: &[u8]) {
     let Some((api, rest)) = with_api(bytes) else { return };
     let Some((piece, wire)) = rest.split_first() else { return };
     let trial = Trial { api, ..TRIAL.clone() };
-    let whole = assay_load::parse::follow(&trial, wire, wire.len(), 1);
-    let pieces = assay_load::parse::follow(&trial, wire, usize::from(*piece), 1);
-    assert_eq!(whole, pieces, "the number of events depends on the pieces");
+    let whole = assay_load::parse::record_of(&trial, wire, wire.len());
+    let pieces = assay_load::parse::record_of(&trial, wire, usize::from(*piece));
+    assert_eq!(whole, pieces, "what is found depends on the pieces");
 }
 
 /// The response of a time-stamping authority (RFC 3161).

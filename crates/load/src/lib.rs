@@ -54,6 +54,6 @@ pub use validity::{DELAY_GRAIN, MAX_DELAY_SHARE, MAX_LATENESS_P99, MAX_STALL, MI
 
 #[doc(hidden)]
 pub mod parse {
-    //! The parsers alone, for benchmarks: not part of the public API.
-    pub use crate::response::follow;
+    //! The parsers alone, for benchmarks and fuzzing: not part of the public API.
+    pub use crate::response::{follow, record_of};
 }

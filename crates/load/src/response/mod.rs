@@ -192,12 +192,8 @@ impl Reader {
             );
         }
         if self.stage == Stage::Head {
-            return self.end(
-                Err((Outcome::Truncated, format!("the connection was {} in the head of the response", how()))),
-                at_ns,
-                false,
-                row,
-            );
+            let cut = || (Outcome::Truncated, format!("the connection was {} in the head of the response", how()));
+            return self.end(Err(self.head_fault().unwrap_or_else(cut)), at_ns, false, row);
         }
         if matches!(self.stage, Stage::Error | Stage::Unexpected)
             || self.response.done_ns.is_some()
@@ -219,7 +215,15 @@ impl Reader {
         if let Some(done_ns) = self.response.done_ns {
             return self.finish_body(done_ns, false, row);
         }
-        self.end(Err((outcome, reason.to_owned())), at_ns, false, row)
+        let fault = self.head_fault().unwrap_or_else(|| (outcome, reason.to_owned()));
+        self.end(Err(fault), at_ns, false, row)
+    }
+
+    /// Returns the fault of the received part of a head. Reads that end no line of a long head do not parse it, so it is found at the
+    /// latest when the response ends.
+    fn head_fault(&self) -> Option<Fault> {
+        let received = (self.stage == Stage::Head).then_some(self.buffered.as_slice())?;
+        head::read(received).err().map(malformed)
     }
 
     /// Consumes bytes. Returns none if the response goes on, else true if its connection may be reused.
@@ -552,8 +556,8 @@ pub(crate) fn shorten(text: &str, limit: usize) -> String {
     short
 }
 
-/// Follows a complete streamed response in pieces of this size, repeatedly, and returns the total number of its token events. For
-/// benchmarks.
+/// Follows a streamed response in pieces of this size, up to its end, repeatedly, and returns the total number of its token events.
+/// For benchmarks.
 pub fn follow(trial: &Trial, wire: &[u8], piece: usize, times: u32) -> u64 {
     let mut reader = Reader::new(trial, Budget::new(MAX_HELD_BYTES));
     let mut row = Row::default();
@@ -563,12 +567,24 @@ pub fn follow(trial: &Trial, wire: &[u8], piece: usize, times: u32) -> u64 {
         row.record.token_events = 0;
         row.record.chunks.clear();
         row.text.clear();
-        for piece in wire.chunks(piece.max(1)) {
-            let _ = reader.take(piece, 0, &mut row);
-        }
+        // An ending is final, as it is for the connection: the bytes after it belong to no response.
+        let _ = wire.chunks(piece.max(1)).find_map(|piece| reader.take(piece, 0, &mut row));
         events += u64::from(row.record.token_events);
     }
     events
+}
+
+/// Follows one response in pieces of this size, up to its end or else to the close of its connection, and returns its record and its
+/// text. For fuzzing.
+pub fn record_of(trial: &Trial, wire: &[u8], piece: usize) -> (Record, Vec<u8>) {
+    let mut reader = Reader::new(trial, Budget::new(MAX_HELD_BYTES));
+    reader.reset(true);
+    let mut row = Row::default();
+    let ending = wire.chunks(piece.max(1)).find_map(|piece| reader.take(piece, 0, &mut row));
+    let ending = ending.unwrap_or_else(|| reader.close(None, 0, &mut row));
+    // The bytes that a read brings beyond the end depend on the pieces alone.
+    let record = Record { outcome: ending.outcome, error: ending.reason, response_bytes: 0, ..row.record };
+    (record, row.text)
 }
 
 #[cfg(test)]

@@ -84,6 +84,9 @@ impl Stream {
         }
         while let Some(end) = memchr::memchr2(b'\n', b'\r', rest) {
             let (head, ending) = rest.split_at(end);
+            if head.len() > MAX_EVENT_BYTES {
+                return Err(StopReason::TooLong);
+            }
             rest = self.after_ending(ending);
             if !self.line.is_empty() {
                 self.finish_line(head, &mut whole)?;
@@ -289,6 +292,19 @@ mod tests {
         }
         assert_eq!(taken, Err(StopReason::TooLong));
         assert!(stream.data.len() <= MAX_EVENT_BYTES);
+    }
+
+    #[test]
+    fn a_line_has_the_same_limit_however_it_is_cut() {
+        for (length, is_taken) in [(MAX_EVENT_BYTES, true), (MAX_EVENT_BYTES + 1, false)] {
+            let line = [b"data: ".as_slice(), &vec![b'x'; length - 6], b"\n\n"].concat();
+            for piece in [line.len(), 1 << 16] {
+                let mut stream = Stream::default();
+                let taken =
+                    line.chunks(piece).try_for_each(|piece| stream.take(piece, |_| ControlFlow::<Infallible>::Continue(())));
+                assert_eq!(taken.is_ok(), is_taken, "{length} bytes in pieces of {piece}");
+            }
+        }
     }
 
     #[test]

@@ -218,6 +218,73 @@ fn the_places_where_a_response_is_cut_make_no_difference() {
 }
 
 #[test]
+fn nothing_is_found_behind_the_end_of_a_response() {
+    let trial = trial(ServingApi::Chat, true);
+    let token = r#"{"choices":[{"index":0,"delta":{"content":"a"}}]}"#;
+    let wire = streamed(&[token, "{", token]);
+    let (record, text) = record_of(&trial, &wire, wire.len());
+    assert_eq!((record.outcome, record.token_events, text.as_slice()), (Outcome::Malformed, 1, b"a".as_slice()));
+    for piece in 1..=wire.len() {
+        assert_eq!(record_of(&trial, &wire, piece), (record.clone(), text.clone()), "in pieces of {piece} bytes");
+        assert_eq!(follow(&trial, &wire, piece, 2), 2, "in pieces of {piece} bytes");
+    }
+}
+
+#[test]
+fn a_long_head_without_an_end_is_malformed_however_it_is_cut() {
+    let trial = trial(ServingApi::Chat, true);
+    let wire = format!("HTTP/1.1 200 OK\r\nx: {}\0", "y".repeat(EAGER_HEAD_BYTES));
+    for piece in [1, 100, wire.len()] {
+        assert_eq!(record_of(&trial, wire.as_bytes(), piece).0.outcome, Outcome::Malformed, "in pieces of {piece} bytes");
+    }
+}
+
+/// Returns the next number of a sequence that is the same in every run (SplitMix64).
+fn next_number(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = *state;
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
+/// Damages a response at some places: a byte is replaced, removed or repeated, or a part is moved.
+fn damage(wire: &mut Vec<u8>, state: &mut u64) {
+    const BYTES: &[u8] = b"\r\n:{}[]\"\\0fd \xff\0";
+    for _ in 0..=next_number(state) % 4 {
+        let at = next_number(state) as usize % wire.len();
+        let byte = BYTES[next_number(state) as usize % BYTES.len()];
+        match next_number(state) % 4 {
+            0 => wire[at] = byte,
+            1 => drop(wire.remove(at)),
+            2 => wire.insert(at, byte),
+            _ => wire.rotate_left(at),
+        }
+    }
+}
+
+#[test]
+fn damaged_responses_read_the_same_in_pieces_of_any_size() {
+    const CASES: u64 = 60;
+    let trial = trial(ServingApi::Chat, true);
+    for (shape, (events, _)) in SHAPES.iter().enumerate() {
+        for case in 0..CASES {
+            let mut state = shape as u64 * CASES + case;
+            let mut wire = streamed(events);
+            let head = wire.windows(4).position(|end| end == b"\r\n\r\n").map_or(0, |at| at + 4);
+            // In three of four the head stays whole, so that the damage reaches the parsers behind it.
+            let mut body = wire.split_off(if case % 4 == 0 { 0 } else { head });
+            damage(&mut body, &mut state);
+            wire.append(&mut body);
+            let whole = record_of(&trial, &wire, wire.len());
+            for piece in 1..=16 {
+                assert_eq!(record_of(&trial, &wire, piece), whole, "shape {shape}, case {case}, in pieces of {piece} bytes");
+            }
+        }
+    }
+}
+
+#[test]
 fn events_of_one_read_have_one_stamp() {
     let trial = trial(ServingApi::Chat, true);
     let mut reader = Reader::new(&trial, Budget::new(MAX_HELD_BYTES));
