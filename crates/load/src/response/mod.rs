@@ -455,10 +455,10 @@ impl ResponseState {
             record.finish_reason = Some(reason);
         }
         let usage = &said.usage;
-        self.completion = usage.completion.or(self.completion);
-        record.input_tokens_endpoint = usage.prompt.or(record.input_tokens_endpoint);
-        record.cached_tokens = usage.cached.or(record.cached_tokens);
-        record.reasoning_tokens = usage.reasoning.or(record.reasoning_tokens);
+        self.completion = later_count("completion", self.completion, usage.completion)?;
+        record.input_tokens_endpoint = later_count("prompt", record.input_tokens_endpoint, usage.prompt)?;
+        record.cached_tokens = later_count("cached", record.cached_tokens, usage.cached)?;
+        record.reasoning_tokens = later_count("reasoning", record.reasoning_tokens, usage.reasoning)?;
         Ok(said)
     }
 
@@ -510,6 +510,19 @@ impl ResponseState {
         if self.has_text && self.capture == Capture::Digest {
             record.response_sha256 = Some(std::mem::take(&mut self.hasher).finalize().into());
         }
+    }
+}
+
+/// Returns the endpoint's count of tokens of this kind after another event. Counts are of the whole response up to an event, so one that
+/// falls contradicts an earlier one, and neither is evidence.
+#[inline]
+fn later_count(kind: &str, before: Option<u32>, now: Option<u32>) -> Result<Option<u32>, Fault> {
+    match (before, now) {
+        (Some(before), Some(now)) if now < before => Err((
+            Outcome::Malformed,
+            format!("the endpoint's count of {kind} tokens falls from {before} to {now} within the stream"),
+        )),
+        _ => Ok(now.or(before)),
     }
 }
 

@@ -314,13 +314,43 @@ fn tokens_of_an_event_are_known_only_where_the_events_before_said_theirs() {
         r#"{"choices":[{"delta":{"content":"a"}}]}"#,
         r#"{"choices":[{"delta":{"content":"b"}}],"usage":{"completion_tokens":5}}"#,
         r#"{"choices":[{"delta":{"content":"c"}}],"usage":{"completion_tokens":8}}"#,
-        r#"{"choices":[{"delta":{"content":"d"}}],"usage":{"completion_tokens":7}}"#,
+        r#"{"choices":[{"delta":{"content":"d"}}]}"#,
+        r#"{"choices":[{"delta":{"content":"e"}}],"usage":{"completion_tokens":10}}"#,
         "[DONE]",
     ]);
     let (_, row) = follow_pieces(&trial, [wire.as_slice()]);
     let tokens: Vec<_> = row.record.chunks.iter().map(|chunk| chunk.tokens).collect();
-    assert_eq!(tokens, [None, None, Some(3), None]);
-    assert_eq!((row.record.output_tokens, row.record.output_source), (Some(7), TokenSource::Usage));
+    assert_eq!(tokens, [None, None, Some(3), None, None]);
+    assert_eq!((row.record.output_tokens, row.record.output_source), (Some(10), TokenSource::Usage));
+}
+
+#[test]
+fn a_token_count_that_falls_within_a_stream_is_malformed() {
+    let reason = |first: &str, then: &str| {
+        let [first, then] =
+            [first, then].map(|usage| format!(r#"{{"choices":[{{"delta":{{"content":"a"}}}}],"usage":{{{usage}}}}}"#));
+        let wire = streamed(&[&first, &then, "[DONE]"]);
+        let (ending, row) = follow_pieces(&trial(ServingApi::Chat, true), [wire.as_slice()]);
+        assert_eq!((ending.outcome, row.record.token_events), (Outcome::Malformed, 1));
+        assert!(!ending.reusable);
+        ending.reason.unwrap_or_default()
+    };
+    assert_eq!(
+        reason(r#""completion_tokens":10"#, r#""completion_tokens":7"#),
+        "the endpoint's count of completion tokens falls from 10 to 7 within the stream"
+    );
+    assert_eq!(
+        reason(r#""prompt_tokens":12"#, r#""prompt_tokens":0"#),
+        "the endpoint's count of prompt tokens falls from 12 to 0 within the stream"
+    );
+    assert_eq!(
+        reason(r#""prompt_tokens_details":{"cached_tokens":8}"#, r#""prompt_tokens_details":{"cached_tokens":4}"#),
+        "the endpoint's count of cached tokens falls from 8 to 4 within the stream"
+    );
+    assert_eq!(
+        reason(r#""reasoning_tokens":3"#, r#""reasoning_tokens":2"#),
+        "the endpoint's count of reasoning tokens falls from 3 to 2 within the stream"
+    );
 }
 
 #[test]
