@@ -47,6 +47,7 @@ pub use error::{Cause, Error};
 pub use output::Sink;
 pub use progress::{Progress, ProgressSnapshot};
 pub use requests::{PlannedRequest, Requests};
+pub use response::{MAX_DOCUMENT_BYTES, sse};
 pub use run::run;
 pub use summary::{ClientStats, Counts, Delays, Lateness, TrialSummary};
 pub use trial::{Arrivals, Capture, ChunkLists, MeasuredLimits, Trial};

@@ -1,7 +1,7 @@
 //! Single HTTP requests to an endpoint, with limits on time and size.
 
 use std::fmt;
-use std::io::{self, Read as _};
+use std::io::Read as _;
 use std::time::Duration;
 
 use assay_load::EndpointPaths;
@@ -10,6 +10,8 @@ use ureq::http::{Response, StatusCode, Uri};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body, RequestBuilder};
 
+use crate::error::{RequestError, to_request_error};
+use crate::partial::{NeededPart, PartialBody, PartialResponse};
 use crate::{HeaderError, Headers};
 
 /// The limits of one request.
@@ -47,62 +49,16 @@ impl EndpointResponse {
 /// A request with a JSON document, as the load generator sends them.
 #[derive(Clone, Copy, Debug)]
 pub struct JsonRequest<'a> {
-    /// The requested content type of the response.
-    pub accept: &'a str,
+    /// True if an event stream is requested, else a JSON document.
+    pub is_streamed: bool,
     /// Sent as `x-request-id` and as the trace id of `traceparent`; not 0.
     pub request_id: u128,
     /// The document.
     pub body: &'a [u8],
 }
 
-/// The head of a response, and the beginning of its body.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PartialResponse {
-    /// The status code.
-    pub status: u16,
-    /// The content type without its parameters, in lower case; absent if the head has none.
-    pub content_type: Option<String>,
-    /// The target of a redirect.
-    pub location: Option<String>,
-    /// The seconds after which the endpoint invites another try.
-    pub retry_after_s: Option<u64>,
-    /// The bytes of the body that were read.
-    pub body: Vec<u8>,
-}
-
 fn status_text(status: u16) -> String {
     StatusCode::from_u16(status).map_or_else(|_| status.to_string(), |status| status.to_string())
-}
-
-/// The reason why there is no response.
-#[derive(Debug, thiserror::Error)]
-pub enum RequestError {
-    /// The URL is not usable.
-    #[error("`{0}` is no address that can be asked: http or https, a host, and no password")]
-    Address(String),
-    /// No complete response arrived in time.
-    #[error("no response within {0:?}")]
-    Timeout(Duration),
-    /// The body is larger than the limit.
-    #[error("the response is larger than the limit of {0} bytes")]
-    TooLarge(u64),
-    /// The connection could not be made, or broke.
-    #[error("{0}")]
-    Connection(io::Error),
-    /// TLS failed: the certificate is not trusted, or the server does not speak TLS.
-    #[error("TLS: {0}")]
-    Tls(String),
-    /// The response is not HTTP.
-    #[error("{0}")]
-    Protocol(String),
-}
-
-impl RequestError {
-    /// Returns true if no server seems to be there: one that speaks another protocol, sends too much or stops in the middle is
-    /// there.
-    pub fn is_unreachable(&self) -> bool {
-        matches!(self, Self::Timeout(_) | Self::Connection(_))
-    }
 }
 
 /// An HTTP client for one endpoint.
@@ -188,26 +144,19 @@ impl Client {
         self.read_response(request.send_empty().map_err(|error| to_request_error(error, limits.time))?, limits)
     }
 
-    /// Sends a POST request with a JSON document, and reads its response until `is_enough` is true of the bytes so far, or until the
-    /// body ends, breaks or reaches a limit: a stream may be long.
-    pub fn post_json(
-        &self,
-        url: &str,
-        request: &JsonRequest<'_>,
-        limits: Limits,
-        is_enough: impl Fn(&[u8]) -> bool,
-    ) -> Result<PartialResponse, RequestError> {
+    /// Sends a POST request with a JSON document, and reads as much of its response as its kind needs, within `time`.
+    pub fn post_json(&self, url: &str, request: &JsonRequest<'_>, time: Duration) -> Result<PartialResponse, RequestError> {
         let id = request.request_id;
         let span = ((id >> 64) as u64 ^ id as u64).max(1);
         let sent = self
-            .with_defaults(self.agent.post(check_url(url)?), limits.time)
-            .header("accept", request.accept)
+            .with_defaults(self.agent.post(check_url(url)?), time)
+            .header("accept", if request.is_streamed { "text/event-stream" } else { "application/json" })
             .header("accept-encoding", "identity")
             .header("content-type", "application/json")
             .header("x-request-id", format!("{id:032x}"))
             .header("traceparent", format!("00-{id:032x}-{span:016x}-01"))
             .send(request.body);
-        let response = sent.map_err(|error| to_request_error(error, limits.time))?;
+        let response = sent.map_err(|error| to_request_error(error, time))?;
         let secrets = self.headers.secrets();
         let text = |name: &str| {
             let value = response.headers().get(name).and_then(|value| value.to_str().ok())?;
@@ -215,10 +164,13 @@ impl Client {
         };
         let content_type =
             text("content-type").map(|value| value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase());
+        let is_encoding = |value: &String| !value.is_empty() && !value.eq_ignore_ascii_case("identity");
+        let content_encoding = text("content-encoding").map(|value| value.trim().to_owned()).filter(is_encoding);
         let (status, location) = (response.status().as_u16(), text("location"));
         let retry_after_s = text("retry-after").and_then(|value| value.parse().ok());
-        let body = read_beginning(response, limits.bytes, is_enough);
-        Ok(PartialResponse { status, content_type, location, retry_after_s, body: secrets.mask(&body).unwrap_or(body) })
+        let needed = NeededPart::of(status, content_type.as_deref(), content_encoding.is_some(), request.is_streamed);
+        let body = PartialBody::read(response.into_body().into_reader(), needed, time).masked(secrets);
+        Ok(PartialResponse { status, content_type, content_encoding, location, retry_after_s, body })
     }
 
     /// Returns a status for people, such as `404 Not Found`.
@@ -276,33 +228,6 @@ fn read(response: Response<Body>, limits: Limits) -> Result<Vec<u8>, RequestErro
     let most = limits.bytes.saturating_add(1);
     reader.take(most).read_to_end(&mut bytes).map_err(|error| to_request_error(error.into(), limits.time))?;
     if bytes.len() as u64 > limits.bytes { Err(RequestError::TooLarge(limits.bytes)) } else { Ok(bytes) }
-}
-
-/// Reads a body until it is enough, ends, breaks or reaches the limit.
-fn read_beginning(response: Response<Body>, most: u64, is_enough: impl Fn(&[u8]) -> bool) -> Vec<u8> {
-    let mut reader = response.into_body().into_reader().take(most);
-    let (mut bytes, mut buffer) = (Vec::new(), [0; 4 << 10]);
-    while !is_enough(&bytes) {
-        match reader.read(&mut buffer) {
-            Ok(0) | Err(_) => break,
-            Ok(count) => bytes.extend_from_slice(buffer.get(..count).unwrap_or_default()),
-        }
-    }
-    bytes
-}
-
-fn to_request_error(error: ureq::Error, time: Duration) -> RequestError {
-    match error {
-        ureq::Error::Timeout(_) => RequestError::Timeout(time),
-        ureq::Error::Io(error) => match error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>()) {
-            Some(cause) => RequestError::Tls(cause.to_string().chars().take(300).collect()),
-            None => RequestError::Connection(error),
-        },
-        ureq::Error::Rustls(cause) => RequestError::Tls(cause.to_string().chars().take(300).collect()),
-        ureq::Error::HostNotFound => RequestError::Connection(io::Error::new(io::ErrorKind::NotFound, "the host has no address")),
-        ureq::Error::ConnectionFailed => RequestError::Connection(io::Error::other("the connection failed")),
-        error => RequestError::Protocol(error.to_string().chars().take(300).collect()),
-    }
 }
 
 #[cfg(test)]

@@ -9,11 +9,15 @@
 //! An endpoint is not trusted: for any response, the result is a value or a reason.
 
 mod client;
+mod error;
 mod headers;
 mod identity;
+mod partial;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use client::{Client, EndpointResponse, JsonRequest, Limits, PartialResponse, RequestError, endpoint_url, tls};
+pub use client::{Client, EndpointResponse, JsonRequest, Limits, endpoint_url, tls};
+pub use error::RequestError;
 pub use headers::{HeaderError, Headers};
 pub use identity::{Identity, Presence, describe_pod_change};
+pub use partial::{FirstEvent, PartialBody, PartialResponse};

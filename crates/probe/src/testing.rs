@@ -86,6 +86,12 @@ impl Reply {
         Self { bytes: b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), then: AfterBytes::Drip }
     }
 
+    /// Returns the same response, with the connection open after it.
+    #[must_use]
+    pub fn and_hang(self) -> Self {
+        Self { then: AfterBytes::Hang, ..self }
+    }
+
     /// Returns nothing at all, with the connection open.
     pub fn hang() -> Self {
         Self { bytes: Vec::new(), then: AfterBytes::Hang }
@@ -197,10 +203,15 @@ fn serve_connection(stream: TcpStream, script: &Script, asked: &Mutex<Vec<Reques
     let _ = script(&request).send(stream);
 }
 
+/// Reads a request with its body: a connection that is closed with unread bytes is reset, and a reply on its way is lost.
 fn read(stream: &TcpStream) -> Option<Request> {
-    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    let mut reader = BufReader::new(stream);
+    let mut lines = reader.by_ref().lines().map_while(Result::ok);
     let path = lines.next()?.split(' ').nth(1)?.to_owned();
     let header = |line: String| line.split_once(": ").map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()));
     let headers = lines.take_while(|line| !line.is_empty()).filter_map(header).collect();
-    Some(Request { path, number: 0, headers })
+    let request = Request { path, number: 0, headers };
+    let length = request.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+    std::io::copy(&mut reader.take(length), &mut std::io::sink()).ok()?;
+    Some(request)
 }

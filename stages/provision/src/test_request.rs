@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use assay_api::InputKind;
+use assay_api::{InputKind, TextSink};
 use assay_manifest::{Count, Plan, Probe, ServingApi, ServingWork, Target};
-use assay_probe::{Client, Identity, JsonRequest, Limits, PartialResponse, RequestError, endpoint_url};
+use assay_probe::{Client, FirstEvent, Identity, JsonRequest, PartialResponse, RequestError, endpoint_url};
 use assay_stage::{Context, ErrorCode, Event, Failure};
 
 use crate::models::list_models;
@@ -25,9 +25,6 @@ const OUTPUT_TOKENS: u32 = 1;
 
 /// The longest wait for a response; a shorter request timeout of the workload is kept.
 const TIME: Duration = Duration::from_secs(30);
-
-/// The bytes of a response that are read.
-const BYTES: u64 = 64 << 10;
 
 /// The pauses before a request is sent again. An endpoint may ask for another one, up to [`MAX_PAUSE`].
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_millis(1500)];
@@ -99,13 +96,11 @@ impl<'a> TestRequest<'a> {
     /// Sends the request until the endpoint accepts or refuses it; if it is unavailable, a few times.
     fn send(&self, ctx: &Context, client: &Client, identity: &Identity) -> Result<Probe, Failure> {
         let watch = ctx.clock().start();
-        let limits = Limits { time: self.time, bytes: BYTES };
-        let accept = if self.is_streamed { "text/event-stream" } else { "application/json" };
-        let request = JsonRequest { accept, request_id: REQUEST_ID, body: &self.body };
+        let request = JsonRequest { is_streamed: self.is_streamed, request_id: REQUEST_ID, body: &self.body };
         let mut pauses = PAUSES.into_iter();
         loop {
             ctx.check_cancelled()?;
-            let response = client.post_json(&self.url, &request, limits, |body| self.is_streamed && has_data(body));
+            let response = client.post_json(&self.url, &request, self.time);
             let asked = response.as_ref().ok().and_then(|response| response.retry_after_s).map(Duration::from_secs);
             let probe = |ready: bool, response: String| Probe {
                 request: format!("POST {} (test request)", self.url),
@@ -143,7 +138,7 @@ impl<'a> TestRequest<'a> {
             }
             Err(error) => return Verdict::Unavailable(format!("POST {}: {}", self.url, clean(&error.to_string()))),
         };
-        let text = self.describe_body(&response.body);
+        let text = self.describe_body(&response);
         match response.status {
             200..=299 => self.judge_body(&response, &text),
             300..=399 => Verdict::Refused(self.redirect_failure(&response)),
@@ -160,28 +155,81 @@ impl<'a> TestRequest<'a> {
 
     /// Judges a response of success by its body.
     fn judge_body(&self, response: &PartialResponse, text: &str) -> Verdict {
+        if let Some(encoding) = &response.content_encoding {
+            return Verdict::Refused(self.encoding_failure(encoding));
+        }
         let status = Client::status_text(response.status);
-        if response.body.is_empty() {
-            return Verdict::Unavailable(format!("POST {} returned `{status}` with an empty body", self.url));
+        let returned = format!("POST {} returned `{status}`", self.url);
+        if let Some(error) = self.error_in(response) {
+            return Verdict::Unavailable(format!("{returned} with an error: {}", clean(&error)));
         }
-        let content_type = response.content_type.as_deref();
-        let is_expected = match (self.is_streamed, content_type) {
-            (true, Some("text/event-stream") | None) => has_data(&response.body),
-            (false, Some(kind)) if kind == "application/json" || kind.ends_with("+json") => starts_document(&response.body),
-            (false, None) => starts_document(&response.body),
-            _ => false,
-        };
+        if let Some(cut) = &response.body.cut {
+            return self.judge_cut(response, cut, &returned);
+        }
+        if response.body.received == 0 {
+            return Verdict::Unavailable(format!("{returned} with an empty body"));
+        }
+        match (self.is_streamed, response.content_type.as_deref()) {
+            (true, _) if response.body.event.is_some() => Verdict::Accepted(format!("{status}, an event stream")),
+            (true, Some("text/event-stream")) => {
+                Verdict::Unavailable(format!("{returned} with an event stream that ended before an event with data was complete"))
+            }
+            (false, kind) if kind.is_none_or(is_json) && starts_document(&response.body.bytes) => {
+                Verdict::Accepted(format!("{status}, a JSON document"))
+            }
+            (_, kind) => Verdict::Refused(self.format_failure(kind, text)),
+        }
+    }
+
+    /// Returns the error that a response of success holds, as the load generator finds it: in the first event of a stream, or in a
+    /// document.
+    fn error_in(&self, response: &PartialResponse) -> Option<String> {
+        let error = |document: &[u8]| self.api.parse_response(document, &mut TextSink::Discard).ok()?.error;
+        match &response.body.event {
+            Some(FirstEvent { data, is_error: true }) => {
+                Some(self.api.error_message(data).unwrap_or_else(|| String::from_utf8_lossy(data).into_owned()))
+            }
+            Some(FirstEvent { data, .. }) => error(data),
+            None => error(&response.body.bytes),
+        }
+    }
+
+    /// Judges a response of success whose body was not read as far as needed. A body that is too large for the load generator always
+    /// is; one that was late or broke off may not be the next time.
+    fn judge_cut(&self, response: &PartialResponse, cut: &RequestError, returned: &str) -> Verdict {
+        let received = response.body.received;
+        match cut {
+            RequestError::TooLarge(_) | RequestError::EventTooLarge(_) => {
+                let message = format!("target `{}` cannot be measured: {returned}, and {cut}", self.target.name);
+                Verdict::Refused(Failure::new(ErrorCode::EndpointProtocol, message).hint(
+                    "it is a limit of the load generator, which records such a response as `event_too_large`; does the endpoint return more than was requested?",
+                ))
+            }
+            RequestError::Timeout(limit) => {
+                let awaited = if self.is_streamed { "event with data" } else { "complete document" };
+                Verdict::Unavailable(format!("{returned} and no {awaited} within {limit:?}; {received} bytes of the body came"))
+            }
+            cut => Verdict::Unavailable(format!(
+                "{returned}, and its body broke off after {received} bytes: {}",
+                clean(&cut.to_string())
+            )),
+        }
+    }
+
+    fn encoding_failure(&self, encoding: &str) -> Failure {
+        let message = format!(
+            "target `{}` responds to POST {} with a body of the content encoding `{}`, which was not requested",
+            self.target.name,
+            self.url,
+            clean(encoding)
+        );
+        Failure::new(ErrorCode::EndpointProtocol, message).hint(
+            "requests carry `accept-encoding: identity`, because decoding would be part of the measured times: does a proxy in front of the endpoint compress all the same?",
+        )
+    }
+
+    fn format_failure(&self, content_type: Option<&str>, text: &str) -> Failure {
         let expected = if self.is_streamed { "event stream" } else { "JSON document" };
-        let document = if self.is_streamed { first_data(&response.body) } else { &response.body };
-        if let Some(error) = self.api.error_message(document).filter(|_| is_expected) {
-            return Verdict::Unavailable(format!("POST {} returned `{status}` with an error: {}", self.url, clean(&error)));
-        }
-        if is_expected {
-            return Verdict::Accepted(format!(
-                "{status}, {}",
-                if self.is_streamed { "an event stream" } else { "a JSON document" }
-            ));
-        }
         let kind = content_type.map_or_else(String::new, |kind| format!(" of the type `{}`", clean(kind)));
         let message = format!(
             "target `{}` responds to POST {} with a body{kind} that is no {expected}: {text}",
@@ -192,7 +240,7 @@ impl<'a> TestRequest<'a> {
         } else {
             "is this the address of the API, and not of a web page or a gateway? A path prefix belongs to it, such as `/openai/v1`"
         };
-        Verdict::Refused(Failure::new(ErrorCode::EndpointProtocol, message).hint(hint))
+        Failure::new(ErrorCode::EndpointProtocol, message).hint(hint)
     }
 
     fn redirect_failure(&self, response: &PartialResponse) -> Failure {
@@ -222,7 +270,7 @@ impl<'a> TestRequest<'a> {
 
     fn rejection(&self, response: &PartialResponse, text: &str) -> Failure {
         let failure = self.failure(ErrorCode::EndpointRejects, response, text);
-        let body = String::from_utf8_lossy(&response.body);
+        let body = String::from_utf8_lossy(&response.body.bytes);
         if body.contains("ignore_eos") || body.contains("min_tokens") {
             return failure.hint(
                 "the endpoint does not know `ignore_eos` or `min_tokens`: `exact_output: false` in the workload, or `assay bench \
@@ -241,20 +289,24 @@ impl<'a> TestRequest<'a> {
     }
 
     /// Returns the endpoint's error message, or the first line of the body.
-    fn describe_body(&self, body: &[u8]) -> String {
-        if let Some(message) = self.api.error_message(body) {
+    fn describe_body(&self, response: &PartialResponse) -> String {
+        if let Some(encoding) = &response.content_encoding {
+            return format!("a body of the content encoding `{}`", clean(encoding));
+        }
+        if let Some(message) = self.api.error_message(&response.body.bytes) {
             return clean(&message);
         }
-        let text = String::from_utf8_lossy(body);
+        let text = String::from_utf8_lossy(&response.body.bytes);
         let line = text.lines().map(str::trim).find(|line| !line.is_empty());
         line.map_or_else(|| "an empty body".to_owned(), clean)
     }
 }
 
-/// Returns the text on one line, without control characters, and cut.
+/// Returns the text on one line, without control characters and directional marks, and cut.
 fn clean(text: &str) -> String {
-    let is_unsafe =
-        |character: char| character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_mark =
+        |character| matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_unsafe = |character: char| character.is_control() || is_mark(character);
     let plain: String = text.chars().map(|character| if is_unsafe(character) { ' ' } else { character }).collect();
     let plain = plain.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut cut: String = plain.chars().take(MAX_TEXT).collect();
@@ -264,20 +316,8 @@ fn clean(text: &str) -> String {
     cut
 }
 
-/// Returns true if the beginning of a stream has a complete line of data.
-fn has_data(body: &[u8]) -> bool {
-    complete_lines(body).any(|line| line.starts_with(b"data:"))
-}
-
-/// Returns the first line of data; empty if there is none.
-fn first_data(body: &[u8]) -> &[u8] {
-    complete_lines(body).find_map(|line| line.strip_prefix(b"data:")).unwrap_or_default()
-}
-
-fn complete_lines(body: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
-    let complete = body.iter().rposition(is_end).and_then(|end| body.get(..end)).unwrap_or_default();
-    complete.split(move |byte| is_end(byte))
+fn is_json(content_type: &str) -> bool {
+    content_type == "application/json" || content_type.ends_with("+json")
 }
 
 fn starts_document(body: &[u8]) -> bool {

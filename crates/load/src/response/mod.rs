@@ -3,7 +3,7 @@
 
 mod body;
 mod head;
-mod sse;
+pub mod sse;
 
 use std::ops::ControlFlow;
 
@@ -19,7 +19,7 @@ use crate::output::Row;
 use crate::{Capture, Trial};
 
 /// The maximum bytes of a response that is not streamed: a batch of embeddings is the largest.
-const MAX_DOCUMENT_BYTES: usize = 64 << 20;
+pub const MAX_DOCUMENT_BYTES: usize = 64 << 20;
 /// An incomplete head is parsed at every read up to this size, so that bytes that are not HTTP are detected early.
 const EAGER_HEAD_BYTES: usize = 1 << 10;
 /// The bytes of an error's body that are kept for its message.

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 /// The maximum bytes of one line, and of the data of one event: the text of a response in one event is far smaller.
-pub(crate) const MAX_EVENT_BYTES: usize = 1 << 20;
+pub const MAX_EVENT_BYTES: usize = 1 << 20;
 /// Buffers larger than this are freed at the end of a stream.
 const KEEP_BYTES: usize = 16 << 10;
 /// The byte order mark that a stream may begin with; it is ignored.
@@ -11,16 +11,16 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// One event of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Event<'a> {
+pub struct Event<'a> {
     /// The data lines, joined by line feeds.
-    pub(crate) data: &'a [u8],
+    pub data: &'a [u8],
     /// True if its type is `error`.
-    pub(crate) is_error: bool,
+    pub is_error: bool,
 }
 
 /// The reason why a stream was not read to its end.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum StopReason<B> {
+pub enum StopReason<B> {
     /// A line, or the data of an event, is longer than [`MAX_EVENT_BYTES`].
     TooLong,
     /// The callback stopped.
@@ -29,7 +29,7 @@ pub(crate) enum StopReason<B> {
 
 /// An incremental parser of a stream. Complete lines are passed on without a copy; only incomplete ones are kept.
 #[derive(Debug, Default)]
-pub(crate) struct Stream {
+pub struct Stream {
     /// The received start of an incomplete line.
     line: Vec<u8>,
     /// The copied data of the current event.
@@ -69,12 +69,11 @@ impl Stream {
 
     /// Parses the next piece and calls `event` with each event that it completes. An event that is cut by the end of the stream
     /// is dropped.
+    ///
+    /// # Errors
+    /// If a line or an event is too long, or if `event` stops. Nothing more is read of the stream then.
     #[inline]
-    pub(crate) fn take<B>(
-        &mut self,
-        piece: &[u8],
-        mut event: impl FnMut(Event<'_>) -> ControlFlow<B>,
-    ) -> Result<(), StopReason<B>> {
+    pub fn take<B>(&mut self, piece: &[u8], mut event: impl FnMut(Event<'_>) -> ControlFlow<B>) -> Result<(), StopReason<B>> {
         // The first data line of the current event while it is complete in this piece: nearly every event is just that.
         let mut whole: Option<&[u8]> = None;
         let mut rest = piece;

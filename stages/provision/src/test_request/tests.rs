@@ -22,6 +22,10 @@ fn work(streaming: bool) -> ServingWork {
 
 /// Returns the verdict on a response, with the server's address replaced.
 fn verdict_on(streaming: bool, reply: Reply) -> String {
+    verdict_within(Duration::from_secs(10), streaming, reply)
+}
+
+fn verdict_within(time: Duration, streaming: bool, reply: Reply) -> String {
     let server = Server::start(move |_| reply.clone());
     let target = target();
     let request = TestRequest::new(&target, &work(streaming), &server.url());
@@ -33,9 +37,8 @@ fn verdict_on(streaming: bool, reply: Reply) -> String {
         pods: None,
         models: Ok(vec!["llama".to_owned()]),
     };
-    let limits = Limits { time: Duration::from_secs(10), bytes: BYTES };
-    let json = JsonRequest { accept: "text/event-stream", request_id: REQUEST_ID, body: &request.body };
-    let response = Client::new(Headers::default()).post_json(&request.url, &json, limits, has_data);
+    let json = JsonRequest { is_streamed: streaming, request_id: REQUEST_ID, body: &request.body };
+    let response = Client::new(Headers::default()).post_json(&request.url, &json, time);
     let text = match request.judge(response, &identity) {
         Verdict::Accepted(response) => format!("accepted: {response}"),
         Verdict::Unavailable(why) => format!("unavailable: {why}"),
@@ -144,6 +147,44 @@ fn an_endpoint_that_fails_now_may_not_fail_later() {
     insta::assert_snapshot!(verdict_on(true, Reply::raw("")), @"unavailable: POST http://h/v1/chat/completions: Peer disconnected");
     let error = "event: error\ndata: {\"error\":{\"message\":\"out of memory\"}}\n\n";
     insta::assert_snapshot!(verdict_on(true, with_type("text/event-stream", error)), @"unavailable: POST http://h/v1/chat/completions returned `200 OK` with an error: out of memory");
+}
+
+#[test]
+fn the_reason_is_true_whatever_a_body_is() {
+    let stream = |body: &str| verdict_on(true, with_type("text/event-stream", body));
+    let token = |size: usize| format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n", "a".repeat(size));
+    insta::assert_snapshot!(stream(&token(900_000)), @"accepted: 200 OK, an event stream");
+    insta::assert_snapshot!(stream(&(": ping\n\n".repeat(50_000) + &token(1))), @"accepted: 200 OK, an event stream");
+    insta::assert_snapshot!(stream(&token(2 << 20)), @r"
+    error[endpoint_protocol]: target `t` cannot be measured: POST http://h/v1/chat/completions returned `200 OK`, and an event of the response is larger than the limit of 1048576 bytes
+
+    hint: it is a limit of the load generator, which records such a response as `event_too_large`; does the endpoint return more than was requested?
+    ");
+    insta::assert_snapshot!(stream(": ping\n\n"), @"unavailable: POST http://h/v1/chat/completions returned `200 OK` with an event stream that ended before an event with data was complete");
+    insta::assert_snapshot!(stream("data: {\"choices\""), @"unavailable: POST http://h/v1/chat/completions returned `200 OK` with an event stream that ended before an event with data was complete");
+    let encoded = Reply::with_body("200 OK", &["content-type: text/event-stream", "content-encoding: gzip"], [0x1f, 0x8b, 8]);
+    insta::assert_snapshot!(verdict_on(true, encoded), @r"
+    error[endpoint_protocol]: target `t` responds to POST http://h/v1/chat/completions with a body of the content encoding `gzip`, which was not requested
+
+    hint: requests carry `accept-encoding: identity`, because decoding would be part of the measured times: does a proxy in front of the endpoint compress all the same?
+    ");
+    let encoded = Reply::with_body("503 Service Unavailable", &["content-encoding: gzip"], [0x1f, 0x8b, 8]);
+    insta::assert_snapshot!(verdict_on(true, encoded), @"unavailable: POST http://h/v1/chat/completions returned `503 Service Unavailable`: a body of the content encoding `gzip`");
+    insta::assert_snapshot!(verdict_on(true, Reply::raw("HTTP/1.1 200 OK\r\ncontent-length: 90\r\n\r\ndata")), @"unavailable: POST http://h/v1/chat/completions returned `200 OK`, and its body broke off after 4 bytes: Peer disconnected");
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: ping\n\n";
+    insta::assert_snapshot!(verdict_within(Duration::from_millis(100), true, Reply::raw(head).and_hang()), @"unavailable: POST http://h/v1/chat/completions returned `200 OK` and no event with data within 100ms; 8 bytes of the body came");
+}
+
+#[test]
+fn an_error_under_a_status_of_success_is_quoted_in_brief() {
+    let error = format!(r#"{{"error":{{"message":"out of\nmemory\u202e {}"}}}}"#, "x".repeat(300));
+    insta::assert_snapshot!(verdict_on(true, with_type("application/json", &error)), @"unavailable: POST http://h/v1/chat/completions returned `200 OK` with an error: out of memory xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…");
+    insta::assert_snapshot!(verdict_on(false, with_type("application/json", &error)), @"unavailable: POST http://h/v1/chat/completions returned `200 OK` with an error: out of memory xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…");
+    let plain = "event: error\ndata: overloaded\n\n";
+    insta::assert_snapshot!(verdict_on(true, with_type("text/event-stream", plain)), @"unavailable: POST http://h/v1/chat/completions returned `200 OK` with an error: overloaded");
+    let lines = "data: {\"error\":\ndata: \"two lines\"}\n\n";
+    insta::assert_snapshot!(verdict_on(true, with_type("text/event-stream", lines)), @"unavailable: POST http://h/v1/chat/completions returned `200 OK` with an error: two lines");
+    insta::assert_snapshot!(verdict_on(false, with_type("application/json", r#"{"detail":"no such deployment"}"#)), @"unavailable: POST http://h/v1/chat/completions returned `200 OK` with an error: no such deployment");
 }
 
 proptest::proptest! {

@@ -1,0 +1,53 @@
+//! The reasons why a request has no response.
+
+use std::io;
+use std::time::Duration;
+
+/// The reason why there is no response.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// The URL is not usable.
+    #[error("`{0}` is no address that can be asked: http or https, a host, and no password")]
+    Address(String),
+    /// No complete response arrived in time.
+    #[error("no response within {0:?}")]
+    Timeout(Duration),
+    /// The body is larger than the limit.
+    #[error("the response is larger than the limit of {0} bytes")]
+    TooLarge(u64),
+    /// An event of the response is larger than the load generator's limit.
+    #[error("an event of the response is larger than the limit of {0} bytes")]
+    EventTooLarge(u64),
+    /// The connection could not be made, or broke.
+    #[error("{0}")]
+    Connection(io::Error),
+    /// TLS failed: the certificate is not trusted, or the server does not speak TLS.
+    #[error("TLS: {0}")]
+    Tls(String),
+    /// The response is not HTTP.
+    #[error("{0}")]
+    Protocol(String),
+}
+
+impl RequestError {
+    /// Returns true if no server seems to be there: one that speaks another protocol, sends too much or stops in the middle is
+    /// there.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Timeout(_) | Self::Connection(_))
+    }
+}
+
+/// Converts an error of the HTTP library, for a request with this timeout.
+pub(crate) fn to_request_error(error: ureq::Error, time: Duration) -> RequestError {
+    match error {
+        ureq::Error::Timeout(_) => RequestError::Timeout(time),
+        ureq::Error::Io(error) => match error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>()) {
+            Some(cause) => RequestError::Tls(cause.to_string().chars().take(300).collect()),
+            None => RequestError::Connection(error),
+        },
+        ureq::Error::Rustls(cause) => RequestError::Tls(cause.to_string().chars().take(300).collect()),
+        ureq::Error::HostNotFound => RequestError::Connection(io::Error::new(io::ErrorKind::NotFound, "the host has no address")),
+        ureq::Error::ConnectionFailed => RequestError::Connection(io::Error::other("the connection failed")),
+        error => RequestError::Protocol(error.to_string().chars().take(300).collect()),
+    }
+}
