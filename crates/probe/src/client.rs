@@ -10,7 +10,7 @@ use ureq::http::{Response, StatusCode, Uri};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body, RequestBuilder};
 
-use crate::error::{RequestError, to_request_error};
+use crate::error::{CONNECT_TIME, RequestError, to_request_error};
 use crate::partial::{NeededPart, PartialBody, PartialResponse};
 use crate::{HeaderError, Headers};
 
@@ -111,6 +111,7 @@ impl Client {
             .max_redirects(0)
             .http_status_as_error(false)
             .max_idle_connections(0)
+            .timeout_connect(Some(CONNECT_TIME))
             .proxy(None)
             .user_agent(concat!("assay/", env!("CARGO_PKG_VERSION")))
             .tls_config(tls)

@@ -3,6 +3,11 @@
 use std::io;
 use std::time::Duration;
 
+/// The time for a connection to be established, from its first packet to the end of the TLS handshake. A first packet that is lost is
+/// sent again after one and after three seconds. It is shorter than the time of any request here, so that a server that accepts
+/// connections and never ends a handshake is told from one that does not respond.
+pub(crate) const CONNECT_TIME: Duration = Duration::from_secs(4);
+
 /// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
@@ -12,6 +17,9 @@ pub enum RequestError {
     /// No complete response arrived in time.
     #[error("no response within {0:?}")]
     Timeout(Duration),
+    /// The connection was not established in time.
+    #[error("no connection within {0:?}, TLS handshake included")]
+    ConnectTimeout(Duration),
     /// The body is larger than the limit.
     #[error("the response is larger than the limit of {0} bytes")]
     TooLarge(u64),
@@ -33,13 +41,14 @@ impl RequestError {
     /// Returns true if no server seems to be there: one that speaks another protocol, sends too much or stops in the middle is
     /// there.
     pub fn is_unreachable(&self) -> bool {
-        matches!(self, Self::Timeout(_) | Self::Connection(_))
+        matches!(self, Self::Timeout(_) | Self::ConnectTimeout(_) | Self::Connection(_))
     }
 }
 
 /// Converts an error of the HTTP library, for a request with this timeout.
 pub(crate) fn to_request_error(error: ureq::Error, time: Duration) -> RequestError {
     match error {
+        ureq::Error::Timeout(ureq::Timeout::Connect) => RequestError::ConnectTimeout(CONNECT_TIME),
         ureq::Error::Timeout(_) => RequestError::Timeout(time),
         ureq::Error::Io(error) => match error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>()) {
             Some(cause) => RequestError::Tls(cause.to_string().chars().take(300).collect()),

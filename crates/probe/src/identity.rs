@@ -74,7 +74,7 @@ impl Identity {
         let listed = client.get(&endpoint_url(url, "/v1/models"), LIMITS);
         let presence = match &listed {
             Err(RequestError::Connection(error)) => Presence::Gone(error.to_string()),
-            Err(RequestError::Timeout(_)) => Presence::Silent,
+            Err(RequestError::Timeout(_) | RequestError::ConnectTimeout(_)) => Presence::Silent,
             _ => Presence::Responded,
         };
         let version = match &listed {

@@ -165,6 +165,21 @@ fn an_endpoint_over_tls_is_asked_like_another_and_a_stranger_is_not() {
 }
 
 #[test]
+fn connect_and_handshake_share_one_time() {
+    // The system accepts the connection, and no program ever responds to the handshake.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("https://{}", listener.local_addr().expect("an address"));
+    let began = std::time::Instant::now();
+    let error = client().get(&url, LONG).expect_err("no handshake");
+    insta::assert_snapshot!(error, @"no connection within 4s, TLS handshake included");
+    assert!(error.is_unreachable());
+    assert!(began.elapsed() < 2 * CONNECT_TIME, "{:?}", began.elapsed());
+    let request = JsonRequest { is_streamed: true, request_id: 1, body: b"{}" };
+    let error = client().post_json(&url, &request, SHORT.time).expect_err("no handshake");
+    insta::assert_snapshot!(error, @"no response within 50ms");
+}
+
+#[test]
 fn a_path_goes_below_the_address() {
     assert_eq!(endpoint_url("http://a:1", "/v1/models"), "http://a:1/v1/models");
     assert_eq!(endpoint_url("http://a:1/", "/health"), "http://a:1/health");
