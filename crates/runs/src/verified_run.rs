@@ -19,6 +19,10 @@ use crate::trust::{establish, keys_beside_run, keys_in_folder, trust_no_signer};
 /// The path of the Publication in a published folder.
 const PUBLICATION: &str = "chain/publication.json";
 
+/// The largest Publication that is read for a hint, in bytes. The hint is of use to a person who named a folder without a slash; a
+/// folder of the same name may hold anything, and parsing hundreds of megabytes of it would be a high price for a hint.
+const MAX_HINT_BYTES: u64 = 1 << 20;
+
 /// The largest frozen workload and the largest query, in bytes.
 const MAX_SPEC_BYTES: u64 = 16 << 20;
 
@@ -113,7 +117,7 @@ impl RunStore {
                 .because(&error)
                 .hint("a published folder is named with a `/`, such as `./folder`")
         })?;
-        self.open_in_store(&run_id).map_err(|failure| match published_run(Path::new(name)) {
+        self.open_in_store(&run_id).map_err(|failure| match published_run(Path::new(name), MAX_HINT_BYTES) {
             Some(_) if failure.exit == Exit::Usage => {
                 failure.hint(format!("the folder `./{name}` holds a published run: name it with a `/`, `assay verify ./{name}`"))
             }
@@ -126,7 +130,7 @@ impl RunStore {
     pub fn open_here_or_in_store(&self, run_id: &RunId) -> Result<VerifiedRun, Failure> {
         // The variable names a store for all commands, so it does not rule out the folder that this command runs in.
         let names_store = self.store.is_some() && self.store != std::env::var("ASSAY_STORE").ok();
-        if !names_store && published_run(Path::new(".")).as_ref() == Some(run_id) {
+        if !names_store && published_run(Path::new("."), MAX_MANIFEST_BYTES).as_ref() == Some(run_id) {
             return self.open_folder(".");
         }
         self.open(run_id.as_str())
@@ -176,9 +180,10 @@ impl RunStore {
     }
 }
 
-/// Returns the run whose Publication lies in a folder, unverified; `None` if the folder holds no such manifest.
-fn published_run(folder: &Path) -> Option<RunId> {
-    let bytes = read_regular_file(&folder.join(PUBLICATION), MAX_MANIFEST_BYTES).ok()?;
+/// Returns the run whose Publication lies in a folder, unverified; `None` if the folder holds no such manifest of at most `limit`
+/// bytes.
+fn published_run(folder: &Path, limit: u64) -> Option<RunId> {
+    let bytes = read_regular_file(&folder.join(PUBLICATION), limit).ok().filter(|bytes| bytes.len() as u64 <= limit)?;
     match Document::parse(&bytes).ok()? {
         Document::Publication(publication) => Some(publication.header.run_id),
         _ => None,
@@ -274,5 +279,22 @@ fn describe_signature(verified: &Verified<Document>) -> ChainSignature {
         key_fingerprint: verified.signer().fingerprint.to_string(),
         manifest: verified.manifest_digest(),
         bundle: verified.bundle_digest(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_costs_no_more_than_its_limit() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir(folder.path().join("chain")).expect("made");
+        let publication = include_bytes!("../../../manifests/examples/v1alpha1/publication.json");
+        std::fs::write(folder.path().join(PUBLICATION), publication).expect("written");
+        let size = publication.len() as u64;
+        assert!(size < MAX_HINT_BYTES, "a Publication is small");
+        assert!(published_run(folder.path(), size).is_some());
+        assert!(published_run(folder.path(), size - 1).is_none());
     }
 }
