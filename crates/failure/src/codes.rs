@@ -155,6 +155,7 @@ error_codes! {
     Evidence, "evidence", Verification, Lasting, "The collection's list of evidence is malformed, or contradicts the collection.", "Fetch the run again from its store; if the error remains, do not trust the run.";
     EvidenceIncomplete, "evidence_incomplete", Verification, Lasting, "The list of evidence omits a file that a signed manifest of the run names.", "Fetch the run again from its store; if the error remains, do not trust the run.";
     EvidenceMissing, "evidence_missing", Verification, Lasting, "A raw file that an execution part names is not in the store.", "Restore the file in the store, or start a new run.";
+    FolderTooDeep, "folder_too_deep", Verification, Lasting, "A published folder holds folders that are nested deeper than those of any run.", "Remove the folders that do not belong to the run, or fetch it again from its store.";
     ForeignFile, "foreign_file", Verification, Lasting, "The warehouse holds a file of the run that no signed summary names.", "Find out which other program wrote to the table, and do not trust its rows.";
     GateMissing, "gate_missing", Verification, Lasting, "The rules that a verdict names do not contain its gate.", "";
     InputLeftOut, "input_left_out", Verification, Lasting, "A manifest was made without an input that the run has.", "Fetch the run again from its store; if the error remains, do not trust the run.";
@@ -180,7 +181,7 @@ error_codes! {
     NotAPublication, "not_a_publication", Verification, Lasting, "The folder is not the folder of a published run.", "Name the folder of one published run.";
     NotCanonical, "not_canonical", Verification, Lasting, "The plan has no canonical form, so it has no digest.", "";
     NotInSnapshot, "not_in_snapshot", Verification, Lasting, "The warehouse does not hold a run's file unchanged at the version that the Publication pins.", "Do not rely on the table: its log was changed, or it was recreated.";
-    NotPlain, "not_plain", Verification, Lasting, "An object of the store is not a plain file.", "Replace links and other special files in the store by plain files.";
+    NotPlain, "not_plain", Verification, Lasting, "An object of a store, or a file of a published folder, is not a plain file.", "Replace links and other special files by plain files.";
     NumberNotInQuery, "number_not_in_query", Verification, Lasting, "The results of the run's queries do not contain a published number.", "";
     NumberNotInRow, "number_not_in_row", Verification, Lasting, "A published number differs from the value in its row.", "";
     NumberWithoutRow, "number_without_row", Verification, Lasting, "The summary names no row for one of its numbers.", "";

@@ -150,7 +150,7 @@ impl RunStore {
         let established = establish(&self.trust, &config, &blobs, &keys_in_folder(&blobs)?)?;
         let head = head_of_folder(&blobs)?;
         let chain = walk(&blobs, &head, &established.trust)?;
-        let strangers = blobs.check_files(&chain.published_files())?;
+        let strangers = blobs.check_files(&chain.published_files(), &chain.recorded_sizes())?;
         Ok(VerifiedRun {
             chain,
             head,

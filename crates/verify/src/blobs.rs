@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use assay_manifest::{Digest, Hasher};
+use assay_manifest::{Count, Digest, Hasher};
 use assay_store::Store;
 
 use crate::{Error, Result};
@@ -19,6 +19,10 @@ const MAX_FILES: usize = 100_000;
 
 /// The most bytes of a published folder: a larger one belongs to no run, and hashing it would take minutes.
 const MAX_FOLDER_BYTES: u64 = 64 << 30;
+
+/// The deepest folder of a published folder. A run's own files are a few folders deep, and those of its Source as deep as in its
+/// repository; the paths of deeper ones are longer than the system can open.
+const MAX_DEPTH: usize = 64;
 
 /// The largest blob of a store that is cached in memory, and the most bytes of all cached blobs.
 const MAX_CACHED_BLOB_BYTES: u64 = 1 << 20;
@@ -112,29 +116,47 @@ pub struct FolderBlobs {
     folder: PathBuf,
     by_path: BTreeMap<String, Digest>,
     by_digest: BTreeMap<Digest, PathBuf>,
-    /// Links and other entries that are no regular files, and files that are too large to belong to a run.
-    irregular: Vec<String>,
+    irregular: BTreeMap<String, Irregular>,
+}
+
+/// An entry of a folder that belongs to no run.
+#[derive(Clone, Copy)]
+enum Irregular {
+    /// A link, or another entry that is no regular file.
+    Special,
+    /// A file of this many bytes, which is more than a file of a run has.
+    TooLarge(u64),
 }
 
 impl FolderBlobs {
     /// Lists a folder and hashes every file of it, unless there are too many.
     pub fn open(folder: &Path) -> Result<Self> {
         let mut found =
-            Self { folder: folder.to_owned(), by_path: BTreeMap::new(), by_digest: BTreeMap::new(), irregular: Vec::new() };
-        let (mut pending, mut files, mut bytes) = (vec![folder.to_owned()], Vec::new(), 0_u64);
-        while let Some(inner) = pending.pop() {
+            Self { folder: folder.to_owned(), by_path: BTreeMap::new(), by_digest: BTreeMap::new(), irregular: BTreeMap::new() };
+        let (mut pending, mut files, mut bytes) = (vec![(folder.to_owned(), 0)], Vec::new(), 0_u64);
+        while let Some((inner, depth)) = pending.pop() {
+            if depth > MAX_DEPTH {
+                return Err(Error::FolderTooDeep { folder: folder.to_owned(), limit: MAX_DEPTH });
+            }
             let entries = std::fs::read_dir(&inner).map_err(|error| unreadable(&inner, error))?;
             for entry in entries {
                 let entry = entry.map_err(|error| unreadable(&inner, error))?;
                 let kind = entry.file_type().map_err(|error| unreadable(&entry.path(), error))?;
                 // A link could point anywhere; its target is not part of the folder.
                 if kind.is_dir() {
-                    pending.push(entry.path());
-                } else if kind.is_file() && size_of(&entry)? <= MAX_FILE_BYTES {
-                    bytes = bytes.saturating_add(size_of(&entry)?);
-                    files.push(entry.path());
+                    pending.push((entry.path(), depth + 1));
+                } else if !kind.is_file() {
+                    found.irregular.insert(found.relative_path(&entry.path()), Irregular::Special);
                 } else {
-                    found.irregular.push(found.relative_path(&entry.path()));
+                    match size_of(&entry)? {
+                        size if size > MAX_FILE_BYTES => {
+                            found.irregular.insert(found.relative_path(&entry.path()), Irregular::TooLarge(size));
+                        }
+                        size => {
+                            bytes = bytes.saturating_add(size);
+                            files.push(entry.path());
+                        }
+                    }
                 }
                 if files.len() + found.irregular.len() + pending.len() > MAX_FILES {
                     return Err(Error::TooManyFiles { folder: folder.to_owned(), limit: MAX_FILES });
@@ -170,16 +192,43 @@ impl FolderBlobs {
     }
 
     /// Checks that every file of a run is at its path and has its bytes, and returns the files that do not belong to the run.
-    pub fn check_files(&self, expected: &BTreeMap<String, Digest>) -> Result<Vec<String>> {
+    /// `sizes` are the recorded sizes in bytes, for messages.
+    pub fn check_files(&self, expected: &BTreeMap<String, Digest>, sizes: &BTreeMap<Digest, Count>) -> Result<Vec<String>> {
         for (path, digest) in expected {
             match self.by_path.get(path) {
                 Some(found) if found == digest => {}
                 Some(found) => return Err(Error::OtherFile { path: path.clone(), found: *found, expected: *digest }),
-                None => return Err(Error::NoFile { path: path.clone(), digest: *digest }),
+                None => return Err(self.absence(path, *digest, sizes.get(digest))),
             }
         }
         let strangers = self.by_path.keys().filter(|path| !expected.contains_key(*path));
-        Ok(strangers.chain(&self.irregular).cloned().collect())
+        Ok(strangers.chain(self.irregular.keys()).cloned().collect())
+    }
+
+    /// Returns the error for a published file that is not among the hashed ones: it is absent, no regular file, or too large.
+    fn absence(&self, path: &str, digest: Digest, recorded: Option<&Count>) -> Error {
+        match (self.irregular.get(path), recorded) {
+            (Some(Irregular::TooLarge(found)), Some(stated)) => {
+                Error::SizeDiffers { name: path.to_owned(), found: *found, stated: *stated }
+            }
+            (Some(irregular), _) => self.irregular_file(path, *irregular),
+            (None, _) => Error::NoFile { path: path.to_owned(), digest },
+        }
+    }
+
+    fn irregular_file(&self, path: &str, irregular: Irregular) -> Error {
+        match irregular {
+            Irregular::Special => Error::SpecialFile { path: path.to_owned() },
+            Irregular::TooLarge(size) => Error::FileTooLarge { path: self.folder.join(path), size, limit: MAX_FILE_BYTES },
+        }
+    }
+
+    /// Returns the digest of the file that a published folder has at a path; an error if it is absent, no regular file, or too large.
+    pub fn file_at(&self, path: &'static str) -> Result<Digest> {
+        match self.irregular.get(path) {
+            Some(irregular) => Err(self.irregular_file(path, *irregular)),
+            None => self.digest_at(path).ok_or(Error::NoPublishedRun(path)),
+        }
     }
 }
 
@@ -261,6 +310,47 @@ mod tests {
         assert_eq!(blobs.get(&Digest::compute(b"plan"), 4).expect_err("changed").code().as_str(), "artifact_corrupt");
         std::fs::remove_file(folder.path().join("report.md")).expect("removed");
         assert_eq!(blobs.get(&Digest::compute(b"report"), 9).expect_err("gone").code().as_str(), "unreadable");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_the_published_one_is_not_called_missing() {
+        let (folder, _) = folder();
+        let large = std::fs::File::create(folder.path().join("report.md")).expect("made");
+        large.set_len(MAX_FILE_BYTES + 1).expect("a file without blocks");
+        let blobs = FolderBlobs::open(folder.path()).expect("it reads");
+        let digest = Digest::compute(b"report");
+        let refused = |path: &str, sizes: &[(Digest, Count)]| {
+            let expected = [(path.to_owned(), digest)].into();
+            let error = blobs.check_files(&expected, &sizes.iter().copied().collect()).expect_err("refused");
+            (error.code().as_str(), error.to_string().replace(&folder.path().display().to_string(), "DIR"))
+        };
+        let of = |code: &'static str, message: &str| (code, message.to_owned());
+        assert_eq!(
+            refused("report.md", &[(digest, Count(6))]),
+            of("size_differs", "`report.md` has 4294967297 bytes, and the signed manifest says 6")
+        );
+        assert_eq!(
+            refused("report.md", &[]),
+            of("artifact_too_large", "`DIR/report.md` has 4294967297 bytes, more than the limit of 4294967296")
+        );
+        assert_eq!(
+            refused("link", &[]),
+            of("not_plain", "the published file `link` is a link or another entry that is no plain file")
+        );
+        assert_eq!(refused("none", &[]).0, "artifact_absent");
+        assert_eq!(blobs.file_at("link").expect_err("refused").code().as_str(), "not_plain");
+    }
+
+    #[test]
+    fn a_folder_that_is_too_deep_for_any_run_is_named_as_such() {
+        let (folder, _) = folder();
+        let nested = |depth: usize| (0..depth).fold(folder.path().to_owned(), |path, _| path.join("d"));
+        std::fs::create_dir_all(nested(MAX_DEPTH)).expect("made");
+        assert!(FolderBlobs::open(folder.path()).is_ok());
+        std::fs::create_dir(nested(MAX_DEPTH + 1)).expect("made");
+        let error = FolderBlobs::open(folder.path()).err().expect("refused");
+        assert_eq!((error.code().as_str(), error.code().exit()), ("folder_too_deep", assay_failure::Exit::Verification));
+        assert_eq!(error.to_string(), format!("`{}` holds folders that are nested more than 64 deep", folder.path().display()));
     }
 
     #[test]

@@ -74,6 +74,14 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
+    /// A folder holds folders that are nested deeper than those of a published run.
+    #[error("`{}` holds folders that are nested more than {limit} deep", folder.display())]
+    FolderTooDeep {
+        /// The folder.
+        folder: PathBuf,
+        /// The limit.
+        limit: usize,
+    },
     /// A file is larger than the caller allows.
     #[error("`{}` has {size} bytes, more than the limit of {limit}", path.display())]
     FileTooLarge {
@@ -111,6 +119,12 @@ pub enum Error {
         path: String,
         /// The digest in the manifest.
         digest: Digest,
+    },
+    /// A link, or another entry that is no plain file, is in the place of a published file.
+    #[error("the published file `{path}` is a link or another entry that is no plain file")]
+    SpecialFile {
+        /// Its path in the folder.
+        path: String,
     },
     /// An artifact is absent that travels with the run.
     #[error("the {holder} `{name}` ({digest}) is missing")]
@@ -844,6 +858,8 @@ impl Error {
             Self::Unreadable { .. } => ErrorCode::Unreadable,
             Self::TooManyFiles { .. } => ErrorCode::TooManyFiles,
             Self::FolderTooLarge { .. } => ErrorCode::FolderTooLarge,
+            Self::FolderTooDeep { .. } => ErrorCode::FolderTooDeep,
+            Self::SpecialFile { .. } => ErrorCode::NotPlain,
             Self::FileTooLarge { .. } => ErrorCode::ArtifactTooLarge,
             Self::FileChanged { .. } | Self::OtherFile { .. } => ErrorCode::ArtifactCorrupt,
             Self::NoFile { .. } | Self::NoArtifact { .. } => ErrorCode::ArtifactAbsent,

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_chain::{Member, SOURCE_FOLDER, StageName, check_complete, check_links, published_files};
 use assay_envelope::{ExpectedManifest, MAX_BUNDLE_BYTES, Trust, Verified, verify};
 use assay_git::{CommitInfo, OfflineFile, Oid, RawObject, check_offline};
-use assay_manifest::{Artifact, Body, Document, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, OriginKind, Role, RunId, Source};
+use assay_manifest::{
+    Artifact, Body, Count, Document, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, OriginKind, Role, RunId, Source,
+};
 use assay_stage::{AcceptedResult, Layout};
 use assay_store::Store;
 
@@ -58,8 +60,7 @@ pub fn head_of_run(store: &Store, run_id: &RunId) -> Result<Head> {
 
 /// Returns the head of the run that a published folder holds: the Publication at its fixed path.
 pub fn head_of_folder(blobs: &FolderBlobs) -> Result<Head> {
-    let [manifest, bundle] = ["chain/publication.json", "chain/publication.sigstore.json"]
-        .map(|path| blobs.digest_at(path).ok_or(Error::NoPublishedRun(path)));
+    let [manifest, bundle] = ["chain/publication.json", "chain/publication.sigstore.json"].map(|path| blobs.file_at(path));
     let (manifest, bundle) = (manifest?, bundle?);
     let bytes = blobs.get(&manifest, MAX_MANIFEST_BYTES)?.unwrap_or_default();
     let document = Document::parse(&bytes).map_err(Error::Publication)?;
@@ -99,6 +100,12 @@ impl Chain {
     /// Returns the files of the run's published folder, by path.
     pub fn published_files(&self) -> BTreeMap<String, assay_manifest::Digest> {
         self.documents.iter().flat_map(|verified| published_files(verified.value(), verified.input_ref())).collect()
+    }
+
+    /// Returns the sizes in bytes that the manifests record, by digest.
+    pub fn recorded_sizes(&self) -> BTreeMap<assay_manifest::Digest, Count> {
+        let artifacts = self.documents.iter().flat_map(|verified| verified.value().artifacts());
+        artifacts.map(|artifact| (artifact.digest, artifact.size)).collect()
     }
 
     /// Returns the roles that signed.
