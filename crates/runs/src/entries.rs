@@ -17,7 +17,7 @@ use assay_verify::map_in_parallel;
 use serde::{Deserialize, Serialize};
 
 use crate::cache::{Unchanged, read_cache, write_cache};
-use crate::list::{read_document, read_manifest, run_ids};
+use crate::list::{explain_link, read_document, read_manifest, run_ids};
 
 /// The name of the list in the cache. The number changes with the format.
 const CACHE: &str = "runs-3";
@@ -80,8 +80,9 @@ pub fn list_entries(store: &Store) -> Result<Vec<ListedEntry>, Failure> {
     let count = cached.len();
     cached.retain(|_, cached| cached.read_from.holds(store));
     let missing: Vec<&RunId> = ids.iter().filter(|run_id| !cached.contains_key(*run_id)).collect();
-    let read: BTreeMap<&RunId, _> =
-        missing.iter().copied().zip(map_in_parallel(&missing, |run_id| read_entry(store, run_id))).collect();
+    let read =
+        map_in_parallel(&missing, |run_id| read_entry(store, run_id).map_err(|failure| explain_link(failure, store, run_id)));
+    let read: BTreeMap<&RunId, _> = missing.iter().copied().zip(read).collect();
     let entries = ids.iter().filter_map(|run_id| {
         let entry = match (cached.get(run_id), read.get(run_id)) {
             (Some(cached), _) => Ok(cached.entry.clone()),
@@ -110,6 +111,9 @@ fn cacheable(store: &Store, (entry, paths): (RunEntry, Option<Vec<String>>)) -> 
 fn read_entry(store: &Store, run_id: &RunId) -> Result<(RunEntry, Option<Vec<String>>), Failure> {
     let layout = Layout::for_run(run_id);
     let accepted = AcceptedResult::read(store, &layout.source())?;
+    if accepted.is_none() && store.is_link(&layout.run()) {
+        return Err(Failure::new(ErrorCode::NotPlain, format!("`{}` leads to no run", layout.run())));
+    }
     let source = match accepted.map(|accepted| read_manifest(store, accepted, run_id)).transpose()? {
         Some(Document::Source(source)) => Some(source.body),
         _ => None,

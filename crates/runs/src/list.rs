@@ -9,6 +9,15 @@ pub fn run_ids(store: &Store) -> Result<Vec<RunId>, Failure> {
     Ok(store.list_folders(Layout::RUNS)?.iter().filter_map(|name| name.parse().ok()).collect())
 }
 
+/// Adds to the failure of a run that its folder is a link, if it is one: the reason is then the link, and not what it leads to.
+pub(crate) fn explain_link(failure: Failure, store: &Store, run_id: &RunId) -> Failure {
+    let folder = Layout::for_run(run_id).run();
+    if !store.is_link(&folder) {
+        return failure;
+    }
+    failure.hint(format!("`{folder}` of the store is a symbolic link, and a run has a folder of its own: remove the link"))
+}
+
 /// Returns the published runs of commits of a pipeline, by the path that their Sources name, the latest last: runs of a work tree
 /// belong to no history. Pointers are not verified here: a reader of a run verifies it.
 pub fn published_runs(store: &Store, pipeline: &str) -> Result<Vec<RunId>, Failure> {

@@ -14,6 +14,7 @@ use assay_verify::{
 };
 
 use crate::files::read_regular_file;
+use crate::list::explain_link;
 use crate::trust::{establish, keys_beside_run, keys_in_folder, trust_no_signer};
 
 /// The path of the Publication in a published folder.
@@ -168,9 +169,13 @@ impl RunStore {
         let config = Config::find()?;
         let uri = self.store_uri()?;
         let store = Store::open_existing(&uri)?;
+        self.verify_in_store(store.clone(), uri, &config, run_id).map_err(|failure| explain_link(failure, &store, run_id))
+    }
+
+    fn verify_in_store(&self, store: Store, uri: String, config: &Config, run_id: &RunId) -> Result<VerifiedRun, Failure> {
         let head = head_of_run(&store, run_id)?;
         let blobs = StoreBlobs::new(store);
-        let established = establish(&self.trust, &config, &blobs, &keys_beside_run(&blobs, &head)?)?;
+        let established = establish(&self.trust, config, &blobs, &keys_beside_run(&blobs, &head)?)?;
         let chain = walk(&blobs, &head, &established.trust)?;
         check_pointers(blobs.store(), &chain)?;
         let removals = read_removals(&blobs, &chain, &established.trust)?;

@@ -76,6 +76,13 @@ impl Store {
         self.0.folder()
     }
 
+    /// Returns true if a symbolic link is in the place of an object or folder of a local store. What a link leads to is read as if it
+    /// were there, so a link that leads to another part of the store makes that appear twice.
+    pub fn is_link(&self, path: &str) -> bool {
+        let found = self.local_root().and_then(|root| root.join(path).symlink_metadata().ok());
+        found.is_some_and(|found| found.is_symlink())
+    }
+
     /// Puts bytes and returns their digest, which is the blob's name.
     ///
     /// If the blob exists, its bytes are hashed, and repaired if they do not match.
@@ -303,6 +310,18 @@ mod tests {
     fn memory_conforms() {
         let store = Store::open("memory:").expect("a store in memory");
         conformance::check_conformance(&|| store.clone());
+    }
+
+    #[test]
+    fn a_link_is_told_from_what_it_leads_to() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::open(folder.path().to_str().expect("UTF-8")).expect("a store");
+        store.create("runs/a/source", b"pointer").expect("created");
+        for (link, to) in [("b", "a"), ("c", "/nonexistent")] {
+            std::os::unix::fs::symlink(to, folder.path().join("runs").join(link)).expect("a link");
+        }
+        assert_eq!(["runs/a", "runs/b", "runs/c", "runs/d"].map(|path| store.is_link(path)), [false, true, true, false]);
+        assert!(!Store::open("memory:").expect("a store").is_link("runs/b"));
     }
 
     #[test]
