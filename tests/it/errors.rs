@@ -468,6 +468,15 @@ fn a_home_that_is_nowhere() {
 }
 
 #[test]
+fn a_home_that_is_a_relative_path() {
+    let mut fixture = Fixture::new();
+    fixture.set("HOME", "home");
+    fixture.unset("ASSAY_CONFIG");
+    fixture.unset("XDG_CONFIG_HOME");
+    says!(fixture, &["keys", "list"], @"");
+}
+
+#[test]
 fn stages_that_are_not_beside_assay() {
     let fixture = Fixture::new();
     let alone = fixture.root().join("alone/assay");

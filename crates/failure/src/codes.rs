@@ -358,8 +358,8 @@ error_codes! {
     ModelNotServed, "model_not_served", Environment, Lasting, "A target does not serve the model that a workload names.", "Set the workload's `model` to a listed name, or start the endpoint with it (vLLM: `--served-model-name`).";
     NamespaceStays, "namespace_stays", Environment, AtOnce, "The namespace is being removed, but it still exists after the time limit.", "Find what blocks its removal with `kubectl describe namespace NAME`.";
     NoCluster, "no_cluster", Environment, AtOnce, "The program does not run in a pod of a cluster, or it cannot read its service account.", "Run it in a pod that has a service account.";
-    NoConfigFolder, "no_config_folder", Environment, AtOnce, "There is no folder for keys, because neither `ASSAY_CONFIG` nor `HOME` is set.", "Set `ASSAY_CONFIG` to a folder that only you can read.";
-    NoDataFolder, "no_data_folder", Environment, AtOnce, "There is no default folder for the store, because `HOME` is not set.", "Name a store with `--store`.";
+    NoConfigFolder, "no_config_folder", Environment, AtOnce, "There is no folder for keys, because neither `ASSAY_CONFIG` nor `HOME` is set, or because `HOME` is a relative path.", "Set `ASSAY_CONFIG` to a folder that only you can read.";
+    NoDataFolder, "no_data_folder", Environment, AtOnce, "There is no default folder for the store, because `HOME` is not set or is a relative path.", "Name a store with `--store`.";
     NoSuchApi, "no_such_api", Environment, Lasting, "The cluster does not have the API that a target's InferenceService belongs to.", "Install the API in the cluster, or correct the target: its API is `kserve` or `ome`.";
     NoSuchService, "no_such_service", Environment, Lasting, "The InferenceService that a target names does not exist.", "Ask its owner to start it, or correct the target's name and namespace.";
     NoValidTrial, "no_valid_trial", Environment, AtOnce, "The run is finished and published, but a case has no valid trial.", "Read the reason of every attempt in `report.html`, fix the cause, and run it under another name.";

@@ -7,7 +7,8 @@ use assay_manifest::{Digest, Role};
 
 use crate::{Error, Result, UserFolder};
 
-/// The user's configuration folder: `$ASSAY_CONFIG`, else `$XDG_CONFIG_HOME/assay`, else `~/.config/assay`.
+/// The user's configuration folder: `$ASSAY_CONFIG`, else `$XDG_CONFIG_HOME/assay`, else `~/.config/assay`. Only `ASSAY_CONFIG`, which
+/// is Assay's own, may be relative.
 #[derive(Clone, Debug)]
 pub struct Config(PathBuf);
 
@@ -18,12 +19,10 @@ impl Config {
     }
 
     fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self> {
-        let from = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        from("ASSAY_CONFIG")
-            .or_else(|| from("XDG_CONFIG_HOME").map(|folder| folder.join("assay")))
-            .or_else(|| from("HOME").map(|home| home.join(".config/assay")))
-            .map(Self)
-            .ok_or(Error::NoFolder(UserFolder::Config))
+        if let Some(folder) = variable("ASSAY_CONFIG").filter(|value| !value.is_empty()) {
+            return Ok(Self(folder.into()));
+        }
+        find_user_folder(&variable, UserFolder::Config, [("XDG_CONFIG_HOME", "assay"), ("HOME", ".config/assay")]).map(Self)
     }
 
     /// Uses a folder that the caller chooses.
@@ -57,6 +56,18 @@ impl Config {
     }
 }
 
+/// Finds a folder of the user: below the folder that the first of these variables names that is set and not empty.
+pub(crate) fn find_user_folder(
+    variable: impl Fn(&str) -> Option<OsString>,
+    folder: UserFolder,
+    places: [(&'static str, &str); 2],
+) -> Result<PathBuf> {
+    let value = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let first = places.into_iter().find_map(|(name, below)| Some((name, value(name)?, below)));
+    let (variable, path, below) = first.ok_or(Error::NoFolder(folder))?;
+    if path.is_absolute() { Ok(path.join(below)) } else { Err(Error::RelativeFolder { variable, path, folder }) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,6 +90,17 @@ mod tests {
 
         hint: set ASSAY_CONFIG to a folder that only you can read
         ");
+    }
+
+    #[test]
+    fn a_relative_folder_of_the_user_is_refused() {
+        insta::assert_snapshot!(found(&[("HOME", "h")]), @r"
+        error[no_config_folder]: `HOME` is `h`, which is no absolute path
+
+        hint: set HOME to an absolute path, or ASSAY_CONFIG to a folder that only you can read
+        ");
+        assert!(found(&[("XDG_CONFIG_HOME", "x"), ("HOME", "/h")]).contains("`XDG_CONFIG_HOME` is `x`"));
+        assert_eq!(found(&[("ASSAY_CONFIG", "keys"), ("HOME", "h")]), "keys", "the user's own choice");
     }
 
     #[test]

@@ -136,6 +136,17 @@ pub enum Error {
     /// The environment names no folder for keys or for a store.
     #[error("{0}")]
     NoFolder(UserFolder),
+    /// A variable of the environment names a folder of the user by a relative path: it would be another folder in every working
+    /// folder, and keys or a trust root could be those of the folder that a command happens to run in.
+    #[error("`{variable}` is `{}`, which is no absolute path", path.display())]
+    RelativeFolder {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
+        path: PathBuf,
+        /// The folder that it leads to.
+        folder: UserFolder,
+    },
     /// Another process on this machine drives the run.
     #[error("another `assay` is driving the run `{0}`")]
     RunLocked(RunId),
@@ -613,8 +624,10 @@ impl Error {
             Self::KeyNotUnlocked(_) | Self::Internal(_) => ErrorCode::Internal,
             Self::SharedKey { .. } => ErrorCode::SharedKey,
             Self::KeyNotInPolicy { .. } => ErrorCode::WrongSigner,
-            Self::NoFolder(UserFolder::Config) => ErrorCode::NoConfigFolder,
-            Self::NoFolder(UserFolder::Data) => ErrorCode::NoDataFolder,
+            Self::NoFolder(UserFolder::Config) | Self::RelativeFolder { folder: UserFolder::Config, .. } => {
+                ErrorCode::NoConfigFolder
+            }
+            Self::NoFolder(UserFolder::Data) | Self::RelativeFolder { folder: UserFolder::Data, .. } => ErrorCode::NoDataFolder,
             Self::RunLocked(_) => ErrorCode::RunLocked,
             Self::RunRemoved(_) => ErrorCode::RunRemoved,
             Self::PipelineAbsent(_) => ErrorCode::PipelineAbsent,
@@ -660,6 +673,12 @@ impl Error {
                 return Some(format!(
                     "an administrator of the cluster must add this signer to `trust.yaml` of its ConfigMap `assay`:\n    - name: your-name\n      signs: [source]\n      key: |\n        {key}"
                 ));
+            }
+            Self::RelativeFolder { variable, folder: UserFolder::Config, .. } => {
+                return Some(format!("set {variable} to an absolute path, or ASSAY_CONFIG to a folder that only you can read"));
+            }
+            Self::RelativeFolder { variable, folder: UserFolder::Data, .. } => {
+                return Some(format!("set {variable} to an absolute path, or name a store with `--store`"));
             }
             Self::NoFolder(UserFolder::Config) => "set ASSAY_CONFIG to a folder that only you can read",
             Self::NoFolder(UserFolder::Data) => "name one with `--store`",

@@ -16,6 +16,7 @@ use assay_stage::{AcceptedResult, Clock, Layout, Seal, StageName, binary_digest,
 use assay_store::Store;
 use serde_json::{Value, json};
 
+use crate::config::find_user_folder;
 use crate::driver::{create_or_read, drive};
 use crate::kubernetes::{ClusterParameters, KubernetesRunner, PodSettings};
 use crate::source::{SourceSpec, read_source, read_stored_closure};
@@ -385,11 +386,8 @@ pub fn default_store() -> Result<String> {
 }
 
 fn data_folder() -> Result<PathBuf> {
-    let from = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    from("XDG_DATA_HOME")
-        .map(|folder| folder.join("assay"))
-        .or_else(|| from("HOME").map(|home| home.join(".local/share/assay")))
-        .ok_or(Error::NoFolder(UserFolder::Data))
+    let places = [("XDG_DATA_HOME", "assay"), ("HOME", ".local/share/assay")];
+    find_user_folder(|name| std::env::var_os(name), UserFolder::Data, places)
 }
 
 /// Refuses to resume a run from another Source, because it would be another run. The name by which a commit was found makes no
