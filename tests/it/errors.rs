@@ -477,6 +477,21 @@ fn a_home_that_is_a_relative_path() {
 }
 
 #[test]
+fn a_stdout_that_is_closed() {
+    let fixture = Fixture::new();
+    let with = |redirection: &str, arguments: &[&str]| {
+        let mut shell = fixture.command(std::path::Path::new("/bin/sh"));
+        shell.args(["-c", &format!("exec \"$0\" \"$@\" {redirection}")]).arg(binary("assay")).args(arguments);
+        fixture.format_result(&crate::support::CommandResult::from_output(shell.output().expect("a shell")))
+    };
+    insta::assert_snapshot!(with(">&-", &["schema", "workload"]), @"");
+    assert_eq!(with(">&-", &["--version"]), with(">&-", &["schema", "workload"]));
+    let done = with(">/dev/null", &["schema", "workload"]);
+    assert!(done.starts_with("exit code 0\n"), "stdout leads nowhere on purpose: {done}");
+    assert!(with(">/dev/full", &["--version"]).contains("error[output]"));
+}
+
+#[test]
 fn stages_that_are_not_beside_assay() {
     let fixture = Fixture::new();
     let alone = fixture.root().join("alone/assay");

@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, IsTerminal as _};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use assay_stage::{ErrorCode, Exit, Failure};
@@ -65,6 +66,9 @@ fn to_stdout(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>)
     if has_no_reader() {
         return Ok(());
     }
+    if assay_process::began_without_stdout() {
+        return Err(std::io::Error::other("stdout is closed"));
+    }
     match write(&mut std::io::stdout().lock()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {
             NO_READER.store(true, Ordering::Relaxed);
@@ -86,10 +90,10 @@ pub(crate) fn has_no_reader() -> bool {
     NO_READER.load(Ordering::Relaxed)
 }
 
-/// Records that data was lost.
+/// Records that data was lost, with the first reason.
 fn record_write(written: std::io::Result<()>) {
-    if written.is_err() {
-        LOST.store(true, Ordering::Relaxed);
+    if let Err(error) = written {
+        let _ = LOST.set(error);
     }
 }
 
@@ -126,32 +130,41 @@ pub(crate) fn width() -> usize {
     told.or(seen.filter(|columns| *columns > 0)).unwrap_or(DEFAULT_WIDTH)
 }
 
-/// True if some data could not be written, for instance because the disk behind stdout is full.
-static LOST: AtomicBool = AtomicBool::new(false);
+/// The first reason why some data could not be written, if any: the disk behind stdout may be full, or stdout closed.
+static LOST: OnceLock<std::io::Error> = OnceLock::new();
 
 /// Reports the outcome of a command. A command whose data could not be written has failed.
 pub(crate) fn finish(outcome: Result<Exit, Failure>) -> ExitCode {
-    record_write(to_stdout(|out| out.flush()));
-    let is_written = !LOST.load(Ordering::Relaxed);
-    match outcome {
-        Ok(exit) if is_written => exit.into(),
-        Ok(_) => {
-            let failure =
-                Failure::new(ErrorCode::Output, "not everything could be written").hint("is the disk full that it went to?");
-            diagnostic(failure.to_string());
-            failure.exit.into()
-        }
-        Err(failure) => {
-            diagnostic(failure.to_string());
-            failure.exit.into()
-        }
+    // A command that has written nothing has lost nothing if stdout is closed.
+    if !assay_process::began_without_stdout() {
+        record_write(to_stdout(|out| out.flush()));
     }
+    let outcome = outcome.and_then(|exit| LOST.get().map_or(Ok(exit), |error| Err(lost(error))));
+    outcome.map_or_else(
+        |failure| {
+            diagnostic(failure.to_string());
+            failure.exit.into()
+        },
+        Into::into,
+    )
+}
+
+/// Returns the failure of a command whose data could not be written.
+fn lost(error: &std::io::Error) -> Failure {
+    Failure::new(ErrorCode::Output, "not everything could be written to stdout")
+        .because(error)
+        .hint("is the disk full that it went to, or stdout closed? Without a reader, send it to `/dev/null`")
 }
 
 /// Shows a usage error, or the requested help.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
-    let is_shown = error.print().map_or_else(|error| error.kind() == ErrorKind::BrokenPipe, |()| true);
-    if error.use_stderr() || !is_shown { Exit::Usage.into() } else { Exit::Done.into() }
+    if error.use_stderr() {
+        // If stderr is closed, the exit code still carries the outcome.
+        let _ = error.print();
+        return Exit::Usage.into();
+    }
+    record_write(to_stdout(|_| error.print()));
+    finish(Ok(Exit::Done))
 }
 
 #[cfg(test)]

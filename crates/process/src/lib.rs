@@ -29,4 +29,5 @@ pub use reaper::{SWEEP_LIMIT, SweepResult, become_reaper, kill_descendants};
 pub use rustix::process::Signal;
 pub use spawner::Spawner;
 pub use supervise::supervise;
+pub use sys::began_without_stdout;
 pub use usage::Usage;

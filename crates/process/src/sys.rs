@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Pid, Signal};
 
@@ -124,4 +125,26 @@ pub(crate) fn hold_fd_three() -> io::Result<Option<OwnedFd>> {
     let null: OwnedFd = std::fs::File::open("/dev/null")?.into();
     let held = if null.as_raw_fd() == FD_THREE { null } else { rustix::io::fcntl_dupfd_cloexec(&null, FD_THREE)? };
     Ok((held.as_raw_fd() == FD_THREE).then_some(held))
+}
+
+/// True if this process began with a closed descriptor 1.
+static BEGAN_WITHOUT_STDOUT: AtomicBool = AtomicBool::new(false);
+
+/// Registers [`look_at_stdout`] among the functions that run before the standard library starts. That opens `/dev/null` in the place
+/// of a closed descriptor, and every write to it succeeds: later nothing tells it from a stdout that leads there on purpose.
+#[used]
+#[expect(unsafe_code, reason = "only a function in this section runs before the standard library's start")]
+// SAFETY: the section holds pointers to functions of the C calling convention, which are called once, in order, by the only thread.
+// This one makes one system call and stores a bool; it ignores the arguments that some C libraries pass.
+#[unsafe(link_section = ".init_array")]
+static LOOK_AT_STDOUT: extern "C" fn() = look_at_stdout;
+
+extern "C" fn look_at_stdout() {
+    let is_closed = rustix::io::fcntl_getfd(rustix::stdio::stdout()) == Err(rustix::io::Errno::BADF);
+    BEGAN_WITHOUT_STDOUT.store(is_closed, Ordering::Relaxed);
+}
+
+/// Returns true if this process began with a closed stdout, as after `>&-` in a shell: whatever it writes there is lost.
+pub fn began_without_stdout() -> bool {
+    BEGAN_WITHOUT_STDOUT.load(Ordering::Relaxed)
 }
