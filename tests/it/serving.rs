@@ -214,12 +214,22 @@ fn the_endpoint_counts_as_the_client_does() {
     let collection = fixture.manifest("one", "collect");
     let trials = list(&collection["body"]["trials"]);
     assert_eq!(trials.len(), 3 * 2);
-    for attempt in trials.iter().flat_map(|trial| list(&trial["attempts"])) {
-        let checks = list(&attempt["cross_checks"]).iter();
-        let agreeing: BTreeSet<_> = checks.filter(|check| check["agrees"] == true).map(|check| text(&check["what"])).collect();
-        assert!(agreeing.is_superset(&["output_tokens", "requests"].into()), "{:#}", attempt["cross_checks"]);
-        assert_eq!(attempt["gaps"], json!([]));
+    let checks = list(&collection["body"]["cross_checks"]);
+    for trial in trials {
+        for attempt in list(&trial["attempts"]) {
+            let checked = json!({"trial_id": trial["trial_id"], "attempt": attempt["attempt"]});
+            let outcomes: BTreeMap<_, _> = checks
+                .iter()
+                .filter(|check| check["block"] == attempt["block"] && list(&check["attempts"]).contains(&checked))
+                .map(|check| (text(&check["what"]), text(&check["outcome"])))
+                .collect();
+            let expected = [("input_tokens", "not_compared"), ("output_tokens", "agrees"), ("requests", "agrees")];
+            assert_eq!(outcomes, expected.into(), "{checks:#?}");
+            assert_eq!(attempt["gaps"], json!([]));
+        }
     }
+    let report = std::fs::read_to_string(fixture.published("one").join("report.html")).expect("a report");
+    assert!(report.contains("counters agree with the client"), "the checks agree, and the report states it");
 }
 
 #[test]

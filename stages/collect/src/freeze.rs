@@ -5,14 +5,14 @@ use std::io::Read;
 
 use assay_claim::find_drift;
 use assay_manifest::{
-    Artifact, Attempt, Block, Body as _, CollectedAttempt, CollectedTrial, Collection, Count, CrossCheck, Digest, Drift,
-    Environment, ExecutionPart, InputRef, Manifest, Plan, PlannedTrial, Recording, TrialId, canonical_json,
+    Artifact, Block, Body as _, CollectedAttempt, CollectedTrial, Collection, Count, Environment, ExecutionPart, InputRef,
+    Manifest, Plan, PlannedTrial, Recording, TrialId, canonical_json,
 };
 use assay_stage::parameters::CollectParameters;
 use assay_stage::{Context, ErrorCode, Failure, Inputs, Stage, StageName, counted_attempt};
 use assay_telemetry::Coverage;
 
-use crate::endpoint::{Endpoints, serving_target};
+use crate::endpoint::cross_checks;
 use crate::read_failure;
 use crate::shards::{ShardAttempt, check_parts, check_schedules, check_shard_count, shard_outcomes};
 
@@ -41,9 +41,9 @@ impl Stage for Collect {
         };
         let coverage = Coverage::read(&recordings, windows, &open).map_err(read_failure)?;
 
-        let evidence_of =
-            Evidence { plan, coverage, endpoints: Endpoints::read(ctx, plan, &environments, &recordings, &bodies)? };
+        let cross_checks = cross_checks(ctx, plan, &environments, &recordings, &bodies)?;
 
+        let evidence_of = Evidence { plan, coverage };
         let mut found = attempts_by_trial(&parts);
         let trials = plan.trials.iter().map(|trial| evidence_of.collect_trial(trial, &mut found)).collect::<Result<_, _>>()?;
         if let Some(extra) = found.keys().next() {
@@ -56,7 +56,15 @@ impl Stage for Collect {
         evidence.extend(crate::cluster::read_facts(ctx)?);
         evidence.sort_unstable();
         check_present(ctx, &evidence)?;
-        freeze(ctx, plan_digest, trials, find_drift(&environments), &evidence)
+        Ok(Collection {
+            plan_digest,
+            trials,
+            cross_checks,
+            drift: find_drift(&environments),
+            evidence: freeze(ctx, &evidence)?,
+            evidence_count: Count(evidence.len() as u64),
+            evidence_bytes: Count(evidence.iter().fold(0, |sum, artifact| sum.saturating_add(artifact.size.0))),
+        })
     }
 }
 
@@ -84,11 +92,10 @@ fn attempts_by_trial<'a>(parts: &Parts<'a>) -> AttemptsByTrial<'a> {
     found
 }
 
-/// The evidence that is compared with the attempts.
+/// The plan, and the readings that are counted for the attempts.
 struct Evidence<'a> {
     plan: &'a Plan,
     coverage: Coverage<'a>,
-    endpoints: Endpoints,
 }
 
 impl Evidence<'_> {
@@ -98,29 +105,13 @@ impl Evidence<'_> {
         attempts.sort_by_key(|executed| (executed.key(), executed.body.shard));
         check_schedules(&trial.trial_id, &attempts)?;
         let counts = counted_attempt(shard_outcomes(&attempts));
-        let collected = attempts.iter().map(|executed| {
-            let shards: Vec<_> = attempts.iter().filter(|other| other.key() == executed.key()).collect();
-            // All shards are checked together, and the first one carries the result.
-            let is_first = shards.first().is_some_and(|first| first.body.shard == executed.body.shard);
-            let shards: Vec<_> = shards.iter().map(|shard| shard.attempt).collect();
-            self.collect_attempt(executed, counts, if is_first { &shards } else { &[] })
-        });
+        let collected = attempts.iter().map(|executed| self.collect_attempt(executed, counts));
         Ok(CollectedTrial { trial_id: trial.trial_id.clone(), counted: counts.is_some(), attempts: collected.collect() })
     }
 
-    fn collect_attempt(
-        &self,
-        executed: &ShardAttempt<'_>,
-        counts: Option<(Block, u32)>,
-        shards: &[&Attempt],
-    ) -> CollectedAttempt {
+    fn collect_attempt(&self, executed: &ShardAttempt<'_>, counts: Option<(Block, u32)>) -> CollectedAttempt {
         let ShardAttempt { part, body, attempt } = *executed;
-        let serving = serving_target(self.plan, attempt);
         let sources = assay_telemetry::observing(self.plan, &attempt.case_id);
-        let cross_checks: Vec<CrossCheck> = match serving {
-            Some((target, work)) if !shards.is_empty() => self.endpoints.cross_checks(body.block, target, work, shards),
-            _ => Vec::new(),
-        };
         CollectedAttempt {
             attempt: attempt.attempt,
             block: body.block,
@@ -129,7 +120,6 @@ impl Evidence<'_> {
             counted: counts == Some(executed.key()),
             samples: Count(self.coverage.samples(body.block, &attempt.window)),
             gaps: self.coverage.gaps(body.block, &attempt.window, &sources),
-            cross_checks,
         }
     }
 }
@@ -158,23 +148,11 @@ fn check_present(ctx: &Context, evidence: &[Artifact]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn freeze(
-    ctx: &Context,
-    plan_digest: Digest,
-    trials: Vec<CollectedTrial>,
-    drift: Vec<Drift>,
-    evidence: &[Artifact],
-) -> Result<Collection, Failure> {
+/// Stores the list of all raw artifacts.
+fn freeze(ctx: &Context, evidence: &[Artifact]) -> Result<Artifact, Failure> {
     let unwritten = |error| Failure::new(ErrorCode::Internal, "the list of evidence has no canonical form").because(&error);
     let list = canonical_json(&evidence).map_err(unwritten)?;
-    Ok(Collection {
-        plan_digest,
-        trials,
-        drift,
-        evidence: ctx.put("evidence.json", "application/json", &list)?,
-        evidence_count: Count(evidence.len() as u64),
-        evidence_bytes: Count(evidence.iter().fold(0, |sum, artifact| sum.saturating_add(artifact.size.0))),
-    })
+    Ok(ctx.put("evidence.json", "application/json", &list)?)
 }
 
 #[cfg(test)]

@@ -97,7 +97,6 @@ pub(crate) fn collected(number: u32, counted: bool) -> CollectedAttempt {
         counted,
         samples: Count(2),
         gaps: Vec::new(),
-        cross_checks: Vec::new(),
     }
 }
 
@@ -118,6 +117,7 @@ fn collection(attempts: &[(PlannedTrial, Vec<ShardAttempt>)]) -> Collection {
     Collection {
         plan_digest: digest("plan"),
         trials: attempts.iter().map(trial).collect(),
+        cross_checks: Vec::new(),
         drift: Vec::new(),
         evidence: serde_json::from_value(artifact).expect("an artifact"),
         evidence_count: Count(10),

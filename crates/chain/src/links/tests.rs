@@ -100,16 +100,7 @@ fn recording(plan_digest: Digest) -> Recording {
 
 fn collected(part: Digest, attempt: u32, counted: bool) -> CollectedAttempt {
     let block = Block { index: 0, incarnation: 0 };
-    CollectedAttempt {
-        attempt,
-        block,
-        shard: Shard::ONLY,
-        part,
-        counted,
-        samples: 0.into(),
-        gaps: Vec::new(),
-        cross_checks: Vec::new(),
-    }
+    CollectedAttempt { attempt, block, shard: Shard::ONLY, part, counted, samples: 0.into(), gaps: Vec::new() }
 }
 
 fn collection(plan_digest: Digest, part: Digest) -> Collection {
@@ -121,6 +112,7 @@ fn collection(plan_digest: Digest, part: Digest) -> Collection {
             trial("w.t.default.one.t0", vec![collected(part, 0, false), collected(part, 1, true)]),
             trial("w.t.default.one.t1", vec![collected(part, 0, true)]),
         ],
+        cross_checks: Vec::new(),
         drift: Vec::new(),
         evidence: serde_json::from_value(artifact("evidence.json")).expect("an artifact"),
         evidence_count: 0.into(),

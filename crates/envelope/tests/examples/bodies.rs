@@ -295,11 +295,29 @@ fn serving_outcome(id: &str, number: u32, begin: u32) -> Value {
     })
 }
 
-fn cross_check() -> Value {
-    json!({
-        "what": "requests", "counter": "vllm:request_success_total", "client": "538", "endpoint": "539", "agrees": true,
-        "detail": "the counter grew by 539, and 2 requests ended unsure",
-    })
+/// The cross-checks of the attempts: each two attempts lie between the same two readings.
+fn cross_checks(attempts: &[Value]) -> Value {
+    let served: Vec<_> = attempts.iter().filter(|attempt| !attempt["serving"].is_null()).collect();
+    let named = |attempts: &[&Value]| -> Vec<Value> {
+        attempts.iter().map(|found| json!({"trial_id": found["trial_id"], "attempt": found["attempt"]})).collect()
+    };
+    let mut checks: Vec<_> = served
+        .chunks(2)
+        .map(|pair| {
+            let client = 538 * pair.len();
+            json!({
+                "block": block(1), "attempts": named(pair), "what": "requests", "counter": "vllm:request_success_total",
+                "client": client.to_string(), "endpoint": (client + 1).to_string(), "outcome": "agrees",
+                "detail": format!("{client} requests succeeded and 4 others may have been counted; the counter grew by {}", client + 1),
+            })
+        })
+        .collect();
+    let reason = "the endpoint's chat template adds tokens";
+    checks.push(json!({
+        "block": block(1), "attempts": named(&served), "what": "input_tokens", "client": "275456", "outcome": "not_compared",
+        "reason": reason, "detail": format!("not compared, because {reason}"),
+    }));
+    json!(checks)
 }
 
 fn serving_point() -> Value {
@@ -788,7 +806,6 @@ fn collection(plan: Digest, part: Digest) -> Collection {
         json!({
             "attempt": attempt["attempt"], "block": block(incarnation), "shard": {"index": 0, "count": 1}, "part": part,
             "counted": attempt["validity"]["valid"], "samples": "2", "gaps": if late { json!([gap()]) } else { json!([]) },
-            "cross_checks": if attempt["serving"].is_null() { json!([]) } else { json!([cross_check()]) },
         })
     };
     let trial = |id: &str| {
@@ -798,6 +815,7 @@ fn collection(plan: Digest, part: Digest) -> Collection {
     body(json!({
         "plan_digest": plan,
         "trials": trials().iter().map(|(id, ..)| trial(id)).collect::<Vec<_>>(),
+        "cross_checks": cross_checks(&attempts),
         "drift": [{
             "what": "boot_id", "before": block(0), "after": block(1),
             "detail": "`node-a` had 3f0c9f0a-6f0e-4a55-9d43-0f6c1f9f7a11, then b1d5a4f2-3c77-4bb8-8a53-6f3a5d1f2e90",

@@ -68,6 +68,7 @@ pub(crate) fn collection(run_id: &str) -> Manifest<Collection> {
     let body = Collection {
         plan_digest: digest("plan body"),
         trials: vec![],
+        cross_checks: vec![],
         drift: vec![],
         evidence: artifact("evidence.json"),
         evidence_count: Count(0),

@@ -24,9 +24,6 @@ pub struct CollectedAttempt {
     pub samples: Count,
     /// Stretches of its window without readings.
     pub gaps: Vec<Gap>,
-    /// For serving: the client's counts beside the endpoint's.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub cross_checks: Vec<CrossCheck>,
 }
 
 /// A planned trial and its attempts.
@@ -63,6 +60,10 @@ pub struct Collection {
     pub plan_digest: Digest,
     /// Every planned trial, in the plan's order.
     pub trials: Vec<CollectedTrial>,
+    /// For serving: the client's counts beside the endpoint's. An attempt may be in several, and is in one for each quantity that
+    /// its API has.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub cross_checks: Vec<CrossCheck>,
     /// The facts that differ between blocks although they should not.
     pub drift: Vec<Drift>,
     /// Every raw artifact of the run: a JSON list of artifacts in canonical form.

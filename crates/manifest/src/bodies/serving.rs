@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::document::words;
-use crate::{Artifact, CaseId, Count, Digest, PinnedFile, PointId, TrialId};
+use crate::{Artifact, Block, CaseId, Count, Digest, PinnedFile, PointId, TrialId};
 
 /// Servers that support token counts per chunk (`continuous_usage_stats`).
 const CONTINUOUS_USAGE: [&str; 2] = ["vllm", "assay-simulator"];
@@ -344,21 +344,54 @@ pub struct ServingOutcome {
     pub records: Artifact,
 }
 
-/// A count of the client beside the endpoint's own count, over one attempt.
+words!(
+    /// The result of a comparison of the client's count with the endpoint's.
+    CrossCheckOutcome, "outcome of a cross-check",
+    /// The endpoint's count is within both limits of the rule.
+    Agrees = "agrees",
+    /// The endpoint's count is outside of a limit that could be checked.
+    Disagrees = "disagrees",
+    /// The endpoint's count is not below the lower limit, and the upper limit could not be checked.
+    AtLeast = "at_least",
+    /// Neither limit could be checked.
+    NotCompared = "not_compared",
+);
+
+/// An attempt that a cross-check is over, with all its shards.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CheckedAttempt {
+    /// The trial.
+    pub trial_id: TrialId,
+    /// The number of the attempt, from 0.
+    pub attempt: u32,
+}
+
+/// A count of the client beside the endpoint's own count, over attempts in one block. Those without a reading of the counter between
+/// them are compared as one sum.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CrossCheck {
+    /// The block and incarnation that the attempts ran in.
+    pub block: Block,
+    /// The attempts, in the order of their starts.
+    pub attempts: Vec<CheckedAttempt>,
     /// The quantity, such as `requests` or `output_tokens`.
     pub what: String,
-    /// The endpoint's counter.
-    pub counter: String,
-    /// The client's count.
+    /// The endpoint's counter; absent if no growth of it belongs to these attempts.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub counter: Option<String>,
+    /// The client's count: the sum over the attempts, and over their shards that have counts.
     pub client: Count,
-    /// The endpoint's count: the increase of the counter over the attempt's window.
-    pub endpoint: Count,
-    /// True if the counts agree within the rule.
-    pub agrees: bool,
-    /// The rule, and the observation.
+    /// The endpoint's count: the increase of the counter between two readings; absent if no growth belongs to these attempts.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub endpoint: Option<Count>,
+    /// The result.
+    pub outcome: CrossCheckOutcome,
+    /// The reason why a limit could not be checked: of `at_least` and `not_compared`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<String>,
+    /// The rule, the observation and the reason.
     pub detail: String,
 }
 

@@ -1,4 +1,6 @@
 use assay_manifest::{ClientHealth, ClockOffset, Digest};
+use assay_telemetry::counters;
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -41,21 +43,6 @@ fn work(api: &str, tokenizer_file: bool, output: bool) -> ServingWork {
     serde_json::from_value(work).expect("a serving work")
 }
 
-fn growth(outer: u64, inner: u64, resets: u32) -> Growth {
-    let reach = (Instant::from_unix_ns(0), Instant::from_unix_ns(9_000_000_000));
-    // Such a window holds the number of responses that a growth needs.
-    let within = if inner == 0 { 1 } else { 5 };
-    Growth { counter: "vllm:request_success_total", outer, inner, within, reach, resets }
-}
-
-/// Returns true if client and endpoint agree on one kind of count.
-fn agrees(what: CountedQuantity, counted: &ClientCounts, growth: Growth, left_open: u64, has_neighbours: bool) -> bool {
-    let between = |_, _| has_neighbours;
-    let neighbours = OtherActivity { left_open, between: &between };
-    let checks = checks(counted, &work("completions", true, true), &[(what, growth)], &neighbours);
-    checks.first().expect("a check").agrees
-}
-
 #[test]
 fn what_the_client_counted_is_summed_over_shards_and_phases() {
     let one = outcome(&[("ok", 10), ("timeout", 1), ("dropped", 5)], &[("ok", 3), ("http_error", 2)], 100, 200);
@@ -65,99 +52,272 @@ fn what_the_client_counted_is_summed_over_shards_and_phases() {
     assert_eq!(counted, expected);
 }
 
+const SECOND: i64 = 1_000_000_000;
+
+fn at(second: i64) -> Instant {
+    Instant::from_unix_ns(second * SECOND)
+}
+
+/// Returns counts of requests with ten tokens in and ten tokens out.
 fn requests(ok: u64, unsure: u64) -> ClientCounts {
-    ClientCounts { ok, unsure, ..ClientCounts::default() }
+    ClientCounts { ok, unsure, input_tokens: 10 * ok, output_tokens: 10 * ok, ..ClientCounts::default() }
+}
+
+/// Returns an attempt between two seconds.
+fn served(work: &ServingWork, trial: u32, (from, to): (i64, i64), counts: ClientCounts) -> ServedAttempt<'_> {
+    let attempt = CheckedAttempt { trial_id: format!("w.t.default.one.t{trial}").parse().expect("a trial id"), attempt: 0 };
+    ServedAttempt { attempt, window: span(at(from), at(to)), work, counts, is_complete: true }
+}
+
+/// Returns the readings of an endpoint that has completed this number of requests at each second, with ten tokens in and out.
+fn readings(requests: &[(i64, u64)]) -> Readings {
+    let one = |(second, value): &(i64, u64)| Scrape {
+        requested_at: at(*second),
+        received_at: at(*second),
+        counters: counters(&format!(
+            "vllm:request_success_total {value}\nvllm:prompt_tokens_total {0}\nvllm:generation_tokens_total {0}\n",
+            10 * value
+        )),
+    };
+    Readings::Responses(requests.iter().map(one).collect())
+}
+
+const BLOCK: Block = Block { index: 0, incarnation: 0 };
+
+/// Returns each check of a quantity in a line: its trials, both counts, the outcome and the reason.
+fn lines(what: CountedQuantity, attempts: &[ServedAttempt<'_>], readings: &Readings) -> Vec<String> {
+    let line = |check: CrossCheck| {
+        let trial = |served: &CheckedAttempt| served.trial_id.as_str().rsplit('.').next().expect("a trial").to_owned();
+        let trials: Vec<_> = check.attempts.iter().map(trial).collect();
+        let endpoint = check.endpoint.map_or_else(|| "-".to_owned(), |count| count.to_string());
+        let because = check.reason.map_or_else(String::new, |reason| format!(" because {reason}"));
+        format!("{}: {} {endpoint} {}{because}", trials.join("+"), check.client, check.outcome)
+    };
+    checks(BLOCK, attempts, readings).into_iter().filter(|check| check.what == what.as_str()).map(line).collect()
+}
+
+fn request_lines(attempts: &[ServedAttempt<'_>], of: &[(i64, u64)]) -> Vec<String> {
+    lines(CountedQuantity::Requests, attempts, &readings(of))
+}
+
+fn completions() -> ServingWork {
+    work("completions", true, true)
 }
 
 #[test]
 fn every_successful_request_is_counted_and_no_other_but_those_that_may_be() {
-    let alone = |ok, unsure, outer| agrees(CountedQuantity::Requests, &requests(ok, unsure), growth(outer, 0, 0), 0, false);
-    assert!(alone(100, 0, 100));
-    assert!(!alone(100, 0, 99), "the client counts more than the endpoint");
-    assert!(!alone(100, 0, 101), "somebody else asked");
-    assert!(alone(100, 3, 103));
-    assert!(!alone(100, 3, 104));
-    assert!(
-        agrees(CountedQuantity::Requests, &requests(100, 3), growth(105, 0, 0), 2, false),
-        "two were left open by the attempt before"
-    );
-    assert!(alone(0, 0, 0));
-}
-
-#[test]
-fn what_other_attempts_brought_is_not_held_against_this_one() {
-    let shared = |outer, inner| agrees(CountedQuantity::Requests, &requests(100, 0), growth(outer, inner, 0), 0, true);
-    assert!(shared(140, 90), "40 of the others");
-    assert!(!shared(140, 101), "more within the window than this attempt asked");
-    assert!(!shared(99, 90), "fewer than it says, with all of the others");
-}
-
-#[test]
-fn what_warmed_the_cache_is_not_held_against_the_attempt() {
-    let between = |_, _| false;
-    let neighbours = OtherActivity { left_open: 0, between: &between };
-    let agrees = |cache: CacheMode| {
-        let work = ServingWork { cache, ..work("completions", true, true) };
-        let found = checks(&requests(100, 0), &work, &[(CountedQuantity::Requests, growth(200, 0, 0))], &neighbours);
-        found.first().expect("a check").agrees
+    let work = completions();
+    let alone = |ok, unsure, grown: u64| {
+        let attempt = served(&work, 0, (10, 20), requests(ok, unsure));
+        request_lines(&[attempt], &[(10, 7), (15, 7 + grown / 2), (20, 7 + grown)]).concat()
     };
-    assert!(agrees(CacheMode::Warm), "100 prompts were sent before the window");
-    assert!(!agrees(CacheMode::ColdSalt));
-}
-
-#[test]
-fn an_endpoint_that_started_again_proves_nothing() {
-    assert!(!agrees(CountedQuantity::Requests, &requests(100, 0), growth(100, 100, 1), 0, false));
+    assert_eq!(alone(100, 0, 100), "t0: 100 100 agrees");
+    assert_eq!(alone(100, 0, 99), "t0: 100 99 disagrees", "the client counts more than the endpoint");
+    assert_eq!(alone(100, 0, 101), "t0: 100 101 disagrees", "another client sent one");
+    assert_eq!(alone(100, 3, 103), "t0: 100 103 agrees");
+    assert_eq!(alone(100, 3, 104), "t0: 100 104 disagrees");
+    assert_eq!(alone(0, 0, 0), "t0: 0 0 agrees");
 }
 
 #[test]
 fn tokens_agree_within_one_in_a_hundred() {
-    let counted = |unsure| ClientCounts { ok: 10, unsure, output_tokens: 1000, input_tokens: 1000, ..ClientCounts::default() };
+    let work = completions();
     for what in [CountedQuantity::OutputTokens, CountedQuantity::InputTokens] {
-        let alone = |unsure, outer| agrees(what, &counted(unsure), growth(outer, 0, 0), 0, false);
-        assert!(alone(0, 990) && alone(0, 1010));
-        assert!(!alone(0, 989) && !alone(0, 1011));
-        // Each of two unsure requests may have brought the mean of 100 tokens, and one for rounding.
-        assert!(alone(2, 1010 + 202) && !alone(2, 1010 + 203));
+        let outcome = |unsure, outer| {
+            let attempt = served(&work, 0, (0, 9), requests(100, unsure));
+            let limits = Limits::new(what, &attempt.counts, 0);
+            let growth = Growth { counter: "c", outer, inner: 0, within: 0, reach: (at(0), at(9)), resets: 0 };
+            let comparison = Comparison { block: BLOCK, what, attempts: &[] };
+            comparison.check(&[&attempt], &limits, &growth, None).outcome
+        };
+        use CrossCheckOutcome::{Agrees, Disagrees};
+        assert_eq!([990, 1010].map(|outer| outcome(0, outer)), [Agrees, Agrees]);
+        assert_eq!([989, 1011].map(|outer| outcome(0, outer)), [Disagrees, Disagrees]);
+        // Each of two unsure requests may have brought the mean of 10 tokens, and one for rounding.
+        assert_eq!([1010 + 22, 1010 + 23].map(|outer| outcome(2, outer)), [Agrees, Disagrees]);
     }
 }
 
-fn detail(work: &ServingWork, counted: &ClientCounts, what: CountedQuantity, growth: Growth, has_neighbours: bool) -> String {
-    let between = |_, _| has_neighbours;
-    let neighbours = OtherActivity { left_open: 0, between: &between };
-    let found = checks(counted, work, &[(what, growth)], &neighbours);
-    let texts = found.iter().map(|check| format!("{} {}: {}", check.what, check.agrees, check.detail));
-    texts.collect::<Vec<_>>().join("\n")
-}
-
 #[test]
-fn prompts_are_compared_only_where_both_count_alike() {
-    let counted = ClientCounts { ok: 1, input_tokens: 10, ..ClientCounts::default() };
-    let warmed = ClientCounts { warmup: 1, ..counted.clone() };
-    let said =
-        |work: ServingWork, counted: &ClientCounts| detail(&work, counted, CountedQuantity::InputTokens, growth(99, 0, 0), false);
-    insta::assert_snapshot!(said(work("chat", true, true), &counted), @"input_tokens true: informational, nothing is required: the endpoint's chat template adds tokens");
-    insta::assert_snapshot!(said(work("completions", false, true), &counted), @"input_tokens true: informational, nothing is required: the client does not count by the model's tokenizer");
-    insta::assert_snapshot!(said(work("completions", true, true), &warmed), @"input_tokens true: informational, nothing is required: the client does not count the prompts of the warm-up");
-    assert!(said(work("embeddings", true, false), &counted).starts_with("input_tokens false"));
-}
-
-#[test]
-fn embeddings_have_no_output_to_compare() {
-    assert_eq!(
-        detail(&work("embeddings", true, false), &ClientCounts::default(), CountedQuantity::OutputTokens, growth(0, 0, 0), false),
-        ""
-    );
-}
-
-#[test]
-fn a_check_says_its_rule_and_what_was_seen() {
-    let work = work("chat", true, true);
-    let said = |outer, inner, resets, shared| {
-        detail(&work, &requests(100, 3), CountedQuantity::Requests, growth(outer, inner, resets), shared)
+fn attempts_without_a_reading_between_them_are_compared_as_one_sum() {
+    let work = completions();
+    let attempts = |open| {
+        [
+            served(&work, 0, (5, 9), ClientCounts { open, ..requests(40, open) }),
+            served(&work, 1, (10, 19), requests(50, 0)),
+            // It begins within the second in which the previous one ended: the reading at 20 s is after both.
+            served(&work, 2, (19, 25), requests(7, 0)),
+        ]
     };
-    insta::assert_snapshot!(said(101, 0, 0, false), @"requests true: 100 requests succeeded and 3 others may have been counted: from 100 to 103; the counter grew by 101 between 1970-01-01T00:00:00.000000000Z and 1970-01-01T00:00:09.000000000Z");
-    insta::assert_snapshot!(said(140, 90, 0, true), @"requests true: 100 requests succeeded and 3 others may have been counted: from 100 to 103; the counter grew by 140 between 1970-01-01T00:00:00.000000000Z and 1970-01-01T00:00:09.000000000Z, which requests outside of the window share, and by 90 within the window");
-    insta::assert_snapshot!(said(140, 0, 0, true), @"requests true: 100 requests succeeded and 3 others may have been counted: from 100 to 103; the counter grew by 140 between 1970-01-01T00:00:00.000000000Z and 1970-01-01T00:00:09.000000000Z, which requests outside of the window share; the window is too short to hold two readings, so it was only checked that the growth is not smaller");
-    insta::assert_snapshot!(said(101, 0, 2, false), @"requests false: 100 requests succeeded and 3 others may have been counted: from 100 to 103; the counter grew by 101 between 1970-01-01T00:00:00.000000000Z and 1970-01-01T00:00:09.000000000Z; it fell 2 times, as when the endpoint starts again, and what it lost is unknown");
+    let of = |open, counts: &[(i64, u64)]| request_lines(&attempts(open), counts);
+    let honest = [(5, 60), (10, 100), (11, 105), (18, 145), (20, 153), (25, 157)];
+    assert_eq!(of(0, &honest), ["t0: 40 40 agrees", "t1+t2: 57 57 agrees"]);
+    let one_more = [(5, 60), (10, 100), (11, 105), (18, 145), (20, 153), (25, 158)];
+    assert_eq!(of(0, &one_more), ["t0: 40 40 agrees", "t1+t2: 57 58 disagrees"], "as bounds alone, neither would disagree");
+    let one_fewer = [(5, 60), (10, 100), (11, 105), (18, 145), (20, 153), (25, 156)];
+    assert_eq!(of(0, &one_fewer), ["t0: 40 40 agrees", "t1+t2: 57 56 disagrees"]);
+    assert_eq!(of(1, &one_more), ["t0: 40 40 agrees", "t1+t2: 57 58 agrees"], "the attempt before had left one open");
+    let two_more = [(5, 60), (10, 100), (11, 105), (18, 145), (20, 153), (25, 159)];
+    assert_eq!(of(1, &two_more), ["t0: 40 40 agrees", "t1+t2: 57 59 disagrees"], "one, and not one for each member");
+    assert_eq!(of(0, &[(5, 60), (25, 157)]), ["t0+t1+t2: 97 97 agrees"], "the readings between them are missing");
+}
+
+#[test]
+fn a_sum_does_not_hide_what_one_of_its_attempts_contradicts() {
+    let work = completions();
+    let attempts = [served(&work, 1, (10, 19), requests(50, 0)), served(&work, 2, (19, 25), requests(17, 0))];
+    let counts = [(10, 100), (11, 105), (18, 160), (20, 163), (25, 167)];
+    let found = request_lines(&attempts, &counts);
+    let both = ["t1+t2: 67 67 agrees", "t1: 50 60 disagrees", "t2: 17 7 disagrees"];
+    assert_eq!(found, both, "60 within the window of the first, and 7 since its last reading");
+    let found = request_lines(&attempts, &[(10, 100), (20, 149), (25, 167)]);
+    let both = ["t1+t2: 67 67 agrees", "t1: 50 49 disagrees", "t2: 17 18 disagrees"];
+    assert_eq!(found, both, "one of the first is counted in the second");
+}
+
+/// Returns an attempt of which a shard was lost.
+fn lost(work: &ServingWork, trial: u32, window: (i64, i64)) -> ServedAttempt<'_> {
+    ServedAttempt { is_complete: false, ..served(work, trial, window, requests(3, 0)) }
+}
+
+#[test]
+fn a_growth_with_requests_of_an_attempt_without_counts_has_only_a_lower_limit() {
+    let work = completions();
+    let attempts = [served(&work, 0, (10, 19), requests(50, 0)), lost(&work, 1, (19, 25))];
+    let of = |counts| request_lines(&attempts, counts);
+    let lost = format!("t1: 3 - not_compared because {}", reason::NO_COUNTS);
+    let at_least = format!("t0: 50 70 at_least because {}", reason::OTHER_ATTEMPT);
+    assert_eq!(of(&[(10, 100), (11, 102), (18, 146), (20, 151), (25, 170)]), [lost.clone(), at_least]);
+    assert_eq!(of(&[(10, 100), (18, 140), (20, 145), (25, 149)]), [lost.clone(), "t0: 50 45 disagrees".to_owned()]);
+    let within = of(&[(10, 100), (11, 102), (18, 151), (20, 155), (25, 170)]);
+    assert_eq!(within, [lost, "t0: 50 51 disagrees".to_owned()], "more within its window than it counts");
+}
+
+#[test]
+fn an_attempt_without_counts_may_have_left_requests_open() {
+    let work = completions();
+    let attempts =
+        [lost(&work, 0, (10, 19)), served(&work, 1, (21, 25), requests(50, 0)), served(&work, 2, (26, 30), requests(9, 0))];
+    let found = request_lines(&attempts, &[(10, 0), (20, 10), (21, 10), (25, 60), (26, 60), (30, 69)]);
+    let at_least = format!("t1: 50 50 at_least because {}", reason::LEFT_OPEN);
+    assert_eq!(found[1..], [at_least, "t2: 9 9 agrees".to_owned()]);
+}
+
+#[test]
+fn an_attempt_without_a_reading_after_it_leaves_the_previous_one_without_an_upper_limit() {
+    let work = completions();
+    let attempts = [served(&work, 0, (10, 19), requests(50, 0)), served(&work, 1, (19, 25), requests(7, 0))];
+    let apart = format!("t1: 7 - not_compared because {}", reason::NOT_AROUND);
+    let at_least = format!("t0: 50 53 at_least because {}", reason::OTHER_ATTEMPT);
+    assert_eq!(request_lines(&attempts, &[(10, 100), (20, 153)]), [apart.clone(), at_least]);
+    assert_eq!(request_lines(&attempts, &[(10, 100), (19, 150)]), [apart, "t0: 50 50 agrees".to_owned()]);
+}
+
+#[test]
+fn what_warmed_the_cache_is_not_held_against_an_attempt() {
+    let (cold, warm) = (completions(), ServingWork { cache: CacheMode::Warm, ..completions() });
+    let counts = [(9, 0), (21, 200), (24, 200), (31, 250)];
+    let first = |work, next| {
+        let attempts = [served(work, 0, (10, 20), requests(100, 0)), served(next, 1, (25, 30), requests(50, 0))];
+        request_lines(&attempts, &counts)
+    };
+    let at_least = format!("t0: 100 200 at_least because {}", reason::WARMED_CACHE);
+    assert_eq!(first(&warm, &cold), [at_least.clone(), "t1: 50 50 agrees".to_owned()]);
+    assert_eq!(first(&cold, &cold)[0], "t0: 100 200 disagrees");
+    assert_eq!(first(&cold, &warm)[0], at_least, "the next attempt warms the cache from second 20 on");
+}
+
+#[test]
+fn an_endpoint_that_started_again_has_only_a_lower_limit() {
+    let work = completions();
+    let of = |ok| request_lines(&[served(&work, 0, (10, 20), requests(ok, 0))], &[(10, 100), (15, 150), (17, 20), (20, 60)]);
+    assert_eq!(of(110), [format!("t0: 110 110 at_least because {}", reason::FELL)]);
+    assert_eq!(of(111), [format!("t0: 111 110 not_compared because {}", reason::FELL)], "the rest may be lost");
+    assert_eq!(of(109), ["t0: 109 110 disagrees"], "what is lost would be still more");
+}
+
+#[test]
+fn counts_without_readings_on_both_sides_are_not_compared() {
+    let work = completions();
+    let attempts = [served(&work, 0, (10, 19), requests(50, 0)), served(&work, 1, (20, 25), requests(7, 0))];
+    let of = |readings| lines(CountedQuantity::Requests, &attempts, &readings);
+    let both = |reason| [format!("t0+t1: 57 - not_compared because {reason}")];
+    assert_eq!(of(Readings::Responses(Vec::new())), both(reason::NO_READING));
+    assert_eq!(of(Readings::SeveralPods), both(reason::SEVERAL_PODS));
+    let scrape = |second| Scrape { requested_at: at(second), received_at: at(second), counters: counters("up 1") };
+    assert_eq!(of(Readings::Responses((0..30).map(scrape).collect())), both(reason::NO_COUNTER));
+    assert_eq!(of(readings(&[(11, 0), (19, 49)])), both(reason::NOT_AROUND));
+}
+
+#[test]
+fn prompts_are_compared_only_if_both_count_alike() {
+    let of = |work: &ServingWork, counts: ClientCounts| {
+        lines(CountedQuantity::InputTokens, &[served(work, 0, (10, 20), counts)], &readings(&[(10, 0), (20, 5)])).concat()
+    };
+    let warmed = ClientCounts { warmup: 1, ..requests(5, 0) };
+    insta::assert_snapshot!(of(&work("chat", true, true), requests(5, 0)), @"t0: 50 50 not_compared because the endpoint's chat template adds tokens");
+    insta::assert_snapshot!(of(&work("completions", false, true), requests(5, 0)), @"t0: 50 50 not_compared because the client does not count by the model's tokenizer");
+    insta::assert_snapshot!(of(&completions(), warmed), @"t0: 50 50 not_compared because the client does not count the prompts of the warm-up");
+    assert_eq!(of(&work("embeddings", true, false), requests(5, 0)), "t0: 50 50 agrees");
+}
+
+#[test]
+fn tokens_that_are_not_compared_may_be_part_of_a_shared_growth() {
+    let (one, chat, embeddings) = (completions(), work("chat", true, true), work("embeddings", true, false));
+    let of = |what, next| {
+        let attempts = [served(&one, 0, (10, 19), requests(50, 0)), served(next, 1, (19, 25), requests(7, 0))];
+        lines(what, &attempts, &readings(&[(10, 0), (20, 53), (25, 57)]))
+    };
+    let at_least = format!("t0: 500 570 at_least because {}", reason::OTHER_ATTEMPT);
+    assert_eq!(of(CountedQuantity::InputTokens, &chat)[1], at_least);
+    assert_eq!(of(CountedQuantity::OutputTokens, &embeddings), [at_least], "embeddings have no output to compare");
+    assert_eq!(of(CountedQuantity::OutputTokens, &chat), ["t0+t1: 570 570 agrees"]);
+}
+
+#[test]
+fn a_check_states_its_rule_and_the_readings() {
+    let (one, warm) = (completions(), ServingWork { cache: CacheMode::Warm, ..completions() });
+    let details = |work, counts: &[(i64, u64)]| {
+        let attempts = [served(work, 0, (10, 19), requests(50, 2)), served(work, 1, (19, 25), requests(7, 0))];
+        let requests = checks(BLOCK, &attempts, &readings(counts)).into_iter().filter(|check| check.what == "requests");
+        requests.map(|check| format!("{}: {}", check.outcome, check.detail)).collect::<Vec<_>>().join("\n")
+    };
+    insta::assert_snapshot!(details(&one, &[(10, 0), (20, 53), (25, 58)]), @"agrees: 2 attempts as one sum: 57 requests succeeded and 2 others may have been counted: from 57 to 59; the counter grew by 58 between 1970-01-01T00:00:10.000000000Z and 1970-01-01T00:00:25.000000000Z");
+    insta::assert_snapshot!(details(&warm, &[(9, 0), (20, 153), (25, 158)]), @"at_least: 2 attempts as one sum: 57 requests succeeded and 2 others may have been counted: from 57 to 59; the counter grew by 158 between 1970-01-01T00:00:09.000000000Z and 1970-01-01T00:00:25.000000000Z; only the lower limit was checked, because the endpoint also counts the requests that warm its cache, and the client does not");
+    insta::assert_snapshot!(details(&one, &[(10, 0), (11, 2), (18, 57), (20, 57), (25, 59)]), @r"
+    agrees: 2 attempts as one sum: 57 requests succeeded and 2 others may have been counted: from 57 to 59; the counter grew by 59 between 1970-01-01T00:00:10.000000000Z and 1970-01-01T00:00:25.000000000Z
+    disagrees: 50 requests succeeded and 2 others may have been counted: from 50 to 52; the counter grew by 57 between 1970-01-01T00:00:10.000000000Z and 1970-01-01T00:00:20.000000000Z; it grew by 57 between the 3 readings within the attempt
+    disagrees: 7 requests succeeded and 0 others may have been counted: from 7 to 7; the counter grew by 2 between 1970-01-01T00:00:18.000000000Z and 1970-01-01T00:00:25.000000000Z
+    ");
+    insta::assert_snapshot!(details(&one, &[(10, 9), (18, 40), (20, 6), (25, 10)]), @"not_compared: 2 attempts as one sum: 57 requests succeeded and 2 others may have been counted: from 57 to 59; the counter grew by 41 between 1970-01-01T00:00:10.000000000Z and 1970-01-01T00:00:25.000000000Z; it fell once; not compared, because the counter fell, as when the endpoint starts again, and the growth that it lost is unknown");
+}
+
+proptest! {
+    /// The requests of an attempt are counted in its first second, and are the endpoint's only ones but for `stray`.
+    #[test]
+    fn counts_that_are_equal_agree_and_one_request_of_another_client_does_not(
+        attempts in prop::collection::vec((0_i64..4, 1_i64..6, 0_u64..9), 1..12),
+        unread in prop::collection::vec(any::<bool>(), 100),
+        stray in prop::option::of(0_usize..12),
+    ) {
+        let work = completions();
+        let (mut now, mut total) = (1, 0);
+        let (mut values, mut all) = (vec![0], Vec::new());
+        for (trial, (pause, length, ok)) in (0..).zip(&attempts) {
+            values.extend((0..*pause).map(|_| total));
+            total += ok + u64::from(stray.is_some_and(|stray| stray % attempts.len() == trial as usize));
+            values.extend((0..*length).map(|_| total));
+            all.push(served(&work, trial, (now + pause - 1, now + pause + length - 1), requests(*ok, 0)));
+            now += pause + length;
+        }
+        values.push(total);
+        let read = (0..).zip(&values).filter(|(second, _)| *second == 0 || *second == now - 1 || !unread[*second as usize]);
+        let read: Vec<(i64, u64)> = read.map(|(second, value)| (second, *value)).collect();
+        let found = checks(BLOCK, &all, &readings(&read));
+        let of_requests = found.iter().filter(|check| check.what == "requests" && check.outcome == CrossCheckOutcome::Agrees);
+        let agreeing = of_requests.flat_map(|check| &check.attempts).count();
+        let strange = found.iter().any(|check| check.what == "requests" && check.outcome == CrossCheckOutcome::Disagrees);
+        prop_assert_eq!(strange, stray.is_some(), "{:?}", &found);
+        prop_assert!(stray.is_some() || agreeing == all.len(), "{:?}", &found);
+    }
 }

@@ -1,6 +1,6 @@
 use std::io::Write as _;
 
-use assay_manifest::{AttemptStatus, Count, Digest, Validity};
+use assay_manifest::{AttemptStatus, Count, Digest, Instant, Validity};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -80,62 +80,39 @@ fn part(shard: u32, attempts: Vec<Attempt>) -> ExecutionPart {
     }
 }
 
-/// The number of completed requests of an endpoint at each second.
-fn counted(requests: &[(i64, u64)]) -> Vec<Scrape> {
-    let one = |(second, value): &(i64, u64)| Scrape {
-        requested_at: at(*second),
-        received_at: at(*second),
-        counters: counters(&format!("vllm:request_success_total {value}\nvllm:generation_tokens_total {}\n", 10 * value)),
+/// Returns the attempts on the only endpoint of these parts: trial, window in seconds, and whether all shards have counts.
+fn found(parts: &[ExecutionPart]) -> Vec<String> {
+    let (plan, parts) = (plan(), parts.iter().collect::<Vec<_>>());
+    let places = served_attempts(&plan, &parts);
+    assert!(places.keys().eq([&(BLOCK, "t".parse().expect("a name"))]));
+    let line = |served: &ServedAttempt<'_>| {
+        let Window { start, end, .. } = served.window;
+        let trial = served.attempt.trial_id.as_str().rsplit('.').next().expect("a trial");
+        format!("{trial} {} to {}, {}", start.unix_ns() / SECOND, end.unix_ns() / SECOND, served.is_complete)
     };
-    requests.iter().map(one).collect()
-}
-
-/// Returns the checks of the attempts of trial 0 in these parts: the quantity, both counts, and whether they agree.
-fn checked(parts: &[ExecutionPart], requests: &[(i64, u64)]) -> Vec<String> {
-    let plan = plan();
-    let parts: Vec<_> = parts.iter().collect();
-    let name: Name = "t".parse().expect("a name");
-    let scrapes = BTreeMap::from([((BLOCK, name.clone()), counted(requests))]);
-    let endpoints = Endpoints { scrapes, activity: activity(&plan, &parts) };
-    let shards: Vec<_> =
-        parts.iter().flat_map(|part| &part.attempts).filter(|found| found.trial_id.as_str().ends_with("t0")).collect();
-    let (_, work) = serving_target(&plan, shards[0]).expect("serving");
-    let checks = endpoints.cross_checks(BLOCK, &name, work, &shards);
-    checks.iter().map(|check| format!("{} {} {} {}", check.what, check.client, check.endpoint, check.agrees)).collect()
+    places.values().flatten().map(line).collect()
 }
 
 #[test]
-fn client_and_endpoint_agree_over_an_attempt() {
-    let alone = [part(0, vec![attempt(0, 10, 20, 50, 0)])];
-    let counts = [(9, 100), (10, 100), (15, 130), (20, 150), (21, 170)];
-    assert_eq!(checked(&alone, &counts), ["requests 50 50 true", "output_tokens 500 500 true"]);
-    assert_eq!(
-        checked(&alone, &[(9, 100), (21, 151)]),
-        ["requests 50 51 false", "output_tokens 500 510 false"],
-        "others ask as well"
-    );
-    assert_eq!(checked(&alone, &[(15, 100), (21, 151)]), Vec::<String>::new(), "nothing was read before it");
+fn the_shards_of_an_attempt_are_one() {
+    let shards = [
+        part(0, vec![attempt(1, 30, 40, 1, 0), attempt(0, 10, 19, 30, 2)]),
+        part(1, vec![attempt(1, 30, 40, 1, 0), attempt(0, 11, 20, 20, 1)]),
+    ];
+    assert_eq!(found(&shards), ["t0 10 to 20, true", "t1 30 to 40, true"], "from the first start to the last end, in order");
+    let (plan, parts) = (plan(), shards.iter().collect::<Vec<_>>());
+    let places = served_attempts(&plan, &parts);
+    let [first, _] = places.values().next().expect("an endpoint").as_slice() else { panic!("two attempts") };
+    let outcomes: Vec<_> = shards.iter().filter_map(|part| part.attempts[1].serving.as_ref()).collect();
+    assert_eq!(first.counts, ClientCounts::from_outcomes(outcomes));
 }
 
 #[test]
-fn the_shards_of_an_attempt_are_counted_together() {
-    let shards = [part(0, vec![attempt(0, 10, 19, 30, 0)]), part(1, vec![attempt(0, 11, 20, 20, 0)])];
-    assert_eq!(checked(&shards, &[(10, 100), (20, 150)])[0], "requests 50 50 true", "from the first start to the last end");
+fn an_attempt_without_a_shard_or_its_counts_is_not_complete() {
     let mut silent = attempt(0, 11, 20, 20, 0);
     silent.serving = None;
-    let shards = [part(0, vec![attempt(0, 10, 19, 30, 0)]), part(1, vec![silent])];
-    assert_eq!(checked(&shards, &[(10, 100), (20, 150)]), Vec::<String>::new(), "one shard does not say what it did");
-}
-
-#[test]
-fn attempts_close_to_each_other_share_the_responses_between_them() {
-    // The second begins within the second in which the first ended: the response at 20 s is after both.
-    let attempts = |open| [part(0, vec![attempt(1, 5, 9, 40, open), attempt(0, 10, 19, 50, 0), attempt(2, 19, 25, 7, 0)])];
-    let first = |open, counts: &[(i64, u64)]| checked(&attempts(open), counts)[0].clone();
-    assert_eq!(first(0, &[(10, 100), (11, 105), (18, 145), (20, 153)]), "requests 50 53 true", "three are the next attempt's");
-    assert_eq!(first(0, &[(10, 100), (11, 105), (18, 160), (20, 165)]), "requests 50 65 false", "55 within its own window");
-    assert_eq!(first(0, &[(10, 100), (19, 151)]), "requests 50 51 false");
-    assert_eq!(first(1, &[(10, 100), (19, 151)]), "requests 50 51 true", "the attempt before had left one open");
+    assert_eq!(found(&[part(0, vec![attempt(0, 10, 19, 30, 0)]), part(1, vec![silent])]), ["t0 10 to 20, false"]);
+    assert_eq!(found(&[part(0, vec![attempt(0, 10, 19, 30, 0)])]), ["t0 10 to 19, false"], "the other has no part");
 }
 
 fn packed(bytes: &[u8]) -> Vec<u8> {

@@ -1,4 +1,4 @@
-use assay_manifest::{AttemptStatus, Instant, Reason, Shard, Validity, Window};
+use assay_manifest::{Attempt, AttemptStatus, Digest, Instant, Reason, Shard, Validity, Window};
 use serde_json::json;
 
 use super::*;
@@ -59,7 +59,7 @@ fn collected(parts: &[ExecutionPart]) -> Result<CollectedTrial, Failure> {
             attempt,
         }));
     }
-    let evidence = Evidence { plan: &plan, coverage: Coverage::none(), endpoints: Endpoints::default() };
+    let evidence = Evidence { plan: &plan, coverage: Coverage::none() };
     let collected = evidence.collect_trial(&trial, &mut found);
     assert!(found.is_empty(), "what was taken is accounted for");
     collected

@@ -1,10 +1,10 @@
 //! The state strip of a run: how far to trust the numbers below it, in a few labelled facts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
-    Control, ControlFact, ControlState, Count, CrossCheck, Exclusion, Grade, Role, RunOutcome, RunStatus, ServingPoint, Summary,
-    WorkloadType,
+    Control, ControlFact, ControlState, Count, CrossCheck, CrossCheckOutcome, Exclusion, Grade, Role, RunOutcome, RunStatus,
+    ServingPoint, Summary, WorkloadType,
 };
 use assay_metric::{Metric, Statistic};
 
@@ -17,6 +17,9 @@ use crate::run::inputs::Inputs;
 
 /// Maximum number of different error messages about failed requests.
 const MAX_ERROR_MESSAGES: usize = 3;
+
+/// Maximum number of different reasons why counts were not compared.
+const MAX_REASONS: usize = 3;
 
 /// Returns all items, in the order in which a reader needs them; `requests` is the one that [`requests`] returns.
 pub(crate) fn items(inputs: &Inputs<'_>, requests: Option<StripItem>) -> Vec<StripItem> {
@@ -99,11 +102,6 @@ fn client(inputs: &Inputs<'_>) -> Option<StripItem> {
     points().next()?;
     let limited: Vec<&Exclusion> =
         points().flat_map(|point| &point.excluded).filter(|exclusion| is_client_limit(exclusion)).collect();
-    let attempts = inputs.collection.trials.iter().flat_map(|trial| &trial.attempts);
-    // If client and endpoint count by different rules, the counts are shown but need not match, so they are not an agreement.
-    let (uncompared, checks): (Vec<&CrossCheck>, Vec<&CrossCheck>) =
-        attempts.flat_map(|attempt| &attempt.cross_checks).partition(|check| check.detail.starts_with("informational"));
-    let agreeing = checks.iter().filter(|check| check.agrees).count();
     let headline = match limited.len() {
         0 => "no attempt was limited by its client".to_owned(),
         some => format!("{} limited by the client, excluded", counted(some as u64, "attempt")),
@@ -111,26 +109,105 @@ fn client(inputs: &Inputs<'_>) -> Option<StripItem> {
     let mut details: Vec<String> = Vec::new();
     details.extend((!limited.is_empty()).then(|| reason_counts(limited.iter().copied())));
     details.extend(worst_lateness(inputs.summary));
-    details.push(match checks.len() {
-        0 => "the endpoint has no counters that must agree with the client's counts".to_owned(),
-        all if agreeing == all => format!("the endpoint's own counters agree in {}", all_of(all as u64, "check")),
-        all => format!("the endpoint's own counters agree in {agreeing} of {}", counted(all as u64, "check")),
-    });
-    details.extend((!uncompared.is_empty()).then(|| {
-        let are = if uncompared.len() == 1 { "is" } else { "are" };
-        format!(
-            "{} {are} not compared, because client and endpoint count differently",
-            counted(uncompared.len() as u64, "other count")
-        )
-    }));
-    let disagreeing = checks.iter().filter(|check| !check.agrees);
-    details.extend(disagreeing.map(|check| {
-        clean(&format!("{}: the client counted {}, the endpoint {}", check.what, check.client.0, check.endpoint.0))
-    }));
+    let checks = CrossChecks::new(&inputs.collection.cross_checks);
+    details.extend(checks.describe());
     let assumed: u64 = points().filter_map(|point| point.serving.as_ref()).map(|serving| serving.tpot_assumed.0).sum();
     details
         .extend((assumed > 0).then(|| format!("TPOT of {} assumes one token in the first event", counted(assumed, "request"))));
-    Some(StripItem::new("Client", !limited.is_empty() || agreeing < checks.len(), headline, details))
+    Some(StripItem::new("Client", !limited.is_empty() || !checks.differing.is_empty(), headline, details))
+}
+
+/// The comparisons of the client's counts with the endpoint's, by outcome.
+struct CrossChecks<'a> {
+    all: &'a [CrossCheck],
+    agreeing: Vec<&'a CrossCheck>,
+    differing: Vec<&'a CrossCheck>,
+    /// Those without an upper limit.
+    bounded: Vec<&'a CrossCheck>,
+    uncompared: Vec<&'a CrossCheck>,
+}
+
+impl<'a> CrossChecks<'a> {
+    fn new(all: &'a [CrossCheck]) -> Self {
+        let of = |outcome| all.iter().filter(|check| check.outcome == outcome).collect();
+        Self {
+            all,
+            agreeing: of(CrossCheckOutcome::Agrees),
+            differing: of(CrossCheckOutcome::Disagrees),
+            bounded: of(CrossCheckOutcome::AtLeast),
+            uncompared: of(CrossCheckOutcome::NotCompared),
+        }
+    }
+
+    /// States no more than the checks found: agreement only if both limits were checked and no count differs.
+    fn describe(&self) -> Vec<String> {
+        let compared = self.agreeing.len() + self.differing.len() + self.bounded.len();
+        if compared == 0 {
+            let reasons = because(&self.uncompared);
+            return vec![format!("no count of the client was compared with the endpoint's own counters{reasons}")];
+        }
+        let mut details = vec![if !self.differing.is_empty() {
+            format!("the endpoint's own counters differ from the client's counts in {}", part_of(self.differing.len(), compared))
+        } else if !self.agreeing.is_empty() {
+            format!(
+                "the endpoint's own counters agree with the client's counts in {}, over {}",
+                part_of(self.agreeing.len(), compared),
+                self.agreeing_attempts()
+            )
+        } else {
+            format!(
+                "the endpoint's own counters are {AT_LEAST} in {}, and no upper limit could be checked{}",
+                part_of(compared, compared),
+                because(&self.bounded)
+            )
+        }];
+        if self.bounded.len() < compared && !self.bounded.is_empty() {
+            let checks = counted(self.bounded.len() as u64, "check");
+            details.push(format!("in {checks}, they are only known to be {AT_LEAST}{}", because(&self.bounded)));
+        }
+        if !self.uncompared.is_empty() {
+            let are = if self.uncompared.len() == 1 { "is" } else { "are" };
+            let others = counted(self.uncompared.len() as u64, "other count");
+            details.push(format!("{others} {are} not compared{}", because(&self.uncompared)));
+        }
+        details.extend(self.differing.iter().map(|check| describe_difference(check)));
+        details
+    }
+
+    /// Returns the number of attempts with a count that agrees, among all attempts that have a check.
+    fn agreeing_attempts(&self) -> String {
+        let agreeing = attempts(self.agreeing.iter().copied());
+        let all = attempts(self.all.iter());
+        if agreeing == all { all_of(all, "attempt") } else { format!("{} of {}", grouped(agreeing), counted(all, "attempt")) }
+    }
+}
+
+/// The phrase for counts without an upper limit. Counts of tokens have a tolerance.
+const AT_LEAST: &str = "at least the client's counts (within the tolerance)";
+
+/// Returns a phrase for some of the checks: `2 of 3 checks`, `all 3 checks`.
+fn part_of(part: usize, all: usize) -> String {
+    if part == all { all_of(all as u64, "check") } else { format!("{part} of {}", counted(all as u64, "check")) }
+}
+
+/// Returns the number of different attempts in some checks.
+fn attempts<'a>(checks: impl Iterator<Item = &'a CrossCheck>) -> u64 {
+    let attempts = checks.flat_map(|check| check.attempts.iter().map(|attempt| (check.block, attempt)));
+    attempts.collect::<BTreeSet<_>>().len() as u64
+}
+
+/// Returns the different reasons of some checks as a clause.
+fn because(checks: &[&CrossCheck]) -> String {
+    let reasons: BTreeSet<&str> = checks.iter().filter_map(|check| check.reason.as_deref()).collect();
+    let more = reasons.len().saturating_sub(MAX_REASONS);
+    let mut shown: Vec<String> = reasons.into_iter().take(MAX_REASONS).map(clean).collect();
+    shown.extend((more > 0).then(|| counted(more as u64, "more reason")));
+    if shown.is_empty() { String::new() } else { format!(", because {}", shown.join("; ")) }
+}
+
+fn describe_difference(check: &CrossCheck) -> String {
+    let endpoint = check.endpoint.map_or_else(|| "nothing".to_owned(), |count| count.0.to_string());
+    clean(&format!("{}: the client counted {}, the endpoint {endpoint}", check.what, check.client.0))
 }
 
 /// Returns true if an exclusion's reasons say that the client, not the endpoint, was the limit.
@@ -386,19 +463,86 @@ mod tests {
         assert!(fixture::report().markdown().contains("`quickstart-2026-11-19` finished"));
     }
 
-    #[test]
-    fn a_count_of_which_nothing_is_required_is_no_agreement() {
-        let mut model = fixture::serving::small();
-        let attempts = model.collection.trials.iter_mut().flat_map(|trial| &mut trial.attempts);
-        let checks: Vec<_> = attempts.flat_map(|attempt| &mut attempt.cross_checks).collect();
-        let all = checks.len();
-        for check in checks {
-            check.detail = "informational, nothing is required: the endpoint's chat template adds tokens".to_owned();
+    /// A check with this outcome over these trials of the first point; the reason is given if the outcome has one.
+    fn check(what: &str, trials: &[u32], outcome: CrossCheckOutcome) -> CrossCheck {
+        let attempt = |trial: &u32| assay_manifest::CheckedAttempt {
+            trial_id: format!("w.t.default.one.t{trial}").parse().expect("a trial id"),
+            attempt: 0,
+        };
+        let has_reason = matches!(outcome, CrossCheckOutcome::AtLeast | CrossCheckOutcome::NotCompared);
+        CrossCheck {
+            block: assay_manifest::Block { index: 0, incarnation: 0 },
+            attempts: trials.iter().map(attempt).collect(),
+            what: what.to_owned(),
+            counter: Some("counter".to_owned()),
+            client: Count(50),
+            endpoint: Some(Count(53)),
+            outcome,
+            reason: has_reason.then(|| format!("{what} have a reason")),
+            detail: String::new(),
         }
-        let report = model.report();
-        let client = report.strip.iter().find(|item| item.label == "Client").expect("it is there").details.join("\n");
-        assert!(client.contains("the endpoint has no counters that must agree with the client's counts"), "{client}");
-        assert!(client.contains(&format!("{all} other count")) && client.contains(" not compared, because"), "{client}");
-        assert!(!client.contains("counters agree"), "{client}");
+    }
+
+    #[test]
+    fn counters_agree_only_if_both_limits_were_checked_and_none_differs() {
+        use CrossCheckOutcome::{Agrees, AtLeast, Disagrees, NotCompared};
+        let of = |checks: &[(&str, &[u32], CrossCheckOutcome)]| {
+            let checks: Vec<_> = checks.iter().map(|(what, trials, outcome)| check(what, trials, *outcome)).collect();
+            CrossChecks::new(&checks).describe().join("\n")
+        };
+        insta::assert_snapshot!(of(&[("requests", &[0], Agrees)]), @"the endpoint's own counters agree with the client's counts in the only check, over the only attempt");
+        insta::assert_snapshot!(of(&[("requests", &[0, 1], Agrees), ("output_tokens", &[0, 1], Agrees)]), @"the endpoint's own counters agree with the client's counts in all 2 checks, over all 2 attempts");
+        insta::assert_snapshot!(of(&[("requests", &[0], Agrees), ("requests", &[1, 2], AtLeast), ("prompts", &[0], NotCompared)]), @r"
+        the endpoint's own counters agree with the client's counts in 1 of 2 checks, over 1 of 3 attempts
+        in 1 check, they are only known to be at least the client's counts (within the tolerance), because requests have a reason
+        1 other count is not compared, because prompts have a reason
+        ");
+        let without_agreement = [
+            of(&[("requests", &[0], AtLeast)]),
+            of(&[("requests", &[0], AtLeast), ("output_tokens", &[0], AtLeast), ("prompts", &[0], NotCompared)]),
+            of(&[("requests", &[0], Agrees), ("output_tokens", &[0], Disagrees), ("requests", &[1], AtLeast)]),
+            of(&[("requests", &[0], Disagrees), ("output_tokens", &[0], Disagrees)]),
+            of(&[("requests", &[0], NotCompared), ("prompts", &[0], NotCompared)]),
+            of(&[]),
+        ];
+        for text in &without_agreement {
+            assert!(!text.contains("agree"), "{text}");
+        }
+        insta::assert_snapshot!(without_agreement.join("\n\n"), @r"
+        the endpoint's own counters are at least the client's counts (within the tolerance) in the only check, and no upper limit could be checked, because requests have a reason
+
+        the endpoint's own counters are at least the client's counts (within the tolerance) in all 2 checks, and no upper limit could be checked, because output_tokens have a reason; requests have a reason
+        1 other count is not compared, because prompts have a reason
+
+        the endpoint's own counters differ from the client's counts in 1 of 3 checks
+        in 1 check, they are only known to be at least the client's counts (within the tolerance), because requests have a reason
+        output_tokens: the client counted 50, the endpoint 53
+
+        the endpoint's own counters differ from the client's counts in all 2 checks
+        requests: the client counted 50, the endpoint 53
+        output_tokens: the client counted 50, the endpoint 53
+
+        no count of the client was compared with the endpoint's own counters, because prompts have a reason; requests have a reason
+
+        no count of the client was compared with the endpoint's own counters
+        ");
+    }
+
+    #[test]
+    fn a_long_list_of_reasons_is_cut() {
+        let checks: Vec<_> = (0..5).map(|n| check(&format!("count-{n}"), &[n], CrossCheckOutcome::NotCompared)).collect();
+        insta::assert_snapshot!(CrossChecks::new(&checks).describe().join("\n"), @"no count of the client was compared with the endpoint's own counters, because count-0 have a reason; count-1 have a reason; count-2 have a reason; 2 more reasons");
+    }
+
+    #[test]
+    fn a_difference_is_marked_and_the_absence_of_a_comparison_is_not() {
+        let mut model = fixture::serving::small();
+        model.summary.points.iter_mut().for_each(|point| point.excluded.clear());
+        let mut marked = |outcome| {
+            model.collection.cross_checks = vec![check("requests", &[0], outcome)];
+            item(&model, "Client").caution
+        };
+        let expected = [false, true, false, false];
+        assert_eq!(CrossCheckOutcome::ALL.iter().map(|outcome| marked(*outcome)).collect::<Vec<_>>(), expected);
     }
 }
