@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::support::{Fixture, PIPELINE, binary, measured_fixture, pipeline, steady_script};
+use crate::support::{CommandResult, Fixture, PIPELINE, binary, measured_fixture, pipeline, steady_script};
 
 macro_rules! says {
     ($fixture:expr, $arguments:expr, @$expected:literal) => {
@@ -20,6 +20,8 @@ fn a_pipeline_that_is_not_there() {
     ----- stderr -----
     error[unreadable]: cannot read `pipelines/nightly.yaml`
       because: No such file or directory (os error 2)
+
+    hint: give the path of the pipeline's file as seen from the folder in which the command runs, such as `pipelines/nightly.yaml`
     ");
     says!(fixture, &["plan", "pipelines/nightly.yaml"], @"
     exit code 2
@@ -27,6 +29,8 @@ fn a_pipeline_that_is_not_there() {
     ----- stderr -----
     error[unreadable]: cannot read `pipelines/nightly.yaml`
       because: No such file or directory (os error 2)
+
+    hint: give the path of the pipeline's file as seen from the folder in which the command runs, such as `pipelines/nightly.yaml`
     ");
     fixture.write("notes.yaml", "to do\n");
     says!(fixture, &["run", "notes.yaml"], @"
@@ -53,6 +57,25 @@ fn a_pipeline_that_is_not_there() {
 
     For more information, try '--help'.
     ");
+}
+
+#[test]
+fn a_file_where_a_folder_is_needed() {
+    let fixture = measured_fixture();
+    let file = fixture.root().join("a-file");
+    fs::write(&file, "").expect("a file");
+    let result = fixture.assay(&["run", PIPELINE, "--store", file.to_str().expect("UTF-8")]);
+    assert_eq!(result.code, 2, "{}", result.stderr);
+    for part in ["error[store_uri]: `", "a-file` is no folder, and the store", "hint: name a folder"] {
+        assert!(result.stderr.contains(part), "{part}\n{}", result.stderr);
+    }
+    let mut command = fixture.command(&binary("assay"));
+    command.args(["keys", "init"]).env("ASSAY_CONFIG", file.join("assay")).current_dir(fixture.repo());
+    let result = CommandResult::from_output(command.output().expect("assay runs"));
+    assert_eq!(result.code, 30, "{}", result.stderr);
+    for part in ["error[config]: cannot write `", "because: Not a directory", "hint: keys and trust root need a folder"] {
+        assert!(result.stderr.contains(part), "{part}\n{}", result.stderr);
+    }
 }
 
 #[test]

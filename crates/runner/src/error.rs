@@ -397,6 +397,20 @@ impl FileRole {
         }
     }
 
+    fn hint(self) -> &'static str {
+        match self {
+            Self::Source => {
+                "give the path of the pipeline's file as seen from the folder in which the command runs, such as `pipelines/nightly.yaml`"
+            }
+            Self::Store => "name a folder, which is made if it does not exist, or a bucket (`s3://bucket/prefix`)",
+            Self::Config => "keys and trust root need a folder that you may write to: set ASSAY_CONFIG to one",
+            Self::TrustRoot | Self::Key => "check that the file exists and that you may read it; ASSAY_CONFIG names its folder",
+            Self::Export | Self::Home | Self::Lock | Self::Logs | Self::Scratch => {
+                "check that you may write to the folder, and that its disk has free space"
+            }
+        }
+    }
+
     /// Returns the conversion of an error of this file or folder.
     pub(crate) fn error(self, path: &std::path::Path) -> impl Fn(io::Error) -> Error {
         move |source| Error::File { role: self, path: path.to_owned(), source }
@@ -665,6 +679,7 @@ impl Error {
             Self::Remote(error) => error.hint()?,
             Self::Branch(error) => error.hint()?,
             Self::Definition { source, .. } => source.downcast_ref::<assay_git::Error>().and_then(assay_git::Error::hint)?,
+            Self::File { role, .. } => role.hint(),
             Self::Key { work: KeyWork::Unlock(_) | KeyWork::Make(_), source } => source.hint()?,
             Self::NoKey(_) => "`assay keys init` makes it",
             Self::SharedKey { .. } => "edit the trust root: give each role a key of its own",

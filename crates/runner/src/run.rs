@@ -357,6 +357,9 @@ fn find_store_and_home(store: Option<&str>, root: Option<&Path>) -> Result<(Stri
     let folder = store.filter(|uri| !uri.contains("://")).map(Path::new);
     let home = match (root.filter(|root| root.join(".git").exists()), folder) {
         (Some(root), _) => root.canonicalize().unwrap_or_else(|_| root.to_owned()).join(".assay"),
+        (None, Some(file)) if file.is_file() => {
+            return Err(FileRole::Store.error(file)(std::io::ErrorKind::NotADirectory.into()));
+        }
         (None, Some(folder)) => std::path::absolute(folder).map_err(FileRole::Store.error(folder))?,
         (None, None) => data_folder()?,
     };

@@ -129,6 +129,9 @@ impl Backend {
             ErrorKind::PermissionDenied => folder::denied_error(folder, folder),
             _ => Error::Folder { path: folder.to_owned(), source },
         };
+        if let Some(file) = file_on_path(folder).filter(|_| opening != OpenMode::Reopen) {
+            return Err(Error::NotFolder { path: file.to_owned(), uri: folder.display().to_string() });
+        }
         if opening == OpenMode::Create {
             std::fs::create_dir_all(folder).map_err(failed)?;
         } else if !folder.join(layout::BLOBS).is_dir() {
@@ -757,6 +760,11 @@ fn read_whole(file: &ScratchFile) -> Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(PART_BYTES.min(usize::try_from(file.size()).unwrap_or(PART_BYTES)));
     file.open()?.take(PART_BYTES as u64).read_to_end(&mut bytes).map_err(unreadable)?;
     Ok(bytes)
+}
+
+/// Returns the part of a path that is there and no folder, so that nothing can be below it.
+fn file_on_path(path: &FilePath) -> Option<&FilePath> {
+    path.ancestors().find(|part| part.exists()).filter(|part| !part.is_dir())
 }
 
 /// Syncs the folders of `path`, up to the store's, to disk, so that the name survives and not only the bytes.

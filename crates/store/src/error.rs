@@ -58,6 +58,14 @@ pub enum Error {
         /// The location that was tried.
         uri: String,
     },
+    /// A file is at the location of the store, or at that of a folder above it.
+    #[error("`{}` is no folder, and the store `{uri}` needs one there", path.display())]
+    NotFolder {
+        /// The file.
+        path: PathBuf,
+        /// The location of the store.
+        uri: String,
+    },
     /// The store was there when it was opened, and is not any more.
     #[error("the store `{uri}` is gone: it was removed or replaced, or its file system is not mounted any more")]
     Vanished {
@@ -207,6 +215,10 @@ impl Error {
             Self::NoRemoval { .. } => Some(
                 "run the command on the machine that holds the store's folder; a bucket removes objects by its lifecycle rules",
             ),
+            Self::NotFolder { .. } => {
+                Some("name a folder, which a run makes if it does not exist, or a bucket (`s3://bucket/prefix`)")
+            }
+            Self::Folder { .. } => Some("check that you may write to the folder, and that its disk has free space"),
             Self::NoStore { .. } => Some("check the URI; a run creates its store when it starts"),
             _ => None,
         }
@@ -217,7 +229,7 @@ impl Error {
     /// Returns the error code.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::BadUri { .. } | Self::NoBackend { .. } | Self::NoStore { .. } => ErrorCode::StoreUri,
+            Self::BadUri { .. } | Self::NoBackend { .. } | Self::NoStore { .. } | Self::NotFolder { .. } => ErrorCode::StoreUri,
             Self::NoCredentials { .. } => ErrorCode::StoreCredentials,
             Self::NoRemoval { .. } => ErrorCode::NoRemoval,
             Self::Absent { .. } => ErrorCode::ArtifactAbsent,

@@ -370,8 +370,15 @@ mod tests {
     #[test]
     fn a_file_is_no_store() {
         let file = tempfile::NamedTempFile::new().expect("a file");
-        let error = Store::open(file.path().to_str().expect("UTF-8")).expect_err("a file");
-        assert!(matches!(error, Error::Folder { .. }), "{error}");
+        let place = file.path().to_str().expect("UTF-8");
+        let below = format!("{place}/store");
+        for open in [Store::open, Store::open_existing] {
+            for uri in [place, &below] {
+                let error = open(uri).expect_err("a file");
+                assert_eq!(error.to_string(), format!("`{place}` is no folder, and the store `{uri}` needs one there"));
+                assert_eq!((error.code(), error.hint().is_some()), (assay_failure::ErrorCode::StoreUri, true));
+            }
+        }
     }
 
     #[test]

@@ -74,7 +74,9 @@ fn read_definition(path: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", path.display())).because(error)
+    Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", path.display()))
+        .because(error)
+        .hint("name files or folders as seen from here; without any, `pipelines` and `workloads` are checked")
 }
 
 /// Returns the definition files below the given paths, sorted.

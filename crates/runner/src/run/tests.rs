@@ -62,6 +62,15 @@ fn a_store_and_a_home_are_found_for_every_run() {
     let beside = root.join("store");
     let found = find_store_and_home(Some(&beside.display().to_string()), None).expect("found");
     assert_eq!(found, (beside.display().to_string(), beside), "without a repository, all is beside the store");
+    let file = root.join("file");
+    std::fs::write(&file, "").expect("a file");
+    let refused = find_store_and_home(Some(&file.display().to_string()), None).expect_err("a file");
+    insta::assert_snapshot!(Failure::from(refused).to_string().replace(&root.display().to_string(), ""), @r"
+    error[store_uri]: `/file` is not a folder
+      because: not a directory
+
+    hint: name a folder, which is made if it does not exist, or a bucket (`s3://bucket/prefix`)
+    ");
     let (relative, _) = find_store_and_home(Some("there"), Some(&root)).expect("a folder");
     assert_eq!(Path::new(&relative), std::path::absolute("there").expect("a path"));
 }
