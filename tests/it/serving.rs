@@ -585,6 +585,30 @@ fn what_an_endpoint_fails_is_in_its_error_rate_and_nowhere_else() {
     fixture.assay(&["verify", "one", "--recompute"]).success();
 }
 
+/// A response of 900 ms begins in the warm-up and outlasts the measured phase, in every attempt. Only one shard has a user.
+#[test]
+fn a_window_shorter_than_the_responses_is_not_retried_to_the_limit() {
+    let fixture = Fixture::bare();
+    workload(&fixture, "chat", "mode: closed, concurrency: [1], warmup: 200ms, duration: 200ms", "D(20,900)", "");
+    fixture.write(PIPELINE, &pipeline(&["chat"], &[SIMULATOR], 1, RETRY_BUDGET, "  shards: 2\n"));
+    fixture.commit("a short window");
+    let ran = fixture.run("one").refuses(30, "no_valid_trial");
+    let trial = "chat.simulator.default.concurrency-1.t0";
+    let said = [
+        format!("{trial}: not tried again, because another attempt meets `no_requests` again"),
+        "so trials were not repeated to the limit: use a longer `duration`".to_owned(),
+    ];
+    for text in said {
+        assert!(ran.stderr.contains(&text), "{text}\n{}", ran.stderr);
+    }
+    let excluded = &points(&fixture, "one")["chat.simulator.default"]["excluded"];
+    let met = |exclusion: &&Value| list(&exclusion["reasons"]).iter().all(|reason| reason["code"] == "no_requests");
+    let attempts: BTreeSet<_> = list(excluded).iter().filter(met).map(|exclusion| exclusion["attempt"].to_string()).collect();
+    assert_eq!(attempts.len(), 2, "{excluded}");
+    fixture.assay(&["verify", "one", "--recompute"]).success();
+    assert_eq!(fixture.leftovers(), [""; 0]);
+}
+
 #[test]
 fn a_process_target_serves_and_ends_with_the_run() {
     // The port is free again once the listener is dropped; among thousands of ports, another process hardly takes this one meanwhile.

@@ -7,6 +7,7 @@ use assay_chain::StageName;
 use assay_envelope::{Trust, TrustPolicy};
 use assay_manifest::{
     Artifact, Body as _, Checkpoint, Count, Digest, InputRef, Instant, PodPlace, RunId, Shard, TrialId, Window, canonical_json,
+    ordinal,
 };
 use assay_process::Cancel;
 use assay_store::{CreateOutcome, Scratch, ScratchFile, Store};
@@ -266,7 +267,7 @@ impl Context {
             CreateOutcome::New => Ok(()),
             CreateOutcome::Existing { .. } => Err(Failure::new(
                 ErrorCode::AttemptTaken,
-                format!("another process of this stage is at attempt {attempt} of `{trial}`"),
+                format!("another process of this stage is at attempt {} of `{trial}`", ordinal(attempt)),
             )),
         }
     }

@@ -1,9 +1,11 @@
 //! The finished work of the stage, kept in signed checkpoints so that a resumed stage can trust it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use assay_manifest::{Attempt, AttemptStatus, Block, Checkpoint, Digest, InputRef, PreparationResult, TrialId};
+use assay_manifest::{Attempt, AttemptStatus, Block, Checkpoint, Digest, InputRef, LastingReason, PreparationResult, TrialId};
 use assay_stage::{Context, Failure, StartMark};
+
+use crate::verdict::ShardVerdict;
 
 /// The data that all checkpoints of this stage share, besides their step.
 #[derive(Clone, Copy)]
@@ -19,9 +21,12 @@ pub(crate) struct Journal {
     prepared: BTreeMap<String, PreparationResult>,
     resumed: Vec<InputRef>,
     begun: BTreeMap<(TrialId, u32), StartMark>,
-    /// Attempts that are valid here and not in every shard.
-    overruled: BTreeSet<(TrialId, u32)>,
+    /// The verdicts of all shards over the attempts.
+    agreed: BTreeMap<(TrialId, u32), ShardVerdict>,
 }
+
+/// The number of attempts that meet a lasting reason before the trial is over: one could be chance.
+const MAX_LASTING: usize = 2;
 
 impl Journal {
     /// Reads the checkpoints and marks that earlier processes with this input digest have left.
@@ -57,28 +62,53 @@ impl Journal {
         self.attempts.iter().filter(|attempt| attempt.status == AttemptStatus::Interrupted).count()
     }
 
-    /// Returns the attempts that are over; true marks those that are valid here.
-    pub(crate) fn finished(&self) -> Vec<(TrialId, u32, bool)> {
-        self.attempts.iter().map(|done| (done.trial_id.clone(), done.attempt, done.validity.valid)).collect()
+    /// Returns the attempts that are over, with this shard's verdict over each.
+    pub(crate) fn finished(&self) -> Vec<(TrialId, u32, ShardVerdict)> {
+        self.attempts.iter().map(|done| (done.trial_id.clone(), done.attempt, ShardVerdict::new(&done.validity))).collect()
     }
 
-    /// Marks the attempt as invalid because another shard's part of it is invalid.
-    pub(crate) fn invalidate(&mut self, trial: &TrialId, attempt: u32) {
-        self.overruled.insert((trial.clone(), attempt));
+    /// Sets the verdict of all shards over an attempt: another shard's part of it may be invalid.
+    pub(crate) fn set_agreed(&mut self, trial: &TrialId, attempt: u32, verdict: ShardVerdict) {
+        self.agreed.insert((trial.clone(), attempt), verdict);
     }
 
     fn attempts_of_trial(&self, trial: &TrialId) -> impl Iterator<Item = &Attempt> {
         self.attempts.iter().filter(move |attempt| attempt.trial_id == *trial)
     }
 
-    /// Returns true if a trial needs another attempt: none is valid yet, and its retry budget is not spent. An attempt that was
-    /// cut short from outside does not spend it; a failed preparation is not retried.
+    /// Returns true if a trial needs another attempt: none is valid yet, its retry budget is not spent, and no lasting reason was met
+    /// again. An attempt that was cut short from outside does not spend the budget; a failed preparation is not retried.
     pub(crate) fn needs_attempt(&self, trial: &TrialId, retry_budget: u32) -> bool {
+        let is_over =
+            |attempt: &Attempt| self.verdict(attempt) == ShardVerdict::Valid || attempt.status == AttemptStatus::NotPrepared;
+        self.has_budget(trial, retry_budget)
+            && self.lasting_reason(trial).is_none()
+            && !self.attempts_of_trial(trial).any(is_over)
+    }
+
+    /// Returns the reason why a trial is not tried again although its budget is not spent.
+    pub(crate) fn reason_to_stop(&self, trial: &TrialId, retry_budget: u32) -> Option<LastingReason> {
+        self.lasting_reason(trial).filter(|_| self.has_budget(trial, retry_budget))
+    }
+
+    fn has_budget(&self, trial: &TrialId, retry_budget: u32) -> bool {
         let spent = self.attempts_of_trial(trial).filter(|attempt| !is_cut_short(attempt.status)).count() as u64;
-        let stands = |attempt: &Attempt| !self.overruled.contains(&(trial.clone(), attempt.attempt));
-        let over =
-            |attempt: &Attempt| (attempt.validity.valid && stands(attempt)) || attempt.status == AttemptStatus::NotPrepared;
-        spent <= u64::from(retry_budget) && !self.attempts_of_trial(trial).any(over)
+        spent <= u64::from(retry_budget)
+    }
+
+    /// Returns the lasting reason that attempts of a trial met again.
+    fn lasting_reason(&self, trial: &TrialId) -> Option<LastingReason> {
+        let met = |reason: &LastingReason| {
+            let lasting = ShardVerdict::Lasting(*reason);
+            self.attempts_of_trial(trial).filter(|attempt| self.verdict(attempt) == lasting).count()
+        };
+        LastingReason::ALL.iter().copied().find(|reason| met(reason) >= MAX_LASTING)
+    }
+
+    /// Returns the verdict of all shards over an attempt; that of this shard until they have agreed.
+    fn verdict(&self, attempt: &Attempt) -> ShardVerdict {
+        let agreed = self.agreed.get(&(attempt.trial_id.clone(), attempt.attempt)).copied();
+        agreed.unwrap_or_else(|| ShardVerdict::new(&attempt.validity))
     }
 
     /// Returns the number of a trial's next attempt.
@@ -147,7 +177,7 @@ fn save(
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{Instant, PlannedTrial, Reason, Window};
+    use assay_manifest::{Instant, PlannedTrial, Reason, Validity, Window};
     use proptest::prelude::*;
 
     use super::*;
@@ -210,6 +240,28 @@ mod tests {
     #[test]
     fn a_failed_preparation_is_not_worth_a_repeat() {
         assert!(!wants(&[AttemptStatus::NotPrepared], 5));
+    }
+
+    #[test]
+    fn a_trial_that_meets_a_lasting_reason_again_is_over() {
+        let met = |codes: &[&str]| {
+            let without_requests = |(number, code): (u32, &&str)| {
+                let validity = Validity::from_reasons(vec![Reason::new(code, "")]);
+                Attempt { validity, ..attempt(TRIAL, number, AttemptStatus::Completed) }
+            };
+            Journal { attempts: (0..).zip(codes).map(without_requests).collect(), ..Journal::default() }
+        };
+        let stops =
+            |journal: &Journal, budget| (journal.needs_attempt(&id(TRIAL), budget), journal.reason_to_stop(&id(TRIAL), budget));
+        assert_eq!(stops(&met(&["no_requests"]), 9), (true, None), "once could be chance");
+        assert_eq!(stops(&met(&["client_late", "no_requests"]), 9), (true, None));
+        assert_eq!(stops(&met(&["no_requests", "no_requests"]), 9), (false, Some(LastingReason::NoRequests)));
+        assert_eq!(stops(&met(&["no_requests", "client_late", "no_requests"]), 9), (false, Some(LastingReason::NoRequests)));
+        assert_eq!(stops(&met(&["no_requests", "no_requests"]), 1), (false, None), "the budget ended it");
+        assert_eq!(stops(&met(&["all_failed", "all_failed"]), 9), (true, None), "an endpoint may recover");
+        let mut journal = met(&["no_requests", "no_requests"]);
+        journal.set_agreed(&id(TRIAL), 1, ShardVerdict::Invalid);
+        assert_eq!(stops(&journal, 9), (true, None), "another shard had a reason that may pass");
     }
 
     #[test]

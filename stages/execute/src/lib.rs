@@ -10,6 +10,7 @@ mod judge;
 mod serving;
 mod target_pods;
 mod times;
+mod verdict;
 mod workspace;
 
 use std::cell::OnceCell;
@@ -29,6 +30,7 @@ use crate::attempt::Runner;
 use crate::journal::{CheckpointContext, Journal};
 use crate::serving::{Barrier, ServingTrial, Tokenizers, unreadable_header};
 use crate::target_pods::{PodWatch, TargetPods};
+use crate::verdict::ShardVerdict;
 use crate::workspace::Workspace;
 
 /// The maximum interruptions of a run's trials from outside before the stage gives up: a machine that is lost this often measures
@@ -217,11 +219,9 @@ impl<'a> BlockRun<'a> {
 
     /// Counts the attempts of an earlier process only if they are valid in every shard.
     fn agree_on_earlier(&mut self) -> Result<(), Failure> {
-        for (trial, attempt, valid) in self.journal.finished() {
-            let planned = self.planned(&trial)?;
-            if !Barrier::new(self.ctx, planned, attempt).agree_on_validity(self.ctx, valid)? {
-                self.journal.invalidate(&trial, attempt);
-            }
+        for (trial, attempt, verdict) in self.journal.finished() {
+            let agreed = Barrier::new(self.ctx, self.planned(&trial)?, attempt).agree_on_verdict(self.ctx, verdict)?;
+            self.journal.set_agreed(&trial, attempt, agreed);
         }
         Ok(())
     }
@@ -262,7 +262,7 @@ impl<'a> BlockRun<'a> {
         Ok(())
     }
 
-    /// Tries a trial until an attempt is valid or the retry budget is spent.
+    /// Tries a trial until an attempt is valid, the retry budget is spent, or a lasting reason is met again.
     fn run_trial(&mut self, trial: &PlannedTrial, number: u32, of: u32) -> Result<(), Failure> {
         while self.journal.needs_attempt(&trial.trial_id, self.plan.trial_policy.retry_budget) {
             self.ctx.check_cancelled()?;
@@ -277,14 +277,23 @@ impl<'a> BlockRun<'a> {
                 duration_ns: done.window.duration_ns.0,
                 reasons: done.validity.reasons.clone(),
             });
-            let valid = done.validity.valid;
+            let verdict = ShardVerdict::new(&done.validity);
             self.journal.save_attempt(self.ctx, self.of, done)?;
-            if !Barrier::new(self.ctx, trial, attempt).agree_on_validity(self.ctx, valid)? {
-                self.journal.invalidate(&trial.trial_id, attempt);
-            }
+            let agreed = Barrier::new(self.ctx, trial, attempt).agree_on_verdict(self.ctx, verdict)?;
+            self.journal.set_agreed(&trial.trial_id, attempt, agreed);
             self.check_interruptions()?;
         }
+        self.report_end(trial);
         Ok(())
+    }
+
+    /// Reports that a trial is not tried again although its retry budget is not spent. One shard does so for all.
+    fn report_end(&self, trial: &PlannedTrial) {
+        let Some(reason) = self.journal.reason_to_stop(&trial.trial_id, self.plan.trial_policy.retry_budget) else { return };
+        if self.ctx.shard().index == 0 {
+            let message = format!("{}: not tried again, because another attempt meets `{reason}` again", trial.trial_id);
+            self.ctx.emit(Event::Note { message });
+        }
     }
 
     fn attempt(&mut self, trial: &PlannedTrial, attempt: u32) -> Result<Attempt, Failure> {

@@ -182,6 +182,22 @@ impl Validity {
     }
 }
 
+words!(
+    /// A reason that another attempt meets again, because it follows from the plan and the speed of the target.
+    LastingReason, "lasting reason",
+    /// No request was due in the measured phase: arrivals are the same in every attempt, and in a closed loop the responses of the
+    /// warm-up take longer than the phase.
+    NoRequests = "no_requests",
+);
+
+impl LastingReason {
+    /// Returns the lasting reason of an attempt with these reasons against it; `None` if it has none, or another beside it.
+    pub fn find(reasons: &[Reason]) -> Option<Self> {
+        let (first, others) = reasons.split_first()?;
+        others.iter().all(|other| other.code == first.code).then(|| first.code.parse().ok())?
+    }
+}
+
 /// A named reason and its detail.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -208,4 +224,9 @@ pub struct Image {
     /// The digest of the reference; absent if it could not be pinned.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub digest: Option<Digest>,
+}
+
+/// Converts an index from 0, as documents, tables and names of files have it, to a number from 1, as texts for people have it.
+pub fn ordinal(index: u32) -> u32 {
+    index.saturating_add(1)
 }

@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use assay_manifest::LastingReason::{self, NoRequests};
 use assay_manifest::{ClockOffset, Count, HostFacts, Instant, PlannedTrial, Shard, TrialId, canonical_json};
 use assay_stage::{BrokenMark, Clock, Context, ErrorCode, Failure, Stopwatch};
 use serde::de::DeserializeOwned;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::exchange::{self, Listener, Offset};
 use super::{same_host, thread_failure};
+use crate::verdict::ShardVerdict;
 
 /// The time from the naming of the instant to the instant, in which every shard reads it: several times the shortest interval
 /// between two looks.
@@ -55,8 +57,8 @@ const BROKEN: &str = "broken";
 /// The names of the marks of a shard that has sent its load, by whether a measured request of it got a response.
 const RESPONSES: [&str; 2] = ["unserved", "served"];
 
-/// The names of the marks of a shard that has finished an attempt, by the validity of the attempt.
-const VALIDITIES: [&str; 2] = ["invalid", "valid"];
+/// The names of the marks of a shard that has finished an attempt, by its verdict.
+const VERDICTS: [&str; 3] = [ShardVerdict::Valid.mark(), ShardVerdict::Invalid.mark(), ShardVerdict::Lasting(NoRequests).mark()];
 
 /// The timeout of waiting for shards.
 const DEADLINE: Duration = Duration::from_mins(2);
@@ -313,14 +315,14 @@ impl Barrier {
         Ok((0..self.shard.count).any(|shard| marks.is_of(shard, RESPONSES[1])))
     }
 
-    /// Records the validity of this shard's attempt, and returns true if it is valid in every shard.
-    pub(crate) fn agree_on_validity(&self, ctx: &Context, valid: bool) -> Result<bool, Failure> {
+    /// Records this shard's verdict over its attempt, and returns the verdict of all shards.
+    pub(crate) fn agree_on_verdict(&self, ctx: &Context, verdict: ShardVerdict) -> Result<ShardVerdict, Failure> {
         if self.shard.count <= 1 {
-            return Ok(valid);
+            return Ok(verdict);
         }
-        put(ctx, &self.mark(self.shard.index, VALIDITIES[usize::from(valid)]), &EmptyMark {})?;
-        let marks = self.wait_for_shards(ctx, 0..self.shard.count, &VALIDITIES, Pace::Growing, &ctx.clock().start())?;
-        Ok(is_valid_in_all(&marks, self.shard.count))
+        put(ctx, &self.mark(self.shard.index, verdict.mark()), &EmptyMark {})?;
+        let marks = self.wait_for_shards(ctx, 0..self.shard.count, &VERDICTS, Pace::Growing, &ctx.clock().start())?;
+        Ok(verdict_of_all(&marks, self.shard.count))
     }
 
     /// Waits until each of these shards has one of these marks, and returns all marks.
@@ -332,8 +334,8 @@ impl Barrier {
         pace: Pace,
         watch: &Stopwatch,
     ) -> Result<Marks, Failure> {
-        // The validity is recorded for every attempt, also for one that was aborted.
-        let is_end = any_of == VALIDITIES;
+        // The verdict is recorded for every attempt, also for one that was aborted.
+        let is_end = any_of == VERDICTS;
         self.look(ctx, pace, watch, is_end, |marks| marks.find_missing(shards.clone(), any_of).map_or(Ok(()), Err))
     }
 
@@ -382,10 +384,17 @@ impl Barrier {
     }
 }
 
-/// Returns true if the attempt is valid in each of so many shards. A process that replaces another one may judge it anew: what was
-/// invalid once stays so.
-fn is_valid_in_all(marks: &Marks, shards: u32) -> bool {
-    (0..shards).all(|shard| marks.is_of(shard, VALIDITIES[1]) && !marks.is_of(shard, VALIDITIES[0]))
+/// Returns the verdict of a number of shards. The attempt is valid if it is so in each. A process that replaces another one may judge it
+/// anew: what was invalid once stays so. Another attempt may be valid if a shard had a reason that may pass.
+fn verdict_of_all(marks: &Marks, shards: u32) -> ShardVerdict {
+    let is_in_any = |verdict: ShardVerdict| (0..shards).any(|shard| marks.is_of(shard, verdict.mark()));
+    let lasting = LastingReason::ALL.iter().copied().map(ShardVerdict::Lasting).find(|verdict| is_in_any(*verdict));
+    match lasting {
+        _ if is_in_any(ShardVerdict::Invalid) => ShardVerdict::Invalid,
+        Some(lasting) => lasting,
+        None if (0..shards).all(|shard| marks.is_of(shard, ShardVerdict::Valid.mark())) => ShardVerdict::Valid,
+        None => ShardVerdict::Invalid,
+    }
 }
 
 /// Returns true if both have the same boot id, and so one clock. Two unknown boots are not the same.
@@ -480,10 +489,14 @@ mod tests {
 
     #[test]
     fn an_attempt_counts_only_if_no_process_of_any_shard_found_it_invalid() {
-        assert!(is_valid_in_all(&marks(&["0.valid", "1.valid"]), 2));
-        assert!(!is_valid_in_all(&marks(&["0.valid", "1.invalid"]), 2));
-        assert!(!is_valid_in_all(&marks(&["0.valid"]), 2));
-        assert!(!is_valid_in_all(&marks(&["0.valid", "1.valid", "1.invalid"]), 2), "a replaced process judged it first");
+        use ShardVerdict::{Invalid, Lasting, Valid};
+        let of_two = |names: &[&str]| verdict_of_all(&marks(names), 2);
+        assert_eq!(of_two(&["0.valid", "1.valid"]), Valid);
+        assert_eq!(of_two(&["0.valid", "1.invalid"]), Invalid);
+        assert_eq!(of_two(&["0.valid"]), Invalid);
+        assert_eq!(of_two(&["0.valid", "1.valid", "1.invalid"]), Invalid, "a replaced process judged it first");
+        assert_eq!(of_two(&["0.no_requests", "1.valid"]), Lasting(NoRequests), "a shard without a user has no reason");
+        assert_eq!(of_two(&["0.no_requests", "1.invalid"]), Invalid, "the reason of the other may pass");
     }
 
     /// Counts the looks of one shard that waits for so long, if a look itself takes no time.

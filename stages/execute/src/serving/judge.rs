@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use assay_load::{Delays, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE, TrialSummary};
-use assay_manifest::{AttemptStatus, ClientHealth, Reason};
+use assay_manifest::{AttemptStatus, ClientHealth, LastingReason, Reason};
 use assay_record::{Outcome, Phase};
 
 use crate::judge::judge_throttling;
@@ -56,7 +56,7 @@ fn nothing_measured(left: &JudgeInput<'_>) -> Option<Reason> {
     }
     let counts = &left.finished.counts;
     match (counts.due(Phase::Measured), counts.count(Phase::Measured, Outcome::Ok)) {
-        (0, _) => Some(Reason::new("no_requests", explain_none_due(left))),
+        (0, _) => Some(Reason::new(LastingReason::NoRequests.as_str(), explain_none_due(left))),
         (due, 0) => {
             let most = left.commonest_error.map(|error| format!("; most often `{error}`")).unwrap_or_default();
             let requests = if due == 1 { "request" } else { "requests" };
