@@ -11,5 +11,5 @@ mod terminal;
 
 pub use inputs::{Inputs, Verification};
 pub use model::Report;
-pub use model::exclusions::{commonest_reason, describe_none_counted};
+pub use model::exclusions::{commonest_reason, describe_none_counted, lasting_reason};
 pub use model::headline::Headline;

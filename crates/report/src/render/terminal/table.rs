@@ -1,5 +1,7 @@
 //! A table for a terminal whose cells have two lines, and whose columns are dropped one after the other if it does not fit.
 
+use std::collections::BTreeSet;
+
 use super::{Paint, Screen};
 use crate::render::text::{columns, fit};
 
@@ -32,13 +34,20 @@ pub(crate) struct TableColumn {
     right: bool,
     width: usize,
     cells: Vec<Cell>,
+    /// The name of the metric whose values the column has.
+    metric: Option<&'static str>,
 }
 
 impl TableColumn {
     pub(crate) fn new(head: [&str; 2], rank: u8, right: bool, cells: Vec<Cell>) -> Self {
         let texts = cells.iter().flat_map(|cell| [&*cell.value, &*cell.beneath]).chain(head);
         let width = texts.map(columns).max().unwrap_or(0);
-        Self { head: head.map(str::to_owned), rank, right, width, cells }
+        Self { head: head.map(str::to_owned), rank, right, width, cells, metric: None }
+    }
+
+    /// Returns the column as that of a metric.
+    pub(crate) fn of_metric(self, name: &'static str) -> Self {
+        Self { metric: Some(name), ..self }
     }
 
     /// Removes the text beneath each value.
@@ -89,6 +98,11 @@ impl Table {
             label.width = label.width.saturating_sub(excess).max(label.width.min(MIN_LABEL));
         }
         table
+    }
+
+    /// Returns the names of the metrics whose columns fit.
+    pub(crate) fn metrics(&self) -> BTreeSet<&'static str> {
+        self.columns.iter().filter_map(|column| column.metric).collect()
     }
 
     fn width(&self) -> usize {

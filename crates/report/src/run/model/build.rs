@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
     Address, Case, CaseId, FrozenWorkload, MetricSummary, Plan, Point, PointId, PointSummary, PointView, RunId, Summary, TrialId,
-    TrialValue, Views, WorkloadType,
+    TrialValue, Views, WorkloadType, ordinal,
 };
 
-use super::exclusions::{describe_none_counted, exclusions, ordinal, reason_counts};
+use super::exclusions::{describe_none_counted, exclusions, reason_counts};
 use super::load::{self, Load};
 use super::section::{CaseSection, DisplayInterval, MetricStatistics, PointSection, Row, Trial};
 use super::serving;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_manifest::{Exclusion, PointSummary, Reason};
+use assay_manifest::{Exclusion, LastingReason, PointSummary, Reason, ordinal};
 
 use crate::render::number::grouped;
 use crate::render::text::{clean, counted};
@@ -38,6 +38,11 @@ pub fn commonest_reason(points: &[&PointSummary]) -> Option<String> {
     let detail = if reason.detail.is_empty() { String::new() } else { format!(", {}", reason.detail) };
     let attempts = counted(excluded().count() as u64, "attempt");
     Some(clean(&format!("{}{detail} ({} of {attempts})", reason.code, grouped(most))))
+}
+
+/// Returns the lasting reason of an excluded attempt of some points: a trial that meets it again is not repeated to the limit.
+pub fn lasting_reason(points: &[&PointSummary]) -> Option<LastingReason> {
+    points.iter().flat_map(|point| &point.excluded).find_map(|exclusion| LastingReason::find(&exclusion.reasons))
 }
 
 /// Returns the reasons for exclusions with the number of occurrences of each: `time_limit x 2, malformed`.
@@ -78,11 +83,6 @@ fn attempt_name(exclusion: &Exclusion) -> String {
         0 => trial.to_owned(),
         _ => format!("{trial} (attempt {})", ordinal(exclusion.attempt)),
     }
-}
-
-/// Converts an index from 0, as in documents, to a number from 1.
-pub(super) fn ordinal(place: u32) -> u32 {
-    place.saturating_add(1)
 }
 
 #[cfg(test)]
@@ -134,5 +134,9 @@ mod tests {
         summary.points[1].excluded.clear();
         summary.points[2].excluded.remove(0);
         assert_eq!(commonest(&summary).as_deref(), Some("all_failed (1 of 1 attempt)"), "without words of its own");
+        let lasting = |summary: &assay_manifest::Summary| lasting_reason(&summary.points.iter().collect::<Vec<_>>());
+        assert_eq!(lasting(&summary), None);
+        summary.points[2].excluded.push(excluded(1, &[("no_requests", "none was due")]));
+        assert_eq!(lasting(&summary), Some(LastingReason::NoRequests));
     }
 }

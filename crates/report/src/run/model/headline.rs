@@ -4,7 +4,7 @@ use assay_manifest::{Address, MetricSummary, Plan, RunId, Summary};
 
 use super::build::Builder;
 use super::section::{CaseSection, MetricStatistics, Row};
-use super::sentence::case_sentences;
+use super::sentence::sentences_with_grade;
 use super::serving::metric_name;
 use crate::render::text::clean;
 
@@ -33,7 +33,7 @@ impl Headline {
     /// Returns the headline figure of a run, that of the report's headline sentence; `None` if that has no number.
     pub fn new(run_id: &RunId, plan: &Plan, summary: &Summary) -> Option<Self> {
         let cases = Builder::new(run_id, plan, summary, None).cases();
-        let sentences = cases.iter().flat_map(|case| case_sentences(case, ""));
+        let sentences = sentences_with_grade(&cases, "").into_iter();
         let first_numbers: Vec<_> = sentences.map(|sentence| (sentence.is_serving, sentence.address)).collect();
         let address = first_numbers.iter().find(|(is_serving, _)| *is_serving).or(first_numbers.first())?.1.as_ref()?;
         cases.iter().find_map(|case| Self::of_case(case, address, summary))

@@ -7,7 +7,7 @@ use assay_manifest::{Count, Point, PointKind, PointSummary, PointView, ServingPo
 use super::time_slices::TimeSlices;
 use super::views::{Curve, Timeline};
 use crate::render::number::grouped;
-use crate::render::text::clean;
+use crate::render::text::{clean, counted};
 
 /// Maximum number of outcomes that a point names; there are only so many kinds of outcome, but a hostile Summary can invent more.
 const MAX_OUTCOMES: usize = 12;
@@ -23,6 +23,8 @@ pub(crate) struct Load {
     pub(crate) requests: u64,
     /// True if the requests belong to attempts that do not count.
     pub(crate) are_excluded: bool,
+    /// The requests of attempts that do not count beside those of counted ones: all, and the failed ones.
+    pub(crate) left_out: (u64, u64),
     pub(crate) ok: u64,
     /// The other outcomes with their counts, most frequent first.
     pub(crate) failures: Vec<(String, u64)>,
@@ -57,13 +59,14 @@ impl Load {
         let short = value.map_or_else(|| clean(point.point_id.as_str()), |(text, unit)| clean(&format!("{text}{unit}")));
         let are_excluded = serving.is_some_and(|serving| serving.requests.0 == 0 && !serving.excluded_outcomes.is_empty());
         let outcomes = serving.map(|serving| if are_excluded { &serving.excluded_outcomes } else { &serving.outcomes });
-        let excluded = || outcomes.into_iter().flatten().fold(0_u64, |sum, (_, count)| sum.saturating_add(count.0));
+        let excluded = serving.map_or((0, 0), |serving| sums(&serving.excluded_outcomes));
         let ok = outcomes.and_then(|outcomes| outcomes.get("ok")).map_or(0, |count| count.0);
         Self {
             amount: value.and_then(|(text, _)| text.parse().ok()).filter(|amount: &f64| amount.is_finite()),
             short,
-            requests: if are_excluded { excluded() } else { serving.map_or(0, |serving| serving.requests.0) },
+            requests: if are_excluded { excluded.0 } else { serving.map_or(0, |serving| serving.requests.0) },
             are_excluded,
+            left_out: if are_excluded { (0, 0) } else { excluded },
             ok,
             failures: outcomes.map(failures).unwrap_or_default(),
             slo_met: serving.and_then(|serving| serving.slo_met),
@@ -81,6 +84,12 @@ impl Load {
         self.requests.saturating_sub(self.ok)
     }
 
+    /// Returns the noun for the requests that [`failed`](Self::failed) counts, and their number: `800 requests`, or `800 counted requests`
+    /// if others are left out.
+    pub(crate) fn requests_text(&self) -> String {
+        counted(self.requests, if self.left_out.0 > 0 { "counted request" } else { "request" })
+    }
+
     /// Returns `timeout × 30, http_error × 10`.
     pub(crate) fn failure_text(&self) -> String {
         self.failures.iter().map(|(outcome, count)| format!("{outcome} × {}", grouped(*count))).collect::<Vec<_>>().join(", ")
@@ -90,6 +99,20 @@ impl Load {
     pub(crate) fn curve(&self, metric: &str) -> Option<&Curve> {
         self.curves.iter().find(|curve| curve.metric == metric && !curve.quantiles.is_empty())
     }
+}
+
+/// Returns the number of requests with these outcomes, and of those that failed.
+pub(super) fn sums(outcomes: &BTreeMap<String, Count>) -> (u64, u64) {
+    let all = outcomes.values().fold(0_u64, |sum, count| sum.saturating_add(count.0));
+    (all, all.saturating_sub(outcomes.get("ok").map_or(0, |count| count.0)))
+}
+
+/// States the failed requests of attempts that do not count, after those of counted ones; empty if there are none.
+pub(super) fn left_out_text((all, failed): (u64, u64)) -> String {
+    if failed == 0 {
+        return String::new();
+    }
+    format!("; {} of {} failed in attempts that do not count", grouped(failed), grouped(all))
 }
 
 /// Returns a readable name of the instant that latencies count from.

@@ -58,6 +58,11 @@ impl CaseSection {
 }
 
 impl MetricGroup<'_> {
+    /// Returns true if some point has a value.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.rows.iter().any(|(_, row)| row.measured.is_ok())
+    }
+
     /// Returns the title that the rows share: `elapsed, ms, lower is better`.
     pub(crate) fn title(&self) -> String {
         let better = self.better.map_or_else(|| "not declared".to_owned(), |better| format!("{better} is better"));

@@ -40,17 +40,19 @@ pub(super) fn sentences(cases: &[CaseSection], grade: &Grade) -> Vec<Sentence> {
     // A sentence mentions declared controls beside the grade that depends on them.
     let declared = if grade.declared.is_empty() { "" } else { " by declaration" };
     let grade = format!("{} grade{declared}", grade.given);
-    cases.iter().flat_map(|case| case_sentences(case, &grade)).collect()
+    sentences_with_grade(cases, &grade)
 }
 
-/// Returns one sentence for a serving case, whose points are one curve; otherwise one for each primary metric of each point.
-pub(super) fn case_sentences(case: &CaseSection, grade: &str) -> Vec<Sentence> {
-    match &case.serving {
-        Some(work) => vec![serving_sentence(case, work, grade)],
+/// Returns one sentence for each serving case, whose points are one curve, and one for each primary metric of each point of the others.
+pub(super) fn sentences_with_grade(cases: &[CaseSection], grade: &str) -> Vec<Sentence> {
+    let is_only = cases.iter().filter(|case| case.serving.is_some()).count() == 1;
+    let of_case = |case: &CaseSection| match &case.serving {
+        Some(work) => vec![serving_sentence(case, work, is_only, grade)],
         None => {
             case.points.iter().flat_map(|point| point.headline_rows().map(move |row| sentence(case, point, row, grade))).collect()
         }
-    }
+    };
+    cases.iter().flat_map(of_case).collect()
 }
 
 fn sentence(case: &CaseSection, point: &PointSection, row: &Row, grade: &str) -> Sentence {
@@ -82,9 +84,10 @@ fn sentence(case: &CaseSection, point: &PointSection, row: &Row, grade: &str) ->
 }
 
 /// Returns the sentence of a serving case: the tail latency at the load with the highest throughput, among those that met their SLOs.
-fn serving_sentence(case: &CaseSection, work: &RequestedWork, grade: &str) -> Sentence {
+/// `is_only_case` is true if no other case of the run has loads, so that its loads are all loads of the run.
+fn serving_sentence(case: &CaseSection, work: &RequestedWork, is_only_case: bool, grade: &str) -> Sentence {
     let place = format!("{} on {}, {}", work.model, case.side, case.workload);
-    let Some((point, metric, measured, why)) = headline(case, work) else {
+    let Some((point, metric, measured, why)) = headline(case, work, is_only_case) else {
         let headline = |point: &'_ PointSection| {
             headlines().iter().find_map(|column| point.row(column.text)?.measured.as_ref().err().cloned())
         };
@@ -107,7 +110,7 @@ fn serving_sentence(case: &CaseSection, work: &RequestedWork, grade: &str) -> Se
     });
     let failed = point.serving.as_ref().filter(|load| load.failed() > 0).map(|load| {
         let share = load.failed() as f64 / load.requests.max(1) as f64;
-        format!("; {} of {} failed", percent(share), counted(load.requests, "request"))
+        format!("; {} of {} failed", percent(share), load.requests_text())
     });
     let stability = match measured.stability {
         Stability::Unknown => "stability unknown",
@@ -148,27 +151,30 @@ fn all_failed(case: &CaseSection) -> Option<String> {
 
 type Headline<'a> = (&'a PointSection, &'static Column, &'a MetricStatistics, String);
 
-fn headline<'a>(case: &'a CaseSection, work: &RequestedWork) -> Option<Headline<'a>> {
+fn headline<'a>(case: &'a CaseSection, work: &RequestedWork, is_only_case: bool) -> Option<Headline<'a>> {
     let metric = serving::headline(case)?;
     let measured: Vec<(&PointSection, &MetricStatistics)> =
         case.points.iter().filter_map(|point| Some((point, point.measured(metric.text)?))).collect();
     let met = |point: &PointSection| point.serving.as_ref().is_some_and(|load| load.slo_met == Some(true));
-    let loads = counted(case.points.len() as u64, "load");
+    // The loads of other cases are in sentences of their own.
+    let of_case = if is_only_case { "" } else { " of the case" };
+    let loads = format!("{}{of_case}", counted(case.points.len() as u64, "load"));
     let is_only = case.points.len() == 1;
+    let only_load = format!("the only load{of_case}");
     let best = |candidates: &[(&'a PointSection, &'a MetricStatistics)]| {
         let speed = |point: &PointSection| throughput(point).map_or(f64::NEG_INFINITY, |(_, found)| found.median);
         candidates.iter().copied().max_by(|(one, _), (other, _)| speed(one).total_cmp(&speed(other)))
     };
     if work.slos.is_empty() {
         let (point, found) = best(&measured)?;
-        let why = if is_only { "the only load".to_owned() } else { format!("the highest throughput of {loads}") };
+        let why = if is_only { only_load } else { format!("the highest throughput of {loads}") };
         return Some((point, metric, found, why));
     }
     let meeting: Vec<_> = measured.iter().copied().filter(|(point, _)| met(point)).collect();
     if let Some((point, found)) = best(&meeting) {
         let slos = work.slo_text();
         let text = match meeting.len() {
-            _ if is_only => format!("the only load, which met the SLOs ({slos})"),
+            _ if is_only => format!("{only_load}, which met the SLOs ({slos})"),
             all if all == case.points.len() => format!("the highest throughput of {loads}, which all met the SLOs ({slos})"),
             1 => format!("the only one of {loads} that met the SLOs ({slos})"),
             some => format!("the highest throughput of the {some} among {loads} that met the SLOs ({slos})"),
@@ -178,7 +184,7 @@ fn headline<'a>(case: &'a CaseSection, work: &RequestedWork) -> Option<Headline<
     let (point, found) = measured.iter().copied().min_by(|(_, one), (_, other)| one.median.total_cmp(&other.median))?;
     let slos = work.slo_text();
     let why = if is_only {
-        format!("the only load, which did not meet the SLOs ({slos})")
+        format!("{only_load}, which did not meet the SLOs ({slos})")
     } else {
         format!("the lowest latency; none of {loads} met the SLOs ({slos})")
     };
@@ -192,6 +198,8 @@ pub(crate) fn trial_count_text(n: u64, planned: u32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use assay_manifest::CaseId;
+
     use crate::run::fixture;
 
     #[test]
@@ -257,5 +265,21 @@ mod tests {
             work.slos.clear();
         }
         assert_eq!(why(&model), "the only load");
+    }
+
+    #[test]
+    fn loads_are_those_of_the_case_if_the_run_has_others() {
+        let mut model = fixture::serving::small();
+        let mut other = model.plan.cases[0].clone();
+        other.target = "other".parse().expect("a name");
+        other.case_id = CaseId::from_names(&other.workload, &other.target, &other.variant);
+        model.plan.cases.push(other);
+        let why = |model: &fixture::Model| {
+            let sentence = model.report().sentences().next().expect("a sentence");
+            sentence.split("; ").nth(1).expect("the reason").to_owned()
+        };
+        assert_eq!(why(&model), "the only one of 3 loads of the case that met the SLOs (TTFT 500 ms, TPOT 50 ms)");
+        model.plan.cases[0].points.truncate(1);
+        assert_eq!(why(&model), "the only load of the case, which met the SLOs (TTFT 500 ms, TPOT 50 ms)");
     }
 }

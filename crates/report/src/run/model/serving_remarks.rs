@@ -3,12 +3,11 @@
 use assay_manifest::Stability;
 use assay_metric::{Formula, Metric, Statistic};
 
-use super::load::Load;
+use super::load::{Load, left_out_text};
 use super::remark::{Remark, RemarkKind, stability_kind, stability_text};
 use super::section::{CaseSection, MetricStatistics, PointSection};
 use super::serving::{Column, explained_columns, twin};
 use crate::render::number::{grouped, percent};
-use crate::render::text::counted;
 
 /// Minimum number of samples of a trial for a meaningful 99th percentile: with fewer, it lies between the two largest.
 const MIN_FOR_P99: u64 = 100;
@@ -56,10 +55,10 @@ fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Remar
     let mut remarks: Vec<Remark> = Vec::new();
     if let Some(load) = point.serving.as_ref().filter(|load| load.failed() > 0) {
         let slowest = if load.are_excluded { String::new() } else { describe_as_slowest(point, columns) };
-        let (failed, due, what) = (grouped(load.failed()), counted(load.requests, "request"), load.failure_text());
+        let (failed, due, what) = (grouped(load.failed()), load.requests_text(), load.failure_text());
         let excluded = if load.are_excluded { ", in attempts that do not count" } else { "" };
         let share = if load.are_excluded { String::new() } else { error_rates(point, load) };
-        let text = format!("{failed} of {due} failed ({what}){excluded}{share}{slowest}");
+        let text = format!("{failed} of {due} failed ({what}){excluded}{share}{}{slowest}", left_out_text(load.left_out));
         remarks.push(Remark::for_point(RemarkKind::FailedRequests, &point.label, text));
     }
     remarks.extend(remarks_on_metrics);
@@ -75,7 +74,8 @@ fn error_rates(point: &PointSection, load: &Load) -> String {
     let of_all = percent(load.failed() as f64 / load.requests.max(1) as f64);
     let rate = Metric::ErrorRate.name(Statistic::Value);
     let median = rate.and_then(|rate| point.measured(rate.text)).map(|found| percent(found.median));
-    median.map_or_else(String::new, |median| format!("; {of_all} of all requests, {median} in the median of the trials"))
+    let which = if load.left_out.0 > 0 { "the counted" } else { "all" };
+    median.map_or_else(String::new, |median| format!("; {of_all} of {which} requests, {median} in the median of the trials"))
 }
 
 /// Returns a caveat if a p99 has so few samples that it is nearly their maximum.
@@ -171,6 +171,19 @@ mod tests {
         }
         let report = model.report();
         remarks(&report.cases[0]).iter().map(Remark::full_text).find(|remark| remark.contains("failed (")).expect("it is said")
+    }
+
+    #[test]
+    fn failed_requests_of_attempts_that_do_not_count_are_counted_beside() {
+        let mut model = fixture::serving::small();
+        let serving = model.summary.points[1].serving.as_mut().expect("it serves");
+        serving.excluded_outcomes = [("ok", 480), ("timeout", 20)].map(|(name, count)| (name.to_owned(), Count(count))).into();
+        let report = model.report();
+        let remarks: Vec<String> = remarks(&report.cases[0]).iter().map(Remark::full_text).collect();
+        let remark = remarks.iter().find(|remark| remark.contains("failed (")).expect("it is said");
+        insta::assert_snapshot!(remark.split("; with failures").next().unwrap_or_default(), @"concurrency 64: 13 of 800 counted requests failed (timeout × 11, http_error × 2); 1.6 % of the counted requests, 1.9 % in the median of the trials; 20 of 500 failed in attempts that do not count");
+        let requests = report.strip.iter().find(|item| item.label == "Requests").expect("it is there");
+        insta::assert_snapshot!(requests.headline, @"13 of 1600 counted requests failed (0.81 %); 20 of 500 failed in attempts that do not count");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use assay_metric::{Metric, Statistic};
 
 use super::environment;
 use super::exclusions::{describe_none_counted, reason_counts};
+use super::load::{left_out_text, sums};
 use crate::render::number::{bytes, grouped, milliseconds, percent};
 use crate::render::strip::StripItem;
 use crate::render::text::{all_of, clean, counted};
@@ -50,11 +51,15 @@ pub(super) fn requests(inputs: &Inputs<'_>) -> Option<StripItem> {
     }
     let (ok, named) = by_outcome(points.iter().flat_map(|point| &point.outcomes));
     let failed = due.saturating_sub(ok);
+    let left_out = points.iter().map(|point| sums(&point.excluded_outcomes));
+    let left_out = left_out.fold((0_u64, 0_u64), |(all, bad), sums| (all.saturating_add(sums.0), bad.saturating_add(sums.1)));
+    let request = if left_out.0 > 0 { "counted request" } else { "request" };
     let headline = match failed {
-        0 if due == 1 => "the only request succeeded".to_owned(),
-        0 if due > 0 => format!("{} succeeded", all_of(due, "request")),
-        _ => format!("{} of {} failed ({})", grouped(failed), counted(due, "request"), share(failed, due)),
+        0 if due == 1 => format!("the only {request} succeeded"),
+        0 if due > 0 => format!("{} succeeded", all_of(due, request)),
+        _ => format!("{} of {} failed ({})", grouped(failed), counted(due, request), share(failed, due)),
     };
+    let headline = headline + &left_out_text(left_out);
     let mut details: Vec<String> =
         named.iter().map(|(outcome, count)| clean(&format!("{outcome}: {}", grouped(*count)))).collect();
     details.push("of the measured phases of counted trials, of which none is left out of the error rate".to_owned());

@@ -23,8 +23,7 @@ pub(super) const MAX_GLYPHS: usize = 12;
 
 impl Screen {
     pub(super) fn case(&mut self, case: &CaseSection) {
-        let swing = swing(case);
-        let groups: Vec<(String, Vec<Line>)> = case.groups().iter().map(|group| (group.title(), lines(group, swing))).collect();
+        let groups = case.groups();
         let title = self.paint(Paint::Strong, case.case_id.as_str());
         self.line("");
         self.line(&title);
@@ -32,6 +31,13 @@ impl Screen {
             self.line("  no metric was declared and none was found");
             return;
         }
+        self.metric_groups(&groups, swing(&groups));
+        self.remarks(case);
+    }
+
+    /// Writes a table with a row for each point of each metric, under one header.
+    pub(super) fn metric_groups(&mut self, groups: &[MetricGroup<'_>], swing: f64) {
+        let groups: Vec<(String, Vec<Line>)> = groups.iter().map(|group| (group.title(), lines(group, swing))).collect();
         let layout = Layout::for_width(groups.iter().flat_map(|(_, lines)| lines), swing, self.width);
         if let Some(layout) = &layout {
             let header: Vec<String> = layout.columns.iter().map(|column| column.pad(column.title.clone())).collect();
@@ -47,7 +53,6 @@ impl Screen {
                 }
             }
         }
-        self.remarks(case);
     }
 
     fn row(&mut self, layout: &Layout, line: &Line) {
@@ -90,9 +95,9 @@ impl Screen {
     }
 }
 
-/// Returns the largest relative distance of any trial of the case from its median, at least [`MIN_SWING`].
-fn swing(case: &CaseSection) -> f64 {
-    let measured = case.points.iter().flat_map(|point| &point.rows).filter_map(|row| row.measured.as_ref().ok());
+/// Returns the largest relative distance of any trial of the metrics from its median, at least [`MIN_SWING`].
+pub(super) fn swing(groups: &[MetricGroup<'_>]) -> f64 {
+    let measured = groups.iter().flat_map(|group| &group.rows).filter_map(|(_, row)| row.measured.as_ref().ok());
     measured.flat_map(deviations).fold(MIN_SWING, |widest, deviation| widest.max(deviation.abs()))
 }
 

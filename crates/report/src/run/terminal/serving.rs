@@ -1,12 +1,14 @@
 //! Serving in a terminal: one row for each load, each number with the half-width of its interval beneath it.
 
-use super::case::{MAX_GLYPHS, MIN_SWING};
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::case::{MAX_GLYPHS, MIN_SWING, swing};
 use crate::render::number::{grouped, percent};
 use crate::render::terminal::table::{Cell, NEVER_DROPPED, PICTURE_RANK, Table, TableColumn};
 use crate::render::terminal::{Paint, Screen};
-use crate::render::text::{align_points, columns, trials_glyphs};
+use crate::render::text::{align_points, columns, counted, trials_glyphs};
 use crate::run::model::load::Load;
-use crate::run::model::section::{CaseSection, MetricStatistics, PointSection, deviations};
+use crate::run::model::section::{CaseSection, MetricGroup, MetricStatistics, PointSection, deviations};
 use crate::run::model::serving::{self, Column, reach, throughput};
 
 /// The indentation of every row.
@@ -31,19 +33,41 @@ impl Screen {
             self.line("  the case has no loads");
             return;
         }
-        self.serving_rows(case, true);
+        let shown = self.serving_rows(case, true);
         self.curve(case);
         self.paragraph(INDENT, LEGEND, Paint::Faint);
         self.remarks(case);
+        self.other_metrics(case, &shown);
     }
 
-    /// Writes the table of a serving case, with the reach of the intervals beneath the numbers if `with_intervals` is true.
-    pub(super) fn serving_rows(&mut self, case: &CaseSection, with_intervals: bool) {
+    /// Writes the table of a serving case, with the reach of the intervals beneath the numbers if `with_intervals` is true. Returns the
+    /// names of the metrics that have a column.
+    pub(super) fn serving_rows(&mut self, case: &CaseSection, with_intervals: bool) -> BTreeSet<&'static str> {
         let mut columns = all_columns(case);
         if !with_intervals {
             columns.iter_mut().for_each(TableColumn::clear_beneath);
         }
-        self.table(INDENT, &Table::fitting(columns, self.width.saturating_sub(INDENT.len())));
+        let table = Table::fitting(columns, self.width.saturating_sub(INDENT.len()));
+        self.table(INDENT, &table);
+        table.metrics()
+    }
+
+    /// Writes every published metric of a case that is not a column, and the reason of each that no load has.
+    fn other_metrics(&mut self, case: &CaseSection, shown: &BTreeSet<&'static str>) {
+        let others: Vec<_> = case.groups().into_iter().filter(|group| !shown.contains(group.metric)).collect();
+        let (measured, absent): (Vec<_>, Vec<_>) = others.into_iter().partition(MetricGroup::is_measured);
+        // If no trial counts, the remarks have given the reason.
+        if measured.is_empty() {
+            return;
+        }
+        let count = counted(measured.len() as u64, "more metric");
+        let title = self.paint(Paint::Strong, &format!("{INDENT}{count} of {}", case.case_id));
+        self.line("");
+        self.line(&title);
+        self.metric_groups(&measured, swing(&measured));
+        for (reason, metrics) in by_reason(&absent) {
+            self.paragraph("  · ", &format!("{}: absent, {reason}", metrics.join(", ")), Paint::Faint);
+        }
     }
 
     /// Writes the growth of throughput and tail latency with the load, as bars from zero.
@@ -58,6 +82,16 @@ impl Screen {
             self.paragraph(INDENT, &text, Paint::Faint);
         }
     }
+}
+
+/// Returns the names of metrics that no load has by the reason, as the first load states it.
+fn by_reason<'a>(absent: &[MetricGroup<'a>]) -> BTreeMap<&'a str, Vec<&'a str>> {
+    let mut names: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for group in absent {
+        let reason = group.rows.iter().find_map(|(_, row)| row.measured.as_ref().err());
+        names.entry(reason.map_or("", String::as_str)).or_default().push(group.metric);
+    }
+    names
 }
 
 fn latency_from(case: &CaseSection) -> Option<&str> {
@@ -124,7 +158,7 @@ fn metric_column(case: &CaseSection, column: &Column) -> TableColumn {
         "" => [row.title.trim_end_matches("/s"), row.unit.short()],
         statistic => [row.title, statistic],
     };
-    TableColumn::new(head, column.rank.unwrap_or(0), true, cells)
+    TableColumn::new(head, column.rank.unwrap_or(0), true, cells).of_metric(column.text)
 }
 
 /// Returns a reach in percent, with few digits.
@@ -187,6 +221,25 @@ mod tests {
         let text = serving_text(&model, 80, false);
         for title in ["load", "ok", "failed", "TTFT", "TPOT", "tok/s", "req/s"] {
             assert!(text.contains(title), "{title}\n{text}");
+        }
+    }
+
+    /// Every published number of a load is a column, or a row of the metrics below.
+    #[test]
+    fn no_published_metric_is_left_out() {
+        for (model, width) in
+            [(fixture::serving::small(), 80), (fixture::serving::whole(), 100), (fixture::serving::whole(), 200)]
+        {
+            for case in &model.report().cases {
+                let mut screens = [(); 2].map(|()| Screen::new(width, false));
+                let [whole, table] = &mut screens;
+                whole.serving_case(case);
+                let columns = table.serving_rows(case, true);
+                for group in case.groups().iter().filter(|group| group.is_measured()) {
+                    let is_row = whole.out.contains(&group.title());
+                    assert!(columns.contains(group.metric) != is_row, "{width}: {}\n{}", group.metric, whole.out);
+                }
+            }
         }
     }
 
