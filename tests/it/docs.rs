@@ -226,6 +226,15 @@ fn the_readme_s_path_ends_in_a_proved_number() {
         let arguments: Vec<_> = command.iter().map(String::as_str).collect();
         assert!(fixture.assay(&arguments).success().stdout.contains(says), "{command:?}");
     }
+    // The examples of the warehouse's page name what this run has measured.
+    let examples = sql_examples(include_str!("../../docs/warehouse.md"));
+    let of_quickstart: Vec<_> =
+        examples.iter().filter(|example| example.contains("FROM outcomes") && example.contains("hash_mb_per_s")).collect();
+    assert!(of_quickstart.len() >= 2, "{examples:?}");
+    for query in of_quickstart {
+        let rows = fixture.assay(&["query", "--format", "json", query]).success().stdout;
+        assert_eq!(rows.lines().count(), 1, "{query}\n{rows}");
+    }
 }
 
 /// Returns the SQL statements of a page's indented examples: on their own, in a shell command, and in a Python call.
@@ -283,8 +292,8 @@ fn check_warehouse_examples(fixture: &Fixture, repository: &Path, published: &Pa
     for example in own {
         let query = example
             .replace("nightly-20261120-0200", "first")
-            .replace("hash.local.default", text(&point["case_id"]))
-            .replace("mb_per_s", "ttft_ms_p99");
+            .replace("sha256.local.default", text(&point["case_id"]))
+            .replace("hash_mb_per_s", "ttft_ms_p99");
         let arguments = ["query", "--format", "json", &query];
         let asked = CommandResult::from_output(
             fixture.command(&binary("assay")).args(arguments).current_dir(repository).output().expect("assay runs"),

@@ -490,7 +490,14 @@ fn a_case_without_a_valid_trial_ends_the_run_with_30() {
     let words: Vec<&str> = command.expect("how to see the rest").split(' ').skip(1).collect();
     let written = fixture.assay(&words).success().stdout;
     assert!(written.contains(", stderr, 15 bytes, sha256:") && written.ends_with("\nno such device\n"), "{written}");
-    fixture.assay(&["logs", "one", "--trial", "good.local.default.default.t9"]).refuses(2, "no_such_trial");
+    let unknown = fixture.assay(&["logs", "one", "--trial", "good.local.default.default.t9"]).refuses(2, "no_such_trial");
+    let hint = "hint: its trials are `bad.local.default.default.t0`, `good.local.default.default.t0`";
+    assert!(unknown.stderr.contains("no attempt of the trial `good.local.default.default.t9`"), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains(hint), "{}", unknown.stderr);
+    let known = ["logs", "one", "--trial", "good.local.default.default.t0", "--attempt", "7"];
+    let unknown = fixture.assay(&known).refuses(2, "no_such_trial");
+    assert!(unknown.stderr.contains("no attempt 7 of the trial `good.local.default.default.t0`"), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("hint: the trial has one attempt, 1"), "{}", unknown.stderr);
     let first = ran.stdout.lines().next().unwrap_or_default();
     assert!(first.starts_with("Incomplete: ") && first.contains("no valid trial of `bad.local.default`"), "{first}");
     assert_eq!(fixture.manifest("one", "reduce")["body"]["status"], "partial");

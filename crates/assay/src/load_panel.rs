@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use assay_manifest::ordinal;
 use assay_stage::{Event, LatencySoFar};
 
 /// The time over which rates are computed.
@@ -98,7 +99,7 @@ impl LoadPanel {
     /// Returns the lines of the panel.
     pub(crate) fn lines(&self) -> Vec<String> {
         let TrialRef { trial, attempt, number, of } = &self.trial;
-        let again = if *attempt > 0 { format!(", attempt {}", attempt + 1) } else { String::new() };
+        let again = if *attempt > 0 { format!(", attempt {}", ordinal(*attempt)) } else { String::new() };
         let first = format!("trial {number} of {of}: {trial}{again}");
         if self.shards.is_empty() {
             return vec![first];

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use assay_manifest::{AttemptStatus, InputRef, Reason};
+use assay_manifest::{AttemptStatus, InputRef, Reason, ordinal};
 use assay_runner::{DriverTimes, Observer, Run, StageCall};
 use assay_stage::{Event, Failure, StageName};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -142,7 +142,7 @@ impl Observer for Progress {
                 let repeats = self.exclusions.entry(why.clone()).or_default();
                 *repeats += 1;
                 if *repeats == 1 {
-                    self.say(&format!("  {trial}: attempt {} does not count: {why}", attempt + 1));
+                    self.say(&format!("  {trial}: attempt {} does not count: {why}", ordinal(*attempt)));
                 }
             }
             Event::Note { message } if call.stage != StageName::Record => self.say(&format!("  {message}")),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
     Attempt, Block, Body, CanonicalError, CollectedTrial, Collection, Digest, Document, ExecutionPart, InputRef, Kind, Manifest,
-    Plan, RunId, Shard, TrialId,
+    Plan, RunId, Shard, TrialId, ordinal,
 };
 
 use crate::{Arity, StageName, chain_name};
@@ -374,7 +374,7 @@ fn executed_attempts<'a>(members: &[Member<'a>]) -> Result<BTreeMap<AttemptKey<'
 }
 
 fn describe_attempt((part, trial, attempt): AttemptKey<'_>) -> String {
-    format!("the part {part} has attempt {attempt} of trial `{trial}`")
+    format!("the part {part} has attempt {} of trial `{trial}`", ordinal(attempt))
 }
 
 fn check_accounted(executed: &BTreeMap<AttemptKey<'_>, &Attempt>, trials: &[CollectedTrial]) -> Result<(), BrokenLink> {

@@ -1,5 +1,6 @@
 //! Checks that everything that a side executed has a digest.
 
+use assay_failure::first_names;
 use assay_manifest::{Environment, Intent, Plan, Reason, TargetKind};
 
 use crate::CountedAttempt;
@@ -26,8 +27,5 @@ pub fn find_unpinned_executables<'a>(
     if found.is_empty() {
         return None;
     }
-    let more = found.len().saturating_sub(MAX_NAMED);
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    let named: Vec<_> = found.into_iter().take(MAX_NAMED).collect();
-    Some(Reason::new(UNPINNED_EXECUTABLE, format!("no digest is known of {}{more}", named.join(", "))))
+    Some(Reason::new(UNPINNED_EXECUTABLE, format!("no digest is known of {}", first_names(&found, MAX_NAMED))))
 }

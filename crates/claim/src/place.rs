@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use assay_failure::first_names;
 use assay_manifest::{Attempt, Block, CpuList, Environment, Intent, Plan, Reason, Shard, TargetKind};
 
 /// The name of the rule that the trials of a point come from one node in each shard, and of the Summary's issue if they do not.
@@ -100,10 +101,7 @@ fn nodes_of_targets(environment: &Environment) -> impl Iterator<Item = (&str, &s
 
 fn list_nodes(nodes: &BTreeSet<Option<&str>>) -> String {
     let shown = |node: Option<&str>| node.map_or_else(|| "one that is not known".to_owned(), |node| format!("`{node}`"));
-    let shown: Vec<_> = nodes.iter().take(MAX_NODES).copied().map(shown).collect();
-    let left = nodes.len().saturating_sub(MAX_NODES);
-    let left = if left == 0 { String::new() } else { format!(" and {left} more") };
-    format!("{}{left}", shown.join(", "))
+    first_names(&nodes.iter().copied().map(shown).collect::<Vec<_>>(), MAX_NODES)
 }
 
 /// Reports counted load that came from the node of one of its block's targets, and so measured itself as well. `None` on one

@@ -1,5 +1,6 @@
 //! Checks that the sides of a comparison are alike except for the variable under test, with the gate's own rules.
 
+use assay_failure::first_names;
 use assay_gate::{Schedules, differences};
 use assay_manifest::{Difference, Environment, Plan, Reason};
 
@@ -33,11 +34,9 @@ pub fn find_side_differences<'a>(
     let or_none = |value: &str| if value.is_empty() { "none".to_owned() } else { value.to_owned() };
     let named =
         |found: &Difference| format!("`{}` ({} against {})", found.what, or_none(&found.baseline), or_none(&found.candidate));
-    let shown: Vec<_> = found.iter().take(MAX_DIFFERENCES).map(named).collect();
-    let left = found.len().saturating_sub(MAX_DIFFERENCES);
-    let left = if left == 0 { String::new() } else { format!(" and {left} more") };
+    let named = first_names(&found.iter().map(named).collect::<Vec<_>>(), MAX_DIFFERENCES);
     let variable = &comparison.variable_under_test;
-    let detail = format!("besides `{variable}` the baseline and the candidate differ in {}{left}", shown.join(", "));
+    let detail = format!("besides `{variable}` the baseline and the candidate differ in {named}");
     Some(Reason::new(SIDES_DIFFER, detail))
 }
 

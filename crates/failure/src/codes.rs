@@ -44,7 +44,7 @@ error_codes! {
     NoSuchRole, "no_such_role", Usage, Lasting, "No local key belongs to a role of that name.", "Name one of the roles that the message lists.";
     NoSuchRow, "no_such_row", Usage, Lasting, "No row of the table has an id that begins with the given digits.", "Check the digits of the row id.";
     NoSuchRun, "no_such_run", Usage, Lasting, "There is no run of that name, or the text is not the name of a run.", "List the runs with `assay runs`; name a published folder with a `/`, such as `./folder`.";
-    NoSuchTrial, "no_such_trial", Usage, Lasting, "The run has no attempt of a trial of that name.", "List trials with `assay show RUN --json`, or read their names in the run's report.";
+    NoSuchTrial, "no_such_trial", Usage, Lasting, "The run has no attempt of a trial of that name.", "Take a name from the hint, or from the run's report.";
     NoSuchVerdict, "no_such_verdict", Usage, Lasting, "The verdict is not in the store, or its file cannot be read.", "Name a verdict by its digest, or by its file with the bundle beside it.";
     NoSummary, "no_summary", Usage, Lasting, "The run has no Summary yet.", "Repeat the command that began the run, with its `--run-id`.";
     NoToken, "no_token", Usage, Lasting, "The environment variable with the forge's token is not set.", "Put a token of the forge into the variable that the message names.";

@@ -66,9 +66,9 @@ pub use failure::Failure;
 pub use reference::reference_page;
 
 /// Returns the first `most` names of a list and the number of the others, as in `a, b and 2 more`; empty if there are none.
-pub fn first_names(names: &[String], most: usize) -> String {
+pub fn first_names<S: AsRef<str>>(names: &[S], most: usize) -> String {
     let (first, others) = names.split_at(names.len().min(most));
-    let first = first.join(", ");
+    let first = first.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
     if others.is_empty() { first } else { format!("{first} and {} more", others.len()) }
 }
 
@@ -119,8 +119,11 @@ mod tests {
 
     #[test]
     fn a_long_list_is_named_in_part() {
-        let names = ["a", "b", "c"].map(str::to_owned);
-        assert_eq!([first_names(&[], 2), first_names(&names, 3), first_names(&names, 2)], ["", "a, b, c", "a, b and 1 more"]);
+        let names = ["a", "b", "c"];
+        assert_eq!(
+            [first_names::<&str>(&[], 2), first_names(&names, 3), first_names(&names, 2)],
+            ["", "a, b, c", "a, b and 1 more"]
+        );
     }
 
     #[test]

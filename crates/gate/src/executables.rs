@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use assay_failure::first_names;
 use assay_manifest::{
     Attempt, Case, Check, Comparison, Digest, Environment, Executable, ExecutableRole, Name, ProvisionedTarget, Side, TargetKind,
 };
@@ -99,10 +100,9 @@ fn check_alike(run: &Run<'_>, comparison: &Comparison) -> Option<Check> {
 
 fn check_digests(run: &Run<'_>, name: &str, side: &Side) -> Option<Check> {
     let found = unpinned(&run.environments, attempts(run, side).into_iter(), &side.target);
-    let first = found.first()?;
-    let more = if found.len() == 1 { String::new() } else { format!(" and {} more", found.len() - 1) };
     let subject = format!("the {name} in run {}", run.run_id);
-    Some(Check::inconclusive(UNPINNED, &subject, false, format!("no digest is known of {first}{more}")))
+    let check = || Check::inconclusive(UNPINNED, &subject, false, format!("no digest is known of {}", first_names(&found, 1)));
+    (!found.is_empty()).then(check)
 }
 
 /// Returns the valid attempts of a side.
@@ -158,11 +158,9 @@ fn list_differences(run: &Run<'_>, comparison: &Comparison) -> Option<Check> {
     let lines: Vec<_> = differing
         .map(|name| format!("{} `{}` ({} against {})", name.0, name.1, of(&baseline, name), of(&candidate, name)))
         .collect();
-    let more = lines.len().saturating_sub(MAX_NAMED);
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     if lines.is_empty() {
         return None;
     }
-    let detail = format!("the sides differ in {}{more}", lines.into_iter().take(MAX_NAMED).collect::<Vec<_>>().join(", "));
+    let detail = format!("the sides differ in {}", first_names(&lines, MAX_NAMED));
     Some(Check::inconclusive(EXECUTABLES, &format!("run {}", run.run_id), true, detail))
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use assay_failure::first_names;
 use assay_manifest::{
     BetterDirection, CaseId, Change, Check, Comparison, Difference, FloorSource, JudgedRun, MetricVerdict, NoiseFloor,
     OriginKind, Outcome, PairUnit, Reason, TrialPair, Verdict,
@@ -324,11 +325,10 @@ fn weaken(metric: &mut MetricVerdict, confounded: Option<&str>, differences: &[D
     if let Some(why) = confounded.filter(|_| metric.outcome != Outcome::Unchanged) {
         metric.outcome = Outcome::Inconclusive;
         metric.reason = Some(Reason::new("confounded_with_placement", why));
-    } else if let Some(difference) = differences.first() {
+    } else if !differences.is_empty() {
         metric.outcome = Outcome::Inconclusive;
-        let others = differences.len() - 1;
-        let more = if others == 0 { String::new() } else { format!(" and {others} more") };
-        let text = format!("the sides differ in `{}`{more}, which is not the variable under test", difference.what);
+        let names: Vec<_> = differences.iter().map(|difference| format!("`{}`", difference.what)).collect();
+        let text = format!("the sides differ in {}, which is not the variable under test", first_names(&names, 1));
         metric.reason = Some(Reason::new("environment", text));
     }
 }

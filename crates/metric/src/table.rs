@@ -397,9 +397,9 @@ metrics! {
     }
     OfferedRate {
         key: "offered_rate", name: "offered_rate_per_s", column: "offered_rate_per_s", title: "offered requests/s", unit: RequestsPerSecond,
-        better: None, section: OfferedLoad, requires: [], uses: [],
+        better: None, section: OfferedLoad, requires: [OpenLoop], uses: [],
         statistics: [Value],
-        meaning: "Actual request rate, from the first to the last request that was sent",
+        meaning: "Actual request rate under open loop, from the first to the last request that was sent",
         formula: "(sent requests - 1) / (last send time - first send time)" => Trial(trial::offered_rate),
         source: "Assay",
     }

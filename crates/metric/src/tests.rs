@@ -254,6 +254,7 @@ fn input_throughput_is_of_the_work_within_the_window() {
         totals: &totals,
         window_ns,
         steady_ns: Err(String::new()),
+        is_open_loop: true,
         has_slos: false,
         no_output: None,
         documents: None,
@@ -266,6 +267,27 @@ fn input_throughput_is_of_the_work_within_the_window() {
 }
 
 #[test]
+fn only_an_open_loop_offers_a_rate() {
+    let mut totals = Totals::default();
+    [0, 500_000_000, 1_000_000_000].into_iter().for_each(|sent_ns| totals.add_sent(sent_ns));
+    let trial = |is_open_loop| TrialTotals {
+        requests: 3,
+        ok: 3,
+        totals: &totals,
+        window_ns: Some(1),
+        steady_ns: Err(String::new()),
+        is_open_loop,
+        has_slos: false,
+        no_output: None,
+        documents: None,
+        price_per_s: Err(String::new()),
+    };
+    let Formula::Trial(formula) = Metric::OfferedRate.definition().formula else { panic!("a value of a trial") };
+    assert_eq!(formula(&trial(true)), Ok((2.0, 3)));
+    assert_eq!(formula(&trial(false)), Err("a closed loop offers a concurrency, not a rate".to_owned()));
+}
+
+#[test]
 fn responses_without_output_tokens_have_no_output_length() {
     let mut totals = Totals { with_both_lengths: 1, ..Totals::default() };
     totals.osl.add(500);
@@ -275,6 +297,7 @@ fn responses_without_output_tokens_have_no_output_length() {
         totals: &totals,
         window_ns: Some(1),
         steady_ns: Err(String::new()),
+        is_open_loop: true,
         has_slos: false,
         no_output: no_output.map(str::to_owned),
         documents: Some(1),

@@ -164,6 +164,8 @@ pub struct TrialTotals<'a> {
     pub window_ns: Option<u64>,
     /// The length of the steady state, or the reason why there is none.
     pub steady_ns: Result<u64, String>,
+    /// True if requests are sent by a schedule, not when a response comes.
+    pub is_open_loop: bool,
     /// True if the workload has SLOs.
     pub has_slos: bool,
     /// The reason why responses have no output tokens; `None` if they have.
@@ -311,8 +313,12 @@ pub(crate) fn osl_mismatch(trial: &TrialTotals<'_>) -> MeasuredValue {
 }
 
 /// Returns the number of gaps between consecutive send times, over the time from the first to the last. The time after the
-/// last request does not count, so the end of the trial does not change the rate.
+/// last request does not count, so the end of the trial does not change the rate. A closed loop offers no rate: its send times follow
+/// from the responses.
 pub(crate) fn offered_rate(trial: &TrialTotals<'_>) -> MeasuredValue {
+    if !trial.is_open_loop {
+        return Err("a closed loop offers a concurrency, not a rate".to_owned());
+    }
     let Totals { sent, sent_first_ns, sent_last_ns, .. } = *trial.totals;
     let span = sent_last_ns.zip(sent_first_ns).and_then(|(last, first)| last.checked_sub(first)).filter(|ns| *ns > 0);
     match (span, sent.checked_sub(1).filter(|gaps| *gaps > 0)) {

@@ -7,7 +7,7 @@ use assay_envelope::{Trust, Verified};
 use assay_manifest::{Collection, Document, Environment, MAX_MANIFEST_BYTES, Plan, Publication, RunId, Summary, Views};
 use assay_report::{ChainSignature, Inputs, Report, shell_word};
 use assay_runner::{Config, default_store};
-use assay_stage::{ErrorCode, Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure, first_names};
 use assay_store::Store;
 use assay_verify::{
     Blobs, Chain, FolderBlobs, Head, Removals, StoreBlobs, check_pointers, head_of_folder, head_of_run, read_removals, walk,
@@ -68,9 +68,8 @@ fn published_hint(folder: &Path) -> String {
         let mut runs: Vec<_> = entries.map(|entry| entry.path()).filter(|path| path.join(PUBLICATION).is_file()).collect();
         runs.sort();
         if !runs.is_empty() {
-            let names: Vec<_> = runs.iter().take(NAMED).map(|path| format!("`{}`", path.display())).collect();
-            let more = if runs.len() > NAMED { format!(" and {} more", runs.len() - NAMED) } else { String::new() };
-            return format!("name the folder of one published run: {}{more}", names.join(", "));
+            let names: Vec<_> = runs.iter().map(|path| format!("`{}`", path.display())).collect();
+            return format!("name the folder of one published run: {}", first_names(&names, NAMED));
         }
     }
     "name the folder of one published run; `assay runs` lists the runs of a store, which are named without a path".to_owned()

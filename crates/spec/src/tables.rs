@@ -198,7 +198,7 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
             "metrics",
             &METRICS,
             "[]",
-            "The reported metrics. Other values of a result are kept raw, with unknown unit, and never gated. If left out for a `command`: all that it has.",
+            "The reported metrics. Other values of a result are kept raw and never gated; their units are those of the last words of their names, such as `_bytes`, or else unknown. If left out for a `command`: all that it has.",
         ),
         default("time_limit", &DURATION_TYPE, "\"30m\"", "The time after which a trial is stopped and invalid."),
         optional("seed", &SEED_TYPE, "The seed of all random draws. If left out: derived from `workload_spec_digest`."),

@@ -27,7 +27,7 @@ pub use endpoint::QueueDelays;
 pub use endpoint::counters::{CountedQuantity, Counter, Counters, Growth, Scrape, counters, growth};
 pub use error::{Error, ReadError};
 pub use line::{CounterLine, LineFormat, ScrapeLine, each_reading};
-pub use metric::MetricKind;
+pub use metric::{MetricKind, unit_by_name};
 pub use recording::{BlockSource, MAX_RECORDINGS, OpenArtifact};
 pub use slice::{AttemptWindow, MAX_METRICS, MAX_NAME_BYTES, Slice, Statistics};
 pub use source::{Sampled, Sampling, Scope, ScrapeAddress, Source, observing, sampled};

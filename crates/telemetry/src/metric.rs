@@ -72,10 +72,11 @@ const UNITS: [(&str, &str); 18] = [
     ("blocks", "blocks"),
 ];
 
-/// Returns the unit of a metric's rows by the metric's name in Prometheus.
-pub(crate) fn unit_by_name(name: &str, kind: MetricKind) -> String {
+/// Returns the unit of a metric's rows by the last word of the metric's name, as Prometheus names its metrics; `unknown` if the word is
+/// no unit. The values of an indicator that its workload does not declare have their units by the same rule, as gauges.
+pub fn unit_by_name(name: &str, kind: MetricKind) -> String {
     let of_word = |name: &str| {
-        let word = name.rsplit(['_', ':']).next().unwrap_or(name);
+        let word = name.rsplit(['_', ':', '.']).next().unwrap_or(name);
         UNITS.iter().find(|(suffix, _)| *suffix == word).map(|(_, unit)| *unit)
     };
     match kind {
@@ -171,6 +172,7 @@ mod tests {
             ("vllm:request_prompt_tokens_sum", MetricKind::Counter, "tokens/s"),
             ("vllm:request_prompt_tokens_count", MetricKind::Counter, "1/s"),
             ("tgi_request_success", MetricKind::Counter, "unknown"),
+            ("cache.l2.bytes", MetricKind::Gauge, "bytes"),
         ] {
             assert_eq!(unit_by_name(name, kind), expected, "{name}");
         }

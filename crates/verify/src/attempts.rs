@@ -7,7 +7,7 @@ use assay_claim::find_drift;
 use assay_envelope::Verified;
 use assay_manifest::{
     Attempt, AttemptStatus, Block, Body as _, Collection, Digest, Document, Environment, ExecutionPart, FrozenWorkload, InputRef,
-    Name, Plan, Shard, TrialId,
+    Name, Plan, Shard, TrialId, ordinal,
 };
 
 use crate::{Error, Result};
@@ -105,7 +105,7 @@ fn check_numbers(part: &ExecutionPart) -> Result<()> {
     let mut next: BTreeMap<&TrialId, u32> = BTreeMap::new();
     for attempt in &part.attempts {
         let expected = next.entry(&attempt.trial_id).or_default();
-        ensure(attempt.attempt == *expected, attempt, &format!("stands where attempt {expected} should"))?;
+        ensure(attempt.attempt == *expected, attempt, &format!("stands where attempt {} should", ordinal(*expected)))?;
         *expected = expected.saturating_add(1);
     }
     Ok(())

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use assay_chain::BrokenLink;
 use assay_envelope::VerifyError;
 use assay_failure::{ErrorCode, Exit, Failure};
-use assay_manifest::{Block, CaseId, Count, Digest, DocumentError, Intent, Kind, Name, RunId, Shard, TargetKind, TrialId};
+use assay_manifest::{
+    Block, CaseId, Count, Digest, DocumentError, Intent, Kind, Name, RunId, Shard, TargetKind, TrialId, ordinal,
+};
 
 use crate::queries::lake_failure;
 
@@ -237,7 +239,7 @@ pub enum Error {
         digest: Digest,
     },
     /// An attempt contradicts the Plan or itself.
-    #[error("attempt {attempt} of trial `{trial}` {difference}")]
+    #[error("attempt {} of trial `{trial}` {difference}", ordinal(*.attempt))]
     Attempt {
         /// The attempt.
         attempt: u32,
@@ -247,7 +249,7 @@ pub enum Error {
         difference: String,
     },
     /// The Collection names another place of an attempt than its execution part.
-    #[error("the collection places attempt {attempt} of trial `{trial}` in another block or shard than its execution part")]
+    #[error("the collection places attempt {} of trial `{trial}` in another block or shard than its execution part", ordinal(*.attempt))]
     AttemptPlace {
         /// The attempt.
         attempt: u32,

@@ -173,7 +173,7 @@ pub static OUTCOME_FACT: Table = Table {
                 .required()
                 .key(),
             float("value", "The number, in `unit`; null if it cannot be computed from the samples.").unit("as `unit` says"),
-            text("unit", "The unit of the metric; `unknown` if the workload does not declare one.").required(),
+            text("unit", "The unit of the metric. If the workload does not declare the metric: that of the last word of its name, such as `bytes`; `unknown` if the word is no unit.").required(),
             int("n", "The number of samples, or trials, that `value` was computed from.").unit("samples").required(),
             bool("valid", "True if the row counts; false for a statistic of an attempt that does not count.").required(),
             text("better", "`higher` or `lower`; null if the workload does not declare it."),

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_manifest::{Attempt, Block, Digest, Environment, ExecutionPart, Shard, TrialId};
+use assay_manifest::{Attempt, Block, Digest, Environment, ExecutionPart, Shard, TrialId, ordinal};
 use assay_stage::{ErrorCode, Failure, ShardOutcome};
 
 /// One shard's part of an attempt at a trial.
@@ -81,7 +81,9 @@ pub(crate) fn check_schedules(trial: &TrialId, attempts: &[ShardAttempt<'_>]) ->
                     ErrorCode::ScheduleDiffers,
                     format!(
                         "in attempt {} of trial `{trial}`, shard {} followed schedule {first} and shard {} followed {digest}",
-                        executed.attempt.attempt, other.index, shard.index
+                        ordinal(executed.attempt.attempt),
+                        other.index,
+                        shard.index
                     ),
                 )
                 .hint("every shard has to run the same binary on the same plan"));

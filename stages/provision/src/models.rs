@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use assay_manifest::{Plan, Target};
 use assay_probe::Identity;
-use assay_stage::{ErrorCode, Failure};
+use assay_stage::{ErrorCode, Failure, first_names};
 
 /// The most models that a message names.
 const SHOWN: usize = 10;
@@ -29,12 +29,8 @@ pub(crate) fn check(target: &Target, asked: &BTreeSet<&str>, identity: &Identity
 
 /// Lists models for people, at most ten of them.
 pub(crate) fn list_models(models: &[String]) -> String {
-    let text = models.iter().take(SHOWN).map(|model| format!("`{model}`")).collect::<Vec<_>>().join(", ");
-    match models.len() {
-        0 => "no model".to_owned(),
-        count if count > SHOWN => format!("{text} and {} more", count - SHOWN),
-        _ => text,
-    }
+    let names: Vec<_> = models.iter().map(|model| format!("`{model}`")).collect();
+    if names.is_empty() { "no model".to_owned() } else { first_names(&names, SHOWN) }
 }
 
 #[cfg(test)]

@@ -8,11 +8,9 @@ use assay_manifest::{
 };
 use assay_stage::{ErrorCode, Failure};
 use assay_stats::{DEFAULT_NOISE_LIMIT, Estimate, Samples, Verdict, estimate, stability};
+use assay_telemetry::{MetricKind, unit_by_name};
 
 use crate::evidence::{Evidence, Trial, numeric_paths, samples};
-
-/// The unit of an undeclared value.
-pub(crate) const UNKNOWN_UNIT: &str = "unknown";
 
 /// Returns the statistics of one point over its trials. Row ids are filled in when the rows are made.
 pub(crate) fn summarise(
@@ -78,7 +76,7 @@ impl ReportedMetric {
     }
 
     fn from_path(path: &str) -> Self {
-        Self { path: path.to_owned(), unit: UNKNOWN_UNIT.to_owned(), better: None, primary: false }
+        Self { path: path.to_owned(), unit: unit_by_name(path, MetricKind::Gauge), better: None, primary: false }
     }
 
     fn is_declared(&self) -> bool {
@@ -86,7 +84,8 @@ impl ReportedMetric {
     }
 }
 
-/// Returns the declared metrics in their order, then every other numeric value, sorted: kept raw, of unknown unit, never gated.
+/// Returns the declared metrics in their order, then every other numeric value, sorted: kept raw, with the unit that its name states, never
+/// gated.
 pub(crate) fn metrics(declared: &[Metric], evidence: &[&Evidence<'_>]) -> Vec<ReportedMetric> {
     let declared_paths: BTreeSet<&str> = declared.iter().map(|metric| metric.path.as_str()).collect();
     let outputs = evidence.iter().filter_map(|evidence| evidence.output.as_ref());

@@ -6,7 +6,7 @@ use assay_claim::CountedAttempt;
 use assay_indicator::{Output, Value};
 use assay_manifest::{
     Artifact, Attempt, Body, CPU_TIME, CaseId, CollectedAttempt, Collection, Digest, Document, ExecutionPart, Header,
-    IndicatorOutcome, Kind, MAX_MANIFEST_BYTES, MAX_RSS, Plan, PlannedTrial, PointId, Recording,
+    IndicatorOutcome, Kind, MAX_MANIFEST_BYTES, MAX_RSS, Plan, PlannedTrial, PointId, Recording, ordinal,
 };
 use assay_stage::{Context, ErrorCode, Failure};
 
@@ -114,7 +114,7 @@ fn find_attempt(parts: &Parts, trial: &PlannedTrial, collected: &CollectedAttemp
     let is_it = |attempt: &&Attempt| attempt.trial_id == trial.trial_id && attempt.attempt == collected.attempt;
     let attempt = parts.get(&collected.part).and_then(|part| part.attempts.iter().find(is_it)).cloned();
     let missing = || {
-        let which = format!("attempt {} of trial `{}`", collected.attempt, trial.trial_id);
+        let which = format!("attempt {} of trial `{}`", ordinal(collected.attempt), trial.trial_id);
         Failure::new(ErrorCode::AttemptsUnaccounted, format!("the part {} has no {which}", collected.part))
     };
     Ok(ShardAttempt { collected: collected.clone(), attempt: attempt.ok_or_else(missing)? })

@@ -6,7 +6,7 @@ use assay_manifest::{Artifact, Collection, Digest, Document, InputRef, MAX_MANIF
 use assay_report::counted;
 use assay_runner::default_store;
 use assay_runs::{VerifiedRun, store_option};
-use assay_stage::{AcceptedResult, ErrorCode, Exit, Failure, Layout};
+use assay_stage::{AcceptedResult, ErrorCode, Exit, Failure, Layout, first_names};
 use assay_store::{CreateOutcome, MAX_POINTER_BYTES, Scratch, Store};
 use assay_verify::{StoreBlobs, fetched_from, read_evidence_list, try_map_in_threads};
 
@@ -260,14 +260,12 @@ fn copy_blobs(from: &Store, to: &Store, wanted: &CopyPlan) -> Result<CopyResult,
             CopiedBlob::Absent => absent.push(format!("`{name}` ({digest})")),
         }
     }
-    match absent.as_slice() {
-        [] => Ok(copied),
-        [first, rest @ ..] => {
-            let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-            Err(Failure::new(ErrorCode::ArtifactAbsent, format!("the store `{}` has no {first}{more}", from.uri()))
-                .hint("raw evidence may have been kept elsewhere: --without-raw copies the rest"))
-        }
+    if absent.is_empty() {
+        return Ok(copied);
     }
+    let message = format!("the store `{}` has no {}", from.uri(), first_names(&absent, 1));
+    Err(Failure::new(ErrorCode::ArtifactAbsent, message)
+        .hint("raw evidence may have been kept elsewhere: --without-raw copies the rest"))
 }
 
 /// The outcome of a blob's copy.

@@ -6,13 +6,15 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use assay_envelope::ScryptCost;
-use assay_manifest::{CaseId, Exclusion, InputRef, Plan, PointSummary, Publication, RunId, Summary, TrialId, WorkloadType};
+use assay_manifest::{
+    CaseId, Exclusion, InputRef, LastingReason, Plan, PointSummary, Publication, RunId, Summary, TrialId, WorkloadType,
+};
 use assay_process::Cancel;
 use assay_report::shell_word;
 use assay_runner::{BranchPush, CommittedFolder, Config, DriverTimes, Run as Driven, RunSpec, SourceSpec, export, init_keys};
 use assay_runs::{RunStore, VerifiedRun, store_option};
 use assay_stage::parameters::PlanParameters;
-use assay_stage::{ErrorCode, Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure, first_names};
 use assay_store::Store;
 use serde_json::json;
 
@@ -218,7 +220,9 @@ pub(crate) fn no_valid_trial(opened: &VerifiedRun, folder: &Path) -> Option<Fail
     let summary = opened.chain.one::<Summary>().map(|summary| &summary.body)?;
     let missing = CasesWithoutTrial::find(summary)?;
     let report = folder.join("report.html");
-    let hint = format!("`{}` lists every attempt; repair the cause, then run it again under another name", report.display());
+    let lasting = assay_report::lasting_reason(&missing.points).map(describe_lasting).unwrap_or_default();
+    let hint =
+        format!("{lasting}`{}` lists every attempt; repair the cause, then run it again under another name", report.display());
     let causes = assay_report::commonest_reason(&missing.points).into_iter().collect();
     let failure = Failure { causes, ..Failure::new(ErrorCode::NoValidTrial, missing.to_string()) }.hint(hint);
     let outputs = missing.trial_with_output().map(|trial| {
@@ -232,6 +236,14 @@ pub(crate) fn no_valid_trial(opened: &VerifiedRun, folder: &Path) -> Option<Fail
         }
         None => failure,
     })
+}
+
+/// States that no trial was tried often for a lasting reason, and the remedy, as the first line of a hint.
+fn describe_lasting(reason: LastingReason) -> String {
+    let remedy = match reason {
+        LastingReason::NoRequests => "use a longer `duration`, or a higher rate",
+    };
+    format!("another attempt meets `{reason}` again, so trials were not repeated to the limit: {remedy}\n")
 }
 
 /// Maximum number of cases that a failure names.
@@ -273,11 +285,10 @@ impl fmt::Display for CasesWithoutTrial<'_> {
             let planned: u64 = self.points.iter().map(|point| u64::from(point.trials_planned)).sum();
             return f.write_str(&assay_report::describe_none_counted(planned));
         }
-        let names: Vec<String> = self.cases.iter().take(MAX_NAMED_CASES).map(|case| format!("`{case}`")).collect();
-        let more = self.cases.len().saturating_sub(names.len());
-        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-        let have = if self.cases.len() == 1 { "has" } else { "have" };
-        write!(f, "{} of {} cases {have} no valid trial: {}{more}", self.cases.len(), self.all, names.join(", "))
+        let names: Vec<String> = self.cases.iter().map(|case| format!("`{case}`")).collect();
+        let have = if names.len() == 1 { "has" } else { "have" };
+        let named = first_names(&names, MAX_NAMED_CASES);
+        write!(f, "{} of {} cases {have} no valid trial: {named}", names.len(), self.all)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use assay_manifest::{
     Address, Attempt, Count, CuratedFile, Digest, Executable, ExecutableRole, ExecutionPart, FrozenWorkload, MetricSummary,
-    PinnedFile, Plan, PointSummary, Publication, ServingOutcome, Source, Summary, TrialValue,
+    PinnedFile, Plan, PointSummary, Publication, ServingOutcome, Source, Summary, TrialValue, ordinal,
 };
 use assay_report::counted;
 use assay_runs::VerifiedRun;
@@ -421,7 +421,7 @@ fn print_trials(opened: &VerifiedRun, walk: &NumberTrace<'_>) {
         };
         let flagged = if trial.flagged { ", far from the others" } else { "" };
         let value = walk.metric.map(|metric| format!(": {} {}", trial.value, metric.unit)).unwrap_or_default();
-        output::line(format!("  {} attempt {}{value}{flagged}", trial.trial_id, trial.attempt + 1));
+        output::line(format!("  {} attempt {}{value}{flagged}", trial.trial_id, ordinal(trial.attempt)));
         output::line(format!("    {samples}"));
         for program in programs(attempt) {
             output::line(format!("    program {program}"));

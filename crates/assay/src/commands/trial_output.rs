@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use assay_manifest::{Artifact, Attempt, ExecutionPart, TrialId};
+use assay_manifest::{Artifact, Attempt, ExecutionPart, TrialId, ordinal};
 use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Failure, first_names};
 
@@ -16,13 +16,13 @@ const MAX_OUTPUT_BYTES: u64 = 64 << 20;
 pub(crate) fn print(run: &VerifiedRun, trial: &TrialId, attempt: Option<u32>) -> Result<(), Failure> {
     let parts: Vec<_> = run.chain.all::<ExecutionPart>().map(|(_, part)| &part.body).collect();
     let of_trial = parts.iter().flat_map(|part| &part.attempts).filter(|known| known.trial_id == *trial);
-    let is_requested = |known: &&Attempt| attempt.is_none_or(|number| known.attempt.checked_add(1) == Some(number));
+    let is_requested = |known: &&Attempt| attempt.is_none_or(|number| ordinal(known.attempt) == number);
     let mut attempts: Vec<&Attempt> = of_trial.filter(is_requested).collect();
     attempts.sort_by_key(|known| known.attempt);
     if attempts.is_empty() {
-        let of_attempt = attempt.map(|number| format!(" and its attempt {number}")).unwrap_or_default();
-        let message = format!("the run `{}` has no attempt of the trial `{trial}`{of_attempt}", run.chain.run_id);
-        return Err(Failure::new(ErrorCode::NoSuchTrial, message).hint(describe_trials(&parts)));
+        let number = attempt.map(|number| format!(" {number}")).unwrap_or_default();
+        let message = format!("the run `{}` has no attempt{number} of the trial `{trial}`", run.chain.run_id);
+        return Err(Failure::new(ErrorCode::NoSuchTrial, message).hint(describe_known(&parts, trial)));
     }
     if !attempts.iter().any(|attempt| attempt.evidence.iter().any(is_output)) {
         output::diagnostic(format!("the trial `{trial}` ran no script, so nothing was printed; `assay show` has its result"));
@@ -38,10 +38,16 @@ pub(crate) fn print(run: &VerifiedRun, trial: &TrialId, attempt: Option<u32>) ->
 /// Number of trials that a hint names.
 const NAMED_TRIALS: usize = 5;
 
-/// Returns the names of the trials that were attempted.
-fn describe_trials(parts: &[&ExecutionPart]) -> String {
-    let trials: BTreeSet<String> =
-        parts.iter().flat_map(|part| &part.attempts).map(|attempt| format!("`{}`", attempt.trial_id)).collect();
+/// Names the last attempt of the trial or, if it has none, the trials that were attempted.
+fn describe_known(parts: &[&ExecutionPart], trial: &TrialId) -> String {
+    let attempts = || parts.iter().flat_map(|part| &part.attempts);
+    let last = attempts().filter(|attempt| attempt.trial_id == *trial).map(|attempt| attempt.attempt).max();
+    match last.map(ordinal) {
+        Some(1) => return "the trial has one attempt, 1".to_owned(),
+        Some(last) => return format!("the trial has the attempts 1 to {last}"),
+        None => {}
+    }
+    let trials: BTreeSet<String> = attempts().map(|attempt| format!("`{}`", attempt.trial_id)).collect();
     if trials.is_empty() {
         return "no trial of it was attempted".to_owned();
     }
@@ -54,7 +60,7 @@ fn is_output(artifact: &Artifact) -> bool {
 
 fn print_output(run: &VerifiedRun, attempt: &Attempt, artifact: &Artifact) -> Result<(), Failure> {
     let name = artifact.name.rsplit('/').next().unwrap_or_default();
-    let number = attempt.attempt.saturating_add(1);
+    let number = ordinal(attempt.attempt);
     output::line(format!("==> {} attempt {number}, {name}, {} bytes, {}", attempt.trial_id, artifact.size, artifact.digest));
     let Some(bytes) = run.blobs.get(&artifact.digest, MAX_OUTPUT_BYTES)? else {
         let message =

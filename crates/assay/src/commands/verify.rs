@@ -2,7 +2,7 @@
 
 use assay_manifest::{Digest, EndState, RunEnd};
 use assay_runs::VerifiedRun;
-use assay_stage::{ErrorCode, Exit, Failure, RESUME_HINT, file_digest};
+use assay_stage::{ErrorCode, Exit, Failure, RESUME_HINT, file_digest, first_names};
 use assay_store::Store;
 use assay_verify::{
     Level, LevelReport, MissingKind, RecomputeOutcome, VerifiedTombstone, fetched_from, group_missing, verify_evidence,
@@ -230,10 +230,11 @@ fn failed_as_json(level: Level, failure: &Failure) -> serde_json::Value {
 }
 
 fn check_strangers(strangers: &[String]) -> Result<(), Failure> {
-    let Some(first) = strangers.first() else { return Ok(()) };
-    let more = strangers.len() - 1;
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    let message = format!("`{}`{more} in the folder: not of the run, and nothing vouches for it", first.escape_debug());
+    if strangers.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<_> = strangers.iter().map(|name| format!("`{}`", name.escape_debug())).collect();
+    let message = format!("{} in the folder: not of the run, and nothing vouches for it", first_names(&names, 1));
     Err(Failure::new(ErrorCode::Strangers, message)
         .hint("a published folder holds the files that its manifests name, and no others"))
 }

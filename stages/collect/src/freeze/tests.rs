@@ -124,7 +124,7 @@ fn shards_of_an_attempt_follow_one_schedule() {
     let message = ["a", "b"]
         .iter()
         .fold(failure.message, |text, name| text.replace(&Digest::compute(name.as_bytes()).to_string(), &format!("<{name}>")));
-    insta::assert_snapshot!(message, @"in attempt 0 of trial `w.t.default.one.t0`, shard 0 followed schedule <a> and shard 1 followed <b>");
+    insta::assert_snapshot!(message, @"in attempt 1 of trial `w.t.default.one.t0`, shard 0 followed schedule <a> and shard 1 followed <b>");
     let later = ExecutionPart { attempts: vec![attempt(1, true)], ..following(1, "b") };
     assert!(collected(&[following(0, "a"), later]).is_ok(), "they made no attempt together");
 }

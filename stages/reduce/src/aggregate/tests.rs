@@ -70,11 +70,15 @@ fn outliers_are_flagged_and_kept() {
 }
 
 #[test]
-fn declared_metrics_come_first_and_the_rest_is_kept_without_a_unit() {
-    let point = summarise_results(&[json!({"zeta": 1, "note": "x", "size": 2, "rate": 3, "alpha": {"b": 4}})]);
-    assert_eq!(names(&point), ["rate", "size", "alpha.b", "zeta"]);
-    let undeclared = &point.metrics[3];
-    assert_eq!((undeclared.unit.as_str(), undeclared.better, undeclared.primary), ("unknown", None, false));
+fn declared_metrics_come_first_and_the_rest_has_the_unit_of_its_name() {
+    let result = json!({"zeta": 1, "note": "x", "size": 2, "rate": 3, "alpha": {"b": 4}, "working_set_bytes": 5});
+    let point = summarise_results(&[result]);
+    assert_eq!(names(&point), ["rate", "size", "alpha.b", "working_set_bytes", "zeta"]);
+    let undeclared = |place: usize| {
+        let metric = &point.metrics[place];
+        (metric.unit.as_str(), metric.better, metric.primary)
+    };
+    assert_eq!([undeclared(3), undeclared(4)], [("bytes", None, false), ("unknown", None, false)]);
 }
 
 #[test]

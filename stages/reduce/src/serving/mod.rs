@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use assay_manifest::{
     ArrivalLaw, Artifact, Attempt, Block, Case, Count, Exclusion, FrozenWorkload, MetricSummary, Point, PointSummary, PointView,
-    Reason, ServingPoint, ServingWork, Shard, SloMetric, TrialId, TrialValue,
+    Reason, ServingPoint, ServingWork, Shard, SloMetric, TrialId, TrialValue, ordinal,
 };
 use assay_metric::{Definition, Formula, MeasuredPhase, MeasuredValue, Metric, MetricName, TrialTotals, Unit};
 use assay_schedule::{OfferedLoad, TrialSchedule};
@@ -242,8 +242,11 @@ fn check_records(
         .map_err(Contradiction::from)
         .and_then(|schedule| consistency::check(&schedule, work, attempt, files, Limits::for_machine().threads));
     checked.map_err(|error| {
-        let what =
-            format!("the records of attempt {} of trial `{}` cannot be those of that attempt", files.attempt, files.trial_id);
+        let what = format!(
+            "the records of attempt {} of trial `{}` cannot be those of that attempt",
+            ordinal(files.attempt),
+            files.trial_id
+        );
         Failure::new(ErrorCode::RecordsDiffer, what).because(&error)
     })
 }
@@ -370,7 +373,7 @@ fn is_open_loop(work: &ServingWork) -> bool {
 }
 
 fn refused(files: &TrialFiles, error: &trial::TrialError) -> Failure {
-    let what = format!("the records of attempt {} of trial `{}` cannot be reduced", files.attempt, files.trial_id);
+    let what = format!("the records of attempt {} of trial `{}` cannot be reduced", ordinal(files.attempt), files.trial_id);
     Failure::new(ErrorCode::Records, what).because(error)
 }
 
@@ -473,6 +476,7 @@ fn counted_values(scanned: &ScannedTrial<'_>, work: &ServingWork, price: &Result
         totals: &scanned.tally.totals,
         window_ns: window_ns(scanned),
         steady_ns: steady.and_then(|steady| length_ns(steady).ok_or_else(|| "it has no length".to_owned())),
+        is_open_loop: is_open_loop(work),
         has_slos: !work.slos.is_empty(),
         no_output: (!api.has_output_tokens).then(|| format!("{} have no output tokens", api.responses)),
         documents: api.input.has_documents().then(|| work.documents()),

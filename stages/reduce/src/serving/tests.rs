@@ -489,6 +489,10 @@ fn under_closed_loop_latencies_count_from_sending() {
             "trial `w.t.default.one.t0`: under closed loop no request has an intended time"
         );
     }
+    assert_eq!(
+        value(&point, "offered_rate_per_s").expect_err("absent"),
+        "trial `w.t.default.one.t0`: a closed loop offers a concurrency, not a rate"
+    );
     assert_eq!(value(&point, "good_fraction").expect_err("absent"), "trial `w.t.default.one.t0`: the workload has no SLOs");
     assert_eq!(serving(&point).slo_met, None);
 }
@@ -727,7 +731,7 @@ fn a_window_that_execute_says_otherwise_is_refused() {
     let trial = AttemptRecords { window_ms: (0, 100), ..attempted(vec![timed(0, Phase::Measured, [0, 1_000])]) };
     let run = serving_run(&closed, &json!([]), &[vec![trial]]);
     insta::assert_snapshot!(run.reduce_in(&environment(None)).err().expect("refused"), @r"
-    error[records]: the records of attempt 0 of trial `w.t.default.one.t0` cannot be reduced
+    error[records]: the records of attempt 1 of trial `w.t.default.one.t0` cannot be reduced
       because: execute states a measured window from 0 to 100000000 ns, but by plan and records it is from 0 to 1000000000 ns
     ");
 }
@@ -1030,13 +1034,13 @@ fn records_that_are_not_the_attempt_s_are_refused() {
     let of_another = file(&four(), 1, 0);
     swapped.files.values_mut().for_each(|bytes| bytes.clone_from(&of_another));
     insta::assert_snapshot!(swapped.reduce_in(&environment(None)).err().expect("refused"), @r"
-    error[records]: the records of attempt 0 of trial `w.t.default.one.t0` cannot be reduced
-      because: row 0 of shard 0 is of attempt 1 and shard 0
+    error[records]: the records of attempt 1 of trial `w.t.default.one.t0` cannot be reduced
+      because: row 0 of shard 0 is of attempt 2 and shard 0
     ");
     let fewer = file(&four()[..3], 0, 0);
     swapped.files.values_mut().for_each(|bytes| bytes.clone_from(&fewer));
     insta::assert_snapshot!(swapped.reduce_in(&environment(None)).err().expect("refused"), @r#"
-    error[records]: the records of attempt 0 of trial `w.t.default.one.t0` cannot be reduced
+    error[records]: the records of attempt 1 of trial `w.t.default.one.t0` cannot be reduced
       because: execute states the outcomes {"ok": 3, "timeout": 1} of the measured phase, but the records have {"ok": 3}
     "#);
 }

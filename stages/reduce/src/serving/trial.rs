@@ -188,13 +188,13 @@ pub(crate) enum TrialError {
     #[error(transparent)]
     Record(#[from] RecordError),
     /// A file's rows belong to another attempt or shard.
-    #[error("row {row} of shard {shard} is of attempt {found_attempt} and shard {found_shard}")]
+    #[error("row {row} of shard {shard} is of attempt {} and shard {found_shard}", .found_attempt.saturating_add(1))]
     OtherAttempt {
         /// The row.
         row: u64,
         /// The shard that the file should belong to.
         shard: u32,
-        /// The attempt that the row belongs to.
+        /// The attempt that the row belongs to, from 0.
         found_attempt: i64,
         /// The shard that the row belongs to.
         found_shard: i64,
