@@ -496,7 +496,14 @@ fn a_home_that_is_a_relative_path() {
     fixture.set("HOME", "home");
     fixture.unset("ASSAY_CONFIG");
     fixture.unset("XDG_CONFIG_HOME");
-    says!(fixture, &["keys", "list"], @"");
+    says!(fixture, &["keys", "list"], @"
+    exit code 30
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[no_config_folder]: `HOME` is `home`, which is no absolute path
+
+    hint: set HOME to an absolute path, or ASSAY_CONFIG to a folder that only you can read
+    ");
 }
 
 #[test]
@@ -507,7 +514,15 @@ fn a_stdout_that_is_closed() {
         shell.args(["-c", &format!("exec \"$0\" \"$@\" {redirection}")]).arg(binary("assay")).args(arguments);
         fixture.format_result(&crate::support::CommandResult::from_output(shell.output().expect("a shell")))
     };
-    insta::assert_snapshot!(with(">&-", &["schema", "workload"]), @"");
+    insta::assert_snapshot!(with(">&-", &["schema", "workload"]), @"
+    exit code 30
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[output]: not everything could be written to stdout
+      because: stdout is closed
+
+    hint: is the disk full that it went to, or stdout closed? Without a reader, send it to `/dev/null`
+    ");
     assert_eq!(with(">&-", &["--version"]), with(">&-", &["schema", "workload"]));
     let done = with(">/dev/null", &["schema", "workload"]);
     assert!(done.starts_with("exit code 0\n"), "stdout leads nowhere on purpose: {done}");
