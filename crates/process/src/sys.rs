@@ -132,6 +132,7 @@ static BEGAN_WITHOUT_STDOUT: AtomicBool = AtomicBool::new(false);
 
 /// Registers [`look_at_stdout`] among the functions that run before the standard library starts. That opens `/dev/null` in the place
 /// of a closed descriptor, and every write to it succeeds: later nothing tells it from a stdout that leads there on purpose.
+#[cfg(target_os = "linux")]
 #[used]
 #[expect(unsafe_code, reason = "only a function in this section runs before the standard library's start")]
 // SAFETY: the section holds pointers to functions of the C calling convention, which are called once, in order, by the only thread.
@@ -139,6 +140,7 @@ static BEGAN_WITHOUT_STDOUT: AtomicBool = AtomicBool::new(false);
 #[unsafe(link_section = ".init_array")]
 static LOOK_AT_STDOUT: extern "C" fn() = look_at_stdout;
 
+#[cfg(target_os = "linux")]
 extern "C" fn look_at_stdout() {
     let is_closed = rustix::io::fcntl_getfd(rustix::stdio::stdout()) == Err(rustix::io::Errno::BADF);
     BEGAN_WITHOUT_STDOUT.store(is_closed, Ordering::Relaxed);

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use assay_cluster::{
     Cluster, Event as ClusterEvent, Installation, Job, JobState, LoadPod, LogLine, ObjectPath, PULLED, Pod, RUN, Resources,
-    RunRoot, RunWatch, StageJob, TARGET_KINDS, Trouble, Waker, are_scheduled, has_begun, job_name, job_state, longest_pull,
-    phase, stage_job,
+    RunObjects, RunRoot, RunWatch, StageJob, TARGET_KINDS, Trouble, Waker, are_scheduled, has_begun, job_name, job_state,
+    longest_pull, phase, stage_job,
 };
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{Digest, Environment, InputRef, Intent, Kind, Manifest, Plan, Role, RunId};
@@ -137,7 +137,7 @@ impl KubernetesRunner {
                 None => Err(error),
             };
         }
-        let job = self.start_beside_recorder(call, input, calls.len())?;
+        let job = self.start_beside_recorder(call, input, calls.len(), observe)?;
         let mut told = PodEventReader::new(self, &job);
         let outcome = self.wait(&job, calls, input, &mut told, observe);
         if outcome.is_err() && !self.has_failed(&job) {
@@ -148,7 +148,13 @@ impl KubernetesRunner {
 
     /// Starts the Job of a call, and returns once the recorder, if there is one, is recording. The pods of both start at the same
     /// time; those of the call wait for a mark before they begin.
-    fn start_beside_recorder(&self, call: &StageCall, input: Digest, shards: usize) -> Result<String> {
+    fn start_beside_recorder(
+        &self,
+        call: &StageCall,
+        input: Digest,
+        shards: usize,
+        observe: &mut dyn FnMut(&StageCall, &Event),
+    ) -> Result<String> {
         let starting = self.recorder().clone().filter(|recorder| !recorder.is_recording);
         let Some(recorder) = starting else {
             return self.start(call, input, shards, None);
@@ -156,11 +162,18 @@ impl KubernetesRunner {
         let may_begin = Layout::for_run(&self.run_id).may_begin(call.stage, input);
         // Under an earlier driver, a recorder that has ended since was recording.
         if self.store.read(&may_begin, MAX_POINTER_BYTES)?.is_some() {
-            self.await_recorder(&recorder)?;
+            self.await_recorder(&recorder, &mut |_| {})?;
             return self.start(call, input, shards, None);
         }
         let job = self.start(call, input, shards, Some(&may_begin))?;
-        let begun = self.await_recorder(&recorder).and_then(|()| Ok(self.store.create(&may_begin, b"{}").map(drop)?));
+        let mut is_scheduled = false;
+        let begun = self.await_recorder(&recorder, &mut |seen| {
+            if !is_scheduled && are_scheduled(&seen.job_pods(&job), u32::try_from(shards).unwrap_or(u32::MAX)) {
+                is_scheduled = true;
+                observe(call, &Event::Scheduled);
+            }
+        });
+        let begun = begun.and_then(|()| Ok(self.store.create(&may_begin, b"{}").map(drop)?));
         if let Err(error) = begun {
             // Its pods would wait for the mark in vain.
             self.end(&job)?;
@@ -169,9 +182,9 @@ impl KubernetesRunner {
         Ok(job)
     }
 
-    /// Waits until the recorder records.
-    fn await_recorder(&self, recorder: &Recorder) -> Result<()> {
-        match self.wait_until_recording(&recorder.job) {
+    /// Waits until the recorder records, and passes on each state of the cluster that is seen meanwhile.
+    fn await_recorder(&self, recorder: &Recorder, look: &mut dyn FnMut(&RunObjects)) -> Result<()> {
+        match self.wait_until_recording(&recorder.job, look) {
             Ok(is_recording) => {
                 *self.recorder() = is_recording.then(|| Recorder { is_recording, ..recorder.clone() });
                 Ok(())
@@ -459,13 +472,14 @@ impl KubernetesRunner {
         false
     }
 
-    fn wait_until_recording(&self, job: &str) -> Result<bool> {
+    fn wait_until_recording(&self, job: &str, look: &mut dyn FnMut(&RunObjects)) -> Result<bool> {
         let (begun, mut waits, mut told) = (Instant::now(), StartupWait::default(), PodEventReader::new(self, job));
         loop {
             if self.cancel.is_cancelled() {
                 return Err(Error::Cancelled(CancelledWork::Stage(self.cancel.reason().unwrap_or("stopped").to_owned())));
             }
             let seen = self.watched.next(LOOK);
+            look(&seen);
             let pods = seen.job_pods(job);
             told.follow(&pods);
             let mut records = false;
