@@ -557,11 +557,12 @@ fn a_store_that_cannot_be_written() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).expect("a mode");
     let store = file.join("store").display().to_string();
     says!(fixture, &["run", PIPELINE, "--run-id", "one", "--store", &store], @"
-    exit code 30
+    exit code 2
     ----- stdout: nothing -----
     ----- stderr -----
-    error[store]: failed to open the store in folder `[ROOT]/file/store`
-      because: Not a directory (os error 20)
+    error[store_uri]: `[ROOT]/file` is no folder, and the store `[ROOT]/file/store` needs one there
+
+    hint: name a folder, which a run makes if it does not exist, or a bucket (`s3://bucket/prefix`)
     ");
 }
 

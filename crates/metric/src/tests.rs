@@ -269,7 +269,9 @@ fn input_throughput_is_of_the_work_within_the_window() {
 #[test]
 fn only_an_open_loop_offers_a_rate() {
     let mut totals = Totals::default();
-    [0, 500_000_000, 1_000_000_000].into_iter().for_each(|sent_ns| totals.add_sent(sent_ns));
+    for sent_ns in [0, 500_000_000, 1_000_000_000] {
+        totals.add_sent(sent_ns);
+    }
     let trial = |is_open_loop| TrialTotals {
         requests: 3,
         ok: 3,

@@ -39,8 +39,8 @@ pub(crate) struct Arguments {
     /// The file for the reason of a failure, as JSON, which a cluster shows for a terminated container.
     #[arg(long, value_name = "FILE")]
     pub(crate) failure_file: Option<PathBuf>,
-    /// Verify the inputs, but begin only once the store has this object: whoever started this process creates it when all that has to
-    /// be up beside the stage is up.
+    /// Verify the inputs, but begin only once the store has this object: the driver creates it when all that has to run beside
+    /// the stage runs.
     #[arg(long, value_name = "PATH")]
     pub(crate) begin_after: Option<String>,
     /// Only compute: nothing is signed or accepted, outputs go to this store, and the manifest's digest is printed.

@@ -121,6 +121,7 @@ fn every_successful_request_is_counted_and_no_other_but_those_that_may_be() {
 
 #[test]
 fn tokens_agree_within_one_in_a_hundred() {
+    use CrossCheckOutcome::{Agrees, Disagrees};
     let work = completions();
     for what in [CountedQuantity::OutputTokens, CountedQuantity::InputTokens] {
         let outcome = |unsure, outer| {
@@ -130,7 +131,6 @@ fn tokens_agree_within_one_in_a_hundred() {
             let comparison = Comparison { block: BLOCK, what, attempts: &[] };
             comparison.check(&[&attempt], &limits, &growth, None).outcome
         };
-        use CrossCheckOutcome::{Agrees, Disagrees};
         assert_eq!([990, 1010].map(|outer| outcome(0, outer)), [Agrees, Agrees]);
         assert_eq!([989, 1011].map(|outer| outcome(0, outer)), [Disagrees, Disagrees]);
         // Each of two unsure requests may have brought the mean of 10 tokens, and one for rounding.
