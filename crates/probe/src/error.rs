@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// The time for a connection to be established, from its first packet to the end of the TLS handshake. A first packet that is lost is
 /// sent again after one and after three seconds. The time is shorter than that of any request here, so that a server that accepts
-/// connections and never ends a handshake is told apart from one that does not respond.
+/// connections and never ends a handshake is distinguished from one that does not respond.
 pub(crate) const CONNECT_TIME: Duration = Duration::from_secs(4);
 
 /// The reason why there is no response.

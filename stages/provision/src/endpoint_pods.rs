@@ -16,13 +16,8 @@ impl PodProvisioner<'_> {
         let Some((url, service)) = target.url.as_deref().and_then(|url| Some((url, ServiceName::in_url(url)?))) else {
             return Ok(None);
         };
-        let found = self.read_service(&service);
-        match found {
-            Ok(Some((selector, state))) => {
-                let state = TargetState { target: target.name.to_string(), ..state };
-                Ok(Some(self.record_target(selector, url.to_owned(), state)))
-            }
-            Ok(None) => Ok(None),
+        match self.read_service(target, &service) {
+            Ok(found) => Ok(found.map(|(selector, state)| self.record_target(selector, url.to_owned(), state))),
             Err(error) if error.refusal() == Some(Refusal::Forbidden) => {
                 ctx.emit(Event::Note { message: unknown_pods(target, &service) });
                 Ok(None)
@@ -31,13 +26,13 @@ impl PodProvisioner<'_> {
         }
     }
 
-    fn read_service(&self, service: &ServiceName) -> Result<Option<(PodSelector, TargetState)>, assay_cluster::Error> {
+    fn read_service(&self, target: &Target, service: &ServiceName) -> assay_cluster::Result<Option<(PodSelector, TargetState)>> {
         let place = ObjectPath::named("Service", &service.namespace, &service.name);
         let Some(object) = self.cluster.get::<Value>(&place)? else { return Ok(None) };
         let Some(labels) = selected_labels(&object) else { return Ok(None) };
         let selector = PodSelector { namespace: service.namespace.clone(), labels };
         let pods = self.cluster.target_pods(&selector)?;
-        Ok(Some((selector, TargetState { target: String::new(), is_ours: false, pods, objects: vec![object] })))
+        Ok(Some((selector, TargetState { target: target.name.to_string(), is_ours: false, pods, objects: vec![object] })))
     }
 }
 
