@@ -63,7 +63,7 @@ fn status_text(status: u16) -> String {
 
 /// An HTTP client for one endpoint.
 ///
-/// If a response repeats a secret of the headers, the secret is masked.
+/// If a response or an error repeats a secret of the headers, the secret is masked, however it is escaped.
 ///
 /// Redirects are returned and not followed: the headers are secrets, and the load goes to the given address. Proxies of the
 /// environment are not used, because the load uses none. Each request has a connection of its own, so the client notices at once
@@ -126,11 +126,25 @@ impl Client {
 
     fn read_response(&self, response: Response<Body>, limits: Limits) -> Result<EndpointResponse, RequestError> {
         let status = response.status().as_u16();
-        let secrets = self.headers.secrets();
         let server = response.headers().get("server").and_then(|value| value.to_str().ok());
-        let server = server.map(|text| secrets.mask_truncated(text).unwrap_or_else(|| text.to_owned()));
-        let body = read(response, limits)?;
-        Ok(EndpointResponse { status, server, body: secrets.mask(&body).unwrap_or(body) })
+        let server = server.map(|text| self.mask(text.to_owned()));
+        let body = read(response, limits).map_err(|error| self.mask_error(error))?;
+        Ok(EndpointResponse { status, server, body: self.headers.secrets().mask(&body).unwrap_or(body) })
+    }
+
+    /// Masks the secrets of the headers in a text of the endpoint, which may have been cut.
+    pub(crate) fn mask(&self, text: String) -> String {
+        self.headers.secrets().mask_truncated(&text).unwrap_or(text)
+    }
+
+    /// Masks the secrets of the headers in the words of an error, which may quote the endpoint's.
+    fn mask_error(&self, error: RequestError) -> RequestError {
+        match error {
+            RequestError::Address(text) => RequestError::Address(self.mask(text)),
+            RequestError::Tls(text) => RequestError::Tls(self.mask(text)),
+            RequestError::Protocol(text) => RequestError::Protocol(self.mask(text)),
+            error => error,
+        }
     }
 
     /// Sends a GET request and returns the status as soon as the head of the response has arrived: the body, which may not end,
@@ -142,7 +156,7 @@ impl Client {
     /// Sends a POST request without a body and returns the response. It is for commands, such as flushing a cache.
     pub fn post(&self, url: &str, limits: Limits) -> Result<EndpointResponse, RequestError> {
         let request = self.with_defaults(self.agent.post(check_url(url)?), limits.time);
-        self.read_response(request.send_empty().map_err(|error| to_request_error(error, limits.time))?, limits)
+        self.read_response(request.send_empty().map_err(|error| self.error(error, limits.time))?, limits)
     }
 
     /// Sends a POST request with a JSON document, and reads as much of its response as its kind needs, within `time`.
@@ -157,11 +171,10 @@ impl Client {
             .header("x-request-id", format!("{id:032x}"))
             .header("traceparent", format!("00-{id:032x}-{span:016x}-01"))
             .send(request.body);
-        let response = sent.map_err(|error| to_request_error(error, time))?;
-        let secrets = self.headers.secrets();
+        let response = sent.map_err(|error| self.error(error, time))?;
         let text = |name: &str| {
             let value = response.headers().get(name).and_then(|value| value.to_str().ok())?;
-            Some(secrets.mask_truncated(value).unwrap_or_else(|| value.to_owned()))
+            Some(self.mask(value.to_owned()))
         };
         let content_type =
             text("content-type").map(|value| value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase());
@@ -170,7 +183,7 @@ impl Client {
         let (status, location) = (response.status().as_u16(), text("location"));
         let retry_after_s = text("retry-after").and_then(|value| value.parse().ok());
         let needed = NeededPart::of(status, content_type.as_deref(), content_encoding.is_some(), request.is_streamed);
-        let body = PartialBody::read(response.into_body().into_reader(), needed, time).masked(secrets);
+        let body = PartialBody::read(response.into_body().into_reader(), needed, time).masked(self.headers.secrets());
         Ok(PartialResponse { status, content_type, content_encoding, location, retry_after_s, body })
     }
 
@@ -181,7 +194,12 @@ impl Client {
 
     fn call(&self, url: &str, time: Duration) -> Result<Response<Body>, RequestError> {
         let request = self.with_defaults(self.agent.get(check_url(url)?), time);
-        request.call().map_err(|error| to_request_error(error, time))
+        request.call().map_err(|error| self.error(error, time))
+    }
+
+    /// Converts an error of the HTTP library for a request with this timeout.
+    fn error(&self, error: ureq::Error, time: Duration) -> RequestError {
+        self.mask_error(to_request_error(error, time))
     }
 
     /// Adds to a request what all have in common: a timeout, a connection of its own, the headers.

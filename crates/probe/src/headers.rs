@@ -17,7 +17,7 @@ pub struct Headers {
 #[derive(Debug, thiserror::Error)]
 pub enum HeaderError {
     /// The secret cannot be read.
-    #[error("the header `{name}` comes from {place}, which cannot be read")]
+    #[error("the header `{name}` comes from {place}")]
     Absent {
         /// The header.
         name: String,
@@ -64,22 +64,46 @@ impl fmt::Debug for Headers {
 const SCHEMES: [&[u8]; 6] = [b"bearer", b"basic", b"token", b"apikey", b"api-key", b"key"];
 
 /// Returns the secret parts of a value, in the forms in which an endpoint may repeat them: the credential after a known scheme,
-/// else the whole value, and the part after its first word, which may be a custom scheme.
-fn secret_parts(value: &[u8]) -> Vec<&[u8]> {
+/// else the whole value, and the part after its first word, which may be a custom scheme; and the credential of `Basic` decoded, as
+/// `user:password` and as the password alone.
+fn secret_parts(value: &[u8]) -> Vec<Vec<u8>> {
     let mut words = value.splitn(2, |byte| *byte == b' ');
     let (first, rest) = (words.next().unwrap_or_default(), words.next().map(<[u8]>::trim_ascii));
     let is_scheme = SCHEMES.iter().any(|scheme| first.eq_ignore_ascii_case(scheme));
     let whole = (!is_scheme || rest.is_none()).then_some(value);
-    whole.into_iter().chain(rest).collect()
+    let decoded = rest.filter(|_| first.eq_ignore_ascii_case(b"basic")).and_then(decode_base64);
+    let password = decoded.as_deref().and_then(|pair| pair.splitn(2, |byte| *byte == b':').nth(1)).map(<[u8]>::to_vec);
+    whole.into_iter().chain(rest).map(<[u8]>::to_vec).chain(decoded).chain(password).collect()
+}
+
+/// Decodes base64 of either alphabet, with or without padding.
+fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
+    let (mut bytes, mut bits, mut count) = (Vec::new(), 0u32, 0);
+    for digit in text.trim_ascii_end().split(|byte| *byte == b'=').next()? {
+        let sextet = match digit {
+            b'A'..=b'Z' => digit - b'A',
+            b'a'..=b'z' => digit - b'a' + 26,
+            b'0'..=b'9' => digit - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            _ => return None,
+        };
+        (bits, count) = ((bits << 6) | u32::from(sextet), count + 6);
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+        }
+    }
+    Some(bytes)
 }
 
 fn read_header(header: &EnvVar) -> Result<(HeaderName, HeaderValue), HeaderError> {
     let name = HeaderName::from_bytes(header.name.as_bytes())
         .map_err(|_| HeaderError::Name(header.name.escape_debug().take(100).collect()))?;
-    let mut bytes = read_header_value(header)?;
-    if let Some(scheme) = &header.scheme {
-        bytes = [scheme.as_bytes(), b" ", bytes.trim_ascii()].concat();
-    }
+    let read = read_header_value(header)?;
+    // White space at either end is never part of a header's value (RFC 9110, section 5.5).
+    let trimmed = read.trim_ascii();
+    let bytes = header.scheme.as_ref().map_or_else(|| trimmed.to_vec(), |scheme| [scheme.as_bytes(), b" ", trimmed].concat());
     let mut value = HeaderValue::from_bytes(&bytes).map_err(|_| HeaderError::Value(name.to_string()))?;
     value.set_sensitive(true);
     Ok((name, value))
@@ -90,8 +114,8 @@ fn read_header_value(header: &EnvVar) -> Result<Vec<u8>, HeaderError> {
 
     let absent = |place: String, source| HeaderError::Absent { name: header.name.clone(), place, source };
     assay_stage::read_value(header).map(OsStringExt::into_vec).map_err(|why| match why {
-        MissingValue::Env(variable) => absent(format!("the environment variable `{variable}`"), None),
-        MissingValue::File(path, error) => absent(format!("the file `{path}`"), Some(error)),
+        MissingValue::Env(variable) => absent(format!("the environment variable `{variable}`, which is not set"), None),
+        MissingValue::File(path, error) => absent(format!("the file `{path}`, which cannot be read"), Some(error)),
         MissingValue::Undefined => absent("nowhere".to_owned(), None),
     })
 }
@@ -149,11 +173,29 @@ mod tests {
     }
 
     #[test]
+    fn white_space_around_a_value_is_neither_sent_nor_part_of_the_secret() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), "\tSECRETtrailing77 \r\n").expect("written");
+        let headers = [header("x-key", None, None, file.path().to_str()), header("x-org", Some(" a b "), None, None)];
+        let headers = Headers::read(&headers).expect("readable");
+        let sent: Vec<_> = headers.iter().map(|(_, value)| value.as_bytes()).collect();
+        assert_eq!(sent, [b"SECRETtrailing77".as_slice(), b"a b"]);
+        assert_eq!(headers.secrets().mask(b"key=SECRETtrailing77;").as_deref(), Some(b"key=[secret];".as_slice()));
+    }
+
+    #[test]
     fn a_scheme_that_nobody_knows_is_taken_for_a_part_of_the_secret() {
-        assert_eq!(secret_parts(b"Hawk hunter22"), [b"Hawk hunter22".as_slice(), b"hunter22"]);
-        assert_eq!(secret_parts(b"bearer  hunter22"), [b"hunter22".as_slice()]);
-        assert_eq!(secret_parts(b"hunter22"), [b"hunter22".as_slice()]);
-        assert_eq!(secret_parts(b"token"), [b"token".as_slice()], "there is nothing behind it");
+        let parts = |value: &str| {
+            let parts = secret_parts(value.as_bytes()).into_iter().map(|part| String::from_utf8_lossy(&part).into_owned());
+            parts.collect::<Vec<_>>()
+        };
+        assert_eq!(parts("Hawk hunter22"), ["Hawk hunter22", "hunter22"]);
+        assert_eq!(parts("bearer  hunter22"), ["hunter22"]);
+        assert_eq!(parts("hunter22"), ["hunter22"]);
+        assert_eq!(parts("token"), ["token"], "there is nothing behind it");
+        assert_eq!(parts("Basic bWU6aHVudGVyOjIy"), ["bWU6aHVudGVyOjIy", "me:hunter:22", "hunter:22"]);
+        assert_eq!(parts("basic Pj4_Og=="), ["Pj4_Og==", ">>?:", ""], "of either alphabet");
+        assert_eq!(parts("Basic no base64"), ["no base64"]);
     }
 
     #[test]
@@ -165,9 +207,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_sent_is_named_without_its_value() {
-        insta::assert_snapshot!(refused(header("a", None, Some("ASSAY_TEST_NO_SUCH_VARIABLE"), None)), @"the header `a` comes from the environment variable `ASSAY_TEST_NO_SUCH_VARIABLE`, which cannot be read");
+        insta::assert_snapshot!(refused(header("a", None, Some("ASSAY_TEST_NO_SUCH_VARIABLE"), None)), @"the header `a` comes from the environment variable `ASSAY_TEST_NO_SUCH_VARIABLE`, which is not set");
         insta::assert_snapshot!(refused(header("a", None, None, Some("/nonexistent"))), @"the header `a` comes from the file `/nonexistent`, which cannot be read");
-        insta::assert_snapshot!(refused(header("a", None, None, None)), @"the header `a` comes from nowhere, which cannot be read");
+        insta::assert_snapshot!(refused(header("a", None, None, None)), @"the header `a` comes from nowhere");
         insta::assert_snapshot!(refused(header("a", Some("one\r\nevil: 1"), None, None)), @"the value of the header `a` holds characters that no header may hold, such as a line end");
         insta::assert_snapshot!(refused(header("a\nb", Some("1"), None, None)), @r"`a\nb` is no name of a header");
     }

@@ -85,6 +85,9 @@ impl Identity {
         let models = listed.map_err(|error| error.to_string()).and_then(|response| models(&response));
         let process_start_s = if presence == Presence::Responded { process_start(client, url) } else { None };
         let models = models.map_err(|why| format!("GET /v1/models: {why}"));
+        // The responses were masked before they were decoded; what is published is masked once more.
+        let version = Fact { value: version.value.map(|version| client.mask(version)), ..version };
+        let models = models.map(|models| models.into_iter().map(|model| client.mask(model)).collect());
         Self { presence, version, server, models, process_start_s, pods: None }
     }
 

@@ -138,15 +138,13 @@ impl PartialBody {
         }
     }
 
-    /// Masks the secrets that the endpoint received and repeats.
+    /// Masks the secrets that the endpoint received and repeats. The bytes may end in the middle of one: they were cut, or broke off.
     pub(crate) fn masked(mut self, secrets: &Secrets) -> Self {
-        let mask = |bytes: &mut Vec<u8>| {
-            if let Some(masked) = secrets.mask(bytes) {
+        for bytes in std::iter::once(&mut self.bytes).chain(self.event.as_mut().map(|event| &mut event.data)) {
+            if let Some(masked) = secrets.mask_cut(bytes) {
                 *bytes = masked;
             }
-        };
-        mask(&mut self.bytes);
-        self.event.as_mut().into_iter().for_each(|event| mask(&mut event.data));
+        }
         self
     }
 }

@@ -58,7 +58,8 @@ pub struct LocalRunner {
 }
 
 impl LocalRunner {
-    /// Makes a runner that finds the stages' binaries in `binaries` and writes their logs into `logs`.
+    /// Makes a runner that finds the stages' binaries in `binaries` and writes their logs into `logs`, which is the folder of the run in
+    /// the folder of all logs.
     pub fn new(
         binaries: PathBuf,
         store: String,
@@ -69,12 +70,7 @@ impl LocalRunner {
         cancel: Cancel,
     ) -> Result<Self> {
         let spawner = Spawner::start().map_err(|error| Resource::Spawner.error(error))?;
-        std::fs::create_dir_all(&logs).map_err(FileRole::Logs.error(&logs))?;
-        // Another writer of the store may have put a link there.
-        if std::fs::symlink_metadata(&logs).is_ok_and(|found| !found.is_dir()) {
-            let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is a link; remove it");
-            return Err(FileRole::Logs.error(&logs)(error));
-        }
+        make_logs_folder(&logs)?;
         let (recorder, held) = (Mutex::default(), Mutex::default());
         Ok(Self { spawner, binaries, store, trust, keys, logs, scratch, cancel, recorder, held })
     }
@@ -149,6 +145,18 @@ impl LocalRunner {
     }
 }
 
+/// Makes the folder of a run's logs. Fails if it or the folder of all logs is a link: another writer of the store, or the repository that
+/// holds it, may have put one there to have files written elsewhere.
+fn make_logs_folder(logs: &Path) -> Result<()> {
+    for folder in [logs.parent().unwrap_or(logs), logs] {
+        let made = std::fs::create_dir_all(folder);
+        let is_other = std::fs::symlink_metadata(folder).is_ok_and(|found| !found.is_dir());
+        let link = || std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is a link; remove it");
+        if is_other { Err(link()) } else { made }.map_err(FileRole::Logs.error(folder))?;
+    }
+    Ok(())
+}
+
 /// Describes how a held process ended, with the end of its log: for people.
 fn describe_end(ended: &ChildExit, log: &Path, secrets: &Secrets) -> String {
     // Its supervisor reports a signal as a shell does.
@@ -156,8 +164,7 @@ fn describe_end(ended: &ChildExit, log: &Path, secrets: &Secrets) -> String {
         Status::Exited(code) if code > 128 => Status::Signaled(code - 128),
         status => status,
     };
-    let tail = crate::log::tail(log, TAIL_LINES);
-    let tail = secrets.mask_truncated(&tail).unwrap_or(tail);
+    let tail = crate::log::masked_tail(log, TAIL_LINES, secrets);
     match tail.trim_end() {
         "" => format!("{status}; its log is empty"),
         tail => format!("{status}; the end of its log:\n{tail}"),

@@ -6,20 +6,30 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
+use assay_stage::Secrets;
+
 /// The most bytes of a log's end that are shown.
 const TAIL_BYTES: u64 = 16 << 10;
 
 /// Returns the last `lines` lines of a log; empty if it cannot be read.
 pub fn tail(path: &Path, lines: usize) -> String {
-    let read = || -> std::io::Result<String> {
+    masked_tail(path, lines, &Secrets::default())
+}
+
+/// Returns the last `lines` lines of a log with these secrets masked; empty if it cannot be read. The bytes before the tail are read as
+/// well, so that a secret is found whole if the tail begins in the middle of it.
+pub(crate) fn masked_tail(path: &Path, lines: usize, secrets: &Secrets) -> String {
+    let read = || -> std::io::Result<Vec<u8>> {
         let mut file = File::open(path)?;
-        let from = file.metadata()?.len().saturating_sub(TAIL_BYTES);
+        let tail_at = file.metadata()?.len().saturating_sub(TAIL_BYTES);
+        let from = tail_at.saturating_sub(secrets.reach() as u64);
         file.seek(SeekFrom::Start(from))?;
         let mut bytes = Vec::new();
-        file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        file.take(tail_at - from + TAIL_BYTES).read_to_end(&mut bytes)?;
+        Ok(secrets.mask_from(&bytes, (tail_at - from) as usize))
     };
-    let text = read().unwrap_or_default();
+    let bytes = read().unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
     let all: Vec<_> = text.lines().collect();
     all.get(all.len().saturating_sub(lines)..).unwrap_or_default().join("\n")
 }
@@ -111,5 +121,28 @@ mod tests {
     #[test]
     fn a_tail_has_a_limit() {
         assert_eq!(tail_of(&vec![b'x'; 1 << 20], 1).len() as u64, TAIL_BYTES);
+    }
+
+    #[test]
+    fn a_tail_begins_and_ends_in_no_part_of_a_secret() {
+        const KEY: &str = "hunter/22-hunter/22-hunter/22";
+        const LINES: &str = "hunter\n22-\nhunter22";
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let masked = |text: &str, lines| {
+            std::fs::write(file.path(), text).expect("written");
+            masked_tail(file.path(), lines, &Secrets::new([KEY, LINES]))
+        };
+        for printed in [KEY, LINES, &KEY.replace('/', r"\/"), &KEY.replace('/', r"\u002f")] {
+            for inside in 1..printed.len() {
+                let tail = masked(&format!("{printed}{}", ".".repeat(TAIL_BYTES as usize - inside)), 1000);
+                assert!(tail.starts_with("[secret]..."), "{inside} of {printed}: {}", tail.get(..60).unwrap_or(&tail));
+            }
+        }
+        // Masks are shorter than secrets, and what was read before the tail does not take the place.
+        let tail = masked(&format!("{KEY}\n").repeat(5000), 5000);
+        assert!(tail.lines().all(|line| line == "[secret]") && tail.lines().count() > 500, "{tail}");
+        assert_eq!(masked(&format!("one\n{KEY}\nit is hunter/22-hun"), 2), "[secret]\nit is [secret]");
+        assert_eq!(masked("", 2), "");
+        assert_eq!(masked_tail(Path::new("/nonexistent/log"), 2, &Secrets::new([KEY])), "");
     }
 }

@@ -1,14 +1,127 @@
 //! Detection of plain values that look like secrets. A definition is public, so a secret in it is none any more: only references
 //! belong there.
 
+use serde_json::Value as Json;
+
 use crate::checked_value::CheckedValue;
 use crate::problem::Problems;
 
 /// Words in a variable's name that mark its value as a secret.
 const SECRET_WORDS: [&str; 8] = ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "CREDENTIALS", "APIKEY", "PASSPHRASE"];
-/// The prefixes of secrets of well-known services.
-const SECRET_PREFIXES: [&str; 10] =
-    ["hf_", "sk-", "ghp_", "gho_", "github_pat_", "glpat-", "xoxb-", "AKIA", "eyJhbGci", "-----BEGIN"];
+
+/// The prefixes of secrets of well-known services, with the least number of letters and digits behind a prefix that other texts have too:
+/// `pplx-70b-online` is a model.
+const SECRET_PREFIXES: [(&str, usize); 50] = [
+    ("-----BEGIN", 0),
+    ("ABSK", 16),
+    ("AIza", 0),
+    ("AKIA", 0),
+    ("ASIA", 16),
+    ("SG.", 16),
+    ("dapi", 16),
+    ("dckr_pat_", 0),
+    ("dop_v1_", 0),
+    ("eyJ0eXAi", 0),
+    ("eyJ4NXQi", 0),
+    ("eyJhbGci", 0),
+    ("eyJjdHki", 0),
+    ("eyJlbmMi", 0),
+    ("eyJraWQi", 0),
+    ("fw_", 16),
+    ("gho_", 0),
+    ("ghp_", 0),
+    ("ghr_", 0),
+    ("ghs_", 0),
+    ("ghu_", 0),
+    ("github_pat_", 0),
+    ("glpat-", 0),
+    ("gsk_", 8),
+    ("hf_", 0),
+    ("hvb.", 0),
+    ("hvr.", 0),
+    ("hvs.", 0),
+    ("lsv2_", 0),
+    ("npm_", 16),
+    ("nvapi-", 0),
+    ("pplx-", 16),
+    ("pypi-", 16),
+    ("r8_", 8),
+    ("rk_live_", 0),
+    ("rpa_", 16),
+    ("sk-", 0),
+    ("sk_live_", 0),
+    ("sk_test_", 0),
+    ("tgp_v1_", 0),
+    ("xai-", 16),
+    ("xapp-", 0),
+    ("xoxa-", 0),
+    ("xoxb-", 0),
+    ("xoxe-", 0),
+    ("xoxe.", 0),
+    ("xoxp-", 0),
+    ("xoxr-", 0),
+    ("xoxs-", 0),
+    ("ya29.", 0),
+];
+
+/// The names of credentials in headers, queries and bodies, in lower case, without separators and without `x-`.
+const CREDENTIALS: [&str; 46] = [
+    "accesskey",
+    "accesskeyid",
+    "accesstoken",
+    "amzcredential",
+    "amzsecuritytoken",
+    "amzsignature",
+    "apikey",
+    "apitoken",
+    "appkey",
+    "appsecret",
+    "authkey",
+    "authorization",
+    "authtoken",
+    "awsaccesskeyid",
+    "bearertoken",
+    "clientsecret",
+    "cookie",
+    "credential",
+    "credentials",
+    "functionskey",
+    "googapikey",
+    "googcredential",
+    "googsignature",
+    "googleaccessid",
+    "idtoken",
+    "jwt",
+    "mastertoken",
+    "ocpapimsubscriptionkey",
+    "passphrase",
+    "passwd",
+    "password",
+    "privatekey",
+    "proxyauthorization",
+    "pwd",
+    "refreshtoken",
+    "secret",
+    "secretaccesskey",
+    "secretkey",
+    "securitytoken",
+    "servicekey",
+    "sessiontoken",
+    "setcookie",
+    "sharedaccesssignature",
+    "signingkey",
+    "subscriptionkey",
+    "userkey",
+];
+
+/// Names that are credentials in the query of an address. Headers and bodies use them for other things as well.
+const QUERY_CREDENTIALS: [&str; 9] = ["auth", "bearer", "code", "hmac", "key", "pass", "sig", "signature", "token"];
+
+/// Names that are credentials in a header or a body if their value is as long as a key.
+const LONG_CREDENTIALS: [&str; 4] = ["auth", "bearer", "key", "token"];
+
+/// The shortest value of one of [`LONG_CREDENTIALS`] that is taken for a key.
+const MIN_KEY_CHARS: usize = 16;
 
 /// Reports plain values of an environment that look like secrets, without showing them.
 pub(crate) fn refuse_secrets(env: &CheckedValue, reason: &str, problems: &mut Problems<'_>) {
@@ -36,12 +149,22 @@ pub fn looks_secret(name: &str, value: &str) -> bool {
         name.split('_').any(|word| SECRET_WORDS.contains(&word)) || name.ends_with("API_KEY") || name.ends_with("PRIVATE_KEY");
     // `MAX_TOKEN: 8` counts something and `PASSWORD: ""` hides nothing.
     let plain = value.is_empty() || value == "true" || value == "false" || value.parse::<f64>().is_ok();
-    SECRET_PREFIXES.iter().any(|prefix| value.starts_with(prefix)) || (named && !plain)
+    has_secret_prefix(value) || (named && !plain)
 }
 
-/// Headers that carry credentials.
-const SECRET_HEADERS: [&str; 7] =
-    ["authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "x-auth-token", "ocp-apim-subscription-key"];
+/// Returns true if a value begins as the secrets of a well-known service do.
+fn has_secret_prefix(value: &str) -> bool {
+    SECRET_PREFIXES.iter().any(|(prefix, least)| {
+        let rest = value.trim_start().strip_prefix(prefix);
+        rest.is_some_and(|rest| rest.bytes().take_while(u8::is_ascii_alphanumeric).take(*least).count() == *least)
+    })
+}
+
+/// Returns a name as the lists of credentials spell it.
+fn plain_name(name: &str) -> String {
+    let name = name.to_ascii_lowercase();
+    name.strip_prefix("x-").unwrap_or(&name).chars().filter(char::is_ascii_alphanumeric).collect()
+}
 
 /// The authentication schemes of a header's value, in lower case.
 const SCHEMES: [&str; 3] = ["bearer", "basic", "token"];
@@ -50,7 +173,30 @@ const SCHEMES: [&str; 3] = ["bearer", "basic", "token"];
 pub fn looks_secret_header(name: &str, value: &str) -> bool {
     let first = value.split_ascii_whitespace().next().unwrap_or_default().to_ascii_lowercase();
     let has_scheme = SCHEMES.contains(&first.as_str()) && value.trim().len() > first.len();
-    SECRET_HEADERS.contains(&name.to_ascii_lowercase().as_str()) || has_scheme || looks_secret(name, value)
+    let plain = plain_name(name);
+    CREDENTIALS.contains(&plain.as_str()) || is_long_key(&plain, value) || has_scheme || looks_secret(name, value)
+}
+
+/// Returns true if the value of a name that has several uses is as long as a key.
+fn is_long_key(plain_name: &str, value: &str) -> bool {
+    LONG_CREDENTIALS.contains(&plain_name) && value.len() >= MIN_KEY_CHARS && !value.contains(' ')
+}
+
+/// Returns true if a member of a request's body looks like a secret, or holds one. A text beside a name such as `eos_token` or `key` may
+/// be an ordinary word.
+pub(crate) fn looks_secret_member(name: &str, value: &Json) -> bool {
+    match value {
+        Json::String(text) => {
+            let name = plain_name(name);
+            let has_end =
+                ["apikey", "accesstoken", "authtoken", "hftoken", "password", "privatekey", "secretkey", "clientsecret"];
+            let is_named = CREDENTIALS.contains(&name.as_str()) || has_end.iter().any(|end| name.ends_with(end));
+            (is_named && !text.is_empty()) || is_long_key(&name, text) || has_secret_prefix(text)
+        }
+        Json::Array(items) => items.iter().any(|item| looks_secret_member(name, item)),
+        Json::Object(members) => members.iter().any(|(name, value)| looks_secret_member(name, value)),
+        Json::Null | Json::Bool(_) | Json::Number(_) => false,
+    }
 }
 
 /// Returns true if a text is an address with a user or password in it. The user of an ssh address is no secret.
@@ -60,11 +206,21 @@ pub(crate) fn carries_password(text: &str) -> bool {
     authority.rsplit_once('@').is_some_and(|(user, _)| scheme != "ssh" || user.contains(':'))
 }
 
-/// Returns true if the query of an address has a parameter that looks like a secret.
+/// Returns true if the query or the fragment of an address has a parameter that looks like a secret.
 pub(crate) fn carries_key(address: &str) -> bool {
-    let query = address.split_once('?').map_or("", |(_, query)| query);
-    let mut parameters = query.split(['&', ';']).filter_map(|parameter| parameter.split_once('='));
-    parameters.any(|(name, value)| looks_secret(name, value))
+    let query = address.split_once(['?', '#']).map_or("", |(_, query)| query);
+    let mut parameters = query.split(['?', '&', ';', '#']).filter_map(|parameter| parameter.split_once('='));
+    parameters.any(|(name, value)| looks_secret_parameter(name, value))
+}
+
+/// Returns true if a parameter of a query looks like a secret: by its name or by its value's prefix.
+fn looks_secret_parameter(name: &str, value: &str) -> bool {
+    let plain = plain_name(name);
+    let is_credential = CREDENTIALS.contains(&plain.as_str()) || QUERY_CREDENTIALS.contains(&plain.as_str());
+    // `token=8` counts something, and `auth=false` hides nothing; a longer number may well be a password.
+    let is_short_number = value.len() <= 5 && value.parse::<f64>().is_ok();
+    let hides = !(value.is_empty() || value == "true" || value == "false" || is_short_number);
+    (is_credential && hides) || looks_secret(name, value)
 }
 
 #[cfg(test)]
@@ -81,10 +237,32 @@ mod tests {
             ("OPENAI_API_KEY", "x"),
             ("A", "hf_abc"),
             ("B", "sk-123"),
+            ("C", "hvs.CAESIJ"),
+            ("D", "AIzaSyA1234"),
+            ("E", "nvapi-abc"),
+            ("F", "gsk_abcdefgh1234"),
+            ("G", "r8_abcdefgh1234"),
+            ("H", "pplx-0123456789abcdef"),
+            ("I", "eyJhbGciOi"),
+            ("J", "eyJraWQiOiJ"),
+            ("K", "xoxp-1-2"),
+            ("L", "AKIAIOSFODNN7EXAMPLE"),
+            ("M", " sk-123"),
         ] {
             assert!(looks_secret(name, value), "{name}: {value}");
         }
-        for (name, value) in [("MAX_TOKEN", "8"), ("TOKENS", "many"), ("SORT_KEY", "name"), ("password", ""), ("A", "text")] {
+        for (name, value) in [
+            ("MAX_TOKEN", "8"),
+            ("TOKENS", "many"),
+            ("SORT_KEY", "name"),
+            ("password", ""),
+            ("A", "text"),
+            ("MODEL", "pplx-70b-online"),
+            ("REGION", "ASIA-east"),
+            ("B", "r8_tiny"),
+            ("C", "xoxo"),
+            ("CONFIG", "eyJhIjoxLCJiIjoyfQ"),
+        ] {
             assert!(!looks_secret(name, value), "{name}: {value}");
         }
     }
@@ -98,21 +276,109 @@ mod tests {
             ("x-org", "Bearer x"),
             ("x", "hf_x"),
             ("my-token", "x"),
+            ("X-Vault", "hvs.CAESIJ"),
+            ("Subscription-Key", "x"),
+            ("x-functions-key", "x"),
+            ("X-Auth-Key", "x"),
+            ("x-key", "0123456789abcdef"),
+            ("X-Amz-Security-Token", "x"),
         ] {
             assert!(looks_secret_header(name, value), "{name}: {value}");
         }
-        for (name, value) in [("x-org", "acme"), ("x-mode", "bearer"), ("x-max-token", "8")] {
+        for (name, value) in
+            [("x-org", "acme"), ("x-mode", "bearer"), ("x-max-token", "8"), ("idempotency-key", "x"), ("x-code", "x")]
+        {
             assert!(!looks_secret_header(name, value), "{name}: {value}");
         }
     }
 
     #[test]
     fn a_query_may_hold_a_key() {
-        for address in ["http://h/v1?api_key=x", "http://h?a=1&access-token=x", "http://h/?k=sk-1", "http://h/?a=b;Password=x"] {
-            assert!(carries_key(address), "{address}");
+        for parameter in [
+            "api_key=x",
+            "a=1&access-token=x",
+            "k=sk-1",
+            "a=b;Password=x",
+            "key=AIzaSyA1234",
+            "key=abc",
+            "apikey=x",
+            "api-key=x",
+            "X-Api-Key=x",
+            "subscription-key=x",
+            "sv=2024-01-01&sig=x%2By%3D",
+            "signature=x",
+            "code=abc==",
+            "token=x",
+            "token=1234567890",
+            "access_token=x",
+            "accessToken=x",
+            "auth=x",
+            "password=123456",
+            "client_secret=x",
+            "X-Amz-Credential=x&X-Amz-Signature=x",
+            "X-Goog-Signature=x",
+            "x=gsk_abcdefgh1234",
+            "jwt=x",
+            "a#access_token=x",
+        ] {
+            assert!(carries_key(&format!("http://h/v1?{parameter}")), "{parameter}");
         }
-        for address in ["http://h/v1", "https://a.b/c?d=e", "http://h/?max_token=8", "http://h/api_key=x", "http://h/?token"] {
+        for address in [
+            "http://h/v1",
+            "https://a.b/c?d=e",
+            "http://h/?max_token=8",
+            "http://h/?max_tokens=many&tokens=some",
+            "http://h/?token=8&code=200",
+            "http://h/api_key=x",
+            "http://h/code/token/key?d=e",
+            "http://h/?token",
+            "http://h/?key=&auth=false",
+            "http://h/?model=pplx-70b-online&sort_key=name&keyboard=de&author=me&design=a&encode=b",
+            "http://h/?api-version=2024-06-01&deployment=sketch",
+            "s3://b?endpoint=http://h:1&region=us-east-1",
+        ] {
             assert!(!carries_key(address), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_body_may_hold_a_key() {
+        use serde_json::json;
+        for (name, value) in [
+            ("api_key", json!("abc")),
+            ("apiKey", json!("abc")),
+            ("openai_api_key", json!("abc")),
+            ("hf_token", json!("abc")),
+            ("access_token", json!("abc")),
+            ("db_password", json!("abc")),
+            ("key", json!("0123456789abcdef")),
+            ("token", json!("0123456789abcdef")),
+            ("user", json!("sk-123")),
+            ("list", json!(["a", "hvs.CAESIJ"])),
+            ("extra_headers", json!({"Authorization": "Bearer x"})),
+            ("a", json!({"b": [{"client_secret": "x"}]})),
+        ] {
+            assert!(looks_secret_member(name, &value), "{name}: {value}");
+        }
+        for (name, value) in [
+            ("max_tokens", json!(8)),
+            ("token", json!(8)),
+            ("tokens", json!("many")),
+            ("eos_token", json!("</s>")),
+            ("stop_token", json!("<end>")),
+            ("key", json!("color")),
+            ("code", json!("print(1)")),
+            ("api_key", json!("")),
+            ("return_token_ids", json!(true)),
+            ("system", json!("Token by token, a basic assistant")),
+            ("chat_template_kwargs", json!({"enable_thinking": false})),
+            ("filters", json!({"type": "eq", "key": "region", "value": "us"})),
+            (
+                "schema",
+                json!({"properties": {"password": {"type": "string"}, "token": {"type": "string"}}, "required": ["token"]}),
+            ),
+        ] {
+            assert!(!looks_secret_member(name, &value), "{name}: {value}");
         }
     }
 

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::io::Read as _;
+use std::ops::Range;
 
 use assay_manifest::EnvVar;
 
@@ -15,6 +16,12 @@ const MIN_SECRET_BYTES: usize = 6;
 
 /// The replacement of a secret.
 const MASK: &[u8] = b"[secret]";
+
+/// The most passes in which escapes are decoded: an error that quotes an error that quotes a third one has as many levels of escapes.
+const MAX_NESTING: usize = 6;
+
+/// The length of a character that is escaped twice, in bytes: `&amp;#x2F;`.
+const MAX_ESCAPE_BYTES: usize = 10;
 
 /// The prefix of all variables that a definition may read if Assay runs in a pod. All other variables there are Assay's own,
 /// credentials among them, and a definition is not trusted with them.
@@ -60,67 +67,475 @@ pub fn read_value(variable: &EnvVar) -> Result<OsString, MissingValue> {
 }
 
 /// Secrets that were passed to another program, which may repeat them in its output. They are never printed.
+///
+/// A secret is found as it is; escaped as in JSON, HTML, addresses and messages, in any mixture, also escapes of escapes; in base64, alone
+/// or within a longer text; with other white space; and after a wrong decoding of its characters. It is not found if the other program
+/// changes it in another way: masking protects against programs that repeat what they received, not against those that hide it.
 #[derive(Clone, Default)]
-pub struct Secrets(Vec<Vec<u8>>);
+pub struct Secrets {
+    count: usize,
+    forms: Vec<Form>,
+    /// The pairs of bytes with which forms begin: a set of bits. Few places of a text have one of them.
+    beginnings: Vec<u64>,
+}
 
 impl Secrets {
-    /// Takes these values, except those that are too short to be distinguished from ordinary output.
+    /// Takes these values without the white space around them, except those that are too short to be distinguished from ordinary output.
     pub fn new<V: Into<Vec<u8>>>(values: impl IntoIterator<Item = V>) -> Self {
-        let values = values.into_iter().map(Into::into);
-        Self(values.filter(|value| value.len() >= MIN_SECRET_BYTES).collect())
+        let mut secrets = Self::default();
+        for value in values.into_iter().map(Into::into) {
+            let value: &[u8] = value.trim_ascii();
+            if value.len() >= MIN_SECRET_BYTES {
+                secrets.count += 1;
+                secrets.forms.extend(forms(value).into_iter().filter(|form| form.bytes.len() >= MIN_SECRET_BYTES));
+            }
+        }
+        for form in &secrets.forms {
+            if let [first, second, ..] = form.bytes[..] {
+                secrets.beginnings.resize(1 << 10, 0);
+                let (word, bit) = beginning(first, second);
+                secrets.beginnings.iter_mut().skip(word).take(1).for_each(|bits| *bits |= bit);
+            }
+        }
+        secrets
     }
 
     /// Returns true if there is no secret to mask.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.forms.is_empty()
+    }
+
+    /// Returns the number of bytes before a place that may hold the beginning of a secret that goes on there, escaped twice.
+    pub fn reach(&self) -> usize {
+        self.forms.iter().map(|form| form.bytes.len() * MAX_ESCAPE_BYTES).max().unwrap_or(0)
     }
 
     /// Returns the bytes with every secret masked; `None` if they contain none.
     pub fn mask(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        self.masked(bytes, |rest| self.longest_prefix(rest))
+        let found = self.find(bytes, false, MAX_NESTING);
+        (!found.is_empty()).then(|| replace(bytes, &found, 0))
     }
 
-    /// Masks a text that was cut at some length: at its end, the beginning of a secret is masked too.
+    /// Masks bytes that were cut at some length: at their end, the beginning of a secret is masked too, also if a closing mark follows.
+    pub fn mask_cut(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let found = self.find(without_cut_marks(bytes), true, MAX_NESTING);
+        (!found.is_empty()).then(|| replace(bytes, &found, 0))
+    }
+
+    /// Masks a text like [`mask_cut`](Self::mask_cut).
     pub fn mask_truncated(&self, text: &str) -> Option<String> {
-        let masked = self.masked(text.as_bytes(), |rest| {
-            let is_begun = rest.len() >= MIN_SECRET_BYTES && self.0.iter().any(|secret| secret.starts_with(rest));
-            self.longest_prefix(rest).or(is_begun.then_some(rest.len()))
-        });
-        masked.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        self.mask_cut(text.as_bytes()).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Returns the length of the longest secret that `rest` begins with.
-    fn longest_prefix(&self, rest: &[u8]) -> Option<usize> {
-        self.0.iter().filter(|secret| rest.starts_with(secret)).map(Vec::len).max()
+    /// Returns the bytes from `from` on, masked like [`mask_cut`](Self::mask_cut). The bytes before are searched as well: a secret that
+    /// goes on at `from` is masked.
+    pub fn mask_from(&self, bytes: &[u8], from: usize) -> Vec<u8> {
+        replace(bytes, &self.find(without_cut_marks(bytes), true, MAX_NESTING), from)
     }
 
-    fn masked(&self, bytes: &[u8], secret_at: impl Fn(&[u8]) -> Option<usize>) -> Option<Vec<u8>> {
-        if self.is_empty() {
-            return None;
+    /// Returns the ranges of a text that hold secrets, in order and without overlaps. In a text that `is_cut`, the beginning of a secret
+    /// at the end is one too. Escapes are decoded in passes over the whole text, at most `nesting` of them: however hostile a text is, the
+    /// time grows with its length only.
+    fn find(&self, text: &[u8], is_cut: bool, nesting: usize) -> Vec<Range<usize>> {
+        if self.is_empty() || text.len() < MIN_SECRET_BYTES {
+            return Vec::new();
         }
-        let (mut masked, mut rest, mut held) = (Vec::new(), bytes, false);
-        while let Some((first, after)) = rest.split_first() {
-            rest = if let Some(length) = secret_at(rest) {
-                held = true;
-                masked.extend_from_slice(MASK);
-                rest.get(length..).unwrap_or_default()
-            } else {
-                masked.push(*first);
-                after
-            };
+        let mut found = self.find_plain(text, is_cut);
+        if nesting > 0
+            && let Some(view) = decode(text, is_cut)
+        {
+            let within = self.find(&view, is_cut, nesting - 1);
+            let ends_there = is_cut && within.last().is_some_and(|last| last.end == view.len());
+            found.extend(source_ranges(text, is_cut, &within));
+            // The escape that was cut at the end belongs to the secret.
+            found.last_mut().filter(|_| ends_there).into_iter().for_each(|last| last.end = text.len());
         }
-        held.then_some(masked)
+        merge(found)
+    }
+
+    /// Returns the ranges of a text that hold forms of secrets as they are.
+    fn find_plain(&self, text: &[u8], is_cut: bool) -> Vec<Range<usize>> {
+        let mut found = Vec::new();
+        for (at, pair) in text.windows(2).enumerate() {
+            let &[first, second] = pair else { continue };
+            let (word, bit) = beginning(first, second);
+            if self.beginnings.get(word).is_some_and(|bits| bits & bit != 0) {
+                let rest = text.get(at..).unwrap_or_default();
+                let forms = self.forms.iter().filter(|form| rest.starts_with(&form.bytes));
+                found.extend(forms.map(|form| form.with_partial(text, at..at + form.bytes.len())));
+            }
+        }
+        if is_cut {
+            let begun = |form: &Form| Some(form.with_partial(text, text.len() - form.begun_at_end(text)?..text.len()));
+            found.extend(self.forms.iter().filter_map(begun));
+        }
+        found
     }
 }
 
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} secrets", self.0.len())
+        write!(f, "{} secrets", self.count)
     }
 }
 
+/// Returns the place of a pair of bytes in a set of bits.
+fn beginning(first: u8, second: u8) -> (usize, u64) {
+    let pair = u16::from_be_bytes([first, second]);
+    (usize::from(pair >> 6), 1 << (pair & 63))
+}
+
+/// One form in which other programs write a secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Form {
+    bytes: Vec<u8>,
+    /// True for base64 whose bytes stand behind a character that holds some bits of the secret beside others.
+    is_begun_before: bool,
+    /// True for base64 whose bytes stand before such a character.
+    is_ended_after: bool,
+}
+
+impl Form {
+    /// Returns a range that holds these bytes with the characters around it that hold bits of the secret, too.
+    fn with_partial(&self, text: &[u8], range: Range<usize>) -> Range<usize> {
+        let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
+        let before = self.is_begun_before && range.start.checked_sub(1).and_then(|at| text.get(at)).is_some_and(is_base64);
+        let after = self.is_ended_after && text.get(range.end).is_some_and(is_base64);
+        range.start - usize::from(before)..range.end + usize::from(after)
+    }
+
+    /// Returns the number of bytes at the end of a text that are the beginning of this form, but not all of it.
+    fn begun_at_end(&self, text: &[u8]) -> Option<usize> {
+        let last = text.last();
+        let lengths = MIN_SECRET_BYTES..self.bytes.len().min(text.len() + 1);
+        lengths.rev().find(|length| {
+            let part = self.bytes.get(..*length).unwrap_or_default();
+            part.last() == last && text.ends_with(part)
+        })
+    }
+}
+
+/// Returns the forms of a secret.
+fn forms(secret: &[u8]) -> Vec<Form> {
+    let words: Vec<_> = secret.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
+    let mut plain = vec![secret.to_vec(), words.join(&b' ')];
+    if !secret.is_ascii() {
+        // As another program decodes it: as Latin-1, or as UTF-8 with replacements.
+        plain.push(secret.iter().map(|byte| char::from(*byte)).collect::<String>().into_bytes());
+        plain.push(String::from_utf8_lossy(secret).into_owned().into_bytes());
+    }
+    // In the query of an address, a blank is a plus sign.
+    let blanks = |form: &Vec<u8>| form.iter().map(|byte| if *byte == b' ' { b'+' } else { *byte }).collect();
+    plain.extend(plain.iter().map(blanks).collect::<Vec<_>>());
+    // What looks like an escape in a secret is decoded with those of the text.
+    let decoded = |form: &Vec<u8>| std::iter::successors(decode(form, false), |form| decode(form, false)).take(MAX_NESTING);
+    plain.extend(plain.iter().flat_map(decoded).collect::<Vec<_>>());
+    let mut forms: Vec<_> = plain.into_iter().map(|bytes| Form { bytes, ..Form::default() }).collect();
+    for digit in [base64_digit, base64url_digit] {
+        forms.extend((0..3).map(|before| base64(secret, before, digit)));
+    }
+    let mut distinct = Vec::new();
+    for form in forms {
+        if !distinct.contains(&form) {
+            distinct.push(form);
+        }
+    }
+    distinct
+}
+
+/// Returns the base64 of a secret that stands behind this many other bytes: the characters that depend on nothing else.
+fn base64(secret: &[u8], before: usize, digit: fn(u8) -> u8) -> Form {
+    let byte = |at: usize| at.checked_sub(before).and_then(|at| secret.get(at)).copied().unwrap_or(0);
+    let sextet = |index: usize| {
+        let (at, shift) = (6 * index / 8, 6 * index % 8);
+        ((u16::from_be_bytes([byte(at), byte(at + 1)]) << shift) >> 10) as u8
+    };
+    let (first_bit, end_bit) = (8 * before, 8 * (before + secret.len()));
+    Form {
+        bytes: (first_bit.div_ceil(6)..end_bit / 6).map(|index| digit(sextet(index))).collect(),
+        is_begun_before: first_bit % 6 != 0,
+        is_ended_after: end_bit % 6 != 0,
+    }
+}
+
+fn base64_digit(sextet: u8) -> u8 {
+    match sextet {
+        0..26 => b'A' + sextet,
+        26..52 => b'a' + (sextet - 26),
+        52..62 => b'0' + (sextet - 52),
+        62 => b'+',
+        _ => b'/',
+    }
+}
+
+fn base64url_digit(sextet: u8) -> u8 {
+    match sextet {
+        62 => b'-',
+        63.. => b'_',
+        _ => base64_digit(sextet),
+    }
+}
+
+/// Returns a text without the characters that are put behind one that was cut.
+fn without_cut_marks(mut text: &[u8]) -> &[u8] {
+    while let Some(rest) = ["`", "…", "\u{fffd}"].iter().find_map(|mark| text.strip_suffix(mark.as_bytes())) {
+        text = rest;
+    }
+    text
+}
+
+/// Sorts ranges, and merges those that overlap.
+fn merge(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges.dedup_by(|next, last| {
+        let is_overlapping = next.start < last.end;
+        last.end = if is_overlapping { last.end.max(next.end) } else { last.end };
+        is_overlapping
+    });
+    ranges
+}
+
+/// Returns a text from `from` on, with these ranges of it masked.
+fn replace(text: &[u8], ranges: &[Range<usize>], from: usize) -> Vec<u8> {
+    let (mut masked, mut at) = (Vec::new(), from);
+    for range in ranges.iter().filter(|range| range.end > from) {
+        masked.extend_from_slice(text.get(at..range.start).unwrap_or_default());
+        masked.extend_from_slice(MASK);
+        at = range.end;
+    }
+    masked.extend_from_slice(text.get(at..).unwrap_or_default());
+    masked
+}
+
+/// The escapes of a text, in order.
+struct Escapes<'a> {
+    text: &'a [u8],
+    at: usize,
+    is_cut: bool,
+}
+
+/// An escape: its range of the text, and what it is decoded to.
+struct Escape {
+    range: Range<usize>,
+    decoded: Decoded,
+}
+
+enum Decoded {
+    /// Nothing: the escape was cut.
+    Nothing,
+    Byte(u8),
+    Char(char),
+}
+
+impl Decoded {
+    fn len(&self) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::Byte(_) => 1,
+            Self::Char(character) => character.len_utf8(),
+        }
+    }
+
+    fn push_to(&self, bytes: &mut Vec<u8>) {
+        match self {
+            Self::Nothing => {}
+            Self::Byte(byte) => bytes.push(*byte),
+            Self::Char(character) => bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+}
+
+impl Iterator for Escapes<'_> {
+    type Item = Escape;
+
+    fn next(&mut self) -> Option<Escape> {
+        loop {
+            let rest = self.text.get(self.at..)?;
+            let start = self.at + rest.iter().position(|byte| matches!(byte, b'\\' | b'%' | b'&'))?;
+            let rest = self.text.get(start..)?;
+            if self.is_cut && is_cut_escape(rest) {
+                self.at = self.text.len();
+                return Some(Escape { range: start..self.at, decoded: Decoded::Nothing });
+            }
+            if let Some((decoded, length)) = parse_escape(rest) {
+                self.at = start + length;
+                return Some(Escape { range: start..self.at, decoded });
+            }
+            self.at = start + 1;
+        }
+    }
+}
+
+/// Returns a text with its escapes decoded once; `None` if it has none. An escape that is cut at the end of a text that `is_cut` is left
+/// out.
+fn decode(text: &[u8], is_cut: bool) -> Option<Vec<u8>> {
+    let mut escapes = Escapes { text, at: 0, is_cut }.peekable();
+    escapes.peek()?;
+    let (mut decoded, mut at) = (Vec::with_capacity(text.len()), 0);
+    for escape in escapes {
+        decoded.extend_from_slice(text.get(at..escape.range.start).unwrap_or_default());
+        escape.decoded.push_to(&mut decoded);
+        at = escape.range.end;
+    }
+    decoded.extend_from_slice(text.get(at..).unwrap_or_default());
+    Some(decoded)
+}
+
+/// Returns the ranges of a text whose decoded form has these ranges, which are in order and neither empty nor overlapping.
+fn source_ranges(text: &[u8], is_cut: bool, ranges: &[Range<usize>]) -> Vec<Range<usize>> {
+    let mut escapes = Escapes { text, at: 0, is_cut }.peekable();
+    // The end of the last escape before a place, in the text and decoded.
+    let (mut in_text, mut in_decoded) = (0, 0);
+    // Returns the range of a decoded byte. Places must not decrease.
+    let mut range_of = |place: usize| {
+        while let Some(escape) = escapes.peek() {
+            let start = in_decoded + (escape.range.start - in_text);
+            let end = start + escape.decoded.len();
+            if place < start {
+                break;
+            }
+            if place < end {
+                return escape.range.clone();
+            }
+            (in_text, in_decoded) = (escape.range.end, end);
+            escapes.next();
+        }
+        let at = in_text + (place - in_decoded);
+        at..at + 1
+    };
+    ranges.iter().map(|range| range_of(range.start).start..range_of(range.end - 1).end).collect()
+}
+
+/// Parses the escape at the start of a text. Returns what it is decoded to, which is shorter, and its length.
+fn parse_escape(text: &[u8]) -> Option<(Decoded, usize)> {
+    let character = |code: u32| char::from_u32(code).map(Decoded::Char);
+    match text {
+        [b'%', digits @ ..] => Some((Decoded::Byte(parse_hex(digits, 2)? as u8), 3)),
+        [b'\\', b'u', b'{', digits @ ..] => {
+            let count = digits.iter().take(7).position(|byte| *byte == b'}')?;
+            Some((character(parse_hex(digits, count)?)?, count + 4))
+        }
+        [b'\\', b'u', digits @ ..] => match parse_hex(digits, 4)? {
+            high @ 0xd800..0xdc00 => {
+                let low = parse_hex(digits.get(4..)?.strip_prefix(b"\\u")?, 4).filter(|low| (0xdc00..0xe000).contains(low))?;
+                Some((character(0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00))?, 12))
+            }
+            code => Some((character(code)?, 6)),
+        },
+        [b'\\', b'U', digits @ ..] => Some((character(parse_hex(digits, 8)?)?, 10)),
+        [b'\\', b'x', digits @ ..] => Some((Decoded::Byte(parse_hex(digits, 2)? as u8), 4)),
+        [b'\\', letter, ..] => {
+            let byte = match letter {
+                b'b' => 8,
+                b'f' => 12,
+                b'n' => b'\n',
+                b'r' => b'\r',
+                b't' => b'\t',
+                _ if letter.is_ascii_alphanumeric() || !letter.is_ascii() => return None,
+                _ => *letter,
+            };
+            Some((Decoded::Byte(byte), 2))
+        }
+        [b'&', b'#', b'x' | b'X', digits @ ..] => {
+            parse_number(digits, 16).and_then(|(code, length)| Some((character(code)?, length + 3)))
+        }
+        [b'&', b'#', digits @ ..] => parse_number(digits, 10).and_then(|(code, length)| Some((character(code)?, length + 2))),
+        [b'&', name @ ..] => {
+            let length = name.iter().take(MAX_ENTITY_BYTES).position(|byte| *byte == b';')?;
+            let name = name.get(..length)?;
+            let (_, byte) = ENTITIES.iter().find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()))?;
+            Some((Decoded::Byte(*byte), length + 2))
+        }
+        _ => None,
+    }
+}
+
+/// Parses exactly `count` hexadecimal digits at the start of a text.
+fn parse_hex(text: &[u8], count: usize) -> Option<u32> {
+    let digits = text.get(..count).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
+    u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// Parses the digits of an entity at the start of a text, which a semicolon ends, or any other character. Returns the number, and the
+/// length with the semicolon.
+fn parse_number(text: &[u8], radix: u32) -> Option<(u32, usize)> {
+    let length = text.iter().take(MAX_ENTITY_BYTES).take_while(|byte| char::from(**byte).is_digit(radix)).count();
+    let number = u32::from_str_radix(std::str::from_utf8(text.get(..length)?).ok()?, radix).ok()?;
+    Some((number, length + usize::from(text.get(length) == Some(&b';'))))
+}
+
+/// Returns true if a text that was cut is the beginning of an escape.
+fn is_cut_escape(text: &[u8]) -> bool {
+    let are_hex = |digits: &[u8]| digits.iter().all(u8::is_ascii_hexdigit);
+    match text {
+        [b'%' | b'\\'] => true,
+        [b'%', digit] => digit.is_ascii_hexdigit(),
+        [b'\\', b'x', digits @ ..] => digits.len() < 2 && are_hex(digits),
+        [b'\\', b'U', digits @ ..] => digits.len() < 8 && are_hex(digits),
+        [b'\\', b'u', b'{', digits @ ..] => digits.len() < 7 && are_hex(digits),
+        [b'\\', b'u', digits @ ..] => {
+            let is_high = parse_hex(digits, 4).is_some_and(|code| (0xd800..0xdc00).contains(&code));
+            (digits.len() < 4 && are_hex(digits)) || (digits.len() < 10 && is_high)
+        }
+        [b'&', name @ ..] => {
+            name.len() < MAX_ENTITY_BYTES && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'#')
+        }
+        _ => false,
+    }
+}
+
+/// The longest name or number of an entity, in bytes.
+const MAX_ENTITY_BYTES: usize = 10;
+
+/// The entities of HTML for ASCII characters.
+const ENTITIES: [(&str, u8); 41] = [
+    ("amp", b'&'),
+    ("quot", b'"'),
+    ("apos", b'\''),
+    ("lt", b'<'),
+    ("gt", b'>'),
+    ("sol", b'/'),
+    ("plus", b'+'),
+    ("equals", b'='),
+    ("lowbar", b'_'),
+    ("period", b'.'),
+    ("comma", b','),
+    ("colon", b':'),
+    ("semi", b';'),
+    ("excl", b'!'),
+    ("quest", b'?'),
+    ("num", b'#'),
+    ("dollar", b'$'),
+    ("percnt", b'%'),
+    ("commat", b'@'),
+    ("ast", b'*'),
+    ("midast", b'*'),
+    ("lpar", b'('),
+    ("rpar", b')'),
+    ("lsqb", b'['),
+    ("lbrack", b'['),
+    ("rsqb", b']'),
+    ("rbrack", b']'),
+    ("lcub", b'{'),
+    ("lbrace", b'{'),
+    ("rcub", b'}'),
+    ("rbrace", b'}'),
+    ("bsol", b'\\'),
+    ("hat", b'^'),
+    ("grave", b'`'),
+    ("verbar", b'|'),
+    ("vert", b'|'),
+    ("verticalline", b'|'),
+    ("underbar", b'_'),
+    ("tab", b'\t'),
+    ("newline", b'\n'),
+    ("nbsp", b' '),
+];
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn read(bytes: &[u8]) -> std::io::Result<OsString> {
@@ -170,6 +585,172 @@ mod tests {
         assert_eq!(masked("it is hunte"), "-", "too little of it");
         assert_eq!(masked("hunter2 it is"), "-", "not at the end");
         assert_eq!(masked("müde hunter22"), "müde [secret]");
+    }
+
+    /// A key with the characters that encoders escape.
+    const KEY: &str = "SK/ret+t&n=\"42\"";
+
+    #[test]
+    fn a_secret_is_masked_however_it_is_escaped() {
+        for escaped in [
+            r#"SK\/ret+t&n=\"42\""#,
+            r"\u0053K\u002Fret\u002bt\u0026n=\u002242\u0022",
+            r"\x53K\x2fret\x2Bt&n=\u{22}42\U00000022",
+            "SK%2Fret%2Bt%26n%3D%2242%22",
+            "SK%2fret%2bt%26n%3d%2242%22",
+            "SK&#x2F;ret&#43;t&amp;n&equals;&quot;42&#34;",
+            "SK&sol;ret&plus;t&#38n=&#x22;42&QUOT;",
+            // Escapes of escapes: an error that quotes another one.
+            r#"SK\\\/ret+t&n=\\\"42\\\""#,
+            "SK%252Fret%25252Bt%2526n=%2522%34%32\"",
+            r"SK\u0026#x2F;ret+t\u0026amp;n=\u0026quot;42\u0026quot;",
+            r"\\\\u0053K/ret+t&n=%5C%2242%5C%22",
+        ] {
+            assert_eq!(masked(&format!("{{\"key\": \"{escaped}\"}}"), &[KEY]), "{\"key\": \"[secret]\"}", "{escaped}");
+        }
+        assert_eq!(masked(r"\\SK\/ret+t&n=%2242%22\n", &[KEY]), r"\\[secret]\n", "what is around it stays");
+        assert_eq!(masked(r"SK\/ret+t&n=%2242", &[KEY]), "-", "a part of it is not it");
+        assert_eq!(masked(r"\ud83d\ude00-müde-\u00fC%c3%bc", &["\u{1f600}-müde-üü"]), "[secret]");
+    }
+
+    #[test]
+    fn a_secret_may_look_like_an_escape() {
+        for text in [r"a%41b\n\/c", r"a%41b\\n\\\/c", r"a%2541b%5Cn%5C%2Fc", r"a%41b&#92;n&bsol;\/c", r"\u0061%41b\\n\\\/c"] {
+            assert_eq!(masked(text, &[r"a%41b\n\/c"]), "[secret]", "{text}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_masked_without_the_white_space_around_it_and_with_that_within_it_changed() {
+        let secret = " tra  iling77\t";
+        for text in ["tra  iling77", "tra iling77", "tra++iling77", "tra%20%20iling77", "tra+iling77", r"tra  iling7\u0037"] {
+            assert_eq!(masked(&format!("<{text} >"), &[secret]), "<[secret] >", "{text}");
+        }
+        assert_eq!(masked("a      b", &["      "]), "-", "white space is no secret");
+    }
+
+    #[test]
+    fn a_secret_is_masked_in_base64_wherever_it_begins_there() {
+        // `hunter22>>>?` alone, behind one, two and three bytes, and in the alphabet of addresses.
+        for (text, expected) in [
+            ("<aHVudGVyMjI+Pj4/>", "<[secret]>"),
+            ("<aHVudGVyMjI-Pj4_>", "<[secret]>"),
+            ("<Omh1bnRlcjIyPj4+Pw==>", "<O[secret]==>"),
+            ("<dTpodW50ZXIyMj4+Pj9Y>", "<dT[secret]Y>"),
+            ("<dXM6aHVudGVyMjI+Pj4/>", "<dXM6[secret]>"),
+            (r"<dXM6aHVudGVyMjI%2BPj4\/>", "<dXM6[secret]>"),
+        ] {
+            assert_eq!(masked(text, &["hunter22>>>?"]), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_masked_as_latin_1() {
+        assert_eq!(masked("m\u{c3}\u{bc}de22", &["müde22"]), "[secret]", "each byte as a character");
+        let latin = Secrets::new([b"m\xfcde22".to_vec()]);
+        assert_eq!(latin.mask(b"<m\xfcde22>").as_deref(), Some(b"<[secret]>".as_slice()));
+        assert_eq!(latin.mask("<m\u{fffd}de22>".as_bytes()).as_deref(), Some(b"<[secret]>".as_slice()), "decoded as UTF-8");
+        assert_eq!(latin.mask("<müde22>".as_bytes()).as_deref(), Some(b"<[secret]>".as_slice()), "decoded as Latin-1");
+    }
+
+    #[test]
+    fn a_cut_may_be_within_an_escape_and_before_a_closing_mark() {
+        let masked = |text: &str| Secrets::new([KEY]).mask_truncated(text).unwrap_or_else(|| "-".to_owned());
+        for cut in [
+            r"SK\/ret",
+            r"SK\/ret\u00",
+            r"SK\/ret\",
+            "SK%2Fret%2",
+            "SK%2Fret%",
+            "SK&#x2F;ret&#4",
+            "SK&#x2F;ret&am",
+            r"SK\\\/ret\\u",
+        ] {
+            assert_eq!(masked(&format!("no {cut}")), "no [secret]", "{cut}");
+        }
+        assert_eq!(masked("no JSON: `SK/ret+`"), "no JSON: `[secret]`");
+        assert_eq!(masked("no JSON: `SK/ret+\u{fffd}`"), "no JSON: `[secret]\u{fffd}`");
+        assert_eq!(masked("SK/ret+…"), "[secret]…");
+        assert_eq!(masked("100%"), "-");
+        assert_eq!(masked("U0svcmV0K"), "[secret]", "base64");
+    }
+
+    /// Escapes a character in one of the ways of other programs.
+    fn escape(character: char, way: u8) -> String {
+        let utf8 = |prefix: &str| character.to_string().bytes().map(|byte| format!("{prefix}{byte:02X}")).collect();
+        match way {
+            0 if !character.is_ascii_alphanumeric() && character.is_ascii() => format!("\\{character}"),
+            1 => character.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect(),
+            2 => utf8("%"),
+            3 => utf8("\\x"),
+            4 => format!("&#x{:x};", u32::from(character)),
+            5 => format!("&#{};", u32::from(character)),
+            6 => character.escape_unicode().to_string(),
+            // A plain character that begins an escape is not plain beside others.
+            _ if matches!(character, '\\' | '%' | '&') => format!("%{:02x}", u32::from(character)),
+            _ => character.to_string(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_mixture_of_escapes_is_masked(
+            secret in "[!-~äß😀]{6,30}",
+            ways in prop::collection::vec(prop::collection::vec(0u8..12, 300), 1..4),
+            before in "[ -Z^-~]{0,20}[ ]",
+            after in "[ ][ -~]{0,20}",
+        ) {
+            let mut text = secret.clone();
+            for ways in &ways {
+                text = text.chars().zip(ways.iter().cycle()).map(|(character, way)| escape(character, *way)).collect();
+            }
+            let masked = masked(&format!("{before}{text}{after}"), &[&secret]);
+            prop_assert_eq!(masked, format!("{before}[secret]{after}"), "{}", text);
+        }
+
+        #[test]
+        fn whatever_a_text_holds_it_is_searched(
+            text in prop::collection::vec(prop_oneof![
+                Just("\\u"), Just("\\"), Just("%"), Just("%2"), Just("&#"), Just("&"), Just(";"), Just("x"), Just("2f"), Just("d83d"),
+                Just("{"), Just("}"), Just("hunter/22"), Just("hunter"), Just("/22"), Just("`"), Just("é"), Just("😀"),
+            ], 0..40),
+            from in 0usize..100,
+            length in 0usize..200,
+        ) {
+            let text = text.concat().into_bytes();
+            let text = &text[..length.min(text.len())];
+            let secrets = Secrets::new(["hunter/22", "é%2f\\u002f😀"]);
+            let contains = |text: &[u8]| text.windows(9).any(|part| part == b"hunter/22");
+            for masked in [secrets.mask(text), secrets.mask_cut(text), Some(secrets.mask_from(text, from))].into_iter().flatten() {
+                let once = decode(&masked, false).unwrap_or_else(|| masked.clone());
+                prop_assert!(!contains(&masked) && !contains(&once), "{:?}", String::from_utf8_lossy(&masked));
+            }
+            prop_assert!(secrets.mask(text).is_some() || !contains(text));
+        }
+    }
+
+    #[test]
+    fn a_hostile_text_costs_no_more_than_its_length() {
+        let secrets = Secrets::new(["hunter/22", "hunter22hunter22"]);
+        let began = std::time::Instant::now();
+        for piece in ["\\", "%25", "&amp;", "%252525", "\\u005c", "hunter", "hunter%2f22", "&#x26;#x26;"] {
+            let text = piece.repeat((1 << 20) / piece.len());
+            assert_eq!(secrets.mask(text.as_bytes()).is_some(), piece == "hunter%2f22", "{piece}");
+        }
+        assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn a_secret_that_goes_on_where_a_text_begins_is_masked() {
+        let secrets = Secrets::new(["hunter22"]);
+        let from = |text: &str, from| String::from_utf8(secrets.mask_from(text.as_bytes(), from)).expect("text");
+        assert_eq!(from("hunter22 and hunter22", 3), "[secret] and [secret]");
+        assert_eq!(from("hunter22 and", 8), " and");
+        assert_eq!(from(r"hunter2\u0032 and hunter", 9), "[secret] and [secret]");
+        assert_eq!(from("nothing", 3), "hing");
+        assert_eq!(from("nothing", 30), "");
+        assert!(secrets.reach() >= r"\\u0068\\u0075\\u006e\\u0074\\u0065\\u0072\\u0032\\u0032".len());
+        assert_eq!(Secrets::default().reach(), 0);
     }
 
     #[test]

@@ -73,7 +73,11 @@ fn read_policy_file(path: &Path) -> Result<Vec<u8>, Failure> {
             .because(&error)
             .hint("`--trust` takes a digest in the store or the path of a TrustPolicy file")
     };
-    let size = std::fs::metadata(path).map_err(unreadable)?.len();
+    let metadata = std::fs::metadata(path).map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err(unreadable(std::io::Error::other("it is not a plain file")));
+    }
+    let size = metadata.len();
     if size > MAX_POLICY_BYTES {
         return Err(Failure::new(
             ErrorCode::TrustPolicy,

@@ -74,8 +74,9 @@ impl Capture {
     ) -> Result<KeptOutput, Failure> {
         let media_type = "application/octet-stream";
         if !secrets.is_empty() {
+            // The limit, or the end of a program that was stopped, may be in the middle of a secret.
             let bytes = self.read(0, MAX_OUTPUT_BYTES)?;
-            let masked = secrets.mask(&bytes);
+            let masked = secrets.mask_cut(&bytes);
             let held_secret = masked.is_some();
             let kept = masked.unwrap_or(bytes);
             let artifact = ctx.put(name, media_type, &kept)?;

@@ -64,14 +64,41 @@ fn a_secret_that_comes_back_is_masked() {
         let echo = request.header("authorization").unwrap_or_default().to_owned();
         Reply::with_body("200 OK", &[&format!("server: vllm/{echo}")], format!("{{\"sent\": \"{echo}\"}}"))
     });
-    let file = tempfile::NamedTempFile::new().expect("a file");
-    std::fs::write(file.path(), "Bearer hunter22").expect("written");
-    let from_file = file.path().to_str().map(str::to_owned);
-    let header = EnvVar { name: "authorization".to_owned(), value: None, from_env: None, from_file, scheme: None };
-    let headers = Headers::read(&[header]).expect("readable");
-    let response = Client::new(headers).get(&server.url(), LONG).expect("a response");
+    let response = client_with("Bearer hunter22").get(&server.url(), LONG).expect("a response");
     assert_eq!(response.server.as_deref(), Some("vllm/Bearer [secret]"));
     assert_eq!(String::from_utf8_lossy(&response.body), r#"{"sent": "Bearer [secret]"}"#);
+}
+
+/// Returns a client that sends the text of a file as `authorization`.
+fn client_with(text: &str) -> Client {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), text).expect("written");
+    let from_file = file.path().to_str().map(str::to_owned);
+    let header = EnvVar { name: "authorization".to_owned(), value: None, from_env: None, from_file, scheme: None };
+    Client::new(Headers::read(&[header]).expect("readable"))
+}
+
+#[test]
+fn a_secret_that_comes_back_escaped_is_masked() {
+    let head = ["content-type: application/json", "location: /login?key=hunter%2F22%2b&next=/", "server: x/hunter%2f22%2B"];
+    let body = r#"{"error":{"message":"no such key: hunter\/22\u002b"}}"#;
+    let server = Server::start(move |_| Reply::with_body("302 Found", &head, body));
+    let client = client_with("Bearer hunter/22+\n");
+    let request = JsonRequest { is_streamed: true, request_id: 1, body: b"{}" };
+    let response = client.post_json(&server.url(), &request, LONG.time).expect("a response");
+    assert_eq!(response.location.as_deref(), Some("/login?key=[secret]&next=/"));
+    let masked = r#"{"error":{"message":"no such key: [secret]"}}"#;
+    assert_eq!(String::from_utf8_lossy(&response.body.bytes), masked);
+    let response = client.get(&server.url(), LONG).expect("a response");
+    assert_eq!((response.server.as_deref(), String::from_utf8_lossy(&response.body).as_ref()), (Some("x/[secret]"), masked));
+}
+
+#[test]
+fn the_credentials_of_basic_are_secret_decoded_as_well() {
+    // The credentials are `me:hunter22`.
+    let server = Server::start(|_| Reply::ok("bWU6aHVudGVyMjI= is me:hunter22, and the password is hunter22"));
+    let response = client_with("Basic bWU6aHVudGVyMjI=").get(&server.url(), LONG).expect("a response");
+    assert_eq!(String::from_utf8_lossy(&response.body), "[secret] is [secret], and the password is [secret]");
 }
 
 #[test]

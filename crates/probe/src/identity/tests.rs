@@ -30,6 +30,22 @@ fn vllm_says_its_version_and_its_models() {
 }
 
 #[test]
+fn a_key_that_a_server_repeats_is_in_no_identity() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "hunter/22+ ").expect("written");
+    let from_file = file.path().to_str().map(str::to_owned);
+    let key = assay_manifest::EnvVar { name: "x-key".to_owned(), value: None, from_env: None, from_file, scheme: None };
+    let server = Server::with_replies(vec![
+        ("/v1/models", Reply::ok(r#"{"data":[{"id":"\u0068unter\/22\u002B"},{"id":"a-hunter/22+"},{"id":"b"}]}"#)),
+        ("/version", Reply::ok(r#"{"version":"1-hunter\/22+"}"#)),
+    ]);
+    let client = Client::new(Headers::read(&[key]).expect("readable"));
+    let identity = Identity::query(&client, &server.url());
+    assert_eq!(identity.version.value.as_deref(), Some("1-[secret]"));
+    assert_eq!(identity.models, Ok(vec!["[secret]".to_owned(), "a-[secret]".to_owned(), "b".to_owned()]));
+}
+
+#[test]
 fn other_servers_say_it_elsewhere() {
     insta::assert_snapshot!(version(vec![("/get_server_info", Reply::ok(r#"{"model_path":"m","version":"0.5.2"}"#))]), @r#"Some("0.5.2") GET /get_server_info"#);
     insta::assert_snapshot!(version(vec![("/info", Reply::ok(r#"{"model_id":"m","version":"3.3.6"}"#))]), @r#"Some("3.3.6") GET /info"#);

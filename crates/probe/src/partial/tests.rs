@@ -72,3 +72,13 @@ fn the_needed_part_follows_from_the_head() {
     assert_eq!(needed(500, Some("text/event-stream"), true), NeededPart::Beginning);
     assert_eq!(NeededPart::of(200, None, true, true), NeededPart::None);
 }
+
+#[test]
+fn a_body_that_is_cut_ends_in_no_part_of_a_secret() {
+    let secrets = Secrets::new(["hunter22"]);
+    let body = [vec![b'\n'; BEGINNING_BYTES - 7], b"hunter22".to_vec()].concat();
+    let body = PartialBody::read(body.as_slice(), NeededPart::Beginning, LONG).masked(&secrets);
+    assert!(body.bytes.ends_with(b"\n[secret]"), "{:?}", String::from_utf8_lossy(&body.bytes).trim());
+    let body = read_event(b"data: hunter\\u00322\n\n".as_slice()).masked(&secrets);
+    assert_eq!(body.event.expect("an event").data, b"[secret]");
+}

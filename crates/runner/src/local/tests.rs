@@ -142,7 +142,7 @@ fn a_target_sees_what_its_definition_names_and_little_else() {
 fn a_secret_that_is_not_there_is_named_and_not_shown() {
     let refused =
         |from: &[_], files: &[_]| Failure::from(held_environment(&request(from, files)).expect_err("absent")).to_string();
-    insta::assert_snapshot!(refused(&[("TOKEN", "ASSAY_TEST_NO_SUCH_VARIABLE")], &[]), @"error[secret_absent]: `TOKEN` of target `vllm` comes from the environment variable `ASSAY_TEST_NO_SUCH_VARIABLE`, which cannot be read");
+    insta::assert_snapshot!(refused(&[("TOKEN", "ASSAY_TEST_NO_SUCH_VARIABLE")], &[]), @"error[secret_absent]: `TOKEN` of target `vllm` comes from the environment variable `ASSAY_TEST_NO_SUCH_VARIABLE`, which is not set");
     insta::assert_snapshot!(refused(&[], &[("TOKEN", "/nonexistent/token")]), @r"
     error[secret_absent]: `TOKEN` of target `vllm` comes from the file `/nonexistent/token`, which cannot be read
       because: No such file or directory (os error 2)
@@ -151,4 +151,45 @@ fn a_secret_that_is_not_there_is_named_and_not_shown() {
     error[secret_absent]: `TOKEN` of target `vllm` comes from the file `/dev/zero`, which cannot be read
       because: it is larger than the limit of 131072 bytes
     ");
+}
+
+#[test]
+fn the_end_of_a_target_shows_no_part_of_its_secrets() {
+    let log = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(log.path(), format!("key: hunter22hunter22 {}", "x".repeat((16 << 10) - 9))).expect("written");
+    let secrets = Secrets::new(["hunter22hunter22"]);
+    let described = describe_end(&ended(Status::Exited(1)), log.path(), &secrets);
+    assert!(
+        described.starts_with("exit code 1; the end of its log:\n[secret] xxx"),
+        "{}",
+        described.get(..60).unwrap_or(&described)
+    );
+}
+
+#[test]
+fn logs_are_written_through_no_link() {
+    let (home, elsewhere) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let logs = home.path().join("logs");
+    let refused = |run: &str| {
+        let error = make_logs_folder(&logs.join(run)).expect_err("a link below the home folder");
+        Failure::from(error).to_string().replace(&home.path().display().to_string(), "HOME")
+    };
+    std::os::unix::fs::symlink(elsewhere.path(), &logs).expect("a link");
+    insta::assert_snapshot!(refused("run"), @r"
+    error[logs]: cannot make `HOME/logs`
+      because: it is a link; remove it
+
+    hint: check that you may write to the folder, and that its disk has free space
+    ");
+    assert_eq!(std::fs::read_dir(elsewhere.path()).expect("readable").count(), 0, "nothing was created there");
+    std::fs::remove_file(&logs).expect("removed");
+    std::os::unix::fs::symlink(elsewhere.path().join("absent"), &logs).expect("a link to nothing");
+    assert!(refused("run").contains("it is a link; remove it"));
+    std::fs::remove_file(&logs).expect("removed");
+    std::fs::create_dir(&logs).expect("a folder");
+    std::os::unix::fs::symlink(elsewhere.path(), logs.join("run")).expect("a link");
+    assert!(refused("run").contains("`HOME/logs/run`"), "{}", refused("run"));
+    make_logs_folder(&logs.join("other")).expect("made");
+    make_logs_folder(&logs.join("other")).expect("there already");
+    assert!(logs.join("other").is_dir());
 }

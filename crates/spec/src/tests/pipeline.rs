@@ -163,7 +163,15 @@ fn fields_of_another_kind_of_target_are_refused() {
 #[test]
 fn an_address_that_is_none_shows_no_password() {
     let endpoint = |url: &str| minimal("kind: host", &format!("kind: endpoint, url: '{url}'"));
-    for url in ["user:pw@h:80", "http://user:p/w@h", "http://h:1/?api_key=pw", "ftp://u:pw@h", "http://h/ ?token=pw", "u:pw@h"] {
+    let passwords = ["user:pw@h:80", "http://user:p/w@h", "ftp://u:pw@h", "u:pw@h"];
+    let keys = [
+        "http://h:1/?api_key=pw",
+        "http://h/ ?token=pw",
+        "http://h/?key=AIzaSypw",
+        "http://h/?sv=1&sig=pw",
+        "http://h/f?code=pw",
+    ];
+    for url in passwords.into_iter().chain(keys) {
         let said = endpoint(url);
         assert!(
             said.contains("`spec.targets[0].url` carries a") && !said.contains("pw") && !said.contains("p/w"),
@@ -194,7 +202,7 @@ fn an_address_that_is_none_shows_no_password() {
       |                                         ^^^^^^^^
     hint: must begin with `http://` or `https://`
     ");
-    assert_eq!(endpoint("http://h/@a?b=c"), "no problem");
+    assert_eq!(endpoint("http://h/@a?b=c&max_tokens=8"), "no problem");
 }
 
 #[test]

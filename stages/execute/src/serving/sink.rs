@@ -143,8 +143,8 @@ mod tests {
         let responses = tempfile::NamedTempFile::new().expect("a file");
         let file = tempfile::NamedTempFile::new().expect("a file");
         let writer = RecordWriter::new(file.reopen().expect("the file"), 0, 0).expect("a writer");
-        let mut sink =
-            RecordSink::new(writer, Some(responses.path()), Secrets::new(["hunter22"]), Arc::default()).expect("a sink");
+        let mut sink = RecordSink::new(writer, Some(responses.path()), Secrets::new(["hunter22", "hunter/22"]), Arc::default())
+            .expect("a sink");
         sink.record(record, Some(response.as_bytes())).expect("kept");
         let (told, _) = sink.finish().expect("finished");
         let records = RecordFile::open(std::fs::read(file.path()).expect("the records")).expect("a file of records");
@@ -180,6 +180,24 @@ mod tests {
             "no digest of what is not kept"
         );
         assert_eq!(record.finish_reason.as_deref(), Some("stop"));
+    }
+
+    #[test]
+    fn a_secret_is_masked_however_the_endpoint_escapes_it() {
+        for error in [
+            r#"{"detail": "no key hunter\/22"}"#,
+            r"b'no key \x68unter/22'",
+            "<p>no key hunter&#x2F;22</p>",
+            "see /keys?key=hunter%2f22",
+            r#"{"error": "upstream: {\"key\": \"hunter\\/22\"}"}"#,
+            "the response's content type is not text/event-stream: `no key hunter/`",
+        ] {
+            let (record, _, held) = kept(&said(error, "stop"), "good");
+            let error = record.error.expect("an error");
+            assert!(held && error.contains("[secret]") && !error.contains("unter"), "{error}");
+        }
+        let (_, response, held) = kept(&said("", "stop"), r"it is \u0068unter\/22, which is aHVudGVyLzIy");
+        assert_eq!((response.as_str(), held), ("it is [secret], which is [secret]", true));
     }
 
     #[test]
