@@ -215,19 +215,25 @@ fn a_run_that_cannot_be_read_is_listed_as_such_and_hides_no_other() {
 }
 
 #[test]
-fn a_published_folder_is_not_replaced_by_another_run_of_its_name() {
+fn a_published_folder_that_holds_other_files_is_left_as_it_is() {
     let fixture = Fixture::new();
     fixture.run("one").success();
     let before = fs::read(fixture.published("one").join("chain/publication.json")).expect("a publication");
     let elsewhere = fixture.root().join("elsewhere").display().to_string();
     let again = fixture.assay(&["run", PIPELINE, "--run-id", "one", "--store", &elsewhere]).success();
-    assert!(again.stderr.contains("published/one` holds another run of that name, and was left as it is"), "{}", again.stderr);
+    assert!(again.stderr.contains("published/one` holds other files, and was left as it is"), "{}", again.stderr);
     assert_eq!(fs::read(fixture.published("one").join("chain/publication.json")).expect("still there"), before);
     let report = again.stdout.lines().find_map(|line| line.strip_prefix("report ")).expect("where its report is");
     assert!(report.contains("/published/one-"), "{report}");
     // The same run is written to the same folder again.
     let same = fixture.run("one").success();
     assert!(same.stdout.contains("/published/one/report.html"), "{}", same.stdout);
+    // A folder of the user's is left alone.
+    let mine = fixture.published("mine").join("data/notes");
+    crate::support::write_file(&mine, b"gold");
+    let beside = fixture.run("mine").success();
+    assert!(beside.stderr.contains("published/mine` holds other files, and was left as it is"), "{}", beside.stderr);
+    assert_eq!(fs::read(&mine).expect("still there"), b"gold");
 }
 
 #[test]

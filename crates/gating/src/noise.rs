@@ -14,7 +14,6 @@ use assay_runs::{RunStore, published_runs};
 use assay_spec as spec;
 use assay_stage::{ErrorCode, Failure};
 use assay_stats::BaseNoise;
-use assay_store::Store;
 
 use crate::evidence::Evidence;
 use crate::sequence::{RegressedRuns, regressed_runs, trust_own_gate};
@@ -91,7 +90,7 @@ impl NoiseRequest {
             require_enough(pipeline, named.len(), "to learn from")?;
             return named.into_iter().map(open).collect();
         }
-        let store = Store::open_existing(&self.store.store_uri()?)?;
+        let store = self.store.open_store()?;
         let published = published_runs(&store, pipeline)?;
         check_exists(pipeline, published.len())?;
         require_enough(pipeline, published.len(), "of commits to learn from")?;

@@ -22,7 +22,7 @@ const MAX_DEFINITION_BYTES: u64 = assay_spec::MAX_FILE_BYTES as u64;
 
 /// Decides a verdict again and compares every byte. `name` is its digest, or its file with the bundle beside it.
 pub fn replay(name: &str, place: &RunStore) -> Result<VerifiedVerdict, Failure> {
-    let blobs = StoreBlobs::new(Store::open_existing(&place.store_uri()?)?);
+    let blobs = StoreBlobs::new(place.open_store()?);
     let trust = trust(place, &blobs)?;
     let known = find(name, blobs.store(), &trust)?;
     let verdict = known.verdict();

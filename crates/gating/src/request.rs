@@ -129,7 +129,7 @@ impl GateRequest {
         let mut run_store = self.store.clone();
         let OpenedRuleOrigin::Branch(branch) = origin else { return Ok(run_store) };
         if let Some(policy) = branch.trust()?.filter(|_| run_store.trust.is_empty()) {
-            let digest = Store::open_existing(&run_store.store_uri()?)?.put(&policy.bytes)?;
+            let digest = run_store.open_store()?.put(&policy.bytes)?;
             run_store.trust = vec![digest.to_string()];
         }
         Ok(run_store)

@@ -15,8 +15,11 @@ pub struct RunLock {
 }
 
 impl RunLock {
-    /// Takes the lock of a run in `folder`; fails if another process has it.
+    /// Takes the lock of a run in `folder`, which must not be a link; fails if another process has it.
     pub fn take(folder: &Path, run_id: &RunId) -> Result<Self> {
+        if folder.is_symlink() {
+            return Err(assay_store::Error::Link { path: folder.to_owned() }.into());
+        }
         let path = folder.join(format!("{run_id}.lock"));
         let file = open(&path)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -72,5 +75,10 @@ mod tests {
         std::fs::write(&file, "").expect("written");
         let failure = take(&file, "nightly").expect_err("a file is no folder");
         assert_eq!(failure.to_string(), format!("cannot use the lock `{}`", file.join("nightly.lock").display()));
+        let (elsewhere, link) = (tempfile::tempdir().expect("a folder"), folder.path().join("link"));
+        std::os::unix::fs::symlink(elsewhere.path(), &link).expect("a link");
+        let failure = take(&link, "nightly").expect_err("a link");
+        assert!(failure.to_string().contains("is a symbolic link"), "{failure}");
+        assert_eq!(std::fs::read_dir(elsewhere.path()).expect("a folder").count(), 0);
     }
 }

@@ -1,6 +1,7 @@
 //! A run's life: its Source is created once, one process at a time drives it, and an early end is recorded.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use assay_envelope::{ExpectedManifest, Trust, TrustPolicy, verify};
@@ -13,7 +14,7 @@ use assay_process::{Cancel, Spawner};
 use assay_spec::{Closure, PublishSettings};
 use assay_stage::parameters::PlanParameters;
 use assay_stage::{AcceptedResult, Clock, Layout, Seal, StageName, binary_digest, load_trust, seal};
-use assay_store::Store;
+use assay_store::{Store, check_links};
 use serde_json::{Value, json};
 
 use crate::config::find_user_folder;
@@ -24,6 +25,9 @@ use crate::{
     Branch, BranchOptions, CancelledWork, Config, Error, FileRole, FinishedRun, KeyRing, LocalKeys, LocalRunner, Observer,
     Resource, Result, RunLock, Runner, StagePolicies, StagePolicy, UserFolder,
 };
+
+/// The folder of a repository for its store and for files that are no evidence.
+const HOME: &str = ".assay";
 
 /// The limit on early ends of one run.
 const MAX_ENDS: u32 = 10_000;
@@ -259,9 +263,7 @@ impl Run {
     /// Makes the folder for the stages' scratch files, without the remains of killed processes. The run's lock makes it this
     /// process's.
     fn fresh_scratch(&self) -> Result<PathBuf> {
-        let folder = self.home.join("scratch").join(self.run_id.as_str());
-        let removed = if folder.exists() { std::fs::remove_dir_all(&folder) } else { Ok(()) };
-        removed.and_then(|()| std::fs::create_dir_all(&folder)).map(|()| folder.clone()).map_err(FileRole::Scratch.error(&folder))
+        fresh_folder(&self.home.join("scratch"), &self.run_id)
     }
 
     fn seal(&self, parameters: Value) -> Result<Seal> {
@@ -321,6 +323,21 @@ impl Run {
     }
 }
 
+/// Makes an empty folder of a run inside of `parent`. Neither may be a link: what it leads to is not of the run, and stays.
+fn fresh_folder(parent: &Path, run_id: &RunId) -> Result<PathBuf> {
+    let folder = parent.join(run_id.as_str());
+    for path in [parent, &folder] {
+        if path.is_symlink() {
+            return Err(assay_store::Error::Link { path: path.to_owned() }.into());
+        }
+    }
+    let removed = match std::fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    };
+    removed.and_then(|()| std::fs::create_dir_all(&folder)).map(|()| folder.clone()).map_err(FileRole::Scratch.error(&folder))
+}
+
 fn pointer(path: &str, bytes: &[u8]) -> Result<InputRef> {
     let AcceptedResult { manifest, bundle } = AcceptedResult::parse(path, bytes)?;
     Ok(InputRef { kind: Kind::Source, manifest, bundle })
@@ -356,19 +373,18 @@ impl Observer for StageTracker<'_> {
 fn find_store_and_home(store: Option<&str>, root: Option<&Path>) -> Result<(String, PathBuf)> {
     let folder = store.filter(|uri| !uri.contains("://")).map(Path::new);
     let home = match (root.filter(|root| root.join(".git").exists()), folder) {
-        (Some(root), _) => root.canonicalize().unwrap_or_else(|_| root.to_owned()).join(".assay"),
+        (Some(root), _) => home_of_repository(root)?,
         (None, Some(file)) if file.is_file() => {
             return Err(FileRole::Store.error(file)(std::io::ErrorKind::NotADirectory.into()));
         }
         (None, Some(folder)) => std::path::absolute(folder).map_err(FileRole::Store.error(folder))?,
         (None, None) => data_folder()?,
     };
-    let made = std::fs::create_dir_all(&home).and_then(|()| {
-        // The folder hides itself from Git, so that a first run leaves the work tree clean.
-        let ignore = home.join(".gitignore");
-        if ignore.exists() { Ok(()) } else { std::fs::write(ignore, "*\n") }
-    });
+    // The folder hides itself from Git, so that a first run leaves the work tree clean.
+    let made = std::fs::create_dir_all(&home).and_then(|()| write_if_absent(&home.join(".gitignore"), b"*\n"));
     made.map_err(FileRole::Home.error(&home))?;
+    // A repository may bring the folder along, with links in it.
+    check_links(&home)?;
     let uri = match store {
         Some(uri) if uri.contains("://") || uri.starts_with('/') => uri.to_owned(),
         Some(path) => std::path::absolute(path).map_err(FileRole::Store.error(Path::new(path)))?.display().to_string(),
@@ -377,15 +393,47 @@ fn find_store_and_home(store: Option<&str>, root: Option<&Path>) -> Result<(Stri
     Ok((uri, home))
 }
 
+/// Writes a file if nothing is in its place, not even a link.
+fn write_if_absent(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    match std::fs::File::create_new(path) {
+        Ok(mut file) => file.write_all(bytes),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns `.assay` of a repository. It may be a link, so that stores lie on another disk, but none that the commit of the work tree
+/// holds: such a link may lead to any folder of a user who has only cloned the repository.
+fn home_of_repository(root: &Path) -> Result<PathBuf> {
+    let home = root.canonicalize().unwrap_or_else(|_| root.to_owned()).join(HOME);
+    if home.is_symlink() && is_committed(root, HOME) {
+        let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is a link that the repository holds; remove it");
+        return Err(FileRole::Home.error(&home)(error));
+    }
+    Ok(home)
+}
+
+/// Returns true if the commit of a work tree holds something at a path, or if that cannot be read.
+fn is_committed(root: &Path, path: &str) -> bool {
+    let Ok(repository) = assay_git::Repository::discover(root) else { return true };
+    // A repository without a commit holds nothing.
+    repository.resolve("HEAD").is_ok_and(|commit| !matches!(repository.read_at(&commit, path), Ok(None)))
+}
+
 /// Returns the default store: `.assay` of the repository around the working folder, or the user's data folder.
 pub fn default_store() -> Result<String> {
     let repository = assay_git::Repository::discover(Path::new("."));
     let root = repository.ok().and_then(|repository| repository.worktree().map(Path::to_path_buf));
     let home = match root {
-        Some(root) => root.canonicalize().unwrap_or(root).join(".assay"),
+        Some(root) => home_of_repository(&root)?,
         None => data_folder()?,
     };
     Ok(home.display().to_string())
+}
+
+/// Returns the store of runs that were begun outside of a repository, without `--store`: the user's data folder.
+pub fn user_store() -> Result<String> {
+    Ok(data_folder()?.display().to_string())
 }
 
 fn data_folder() -> Result<PathBuf> {

@@ -5,6 +5,7 @@
 //! `assay-verify`; this crate decides which root, which keys and which pointers they are given. Nothing is printed here.
 
 mod cache;
+mod completeness;
 mod entries;
 mod files;
 mod list;
@@ -25,4 +26,4 @@ pub use series::{RunValue, Series, SeriesFilter, SeriesReading, read_series};
 pub use summaries::{LeftOutRun, SignedSummaries, signed_summaries};
 pub use trust::{ResolvedTrust, establish, keys_beside_run, keys_in_folder, trust_no_signer};
 pub use usage::{KindUsage, RunUsage, StoreUsage};
-pub use verified_run::{RunStore, VerifiedRun, named_store, store_option};
+pub use verified_run::{RunStore, VerifiedRun, named_store, open_store, store_option};

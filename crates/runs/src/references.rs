@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_envelope::{MAX_OUTPUT_SUBJECTS, outputs_index};
-use assay_manifest::{Artifact, BlobKind, Digest, Document, MAX_MANIFEST_BYTES, RunId};
+use assay_manifest::{Artifact, BlobKind, Digest, Document, Kind, MAX_MANIFEST_BYTES, RunId};
 use assay_stage::{AcceptedResult, ErrorCode, Failure, Layout};
 use assay_store::{MAX_POINTER_BYTES, Store};
 use assay_verify::{StoreBlobs, blob_kind, map_in_parallel, raw_kind, read_evidence_list, removable_artifacts};
@@ -39,6 +39,10 @@ pub struct RunReferences {
     pub run_id: RunId,
     /// The blobs.
     pub blobs: BTreeMap<Digest, NamedBlob>,
+    /// The kinds of manifest that its pointers lead to.
+    pub kinds: BTreeSet<Kind>,
+    /// What it lacks although its manifests name it, so that it may need more blobs than these: pointers and its list of evidence.
+    pub gaps: BTreeSet<String>,
 }
 
 /// Reads the blobs that a run names: everything below its pointers.
@@ -46,23 +50,35 @@ pub struct RunReferences {
 /// # Errors
 /// Fails if a pointer or manifest cannot be read: then it is not known what the run needs.
 pub fn run_references(store: &Store, run_id: &RunId) -> Result<RunReferences, Failure> {
-    let mut references = RunReferences { run_id: run_id.clone(), blobs: BTreeMap::new() };
-    let mut pending = Vec::new();
-    for path in store.list(&Layout::for_run(run_id).run())? {
-        let Some(bytes) = store.read(&path, MAX_POINTER_BYTES)? else { continue };
-        // Marks between shards are no references.
-        if let Ok(accepted) = AcceptedResult::parse(&path, &bytes) {
-            pending.push((accepted.manifest, accepted.bundle));
-        }
-    }
     let in_run = |failure: Failure| {
         let message = format!("what run `{run_id}` needs is not known: {}", failure.message);
         Failure { message, ..failure }
     };
+    let mut references =
+        RunReferences { run_id: run_id.clone(), blobs: BTreeMap::new(), kinds: BTreeSet::new(), gaps: BTreeSet::new() };
+    let mut pending = Vec::new();
+    for path in store.list(&Layout::for_run(run_id).run())? {
+        let Some(bytes) = store.read(&path, MAX_POINTER_BYTES)? else { continue };
+        match AcceptedResult::parse(&path, &bytes) {
+            Ok(accepted) => pending.push((accepted.manifest, accepted.bundle)),
+            Err(damaged) if is_pointer(&path) => {
+                return Err(in_run(damaged).hint("restore the pointer from a copy of the store"));
+            }
+            // Marks between shards are no references.
+            Err(_) => {}
+        }
+    }
+    let accepted: BTreeSet<Digest> = pending.iter().map(|(manifest, _)| *manifest).collect();
     let mut seen = BTreeSet::new();
     while let Some((manifest, bundle)) = pending.pop() {
         if seen.insert(manifest) {
             let document = read_document(store, manifest).map_err(in_run)?;
+            // A run may be made from manifests of another one, which has pointers of its own.
+            if accepted.contains(&manifest) {
+                references.kinds.insert(document.kind());
+            } else if document.header().run_id == *run_id {
+                references.gaps.insert(format!("no pointer leads to its {}", document.kind()));
+            }
             pending.extend(document.header().inputs.iter().map(|input| (input.manifest, input.bundle)));
             references.add_manifest(manifest);
             references.add_document(store, &document).map_err(in_run)?;
@@ -70,6 +86,16 @@ pub fn run_references(store: &Store, run_id: &RunId) -> Result<RunReferences, Fa
         references.add_manifest(bundle);
     }
     Ok(references)
+}
+
+/// Returns true for the path of a pointer, and false for that of a mark, which leads to no manifest.
+fn is_pointer(path: &str) -> bool {
+    let is_number = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
+    match path.split('/').skip(2).collect::<Vec<_>>().as_slice() {
+        ["source"] | ["ends" | "tombstones", _] | [_, _, "accepted", _] => true,
+        ["execute", _, "trials", _, _, last] | ["execute", _, "prepared", _, last] => is_number(last),
+        _ => false,
+    }
 }
 
 /// Reads the blobs that every run of a store names, in the order of the runs' names.
@@ -147,6 +173,10 @@ impl RunReferences {
         match document {
             Document::Collection(collection) => {
                 let list = read_evidence_list(&StoreBlobs::new(store.clone()), &collection.body)?;
+                // No removal takes the list itself.
+                if list.is_none() {
+                    self.gaps.insert("its list of evidence is absent".to_owned());
+                }
                 for artifact in list.unwrap_or_default() {
                     let kind = raw_kind(&artifact);
                     self.add(artifact.digest, NamedBlob { kind, need: Need::Evidence, artifact: Some(artifact) });

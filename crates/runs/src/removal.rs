@@ -1,6 +1,7 @@
 //! Removal: what leaves a store with a run's evidence, what stays and why, and what nothing needs any more.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use assay_manifest::{Artifact, Digest, Document, RemovalScope, RemovedKind, RunId, Summary};
@@ -9,11 +10,15 @@ use assay_stage::{ErrorCode, Failure, Layout};
 use assay_store::{GRACE, Object, ObjectPath, Objects, OldScratch, Removal, Store};
 use assay_verify::sum_kinds;
 
+use crate::completeness::{check_manifests, check_pointers, check_shown};
 use crate::references::{Need, RunReferences, VerdictReferences, all_references, run_references, verdict_references};
 use crate::verified_run::VerifiedRun;
 
 /// The largest file of a Source that is searched for a reference to a run, in bytes: a noise file is far smaller.
 const MAX_REFERRING_BYTES: u64 = 4 << 20;
+
+/// The age from which a manifest has its pointer, in milliseconds: it is created at once after the manifest was put.
+const SETTLED_MS: i64 = 3_600_000;
 
 /// The blobs that the runs and verdicts of a store name.
 #[derive(Debug)]
@@ -22,6 +27,8 @@ pub struct References {
     pub runs: Vec<RunReferences>,
     /// The verdicts.
     pub verdicts: Vec<VerdictReferences>,
+    /// Set once the pointers of the store were found to be complete.
+    checked: OnceLock<()>,
 }
 
 impl References {
@@ -30,7 +37,17 @@ impl References {
     /// # Errors
     /// Fails if a run or verdict cannot be read: then it is not known what it needs.
     pub fn read(store: &Store) -> Result<Self, Failure> {
-        Ok(Self { runs: all_references(store)?, verdicts: verdict_references(store)? })
+        Ok(Self { runs: all_references(store)?, verdicts: verdict_references(store)?, checked: OnceLock::new() })
+    }
+
+    /// Fails if pointers of the store are missing: then these are not all blobs that are needed. The store is examined once.
+    fn check_complete(&self, store: &Store) -> Result<(), Failure> {
+        if self.checked.get().is_none() {
+            check_pointers(&Removal::open(store)?)?;
+            check_shown(store, &self.runs)?;
+        }
+        self.checked.get_or_init(|| ());
+        Ok(())
     }
 
     /// Returns all blobs that they name.
@@ -91,8 +108,8 @@ impl RunRemoval {
     /// explains no earlier loss.
     ///
     /// # Errors
-    /// Fails with `run_needed` if a verdict or a noise file rests on results that would go, and with `run_unfinished` if a process
-    /// may still write to the run.
+    /// Fails with `run_needed` if a verdict or a noise file rests on results that would go, with `run_unfinished` if a process may still
+    /// write to the run, and with `store_incomplete` if the store has a run whose pointers are missing.
     pub fn plan(store: &Store, run: &VerifiedRun, scope: RemovalScope, all: &References) -> Result<Self, Failure> {
         let run_id = &run.chain.run_id;
         let now = now_unix_ms();
@@ -100,6 +117,7 @@ impl RunRemoval {
         if !run.chain.is_complete && run.head.ends.is_empty() && last >= now - grace_ms() {
             return Err(unfinished(run_id));
         }
+        all.check_complete(store)?;
         if scope == RemovalScope::Results {
             check_not_needed(store, run, all)?;
         }
@@ -228,13 +246,25 @@ pub struct Garbage {
 
 impl Garbage {
     /// Finds it. The blobs are listed after what names them was read, so a blob that a run names meanwhile is young.
+    ///
+    /// # Errors
+    /// Fails if a run or verdict cannot be read, and with `store_incomplete` if the store has results to which no pointer leads: a
+    /// folder of pointers that is not mounted looks like one that was never there.
     pub fn find(store: &Store) -> Result<Self, Failure> {
         let removal = Removal::open(store)?;
-        let before_unix_ms = now_unix_ms() - grace_ms();
-        let named = References::read(store)?.digests();
-        let (mut blobs, mut young) = (Vec::new(), BlobSum::default());
+        let now = now_unix_ms();
+        let before_unix_ms = now - grace_ms();
+        // Before the pointers are read, so that a link is named, and not what it leads to.
+        check_pointers(&removal)?;
+        let references = References::read(store)?;
+        check_shown(store, &references.runs)?;
+        let named = references.digests();
+        let (mut blobs, mut settled, mut young) = (Vec::new(), Vec::new(), BlobSum::default());
         Objects::new(store).for_each(|object| match ObjectPath::parse(&object.path) {
             Ok(ObjectPath::Blob(digest)) if !named.contains(&digest) => {
+                if object.modified_unix_ms < now - SETTLED_MS {
+                    settled.push(digest);
+                }
                 if object.modified_unix_ms < before_unix_ms {
                     blobs.push((digest, object.size));
                 } else {
@@ -244,6 +274,11 @@ impl Garbage {
             _ => {}
         })?;
         blobs.sort_unstable();
+        settled.sort_unstable();
+        check_manifests(store, &settled)?;
+        if named.is_empty() && !blobs.is_empty() {
+            return Err(empty_store(store));
+        }
         let (staged, mut scratch) = (removal.list_stale(before_unix_ms)?, OldScratch::list(before_unix_ms));
         // A run that is driven holds its lock; the folder of a killed one stays until the run is resumed, which may be never.
         let (folders, locks) = (removal.root().join("scratch"), removal.root().join("locks"));
@@ -267,6 +302,16 @@ impl Garbage {
         });
         Ok(removed)
     }
+}
+
+/// The failure for a store that has old blobs, and neither runs nor verdicts.
+fn empty_store(store: &Store) -> Failure {
+    let message =
+        format!("the store `{}` has blobs, but no run and no verdict, so it is not known which of them are needed", store.uri());
+    Failure::new(ErrorCode::StoreIncomplete, message).hint(
+        "restore or mount its folder `runs`; if the store never had a run, and nothing in it is needed, remove the folder of the store \
+         by hand",
+    )
 }
 
 fn grace_ms() -> i64 {

@@ -7,7 +7,7 @@ use assay_manifest::{BetterDirection, Digest, RunId};
 use assay_query::{Cell, Limits, Query};
 use assay_runner::Config;
 use assay_stage::{ErrorCode, Exit, Failure};
-use assay_store::{Scratch, Store};
+use assay_store::Scratch;
 use assay_verify::lake_failure;
 use assay_warehouse::BENCHMARK_RUN_FACT;
 use serde::{Deserialize, Serialize};
@@ -118,7 +118,7 @@ struct CachedRows {
 /// If `cached` is true, a published run that this account has verified and read before, and whose signed files have not changed, is
 /// not read again: its rows are those of that time. The tables' logs are always read and compared with what the Summaries name.
 pub fn read_series(place: &RunStore, asked: &SeriesFilter<'_>, cached: bool) -> Result<SeriesReading, Failure> {
-    let store = Store::open_existing(&place.store_uri()?)?;
+    let store = place.open_store()?;
     let lake = Lake::open(&store).map_err(failure)?;
     let query = Query::parse(&sql(asked)).map_err(failure)?;
     let (signed, known) =

@@ -81,7 +81,11 @@ fn policy_file(path: &Path) -> Result<TrustPolicy, Failure> {
     let unreadable = |error: &std::io::Error| {
         Failure::new(ErrorCode::Trust, format!("cannot read the trust policy `{}`", path.display())).because(error)
     };
-    let size = std::fs::metadata(path).map_err(|error| unreadable(&error))?.len();
+    let metadata = std::fs::metadata(path).map_err(|error| unreadable(&error))?;
+    if !metadata.is_file() {
+        return Err(unreadable(&std::io::Error::other("it is not a plain file")));
+    }
+    let size = metadata.len();
     if size > MAX_BYTES {
         return Err(Failure::new(
             ErrorCode::Trust,

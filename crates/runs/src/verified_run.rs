@@ -6,7 +6,7 @@ use std::path::Path;
 use assay_envelope::{Trust, Verified};
 use assay_manifest::{Collection, Document, Environment, MAX_MANIFEST_BYTES, Plan, Publication, RunId, Summary, Views};
 use assay_report::{ChainSignature, Inputs, Report, shell_word};
-use assay_runner::{Config, default_store};
+use assay_runner::{Config, default_store, user_store};
 use assay_stage::{ErrorCode, Exit, Failure, first_names};
 use assay_store::Store;
 use assay_verify::{
@@ -81,6 +81,11 @@ impl RunStore {
         Ok(self.store.clone().map_or_else(default_store, Ok)?)
     }
 
+    /// Opens the store; see [`open_store`].
+    pub fn open_store(&self) -> Result<Store, Failure> {
+        open_store(self.store.as_deref())
+    }
+
     /// Opens a run of the store. If the configured root does not know its signers, the run is opened with its signers not
     /// established.
     pub fn open_or_unestablished(&self, run_id: &RunId) -> Result<VerifiedRun, Failure> {
@@ -93,7 +98,7 @@ impl RunStore {
     /// Opens a run of unknown signers: it is internally consistent, and no more is known.
     pub fn open_unestablished(&self, run_id: &RunId) -> Result<VerifiedRun, Failure> {
         let uri = self.store_uri()?;
-        let store = Store::open_existing(&uri)?;
+        let store = self.open_store()?;
         let head = head_of_run(&store, run_id)?;
         let blobs = StoreBlobs::new(store);
         let trust = trust_no_signer(&keys_beside_run(&blobs, &head)?);
@@ -167,7 +172,7 @@ impl RunStore {
     fn open_in_store(&self, run_id: &RunId) -> Result<VerifiedRun, Failure> {
         let config = Config::find()?;
         let uri = self.store_uri()?;
-        let store = Store::open_existing(&uri)?;
+        let store = self.open_store()?;
         self.verify_in_store(store.clone(), uri, &config, run_id).map_err(|failure| explain_link(failure, &store, run_id))
     }
 
@@ -192,6 +197,21 @@ fn published_run(folder: &Path, limit: u64) -> Option<RunId> {
         Document::Publication(publication) => Some(publication.header.run_id),
         _ => None,
     }
+}
+
+/// Opens the store that a command names, or else the default store. If there is no default store, and this user has runs that were begun
+/// outside of a repository, the failure names their store.
+pub fn open_store(named: Option<&str>) -> Result<Store, Failure> {
+    let uri = named.map_or_else(default_store, |uri| Ok(uri.to_owned()))?;
+    Store::open_existing(&uri).map_err(|error| {
+        let failure = Failure::from(error);
+        let is_absent = named.is_none() && failure.code == ErrorCode::StoreUri;
+        let other = user_store().ok().filter(|other| is_absent && *other != uri && Path::new(other).join("runs").is_dir());
+        match other {
+            Some(other) => failure.hint(format!("runs that were begun outside of a repository are in `{other}`: name it with `--store`")),
+            None => failure,
+        }
+    })
 }
 
 /// Returns the store's name if commands need it; `None` if it is the default store.

@@ -148,6 +148,7 @@ impl Backend {
         if root.to_str().is_none() {
             return Err(Error::BadUri { uri: root.display().to_string(), problem: "the folder's real path is not UTF-8" });
         }
+        folder::check_links(&root)?;
         let uri = uri::folder_uri(&root);
         let objects = LocalFileSystem::new_with_prefix(&root).map_err(|source| failed(std::io::Error::other(source)))?;
         let folder = Folder::open(root).map_err(failed)?;
@@ -189,6 +190,14 @@ impl Backend {
         }
     }
 
+    /// Fails if the folder of the store is not the one that was opened, or if an object would be written through a link in it.
+    fn check_place(&self, path: &Path) -> Result<()> {
+        self.check_folder()?;
+        let Some(folder) = &self.folder else { return Ok(()) };
+        folder.check_parents(layout::staging_path(0).as_ref())?;
+        folder.check_parents(path.as_ref())
+    }
+
     /// Returns true if a request has to be sent again: its response was cut, or never came. The client library retries only what
     /// fails before a response begins; what it has retried for long enough is not waited for again.
     fn is_cut(&self, error: &ObjectError) -> bool {
@@ -215,7 +224,7 @@ impl Backend {
         match &self.folder {
             None => self.put_object(path, bytes, mode),
             Some(folder) => {
-                self.check_folder()?;
+                self.check_place(path)?;
                 let staged = self.staging()?;
                 self.put_object(&staged, bytes, WriteMode::Create)?;
                 self.name_staged(folder, &staged, path, mode, sync)
@@ -231,7 +240,7 @@ impl Backend {
             }
             None => self.upload(path, file),
             Some(folder) => {
-                self.check_folder()?;
+                self.check_place(path)?;
                 let staged = self.staging()?;
                 self.upload(&staged, file)?;
                 self.name_staged(folder, &staged, path, WriteMode::Overwrite, Durability::Bytes).map(|_| ())
@@ -244,7 +253,7 @@ impl Backend {
         if self.folder.is_none() && file.size() <= PART_BYTES as u64 {
             return self.put_object(path, &read_whole(file)?, WriteMode::Create);
         }
-        self.check_folder()?;
+        self.check_place(path)?;
         let staged = self.staging()?;
         self.upload(&staged, file)?;
         if let Some(folder) = &self.folder {
@@ -492,16 +501,15 @@ impl Backend {
     fn open_plain(&self, folder: &FilePath, path: &Path) -> Result<Option<(File, u64)>> {
         let file = folder.join(path.as_ref());
         let failed = |source| self.backend_error("read", path)(Box::new(source));
-        let is_absent = |error: &std::io::Error| error.kind() == ErrorKind::NotFound;
         match std::fs::symlink_metadata(&file) {
             Ok(found) if found.is_file() => {}
             Ok(_) => return Err(Error::NotPlain { path: path.to_string(), uri: self.uri.clone() }),
-            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) if is_gone(&error) => return Ok(None),
             Err(error) => return Err(failed(error)),
         }
         match File::open(&file).and_then(|file| file.metadata().map(|found| (file, found.len()))) {
             Ok(opened) => Ok(Some(opened)),
-            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) if is_gone(&error) => Ok(None),
             Err(error) => Err(failed(error)),
         }
     }
@@ -532,7 +540,7 @@ impl Backend {
                 paths.push(path);
                 paths.len() <= limit
             };
-            walk(folder.root(), prefix.as_ref(), None, 0, &mut add).map_err(failed)?;
+            walk(folder.root(), prefix.as_ref(), None, Links::Followed, 0, &mut add).map_err(failed)?;
             if paths.is_empty() {
                 self.check_folder()?;
             }
@@ -554,7 +562,7 @@ impl Backend {
                 }
                 objects.len() <= limit
             };
-            walk(folder.root(), prefix.as_ref(), after.map(AsRef::as_ref), 0, &mut add).map_err(failed)?;
+            walk(folder.root(), prefix.as_ref(), after.map(AsRef::as_ref), Links::Followed, 0, &mut add).map_err(failed)?;
             if objects.is_empty() {
                 self.check_folder()?;
             }
@@ -590,7 +598,8 @@ impl Backend {
         }
     }
 
-    /// Returns the names of the folders directly under `prefix`, unordered. In a folder, an empty one is listed too.
+    /// Returns the names of the folders directly under `prefix`, unordered. In a folder, an empty one is listed too, and so is a link,
+    /// whatever it leads to: what should be there is not to be overlooked.
     pub(crate) fn list_folders(&self, prefix: &Path) -> Result<Vec<String>> {
         let failed = self.backend_error("list", prefix);
         if let Some(folder) = &self.folder {
@@ -599,14 +608,22 @@ impl Backend {
                 Err(error) if is_gone(&error) => return self.check_folder().map(|()| Vec::new()),
                 Err(error) => return Err(failed(Box::new(error))),
             };
-            let folders = entries.flatten().filter(is_folder);
-            return Ok(folders.filter_map(|entry| entry.file_name().into_string().ok()).collect());
+            let is_listed = |entry: &std::fs::DirEntry| entry.file_type().map(|kind| kind.is_dir() || kind.is_symlink());
+            let mut names = Vec::new();
+            for entry in entries {
+                let entry = entry.map_err(|error| failed(Box::new(error)))?;
+                if is_listed(&entry).map_err(|error| failed(Box::new(error)))? {
+                    names.extend(entry.file_name().into_string().ok());
+                }
+            }
+            return Ok(names);
         }
         let listed = Self::wait(self.objects.list_with_delimiter(Some(prefix)))?.map_err(|source| failed(Box::new(source)))?;
         Ok(listed.common_prefixes.iter().filter_map(|path| path.filename().map(str::to_owned)).collect())
     }
 
-    /// Feeds every object under `prefix` to `sink`, unordered.
+    /// Feeds every object under `prefix` to `sink`, unordered. In a folder, links are left out, because callers remove objects that are
+    /// listed here.
     pub(crate) fn for_each(&self, prefix: Option<&Path>, mut sink: impl FnMut(Object)) -> Result<()> {
         if let Some(folder) = &self.folder {
             let mut add = |path: String, entry: &std::fs::DirEntry| {
@@ -617,7 +634,9 @@ impl Backend {
             };
             let root = Path::default();
             let failed = |source| self.backend_error("list", &root)(Box::new(source));
-            return walk(folder.root(), prefix.map_or("", AsRef::as_ref), None, 0, &mut add).map_err(failed).map(drop);
+            return walk(folder.root(), prefix.map_or("", AsRef::as_ref), None, Links::LeftOut, 0, &mut add)
+                .map_err(failed)
+                .map(drop);
         }
         let mut found = self.objects.list(prefix);
         while let Some(object) = Self::wait(found.next())? {
@@ -635,8 +654,12 @@ impl Backend {
         File::open(folder.root().join(path.as_ref())).and_then(|file| file.set_modified(std::time::SystemTime::now())).is_ok()
     }
 
-    /// Removes an object of the store's own.
+    /// Removes an object of the store's own. In a folder, it may be gone already, and no link is followed.
     pub(crate) fn remove(&self, path: &Path) -> Result<()> {
+        if let Some(folder) = &self.folder {
+            folder.check_parents(path.as_ref())?;
+            return folder.remove(path.as_ref()).map_err(|source| self.backend_error("remove", path)(Box::new(source)));
+        }
         self.send(|| self.objects.delete(path))?.map_err(|source| self.backend_error("remove", path)(Box::new(source)))
     }
 
@@ -667,6 +690,15 @@ fn object_from_file(path: &str, found: &std::fs::Metadata) -> Object {
 /// The deepest folder of a store that is listed: a link to a folder above itself would never end.
 const MAX_DEPTH: usize = 64;
 
+/// The treatment of symbolic links in a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Links {
+    /// What a link leads to is listed as if it were there.
+    Followed,
+    /// Links are left out.
+    LeftOut,
+}
+
 /// The mark in the names of files that the local backend has not completed.
 const UNFINISHED: char = '#';
 
@@ -677,6 +709,7 @@ fn walk(
     root: &FilePath,
     folder: &str,
     after: Option<&str>,
+    links: Links,
     depth: usize,
     sink: &mut dyn FnMut(String, &std::fs::DirEntry) -> bool,
 ) -> std::io::Result<bool> {
@@ -689,10 +722,17 @@ fn walk(
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
         let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
-        if is_folder(&entry) {
+        let kind = match entry.file_type() {
+            Ok(kind) if kind.is_symlink() && links == Links::LeftOut => continue,
+            Ok(kind) => kind,
+            Err(error) if is_gone(&error) => continue,
+            Err(error) => return Err(error),
+        };
+        // A link that leads nowhere is listed as a file, and fails when it is read.
+        if kind.is_dir() || kind.is_symlink() && entry.path().is_dir() {
             // Every path below sorts before `path0`, because `0` is the character after `/`.
             let is_later = after.is_none_or(|after| format!("{path}0").as_str() > after);
-            if is_later && depth < MAX_DEPTH && !walk(root, &path, after, depth + 1, sink)? {
+            if is_later && depth < MAX_DEPTH && !walk(root, &path, after, links, depth + 1, sink)? {
                 return Ok(false);
             }
         } else if after.is_none_or(|after| path.as_str() > after) && !path.contains(UNFINISHED) && !sink(path, &entry) {
@@ -700,11 +740,6 @@ fn walk(
         }
     }
     Ok(true)
-}
-
-/// Returns true for a folder, and for a link to one.
-fn is_folder(entry: &std::fs::DirEntry) -> bool {
-    entry.file_type().is_ok_and(|kind| kind.is_dir() || kind.is_symlink() && entry.path().is_dir())
 }
 
 /// Returns true if a folder does not exist, or no longer.

@@ -126,6 +126,12 @@ pub enum Error {
         /// The store.
         uri: String,
     },
+    /// A symbolic link is in the place of a folder of the store, or beside it of one that Assay makes.
+    #[error("`{}` is a symbolic link: nothing is written or removed through it", path.display())]
+    Link {
+        /// The link.
+        path: PathBuf,
+    },
     /// An object is larger than the caller, or a rule of the store, allows.
     #[error("{what} is larger than the limit of {limit} bytes")]
     TooLarge {
@@ -219,7 +225,10 @@ impl Error {
                 Some("name a folder, which a run makes if it does not exist, or a bucket (`s3://bucket/prefix`)")
             }
             Self::Folder { .. } => Some("check that you may write to the folder, and that its disk has free space"),
-            Self::NoStore { .. } => Some("check the URI; a run creates its store when it starts"),
+            Self::Link { .. } => Some(
+                "remove the link, or put a folder in its place; only the folder of the store as a whole may be a link to another disk",
+            ),
+            Self::NoStore { .. } => Some("a run creates its store when it starts; `--store` names another one"),
             _ => None,
         }
     }
@@ -235,7 +244,7 @@ impl Error {
             Self::Absent { .. } => ErrorCode::ArtifactAbsent,
             Self::Corrupt { .. } | Self::Oversized { .. } => ErrorCode::ArtifactCorrupt,
             Self::TooLarge { .. } => ErrorCode::ArtifactTooLarge,
-            Self::NotPlain { .. } => ErrorCode::NotPlain,
+            Self::NotPlain { .. } | Self::Link { .. } => ErrorCode::NotPlain,
             Self::ScratchFull { .. } => ErrorCode::ScratchFull,
             Self::Vanished { .. } => ErrorCode::StoreVanished,
             Self::OtherOwner { .. } => ErrorCode::StoreOwner,

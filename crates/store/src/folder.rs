@@ -1,12 +1,13 @@
-//! The folder of a local store: its identity, and the rights on it.
+//! The folder of a local store: its identity, the rights on it, and the links in it, which are never followed to write or to remove.
 
 use std::fs::{File, Metadata, Permissions};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, accessat, openat, unlinkat};
 
 use crate::{Error, Result, layout};
 
@@ -16,6 +17,36 @@ const MAX_PASSWD_BYTES: u64 = 1 << 20;
 const SHARED_BITS: u32 = 0o2020;
 /// The depth to which folders are checked: `warehouse/<table>/_delta_log` and `blobs/sha256/<two digits>`.
 const CHECKED_DEPTH: usize = 2;
+
+/// The folders directly in a store's folder that Assay makes: those of the store, and those that lie beside it in the same folder. A
+/// store may come with a repository that somebody else has written, so one of them that is a link leads anywhere.
+const OWN_FOLDERS: [&str; 13] = [
+    layout::BLOBS,
+    layout::STAGING,
+    "runs",
+    "cases",
+    "ceilings",
+    "fetched",
+    "gates",
+    "times",
+    "warehouse",
+    "locks",
+    "logs",
+    "published",
+    "scratch",
+];
+
+/// Fails with [`Error::Link`] if a folder that Assay makes directly in the folder `root` is a symbolic link. `root` itself may be one.
+pub fn check_links(root: &Path) -> Result<()> {
+    OWN_FOLDERS.iter().try_for_each(|name| check_link(&root.join(name)))
+}
+
+fn check_link(path: &Path) -> Result<()> {
+    match path.symlink_metadata() {
+        Ok(found) if found.is_symlink() => Err(Error::Link { path: path.to_owned() }),
+        _ => Ok(()),
+    }
+}
 
 /// The folder of a store, as it was when it was opened.
 #[derive(Debug)]
@@ -71,6 +102,30 @@ impl Folder {
             pending.extend(folders.map(|entry| (entry.path(), depth - 1)));
         }
         Ok(())
+    }
+
+    /// Fails if a folder between that of the store and an object is a link.
+    pub(crate) fn check_parents(&self, path: &str) -> Result<()> {
+        let parents = path.rsplit_once('/').map_or("", |(parents, _)| parents);
+        let mut folder = self.root.clone();
+        parents.split('/').filter(|part| !part.is_empty()).try_for_each(|part| {
+            folder.push(part);
+            check_link(&folder)
+        })
+    }
+
+    /// Removes a file below the folder, which may be gone already. No link is followed, even if it appears meanwhile.
+    pub(crate) fn remove(&self, path: &str) -> io::Result<()> {
+        let (parents, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = |folder: OwnedFd, part: &str| openat(&folder, part, flags, Mode::empty());
+        let removed = openat(CWD, &self.root, flags, Mode::empty())
+            .and_then(|root| parents.split('/').filter(|part| !part.is_empty()).try_fold(root, open))
+            .and_then(|parent| unlinkat(&parent, name, AtFlags::empty()));
+        match removed {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Creates the folders above an object. In a store that a group shares, its members may write to them, whatever the umask is.
@@ -156,6 +211,28 @@ mod tests {
         assert!(!folder.is_there());
         std::fs::create_dir_all(&root).expect("created");
         assert!(!folder.is_there(), "an empty folder has taken its place");
+    }
+
+    #[test]
+    fn a_file_is_removed_and_a_link_is_not_followed() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let (root, other) = (parent.path().join("store"), parent.path().join("other"));
+        std::fs::create_dir_all(root.join("a/b")).expect("created");
+        std::fs::create_dir_all(other.join("b")).expect("created");
+        for file in [root.join("a/b/file"), other.join("b/file")] {
+            std::fs::write(file, "").expect("written");
+        }
+        std::os::unix::fs::symlink(&other, root.join("link")).expect("a link");
+        std::os::unix::fs::symlink(other.join("b/file"), root.join("file")).expect("a link");
+        let folder = Folder::open(root.clone()).expect("opened");
+        assert!(matches!(folder.check_parents("link/b/file"), Err(Error::Link { path }) if path == root.join("link")));
+        assert!(folder.remove("link/b/file").is_err());
+        for path in ["a/b/file", "a/b/file", "file", "none/file"] {
+            folder.check_parents(path).expect("no link leads there");
+            folder.remove(path).expect("removed, or gone");
+        }
+        assert!(!root.join("a/b/file").exists() && root.join("file").symlink_metadata().is_err());
+        assert!(other.join("b/file").exists(), "it is not of the store");
     }
 
     #[test]

@@ -47,6 +47,7 @@ mod uri;
 
 pub use area::Area;
 pub use error::Error;
+pub use folder::check_links;
 pub use layout::MAX_PATH_BYTES;
 pub use objects::{Object, ObjectPath, Objects};
 pub use removal::{GRACE, OldScratch, Removal};

@@ -11,6 +11,7 @@ use assay_manifest::Digest;
 use object_store::path::Path;
 
 use crate::backend::Backend;
+use crate::folder::check_links;
 use crate::{Error, MAX_LISTED, Result, Scratch, ScratchFile, Store, layout};
 
 /// The kind and path of an object, parsed from its full path.
@@ -93,6 +94,20 @@ impl Objects {
         self.0.read_range(&place.path(), Some(range), sink)
     }
 
+    /// Returns the first `count` bytes of an object, or all of a shorter one; `None` if there is no such object. They are not compared
+    /// with a digest, and a blob keeps its time.
+    pub fn peek(&self, place: &ObjectPath, count: u64) -> Result<Option<Vec<u8>>> {
+        let mut bytes = Vec::new();
+        if self.info(place)?.is_some_and(|found| found.size == 0) || count == 0 {
+            return Ok(Some(bytes));
+        }
+        let there = self.0.read_range(&place.path(), Some(0..count), |chunk| {
+            bytes.extend_from_slice(chunk);
+            Ok(())
+        })?;
+        Ok(there.then_some(bytes))
+    }
+
     /// Copies an object into a private scratch file; `None` if there is no such object.
     pub fn materialise(&self, place: &ObjectPath, scratch: &Scratch) -> Result<Option<(Digest, ScratchFile)>> {
         self.0.materialise(&place.path(), scratch)
@@ -127,7 +142,7 @@ impl Objects {
     pub fn remove_stale(&self, older_than: Duration) -> Result<()> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let since = i64::try_from(now.saturating_sub(older_than).as_millis()).unwrap_or(0);
-        for object in self.list(&format!("{}/", layout::STAGING), None)?.iter().filter(|object| object.modified_unix_ms < since) {
+        for object in self.list_stale(since)? {
             self.0.remove(&object.path.split('/').collect())?;
         }
         if let Some(root) = self.0.folder() {
@@ -136,7 +151,24 @@ impl Objects {
         Ok(())
     }
 
-    /// Feeds every object to `sink`, in no particular order. In a folder, that includes files that are not of the store.
+    /// Returns the staged objects that were last written before `before_unix_ms`. Links are left out; if the place of all staged
+    /// objects is one, this fails.
+    pub(crate) fn list_stale(&self, before_unix_ms: i64) -> Result<Vec<Object>> {
+        if let Some(root) = self.0.folder() {
+            check_links(root)?;
+        }
+        let mut stale = Vec::new();
+        self.0.for_each(Some(&Path::from(layout::STAGING)), |object| {
+            if object.modified_unix_ms < before_unix_ms {
+                stale.push(object);
+            }
+        })?;
+        stale.sort_unstable();
+        Ok(stale)
+    }
+
+    /// Feeds every object to `sink`, in no particular order. In a folder, that includes files that are not of the store, and leaves out
+    /// links.
     pub fn for_each(&self, sink: impl FnMut(Object)) -> Result<()> {
         self.0.for_each(None, sink)
     }
@@ -218,6 +250,12 @@ mod tests {
             assert_eq!(read(0..10), (true, "0123456789".to_owned()));
             assert_eq!(read(3..5), (true, "34".to_owned()));
             assert_eq!(objects.info(&place).expect("asked").map(|object| object.size), Some(10));
+            let peek = |path, count| objects.peek(&ObjectPath::parse(path).expect("a place"), count).expect("read");
+            assert_eq!(
+                [peek("runs/a/source", 3), peek("runs/a/source", 99)].map(Option::unwrap),
+                [b"012".to_vec(), b"0123456789".to_vec()]
+            );
+            assert_eq!([peek("runs/ab/source", 3), peek("runs/none", 3)], [Some(Vec::new()), None]);
             let paths = |prefix, after| -> Vec<_> {
                 objects.list(prefix, after).expect("listed").into_iter().map(|object| object.path).collect()
             };
@@ -241,6 +279,32 @@ mod tests {
             assert_eq!(objects.info(&staged).expect("asked"), None);
             assert!(!folder.path().join("staging/uploads").exists());
         }
+    }
+
+    #[test]
+    fn what_a_link_in_staging_leads_to_stays() {
+        let (folder, victim) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        let store = Store::open(folder.path().to_str().expect("UTF-8")).expect("a store");
+        let (objects, staging) = (Objects::new(&store), folder.path().join("staging"));
+        let age = |path: &std::path::Path| {
+            std::fs::File::open(path).expect("a file").set_modified(SystemTime::UNIX_EPOCH).expect("a time");
+        };
+        let precious = victim.path().join("precious");
+        for file in [&precious, &staging.join("old")] {
+            std::fs::write(file, "bytes").expect("written");
+            age(file);
+        }
+        std::os::unix::fs::symlink(victim.path(), staging.join("folder")).expect("a link");
+        std::os::unix::fs::symlink(&precious, staging.join("file")).expect("a link");
+        objects.remove_stale(Duration::from_hours(1)).expect("tidied");
+        assert!(precious.exists() && !staging.join("old").exists());
+
+        // The server tidies at intervals: a link may take the place of the folder at any time.
+        std::fs::remove_dir_all(&staging).expect("removed");
+        std::os::unix::fs::symlink(victim.path(), &staging).expect("a link");
+        let refused = objects.remove_stale(Duration::from_hours(1)).expect_err("a link");
+        assert!(matches!(&refused, Error::Link { path } if path.ends_with("staging")), "{refused}");
+        assert!(precious.exists());
     }
 
     proptest! {

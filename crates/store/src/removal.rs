@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use assay_manifest::Digest;
 
 use crate::backend::Backend;
+use crate::folder::check_links;
 use crate::scratch::SCRATCH_PREFIX;
 use crate::{Error, Object, Objects, Result, Store, layout};
 
@@ -37,9 +38,10 @@ pub struct OldScratch {
 }
 
 impl Removal {
-    /// Returns the removal of `store`; fails by name for a store that is no folder of this machine.
+    /// Returns the removal of `store`; fails by name for a store that is no folder of this machine, and if one of its folders is a link.
     pub fn open(store: &Store) -> Result<Self> {
         let root = store.local_root().ok_or_else(|| Error::NoRemoval { uri: store.uri().to_owned() })?;
+        check_links(root)?;
         Ok(Self { backend: store.backend(), objects: Objects::new(store), root: root.to_owned() })
     }
 
@@ -54,8 +56,36 @@ impl Removal {
 
     /// Returns the objects under `staging/` that were last written before `before_unix_ms`: no writer will complete them.
     pub fn list_stale(&self, before_unix_ms: i64) -> Result<Vec<Object>> {
-        let staged = self.objects.list(&format!("{}/", layout::STAGING), None)?;
-        Ok(staged.into_iter().filter(|object| object.modified_unix_ms < before_unix_ms).collect())
+        self.objects.list_stale(before_unix_ms)
+    }
+
+    /// Fails unless everything below `prefix` is a plain file or a folder that can be listed: a link may lead to a disk that is not
+    /// mounted, and then what it should lead to would count as absent. A prefix that is absent has nothing below it.
+    pub fn check_plain(&self, prefix: &str) -> Result<()> {
+        let mut pending = vec![PathBuf::from(prefix)];
+        while let Some(path) = pending.pop() {
+            let full = self.root.join(&path);
+            let failed = |source: std::io::Error| Error::Backend {
+                action: "list",
+                path: path.display().to_string(),
+                uri: self.backend.uri().to_owned(),
+                source: Box::new(source),
+            };
+            match full.symlink_metadata() {
+                Ok(found) if found.is_symlink() => return Err(Error::Link { path: full }),
+                Ok(found) if found.is_dir() && path.to_str().is_some() => {}
+                Ok(found) if found.is_file() && path.to_str().is_some() && path != FilePath::new(prefix) => continue,
+                Ok(_) => {
+                    return Err(Error::NotPlain { path: path.display().to_string(), uri: self.backend.uri().to_owned() });
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(failed(error)),
+            }
+            for entry in std::fs::read_dir(&full).map_err(failed)? {
+                pending.push(path.join(entry.map_err(failed)?.file_name()));
+            }
+        }
+        Ok(())
     }
 
     /// Removes the objects under `staging/` that are older than `older_than`, and the folders that are left empty.
@@ -179,6 +209,55 @@ mod tests {
         }
         age(&store, &digest);
         assert_eq!(removal.remove_blob(&digest, 1_000).expect("old"), Some(5));
+    }
+
+    #[test]
+    fn nothing_is_removed_through_a_link() {
+        let victim = tempfile::tempdir().expect("a folder");
+        for name in ["staging", "scratch", "blobs", "runs", "published", "locks", "logs"] {
+            let (folder, store) = folder_store();
+            let digest = store.put(b"bytes").expect("put");
+            let removal = Removal::open(&store).expect("no link");
+            let (place, away) = (folder.path().join(name), victim.path().join(name));
+            match std::fs::rename(&place, &away) {
+                Ok(()) => {}
+                Err(_) => std::fs::create_dir(&away).expect("created"),
+            }
+            std::os::unix::fs::symlink(&away, &place).expect("a link");
+            let refused = Removal::open(&store).expect_err(name);
+            assert!(matches!(&refused, Error::Link { path } if path.ends_with(name)), "{refused}");
+            assert_eq!((refused.code().as_str(), refused.hint().is_some()), ("not_plain", true));
+            for open in [Store::open, Store::open_existing] {
+                assert!(matches!(open(folder.path().to_str().expect("UTF-8")), Err(Error::Link { .. })), "{name}");
+            }
+            if name == "blobs" {
+                assert!(matches!(removal.remove_blob(&digest, LATER), Err(Error::Link { .. })));
+                assert!(matches!(store.put(b"others"), Err(Error::Link { .. })), "nor is anything written");
+            }
+        }
+        let link = victim.path().join("link");
+        let (folder, _store) = folder_store();
+        std::os::unix::fs::symlink(folder.path(), &link).expect("a link");
+        Store::open(link.to_str().expect("UTF-8")).expect("the store as a whole may be one");
+    }
+
+    #[test]
+    fn whatever_is_no_plain_file_below_a_prefix_is_named() {
+        let (folder, store) = folder_store();
+        let removal = Removal::open(&store).expect("a folder");
+        removal.check_plain("runs").expect("absent");
+        store.create("runs/r/source", b"").expect("created");
+        removal.check_plain("runs").expect("plain");
+        let place = folder.path().join("runs/r/plan");
+        std::os::unix::fs::symlink("/nonexistent", &place).expect("a link");
+        let refused = removal.check_plain("runs").expect_err("a link");
+        assert!(matches!(&refused, Error::Link { path } if path.ends_with("runs/r/plan")), "{refused}");
+        std::fs::remove_file(&place).expect("removed");
+        let _pipe = std::os::unix::net::UnixListener::bind(&place).expect("a socket");
+        assert!(matches!(removal.check_plain("runs"), Err(Error::NotPlain { path, .. }) if path == "runs/r/plan"));
+        std::fs::remove_dir_all(folder.path().join("runs")).expect("removed");
+        std::fs::write(folder.path().join("runs"), "").expect("written");
+        assert!(matches!(removal.check_plain("runs"), Err(Error::NotPlain { path, .. }) if path == "runs"));
     }
 
     #[test]

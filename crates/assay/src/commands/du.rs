@@ -1,10 +1,8 @@
 //! `assay du`: the bytes of a store, by run and by kind.
 
 use assay_report::counted;
-use assay_runner::default_store;
-use assay_runs::{BlobSum, StoreUsage};
+use assay_runs::{BlobSum, StoreUsage, open_store};
 use assay_stage::{Exit, Failure};
-use assay_store::Store;
 
 use crate::output;
 
@@ -25,7 +23,7 @@ pub(crate) struct Du {
 
 impl Du {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let store = Store::open_existing(&self.store.map_or_else(default_store, Ok)?)?;
+        let store = open_store(self.store.as_deref())?;
         let usage = StoreUsage::read(&store)?;
         if self.json {
             output::json(&usage)?;

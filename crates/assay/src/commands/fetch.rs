@@ -52,7 +52,7 @@ impl Fetch {
     }
 
     fn copy(&self, called: Option<&str>) -> Result<(Store, CopyResult, bool), Failure> {
-        let from = Store::open_existing(&self.place.runs().store_uri()?)?;
+        let from = self.place.runs().open_store()?;
         let to = self.to.clone().map_or_else(default_store, Ok)?;
         // Checked before the other store is opened, because opening tries to write to it.
         if from.uri() == to {

@@ -1,10 +1,8 @@
 //! `assay gc`: removes what nothing in a store needs any more.
 
 use assay_report::counted;
-use assay_runner::default_store;
-use assay_runs::{BlobSum, Garbage};
+use assay_runs::{BlobSum, Garbage, open_store};
 use assay_stage::{Exit, Failure};
-use assay_store::Store;
 use serde_json::json;
 
 use crate::output;
@@ -27,7 +25,7 @@ pub(crate) struct Gc {
 
 impl Gc {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let store = Store::open_existing(&self.store.clone().map_or_else(default_store, Ok)?)?;
+        let store = open_store(self.store.as_deref())?;
         let garbage = Garbage::find(&store)?;
         let removed = if self.yes { Some(garbage.remove(&store)?) } else { None };
         if self.json {

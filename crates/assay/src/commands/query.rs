@@ -9,7 +9,7 @@ use assay_query::{Limits, Query as Sql, ResultTable};
 use assay_report::counted;
 use assay_runs::{LeftOutRun, SignedSummaries, signed_summaries};
 use assay_stage::{ErrorCode, Exit, Failure};
-use assay_store::{Scratch, Store};
+use assay_store::Scratch;
 use assay_verify::lake_failure;
 use serde_json::{Value, json};
 
@@ -74,7 +74,7 @@ impl Query {
             );
         }
         let query = Sql::parse(&self.text()?).map_err(failure)?;
-        let store = Store::open_existing(&self.place.runs().store_uri()?)?;
+        let store = self.place.runs().open_store()?;
         let lake = Lake::open(&store).map_err(failure)?;
         // The signed Summaries are read first: a run that is published meanwhile is in the tables that are read afterwards.
         let mut signed = signed_summaries(&store, &self.place.trust)?;

@@ -56,7 +56,7 @@ struct PlannedRemoval {
 impl Remove {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let place = self.place.runs();
-        let store = Store::open_existing(&place.store_uri()?)?;
+        let store = place.open_store()?;
         let remover = Removal::open(&store)?;
         let scope = if self.evidence_only { RemovalScope::Evidence } else { RemovalScope::Results };
         let locks = self.runs.iter().map(|run| lock_run(&store, run)).collect::<Result<Vec<_>, _>>()?;

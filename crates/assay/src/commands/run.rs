@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::commands::on_kubernetes::OnKubernetes;
 use crate::commands::push;
-use crate::commands::results::results;
+use crate::commands::results::{published_numbers, results};
 use crate::commands::times;
 use crate::output;
 use crate::progress::Progress;
@@ -147,7 +147,7 @@ impl RunRequest {
         let folder = export(&store, &run.run_id, publication, &published)?;
         if folder.file_name().is_some_and(|name| name != run.run_id.as_str()) {
             let other = published.join(run.run_id.as_str());
-            output::diagnostic(format!("`{}` holds another run of that name, and was left as it is", other.display()));
+            output::diagnostic(format!("`{}` holds other files, and was left as it is", other.display()));
         }
         let pushed = match to_branch {
             BranchPush::Automatic(branch) => push::commit(opened, branch, cancel).map(Some),
@@ -193,7 +193,7 @@ impl RunRequest {
                 "results": results(&run.run_id, plan, summary),
                 "times": times::json(times),
                 "summary": summary,
-                "numbers": assay_verify::read_numbers(opened.blobs.as_ref(), publication)?.numbers,
+                "numbers": published_numbers(&assay_verify::read_numbers(opened.blobs.as_ref(), publication)?.numbers),
                 "manifests": opened.chain.documents.iter().map(assay_envelope::Verified::input_ref).collect::<Vec<_>>(),
             }))?;
         } else {

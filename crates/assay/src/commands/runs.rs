@@ -1,10 +1,8 @@
 //! `assay runs`: lists the runs of a store with their states, or removes their evidence.
 
 use assay_manifest::RunId;
-use assay_runner::default_store;
-use assay_runs::{RunEntry, RunFigure, list_entries};
+use assay_runs::{RunEntry, RunFigure, list_entries, open_store};
 use assay_stage::{Exit, Failure};
-use assay_store::Store;
 use serde_json::{Value, json};
 
 use crate::commands::remove::Remove;
@@ -38,7 +36,7 @@ impl Runs {
         if let Some(RunsAction::Rm(remove)) = self.action {
             return remove.run();
         }
-        let store = Store::open_existing(&self.store.map_or_else(default_store, Ok)?)?;
+        let store = open_store(self.store.as_deref())?;
         let mut unreadable = None;
         let mut runs = Vec::new();
         for (run_id, entry) in list_entries(&store)? {

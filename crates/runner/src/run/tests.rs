@@ -76,6 +76,72 @@ fn a_store_and_a_home_are_found_for_every_run() {
 }
 
 #[test]
+fn links_in_the_folder_of_a_repository_are_not_followed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().canonicalize().expect("a path");
+    let (repository, victim) = (root.join("repository"), root.join("victim"));
+    std::fs::create_dir_all(repository.join(".git")).expect("a repository");
+    for made in ["nightly", "published/nightly"] {
+        std::fs::create_dir_all(victim.join(made)).expect("created");
+        std::fs::write(victim.join(made).join("precious"), "").expect("written");
+    }
+    let home = repository.join(".assay");
+    std::fs::create_dir(&home).expect("created");
+    for name in ["scratch", "staging", "published", "locks", "logs", "runs", "blobs", "cases", "warehouse"] {
+        std::os::unix::fs::symlink(&victim, home.join(name)).expect("a link");
+        for store in [None, Some("s3://bucket/prefix")] {
+            let failure = Failure::from(find_store_and_home(store, Some(&repository)).expect_err(name));
+            assert_eq!(failure.code.as_str(), "not_plain", "{failure}");
+            assert!(failure.message.contains(&format!("`{}`", home.join(name).display())), "{failure}");
+        }
+        std::fs::remove_file(home.join(name)).expect("removed");
+    }
+    std::fs::remove_file(home.join(".gitignore")).expect("written before");
+    std::os::unix::fs::symlink(victim.join("new"), home.join(".gitignore")).expect("a link");
+    find_store_and_home(None, Some(&repository)).expect("whatever is there stays");
+    assert!(!victim.join("new").exists());
+
+    let nightly: RunId = "nightly".parse().expect("a run id");
+    std::os::unix::fs::symlink(&victim, home.join("scratch")).expect("a link");
+    fresh_folder(&home.join("scratch"), &nightly).expect_err("a link");
+    std::fs::remove_file(home.join("scratch")).expect("removed");
+    std::fs::create_dir(home.join("scratch")).expect("created");
+    std::os::unix::fs::symlink(victim.join("nightly"), home.join("scratch/nightly")).expect("a link");
+    fresh_folder(&home.join("scratch"), &nightly).expect_err("a link");
+    assert!(victim.join("nightly/precious").exists() && victim.join("published/nightly/precious").exists());
+    std::fs::remove_file(home.join("scratch/nightly")).expect("removed");
+    for _ in 0..2 {
+        let made = fresh_folder(&home.join("scratch"), &nightly).expect("made");
+        assert_eq!(std::fs::read_dir(&made).expect("a folder").count(), 0);
+        std::fs::write(made.join("left"), "").expect("written");
+    }
+}
+
+#[test]
+fn the_folder_of_a_repository_may_be_a_link_that_its_user_made() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().canonicalize().expect("a path");
+    let (repository, disk) = (root.join("repository"), root.join("disk"));
+    std::fs::create_dir(&repository).expect("created");
+    std::fs::create_dir(&disk).expect("created");
+    let git = |arguments: &[&str]| {
+        let identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"];
+        let ran =
+            std::process::Command::new("git").current_dir(&repository).args(identity).args(arguments).output().expect("git");
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    };
+    git(&["init", "--quiet"]);
+    std::os::unix::fs::symlink(&disk, repository.join(".assay")).expect("a link");
+    find_store_and_home(None, Some(&repository)).expect("there is no commit");
+    git(&["commit", "--quiet", "--allow-empty", "--message", "empty"]);
+    find_store_and_home(None, Some(&repository)).expect("the commit does not hold it");
+    git(&["add", "--force", ".assay"]);
+    git(&["commit", "--quiet", "--message", "a link"]);
+    let failure = Failure::from(find_store_and_home(None, Some(&repository)).expect_err("a link of the repository"));
+    assert!(failure.to_string().contains("it is a link that the repository holds; remove it"), "{failure}");
+}
+
+#[test]
 fn a_run_is_resumed_from_the_source_that_it_began_with() {
     let store = Store::open("memory:").expect("a store");
     let run_id: RunId = "nightly".parse().expect("a run id");
