@@ -29,6 +29,12 @@ pub enum Error {
         /// The error of libgit2.
         source: git2::Error,
     },
+    /// A file of the repository is a pipe, a socket or a device.
+    #[error("`{}` of the Git repository is no plain file", path.display())]
+    SpecialFile {
+        /// The file.
+        path: PathBuf,
+    },
     /// A revision names no commit.
     #[error("`{rev}` names no commit")]
     NoCommit {
@@ -132,9 +138,10 @@ impl Error {
             Self::Sparse { .. } => {
                 Some("add its folder with `git sparse-checkout add FOLDER`, or name the commit with `--commit HEAD`")
             }
+            Self::SpecialFile { .. } => Some("clone the repository again"),
             Self::NoRepository { .. } => Some("run inside a Git repository, or name one with `--repo`"),
             Self::NoCommit { .. } => {
-                Some("`git log` lists commits; a shallow clone holds only some of them (`git fetch --unshallow`)")
+                Some("`git branch --all` lists branches, `git log` commits; a shallow clone holds only some commits (`git fetch --unshallow`)")
             }
             Self::PathAbsent { .. } => Some("commit the file first, or run the work tree with intent `exploratory`"),
             Self::FileTooLarge { .. } => Some("name large data as a dataset, which is pinned by digest"),

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use assay_manifest::GitObjectKind;
@@ -50,8 +50,11 @@ impl Repository {
     /// Opens the repository that holds `path`, at it or above it. The path itself need not exist: an older commit may hold it.
     pub fn discover(path: &Path) -> Result<Self, Error> {
         let exists = |folder: &&Path| folder.as_os_str().is_empty() || folder.exists();
-        let start = path.ancestors().find(exists).filter(|folder| !folder.as_os_str().is_empty());
-        match git2::Repository::discover(start.unwrap_or(Path::new("."))) {
+        let start = path.ancestors().find(exists).filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if let Some(path) = find_special_file(start) {
+            return Err(Error::SpecialFile { path });
+        }
+        match git2::Repository::discover(start) {
             Ok(repository) => Ok(Self(repository)),
             Err(error) => Err(refusal(path, error)),
         }
@@ -267,6 +270,17 @@ impl<'a> Folders<'a> {
 
 fn to_git(oid: Oid) -> Result<git2::Oid, git2::Error> {
     git2::Oid::from_bytes(oid.as_bytes())
+}
+
+/// The files that libgit2 opens by name. It waits for the other end of one that is a pipe, and no signal ends that.
+const GIT_FILES: [&str; 7] = ["HEAD", "config", "config.worktree", "index", "packed-refs", "shallow", "commondir"];
+
+/// Returns a pipe, socket or device among the files of the repository that holds `start`.
+fn find_special_file(start: &Path) -> Option<PathBuf> {
+    let start = std::path::absolute(start).ok()?;
+    let git = start.ancestors().map(|folder| folder.join(".git")).find(|git| git.exists())?;
+    let files = std::iter::once(git.clone()).chain(GIT_FILES.iter().map(|name| git.join(name)));
+    files.into_iter().find(|path| std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()))
 }
 
 fn refusal(path: &Path, error: git2::Error) -> Error {

@@ -239,7 +239,7 @@ pub enum Error {
     #[error("target `{0}` has an empty command")]
     EmptyCommand(String),
     /// The value of a target's variable cannot be read.
-    #[error("`{variable}` of target `{target}` comes from {origin}, which cannot be read")]
+    #[error("`{variable}` of target `{target}` comes from {origin}")]
     SecretAbsent {
         /// The variable.
         variable: String,
@@ -524,8 +524,8 @@ pub enum SecretOrigin {
 impl fmt::Display for SecretOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Variable(name) => write!(f, "the environment variable `{name}`"),
-            Self::File(path) => write!(f, "the file `{path}`"),
+            Self::Variable(name) => write!(f, "the environment variable `{name}`, which is not set"),
+            Self::File(path) => write!(f, "the file `{path}`, which cannot be read"),
         }
     }
 }

@@ -206,7 +206,12 @@ fn key_error(work: KeyWork, source: KeyError) -> Error {
 }
 
 fn read_trust_root(path: &Path) -> Result<Option<TrustPolicy>> {
-    match fs::read(path) {
+    // To open a pipe would wait for its other end.
+    let read = match fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => Err(std::io::Error::other("it is not a plain file")),
+        _ => fs::read(path),
+    };
+    match read {
         Ok(bytes) => Ok(Some(assay_stage::read_trust(&path.display().to_string(), &bytes)?)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(FileRole::TrustRoot.error(path)(error)),

@@ -155,6 +155,11 @@ struct ClosureReader<'r, E> {
 
 impl<E> ClosureReader<'_, E> {
     fn pipeline(&mut self, path: &str) -> Result<Option<Pipeline>, ClosureError<E>> {
+        if path.is_empty() {
+            let message = "the path of the pipeline is that of the repository itself, and a file is needed";
+            self.problems.push(Problem::for_file(".", message).with_hint("name it, such as `pipelines/nightly.yaml`"));
+            return Ok(None);
+        }
         let path = match normal_path(path) {
             Ok(path) => path,
             Err(rule) => {

@@ -173,7 +173,7 @@ fn above_zero(duration: Duration) -> Result<Duration, String> {
 /// Parses a duration: whole numbers with `h`, `m`, `s`, `ms`, each at most once and in that order.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
-    let rule = || "whole numbers with `h`, `m`, `s` and `ms`, in that order, such as `1h30m`".to_owned();
+    let rule = || "whole numbers with `h`, `m`, `s` and `ms`, in that order, such as `30s` or `1h30m`".to_owned();
     let (mut rest, mut units, mut total_ms) = (text, UNITS.iter(), 0u64);
     while !rest.is_empty() {
         let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();

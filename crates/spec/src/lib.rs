@@ -46,6 +46,7 @@ mod tests;
 
 pub use acknowledgement::{ACKNOWLEDGEMENTS, AcceptedChange, Acknowledgement};
 pub use check::NO_CREDENTIALS;
+pub use workload::STATED_MEMBER;
 pub use closure::{
     Closure, ClosureError, ClosureFile, MAX_CLOSURE_BYTES, MAX_CLOSURE_FILES, MAX_FILE_BYTES, ReadFile, read_closure,
 };

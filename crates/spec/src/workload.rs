@@ -11,6 +11,7 @@ use assay_manifest::{
 use assay_metric::Requirement;
 use serde_json::{Map, Value as Json};
 
+use crate::check::NO_CREDENTIALS;
 use crate::checked_value::{CheckedValue, Read, Value, read_from_text};
 use crate::define::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::field::Type;
@@ -18,7 +19,7 @@ use crate::format::parse_latency;
 use crate::lengths::{MAX_TOKENS, Scenario, scenario_example, scenario_form};
 use crate::normal_form::normal_json;
 use crate::problem::{Problem, Problems, did_you_mean, quote};
-use crate::secret::refuse_secrets;
+use crate::secret::{looks_secret_member, refuse_secrets};
 use crate::tables::WORKLOAD_SPEC;
 
 /// A workload as its file defines it. Only [`Workload::parse`] makes one, so that it always agrees with its digest.
@@ -605,14 +606,25 @@ fn check_body(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let api = spec.member("api").and_then(ServingApi::read).unwrap_or(ServingApi::Chat);
     let members = spec.member("body").map_or(&[][..], CheckedValue::members);
     for (name, value) in members.iter().filter(|(name, _)| api.is_stated(name)) {
-        let message = format!("`spec.body.{name}` would replace a member that Assay writes, and results would state another");
-        problems.add_hinted(value.anchor, message, STATED_HINT);
+        let message = format!("the member `{}` of `spec.body` would replace one that Assay writes, and results would state another", quote_name(name));
+        problems.add_hinted(value.anchor, message, STATED_MEMBER);
+    }
+    let secret = |field: &str, name: &str| {
+        format!(
+            "the member `{}` of `{field}` looks like a secret; a definition holds references to secrets only",
+            quote_name(name)
+        )
+    };
+    for (name, value) in members.iter().filter(|(name, value)| looks_secret_member(name, &value.plain_json())) {
+        problems.add_redacted(value.span, secret("spec.body", name), NO_CREDENTIALS);
     }
     let Some(extra) = spec.member("extra_body") else { return };
-    for name in read_extra_body(spec).keys() {
-        if api.is_stated(name) {
+    for (name, value) in &read_extra_body(spec) {
+        if looks_secret_member(name, value) {
+            problems.add_redacted(extra.span, secret("spec.extra_body", name), NO_CREDENTIALS);
+        } else if api.is_stated(name) {
             let message = format!("`spec.extra_body` has the member `{}`, which Assay writes itself", quote_name(name));
-            problems.add_hinted(extra.span, message, STATED_HINT);
+            problems.add_hinted(extra.span, message, STATED_MEMBER);
         } else if members.iter().any(|(member, _)| member == name) {
             problems
                 .add(extra.span, format!("`spec.extra_body` has the member `{}`, which `spec.body` has too", quote_name(name)));
@@ -626,8 +638,7 @@ fn quote_name(name: &str) -> String {
 }
 
 /// The hint for a member of the body that states what is measured.
-const STATED_HINT: &str =
-    "the model is a setting of the target; lengths, `exact_output` and `streaming` are settings of the workload";
+pub const STATED_MEMBER: &str = "set it with the workload's own field: `model`, `lengths`, `exact_output` or `streaming`";
 
 fn check_slos(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let streaming = spec.member("streaming").and_then(bool::read).unwrap_or(true);

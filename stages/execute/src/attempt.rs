@@ -302,12 +302,12 @@ pub(crate) fn host_state(ctx: &Context) -> HostState {
 /// Returns the value of a variable; a secret is read from its reference and passed only to the program.
 fn resolve(variable: &EnvVar) -> Result<OsString, Failure> {
     let absent = |what: String| {
-        let message = format!("the variable `{}` comes from {what}, which cannot be read", variable.name);
+        let message = format!("the variable `{}` comes from {what}", variable.name);
         Failure::new(ErrorCode::SecretAbsent, message)
     };
     read_value(variable).map_err(|why| match why {
-        MissingValue::Env(name) => absent(format!("the environment variable `{name}`")),
-        MissingValue::File(path, error) => absent(format!("the file `{path}`")).because(&error),
+        MissingValue::Env(name) => absent(format!("the environment variable `{name}`, which is not set")),
+        MissingValue::File(path, error) => absent(format!("the file `{path}`, which cannot be read")).because(&error),
         MissingValue::Undefined => Failure::new(ErrorCode::Env, format!("the variable `{}` has no value", variable.name)),
     })
 }
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_secret_that_is_not_there_is_named_and_not_shown() {
-        insta::assert_snapshot!(refused(&variable(None, Some("ASSAY_TEST_NO_SUCH_VARIABLE"), None)), @"error[secret_absent]: the variable `TOKEN` comes from the environment variable `ASSAY_TEST_NO_SUCH_VARIABLE`, which cannot be read");
+        insta::assert_snapshot!(refused(&variable(None, Some("ASSAY_TEST_NO_SUCH_VARIABLE"), None)), @"error[secret_absent]: the variable `TOKEN` comes from the environment variable `ASSAY_TEST_NO_SUCH_VARIABLE`, which is not set");
         insta::assert_snapshot!(refused(&variable(None, None, Some("/nonexistent/token"))), @r"
         error[secret_absent]: the variable `TOKEN` comes from the file `/nonexistent/token`, which cannot be read
           because: No such file or directory (os error 2)

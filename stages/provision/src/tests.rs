@@ -145,7 +145,7 @@ fn a_secret_that_is_not_there_is_named() {
     }];
     insta::assert_snapshot!(target_client(&target).expect_err("absent"), @r"
     error[secret_absent]: the headers of target `t` cannot be sent
-      because: the header `authorization` comes from the environment variable `ASSAY_TEST_NO_SUCH_VARIABLE`, which cannot be read
+      because: the header `authorization` comes from the environment variable `ASSAY_TEST_NO_SUCH_VARIABLE`, which is not set
     ");
     target.url = None;
     insta::assert_snapshot!(target_address(&target).expect_err("nowhere").message, @"target `t` has no address at which it could be asked");

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use assay_api::{InputKind, ServingApi};
 use assay_manifest::{RunId, SloMetric};
 use assay_runner::SourceSpec;
-use assay_spec::{ClosureError, NO_CREDENTIALS, Problem, expand, looks_secret, looks_secret_header, read_closure};
+use assay_spec::{ClosureError, NO_CREDENTIALS, Problem, STATED_MEMBER, expand, looks_secret, looks_secret_header, read_closure};
 use assay_stage::parameters::PlanParameters;
 use assay_stage::{ErrorCode, Exit, Failure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -73,7 +73,7 @@ pub(crate) struct Bench {
     /// Closed loop: requests in flight; each response is followed by the next request. `1..64` means 1, 2, 4, ..., 64
     #[arg(long, value_name = "N,..", value_delimiter = ',', required_unless_present = "rate", value_parser = parse_doublings)]
     concurrency: Vec<Doublings>,
-    /// Open loop: requests per second, independent of completions
+    /// Open loop: requests per second, independent of completions. With `--concurrency`, both are measured
     #[arg(long, value_name = "PER_S,..", value_delimiter = ',', allow_negative_numbers = true)]
     rate: Vec<f64>,
     /// The arrival process of the open loop
@@ -416,6 +416,10 @@ fn check(files: &BTreeMap<String, Vec<u8>>) -> Result<(), Failure> {
     let Some(first) = problems.first() else { return Ok(()) };
     let failure = Failure::new(ErrorCode::Option, messages.join("; "));
     Err(match &first.hint {
+        Some(hint) if hint == STATED_MEMBER => failure.hint(
+            "set it with its own option: `--model`, `--input-tokens`, `--output-tokens`, `--scenario`, `--no-exact-output` or \
+             `--no-streaming`",
+        ),
         Some(hint) if hint == NO_CREDENTIALS => {
             failure.hint("remove it; `--header NAME=VARIABLE` sends the credentials that an environment variable holds")
         }
@@ -446,6 +450,9 @@ fn with_options(failure: Failure, url: Option<&str>, has_key: bool) -> Failure {
         }
         Some(_) if failure.code == ErrorCode::EndpointPath => failure.hint(
             "does `--url` need a path prefix, such as `/openai/v1`, or `--model` another name? `--api` selects another API",
+        ),
+        Some(_) if failure.code == ErrorCode::ModelNotServed => failure.hint(
+            "name one of the listed models with `--model`, or start the endpoint with that name (vLLM: `--served-model-name`)",
         ),
         Some(_) if failure.code == ErrorCode::EndpointRedirects => {
             failure.hint("if that address is the endpoint's, name it with `--url`; redirects are not followed, because headers may hold secrets")
@@ -483,8 +490,12 @@ fn slo_help() -> String {
 fn pairs(option: &str, texts: &[String]) -> Result<Map<String, Value>, Failure> {
     let pair = |text: &String| match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), json!(value))),
-        _ => Err(Failure::new(ErrorCode::Option, format!("`{option} {text}` is not of the form NAME=VALUE"))
-            .hint("`assay bench --help` says what each option takes")),
+        _ => {
+            // What was put into the wrong option may be a secret.
+            let shown = if looks_secret("", text) { "..." } else { text };
+            Err(Failure::new(ErrorCode::Option, format!("`{option} {shown}` is not of the form NAME=VALUE"))
+                .hint("`assay bench --help` says what each option takes"))
+        }
     };
     texts.iter().map(pair).collect()
 }
@@ -518,8 +529,9 @@ mod tests {
             "`ready.timeout`",
             "the simulator has no address"
         );
+        assert!(hint(with_options(failed(ErrorCode::ModelNotServed), Some("http://h:1"), false)).contains("`--model`"));
         assert_eq!(
-            hint(with_options(failed(ErrorCode::ModelNotServed), Some("http://h:1"), false)),
+            hint(with_options(failed(ErrorCode::Drift), Some("http://h:1"), false)),
             "`ready.timeout`",
             "it was there"
         );

@@ -189,7 +189,8 @@ impl Row {
         })
     }
 
-    fn line(&self) -> String {
+    /// Returns the row of the table, with a column of this width for the unit.
+    fn line(&self, unit_width: usize) -> String {
         let change = match &self.ratio {
             Ok((ratio, Some([low, high]))) => {
                 format!("{:+.1} % [{:+.1}, {:+.1}]", percent(*ratio), percent(*low), percent(*high))
@@ -200,7 +201,7 @@ impl Row {
         let medians = self.medians.map(|median| significant(median, None));
         let trials = format!("{} / {}", self.trials[0], self.trials[1]);
         let p = self.p.map_or_else(|| "-".to_owned(), |_| probability(self.adjusted));
-        format!("  {:<32} {:>10} {:>10} {:<8} {change:<26} {p:>7}  {trials}", self.metric, medians[0], medians[1], self.unit)
+        format!("  {:<32} {:>10} {:>10} {:<unit_width$} {change:<26} {p:>7}  {trials}", self.metric, medians[0], medians[1], self.unit)
     }
 }
 
@@ -210,27 +211,28 @@ fn percent(ratio: f64) -> f64 {
 
 fn show(baseline: &str, candidate: &str, rows: &[Row], left_out: &[String], surroundings: &[String]) {
     let mut place = None;
+    let unit_width = rows.iter().map(|row| row.unit.chars().count()).chain([4]).max().unwrap_or(4);
     for row in rows {
         if place != Some((&row.case, &row.point)) {
             output::line(format!("{} at {}", row.case, row.point));
             output::line(format!(
-                "  {:<32} {:>10} {:>10} {:<8} {:<26} {:>7}  TRIALS",
+                "  {:<32} {:>10} {:>10} {:<unit_width$} {:<26} {:>7}  TRIALS",
                 "METRIC", "A", "B", "UNIT", "CHANGE, 95 %", "ADJ. P"
             ));
             place = Some((&row.case, &row.point));
         }
-        output::line(row.line());
+        output::line(row.line(unit_width));
     }
     for what in left_out {
         output::line(format!("left out: {what}"));
     }
     surroundings.iter().for_each(output::line);
     let tests = rows.iter().filter(|row| row.p.is_some()).count();
-    output::diagnostic(format!(
+    output::line(format!(
         "\nA is {baseline}, B is {candidate}; B over A. Ratio of Hodges and Lehmann; two-sided Mann-Whitney, adjusted for {}.",
         counted(tests as u64, "test")
     ));
-    output::diagnostic(
+    output::line(
         "The trials of two runs are not paired: the machine may have made the difference. To decide, measure both in one run.",
     );
 }

@@ -174,7 +174,7 @@ impl Init {
         let mut steps = Vec::new();
         if self.releases.is_none() || self.archive.is_none() {
             let again = format!("assay init{} --releases URL --archive sha256:...", self.flags());
-            steps.push(format!("say which Assay is installed: `{again}`; until then nothing is"));
+            steps.push(format!("name the release of Assay that the workflows install: `{again}`; without it they cannot run"));
         }
         if is_starter(&root.join(EXAMPLE)) {
             steps.push(format!("try `assay run {}`, then put your own program into `{EXAMPLE}`", self.pipeline));

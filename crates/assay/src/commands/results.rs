@@ -2,8 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{Address, BetterDirection, MetricSummary, Plan, PointSummary, RunId, ServingWork, Stability, Summary};
+use assay_manifest::{
+    Address, BetterDirection, FailedRequests, MetricSummary, Number, Plan, PointSummary, RunId, ServingWork, Stability, Summary,
+};
 use serde::Serialize;
+use serde_json::{Value, json};
+
+/// Returns the published numbers with their counts of trials as numbers; manifests hold 64-bit counts as texts.
+pub(crate) fn published_numbers(numbers: &[Number]) -> Vec<Value> {
+    numbers.iter().map(|number| {
+        let mut json = json!(number);
+        json["n"] = json!(number.n.0);
+        json
+    }).collect()
+}
 
 /// The results at one point of a case.
 #[derive(Debug, Serialize)]
@@ -33,6 +45,32 @@ struct Requests<'a> {
     ok: u64,
     /// The number of requests of each other outcome.
     failed: BTreeMap<&'a str, u64>,
+    /// The failed requests by status code, the most frequent first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failures: Vec<FailureResult<'a>>,
+}
+
+/// Failed requests with the same outcome and status code.
+#[derive(Debug, Serialize)]
+struct FailureResult<'a> {
+    outcome: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    http_status: Option<u16>,
+    count: u64,
+    /// The error of the first of them: the endpoint's message, or the client's reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+}
+
+impl<'a> FailureResult<'a> {
+    fn new(failures: &'a FailedRequests) -> Self {
+        Self {
+            outcome: &failures.outcome,
+            http_status: failures.http_status,
+            count: failures.count.0,
+            message: failures.message.as_deref(),
+        }
+    }
 }
 
 /// A metric across the counted trials.
@@ -95,6 +133,7 @@ impl<'a> PointResult<'a> {
                 .filter(|(name, _)| *name != "ok")
                 .map(|(name, count)| (name.as_str(), count.0))
                 .collect(),
+            failures: serving.failures.iter().map(FailureResult::new).collect(),
         });
         Self {
             case: point.case_id.as_str(),

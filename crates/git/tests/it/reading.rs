@@ -33,6 +33,18 @@ fn a_repository_is_found_from_within() {
 }
 
 #[test]
+fn a_pipe_in_place_of_a_file_of_the_repository_is_refused_before_it_is_opened() {
+    for name in ["index", "config", "HEAD"] {
+        let scratch = scratch();
+        let path = scratch.path().join(".git").join(name);
+        let _ = std::fs::remove_file(&path);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).expect("a pipe");
+        let refused = Repository::discover(scratch.path()).err().expect("refused");
+        assert_eq!(refused.to_string(), format!("`{}` of the Git repository is no plain file", path.display()));
+    }
+}
+
+#[test]
 fn no_repository_is_refused_by_name() {
     let folder = tempfile::tempdir().expect("a folder");
     let refused = Repository::discover(folder.path()).err().expect("refused");

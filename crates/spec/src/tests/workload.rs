@@ -358,7 +358,7 @@ fn all_problems_come_in_one_go_in_the_order_of_the_file() {
        |
     20 |   time_limit: soon
        |               ^^^^
-    hint: whole numbers with `h`, `m`, `s` and `ms`, in that order, such as `1h30m`
+    hint: whole numbers with `h`, `m`, `s` and `ms`, in that order, such as `30s` or `1h30m`
 
     error: `spec.seed` must be a seed, not the number `12`
       --> a.yaml:21:9
@@ -960,12 +960,17 @@ fn lengths_batch_and_slos_fit_the_api() {
     refused("  batch: 2\n  lengths: D(1,2)\n", "`spec.batch` belongs to `api: embeddings` or `api: rerank` or `api: rerank_tei`");
     let ttft = "`spec.slos.ttft` cannot be measured: the responses of `api: rerank` are not streamed";
     refused("  api: rerank\n  lengths: R(1,2)\n", ttft);
-    refused("  api: rerank\n  lengths: R(1,2)\n  body: {documents: 3}\n", "`spec.body.documents` would replace a member");
-    refused("  lengths: D(1,2)\n  body: {temperature: 1, model: other}\n", "`spec.body.model` would replace a member");
-    refused("  lengths: D(1,2)\n  body: {max_tokens: 3}\n", "`spec.body.max_tokens` would replace a member");
+    refused("  api: rerank\n  lengths: R(1,2)\n  body: {documents: 3}\n", "the member `documents` of `spec.body` would replace one");
+    refused("  lengths: D(1,2)\n  body: {temperature: 1, model: other}\n", "the member `model` of `spec.body` would replace one");
+    refused("  lengths: D(1,2)\n  body: {max_tokens: 3}\n", "the member `max_tokens` of `spec.body` would replace one");
     refused(
         "  lengths: D(1,2)\n  extra_body: '{\"stream\": false}'\n",
         "`spec.extra_body` has the member `stream`, which Assay writes itself",
+    );
+    refused("  lengths: D(1,2)\n  body: {api_key: hunter22}\n", "the member `api_key` of `spec.body` looks like a secret");
+    refused(
+        "  lengths: D(1,2)\n  extra_body: '{\"headers\": {\"Authorization\": \"Bearer hunter22\"}}'\n",
+        "the member `headers` of `spec.extra_body` looks like a secret",
     );
     refused(
         "  lengths: D(1,2)\n  body: {a: 1}\n  extra_body: '{\"a\": {}}'\n",
