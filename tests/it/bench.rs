@@ -330,7 +330,8 @@ fn an_endpoint_that_refuses_everything_has_a_summary_and_no_number() {
     let why = "none of 4 trials counts\n  because: all_failed, none of 10 requests succeeded: 10 http_error";
     assert!(ran.stderr.contains(why), "{}", ran.stderr);
     assert!(ran.stdout.contains("absent, no trial counts"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("none of 10 requests succeeded: 10 http_error"), "{}", ran.stdout);
+    let screen = ran.stdout.replace("\n  ", " ");
+    assert!(screen.contains("(all_failed: none of 10 requests succeeded: 10 http_error"), "{}", ran.stdout);
     let summary = &fixture.manifest("refused", "reduce")["body"];
     assert_eq!(text(&summary["status"]), "failed");
     for (name, point) in points(summary) {
@@ -352,7 +353,18 @@ fn an_endpoint_that_refuses_everything_has_a_summary_and_no_number() {
 fn what_an_endpoint_fails_is_beside_its_numbers() {
     let server = failing_server();
     let fixture = Fixture::bare();
-    run_bench(&fixture, &server, "failing").success();
+    let ran = run_bench(&fixture, &server, "failing").success();
+    let screen = ran.stdout.replace("\n  ", " ");
+    for said in ["requests failed (http_error 503 × ", "; with failures as slowest, ", "the first http_error 503: `{}`"] {
+        assert!(screen.contains(said), "{said}: {}", ran.stdout);
+    }
+    let results = fixture.assay(&["show", "failing", "--json"]).success().json();
+    for result in list(&results["results"]) {
+        let requests = &result["requests"];
+        let failures =
+            json!([{"outcome": "http_error", "http_status": 503, "count": requests["failed"]["http_error"], "message": "{}"}]);
+        assert_eq!(requests["failures"], failures);
+    }
     for (name, point) in points(&fixture.manifest("failing", "reduce")["body"]) {
         let outcomes = &point["serving"]["outcomes"];
         let of = |outcome: &str| text(&outcomes[outcome]).parse::<u32>().expect("a count");

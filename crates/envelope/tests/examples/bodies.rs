@@ -322,7 +322,12 @@ fn cross_checks(attempts: &[Value]) -> Value {
 
 fn serving_point() -> Value {
     json!({
-        "requests": "1500", "outcomes": {"ok": "1494", "timeout": "6"}, "excluded_outcomes": {"ok": "480", "timeout": "20"}, "duration_ns": "180000000000", "slo_met": true,
+        "requests": "1500", "outcomes": {"ok": "1494", "http_error": "4", "timeout": "2"},
+        "failures": [
+            {"outcome": "http_error", "http_status": 503, "message": "the engine is overloaded", "count": "4"},
+            {"outcome": "timeout", "message": "the request's timeout", "count": "2"},
+        ],
+        "excluded_outcomes": {"ok": "480", "timeout": "20"}, "duration_ns": "180000000000", "slo_met": true,
         "token_sources": {"continuous_usage": "1494", "unknown": "6"}, "tpot_assumed": "0",
         "cost_absent": "the number of GPUs is unknown",
         "absent": {"e2e_ms_p99_with_failures": "the rank falls on a failed request"}, "latency_from": "sent",

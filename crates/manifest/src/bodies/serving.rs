@@ -395,6 +395,22 @@ pub struct CrossCheck {
     pub detail: String,
 }
 
+/// Failed requests of a point with the same outcome and the same status code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FailedRequests {
+    /// Their outcome.
+    pub outcome: String,
+    /// The status code of their responses; absent if there was no response.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub http_status: Option<u16>,
+    /// The error of the first of them that has one: the endpoint's message, or the client's reason. At most 200 bytes.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub message: Option<String>,
+    /// Their number.
+    pub count: Count,
+}
+
 /// The requests of a point, over its counted trials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -403,6 +419,9 @@ pub struct ServingPoint {
     pub requests: Count,
     /// The same requests by outcome.
     pub outcomes: BTreeMap<String, Count>,
+    /// The failed ones among them by outcome and status code: the five most frequent kinds at most, the most frequent first.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub failures: Vec<FailedRequests>,
     /// Requests that were due in the measured phases of attempts that do not count, by outcome. No statistic includes them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub excluded_outcomes: BTreeMap<String, Count>,
@@ -422,6 +441,11 @@ pub struct ServingPoint {
     pub absent: BTreeMap<String, String>,
     /// The start of latencies: the intended time (open loop) or the send time (closed loop).
     pub latency_from: String,
+}
+
+impl ServingPoint {
+    /// The maximum number of kinds of failed requests that a point lists.
+    pub const MAX_FAILURES: usize = 5;
 }
 
 /// One curve of a distribution: the value at each probability.

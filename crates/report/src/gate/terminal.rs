@@ -27,7 +27,7 @@ impl Report {
     pub fn terminal(&self, width: usize, color: bool) -> String {
         let mut screen = Screen::new(width, color);
         screen.paragraph("", &self.sentence, Paint::Strong);
-        screen.strip(&self.strip);
+        screen.strip(&self.strip, false);
         screen.metrics("Primary metrics", &self.primary, MAX_UNCHANGED);
         screen.metrics("Other metrics, reported only", &self.others, MAX_OTHERS);
         screen.acknowledgements(&self.accepted);

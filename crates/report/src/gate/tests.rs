@@ -346,6 +346,14 @@ fn an_acknowledged_regression_passes_and_is_told() {
 }
 
 #[test]
+fn a_metric_s_reason_is_a_row_below_it_so_that_no_column_is_beyond_the_edge() {
+    let html = fixture::model().report().html();
+    let (_, below) = html.split_once("13 of 14</td></tr>").expect("the metric with a missing pair");
+    assert!(below.starts_with("<tr class=\"why\"><td colspan=\"14\">the smallest change that would have been found"), "{below}");
+    assert_eq!(html.matches("<th scope=\"col\" class=\"\">why</th>").count(), 1, "of the acknowledgements alone");
+}
+
+#[test]
 fn an_acknowledgement_that_did_not_suffice_says_why() {
     let mut model = fixture::model();
     model.metric("e2e_ms_p99").acknowledged = None;
@@ -764,6 +772,7 @@ fn hostile_texts_stay_text() {
         "`@owner` ``x`` ``` \u{202e}txt.exe]]>&amp;\u{fffe}\u{0}",
         "\\`@owner\\` $`x`$ \\",
         "`|`@owner|",
+        "//:`-",
         "",
     ] {
         check_hostile(text);

@@ -62,7 +62,11 @@ pub(crate) fn outside_code(markdown: &str) -> String {
             !before.ends_with('`') && fence(after.get(*at..).unwrap_or_default()) == length
         });
         match closing {
-            Some((at, _)) => rest = after.get(at + length..).unwrap_or_default(),
+            // Code that is left out still stands between its neighbours.
+            Some((at, _)) => {
+                outside.push('·');
+                rest = after.get(at + length..).unwrap_or_default();
+            }
             None => rest = after,
         }
     }

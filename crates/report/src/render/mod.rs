@@ -8,6 +8,7 @@ pub(crate) mod fine_print;
 pub(crate) mod html;
 pub(crate) mod markdown;
 pub(crate) mod number;
+pub(crate) mod similar;
 pub(crate) mod strip;
 pub(crate) mod svg;
 pub(crate) mod terminal;

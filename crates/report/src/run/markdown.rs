@@ -65,7 +65,7 @@ fn strip(out: &mut String, report: &Report) {
     out.push_str("\n| | state | |\n| --- | --- | --- |\n");
     for item in &report.strip {
         let headline = if item.caution { format!("⚠ {}", prose(&item.headline)) } else { prose(&item.headline) };
-        let details: Vec<_> = item.details.iter().map(|detail| prose(detail)).collect();
+        let details: Vec<_> = item.first_details().map(|detail| prose(&detail)).collect();
         let _ = writeln!(out, "| {} | {headline} | {} |", item.label, details.join("<br>"));
     }
 }
@@ -139,7 +139,7 @@ fn write_remarks(out: &mut String, case: &CaseSection, end: usize) {
         if out.len() >= end {
             return;
         }
-        let text = prose(&remark.text);
+        let text = prose(remark.report_text());
         if remark.full_texts.is_empty() {
             let _ = writeln!(out, "- {text}");
             continue;

@@ -325,6 +325,12 @@ impl Batch {
         (0..self.rows()).map(|row| Cell { batch: self, row }.request_id()).collect()
     }
 
+    /// Returns the error of the request in a row of the batch, if it has one. Needs the column [`RecordColumn::Error`]. Fails for a
+    /// text that is too long.
+    pub fn error(&self, row: usize) -> Result<Option<&str>> {
+        if row < self.rows() { Cell { batch: self, row }.text(RecordColumn::Error, MAX_ERROR_BYTES) } else { Ok(None) }
+    }
+
     fn texts(&self, column: RecordColumn) -> Result<&StringArray> {
         self.array(column)?.as_string_opt::<i32>().ok_or(RecordError::NotRead(column.name()))
     }
@@ -389,7 +395,7 @@ struct Cell<'a> {
     row: usize,
 }
 
-impl Cell<'_> {
+impl<'a> Cell<'a> {
     fn wrong(&self, column: RecordColumn, problem: &'static str) -> RecordError {
         RecordError::Value { column: column.name(), index: self.batch.before + self.row as u64, problem }
     }
@@ -407,7 +413,7 @@ impl Cell<'_> {
         self.number(column)?.ok_or_else(|| self.wrong(column, "it is missing"))
     }
 
-    fn text(&self, column: RecordColumn, limit: usize) -> Result<Option<&str>> {
+    fn text(&self, column: RecordColumn, limit: usize) -> Result<Option<&'a str>> {
         let array = self.batch.texts(column)?;
         let text = array.is_valid(self.row).then(|| array.value(self.row));
         match text {

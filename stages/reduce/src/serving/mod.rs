@@ -5,6 +5,7 @@
 mod consistency;
 mod cost;
 mod fact;
+mod failures;
 mod samples;
 mod time_slices;
 mod trial;
@@ -14,8 +15,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use assay_manifest::{
-    ArrivalLaw, Artifact, Attempt, Block, Case, Count, Exclusion, FrozenWorkload, MetricSummary, Point, PointSummary, PointView,
-    Reason, ServingPoint, ServingWork, Shard, SloMetric, TrialId, TrialValue, ordinal,
+    ArrivalLaw, Artifact, Attempt, Block, Case, Count, Exclusion, FailedRequests, FrozenWorkload, MetricSummary, Point,
+    PointSummary, PointView, Reason, ServingPoint, ServingWork, Shard, SloMetric, TrialId, TrialValue, ordinal,
 };
 use assay_metric::{Definition, Formula, MeasuredPhase, MeasuredValue, Metric, MetricName, TrialTotals, Unit};
 use assay_schedule::{OfferedLoad, TrialSchedule};
@@ -259,6 +260,7 @@ fn signed(count: Count) -> i64 {
 pub(crate) struct Measurements<'a> {
     trials: Vec<ScannedTrial<'a>>,
     distributions: Vec<Distribution>,
+    failures: Vec<FailedRequests>,
     curves: Vec<assay_manifest::Curve>,
     timeline: Option<assay_manifest::Timeline>,
     time_slices: Option<assay_manifest::TimeSlices>,
@@ -278,9 +280,10 @@ pub(crate) fn measure<'a>(files: &'a [TrialFiles], work: &ServingWork, limits: L
         })
         .collect();
     curves.sort_by_key(|curve| Metric::find(&curve.metric));
+    let failures = failures::failures(&trials, limits.threads).map_err(unreadable)?;
     let timeline = trials.first_mut().map(views::timeline);
     let time_slices = time_slices::time_slices(&trials, work, &rules(work), limits).map_err(unreadable)?;
-    Ok(Measurements { trials, distributions, curves, timeline, time_slices })
+    Ok(Measurements { trials, distributions, failures, curves, timeline, time_slices })
 }
 
 fn rules(work: &ServingWork) -> Rules {
@@ -390,6 +393,7 @@ fn serving_point(work: &ServingWork, measured: &Measurements<'_>, cost_absent: O
     ServingPoint {
         requests: Count(tallies().map(Tally::requests).sum()),
         outcomes: sum(Tally::outcomes),
+        failures: measured.failures.clone(),
         excluded_outcomes: BTreeMap::new(),
         duration_ns: Count(measured.trials.iter().filter_map(window_ns).sum()),
         slo_met: slo_met(work, measured),

@@ -369,6 +369,37 @@ fn samples_are_counted_beside_their_statistics() {
     assert_eq!((account.slo_met, account.latency_from.as_str(), account.cost_absent.as_deref()), (Some(false), "intended", None));
 }
 
+/// A request that failed with this status and error.
+fn refused(index: u64, http_status: u16, error: &str) -> Record {
+    let times = [1_000, 1_000, 1_100];
+    Record { http_status: Some(http_status), error: Some(error.to_owned()), ..failed(index, times, Outcome::HttpError) }
+}
+
+#[test]
+fn failed_requests_are_counted_by_status_with_the_first_message() {
+    let mut records: Vec<Record> = four();
+    records.extend((4..7).map(|index| refused(index, 500, &format!("engine {index} died"))));
+    records.extend([refused(8, 429, "busy"), refused(7, 429, "slow down")]);
+    records.push(Record { phase: Phase::Warmup, ..refused(0, 503, "loading") });
+    let expected = json!([
+        {"outcome": "http_error", "http_status": 500, "message": "engine 4 died", "count": "3"},
+        {"outcome": "http_error", "http_status": 429, "message": "slow down", "count": "2"},
+        {"outcome": "timeout", "count": "1"},
+    ]);
+    let failures =
+        |trials: &[Vec<AttemptRecords>]| json!(serving(&serving_run(&json!({}), &json!([]), trials).reduce()).failures);
+    assert_eq!(failures(&[vec![attempted(records.clone())]]), expected);
+    let second = vec![attempted(vec![refused(0, 500, "of another trial")])];
+    let of_two = failures(&[vec![attempted(records)], second]);
+    assert_eq!((&of_two[0]["message"], &of_two[0]["count"]), (&json!("engine 4 died"), &json!("4")), "the first trial's");
+
+    let many = (0..9_u16).map(|index| refused(index.into(), 500 + index, "x")).collect();
+    let statuses: Vec<_> =
+        serving(&reduced(&json!({}), many)).failures.iter().map(|failure| failure.http_status.expect("one")).collect();
+    assert_eq!(statuses, [500, 501, 502, 503, 504], "of equally frequent ones the lowest");
+    assert_eq!(json!(serving(&reduced(&json!({}), four()[..3].to_vec())).failures), json!([]));
+}
+
 #[test]
 fn a_request_without_a_second_token_has_no_time_to_it_and_no_rate() {
     // All five tokens came in one event, and then all five at one instant.

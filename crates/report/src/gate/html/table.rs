@@ -12,7 +12,7 @@ use crate::render::html::writer::Writer;
 use crate::render::text::counted;
 
 /// The columns of a table of metrics, and whether each holds numbers.
-const COLUMNS: [(&str, bool); 15] = [
+const COLUMNS: [(&str, bool); 14] = [
     ("verdict", false),
     ("metric", false),
     ("at", false),
@@ -27,8 +27,10 @@ const COLUMNS: [(&str, bool); 15] = [
     ("floor", true),
     ("would find", true),
     ("pairs", true),
-    ("why", false),
 ];
+
+/// The number of these columns, for a row that is a sentence.
+const ALL_COLUMNS: &str = "14";
 
 /// A row with its place among all metrics of the report, which gives its picture's id.
 pub(crate) type PlacedRow<'a> = (usize, &'a Row);
@@ -46,6 +48,12 @@ pub(crate) fn metrics(page: &mut Writer, rows: &[PlacedRow<'_>], drawn: &BTreeSe
             if page.len() + reserved < MAX_PAGE {
                 page.newline();
                 page.element("tr", &[], |page| metric(page, *place, row, drawn));
+                if !row.reason.is_empty() {
+                    let reason = |page: &mut Writer| {
+                        page.element("td", &[("colspan", ALL_COLUMNS)], |page| page.prose(&row.reason));
+                    };
+                    page.element("tr", &[("class", "why")], reason);
+                }
                 shown += 1;
             }
         }
@@ -90,7 +98,6 @@ fn metric(page: &mut Writer, place: usize, row: &Row, drawn: &BTreeSet<usize>) {
     number(page, &row.floor, row.floor_source());
     number(page, &row.detectable, "");
     number(page, &row.pairs(), "");
-    page.element("td", &[], |page| page.prose(&row.reason));
 }
 
 fn number(page: &mut Writer, value: &str, beneath: &str) {

@@ -72,14 +72,14 @@ impl Report {
     /// Returns the warnings that must not be overlooked, each a line under the sentence.
     fn expired_lines(&self) -> Vec<String> {
         let items = self.strip.iter().filter(|item| item.label == EXPIRED);
-        let lines = items.flat_map(|item| std::iter::once(&item.headline).chain(&item.details));
-        lines.map(|line| format!("\n⚠ {}\n", prose(line))).collect()
+        let lines = items.flat_map(|item| std::iter::once(item.headline.clone()).chain(item.first_details()));
+        lines.map(|line| format!("\n⚠ {}\n", prose(&line))).collect()
     }
 
     fn strip_lines(&self) -> Vec<String> {
         let line = |item: &StripItem| {
             let mark = if item.caution { "⚠ " } else { "" };
-            let details: Vec<String> = item.details.iter().map(|detail| prose(detail)).collect();
+            let details: Vec<String> = item.first_details().map(|detail| prose(&detail)).collect();
             format!("| {} | {mark}{} | {} |\n", item.label, prose(&item.headline), details.join("<br>"))
         };
         self.strip.iter().filter(|item| item.label != EXPIRED).map(line).collect()

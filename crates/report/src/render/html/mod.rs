@@ -78,8 +78,8 @@ pub(crate) fn strip_item(page: &mut Writer, item: &StripItem) {
                 }
                 page.prose(&item.headline);
             });
-            for detail in &item.details {
-                page.element("p", &[("class", "quiet")], |page| page.prose(detail));
+            for detail in item.first_details() {
+                page.element("p", &[("class", "quiet")], |page| page.prose(&detail));
             }
         });
     });

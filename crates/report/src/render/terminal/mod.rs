@@ -55,7 +55,8 @@ impl Screen {
         }
     }
 
-    pub(crate) fn strip(&mut self, items: &[StripItem]) {
+    /// Writes the state strip: the first details of each item, or all of them.
+    pub(crate) fn strip(&mut self, items: &[StripItem], has_all_details: bool) {
         self.line("");
         let label_width = items.iter().map(|item| columns(item.label)).max().unwrap_or(0);
         for item in items {
@@ -63,7 +64,8 @@ impl Screen {
             let mark = if item.caution { "!" } else { " " };
             let label = format!("{mark} {:<label_width$}  ", item.label);
             self.paragraph(&label, &item.headline, paint);
-            self.paragraph(&" ".repeat(columns(&label)), &item.details.join(" · "), Paint::Faint);
+            let details = if has_all_details { item.details.clone() } else { item.first_details().collect() };
+            self.paragraph(&" ".repeat(columns(&label)), &details.join(" · "), Paint::Faint);
         }
     }
 }

@@ -135,7 +135,7 @@ impl Screen {
             }
         }
         if !table.left_out.is_empty() {
-            let columns = table.left_out.join(", ");
+            let columns = table.left_out.iter().map(|title| format!("`{title}`")).collect::<Vec<_>>().join(", ");
             self.paragraph(indent, &format!("too narrow for the columns {columns}"), Paint::Faint);
         }
     }

@@ -10,7 +10,7 @@ use crate::render::text::{align_points, counted};
 use crate::run::model::Report;
 use crate::run::model::load::Load;
 use crate::run::model::section::{CaseSection, PointSection, Row};
-use crate::run::model::serving::{self, Column, is_solid};
+use crate::run::model::serving::{self, Column, is_certain};
 
 /// Maximum number of numbers in serving tables with a lineage panel each; beyond it, the numbers of a load share one panel.
 const MAX_NUMBER_PANELS: usize = 900;
@@ -100,7 +100,7 @@ fn rows(
         }
         let shared = (!detail.number_panels).then(|| format!("p-{place}-{index}"));
         page.element("tr", &[], |page| {
-            first_cells(page, point, shared.as_deref());
+            first_cells(page, point, columns, shared.as_deref());
             for (column, texts) in columns.iter().zip(&aligned) {
                 let padded = texts.get(index).map_or("", String::as_str);
                 cell(page, point, column, padded, detail);
@@ -138,16 +138,17 @@ fn aligned_numbers(case: &CaseSection, column: &Column) -> Vec<String> {
     align_points(&case.points.iter().map(text).collect::<Vec<_>>(), FIGURE_SPACE, PUNCTUATION_SPACE)
 }
 
-fn first_cells(page: &mut Writer, point: &PointSection, shared: Option<&str>) {
+fn first_cells(page: &mut Writer, point: &PointSection, columns: &[&Column], shared: Option<&str>) {
     let load = point.serving.as_ref();
     page.element("th", &[("scope", "row")], |page| match shared {
         Some(id) => page.leaf("a", &[("class", "number"), ("href", &format!("#{id}"))], &point.label),
         None => page.text(&point.label),
     });
-    let trials = if is_solid(point) { "n" } else { "n caution" };
+    let is_certain = is_certain(point, columns);
+    let trials = if is_certain { "n" } else { "n caution" };
     page.element("td", &[("class", trials)], |page| {
         page.text(&format!("{}/{}", point.counted, point.planned));
-        if point.counted > 0 && !is_solid(point) {
+        if point.counted > 0 && !is_certain {
             page.leaf("small", &[("class", "caution")], "see below");
         }
     });

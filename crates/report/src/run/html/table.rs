@@ -163,11 +163,11 @@ pub(super) fn write_remarks(page: &mut Writer, budget: &Budget<'_>, case: &CaseS
 
 fn write_remark(page: &mut Writer, remark: &FoldedRemark) {
     if remark.full_texts.is_empty() {
-        page.prose(&remark.text);
+        page.prose(remark.report_text());
         return;
     }
     page.element("details", &[], |page| {
-        page.element("summary", &[], |page| page.prose(&remark.text));
+        page.element("summary", &[], |page| page.prose(remark.report_text()));
         page.element("ul", &[], |page| {
             for text in remark.full_texts.iter().take(MAX_REMARKS) {
                 page.element("li", &[], |page| page.prose(text));

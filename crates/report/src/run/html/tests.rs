@@ -1,5 +1,6 @@
 //! Tests of the whole page.
 
+use assay_manifest::{MetricSummary, Stability};
 use proptest::prelude::*;
 
 use crate::render::check::{check_balance, ids};
@@ -137,6 +138,19 @@ fn hollow_is_what_is_unstable_or_incomplete() {
     assert_eq!(hollow(&model), 0);
     model.summary.points[0].trials_counted = 4;
     assert_eq!(hollow(&model), 3, "one for each of TTFT, TPOT and E2E");
+}
+
+#[test]
+fn a_row_with_an_uncertain_number_points_to_the_remarks() {
+    let marked = |change: &dyn Fn(&mut MetricSummary)| {
+        let mut model = fixture::serving::small();
+        let metrics = &mut model.summary.points[0].metrics;
+        change(metrics.iter_mut().find(|metric| metric.metric == "itl_ms_p99").expect("a column beside the headline"));
+        model.report().html().matches("see below").count()
+    };
+    assert_eq!(marked(&|_| {}), 0);
+    assert_eq!(marked(&|itl| itl.stability = Stability::Unstable), 1);
+    assert_eq!(marked(&|itl| itl.interval = None), 1);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use assay_manifest::{
     TrialValue, Views, WorkloadType, ordinal,
 };
 
-use super::exclusions::{describe_none_counted, exclusions, reason_counts};
+use super::exclusions::{ExcludedAttempt, describe_none_counted, reason_counts};
 use super::load::{self, Load};
 use super::section::{CaseSection, DisplayInterval, MetricStatistics, PointSection, Row, Trial};
 use super::serving;
@@ -70,7 +70,7 @@ impl<'a> Builder<'a> {
             planned: found.trials_planned,
             counted: found.trials_counted,
             excluded: u32::try_from(found.excluded.len()).unwrap_or(u32::MAX),
-            exclusions: exclusions(&found.excluded),
+            exclusions: ExcludedAttempt::of_point(found),
             serving: (found.workload_type == WorkloadType::Serving).then(|| Load::new(point, found, view)),
             rows,
         }

@@ -2,13 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_manifest::{Exclusion, LastingReason, PointSummary, Reason, ordinal};
+use assay_manifest::{Exclusion, LastingReason, PointSummary, Reason, TrialId, ordinal};
 
+use super::fold::{FoldedRemark, Names};
+use super::remark::RemarkKind;
 use crate::render::number::grouped;
+use crate::render::similar::merge_similar;
 use crate::render::text::{clean, counted};
 
-/// Maximum number of reasons for exclusion that a point lists; other exclusions are counted.
+/// Maximum number of full texts about the exclusions of a point; the attempts of the others are counted.
 const MAX_EXCLUSIONS: usize = 20;
+
+/// Maximum number of details of a reason; other details are counted.
+const MAX_DETAILS: usize = 2;
+
+/// Maximum number of phrases for attempts in a short text; more attempts are only counted.
+const MAX_PHRASES: usize = 2;
 
 /// Returns `none of 5 trials counts`, or `the only trial does not count`.
 pub fn describe_none_counted(planned: impl Into<u64>) -> String {
@@ -55,34 +64,167 @@ pub(crate) fn reason_counts<'a>(excluded: impl IntoIterator<Item = &'a Exclusion
     clean(&counts.into_iter().map(show).collect::<Vec<_>>().join(", "))
 }
 
-/// Returns one line for each set of reasons: attempts that were excluded for the same reasons are named together.
-pub(super) fn exclusions(excluded: &[Exclusion]) -> Vec<String> {
-    let mut stories: Vec<(String, Vec<String>)> = Vec::new();
-    for exclusion in excluded {
-        let reasons: Vec<_> = exclusion.reasons.iter().map(|reason| format!("{}, {}", reason.code, reason.detail)).collect();
-        let (story, attempt) = (reasons.join("; "), attempt_name(exclusion));
-        let room = stories.len() < MAX_EXCLUSIONS;
-        match stories.iter_mut().find(|(known, _)| *known == story) {
-            Some((_, attempts)) => attempts.push(attempt),
-            None if room => stories.push((story, vec![attempt])),
-            None => {}
-        }
-    }
-    let told: usize = stories.iter().map(|(_, attempts)| attempts.len()).sum();
-    let mut lines: Vec<_> = stories.iter().map(|(story, attempts)| clean(&format!("{}: {story}", attempts.join(", ")))).collect();
-    if excluded.len() > told {
-        lines.push(format!("and {} more, listed in the Summary", excluded.len() - told));
-    }
-    lines
+/// An attempt that does not count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ExcludedAttempt {
+    /// The last part of the trial's id, such as `t2`.
+    trial: String,
+    /// The number of the attempt, from 1.
+    attempt: u32,
+    /// The code and the detail of each reason.
+    reasons: Vec<(String, String)>,
+    /// True if the trial counts with a later attempt.
+    is_repeated: bool,
 }
 
-/// Returns `t2`, or `t2 (attempt 2)` if it was not the first attempt.
-fn attempt_name(exclusion: &Exclusion) -> String {
-    let trial = exclusion.trial_id.as_str().rsplit('.').next().unwrap_or_default();
-    match exclusion.attempt {
-        0 => trial.to_owned(),
-        _ => format!("{trial} (attempt {})", ordinal(exclusion.attempt)),
+impl ExcludedAttempt {
+    /// Returns the attempts of a point that do not count.
+    pub(super) fn of_point(point: &PointSummary) -> Vec<Self> {
+        let counted: BTreeSet<&TrialId> =
+            point.metrics.iter().flat_map(|metric| &metric.trials).map(|trial| &trial.trial_id).collect();
+        let attempt = |exclusion: &Exclusion| Self {
+            trial: clean(exclusion.trial_id.as_str().rsplit('.').next().unwrap_or_default()),
+            attempt: ordinal(exclusion.attempt),
+            reasons: exclusion.reasons.iter().map(|reason| (clean(&reason.code), clean(&reason.detail))).collect(),
+            is_repeated: counted.contains(&exclusion.trial_id),
+        };
+        point.excluded.iter().map(attempt).collect()
     }
+
+    /// Returns the codes of its reasons, each once.
+    fn codes(&self) -> Vec<&str> {
+        let mut codes: Vec<&str> = Vec::new();
+        for (code, _) in &self.reasons {
+            if !codes.contains(&code.as_str()) {
+                codes.push(code);
+            }
+        }
+        codes
+    }
+}
+
+/// Attempts with the same reason codes, by the place that they belong to.
+type SameReasons<'a> = Vec<(&'a str, Vec<&'a ExcludedAttempt>)>;
+
+/// Folds the attempts that do not count, given with the name of their place, into one remark for each set of reason codes. `points` is
+/// the number of all points, and `point_word` the noun for one.
+pub(super) fn fold_exclusions<'a>(
+    excluded: impl IntoIterator<Item = (&'a str, &'a ExcludedAttempt)>,
+    points: usize,
+    point_word: &str,
+) -> Vec<FoldedRemark> {
+    let mut places: BTreeMap<(bool, Vec<&str>), usize> = BTreeMap::new();
+    let mut groups: Vec<SameReasons<'_>> = Vec::new();
+    for (place, attempt) in excluded {
+        let group = *places.entry((attempt.is_repeated, attempt.codes())).or_insert(groups.len());
+        if group == groups.len() {
+            groups.push(Vec::new());
+        }
+        let Some(group) = groups.get_mut(group) else { continue };
+        match group.last_mut().filter(|(last, _)| *last == place) {
+            Some((_, attempts)) => attempts.push(attempt),
+            None => group.push((place, vec![attempt])),
+        }
+    }
+    groups.iter().filter_map(|group| fold_group(group, points, point_word)).collect()
+}
+
+fn fold_group(group: &SameReasons<'_>, points: usize, point_word: &str) -> Option<FoldedRemark> {
+    let attempts: Vec<&ExcludedAttempt> = group.iter().flat_map(|(_, attempts)| attempts.iter().copied()).collect();
+    let first = attempts.first()?;
+    let places: Vec<&str> = group.iter().map(|(place, _)| *place).collect();
+    let text = |names: Names| {
+        let place = names.places(&places, points, point_word);
+        let which = match group.as_slice() {
+            [_] => attempts_text(&attempts, names),
+            _ => format!("{} do not count", counted(attempts.len() as u64, "attempt")),
+        };
+        format!("{place}: {which}{}", reasons_text(&attempts))
+    };
+    let kind = if first.is_repeated { RemarkKind::Repeated } else { RemarkKind::Excluded };
+    let text_with_all_names = text(Names::All);
+    let full_texts = full_texts(group);
+    let full_texts = if full_texts == [text_with_all_names.as_str()] { Vec::new() } else { full_texts };
+    Some(FoldedRemark { kind, text: text(Names::First), text_with_all_names, is_whole: true, full_texts })
+}
+
+/// Returns the codes with their details, which have ranges in place of different numbers, and the note that the attempts were repeated.
+fn reasons_text(attempts: &[&ExcludedAttempt]) -> String {
+    let Some(first) = attempts.first() else { return String::new() };
+    let reason = |code: &&str| {
+        let reasons = attempts.iter().flat_map(|attempt| &attempt.reasons).filter(|(known, _)| known == code);
+        let details = merge_similar(reasons.map(|(_, detail)| detail.as_str()).filter(|detail| !detail.is_empty()));
+        let more = details.len().saturating_sub(MAX_DETAILS);
+        let shown = details.iter().take(MAX_DETAILS).cloned().collect::<Vec<_>>().join(", or ");
+        let more = if more > 0 { format!(", or {}", counted(more as u64, "other detail")) } else { String::new() };
+        if shown.is_empty() { (*code).to_owned() } else { format!("{code}: {shown}{more}") }
+    };
+    let reasons: Vec<String> = first.codes().iter().map(reason).collect();
+    let reasons = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join("; ")) };
+    let repeated = match attempts.len() {
+        _ if !first.is_repeated => "",
+        1 => "; it was repeated",
+        _ => "; each was repeated",
+    };
+    format!("{reasons}{repeated}")
+}
+
+/// Returns `attempt 1 of t0, t1 does not count`; trials with the same numbers of attempts are named together.
+fn attempts_text(attempts: &[&ExcludedAttempt], names: Names) -> String {
+    let mut numbers: Vec<(&str, Vec<u32>)> = Vec::new();
+    let mut trials: BTreeMap<&str, usize> = BTreeMap::new();
+    for attempt in attempts {
+        let place = *trials.entry(&attempt.trial).or_insert(numbers.len());
+        match numbers.get_mut(place) {
+            Some((_, numbers)) => numbers.push(attempt.attempt),
+            None => numbers.push((&attempt.trial, vec![attempt.attempt])),
+        }
+    }
+    let mut alike: Vec<(&[u32], Vec<&str>)> = Vec::new();
+    let mut known: BTreeMap<&[u32], usize> = BTreeMap::new();
+    for (trial, numbers) in &numbers {
+        let place = *known.entry(numbers).or_insert(alike.len());
+        match alike.get_mut(place) {
+            Some((_, trials)) => trials.push(trial),
+            None => alike.push((numbers, vec![trial])),
+        }
+    }
+    if names == Names::First && alike.len() > MAX_PHRASES {
+        let attempts = counted(attempts.len() as u64, "attempt");
+        return format!("{attempts} of {} do not count", counted(numbers.len() as u64, "trial"));
+    }
+    let phrase = |(numbers, trials): &(&[u32], Vec<&str>)| {
+        let attempts = if numbers.len() == 1 { "attempt" } else { "attempts" };
+        let numbers = numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(" and ");
+        format!("{attempts} {numbers} of {}", names.list(trials))
+    };
+    let does = match alike.as_slice() {
+        [([_], _)] => "does",
+        _ => "do",
+    };
+    format!("{} {does} not count", alike.iter().map(phrase).collect::<Vec<_>>().join(" and "))
+}
+
+/// Returns a text for each place and each set of reasons, with the details as they are.
+fn full_texts(group: &SameReasons<'_>) -> Vec<String> {
+    let mut texts: Vec<String> = Vec::new();
+    for (place, attempts) in group {
+        let mut stories: Vec<Vec<&ExcludedAttempt>> = Vec::new();
+        let mut known: BTreeMap<&[(String, String)], usize> = BTreeMap::new();
+        for attempt in attempts {
+            let story = *known.entry(&attempt.reasons).or_insert(stories.len());
+            match stories.get_mut(story) {
+                Some(alike) => alike.push(attempt),
+                None => stories.push(vec![attempt]),
+            }
+        }
+        let text =
+            |alike: &Vec<&ExcludedAttempt>| format!("{place}: {}{}", attempts_text(alike, Names::All), reasons_text(alike));
+        texts.extend(stories.iter().take(MAX_EXCLUSIONS).map(text));
+        let more: usize = stories.iter().skip(MAX_EXCLUSIONS).map(Vec::len).sum();
+        texts.extend((more > 0).then(|| format!("{place}: {}, listed in the Summary", counted(more as u64, "more attempt"))));
+    }
+    texts
 }
 
 #[cfg(test)]
@@ -92,16 +234,82 @@ mod tests {
     use super::*;
     use crate::run::fixture;
 
-    fn excluded(attempt: u32, reasons: &[(&str, &str)]) -> Exclusion {
+    fn excluded(trial: u32, attempt: u32, reasons: &[(&str, &str)]) -> Exclusion {
         let point = &fixture::serving::small().summary.points[0];
-        let trial_id = TrialId::from_parts(&point.case_id, &point.point_id, 2);
+        let trial_id = TrialId::from_parts(&point.case_id, &point.point_id, trial);
         Exclusion { trial_id, attempt, reasons: reasons.iter().map(|(code, detail)| Reason::new(code, *detail)).collect() }
+    }
+
+    /// Returns the folded remarks on the attempts of some of two points; `is_repeated` is true if their trials count.
+    fn folded(points: &[(&str, Vec<Exclusion>)], is_repeated: bool) -> Vec<FoldedRemark> {
+        let mut point = fixture::serving::small().summary.points[0].clone();
+        if !is_repeated {
+            point.metrics.clear();
+        }
+        let attempts: Vec<_> = points
+            .iter()
+            .map(|(place, excluded)| {
+                point.excluded.clone_from(excluded);
+                (*place, ExcludedAttempt::of_point(&point))
+            })
+            .collect();
+        let attempts = attempts.iter().flat_map(|(place, attempts)| attempts.iter().map(move |attempt| (*place, attempt)));
+        fold_exclusions(attempts, 2, "load")
+    }
+
+    fn texts(points: &[(&str, Vec<Exclusion>)], is_repeated: bool) -> Vec<String> {
+        folded(points, is_repeated).into_iter().map(|remark| remark.text).collect()
+    }
+
+    #[test]
+    fn an_attempt_that_was_repeated_says_so() {
+        let late = [("client_late", "7 ms late")];
+        let one = folded(&[("concurrency 1", vec![excluded(0, 0, &late)])], true);
+        assert_eq!(one[0].text, "concurrency 1: attempt 1 of t0 does not count (client_late: 7 ms late); it was repeated");
+        assert_eq!((one[0].kind, one[0].full_texts.len()), (RemarkKind::Repeated, 0));
+        let never = folded(&[("concurrency 1", vec![excluded(0, 0, &late)])], false);
+        assert_eq!(never[0].text, "concurrency 1: attempt 1 of t0 does not count (client_late: 7 ms late)");
+        assert_eq!(never[0].kind, RemarkKind::Excluded);
+        assert!(RemarkKind::Repeated > RemarkKind::Unstable && RemarkKind::Repeated > RemarkKind::NoInterval);
+        assert_eq!(texts(&[("p", vec![excluded(3, 1, &[])])], false), ["p: attempt 2 of t3 does not count"]);
+    }
+
+    #[test]
+    fn exclusions_for_the_same_reason_are_one_remark_with_the_range_of_their_numbers() {
+        let late = |percent: &str| vec![("client_late", format!("{percent} % of the requests were sent late"))];
+        let of = |trial, attempt, reasons: Vec<(&str, String)>| {
+            excluded(trial, attempt, &reasons.iter().map(|(code, detail)| (*code, detail.as_str())).collect::<Vec<_>>())
+        };
+        let first = (0..5).map(|trial| of(trial, 0, late(&format!("{}.5", trial + 1)))).collect::<Vec<_>>();
+        let stalled = of(1, 1, vec![("client_stalled", "for 60 ms".to_owned())]);
+        let remarks = folded(&[("concurrency 1", [first.clone(), vec![stalled]].concat())], true);
+        insta::assert_snapshot!(remarks.iter().map(|remark| remark.text.as_str()).collect::<Vec<_>>().join("\n"), @r"
+        concurrency 1: attempt 1 of t0, t1, t2 and 2 more does not count (client_late: 1.5 to 5.5 % of the requests were sent late); each was repeated
+        concurrency 1: attempt 2 of t1 does not count (client_stalled: for 60 ms); it was repeated
+        ");
+        assert!(remarks[0].text_with_all_names.contains("attempt 1 of t0, t1, t2, t3, t4 does not count"));
+        assert_eq!(remarks[0].full_texts.len(), 5, "each with its own number");
+        assert!(remarks[0].full_texts[4].contains("attempt 1 of t4 does not count (client_late: 5.5 % of the requests"));
+
+        let points = [("concurrency 1", first), ("concurrency 8", vec![of(0, 0, late("0.9")), of(0, 1, late("2"))])];
+        insta::assert_snapshot!(texts(&points, true).join("\n"), @"every load: 7 attempts do not count (client_late: 0.9 to 5.5 % of the requests were sent late); each was repeated");
+        let several =
+            vec![excluded(0, 0, &[("malformed", "no JSON"), ("client_late", "")]), excluded(1, 0, &[("malformed", "empty")])];
+        insta::assert_snapshot!(texts(&[("p", several)], false).join("\n"), @r"
+        p: attempt 1 of t0 does not count (malformed: no JSON; client_late)
+        p: attempt 1 of t1 does not count (malformed: empty)
+        ");
+        let wordings = ["a", "b", "c", "d"].map(|detail| excluded(0, 0, &[("malformed", detail)]));
+        assert!(texts(&[("p", wordings.to_vec())], false)[0].ends_with("(malformed: a, or b, or 2 other details)"));
     }
 
     #[test]
     fn attempts_are_counted_from_one() {
         let late = [("client_late", "it was late")];
-        assert_eq!(exclusions(&[excluded(0, &late), excluded(1, &late)]), ["t2, t2 (attempt 2): client_late, it was late"]);
+        assert_eq!(
+            texts(&[("p", vec![excluded(2, 0, &late), excluded(2, 1, &late)])], false),
+            ["p: attempts 1 and 2 of t2 do not count (client_late: it was late)"]
+        );
         let mut model = fixture::model();
         model.summary.points[0].metrics[0].trials[0].attempt = 4;
         let report = model.report();
@@ -126,17 +334,17 @@ mod tests {
         let commonest = |summary: &assay_manifest::Summary| commonest_reason(&summary.points.iter().collect::<Vec<_>>());
         assert_eq!(commonest(&summary), None);
         summary.points[1].excluded = vec![
-            excluded(0, &[("client_late", "once"), ("all_failed", "none of 10")]),
-            excluded(1, &[("all_failed", "none of 9"), ("all_failed", "none of 9")]),
+            excluded(2, 0, &[("client_late", "once"), ("all_failed", "none of 10")]),
+            excluded(2, 1, &[("all_failed", "none of 9"), ("all_failed", "none of 9")]),
         ];
-        summary.points[2].excluded = vec![excluded(0, &[("client_late", "twice")]), excluded(1, &[("all_failed", "")])];
+        summary.points[2].excluded = vec![excluded(2, 0, &[("client_late", "twice")]), excluded(2, 1, &[("all_failed", "")])];
         assert_eq!(commonest(&summary).as_deref(), Some("all_failed, none of 10 (3 of 4 attempts)"));
         summary.points[1].excluded.clear();
         summary.points[2].excluded.remove(0);
         assert_eq!(commonest(&summary).as_deref(), Some("all_failed (1 of 1 attempt)"), "without words of its own");
         let lasting = |summary: &assay_manifest::Summary| lasting_reason(&summary.points.iter().collect::<Vec<_>>());
         assert_eq!(lasting(&summary), None);
-        summary.points[2].excluded.push(excluded(1, &[("no_requests", "none was due")]));
+        summary.points[2].excluded.push(excluded(2, 1, &[("no_requests", "none was due")]));
         assert_eq!(lasting(&summary), Some(LastingReason::NoRequests));
     }
 }

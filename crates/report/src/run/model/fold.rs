@@ -1,56 +1,134 @@
 //! Folding of remarks: every rendering shows the gist once for all loads and metrics that it applies to, and a report also the full
 //! texts.
 
-use super::remark::{Remark, RemarkKind, remarks};
-use super::section::CaseSection;
-use super::serving_remarks;
-use crate::render::text::{counted, first_names};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of folded remarks of a case in a terminal; the rest are counted.
-pub(crate) const MAX_FOLDED: usize = 12;
+use super::exclusions::fold_exclusions;
+use super::remark::{Remark, RemarkKind, remarks};
+use super::section::{CaseSection, PointSection};
+use super::{serving, serving_remarks};
+use crate::render::text::{counted, first_names};
 
 /// Remarks with the same gist, or on unstable values, as one.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FoldedRemark {
     pub(crate) kind: RemarkKind,
-    /// The gist of all of them.
+    /// The gist of all of them, with the first few names of points, trials and metrics.
     pub(crate) text: String,
+    /// The same with all names.
+    pub(crate) text_with_all_names: String,
+    /// True if the text with all names leaves nothing out that the full texts have, except numbers within the ranges that it states.
+    pub(crate) is_whole: bool,
     /// The full text of each, if there are several or if the gist leaves something out.
     pub(crate) full_texts: Vec<String>,
 }
 
+impl FoldedRemark {
+    /// Returns the text for a report: with all names, unless the full texts follow it.
+    pub(crate) fn report_text(&self) -> &str {
+        if self.full_texts.is_empty() { &self.text_with_all_names } else { &self.text }
+    }
+}
+
+/// The names that a remark lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Names {
+    /// The first few; the others are counted.
+    First,
+    /// All of them.
+    All,
+}
+
+impl Names {
+    pub(super) fn list<S: AsRef<str>>(self, names: &[S]) -> String {
+        match self {
+            Self::First => first_names(names),
+            Self::All => names.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", "),
+        }
+    }
+
+    /// Returns the names of some of `points` places: `every load` for all of several.
+    pub(super) fn places(self, places: &[&str], points: usize, point_word: &str) -> String {
+        if points > 1 && places.len() == points { format!("every {point_word}") } else { self.list(places) }
+    }
+}
+
 /// Returns the remarks on a case, folded.
 pub(crate) fn fold_case(case: &CaseSection) -> Vec<FoldedRemark> {
-    fold(&case_remarks(case), case.points.len(), case.point_word())
+    fold_points(std::slice::from_ref(case), case.point_word(), |_, point| point.label.clone())
 }
 
-/// Returns the remarks on all cases, folded together: places are named with their workload if there are several cases.
+/// Returns the remarks on all cases, folded together: points are named with their workload if there are several cases, and with their
+/// target and variant if the workload has several of these.
 pub(crate) fn fold_cases(cases: &[CaseSection]) -> Vec<FoldedRemark> {
-    let [only] = cases else {
-        let with_case =
-            |case: &CaseSection, remark: Remark| Remark { point: format!("{} {}", case.workload, remark.point), ..remark };
-        let remarks = cases.iter().flat_map(|case| case_remarks(case).into_iter().map(move |remark| with_case(case, remark)));
-        let points = cases.iter().map(|case| case.points.len()).sum();
-        return fold(&remarks.collect::<Vec<_>>(), points, "point");
+    if let [only] = cases {
+        return fold_case(only);
+    }
+    let mut sides: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for case in cases {
+        sides.entry(&case.workload).or_default().insert(&case.side);
+    }
+    let place = |case: &CaseSection, point: &PointSection| {
+        let label = if point.label == "default" { String::new() } else { format!(" {}", point.label) };
+        let has_sides = sides.get(case.workload.as_str()).is_some_and(|sides| sides.len() > 1);
+        let side = if has_sides { format!(" on {}", case.side) } else { String::new() };
+        format!("{}{label}{side}", case.workload)
     };
-    fold_case(only)
+    fold_points(cases, "point", place)
 }
 
-fn case_remarks(case: &CaseSection) -> Vec<Remark> {
-    match case.serving {
-        Some(_) => serving_remarks::remarks(case),
-        None => case.points.iter().flat_map(remarks).collect(),
+/// Folds the remarks on the points of some cases, which `place` names.
+fn fold_points(
+    cases: &[CaseSection],
+    point_word: &str,
+    place: impl Fn(&CaseSection, &PointSection) -> String,
+) -> Vec<FoldedRemark> {
+    let of_case = |case| PointRemarks::of_case(case, &place);
+    let points: Vec<PointRemarks<'_>> = cases.iter().flat_map(of_case).collect();
+    let remarks: Vec<Remark> = points.iter().flat_map(|point| point.remarks.iter().cloned()).collect();
+    let mut folded = fold(&remarks, points.len(), point_word);
+    let excluded = points.iter().flat_map(|of| of.point.exclusions.iter().map(move |attempt| (of.place.as_str(), attempt)));
+    folded.extend(fold_exclusions(excluded, points.len(), point_word));
+    folded.sort_by_key(|remark| remark.kind);
+    folded
+}
+
+/// A point with its name and the remarks on it.
+struct PointRemarks<'a> {
+    point: &'a PointSection,
+    place: String,
+    remarks: Vec<Remark>,
+}
+
+impl<'a> PointRemarks<'a> {
+    fn of_case(case: &'a CaseSection, place: &impl Fn(&CaseSection, &PointSection) -> String) -> Vec<Self> {
+        let columns = case.serving.as_ref().map(|_| serving::explained_columns(case));
+        let of_point = |point: &'a PointSection| {
+            let remarks = columns.as_ref().map_or_else(|| remarks(point), |columns| serving_remarks::remarks(point, columns));
+            let place = place(case, point);
+            let remarks = remarks.into_iter().map(|remark| Remark { point: place.clone(), ..remark }).collect();
+            Self { point, place, remarks }
+        };
+        case.points.iter().map(of_point).collect()
     }
 }
 
 /// Folds the remarks of `points` points, those first that matter most: one remark for several metrics or points with the same gist,
 /// and one for all unstable values. `point_word` is the noun for a point: `load`.
-pub(super) fn fold(remarks: &[Remark], points: usize, point_word: &str) -> Vec<FoldedRemark> {
+fn fold(remarks: &[Remark], points: usize, point_word: &str) -> Vec<FoldedRemark> {
     let mut of_points: Vec<MergedRemark> = Vec::new();
     for remark in remarks {
         match of_points.iter_mut().find_map(|known| known.remark.merge(remark).then_some(known)) {
-            Some(known) => known.full_texts.push(remark.full_text()),
-            None => of_points.push(MergedRemark { remark: remark.clone(), full_texts: vec![remark.full_text()] }),
+            Some(known) => {
+                known.are_alike &= known.text == remark.text;
+                known.full_texts.push(remark.full_text());
+            }
+            None => of_points.push(MergedRemark {
+                remark: remark.clone(),
+                text: remark.text.clone(),
+                are_alike: true,
+                full_texts: vec![remark.full_text()],
+            }),
         }
     }
     let mut groups: Vec<Vec<&MergedRemark>> = Vec::new();
@@ -77,27 +155,34 @@ pub(super) fn fold(remarks: &[Remark], points: usize, point_word: &str) -> Vec<F
 /// A remark on a point, merged from those on several metrics with the same gist.
 struct MergedRemark {
     remark: Remark,
+    /// The text of the first.
+    text: String,
+    /// True if the others have the same text.
+    are_alike: bool,
     /// The full text of each.
     full_texts: Vec<String>,
 }
 
 /// Folds remarks with the same gist.
 fn fold_group(group: &[&MergedRemark], points: usize, point_word: &str) -> Option<FoldedRemark> {
-    let first = &group.first()?.remark;
+    let merged = group.first()?;
+    let first = &merged.remark;
     let mut at: Vec<&str> = group.iter().map(|merged| merged.remark.point.as_str()).collect();
     at.dedup();
-    let place = if points > 1 && at.len() == points { format!("every {point_word}") } else { first_names(&at) };
-    let are_alike = group.iter().all(|merged| merged.remark.text == first.text);
-    let text = if are_alike { &first.text } else { first.gist() };
-    let about = match (first.is_about_all(), first.metrics.is_empty()) {
-        (true, _) => ", everything".to_owned(),
-        (false, true) => String::new(),
-        (false, false) => format!(", {}", first_names(&first.metrics)),
+    let is_whole = group.iter().all(|other| other.are_alike && other.text == merged.text);
+    let gist = if is_whole { &first.text } else { first.gist() };
+    let text = |names: Names| {
+        let about = match (first.is_about_all(), first.metrics.is_empty()) {
+            (true, _) => ", every metric".to_owned(),
+            (false, true) => String::new(),
+            (false, false) => format!(", {}", names.list(&first.metrics)),
+        };
+        format!("{}{about}: {gist}", names.places(&at, points, point_word))
     };
-    let text = format!("{place}{about}: {text}");
+    let text_with_all_names = text(Names::All);
     let full_texts: Vec<String> = group.iter().flat_map(|merged| merged.full_texts.iter().cloned()).collect();
-    let full_texts = if full_texts == [text.as_str()] { Vec::new() } else { full_texts };
-    Some(FoldedRemark { kind: first.kind, text, full_texts })
+    let full_texts = if full_texts == [text_with_all_names.as_str()] { Vec::new() } else { full_texts };
+    Some(FoldedRemark { kind: first.kind, text: text(Names::First), text_with_all_names, is_whole, full_texts })
 }
 
 /// Folds several remarks on unstable values: their number, and the one whose trials differ most.
@@ -106,9 +191,16 @@ fn fold_unstable(remarks: &[Remark]) -> Option<FoldedRemark> {
     let numbers: usize = unstable().map(|remark| remark.metrics.len()).sum();
     let worst = unstable().max_by(|one, other| one.spread.total_cmp(&other.spread))?;
     let reason = worst.gist().trim_start_matches("unstable, ");
-    let most = format!("{}, {}: {reason}", worst.point, first_names(&worst.metrics));
-    let text = format!("{numbers} numbers are unstable, most of all {most}");
-    Some(FoldedRemark { kind: RemarkKind::Unstable, text, full_texts: unstable().map(Remark::full_text).collect() })
+    let text = |names: Names| {
+        format!("{numbers} numbers are unstable, most of all {}, {}: {reason}", worst.point, names.list(&worst.metrics))
+    };
+    Some(FoldedRemark {
+        kind: RemarkKind::Unstable,
+        text: text(Names::First),
+        text_with_all_names: text(Names::All),
+        is_whole: false,
+        full_texts: unstable().map(Remark::full_text).collect(),
+    })
 }
 
 /// Returns the note on the remarks that are left out of a list of folded remarks; `None` if none are.
@@ -128,7 +220,7 @@ mod tests {
         let metrics = metrics.iter().map(|name| (*name).to_owned()).collect();
         let kind = match text.split([',', ';', ' ']).next() {
             Some("unstable") => RemarkKind::Unstable,
-            Some("unknown") => RemarkKind::UnknownStability,
+            Some("stability") => RemarkKind::UnknownStability,
             Some("no") => RemarkKind::NoInterval,
             _ => RemarkKind::FailedRequests,
         };
@@ -155,9 +247,9 @@ mod tests {
         insta::assert_snapshot!(texts(&fold(&remarks, 2, "load")).join("\n"), @r"
         concurrency 4: 5 of 9 requests failed
         every load, TTFT p99: unstable
-        every load, everything: no interval, 3 samples; 5 are needed
+        every load, every metric: no interval, 3 samples; 5 are needed
         ");
-        assert_eq!(texts(&fold(&remarks[..1], 1, "load")), ["concurrency 1, everything: no interval, 3 samples; 5 are needed"]);
+        assert_eq!(texts(&fold(&remarks[..1], 1, "load")), ["concurrency 1, every metric: no interval, 3 samples; 5 are needed"]);
         assert_eq!(texts(&fold(&remarks[..2], 3, "load"))[0], "concurrency 1, TTFT p99: unstable; noise: 9.64 %");
     }
 
@@ -165,13 +257,13 @@ mod tests {
     fn what_several_metrics_have_to_say_is_said_once() {
         let of = |point: &str, metric: &str, text: &str| Remark { table_metrics: Some(2), ..remark(point, &[metric], text) };
         let remarks = [
-            of("concurrency 1", "TTFT p99", "unknown, 3 trials"),
-            of("concurrency 1", "E2E p99", "unknown, 3 trials; noise: 9.64 %"),
-            of("concurrency 4", "E2E p99", "unknown, 3 trials; noise: 7 %"),
-            of("concurrency 4", "TTFT p99", "unknown, 3 trials; noise: 8 %"),
+            of("concurrency 1", "TTFT p99", "stability unknown, 3 trials"),
+            of("concurrency 1", "E2E p99", "stability unknown, 3 trials; noise: 9.64 %"),
+            of("concurrency 4", "E2E p99", "stability unknown, 3 trials; noise: 7 %"),
+            of("concurrency 4", "TTFT p99", "stability unknown, 3 trials; noise: 8 %"),
         ];
-        assert_eq!(texts(&fold(&remarks, 2, "load")), ["every load, everything: unknown, 3 trials"]);
-        assert_eq!(texts(&fold(&remarks[..3], 2, "load"))[1], "concurrency 4, E2E p99: unknown, 3 trials; noise: 7 %");
+        assert_eq!(texts(&fold(&remarks, 2, "load")), ["every load, every metric: stability unknown, 3 trials"]);
+        assert_eq!(texts(&fold(&remarks[..3], 2, "load"))[1], "concurrency 4, E2E p99: stability unknown, 3 trials; noise: 7 %");
         let failed = ["a; x", "a; y"].map(|text| Remark::for_point(RemarkKind::FailedRequests, "p", text.to_owned()));
         assert_eq!(texts(&fold(&failed, 9, "load")), ["p: a"]);
     }
@@ -181,6 +273,7 @@ mod tests {
         let many: Vec<Remark> = (0..20).map(|number| remark("p", &["a", "b", "c", "d", "e"], &format!("r{number}"))).collect();
         let folded = fold(&many, 1, "point");
         assert_eq!((folded[0].text.as_str(), folded.len()), ("p, a, b, c and 2 more: r0", 20));
+        assert_eq!((folded[0].report_text(), folded[0].full_texts.len()), ("p, a, b, c, d, e: r0", 0));
         assert_eq!(left_out(&folded, 12).as_deref(), Some("and 8 more remarks, in the report"));
         assert_eq!(left_out(&folded, 20), None);
     }
@@ -210,7 +303,7 @@ mod tests {
 
     #[test]
     fn all_of_it_is_in_a_report() {
-        assert_eq!(remark_on_all("p", "x; y").full_text(), "p, everything: x; y");
+        assert_eq!(remark_on_all("p", "x; y").full_text(), "p, every metric: x; y");
         assert_eq!(remark("p", &["a", "b"], "x; y").full_text(), "p, a, b: x; y");
         assert_eq!(Remark::for_point(RemarkKind::Excluded, "p", "x".to_owned()).full_text(), "p: x");
     }

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{Count, Point, PointKind, PointSummary, PointView, ServingPoint};
+use assay_manifest::{Count, FailedRequests, Point, PointKind, PointSummary, PointView, ServingPoint};
 
 use super::time_slices::TimeSlices;
 use super::views::{Curve, Timeline};
 use crate::render::number::grouped;
-use crate::render::text::{clean, counted};
+use crate::render::text::{clean, clip, counted};
 
 /// Maximum number of outcomes that a point names; there are only so many kinds of outcome, but a hostile Summary can invent more.
 const MAX_OUTCOMES: usize = 12;
+
+/// Maximum length of an endpoint's message, in characters.
+const MAX_MESSAGE: usize = 120;
 
 /// A load, and the outcomes of its requests.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,11 +26,11 @@ pub(crate) struct Load {
     pub(crate) requests: u64,
     /// True if the requests belong to attempts that do not count.
     pub(crate) are_excluded: bool,
-    /// The requests of attempts that do not count beside those of counted ones: all, and the failed ones.
-    pub(crate) left_out: (u64, u64),
+    /// The requests of attempts that do not count.
+    pub(crate) excluded: ExcludedRequests,
     pub(crate) ok: u64,
-    /// The other outcomes with their counts, most frequent first.
-    pub(crate) failures: Vec<(String, u64)>,
+    /// The failed requests by their kind, most frequent first.
+    pub(crate) failures: Vec<Failure>,
     pub(crate) slo_met: Option<bool>,
     /// The instant that latencies count from; empty if nothing was measured.
     pub(crate) latency_from: String,
@@ -59,16 +62,17 @@ impl Load {
         let short = value.map_or_else(|| clean(point.point_id.as_str()), |(text, unit)| clean(&format!("{text}{unit}")));
         let are_excluded = serving.is_some_and(|serving| serving.requests.0 == 0 && !serving.excluded_outcomes.is_empty());
         let outcomes = serving.map(|serving| if are_excluded { &serving.excluded_outcomes } else { &serving.outcomes });
-        let excluded = serving.map_or((0, 0), |serving| sums(&serving.excluded_outcomes));
+        let excluded = serving.map(|serving| ExcludedRequests::new(&serving.excluded_outcomes)).unwrap_or_default();
+        let kinds = serving.filter(|_| !are_excluded).map(|serving| serving.failures.as_slice()).unwrap_or_default();
         let ok = outcomes.and_then(|outcomes| outcomes.get("ok")).map_or(0, |count| count.0);
         Self {
             amount: value.and_then(|(text, _)| text.parse().ok()).filter(|amount: &f64| amount.is_finite()),
             short,
-            requests: if are_excluded { excluded.0 } else { serving.map_or(0, |serving| serving.requests.0) },
+            requests: if are_excluded { excluded.all } else { serving.map_or(0, |serving| serving.requests.0) },
             are_excluded,
-            left_out: if are_excluded { (0, 0) } else { excluded },
+            excluded,
             ok,
-            failures: outcomes.map(failures).unwrap_or_default(),
+            failures: failures(outcomes, kinds),
             slo_met: serving.and_then(|serving| serving.slo_met),
             latency_from: serving.map(|serving| latency_from(&serving.latency_from)).unwrap_or_default(),
             token_sources: serving.map(token_sources).unwrap_or_default(),
@@ -85,14 +89,26 @@ impl Load {
     }
 
     /// Returns the noun for the requests that [`failed`](Self::failed) counts, and their number: `800 requests`, or `800 counted requests`
-    /// if others are left out.
+    /// if attempts that do not count have others.
     pub(crate) fn requests_text(&self) -> String {
-        counted(self.requests, if self.left_out.0 > 0 { "counted request" } else { "request" })
+        counted(self.requests, if self.has_uncounted() { "counted request" } else { "request" })
     }
 
-    /// Returns `timeout × 30, http_error × 10`.
+    /// Returns true if attempts that do not count have requests beside the counted ones.
+    pub(crate) fn has_uncounted(&self) -> bool {
+        !self.are_excluded && self.excluded.all > 0
+    }
+
+    /// Returns `timeout × 30, http_error 500 × 10`.
     pub(crate) fn failure_text(&self) -> String {
-        self.failures.iter().map(|(outcome, count)| format!("{outcome} × {}", grouped(*count))).collect::<Vec<_>>().join(", ")
+        let kind = |failure: &Failure| format!("{} × {}", failure.kind, grouped(failure.count));
+        self.failures.iter().map(kind).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Returns the message of the most frequent failures that have one; those of the endpoint come before the client's own.
+    pub(crate) fn failure_message(&self) -> Option<String> {
+        let of_endpoint = self.failures.iter().filter(|failure| failure.has_status);
+        of_endpoint.chain(&self.failures).find_map(Failure::describe_message)
     }
 
     /// Returns the distribution of that metric.
@@ -101,18 +117,122 @@ impl Load {
     }
 }
 
-/// Returns the number of requests with these outcomes, and of those that failed.
-pub(super) fn sums(outcomes: &BTreeMap<String, Count>) -> (u64, u64) {
-    let all = outcomes.values().fold(0_u64, |sum, count| sum.saturating_add(count.0));
-    (all, all.saturating_sub(outcomes.get("ok").map_or(0, |count| count.0)))
+/// The outcome of requests that were in flight when their trial ended: they were cancelled by the client.
+const CANCELLED: &str = "cancelled_at_end";
+
+/// The requests of attempts that do not count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ExcludedRequests {
+    pub(crate) all: u64,
+    /// Those that failed without being cancelled.
+    failed: u64,
+    cancelled: u64,
 }
 
-/// States the failed requests of attempts that do not count, after those of counted ones; empty if there are none.
-pub(super) fn left_out_text((all, failed): (u64, u64)) -> String {
-    if failed == 0 {
-        return String::new();
+impl ExcludedRequests {
+    pub(super) fn new(outcomes: &BTreeMap<String, Count>) -> Self {
+        let count = |outcome: &str| outcomes.get(outcome).map_or(0, |count| count.0);
+        let all = outcomes.values().fold(0_u64, |sum, count| sum.saturating_add(count.0));
+        let cancelled = count(CANCELLED);
+        Self { all, failed: all.saturating_sub(count("ok")).saturating_sub(cancelled), cancelled }
     }
-    format!("; {} of {} failed in attempts that do not count", grouped(failed), grouped(all))
+
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            all: self.all.saturating_add(other.all),
+            failed: self.failed.saturating_add(other.failed),
+            cancelled: self.cancelled.saturating_add(other.cancelled),
+        }
+    }
+
+    /// Returns `480 of 500 requests failed and 20 were cancelled`.
+    pub(super) fn describe(self) -> String {
+        self.describe_ends(&counted(self.all, "request"))
+    }
+
+    /// Returns the clause about these requests after one about counted ones; empty if all succeeded.
+    pub(super) fn clause(self) -> String {
+        match (self.failed, self.cancelled) {
+            (0, 0) => String::new(),
+            _ => format!("; {} in attempts that do not count", self.describe_ends(&grouped(self.all))),
+        }
+    }
+
+    fn describe_ends(self, all: &str) -> String {
+        let cancelled = match self.cancelled {
+            1 => "1 was cancelled".to_owned(),
+            some => format!("{} were cancelled", grouped(some)),
+        };
+        match (self.failed, cancelled.split_once(' ')) {
+            (0, Some((some, were_cancelled))) if self.cancelled > 0 => format!("{some} of {all} {were_cancelled}"),
+            (failed, _) if self.cancelled == 0 => format!("{} of {all} failed", grouped(failed)),
+            (failed, _) => format!("{} of {all} failed and {cancelled}", grouped(failed)),
+        }
+    }
+}
+
+/// Failed requests of the same kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// The outcome, and the status code if there is one: `http_error 500`.
+    pub(crate) kind: String,
+    pub(crate) count: u64,
+    /// True if they have a response with a status code.
+    has_status: bool,
+    /// The error of the first of them that has one.
+    message: Option<String>,
+}
+
+impl Failure {
+    /// Returns ``the first http_error 500: `engine died` ``.
+    pub(crate) fn describe_message(&self) -> Option<String> {
+        self.message.as_ref().map(|message| format!("the first {}: `{message}`", self.kind))
+    }
+}
+
+/// Returns failed requests by their kind, most frequent first: those that the Summary lists by status code, then the rest by outcome.
+pub(super) fn failures<'a>(
+    outcomes: impl IntoIterator<Item = &'a BTreeMap<String, Count>>,
+    listed: impl IntoIterator<Item = &'a FailedRequests>,
+) -> Vec<Failure> {
+    let mut rest: BTreeMap<&str, u64> = BTreeMap::new();
+    for (outcome, count) in outcomes.into_iter().flatten().filter(|(outcome, _)| *outcome != "ok") {
+        let sum = rest.entry(outcome).or_default();
+        *sum = sum.saturating_add(count.0);
+    }
+    let mut kinds: BTreeMap<(&str, Option<u16>), Failure> = BTreeMap::new();
+    for found in listed {
+        // A status of success does not tell why a response is no success.
+        let status = found.http_status.filter(|status| !(200..300).contains(status));
+        let failure = kinds.entry((&found.outcome, status)).or_insert_with(|| Failure {
+            kind: status.map_or_else(|| clean(&found.outcome), |status| format!("{} {status}", clean(&found.outcome))),
+            count: 0,
+            has_status: found.http_status.is_some(),
+            message: found.message.as_deref().map(quotable).filter(|message| !message.is_empty()),
+        });
+        failure.count = failure.count.saturating_add(found.count.0);
+        if let Some(rest) = rest.get_mut(found.outcome.as_str()) {
+            *rest = rest.saturating_sub(found.count.0);
+        }
+    }
+    let others = rest.into_iter().map(|(outcome, count)| {
+        let is_listed = kinds.keys().any(|(known, _)| *known == outcome);
+        let kind = if is_listed { format!("other {}", clean(outcome)) } else { clean(outcome) };
+        Failure { kind, count, has_status: false, message: None }
+    });
+    let others: Vec<Failure> = others.collect();
+    let mut failures: Vec<Failure> = kinds.into_values().chain(others).filter(|failure| failure.count > 0).collect();
+    failures.sort_by_key(|failure| std::cmp::Reverse(failure.count));
+    let count = failures.iter().skip(MAX_OUTCOMES).fold(0_u64, |sum, failure| sum.saturating_add(failure.count));
+    failures.truncate(MAX_OUTCOMES);
+    failures.extend((count > 0).then(|| Failure { kind: "other".to_owned(), count, has_status: false, message: None }));
+    failures
+}
+
+/// Returns a message of an endpoint as one short line that can stand between backticks.
+fn quotable(message: &str) -> String {
+    let line = clean(message).replace('`', "'");
+    clip(&line.split_whitespace().collect::<Vec<_>>().join(" "), MAX_MESSAGE)
 }
 
 /// Returns a readable name of the instant that latencies count from.
@@ -122,10 +242,6 @@ fn latency_from(word: &str) -> String {
         "intended" => "the intended send time".to_owned(),
         other => clean(other),
     }
-}
-
-fn failures(outcomes: &BTreeMap<String, Count>) -> Vec<(String, u64)> {
-    by_count(outcomes.iter().filter(|(outcome, _)| *outcome != "ok").map(|(outcome, count)| (outcome, count.0)))
 }
 
 fn token_sources(serving: &ServingPoint) -> Vec<(String, u64)> {
@@ -141,4 +257,50 @@ fn by_count<'a>(counts: impl Iterator<Item = (&'a String, u64)>) -> Vec<(String,
     counts.truncate(MAX_OUTCOMES);
     counts.extend((rest > 0).then(|| ("other".to_owned(), rest)));
     counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(outcomes: &[(&str, u64)]) -> BTreeMap<String, Count> {
+        outcomes.iter().map(|(outcome, count)| ((*outcome).to_owned(), Count(*count))).collect()
+    }
+
+    fn listed(outcome: &str, http_status: Option<u16>, count: u64, message: &str) -> FailedRequests {
+        FailedRequests { outcome: outcome.to_owned(), http_status, message: Some(message.to_owned()), count: Count(count) }
+    }
+
+    #[test]
+    fn failures_have_their_status_and_the_rest_their_outcome() {
+        let outcomes = counts(&[("ok", 300), ("http_error", 151), ("timeout", 9), ("truncated", 3)]);
+        let kinds = [
+            listed("http_error", Some(500), 100, "a\n `b`  c"),
+            listed("http_error", Some(429), 41, &"x".repeat(200)),
+            listed("truncated", Some(200), 3, "closed"),
+        ];
+        let failures = failures([&outcomes], &kinds);
+        let shown: Vec<String> = failures.iter().map(|failure| format!("{} × {}", failure.kind, failure.count)).collect();
+        assert_eq!(
+            shown,
+            ["http_error 500 × 100", "http_error 429 × 41", "other http_error × 10", "timeout × 9", "truncated × 3"]
+        );
+        assert_eq!(failures[0].describe_message().as_deref(), Some("the first http_error 500: `a 'b' c`"));
+        assert_eq!(failures[1].message.as_ref().map(|message| message.chars().count()), Some(MAX_MESSAGE));
+        assert_eq!(failures[3].describe_message(), None);
+    }
+
+    #[test]
+    fn cancelled_requests_are_not_called_failed() {
+        let clause = |outcomes: &[(&str, u64)]| ExcludedRequests::new(&counts(outcomes)).clause();
+        assert_eq!(clause(&[("ok", 4), (CANCELLED, 2)]), "; 2 of 6 were cancelled in attempts that do not count");
+        assert_eq!(clause(&[(CANCELLED, 1)]), "; 1 of 1 was cancelled in attempts that do not count");
+        assert_eq!(clause(&[("ok", 480), ("timeout", 20)]), "; 20 of 500 failed in attempts that do not count");
+        assert_eq!(
+            clause(&[("timeout", 20), (CANCELLED, 2)]),
+            "; 20 of 22 failed and 2 were cancelled in attempts that do not count"
+        );
+        assert_eq!(clause(&[("ok", 4)]), "");
+        assert_eq!(ExcludedRequests::new(&counts(&[(CANCELLED, 3)])).describe(), "3 of 3 requests were cancelled");
+    }
 }

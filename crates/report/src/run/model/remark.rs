@@ -8,8 +8,8 @@ use crate::render::text::{columns, fit, wrap};
 /// Maximum width of a remark's line in a terminal: longer lines are hard to read.
 const MAX_COLUMNS: usize = 100;
 
-/// Maximum number of lines of a remark in a terminal.
-const MAX_LINES: usize = 2;
+/// Maximum number of lines of a remark on the first screen.
+pub(crate) const MAX_LINES: usize = 3;
 
 /// The subject of a remark, those first that matter most to a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,7 +18,7 @@ pub(crate) enum RemarkKind {
     FailedRequests,
     /// A value is absent.
     Absent,
-    /// An attempt does not count.
+    /// An attempt does not count, and its trial has no other that counts.
     Excluded,
     /// The trials do not agree; many such remarks are folded into one.
     Unstable,
@@ -28,6 +28,8 @@ pub(crate) enum RemarkKind {
     NoInterval,
     /// There are too few trials for a judgement of stability.
     UnknownStability,
+    /// An attempt does not count, and its trial counts with a later one.
+    Repeated,
 }
 
 /// A remark on a point, or on some of its metrics.
@@ -69,7 +71,7 @@ impl Remark {
     /// Returns the full remark: `concurrency 64, TTFT p99: no interval, ..`.
     pub(crate) fn full_text(&self) -> String {
         match (self.is_about_all(), self.metrics.is_empty()) {
-            (true, _) => format!("{}, everything: {}", self.point, self.text),
+            (true, _) => format!("{}, every metric: {}", self.point, self.text),
             (false, true) => format!("{}: {}", self.point, self.text),
             (false, false) => format!("{}, {}: {}", self.point, self.metrics.join(", "), self.text),
         }
@@ -106,10 +108,11 @@ pub(super) fn stability_kind(measured: &MetricStatistics) -> RemarkKind {
 
 /// Returns the text of a remark on a value that is not stable.
 pub(super) fn stability_text(measured: &MetricStatistics) -> String {
-    format!("{}, {}", measured.stability, measured.stability_reason)
+    let of_unknown = if measured.stability == Stability::Unknown { "stability " } else { "" };
+    format!("{of_unknown}{}, {}", measured.stability, measured.stability_reason)
 }
 
-/// Returns the remarks on a point: all that its cells only indicate.
+/// Returns the remarks on the metrics of a point: all that their cells only indicate.
 pub(crate) fn remarks(point: &PointSection) -> Vec<Remark> {
     let mut remarks: Vec<Remark> = Vec::new();
     for row in &point.rows {
@@ -129,22 +132,61 @@ pub(crate) fn remarks(point: &PointSection) -> Vec<Remark> {
             }
         }
     }
-    let excluded = point.exclusions.iter();
-    remarks
-        .extend(excluded.map(|exclusion| Remark::for_point(RemarkKind::Excluded, &point.label, format!("excluded {exclusion}"))));
     remarks
 }
 
-/// Returns a remark as at most two lines that fit `width` columns; a longer one is cut, and ends with an ellipsis.
-pub(crate) fn lines(remark: &str, width: usize) -> Vec<String> {
+/// Returns a remark as at most `limit` lines that fit `width` columns. A longer one ends at the last clause that fits; if not even the
+/// first does, it is cut, and ends with an ellipsis.
+pub(crate) fn lines(remark: &str, width: usize, limit: usize) -> Vec<String> {
+    let fitting = |text: &str| Some(all_lines(text, width)).filter(|lines| lines.len() <= limit);
+    let shorter = clause_ends(remark).into_iter().rev().find_map(|end| fitting(remark.get(..end)?));
+    if let Some(lines) = fitting(remark).or(shorter) {
+        return lines;
+    }
     let width = width.min(MAX_COLUMNS);
     let mut lines = wrap(remark, width);
-    if lines.len() > MAX_LINES {
-        let rest = lines.split_off(MAX_LINES - 1).join(" ");
-        lines.push(fit(&rest, width));
+    if lines.len() > limit {
+        let rest = lines.split_off(limit.saturating_sub(1)).join(" ");
+        lines.push(rest);
     }
-    // A word that is wider than a line keeps its line, and is cut like the rest.
-    lines.into_iter().map(|line| if columns(&line) > width { fit(&line, width) } else { line }).collect()
+    lines.iter().map(|line| fit(line, width)).collect()
+}
+
+/// Returns a remark as lines that fit `width` columns. A word that is wider than a line is broken.
+pub(crate) fn all_lines(remark: &str, width: usize) -> Vec<String> {
+    let width = width.min(MAX_COLUMNS);
+    wrap(remark, width).iter().flat_map(|line| break_line(line, width)).collect()
+}
+
+/// Breaks a line, which may be a single long word, into pieces of at most `width` columns.
+fn break_line(line: &str, width: usize) -> Vec<String> {
+    let mut pieces = vec![String::new()];
+    for character in line.chars() {
+        if let Some(piece) = pieces.last_mut() {
+            piece.push(character);
+            if columns(piece) > width {
+                piece.pop();
+                pieces.push(character.to_string());
+            }
+        }
+    }
+    pieces.retain(|piece| !piece.is_empty());
+    pieces
+}
+
+/// Returns the places at which a text may end without its last clauses: at semicolons outside of parentheses and of code.
+fn clause_ends(text: &str) -> Vec<usize> {
+    let (mut ends, mut depth, mut is_code) = (Vec::new(), 0_usize, false);
+    for (place, character) in text.char_indices() {
+        match character {
+            '`' => is_code = !is_code,
+            '(' if !is_code => depth += 1,
+            ')' if !is_code => depth = depth.saturating_sub(1),
+            ';' if !is_code && depth == 0 => ends.push(place),
+            _ => {}
+        }
+    }
+    ends
 }
 
 #[cfg(test)]
@@ -152,10 +194,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_remark_has_two_lines_at_most() {
-        assert_eq!(lines("one two three", 100), ["one two three"]);
-        assert_eq!(lines("one two three", 7), ["one two", "three"]);
-        assert_eq!(lines("one two three four five", 7), ["one two", "three …"]);
-        assert_eq!(lines(&"x".repeat(300), 200), ["x".repeat(99) + "…"], "as wide as the terminal may be");
+    fn a_remark_ends_at_a_clause_if_it_is_too_long() {
+        assert_eq!(lines("one two three", 100, 2), ["one two three"]);
+        assert_eq!(lines("one two three", 7, 2), ["one two", "three"]);
+        assert_eq!(lines("one two three four five", 7, 2), ["one two", "three …"]);
+        assert_eq!(lines("one; two; three", 9, 1), ["one; two"]);
+        assert_eq!(lines("one; two; three", 9, 2), ["one; two;", "three"]);
+        assert_eq!(lines("one (a; b); two; three", 12, 1), ["one (a; b)"], "no clause ends within parentheses");
+        assert_eq!(lines("one `a; b`; two; three", 12, 1), ["one `a; b`"], "or within code");
+        assert_eq!(lines("one two; three", 5, 1), ["one …"], "no clause fits");
+        assert_eq!(lines(&"x".repeat(300), 200, 2), ["x".repeat(99) + "…"], "as wide as the terminal may be");
+    }
+
+    #[test]
+    fn nothing_of_a_remark_is_cut_where_all_of_it_is_shown() {
+        assert_eq!(all_lines("one two three four five", 7), ["one two", "three", "four", "five"]);
+        assert_eq!(all_lines("abcdefghi j", 4), ["abcd", "efgh", "i", "j"]);
+        assert_eq!(all_lines(&"x".repeat(300), 200).iter().map(String::len).sum::<usize>(), 300);
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use assay_manifest::{Address, BetterDirection, CaseId, Stability, WorkloadType};
 use assay_metric::MetricName;
 
+use super::exclusions::ExcludedAttempt;
 use super::load::Load;
 use super::work::RequestedWork;
 use crate::render::text::align_points;
@@ -92,7 +93,7 @@ pub(crate) struct PointSection {
     pub(crate) planned: u32,
     pub(crate) counted: u32,
     pub(crate) excluded: u32,
-    pub(crate) exclusions: Vec<String>,
+    pub(crate) exclusions: Vec<ExcludedAttempt>,
     /// For serving: the load, and the outcomes of its requests.
     pub(crate) serving: Option<Load>,
     pub(crate) rows: Vec<Row>,

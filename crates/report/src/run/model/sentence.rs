@@ -142,8 +142,8 @@ fn all_failed(case: &CaseSection) -> Option<String> {
     let (failed, due) =
         loads.iter().fold((0_u64, 0_u64), |(failed, due), load| (failed + load.failed(), due.saturating_add(load.requests)));
     let mut causes: BTreeMap<&str, u64> = BTreeMap::new();
-    for (outcome, count) in loads.iter().flat_map(|load| &load.failures) {
-        *causes.entry(outcome).or_default() += count;
+    for failure in loads.iter().flat_map(|load| &load.failures) {
+        *causes.entry(&failure.kind).or_default() += failure.count;
     }
     let (outcome, count) = causes.into_iter().max_by_key(|(_, count)| *count)?;
     Some(format!("{} of {} failed, most often with {outcome} ({})", grouped(failed), counted(due, "request"), grouped(count)))
@@ -229,7 +229,7 @@ mod tests {
         none of 160 requests succeeded: 160 http_error; most often `401: no such key`
         ");
         let screen = report.terminal(100, false);
-        let table = screen.lines().skip_while(|line| !line.contains("chat.vllm.default")).take(13).collect::<Vec<_>>();
+        let table = screen.lines().skip_while(|line| !line.contains("chat.vllm.default")).take(14).collect::<Vec<_>>();
         insta::assert_snapshot!(table.join("\n"), @r"
         chat.vllm.default
           llama-3.1-8b, chat, streamed; closed loop: each response is followed by the next request;
@@ -242,8 +242,9 @@ mod tests {
           latencies in ms; ± is the reach of the interval; rows with ! or — have a remark below
           · every load: 160 of 160 requests failed (http_error × 153, connect_error × 7), in attempts that
             do not count
-          · every load, everything: absent, none of 5 trials counts (all_failed)
-          · every load: excluded t0: all_failed, none of 160 requests succeeded: 160 http_error; most often
+          · every load, every metric: absent, none of 5 trials counts (all_failed)
+          · every load: 3 attempts do not count (all_failed: none of 160 requests succeeded: 160 http_error;
+            most often `401: no such key`)
         ");
         assert!(!screen.contains("0 of 0"), "{screen}");
         assert!(!report.markdown().contains("0 of 0"));

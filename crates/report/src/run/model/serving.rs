@@ -139,6 +139,13 @@ pub(crate) fn is_solid(point: &PointSection) -> bool {
     stable && point.counted == point.planned
 }
 
+/// Returns true if every number in these columns of a point is stable and has an interval, and all its planned trials count; otherwise
+/// its row is marked.
+pub(crate) fn is_certain(point: &PointSection, columns: &[&Column]) -> bool {
+    let mut numbers = columns.iter().filter_map(|column| point.measured(column.text));
+    numbers.all(|found| found.stability == Stability::Stable && found.interval.is_ok()) && point.counted == point.planned
+}
+
 /// Returns the throughput of a point, in the best available unit.
 pub(crate) fn throughput(point: &PointSection) -> Option<(&'static Column, &MetricStatistics)> {
     throughputs().into_iter().find_map(|column| Some((column, point.measured(column.text)?)))

@@ -3,23 +3,18 @@
 use assay_manifest::Stability;
 use assay_metric::{Formula, Metric, Statistic};
 
-use super::load::{Load, left_out_text};
+use super::load::Load;
 use super::remark::{Remark, RemarkKind, stability_kind, stability_text};
-use super::section::{CaseSection, MetricStatistics, PointSection};
-use super::serving::{Column, explained_columns, twin};
+use super::section::{MetricStatistics, PointSection};
+use super::serving::{Column, twin};
 use crate::render::number::{grouped, percent};
 
 /// Minimum number of samples of a trial for a meaningful 99th percentile: with fewer, it lies between the two largest.
 const MIN_FOR_P99: u64 = 100;
 
-/// Returns the remarks on a serving table: the reason why a value is absent, unstable or excluded, and the outcomes of failed
-/// requests. Metrics of a point with the same remark are named together.
-pub(crate) fn remarks(case: &CaseSection) -> Vec<Remark> {
-    let columns = explained_columns(case);
-    case.points.iter().flat_map(|point| point_remarks(point, &columns)).collect()
-}
-
-fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Remark> {
+/// Returns the remarks on a row of a serving table: the reason why a value is absent or unstable, and the outcomes of failed requests.
+/// Metrics with the same remark are named together; `columns` are those that the table explains.
+pub(crate) fn remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Remark> {
     let mut remarks_on_metrics: Vec<Remark> = Vec::new();
     let mut add = |kind: RemarkKind, text: String, name: String, spread: f64| match remarks_on_metrics
         .iter_mut()
@@ -54,18 +49,32 @@ fn point_remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Remar
     }
     let mut remarks: Vec<Remark> = Vec::new();
     if let Some(load) = point.serving.as_ref().filter(|load| load.failed() > 0) {
-        let slowest = if load.are_excluded { String::new() } else { describe_as_slowest(point, columns) };
-        let (failed, due, what) = (grouped(load.failed()), load.requests_text(), load.failure_text());
-        let excluded = if load.are_excluded { ", in attempts that do not count" } else { "" };
-        let share = if load.are_excluded { String::new() } else { error_rates(point, load) };
-        let text = format!("{failed} of {due} failed ({what}){excluded}{share}{}{slowest}", left_out_text(load.left_out));
-        remarks.push(Remark::for_point(RemarkKind::FailedRequests, &point.label, text));
+        remarks.push(Remark::for_point(RemarkKind::FailedRequests, &point.label, failed_requests(point, load, columns)));
     }
     remarks.extend(remarks_on_metrics);
-    let excluded = point.exclusions.iter();
     remarks
-        .extend(excluded.map(|exclusion| Remark::for_point(RemarkKind::Excluded, &point.label, format!("excluded {exclusion}"))));
-    remarks
+}
+
+/// Returns true if there is a remark on a row, on an attempt of its load that does not count included.
+pub(crate) fn has_remark(point: &PointSection, columns: &[&'static Column]) -> bool {
+    !point.exclusions.is_empty() || !remarks(point, columns).is_empty()
+}
+
+/// States the failed requests of a load, what matters most first: a short list of remarks leaves out the last clauses.
+fn failed_requests(point: &PointSection, load: &Load, columns: &[&'static Column]) -> String {
+    if load.are_excluded {
+        return format!("{} ({}), in attempts that do not count", load.excluded.describe(), load.failure_text());
+    }
+    let (slowest, reasons) = describe_as_slowest(point, columns);
+    let message = load.failure_message().map(|message| format!("; {message}")).unwrap_or_default();
+    format!(
+        "{} of {} failed ({}){slowest}{message}{}{}{reasons}",
+        grouped(load.failed()),
+        load.requests_text(),
+        load.failure_text(),
+        error_rates(point, load),
+        load.excluded.clause()
+    )
 }
 
 /// States the share of failed requests of all counted trials, beside the median of the trials' own shares, which may be 0 if one trial
@@ -74,7 +83,7 @@ fn error_rates(point: &PointSection, load: &Load) -> String {
     let of_all = percent(load.failed() as f64 / load.requests.max(1) as f64);
     let rate = Metric::ErrorRate.name(Statistic::Value);
     let median = rate.and_then(|rate| point.measured(rate.text)).map(|found| percent(found.median));
-    let which = if load.left_out.0 > 0 { "the counted" } else { "all" };
+    let which = if load.has_uncounted() { "the counted" } else { "all" };
     median.map_or_else(String::new, |median| format!("; {of_all} of {which} requests, {median} in the median of the trials"))
 }
 
@@ -98,30 +107,43 @@ fn zero_gap_caveat(column: &Column, measured: &MetricStatistics) -> Option<Strin
         .then(|| "0, since tokens came together and no gap between them could be measured".to_owned())
 }
 
-/// States the latencies with failed requests as the slowest: those that then have a value, and those that have none.
-fn describe_as_slowest(point: &PointSection, columns: &[&'static Column]) -> String {
-    let mut values: Vec<String> = Vec::new();
+/// States the latencies with failed requests as the slowest: those that then have a value, and those that have none. Returns the reasons
+/// for the latter as well, which are the last to be said.
+fn describe_as_slowest(point: &PointSection, columns: &[&'static Column]) -> (String, String) {
+    let mut said: Vec<String> = Vec::new();
     let mut absent: Vec<(&str, Vec<String>)> = Vec::new();
     for (row, name) in columns.iter().filter_map(|column| Some((twin(point, column)?, column.title()))) {
         match &row.measured {
-            Ok(found) => values.push(format!("{name} is {} {}", found.median_text, row.unit)),
+            Ok(found) => said.push(format!("{name} is {} {}", found.median_text, row.unit)),
             Err(reason) => match absent.iter_mut().find(|(known, _)| known == reason) {
                 Some((_, names)) => names.push(name),
                 None => absent.push((reason, vec![name])),
             },
         }
     }
-    let absent = absent.iter().map(|(reason, names)| format!("there is no {}: {reason}", names.join(" and no ")));
-    let said: Vec<String> = values.into_iter().chain(absent).collect();
-    if said.is_empty() { String::new() } else { format!("; with failures as slowest, {}", said.join("; ")) }
+    let names: Vec<&str> = absent.iter().flat_map(|(_, names)| names).map(String::as_str).collect();
+    said.extend((!names.is_empty()).then(|| format!("there is no {}", names.join(" and no "))));
+    if said.is_empty() {
+        return (String::new(), String::new());
+    }
+    let reason = |(reason, names): &(&str, Vec<String>)| format!("; no {}, because {reason}", names.join(" and no "));
+    (format!("; with failures as slowest, {}", said.join(", and ")), absent.iter().map(reason).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use assay_manifest::Count;
 
+    use super::super::serving::explained_columns;
     use super::*;
     use crate::run::fixture;
+
+    /// Returns the remarks on all loads of the first case, in full.
+    fn all_remarks(model: &fixture::Model) -> Vec<String> {
+        let report = model.report();
+        let columns = explained_columns(&report.cases[0]);
+        report.cases[0].points.iter().flat_map(|point| remarks(point, &columns)).map(|remark| remark.full_text()).collect()
+    }
 
     /// Returns the remarks on a case with one load, whose trials have `samples` samples of each metric and these medians.
     fn remarks_text(samples: u64, medians: &[(&str, f64)]) -> String {
@@ -133,8 +155,7 @@ mod tests {
                 metric.median = *median;
             }
         }
-        let report = model.report();
-        remarks(&report.cases[0]).iter().map(Remark::full_text).collect::<Vec<_>>().join("\n")
+        all_remarks(&model).join("\n")
     }
 
     #[test]
@@ -169,8 +190,7 @@ mod tests {
                 Err(reason) => drop(serving.absent.insert((*name).to_owned(), (*reason).to_owned())),
             }
         }
-        let report = model.report();
-        remarks(&report.cases[0]).iter().map(Remark::full_text).find(|remark| remark.contains("failed (")).expect("it is said")
+        all_remarks(&model).into_iter().find(|remark| remark.contains("failed (")).expect("it is said")
     }
 
     #[test]
@@ -179,9 +199,9 @@ mod tests {
         let serving = model.summary.points[1].serving.as_mut().expect("it serves");
         serving.excluded_outcomes = [("ok", 480), ("timeout", 20)].map(|(name, count)| (name.to_owned(), Count(count))).into();
         let report = model.report();
-        let remarks: Vec<String> = remarks(&report.cases[0]).iter().map(Remark::full_text).collect();
+        let remarks = all_remarks(&model);
         let remark = remarks.iter().find(|remark| remark.contains("failed (")).expect("it is said");
-        insta::assert_snapshot!(remark.split("; with failures").next().unwrap_or_default(), @"concurrency 64: 13 of 800 counted requests failed (timeout × 11, http_error × 2); 1.6 % of the counted requests, 1.9 % in the median of the trials; 20 of 500 failed in attempts that do not count");
+        insta::assert_snapshot!(remark, @"concurrency 64: 13 of 800 counted requests failed (timeout × 11, http_error 503 × 2); with failures as slowest, there is no TTFT p99; the first http_error 503: `the engine is overloaded`; 1.6 % of the counted requests, 1.9 % in the median of the trials; 20 of 500 failed in attempts that do not count; no TTFT p99, because more than 1 % of requests failed, so the 99th percentile is a failed request");
         let requests = report.strip.iter().find(|item| item.label == "Requests").expect("it is there");
         insta::assert_snapshot!(requests.headline, @"13 of 1600 counted requests failed (0.81 %); 20 of 500 failed in attempts that do not count");
     }
@@ -190,7 +210,7 @@ mod tests {
     fn failures_as_slowest_are_told_in_plain_words() {
         assert_eq!(
             with_twins(&[]),
-            "concurrency 64: 13 of 800 requests failed (timeout × 11, http_error × 2); 1.6 % of all requests, 1.9 % in the median of the trials"
+            "concurrency 64: 13 of 800 requests failed (timeout × 11, http_error 503 × 2); the first http_error 503: `the engine is overloaded`; 1.6 % of all requests, 1.9 % in the median of the trials"
         );
         let why = "the 99 % rank lies beyond those that have a value, 3 of 4";
         let twins = [
@@ -198,6 +218,6 @@ mod tests {
             ("ttft_ms_p99_with_failures", Err(why)),
             ("e2e_ms_p99_with_failures", Err(why)),
         ];
-        insta::assert_snapshot!(with_twins(&twins), @"concurrency 64: 13 of 800 requests failed (timeout × 11, http_error × 2); 1.6 % of all requests, 1.9 % in the median of the trials; with failures as slowest, TTFT p50 is 130 ms; there is no TTFT p99 and no E2E p99: the 99 % rank lies beyond those that have a value, 3 of 4");
+        insta::assert_snapshot!(with_twins(&twins), @"concurrency 64: 13 of 800 requests failed (timeout × 11, http_error 503 × 2); with failures as slowest, TTFT p50 is 130 ms, and there is no TTFT p99 and no E2E p99; the first http_error 503: `the engine is overloaded`; 1.6 % of all requests, 1.9 % in the median of the trials; no TTFT p99 and no E2E p99, because the 99 % rank lies beyond those that have a value, 3 of 4");
     }
 }

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
-    Control, ControlFact, ControlState, Count, CrossCheck, CrossCheckOutcome, Exclusion, Grade, Role, RunOutcome, RunStatus,
+    Control, ControlFact, ControlState, CrossCheck, CrossCheckOutcome, Exclusion, Grade, Role, RunOutcome, RunStatus,
     ServingPoint, Summary, WorkloadType,
 };
 use assay_metric::{Metric, Statistic};
 
 use super::environment;
 use super::exclusions::{describe_none_counted, reason_counts};
-use super::load::{left_out_text, sums};
+use super::load::{self, ExcludedRequests, Failure};
 use crate::render::number::{bytes, grouped, milliseconds, percent};
 use crate::render::strip::StripItem;
 use crate::render::text::{all_of, clean, counted};
@@ -45,52 +45,44 @@ pub(super) fn requests(inputs: &Inputs<'_>) -> Option<StripItem> {
         return None;
     }
     let due: u64 = points.iter().map(|point| point.requests.0).sum();
-    let excluded = points.iter().flat_map(|point| &point.excluded_outcomes);
-    if due == 0 && excluded.clone().next().is_some() {
-        return Some(excluded_requests(inputs, excluded));
+    let excluded = points.iter().map(|point| ExcludedRequests::new(&point.excluded_outcomes));
+    let excluded = excluded.fold(ExcludedRequests::default(), ExcludedRequests::plus);
+    if due == 0 && excluded.all > 0 {
+        return Some(excluded_requests(inputs, &points, excluded));
     }
-    let (ok, named) = by_outcome(points.iter().flat_map(|point| &point.outcomes));
+    let ok: u64 = points.iter().filter_map(|point| point.outcomes.get("ok")).map(|count| count.0).sum();
     let failed = due.saturating_sub(ok);
-    let left_out = points.iter().map(|point| sums(&point.excluded_outcomes));
-    let left_out = left_out.fold((0_u64, 0_u64), |(all, bad), sums| (all.saturating_add(sums.0), bad.saturating_add(sums.1)));
-    let request = if left_out.0 > 0 { "counted request" } else { "request" };
+    let request = if excluded.all > 0 { "counted request" } else { "request" };
     let headline = match failed {
         0 if due == 1 => format!("the only {request} succeeded"),
         0 if due > 0 => format!("{} succeeded", all_of(due, request)),
         _ => format!("{} of {} failed ({})", grouped(failed), counted(due, request), share(failed, due)),
     };
-    let headline = headline + &left_out_text(left_out);
-    let mut details: Vec<String> =
-        named.iter().map(|(outcome, count)| clean(&format!("{outcome}: {}", grouped(*count)))).collect();
+    let headline = headline + &excluded.clause();
+    let listed = points.iter().flat_map(|point| &point.failures);
+    let mut details = failure_counts(&load::failures(points.iter().map(|point| &point.outcomes), listed));
     details.push("of the measured phases of counted trials, of which none is left out of the error rate".to_owned());
     Some(StripItem::new("Requests", failed > 0 || due == 0, headline, details))
 }
 
-/// Returns the number of `ok` requests, and the other outcomes with their counts, most frequent first.
-fn by_outcome<'a>(counts: impl Iterator<Item = (&'a String, &'a Count)>) -> (u64, Vec<(&'a str, u64)>) {
-    let mut outcomes: BTreeMap<&str, u64> = BTreeMap::new();
-    for (outcome, count) in counts {
-        let sum = outcomes.entry(outcome).or_default();
-        *sum = sum.saturating_add(count.0);
-    }
-    let ok = outcomes.remove("ok").unwrap_or(0);
-    let mut named: Vec<(&str, u64)> = outcomes.into_iter().filter(|(_, count)| *count > 0).collect();
-    named.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    (ok, named)
+/// Returns each kind of failed requests with its number and the first message.
+fn failure_counts(failures: &[Failure]) -> Vec<String> {
+    let count = |failure: &Failure| {
+        let message = failure.describe_message().map(|said| format!("; {said}")).unwrap_or_default();
+        format!("{}: {}{message}", failure.kind, grouped(failure.count))
+    };
+    failures.iter().map(count).collect()
 }
 
 /// States the outcomes of the requests of a run without a counted attempt, with their error messages.
-fn excluded_requests<'a>(inputs: &Inputs<'_>, counts: impl Iterator<Item = (&'a String, &'a Count)>) -> StripItem {
-    let (ok, named) = by_outcome(counts);
-    let failed = named.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
-    let due = failed.saturating_add(ok);
-    let headline = format!("{} of {} failed, in attempts that do not count", grouped(failed), counted(due, "request"));
-    let mut details: Vec<String> =
-        named.iter().map(|(outcome, count)| clean(&format!("{outcome}: {}", grouped(*count)))).collect();
+fn excluded_requests(inputs: &Inputs<'_>, points: &[&ServingPoint], excluded: ExcludedRequests) -> StripItem {
+    let headline = format!("{}, in attempts that do not count", excluded.describe());
+    let failures = load::failures(points.iter().map(|point| &point.excluded_outcomes), []);
+    let mut details = failure_counts(&failures);
     let reasons = inputs.summary.points.iter().flat_map(|point| &point.excluded).flat_map(|exclusion| &exclusion.reasons);
     for reason in reasons.filter(|reason| reason.code == "all_failed") {
         let said = clean(&reason.detail);
-        if details.len() < named.len() + MAX_ERROR_MESSAGES && !details.contains(&said) {
+        if details.len() < failures.len() + MAX_ERROR_MESSAGES && !details.contains(&said) {
             details.push(said);
         }
     }
@@ -416,6 +408,8 @@ fn runs(inputs: &Inputs<'_>) -> StripItem {
 
 #[cfg(test)]
 mod tests {
+    use assay_manifest::Count;
+
     use super::*;
     use crate::run::fixture::{self, Model};
 
@@ -459,6 +453,34 @@ mod tests {
         (serving.requests, serving.outcomes) = (Count(1), BTreeMap::from([("ok".to_owned(), Count(1))]));
         assert_eq!(item(&model, "Requests").headline, "the only request succeeded");
         assert_eq!(item(&fixture::model(), "Trials").headline, "partial: 12 of 20 trials count");
+    }
+
+    #[test]
+    fn requests_that_a_resumed_run_had_cancelled_are_not_called_failed() {
+        let mut model = fixture::serving::small();
+        let counts =
+            |outcomes: &[(&str, u64)]| outcomes.iter().map(|(name, count)| ((*name).to_owned(), Count(*count))).collect();
+        for serving in model.summary.points.iter_mut().filter_map(|point| point.serving.as_mut()) {
+            (serving.requests, serving.outcomes) = (Count(50), counts(&[("ok", 50)]));
+        }
+        let first = model.summary.points[0].serving.as_mut().expect("it serves");
+        first.excluded_outcomes = counts(&[("ok", 4), ("cancelled_at_end", 2)]);
+        insta::assert_snapshot!(item(&model, "Requests").headline, @"all 150 counted requests succeeded; 2 of 6 were cancelled in attempts that do not count");
+        for serving in model.summary.points.iter_mut().filter_map(|point| point.serving.as_mut()) {
+            (serving.requests, serving.outcomes) = (Count(0), BTreeMap::new());
+        }
+        insta::assert_snapshot!(item(&model, "Requests").headline, @"2 of 6 requests were cancelled, in attempts that do not count");
+    }
+
+    #[test]
+    fn failed_requests_are_counted_by_status() {
+        let mut model = fixture::serving::small();
+        model.summary.points[0].serving = model.summary.points[1].serving.clone();
+        insta::assert_snapshot!(item(&model, "Requests").details.join("\n"), @r"
+        timeout: 22
+        http_error 503: 4; the first http_error 503: `the engine is overloaded`
+        of the measured phases of counted trials, of which none is left out of the error rate
+        ");
     }
 
     #[test]

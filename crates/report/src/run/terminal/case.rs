@@ -5,7 +5,7 @@ use assay_manifest::Stability;
 use crate::render::number::percent;
 use crate::render::terminal::{Paint, Screen};
 use crate::render::text::{align_points, columns, fit, trials_glyphs};
-use crate::run::model::fold::{self, MAX_FOLDED};
+use crate::run::model::fold;
 use crate::run::model::remark;
 use crate::run::model::section::{CaseSection, MetricGroup, MetricStatistics, PointSection, Row, deviations};
 
@@ -81,16 +81,21 @@ impl Screen {
         }
     }
 
-    /// Writes the remarks that the table has no room for: the reason why a value is absent, unstable or excluded.
+    /// Writes all remarks that the table has no room for: the reason why a value is absent, unstable or excluded. Below a remark that
+    /// is only the gist of several, each of them follows.
     pub(super) fn remarks(&mut self, case: &CaseSection) {
-        const FIRST: &str = "  · ";
-        let folded = fold::fold_case(case);
-        let shown = folded.iter().take(MAX_FOLDED).map(|remark| remark.text.clone());
-        for remark in shown.chain(fold::left_out(&folded, MAX_FOLDED)) {
-            for (index, line) in remark::lines(&remark, self.width.saturating_sub(columns(FIRST))).iter().enumerate() {
-                let painted = self.paint(Paint::Faint, line);
-                self.line(&format!("{}{painted}", if index == 0 { FIRST } else { "    " }));
-            }
+        for remark in fold::fold_case(case) {
+            self.remark("  · ", &remark.text_with_all_names);
+            let several = remark.full_texts.iter().filter(|_| !remark.is_whole);
+            several.for_each(|text| self.remark("      ", text));
+        }
+    }
+
+    fn remark(&mut self, first: &str, text: &str) {
+        let indent = " ".repeat(columns(first));
+        for (index, line) in remark::all_lines(text, self.width.saturating_sub(columns(first))).iter().enumerate() {
+            let painted = self.paint(Paint::Faint, line);
+            self.line(&format!("{}{painted}", if index == 0 { first } else { &indent }));
         }
     }
 }

@@ -19,7 +19,7 @@ impl Report {
         screen.overview(self);
         screen.line("");
         screen.sentences(self);
-        screen.strip(&self.strip);
+        screen.strip(&self.strip, true);
         for case in &self.cases {
             if case.serving.is_some() { screen.serving_case(case) } else { screen.case(case) }
         }
@@ -56,6 +56,8 @@ impl Screen {
 
 #[cfg(test)]
 mod tests {
+    use assay_manifest::{Count, Stability};
+
     use crate::render::text::columns;
     use crate::run::fixture;
 
@@ -78,6 +80,34 @@ mod tests {
                 assert!(columns(line) <= width, "{width}: {line}");
             }
         }
+    }
+
+    #[test]
+    fn the_whole_report_leaves_no_remark_and_no_name_out() {
+        let mut model = fixture::serving::many(20);
+        for (failed, point) in (1..).zip(&mut model.summary.points) {
+            let serving = point.serving.as_mut().expect("it serves");
+            serving.outcomes = [("ok", serving.requests.0 - failed), ("timeout", failed)]
+                .map(|(outcome, count)| (outcome.to_owned(), Count(count)))
+                .into();
+            point.metrics.iter_mut().filter(|metric| metric.metric == "tpot_ms_p50").for_each(|metric| {
+                (metric.interval, metric.interval_absent) = (None, Some("4 samples; 5 are needed".to_owned()));
+            });
+        }
+        let unstable = model.summary.points[1..].iter_mut().flat_map(|point| &mut point.metrics);
+        for (drift, metric) in (1..).zip(unstable.filter(|metric| metric.metric == "itl_ms_p99")) {
+            (metric.stability, metric.stability_reason) = (Stability::Unstable, format!("drift of {drift} %"));
+        }
+        let report = model.report();
+        let whole = report.terminal(100, false);
+        assert!(report.terminal_summary(100, false).contains("more remarks, in the report"));
+        assert!(!whole.contains("more remark"), "{whole}");
+        for point in &report.cases[0].points {
+            assert!(whole.contains(&format!("· {}: ", point.label)), "{}\n{whole}", point.label);
+        }
+        let unstable = whole.lines().filter(|line| line.starts_with("      concurrency") && line.contains(": unstable, "));
+        assert_eq!(unstable.count(), 19, "each below the remark that only names the worst: {whole}");
+        assert!(whole.contains("· every load, TPOT p50: no interval, 4 samples; 5 are needed"), "{whole}");
     }
 
     #[test]

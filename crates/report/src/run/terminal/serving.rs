@@ -10,6 +10,7 @@ use crate::render::text::{align_points, columns, counted, trials_glyphs};
 use crate::run::model::load::Load;
 use crate::run::model::section::{CaseSection, MetricGroup, MetricStatistics, PointSection, deviations};
 use crate::run::model::serving::{self, Column, reach, throughput};
+use crate::run::model::serving_remarks;
 
 /// The indentation of every row.
 const INDENT: &str = "  ";
@@ -109,9 +110,9 @@ fn bars(values: &[f64]) -> String {
 
 fn all_columns(case: &CaseSection) -> Vec<TableColumn> {
     let loads = || case.points.iter().map(|point| (point, point.serving.as_ref()));
-    let label = |(point, load): (&PointSection, Option<&Load>)| {
-        let has_remark = !serving::is_solid(point) || load.is_some_and(|load| load.failed() > 0);
-        let mark = if has_remark { '!' } else { ' ' };
+    let explained = serving::explained_columns(case);
+    let label = |(point, _): (&PointSection, _)| {
+        let mark = if serving_remarks::has_remark(point, &explained) { '!' } else { ' ' };
         let paint = if mark == '!' { Paint::Caution } else { Paint::Strong };
         Cell { paint, ..Cell::plain(format!("{mark} {}", point.label)) }
     };
@@ -182,6 +183,8 @@ fn spread_column(case: &CaseSection) -> Option<TableColumn> {
 
 #[cfg(test)]
 mod tests {
+    use assay_manifest::{Count, MetricSummary, Stability};
+
     use crate::render::terminal::Screen;
     use crate::render::text::columns;
     use crate::run::fixture::{self, Model};
@@ -198,6 +201,34 @@ mod tests {
     fn bars_start_at_zero() {
         assert_eq!(super::bars(&[0.0, 5.0, 10.0]), "▁▅█");
         assert_eq!(super::bars(&[]), "");
+    }
+
+    #[test]
+    fn a_row_is_marked_if_there_is_a_remark_on_it() {
+        let mut model = fixture::serving::small();
+        let marked = |model: &Model| {
+            let text = serving_text(model, 100, false);
+            let rows = text
+                .lines()
+                .map(str::trim_start)
+                .filter(|line| line.starts_with("concurrency 1 ") || line.starts_with("! concurrency 1 "));
+            rows.take(1).map(|row| row.starts_with('!')).next().expect("its row")
+        };
+        let metric = |model: &mut Model, change: &dyn Fn(&mut MetricSummary)| {
+            let metrics = &mut model.summary.points[0].metrics;
+            change(metrics.iter_mut().find(|metric| metric.metric == "itl_ms_p99").expect("a column beside the headline"));
+        };
+        assert!(!marked(&model));
+        metric(&mut model, &|itl| itl.stability = Stability::Unstable);
+        assert!(marked(&model), "unstable");
+        metric(&mut model, &|itl| (itl.stability, itl.interval) = (Stability::Stable, None));
+        assert!(marked(&model), "no interval");
+        let mut model = fixture::serving::small();
+        metric(&mut model, &|itl| itl.trials[0].n = Count(3));
+        assert!(marked(&model), "few samples");
+        let mut model = fixture::serving::small();
+        model.summary.points[0].excluded = model.summary.points[2].excluded[..1].to_vec();
+        assert!(marked(&model), "an attempt that does not count");
     }
 
     #[test]

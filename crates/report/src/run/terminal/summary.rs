@@ -41,11 +41,11 @@ impl Report {
         }
         let more = fold::left_out(&remarks, MAX_REMARKS);
         let shown: Vec<&String> = remarks.iter().take(MAX_REMARKS).map(|remark| &remark.text).chain(&more).collect();
-        // A remark has a second line where the screen has room for it.
+        // A remark has further lines where the screen has room for them.
         let mut spare = MAX_LINES.saturating_sub(screen.lines() + shown.len());
         for remark in shown {
             let room = screen.width.saturating_sub(columns(FIRST));
-            let lines = if spare > 0 { remark::lines(remark, room) } else { vec![fit(cut_at_clause(remark, room), room)] };
+            let lines = remark::lines(remark, room, remark::MAX_LINES.min(1 + spare));
             spare = spare.saturating_sub(lines.len().saturating_sub(1));
             for (index, line) in lines.iter().enumerate() {
                 screen.single_line(if index == 0 { FIRST } else { INDENT }, line, Paint::Faint);
@@ -135,12 +135,6 @@ impl Screen {
     }
 }
 
-/// Returns a text without its last clauses if it does not fit `room` columns: the report has the whole text.
-fn cut_at_clause(text: &str, room: usize) -> &str {
-    let fitting = text.match_indices("; ").map(|(end, _)| text.get(..end).unwrap_or_default());
-    if columns(text) <= room { text } else { fitting.take_while(|clause| columns(clause) <= room).last().unwrap_or(text) }
-}
-
 /// Returns the rows of a case that stand for it: the primary metrics, or the first metric.
 fn headline_rows(case: &CaseSection) -> impl Iterator<Item = (&CaseSection, &PointSection, &Row)> {
     case.points.iter().flat_map(move |point| point.headline_rows().map(move |row| (case, point, row)))
@@ -161,8 +155,12 @@ fn cells(case: &CaseSection, point: &PointSection, row: &Row) -> [String; 3] {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use assay_manifest::{CaseId, Count, FailedRequests, PointSummary, Stability};
+
     use crate::render::text::columns;
-    use crate::run::fixture;
+    use crate::run::fixture::{self, Model};
 
     #[test]
     fn a_first_screen_of_indicators() {
@@ -192,11 +190,63 @@ mod tests {
         assert!(left_out.contains("more rows, in the report"), "{left_out}");
     }
 
+    /// Returns the remarks of the first screen of a model.
+    fn remarks(model: &Model) -> String {
+        let screen = model.report().terminal_summary(100, false);
+        screen.lines().skip_while(|line| !line.starts_with("· ")).collect::<Vec<_>>().join("\n")
+    }
+
     #[test]
-    fn a_long_remark_ends_at_a_clause() {
-        assert_eq!(super::cut_at_clause("one; two; three", 9), "one; two");
-        assert_eq!(super::cut_at_clause("one; two; three", 15), "one; two; three");
-        assert_eq!(super::cut_at_clause("one two; three", 5), "one two; three", "no clause fits: its line is cut");
+    fn a_remark_on_failed_requests_says_why_and_ends_with_a_sentence() {
+        let mut model = fixture::serving::small();
+        model.plan.cases[0].points.truncate(1);
+        let serving = model.summary.points[0].serving.as_mut().expect("it serves");
+        serving.requests = Count(500);
+        serving.outcomes = BTreeMap::from([("ok".to_owned(), Count(359)), ("http_error".to_owned(), Count(141))]);
+        let message = Some("the engine `a` died".to_owned());
+        let failed = |http_status, count| FailedRequests {
+            outcome: "http_error".to_owned(),
+            http_status: Some(http_status),
+            message: message.clone(),
+            count: Count(count),
+        };
+        serving.failures = vec![failed(500, 130), failed(429, 11)];
+        let reason = "trial `t0`: the 99 % quantile rests on requests that have no value; 71 of 100 requests have one";
+        for metric in ["ttft_ms_p99_with_failures", "e2e_ms_p99_with_failures"] {
+            serving.absent.insert(metric.to_owned(), reason.to_owned());
+        }
+        insta::assert_snapshot!(remarks(&model), @r"
+        · concurrency 1: 141 of 500 requests failed (http_error 500 × 130, http_error 429 × 11); with
+          failures as slowest, there is no TTFT p99 and no E2E p99; the first http_error 500: `the engine
+          'a' died`; 28 % of all requests, 0 % in the median of the trials
+        ");
+        let report = model.report();
+        for text in [report.terminal(100, false), report.markdown(), report.html()] {
+            let text = text.replace("\\_", "_");
+            assert!(text.contains("http_error 500") && text.contains("the engine") && text.contains("died"), "{text}");
+        }
+    }
+
+    #[test]
+    fn remarks_on_two_sides_say_which() {
+        let mut model = fixture::model();
+        let mut before = model.plan.cases[0].clone();
+        before.points.truncate(1);
+        before.points[0].point_id = "default".parse().expect("an id");
+        before.points[0].value.clear();
+        let mut after = before.clone();
+        after.target = "after".parse().expect("a name");
+        after.case_id = CaseId::from_names(&after.workload, &after.target, &after.variant);
+        let mut point = model.summary.points.iter().find(|point| point.case_id == before.case_id).expect("its point").clone();
+        (point.point_id, point.excluded) = (before.points[0].point_id.clone(), Vec::new());
+        let mut of_after = PointSummary { case_id: after.case_id.clone(), ..point.clone() };
+        for (metric, cv) in of_after.metrics.iter_mut().zip([0.1, 0.2]) {
+            (metric.stability, metric.cv, metric.stability_reason) = (Stability::Unstable, Some(cv), format!("drift: {cv}"));
+        }
+        (model.plan.cases, model.summary.points) = (vec![before, after], vec![point, of_after]);
+        insta::assert_snapshot!(remarks(&model), @"· 2 numbers are unstable, most of all membw on after, elapsed: drift: 0.2");
+        model.plan.cases.remove(0);
+        assert!(!remarks(&model).contains("on after"), "the only target is not named");
     }
 
     #[test]
