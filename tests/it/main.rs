@@ -10,6 +10,7 @@ mod by_hand;
 mod claims;
 mod cluster;
 mod command;
+mod datasets;
 mod docs;
 mod errors;
 mod exporters;

@@ -15,6 +15,8 @@ pub(crate) struct Request {
     pub(crate) number: usize,
     /// The first line and the headers.
     pub(crate) head: String,
+    /// The body.
+    pub(crate) body: Vec<u8>,
 }
 
 /// The server's action after it has sent the scripted bytes.
@@ -147,8 +149,8 @@ impl Shared {
 
     fn serve(&self, stream: impl Read + Write, address: SocketAddr) {
         let mut reader = BufReader::new(stream);
-        while let Some(head) = read_request(&mut reader) {
-            let (bytes, then) = self.respond(head);
+        while let Some((head, body)) = read_request(&mut reader) {
+            let (bytes, then) = self.respond(head, body);
             if then == AfterResponse::Leave {
                 self.stop(address);
             }
@@ -159,13 +161,16 @@ impl Shared {
         }
     }
 
-    fn respond(&self, head: String) -> (Vec<u8>, AfterResponse) {
+    fn respond(&self, head: String, body: Vec<u8>) -> (Vec<u8>, AfterResponse) {
         let mut words = head.split(' ');
         match (words.next(), words.next()) {
             (Some("POST"), _) if !self.scripts_test_requests && is_test_request(&head) => {
                 (complete_stream(), AfterResponse::KeepAlive)
             }
-            (Some("POST"), _) => (self.script)(&Request { number: self.request_count.fetch_add(1, Ordering::SeqCst), head }),
+            (Some("POST"), _) => {
+                let number = self.request_count.fetch_add(1, Ordering::SeqCst);
+                (self.script)(&Request { number, head, body })
+            }
             (_, Some("/health")) => (json_response("200 OK", "{}"), AfterResponse::KeepAlive),
             (_, Some("/v1/models")) => (json_response("200 OK", &self.models), AfterResponse::KeepAlive),
             (_, Some("/version")) if self.version.is_some() => {
@@ -177,8 +182,8 @@ impl Shared {
     }
 }
 
-/// Reads one request and returns its head, or `None` at the end of the connection.
-fn read_request(reader: &mut impl BufRead) -> Option<String> {
+/// Reads one request and returns its head and its body, or `None` at the end of the connection.
+fn read_request(reader: &mut impl BufRead) -> Option<(String, Vec<u8>)> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
         reader.read_line(&mut head).ok().filter(|read| *read > 0)?;
@@ -186,7 +191,7 @@ fn read_request(reader: &mut impl BufRead) -> Option<String> {
     let length = header(&head, "content-length").map_or(0, |length| length.parse().expect("a length"));
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    Some(head)
+    Some((head, body))
 }
 
 /// Returns true if the head is of the request that provision sends before anything is measured.

@@ -4,7 +4,6 @@ use serde_json::{Map, Value};
 
 use crate::json::{Scan, Scanner};
 use crate::received::{InputCounts, InputReader, ReceivedRequest};
-use crate::request::RequestBody;
 use crate::response::{self, ParsedResponse, TextSink, Usage};
 use crate::simulated::{Content, ContentFault, SimulatedResponse};
 
@@ -25,6 +24,8 @@ pub struct Capabilities {
     pub has_output_tokens: bool,
     /// True if responses may begin with reasoning.
     pub has_reasoning: bool,
+    /// True if a request may have the messages of a chat.
+    pub takes_messages: bool,
     /// The reason why an endpoint counts more tokens of the input than the client sends; none if both count the same.
     pub added_tokens: Option<&'static str>,
 }
@@ -54,7 +55,7 @@ pub(crate) trait ApiFormat: Sized {
     const CAPABILITIES: Capabilities;
 
     /// Inserts the inputs into the body of a request.
-    fn insert_inputs(request: &RequestBody<'_>, body: &mut Map<String, Value>);
+    fn insert_inputs(query: Option<&str>, inputs: &[String], body: &mut Map<String, Value>);
 
     /// Reads or skips the value of one member of a response, if not all APIs have this member.
     fn read_member<'a>(

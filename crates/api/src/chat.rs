@@ -6,7 +6,6 @@ use crate::api_format::{ApiFormat, Capabilities, InputKind};
 use crate::generation;
 use crate::json::{Scan, Scanner};
 use crate::received::{InputCounts, InputReader, Message, ReceivedRequest, missing};
-use crate::request::RequestBody;
 use crate::response::{ParsedResponse, TextSink};
 use crate::simulated::{Content, ContentFault, SimulatedResponse, push};
 
@@ -21,11 +20,12 @@ impl ApiFormat for Chat {
         streams: true,
         has_output_tokens: true,
         has_reasoning: true,
+        takes_messages: true,
         added_tokens: Some("the endpoint's chat template adds tokens"),
     };
 
-    fn insert_inputs(request: &RequestBody<'_>, body: &mut Map<String, Value>) {
-        let messages: Vec<Value> = request.inputs.iter().map(|prompt| json!({"role": "user", "content": prompt})).collect();
+    fn insert_inputs(_: Option<&str>, inputs: &[String], body: &mut Map<String, Value>) {
+        let messages: Vec<Value> = inputs.iter().map(|prompt| json!({"role": "user", "content": prompt})).collect();
         body.insert("messages".to_owned(), Value::Array(messages));
     }
 

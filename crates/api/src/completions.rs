@@ -6,7 +6,6 @@ use crate::api_format::{ApiFormat, Capabilities, InputKind};
 use crate::generation;
 use crate::json::{Scan, Scanner};
 use crate::received::{InputCounts, InputReader, ReceivedRequest, read_prompts};
-use crate::request::RequestBody;
 use crate::response::{ParsedResponse, TextSink};
 use crate::simulated::{Content, ContentFault, SimulatedResponse};
 
@@ -21,11 +20,12 @@ impl ApiFormat for Completions {
         streams: true,
         has_output_tokens: true,
         has_reasoning: false,
+        takes_messages: false,
         added_tokens: None,
     };
 
-    fn insert_inputs(request: &RequestBody<'_>, body: &mut Map<String, Value>) {
-        body.insert("prompt".to_owned(), json!(request.inputs.first()));
+    fn insert_inputs(_: Option<&str>, inputs: &[String], body: &mut Map<String, Value>) {
+        body.insert("prompt".to_owned(), json!(inputs.first()));
     }
 
     #[inline]

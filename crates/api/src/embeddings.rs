@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 use crate::api_format::{ApiFormat, Capabilities, InputKind};
 use crate::json::{Scan, Scanner};
 use crate::received::{InputCounts, InputReader, ReceivedRequest, read_prompts};
-use crate::request::RequestBody;
 use crate::response::{ParsedResponse, TextSink, count_results};
 use crate::simulated::{Content, ContentFault, SimulatedResponse, push};
 
@@ -23,11 +22,12 @@ impl ApiFormat for Embeddings {
         streams: false,
         has_output_tokens: false,
         has_reasoning: false,
+        takes_messages: false,
         added_tokens: None,
     };
 
-    fn insert_inputs(request: &RequestBody<'_>, body: &mut Map<String, Value>) {
-        body.insert("input".to_owned(), json!(request.inputs));
+    fn insert_inputs(_: Option<&str>, inputs: &[String], body: &mut Map<String, Value>) {
+        body.insert("input".to_owned(), json!(inputs));
     }
 
     fn read_member<'a>(

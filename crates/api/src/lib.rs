@@ -23,7 +23,7 @@ mod simulated;
 pub use api_format::{Capabilities, InputKind};
 pub use json::{Scan, Text};
 pub use received::{InputCounts, InputReader, ReceivedRequest};
-pub use request::RequestBody;
+pub use request::{RequestBody, RequestInput};
 pub use response::{ParsedResponse, TextSink, Usage, member_names};
 pub use serving_api::ServingApi;
 pub use simulated::{Content, ContentFault, OutputTokens, ResponseNames, ResponsePlan, SimulatedResponse, TokenRun};

@@ -11,12 +11,12 @@ use crate::ServingApi;
 pub struct RequestBody<'a> {
     /// The model's name.
     pub model: &'a str,
-    /// The query that the documents are scored for, if the API takes one.
-    pub query: Option<&'a str>,
-    /// The prompt, or the documents.
-    pub inputs: &'a [String],
-    /// The requested number of output tokens; `None` if responses of the API have none.
+    /// The inputs.
+    pub input: RequestInput<'a>,
+    /// The requested number of output tokens; `None` if responses of the API have none, or if the endpoint decides.
     pub output_tokens: Option<u32>,
+    /// The most output tokens, if `output_tokens` is absent and the body of a dataset has no limit of its own.
+    pub max_output_tokens: Option<u32>,
     /// True if the response has to have exactly that number of tokens (`ignore_eos`, `min_tokens`).
     pub exact_output: bool,
     /// True if the response is streamed.
@@ -30,11 +30,44 @@ pub struct RequestBody<'a> {
     pub extra_members: &'a Map<String, Value>,
 }
 
+/// The inputs of a request.
+#[derive(Clone, Copy, Debug)]
+pub enum RequestInput<'a> {
+    /// Texts.
+    Texts {
+        /// The query that the documents are scored for, if the API takes one.
+        query: Option<&'a str>,
+        /// The prompt, or the documents.
+        inputs: &'a [String],
+    },
+    /// The messages of a chat.
+    Messages(&'a [Value]),
+    /// A whole body, of which the members that state what is measured are replaced.
+    Body(&'a Map<String, Value>),
+}
+
+/// The members of a body that limit the output tokens.
+const LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
+
 impl ServingApi {
     /// Builds the body of a request.
     pub fn request_body(self, request: &RequestBody<'_>) -> Vec<u8> {
-        let mut body = self.stated_members(request);
-        if request.output_tokens.is_some() {
+        let mut body = Map::new();
+        if let RequestInput::Body(row) = request.input {
+            body.extend(row.clone());
+            // Otherwise a stream, or a limit under another name, would be the row's and not the workload's.
+            ["stream", "stream_options"].iter().for_each(|member| drop(body.remove(*member)));
+            if request.output_tokens.is_some() {
+                LIMITS.iter().for_each(|member| drop(body.remove(*member)));
+            }
+        }
+        let stated = self.stated_members(request);
+        let has_limit = LIMITS.iter().any(|member| body.contains_key(*member) || stated.contains_key(*member));
+        if let Some(most) = request.max_output_tokens.filter(|_| !has_limit && self.capabilities().has_output_tokens) {
+            body.insert("max_tokens".to_owned(), json!(most));
+        }
+        body.extend(stated);
+        if self.capabilities().has_output_tokens && !body.contains_key("temperature") {
             // Greedy decoding: the measurement should not depend on a server's random numbers.
             body.insert("temperature".to_owned(), json!(0));
         }
@@ -50,9 +83,9 @@ impl ServingApi {
     pub fn is_stated(self, member: &str) -> bool {
         let request = RequestBody {
             model: "",
-            query: None,
-            inputs: &[],
+            input: RequestInput::Texts { query: None, inputs: &[] },
             output_tokens: Some(1),
+            max_output_tokens: None,
             exact_output: true,
             streamed: true,
             continuous_usage: true,
@@ -69,7 +102,11 @@ impl ServingApi {
         if self.capabilities().names_model {
             body.insert("model".to_owned(), json!(request.model));
         }
-        self.insert_inputs(request, &mut body);
+        match request.input {
+            RequestInput::Texts { query, inputs } => self.insert_inputs(query, inputs, &mut body),
+            RequestInput::Messages(messages) => drop(body.insert("messages".to_owned(), json!(messages))),
+            RequestInput::Body(_) => {}
+        }
         if let Some(tokens) = request.output_tokens {
             body.insert("max_tokens".to_owned(), json!(tokens));
             if request.exact_output {

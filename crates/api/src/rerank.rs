@@ -12,7 +12,6 @@ use serde_json::{Map, Value, json};
 use crate::api_format::{ApiFormat, Capabilities, InputKind};
 use crate::json::{Scan, Scanner};
 use crate::received::{InputCounts, InputReader, ReceivedRequest, missing};
-use crate::request::RequestBody;
 use crate::response::{self, ParsedResponse, TextSink, Usage, array_or_null};
 use crate::simulated::{Content, ContentFault, SimulatedResponse, push, push_padding};
 
@@ -30,6 +29,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     streams: false,
     has_output_tokens: false,
     has_reasoning: false,
+    takes_messages: false,
     added_tokens: Some("the endpoint joins query and document by tokens of its own"),
 };
 
@@ -38,9 +38,9 @@ pub(crate) struct Rerank;
 impl ApiFormat for Rerank {
     const CAPABILITIES: Capabilities = CAPABILITIES;
 
-    fn insert_inputs(request: &RequestBody<'_>, body: &mut Map<String, Value>) {
-        body.insert("query".to_owned(), json!(request.query));
-        body.insert("documents".to_owned(), json!(request.inputs));
+    fn insert_inputs(query: Option<&str>, inputs: &[String], body: &mut Map<String, Value>) {
+        body.insert("query".to_owned(), json!(query));
+        body.insert("documents".to_owned(), json!(inputs));
     }
 
     /// Reads an object, or a list of scores, with which SGLang responds.
@@ -105,9 +105,9 @@ pub(crate) struct Tei;
 impl ApiFormat for Tei {
     const CAPABILITIES: Capabilities = Capabilities { path: "/rerank", names_model: false, ..CAPABILITIES };
 
-    fn insert_inputs(request: &RequestBody<'_>, body: &mut Map<String, Value>) {
-        body.insert("query".to_owned(), json!(request.query));
-        body.insert("texts".to_owned(), json!(request.inputs));
+    fn insert_inputs(query: Option<&str>, inputs: &[String], body: &mut Map<String, Value>) {
+        body.insert("query".to_owned(), json!(query));
+        body.insert("texts".to_owned(), json!(inputs));
     }
 
     /// Reads a list of scores; a server that is not this one may respond with an object.
@@ -271,11 +271,11 @@ mod tests {
         let body = |api: ServingApi| {
             let extra_body = BTreeMap::from([("top_n".to_owned(), "1".to_owned())]);
             let inputs = ["a \"b\"".to_owned(), "c".to_owned()];
-            let request = RequestBody {
+            let request = crate::RequestBody {
                 model: "m",
-                query: Some("q"),
-                inputs: &inputs,
+                input: crate::RequestInput::Texts { query: Some("q"), inputs: &inputs },
                 output_tokens: None,
+                max_output_tokens: None,
                 exact_output: true,
                 streamed: false,
                 continuous_usage: false,

@@ -10,7 +10,6 @@ use serde_json::{Map, Value};
 use crate::api_format::{ApiFormat, Capabilities};
 use crate::json::Scan;
 use crate::received::{InputCounts, InputReader, ReceivedRequest};
-use crate::request::RequestBody;
 use crate::response::{self, ParsedResponse, TextSink};
 use crate::simulated::{Content, ContentFault, SimulatedResponse};
 
@@ -58,8 +57,8 @@ macro_rules! apis {
                 match self { $(Self::$variant => <$format>::read_inputs(request, reader)),+ }
             }
 
-            pub(crate) fn insert_inputs(self, request: &RequestBody<'_>, body: &mut Map<String, Value>) {
-                match self { $(Self::$variant => <$format>::insert_inputs(request, body)),+ }
+            pub(crate) fn insert_inputs(self, query: Option<&str>, inputs: &[String], body: &mut Map<String, Value>) {
+                match self { $(Self::$variant => <$format>::insert_inputs(query, inputs, body)),+ }
             }
 
             pub(crate) fn object_names(self, is_streamed: bool) -> (&'static str, &'static str) {
@@ -99,6 +98,11 @@ impl ServingApi {
     /// Returns the path. One that begins with `/v1` is below the version of an endpoint's URL, any other is beside it.
     pub const fn path(self) -> &'static str {
         self.capabilities().path
+    }
+
+    /// Returns true if requests may have the messages of a chat, which only the endpoint's template turns into a prompt.
+    pub const fn takes_messages(self) -> bool {
+        self.capabilities().takes_messages
     }
 
     /// Returns the API at a path of a server.

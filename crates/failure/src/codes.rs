@@ -125,6 +125,7 @@ error_codes! {
     TargetModels, "target_models", Definition, Lasting, "A simulator is asked for several models, but it serves only one.", "Give each model a target of its own.";
     TargetObjects, "target_objects", Definition, Lasting, "The objects of a target are not allowed or not valid.", "Read in `docs/kubernetes.md` what objects may be, or measure the target as an `endpoint`.";
     TargetUrl, "target_url", Definition, Lasting, "The address of a target is missing or not valid, or nothing serves it.", "Correct the target's `url`; without `url`, a simulator takes a free port.";
+    Dataset, "dataset", Definition, Lasting, "The dataset of a workload cannot be used.", "Correct the row that the message names, or the dataset's `format` and `fields` in the workload.";
     Tokenizer, "tokenizer", Definition, Lasting, "The tokenizer of a workload cannot be read.", "Name a `tokenizer.json` that can be read.";
     TooManyShards, "too_many_shards", Definition, Lasting, "The load of a point needs more shards than the limit.", "Ask for less load, give `execute` more CPU, or name a number of `shards` in the pipeline.";
     TrustAuthority, "trust_authority", Definition, Lasting, "The certificates of a timestamp authority in the trust policy cannot be used.", "Correct `certificates` of the authority in the trust policy.";

@@ -4,10 +4,13 @@ use std::sync::LazyLock;
 
 use assay_api::{ReceivedRequest, ServingApi, TextSink};
 use assay_cluster::read_service;
+use assay_dataset::{Fields, ImportRules, Index, RecordedOutput, RowWriter, TextTokens, import};
 use assay_envelope::{Bundle, PublicKey, Statement, check_bundle, check_timestamp};
 use assay_git::parse_commit;
 use assay_load::{Arrivals, Capture, ChunkLists, Endpoint, EndpointPaths, MeasuredLimits, Trial};
-use assay_manifest::{Address, CaseId, CpuList, Digest, Document, Instant, Name, PointId, RunId, TrialId};
+use assay_manifest::{
+    Address, CaseId, CpuList, DatasetFormat, Digest, Document, Instant, Name, OverLongPrompt, PointId, RunId, TrialId,
+};
 use assay_simulator::Fault;
 use assay_spec::{Definition, Scenario, parse_objects};
 use assay_stage::AcceptedResult;
@@ -30,6 +33,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "bundle", run: bundle },
     Target { name: "commit", run: commit },
     Target { name: "curated", run: curated },
+    Target { name: "dataset", run: dataset },
     Target { name: "definition", run: definition },
     Target { name: "exposition", run: exposition },
     Target { name: "indicator", run: indicator },
@@ -71,6 +75,48 @@ fn curated(bytes: &[u8]) {
     let Some((first, file)) = bytes.split_first() else { return };
     let Some(table) = TABLES.get(usize::from(*first) % TABLES.len()) else { return };
     let _ = assay_warehouse::read(table, file.to_vec());
+}
+
+/// A dataset, and an index. The first byte chooses the format and the rules. What is written has an index that can be read.
+fn dataset(bytes: &[u8]) {
+    let _ = Index::parse(bytes);
+    let Some((first, file)) = bytes.split_first() else { return };
+    let place = usize::from(*first);
+    let Some(format) = DatasetFormat::ALL.get(place % DatasetFormat::ALL.len()) else { return };
+    let over = [OverLongPrompt::Refuse, OverLongPrompt::Truncate, OverLongPrompt::Skip][place / 8 % 3];
+    let rules = ImportRules {
+        api: ServingApi::Chat,
+        max_input: (place >= 32).then_some(3),
+        over,
+        output: RecordedOutput::Used { at_most: (place >= 128).then_some(2) },
+    };
+    let Ok(mut writer) = RowWriter::new(rules, &Words, Vec::new(), Vec::new()) else { return };
+    let imported = import(*format, &Fields::default(), ServingApi::Chat, file, &mut |row, content| writer.write(row, content));
+    if imported.is_err() {
+        return;
+    }
+    let Ok((rows, index, summary)) = writer.finish() else { return };
+    let index = Index::parse(&index).expect("a written index is read");
+    assert_eq!(index.len(), summary.rows.0);
+    assert_eq!(index.rows().map(|row| u64::from(row.bytes) + 1).sum::<u64>(), rows.len() as u64);
+    if let (Some(max), true) = (rules.max_input, over != OverLongPrompt::Refuse) {
+        assert!(index.rows().all(|row| row.input_tokens <= max), "no prompt is longer than allowed");
+    }
+}
+
+static WORDS: LazyLock<Tokenizer> = LazyLock::new(Tokenizer::built_in);
+
+/// The built-in tokenizer.
+struct Words;
+
+impl TextTokens for Words {
+    fn count(&self, text: &str) -> Result<u64, String> {
+        WORDS.count(text).map_err(|error| error.to_string())
+    }
+
+    fn truncate<'a>(&self, text: &'a str, tokens: u32) -> Result<&'a str, String> {
+        WORDS.truncate(text, tokens).map_err(|error| error.to_string())
+    }
 }
 
 /// A workload, pipeline, trust policy or other definition in YAML.

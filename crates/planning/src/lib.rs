@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{
-    Artifact, Control, ControlFact, ControlState, Count, Digest, FrozenWorkload, Image, IndicatorWork, Metric, Name, PinnedFile,
+    Artifact, Control, ControlFact, ControlState, Count, Dataset, Digest, FrozenWorkload, Image, IndicatorWork, Metric, Name, PinnedFile,
     PipelineRef, Plan, PrepareCommand, RunId, Source, SourceFile, SourceRef, Target, TrialOrder, TrialPolicy, UnpinnedInput,
     Variant,
 };
 use assay_schedule::{OrderRules, order_digest, order_seed, order_trials};
 use assay_spec::{Closure, ClosureError, ControlRequirement, Parameter, Program, Script, Work, Workload, expand, read_closure};
 
+pub use serving::{DatasetFile, DatasetRequest};
 pub use queries::{check_query, query_failure, row_id_column, run_query};
 pub use recorded_pins::{RecordedPins, check_plan};
 
@@ -33,6 +34,9 @@ pub trait Pins {
 
     /// Returns name and digest of the built-in tokenizer.
     fn built_in_tokenizer(&mut self) -> (String, Digest);
+
+    /// Imports a dataset; `None` if its bytes are unavailable, which leaves it unpinned.
+    fn dataset(&mut self, request: &DatasetRequest<'_>) -> Result<Option<Dataset>, Failure>;
 
     /// Refuses a tokenizer file that execute cannot read.
     fn check_tokenizer(&mut self, origin: &str, bytes: &[u8]) -> Result<(), Failure>;
@@ -190,6 +194,13 @@ fn freeze(
     let mut pinned = closure.workload_pins(workload);
     let parts = workload.mutable_parts();
     let mut fetched = None;
+    let dataset = match &workload.spec.work {
+        Work::Serving(serving) => serving::import_dataset(files, pins, workload, serving)?,
+        Work::Indicator(_) | Work::Training(_) => None,
+    };
+    if let (Some(url), Some(dataset)) = (&parts.dataset_url, &dataset) {
+        pinned.contents.insert(url.clone(), dataset.file.artifact.digest);
+    }
     if let Some(url) = &parts.url {
         fetched = pins.script(&workload.name, url)?;
         pinned.contents.extend(fetched.iter().map(|file| (url.clone(), file.artifact.digest)));
@@ -202,7 +213,7 @@ fn freeze(
         Work::Serving(_) | Work::Training(_) => None,
     };
     let serving = match &workload.spec.work {
-        Work::Serving(serving) => Some(serving::build_work(files, pins, workload, serving)?),
+        Work::Serving(serving) => serving::build_work(files, pins, workload, serving, dataset)?,
         Work::Indicator(_) | Work::Training(_) => None,
     };
     let spec = Artifact {

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_failure::{ErrorCode, Exit, Failure};
-use assay_manifest::{Artifact, Digest, Image, Name, PinnedFile, Plan, RunId, UnpinnedInput};
+use assay_manifest::{Artifact, Dataset, Digest, Image, Name, PinnedFile, Plan, RunId, UnpinnedInput};
 
-use crate::{DerivedPlan, Pins, SourceFiles, derive_plan};
+use crate::{DatasetFile, DatasetRequest, DerivedPlan, Pins, SourceFiles, derive_plan};
 
 /// The values of mutable references that a signed Plan records. The Source does not hold them.
 #[derive(Clone, Debug)]
@@ -13,6 +13,7 @@ pub struct RecordedPins<'a> {
     images: BTreeMap<&'a str, Option<Digest>>,
     scripts: BTreeMap<(&'a Name, &'a str), &'a Artifact>,
     reasons: BTreeMap<&'a str, &'a str>,
+    datasets: BTreeMap<&'a Name, &'a Dataset>,
     tokenizer: Option<(&'a str, Digest)>,
     asked: BTreeSet<String>,
     unpinned: Vec<UnpinnedInput>,
@@ -27,10 +28,15 @@ impl<'a> RecordedPins<'a> {
             let script = workload.indicator.as_ref()?.script.as_ref()?;
             Some(((&workload.name, script.origin.as_str()), &script.artifact))
         });
+        let datasets = plan
+            .workloads
+            .iter()
+            .filter_map(|workload| Some((&workload.name, workload.serving.as_ref()?.prompts.dataset()?)));
         let tokenizers = plan.workloads.iter().filter_map(|workload| Some(&workload.serving.as_ref()?.tokenizer));
         let mut built_in = tokenizers.filter(|tokenizer| tokenizer.file.is_none());
         Self {
             tokenizer: built_in.next().map(|tokenizer| (tokenizer.name.as_str(), tokenizer.digest)),
+            datasets: datasets.collect(),
             images: images.map(|image| (image.reference.as_str(), image.digest)).collect(),
             scripts: scripts.collect(),
             reasons: plan.unpinned.iter().map(|unpinned| (unpinned.what.as_str(), unpinned.reason.as_str())).collect(),
@@ -74,6 +80,26 @@ impl Pins for RecordedPins<'_> {
     /// Only the plan stage states the built-in tokenizer, one for all workloads.
     fn built_in_tokenizer(&mut self) -> (String, Digest) {
         self.tokenizer.map_or_else(|| (String::new(), Digest::compute(b"")), |(name, digest)| (name.to_owned(), digest))
+    }
+
+    /// Returns the recorded import. Its file is that of the Source, or the recorded one of the address; the numbers of the import and the
+    /// artifacts are only the plan stage's to state.
+    fn dataset(&mut self, request: &DatasetRequest<'_>) -> Result<Option<Dataset>, Failure> {
+        let recorded = self.datasets.get(request.workload).copied();
+        let file = match (request.file, recorded) {
+            (DatasetFile::InSource { file, .. }, _) => file.clone(),
+            (DatasetFile::Url(url), Some(recorded)) => PinnedFile { origin: url.to_owned(), ..recorded.file.clone() },
+            (DatasetFile::Url(url), None) => {
+                self.record_unpinned(url);
+                return Ok(None);
+            }
+        };
+        Ok(recorded.map(|recorded| Dataset {
+            file,
+            format: request.format,
+            max_output_tokens: request.max_output_tokens,
+            ..recorded.clone()
+        }))
     }
 
     /// Accepts every file: execute has read it since.

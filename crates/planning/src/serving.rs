@@ -1,9 +1,15 @@
 //! Serving workloads: the requests of execute, and the recipe of each point's load.
 
 use assay_failure::{ErrorCode, Failure};
-use assay_manifest::{ArrivalLaw, Case, Count, Digest, FrozenWorkload, LengthLaw, Point, ServingWork, Slo, Tokenizer};
+use assay_dataset::{Fields, ImportRules, RecordedOutput};
+use assay_manifest::{
+    ArrivalLaw, Case, Count, Dataset, DatasetFormat, Digest, FrozenWorkload, LengthLaw, Name, PinnedFile, Point, PromptSource,
+    ServingWork, Slo, Tokenizer,
+};
 use assay_schedule::{Nonce, OfferedLoad, PointKey, ScheduleError, Seed, TrialKey, TrialSchedule, load_recipe_digest};
-use assay_spec::{ArrivalMode, ArrivalProcess, Distribution, Lengths, Scenario, Serving, Workload};
+use assay_spec::{
+    ArrivalMode, ArrivalProcess, Distribution, Lengths, PinnableFile, Prompts, ResponseLength, Scenario, Serving, Workload,
+};
 
 use crate::{Pins, SourceFiles, nanoseconds};
 
@@ -13,22 +19,109 @@ const SCENARIO_FLOORS: (u32, u32) = (1, 2);
 /// The serving stacks that count tokens chunk by chunk on request.
 const CONTINUOUS_USAGE: [&str; 2] = ["vllm", "assay-simulator"];
 
-/// Builds the requests that execute sends to the endpoint.
+/// A dataset to import.
+#[derive(Clone, Copy, Debug)]
+pub struct DatasetRequest<'a> {
+    /// The workload.
+    pub workload: &'a Name,
+    /// The file.
+    pub file: DatasetFile<'a>,
+    /// Its format.
+    pub format: DatasetFormat,
+    /// The names of its members or columns.
+    pub fields: &'a Fields,
+    /// The rules by which rows are kept.
+    pub rules: ImportRules,
+    /// The tokenizer file of the workload; `None` for the built-in tokenizer.
+    pub tokenizer: Option<&'a [u8]>,
+    /// The most tokens of a response if neither the row nor a distribution says how many.
+    pub max_output_tokens: Option<u32>,
+}
+
+/// The file of a dataset.
+#[derive(Clone, Copy, Debug)]
+pub enum DatasetFile<'a> {
+    /// A file of the Source.
+    InSource {
+        /// The file.
+        file: &'a PinnedFile,
+        /// Its bytes.
+        bytes: &'a [u8],
+    },
+    /// An address.
+    Url(&'a str),
+}
+
+/// Imports the dataset of a workload; `None` if it has none, or if it is unavailable.
+pub(crate) fn import_dataset(
+    files: &SourceFiles<'_>,
+    pins: &mut dyn Pins,
+    workload: &Workload,
+    serving: &Serving,
+) -> Result<Option<Dataset>, Failure> {
+    let Prompts::Dataset(dataset) = &serving.prompts else { return Ok(None) };
+    let pinned = match &dataset.file {
+        PinnableFile::Path { path, .. } => Some(files.pin_file(&workload.name, path)?),
+        PinnableFile::Url { .. } => None,
+    };
+    let file = match &pinned {
+        Some(file) => DatasetFile::InSource { file, bytes: files.bytes(&file.origin) },
+        None => DatasetFile::Url(dataset.file.location()),
+    };
+    let tokenizer = serving.tokenizer.as_ref().map(|path| files.pin_file(&workload.name, path)).transpose()?;
+    let named = |purpose: &str| dataset.fields.get(purpose).cloned();
+    let fields = Fields {
+        prompt: named("prompt"),
+        messages: named("messages"),
+        system: named("system"),
+        output: named("output"),
+        output_tokens: named("output_tokens"),
+    };
+    let max_output_tokens = dataset.max_output.map(tokens);
+    let output = match dataset.output {
+        ResponseLength::Recorded => RecordedOutput::Used { at_most: max_output_tokens },
+        ResponseLength::Server | ResponseLength::Drawn(_) => RecordedOutput::Unused,
+    };
+    let rules = ImportRules { api: serving.api, max_input: dataset.max_input.map(tokens), over: dataset.over, output };
+    pins.dataset(&DatasetRequest {
+        workload: &workload.name,
+        file,
+        format: dataset.format,
+        fields: &fields,
+        rules,
+        tokenizer: tokenizer.as_ref().map(|file| files.bytes(&file.origin)),
+        max_output_tokens,
+    })
+}
+
+/// Builds the requests that execute sends to the endpoint; `None` if the dataset that they need is unavailable.
 pub(crate) fn build_work(
     files: &SourceFiles<'_>,
     pins: &mut dyn Pins,
     workload: &Workload,
     serving: &Serving,
-) -> Result<ServingWork, Failure> {
-    let (input, output) = lengths(&serving.lengths);
-    let query = query_length(&serving.lengths);
+    dataset: Option<Dataset>,
+) -> Result<Option<ServingWork>, Failure> {
+    let (prompts, output) = match (&serving.prompts, dataset) {
+        (Prompts::Synthetic(written), _) => {
+            let (input, output) = lengths(written);
+            (PromptSource::Synthetic { input, query: query_length(written) }, output)
+        }
+        (Prompts::Dataset(written), Some(dataset)) => {
+            let output = match written.output {
+                ResponseLength::Drawn(drawn) => Some(distribution(drawn)),
+                ResponseLength::Recorded | ResponseLength::Server => None,
+            };
+            (PromptSource::Dataset(Box::new(dataset)), output)
+        }
+        (Prompts::Dataset(_), None) => return Ok(None),
+    };
     let load = &serving.load;
-    Ok(ServingWork {
+    Ok(Some(ServingWork {
         api: serving.api,
         model: workload.spec.dimensions.model.clone().unwrap_or_default(),
         arrival: arrival(&load.arrivals),
-        input,
-        query,
+        prompts,
         output,
         exact_output: serving.exact_output,
         continuous_usage: workload.spec.dimensions.stack.as_deref().is_some_and(|stack| CONTINUOUS_USAGE.contains(&stack)),
@@ -45,7 +138,7 @@ pub(crate) fn build_work(
         capture: serving.capture,
         slos: serving.slos.iter().map(slo).collect(),
         tokenizer: tokenizer(files, pins, workload, serving)?,
-    })
+    }))
 }
 
 /// Sets the load recipe digest of every serving point.
@@ -70,7 +163,7 @@ fn recipe_digest(workload: &FrozenWorkload, work: &ServingWork, point: &Point) -
         failure.hint(format!("see `spec.load` and `spec.lengths` of the workload `{}`", workload.name))
     };
     let offered = OfferedLoad::from_point(point).map_err(|error| unusable(&error))?;
-    TrialSchedule::new(work, offered, &TrialKey { point: key, trial: 0, nonce: Nonce::new(0) })
+    TrialSchedule::check(work, offered, &TrialKey { point: key, trial: 0, nonce: Nonce::new(0) })
         .map_err(|error| unusable(&error))?;
     load_recipe_digest(work, offered, &key).map_err(|error| Failure::from_error(ErrorCode::LoadRecipe, &error))
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::Instant;
 
-use assay_manifest::{ArrivalLaw, CacheMode, CaptureMode, Count, Digest, LengthLaw, PointId, ServingApi, ServingWork, Tokenizer};
+use assay_manifest::{ArrivalLaw, CacheMode, CaptureMode, Count, Digest, LengthLaw, PromptSource, PointId, ServingApi, ServingWork, Tokenizer};
 use assay_schedule::{Nonce, OfferedLoad, Phase, PointKey, ScheduleError, Seed, Stripe, TrialKey, TrialSchedule};
 
 const REQUESTS: u64 = 1_000_000;
@@ -52,8 +52,7 @@ fn schedule(arrival: ArrivalLaw) -> Result<TrialSchedule, ScheduleError> {
         api: ServingApi::Chat,
         model: "model".to_owned(),
         arrival,
-        query: None,
-        input: LengthLaw::Normal { mean: 480.0, stddev: 240.0 },
+        prompts: PromptSource::Synthetic { input: LengthLaw::Normal { mean: 480.0, stddev: 240.0 }, query: None },
         output: Some(LengthLaw::Uniform { min: 100, max: 300 }),
         exact_output: true,
         continuous_usage: false,
@@ -76,5 +75,5 @@ fn schedule(arrival: ArrivalLaw) -> Result<TrialSchedule, ScheduleError> {
     let key = TrialKey { point: PointKey { seed: &seed, workload: &workload, point: &point }, trial: 0, nonce: Nonce::new(1) };
     let offered =
         if arrival == ArrivalLaw::Closed { OfferedLoad::Concurrency { users: 8 } } else { OfferedLoad::Rate { per_s: 10_000.0 } };
-    TrialSchedule::new(&work, offered, &key)
+    TrialSchedule::new(&work, offered, &key, None)
 }

@@ -11,7 +11,8 @@ use crate::{Phase, ScheduledRequest, TrialSchedule};
 /// in the order of their indices, and one byte 0. A record has 37 bytes: one byte 1; the index (64 bits); the offset since the
 /// trial's start in nanoseconds, or -1 without one (64 bits, signed); tokens of the prompt, tokens of the response, and the
 /// adapter (32 bits each, 2^32 - 1 if there is none; no workload has adapters yet); and the seed of the prompt (64 bits).
-/// Integers are little-endian. The record of a request with a query ends with the tokens of the query (32 bits more).
+/// Integers are little-endian. The record of a request with a query ends with the tokens of the query (32 bits more). For a dataset, the
+/// seed of the prompt is its row, and the SHA-256 of the rows and of their index (32 bytes each) precede the first record.
 ///
 /// A phase of [open length](TrialSchedule::has_open_length) contributes its first [`OPEN_LENGTH_INDICES`]. Request ids and salt
 /// are absent, because they differ between executions of the same trial.
@@ -26,6 +27,7 @@ const NONE: u32 = u32::MAX;
 pub(crate) fn schedule_digest(schedule: &TrialSchedule) -> Digest {
     let mut hasher = Hasher::new();
     hasher.update(DIGEST_FORMAT.as_bytes());
+    schedule.dataset_digests().iter().for_each(|digest| hasher.update(digest.as_bytes()));
     for phase in Phase::ALL {
         let limit = if schedule.has_open_length(phase) { OPEN_LENGTH_INDICES } else { u64::MAX };
         schedule.requests(phase).take(usize::try_from(limit).unwrap_or(usize::MAX)).for_each(|request| {

@@ -1,7 +1,7 @@
 //! The recipe of a point's load, known before any of the load is made.
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, CanonicalError, Count, Digest, LengthLaw, PointId, ServingWork, Tokenizer, canonical_json,
+    ArrivalLaw, CacheMode, CanonicalError, Count, Digest, LengthLaw, PointId, PromptSource, ServingWork, Tokenizer, canonical_json,
 };
 use serde::Serialize;
 
@@ -21,7 +21,8 @@ struct Recipe<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     concurrency: Option<Count>,
     arrival: &'a ArrivalLaw,
-    input: &'a LengthLaw,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<&'a LengthLaw>,
     #[serde(skip_serializing_if = "Option::is_none")]
     query: Option<&'a LengthLaw>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,9 +35,11 @@ struct Recipe<'a> {
     warmup_ns: Count,
     cache: CacheMode,
     tokenizer: &'a Digest,
-    /// No workload has a dataset yet: prompts are words of the tokenizer.
+    /// The rows of the dataset; absent if prompts are words of the tokenizer.
     #[serde(skip_serializing_if = "Option::is_none")]
     dataset: Option<&'a Digest>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dataset_index: Option<&'a Digest>,
 }
 
 /// Returns the digest of a point's recipe: versions of the formats, seed, parameters of the load, and the digests of tokenizer
@@ -50,6 +53,10 @@ pub fn load_recipe_digest(work: &ServingWork, offered: OfferedLoad, key: &PointK
         OfferedLoad::Rate { per_s } => (Some(per_s), None),
         OfferedLoad::Concurrency { users } => (None, Some(Count(users))),
     };
+    let (input, query, dataset) = match &work.prompts {
+        PromptSource::Synthetic { input, query } => (Some(input), query.as_ref(), None),
+        PromptSource::Dataset(dataset) => (None, None, Some(dataset)),
+    };
     let recipe = Recipe {
         generator: GENERATOR_FORMAT,
         schedule: DIGEST_FORMAT,
@@ -59,8 +66,8 @@ pub fn load_recipe_digest(work: &ServingWork, offered: OfferedLoad, key: &PointK
         rate_per_s,
         concurrency,
         arrival: &work.arrival,
-        input: &work.input,
-        query: work.query.as_ref(),
+        input,
+        query,
         output: work.output.as_ref(),
         batch: work.batch,
         requests: work.requests,
@@ -68,7 +75,8 @@ pub fn load_recipe_digest(work: &ServingWork, offered: OfferedLoad, key: &PointK
         warmup_ns: work.warmup_ns,
         cache: work.cache,
         tokenizer,
-        dataset: None,
+        dataset: dataset.map(|dataset| &dataset.rows.digest),
+        dataset_index: dataset.map(|dataset| &dataset.index.digest),
     };
     Ok(Digest::compute(&canonical_json(&recipe)?))
 }

@@ -4,12 +4,18 @@
 //! a request comes from the generator of its phase and concern at the request's index: `arrivals`, `input`, `query`, `output`, `prompt`
 //! and `request-id` (two values, at `2 i` and `2 i + 1`). So each of N shards computes its own stripe of the same load; only the
 //! times of random arrivals are sums, for which each shard walks the gaps of the others too.
+//!
+//! Requests of a dataset have rows instead of drawn lengths. A trial shuffles all rows once (concern `dataset` of the phase `trial`). Request
+//! `i` of the measured phase has row `i` of that order, and request `i` of the warm-up has row `i` from its end, both modulo the number
+//! of rows: so no row is sent twice before all were sent, in either phase.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
+use assay_dataset::Index;
 use assay_manifest::{
-    ArrivalLaw, CacheMode, Count, Digest, FrozenWorkload, LengthLaw, Name, PlannedTrial, Point, PointId, PointKind, RunId,
-    ServingWork, Shard,
+    ArrivalLaw, CacheMode, Count, Digest, FrozenWorkload, LengthLaw, Name, PlannedTrial, Point, PointId, PointKind, PromptSource,
+    RunId, ServingWork, Shard,
 };
 
 use crate::arrivals::{Arrivals, MAX_RATE_PER_S, MAX_SMOOTHNESS, MIN_RATE_PER_S, MIN_SMOOTHNESS};
@@ -122,6 +128,17 @@ pub enum ScheduleError {
     /// A smoothness that is no valid shape, or too extreme for its purpose.
     #[error("the smoothness {0} is not between {MIN_SMOOTHNESS} and {MAX_SMOOTHNESS}")]
     Smoothness(f64),
+    /// The workload has a dataset, and its index was not given.
+    #[error("the requests of a dataset need its index")]
+    NoIndex,
+    /// The index is not that of the plan's dataset.
+    #[error("the index of the dataset has {found} rows, and the plan names {planned}")]
+    OtherIndex {
+        /// The rows of the index.
+        found: u64,
+        /// The rows by the plan.
+        planned: u64,
+    },
     /// Lengths that cannot be drawn.
     #[error("the {side} lengths cannot be drawn: {reason}")]
     Lengths {
@@ -171,10 +188,12 @@ pub struct ScheduledRequest {
     pub input_tokens: u32,
     /// Tokens of its query; absent if the API takes none.
     pub query_tokens: Option<u32>,
-    /// Tokens requested of the response; absent if the API has none.
+    /// Tokens requested of the response; absent if the API has none, or if the endpoint decides.
     pub output_tokens: Option<u32>,
-    /// The seed of its prompt.
+    /// The seed of its prompt; for a request of a dataset, the row.
     pub prompt_seed: u64,
+    /// The row of the dataset; absent if the prompt is synthetic.
+    pub row: Option<u64>,
     /// Its id. Differs between executions of the trial.
     pub request_id: u128,
 }
@@ -231,6 +250,37 @@ impl Stripe {
     }
 }
 
+/// The prompts of a trial.
+#[derive(Clone, Debug)]
+enum Prompts {
+    Synthetic { input: LengthLaw, query: Option<LengthLaw> },
+    Rows(Rows),
+}
+
+/// The rows of a dataset in the order of one trial.
+#[derive(Clone, Debug)]
+struct Rows {
+    index: Arc<Index>,
+    order: Arc<[u32]>,
+    /// The digests of the rows and of their index.
+    digests: [Digest; 2],
+}
+
+impl Rows {
+    fn new(index: &Arc<Index>, digests: [Digest; 2], mut draws: Generator) -> Self {
+        // An index has at most ten million rows.
+        let order = draws.shuffle((0..index.len() as u32).collect::<Vec<u32>>());
+        Self { index: Arc::clone(index), order: order.into(), digests }
+    }
+
+    /// Returns the row of a request.
+    fn row(&self, phase: Phase, request: u64) -> u64 {
+        let place = (request % self.index.len()) as usize;
+        let place = if phase == Phase::Measure { place } else { self.order.len() - 1 - place };
+        self.order.get(place).map_or(0, |row| u64::from(*row))
+    }
+}
+
 /// The schedule of one trial: all of its requests.
 #[derive(Clone, Debug)]
 pub struct TrialSchedule {
@@ -242,8 +292,7 @@ pub struct TrialSchedule {
     /// The law and the arrivals per second; absent in a closed loop.
     open_loop: Option<(ArrivalLaw, f64)>,
     users: Option<u64>,
-    input: LengthLaw,
-    query: Option<LengthLaw>,
+    prompts: Prompts,
     output: Option<LengthLaw>,
     has_salt: bool,
     warmup_ns: u64,
@@ -252,10 +301,45 @@ pub struct TrialSchedule {
 }
 
 impl TrialSchedule {
-    /// Creates the schedule of `key`'s trial, which offers `work` at its point's load.
-    pub fn new(work: &ServingWork, offered: OfferedLoad, key: &TrialKey<'_>) -> Result<Self, ScheduleError> {
-        check_lengths("input", Some(work.input))?;
-        check_lengths("query", work.query)?;
+    /// Checks that `work` can be offered at this load, without the rows of a dataset.
+    pub fn check(work: &ServingWork, offered: OfferedLoad, key: &TrialKey<'_>) -> Result<(), ScheduleError> {
+        let prompts = Prompts::Synthetic { input: LengthLaw::Fixed { tokens: 1 }, query: None };
+        Self::with_prompts(work, offered, key, prompts).map(drop)
+    }
+
+    /// Creates the schedule of `key`'s trial, which offers `work` at its point's load. `index` is that of the work's dataset, if it has one.
+    pub fn new(
+        work: &ServingWork,
+        offered: OfferedLoad,
+        key: &TrialKey<'_>,
+        index: Option<&Arc<Index>>,
+    ) -> Result<Self, ScheduleError> {
+        let prompts = match &work.prompts {
+            PromptSource::Synthetic { input, query } => Prompts::Synthetic { input: *input, query: *query },
+            PromptSource::Dataset(dataset) => {
+                let index = index.ok_or(ScheduleError::NoIndex)?;
+                let planned = dataset.summary.rows.0;
+                if index.len() != planned {
+                    return Err(ScheduleError::OtherIndex { found: index.len(), planned });
+                }
+                let PointKey { seed, workload, point } = key.point;
+                let draws = LoadKey { seed, workload, point, trial: key.trial, phase: "trial", concern: "dataset" }.generator();
+                Prompts::Rows(Rows::new(index, [dataset.rows.digest, dataset.index.digest], draws))
+            }
+        };
+        Self::with_prompts(work, offered, key, prompts)
+    }
+
+    fn with_prompts(
+        work: &ServingWork,
+        offered: OfferedLoad,
+        key: &TrialKey<'_>,
+        prompts: Prompts,
+    ) -> Result<Self, ScheduleError> {
+        if let PromptSource::Synthetic { input, query } = &work.prompts {
+            check_lengths("input", Some(*input))?;
+            check_lengths("query", *query)?;
+        }
         check_lengths("output", work.output)?;
         let schedule = Self {
             seed: *key.point.seed,
@@ -265,8 +349,7 @@ impl TrialSchedule {
             nonce: key.nonce,
             open_loop: open_loop(work.arrival, offered)?,
             users: if let OfferedLoad::Concurrency { users } = offered { Some(users) } else { None },
-            input: work.input,
-            query: work.query,
+            prompts,
             output: work.output,
             has_salt: work.cache == CacheMode::ColdSalt,
             warmup_ns: work.warmup_ns.0,
@@ -284,6 +367,7 @@ impl TrialSchedule {
         trial: &PlannedTrial,
         run: &RunId,
         attempt: u32,
+        index: Option<&Arc<Index>>,
     ) -> Result<Self, ScheduleError> {
         let work = workload.serving.as_ref().ok_or_else(|| ScheduleError::NotServing(workload.name.clone()))?;
         let seed: Seed = workload.seed.parse()?;
@@ -292,7 +376,7 @@ impl TrialSchedule {
             trial: trial.index,
             nonce: Nonce::for_attempt(run, &trial.trial_id, attempt),
         };
-        Self::new(work, OfferedLoad::from_point(point)?, &key)
+        Self::new(work, OfferedLoad::from_point(point)?, &key, index)
     }
 
     /// Returns a shard's part of the load. The requests of a closed loop are dealt to the shards that have a user, so that all of
@@ -338,17 +422,24 @@ impl TrialSchedule {
     /// If arrivals are random, a shard walks the gaps of all shards to know its own times: a few dozen nanoseconds for every
     /// request of the trial (`examples/cost.rs`). Everything else is drawn for the shard's own requests only.
     pub fn shard_requests(&self, phase: Phase, stripe: Stripe) -> Requests {
+        let prompts = match &self.prompts {
+            Prompts::Synthetic { input, query } => DrawnPrompts::Synthetic {
+                input: Lengths::new(*input, self.generator(phase, "input")),
+                query: query.map(|law| Lengths::new(law, self.generator(phase, "query"))),
+                seeds: self.generator(phase, "prompt"),
+            },
+            Prompts::Rows(rows) => DrawnPrompts::Rows(rows.clone()),
+        };
         Requests {
+            phase,
             next: u64::from(stripe.shard),
             step: u64::from(stripe.shards.get()),
             begins_ns: if phase == Phase::WarmUp { 0 } else { self.warmup_ns },
             ends_ns: self.phase_end_ns(phase),
             end: self.request_count(phase).unwrap_or(INDEX_END),
             arrivals: self.open_loop.and_then(|(law, rate)| Arrivals::new(law, rate, self.generator(phase, "arrivals"))),
-            input: Lengths::new(self.input, self.generator(phase, "input")),
-            query: self.query.map(|law| Lengths::new(law, self.generator(phase, "query"))),
+            prompts,
             output: self.output.map(|law| Lengths::new(law, self.generator(phase, "output"))),
-            prompts: self.generator(phase, "prompt"),
             ids: self.key(phase.as_str(), "request-id").generator_with_nonce(self.nonce),
         }
     }
@@ -367,6 +458,14 @@ impl TrialSchedule {
     /// and every attempt: without it, the second execution would find the prompts of the first in the cache.
     pub fn salt(&self) -> Option<u64> {
         self.has_salt.then(|| self.key("trial", "salt").generator_with_nonce(self.nonce).at(0))
+    }
+
+    /// Returns the digests of the rows of the dataset and of their index; none if prompts are synthetic.
+    pub(crate) fn dataset_digests(&self) -> &[Digest] {
+        match &self.prompts {
+            Prompts::Rows(rows) => &rows.digests,
+            Prompts::Synthetic { .. } => &[],
+        }
     }
 
     /// Returns the digest over the whole trial, the same for every shard and for both sides of a pair: see
@@ -445,6 +544,7 @@ fn open_loop(law: ArrivalLaw, offered: OfferedLoad) -> Result<Option<(ArrivalLaw
 /// The requests of a phase, or a shard's stripe of them, one after the other.
 #[derive(Clone)]
 pub struct Requests {
+    phase: Phase,
     next: u64,
     step: u64,
     /// Start and end of the phase by the clock, in nanoseconds since the trial's start.
@@ -453,11 +553,50 @@ pub struct Requests {
     /// The first index that is not sent.
     end: u64,
     arrivals: Option<Arrivals>,
-    input: Lengths,
-    query: Option<Lengths>,
+    prompts: DrawnPrompts,
     output: Option<Lengths>,
-    prompts: Generator,
     ids: Generator,
+}
+
+/// The prompts of a phase, by index.
+#[derive(Clone)]
+enum DrawnPrompts {
+    Synthetic { input: Lengths, query: Option<Lengths>, seeds: Generator },
+    Rows(Rows),
+}
+
+/// The prompt of one request.
+struct DrawnPrompt {
+    input_tokens: u32,
+    query_tokens: Option<u32>,
+    recorded_output: Option<u32>,
+    seed: u64,
+    row: Option<u64>,
+}
+
+impl DrawnPrompts {
+    fn at(&mut self, phase: Phase, index: u64) -> DrawnPrompt {
+        match self {
+            Self::Synthetic { input, query, seeds } => DrawnPrompt {
+                input_tokens: input.tokens(index),
+                query_tokens: query.as_mut().map(|lengths| lengths.tokens(index)),
+                recorded_output: None,
+                seed: seeds.at(index),
+                row: None,
+            },
+            Self::Rows(rows) => {
+                let row = rows.row(phase, index);
+                let indexed = rows.index.row(row);
+                DrawnPrompt {
+                    input_tokens: indexed.map_or(0, |row| row.input_tokens),
+                    query_tokens: None,
+                    recorded_output: indexed.and_then(|row| row.output_tokens),
+                    seed: row,
+                    row: Some(row),
+                }
+            }
+        }
+    }
 }
 
 impl Iterator for Requests {
@@ -474,13 +613,15 @@ impl Iterator for Requests {
             return None;
         }
         self.next = index.saturating_add(self.step);
+        let prompt = self.prompts.at(self.phase, index);
         Some(ScheduledRequest {
             global_index: index,
             offset_ns,
-            input_tokens: self.input.tokens(index),
-            query_tokens: self.query.as_mut().map(|lengths| lengths.tokens(index)),
-            output_tokens: self.output.as_mut().map(|lengths| lengths.tokens(index)),
-            prompt_seed: self.prompts.at(index),
+            input_tokens: prompt.input_tokens,
+            query_tokens: prompt.query_tokens,
+            output_tokens: self.output.as_mut().map(|lengths| lengths.tokens(index)).or(prompt.recorded_output),
+            prompt_seed: prompt.seed,
+            row: prompt.row,
             request_id: u128::from(self.ids.at(2 * index)) << 64 | u128::from(self.ids.at(2 * index + 1)),
         })
     }

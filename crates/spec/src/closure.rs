@@ -13,7 +13,7 @@ use crate::noise::Noise;
 use crate::pipeline::Pipeline;
 use crate::problem::{Problem, quote};
 use crate::sizing::{GateSize, gate_sizes};
-use crate::workload::Workload;
+use crate::workload::{PinnableFile, Workload};
 
 /// The most files of one closure: every workload at its own limit would be more than anyone reviews.
 pub const MAX_CLOSURE_FILES: usize = 10_000;
@@ -295,6 +295,9 @@ fn field_path(workload: &Workload, path: &str) -> String {
     match workload.spec.files.iter().position(|file| file == path) {
         Some(index) => format!("spec.files[{index}]"),
         None if workload.script().is_some() => "spec.script.path".to_owned(),
+        None if matches!(workload.dataset(), Some(PinnableFile::Path { path: dataset, .. }) if dataset == path) => {
+            "spec.dataset.path".to_owned()
+        }
         None => "spec.tokenizer".to_owned(),
     }
 }

@@ -6,7 +6,7 @@ use assay_manifest::{CanonicalError, Digest, canonical_value};
 use serde_json::{Map, Value as Json, json};
 
 use crate::problem::quote;
-use crate::workload::{Script, Work, Workload};
+use crate::workload::{PinnableFile, Prompts, Script, Work, Workload};
 
 /// The resolved digests of a workload's mutable parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,6 +66,11 @@ impl Workload {
             let mut file = pin_files(std::slice::from_ref(path), pins, &mut unpinned);
             spec.insert("tokenizer".to_owned(), file[0].take());
         }
+        if let Some(file) = self.dataset() {
+            let mut dataset = spec.get("dataset").and_then(Json::as_object).cloned().unwrap_or_default();
+            dataset.extend(pin_script(file, pins, &mut unpinned)?.as_object().cloned().unwrap_or_default());
+            spec.insert("dataset".to_owned(), Json::Object(dataset));
+        }
         if let Some(image) = &self.spec.image {
             spec.insert("image".to_owned(), pin_image(image, pins, &mut unpinned));
         }
@@ -78,6 +83,17 @@ impl Workload {
 
     pub(crate) fn script(&self) -> Option<&Script> {
         self.spec.work.executable().and_then(|executable| executable.program.script())
+    }
+
+    /// Returns the file of the dataset.
+    pub(crate) fn dataset(&self) -> Option<&PinnableFile> {
+        match &self.spec.work {
+            Work::Serving(serving) => match &serving.prompts {
+                Prompts::Dataset(dataset) => Some(&dataset.file),
+                Prompts::Synthetic(_) => None,
+            },
+            Work::Indicator(_) | Work::Training(_) => None,
+        }
     }
 
     fn tokenizer(&self) -> Option<&String> {
@@ -95,9 +111,16 @@ impl Workload {
             Some(Script::Url { url, .. }) => (None, Some(url.clone())),
             None => (None, None),
         };
+        let (dataset, dataset_url) = match self.dataset() {
+            Some(PinnableFile::Path { path, .. }) => (Some(path.clone()), None),
+            Some(PinnableFile::Url { url, .. }) => (None, Some(url.clone())),
+            None => (None, None),
+        };
+        let files = path.into_iter().chain(self.spec.files.iter().cloned());
         MutableParts {
-            paths: path.into_iter().chain(self.spec.files.iter().cloned()).chain(self.tokenizer().cloned()).collect(),
+            paths: files.chain(self.tokenizer().cloned()).chain(dataset).collect(),
             url,
+            dataset_url,
             image: self.spec.image.clone(),
         }
     }
@@ -110,6 +133,8 @@ pub struct MutableParts {
     pub paths: Vec<String>,
     /// The script's address, if it has one.
     pub url: Option<String>,
+    /// The dataset's address, if it has one.
+    pub dataset_url: Option<String>,
     /// The container image, if it has one.
     pub image: Option<String>,
 }

@@ -71,7 +71,7 @@ pub use tables::API_VERSION;
 pub use trust::{Expectation, Signer, TimestampAuthority, TrustPolicy};
 pub use validate::validate;
 pub use workload::{
-    ArrivalMode, ArrivalProcess, Dimensions, Distribution, Executable, Lengths, Load, Metric, Parameter, PrepareCommand, Program,
-    Script, Serving, Slo, Work, Workload, WorkloadSpec,
+    ArrivalMode, ArrivalProcess, Dataset, Dimensions, Distribution, Executable, Lengths, Load, Metric, Parameter, PinnableFile,
+    PrepareCommand, Program, Prompts, ResponseLength, Script, Serving, Slo, Work, Workload, WorkloadSpec,
 };
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_NODES};

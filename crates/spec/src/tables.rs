@@ -164,12 +164,14 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
         .only(EXECUTED),
         default("api", &Type::Choice(&APIS), "\"chat\"", "The API of the endpoint that requests use.").only(SERVING),
         required("load", &Type::Object(&LOAD), "How requests arrive.").only(SERVING),
-        required("lengths", &LENGTHS, "The numbers of input and output tokens.").only(SERVING),
+        optional("lengths", &LENGTHS, "The numbers of input and output tokens, for synthetic prompts. Either this or `dataset`.")
+            .only(SERVING),
+        optional("dataset", &Type::Object(&DATASET), "A file of prompts. Either this or `lengths`.").only(SERVING),
         default(
             "exact_output",
             &Type::Bool,
             "true",
-            "Request exactly the drawn number of output tokens, by `ignore_eos` and `min_tokens`.",
+            "Request exactly the drawn or recorded number of output tokens, by `ignore_eos` and `min_tokens`.",
         )
         .only(SERVING),
         default("batch", &Type::Integer { min: 1, max: 4096 }, "1", "Documents in each request, if the API takes documents.")
@@ -203,7 +205,10 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
         default("time_limit", &DURATION_TYPE, "\"30m\"", "The time after which a trial is stopped and invalid."),
         optional("seed", &SEED_TYPE, "The seed of all random draws. If left out: derived from `workload_spec_digest`."),
     ],
-    rules: &[Rule::ExactlyOneFor("indicator", &["script", "command"])],
+    rules: &[
+        Rule::ExactlyOneFor("indicator", &["script", "command"]),
+        Rule::ExactlyOneFor("serving", &["lengths", "dataset"]),
+    ],
 };
 
 static SCRIPT: Table = Table {
@@ -379,6 +384,58 @@ static NORMAL: Table = Table {
     doc: "Mean and standard deviation, in tokens.",
     selector: None,
     fields: &[required("mean", &MEAN, "The mean."), required("stddev", &SPREAD, "The standard deviation.")],
+    rules: &[],
+};
+
+pub(crate) static DATASET_FORMATS: [Choice; 5] = [
+    choice("jsonl", "JSON Lines, or a JSON array: objects with a `prompt` or `messages`, or texts."),
+    choice("sharegpt", "ShareGPT: conversations, of which the first turn is the request and the second its recorded response."),
+    choice("openai_batch", "A batch file of OpenAI's API: a whole body in each line. Its `max_tokens` stays a limit."),
+    choice("csv", "Comma-separated values with a line of column names."),
+    choice("text", "One prompt in each line."),
+];
+pub(crate) static OVER_LONG: [Choice; 3] = [
+    choice("refuse", "The run is refused."),
+    choice("truncate", "The end of the prompt is cut off; the plan counts such prompts."),
+    choice("skip", "The row is left out; the plan counts such rows."),
+];
+pub(crate) static RESPONSE_LENGTHS: [Choice; 2] = [
+    choice("recorded", "As many tokens as the row's recorded response has; the endpoint decides for a row without one."),
+    choice("server", "The endpoint decides."),
+];
+static RESPONSE_LENGTH: Type =
+    Type::Shapes { scalar: Some(&Type::Choice(&RESPONSE_LENGTHS)), list: None, map: Some(&Type::Object(&DISTRIBUTION)) };
+
+pub(crate) static DATASET: Table = Table {
+    name: "dataset",
+    doc: "A file of prompts, pinned by digest when a run is planned. Each trial sends its rows in an order of its own, each row once before \
+          any is repeated.",
+    selector: None,
+    fields: &[
+        optional("path", &PATH_TYPE, "A file, relative to the workload's folder."),
+        optional("url", &Type::Text(&HTTP_URL), "The address from which it is fetched when a run is planned."),
+        optional("sha256", &Type::Text(&SHA256), "The digest that the fetched bytes must have."),
+        optional("format", &Type::Choice(&DATASET_FORMATS), "The format. If left out: by the ending of the name, such as `.jsonl`."),
+        optional("fields", &Type::Object(&DATASET_FIELDS), "The names of the members or columns that are read."),
+        optional("max_input", &TOKENS, "The most tokens of a prompt."),
+        default("over", &Type::Choice(&OVER_LONG), "\"refuse\"", "The treatment of a longer prompt."),
+        default("output", &RESPONSE_LENGTH, "\"recorded\"", "The tokens of responses: recorded ones, the endpoint's choice, or a distribution."),
+        optional("max_output", &TOKENS, "The most tokens of a response."),
+    ],
+    rules: &[Rule::ExactlyOne(&["path", "url"])],
+};
+static FIELD_NAME: Type = Type::Text(&TEXT);
+static DATASET_FIELDS: Table = Table {
+    name: "fields of a dataset",
+    doc: "The names of the members or columns that are read. A named one must be in every row. Dots lead into nested objects.",
+    selector: None,
+    fields: &[
+        optional("prompt", &FIELD_NAME, "The prompt. If left out: `prompt`."),
+        optional("messages", &FIELD_NAME, "The messages of a chat, instead of a prompt. If left out: `messages`."),
+        optional("system", &FIELD_NAME, "A system message. If left out: `system`."),
+        optional("output", &FIELD_NAME, "The text of the recorded response, of which only the length is used. If left out: `output`."),
+        optional("output_tokens", &FIELD_NAME, "The number of tokens of the recorded response. If left out: `output_tokens`."),
+    ],
     rules: &[],
 };
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use assay_api::{InputKind, ServingApi};
 use assay_manifest::{
-    BetterDirection, CacheMode, CaptureMode, InstructionCounter, MeasuredCommand, Name, SloMetric, WorkloadType,
+    BetterDirection, CacheMode, CaptureMode, DatasetFormat, InstructionCounter, MeasuredCommand, Name, OverLongPrompt, SloMetric, WorkloadType,
 };
 use assay_metric::Requirement;
 use serde_json::{Map, Value as Json};
@@ -139,9 +139,12 @@ impl Program {
     }
 }
 
-/// The source of a script.
+/// A script.
+pub type Script = PinnableFile;
+
+/// The source of a file that is pinned by its digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Script {
+pub enum PinnableFile {
     /// A file, relative to the workload's folder.
     Path {
         /// The path.
@@ -195,8 +198,8 @@ pub struct Serving {
     pub tokenizer: Option<String>,
     /// The arrival of requests.
     pub load: Load,
-    /// The numbers of input and output tokens.
-    pub lengths: Lengths,
+    /// The prompts.
+    pub prompts: Prompts,
     /// The state of the prefix cache.
     pub cache: CacheMode,
     /// True if responses are streamed.
@@ -272,6 +275,45 @@ pub enum ArrivalProcess {
     },
 }
 
+/// The source of prompts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Prompts {
+    /// Words that are drawn by a seed, with these lengths.
+    Synthetic(Lengths),
+    /// The rows of a file.
+    Dataset(Box<Dataset>),
+}
+
+/// A file of prompts, and the way in which it is read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dataset {
+    /// The file.
+    pub file: PinnableFile,
+    /// Its format.
+    pub format: DatasetFormat,
+    /// The names of the members or columns that are read, by their purpose: `prompt`, `messages`, `system`, `output` and `output_tokens`.
+    pub fields: BTreeMap<String, String>,
+    /// The most tokens of a prompt.
+    pub max_input: Option<u64>,
+    /// The treatment of a longer one.
+    pub over: OverLongPrompt,
+    /// The tokens of responses.
+    pub output: ResponseLength,
+    /// The most tokens of a response.
+    pub max_output: Option<u64>,
+}
+
+/// The tokens of the response to a row of a dataset.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ResponseLength {
+    /// As many as the recorded response has.
+    Recorded,
+    /// The endpoint decides.
+    Server,
+    /// Drawn.
+    Drawn(Distribution),
+}
+
 /// The numbers of input and output tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lengths {
@@ -336,7 +378,7 @@ pub struct Metric {
     pub primary: bool,
 }
 
-read_from_text!(CacheMode, CaptureMode, InstructionCounter, ServingApi);
+read_from_text!(CacheMode, CaptureMode, DatasetFormat, InstructionCounter, OverLongPrompt, ServingApi);
 
 impl Workload {
     /// Parses a workload file; `file` is its name in problems. In `workloads/<folder>/workload.yaml`, the name must be the
@@ -425,6 +467,7 @@ impl Define for Workload {
         check_arrival(spec, problems);
         check_times(spec, problems);
         check_distributions(spec, problems);
+        check_dataset(spec, problems);
         check_api(spec, problems);
         check_cache(spec, problems);
         check_files(spec, problems);
@@ -518,14 +561,48 @@ fn check_times(spec: &CheckedValue, problems: &mut Problems<'_>) {
 }
 
 fn check_distributions(spec: &CheckedValue, problems: &mut Problems<'_>) {
-    for side in ["input", "output"] {
-        let Some(uniform) = spec.at(&["lengths", side, "uniform"]) else { continue };
+    for path in [["lengths", "input", "uniform"], ["lengths", "output", "uniform"], ["dataset", "output", "uniform"]] {
+        let Some(uniform) = spec.at(&path) else { continue };
+        let [of, side, _] = path;
         let bound = |name: &str| uniform.member(name).and_then(u64::read);
         if let (Some(min), Some(max)) = (bound("min"), bound("max"))
             && max < min
         {
-            problems.add(uniform.anchor, format!("`spec.lengths.{side}.uniform.max` is {max}, below `min`, which is {min}"));
+            problems.add(uniform.anchor, format!("`spec.{of}.{side}.uniform.max` is {max}, below `min`, which is {min}"));
         }
+    }
+}
+
+/// Checks that the format of a dataset is known, and that the API can take its rows.
+fn check_dataset(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let Some(dataset) = spec.member("dataset") else { return };
+    if let (None, Some(file)) = (dataset.member("format"), PinnableFile::read(dataset))
+        && format_by_name(file.location()).is_none()
+    {
+        let message = format!("`spec.dataset` lacks `format`, and the name {} does not tell it", quote(file.location()));
+        let known: Vec<&str> = DatasetFormat::ALL.iter().map(|format| format.as_str()).collect();
+        problems.add_hinted(dataset.anchor, message, format!("`format` (`--dataset-format`) is one of {}", known.join(", ")));
+    }
+    let format = dataset.text_of("format").and_then(|format| format.parse::<DatasetFormat>().ok());
+    if let Some(fields) = dataset.member("fields")
+        && matches!(format, Some(DatasetFormat::Sharegpt | DatasetFormat::OpenaiBatch | DatasetFormat::Text))
+    {
+        let message = "`spec.dataset.fields` belongs to formats whose members have names of your own choosing";
+        problems.add_hinted(fields.anchor, message, "remove it, or write `format: jsonl`");
+    }
+    let Some(api) = spec.member("api").and_then(ServingApi::read) else { return };
+    if api.capabilities().input == InputKind::QueryAndDocuments {
+        let message = format!("`api: {api}` cannot take a dataset: its requests have a query and documents");
+        problems.add_hinted(dataset.anchor, message, format!("write `lengths: {}`", scenario_example(api.capabilities().input)));
+    }
+    let batch = spec.member("batch").filter(|batch| u64::read(batch).is_some_and(|batch| batch > 1));
+    if let Some(batch) = batch {
+        problems.add_hinted(batch.span, "`spec.batch` above 1 belongs to `lengths`: each request has one row of a dataset", "remove it");
+    }
+    if let (Some(output), false) = (dataset.member("output"), api.capabilities().has_output_tokens)
+        && output.anchor != dataset.anchor
+    {
+        problems.add_hinted(output.anchor, format!("responses of `api: {api}` have no output tokens"), "remove it");
     }
 }
 
@@ -792,7 +869,7 @@ impl Read for Serving {
             extra_body: read_extra_body(spec),
             tokenizer: spec.get("tokenizer")?,
             load: spec.get("load")?,
-            lengths: spec.get("lengths")?,
+            prompts: Prompts::read(spec)?,
             cache: spec.get("cache")?,
             streaming: spec.get("streaming")?,
             capture: spec.get("capture")?,
@@ -843,6 +920,53 @@ impl Read for ArrivalProcess {
     }
 }
 
+impl Read for Prompts {
+    fn read(spec: &CheckedValue) -> Option<Self> {
+        match spec.member("dataset") {
+            Some(dataset) => Dataset::read(dataset).map(|dataset| Self::Dataset(Box::new(dataset))),
+            None => spec.get("lengths").map(Self::Synthetic),
+        }
+    }
+}
+
+impl Read for Dataset {
+    fn read(dataset: &CheckedValue) -> Option<Self> {
+        let file = PinnableFile::read(dataset)?;
+        let fields = dataset.member("fields").map_or(&[][..], CheckedValue::members);
+        Some(Self {
+            format: dataset.get::<Option<DatasetFormat>>("format")?.or_else(|| format_by_name(file.location()))?,
+            file,
+            fields: fields.iter().filter_map(|(name, value)| Some((name.clone(), value.text()?.to_owned()))).collect(),
+            max_input: dataset.get("max_input")?,
+            over: dataset.get("over")?,
+            output: dataset.get("output")?,
+            max_output: dataset.get("max_output")?,
+        })
+    }
+}
+
+impl Read for ResponseLength {
+    fn read(value: &CheckedValue) -> Option<Self> {
+        match value.text() {
+            Some("server") => Some(Self::Server),
+            Some(_) => Some(Self::Recorded),
+            None => Distribution::read(value).map(Self::Drawn),
+        }
+    }
+}
+
+/// Returns the format that the ending of a file's name tells; `None` for one that several formats have, such as `.json`.
+fn format_by_name(name: &str) -> Option<DatasetFormat> {
+    let name = name.split(['?', '#']).next().unwrap_or_default();
+    let (_, ending) = name.rsplit_once('.')?;
+    Some(match ending.to_ascii_lowercase().as_str() {
+        "jsonl" | "ndjson" => DatasetFormat::Jsonl,
+        "csv" => DatasetFormat::Csv,
+        "txt" => DatasetFormat::Text,
+        _ => return None,
+    })
+}
+
 impl Read for Lengths {
     fn read(lengths: &CheckedValue) -> Option<Self> {
         match &lengths.value {
@@ -879,7 +1003,7 @@ impl Read for Metric {
 mod tests {
     use super::*;
     use crate::field::Choice;
-    use crate::tables::{ARRIVALS, CACHES, CAPTURES, COUNTERS, LOAD_MODES};
+    use crate::tables::{ARRIVALS, CACHES, CAPTURES, COUNTERS, DATASET_FORMATS, LOAD_MODES, OVER_LONG, RESPONSE_LENGTHS};
 
     #[test]
     fn every_word_has_its_choice() {
@@ -887,6 +1011,9 @@ mod tests {
         assert_eq!(words(&CACHES), CacheMode::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&CAPTURES), CaptureMode::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&COUNTERS), InstructionCounter::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
+        assert_eq!(words(&DATASET_FORMATS), DatasetFormat::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
+        assert_eq!(words(&OVER_LONG), OverLongPrompt::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
+        assert_eq!(words(&RESPONSE_LENGTHS), ["recorded", "server"]);
         assert_eq!(words(&LOAD_MODES), ["closed", "open"]);
         assert_eq!(words(&ARRIVALS), ["constant", "poisson", "gamma"]);
     }

@@ -69,6 +69,15 @@ impl FileRules {
         self.ids(text).map(|ids| ids.len() as u64)
     }
 
+    /// Returns the end of the `tokens`-th token of a text, in bytes; that of the text if it has fewer.
+    pub(crate) fn end_of(&self, text: &str, tokens: u32) -> Result<usize, TokenizerError> {
+        let Some(last) = (tokens as usize).checked_sub(1) else { return Ok(0) };
+        catch_panic(|| {
+            let encoding = self.0.encode(text, false).map_err(|error| TokenizerError::Text(quote(&error)))?;
+            Ok(encoding.get_offsets().get(last).map_or(text.len(), |(_, end)| *end))
+        })
+    }
+
     fn ids(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         catch_panic(|| {
             let encoding = self.0.encode_fast(text, false).map_err(|error| TokenizerError::Text(quote(&error)))?;

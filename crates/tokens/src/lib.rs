@@ -114,6 +114,21 @@ impl Tokenizer {
         }
     }
 
+    /// Returns the longest beginning of a text that has at most this many tokens within the whole text. Counted by itself, the beginning may
+    /// have another number, because its end is tokenised without what followed.
+    pub fn truncate<'a>(&self, text: &'a str, tokens: u32) -> Result<&'a str, TokenizerError> {
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(TokenizerError::TextTooLong(text.len()));
+        }
+        let end = match &self.rules {
+            Rules::Words => words::end_of(text, tokens),
+            Rules::File(rules) => rules.end_of(text, tokens)?,
+        };
+        // A token may end within a character.
+        let end = (0..=end.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        Ok(text.get(..end).unwrap_or_default())
+    }
+
     /// The words that prompts are made of, in the order in which seeds draw from them.
     ///
     /// For a file, the common words that are one token after a space, followed by its own ([`MAX_OWN_WORDS`]). If these are too

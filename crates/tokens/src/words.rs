@@ -17,3 +17,11 @@ pub const COMMON_WORDS: &str = include_str!("common-words.txt");
 pub(crate) fn digest() -> Digest {
     Digest::compute(COMMON_WORDS.as_bytes())
 }
+
+/// Returns the end of the `words`-th word of a text, in bytes; that of the text if it has fewer.
+pub(crate) fn end_of(text: &str, words: u32) -> usize {
+    let Some(last) = (words as usize).checked_sub(1) else { return 0 };
+    let found = text.split_whitespace().nth(last);
+    // `split_whitespace` returns parts of the text itself.
+    found.map_or(text.len(), |word| word.as_ptr().addr() - text.as_ptr().addr() + word.len())
+}

@@ -523,7 +523,7 @@ pub static WORKLOAD_DIM: Table = Table {
             text("prompt_distribution", "Distribution of input lengths: canonical JSON."),
             text("completion_distribution", "Distribution of output lengths: canonical JSON."),
             text("cache", "The treatment of the prefix cache."),
-            text("dataset_digest", "The digest of the dataset.").reserved("datasets of prompts"),
+            text("dataset_digest", "The digest of the dataset's file; null if prompts are synthetic."),
             text("tokenizer_digest", "The digest of the tokenizer."),
         ],
         ID,

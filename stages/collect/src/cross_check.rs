@@ -191,7 +191,7 @@ impl<'a> Comparison<'a> {
 
     /// Returns true if an attempt has the quantity: not every API has output tokens.
     fn is_counted(&self, served: &ServedAttempt<'_>) -> bool {
-        self.what != CountedQuantity::OutputTokens || served.work.output.is_some()
+        self.what != CountedQuantity::OutputTokens || served.work.api.capabilities().has_output_tokens
     }
 
     /// Checks that the client has counted an attempt, as the endpoint has: prompts by the same tokenizer, and all of them.

@@ -28,7 +28,7 @@ use assay_stage::{Context, ErrorCode, Event, Failure, Inputs, Stage, StageName, 
 
 use crate::attempt::Runner;
 use crate::journal::{CheckpointContext, Journal};
-use crate::serving::{Barrier, ServingTrial, Tokenizers, unreadable_header};
+use crate::serving::{Barrier, ServingTrial, PromptSources, unreadable_header};
 use crate::target_pods::{PodWatch, TargetPods};
 use crate::verdict::ShardVerdict;
 use crate::workspace::Workspace;
@@ -64,7 +64,7 @@ impl Stage for Execute {
             ctx,
             journal: Journal::default(),
             workspaces: BTreeMap::new(),
-            tokenizers: Tokenizers::new(),
+            prompt_sources: PromptSources::default(),
             hashes: FileDigests::default(),
             target_pods: TargetPods::default(),
         };
@@ -136,7 +136,7 @@ struct BlockRun<'a> {
     ctx: &'a Context,
     journal: Journal,
     workspaces: BTreeMap<String, Rc<Workspace>>,
-    tokenizers: Tokenizers,
+    prompt_sources: PromptSources,
     /// Digests of executables, each file read once.
     hashes: FileDigests,
     target_pods: TargetPods,
@@ -297,7 +297,7 @@ impl<'a> BlockRun<'a> {
     }
 
     fn attempt(&mut self, trial: &PlannedTrial, attempt: u32) -> Result<Attempt, Failure> {
-        if let Some(serving) = ServingTrial::new(self.ctx, self.plan, self.environment, trial, &mut self.tokenizers)? {
+        if let Some(serving) = ServingTrial::new(self.ctx, self.plan, self.environment, trial, &mut self.prompt_sources)? {
             self.check_target(&trial.case_id)?;
             self.ctx.mark_attempt(&trial.trial_id, attempt)?;
             let watch = self.ctx.clock().start();

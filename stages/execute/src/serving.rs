@@ -17,9 +17,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use assay_dataset::{Index, RowReader};
 use assay_load::{Arrivals, ChunkLists, Endpoint, MeasuredLimits, Progress, Trial, TrialSummary};
 use assay_manifest::{
-    Artifact, Attempt, CacheMode, CaptureMode, ClientHealth, ClockOffset, Count, Environment, FrozenWorkload, HostFacts,
+    Artifact, Attempt, CacheMode, CaptureMode, ClientHealth, ClockOffset, Count, Dataset, Environment, FrozenWorkload, HostFacts,
     Isolation, Plan, PlannedTrial, Point, ProvisionedTarget, Reason, ServingOutcome, ServingWork, Target,
 };
 use assay_probe::{Client, HeaderError, Headers};
@@ -56,8 +57,12 @@ const POD_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// The interval between checks for a cancel or the deadline.
 const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Tokenizers by their digest: each is read once for a block.
-pub(crate) type Tokenizers = BTreeMap<assay_manifest::Digest, Arc<Tokenizer>>;
+/// Tokenizers by their digest, and datasets by that of their rows: each is read once for a block.
+#[derive(Default)]
+pub(crate) struct PromptSources {
+    tokenizers: BTreeMap<assay_manifest::Digest, Arc<Tokenizer>>,
+    datasets: BTreeMap<assay_manifest::Digest, Arc<RowReader>>,
+}
 
 /// One serving trial with the parts of the plan that its attempts need.
 pub(crate) struct ServingTrial<'a> {
@@ -69,6 +74,8 @@ pub(crate) struct ServingTrial<'a> {
     workload: &'a FrozenWorkload,
     point: &'a Point,
     tokenizer: Arc<Tokenizer>,
+    /// The rows of the dataset; absent if prompts are synthetic.
+    rows: Option<Arc<RowReader>>,
     /// True if each attempt begins with an empty prefix cache.
     flushes: bool,
     /// The watch over the target's pods while load runs; absent if it has none, and if another shard watches them.
@@ -82,7 +89,7 @@ impl<'a> ServingTrial<'a> {
         plan: &'a Plan,
         environment: &Environment,
         trial: &'a PlannedTrial,
-        tokenizers: &mut Tokenizers,
+        sources: &mut PromptSources,
     ) -> Result<Option<Self>, Failure> {
         let lost = |what: &str| Failure::new(ErrorCode::Plan, format!("the plan has no {what} for trial `{}`", trial.trial_id));
         let case = plan.case(&trial.case_id).ok_or_else(|| lost("case"))?;
@@ -92,14 +99,16 @@ impl<'a> ServingTrial<'a> {
         let target = plan.target(&case.target).ok_or_else(|| lost("target"))?;
         let address = address(environment, target)?;
         let work = observed_work(planned, environment, target);
-        let tokenizer = tokenizer(ctx, &work, tokenizers)?;
+        let tokenizer = tokenizer(ctx, &work, &mut sources.tokenizers)?;
+        let rows = work.prompts.dataset().map(|dataset| dataset_rows(ctx, dataset, &mut sources.datasets)).transpose()?;
         let flushes = work.cache == CacheMode::ColdFlush || plan.isolation == Isolation::Flush;
-        Ok(Some(Self { trial, work, target, address, workload, point, tokenizer, flushes, pods: None }))
+        Ok(Some(Self { trial, work, target, address, workload, point, tokenizer, rows, flushes, pods: None }))
     }
 
     /// Returns the seed-determined load of one attempt.
     fn schedule(&self, ctx: &Context, attempt: u32) -> Result<TrialSchedule, Failure> {
-        TrialSchedule::for_attempt(self.workload, self.point, self.trial, ctx.run_id(), attempt)
+        let index = self.rows.as_ref().map(|rows| rows.index());
+        TrialSchedule::for_attempt(self.workload, self.point, self.trial, ctx.run_id(), attempt, index)
             .map_err(|error| Failure::from_error(ErrorCode::Schedule, &error))
     }
 
@@ -223,7 +232,7 @@ impl<'a> ServingTrial<'a> {
     /// Sends the shard's own prompts once, each for one token.
     fn warm_cache(&self, ctx: &Context, schedule: &TrialSchedule, endpoint: &Endpoint) -> Result<(), Failure> {
         const USERS: u32 = 16;
-        let prompts = Prompts::new(schedule, load_stripe(ctx, schedule), Arc::clone(&self.tokenizer), &self.work);
+        let prompts = Prompts::new(schedule, load_stripe(ctx, schedule), Arc::clone(&self.tokenizer), self.rows.clone(), &self.work);
         let trial = Trial {
             arrivals: Arrivals::Closed { users: USERS },
             start_at_ns: assay_reactor::now_ns(),
@@ -273,7 +282,7 @@ impl<'a> ServingTrial<'a> {
         let stripe = load_stripe(ctx, schedule);
         let mut trial = self.build_trial(endpoint, start.monotonic_ns);
         trial.measured.requests = self.work.requests.map(|Count(requests)| stripe.share(requests));
-        let mut prompts = Prompts::new(schedule, stripe, Arc::clone(&self.tokenizer), &self.work);
+        let mut prompts = Prompts::new(schedule, stripe, Arc::clone(&self.tokenizer), self.rows.clone(), &self.work);
         if let Some(users) = own_users(ctx, schedule) {
             trial.arrivals = Arrivals::Closed { users: users.max(1) };
             // A shard without its own users still takes part, with no request.
@@ -508,7 +517,28 @@ fn address(environment: &Environment, target: &Target) -> Result<String, Failure
     })
 }
 
-fn tokenizer(ctx: &Context, work: &ServingWork, known: &mut Tokenizers) -> Result<Arc<Tokenizer>, Failure> {
+/// Returns the rows of a dataset. The file of rows stays open in the stage's scratch folder.
+fn dataset_rows(
+    ctx: &Context,
+    dataset: &Dataset,
+    known: &mut BTreeMap<assay_manifest::Digest, Arc<RowReader>>,
+) -> Result<Arc<RowReader>, Failure> {
+    if let Some(rows) = known.get(&dataset.rows.digest) {
+        return Ok(Arc::clone(rows));
+    }
+    let index = Index::parse(&ctx.get(&dataset.index, Index::MAX_BYTES)?)
+        .map_err(|error| Failure::from_error(ErrorCode::Dataset, &error))?;
+    let file = ctx.materialise(&dataset.rows)?.open()?;
+    let rows = Arc::new(RowReader::new(Arc::new(index), file));
+    known.insert(dataset.rows.digest, Arc::clone(&rows));
+    Ok(rows)
+}
+
+fn tokenizer(
+    ctx: &Context,
+    work: &ServingWork,
+    known: &mut BTreeMap<assay_manifest::Digest, Arc<Tokenizer>>,
+) -> Result<Arc<Tokenizer>, Failure> {
     if let Some(tokenizer) = known.get(&work.tokenizer.digest) {
         return Ok(Arc::clone(tokenizer));
     }

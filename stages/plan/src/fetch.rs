@@ -1,7 +1,9 @@
 //! Fetching over HTTP, bounded in every respect: time, size, redirects, hosts.
 
+use std::fs::File;
 use std::io::Read as _;
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use assay_stage::{ErrorCode, Failure};
@@ -12,8 +14,14 @@ use ureq::{Agent, Body};
 /// The timeout of one response, from connecting to its last byte; each redirect is a response of its own.
 const TIME_LIMIT: Duration = Duration::from_mins(1);
 
+/// The same for a dataset.
+const DATASET_TIME_LIMIT: Duration = Duration::from_hours(1);
+
 /// The largest response: a script or an image manifest is far smaller.
 const MAX_BYTES: u64 = 64 << 20;
+
+/// The largest dataset.
+const MAX_DATASET_BYTES: u64 = 16 << 30;
 
 /// The most redirects of one address: registries use one or two.
 const MAX_REDIRECTS: usize = 5;
@@ -35,6 +43,8 @@ pub(crate) enum FetchError {
     Redirects(String),
     #[error("`{0}` is larger than {MAX_BYTES} bytes")]
     TooLarge(String),
+    #[error("`{0}` is larger than {MAX_DATASET_BYTES} bytes")]
+    DatasetTooLarge(String),
     #[error("`{url}` could not be fetched")]
     Http {
         url: String,
@@ -93,11 +103,28 @@ impl Fetcher {
         read(url, response)
     }
 
+    /// Writes the bytes at an address to a file: a dataset, which may be large.
+    pub(crate) fn save(&self, url: &str, path: &Path) -> Result<(), FetchError> {
+        let response = self.request_within(url, &[], DATASET_TIME_LIMIT)?;
+        if response.status() != StatusCode::OK {
+            return Err(FetchError::Status { url: url.to_owned(), status: response.status() });
+        }
+        let broke_off = |source| FetchError::Read { url: url.to_owned(), source };
+        let mut file = File::create(path).map_err(broke_off)?;
+        let body = response.into_body().into_with_config().limit(u64::MAX).reader();
+        let written = std::io::copy(&mut body.take(MAX_DATASET_BYTES + 1), &mut file).map_err(broke_off)?;
+        if written > MAX_DATASET_BYTES { Err(FetchError::DatasetTooLarge(url.to_owned())) } else { Ok(()) }
+    }
+
     /// Returns the response of an address, with any status; redirects are followed, each to an allowed host.
     pub(crate) fn request(&self, url: &str, headers: &[(&str, &str)]) -> Result<Response<Body>, FetchError> {
+        self.request_within(url, headers, TIME_LIMIT)
+    }
+
+    fn request_within(&self, url: &str, headers: &[(&str, &str)], limit: Duration) -> Result<Response<Body>, FetchError> {
         let mut at = url.to_owned();
         for hop in 0..=MAX_REDIRECTS {
-            let mut request = self.agent.get(self.check(&at)?);
+            let mut request = self.agent.get(self.check(&at)?).config().timeout_global(Some(limit)).build();
             // Credentials are for the host that requested them, and not for the target of its redirect.
             let kept = headers.iter().filter(|(name, _)| hop == 0 || !name.eq_ignore_ascii_case("authorization"));
             for (name, value) in kept {

@@ -1,11 +1,13 @@
 //! Pinning: the present content of a tag or an address, kept so that it stays the same.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use assay_manifest::{Artifact, Digest, Image, Name, PinnedFile, UnpinnedInput};
-use assay_planning::Pins;
+use assay_manifest::{Artifact, Dataset, Digest, Image, Name, PinnedFile, UnpinnedInput};
+use assay_planning::{DatasetFile, DatasetRequest, Pins};
 use assay_stage::{Context, ErrorCode, Failure};
 
+use crate::dataset::{FetchedDataset, import_dataset};
 use crate::fetch::{FetchError, Fetcher};
 use crate::image::Reference;
 
@@ -13,11 +15,25 @@ use crate::image::Reference;
 pub(crate) trait ArtifactSink {
     /// Stores bytes as an output of the plan.
     fn keep(&self, name: String, media_type: &str, bytes: &[u8]) -> Result<Artifact, Failure>;
+
+    /// Stores a file as an output of the plan.
+    fn keep_file(&self, name: String, media_type: &str, path: &Path) -> Result<Artifact, Failure>;
+
+    /// Returns the folder for files that are removed with the stage.
+    fn folder(&self) -> &Path;
 }
 
 impl ArtifactSink for Context {
     fn keep(&self, name: String, media_type: &str, bytes: &[u8]) -> Result<Artifact, Failure> {
         self.put(name, media_type, bytes)
+    }
+
+    fn keep_file(&self, name: String, media_type: &str, path: &Path) -> Result<Artifact, Failure> {
+        self.put_file(name, media_type, path)
+    }
+
+    fn folder(&self) -> &Path {
+        self.scratch()
     }
 }
 
@@ -78,7 +94,37 @@ impl<'a> Pinner<'a> {
     }
 }
 
+impl Pinner<'_> {
+    /// Imports a dataset. A failure to fetch it is reported, and bars the workload.
+    fn import(&mut self, request: &DatasetRequest<'_>) -> Result<Option<Dataset>, Failure> {
+        let scratch = self.keep.folder().join(format!("dataset-{}", request.workload));
+        let unusable = |error: std::io::Error| {
+            Failure::new(ErrorCode::Scratch, format!("cannot use `{}`", scratch.display())).because(&error)
+        };
+        std::fs::create_dir_all(&scratch).map_err(unusable)?;
+        let path = scratch.join("file");
+        let fetched = match request.file {
+            DatasetFile::InSource { .. } => None,
+            DatasetFile::Url(url) => match self.fetcher.as_ref().ok_or(FetchError::Disabled).and_then(|fetcher| fetcher.save(url, &path)) {
+                Ok(()) => Some(FetchedDataset { url, path: &path }),
+                Err(error) if error.is_refusal() => {
+                    self.unpinned.push(UnpinnedInput { what: url.to_owned(), reason: error.to_string() });
+                    return Ok(None);
+                }
+                Err(error) => return Err(error.into_failure(&format!("the dataset of workload `{}`", request.workload))),
+            },
+        };
+        let imported = import_dataset(self.keep, request, fetched.as_ref(), &scratch)?;
+        std::fs::remove_dir_all(&scratch).map_err(unusable)?;
+        Ok(Some(imported))
+    }
+}
+
 impl Pins for Pinner<'_> {
+    fn dataset(&mut self, request: &DatasetRequest<'_>) -> Result<Option<Dataset>, Failure> {
+        self.import(request)
+    }
+
     fn script(&mut self, workload: &Name, url: &str) -> Result<Option<PinnedFile>, Failure> {
         Self::script(self, workload, url)
     }
@@ -128,6 +174,14 @@ mod tests {
         fn keep(&self, name: String, media_type: &str, bytes: &[u8]) -> Result<Artifact, Failure> {
             let size = Count(bytes.len() as u64);
             Ok(Artifact { name, digest: Digest::compute(bytes), size, media_type: media_type.to_owned() })
+        }
+
+        fn keep_file(&self, name: String, media_type: &str, path: &Path) -> Result<Artifact, Failure> {
+            self.keep(name, media_type, &std::fs::read(path).expect("a file"))
+        }
+
+        fn folder(&self) -> &Path {
+            Path::new("/nonexistent")
         }
     }
 

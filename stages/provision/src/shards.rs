@@ -44,7 +44,8 @@ fn point_load(case: &Case, point: &Point, work: &ServingWork) -> Vec<RequestedLo
         Ok(OfferedLoad::Concurrency { users }) => vec![load(LoadUnit::Concurrency, users as f64)],
         Ok(OfferedLoad::Rate { per_s }) => {
             let is_streamed = work.is_streamed();
-            let tokens = work.output.as_ref().filter(|_| is_streamed).map(mean_tokens);
+            let recorded = || work.prompts.dataset().and_then(|dataset| dataset.summary.mean_output_tokens());
+            let tokens = work.output.as_ref().map(mean_tokens).or_else(recorded).filter(|_| is_streamed);
             let events = tokens.map(|tokens| load(LoadUnit::EventsPerS, (per_s * tokens).round()));
             std::iter::once(load(LoadUnit::RequestsPerS, per_s)).chain(events).collect()
         }

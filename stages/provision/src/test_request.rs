@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use assay_api::{InputKind, TextSink};
+use assay_api::{InputKind, RequestInput, TextSink};
 use assay_manifest::{Count, Plan, Probe, ServingApi, ServingWork, Target};
 use assay_probe::{Client, FirstEvent, Identity, JsonRequest, PartialResponse, RequestError, endpoint_url};
 use assay_stage::{Context, ErrorCode, Event, Failure};
@@ -88,7 +88,7 @@ impl<'a> TestRequest<'a> {
             api: work.api,
             is_streamed: work.is_streamed(),
             url: endpoint_url(address, work.api.path()),
-            body: work.request_body(query, &inputs, output_tokens),
+            body: work.request_body(RequestInput::Texts { query, inputs: &inputs }, output_tokens),
             time: Duration::from_nanos(work.timeout_ns.0).min(TIME),
         }
     }

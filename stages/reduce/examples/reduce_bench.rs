@@ -113,7 +113,7 @@ fn schedule(work: &ServingWork) -> Result<TrialSchedule, Box<dyn Error>> {
     let (seed, workload) = (Seed::new([7; 32]), Digest::compute(b"workload"));
     let key =
         TrialKey { point: PointKey { seed: &seed, workload: &workload, point: &point.point_id }, trial: 0, nonce: Nonce::new(7) };
-    Ok(TrialSchedule::new(work, OfferedLoad::from_point(&point)?, &key)?)
+    Ok(TrialSchedule::new(work, OfferedLoad::from_point(&point)?, &key, None)?)
 }
 
 fn write(path: &Path, records: u64, chunks: usize) -> Result<(), Box<dyn Error>> {
@@ -196,7 +196,7 @@ fn peak_mib() -> u64 {
 const POINT: &str = r#"{"point_id": "one", "kind": "concurrency", "value": {"concurrency": "8192"}}"#;
 
 const WORK: &str = r#"{
-    "api": "chat", "model": "m", "arrival": {"law": "closed"}, "input": {"law": "fixed", "tokens": 1000},
+    "api": "chat", "model": "m", "arrival": {"law": "closed"}, "prompts": {"from": "synthetic", "input": {"law": "fixed", "tokens": 1000}},
     "output": {"law": "uniform", "min": 64, "max": 319}, "exact_output": true, "continuous_usage": false, "batch": 1, "body": {}, "requests": "1",
     "warmup_ns": "0", "timeout_ns": "1", "time_limit_ns": "1", "cache": "cold_salt", "streaming": true, "capture": "none",
     "slos": [{"metric": "ttft", "at_most_ns": "200000000"}, {"metric": "tpot", "at_most_ns": "12000000"}],

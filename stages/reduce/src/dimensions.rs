@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
     CaseId, Control, ControlState, Digest, Environment, FactSource, FrozenWorkload, Host, HostFacts, Name, Plan,
-    ProvisionedTarget, Target, canonical_json,
+    PromptSource, ProvisionedTarget, ServingWork, Target, canonical_json,
 };
 use assay_stage::Failure;
 use assay_warehouse::{
@@ -439,11 +439,20 @@ fn workload(plan: &Plan, frozen: &FrozenWorkload) -> RowResult<Row> {
         .with("stack_under_test", declared("stack"))?
         .with("batching_policy", declared("batching_policy"))?
         .with("concurrency_points", serving.and_then(|_| json(&loads(plan, frozen))))?
-        .with("prompt_distribution", serving.and_then(|serving| json(&serving.input)))?
+        .with("prompt_distribution", serving.and_then(prompt_distribution))?
         .with("completion_distribution", serving.and_then(|serving| json(&serving.output)))?
+        .with("dataset_digest", serving.and_then(|serving| serving.prompts.dataset()).map(|dataset| dataset.file.artifact.digest))?
         .with("cache", serving.map(|serving| serving.cache.as_str()))?
         .with("tokenizer_digest", serving.map(|serving| serving.tokenizer.digest))?
         .seal()
+}
+
+/// Returns the distribution of input lengths: a law, or the range of a dataset's prompts.
+fn prompt_distribution(serving: &ServingWork) -> Option<String> {
+    match &serving.prompts {
+        PromptSource::Synthetic { input, .. } => json(input),
+        PromptSource::Dataset(dataset) => json(&dataset.summary.input_tokens),
+    }
 }
 
 /// Returns the points at which a workload is measured, in the order of its sweep: each of its cases has the same.

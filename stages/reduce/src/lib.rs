@@ -13,8 +13,11 @@ mod serving;
 mod telemetry;
 
 use assay_claim::Evidence;
+use std::sync::Arc;
+
+use assay_dataset::Index;
 use assay_manifest::{
-    Artifact, Case, Collection, Count, CuratedFile, Digest, Environment, InputRef, Intent, Kind, Plan, Point, PointSummary,
+    Artifact, Case, Collection, Count, CuratedFile, Dataset, Digest, Environment, InputRef, Intent, Kind, Plan, Point, PointSummary,
     PointView, Reason, RunStatus, Summary, Views, WorkloadType, canonical_json,
 };
 use assay_stage::parameters::ReduceParameters;
@@ -170,8 +173,10 @@ fn reduce_point(
     let workload = context.plan.workload(&case.workload).ok_or_else(unknown)?;
     if workload.workload_type == WorkloadType::Serving {
         let open = |artifact: &Artifact| open_records(ctx, artifact);
-        let reduced =
-            serving::reduce(context, dimensions, (workload, case, point), &RecordSource { open: &open, checked: true })?;
+        let index = workload.serving.as_ref().and_then(|work| work.prompts.dataset());
+        let index = index.map(|dataset| read_index(ctx, dataset)).transpose()?;
+        let records = RecordSource { open: &open, index, checked: true };
+        let reduced = serving::reduce(context, dimensions, (workload, case, point), &records)?;
         let serving = Some((reduced.fact, reduced.view));
         return Ok(ReducedPoint { summary: reduced.summary, rows: reduced.outcomes, serving });
     }
@@ -179,6 +184,12 @@ fn reduce_point(
     let mut summary = aggregate::summarise(workload, case, point, &trials, context.collection_manifest)?;
     let rows = rows::outcome_rows(context, dimensions, &trials, &mut summary)?;
     Ok(ReducedPoint { summary, rows, serving: None })
+}
+
+/// Reads the index of a dataset, from which the schedule of its trials follows.
+fn read_index(ctx: &Context, dataset: &Dataset) -> Result<Arc<Index>, Failure> {
+    let bytes = ctx.get(&dataset.index, Index::MAX_BYTES)?;
+    Index::parse(&bytes).map(Arc::new).map_err(|error| Failure::from_error(ErrorCode::Dataset, &error))
 }
 
 /// Opens the records behind an artifact. The file stays readable after its name is gone from scratch.

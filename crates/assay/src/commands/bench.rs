@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use assay_api::{InputKind, ServingApi};
 use assay_manifest::{RunId, SloMetric};
@@ -32,7 +32,7 @@ const OUTPUT_TOKENS: u64 = 128;
 const PIPELINE: &str = "pipelines/bench.yaml";
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 23] = [
+const OPTIONS: [(&str, &str); 28] = [
     ("spec.load.concurrency", "--concurrency"),
     ("spec.load.rate", "--rate"),
     ("spec.load.arrival", "--arrival"),
@@ -44,6 +44,11 @@ const OPTIONS: [(&str, &str); 23] = [
     ("spec.lengths.input", "--input-tokens"),
     ("spec.lengths.output", "--output-tokens"),
     ("spec.lengths", "--scenario"),
+    ("spec.dataset.format", "--dataset-format"),
+    ("spec.dataset.fields", "--field"),
+    ("spec.dataset.max_input", "--max-input"),
+    ("spec.dataset.over", "--over"),
+    ("spec.dataset", "--dataset"),
     ("spec.batch", "--documents"),
     ("spec.slos", "--slo"),
     ("spec.body", "--body"),
@@ -106,6 +111,21 @@ pub(crate) struct Bench {
     /// Lengths in genai-bench notation, such as "D(100,100)", "N(480,240)/(300,150)", "E(128)" or "R(128,100)"
     #[arg(long, value_name = "SCENARIO", conflicts_with_all = ["input_tokens", "output_tokens"])]
     scenario: Option<String>,
+    /// A file or address of prompts: JSON Lines, CSV, text, ShareGPT or an OpenAI batch file, instead of synthetic prompts
+    #[arg(long, value_name = "FILE|URL", conflicts_with_all = ["input_tokens", "scenario"])]
+    dataset: Option<String>,
+    /// The format of the dataset [default: by the ending of its name]
+    #[arg(long, value_name = "FORMAT", requires = "dataset")]
+    dataset_format: Option<String>,
+    /// The name of a member or column of the dataset, such as prompt=question; also messages, system, output and output_tokens
+    #[arg(long, value_name = "PURPOSE=NAME", requires = "dataset")]
+    field: Vec<String>,
+    /// The most tokens of a prompt of the dataset
+    #[arg(long, value_name = "N", requires = "dataset")]
+    max_input: Option<u64>,
+    /// The treatment of a longer prompt: refuse, truncate or skip
+    #[arg(long, value_name = "RULE", requires = "dataset")]
+    over: Option<String>,
     /// Documents per request, for an API that takes documents
     #[arg(long, value_name = "N", default_value_t = 1)]
     documents: u32,
@@ -184,7 +204,7 @@ impl Bench {
             return Ok(Exit::Done);
         }
         let source = SourceSpec { pipeline: PIPELINE.to_owned(), adhoc, ..SourceSpec::default() };
-        let plan = PlanParameters { fetch: false };
+        let plan = PlanParameters { fetch: self.dataset.as_deref().is_some_and(is_address) };
         let asked = RunRequest { source, store: self.store, name: self.name, plan, json: self.json, command: "assay bench" };
         let (url, has_key) = (self.url, self.api_key.is_some());
         asked.run().map_err(|failure| with_options(failure, url.as_deref(), has_key))
@@ -218,6 +238,9 @@ impl Bench {
                 })?;
                 files.insert(format!("{folder}/tokenizer.json"), bytes);
             }
+            if let Some(path) = self.dataset.as_deref().filter(|dataset| !is_address(dataset)) {
+                files.insert(format!("{folder}/{}", dataset_name(path)), read_dataset(Path::new(path))?);
+            }
             files.insert(format!("{folder}/workload.yaml"), written(&self.workload(name, load)?));
         }
         files.insert(PIPELINE.to_owned(), written(&self.pipeline(&workloads)?));
@@ -235,6 +258,7 @@ impl Bench {
             Some(scenario) => json!(scenario),
             None => self.default_lengths(),
         };
+        let dataset = self.dataset.as_deref().map(|dataset| self.dataset(dataset)).transpose()?;
         let is_simulated = self.simulator.is_some();
         let mut spec = json!({
             "type": "serving",
@@ -246,18 +270,33 @@ impl Bench {
             "stack": if is_simulated { "assay-simulator" } else { &self.stack },
             "api": self.api,
             "load": load,
-            "lengths": lengths,
             "exact_output": !self.no_exact_output,
             "streaming": !self.no_streaming && self.api.capabilities().streams,
             "cache": self.cache,
             "slos": pairs("--slo", &self.slo)?,
             "body": pairs("--body", &self.body)?,
         });
+        match dataset {
+            Some(dataset) => spec["dataset"] = dataset,
+            None => spec["lengths"] = lengths,
+        }
         set(&mut spec, "batch", Some(self.documents).filter(|documents| *documents != 1).map(Value::from));
         set(&mut spec, "extra_body", self.extra_body.clone().map(Value::from));
         set(&mut spec, "seed", self.seed.as_deref().map(|seed| json!(seed_digits(seed))));
         set(&mut spec, "tokenizer", self.tokenizer.as_ref().map(|_| json!("tokenizer.json")));
         Ok(json!({"apiVersion": "assay.dev/v1alpha1", "kind": "Workload", "metadata": {"name": name}, "spec": spec}))
+    }
+
+    /// Returns the dataset of the workload.
+    fn dataset(&self, dataset: &str) -> Result<Value, Failure> {
+        let mut value = if is_address(dataset) { json!({"url": dataset}) } else { json!({"path": dataset_name(dataset)}) };
+        set(&mut value, "format", self.dataset_format.clone().map(Value::from));
+        let fields = pairs("--field", &self.field)?;
+        set(&mut value, "fields", (!fields.is_empty()).then_some(Value::Object(fields)));
+        set(&mut value, "max_input", self.max_input.map(Value::from));
+        set(&mut value, "over", self.over.clone().map(Value::from));
+        set(&mut value, "output", self.output_tokens.map(|tokens| json!({"fixed": tokens})));
+        Ok(value)
     }
 
     /// Returns fixed lengths for the inputs that the API takes.
@@ -369,6 +408,34 @@ fn parse_doublings(text: &str) -> Result<Doublings, String> {
     }
     let doublings = std::iter::successors(Some(first), |number| number.checked_mul(2)).take_while(|number| *number < last);
     Ok(Doublings(doublings.chain([last]).collect()))
+}
+
+/// Returns true if a dataset is named by its address.
+fn is_address(dataset: &str) -> bool {
+    dataset.contains("://")
+}
+
+/// Returns the name of the dataset's file in the Source: its ending tells the format.
+fn dataset_name(path: &str) -> String {
+    let ending = Path::new(path).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    let is_plain = !ending.is_empty() && ending.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if is_plain { format!("dataset.{}", ending.to_ascii_lowercase()) } else { "dataset".to_owned() }
+}
+
+/// Reads the file of a dataset, within the limit of files of a Source.
+fn read_dataset(path: &Path) -> Result<Vec<u8>, Failure> {
+    let unreadable = |error: std::io::Error| {
+        Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", path.display()))
+            .because(&error)
+            .hint("`--dataset` takes a file of prompts, or its address")
+    };
+    let size = std::fs::metadata(path).map_err(unreadable)?.len();
+    if size > assay_spec::MAX_FILE_BYTES as u64 {
+        let message = format!("`{}` has {size} bytes, and at most {} are read from a file", path.display(), assay_spec::MAX_FILE_BYTES);
+        return Err(Failure::new(ErrorCode::Unreadable, message)
+            .hint("serve it by HTTP on this machine or by HTTPS, and name the address: `--dataset http://127.0.0.1:8080/FILE`"));
+    }
+    std::fs::read(path).map_err(unreadable)
 }
 
 /// Returns a seed that is a number as the 64 hexadecimal digits of the number, and any other text as it is.

@@ -258,14 +258,42 @@ fn workloads() -> Value {
                 "time_limit_ns": "60000000000",
             },
         },
+        {
+            "name": "chat-8b-asked",
+            "workload_type": "serving",
+            "workload_spec_digest": spec("chat-8b-asked", 530)["digest"],
+            "spec": spec("chat-8b-asked", 530),
+            "seed": digest("seed of chat-8b-asked").hex(),
+            "metrics": [],
+            "serving": dataset_work(),
+        },
     ])
+}
+
+/// The work of `chat-8b` with the prompts of a dataset.
+fn dataset_work() -> Value {
+    let mut work = serving_work();
+    let of = |name: &str, bytes: u32, media_type: &str| artifact(&format!("workloads/chat-8b-asked/dataset/{name}"), bytes, media_type);
+    work["prompts"] = json!({
+        "from": "dataset", "file": pinned("prompts.jsonl", "chat-8b-asked/prompts.jsonl", 1_204_551, false), "format": "jsonl",
+        "rows": of("rows.jsonl", 1_190_210, "application/jsonl"), "index": of("rows.index", 39_907, "application/octet-stream"),
+        "summary": {
+            "read": "2000", "rows": "1994", "without_prompt": "2", "too_long": "4", "truncated": "0",
+            "input_tokens": {"least": 4, "most": 4096, "sum": "412118"}, "recorded_outputs": "1990",
+            "output_tokens": {"least": 1, "most": 1024, "sum": "391002"},
+        },
+        "max_output_tokens": 1024,
+    });
+    work["tokenizer"] = json!({"name": "common-words", "digest": digest("common-words")});
+    work.as_object_mut().expect("an object").remove("output");
+    work
 }
 
 /// The work of `chat-8b`. The length of a query is there for its form: only APIs that rerank documents have one.
 fn serving_work() -> Value {
     json!({
         "api": "chat", "model": "chat-8b", "arrival": {"law": "closed"},
-        "input": {"law": "lognormal", "mean": 480.0, "stddev": 240.0}, "query": {"law": "fixed", "tokens": 32}, "output": {"law": "fixed", "tokens": 128},
+        "prompts": {"from": "synthetic", "input": {"law": "lognormal", "mean": 480.0, "stddev": 240.0}, "query": {"law": "fixed", "tokens": 32}}, "output": {"law": "fixed", "tokens": 128},
         "exact_output": true, "continuous_usage": true, "batch": 1, "body": {"temperature": "0"}, "extra_body": {"top_k": 20}, "requests": "500",
         "duration_ns": "60000000000", "warmup_ns": "5000000000", "timeout_ns": "120000000000", "time_limit_ns": "1800000000000",
         "cache": "cold_salt", "streaming": true, "capture": "digest", "slos": [{"metric": "ttft", "at_most_ns": "500000000"}],

@@ -34,6 +34,15 @@ impl Fields {
         for branch in schema["anyOf"].as_array().into_iter().flatten() {
             self.walk(root, name, branch, value);
         }
+        // The branches of a type with a tag: the one whose tag the value has.
+        let has_tag = |branch: &&Value| {
+            let constants = branch["properties"].as_object().into_iter().flatten();
+            let mut tags = constants.filter(|(_, field)| !field["const"].is_null()).peekable();
+            tags.peek().is_some() && tags.all(|(tag, field)| value[tag] == field["const"])
+        };
+        for branch in schema["oneOf"].as_array().into_iter().flatten().filter(has_tag) {
+            self.walk(root, name, branch, value);
+        }
         for item in value.as_array().into_iter().flatten() {
             self.walk(root, name, &schema["items"], item);
         }

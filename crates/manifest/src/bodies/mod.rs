@@ -2,6 +2,7 @@
 
 pub(crate) mod collection;
 pub(crate) mod common;
+pub(crate) mod dataset;
 pub(crate) mod environment;
 pub(crate) mod execution;
 pub(crate) mod plan;

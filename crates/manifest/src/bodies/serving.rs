@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use assay_api::{RequestBody, ServingApi};
+use assay_api::{RequestBody, RequestInput, ServingApi};
 use assay_metric::SloMetric;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::document::words;
-use crate::{Artifact, Block, CaseId, Count, Digest, PinnedFile, PointId, TrialId};
+use crate::{Artifact, Block, CaseId, Count, Digest, PinnedFile, PointId, PromptSource, TrialId};
 
 /// Servers that support token counts per chunk (`continuous_usage_stats`).
 const CONTINUOUS_USAGE: [&str; 2] = ["vllm", "assay-simulator"];
@@ -139,15 +139,12 @@ pub struct ServingWork {
     pub model: String,
     /// The rule that decides when a request is sent.
     pub arrival: ArrivalLaw,
-    /// Tokens of the prompt, or of each document.
-    pub input: LengthLaw,
-    /// Tokens of the query; absent if the API takes none.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub query: Option<LengthLaw>,
-    /// Tokens of the response; absent if the API has none.
+    /// The source of prompts.
+    pub prompts: PromptSource,
+    /// Tokens of the response; absent if the API has none, and if a dataset or the endpoint decides.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output: Option<LengthLaw>,
-    /// True if requests ask for exactly the drawn number of tokens (`ignore_eos`, `min_tokens`).
+    /// True if requests ask for exactly the drawn or recorded number of tokens (`ignore_eos`, `min_tokens`).
     pub exact_output: bool,
     /// True if the endpoint is asked to count tokens chunk by chunk, which few servers support.
     pub continuous_usage: bool,
@@ -193,13 +190,13 @@ impl ServingWork {
         if self.api.capabilities().input.has_documents() { self.batch.max(1) } else { 1 }
     }
 
-    /// Builds the body that requests a response of this many tokens to these prompts; one prompt, unless the API takes documents.
-    pub fn request_body(&self, query: Option<&str>, prompts: &[String], output_tokens: Option<u32>) -> Vec<u8> {
+    /// Builds the body that requests a response of this many tokens to these inputs; without a number, of as many as the endpoint decides.
+    pub fn request_body(&self, input: RequestInput<'_>, output_tokens: Option<u32>) -> Vec<u8> {
         self.api.request_body(&RequestBody {
             model: &self.model,
-            query,
-            inputs: prompts,
+            input,
             output_tokens,
+            max_output_tokens: self.prompts.dataset().and_then(|dataset| dataset.max_output_tokens),
             exact_output: self.exact_output,
             streamed: self.is_streamed(),
             continuous_usage: self.continuous_usage,

@@ -1,6 +1,7 @@
 use super::*;
 use crate::load_recipe_digest;
-use assay_manifest::{CaptureMode, RunId, ServingApi, Tokenizer, TrialId};
+use assay_dataset::{ImportRules, RecordedOutput, Row, RowContent, RowWriter, TextTokens};
+use assay_manifest::{Artifact, CaptureMode, Dataset, DatasetFormat, OverLongPrompt, PinnedFile, RunId, ServingApi, Tokenizer, TrialId};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,13 +9,16 @@ const SEED: Seed = Seed::new([7; 32]);
 const NONCE: Nonce = Nonce::new(0x0123_4567_89ab_cdef);
 const SECOND: u64 = 1_000_000_000;
 
+fn synthetic(input: LengthLaw) -> PromptSource {
+    PromptSource::Synthetic { input, query: None }
+}
+
 fn work() -> ServingWork {
     ServingWork {
         api: ServingApi::Chat,
         model: "model".to_owned(),
         arrival: ArrivalLaw::Poisson,
-        query: None,
-        input: LengthLaw::Normal { mean: 480.0, stddev: 240.0 },
+        prompts: synthetic(LengthLaw::Normal { mean: 480.0, stddev: 240.0 }),
         output: Some(LengthLaw::TruncatedUniform { low: 1, high: 300, floor: 2 }),
         exact_output: true,
         continuous_usage: false,
@@ -55,7 +59,7 @@ fn schedule_of(
 ) -> Result<TrialSchedule, ScheduleError> {
     let (workload, point) = (Digest::compute(b"workload"), point());
     let key = TrialKey { point: PointKey { seed, workload: &workload, point: &point }, trial, nonce };
-    TrialSchedule::new(work, offered, &key)
+    TrialSchedule::new(work, offered, &key, None)
 }
 
 fn schedule(work: &ServingWork, offered: OfferedLoad) -> TrialSchedule {
@@ -80,11 +84,11 @@ fn the_format_is_stable() {
 
     let lognormal = LengthLaw::Lognormal { mean: 300.0, stddev: 150.0 };
     let uniform = LengthLaw::Uniform { min: 10, max: 19 };
-    let constant = ServingWork { arrival: ArrivalLaw::Constant, input: lognormal, output: Some(uniform), ..work() };
+    let constant = ServingWork { arrival: ArrivalLaw::Constant, prompts: synthetic(lognormal), output: Some(uniform), ..work() };
     assert_eq!(schedule(&constant, OfferedLoad::Rate { per_s: 33.3 }).digest().hex(), GOLDEN_CONSTANT_DIGEST);
 
     let truncated = LengthLaw::TruncatedNormal { mean: 480.0, stddev: 240.0, floor: 1 };
-    let open = closed(ServingWork { input: truncated, output: None, requests: None, ..work() });
+    let open = closed(ServingWork { prompts: synthetic(truncated), output: None, requests: None, ..work() });
     assert_eq!(schedule(&open, USERS).digest().hex(), GOLDEN_CLOSED_DIGEST);
 }
 
@@ -138,7 +142,7 @@ fn what_does_not_shape_the_load_is_not_in_its_recipe() {
     assert_eq!(recipe(&same), recipe(&work()));
     let others = [
         ServingWork { arrival: ArrivalLaw::Constant, ..work() },
-        ServingWork { input: LengthLaw::Fixed { tokens: 480 }, ..work() },
+        ServingWork { prompts: synthetic(LengthLaw::Fixed { tokens: 480 }), ..work() },
         ServingWork { output: None, ..work() },
         ServingWork { batch: 2, ..work() },
         ServingWork { requests: None, ..work() },
@@ -381,4 +385,126 @@ fn a_shard_without_a_user_has_no_part() {
     assert_eq!(part(&closed, two, 2, 3), Ok(None));
     assert_eq!(part(&work(), RATE, 2, 3), Ok(Stripe::new(2, 3).ok()));
     assert_eq!(part(&work(), RATE, 3, 3), Err(ScheduleError::Shard { shard: 3, shards: 3 }));
+}
+
+/// A token is a letter.
+struct Letters;
+
+impl TextTokens for Letters {
+    fn count(&self, text: &str) -> Result<u64, String> {
+        Ok(text.len() as u64)
+    }
+
+    fn truncate<'a>(&self, text: &'a str, _: u32) -> Result<&'a str, String> {
+        Ok(text)
+    }
+}
+
+/// Returns work with a dataset of `rows` rows, and its index. Row `r` has `r + 1` tokens, and every second one a recorded response of 7.
+fn dataset_work(rows: u32) -> (ServingWork, Arc<Index>) {
+    let rules = ImportRules {
+        api: ServingApi::Chat,
+        max_input: None,
+        over: OverLongPrompt::Refuse,
+        output: RecordedOutput::Used { at_most: None },
+    };
+    let mut writer = RowWriter::new(rules, &Letters, Vec::new(), Vec::new()).expect("a writer");
+    for row in 0..rows {
+        let content = RowContent::Prompt("x".repeat(row as usize + 1));
+        let output_tokens = row.is_multiple_of(2).then_some(7);
+        writer.write(u64::from(row) + 1, Some(Row { content, output: None, output_tokens })).expect("a row");
+    }
+    let (rows, index, summary) = writer.finish().expect("rows");
+    let artifact = |bytes: &[u8]| Artifact {
+        name: "x".to_owned(),
+        digest: Digest::compute(bytes),
+        size: Count(bytes.len() as u64),
+        media_type: "x".to_owned(),
+    };
+    let file = PinnedFile { path: "a".to_owned(), origin: "a".to_owned(), executable: false, artifact: artifact(b"") };
+    let dataset = Dataset {
+        file,
+        format: DatasetFormat::Jsonl,
+        rows: artifact(&rows),
+        index: artifact(&index),
+        summary,
+        max_output_tokens: None,
+    };
+    let work = ServingWork { prompts: PromptSource::Dataset(Box::new(dataset)), output: None, ..work() };
+    (work, Arc::new(Index::parse(&index).expect("an index")))
+}
+
+fn dataset_schedule(work: &ServingWork, trial: u32, index: Option<&Arc<Index>>) -> Result<TrialSchedule, ScheduleError> {
+    let (workload, point) = (Digest::compute(b"workload"), point());
+    let key = TrialKey { point: PointKey { seed: &SEED, workload: &workload, point: &point }, trial, nonce: NONCE };
+    TrialSchedule::new(work, RATE, &key, index)
+}
+
+#[test]
+fn a_row_is_sent_once_before_any_is_repeated() {
+    let (work, index) = dataset_work(800);
+    let schedule = dataset_schedule(&work, 0, Some(&index)).expect("a schedule");
+    let rows = |phase| schedule.requests(phase).map(|request| request.row.expect("a row")).collect::<Vec<_>>();
+    let (warmup, measured) = (rows(Phase::WarmUp), rows(Phase::Measure));
+    assert!(warmup.len() + measured.len() <= 800 && warmup.len() > 150 && measured.len() > 400, "{}", warmup.len());
+    let distinct: BTreeSet<u64> = warmup.iter().chain(&measured).copied().collect();
+    assert_eq!(distinct.len(), warmup.len() + measured.len());
+    assert!(!measured.is_sorted(), "the order of the file is not that of the trial");
+    for request in schedule.requests(Phase::Measure) {
+        let row = request.row.expect("a row");
+        let recorded = row.is_multiple_of(2).then_some(7);
+        assert_eq!((u64::from(request.input_tokens), request.output_tokens, request.prompt_seed), (row + 1, recorded, row));
+    }
+    let (work, index) = dataset_work(60);
+    let schedule = dataset_schedule(&work, 0, Some(&index)).expect("a schedule");
+    let measured: Vec<_> = schedule.requests(Phase::Measure).map(|request| request.row).collect();
+    assert_eq!(measured[..60], measured[60..120]);
+}
+
+#[test]
+fn each_trial_has_an_order_of_its_own_and_shards_share_it() {
+    let (work, index) = dataset_work(700);
+    let rows = |trial| {
+        let schedule = dataset_schedule(&work, trial, Some(&index)).expect("a schedule");
+        schedule.requests(Phase::Measure).filter_map(|request| request.row).collect::<Vec<_>>()
+    };
+    assert_ne!(rows(0)[..100], rows(1)[..100]);
+    let schedule = dataset_schedule(&work, 0, Some(&index)).expect("a schedule");
+    for shards in [1, 3, 4] {
+        let mut all: Vec<_> = (0..shards)
+            .flat_map(|shard| schedule.shard_requests(Phase::Measure, Stripe::new(shard, shards).expect("a stripe")))
+            .collect();
+        all.sort_by_key(|request| request.global_index);
+        assert_eq!(all, schedule.requests(Phase::Measure).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_drawn_length_replaces_a_recorded_one() {
+    let (work, index) = dataset_work(700);
+    let work = ServingWork { output: Some(LengthLaw::Fixed { tokens: 3 }), ..work };
+    let schedule = dataset_schedule(&work, 0, Some(&index)).expect("a schedule");
+    assert!(schedule.requests(Phase::Measure).all(|request| request.output_tokens == Some(3)));
+}
+
+#[test]
+fn a_dataset_needs_its_own_index() {
+    let (work, _) = dataset_work(3);
+    let (_, other) = dataset_work(4);
+    assert_eq!(dataset_schedule(&work, 0, None).err(), Some(ScheduleError::NoIndex));
+    assert_eq!(dataset_schedule(&work, 0, Some(&other)).err(), Some(ScheduleError::OtherIndex { found: 4, planned: 3 }));
+}
+
+#[test]
+fn another_row_is_another_schedule_and_another_recipe() {
+    let (workload, point) = (Digest::compute(b"workload"), point());
+    let key = PointKey { seed: &SEED, workload: &workload, point: &point };
+    let digests = |rows| {
+        let (work, index) = dataset_work(rows);
+        let schedule = dataset_schedule(&work, 0, Some(&index)).expect("a schedule");
+        (schedule.digest(), load_recipe_digest(&work, RATE, &key).expect("a recipe"))
+    };
+    let (one, other) = (digests(700), digests(701));
+    assert!(one.0 != other.0 && one.1 != other.1);
+    assert_eq!(one, digests(700));
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use assay_manifest::{CacheMode, CaptureMode, InstructionCounter, MeasuredCommand, SloMetric};
+use assay_manifest::{CacheMode, CaptureMode, DatasetFormat, Digest, InstructionCounter, MeasuredCommand, OverLongPrompt, SloMetric};
 use insta::assert_snapshot;
 
 use super::{COMPARING, INDICATOR, PIPELINE, SERVING, problems, replace_part, workload};
 use crate::{
-    ArrivalMode, ArrivalProcess, Distribution, Lengths, Load, Parameter, Program, Scenario, Script, Slo, Work, Workload, render,
+    ArrivalMode, ArrivalProcess, Distribution, Lengths, Load, Parameter, PinnableFile, Pins, Program, Prompts, ResponseLength, Scenario,
+    Script, Slo, Work, Workload, render,
 };
 
 fn indicator(part: &str, replacement: &str) -> String {
@@ -170,7 +171,8 @@ fn a_serving_workload_is_read_with_its_defaults() {
             timeout: Duration::from_mins(5),
         }
     );
-    assert_eq!(serving.lengths, Lengths::Scenario(Scenario::Normal { input: (480, 240), output: (300, 150) }));
+    let scenario = Scenario::Normal { input: (480, 240), output: (300, 150) };
+    assert_eq!(serving.prompts, Prompts::Synthetic(Lengths::Scenario(scenario)));
     assert_eq!((serving.cache, serving.streaming, serving.capture), (CacheMode::ColdSalt, true, CaptureMode::Digest));
     assert_eq!(
         serving.slos,
@@ -189,7 +191,79 @@ fn explicit_lengths_are_read() {
     let workload = workload(&text);
     let Work::Serving(serving) = &workload.spec.work else { panic!("serving") };
     let output = Distribution::LogNormal { mean: 50.0, stddev: 20.5 };
-    assert_eq!(serving.lengths, Lengths::Explicit { input: Distribution::Uniform { min: 1, max: 9 }, output });
+    let input = Distribution::Uniform { min: 1, max: 9 };
+    assert_eq!(serving.prompts, Prompts::Synthetic(Lengths::Explicit { input, output }));
+}
+
+fn with_dataset(dataset: &str) -> String {
+    replace_part(SERVING, "lengths: N(480,240)/(300,150)", &format!("dataset: {dataset}"))
+}
+
+#[test]
+fn a_dataset_is_read_with_its_defaults() {
+    let workload = workload(&with_dataset("{path: prompts.jsonl}"));
+    let Work::Serving(serving) = &workload.spec.work else { panic!("serving") };
+    let Prompts::Dataset(dataset) = &serving.prompts else { panic!("a dataset") };
+    assert_eq!(dataset.file, PinnableFile::Path { path: "prompts.jsonl".to_owned(), sha256: None });
+    assert_eq!((dataset.format, dataset.over), (DatasetFormat::Jsonl, OverLongPrompt::Refuse));
+    assert_eq!((dataset.output, dataset.max_input, dataset.fields.len()), (ResponseLength::Recorded, None, 0));
+    assert_eq!(workload.mutable_parts().paths, ["prompts.jsonl"]);
+}
+
+#[test]
+fn a_dataset_may_name_everything() {
+    let text = "{url: 'https://example.org/a.json?raw', format: sharegpt, max_input: 4096, over: skip, output: {fixed: 9}, max_output: 50}";
+    let workload = workload(&with_dataset(text));
+    let Work::Serving(serving) = &workload.spec.work else { panic!("serving") };
+    let Prompts::Dataset(dataset) = &serving.prompts else { panic!("a dataset") };
+    assert_eq!(dataset.output, ResponseLength::Drawn(Distribution::Fixed(9)));
+    assert_eq!((dataset.max_input, dataset.max_output, dataset.over), (Some(4096), Some(50), OverLongPrompt::Skip));
+    assert_eq!(workload.mutable_parts().dataset_url.as_deref(), Some("https://example.org/a.json?raw"));
+    let fields = "{path: a.csv, fields: {prompt: question, output_tokens: n}, output: server}";
+    let Work::Serving(serving) = &self::workload(&with_dataset(fields)).spec.work else { panic!("serving") };
+    let Prompts::Dataset(dataset) = &serving.prompts else { panic!("a dataset") };
+    assert_eq!((dataset.format, dataset.output), (DatasetFormat::Csv, ResponseLength::Server));
+    assert_eq!(dataset.fields.get("prompt").map(String::as_str), Some("question"));
+}
+
+#[test]
+fn a_dataset_pins_its_content() {
+    let freeze = |content: Option<&[u8]>| {
+        let contents = content.map(|bytes| ("prompts.jsonl".to_owned(), Digest::compute(bytes))).into_iter().collect();
+        workload(&with_dataset("{path: prompts.jsonl}")).freeze(&Pins { contents, ..Pins::default() }).expect("frozen")
+    };
+    let (one, other) = (freeze(Some(b"a")), freeze(Some(b"b")));
+    assert_ne!(one.digest, other.digest);
+    assert_eq!(one.json["dataset"]["sha256"], Digest::compute(b"a").hex());
+    assert_eq!(freeze(None).unpinned, ["prompts.jsonl"]);
+}
+
+#[test]
+fn datasets_that_cannot_be_used_are_refused() {
+    let found = |dataset: &str| problems(&with_dataset(dataset));
+    assert_snapshot!(found("{path: prompts}"), @r"
+    error: `spec.dataset` lacks `format`, and the name `prompts` does not tell it
+      --> a.yaml:19:3
+       |
+    19 |   dataset: {path: prompts}
+       |   ^^^^^^^
+    hint: `format` (`--dataset-format`) is one of jsonl, sharegpt, openai_batch, csv, text
+    ");
+    assert_snapshot!(found("{path: a.json, format: sharegpt, fields: {prompt: x}}"), @r"
+    error: `spec.dataset.fields` belongs to formats whose members have names of your own choosing
+      --> a.yaml:19:45
+       |
+    19 |   dataset: {path: a.json, format: sharegpt, fields: {prompt: x}}
+       |                                             ^^^^^^
+    hint: remove it, or write `format: jsonl`
+    ");
+    assert!(found("{path: a.csv}\n  batch: 2\n  api: embeddings").contains("`spec.batch` above 1 belongs to `lengths`"));
+    assert!(found("{path: a.csv}\n  api: rerank").contains("`api: rerank` cannot take a dataset: its requests have a query and documents"));
+    assert!(found("{path: a.csv, output: server}\n  api: embeddings").contains("responses of `api: embeddings` have no output tokens"));
+    assert!(found("{path: a.csv}\n  lengths: D(1,2)").contains("takes only one of `lengths`, `dataset`"));
+    assert!(found("{path: a.csv, url: 'https://a.b/c.csv'}").contains("takes only one of `path`, `url`"));
+    assert!(found("{path: a.csv, output: {uniform: {min: 9, max: 1}}}").contains("`spec.dataset.output.uniform.max` is 1, below `min`"));
+    assert!(found("{path: ../a.csv}").contains("error"));
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn work(api: &str, tokenizer_file: bool, output: bool) -> ServingWork {
     let digest = Digest::compute(b"");
     let artifact = json!({"name": "t", "digest": digest, "size": "0", "media_type": "application/json"});
     let mut work = json!({
-        "api": api, "model": "m", "arrival": {"law": "closed"}, "input": {"law": "fixed", "tokens": 10}, "exact_output": true,
+        "api": api, "model": "m", "arrival": {"law": "closed"}, "prompts": {"from": "synthetic", "input": {"law": "fixed", "tokens": 10}}, "exact_output": true,
         "batch": 1, "body": {}, "warmup_ns": "0", "timeout_ns": "1", "time_limit_ns": "1", "cache": "cold_salt",
         "streaming": true, "continuous_usage": true, "capture": "none", "slos": [], "tokenizer": {"name": "t", "digest": digest},
     });

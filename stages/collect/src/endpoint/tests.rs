@@ -16,7 +16,7 @@ fn plan() -> Plan {
     let digest = Digest::compute(b"");
     let artifact = json!({"name": "w", "digest": digest, "size": "0", "media_type": "application/json"});
     let work = json!({
-        "api": "chat", "model": "m", "arrival": {"law": "closed"}, "input": {"law": "fixed", "tokens": 10},
+        "api": "chat", "model": "m", "arrival": {"law": "closed"}, "prompts": {"from": "synthetic", "input": {"law": "fixed", "tokens": 10}},
         "output": {"law": "fixed", "tokens": 10}, "exact_output": true, "batch": 1, "body": {}, "warmup_ns": "0",
         "timeout_ns": "1", "time_limit_ns": "1", "cache": "cold_salt", "streaming": true, "continuous_usage": true, "capture": "none", "slos": [],
         "tokenizer": {"name": "t", "digest": digest},

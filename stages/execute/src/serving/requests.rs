@@ -3,28 +3,41 @@
 use std::sync::Arc;
 
 use assay_load::{Cause, PlannedRequest};
+use assay_api::RequestInput;
+use assay_dataset::{RowContent, RowReader};
 use assay_manifest::{CacheMode, CaptureMode, ServingWork};
 use assay_record::Phase;
 use assay_schedule::{Requests as Scheduled, ScheduledRequest, Stripe, TrialSchedule};
-use assay_tokens::Tokenizer;
+use assay_tokens::{SALT_WORDS, Tokenizer};
+
+/// The plan's dataset was not opened.
+const NO_DATASET: &str = "the rows of the dataset are not at hand";
 
 /// A generator of the requests of one shard, in order, ahead of time.
 pub(crate) struct Prompts<'a> {
     warmup: Scheduled,
     measured: Scheduled,
     tokenizer: Arc<Tokenizer>,
+    rows: Option<Arc<RowReader>>,
     work: &'a ServingWork,
     salt: Option<u64>,
     is_silent: bool,
 }
 
 impl<'a> Prompts<'a> {
-    pub(crate) fn new(schedule: &TrialSchedule, stripe: Stripe, tokenizer: Arc<Tokenizer>, work: &'a ServingWork) -> Self {
+    pub(crate) fn new(
+        schedule: &TrialSchedule,
+        stripe: Stripe,
+        tokenizer: Arc<Tokenizer>,
+        rows: Option<Arc<RowReader>>,
+        work: &'a ServingWork,
+    ) -> Self {
         let of = |phase| schedule.shard_requests(phase, stripe);
         Self {
             warmup: of(assay_schedule::Phase::WarmUp),
             measured: of(assay_schedule::Phase::Measure),
             tokenizer,
+            rows,
             work,
             salt: schedule.salt().filter(|_| work.cache == CacheMode::ColdSalt),
             is_silent: false,
@@ -37,6 +50,9 @@ impl<'a> Prompts<'a> {
     }
 
     fn planned(&self, request: &ScheduledRequest, output_tokens: Option<u32>) -> Result<PlannedRequest, Cause> {
+        if let Some(row) = request.row {
+            return self.of_row(request, row, output_tokens);
+        }
         let documents = self.work.documents();
         let prompt = |number, tokens| self.tokenizer.prompt(request.document_seed(number), self.salt, tokens);
         let prompts = (0..documents).map(|number| prompt(number, request.input_tokens)).collect::<Result<Vec<_>, _>>()?;
@@ -49,12 +65,41 @@ impl<'a> Prompts<'a> {
         Ok(PlannedRequest {
             global_index: request.global_index,
             intended_offset_ns: request.offset_ns,
-            body: self.work.request_body(query.as_deref(), &prompts, output_tokens),
+            body: self.work.request_body(RequestInput::Texts { query: query.as_deref(), inputs: &prompts }, output_tokens),
             input_tokens_requested: Some(request.total_input_tokens(documents)),
             input_tokens,
             output_tokens_requested: output_tokens,
             request_id: request.request_id,
             prompt_sha256: (self.work.capture != CaptureMode::None).then(|| digest_prompts(query.iter().chain(&prompts))),
+        })
+    }
+}
+
+impl Prompts<'_> {
+    /// Returns the request of a row of the dataset. A salt stands in front of it as a line of its own: rows are the same in every trial.
+    fn of_row(&self, request: &ScheduledRequest, row: u64, output_tokens: Option<u32>) -> Result<PlannedRequest, Cause> {
+        let mut content = self.rows.as_ref().ok_or(NO_DATASET)?.read(row)?;
+        let mut input_tokens = request.input_tokens;
+        if let Some(salt) = self.salt {
+            let marker = self.tokenizer.prompt(salt, None, SALT_WORDS)?;
+            content = content.with_marker(&marker.text);
+            input_tokens = input_tokens.saturating_add(marker.tokens);
+        }
+        let texts = content.texts().into_iter().map(str::to_owned).collect::<Vec<_>>();
+        let input = match &content {
+            RowContent::Prompt(_) => RequestInput::Texts { query: None, inputs: &texts },
+            RowContent::Messages(messages) => RequestInput::Messages(messages),
+            RowContent::Body(body) => RequestInput::Body(body),
+        };
+        Ok(PlannedRequest {
+            global_index: request.global_index,
+            intended_offset_ns: request.offset_ns,
+            body: self.work.request_body(input, output_tokens),
+            input_tokens_requested: Some(request.input_tokens),
+            input_tokens,
+            output_tokens_requested: output_tokens,
+            request_id: request.request_id,
+            prompt_sha256: (self.work.capture != CaptureMode::None).then(|| digest_prompts(texts.iter())),
         })
     }
 }
@@ -93,7 +138,8 @@ impl assay_load::Requests for WarmPrompts<'_> {
             return Ok(None);
         }
         let Some(request) = self.0.measured.next() else { return Ok(None) };
-        let mut planned = self.0.planned(&request, request.output_tokens.map(|_| 1))?;
+        let has_output = self.0.work.api.capabilities().has_output_tokens;
+        let mut planned = self.0.planned(&request, has_output.then_some(1))?;
         planned.intended_offset_ns = None;
         // The trial itself sends the same request again, under its own id.
         planned.request_id = !planned.request_id;
@@ -112,7 +158,7 @@ mod tests {
     /// Returns a small chat workload of five requests.
     fn work() -> ServingWork {
         let json = serde_json::json!({
-            "api": "chat", "model": "m", "arrival": {"law": "constant"}, "input": {"law": "uniform", "min": 2, "max": 9},
+            "api": "chat", "model": "m", "arrival": {"law": "constant"}, "prompts": {"from": "synthetic", "input": {"law": "uniform", "min": 2, "max": 9}},
             "output": {"law": "fixed", "tokens": 3}, "exact_output": true, "batch": 1, "body": {}, "requests": "5",
             "warmup_ns": "0", "timeout_ns": "1000000000", "time_limit_ns": "1000000000", "cache": "cold_salt",
             "streaming": true, "continuous_usage": false, "capture": "digest", "slos": [],
@@ -125,7 +171,7 @@ mod tests {
         let (seed, workload, point) = (Seed::new([1; 32]), Digest::compute(b"w"), "rate-10".parse().expect("a point"));
         let key =
             TrialKey { point: PointKey { seed: &seed, workload: &workload, point: &point }, trial: 0, nonce: Nonce::new(nonce) };
-        TrialSchedule::new(work, OfferedLoad::Rate { per_s: 10.0 }, &key).expect("a schedule")
+        TrialSchedule::new(work, OfferedLoad::Rate { per_s: 10.0 }, &key, None).expect("a schedule")
     }
 
     fn all(mut requests: impl assay_load::Requests) -> Vec<PlannedRequest> {
@@ -134,7 +180,7 @@ mod tests {
 
     fn prompts(work: &ServingWork, nonce: u128, shard: u32, shards: u32) -> Vec<PlannedRequest> {
         let stripe = Stripe::new(shard, shards).expect("a stripe");
-        all(Prompts::new(&schedule(work, nonce), stripe, Arc::new(Tokenizer::built_in()), work))
+        all(Prompts::new(&schedule(work, nonce), stripe, Arc::new(Tokenizer::built_in()), None, work))
     }
 
     #[test]
@@ -163,7 +209,7 @@ mod tests {
     fn what_warms_the_cache_is_what_the_trial_sends_for_one_token() {
         let work = ServingWork { cache: CacheMode::Warm, ..work() };
         let schedule = schedule(&work, 1);
-        let make = || Prompts::new(&schedule, Stripe::WHOLE, Arc::new(Tokenizer::built_in()), &work);
+        let make = || Prompts::new(&schedule, Stripe::WHOLE, Arc::new(Tokenizer::built_in()), None, &work);
         let (warm, measured) = (all(WarmPrompts::new(make())), all(make()));
         assert_eq!(warm.len(), measured.len());
         for (warm, measured) in warm.iter().zip(&measured) {
@@ -184,7 +230,7 @@ mod tests {
     }
 
     fn build_body(work: &ServingWork, tokens: Option<u32>) -> Value {
-        serde_json::from_slice(&work.request_body(None, &["a \"b\"".to_owned()], tokens)).expect("JSON")
+        serde_json::from_slice(&work.request_body(RequestInput::Texts { query: None, inputs: &["a \"b\"".to_owned()] }, tokens)).expect("JSON")
     }
 
     #[test]

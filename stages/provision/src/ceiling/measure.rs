@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use assay_api::{RequestBody, ServingApi};
+use assay_api::{RequestBody, RequestInput, ServingApi};
 use assay_load::{
     Arrivals, Capture, Cause, ChunkLists, Endpoint, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE, MeasuredLimits, PlannedRequest,
     Progress, Requests, Sink, Trial, TrialSummary,
@@ -240,9 +240,9 @@ impl Simulator {
 fn body(tokens: u32) -> Vec<u8> {
     API.request_body(&RequestBody {
         model: "assay-simulator",
-        query: None,
-        inputs: &[PROMPT.to_owned()],
+        input: RequestInput::Texts { query: None, inputs: &[PROMPT.to_owned()] },
         output_tokens: Some(tokens),
+        max_output_tokens: None,
         exact_output: true,
         streamed: true,
         continuous_usage: false,

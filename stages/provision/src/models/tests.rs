@@ -55,7 +55,7 @@ fn a_target_is_asked_for_the_models_of_its_own_cases() {
     let artifact = json!({"name": "w", "digest": digest, "size": "0", "media_type": "application/json"});
     let workload = |name: &str, model: Option<&str>| {
         let serving = model.map(|model| json!({
-            "api": "chat", "model": model, "arrival": {"law": "closed"}, "input": {"law": "fixed", "tokens": 10},
+            "api": "chat", "model": model, "arrival": {"law": "closed"}, "prompts": {"from": "synthetic", "input": {"law": "fixed", "tokens": 10}},
             "exact_output": true, "batch": 1, "body": {}, "warmup_ns": "0", "timeout_ns": "1", "time_limit_ns": "1",
             "cache": "cold_salt", "streaming": true, "continuous_usage": true, "capture": "none", "slos": [], "tokenizer": {"name": "t", "digest": digest},
         }));

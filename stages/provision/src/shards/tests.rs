@@ -6,7 +6,7 @@ use super::*;
 
 fn work(change: &Value) -> ServingWork {
     let mut work = json!({
-        "api": "chat", "model": "m", "arrival": {"law": "constant"}, "input": {"law": "fixed", "tokens": 9},
+        "api": "chat", "model": "m", "arrival": {"law": "constant"}, "prompts": {"from": "synthetic", "input": {"law": "fixed", "tokens": 9}},
         "output": {"law": "uniform", "min": 100, "max": 200}, "exact_output": true, "batch": 1, "body": {}, "requests": "5",
         "warmup_ns": "0", "timeout_ns": "1", "time_limit_ns": "1", "cache": "shared", "streaming": true,
         "continuous_usage": false, "capture": "digest", "slos": [], "tokenizer": {"name": "w", "digest": Digest::compute(b"")},

@@ -12,7 +12,7 @@ fn target() -> Target {
 
 fn work(streaming: bool) -> ServingWork {
     let work = json!({
-        "api": "chat", "model": "m", "arrival": {"law": "closed"}, "input": {"law": "fixed", "tokens": 10},
+        "api": "chat", "model": "m", "arrival": {"law": "closed"}, "prompts": {"from": "synthetic", "input": {"law": "fixed", "tokens": 10}},
         "output": {"law": "fixed", "tokens": 100}, "exact_output": true, "batch": 1, "body": {"user": "x"}, "warmup_ns": "0",
         "timeout_ns": "1000000000", "time_limit_ns": "1", "cache": "cold_salt", "streaming": streaming, "continuous_usage": false,
         "capture": "none", "slos": [], "tokenizer": {"name": "t", "digest": assay_manifest::Digest::compute(b"")},

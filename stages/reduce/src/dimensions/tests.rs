@@ -253,7 +253,7 @@ fn every_column_of_a_dimension_has_a_writer() {
         "files": [], "parameters": {"SIZE": "1"}, "time_limit_ns": "1",
     });
     workload["serving"] = json!({
-        "api": "chat", "model": "m", "arrival": {"law": "poisson"}, "input": {"law": "fixed", "tokens": 10},
+        "api": "chat", "model": "m", "arrival": {"law": "poisson"}, "prompts": {"from": "synthetic", "input": {"law": "fixed", "tokens": 10}},
         "output": {"law": "fixed", "tokens": 5}, "exact_output": true, "continuous_usage": false, "batch": 1, "body": {}, "requests": "4",
         "warmup_ns": "0", "timeout_ns": "1", "time_limit_ns": "1", "cache": "cold_salt", "streaming": true, "capture": "none", "slos": [],
         "tokenizer": {"name": "common-words", "digest": digest("words")},

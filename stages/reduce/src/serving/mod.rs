@@ -13,7 +13,9 @@ mod views;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
+use assay_dataset::Index;
 use assay_manifest::{
     ArrivalLaw, Artifact, Attempt, Block, Case, Count, Exclusion, FailedRequests, FrozenWorkload, MetricSummary, Point,
     PointSummary, PointView, Reason, ServingPoint, ServingWork, Shard, SloMetric, TrialId, TrialValue, ordinal,
@@ -86,6 +88,8 @@ impl<'a> AttemptShards<'a> {
 pub(crate) struct RecordSource<'a> {
     /// Opens the records behind an artifact.
     pub(crate) open: &'a dyn Fn(&Artifact) -> Result<RecordFile, Failure>,
+    /// The index of the workload's dataset, if it has one.
+    pub(crate) index: Option<Arc<Index>>,
     /// True if they are checked against schedule and attempt before they are used.
     pub(crate) checked: bool,
 }
@@ -109,7 +113,7 @@ pub(crate) fn reduce(
         counted
             .iter()
             .zip(&files)
-            .try_for_each(|(attempt, files)| check_records(context, workload, work, point, attempt, files))?;
+            .try_for_each(|(attempt, files)| check_records(context, (workload, work, point), records.index.as_ref(), attempt, files))?;
     }
     let measured = measure(&files, work, Limits::for_machine())?;
     let price = cost::price(context.plan, context.environments, case);
@@ -229,16 +233,15 @@ fn trial_files(
 /// contradictions among themselves.
 fn check_records(
     context: &RowContext<'_>,
-    workload: &FrozenWorkload,
-    work: &ServingWork,
-    point: &Point,
+    (workload, work, point): (&FrozenWorkload, &ServingWork, &Point),
+    index: Option<&Arc<Index>>,
     attempt: &AttemptShards<'_>,
     files: &TrialFiles,
 ) -> Result<(), Failure> {
     let planned = context.plan.trials.iter().find(|trial| trial.trial_id == files.trial_id);
     let unplanned = || Failure::new(ErrorCode::Plan, format!("the plan has no trial `{}`", files.trial_id));
     let planned = planned.ok_or_else(unplanned)?;
-    let schedule = TrialSchedule::for_attempt(workload, point, planned, context.run_id, files.attempt);
+    let schedule = TrialSchedule::for_attempt(workload, point, planned, context.run_id, files.attempt, index);
     let checked = schedule
         .map_err(Contradiction::from)
         .and_then(|schedule| consistency::check(&schedule, work, attempt, files, Limits::for_machine().threads));

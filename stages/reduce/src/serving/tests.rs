@@ -102,7 +102,7 @@ fn four() -> Vec<Record> {
 
 fn work(changes: &Json) -> Json {
     let mut work = json!({
-        "api": "chat", "model": "m", "arrival": {"law": "poisson"}, "input": {"law": "fixed", "tokens": 10},
+        "api": "chat", "model": "m", "arrival": {"law": "poisson"}, "prompts": {"from": "synthetic", "input": {"law": "fixed", "tokens": 10}},
         "output": {"law": "fixed", "tokens": 5}, "exact_output": true, "continuous_usage": false, "batch": 1, "body": {}, "duration_ns": "10000000000", "warmup_ns": "0",
         "timeout_ns": "1", "time_limit_ns": "1", "cache": "cold_salt", "streaming": true, "continuous_usage": true, "capture": "none", "slos": [],
         "tokenizer": {"name": "common-words", "digest": digest("words")},
@@ -214,7 +214,7 @@ impl ServingRun {
             &context,
             &self.run.dimensions(),
             (&self.run.plan.workloads[0], case, &case.points[0]),
-            &RecordSource { open: &open, checked: false },
+            &RecordSource { open: &open, index: None, checked: false },
         )
     }
 

@@ -68,7 +68,7 @@ fn serving(trials: usize) -> Plan {
     let mut plan = serde_json::to_value(plan(trials)).expect("json");
     plan["workloads"][0]["workload_type"] = json!("serving");
     plan["workloads"][0]["serving"] = json!({
-        "api": "chat", "model": "m", "arrival": {"law": "closed"}, "input": {"law": "fixed", "tokens": 10},
+        "api": "chat", "model": "m", "arrival": {"law": "closed"}, "prompts": {"from": "synthetic", "input": {"law": "fixed", "tokens": 10}},
         "output": {"law": "fixed", "tokens": 5}, "exact_output": true, "continuous_usage": false, "batch": 1, "body": {},
         "requests": "4", "warmup_ns": "0", "timeout_ns": "1", "time_limit_ns": "1", "cache": "cold_salt", "streaming": true,
         "capture": "none", "slos": [], "tokenizer": {"name": "common-words", "digest": digest("words")},

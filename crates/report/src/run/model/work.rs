@@ -1,9 +1,9 @@
 //! The requested work of a serving case: model, arrivals, lengths and SLOs.
 
-use assay_manifest::{ArrivalLaw, CacheMode, LengthLaw, ServingWork, Slo};
+use assay_manifest::{ArrivalLaw, CacheMode, DatasetSummary, LengthLaw, PromptSource, ServingWork, Slo, TokenRange};
 use assay_metric::Metric;
 
-use crate::render::text::clean;
+use crate::render::text::{clean, counted};
 
 /// The requested work.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,15 +32,13 @@ pub(crate) struct SloLine {
 
 impl RequestedWork {
     pub(crate) fn new(work: &ServingWork) -> Self {
-        let query = work.query.as_ref().map(|law| format!(", {} query", length(law))).unwrap_or_default();
-        let output = work.output.as_ref().map(|law| format!(", {} out", length(law))).unwrap_or_default();
         Self {
             model: clean(&work.model),
             api: work.api.as_str(),
             streaming: work.is_streamed(),
             open_loop: !matches!(work.arrival, ArrivalLaw::Closed),
             arrivals: arrivals(&work.arrival),
-            lengths: format!("tokens {} in{query}{output}", length(&work.input)),
+            lengths: lengths(work),
             cache: match work.cache {
                 CacheMode::ColdSalt => "cold (each trial's prompts have a salt of their own)",
                 CacheMode::ColdFlush => "cold (flushed before each trial)",
@@ -85,6 +83,35 @@ fn arrivals(law: &ArrivalLaw) -> String {
         ArrivalLaw::Poisson => "open loop, Poisson".to_owned(),
         ArrivalLaw::Gamma { smoothness } => format!("open loop, Gamma with smoothness {smoothness}"),
     }
+}
+
+/// Returns the numbers of tokens: `tokens 128 in, 64 out`, or those of the dataset with its name.
+fn lengths(work: &ServingWork) -> String {
+    let drawn = work.output.as_ref().map(|law| format!(", {} out", length(law)));
+    match &work.prompts {
+        PromptSource::Synthetic { input, query } => {
+            let query = query.as_ref().map(|law| format!(", {} query", length(law))).unwrap_or_default();
+            format!("tokens {} in{query}{}", length(input), drawn.unwrap_or_default())
+        }
+        PromptSource::Dataset(dataset) => {
+            let DatasetSummary { rows, input_tokens, recorded_outputs, output_tokens, .. } = &dataset.summary;
+            let output = match (drawn, output_tokens) {
+                (Some(drawn), _) => drawn,
+                (None, Some(recorded)) if recorded_outputs == rows => format!(", {} out as recorded", range(recorded)),
+                (None, Some(recorded)) => {
+                    format!(", {} out as recorded for {} of them, else as the endpoint decides", range(recorded), recorded_outputs.0)
+                }
+                (None, None) if work.api.capabilities().has_output_tokens => ", out as the endpoint decides".to_owned(),
+                (None, None) => String::new(),
+            };
+            format!("{} of {}, tokens {} in{output}", counted(rows.0, "prompt"), clean(&dataset.file.origin), range(input_tokens))
+        }
+    }
+}
+
+/// Returns `5 to 1023`.
+fn range(tokens: &TokenRange) -> String {
+    if tokens.least == tokens.most { tokens.least.to_string() } else { format!("{} to {}", tokens.least, tokens.most) }
 }
 
 fn length(law: &LengthLaw) -> String {

@@ -25,7 +25,7 @@ struct Load {
 fn load(changes: &Value, users: Option<u64>, shards: u32) -> Load {
     let mut work = json!({
         "api": "chat", "model": "m", "arrival": {"law": if users.is_some() { "closed" } else { "poisson" }},
-        "input": {"law": "uniform", "min": 4, "max": 64}, "output": {"law": "uniform", "min": 4, "max": 64}, "exact_output": true,
+        "prompts": {"from": "synthetic", "input": {"law": "uniform", "min": 4, "max": 64}}, "output": {"law": "uniform", "min": 4, "max": 64}, "exact_output": true,
         "batch": 1, "body": {}, "warmup_ns": "0", "timeout_ns": "1", "time_limit_ns": "1", "cache": "shared", "streaming": true,
         "continuous_usage": true, "capture": "none", "slos": [], "tokenizer": {"name": "common-words", "digest": digest("words")},
     });
@@ -39,7 +39,7 @@ fn load(changes: &Value, users: Option<u64>, shards: u32) -> Load {
     let plan: assay_manifest::Plan = serde_json::from_value(plan).expect("a plan");
     let (workload, point, trial) = (&plan.workloads[0], plan.cases[0].points[0].clone(), plan.trials[0].clone());
     let run = "nightly".parse().expect("a run id");
-    let schedule = TrialSchedule::for_attempt(workload, &point, &trial, &run, 0).expect("a schedule");
+    let schedule = TrialSchedule::for_attempt(workload, &point, &trial, &run, 0, None).expect("a schedule");
     let work = workload.serving.clone().expect("serving");
     let stripe = |index| schedule.stripe(Shard { index, count: shards }).expect("a shard");
     let own_users = |index| Stripe::new(index, shards).expect("a shard").share(users.unwrap_or(0));

@@ -1,0 +1,72 @@
+//! The reasons why a dataset cannot be imported.
+
+/// The reason why a dataset cannot be imported. Rows are counted from 1, as lines of a file are.
+#[derive(Debug, thiserror::Error)]
+pub enum DatasetError {
+    /// The file cannot be read.
+    #[error("the file cannot be read")]
+    Read(#[source] std::io::Error),
+    /// The imported rows cannot be written.
+    #[error("the imported rows cannot be written")]
+    Write(#[source] std::io::Error),
+    /// The file as a whole is not of its format.
+    #[error("the file is not {expected}: {reason}")]
+    Format {
+        /// The format, with its article.
+        expected: &'static str,
+        /// The difference.
+        reason: String,
+    },
+    /// A row is not of the format.
+    #[error("row {row} {problem}")]
+    Row {
+        /// The row.
+        row: u64,
+        /// The problem, without any text of the row.
+        problem: String,
+    },
+    /// A row is larger than any request.
+    #[error("row {0} has more than {MAX_MIB} MiB", MAX_MIB = crate::MAX_ROW_BYTES >> 20)]
+    RowTooLarge(u64),
+    /// A prompt is longer than the workload allows, and the workload refuses such prompts.
+    #[error("the prompt of row {row} has {tokens} tokens, more than `max_input`, which is {max}")]
+    TooLong {
+        /// The row.
+        row: u64,
+        /// Its tokens.
+        tokens: u64,
+        /// The limit.
+        max: u32,
+    },
+    /// The API cannot take the content of a row.
+    #[error("row {row} has {content}, which `api: {api}` cannot take")]
+    Api {
+        /// The row.
+        row: u64,
+        /// The kind of content, such as `messages`.
+        content: &'static str,
+        /// The API.
+        api: &'static str,
+    },
+    /// More rows than an index may have.
+    #[error("the dataset has more than {} rows", crate::MAX_ROWS)]
+    TooManyRows,
+    /// No row is left.
+    #[error("the dataset has no prompt: {0}")]
+    Empty(String),
+    /// A text could not be counted by the tokenizer.
+    #[error("the tokens of row {row} cannot be counted: {reason}")]
+    Tokens {
+        /// The row.
+        row: u64,
+        /// The reason.
+        reason: String,
+    },
+}
+
+impl DatasetError {
+    /// Returns the error of one row.
+    pub(crate) fn row(row: u64, problem: impl Into<String>) -> Self {
+        Self::Row { row, problem: problem.into() }
+    }
+}

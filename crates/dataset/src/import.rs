@@ -1,0 +1,62 @@
+//! Importers: one module for each format.
+
+mod batch;
+mod csv;
+mod json;
+mod limited;
+mod object;
+mod sharegpt;
+mod text;
+
+use std::io::BufRead;
+
+use assay_api::ServingApi;
+use assay_manifest::DatasetFormat;
+
+use crate::{DatasetError, Row};
+
+/// The most bytes of one row: a prompt of ten times the longest context that is served today would be four times as long.
+pub const MAX_ROW_BYTES: u64 = 16 << 20;
+
+/// The names of the members or columns that are read, if they are not the format's own. A named one must be in every row. The name of a
+/// member within another one is joined by dots.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fields {
+    /// The prompt; `prompt` if it is not named.
+    pub prompt: Option<String>,
+    /// The messages of a chat, instead of a prompt; `messages` if it is not named.
+    pub messages: Option<String>,
+    /// A system message; `system` if it is not named.
+    pub system: Option<String>,
+    /// The text of the recorded response; `output` if it is not named.
+    pub output: Option<String>,
+    /// The number of tokens of the recorded response; `output_tokens` if it is not named.
+    pub output_tokens: Option<String>,
+}
+
+/// Takes a row with its number; `None` for a row of the file that has no prompt.
+pub(crate) type TakeRow<'a> = dyn FnMut(u64, Option<Row>) -> Result<(), DatasetError> + 'a;
+
+/// Reads a dataset row by row and passes each to `take`, with its number from 1: in formats of lines the number of its line, in others its
+/// place. The first error ends it.
+pub fn import(
+    format: DatasetFormat,
+    fields: &Fields,
+    api: ServingApi,
+    source: impl BufRead,
+    take: &mut dyn FnMut(u64, Option<Row>) -> Result<(), DatasetError>,
+) -> Result<(), DatasetError> {
+    let source = limited::Limited::new(source);
+    match format {
+        DatasetFormat::Jsonl => {
+            json::values(source, &mut |row, value| take(row, Some(object::row(row, &value, fields)?)))
+        }
+        DatasetFormat::Sharegpt => json::values(source, &mut |row, value| take(row, sharegpt::row(row, &value)?)),
+        DatasetFormat::OpenaiBatch => json::values(source, &mut |row, value| take(row, Some(batch::row(row, value, api)?))),
+        DatasetFormat::Csv => csv::rows(source, fields, take),
+        DatasetFormat::Text => text::rows(source, take),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,29 @@
+//! OpenAI's batch files: a whole body in each line.
+
+use assay_api::ServingApi;
+use serde_json::Value;
+
+use super::object::check_messages;
+use crate::{DatasetError, Row, RowContent};
+
+/// The characters of an address that an error quotes.
+const QUOTED: usize = 80;
+
+/// Reads a line, whose address must be the API's. A `max_tokens` of the body stays a limit and is no recorded length.
+pub(super) fn row(row: u64, value: Value, api: ServingApi) -> Result<Row, DatasetError> {
+    let Value::Object(mut line) = value else { return Err(DatasetError::row(row, "is not an object")) };
+    let url = line.get("url").and_then(Value::as_str).ok_or_else(|| DatasetError::row(row, "has no `url`"))?;
+    if url != api.path() {
+        let url: String = url.escape_debug().take(QUOTED).collect();
+        return Err(DatasetError::row(row, format!("is for `{url}`, and `api: {api}` calls `{}`", api.path())));
+    }
+    let Some(Value::Object(body)) = line.remove("body") else { return Err(DatasetError::row(row, "has no object `body`")) };
+    if let Some(Value::Array(messages)) = body.get("messages") {
+        check_messages(row, messages)?;
+    }
+    let content = RowContent::Body(body);
+    if content.texts().iter().all(|text| text.is_empty()) {
+        return Err(DatasetError::row(row, "has a body without a text in `messages` or `prompt`"));
+    }
+    Ok(Row { content, output: None, output_tokens: None })
+}

@@ -1,0 +1,43 @@
+//! CSV with a line of column names.
+
+use std::io::BufRead;
+
+use ::csv::ReaderBuilder;
+use serde_json::{Map, Value};
+
+use super::limited::Limited;
+use super::{Fields, TakeRow, object};
+use crate::DatasetError;
+
+pub(super) fn rows(source: Limited<impl BufRead>, fields: &Fields, take: &mut TakeRow<'_>) -> Result<(), DatasetError> {
+    let budget = source.budget();
+    let mut reader = ReaderBuilder::new().from_reader(source);
+    let failed = |row: u64, error: ::csv::Error| {
+        if budget.is_spent() { DatasetError::RowTooLarge(row) } else { unreadable(row, error) }
+    };
+    let names: Vec<String> = reader.headers().map_err(|error| failed(1, error))?.iter().map(|name| name.trim().to_owned()).collect();
+    let mut record = ::csv::StringRecord::new();
+    for row in 1.. {
+        budget.reset();
+        if !reader.read_record(&mut record).map_err(|error| failed(row, error))? {
+            break;
+        }
+        // An empty cell is one without a value.
+        let cells = names.iter().zip(&record).filter(|(_, cell)| !cell.is_empty());
+        let members: Map<String, Value> = cells.map(|(name, cell)| (name.clone(), Value::from(cell))).collect();
+        take(row, Some(object::row(row, &Value::Object(members), fields)?))?;
+    }
+    Ok(())
+}
+
+/// Returns the error of a record, without any of its text.
+fn unreadable(row: u64, error: ::csv::Error) -> DatasetError {
+    match error.into_kind() {
+        ::csv::ErrorKind::Io(error) => DatasetError::Read(error),
+        ::csv::ErrorKind::Utf8 { .. } => DatasetError::row(row, "is not UTF-8"),
+        ::csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            DatasetError::row(row, format!("has {len} cells, and the line of column names has {expected_len}"))
+        }
+        _ => DatasetError::row(row, "is not CSV"),
+    }
+}

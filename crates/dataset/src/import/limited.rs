@@ -1,0 +1,65 @@
+//! A limit on the bytes of one row, for readers that would hold a whole row in memory however long it is.
+
+use std::cell::Cell;
+use std::io::{self, BufRead, Read};
+use std::rc::Rc;
+
+use crate::MAX_ROW_BYTES;
+
+/// A reader that fails once more than [`MAX_ROW_BYTES`] were read since the last row.
+pub(super) struct Limited<R> {
+    source: R,
+    left: RowBudget,
+}
+
+/// The bytes that the current row may still have.
+#[derive(Clone)]
+pub(super) struct RowBudget(Rc<Cell<u64>>);
+
+impl RowBudget {
+    /// Begins a row.
+    pub(super) fn reset(&self) {
+        self.0.set(MAX_ROW_BYTES);
+    }
+
+    /// Returns true if the row was too long.
+    pub(super) fn is_spent(&self) -> bool {
+        self.0.get() == 0
+    }
+}
+
+impl<R> Limited<R> {
+    pub(super) fn new(source: R) -> Self {
+        Self { source, left: RowBudget(Rc::new(Cell::new(MAX_ROW_BYTES))) }
+    }
+
+    pub(super) fn budget(&self) -> RowBudget {
+        self.left.clone()
+    }
+}
+
+impl<R: BufRead> Read for Limited<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let available = self.fill_buf()?;
+        let length = available.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&available[..length]);
+        self.consume(length);
+        Ok(length)
+    }
+}
+
+impl<R: BufRead> BufRead for Limited<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.left.is_spent() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a row is too long"));
+        }
+        let available = self.source.fill_buf()?;
+        let within = usize::try_from(self.left.0.get()).unwrap_or(usize::MAX).min(available.len());
+        Ok(&available[..within])
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.left.0.set(self.left.0.get().saturating_sub(amount as u64));
+        self.source.consume(amount);
+    }
+}

@@ -1,0 +1,124 @@
+//! Rows that are objects with named members: JSON Lines and CSV.
+
+use assay_manifest::MAX_DATASET_TOKENS;
+use serde_json::{Value, json};
+
+use super::Fields;
+use crate::{DatasetError, Row, RowContent};
+
+/// The names of members that an error lists.
+const LISTED: usize = 8;
+
+/// The characters of a member's name that an error quotes.
+const QUOTED: usize = 40;
+
+/// Reads a row. A text is a prompt.
+pub(super) fn row(row: u64, value: &Value, fields: &Fields) -> Result<Row, DatasetError> {
+    if let Value::String(prompt) = value {
+        return finish(row, RowContent::Prompt(prompt.clone()), None, None);
+    }
+    if !value.is_object() {
+        return Err(DatasetError::row(row, "is neither an object nor a text"));
+    }
+    let named = |named: &Option<String>, own: &'static str| match named {
+        None => Ok(lookup(value, own)),
+        Some(name) => match lookup(value, name) {
+            Some(found) => Ok(Some(found)),
+            None => Err(DatasetError::row(row, format!("lacks `{}`, which `fields` names; {}", quoted(name), listed(value)))),
+        },
+    };
+    // A named one is meant, whatever else a row has.
+    let prompt = if fields.messages.is_some() && fields.prompt.is_none() { None } else { named(&fields.prompt, "prompt")? };
+    let messages = if fields.prompt.is_some() && fields.messages.is_none() { None } else { named(&fields.messages, "messages")? };
+    let mut content = match (prompt, messages) {
+        (Some(prompt), None) => RowContent::Prompt(text(row, prompt, "prompt")?),
+        (None, Some(Value::Array(messages))) => RowContent::Messages(messages.clone()),
+        (None, Some(_)) => return Err(DatasetError::row(row, "has messages that are not a list")),
+        (Some(_), Some(_)) => return Err(DatasetError::row(row, "has a prompt and messages: name one of them in `fields`")),
+        (None, None) => {
+            let hint = "name the one with the prompt: `fields: {prompt: NAME}`";
+            return Err(DatasetError::row(row, format!("has neither `prompt` nor `messages`; {}: {hint}", listed(value))));
+        }
+    };
+    let mut output = named(&fields.output, "output")?.map(|output| text(row, output, "output")).transpose()?;
+    let output_tokens = named(&fields.output_tokens, "output_tokens")?.map(|count| tokens(row, count)).transpose()?;
+    if let RowContent::Messages(messages) = &mut content {
+        check_messages(row, messages)?;
+        if let Some(recorded) = take_response(messages) {
+            output = output.or(Some(recorded));
+        }
+    }
+    if let Some(system) = named(&fields.system, "system")? {
+        content = with_system(content, text(row, system, "system")?);
+    }
+    finish(row, content, output, output_tokens)
+}
+
+/// Returns the row, if its prompt has any text.
+fn finish(row: u64, content: RowContent, output: Option<String>, output_tokens: Option<u32>) -> Result<Row, DatasetError> {
+    if content.texts().iter().all(|text| text.is_empty()) {
+        return Err(DatasetError::row(row, "has an empty prompt"));
+    }
+    Ok(Row { content, output, output_tokens })
+}
+
+/// Checks that each message is an object with a role, as every API of chats requires.
+pub(super) fn check_messages(row: u64, messages: &[Value]) -> Result<(), DatasetError> {
+    let is_message = |message: &Value| message.get("role").is_some_and(Value::is_string);
+    match messages.iter().position(|message| !is_message(message)) {
+        Some(place) => Err(DatasetError::row(row, format!("has a message without a `role`: its message {}", place + 1))),
+        None if messages.is_empty() => Err(DatasetError::row(row, "has no messages")),
+        None => Ok(()),
+    }
+}
+
+/// Takes a last message of the assistant out: it is the recorded response. A conversation of it alone stays.
+fn take_response(messages: &mut Vec<Value>) -> Option<String> {
+    let last = messages.last()?;
+    let is_response = messages.len() > 1 && last["role"] == "assistant";
+    let text = last.get("content").and_then(Value::as_str).filter(|_| is_response)?.to_owned();
+    messages.pop();
+    Some(text)
+}
+
+pub(super) fn with_system(content: RowContent, system: String) -> RowContent {
+    let system = json!({"role": "system", "content": system});
+    match content {
+        RowContent::Prompt(prompt) => RowContent::Messages(vec![system, json!({"role": "user", "content": prompt})]),
+        RowContent::Messages(mut messages) => {
+            messages.insert(0, system);
+            RowContent::Messages(messages)
+        }
+        RowContent::Body(body) => RowContent::Body(body),
+    }
+}
+
+/// Returns the member of this name, or at this path of names; null is absent.
+fn lookup<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
+    let whole = value.get(name);
+    let found = whole.or_else(|| name.split('.').try_fold(value, |value, part| value.get(part)));
+    found.filter(|value| !value.is_null())
+}
+
+fn text(row: u64, value: &Value, what: &str) -> Result<String, DatasetError> {
+    value.as_str().map(str::to_owned).ok_or_else(|| DatasetError::row(row, format!("has a value that is not a text as its {what}")))
+}
+
+/// Reads a number of tokens; a number in a text too, as CSV has it.
+fn tokens(row: u64, value: &Value) -> Result<u32, DatasetError> {
+    let number = value.as_u64().or_else(|| value.as_str()?.trim().parse().ok());
+    let valid = number.and_then(|number| u32::try_from(number).ok()).filter(|number| (1..=MAX_DATASET_TOKENS).contains(number));
+    valid.ok_or_else(|| {
+        DatasetError::row(row, format!("has output tokens that are not a whole number from 1 to {MAX_DATASET_TOKENS}"))
+    })
+}
+
+/// Returns the names of a row's members, for an error.
+fn listed(value: &Value) -> String {
+    let names: Vec<String> = value.as_object().into_iter().flat_map(|object| object.keys()).take(LISTED).map(|name| quoted(name)).collect();
+    if names.is_empty() { "it has none".to_owned() } else { format!("it has `{}`", names.join("`, `")) }
+}
+
+fn quoted(name: &str) -> String {
+    name.escape_debug().take(QUOTED).collect()
+}

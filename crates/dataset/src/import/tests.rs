@@ -1,0 +1,158 @@
+use serde_json::json;
+
+use super::*;
+use crate::RowContent;
+
+/// Imports a text, and returns its rows or the error.
+fn read(format: DatasetFormat, fields: &Fields, text: &str) -> Result<Vec<(u64, Option<Row>)>, String> {
+    let mut rows = Vec::new();
+    let take = &mut |number, row| {
+        rows.push((number, row));
+        Ok(())
+    };
+    import(format, fields, ServingApi::Chat, text.as_bytes(), take).map(|()| rows).map_err(|error| error.to_string())
+}
+
+fn refusal(format: DatasetFormat, text: &str) -> String {
+    read(format, &Fields::default(), text).expect_err("refused")
+}
+
+fn prompt(text: &str, output_tokens: Option<u32>) -> Option<Row> {
+    Some(Row { content: RowContent::Prompt(text.to_owned()), output: None, output_tokens })
+}
+
+fn named(prompt: &str) -> Fields {
+    Fields { prompt: Some(prompt.to_owned()), ..Fields::default() }
+}
+
+#[test]
+fn json_lines_hold_objects_or_texts() {
+    let text = "{\"prompt\":\"a b\",\"output_tokens\":7}\n\n\"c\"\n{\"prompt\":\"d\",\"output\":\"e f\",\"id\":1}";
+    let rows = read(DatasetFormat::Jsonl, &Fields::default(), text).expect("rows");
+    let recorded = Row { output: Some("e f".to_owned()), ..prompt("d", None).expect("a row") };
+    assert_eq!(rows, [(1, prompt("a b", Some(7))), (3, prompt("c", None)), (4, Some(recorded))]);
+}
+
+#[test]
+fn an_array_is_read_as_lines_are() {
+    let rows = read(DatasetFormat::Jsonl, &Fields::default(), "\n [{\"prompt\":\"a\"}, \"b\"]\n").expect("rows");
+    assert_eq!(rows, [(1, prompt("a", None)), (2, prompt("b", None))]);
+    assert_eq!(read(DatasetFormat::Jsonl, &Fields::default(), ""), Ok(Vec::new()));
+}
+
+#[test]
+fn fields_name_members_also_within_others() {
+    let fields = Fields { output_tokens: Some("usage.completion_tokens".to_owned()), ..named("request.text") };
+    let text = r#"{"request":{"text":"a"},"usage":{"completion_tokens":"12"},"messages":[]}"#;
+    assert_eq!(read(DatasetFormat::Jsonl, &fields, text), Ok(vec![(1, prompt("a", Some(12)))]));
+}
+
+#[test]
+fn a_last_message_of_the_assistant_is_the_recorded_response() {
+    let text = r#"{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b c"}],"system":"s"}"#;
+    let rows = read(DatasetFormat::Jsonl, &Fields::default(), text).expect("rows");
+    let content =
+        RowContent::Messages(vec![json!({"role": "system", "content": "s"}), json!({"role": "user", "content": "a"})]);
+    assert_eq!(rows, [(1, Some(Row { content, output: Some("b c".to_owned()), output_tokens: None }))]);
+}
+
+#[test]
+fn sharegpt_gives_the_first_turn_and_the_length_of_its_response() {
+    let text = r#"[
+        {"id": "1", "conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b c"}, {"from": "human", "value": "d"}]},
+        {"id": "2", "conversations": [{"from": "gpt", "value": "b"}, {"from": "human", "value": "d"}]},
+        {"id": "3", "conversations": []},
+        {"id": "4", "conversations": [{"from": "system", "value": "s"}, {"from": "user", "value": "a"}]}
+    ]"#;
+    let rows = read(DatasetFormat::Sharegpt, &Fields::default(), text).expect("rows");
+    let first = Row { output: Some("b c".to_owned()), ..prompt("a", None).expect("a row") };
+    let content =
+        RowContent::Messages(vec![json!({"role": "system", "content": "s"}), json!({"role": "user", "content": "a"})]);
+    let last = Row { content, output: None, output_tokens: None };
+    assert_eq!(rows, [(1, Some(first)), (2, None), (3, None), (4, Some(last))]);
+}
+
+#[test]
+fn a_batch_keeps_its_bodies() {
+    let line = json!({"custom_id": "1", "method": "POST", "url": "/v1/chat/completions",
+        "body": {"model": "m", "messages": [{"role": "user", "content": "a"}], "max_tokens": 5}});
+    let rows = read(DatasetFormat::OpenaiBatch, &Fields::default(), &line.to_string()).expect("rows");
+    let RowContent::Body(body) = &rows[0].1.as_ref().expect("a row").content else { panic!("a body") };
+    assert_eq!(body["max_tokens"], 5);
+    let other = line.to_string().replace("chat/completions", "embeddings");
+    insta::assert_snapshot!(refusal(DatasetFormat::OpenaiBatch, &other), @"row 1 is for `/v1/embeddings`, and `api: chat` calls `/v1/chat/completions`");
+    insta::assert_snapshot!(refusal(DatasetFormat::OpenaiBatch, "{\"url\":\"/v1/chat/completions\"}"), @"row 1 has no object `body`");
+    insta::assert_snapshot!(refusal(DatasetFormat::OpenaiBatch, "{\"url\":\"/v1/chat/completions\",\"body\":{}}"), @"row 1 has a body without a text in `messages` or `prompt`");
+}
+
+#[test]
+fn csv_has_names_quotes_and_empty_cells() {
+    let text = "question,tokens\n\"a, \"\"b\"\"\n c\",3\nd,\n";
+    let fields = Fields { output_tokens: Some("tokens".to_owned()), ..named("question") };
+    insta::assert_snapshot!(
+        read(DatasetFormat::Csv, &fields, text).expect_err("an empty cell"),
+        @"row 2 lacks `tokens`, which `fields` names; it has `question`"
+    );
+    let text = "prompt,output_tokens\n\"a, \"\"b\"\"\n c\",3\nd,\n";
+    let rows = read(DatasetFormat::Csv, &Fields::default(), text).expect("rows");
+    assert_eq!(rows, [(1, prompt("a, \"b\"\n c", Some(3))), (2, prompt("d", None))]);
+    insta::assert_snapshot!(refusal(DatasetFormat::Csv, "prompt,b\n1,2,3\n"), @"row 1 has 3 cells, and the line of column names has 2");
+    insta::assert_snapshot!(read(DatasetFormat::Csv, &Fields::default(), "p,q\n1,2\n").expect_err("no prompt"), @"row 1 has neither `prompt` nor `messages`; it has `p`, `q`: name the one with the prompt: `fields: {prompt: NAME}`");
+}
+
+#[test]
+fn lines_of_text_are_prompts() {
+    let rows = read(DatasetFormat::Text, &Fields::default(), " a b \n\nc").expect("rows");
+    assert_eq!(rows, [(1, prompt("a b", None)), (2, None), (3, prompt("c", None))]);
+}
+
+#[test]
+fn an_error_names_the_row_and_quotes_no_text() {
+    let secret = "sk-hunter22";
+    for (format, text) in [
+        (DatasetFormat::Jsonl, format!("{{\"prompt\":\"a\"}}\n{{\"prompt\":\"{secret}\"")),
+        (DatasetFormat::Jsonl, format!("[\"a\",\n\"{secret}\" \"b\"]")),
+        (DatasetFormat::Jsonl, format!("{{\"prompt\":[\"{secret}\"]}}")),
+        (DatasetFormat::Jsonl, format!("{{\"prompt\":\"a\",\"output_tokens\":\"{secret}\"}}")),
+        (DatasetFormat::Jsonl, format!("{{\"messages\":\"{secret}\"}}")),
+        (DatasetFormat::Jsonl, format!("{{\"messages\":[{{\"content\":\"{secret}\"}}]}}")),
+        (DatasetFormat::Sharegpt, format!("{{\"conversations\":\"{secret}\"}}")),
+        (DatasetFormat::OpenaiBatch, format!("[\"{secret}\"]")),
+        (DatasetFormat::Csv, format!("prompt\n{secret},{secret}\n")),
+    ] {
+        let refusal = refusal(format, &text);
+        assert!(!refusal.contains(secret), "{refusal}");
+        assert!(refusal.contains("row ") || refusal.contains("item "), "{refusal}");
+    }
+    insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, "\"a\"\n{\"prompt\":"), @"row 2 is not JSON: EOF while parsing a value at line 1 column 10");
+    insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, "[\"a\", 1"), @"row 2 is neither an object nor a text");
+    insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, "{\"prompt\":\"a\",\"messages\":[{\"role\":\"user\"}]}"), @"row 1 has a prompt and messages: name one of them in `fields`");
+    insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, "{\"prompt\":\"\"}"), @"row 1 has an empty prompt");
+    insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, "{\"prompt\":\"a\",\"output_tokens\":0}"), @"row 1 has output tokens that are not a whole number from 1 to 16000000");
+}
+
+#[test]
+fn a_row_that_never_ends_is_refused_before_it_is_in_memory() {
+    /// Endless bytes after a beginning.
+    struct Endless(&'static [u8]);
+    impl std::io::Read for Endless {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            if self.0.is_empty() {
+                buffer.fill(b'a');
+                return Ok(buffer.len());
+            }
+            self.0.read(buffer)
+        }
+    }
+    for (format, beginning) in [
+        (DatasetFormat::Jsonl, b"{\"prompt\":\"a\"}\n\"".as_slice()),
+        (DatasetFormat::Jsonl, b"[\"a\",\"".as_slice()),
+        (DatasetFormat::Sharegpt, b"".as_slice()),
+        (DatasetFormat::Csv, b"prompt\nb\n\"".as_slice()),
+        (DatasetFormat::Text, b"a\n".as_slice()),
+    ] {
+        let source = std::io::BufReader::new(Endless(beginning));
+        let error = import(format, &Fields::default(), ServingApi::Chat, source, &mut |_, _| Ok(())).expect_err("endless");
+        assert!(matches!(error, DatasetError::RowTooLarge(1 | 2)), "{format}: {error}");
+    }
+}

@@ -1,0 +1,164 @@
+//! Datasets over the real binaries: every request is a row of the file, each row once before any is repeated, and the file is pinned by the
+//! Plan, whose results are checked against it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::pipeline::{list, text};
+use crate::server::{AfterResponse, Server, complete_stream};
+use crate::serving::{self, MODEL, SIMULATOR};
+use crate::support::{CommandResult, Fixture, PIPELINE, files_under};
+
+/// Rows of JSON Lines: row `r` has the prompt `row r is here` and more words, and a recorded response of `r + 2` tokens.
+fn rows(count: usize) -> String {
+    let row = |row: usize| json!({"prompt": prompt(row), "output_tokens": row + 2}).to_string() + "\n";
+    (0..count).map(row).collect()
+}
+
+fn prompt(row: usize) -> String {
+    format!("row {row} is here{}", " again".repeat(row % 5))
+}
+
+/// Runs `assay bench` on a dataset against a server that keeps the bodies of its requests, and returns them.
+fn bench(fixture: &Fixture, file: &str, run_id: &str, more: &[&str]) -> (CommandResult, Vec<Value>) {
+    let bodies = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&bodies);
+    let server = Server::start(MODEL, move |request| {
+        kept.lock().expect("no panic").push(serde_json::from_slice(&request.body).expect("JSON"));
+        (complete_stream(), AfterResponse::KeepAlive)
+    });
+    let url = server.url();
+    let load = ["bench", "--url", &url, "--model", MODEL, "--concurrency", "2", "--trials", "1", "--warmup", "0s", "--dataset", file];
+    let ran = fixture.assay(&[&load[..], &["--run-id", run_id], more].concat());
+    let bodies = bodies.lock().expect("no panic").clone();
+    (ran, bodies)
+}
+
+/// Returns the serving work of the run's only workload.
+fn planned_work(fixture: &Fixture, run_id: &str) -> Value {
+    fixture.manifest(run_id, "plan")["body"]["workloads"][0]["serving"].clone()
+}
+
+fn message_texts(bodies: &[Value]) -> Vec<String> {
+    bodies.iter().map(|body| text(&body["messages"][0]["content"]).to_owned()).collect()
+}
+
+#[test]
+fn a_trial_sends_rows_in_an_order_of_its_own_and_each_once() {
+    let fixture = Fixture::new();
+    fixture.write("prompts.jsonl", &rows(20));
+    let (ran, bodies) = bench(&fixture, "prompts.jsonl", "rows", &["--requests", "20", "--cache", "shared", "--json"]);
+    let ran = ran.success();
+    let sent = message_texts(&bodies);
+    let all: BTreeSet<String> = (0..20).map(prompt).collect();
+    assert_eq!(sent.iter().cloned().collect::<BTreeSet<_>>(), all);
+    assert_eq!(sent.len(), 20);
+    assert_ne!(sent, (0..20).map(prompt).collect::<Vec<_>>(), "the order is drawn");
+    for (prompt, body) in sent.iter().zip(&bodies) {
+        let row: u64 = prompt.split(' ').nth(1).and_then(|row| row.parse().ok()).expect("a row");
+        assert_eq!((&body["max_tokens"], &body["ignore_eos"]), (&json!(row + 2), &json!(true)));
+    }
+    let work = planned_work(&fixture, "rows");
+    let summary = &work["prompts"]["summary"];
+    assert_eq!((text(&summary["rows"]), text(&summary["recorded_outputs"])), ("20", "20"));
+    assert_eq!((&summary["input_tokens"]["least"], &summary["input_tokens"]["most"]), (&json!(4), &json!(8)));
+    assert_eq!(text(&ran.json()["results"][0]["case"]), "bench.endpoint.default");
+    fixture.verify("rows").success();
+    fixture.assay(&["verify", "rows", "--recompute"]).success();
+    // A prompt may be private: of what is published, only the Source's own file has it.
+    let holds_text = |path: &&PathBuf| String::from_utf8_lossy(&fs::read(path).expect("a file")).contains("is here");
+    let published = files_under(&fixture.published("rows"));
+    let with_text: Vec<_> = published.iter().filter(holds_text).collect();
+    assert_eq!(with_text, [&fixture.published("rows").join("source/files/workloads/bench/dataset.jsonl")]);
+    let report = fs::read_to_string(fixture.published("rows").join("report.md")).expect("a report");
+    assert!(report.contains("20 prompts of workloads/bench/dataset.jsonl, tokens 4 to 8 in, 2 to 21 out as recorded"), "{report}");
+}
+
+#[test]
+fn a_salt_stands_in_front_of_each_row() {
+    let fixture = Fixture::new();
+    fixture.write("prompts.txt", "one\ntwo words\n");
+    let (ran, bodies) = bench(&fixture, "prompts.txt", "salted", &["--requests", "4"]);
+    ran.success();
+    let sent = message_texts(&bodies);
+    let parts: Vec<_> = sent.iter().map(|text| text.split_once('\n').expect("a line of its own")).collect();
+    let markers: BTreeSet<&str> = parts.iter().map(|(marker, _)| *marker).collect();
+    assert_eq!((markers.len(), markers.iter().next().map(|marker| marker.split(' ').count())), (1, Some(4)), "{sent:?}");
+    let count = |row: &str| parts.iter().filter(|(_, text)| *text == row).count();
+    assert_eq!((count("one"), count("two words")), (2, 2), "each once before any is repeated");
+    assert!(bodies.iter().all(|body| body.get("max_tokens").is_none() && body.get("ignore_eos").is_none()), "no length is recorded");
+}
+
+#[test]
+fn conversations_and_batches_keep_what_they_say() {
+    let fixture = Fixture::new();
+    let turn = |from: &str, value: &str| json!({"from": from, "value": value});
+    let shared = json!([
+        {"conversations": [turn("system", "be brief"), turn("human", "hello there"), turn("gpt", "a b c")]},
+        {"conversations": [turn("gpt", "not a question")]},
+    ]);
+    fixture.write("shared.json", &shared.to_string());
+    let more = ["--dataset-format", "sharegpt", "--requests", "1", "--cache", "shared"];
+    let (ran, bodies) = bench(&fixture, "shared.json", "shared", &more);
+    ran.success();
+    let messages = json!([{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello there"}]);
+    assert_eq!((&bodies[0]["messages"], &bodies[0]["max_tokens"]), (&messages, &json!(3)));
+    assert_eq!(text(&planned_work(&fixture, "shared")["prompts"]["summary"]["without_prompt"]), "1");
+
+    let body = json!({"model": "theirs", "messages": [{"role": "user", "content": "hi"}], "max_completion_tokens": 5, "stream": false,
+        "temperature": 0.5, "tools": []});
+    fixture.write("batch.jsonl", &json!({"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": body}).to_string());
+    let more = ["--dataset-format", "openai_batch", "--requests", "1", "--cache", "shared"];
+    let (ran, bodies) = bench(&fixture, "batch.jsonl", "batch", &more);
+    ran.success();
+    let expected = json!({"model": MODEL, "messages": [{"role": "user", "content": "hi"}], "max_completion_tokens": 5, "stream": true,
+        "stream_options": {"include_usage": true}, "temperature": 0.5, "tools": []});
+    assert_eq!(bodies[0], expected);
+}
+
+#[test]
+fn a_dataset_that_cannot_be_used_names_its_row_before_anything_is_sent() {
+    let fixture = Fixture::new();
+    fixture.write("a.jsonl", "{\"prompt\": \"fine\"}\n{\"question\": \"sk-hunter22\"}\n");
+    let (ran, bodies) = bench(&fixture, "a.jsonl", "refused", &["--requests", "1"]);
+    let ran = ran.refuses(10, "dataset");
+    assert!(ran.stderr.contains("row 2 has neither `prompt` nor `messages`; it has `question`"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("hunter22") && bodies.is_empty());
+    fixture.write("b.csv", "question,n\na b c d,3\n");
+    let long = ["--field", "prompt=question", "--field", "output_tokens=n", "--max-input", "3", "--requests", "1"];
+    let (ran, _) = bench(&fixture, "b.csv", "long", &long);
+    assert!(ran.refuses(10, "dataset").stderr.contains("the prompt of row 1 has 4 tokens, more than `max_input`, which is 3"));
+    let (ran, bodies) = bench(&fixture, "b.csv", "cut", &[&long[..], &["--over", "truncate", "--cache", "shared"]].concat());
+    ran.success();
+    assert_eq!(message_texts(&bodies), ["a b c"]);
+    let (ran, _) = bench(&fixture, "c.json", "absent", &["--requests", "1"]);
+    ran.exits(2);
+}
+
+#[test]
+fn a_dataset_of_a_commit_is_measured_by_shards_and_judged_by_its_index() {
+    let fixture = Fixture::bare();
+    fixture.write("workloads/asked/prompts.jsonl", &rows(30));
+    let load = "mode: closed, concurrency: [3], requests: 30, warmup: 0s";
+    serving::workload(&fixture, "asked", load, "N(1,1)/(1,1)", "  cache: shared\n");
+    let path = fixture.repo().join("workloads/asked/workload.yaml");
+    let yaml = fs::read_to_string(&path).expect("a workload").replace("lengths: N(1,1)/(1,1)", "dataset: {path: prompts.jsonl}");
+    fs::write(&path, yaml).expect("written");
+    fixture.write(PIPELINE, &serving::pipeline(&["asked"], &[SIMULATOR], 2, serving::RETRY_BUDGET, "  shards: 3\n"));
+    fixture.commit("a dataset");
+    fixture.run("sharded").success();
+    fixture.verify("sharded").success();
+    let parts: Vec<Value> = fixture.pointers("sharded", "execute").iter().map(|pointer| pointer.load(&fixture.store())).collect();
+    assert_eq!(parts.len(), 3);
+    let digests: BTreeSet<String> = parts
+        .iter()
+        .flat_map(|part| list(&part["body"]["attempts"]).to_vec())
+        .filter(|attempt| attempt["trial_index"].as_u64() == Some(0) || attempt["serving"].is_object())
+        .map(|attempt| text(&attempt["serving"]["schedule_digest"]).to_owned())
+        .collect();
+    assert_eq!(digests.len(), 2, "one schedule for each trial, the same for all shards");
+}
