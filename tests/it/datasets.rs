@@ -32,7 +32,8 @@ fn bench(fixture: &Fixture, file: &str, run_id: &str, more: &[&str]) -> (Command
         (complete_stream(), AfterResponse::KeepAlive)
     });
     let url = server.url();
-    let load = ["bench", "--url", &url, "--model", MODEL, "--concurrency", "2", "--trials", "1", "--warmup", "0s", "--dataset", file];
+    let load =
+        ["bench", "--url", &url, "--model", MODEL, "--concurrency", "2", "--trials", "1", "--warmup", "0s", "--dataset", file];
     let ran = fixture.assay(&[&load[..], &["--run-id", run_id], more].concat());
     let bodies = bodies.lock().expect("no panic").clone();
     (ran, bodies)
@@ -69,13 +70,17 @@ fn a_trial_sends_rows_in_an_order_of_its_own_and_each_once() {
     assert_eq!(text(&ran.json()["results"][0]["case"]), "bench.endpoint.default");
     fixture.verify("rows").success();
     fixture.assay(&["verify", "rows", "--recompute"]).success();
+    assert_eq!(fixture.assay(&["gc", "--json"]).success().json()["unneeded"]["blobs"]["count"], 0, "the run needs its rows");
     // A prompt may be private: of what is published, only the Source's own file has it.
     let holds_text = |path: &&PathBuf| String::from_utf8_lossy(&fs::read(path).expect("a file")).contains("is here");
     let published = files_under(&fixture.published("rows"));
     let with_text: Vec<_> = published.iter().filter(holds_text).collect();
     assert_eq!(with_text, [&fixture.published("rows").join("source/files/workloads/bench/dataset.jsonl")]);
     let report = fs::read_to_string(fixture.published("rows").join("report.md")).expect("a report");
-    assert!(report.contains("20 prompts of workloads/bench/dataset.jsonl, tokens 4 to 8 in, 2 to 21 out as recorded"), "{report}");
+    assert!(
+        report.contains("20 prompts of workloads/bench/dataset.jsonl, tokens 4 to 8 in, 2 to 21 out as recorded"),
+        "{report}"
+    );
 }
 
 #[test]
@@ -90,7 +95,10 @@ fn a_salt_stands_in_front_of_each_row() {
     assert_eq!((markers.len(), markers.iter().next().map(|marker| marker.split(' ').count())), (1, Some(4)), "{sent:?}");
     let count = |row: &str| parts.iter().filter(|(_, text)| *text == row).count();
     assert_eq!((count("one"), count("two words")), (2, 2), "each once before any is repeated");
-    assert!(bodies.iter().all(|body| body.get("max_tokens").is_none() && body.get("ignore_eos").is_none()), "no length is recorded");
+    assert!(
+        bodies.iter().all(|body| body.get("max_tokens").is_none() && body.get("ignore_eos").is_none()),
+        "no length is recorded"
+    );
 }
 
 #[test]
@@ -111,7 +119,10 @@ fn conversations_and_batches_keep_what_they_say() {
 
     let body = json!({"model": "theirs", "messages": [{"role": "user", "content": "hi"}], "max_completion_tokens": 5, "stream": false,
         "temperature": 0.5, "tools": []});
-    fixture.write("batch.jsonl", &json!({"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": body}).to_string());
+    fixture.write(
+        "batch.jsonl",
+        &json!({"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": body}).to_string(),
+    );
     let more = ["--dataset-format", "openai_batch", "--requests", "1", "--cache", "shared"];
     let (ran, bodies) = bench(&fixture, "batch.jsonl", "batch", &more);
     ran.success();

@@ -147,7 +147,8 @@ function checkSource(members) {
 }
 
 function pinnedFiles(plan) {
-  const ofWorkload = ({ indicator, serving }) => [indicator?.script, ...(indicator?.files ?? []), serving?.tokenizer?.file];
+  const ofServing = (serving) => [serving?.tokenizer?.file, serving?.prompts?.file];
+  const ofWorkload = ({ indicator, serving }) => [indicator?.script, ...(indicator?.files ?? []), ...ofServing(serving)];
   const all = [...plan.workloads.flatMap(ofWorkload), ...plan.targets.flatMap(({ objects }) => objects ?? []), ...plan.queries];
   return all.filter((file) => file);
 }

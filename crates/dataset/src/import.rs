@@ -48,9 +48,7 @@ pub fn import(
 ) -> Result<(), DatasetError> {
     let source = limited::Limited::new(source);
     match format {
-        DatasetFormat::Jsonl => {
-            json::values(source, &mut |row, value| take(row, Some(object::row(row, &value, fields)?)))
-        }
+        DatasetFormat::Jsonl => json::values(source, &mut |row, value| take(row, Some(object::row(row, &value, fields)?))),
         DatasetFormat::Sharegpt => json::values(source, &mut |row, value| take(row, sharegpt::row(row, &value)?)),
         DatasetFormat::OpenaiBatch => json::values(source, &mut |row, value| take(row, Some(batch::row(row, value, api)?))),
         DatasetFormat::Csv => csv::rows(source, fields, take),

@@ -85,7 +85,8 @@ impl Index {
 
     /// Parses an index.
     pub fn parse(bytes: &[u8]) -> Result<Self, IndexError> {
-        let body = bytes.strip_prefix(INDEX_FORMAT.as_bytes()).and_then(|rest| rest.strip_prefix(b"\n")).ok_or(IndexError::Head)?;
+        let body =
+            bytes.strip_prefix(INDEX_FORMAT.as_bytes()).and_then(|rest| rest.strip_prefix(b"\n")).ok_or(IndexError::Head)?;
         let (rows, rest) = body.as_chunks::<ROW_BYTES>();
         if rows.is_empty() || !rest.is_empty() {
             return Err(IndexError::Length(body.len()));

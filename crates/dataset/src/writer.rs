@@ -104,13 +104,7 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         Ok((self.rows, self.index, self.summary))
     }
 
-    fn append(
-        &mut self,
-        number: u64,
-        content: &RowContent,
-        input: u64,
-        output_tokens: Option<u32>,
-    ) -> Result<(), DatasetError> {
+    fn append(&mut self, number: u64, content: &RowContent, input: u64, output_tokens: Option<u32>) -> Result<(), DatasetError> {
         if self.summary.rows.0 == MAX_ROWS {
             return Err(DatasetError::TooManyRows);
         }

@@ -140,9 +140,9 @@ impl Error {
             }
             Self::SpecialFile { .. } => Some("clone the repository again"),
             Self::NoRepository { .. } => Some("run inside a Git repository, or name one with `--repo`"),
-            Self::NoCommit { .. } => {
-                Some("`git branch --all` lists branches, `git log` commits; a shallow clone holds only some commits (`git fetch --unshallow`)")
-            }
+            Self::NoCommit { .. } => Some(
+                "`git branch --all` lists branches, `git log` commits; a shallow clone holds only some commits (`git fetch --unshallow`)",
+            ),
             Self::PathAbsent { .. } => Some("commit the file first, or run the work tree with intent `exploratory`"),
             Self::FileTooLarge { .. } => Some("name large data as a dataset, which is pinned by digest"),
             Self::NoFile(PathProblem::Symlink { .. }) => Some("name the file that the link points to"),

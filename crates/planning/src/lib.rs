@@ -9,16 +9,16 @@ use std::collections::BTreeMap;
 
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{
-    Artifact, Control, ControlFact, ControlState, Count, Dataset, Digest, FrozenWorkload, Image, IndicatorWork, Metric, Name, PinnedFile,
-    PipelineRef, Plan, PrepareCommand, RunId, Source, SourceFile, SourceRef, Target, TrialOrder, TrialPolicy, UnpinnedInput,
-    Variant,
+    Artifact, Control, ControlFact, ControlState, Count, Dataset, Digest, FrozenWorkload, Image, IndicatorWork, Metric, Name,
+    PinnedFile, PipelineRef, Plan, PrepareCommand, RunId, Source, SourceFile, SourceRef, Target, TrialOrder, TrialPolicy,
+    UnpinnedInput, Variant,
 };
 use assay_schedule::{OrderRules, order_digest, order_seed, order_trials};
 use assay_spec::{Closure, ClosureError, ControlRequirement, Parameter, Program, Script, Work, Workload, expand, read_closure};
 
-pub use serving::{DatasetFile, DatasetRequest};
 pub use queries::{check_query, query_failure, row_id_column, run_query};
 pub use recorded_pins::{RecordedPins, check_plan};
+pub use serving::{DatasetFile, DatasetRequest};
 
 /// The resolved values of all mutable references in a pipeline.
 pub trait Pins {

@@ -28,10 +28,8 @@ impl<'a> RecordedPins<'a> {
             let script = workload.indicator.as_ref()?.script.as_ref()?;
             Some(((&workload.name, script.origin.as_str()), &script.artifact))
         });
-        let datasets = plan
-            .workloads
-            .iter()
-            .filter_map(|workload| Some((&workload.name, workload.serving.as_ref()?.prompts.dataset()?)));
+        let datasets =
+            plan.workloads.iter().filter_map(|workload| Some((&workload.name, workload.serving.as_ref()?.prompts.dataset()?)));
         let tokenizers = plan.workloads.iter().filter_map(|workload| Some(&workload.serving.as_ref()?.tokenizer));
         let mut built_in = tokenizers.filter(|tokenizer| tokenizer.file.is_none());
         Self {

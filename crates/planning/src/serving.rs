@@ -1,7 +1,7 @@
 //! Serving workloads: the requests of execute, and the recipe of each point's load.
 
-use assay_failure::{ErrorCode, Failure};
 use assay_dataset::{Fields, ImportRules, RecordedOutput};
+use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{
     ArrivalLaw, Case, Count, Dataset, DatasetFormat, Digest, FrozenWorkload, LengthLaw, Name, PinnedFile, Point, PromptSource,
     ServingWork, Slo, Tokenizer,

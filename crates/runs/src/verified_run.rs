@@ -208,7 +208,9 @@ pub fn open_store(named: Option<&str>) -> Result<Store, Failure> {
         let is_absent = named.is_none() && failure.code == ErrorCode::StoreUri;
         let other = user_store().ok().filter(|other| is_absent && *other != uri && Path::new(other).join("runs").is_dir());
         match other {
-            Some(other) => failure.hint(format!("runs that were begun outside of a repository are in `{other}`: name it with `--store`")),
+            Some(other) => {
+                failure.hint(format!("runs that were begun outside of a repository are in `{other}`: name it with `--store`"))
+            }
             None => failure,
         }
     })

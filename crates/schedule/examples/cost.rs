@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::Instant;
 
-use assay_manifest::{ArrivalLaw, CacheMode, CaptureMode, Count, Digest, LengthLaw, PromptSource, PointId, ServingApi, ServingWork, Tokenizer};
+use assay_manifest::{
+    ArrivalLaw, CacheMode, CaptureMode, Count, Digest, LengthLaw, PointId, PromptSource, ServingApi, ServingWork, Tokenizer,
+};
 use assay_schedule::{Nonce, OfferedLoad, Phase, PointKey, ScheduleError, Seed, Stripe, TrialKey, TrialSchedule};
 
 const REQUESTS: u64 = 1_000_000;

@@ -1,7 +1,8 @@
 //! The recipe of a point's load, known before any of the load is made.
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, CanonicalError, Count, Digest, LengthLaw, PointId, PromptSource, ServingWork, Tokenizer, canonical_json,
+    ArrivalLaw, CacheMode, CanonicalError, Count, Digest, LengthLaw, PointId, PromptSource, ServingWork, Tokenizer,
+    canonical_json,
 };
 use serde::Serialize;
 

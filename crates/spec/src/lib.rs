@@ -46,7 +46,6 @@ mod tests;
 
 pub use acknowledgement::{ACKNOWLEDGEMENTS, AcceptedChange, Acknowledgement};
 pub use check::NO_CREDENTIALS;
-pub use workload::STATED_MEMBER;
 pub use closure::{
     Closure, ClosureError, ClosureFile, MAX_CLOSURE_BYTES, MAX_CLOSURE_FILES, MAX_FILE_BYTES, ReadFile, read_closure,
 };
@@ -70,6 +69,7 @@ pub use sizing::{GateSize, gate_sizes};
 pub use tables::API_VERSION;
 pub use trust::{Expectation, Signer, TimestampAuthority, TrustPolicy};
 pub use validate::validate;
+pub use workload::STATED_MEMBER;
 pub use workload::{
     ArrivalMode, ArrivalProcess, Dataset, Dimensions, Distribution, Executable, Lengths, Load, Metric, Parameter, PinnableFile,
     PrepareCommand, Program, Prompts, ResponseLength, Script, Serving, Slo, Work, Workload, WorkloadSpec,

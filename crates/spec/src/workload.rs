@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use assay_api::{InputKind, ServingApi};
 use assay_manifest::{
-    BetterDirection, CacheMode, CaptureMode, DatasetFormat, InstructionCounter, MeasuredCommand, Name, OverLongPrompt, SloMetric, WorkloadType,
+    BetterDirection, CacheMode, CaptureMode, DatasetFormat, InstructionCounter, MeasuredCommand, Name, OverLongPrompt, SloMetric,
+    WorkloadType,
 };
 use assay_metric::Requirement;
 use serde_json::{Map, Value as Json};
@@ -597,7 +598,11 @@ fn check_dataset(spec: &CheckedValue, problems: &mut Problems<'_>) {
     }
     let batch = spec.member("batch").filter(|batch| u64::read(batch).is_some_and(|batch| batch > 1));
     if let Some(batch) = batch {
-        problems.add_hinted(batch.span, "`spec.batch` above 1 belongs to `lengths`: each request has one row of a dataset", "remove it");
+        problems.add_hinted(
+            batch.span,
+            "`spec.batch` above 1 belongs to `lengths`: each request has one row of a dataset",
+            "remove it",
+        );
     }
     if let (Some(output), false) = (dataset.member("output"), api.capabilities().has_output_tokens)
         && output.anchor != dataset.anchor
@@ -683,7 +688,10 @@ fn check_body(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let api = spec.member("api").and_then(ServingApi::read).unwrap_or(ServingApi::Chat);
     let members = spec.member("body").map_or(&[][..], CheckedValue::members);
     for (name, value) in members.iter().filter(|(name, _)| api.is_stated(name)) {
-        let message = format!("the member `{}` of `spec.body` would replace one that Assay writes, and results would state another", quote_name(name));
+        let message = format!(
+            "the member `{}` of `spec.body` would replace one that Assay writes, and results would state another",
+            quote_name(name)
+        );
         problems.add_hinted(value.anchor, message, STATED_MEMBER);
     }
     let secret = |field: &str, name: &str| {

@@ -28,7 +28,7 @@ use assay_stage::{Context, ErrorCode, Event, Failure, Inputs, Stage, StageName, 
 
 use crate::attempt::Runner;
 use crate::journal::{CheckpointContext, Journal};
-use crate::serving::{Barrier, ServingTrial, PromptSources, unreadable_header};
+use crate::serving::{Barrier, PromptSources, ServingTrial, unreadable_header};
 use crate::target_pods::{PodWatch, TargetPods};
 use crate::verdict::ShardVerdict;
 use crate::workspace::Workspace;

@@ -232,7 +232,8 @@ impl<'a> ServingTrial<'a> {
     /// Sends the shard's own prompts once, each for one token.
     fn warm_cache(&self, ctx: &Context, schedule: &TrialSchedule, endpoint: &Endpoint) -> Result<(), Failure> {
         const USERS: u32 = 16;
-        let prompts = Prompts::new(schedule, load_stripe(ctx, schedule), Arc::clone(&self.tokenizer), self.rows.clone(), &self.work);
+        let prompts =
+            Prompts::new(schedule, load_stripe(ctx, schedule), Arc::clone(&self.tokenizer), self.rows.clone(), &self.work);
         let trial = Trial {
             arrivals: Arrivals::Closed { users: USERS },
             start_at_ns: assay_reactor::now_ns(),

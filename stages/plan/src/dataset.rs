@@ -75,8 +75,10 @@ pub(crate) fn import_dataset(
         Failure::new(ErrorCode::Dataset, what).because(error)
     };
     let mut writer = RowWriter::new(request.rules, &tokens, rows, index).map_err(|error| refused(&error))?;
-    import(request.format, request.fields, request.rules.api, BufReader::new(source), &mut |row, content| writer.write(row, content))
-        .map_err(|error| refused(&error))?;
+    import(request.format, request.fields, request.rules.api, BufReader::new(source), &mut |row, content| {
+        writer.write(row, content)
+    })
+    .map_err(|error| refused(&error))?;
     let (_, _, summary) = writer.finish().map_err(|error| refused(&error))?;
     let rows: Artifact = keep.keep_file(name("rows.jsonl"), ROWS, &rows_path)?;
     let index = keep.keep_file(name("rows.index"), BYTES, &index_path)?;

@@ -105,14 +105,16 @@ impl Pinner<'_> {
         let path = scratch.join("file");
         let fetched = match request.file {
             DatasetFile::InSource { .. } => None,
-            DatasetFile::Url(url) => match self.fetcher.as_ref().ok_or(FetchError::Disabled).and_then(|fetcher| fetcher.save(url, &path)) {
-                Ok(()) => Some(FetchedDataset { url, path: &path }),
-                Err(error) if error.is_refusal() => {
-                    self.unpinned.push(UnpinnedInput { what: url.to_owned(), reason: error.to_string() });
-                    return Ok(None);
+            DatasetFile::Url(url) => {
+                match self.fetcher.as_ref().ok_or(FetchError::Disabled).and_then(|fetcher| fetcher.save(url, &path)) {
+                    Ok(()) => Some(FetchedDataset { url, path: &path }),
+                    Err(error) if error.is_refusal() => {
+                        self.unpinned.push(UnpinnedInput { what: url.to_owned(), reason: error.to_string() });
+                        return Ok(None);
+                    }
+                    Err(error) => return Err(error.into_failure(&format!("the dataset of workload `{}`", request.workload))),
                 }
-                Err(error) => return Err(error.into_failure(&format!("the dataset of workload `{}`", request.workload))),
-            },
+            }
         };
         let imported = import_dataset(self.keep, request, fetched.as_ref(), &scratch)?;
         std::fs::remove_dir_all(&scratch).map_err(unusable)?;

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
-    CaseId, Control, ControlState, Digest, Environment, FactSource, FrozenWorkload, Host, HostFacts, Name, Plan,
-    PromptSource, ProvisionedTarget, ServingWork, Target, canonical_json,
+    CaseId, Control, ControlState, Digest, Environment, FactSource, FrozenWorkload, Host, HostFacts, Name, Plan, PromptSource,
+    ProvisionedTarget, ServingWork, Target, canonical_json,
 };
 use assay_stage::Failure;
 use assay_warehouse::{
@@ -441,7 +441,10 @@ fn workload(plan: &Plan, frozen: &FrozenWorkload) -> RowResult<Row> {
         .with("concurrency_points", serving.and_then(|_| json(&loads(plan, frozen))))?
         .with("prompt_distribution", serving.and_then(prompt_distribution))?
         .with("completion_distribution", serving.and_then(|serving| json(&serving.output)))?
-        .with("dataset_digest", serving.and_then(|serving| serving.prompts.dataset()).map(|dataset| dataset.file.artifact.digest))?
+        .with(
+            "dataset_digest",
+            serving.and_then(|serving| serving.prompts.dataset()).map(|dataset| dataset.file.artifact.digest),
+        )?
         .with("cache", serving.map(|serving| serving.cache.as_str()))?
         .with("tokenizer_digest", serving.map(|serving| serving.tokenizer.digest))?
         .seal()

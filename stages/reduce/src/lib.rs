@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use assay_dataset::Index;
 use assay_manifest::{
-    Artifact, Case, Collection, Count, CuratedFile, Dataset, Digest, Environment, InputRef, Intent, Kind, Plan, Point, PointSummary,
-    PointView, Reason, RunStatus, Summary, Views, WorkloadType, canonical_json,
+    Artifact, Case, Collection, Count, CuratedFile, Dataset, Digest, Environment, InputRef, Intent, Kind, Plan, Point,
+    PointSummary, PointView, Reason, RunStatus, Summary, Views, WorkloadType, canonical_json,
 };
 use assay_stage::parameters::ReduceParameters;
 use assay_stage::{Context, ErrorCode, Failure, Inputs, Stage, StageName};

@@ -431,7 +431,8 @@ fn read_dataset(path: &Path) -> Result<Vec<u8>, Failure> {
     };
     let size = std::fs::metadata(path).map_err(unreadable)?.len();
     if size > assay_spec::MAX_FILE_BYTES as u64 {
-        let message = format!("`{}` has {size} bytes, and at most {} are read from a file", path.display(), assay_spec::MAX_FILE_BYTES);
+        let message =
+            format!("`{}` has {size} bytes, and at most {} are read from a file", path.display(), assay_spec::MAX_FILE_BYTES);
         return Err(Failure::new(ErrorCode::Unreadable, message)
             .hint("serve it by HTTP on this machine or by HTTPS, and name the address: `--dataset http://127.0.0.1:8080/FILE`"));
     }
@@ -597,11 +598,7 @@ mod tests {
             "the simulator has no address"
         );
         assert!(hint(with_options(failed(ErrorCode::ModelNotServed), Some("http://h:1"), false)).contains("`--model`"));
-        assert_eq!(
-            hint(with_options(failed(ErrorCode::Drift), Some("http://h:1"), false)),
-            "`ready.timeout`",
-            "it was there"
-        );
+        assert_eq!(hint(with_options(failed(ErrorCode::Drift), Some("http://h:1"), false)), "`ready.timeout`", "it was there");
     }
 
     #[test]

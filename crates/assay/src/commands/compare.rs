@@ -201,7 +201,10 @@ impl Row {
         let medians = self.medians.map(|median| significant(median, None));
         let trials = format!("{} / {}", self.trials[0], self.trials[1]);
         let p = self.p.map_or_else(|| "-".to_owned(), |_| probability(self.adjusted));
-        format!("  {:<32} {:>10} {:>10} {:<unit_width$} {change:<26} {p:>7}  {trials}", self.metric, medians[0], medians[1], self.unit)
+        format!(
+            "  {:<32} {:>10} {:>10} {:<unit_width$} {change:<26} {p:>7}  {trials}",
+            self.metric, medians[0], medians[1], self.unit
+        )
     }
 }
 

@@ -10,11 +10,14 @@ use serde_json::{Value, json};
 
 /// Returns the published numbers with their counts of trials as numbers; manifests hold 64-bit counts as texts.
 pub(crate) fn published_numbers(numbers: &[Number]) -> Vec<Value> {
-    numbers.iter().map(|number| {
-        let mut json = json!(number);
-        json["n"] = json!(number.n.0);
-        json
-    }).collect()
+    numbers
+        .iter()
+        .map(|number| {
+            let mut json = json!(number);
+            json["n"] = json!(number.n.0);
+            json
+        })
+        .collect()
 }
 
 /// The results at one point of a case.

@@ -15,7 +15,8 @@ pub(super) fn rows(source: Limited<impl BufRead>, fields: &Fields, take: &mut Ta
     let failed = |row: u64, error: ::csv::Error| {
         if budget.is_spent() { DatasetError::RowTooLarge(row) } else { unreadable(row, error) }
     };
-    let names: Vec<String> = reader.headers().map_err(|error| failed(1, error))?.iter().map(|name| name.trim().to_owned()).collect();
+    let names: Vec<String> =
+        reader.headers().map_err(|error| failed(1, error))?.iter().map(|name| name.trim().to_owned()).collect();
     let mut record = ::csv::StringRecord::new();
     for row in 1.. {
         budget.reset();

@@ -15,7 +15,8 @@ type TakeValue<'a> = dyn FnMut(u64, Value) -> Result<(), DatasetError> + 'a;
 
 /// Passes each value to `take`. The first byte decides whether the file is an array.
 pub(super) fn values(mut source: Limited<impl BufRead>, take: &mut TakeValue<'_>) -> Result<(), DatasetError> {
-    let starts_array = source.fill_buf().map_err(DatasetError::Read)?.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+    let starts_array =
+        source.fill_buf().map_err(DatasetError::Read)?.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
     if starts_array { items(source, take) } else { lines(source, take) }
 }
 

@@ -101,7 +101,10 @@ fn lookup<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
 }
 
 fn text(row: u64, value: &Value, what: &str) -> Result<String, DatasetError> {
-    value.as_str().map(str::to_owned).ok_or_else(|| DatasetError::row(row, format!("has a value that is not a text as its {what}")))
+    value
+        .as_str()
+        .map(str::to_owned)
+        .ok_or_else(|| DatasetError::row(row, format!("has a value that is not a text as its {what}")))
 }
 
 /// Reads a number of tokens; a number in a text too, as CSV has it.
@@ -115,7 +118,8 @@ fn tokens(row: u64, value: &Value) -> Result<u32, DatasetError> {
 
 /// Returns the names of a row's members, for an error.
 fn listed(value: &Value) -> String {
-    let names: Vec<String> = value.as_object().into_iter().flat_map(|object| object.keys()).take(LISTED).map(|name| quoted(name)).collect();
+    let names: Vec<String> =
+        value.as_object().into_iter().flat_map(|object| object.keys()).take(LISTED).map(|name| quoted(name)).collect();
     if names.is_empty() { "it has none".to_owned() } else { format!("it has `{}`", names.join("`, `")) }
 }
 

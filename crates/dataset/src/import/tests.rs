@@ -51,8 +51,7 @@ fn fields_name_members_also_within_others() {
 fn a_last_message_of_the_assistant_is_the_recorded_response() {
     let text = r#"{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b c"}],"system":"s"}"#;
     let rows = read(DatasetFormat::Jsonl, &Fields::default(), text).expect("rows");
-    let content =
-        RowContent::Messages(vec![json!({"role": "system", "content": "s"}), json!({"role": "user", "content": "a"})]);
+    let content = RowContent::Messages(vec![json!({"role": "system", "content": "s"}), json!({"role": "user", "content": "a"})]);
     assert_eq!(rows, [(1, Some(Row { content, output: Some("b c".to_owned()), output_tokens: None }))]);
 }
 
@@ -66,8 +65,7 @@ fn sharegpt_gives_the_first_turn_and_the_length_of_its_response() {
     ]"#;
     let rows = read(DatasetFormat::Sharegpt, &Fields::default(), text).expect("rows");
     let first = Row { output: Some("b c".to_owned()), ..prompt("a", None).expect("a row") };
-    let content =
-        RowContent::Messages(vec![json!({"role": "system", "content": "s"}), json!({"role": "user", "content": "a"})]);
+    let content = RowContent::Messages(vec![json!({"role": "system", "content": "s"}), json!({"role": "user", "content": "a"})]);
     let last = Row { content, output: None, output_tokens: None };
     assert_eq!(rows, [(1, Some(first)), (2, None), (3, None), (4, Some(last))]);
 }

@@ -273,7 +273,9 @@ fn workloads() -> Value {
 /// The work of `chat-8b` with the prompts of a dataset.
 fn dataset_work() -> Value {
     let mut work = serving_work();
-    let of = |name: &str, bytes: u32, media_type: &str| artifact(&format!("workloads/chat-8b-asked/dataset/{name}"), bytes, media_type);
+    let of = |name: &str, bytes: u32, media_type: &str| {
+        artifact(&format!("workloads/chat-8b-asked/dataset/{name}"), bytes, media_type)
+    };
     work["prompts"] = json!({
         "from": "dataset", "file": pinned("prompts.jsonl", "chat-8b-asked/prompts.jsonl", 1_204_551, false), "format": "jsonl",
         "rows": of("rows.jsonl", 1_190_210, "application/jsonl"), "index": of("rows.index", 39_907, "application/octet-stream"),

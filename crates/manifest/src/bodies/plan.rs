@@ -553,6 +553,8 @@ body!(Plan, |plan| {
         }
         let tokenizer = workload.serving.as_ref().and_then(|work| work.tokenizer.file.as_ref());
         artifacts.extend(tokenizer.map(|file| &file.artifact));
+        let dataset = workload.serving.as_ref().and_then(|work| work.prompts.dataset());
+        artifacts.extend(dataset.into_iter().flat_map(|dataset| [&dataset.file.artifact, &dataset.rows, &dataset.index]));
     }
     artifacts.extend(plan.targets.iter().flat_map(|target| &target.objects).map(|file| &file.artifact));
     artifacts.extend(plan.queries.iter().map(|file| &file.artifact));

@@ -1,7 +1,9 @@
 use super::*;
 use crate::load_recipe_digest;
 use assay_dataset::{ImportRules, RecordedOutput, Row, RowContent, RowWriter, TextTokens};
-use assay_manifest::{Artifact, CaptureMode, Dataset, DatasetFormat, OverLongPrompt, PinnedFile, RunId, ServingApi, Tokenizer, TrialId};
+use assay_manifest::{
+    Artifact, CaptureMode, Dataset, DatasetFormat, OverLongPrompt, PinnedFile, RunId, ServingApi, Tokenizer, TrialId,
+};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use assay_manifest::{CacheMode, CaptureMode, DatasetFormat, Digest, InstructionCounter, MeasuredCommand, OverLongPrompt, SloMetric};
+use assay_manifest::{
+    CacheMode, CaptureMode, DatasetFormat, Digest, InstructionCounter, MeasuredCommand, OverLongPrompt, SloMetric,
+};
 use insta::assert_snapshot;
 
 use super::{COMPARING, INDICATOR, PIPELINE, SERVING, problems, replace_part, workload};
 use crate::{
-    ArrivalMode, ArrivalProcess, Distribution, Lengths, Load, Parameter, PinnableFile, Pins, Program, Prompts, ResponseLength, Scenario,
-    Script, Slo, Work, Workload, render,
+    ArrivalMode, ArrivalProcess, Distribution, Lengths, Load, Parameter, PinnableFile, Pins, Program, Prompts, ResponseLength,
+    Scenario, Script, Slo, Work, Workload, render,
 };
 
 fn indicator(part: &str, replacement: &str) -> String {
@@ -258,11 +260,20 @@ fn datasets_that_cannot_be_used_are_refused() {
     hint: remove it, or write `format: jsonl`
     ");
     assert!(found("{path: a.csv}\n  batch: 2\n  api: embeddings").contains("`spec.batch` above 1 belongs to `lengths`"));
-    assert!(found("{path: a.csv}\n  api: rerank").contains("`api: rerank` cannot take a dataset: its requests have a query and documents"));
-    assert!(found("{path: a.csv, output: server}\n  api: embeddings").contains("responses of `api: embeddings` have no output tokens"));
+    assert!(
+        found("{path: a.csv}\n  api: rerank")
+            .contains("`api: rerank` cannot take a dataset: its requests have a query and documents")
+    );
+    assert!(
+        found("{path: a.csv, output: server}\n  api: embeddings")
+            .contains("responses of `api: embeddings` have no output tokens")
+    );
     assert!(found("{path: a.csv}\n  lengths: D(1,2)").contains("takes only one of `lengths`, `dataset`"));
     assert!(found("{path: a.csv, url: 'https://a.b/c.csv'}").contains("takes only one of `path`, `url`"));
-    assert!(found("{path: a.csv, output: {uniform: {min: 9, max: 1}}}").contains("`spec.dataset.output.uniform.max` is 1, below `min`"));
+    assert!(
+        found("{path: a.csv, output: {uniform: {min: 9, max: 1}}}")
+            .contains("`spec.dataset.output.uniform.max` is 1, below `min`")
+    );
     assert!(found("{path: ../a.csv}").contains("error"));
 }
 
@@ -1034,7 +1045,10 @@ fn lengths_batch_and_slos_fit_the_api() {
     refused("  batch: 2\n  lengths: D(1,2)\n", "`spec.batch` belongs to `api: embeddings` or `api: rerank` or `api: rerank_tei`");
     let ttft = "`spec.slos.ttft` cannot be measured: the responses of `api: rerank` are not streamed";
     refused("  api: rerank\n  lengths: R(1,2)\n", ttft);
-    refused("  api: rerank\n  lengths: R(1,2)\n  body: {documents: 3}\n", "the member `documents` of `spec.body` would replace one");
+    refused(
+        "  api: rerank\n  lengths: R(1,2)\n  body: {documents: 3}\n",
+        "the member `documents` of `spec.body` would replace one",
+    );
     refused("  lengths: D(1,2)\n  body: {temperature: 1, model: other}\n", "the member `model` of `spec.body` would replace one");
     refused("  lengths: D(1,2)\n  body: {max_tokens: 3}\n", "the member `max_tokens` of `spec.body` would replace one");
     refused(

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use assay_load::{Cause, PlannedRequest};
 use assay_api::RequestInput;
 use assay_dataset::{RowContent, RowReader};
+use assay_load::{Cause, PlannedRequest};
 use assay_manifest::{CacheMode, CaptureMode, ServingWork};
 use assay_record::Phase;
 use assay_schedule::{Requests as Scheduled, ScheduledRequest, Stripe, TrialSchedule};
@@ -230,7 +230,8 @@ mod tests {
     }
 
     fn build_body(work: &ServingWork, tokens: Option<u32>) -> Value {
-        serde_json::from_slice(&work.request_body(RequestInput::Texts { query: None, inputs: &["a \"b\"".to_owned()] }, tokens)).expect("JSON")
+        serde_json::from_slice(&work.request_body(RequestInput::Texts { query: None, inputs: &["a \"b\"".to_owned()] }, tokens))
+            .expect("JSON")
     }
 
     #[test]

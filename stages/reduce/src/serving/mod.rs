@@ -110,10 +110,9 @@ pub(crate) fn reduce(
     let planned = planned_measurement(work, point);
     let files = counted.iter().map(|attempt| trial_files(attempt, planned, records.open)).collect::<Result<Vec<_>, _>>()?;
     if records.checked {
-        counted
-            .iter()
-            .zip(&files)
-            .try_for_each(|(attempt, files)| check_records(context, (workload, work, point), records.index.as_ref(), attempt, files))?;
+        counted.iter().zip(&files).try_for_each(|(attempt, files)| {
+            check_records(context, (workload, work, point), records.index.as_ref(), attempt, files)
+        })?;
     }
     let measured = measure(&files, work, Limits::for_machine())?;
     let price = cost::price(context.plan, context.environments, case);

@@ -179,6 +179,7 @@ impl WorkloadLineage {
         let serving = workload.serving.as_ref();
         let files = work.into_iter().flat_map(|work| work.script.iter().chain(&work.files));
         let files = files.chain(serving.and_then(|work| work.tokenizer.file.as_ref()));
+        let files = files.chain(serving.and_then(|work| work.prompts.dataset()).map(|dataset| &dataset.file));
         let time_limit = work.map(|work| work.time_limit_ns).or(serving.map(|work| work.time_limit_ns));
         Self {
             name: workload.name.to_string(),

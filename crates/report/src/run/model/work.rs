@@ -99,7 +99,11 @@ fn lengths(work: &ServingWork) -> String {
                 (Some(drawn), _) => drawn,
                 (None, Some(recorded)) if recorded_outputs == rows => format!(", {} out as recorded", range(recorded)),
                 (None, Some(recorded)) => {
-                    format!(", {} out as recorded for {} of them, else as the endpoint decides", range(recorded), recorded_outputs.0)
+                    format!(
+                        ", {} out as recorded for {} of them, else as the endpoint decides",
+                        range(recorded),
+                        recorded_outputs.0
+                    )
                 }
                 (None, None) if work.api.capabilities().has_output_tokens => ", out as the endpoint decides".to_owned(),
                 (None, None) => String::new(),
