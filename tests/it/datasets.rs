@@ -74,8 +74,10 @@ fn a_trial_sends_rows_in_an_order_of_its_own_and_each_once() {
     // A prompt may be private: of what is published, only the Source's own file has it.
     let holds_text = |path: &&PathBuf| String::from_utf8_lossy(&fs::read(path).expect("a file")).contains("is here");
     let published = files_under(&fixture.published("rows"));
-    let with_text: Vec<_> = published.iter().filter(holds_text).collect();
-    assert_eq!(with_text, [&fixture.published("rows").join("source/files/workloads/bench/dataset.jsonl")]);
+    let mut with_text: Vec<_> = published.iter().filter(holds_text).cloned().collect();
+    with_text.sort();
+    let files = ["plan/workloads/bench/files/dataset.jsonl", "source/files/workloads/bench/dataset.jsonl"];
+    assert_eq!(with_text, files.map(|path| fixture.published("rows").join(path)));
     let report = fs::read_to_string(fixture.published("rows").join("report.md")).expect("a report");
     assert!(
         report.contains("20 prompts of workloads/bench/dataset.jsonl, tokens 4 to 8 in, 2 to 21 out as recorded"),

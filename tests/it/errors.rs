@@ -339,7 +339,7 @@ fn a_run_that_is_not_there() {
     ----- stderr -----
     error[store_uri]: there is no store at `/nowhere/at/all`
 
-    hint: check the URI; a run creates its store when it starts
+    hint: a run creates its store when it starts; `--store` names another one
     ");
     says!(fixture, &["verify", "one", "--store", "ftp://example.org/store"], @"
     exit code 2
@@ -362,7 +362,7 @@ fn a_run_that_is_not_there() {
     ----- stderr -----
     error[store_uri]: there is no store at `[ROOT]/repo/.assay`
 
-    hint: check the URI; a run creates its store when it starts
+    hint: a run creates its store when it starts; `--store` names another one
     ");
 }
 

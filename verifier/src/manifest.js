@@ -8,6 +8,8 @@ import { checkSchema } from "./schema.js";
 export const MAX_MANIFEST_BYTES = 256 << 20;
 export const VERSION = "v1alpha1";
 const MAX_OUTPUT_SUBJECTS = 1000;
+// The outputs of a plan that are a dataset's.
+const DATASET = /^workloads\/[^/]+\/dataset\//;
 // Where a body mentions an artifact that is an output elsewhere: the records of a serving attempt are among its evidence.
 const MENTIONED = /\.serving\.records$/;
 
@@ -147,7 +149,11 @@ export function publishedFiles({ document, reference }) {
     summary: "",
     publication: "",
   }[document.kind];
+  // A dataset's file, rows and index are raw data, which stay in the store.
+  const isPublished = ({ name: output }) => document.kind !== "plan" || !DATASET.test(output);
   const outputs =
-    prefix === undefined ? [] : document.artifacts.map(({ name: output, digest, size }) => [prefix + output, digest, size]);
+    prefix === undefined
+      ? []
+      : document.artifacts.filter(isPublished).map(({ name: output, digest, size }) => [prefix + output, digest, size]);
   return [[`chain/${name}.json`, reference.manifest, null], [`chain/${name}.sigstore.json`, reference.bundle, null], ...outputs];
 }

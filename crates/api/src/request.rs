@@ -56,9 +56,9 @@ impl ServingApi {
         if let RequestInput::Body(row) = request.input {
             body.extend(row.clone());
             // Otherwise a stream, or a limit under another name, would be the row's and not the workload's.
-            ["stream", "stream_options"].iter().for_each(|member| drop(body.remove(*member)));
-            if request.output_tokens.is_some() {
-                LIMITS.iter().for_each(|member| drop(body.remove(*member)));
+            let replaced: &[&str] = if request.output_tokens.is_some() { &LIMITS } else { &[] };
+            for member in ["stream", "stream_options"].iter().chain(replaced) {
+                body.remove(*member);
             }
         }
         let stated = self.stated_members(request);

@@ -49,7 +49,15 @@ pub fn published_files(document: &Document, reference: InputRef) -> Vec<(String,
     let mut files =
         vec![(format!("chain/{name}.json"), reference.manifest), (format!("chain/{name}.sigstore.json"), reference.bundle)];
     if let Some(prefix) = published_prefix(document) {
-        files.extend(document.artifacts().into_iter().map(|output| (format!("{prefix}{}", output.name), output.digest)));
+        let published = document.artifacts().into_iter().filter(|output| !is_dataset(document, &output.name));
+        files.extend(published.map(|output| (format!("{prefix}{}", output.name), output.digest)));
     }
     files
+}
+
+/// Returns true if an output is of a dataset: a fetched file, its rows or their index. They may be large, and are raw data: they stay in the
+/// store.
+fn is_dataset(document: &Document, output: &str) -> bool {
+    let of_workload = output.strip_prefix("workloads/").and_then(|output| output.split_once('/'));
+    matches!(document, Document::Plan(_)) && of_workload.is_some_and(|(_, file)| file.starts_with("dataset/"))
 }

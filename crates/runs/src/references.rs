@@ -41,7 +41,7 @@ pub struct RunReferences {
     pub blobs: BTreeMap<Digest, NamedBlob>,
     /// The kinds of manifest that its pointers lead to.
     pub kinds: BTreeSet<Kind>,
-    /// What it lacks although its manifests name it, so that it may need more blobs than these: pointers and its list of evidence.
+    /// Pointers, and the list of evidence, that its manifests name and the store lacks: the run may need more blobs than these.
     pub gaps: BTreeSet<String>,
 }
 

@@ -423,11 +423,11 @@ impl TrialSchedule {
     /// request of the trial (`examples/cost.rs`). Everything else is drawn for the shard's own requests only.
     pub fn shard_requests(&self, phase: Phase, stripe: Stripe) -> Requests {
         let prompts = match &self.prompts {
-            Prompts::Synthetic { input, query } => DrawnPrompts::Synthetic {
+            Prompts::Synthetic { input, query } => DrawnPrompts::Synthetic(Box::new(SyntheticPrompts {
                 input: Lengths::new(*input, self.generator(phase, "input")),
                 query: query.map(|law| Lengths::new(law, self.generator(phase, "query"))),
                 seeds: self.generator(phase, "prompt"),
-            },
+            })),
             Prompts::Rows(rows) => DrawnPrompts::Rows(rows.clone()),
         };
         Requests {
@@ -561,8 +561,16 @@ pub struct Requests {
 /// The prompts of a phase, by index.
 #[derive(Clone)]
 enum DrawnPrompts {
-    Synthetic { input: Lengths, query: Option<Lengths>, seeds: Generator },
+    Synthetic(Box<SyntheticPrompts>),
     Rows(Rows),
+}
+
+/// The lengths and the seeds of synthetic prompts, by index.
+#[derive(Clone)]
+struct SyntheticPrompts {
+    input: Lengths,
+    query: Option<Lengths>,
+    seeds: Generator,
 }
 
 /// The prompt of one request.
@@ -577,11 +585,11 @@ struct DrawnPrompt {
 impl DrawnPrompts {
     fn at(&mut self, phase: Phase, index: u64) -> DrawnPrompt {
         match self {
-            Self::Synthetic { input, query, seeds } => DrawnPrompt {
-                input_tokens: input.tokens(index),
-                query_tokens: query.as_mut().map(|lengths| lengths.tokens(index)),
+            Self::Synthetic(drawn) => DrawnPrompt {
+                input_tokens: drawn.input.tokens(index),
+                query_tokens: drawn.query.as_mut().map(|lengths| lengths.tokens(index)),
                 recorded_output: None,
-                seed: seeds.at(index),
+                seed: drawn.seeds.at(index),
                 row: None,
             },
             Self::Rows(rows) => {

@@ -693,7 +693,7 @@ const MAX_DEPTH: usize = 64;
 /// The treatment of symbolic links in a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Links {
-    /// What a link leads to is listed as if it were there.
+    /// The target of a link is listed as if it were in the folder.
     Followed,
     /// Links are left out.
     LeftOut,

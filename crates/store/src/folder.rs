@@ -19,7 +19,7 @@ const SHARED_BITS: u32 = 0o2020;
 const CHECKED_DEPTH: usize = 2;
 
 /// The folders directly in a store's folder that Assay makes: those of the store, and those that lie beside it in the same folder. A
-/// store may come with a repository that somebody else has written, so one of them that is a link leads anywhere.
+/// store may come with a repository of another author, so one of them that is a link leads anywhere.
 const OWN_FOLDERS: [&str; 13] = [
     layout::BLOBS,
     layout::STAGING,

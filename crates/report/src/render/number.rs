@@ -100,10 +100,13 @@ pub fn bytes(count: u64) -> String {
     if unit == "B" { format!("{count} B") } else { format!("{} {unit}", significant(size, None)) }
 }
 
-/// Returns a share as a percentage with two significant digits: `0.42 %`, `12 %`.
+/// Returns a share as a percentage with two significant digits: `0.42 %`, `12 %`. Only the whole is 100 %: a little less is `99.5 %`, or
+/// `above 99.9 %`.
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
     match magnitude(value) {
+        Some(_) if (99.95..100.0).contains(&value) => "above 99.9 %".to_owned(),
+        Some(_) if (99.5..99.95).contains(&value) => format!("{} %", fixed(value, -1)),
         None => "0 %".to_owned(),
         Some(power) if power < -2 => "below 0.01 %".to_owned(),
         Some(power) => format!("{} %", fixed(value, (power - 1).min(0))),
@@ -241,7 +244,16 @@ mod tests {
 
     #[test]
     fn shares_become_percentages() {
-        let table = [(0.0, "0 %"), (0.004_2, "0.42 %"), (0.123, "12 %"), (1.5, "150 %"), (0.000_001, "below 0.01 %")];
+        let table = [
+            (0.0, "0 %"),
+            (0.004_2, "0.42 %"),
+            (0.123, "12 %"),
+            (1.5, "150 %"),
+            (0.000_001, "below 0.01 %"),
+            (0.995_1, "99.5 %"),
+            (0.999_9, "above 99.9 %"),
+            (1.0, "100 %"),
+        ];
         for (share, expected) in table {
             assert_eq!(percent(share), expected);
         }

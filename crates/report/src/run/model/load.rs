@@ -202,7 +202,7 @@ pub(super) fn failures<'a>(
     }
     let mut kinds: BTreeMap<(&str, Option<u16>), Failure> = BTreeMap::new();
     for found in listed {
-        // A status of success does not tell why a response is no success.
+        // A status of success is no reason for a failure.
         let status = found.http_status.filter(|status| !(200..300).contains(status));
         let failure = kinds.entry((&found.outcome, status)).or_insert_with(|| Failure {
             kind: status.map_or_else(|| clean(&found.outcome), |status| format!("{} {status}", clean(&found.outcome))),
