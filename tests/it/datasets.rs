@@ -169,8 +169,7 @@ fn a_dataset_of_a_commit_is_measured_by_shards_and_judged_by_its_index() {
     assert_eq!(parts.len(), 3);
     let digests: BTreeSet<String> = parts
         .iter()
-        .flat_map(|part| list(&part["body"]["attempts"]).to_vec())
-        .filter(|attempt| attempt["trial_index"].as_u64() == Some(0) || attempt["serving"].is_object())
+        .flat_map(|part| list(&part["body"]["attempts"]))
         .map(|attempt| text(&attempt["serving"]["schedule_digest"]).to_owned())
         .collect();
     assert_eq!(digests.len(), 2, "one schedule for each trial, the same for all shards");

@@ -677,10 +677,11 @@ mod tests {
 
     /// Escapes a character in one of the ways of other programs.
     fn escape(character: char, way: u8) -> String {
-        let utf8 = |prefix: &str| character.to_string().bytes().map(|byte| format!("{prefix}{byte:02X}")).collect();
+        let utf8 =
+            |prefix: &str| character.to_string().bytes().fold(String::new(), |text, byte| text + &format!("{prefix}{byte:02X}"));
         match way {
             0 if !character.is_ascii_alphanumeric() && character.is_ascii() => format!("\\{character}"),
-            1 => character.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect(),
+            1 => character.encode_utf16(&mut [0; 2]).iter().fold(String::new(), |text, unit| text + &format!("\\u{unit:04x}")),
             2 => utf8("%"),
             3 => utf8("\\x"),
             4 => format!("&#x{:x};", u32::from(character)),
