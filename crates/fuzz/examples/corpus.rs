@@ -2,7 +2,7 @@
 //!
 //!     corpus list
 //!     corpus unpack TARGET FOLDER
-//!     corpus pack TARGET FOLDER      replaces the corpus by the files of the folder; longer ones than 16 KiB are left out
+//!     corpus pack TARGET FOLDER      adds the shortest files of the folder to the corpus, 96 KiB at most; longer ones than 16 KiB are left out
 use std::io::Write as _;
 use std::path::Path;
 
@@ -10,6 +10,9 @@ use assay_fuzz::{Corpus, TARGETS};
 
 /// A longer input is rarely worth what it costs every clone.
 const MAX_INPUT_BYTES: usize = 16 << 10;
+
+/// The most bytes that one run adds to a corpus, which every clone has.
+const MAX_ADDED_BYTES: usize = 96 << 10;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -32,12 +35,17 @@ fn unpack(target: &str, folder: &Path) {
 }
 
 fn pack(target: &str, folder: &Path) {
-    let mut corpus = Corpus::default();
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let input = std::fs::read(entry.expect("an entry").path()).expect("an input");
-        if input.len() <= MAX_INPUT_BYTES {
-            corpus.insert(input);
-        }
+    let text = std::fs::read_to_string(Corpus::path(target)).unwrap_or_default();
+    let mut corpus = Corpus::parse(&text).expect("a corpus");
+    let files = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let mut inputs: Vec<_> = files.map(|path| std::fs::read(path).expect("an input")).collect();
+    inputs.retain(|input| input.len() <= MAX_INPUT_BYTES && corpus.inputs().all(|kept| kept != input.as_slice()));
+    inputs.sort_by_key(Vec::len);
+    let mut left = MAX_ADDED_BYTES;
+    for input in inputs {
+        let Some(rest) = left.checked_sub(input.len()) else { break };
+        left = rest;
+        corpus.insert(input);
     }
     std::fs::write(Corpus::path(target), corpus.to_text()).expect("written");
 }
