@@ -252,8 +252,17 @@ fn every_column_of_a_dimension_has_a_writer() {
         "script": {"path": "run.sh", "origin": "w/run.sh", "executable": true, "artifact": {"name": "s", "digest": digest("s"), "size": "1", "media_type": "x"}},
         "files": [], "parameters": {"SIZE": "1"}, "time_limit_ns": "1",
     });
+    let artifact = |name: &str| json!({"name": name, "digest": digest(name), "size": "1", "media_type": "x"});
+    let prompts = json!({
+        "from": "dataset", "format": "jsonl", "file": {"path": "p", "origin": "p", "executable": false, "artifact": artifact("p")},
+        "rows": artifact("rows"), "index": artifact("index"),
+        "summary": {
+            "read": "1", "rows": "1", "without_prompt": "0", "too_long": "0", "truncated": "0", "recorded_outputs": "0",
+            "input_tokens": {"least": 1, "most": 1, "sum": "1"},
+        },
+    });
     workload["serving"] = json!({
-        "api": "chat", "model": "m", "arrival": {"law": "poisson"}, "prompts": {"from": "synthetic", "input": {"law": "fixed", "tokens": 10}},
+        "api": "chat", "model": "m", "arrival": {"law": "poisson"}, "prompts": prompts,
         "output": {"law": "fixed", "tokens": 5}, "exact_output": true, "continuous_usage": false, "batch": 1, "body": {}, "requests": "4",
         "warmup_ns": "0", "timeout_ns": "1", "time_limit_ns": "1", "cache": "cold_salt", "streaming": true, "capture": "none", "slos": [],
         "tokenizer": {"name": "common-words", "digest": digest("words")},
