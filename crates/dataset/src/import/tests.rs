@@ -17,6 +17,7 @@ fn refusal(format: DatasetFormat, text: &str) -> String {
     read(format, &Fields::default(), text).expect_err("refused")
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the form in which importers pass rows")]
 fn prompt(text: &str, output_tokens: Option<u32>) -> Option<Row> {
     Some(Row { content: RowContent::Prompt(text.to_owned()), output: None, output_tokens })
 }

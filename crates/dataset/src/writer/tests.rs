@@ -27,6 +27,7 @@ fn rules(max_input: Option<u32>, over: OverLongPrompt) -> ImportRules {
     ImportRules { api: ServingApi::Chat, max_input, over, output: RecordedOutput::Used { at_most: None } }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the form in which importers pass rows")]
 fn prompt(text: &str, output: Option<&str>) -> Option<Row> {
     Some(Row { content: RowContent::Prompt(text.to_owned()), output: output.map(str::to_owned), output_tokens: None })
 }
