@@ -10,7 +10,7 @@ use assay_planning::{DatasetFile, DatasetRequest};
 use assay_stage::{ErrorCode, Failure};
 use assay_tokens::Tokenizer;
 
-use crate::pin::ArtifactSink;
+use crate::artifact_sink::ArtifactSink;
 
 /// The media type of imported rows.
 const ROWS: &str = "application/jsonl";

@@ -1,5 +1,6 @@
 //! Plan: from the Source's files to frozen workloads and ordered trials, with everything mutable pinned.
 
+mod artifact_sink;
 mod dataset;
 mod fetch;
 mod image;

@@ -1,41 +1,15 @@
 //! Pinning: the present content of a tag or an address, kept so that it stays the same.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use assay_manifest::{Artifact, Dataset, Digest, Image, Name, PinnedFile, UnpinnedInput};
+use assay_manifest::{Dataset, Digest, Image, Name, PinnedFile, UnpinnedInput};
 use assay_planning::{DatasetFile, DatasetRequest, Pins};
-use assay_stage::{Context, ErrorCode, Failure};
+use assay_stage::{ErrorCode, Failure};
 
+use crate::artifact_sink::ArtifactSink;
 use crate::dataset::{FetchedDataset, import_dataset};
 use crate::fetch::{FetchError, Fetcher};
 use crate::image::Reference;
-
-/// A store of fetched bytes.
-pub(crate) trait ArtifactSink {
-    /// Stores bytes as an output of the plan.
-    fn keep(&self, name: String, media_type: &str, bytes: &[u8]) -> Result<Artifact, Failure>;
-
-    /// Stores a file as an output of the plan.
-    fn keep_file(&self, name: String, media_type: &str, path: &Path) -> Result<Artifact, Failure>;
-
-    /// Returns the folder for files that are removed with the stage.
-    fn folder(&self) -> &Path;
-}
-
-impl ArtifactSink for Context {
-    fn keep(&self, name: String, media_type: &str, bytes: &[u8]) -> Result<Artifact, Failure> {
-        self.put(name, media_type, bytes)
-    }
-
-    fn keep_file(&self, name: String, media_type: &str, path: &Path) -> Result<Artifact, Failure> {
-        self.put_file(name, media_type, path)
-    }
-
-    fn folder(&self) -> &Path {
-        self.scratch()
-    }
-}
 
 /// Resolves mutable references of a pipeline, each once.
 pub(crate) struct Pinner<'a> {
@@ -164,7 +138,9 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::Count;
+    use std::path::Path;
+
+    use assay_manifest::{Artifact, Count};
     use assay_stage::Exit;
 
     use super::*;
