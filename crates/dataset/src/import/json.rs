@@ -20,26 +20,14 @@ pub(super) fn values(mut source: Limited<impl BufRead>, take: &mut TakeValue<'_>
     if starts_array { items(source, take) } else { lines(source, take) }
 }
 
-fn lines(mut source: Limited<impl BufRead>, take: &mut TakeValue<'_>) -> Result<(), DatasetError> {
-    let budget = source.budget();
-    let mut line = Vec::new();
-    for number in 1.. {
-        line.clear();
-        budget.reset();
-        let read = source.read_until(b'\n', &mut line);
-        if budget.is_spent() {
-            return Err(DatasetError::RowTooLarge(number));
-        }
-        if read.map_err(DatasetError::Read)? == 0 {
-            break;
-        }
+fn lines(source: Limited<impl BufRead>, take: &mut TakeValue<'_>) -> Result<(), DatasetError> {
+    source.lines(&mut |number, line| {
         if line.iter().all(u8::is_ascii_whitespace) {
-            continue;
+            return Ok(());
         }
-        let value = serde_json::from_slice(&line).map_err(|error| DatasetError::row(number, format!("is not JSON: {error}")))?;
-        take(number, value)?;
-    }
-    Ok(())
+        let value = serde_json::from_slice(line).map_err(|error| DatasetError::row(number, format!("is not JSON: {error}")))?;
+        take(number, value)
+    })
 }
 
 /// Reads an array item by item, so that only one is in memory.

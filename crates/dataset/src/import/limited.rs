@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::{self, BufRead, Read};
 use std::rc::Rc;
 
-use crate::MAX_ROW_BYTES;
+use crate::{DatasetError, MAX_ROW_BYTES};
 
 /// A reader that fails once more than [`MAX_ROW_BYTES`] were read since the last row.
 pub(super) struct Limited<R> {
@@ -35,6 +35,26 @@ impl<R> Limited<R> {
 
     pub(super) fn budget(&self) -> RowBudget {
         self.left.clone()
+    }
+}
+
+impl<R: BufRead> Limited<R> {
+    /// Passes each line to `take` with its number, from 1.
+    pub(super) fn lines(mut self, take: &mut dyn FnMut(u64, &[u8]) -> Result<(), DatasetError>) -> Result<(), DatasetError> {
+        let mut line = Vec::new();
+        for number in 1.. {
+            line.clear();
+            self.left.reset();
+            let read = self.read_until(b'\n', &mut line);
+            if self.left.is_spent() {
+                return Err(DatasetError::RowTooLarge(number));
+            }
+            if read.map_err(DatasetError::Read)? == 0 {
+                break;
+            }
+            take(number, &line)?;
+        }
+        Ok(())
     }
 }
 
