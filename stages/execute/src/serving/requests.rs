@@ -1,5 +1,6 @@
 //! The requests of one shard: its stripe of the schedule, with prompts and bodies.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use assay_api::RequestInput;
@@ -8,7 +9,7 @@ use assay_load::{Cause, PlannedRequest};
 use assay_manifest::{CacheMode, CaptureMode, ServingWork};
 use assay_record::Phase;
 use assay_schedule::{Requests as Scheduled, ScheduledRequest, Stripe, TrialSchedule};
-use assay_tokens::{SALT_WORDS, Tokenizer};
+use assay_tokens::{Prompt, SALT_WORDS, Tokenizer};
 
 /// The plan's dataset was not opened.
 const NO_DATASET: &str = "the rows of the dataset are not at hand";
@@ -21,6 +22,8 @@ pub(crate) struct Prompts<'a> {
     rows: Option<Arc<RowReader>>,
     work: &'a ServingWork,
     salt: Option<u64>,
+    /// The salt as the first line of each row of a dataset, made once.
+    marker: OnceCell<Prompt>,
     is_silent: bool,
 }
 
@@ -40,6 +43,7 @@ impl<'a> Prompts<'a> {
             rows,
             work,
             salt: schedule.salt().filter(|_| work.cache == CacheMode::ColdSalt),
+            marker: OnceCell::new(),
             is_silent: false,
         }
     }
@@ -76,12 +80,21 @@ impl<'a> Prompts<'a> {
 }
 
 impl Prompts<'_> {
+    /// Returns the line that stands in front of each row; `None` without a salt.
+    fn marker(&self) -> Result<Option<&Prompt>, Cause> {
+        let Some(salt) = self.salt else { return Ok(None) };
+        if self.marker.get().is_none() {
+            let made = self.tokenizer.prompt(salt, None, SALT_WORDS)?;
+            return Ok(Some(self.marker.get_or_init(|| made)));
+        }
+        Ok(self.marker.get())
+    }
+
     /// Returns the request of a row of the dataset. A salt stands in front of it as a line of its own: rows are the same in every trial.
     fn of_row(&self, request: &ScheduledRequest, row: u64, output_tokens: Option<u32>) -> Result<PlannedRequest, Cause> {
         let mut content = self.rows.as_ref().ok_or(NO_DATASET)?.read(row)?;
         let mut input_tokens = request.input_tokens;
-        if let Some(salt) = self.salt {
-            let marker = self.tokenizer.prompt(salt, None, SALT_WORDS)?;
+        if let Some(marker) = self.marker()? {
             content = content.with_marker(&marker.text);
             input_tokens = input_tokens.saturating_add(marker.tokens);
         }
