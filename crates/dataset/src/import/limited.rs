@@ -38,9 +38,12 @@ impl<R> Limited<R> {
     }
 }
 
+/// Takes a line with its number.
+type TakeLine<'a> = dyn FnMut(u64, &[u8]) -> Result<(), DatasetError> + 'a;
+
 impl<R: BufRead> Limited<R> {
     /// Passes each line to `take` with its number, from 1.
-    pub(super) fn lines(mut self, take: &mut dyn FnMut(u64, &[u8]) -> Result<(), DatasetError>) -> Result<(), DatasetError> {
+    pub(super) fn lines(mut self, take: &mut TakeLine<'_>) -> Result<(), DatasetError> {
         let mut line = Vec::new();
         for number in 1.. {
             line.clear();
