@@ -51,6 +51,12 @@ pub enum DatasetError {
     /// More rows than an index may have.
     #[error("the dataset has more than {} rows", crate::MAX_ROWS)]
     TooManyRows,
+    /// More blocks than are told apart.
+    #[error(
+        "the trace has more than {} different blocks or prefixes of blocks: use a part of it, by `window`",
+        crate::MAX_BLOCKS
+    )]
+    TooManyBlocks,
     /// No row is left.
     #[error("the dataset has no prompt: {0}")]
     Empty(String),

@@ -7,13 +7,14 @@ mod limited;
 mod object;
 mod sharegpt;
 mod text;
+mod trace;
 
 use std::io::BufRead;
 
 use assay_api::ServingApi;
 use assay_manifest::DatasetFormat;
 
-use crate::{DatasetError, Row};
+use crate::{DatasetError, LeftOut, Row};
 
 /// The most bytes of one row: a prompt of ten times the longest context that is served today would be four times as long.
 pub const MAX_ROW_BYTES: u64 = 16 << 20;
@@ -34,8 +35,8 @@ pub struct Fields {
     pub output_tokens: Option<String>,
 }
 
-/// Takes a row with its number; `None` for a row of the file that has no prompt.
-pub(crate) type TakeRow<'a> = dyn FnMut(u64, Option<Row>) -> Result<(), DatasetError> + 'a;
+/// Takes a row with its number, or the reason why a row of the file is no request.
+pub(crate) type TakeRow<'a> = dyn FnMut(u64, Result<Row, LeftOut>) -> Result<(), DatasetError> + 'a;
 
 /// Reads a dataset row by row and passes each to `take`, with its number from 1: in formats of lines the number of its line, in others its
 /// place. The first error ends it.
@@ -44,15 +45,23 @@ pub fn import(
     fields: &Fields,
     api: ServingApi,
     source: impl BufRead,
-    take: &mut dyn FnMut(u64, Option<Row>) -> Result<(), DatasetError>,
+    take: &mut dyn FnMut(u64, Result<Row, LeftOut>) -> Result<(), DatasetError>,
 ) -> Result<(), DatasetError> {
     let source = limited::Limited::new(source);
     match format {
-        DatasetFormat::Jsonl => json::values(source, &mut |row, value| take(row, Some(object::row(row, &value, fields)?))),
+        DatasetFormat::Jsonl => json::values(source, &mut |row, value| take(row, Ok(object::row(row, &value, fields)?))),
         DatasetFormat::Sharegpt => json::values(source, &mut |row, value| take(row, sharegpt::row(row, &value)?)),
-        DatasetFormat::OpenaiBatch => json::values(source, &mut |row, value| take(row, Some(batch::row(row, value, api)?))),
+        DatasetFormat::OpenaiBatch => json::values(source, &mut |row, value| take(row, Ok(batch::row(row, value, api)?))),
         DatasetFormat::Csv => csv::rows(source, fields, take),
         DatasetFormat::Text => text::rows(source, take),
+        DatasetFormat::Mooncake => json::values(source, &mut |row, value| take(row, trace::mooncake(row, &value)?)),
+        DatasetFormat::Bailian => {
+            let mut chats = trace::Chats::default();
+            json::values(source, &mut |row, value| take(row, trace::bailian(row, &value, &mut chats)?))
+        }
+        DatasetFormat::Azure => csv::records(source, &mut |row, cells| take(row, trace::azure(row, &cells)?)),
+        DatasetFormat::Burstgpt => csv::records(source, &mut |row, cells| take(row, trace::burstgpt(row, &cells)?)),
+        DatasetFormat::TimedJsonl => json::values(source, &mut |row, value| take(row, Ok(trace::timed(row, &value, fields)?))),
     }
 }
 

@@ -1,8 +1,8 @@
-//! Datasets: files of prompts, in the formats that the field uses, imported into one form.
+//! Datasets: files of prompts and traces of requests, in the formats that the field uses, imported into one form.
 //!
 //! The plan stage imports a dataset once. [`import`] reads a format row by row, [`RowWriter`] applies the rules of the workload (which
 //! prompts are too long, and what becomes of them), counts tokens, and writes two artifacts: the rows as JSON Lines, and an
-//! [index](Index) of fixed size per row with its place and its token counts. Everything after the plan knows these two and no format:
+//! [index](Index) of fixed size per row with its place, its time and its token counts. Everything after the plan knows these two and no format:
 //! the schedule draws rows from the index, and the load generator reads single rows from the other with a [`RowReader`].
 //!
 //! Files are hostile until they are imported: every row has a size limit, no more than one row is in memory, and an error names the row and
@@ -13,11 +13,12 @@ mod import;
 mod index;
 mod reader;
 mod row;
+mod trace;
 mod writer;
 
 pub use error::DatasetError;
 pub use import::{Fields, MAX_ROW_BYTES, import};
 pub use index::{INDEX_FORMAT, Index, IndexError, IndexedRow, MAX_ROWS};
 pub use reader::{RowError, RowReader};
-pub use row::{Row, RowContent};
-pub use writer::{ImportRules, ImportSummary, RecordedOutput, RowWriter, TextTokens};
+pub use row::{LeftOut, Row, RowContent, RowTime, TokenBlocks};
+pub use writer::{ImportRules, ImportSummary, MAX_BLOCKS, RecordedOutput, RowWriter, TextTokens, TimeRules};

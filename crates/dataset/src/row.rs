@@ -7,6 +7,24 @@ use serde_json::{Map, Value, json};
 /// The member of a chat message that holds its text.
 const CONTENT: &str = "content";
 
+/// The reason why a row of the file is no request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftOut {
+    /// It has no prompt.
+    NoPrompt,
+    /// It records no token of a response: the recorded request failed.
+    NoResponse,
+}
+
+/// The time of a row of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowTime {
+    /// The time, in nanoseconds since any origin that all rows share.
+    pub at_ns: i64,
+    /// The session that the row belongs to, if the trace names it. Only equality counts.
+    pub session: Option<u64>,
+}
+
 /// One request of a dataset, as an importer reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
@@ -16,6 +34,53 @@ pub struct Row {
     pub output: Option<String>,
     /// The recorded number of tokens of the response.
     pub output_tokens: Option<u32>,
+    /// The time; absent if the format has none.
+    pub time: Option<RowTime>,
+}
+
+impl Row {
+    /// Creates a row without a time and without a recorded response.
+    pub fn new(content: RowContent) -> Self {
+        Self { content, output: None, output_tokens: None, time: None }
+    }
+}
+
+/// A prompt of which only the length is recorded, and which parts it has in common with others. Its text is made when the request is: equal
+/// blocks are equal texts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenBlocks {
+    /// Tokens of the whole prompt.
+    pub tokens: u32,
+    /// Tokens of a block. The last one has what is left of the prompt, if that is less.
+    pub size: u32,
+    /// The blocks that the prompt begins with. What they leave of it is like no other prompt.
+    pub ids: Vec<u64>,
+}
+
+impl TokenBlocks {
+    /// Returns the blocks with their numbers of tokens, in order, without what follows them.
+    pub fn blocks(&self) -> impl Iterator<Item = (u64, u32)> {
+        let mut left = self.tokens;
+        self.ids.iter().map_while(move |id| {
+            let tokens = left.min(self.size);
+            left -= tokens;
+            (tokens > 0).then_some((*id, tokens))
+        })
+    }
+
+    /// Returns the tokens after the blocks.
+    pub fn rest(&self) -> u32 {
+        let in_blocks = u64::from(self.size).saturating_mul(self.ids.len() as u64);
+        u64::from(self.tokens).saturating_sub(in_blocks) as u32
+    }
+
+    /// Cuts the end off. A block that is cut is no longer that block.
+    pub(crate) fn truncate(&mut self, tokens: u32) {
+        if tokens < self.tokens {
+            self.tokens = tokens;
+            self.ids.truncate((tokens / self.size.max(1)) as usize);
+        }
+    }
 }
 
 /// The content of a request. The imported file holds one in each line.
@@ -28,6 +93,8 @@ pub enum RowContent {
     Messages(Vec<Value>),
     /// A whole body. Members that state what is measured are replaced when the request is made.
     Body(Map<String, Value>),
+    /// Lengths and blocks, from which a prompt is made.
+    Blocks(TokenBlocks),
 }
 
 impl RowContent {
@@ -37,6 +104,7 @@ impl RowContent {
             Self::Prompt(_) => "a prompt",
             Self::Messages(_) => "messages",
             Self::Body(_) => "a body",
+            Self::Blocks(_) => "a length",
         }
     }
 
@@ -45,13 +113,13 @@ impl RowContent {
     pub fn fits(&self, api: ServingApi) -> bool {
         let input = api.capabilities().input;
         match self {
-            Self::Prompt(_) => input != InputKind::QueryAndDocuments,
+            Self::Prompt(_) | Self::Blocks(_) => input != InputKind::QueryAndDocuments,
             Self::Messages(_) => api.takes_messages(),
             Self::Body(_) => input == InputKind::Prompt,
         }
     }
 
-    /// Returns all texts that an endpoint reads as the prompt, in order.
+    /// Returns all texts that an endpoint reads as the prompt, in order; none for blocks, whose text is not made yet.
     pub fn texts(&self) -> Vec<&str> {
         match self {
             Self::Prompt(text) => vec![text],
@@ -61,6 +129,7 @@ impl RowContent {
                 (_, Some(Value::String(prompt))) => vec![prompt],
                 _ => Vec::new(),
             },
+            Self::Blocks(_) => Vec::new(),
         }
     }
 
@@ -77,10 +146,11 @@ impl RowContent {
                     _ => None,
                 }
             }
+            Self::Blocks(_) => None,
         }
     }
 
-    /// Puts a text in front of the prompt, followed by a line break: of the first message, if there are messages.
+    /// Puts a text in front of the prompt, followed by a line break: of the first message, if there are messages. Blocks stay as they are.
     #[must_use]
     pub fn with_marker(mut self, marker: &str) -> Self {
         match &mut self {
@@ -93,6 +163,7 @@ impl RowContent {
                     prompt.insert_str(0, &format!("{marker}\n"));
                 }
             }
+            Self::Blocks(_) => {}
         }
         self
     }
@@ -158,6 +229,18 @@ mod tests {
         assert_eq!(parts.with_marker("m").texts(), ["m\n", "a"]);
         let body = RowContent::Body(Map::from_iter([("prompt".to_owned(), json!("p"))]));
         assert_eq!(body.with_marker("m").texts(), ["m\np"]);
+    }
+
+    #[test]
+    fn blocks_and_the_rest_make_up_the_whole_prompt() {
+        let blocks = |tokens, ids: &[u64]| TokenBlocks { tokens, size: 512, ids: ids.to_vec() };
+        let parts = |blocks: &TokenBlocks| (blocks.blocks().collect::<Vec<_>>(), blocks.rest());
+        assert_eq!(parts(&blocks(700, &[4, 7])), (vec![(4, 512), (7, 188)], 0));
+        assert_eq!(parts(&blocks(700, &[4])), (vec![(4, 512)], 188));
+        assert_eq!(parts(&blocks(700, &[])), (vec![], 700));
+        let mut cut = blocks(1_200, &[4, 7, 9]);
+        cut.truncate(600);
+        assert_eq!(parts(&cut), (vec![(4, 512)], 88));
     }
 
     #[test]

@@ -6,7 +6,10 @@ use assay_api::ServingApi;
 use assay_manifest::{Count, DatasetSummary, OverLongPrompt, TokenRange};
 
 use crate::index::{INDEX_FORMAT, MAX_ROWS};
-use crate::{DatasetError, IndexedRow, Row, RowContent};
+use crate::trace::{BlockTree, Timeline};
+use crate::{DatasetError, IndexedRow, LeftOut, Row, RowContent};
+
+pub use crate::trace::{MAX_BLOCKS, TimeRules};
 
 /// The number of times that a cut prompt is counted again: a cut may merge tokens otherwise than the whole text.
 const CUTS: u32 = 8;
@@ -33,7 +36,7 @@ pub enum RecordedOutput {
 }
 
 /// The rules by which rows are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ImportRules {
     /// The API that is called.
     pub api: ServingApi,
@@ -43,6 +46,8 @@ pub struct ImportRules {
     pub over: OverLongPrompt,
     /// The use of recorded lengths of responses.
     pub output: RecordedOutput,
+    /// The use of times; `None` if the rows are not replayed at them.
+    pub times: Option<TimeRules>,
 }
 
 /// The numbers of an import.
@@ -55,6 +60,8 @@ pub struct RowWriter<'a, R, I> {
     rows: R,
     index: I,
     offset: u64,
+    timeline: Option<Timeline>,
+    blocks: BlockTree,
     summary: ImportSummary,
 }
 
@@ -62,19 +69,35 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
     /// Creates a writer of rows to `rows` and of their index to `index`.
     pub fn new(rules: ImportRules, tokens: &'a dyn TextTokens, rows: R, mut index: I) -> Result<Self, DatasetError> {
         index.write_all(format!("{INDEX_FORMAT}\n").as_bytes()).map_err(DatasetError::Write)?;
-        Ok(Self { rules, tokens, rows, index, offset: 0, summary: ImportSummary::default() })
+        let (timeline, blocks) = (rules.times.map(Timeline::new), BlockTree::default());
+        Ok(Self { rules, tokens, rows, index, offset: 0, timeline, blocks, summary: ImportSummary::default() })
     }
 
-    /// Writes a row of the dataset, counted from 1; `None` if the row has no prompt. A row that the rules skip is counted.
-    pub fn write(&mut self, number: u64, row: Option<Row>) -> Result<(), DatasetError> {
+    /// Writes a row of the dataset, counted from 1, or counts the reason why a row of the file is no request. A row that the rules leave
+    /// out is counted.
+    pub fn write(&mut self, number: u64, row: Result<Row, LeftOut>) -> Result<(), DatasetError> {
         self.summary.read.0 += 1;
-        let Some(mut row) = row else {
-            self.summary.without_prompt.0 += 1;
-            return Ok(());
+        let mut row = match row {
+            Ok(row) => row,
+            Err(LeftOut::NoPrompt) => {
+                self.summary.without_prompt.0 += 1;
+                return Ok(());
+            }
+            Err(LeftOut::NoResponse) => {
+                self.summary.without_response.get_or_insert_default().0 += 1;
+                return Ok(());
+            }
         };
         if !row.content.fits(self.rules.api) {
             return Err(DatasetError::Api { row: number, content: row.content.kind(), api: self.rules.api.as_str() });
         }
+        let admitted_ns = match &mut self.timeline {
+            None => 0,
+            Some(timeline) => match timeline.admit(number, row.time)? {
+                Some(admitted_ns) => admitted_ns,
+                None => return Ok(()),
+            },
+        };
         let mut input = self.input_tokens(number, &row.content)?;
         if let Some(max) = self.rules.max_input.filter(|max| input > u64::from(*max)) {
             match self.rules.over {
@@ -90,21 +113,42 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
             }
         }
         let output_tokens = self.output_tokens(number, &row)?;
-        self.append(number, &row.content, input, output_tokens)
+        self.append(number, &row.content, admitted_ns, input, output_tokens)
     }
 
     /// Ends the files, and returns the writers with the numbers of the import.
     pub fn finish(mut self) -> Result<(R, I, ImportSummary), DatasetError> {
         if self.summary.rows.0 == 0 {
-            let ImportSummary { read, without_prompt, too_long, .. } = &self.summary;
-            let reason = format!("of {} rows, {} have no prompt and {} are too long", read.0, without_prompt.0, too_long.0);
-            return Err(DatasetError::Empty(reason));
+            return Err(DatasetError::Empty(self.left_out()));
         }
+        self.summary.times = self.timeline.map(Timeline::finish);
+        self.summary.blocks = self.blocks.finish();
         self.rows.flush().and_then(|()| self.index.flush()).map_err(DatasetError::Write)?;
         Ok((self.rows, self.index, self.summary))
     }
 
-    fn append(&mut self, number: u64, content: &RowContent, input: u64, output_tokens: Option<u32>) -> Result<(), DatasetError> {
+    /// Returns the reasons why no row is left, with their numbers.
+    fn left_out(self) -> String {
+        let ImportSummary { read, without_prompt, too_long, without_response, .. } = self.summary;
+        let mut text = format!("of {} rows, {} have no prompt and {} are too long", read.0, without_prompt.0, too_long.0);
+        if let Some(failed) = without_response {
+            text.push_str(&format!(", {} record no response", failed.0));
+        }
+        if let Some(times) = self.timeline.map(Timeline::finish) {
+            let (outside, not_sampled) = (times.outside_window.0, times.not_sampled.0);
+            text.push_str(&format!(", {outside} lie outside of the window and {not_sampled} are not in the sample"));
+        }
+        text
+    }
+
+    fn append(
+        &mut self,
+        number: u64,
+        content: &RowContent,
+        admitted_ns: u64,
+        input: u64,
+        output_tokens: Option<u32>,
+    ) -> Result<(), DatasetError> {
         if self.summary.rows.0 == MAX_ROWS {
             return Err(DatasetError::TooManyRows);
         }
@@ -112,7 +156,12 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         let bytes = u32::try_from(line.len()).map_err(|_| DatasetError::RowTooLarge(number))?;
         let input_tokens = u32::try_from(input).map_err(|_| DatasetError::RowTooLarge(number))?;
         line.push(b'\n');
-        let row = IndexedRow { offset: self.offset, bytes, input_tokens, output_tokens };
+        let reused_tokens = match content {
+            RowContent::Blocks(blocks) => self.blocks.add(number, blocks)?,
+            RowContent::Prompt(_) | RowContent::Messages(_) | RowContent::Body(_) => 0,
+        };
+        let at_ns = self.timeline.as_mut().map_or(0, |timeline| timeline.place(admitted_ns));
+        let row = IndexedRow { offset: self.offset, at_ns, bytes, input_tokens, output_tokens, reused_tokens };
         self.rows.write_all(&line).and_then(|()| self.index.write_all(&row.to_bytes())).map_err(DatasetError::Write)?;
         self.offset = row.end();
         self.summary.rows.0 += 1;
@@ -126,6 +175,9 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
 
     /// Returns the tokens of a prompt: the sum over its texts. What a chat template adds is in the endpoint's count only.
     fn input_tokens(&self, row: u64, content: &RowContent) -> Result<u64, DatasetError> {
+        if let RowContent::Blocks(blocks) = content {
+            return Ok(u64::from(blocks.tokens));
+        }
         content.texts().into_iter().try_fold(0_u64, |sum, text| Ok(sum.saturating_add(self.count(row, text)?)))
     }
 
@@ -142,6 +194,10 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
 
     /// Cuts the end of a prompt so that it has at most `max` tokens, and returns its tokens.
     fn cut(&self, row: u64, content: &mut RowContent, tokens: u64, max: u32) -> Result<u64, DatasetError> {
+        if let RowContent::Blocks(blocks) = content {
+            blocks.truncate(max);
+            return Ok(u64::from(max));
+        }
         let mut now = tokens;
         for _ in 0..CUTS {
             let over = now - u64::from(max);

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use assay_api::{ReceivedRequest, ServingApi, TextSink};
 use assay_cluster::read_service;
-use assay_dataset::{Fields, ImportRules, Index, RecordedOutput, RowWriter, TextTokens, import};
+use assay_dataset::{Fields, ImportRules, Index, RecordedOutput, RowWriter, TextTokens, TimeRules, import};
 use assay_envelope::{Bundle, PublicKey, Statement, check_bundle, check_timestamp};
 use assay_git::parse_commit;
 use assay_load::{Arrivals, Capture, ChunkLists, Endpoint, EndpointPaths, MeasuredLimits, Trial};
@@ -77,11 +77,17 @@ fn curated(bytes: &[u8]) {
     let _ = assay_warehouse::read(table, file.to_vec());
 }
 
-/// A dataset, and an index. The first byte chooses the format and the rules. What is written has an index that can be read.
+/// A dataset or trace, and an index. The first byte chooses the format and the rules. What is written has an index that can be read.
 fn dataset(bytes: &[u8]) {
     let _ = Index::parse(bytes);
     let Some((first, file)) = bytes.split_first() else { return };
     let place = usize::from(*first);
+    let times = TimeRules {
+        from_ns: if place >= 64 { 1_000_000 } else { 0 },
+        to_ns: (place >= 96).then_some(2_000_000_000),
+        max_gap_ns: (place >= 160).then_some(1_000),
+        sample: (place >= 192).then_some(0.5),
+    };
     let Some(format) = DatasetFormat::ALL.get(place % DatasetFormat::ALL.len()) else { return };
     let over = [OverLongPrompt::Refuse, OverLongPrompt::Truncate, OverLongPrompt::Skip][place / 8 % 3];
     let rules = ImportRules {
@@ -89,6 +95,7 @@ fn dataset(bytes: &[u8]) {
         max_input: (place >= 32).then_some(3),
         over,
         output: RecordedOutput::Used { at_most: (place >= 128).then_some(2) },
+        times: format.has_times().then_some(times),
     };
     let Ok(mut writer) = RowWriter::new(rules, &Words, Vec::new(), Vec::new()) else { return };
     let imported = import(*format, &Fields::default(), ServingApi::Chat, file, &mut |row, content| writer.write(row, content));
@@ -99,6 +106,7 @@ fn dataset(bytes: &[u8]) {
     let index = Index::parse(&index).expect("a written index is read");
     assert_eq!(index.len(), summary.rows.0);
     assert_eq!(index.rows().map(|row| u64::from(row.bytes) + 1).sum::<u64>(), rows.len() as u64);
+    assert!(index.rows().all(|row| row.reused_tokens <= row.input_tokens), "no prompt has more of an earlier one than itself");
     if let (Some(max), true) = (rules.max_input, over != OverLongPrompt::Refuse) {
         assert!(index.rows().all(|row| row.input_tokens <= max), "no prompt is longer than allowed");
     }

@@ -1,6 +1,8 @@
 //! Serving workloads: the requests of execute, and the recipe of each point's load.
 
-use assay_dataset::{Fields, ImportRules, RecordedOutput};
+use std::time::Duration;
+
+use assay_dataset::{Fields, ImportRules, RecordedOutput, TimeRules};
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{
     ArrivalLaw, Case, Count, Dataset, DatasetFormat, Digest, FrozenWorkload, LengthLaw, Name, PinnedFile, Point, PromptSource,
@@ -8,7 +10,8 @@ use assay_manifest::{
 };
 use assay_schedule::{Nonce, OfferedLoad, PointKey, ScheduleError, Seed, TrialKey, TrialSchedule, load_recipe_digest};
 use assay_spec::{
-    ArrivalMode, ArrivalProcess, Distribution, Lengths, PinnableFile, Prompts, ResponseLength, Scenario, Serving, Workload,
+    ArrivalMode, ArrivalProcess, Distribution, Lengths, PinnableFile, Prompts, ResponseLength, Scenario, Serving, TraceTimes,
+    Workload,
 };
 
 use crate::{Pins, SourceFiles, nanoseconds};
@@ -82,7 +85,13 @@ pub(crate) fn import_dataset(
         ResponseLength::Recorded => RecordedOutput::Used { at_most: max_output_tokens },
         ResponseLength::Server | ResponseLength::Drawn(_) => RecordedOutput::Unused,
     };
-    let rules = ImportRules { api: serving.api, max_input: dataset.max_input.map(tokens), over: dataset.over, output };
+    let rules = ImportRules {
+        api: serving.api,
+        max_input: dataset.max_input.map(tokens),
+        over: dataset.over,
+        output,
+        times: dataset.times.map(time_rules),
+    };
     pins.dataset(&DatasetRequest {
         workload: &workload.name,
         file,
@@ -168,9 +177,15 @@ fn recipe_digest(workload: &FrozenWorkload, work: &ServingWork, point: &Point) -
     load_recipe_digest(work, offered, &key).map_err(|error| Failure::from_error(ErrorCode::LoadRecipe, &error))
 }
 
+fn time_rules(times: TraceTimes) -> TimeRules {
+    let ns = |duration: Duration| nanoseconds(duration).0;
+    TimeRules { from_ns: ns(times.from), to_ns: times.to.map(ns), max_gap_ns: times.max_gap.map(ns), sample: times.sample }
+}
+
 fn arrival(arrivals: &ArrivalMode) -> ArrivalLaw {
     match arrivals {
         ArrivalMode::Closed { .. } => ArrivalLaw::Closed,
+        ArrivalMode::Replay { .. } => ArrivalLaw::Recorded,
         ArrivalMode::Open { process: ArrivalProcess::Constant, .. } => ArrivalLaw::Constant,
         ArrivalMode::Open { process: ArrivalProcess::Poisson, .. } => ArrivalLaw::Poisson,
         ArrivalMode::Open { process: ArrivalProcess::Gamma { smoothness }, .. } => ArrivalLaw::Gamma { smoothness: *smoothness },

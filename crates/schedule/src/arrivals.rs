@@ -8,10 +8,15 @@
 //!   number of picoseconds and depends on its index alone, not on the other gaps; sums of whole numbers do not depend on the
 //!   order of addition. The offset is the sum to the nearest nanosecond, halves up.
 //! - An exponential gap is `-ln(1 - u) x 10^12 / rate` with `u` the generator's value in `[0, 1)` at the index.
+//! - Recorded: the row's time divided by the speed, to the nearest nanosecond, halves up, less the beginning of the phase. The speed is
+//!   exact like a constant rate.
 //! - A gamma gap is Marsaglia and Tsang's ("A simple method for generating gamma variables", ACM TOMS 26, 2000): of values `3 i`
 //!   to `3 i + 2` the first makes a normal value, the second decides if it is accepted, and the third raises a shape below 1. If
 //!   a pair is rejected, the streams of nonce 1, 2 and so on hold the next pairs.
 
+use std::sync::Arc;
+
+use assay_dataset::Index;
 use assay_manifest::ArrivalLaw;
 
 use crate::Generator;
@@ -28,6 +33,12 @@ pub const MIN_SMOOTHNESS: f64 = 1e-3;
 /// The most smoothness: gaps vary by a thousandth. Beyond it, the constant law is the clearer choice.
 pub const MAX_SMOOTHNESS: f64 = 1e6;
 
+/// The lowest speed of a replay: a second of the trace lasts a quarter of an hour.
+pub const MIN_SPEED: f64 = 1e-3;
+
+/// The highest speed of a replay: an hour of the trace lasts 4 ms.
+pub const MAX_SPEED: f64 = 1e6;
+
 const NS_PER_S: u128 = 1_000_000_000;
 const PS_PER_S: f64 = 1e12;
 const PS_PER_NS: u128 = 1_000;
@@ -40,15 +51,41 @@ const PS_PER_NS: u128 = 1_000;
 pub(crate) enum Arrivals {
     Constant(ExactRate),
     Random(Box<RandomArrivals>),
+    Recorded(RecordedArrivals),
+}
+
+/// The times of the rows of a trace from one row on, since the beginning of their phase.
+#[derive(Clone)]
+pub(crate) struct RecordedArrivals {
+    pub(crate) index: Arc<Index>,
+    pub(crate) speed: Speed,
+    pub(crate) first_row: u64,
+    pub(crate) begins_ns: u64,
+}
+
+/// The speed of a replay, as an exact fraction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Speed(ExactRate);
+
+impl Speed {
+    /// Returns `None` unless the speed is between [`MIN_SPEED`] and [`MAX_SPEED`].
+    pub(crate) fn new(speed: f64) -> Option<Self> {
+        (MIN_SPEED..=MAX_SPEED).contains(&speed).then(|| ExactRate::of_unit(1, speed)).flatten().map(Self)
+    }
+
+    /// Returns the time since the start of the replay at which a time of the trace comes, in nanoseconds.
+    pub(crate) fn replayed_ns(self, at_ns: u64) -> u64 {
+        u64::try_from(self.0.offset_ns(at_ns)).unwrap_or(u64::MAX)
+    }
 }
 
 impl Arrivals {
-    /// Returns `None` for a closed loop, which has no intended times.
+    /// Returns `None` for a closed loop, which has no intended times, and for a trace, whose times are not drawn.
     pub(crate) fn new(law: ArrivalLaw, rate_per_s: f64, values: Generator) -> Option<Self> {
         let random =
             |gap| Self::Random(Box::new(RandomArrivals { gap, mean_ps: PS_PER_S / rate_per_s, values, next: 0, sum_ps: 0 }));
         match law {
-            ArrivalLaw::Closed => None,
+            ArrivalLaw::Closed | ArrivalLaw::Recorded => None,
             ArrivalLaw::Constant => Some(Self::Constant(ExactRate::new(rate_per_s)?)),
             ArrivalLaw::Poisson => Some(random(Gap::Exponential)),
             ArrivalLaw::Gamma { smoothness } => Some(random(Gap::Gamma { shape: smoothness })),
@@ -59,8 +96,18 @@ impl Arrivals {
         let offset = match self {
             Self::Constant(rate) => rate.offset_ns(index),
             Self::Random(arrivals) => arrivals.offset_ns(index),
+            Self::Recorded(arrivals) => arrivals.offset_ns(index),
         };
         i64::try_from(offset).unwrap_or(i64::MAX)
+    }
+}
+
+impl RecordedArrivals {
+    /// Returns the largest time past the last row.
+    fn offset_ns(&self, index: u64) -> u128 {
+        let row = self.index.row(self.first_row.saturating_add(index));
+        let offset = row.map_or(u64::MAX, |row| self.speed.replayed_ns(row.at_ns).saturating_sub(self.begins_ns));
+        u128::from(offset)
     }
 }
 
@@ -73,15 +120,19 @@ pub(crate) struct ExactRate {
 
 impl ExactRate {
     fn new(rate_per_s: f64) -> Option<Self> {
+        Self::of_unit(NS_PER_S, rate_per_s)
+    }
+
+    /// Creates the fraction `rate` per `unit` nanoseconds.
+    fn of_unit(unit: u128, rate: f64) -> Option<Self> {
         // Rust writes the shortest decimal number that reads back as the same double, such as `3.25e1`.
-        let text = format!("{rate_per_s:e}");
+        let text = format!("{rate:e}");
         let (mantissa, exponent) = text.split_once('e')?;
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
         let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
         let exponent = exponent.parse::<i32>().ok()? - i32::try_from(fraction.len()).ok()?;
         let power = 10_u128.checked_pow(exponent.unsigned_abs())?;
-        let (ns, per) =
-            if exponent < 0 { (NS_PER_S.checked_mul(power)?, digits) } else { (NS_PER_S, digits.checked_mul(power)?) };
+        let (ns, per) = if exponent < 0 { (unit.checked_mul(power)?, digits) } else { (unit, digits.checked_mul(power)?) };
         (per > 0).then_some(Self { ns, per })
     }
 
@@ -218,6 +269,17 @@ mod tests {
             ExactRate::new(0.000_123_456_789_012_345_67).expect("a rate").offset_ns(1_000_000_000),
             8_100_000_072_900_001_247_400
         );
+    }
+
+    #[test]
+    fn a_speed_divides_times_exactly() {
+        let speed = |speed| Speed::new(speed).expect("a speed");
+        assert_eq!([0, 3, 1_000_000_000].map(|at_ns| speed(1.0).replayed_ns(at_ns)), [0, 3, 1_000_000_000]);
+        // 10^9 / 3 and 10^9 / 0.3; halves go up.
+        assert_eq!((speed(3.0).replayed_ns(1_000_000_000), speed(0.3).replayed_ns(1_000_000_000)), (333_333_333, 3_333_333_333));
+        assert_eq!([1, 3].map(|at_ns| speed(2.0).replayed_ns(at_ns)), [1, 2]);
+        assert_eq!(speed(MIN_SPEED).replayed_ns(1 << 62), u64::MAX);
+        assert_eq!([0.0, f64::NAN, MIN_SPEED / 2.0, MAX_SPEED * 2.0].map(Speed::new), [None; 4]);
     }
 
     #[test]

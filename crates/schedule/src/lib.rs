@@ -8,18 +8,21 @@
 use std::time::Duration;
 
 mod arrivals;
+mod block_texts;
 mod digest;
 mod generator;
 mod lengths;
 mod order;
 mod recipe;
+mod rows;
 mod seed;
 mod trial;
 
 /// The longest time that requests may take to end after the measured phase.
 pub const DRAIN: Duration = Duration::from_secs(30);
 
-pub use arrivals::{MAX_RATE_PER_S, MAX_SMOOTHNESS, MIN_RATE_PER_S, MIN_SMOOTHNESS};
+pub use arrivals::{MAX_RATE_PER_S, MAX_SMOOTHNESS, MAX_SPEED, MIN_RATE_PER_S, MIN_SMOOTHNESS, MIN_SPEED};
+pub use block_texts::BlockTexts;
 pub use digest::{DIGEST_FORMAT, OPEN_LENGTH_INDICES};
 pub use generator::{GENERATOR_FORMAT, Generator, LoadKey, Nonce};
 pub use lengths::MAX_TOKENS;

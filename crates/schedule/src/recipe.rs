@@ -21,6 +21,8 @@ struct Recipe<'a> {
     rate_per_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     concurrency: Option<Count>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    speed: Option<f64>,
     arrival: &'a ArrivalLaw,
     #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<&'a LengthLaw>,
@@ -50,9 +52,10 @@ struct Recipe<'a> {
 /// [`TrialSchedule::new`](crate::TrialSchedule::new) decides if a load can be made at all.
 pub fn load_recipe_digest(work: &ServingWork, offered: OfferedLoad, key: &PointKey<'_>) -> Result<Digest, CanonicalError> {
     let Tokenizer { digest: tokenizer, .. } = &work.tokenizer;
-    let (rate_per_s, concurrency) = match offered {
-        OfferedLoad::Rate { per_s } => (Some(per_s), None),
-        OfferedLoad::Concurrency { users } => (None, Some(Count(users))),
+    let (rate_per_s, concurrency, speed) = match offered {
+        OfferedLoad::Rate { per_s } => (Some(per_s), None, None),
+        OfferedLoad::Concurrency { users } => (None, Some(Count(users)), None),
+        OfferedLoad::Replay { speed } => (None, None, Some(speed)),
     };
     let (input, query, dataset) = match &work.prompts {
         PromptSource::Synthetic { input, query } => (Some(input), query.as_ref(), None),
@@ -66,6 +69,7 @@ pub fn load_recipe_digest(work: &ServingWork, offered: OfferedLoad, key: &PointK
         point_id: key.point,
         rate_per_s,
         concurrency,
+        speed,
         arrival: &work.arrival,
         input,
         query,

@@ -8,9 +8,14 @@
 //! Requests of a dataset have rows instead of drawn lengths. A trial shuffles all rows once (concern `dataset` of the phase `trial`). Request
 //! `i` of the measured phase has row `i` of that order, and request `i` of the warm-up has row `i` from its end, both modulo the number
 //! of rows: so no row is sent twice before all were sent, in either phase.
+//!
+//! A trace is replayed once, in the order of its rows and at their times, divided by the speed: rows that are due before the end of the
+//! warm-up are its requests, and the others those of the measured phase, which ends with the last row at the latest. The text of a block
+//! is drawn by [`BlockTexts`], the same wherever the block stands.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use assay_dataset::Index;
 use assay_manifest::{
@@ -18,8 +23,12 @@ use assay_manifest::{
     RunId, ServingWork, Shard,
 };
 
-use crate::arrivals::{Arrivals, MAX_RATE_PER_S, MAX_SMOOTHNESS, MIN_RATE_PER_S, MIN_SMOOTHNESS};
+use crate::arrivals::{
+    Arrivals, MAX_RATE_PER_S, MAX_SMOOTHNESS, MAX_SPEED, MIN_RATE_PER_S, MIN_SMOOTHNESS, MIN_SPEED, RecordedArrivals, Speed,
+};
+use crate::block_texts::{BlockTexts, split_mix};
 use crate::lengths::{self, Lengths};
+use crate::rows::Rows;
 use crate::{Generator, LoadKey, Nonce, Seed, SeedError, digest};
 
 /// The most requests of a phase, as an expected number if arrivals are random. At 10,000 per second they last half a day.
@@ -67,16 +76,22 @@ pub enum OfferedLoad {
         /// Users, each with one request at a time.
         users: u64,
     },
+    /// The requests of a trace at their times.
+    Replay {
+        /// The speed; 1 is the trace's own.
+        speed: f64,
+    },
 }
 
 impl OfferedLoad {
-    /// Returns the load of a planned point, from its `rate` or `concurrency`.
+    /// Returns the load of a planned point, from its `rate`, `concurrency` or `speed`.
     pub fn from_point(point: &Point) -> Result<Self, ScheduleError> {
         let text = point.value.get(point.kind.as_str()).map_or("", String::as_str);
         let offered = match point.kind {
             PointKind::Rate => text.parse().ok().map(|per_s| Self::Rate { per_s }),
             PointKind::Concurrency => text.parse().ok().map(|users| Self::Concurrency { users }),
-            PointKind::Trace | PointKind::Scale | PointKind::Parameters => None,
+            PointKind::Speed => text.parse().ok().map(|speed| Self::Replay { speed }),
+            PointKind::Scale | PointKind::Parameters => None,
         };
         offered.ok_or_else(|| ScheduleError::Point(point.point_id.clone()))
     }
@@ -108,8 +123,8 @@ pub struct TrialKey<'a> {
 /// The reason why there is no schedule.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ScheduleError {
-    /// The point has neither a rate nor a concurrency.
-    #[error("point `{0}` has no rate and no concurrency: a serving trial needs one of them")]
+    /// The point has neither a rate nor a concurrency nor a speed.
+    #[error("point `{0}` has no rate, no concurrency and no speed: a serving trial needs one of them")]
     Point(PointId),
     /// A closed loop with a request rate, or an open one without.
     #[error("the arrivals are {law}, but the point offers a {offered}")]
@@ -122,6 +137,32 @@ pub enum ScheduleError {
     /// A request rate that is too low, too high, or not a number.
     #[error("{0} arrivals a second are not between {MIN_RATE_PER_S} and {MAX_RATE_PER_S}")]
     Rate(f64),
+    /// A speed that is too low, too high, or not a number.
+    #[error("the speed {0} is not between {MIN_SPEED} and {MAX_SPEED}")]
+    Speed(f64),
+    /// A replay of something without times.
+    #[error("only a trace can be replayed: the workload has none")]
+    NoTimes,
+    /// The warm-up takes the whole trace.
+    #[error("at speed {speed} the trace lasts {lasts:.1?}, and the warm-up of {warmup:.1?} leaves nothing of it to measure")]
+    NothingToMeasure {
+        /// The speed.
+        speed: f64,
+        /// The time of the trace at that speed.
+        lasts: Duration,
+        /// The warm-up.
+        warmup: Duration,
+    },
+    /// The trace lasts longer than a trial may.
+    #[error("at speed {speed} the trace lasts {lasts:.1?}, and `time_limit` is {limit:.1?}")]
+    TimeLimit {
+        /// The speed.
+        speed: f64,
+        /// The time of the trace at that speed.
+        lasts: Duration,
+        /// The limit of a trial.
+        limit: Duration,
+    },
     /// A closed loop without users.
     #[error("a closed loop needs at least one user")]
     NoUsers,
@@ -208,14 +249,7 @@ impl ScheduledRequest {
     /// follow by SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014): its output
     /// `number`.
     pub fn document_seed(&self, number: u32) -> u64 {
-        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-        if number == 0 {
-            return self.prompt_seed;
-        }
-        let state = self.prompt_seed.wrapping_add(GOLDEN.wrapping_mul(u64::from(number)));
-        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
+        if number == 0 { self.prompt_seed } else { split_mix(self.prompt_seed, u64::from(number)) }
     }
 }
 
@@ -257,28 +291,13 @@ enum Prompts {
     Rows(Rows),
 }
 
-/// The rows of a dataset in the order of one trial.
-#[derive(Clone, Debug)]
-struct Rows {
-    index: Arc<Index>,
-    order: Arc<[u32]>,
-    /// The digests of the rows and of their index.
-    digests: [Digest; 2],
-}
-
-impl Rows {
-    fn new(index: &Arc<Index>, digests: [Digest; 2], mut draws: Generator) -> Self {
-        // An index has at most ten million rows.
-        let order = draws.shuffle((0..index.len() as u32).collect::<Vec<u32>>());
-        Self { index: Arc::clone(index), order: order.into(), digests }
-    }
-
-    /// Returns the row of a request.
-    fn row(&self, phase: Phase, request: u64) -> u64 {
-        let place = (request % self.index.len()) as usize;
-        let place = if phase == Phase::Measure { place } else { self.order.len() - 1 - place };
-        self.order.get(place).map_or(0, |row| u64::from(*row))
-    }
+/// The arrivals of an open loop.
+#[derive(Clone, Copy, Debug)]
+enum OpenLoop {
+    /// Drawn, with the arrivals per second.
+    Drawn(ArrivalLaw, f64),
+    /// Those of a trace.
+    Recorded(Speed),
 }
 
 /// The schedule of one trial: all of its requests.
@@ -289,8 +308,8 @@ pub struct TrialSchedule {
     point: PointId,
     trial: u32,
     nonce: Nonce,
-    /// The law and the arrivals per second; absent in a closed loop.
-    open_loop: Option<(ArrivalLaw, f64)>,
+    /// The arrivals; absent in a closed loop.
+    open_loop: Option<OpenLoop>,
     users: Option<u64>,
     prompts: Prompts,
     output: Option<LengthLaw>,
@@ -304,6 +323,9 @@ impl TrialSchedule {
     /// Checks that `work` can be offered at this load, without the rows of a dataset.
     pub fn check(work: &ServingWork, offered: OfferedLoad, key: &TrialKey<'_>) -> Result<(), ScheduleError> {
         let prompts = Prompts::Synthetic { input: LengthLaw::Fixed { tokens: 1 }, query: None };
+        if let OfferedLoad::Replay { speed } = offered {
+            check_replay(work, speed)?;
+        }
         Self::with_prompts(work, offered, key, prompts).map(drop)
     }
 
@@ -322,9 +344,14 @@ impl TrialSchedule {
                 if index.len() != planned {
                     return Err(ScheduleError::OtherIndex { found: index.len(), planned });
                 }
+                let digests = [dataset.rows.digest, dataset.index.digest];
+                if let Some(OpenLoop::Recorded(speed)) = open_loop(work.arrival, offered)? {
+                    let rows = Rows::recorded(index, digests, speed, work.warmup_ns.0);
+                    return Self::with_prompts(work, offered, key, Prompts::Rows(rows));
+                }
                 let PointKey { seed, workload, point } = key.point;
                 let draws = LoadKey { seed, workload, point, trial: key.trial, phase: "trial", concern: "dataset" }.generator();
-                Prompts::Rows(Rows::new(index, [dataset.rows.digest, dataset.index.digest], draws))
+                Prompts::Rows(Rows::shuffled(index, digests, draws))
             }
         };
         Self::with_prompts(work, offered, key, prompts)
@@ -434,14 +461,31 @@ impl TrialSchedule {
             phase,
             next: u64::from(stripe.shard),
             step: u64::from(stripe.shards.get()),
-            begins_ns: if phase == Phase::WarmUp { 0 } else { self.warmup_ns },
+            begins_ns: self.phase_start_ns(phase),
             ends_ns: self.phase_end_ns(phase),
             end: self.request_count(phase).unwrap_or(INDEX_END),
-            arrivals: self.open_loop.and_then(|(law, rate)| Arrivals::new(law, rate, self.generator(phase, "arrivals"))),
+            arrivals: self.arrivals(phase),
             prompts,
             output: self.output.map(|law| Lengths::new(law, self.generator(phase, "output"))),
             ids: self.key(phase.as_str(), "request-id").generator_with_nonce(self.nonce),
         }
+    }
+
+    fn arrivals(&self, phase: Phase) -> Option<Arrivals> {
+        match (self.open_loop?, &self.prompts) {
+            (OpenLoop::Drawn(law, per_s), _) => Arrivals::new(law, per_s, self.generator(phase, "arrivals")),
+            (OpenLoop::Recorded(speed), Prompts::Rows(rows)) => Some(Arrivals::Recorded(RecordedArrivals {
+                index: Arc::clone(rows.index()),
+                speed,
+                first_row: rows.row(phase, 0),
+                begins_ns: self.phase_start_ns(phase),
+            })),
+            (OpenLoop::Recorded(_), Prompts::Synthetic { .. }) => None,
+        }
+    }
+
+    fn phase_start_ns(&self, phase: Phase) -> u64 {
+        if phase == Phase::WarmUp { 0 } else { self.warmup_ns }
     }
 
     /// Returns one request; `None` past the end of the phase. If arrivals are random, it walks all gaps before that request: for
@@ -460,10 +504,18 @@ impl TrialSchedule {
         self.has_salt.then(|| self.key("trial", "salt").generator_with_nonce(self.nonce).at(0))
     }
 
+    /// Returns the seeds of the texts of blocks.
+    pub fn block_texts(&self) -> BlockTexts {
+        let key = LoadKey { trial: 0, ..self.key("trial", "blocks") };
+        let scope =
+            if self.has_salt { self.key("trial", "blocks").generator_with_nonce(self.nonce) } else { key.generator() }.at(0);
+        BlockTexts::new(scope)
+    }
+
     /// Returns the digests of the rows of the dataset and of their index; none if prompts are synthetic.
     pub(crate) fn dataset_digests(&self) -> &[Digest] {
         match &self.prompts {
-            Prompts::Rows(rows) => &rows.digests,
+            Prompts::Rows(rows) => rows.digests(),
             Prompts::Synthetic { .. } => &[],
         }
     }
@@ -484,28 +536,35 @@ impl TrialSchedule {
 
     /// Returns the number of requests that ends a phase; `None` if only the clock does.
     fn request_count(&self, phase: Phase) -> Option<u64> {
+        let recorded = if let Prompts::Rows(rows) = &self.prompts { rows.count(phase) } else { None };
         match phase {
-            Phase::WarmUp => (self.warmup_ns == 0).then_some(0),
-            Phase::Measure => self.requests,
+            Phase::WarmUp => (self.warmup_ns == 0).then_some(0).or(recorded),
+            Phase::Measure => self.requests.into_iter().chain(recorded).min(),
         }
     }
 
     fn check_size(&self) -> Result<(), ScheduleError> {
+        let rate = match self.open_loop {
+            // A trace ends with its last row, and has no more rows than an index may have.
+            Some(OpenLoop::Recorded(_)) => return Ok(()),
+            Some(OpenLoop::Drawn(_, rate)) => Some(rate),
+            None => None,
+        };
         if self.requests.is_none() && self.duration_ns.is_none() {
             return Err(ScheduleError::Endless);
         }
         if self.phase_end_ns(Phase::Measure).unwrap_or(self.warmup_ns) > MAX_TRIAL_NS {
             return Err(ScheduleError::TooLong);
         }
-        let by_clock = |duration_ns: u64| self.open_loop.map_or(u64::MAX, |(_, rate)| (rate * duration_ns as f64 / 1e9) as u64);
+        let by_clock = |duration_ns: u64| rate.map_or(u64::MAX, |rate| (rate * duration_ns as f64 / 1e9) as u64);
         let by_count = self.requests.unwrap_or(u64::MAX);
-        if self.open_loop.is_some() {
+        if rate.is_some() {
             check_request_count(Phase::WarmUp, by_clock(self.warmup_ns))?;
         }
         if !self.has_open_length(Phase::Measure) {
             check_request_count(Phase::Measure, by_clock(self.duration_ns.unwrap_or(u64::MAX)).min(by_count))?;
         }
-        let seconds = self.open_loop.zip(self.requests).map_or(0.0, |((_, rate), requests)| requests as f64 / rate);
+        let seconds = rate.zip(self.requests).map_or(0.0, |(rate, requests)| requests as f64 / rate);
         if self.duration_ns.is_none() && seconds > (MAX_TRIAL_NS - self.warmup_ns) as f64 / 1e9 {
             return Err(ScheduleError::TooLong);
         }
@@ -521,23 +580,43 @@ fn check_lengths(side: &'static str, law: Option<LengthLaw>) -> Result<(), Sched
     law.and_then(lengths::refusal).map_or(Ok(()), |reason| Err(ScheduleError::Lengths { side, reason }))
 }
 
-fn open_loop(law: ArrivalLaw, offered: OfferedLoad) -> Result<Option<(ArrivalLaw, f64)>, ScheduleError> {
+/// Checks that a trace leaves something to measure at this speed, and that a trial has the time for it.
+fn check_replay(work: &ServingWork, speed: f64) -> Result<(), ScheduleError> {
+    let times = work.prompts.dataset().and_then(|dataset| dataset.summary.times.as_ref()).ok_or(ScheduleError::NoTimes)?;
+    let exact = Speed::new(speed).ok_or(ScheduleError::Speed(speed))?;
+    let (lasts_ns, warmup_ns) = (exact.replayed_ns(times.span_ns.0), work.warmup_ns.0);
+    let [lasts, warmup, limit] = [lasts_ns, warmup_ns, work.time_limit_ns.0].map(Duration::from_nanos);
+    if lasts_ns < warmup_ns {
+        return Err(ScheduleError::NothingToMeasure { speed, lasts, warmup });
+    }
+    let ends_ns = work.duration_ns.map_or(lasts_ns, |duration| lasts_ns.min(warmup_ns.saturating_add(duration.0)));
+    if work.requests.is_none() && ends_ns >= work.time_limit_ns.0 {
+        return Err(ScheduleError::TimeLimit { speed, lasts, limit });
+    }
+    Ok(())
+}
+
+fn open_loop(law: ArrivalLaw, offered: OfferedLoad) -> Result<Option<OpenLoop>, ScheduleError> {
+    let mismatch = |law, offered| Err(ScheduleError::Mismatch { law, offered });
     match (law, offered) {
         (ArrivalLaw::Closed, OfferedLoad::Concurrency { users: 0 }) => Err(ScheduleError::NoUsers),
         (ArrivalLaw::Closed, OfferedLoad::Concurrency { .. }) => Ok(None),
-        (ArrivalLaw::Closed, OfferedLoad::Rate { .. }) => {
-            Err(ScheduleError::Mismatch { law: "those of a closed loop", offered: "rate" })
+        (ArrivalLaw::Closed, OfferedLoad::Rate { .. }) => mismatch("those of a closed loop", "rate"),
+        (ArrivalLaw::Closed, OfferedLoad::Replay { .. }) => mismatch("those of a closed loop", "speed"),
+        (ArrivalLaw::Recorded, OfferedLoad::Replay { speed }) => {
+            Speed::new(speed).map(|speed| Some(OpenLoop::Recorded(speed))).ok_or(ScheduleError::Speed(speed))
         }
-        (_, OfferedLoad::Concurrency { .. }) => {
-            Err(ScheduleError::Mismatch { law: "those of an open loop", offered: "concurrency" })
-        }
+        (ArrivalLaw::Recorded, OfferedLoad::Rate { .. }) => mismatch("those of a trace", "rate"),
+        (ArrivalLaw::Recorded, OfferedLoad::Concurrency { .. }) => mismatch("those of a trace", "concurrency"),
+        (_, OfferedLoad::Concurrency { .. }) => mismatch("those of an open loop", "concurrency"),
+        (_, OfferedLoad::Replay { .. }) => mismatch("drawn", "speed"),
         (_, OfferedLoad::Rate { per_s }) if !(MIN_RATE_PER_S..=MAX_RATE_PER_S).contains(&per_s) => {
             Err(ScheduleError::Rate(per_s))
         }
         (ArrivalLaw::Gamma { smoothness }, _) if !(MIN_SMOOTHNESS..=MAX_SMOOTHNESS).contains(&smoothness) => {
             Err(ScheduleError::Smoothness(smoothness))
         }
-        (law, OfferedLoad::Rate { per_s }) => Ok(Some((law, per_s))),
+        (law, OfferedLoad::Rate { per_s }) => Ok(Some(OpenLoop::Drawn(law, per_s))),
     }
 }
 
@@ -594,7 +673,7 @@ impl DrawnPrompts {
             },
             Self::Rows(rows) => {
                 let row = rows.row(phase, index);
-                let indexed = rows.index.row(row);
+                let indexed = rows.index().row(row);
                 DrawnPrompt {
                     input_tokens: indexed.map_or(0, |row| row.input_tokens),
                     query_tokens: None,

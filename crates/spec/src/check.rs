@@ -231,14 +231,14 @@ impl Checker<'_, '_> {
     }
 
     fn check_rules(&mut self, table: &Table, members: &[(Key, Node)], choice: Option<&str>, place: FieldPlace<'_>) {
-        let applies = |rule: &&Rule| !matches!(rule, Rule::ExactlyOneFor(only, _) if choice != Some(only));
-        for rule in table.rules.iter().filter(applies) {
+        for rule in table.rules.iter().filter(|rule| rule.applies_to(choice)) {
             let names = rule.names();
             let given: Vec<_> = members.iter().filter(|(key, _)| names.contains(&key.text.as_str())).collect();
             let choices = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
             match (rule, given.as_slice()) {
                 (_, []) => {
-                    let number = if matches!(rule, Rule::AtLeastOne(_)) { "at least one" } else { "one" };
+                    let is_open = matches!(rule, Rule::AtLeastOne(_) | Rule::AtLeastOneFor(..));
+                    let number = if is_open { "at least one" } else { "one" };
                     self.problems.add(place.anchor, format!("`{}` needs {number} of {choices}", place.path));
                 }
                 (Rule::ExactlyOne(_) | Rule::ExactlyOneFor(..), [first, (second, _), ..]) => {

@@ -295,8 +295,10 @@ fn field_path(workload: &Workload, path: &str) -> String {
     match workload.spec.files.iter().position(|file| file == path) {
         Some(index) => format!("spec.files[{index}]"),
         None if workload.script().is_some() => "spec.script.path".to_owned(),
-        None if matches!(workload.dataset(), Some(PinnableFile::Path { path: dataset, .. }) if dataset == path) => {
-            "spec.dataset.path".to_owned()
+        None if let Some(dataset) = workload.dataset()
+            && matches!(&dataset.file, PinnableFile::Path { path: of_dataset, .. } if of_dataset == path) =>
+        {
+            format!("spec.{}.path", dataset.member())
         }
         None => "spec.tokenizer".to_owned(),
     }

@@ -249,6 +249,7 @@ fn points(workload: &Workload) -> Result<Vec<Point>, Box<Problem>> {
                 concurrency.iter().map(|value| load_point(PointKind::Concurrency, &value.to_string())).collect()
             }
             ArrivalMode::Open { rate, .. } => rate.iter().map(|value| load_point(PointKind::Rate, &number(*value))).collect(),
+            ArrivalMode::Replay { speed } => speed.iter().map(|value| load_point(PointKind::Speed, &number(*value))).collect(),
         },
         Work::Indicator(executable) | Work::Training(executable) => {
             let axes: Vec<_> = executable.parameters.iter().filter_map(|(name, parameter)| axis(name, parameter)).collect();

@@ -50,13 +50,26 @@ pub(crate) enum Rule {
     ExactlyOneFor(&'static str, &'static [&'static str]),
     /// At least one of these is present.
     AtLeastOne(&'static [&'static str]),
+    /// For these choices of `Table::by`, at least one of these is present.
+    AtLeastOneFor(&'static [&'static str], &'static [&'static str]),
 }
 
 impl Rule {
     /// Returns the fields that the rule is about.
     pub(crate) fn names(&self) -> &'static [&'static str] {
         match self {
-            Self::ExactlyOne(names) | Self::ExactlyOneFor(_, names) | Self::AtLeastOne(names) => names,
+            Self::ExactlyOne(names) | Self::ExactlyOneFor(_, names) | Self::AtLeastOne(names) | Self::AtLeastOneFor(_, names) => {
+                names
+            }
+        }
+    }
+
+    /// Returns true if the rule holds for this choice of the selector.
+    pub(crate) fn applies_to(&self, choice: Option<&str>) -> bool {
+        match self {
+            Self::ExactlyOne(_) | Self::AtLeastOne(_) => true,
+            Self::ExactlyOneFor(only, _) => choice == Some(only),
+            Self::AtLeastOneFor(only, _) => choice.is_some_and(|choice| only.contains(&choice)),
         }
     }
 }
@@ -126,7 +139,7 @@ pub(crate) enum Uniqueness {
 }
 
 /// One of the words that a field takes.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Choice {
     pub(crate) word: &'static str,
     /// Another accepted spelling, which is turned into `word`.

@@ -6,7 +6,7 @@ use assay_manifest::{CanonicalError, Digest, canonical_value};
 use serde_json::{Map, Value as Json, json};
 
 use crate::problem::quote;
-use crate::workload::{PinnableFile, Prompts, Script, Work, Workload};
+use crate::workload::{Dataset, PinnableFile, Prompts, Script, Work, Workload};
 
 /// The resolved digests of a workload's mutable parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,10 +66,11 @@ impl Workload {
             let mut file = pin_files(std::slice::from_ref(path), pins, &mut unpinned);
             spec.insert("tokenizer".to_owned(), file[0].take());
         }
-        if let Some(file) = self.dataset() {
-            let mut dataset = spec.get("dataset").and_then(Json::as_object).cloned().unwrap_or_default();
-            dataset.extend(pin_script(file, pins, &mut unpinned)?.as_object().cloned().unwrap_or_default());
-            spec.insert("dataset".to_owned(), Json::Object(dataset));
+        if let Some(dataset) = self.dataset() {
+            let member = dataset.member();
+            let mut pinned = spec.get(member).and_then(Json::as_object).cloned().unwrap_or_default();
+            pinned.extend(pin_script(&dataset.file, pins, &mut unpinned)?.as_object().cloned().unwrap_or_default());
+            spec.insert(member.to_owned(), Json::Object(pinned));
         }
         if let Some(image) = &self.spec.image {
             spec.insert("image".to_owned(), pin_image(image, pins, &mut unpinned));
@@ -85,11 +86,11 @@ impl Workload {
         self.spec.work.executable().and_then(|executable| executable.program.script())
     }
 
-    /// Returns the file of the dataset.
-    pub(crate) fn dataset(&self) -> Option<&PinnableFile> {
+    /// Returns the dataset or trace.
+    pub(crate) fn dataset(&self) -> Option<&Dataset> {
         match &self.spec.work {
             Work::Serving(serving) => match &serving.prompts {
-                Prompts::Dataset(dataset) => Some(&dataset.file),
+                Prompts::Dataset(dataset) => Some(dataset),
                 Prompts::Synthetic(_) => None,
             },
             Work::Indicator(_) | Work::Training(_) => None,
@@ -111,7 +112,7 @@ impl Workload {
             Some(Script::Url { url, .. }) => (None, Some(url.clone())),
             None => (None, None),
         };
-        let (dataset, dataset_url) = match self.dataset() {
+        let (dataset, dataset_url) = match self.dataset().map(|dataset| &dataset.file) {
             Some(PinnableFile::Path { path, .. }) => (Some(path.clone()), None),
             Some(PinnableFile::Url { url, .. }) => (None, Some(url.clone())),
             None => (None, None),

@@ -72,6 +72,6 @@ pub use validate::validate;
 pub use workload::STATED_MEMBER;
 pub use workload::{
     ArrivalMode, ArrivalProcess, Dataset, Dimensions, Distribution, Executable, Lengths, Load, Metric, Parameter, PinnableFile,
-    PrepareCommand, Program, Prompts, ResponseLength, Script, Serving, Slo, Work, Workload, WorkloadSpec,
+    PrepareCommand, Program, Prompts, ResponseLength, Script, Serving, Slo, TraceTimes, Work, Workload, WorkloadSpec,
 };
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_NODES};

@@ -74,6 +74,7 @@ fn rule_text(rule: &Rule) -> String {
         Rule::ExactlyOne(_) => ("Exactly", String::new()),
         Rule::ExactlyOneFor(choice, _) => ("Exactly", format!(" for `{choice}`")),
         Rule::AtLeastOne(_) => ("At least", String::new()),
+        Rule::AtLeastOneFor(choices, _) => ("At least", format!(" for {}", words(choices))),
     };
     let names: Vec<_> = rule.names().iter().map(|name| format!("`{name}`")).collect();
     format!("\n{number} one of {} is given{condition}.\n", names.join(", "))

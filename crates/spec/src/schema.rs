@@ -89,6 +89,10 @@ fn rule(table: &Table, rule: &Rule) -> Json {
             json!({"if": {"properties": {by: {"const": choice}}, "required": [by]}, "then": {"oneOf": each(names)}})
         }
         Rule::AtLeastOne(names) => json!({"anyOf": each(names)}),
+        Rule::AtLeastOneFor(choices, names) => {
+            let by = table.selector.unwrap_or_default();
+            json!({"if": {"properties": {by: {"enum": choices}}, "required": [by]}, "then": {"anyOf": each(names)}})
+        }
     }
 }
 

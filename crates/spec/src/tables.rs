@@ -36,6 +36,9 @@ const MAX_FILES: usize = 500;
 /// The highest concurrency or rate: ten times what is planned for on paper.
 const MAX_LOAD: i64 = 10_000_000;
 
+/// The lowest and the highest speed of a replay; the schedule has the same limits.
+const SPEED_LIMITS: (f64, f64) = (1e-3, 1e6);
+
 static TEXT_TYPE: Type = Type::Text(&TEXT);
 static WORD_TYPE: Type = Type::Text(&WORD);
 static NAME_TYPE: Type = Type::Text(&NAME);
@@ -164,9 +167,19 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
         .only(EXECUTED),
         default("api", &Type::Choice(&APIS), "\"chat\"", "The API of the endpoint that requests use.").only(SERVING),
         required("load", &Type::Object(&LOAD), "How requests arrive.").only(SERVING),
-        optional("lengths", &LENGTHS, "The numbers of input and output tokens, for synthetic prompts. Either this or `dataset`.")
-            .only(SERVING),
-        optional("dataset", &Type::Object(&DATASET), "A file of prompts. Either this or `lengths`.").only(SERVING),
+        optional(
+            "lengths",
+            &LENGTHS,
+            "The numbers of input and output tokens, for synthetic prompts. Either this, `dataset` or `trace`.",
+        )
+        .only(SERVING),
+        optional("dataset", &Type::Object(&DATASET), "A file of prompts. Either this, `lengths` or `trace`.").only(SERVING),
+        optional(
+            "trace",
+            &Type::Object(&TRACE),
+            "A file of requests with their times, to be replayed. Either this, `lengths` or `dataset`.",
+        )
+        .only(SERVING),
         default(
             "exact_output",
             &Type::Bool,
@@ -207,7 +220,7 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
     ],
     rules: &[
         Rule::ExactlyOneFor("indicator", &["script", "command"]),
-        Rule::ExactlyOneFor("serving", &["lengths", "dataset"]),
+        Rule::ExactlyOneFor("serving", &["lengths", "dataset", "trace"]),
     ],
 };
 
@@ -292,12 +305,13 @@ const fn api_choices() -> [Choice; ServingApi::ALL.len()] {
     choices
 }
 
-pub(crate) static LOAD_MODES: [Choice; 2] = [
+pub(crate) static LOAD_MODES: [Choice; 3] = [
     choice(
         "closed",
         "A closed loop: each response is followed by the next request, at a fixed concurrency. Has no intended send times.",
     ),
     choice("open", "Requests arrive by a schedule, independent of completions."),
+    choice("replay", "The requests of `spec.trace` arrive at their recorded times, independent of completions, once."),
 ];
 pub(crate) static ARRIVALS: [Choice; 3] = [
     choice("constant", "Equal gaps."),
@@ -313,9 +327,16 @@ static RATES: Type = Type::List {
     unique: Uniqueness::Item,
 };
 
+static SPEEDS: Type = Type::List {
+    item: &Type::Number { min: SPEED_LIMITS.0, above_min: false, max: SPEED_LIMITS.1 },
+    min: 1,
+    max: MAX_AXIS,
+    unique: Uniqueness::Item,
+};
+
 pub(crate) static LOAD: Table = Table {
     name: "load",
-    doc: "The arrival of requests. Each concurrency or rate is one point. If `duration` and `requests` are given, the first reached ends a trial.",
+    doc: "The arrival of requests. Each concurrency, rate or speed is one point. If `duration` and `requests` are given, the first reached ends a trial.",
     selector: Some("mode"),
     fields: &[
         required("mode", &Type::Choice(&LOAD_MODES), "The rule that decides when a request is sent."),
@@ -328,6 +349,8 @@ pub(crate) static LOAD: Table = Table {
             "Shape of the gamma process; 1 is Poisson.",
         )
         .only(&["open"]),
+        default("speed", &SPEEDS, "[1]", "The speeds of the replay, one point each: 2 halves all times of the trace.")
+            .only(&["replay"]),
         optional("duration", &DURATION_TYPE, "The time for which requests are sent and measured, after the warm-up."),
         optional(
             "requests",
@@ -342,7 +365,7 @@ pub(crate) static LOAD: Table = Table {
         ),
         default("timeout", &DURATION_TYPE, "\"5m\"", "The time after which a request has failed."),
     ],
-    rules: &[Rule::AtLeastOne(&["duration", "requests"])],
+    rules: &[Rule::AtLeastOneFor(&["closed", "open"], &["duration", "requests"])],
 };
 
 static LENGTHS: Type =
@@ -387,13 +410,38 @@ static NORMAL: Table = Table {
     rules: &[],
 };
 
-pub(crate) static DATASET_FORMATS: [Choice; 5] = [
+pub(crate) static DATASET_FORMATS: [Choice; 10] = [
     choice("jsonl", "JSON Lines, or a JSON array: objects with a `prompt` or `messages`, or texts."),
     choice("sharegpt", "ShareGPT: conversations, of which the first turn is the request and the second its recorded response."),
     choice("openai_batch", "A batch file of OpenAI's API: a whole body in each line. Its `max_tokens` stays a limit."),
     choice("csv", "Comma-separated values with a line of column names."),
     choice("text", "One prompt in each line."),
+    TRACE_FORMATS[0],
+    TRACE_FORMATS[1],
+    TRACE_FORMATS[2],
+    TRACE_FORMATS[3],
+    TRACE_FORMATS[4],
 ];
+pub(crate) const TRACE_FORMATS: [Choice; 5] = [
+    choice(
+        "mooncake",
+        "Mooncake: JSON Lines with `timestamp` (ms), `input_length`, `output_length` and `hash_ids` of 512 tokens.",
+    ),
+    choice(
+        "bailian",
+        "Alibaba Cloud's Bailian: JSON Lines with `chat_id`, `parent_chat_id`, `timestamp` (s), the lengths and `hash_ids` of 16 tokens.",
+    ),
+    choice("azure", "Azure: CSV with `TIMESTAMP` (a date and a time), `ContextTokens` and `GeneratedTokens`."),
+    choice("burstgpt", "BurstGPT: CSV with `Timestamp` (s), `Request tokens` and `Response tokens`."),
+    Choice {
+        alias: Some("timed-jsonl"),
+        ..choice(
+            "timed_jsonl",
+            "JSON Lines with `at_ms` and a `prompt`, `messages` or a whole `body`; also `output_tokens` and `session_id`.",
+        )
+    },
+];
+static TRACE_FORMAT_CHOICES: [Choice; 5] = TRACE_FORMATS;
 pub(crate) static OVER_LONG: [Choice; 3] = [
     choice("refuse", "The run is refused."),
     choice("truncate", "The end of the prompt is cut off; the plan counts such prompts."),
@@ -409,7 +457,7 @@ static RESPONSE_LENGTH: Type =
 pub(crate) static DATASET: Table = Table {
     name: "dataset",
     doc: "A file of prompts, pinned by digest when a run is planned. Each trial sends its rows in an order of its own, each row once before \
-          any is repeated.",
+          any is repeated. Of a trace, only the times are left unused.",
     selector: None,
     fields: &[
         optional("path", &PATH_TYPE, "A file, relative to the workload's folder."),
@@ -421,6 +469,47 @@ pub(crate) static DATASET: Table = Table {
             "The format. If left out: by the ending of the name, such as `.jsonl`.",
         ),
         optional("fields", &Type::Object(&DATASET_FIELDS), "The names of the members or columns that are read."),
+        optional("max_input", &TOKENS, "The most tokens of a prompt."),
+        default("over", &Type::Choice(&OVER_LONG), "\"refuse\"", "The treatment of a longer prompt."),
+        default(
+            "output",
+            &RESPONSE_LENGTH,
+            "\"recorded\"",
+            "The tokens of responses: recorded ones, the endpoint's choice, or a distribution.",
+        ),
+        optional("max_output", &TOKENS, "The most tokens of a response."),
+    ],
+    rules: &[Rule::ExactlyOne(&["path", "url"])],
+};
+static WINDOW: Table = Table {
+    name: "window",
+    doc: "The part of a trace that is replayed, since its first row. The replay begins at the start of the window.",
+    selector: None,
+    fields: &[
+        default("from", &Type::Text(&DURATION_OR_NONE), "\"0s\"", "The start."),
+        optional("to", &DURATION_TYPE, "The end; a row at it is outside."),
+    ],
+    rules: &[],
+};
+pub(crate) static TRACE: Table = Table {
+    name: "trace",
+    doc: "A file of requests with the times at which they came, pinned by digest when a run is planned. `load.mode` is `replay`: each trial \
+          sends its requests once, in their order. Where a format has lengths and blocks only, prompts are made of words; equal blocks \
+          are equal words.",
+    selector: None,
+    fields: &[
+        optional("path", &PATH_TYPE, "A file, relative to the workload's folder."),
+        optional("url", &Type::Text(&HTTP_URL), "The address from which it is fetched when a run is planned."),
+        optional("sha256", &Type::Text(&SHA256), "The digest that the fetched bytes must have."),
+        required("format", &Type::Choice(&TRACE_FORMAT_CHOICES), "The format."),
+        optional("fields", &Type::Object(&DATASET_FIELDS), "The names of the members that are read, for `timed_jsonl`."),
+        optional("window", &Type::Object(&WINDOW), "The part that is replayed. If left out: all of it."),
+        optional("max_gap", &DURATION_TYPE, "The longest time between two requests; longer ones are cut, and counted."),
+        optional(
+            "sample",
+            &Type::Number { min: 0.0, above_min: true, max: 1.0 },
+            "The share of its sessions that is kept, or of its requests if it names no sessions. Times stay as they are.",
+        ),
         optional("max_input", &TOKENS, "The most tokens of a prompt."),
         default("over", &Type::Choice(&OVER_LONG), "\"refuse\"", "The treatment of a longer prompt."),
         default(

@@ -215,7 +215,7 @@ impl Serving {
     /// Returns true if the workload meets a condition under which a metric can be measured. A price is the pipeline's.
     pub fn meets(&self, requirement: Requirement) -> bool {
         let capabilities = self.api.capabilities();
-        let is_open = matches!(self.load.arrivals, ArrivalMode::Open { .. });
+        let is_open = !matches!(self.load.arrivals, ArrivalMode::Closed { .. });
         match requirement {
             Requirement::Streaming => self.streaming && capabilities.streams,
             Requirement::OutputTokens => capabilities.has_output_tokens,
@@ -234,7 +234,7 @@ pub struct Load {
     /// The arrival mode, with the sweep.
     pub arrivals: ArrivalMode,
     /// The time for which requests are sent and measured, after the warm-up. At least one of `duration` and `requests` is
-    /// present.
+    /// present, except for a replay, which ends with its trace.
     pub duration: Option<Duration>,
     /// The number of requests that are sent and measured, after the warm-up. With `duration`, the first reached ends the trial.
     pub requests: Option<u64>,
@@ -259,6 +259,11 @@ pub enum ArrivalMode {
         rate: Vec<f64>,
         /// The arrival process.
         process: ArrivalProcess,
+    },
+    /// The requests of a trace arrive at their times. One point for each speed.
+    Replay {
+        /// Speeds; 1 is the trace's own.
+        speed: Vec<f64>,
     },
 }
 
@@ -302,6 +307,28 @@ pub struct Dataset {
     pub output: ResponseLength,
     /// The most tokens of a response.
     pub max_output: Option<u64>,
+    /// The use of times; `None` unless it is a trace, which is replayed.
+    pub times: Option<TraceTimes>,
+}
+
+impl Dataset {
+    /// Returns the member of `spec` that names it.
+    pub fn member(&self) -> &'static str {
+        if self.times.is_some() { "trace" } else { "dataset" }
+    }
+}
+
+/// The use of the times of a trace.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TraceTimes {
+    /// The start of the window, since the first row.
+    pub from: Duration,
+    /// Its end.
+    pub to: Option<Duration>,
+    /// The longest time between two requests.
+    pub max_gap: Option<Duration>,
+    /// The share of sessions that is kept.
+    pub sample: Option<f64>,
 }
 
 /// The tokens of the response to a row of a dataset.
@@ -469,6 +496,7 @@ impl Define for Workload {
         check_times(spec, problems);
         check_distributions(spec, problems);
         check_dataset(spec, problems);
+        check_replay(spec, problems);
         check_api(spec, problems);
         check_cache(spec, problems);
         check_files(spec, problems);
@@ -562,7 +590,8 @@ fn check_times(spec: &CheckedValue, problems: &mut Problems<'_>) {
 }
 
 fn check_distributions(spec: &CheckedValue, problems: &mut Problems<'_>) {
-    for path in [["lengths", "input", "uniform"], ["lengths", "output", "uniform"], ["dataset", "output", "uniform"]] {
+    let sides = [["lengths", "input"], ["lengths", "output"], ["dataset", "output"], ["trace", "output"]];
+    for path in sides.map(|[of, side]| [of, side, "uniform"]) {
         let Some(uniform) = spec.at(&path) else { continue };
         let [of, side, _] = path;
         let bound = |name: &str| uniform.member(name).and_then(u64::read);
@@ -574,33 +603,60 @@ fn check_distributions(spec: &CheckedValue, problems: &mut Problems<'_>) {
     }
 }
 
-/// Checks that the format of a dataset is known, and that the API can take its rows.
+/// Checks that a trace is replayed and nothing else is, and that its window has a length.
+fn check_replay(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let replays = spec.at(&["load", "mode"]).filter(|mode| mode.text() == Some("replay"));
+    match (spec.member("trace"), spec.member("load"), replays) {
+        (Some(_), Some(load), None) => {
+            let message = "`spec.trace` needs `spec.load.mode: replay`";
+            let hint = "to send its requests at a concurrency or rate of your own, name the file as `dataset`";
+            problems.add_hinted(load.member("mode").map_or(load.anchor, |mode| mode.span), message, hint);
+        }
+        (None, _, Some(mode)) => {
+            let message = "`spec.load.mode: replay` needs `spec.trace`";
+            problems.add_hinted(mode.span, message, "it names a file of requests with times, instead of `lengths` or `dataset`");
+        }
+        _ => {}
+    }
+    let Some(window) = spec.at(&["trace", "window"]) else { return };
+    let time = |name: &str| window.member(name).and_then(Duration::read);
+    if let (Some(from), Some(to)) = (time("from"), time("to"))
+        && to <= from
+    {
+        problems.add(window.anchor, "`spec.trace.window.to` is not after `from`");
+    }
+}
+
+/// Checks that the format of a dataset or trace is known, and that the API can take its rows.
 fn check_dataset(spec: &CheckedValue, problems: &mut Problems<'_>) {
-    let Some(dataset) = spec.member("dataset") else { return };
+    let Some((member, dataset)) = ["dataset", "trace"].into_iter().find_map(|name| Some((name, spec.member(name)?))) else {
+        return;
+    };
     if let (None, Some(file)) = (dataset.member("format"), PinnableFile::read(dataset))
         && format_by_name(file.location()).is_none()
     {
-        let message = format!("`spec.dataset` lacks `format`, and the name {} does not tell it", quote(file.location()));
+        let message = format!("`spec.{member}` lacks `format`, and the name {} does not tell it", quote(file.location()));
         let known: Vec<&str> = DatasetFormat::ALL.iter().map(|format| format.as_str()).collect();
         problems.add_hinted(dataset.anchor, message, format!("`format` (`--dataset-format`) is one of {}", known.join(", ")));
     }
     let format = dataset.text_of("format").and_then(|format| format.parse::<DatasetFormat>().ok());
     if let Some(fields) = dataset.member("fields")
-        && matches!(format, Some(DatasetFormat::Sharegpt | DatasetFormat::OpenaiBatch | DatasetFormat::Text))
+        && format.is_some_and(|format| !format.has_fields())
     {
-        let message = "`spec.dataset.fields` belongs to formats whose members have names of your own choosing";
-        problems.add_hinted(fields.anchor, message, "remove it, or write `format: jsonl`");
+        let message = format!("`spec.{member}.fields` belongs to formats whose members have names of your own choosing");
+        let other = if member == "trace" { DatasetFormat::TimedJsonl } else { DatasetFormat::Jsonl };
+        problems.add_hinted(fields.anchor, message, format!("remove it, or write `format: {other}`"));
     }
     let Some(api) = spec.member("api").and_then(ServingApi::read) else { return };
     if api.capabilities().input == InputKind::QueryAndDocuments {
-        let message = format!("`api: {api}` cannot take a dataset: its requests have a query and documents");
+        let message = format!("`api: {api}` cannot take a {member}: its requests have a query and documents");
         problems.add_hinted(dataset.anchor, message, format!("write `lengths: {}`", scenario_example(api.capabilities().input)));
     }
     let batch = spec.member("batch").filter(|batch| u64::read(batch).is_some_and(|batch| batch > 1));
     if let Some(batch) = batch {
         problems.add_hinted(
             batch.span,
-            "`spec.batch` above 1 belongs to `lengths`: each request has one row of a dataset",
+            format!("`spec.batch` above 1 belongs to `lengths`: each request has one row of a {member}"),
             "remove it",
         );
     }
@@ -913,6 +969,7 @@ impl Read for ArrivalMode {
     fn read(load: &CheckedValue) -> Option<Self> {
         match load.text_of("mode")? {
             "closed" => Some(Self::Closed { concurrency: load.get("concurrency")? }),
+            "replay" => Some(Self::Replay { speed: load.get("speed")? }),
             _ => Some(Self::Open { rate: load.get("rate")?, process: ArrivalProcess::read(load)? }),
         }
     }
@@ -930,10 +987,12 @@ impl Read for ArrivalProcess {
 
 impl Read for Prompts {
     fn read(spec: &CheckedValue) -> Option<Self> {
-        match spec.member("dataset") {
-            Some(dataset) => Dataset::read(dataset).map(|dataset| Self::Dataset(Box::new(dataset))),
-            None => spec.get("lengths").map(Self::Synthetic),
-        }
+        let dataset = match (spec.member("dataset"), spec.member("trace")) {
+            (Some(dataset), _) => Dataset::read(dataset)?,
+            (None, Some(trace)) => Dataset { times: Some(TraceTimes::read(trace)?), ..Dataset::read(trace)? },
+            (None, None) => return spec.get("lengths").map(Self::Synthetic),
+        };
+        Some(Self::Dataset(Box::new(dataset)))
     }
 }
 
@@ -949,6 +1008,19 @@ impl Read for Dataset {
             over: dataset.get("over")?,
             output: dataset.get("output")?,
             max_output: dataset.get("max_output")?,
+            times: None,
+        })
+    }
+}
+
+impl Read for TraceTimes {
+    fn read(trace: &CheckedValue) -> Option<Self> {
+        let window = trace.member("window");
+        Some(Self {
+            from: window.map_or(Some(Duration::ZERO), |window| window.get("from"))?,
+            to: window.map_or(Some(None), |window| window.get("to"))?,
+            max_gap: trace.get("max_gap")?,
+            sample: trace.get("sample")?,
         })
     }
 }
@@ -1011,7 +1083,9 @@ impl Read for Metric {
 mod tests {
     use super::*;
     use crate::field::Choice;
-    use crate::tables::{ARRIVALS, CACHES, CAPTURES, COUNTERS, DATASET_FORMATS, LOAD_MODES, OVER_LONG, RESPONSE_LENGTHS};
+    use crate::tables::{
+        ARRIVALS, CACHES, CAPTURES, COUNTERS, DATASET_FORMATS, LOAD_MODES, OVER_LONG, RESPONSE_LENGTHS, TRACE_FORMATS,
+    };
 
     #[test]
     fn every_word_has_its_choice() {
@@ -1022,7 +1096,9 @@ mod tests {
         assert_eq!(words(&DATASET_FORMATS), DatasetFormat::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&OVER_LONG), OverLongPrompt::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&RESPONSE_LENGTHS), ["recorded", "server"]);
-        assert_eq!(words(&LOAD_MODES), ["closed", "open"]);
+        let timed = DatasetFormat::ALL.iter().filter(|format| format.has_times());
+        assert_eq!(words(&TRACE_FORMATS), timed.map(|word| word.as_str()).collect::<Vec<_>>());
+        assert_eq!(words(&LOAD_MODES), ["closed", "open", "replay"]);
         assert_eq!(words(&ARRIVALS), ["constant", "poisson", "gamma"]);
     }
 }

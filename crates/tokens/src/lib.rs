@@ -160,6 +160,24 @@ impl Tokenizer {
         let draw = prompt::WordSequence::new(&self.vocabulary, seed, salt, tokens);
         if self.additive { Ok(Prompt { text: draw.text(tokens), tokens }) } else { draw.correct_length(|text| self.count(text)) }
     }
+
+    /// Makes a prompt of pieces, each with a seed and a number of tokens: its words are those of a [prompt](Tokenizer::prompt) of that seed,
+    /// so that prompts have in common what their pieces have in common.
+    ///
+    /// The prompt states its number of tokens: the sum of those of the pieces if the tokenizer [is additive](Tokenizer::is_additive), else as
+    /// many as it counts, because no piece can be changed without changing others like it.
+    pub fn pieces(&self, pieces: &[(u64, u32)]) -> Result<Prompt, TokenizerError> {
+        let tokens = pieces.iter().fold(0_u32, |sum, (_, tokens)| sum.saturating_add(*tokens));
+        if tokens > MAX_PROMPT_TOKENS {
+            return Err(TokenizerError::TooManyTokens(tokens));
+        }
+        let text = prompt::join_pieces(&self.vocabulary, pieces);
+        if self.additive {
+            return Ok(Prompt { text, tokens });
+        }
+        let tokens = u32::try_from(self.count(&text)?).unwrap_or(u32::MAX);
+        Ok(Prompt { text, tokens })
+    }
 }
 
 #[cfg(test)]

@@ -164,6 +164,19 @@ impl<'a> WordSequence<'a> {
     }
 }
 
+/// Writes the texts of pieces, one after the other. Each begins with an opener, so that it has the same words wherever it stands.
+pub(crate) fn join_pieces(vocabulary: &Vocabulary, pieces: &[(u64, u32)]) -> String {
+    let words: usize = pieces.iter().map(|(_, tokens)| *tokens as usize).sum();
+    let mut text = String::with_capacity(words * BYTES_PER_WORD);
+    for (seed, tokens) in pieces.iter().filter(|(_, tokens)| *tokens > 0) {
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        text.push_str(&WordSequence::new(vocabulary, *seed, None, *tokens).text(*tokens));
+    }
+    text
+}
+
 /// Scales the number of words for `wanted` tokens, if `words` of them have `tokens`. Changes it by at least one, unless it is
 /// already right.
 fn rescale(words: u32, tokens: u32, wanted: u32) -> u32 {

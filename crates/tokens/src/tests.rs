@@ -189,6 +189,28 @@ fn tokens_across_words_are_corrected_for() {
 }
 
 #[test]
+fn equal_pieces_are_equal_words_wherever_they_stand() {
+    let tokenizers = std::iter::once(Tokenizer::built_in()).chain(ADDITIVE[1..].iter().cloned());
+    for tokenizer in tokenizers {
+        let text = |pieces: &[(u64, u32)]| {
+            let prompt = tokenizer.pieces(pieces).expect("a prompt");
+            assert_eq!(tokenizer.count(&prompt.text), Ok(u64::from(prompt.tokens)));
+            assert_eq!(prompt.tokens, pieces.iter().map(|(_, tokens)| tokens).sum::<u32>());
+            prompt.text
+        };
+        let (one, two) = (text(&[(1, 16)]), text(&[(2, 16)]));
+        assert_eq!(one, tokenizer.prompt(1, None, 16).expect("a prompt").text);
+        assert_eq!(text(&[(1, 16), (2, 16), (3, 0)]), format!("{one} {two}"));
+        assert_eq!(text(&[(2, 16), (1, 16)]), format!("{two} {one}"));
+        assert!(one.starts_with(&text(&[(1, 5)])), "a shorter piece is the beginning of a longer one");
+    }
+    let superword = read(&SUPERWORD);
+    let prompt = superword.pieces(&[(1, 16), (2, 16)]).expect("a prompt");
+    assert_eq!(superword.count(&prompt.text), Ok(u64::from(prompt.tokens)));
+    assert_ne!(prompt.tokens, 32, "what the pieces lose or gain is reported");
+}
+
+#[test]
 fn what_cannot_be_met_is_reported() {
     let tokenizer = read(&BYTES);
     assert!(!tokenizer.is_additive() && tokenizer.vocabulary().len() == 1_214);

@@ -37,20 +37,28 @@ pub(crate) fn requested_load(plan: &Plan) -> Vec<RequestedLoad> {
     most
 }
 
-/// Returns the load of one point. A point with neither a rate nor a concurrency has no schedule either, and execute refuses it.
+/// Returns the load of one point. A point without a rate, a concurrency and a speed has no schedule either, and execute refuses it.
 fn point_load(case: &Case, point: &Point, work: &ServingWork) -> Vec<RequestedLoad> {
     let load = |unit, amount| RequestedLoad { case_id: case.case_id.clone(), point_id: point.point_id.clone(), unit, amount };
     match OfferedLoad::from_point(point) {
         Ok(OfferedLoad::Concurrency { users }) => vec![load(LoadUnit::Concurrency, users as f64)],
-        Ok(OfferedLoad::Rate { per_s }) => {
-            let is_streamed = work.is_streamed();
-            let recorded = || work.prompts.dataset().and_then(|dataset| dataset.summary.mean_output_tokens());
-            let tokens = work.output.as_ref().map(mean_tokens).or_else(recorded).filter(|_| is_streamed);
-            let events = tokens.map(|tokens| load(LoadUnit::EventsPerS, (per_s * tokens).round()));
-            std::iter::once(load(LoadUnit::RequestsPerS, per_s)).chain(events).collect()
+        Ok(OfferedLoad::Rate { per_s }) => open_load(work, per_s, load),
+        // As if the busiest second was as dense throughout: at a higher speed, that is the most that it can be.
+        Ok(OfferedLoad::Replay { speed }) => {
+            let times = work.prompts.dataset().and_then(|dataset| dataset.summary.times.as_ref());
+            open_load(work, times.map_or(0, |times| times.busiest_second.0) as f64 * speed, load)
         }
         Err(_) => Vec::new(),
     }
+}
+
+/// Returns the load of this many requests per second.
+fn open_load(work: &ServingWork, per_s: f64, load: impl Fn(LoadUnit, f64) -> RequestedLoad) -> Vec<RequestedLoad> {
+    let is_streamed = work.is_streamed();
+    let recorded = || work.prompts.dataset().and_then(|dataset| dataset.summary.mean_output_tokens());
+    let tokens = work.output.as_ref().map(mean_tokens).or_else(recorded).filter(|_| is_streamed);
+    let events = tokens.map(|tokens| load(LoadUnit::EventsPerS, (per_s * tokens).round()));
+    std::iter::once(load(LoadUnit::RequestsPerS, per_s)).chain(events).collect()
 }
 
 /// Returns the mean token count of a law, without rounding and clipping.

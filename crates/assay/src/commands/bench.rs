@@ -32,9 +32,10 @@ const OUTPUT_TOKENS: u64 = 128;
 const PIPELINE: &str = "pipelines/bench.yaml";
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 28] = [
+const OPTIONS: [(&str, &str); 36] = [
     ("spec.load.concurrency", "--concurrency"),
     ("spec.load.rate", "--rate"),
+    ("spec.load.speed", "--speed"),
     ("spec.load.arrival", "--arrival"),
     ("spec.load.smoothness", "--smoothness"),
     ("spec.load.duration", "--duration"),
@@ -49,6 +50,13 @@ const OPTIONS: [(&str, &str); 28] = [
     ("spec.dataset.max_input", "--max-input"),
     ("spec.dataset.over", "--over"),
     ("spec.dataset", "--dataset"),
+    ("spec.trace.format", "--trace-format"),
+    ("spec.trace.window", "--window"),
+    ("spec.trace.sample", "--sample"),
+    ("spec.trace.max_gap", "--max-gap"),
+    ("spec.trace.max_input", "--max-input"),
+    ("spec.trace.over", "--over"),
+    ("spec.trace", "--trace"),
     ("spec.batch", "--documents"),
     ("spec.slos", "--slo"),
     ("spec.body", "--body"),
@@ -76,26 +84,29 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "NAME", required_unless_present = "simulator")]
     model: Option<String>,
     /// Closed loop: requests in flight; each response is followed by the next request. `1..64` means 1, 2, 4, ..., 64
-    #[arg(long, value_name = "N,..", value_delimiter = ',', required_unless_present = "rate", value_parser = parse_doublings)]
+    #[arg(long, value_name = "N,..", value_delimiter = ',', required_unless_present_any = ["rate", "trace"], value_parser = parse_doublings)]
     concurrency: Vec<Doublings>,
     /// Open loop: requests per second, independent of completions. With `--concurrency`, both are measured
     #[arg(long, value_name = "PER_S,..", value_delimiter = ',', allow_negative_numbers = true)]
     rate: Vec<f64>,
+    /// The speed of a replayed trace: 2 halves all of its times [default: 1]
+    #[arg(long, value_name = "FACTOR,..", value_delimiter = ',', requires = "trace")]
+    speed: Vec<f64>,
     /// The arrival process of the open loop
     #[arg(long, value_name = "PROCESS", default_value = "poisson", value_parser = ["constant", "poisson", "gamma"])]
     arrival: String,
     /// The shape of gamma arrivals: 1 is Poisson, less is burstier
     #[arg(long, value_name = "SHAPE")]
     smoothness: Option<f64>,
-    /// The measured duration of each trial, such as 30s [default: 10s, unless --requests is given]
+    /// The measured duration of each trial, such as 30s [default: 10s, unless --requests or --trace is given]
     #[arg(long, value_name = "TIME")]
     duration: Option<String>,
     /// The measured requests of each trial; with --duration, the limit reached first ends it
     #[arg(long, value_name = "N")]
     requests: Option<u64>,
-    /// The warm-up time before the measurement
-    #[arg(long, value_name = "TIME", default_value = "1s")]
-    warmup: String,
+    /// The warm-up time before the measurement [default: 1s; 0s with --trace, whose first requests it would take]
+    #[arg(long, value_name = "TIME")]
+    warmup: Option<String>,
     /// The request timeout; slower requests fail
     #[arg(long, value_name = "TIME", default_value = "5m")]
     timeout: String,
@@ -112,19 +123,40 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "SCENARIO", conflicts_with_all = ["input_tokens", "output_tokens"])]
     scenario: Option<String>,
     /// A file or address of prompts: JSON Lines, CSV, text, ShareGPT or an OpenAI batch file, instead of synthetic prompts
-    #[arg(long, value_name = "FILE|URL", conflicts_with_all = ["input_tokens", "scenario"])]
+    #[arg(long, value_name = "FILE|URL", conflicts_with_all = ["input_tokens", "scenario"], group = "file")]
     dataset: Option<String>,
     /// The format of the dataset [default: by the ending of its name]
     #[arg(long, value_name = "FORMAT", requires = "dataset")]
     dataset_format: Option<String>,
+    /// A file or address of requests with their times, which are replayed once in each trial
+    #[arg(
+        long,
+        value_name = "FILE|URL",
+        conflicts_with_all = ["input_tokens", "scenario", "dataset", "concurrency", "rate"],
+        requires = "trace_format",
+        group = "file"
+    )]
+    trace: Option<String>,
+    /// The format of the trace: mooncake, bailian, azure, burstgpt or timed_jsonl
+    #[arg(long, alias = "format", value_name = "FORMAT", requires = "trace")]
+    trace_format: Option<String>,
+    /// The part of the trace that is replayed, since its first request, such as 10m..20m or 1h..
+    #[arg(long, value_name = "FROM..TO", requires = "trace")]
+    window: Option<String>,
+    /// The share of the trace's sessions to replay, or of its requests if it names no sessions, such as 0.1
+    #[arg(long, value_name = "SHARE", requires = "trace")]
+    sample: Option<f64>,
+    /// The longest time between two requests of the trace; longer ones are cut
+    #[arg(long, value_name = "TIME", requires = "trace")]
+    max_gap: Option<String>,
     /// The name of a member or column of the dataset, such as prompt=question; also messages, system, output and output_tokens
-    #[arg(long, value_name = "PURPOSE=NAME", requires = "dataset")]
+    #[arg(long, value_name = "PURPOSE=NAME", requires = "file")]
     field: Vec<String>,
-    /// The most tokens of a prompt of the dataset
-    #[arg(long, value_name = "N", requires = "dataset")]
+    /// The most tokens of a prompt of the dataset or trace
+    #[arg(long, value_name = "N", requires = "file")]
     max_input: Option<u64>,
     /// The treatment of a longer prompt: refuse, truncate or skip
-    #[arg(long, value_name = "RULE", requires = "dataset")]
+    #[arg(long, value_name = "RULE", requires = "file")]
     over: Option<String>,
     /// Documents per request, for an API that takes documents
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -204,7 +236,7 @@ impl Bench {
             return Ok(Exit::Done);
         }
         let source = SourceSpec { pipeline: PIPELINE.to_owned(), adhoc, ..SourceSpec::default() };
-        let plan = PlanParameters { fetch: self.dataset.as_deref().is_some_and(is_address) };
+        let plan = PlanParameters { fetch: self.file().is_some_and(|(_, file)| is_address(file)) };
         let asked = RunRequest { source, store: self.store, name: self.name, plan, json: self.json, command: "assay bench" };
         let (url, has_key) = (self.url, self.api_key.is_some());
         asked.run().map_err(|failure| with_options(failure, url.as_deref(), has_key))
@@ -223,8 +255,14 @@ impl Bench {
         }
         let closed = json!({"mode": "closed", "concurrency": concurrency});
         let open = json!({"mode": "open", "rate": self.rate, "arrival": self.arrival});
-        for (name, load, wanted) in [("bench", closed, !self.concurrency.is_empty()), ("bench-open", open, !self.rate.is_empty())]
-        {
+        let speed = if self.speed.is_empty() { vec![1.0] } else { self.speed.clone() };
+        let replay = json!({"mode": "replay", "speed": speed});
+        let loads = [
+            ("bench", closed, !self.concurrency.is_empty()),
+            ("bench-open", open, !self.rate.is_empty()),
+            ("bench-replay", replay, self.trace.is_some()),
+        ];
+        for (name, load, wanted) in loads {
             if !wanted {
                 continue;
             }
@@ -238,8 +276,8 @@ impl Bench {
                 })?;
                 files.insert(format!("{folder}/tokenizer.json"), bytes);
             }
-            if let Some(path) = self.dataset.as_deref().filter(|dataset| !is_address(dataset)) {
-                files.insert(format!("{folder}/{}", dataset_name(path)), read_dataset(Path::new(path))?);
+            if let Some((member, path)) = self.file().filter(|(_, file)| !is_address(file)) {
+                files.insert(format!("{folder}/{}", file_name(member, path)), read_file(member, Path::new(path))?);
             }
             files.insert(format!("{folder}/workload.yaml"), written(&self.workload(name, load)?));
         }
@@ -248,17 +286,19 @@ impl Bench {
     }
 
     fn workload(&self, name: &str, mut load: Value) -> Result<Value, Failure> {
-        let duration = self.duration.clone().or_else(|| self.requests.is_none().then(|| "10s".to_owned()));
+        let is_endless = self.requests.is_none() && self.trace.is_none();
+        let duration = self.duration.clone().or_else(|| is_endless.then(|| "10s".to_owned()));
         set(&mut load, "duration", duration.map(Value::from));
         set(&mut load, "requests", self.requests.map(Value::from));
         set(&mut load, "smoothness", self.smoothness.filter(|_| name == "bench-open").map(Value::from));
-        load["warmup"] = json!(self.warmup);
+        let warmup = if self.trace.is_some() { "0s" } else { "1s" };
+        load["warmup"] = json!(self.warmup.as_deref().unwrap_or(warmup));
         load["timeout"] = json!(self.timeout);
         let lengths = match &self.scenario {
             Some(scenario) => json!(scenario),
             None => self.default_lengths(),
         };
-        let dataset = self.dataset.as_deref().map(|dataset| self.dataset(dataset)).transpose()?;
+        let file = self.file().map(|(member, file)| self.file_of(member, file).map(|of| (member, of))).transpose()?;
         let is_simulated = self.simulator.is_some();
         let mut spec = json!({
             "type": "serving",
@@ -276,8 +316,8 @@ impl Bench {
             "slos": pairs("--slo", &self.slo)?,
             "body": pairs("--body", &self.body)?,
         });
-        match dataset {
-            Some(dataset) => spec["dataset"] = dataset,
+        match file {
+            Some((member, file)) => spec[member] = file,
             None => spec["lengths"] = lengths,
         }
         set(&mut spec, "batch", Some(self.documents).filter(|documents| *documents != 1).map(Value::from));
@@ -287,12 +327,21 @@ impl Bench {
         Ok(json!({"apiVersion": "assay.dev/v1alpha1", "kind": "Workload", "metadata": {"name": name}, "spec": spec}))
     }
 
-    /// Returns the dataset of the workload.
-    fn dataset(&self, dataset: &str) -> Result<Value, Failure> {
-        let mut value = if is_address(dataset) { json!({"url": dataset}) } else { json!({"path": dataset_name(dataset)}) };
-        set(&mut value, "format", self.dataset_format.clone().map(Value::from));
+    /// Returns the dataset or trace with the member of `spec` that names it.
+    fn file(&self) -> Option<(&'static str, &str)> {
+        let dataset = self.dataset.as_deref().map(|file| ("dataset", file));
+        dataset.or_else(|| self.trace.as_deref().map(|file| ("trace", file)))
+    }
+
+    /// Returns the dataset or trace of the workload.
+    fn file_of(&self, member: &str, file: &str) -> Result<Value, Failure> {
+        let mut value = if is_address(file) { json!({"url": file}) } else { json!({"path": file_name(member, file)}) };
+        set(&mut value, "format", self.dataset_format.clone().or_else(|| self.trace_format.clone()).map(Value::from));
         let fields = pairs("--field", &self.field)?;
         set(&mut value, "fields", (!fields.is_empty()).then_some(Value::Object(fields)));
+        set(&mut value, "window", self.window.as_deref().map(window).transpose()?);
+        set(&mut value, "sample", self.sample.map(Value::from));
+        set(&mut value, "max_gap", self.max_gap.clone().map(Value::from));
         set(&mut value, "max_input", self.max_input.map(Value::from));
         set(&mut value, "over", self.over.clone().map(Value::from));
         set(&mut value, "output", self.output_tokens.map(|tokens| json!({"fixed": tokens})));
@@ -410,31 +459,47 @@ fn parse_doublings(text: &str) -> Result<Doublings, String> {
     Ok(Doublings(doublings.chain([last]).collect()))
 }
 
-/// Returns true if a dataset is named by its address.
-fn is_address(dataset: &str) -> bool {
-    dataset.contains("://")
+/// Returns the window of a trace from `FROM..TO`; either may be left out.
+fn window(text: &str) -> Result<Value, Failure> {
+    let (from, to) = text.split_once("..").ok_or_else(|| {
+        Failure::new(ErrorCode::Option, format!("`--window {text}` is not of the form FROM..TO"))
+            .hint("times since the first request, such as `10m..20m`, `..30s` or `1h..`")
+    })?;
+    let mut window = Map::new();
+    for (name, time) in [("from", from), ("to", to)] {
+        if !time.is_empty() {
+            window.insert(name.to_owned(), json!(time));
+        }
+    }
+    Ok(Value::Object(window))
 }
 
-/// Returns the name of the dataset's file in the Source: its ending tells the format.
-fn dataset_name(path: &str) -> String {
+/// Returns true if a dataset or trace is named by its address.
+fn is_address(file: &str) -> bool {
+    file.contains("://")
+}
+
+/// Returns the name of the file of a dataset or trace in the Source: its ending tells the format.
+fn file_name(member: &str, path: &str) -> String {
     let ending = Path::new(path).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     let is_plain = !ending.is_empty() && ending.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    if is_plain { format!("dataset.{}", ending.to_ascii_lowercase()) } else { "dataset".to_owned() }
+    if is_plain { format!("{member}.{}", ending.to_ascii_lowercase()) } else { member.to_owned() }
 }
 
-/// Reads the file of a dataset, within the limit of files of a Source.
-fn read_dataset(path: &Path) -> Result<Vec<u8>, Failure> {
+/// Reads the file of a dataset or trace, within the limit of files of a Source.
+fn read_file(member: &str, path: &Path) -> Result<Vec<u8>, Failure> {
     let unreadable = |error: std::io::Error| {
         Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", path.display()))
             .because(&error)
-            .hint("`--dataset` takes a file of prompts, or its address")
+            .hint(format!("`--{member}` takes a file, or its address"))
     };
     let size = std::fs::metadata(path).map_err(unreadable)?.len();
     if size > assay_spec::MAX_FILE_BYTES as u64 {
         let message =
             format!("`{}` has {size} bytes, and at most {} are read from a file", path.display(), assay_spec::MAX_FILE_BYTES);
-        return Err(Failure::new(ErrorCode::Unreadable, message)
-            .hint("serve it by HTTP on this machine or by HTTPS, and name the address: `--dataset http://127.0.0.1:8080/FILE`"));
+        return Err(Failure::new(ErrorCode::Unreadable, message).hint(format!(
+            "serve it by HTTP on this machine or by HTTPS, and name the address: `--{member} http://127.0.0.1:8080/FILE`"
+        )));
     }
     std::fs::read(path).map_err(unreadable)
 }

@@ -1,7 +1,7 @@
 //! OpenAI's batch files: a whole body in each line.
 
 use assay_api::ServingApi;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::object::check_messages;
 use crate::{DatasetError, Row, RowContent};
@@ -18,6 +18,11 @@ pub(super) fn row(row: u64, value: Value, api: ServingApi) -> Result<Row, Datase
         return Err(DatasetError::row(row, format!("is for `{url}`, and `api: {api}` calls `{}`", api.path())));
     }
     let Some(Value::Object(body)) = line.remove("body") else { return Err(DatasetError::row(row, "has no object `body`")) };
+    content(row, body).map(Row::new)
+}
+
+/// Returns a body as the content of a row, if it has a prompt.
+pub(super) fn content(row: u64, body: Map<String, Value>) -> Result<RowContent, DatasetError> {
     if let Some(Value::Array(messages)) = body.get("messages") {
         check_messages(row, messages)?;
     }
@@ -25,5 +30,5 @@ pub(super) fn row(row: u64, value: Value, api: ServingApi) -> Result<Row, Datase
     if content.texts().iter().all(|text| text.is_empty()) {
         return Err(DatasetError::row(row, "has a body without a text in `messages` or `prompt`"));
     }
-    Ok(Row { content, output: None, output_tokens: None })
+    Ok(content)
 }

@@ -9,7 +9,16 @@ use super::limited::Limited;
 use super::{Fields, TakeRow, object};
 use crate::DatasetError;
 
+/// Passes the rows to `take`, with the names of the columns as those of their members.
 pub(super) fn rows(source: Limited<impl BufRead>, fields: &Fields, take: &mut TakeRow<'_>) -> Result<(), DatasetError> {
+    records(source, &mut |row, members| take(row, Ok(object::row(row, &Value::Object(members), fields)?)))
+}
+
+/// Takes the cells of a record by the names of their columns, with its number.
+type TakeRecord<'a> = dyn FnMut(u64, Map<String, Value>) -> Result<(), DatasetError> + 'a;
+
+/// Passes each record to `take`.
+pub(super) fn records(source: Limited<impl BufRead>, take: &mut TakeRecord<'_>) -> Result<(), DatasetError> {
     let budget = source.budget();
     let mut reader = ReaderBuilder::new().from_reader(source);
     let failed = |row: u64, error: ::csv::Error| {
@@ -25,8 +34,7 @@ pub(super) fn rows(source: Limited<impl BufRead>, fields: &Fields, take: &mut Ta
         }
         // An empty cell is one without a value.
         let cells = names.iter().zip(&record).filter(|(_, cell)| !cell.is_empty());
-        let members: Map<String, Value> = cells.map(|(name, cell)| (name.clone(), Value::from(cell))).collect();
-        take(row, Some(object::row(row, &Value::Object(members), fields)?))?;
+        take(row, cells.map(|(name, cell)| (name.clone(), Value::from(cell))).collect())?;
     }
     Ok(())
 }

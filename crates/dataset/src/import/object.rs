@@ -59,7 +59,7 @@ fn finish(row: u64, content: RowContent, output: Option<String>, output_tokens: 
     if content.texts().iter().all(|text| text.is_empty()) {
         return Err(DatasetError::row(row, "has an empty prompt"));
     }
-    Ok(Row { content, output, output_tokens })
+    Ok(Row { output, output_tokens, ..Row::new(content) })
 }
 
 /// Checks that each message is an object with a role, as every API of chats requires.
@@ -89,7 +89,7 @@ pub(super) fn with_system(content: RowContent, system: String) -> RowContent {
             messages.insert(0, system);
             RowContent::Messages(messages)
         }
-        RowContent::Body(body) => RowContent::Body(body),
+        RowContent::Body(_) | RowContent::Blocks(_) => content,
     }
 }
 
@@ -108,7 +108,7 @@ fn text(row: u64, value: &Value, what: &str) -> Result<String, DatasetError> {
 }
 
 /// Reads a number of tokens; a number in a text too, as CSV has it.
-fn tokens(row: u64, value: &Value) -> Result<u32, DatasetError> {
+pub(super) fn tokens(row: u64, value: &Value) -> Result<u32, DatasetError> {
     let number = value.as_u64().or_else(|| value.as_str()?.trim().parse().ok());
     let valid = number.and_then(|number| u32::try_from(number).ok()).filter(|number| (1..=MAX_DATASET_TOKENS).contains(number));
     valid.ok_or_else(|| {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::object::with_system;
-use crate::{DatasetError, Row, RowContent};
+use crate::{DatasetError, LeftOut, Row, RowContent};
 
 /// The roles of the person who asks, in the releases of ShareGPT and their successors.
 const PERSON: [&str; 2] = ["human", "user"];
@@ -11,15 +11,15 @@ const PERSON: [&str; 2] = ["human", "user"];
 /// The roles of the system message.
 const SYSTEM: &str = "system";
 
-/// Reads a conversation; `None` if it does not begin with a text of a person.
-pub(super) fn row(row: u64, value: &Value) -> Result<Option<Row>, DatasetError> {
+/// Reads a conversation. One that does not begin with a text of a person has no prompt.
+pub(super) fn row(row: u64, value: &Value) -> Result<Result<Row, LeftOut>, DatasetError> {
     let turns = value.get("conversations").or_else(|| value.get("conversation")).and_then(Value::as_array);
     let turns = turns.ok_or_else(|| DatasetError::row(row, "has no list `conversations`"))?;
     let mut turns = turns.iter().map(turn).peekable();
     let system = turns.next_if(|turn| matches!(turn, Some((SYSTEM, _)))).flatten().map(|(_, text)| text);
-    let Some(Some((role, prompt))) = turns.next() else { return Ok(None) };
+    let Some(Some((role, prompt))) = turns.next() else { return Ok(Err(LeftOut::NoPrompt)) };
     if !PERSON.contains(&role) || prompt.trim().is_empty() {
-        return Ok(None);
+        return Ok(Err(LeftOut::NoPrompt));
     }
     let output = turns.next().flatten().filter(|(role, _)| !PERSON.contains(role) && *role != SYSTEM);
     let content = RowContent::Prompt(prompt.to_owned());
@@ -27,7 +27,7 @@ pub(super) fn row(row: u64, value: &Value) -> Result<Option<Row>, DatasetError> 
         Some(system) => with_system(content, system.to_owned()),
         None => content,
     };
-    Ok(Some(Row { content, output: output.map(|(_, text)| text.to_owned()), output_tokens: None }))
+    Ok(Ok(Row { output: output.map(|(_, text)| text.to_owned()), ..Row::new(content) }))
 }
 
 /// Returns the role and the text of a turn.

@@ -4,7 +4,7 @@ use super::*;
 use crate::RowContent;
 
 /// Imports a text, and returns its rows or the error.
-fn read(format: DatasetFormat, fields: &Fields, text: &str) -> Result<Vec<(u64, Option<Row>)>, String> {
+fn read(format: DatasetFormat, fields: &Fields, text: &str) -> Result<Vec<(u64, Result<Row, LeftOut>)>, String> {
     let mut rows = Vec::new();
     let take = &mut |number, row| {
         rows.push((number, row));
@@ -18,8 +18,8 @@ fn refusal(format: DatasetFormat, text: &str) -> String {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the form in which importers pass rows")]
-fn prompt(text: &str, output_tokens: Option<u32>) -> Option<Row> {
-    Some(Row { content: RowContent::Prompt(text.to_owned()), output: None, output_tokens })
+fn prompt(text: &str, output_tokens: Option<u32>) -> Result<Row, LeftOut> {
+    Ok(Row { output_tokens, ..Row::new(RowContent::Prompt(text.to_owned())) })
 }
 
 fn named(prompt: &str) -> Fields {
@@ -31,7 +31,7 @@ fn json_lines_hold_objects_or_texts() {
     let text = "{\"prompt\":\"a b\",\"output_tokens\":7}\n\n\"c\"\n{\"prompt\":\"d\",\"output\":\"e f\",\"id\":1}";
     let rows = read(DatasetFormat::Jsonl, &Fields::default(), text).expect("rows");
     let recorded = Row { output: Some("e f".to_owned()), ..prompt("d", None).expect("a row") };
-    assert_eq!(rows, [(1, prompt("a b", Some(7))), (3, prompt("c", None)), (4, Some(recorded))]);
+    assert_eq!(rows, [(1, prompt("a b", Some(7))), (3, prompt("c", None)), (4, Ok(recorded))]);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_last_message_of_the_assistant_is_the_recorded_response() {
     let text = r#"{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b c"}],"system":"s"}"#;
     let rows = read(DatasetFormat::Jsonl, &Fields::default(), text).expect("rows");
     let content = RowContent::Messages(vec![json!({"role": "system", "content": "s"}), json!({"role": "user", "content": "a"})]);
-    assert_eq!(rows, [(1, Some(Row { content, output: Some("b c".to_owned()), output_tokens: None }))]);
+    assert_eq!(rows, [(1, Ok(Row { output: Some("b c".to_owned()), ..Row::new(content) }))]);
 }
 
 #[test]
@@ -67,8 +67,8 @@ fn sharegpt_gives_the_first_turn_and_the_length_of_its_response() {
     let rows = read(DatasetFormat::Sharegpt, &Fields::default(), text).expect("rows");
     let first = Row { output: Some("b c".to_owned()), ..prompt("a", None).expect("a row") };
     let content = RowContent::Messages(vec![json!({"role": "system", "content": "s"}), json!({"role": "user", "content": "a"})]);
-    let last = Row { content, output: None, output_tokens: None };
-    assert_eq!(rows, [(1, Some(first)), (2, None), (3, None), (4, Some(last))]);
+    let last = Row::new(content);
+    assert_eq!(rows, [(1, Ok(first)), (2, Err(LeftOut::NoPrompt)), (3, Err(LeftOut::NoPrompt)), (4, Ok(last))]);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn csv_has_names_quotes_and_empty_cells() {
 #[test]
 fn lines_of_text_are_prompts() {
     let rows = read(DatasetFormat::Text, &Fields::default(), " a b \n\nc").expect("rows");
-    assert_eq!(rows, [(1, prompt("a b", None)), (2, None), (3, prompt("c", None))]);
+    assert_eq!(rows, [(1, prompt("a b", None)), (2, Err(LeftOut::NoPrompt)), (3, prompt("c", None))]);
 }
 
 #[test]

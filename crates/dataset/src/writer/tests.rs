@@ -4,7 +4,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
-use crate::{Index, RowReader};
+use crate::{Index, RowReader, RowTime, TokenBlocks};
 
 /// A token is a word.
 struct Words;
@@ -24,15 +24,15 @@ impl TextTokens for Words {
 }
 
 fn rules(max_input: Option<u32>, over: OverLongPrompt) -> ImportRules {
-    ImportRules { api: ServingApi::Chat, max_input, over, output: RecordedOutput::Used { at_most: None } }
+    ImportRules { api: ServingApi::Chat, max_input, over, output: RecordedOutput::Used { at_most: None }, times: None }
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the form in which importers pass rows")]
-fn prompt(text: &str, output: Option<&str>) -> Option<Row> {
-    Some(Row { content: RowContent::Prompt(text.to_owned()), output: output.map(str::to_owned), output_tokens: None })
+fn prompt(text: &str, output: Option<&str>) -> Result<Row, LeftOut> {
+    Ok(Row { output: output.map(str::to_owned), ..Row::new(RowContent::Prompt(text.to_owned())) })
 }
 
-fn write(rules: ImportRules, rows: Vec<Option<Row>>) -> Result<(Vec<u8>, Index, ImportSummary), String> {
+fn write(rules: ImportRules, rows: Vec<Result<Row, LeftOut>>) -> Result<(Vec<u8>, Index, ImportSummary), String> {
     let mut writer = RowWriter::new(rules, &Words, Vec::new(), Vec::new()).expect("a writer");
     (1..).zip(rows).try_for_each(|(number, row)| writer.write(number, row)).map_err(|error| error.to_string())?;
     let (rows, index, summary) = writer.finish().map_err(|error| error.to_string())?;
@@ -42,8 +42,8 @@ fn write(rules: ImportRules, rows: Vec<Option<Row>>) -> Result<(Vec<u8>, Index, 
 #[test]
 fn rows_are_read_back_by_their_index() {
     let messages = RowContent::Messages(vec![json!({"role": "user", "content": "c d e"})]);
-    let second = Row { content: messages.clone(), output: None, output_tokens: Some(9) };
-    let rows = vec![prompt("a\nb", Some("x y z")), None, Some(second)];
+    let second = Row { output_tokens: Some(9), ..Row::new(messages.clone()) };
+    let rows = vec![prompt("a\nb", Some("x y z")), Err(LeftOut::NoPrompt), Ok(second)];
     let (bytes, index, summary) = write(rules(None, OverLongPrompt::Refuse), rows).expect("written");
     let mut file = tempfile::tempfile().expect("a file");
     file.write_all(&bytes).expect("written");
@@ -61,6 +61,7 @@ fn rows_are_read_back_by_their_index() {
         input_tokens: TokenRange { least: 2, most: 3, sum: Count(5) },
         recorded_outputs: Count(2),
         output_tokens: Some(TokenRange { least: 3, most: 9, sum: Count(12) }),
+        ..ImportSummary::default()
     };
     assert_eq!(summary, expected);
     assert_eq!(reader.read(2).expect_err("two rows").to_string(), "the dataset has no row 2");
@@ -84,7 +85,7 @@ fn long_prompts_are_refused_skipped_or_cut_as_the_rules_say() {
 fn only_the_last_message_of_a_conversation_is_cut() {
     let row = |last: &str| {
         let messages = vec![json!({"role": "system", "content": "a b"}), json!({"role": "user", "content": last})];
-        vec![Some(Row { content: RowContent::Messages(messages), output: None, output_tokens: None })]
+        vec![Ok(Row::new(RowContent::Messages(messages)))]
     };
     let (bytes, ..) = write(rules(Some(4), OverLongPrompt::Truncate), row("c d e f")).expect("cut");
     assert!(String::from_utf8_lossy(&bytes).contains(r#""content":"c d""#), "{}", String::from_utf8_lossy(&bytes));
@@ -107,6 +108,41 @@ fn recorded_lengths_are_limited_or_left_out() {
 fn an_api_that_cannot_take_a_row_is_named() {
     let rules = ImportRules { api: ServingApi::Completions, ..rules(None, OverLongPrompt::Refuse) };
     let messages = RowContent::Messages(vec![json!({"role": "user", "content": "c"})]);
-    let refused = write(rules, vec![Some(Row { content: messages, output: None, output_tokens: None })]).expect_err("no chat");
+    let refused = write(rules, vec![Ok(Row::new(messages))]).expect_err("no chat");
     insta::assert_snapshot!(refused, @"row 1 has messages, which `api: completions` cannot take");
+}
+
+fn length(tokens: u32, ids: &[u64], at_ns: i64) -> Result<Row, LeftOut> {
+    let content = RowContent::Blocks(TokenBlocks { tokens, size: 10, ids: ids.to_vec() });
+    let time = Some(RowTime { at_ns, session: None });
+    Ok(Row { output_tokens: Some(3), time, ..Row::new(content) })
+}
+
+#[test]
+fn a_trace_has_times_and_reused_tokens_of_kept_rows_only() {
+    let trace =
+        ImportRules { times: Some(TimeRules { from_ns: 10, ..TimeRules::default() }), ..rules(Some(30), OverLongPrompt::Skip) };
+    let rows = vec![
+        length(25, &[1, 2, 3], 100),
+        length(25, &[1, 2, 4], 110),
+        length(31, &[1, 2, 4, 5], 111),
+        Err(LeftOut::NoResponse),
+        length(25, &[1, 2, 4], 115),
+    ];
+    let (_, index, summary) = write(trace, rows).expect("written");
+    let read: Vec<_> = index.rows().map(|row| (row.at_ns, row.input_tokens, row.reused_tokens)).collect();
+    // The first row is before the window, so that nothing of it is in a cache; the third is too long.
+    assert_eq!(read, [(0, 25, 0), (5, 25, 25)]);
+    assert_eq!((summary.read, summary.too_long, summary.without_response), (Count(5), Count(1), Some(Count(1))));
+    let times = summary.times.expect("times");
+    assert_eq!((times.span_ns, times.outside_window, times.busiest_second), (Count(5), Count(1), Count(2)));
+    assert_eq!(summary.blocks.map(|blocks| (blocks.distinct, blocks.reused_tokens)), Some((Count(3), Count(25))));
+}
+
+#[test]
+fn a_trace_without_a_row_says_where_its_rows_went() {
+    let trace =
+        ImportRules { times: Some(TimeRules { from_ns: 10, ..TimeRules::default() }), ..rules(None, OverLongPrompt::Refuse) };
+    let refused = write(trace, vec![length(25, &[], 100), Err(LeftOut::NoResponse)]).expect_err("none left");
+    insta::assert_snapshot!(refused, @"the dataset has no prompt: of 2 rows, 0 have no prompt and 0 are too long, 1 record no response, 1 lie outside of the window and 0 are not in the sample");
 }

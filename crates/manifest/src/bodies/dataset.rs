@@ -22,7 +22,32 @@ words!(
     Csv = "csv",
     /// One prompt in each line.
     Text = "text",
+    /// Mooncake's traces: times, lengths and the blocks of each prompt.
+    Mooncake = "mooncake",
+    /// The traces of Alibaba Cloud's Bailian: like Mooncake's, with chats.
+    Bailian = "bailian",
+    /// Azure's traces of LLM inference: times and lengths.
+    Azure = "azure",
+    /// BurstGPT: times and lengths.
+    Burstgpt = "burstgpt",
+    /// JSON Lines of requests with times.
+    TimedJsonl = "timed_jsonl",
 );
+
+impl DatasetFormat {
+    /// Returns true if the rows of the format have times, so that they can be replayed.
+    pub fn has_times(self) -> bool {
+        match self {
+            Self::Mooncake | Self::Bailian | Self::Azure | Self::Burstgpt | Self::TimedJsonl => true,
+            Self::Jsonl | Self::Sharegpt | Self::OpenaiBatch | Self::Csv | Self::Text => false,
+        }
+    }
+
+    /// Returns true if the members or columns of the format have names that a workload may choose.
+    pub fn has_fields(self) -> bool {
+        matches!(self, Self::Jsonl | Self::Csv | Self::TimedJsonl)
+    }
+}
 
 words!(
     /// The treatment of a prompt that is longer than allowed.
@@ -57,6 +82,9 @@ pub struct DatasetSummary {
     pub rows: Count,
     /// Rows that were left out because they have no prompt.
     pub without_prompt: Count,
+    /// Rows of a trace that were left out because they record no token of a response: failed requests.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub without_response: Option<Count>,
     /// Rows that were left out because their prompt is too long.
     pub too_long: Count,
     /// Kept rows whose prompt was cut.
@@ -68,6 +96,45 @@ pub struct DatasetSummary {
     /// These lengths, in tokens; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output_tokens: Option<TokenRange>,
+    /// The times of a trace.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub times: Option<TraceTimes>,
+    /// The blocks of prompts, if the format has them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub blocks: Option<BlockSummary>,
+}
+
+/// The times of an imported trace, at its own speed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TraceTimes {
+    /// From the first kept row, or the start of the window, to the last kept row, in nanoseconds.
+    pub span_ns: Count,
+    /// Kept rows of the whole second with the most of them.
+    pub busiest_second: Count,
+    /// Rows that were left out because they lie outside of the window.
+    pub outside_window: Count,
+    /// Rows that were left out by the sample.
+    pub not_sampled: Count,
+    /// Gaps that were cut to the longest allowed one.
+    pub gaps_cut: Count,
+    /// The time that was taken out of these gaps, in nanoseconds.
+    pub cut_ns: Count,
+}
+
+/// The blocks of the prompts of an imported trace: equal ids are equal tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BlockSummary {
+    /// Tokens of a block; the last one of a prompt may have fewer.
+    pub tokens: u32,
+    /// Different blocks of the kept rows.
+    pub distinct: Count,
+    /// Kept rows without any block.
+    pub rows_without: Count,
+    /// The sum over the kept rows of their leading tokens that an earlier kept row has as its leading tokens: what a prefix cache
+    /// without limits would hold, if it worked in these blocks.
+    pub reused_tokens: Count,
 }
 
 impl DatasetSummary {

@@ -18,8 +18,8 @@ words!(
     Concurrency = "concurrency",
     /// Arrivals per second.
     Rate = "rate",
-    /// A recorded trace.
-    Trace = "trace",
+    /// The speed at which a recorded trace is replayed; 1 is its own.
+    Speed = "speed",
     /// Workers or nodes.
     Scale = "scale",
     /// Values of parameters.

@@ -54,6 +54,8 @@ pub enum ArrivalLaw {
         /// Shape of the distribution; its scale is 1 / (rate x smoothness). 1 is Poisson.
         smoothness: f64,
     },
+    /// The recorded times of a trace. The point gives the speed.
+    Recorded,
 }
 
 /// The distribution of token counts, drawn for each request.

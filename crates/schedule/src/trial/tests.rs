@@ -1,6 +1,6 @@
 use super::*;
 use crate::load_recipe_digest;
-use assay_dataset::{ImportRules, RecordedOutput, Row, RowContent, RowWriter, TextTokens};
+use assay_dataset::{ImportRules, RecordedOutput, Row, RowContent, RowTime, RowWriter, TextTokens, TimeRules};
 use assay_manifest::{
     Artifact, CaptureMode, Dataset, DatasetFormat, OverLongPrompt, PinnedFile, RunId, ServingApi, Tokenizer, TrialId,
 };
@@ -310,6 +310,7 @@ fn a_point_says_what_it_offers() {
     };
     assert_eq!(OfferedLoad::from_point(&point(PointKind::Rate, "12.5")), Ok(OfferedLoad::Rate { per_s: 12.5 }));
     assert_eq!(OfferedLoad::from_point(&point(PointKind::Concurrency, "8")), Ok(USERS));
+    assert_eq!(OfferedLoad::from_point(&point(PointKind::Speed, "0.5")), Ok(OfferedLoad::Replay { speed: 0.5 }));
     for bad in [point(PointKind::Concurrency, "8.5"), point(PointKind::Rate, "fast"), point(PointKind::Scale, "2")] {
         assert!(OfferedLoad::from_point(&bad).is_err(), "{bad:?}");
     }
@@ -404,17 +405,29 @@ impl TextTokens for Letters {
 
 /// Returns work with a dataset of `rows` rows, and its index. Row `r` has `r + 1` tokens, and every second one a recorded response of 7.
 fn dataset_work(rows: u32) -> (ServingWork, Arc<Index>) {
+    imported((0..rows).map(|_| None), None)
+}
+
+/// Returns work that replays rows at these times, in nanoseconds, and their index.
+fn trace_work(times_ns: &[i64]) -> (ServingWork, Arc<Index>) {
+    let (work, index) =
+        imported(times_ns.iter().map(|at_ns| Some(RowTime { at_ns: *at_ns, session: None })), Some(TimeRules::default()));
+    (ServingWork { arrival: ArrivalLaw::Recorded, requests: None, duration_ns: None, ..work }, index)
+}
+
+fn imported(times: impl Iterator<Item = Option<RowTime>>, rules: Option<TimeRules>) -> (ServingWork, Arc<Index>) {
     let rules = ImportRules {
         api: ServingApi::Chat,
         max_input: None,
         over: OverLongPrompt::Refuse,
         output: RecordedOutput::Used { at_most: None },
+        times: rules,
     };
     let mut writer = RowWriter::new(rules, &Letters, Vec::new(), Vec::new()).expect("a writer");
-    for row in 0..rows {
+    for (row, time) in (0_u32..).zip(times) {
         let content = RowContent::Prompt("x".repeat(row as usize + 1));
         let output_tokens = row.is_multiple_of(2).then_some(7);
-        writer.write(u64::from(row) + 1, Some(Row { content, output: None, output_tokens })).expect("a row");
+        writer.write(u64::from(row) + 1, Ok(Row { output_tokens, time, ..Row::new(content) })).expect("a row");
     }
     let (rows, index, summary) = writer.finish().expect("rows");
     let artifact = |bytes: &[u8]| Artifact {
@@ -439,7 +452,108 @@ fn dataset_work(rows: u32) -> (ServingWork, Arc<Index>) {
 fn dataset_schedule(work: &ServingWork, trial: u32, index: Option<&Arc<Index>>) -> Result<TrialSchedule, ScheduleError> {
     let (workload, point) = (Digest::compute(b"workload"), point());
     let key = TrialKey { point: PointKey { seed: &SEED, workload: &workload, point: &point }, trial, nonce: NONCE };
-    TrialSchedule::new(work, RATE, &key, index)
+    let offered = if work.arrival == ArrivalLaw::Recorded { OfferedLoad::Replay { speed: 1.0 } } else { RATE };
+    TrialSchedule::new(work, offered, &key, index)
+}
+
+/// Returns the schedule of a replay in the work's first trial.
+fn replay(work: &ServingWork, index: &Arc<Index>, speed: f64) -> Result<TrialSchedule, ScheduleError> {
+    let (workload, point) = (Digest::compute(b"workload"), point());
+    let key = TrialKey { point: PointKey { seed: &SEED, workload: &workload, point: &point }, trial: 0, nonce: NONCE };
+    let offered = OfferedLoad::Replay { speed };
+    TrialSchedule::check(work, offered, &key)?;
+    TrialSchedule::new(work, offered, &key, Some(index))
+}
+
+/// Returns row and time of each request of a phase.
+fn replayed(schedule: &TrialSchedule, phase: Phase) -> Vec<(u64, i64)> {
+    let of = |request: ScheduledRequest| (request.row.expect("a row"), request.offset_ns.expect("a time"));
+    schedule.requests(phase).map(of).collect()
+}
+
+const SECOND_NS: i64 = SECOND.cast_signed();
+
+#[test]
+fn a_trace_is_replayed_once_in_its_order_and_at_its_times() {
+    let (work, index) = trace_work(&[7, 7, 1_000_000_007, 12_000_000_007]);
+    let work = ServingWork { warmup_ns: Count(0), ..work };
+    let schedule = replay(&work, &index, 1.0).expect("a schedule");
+    assert_eq!(replayed(&schedule, Phase::WarmUp), []);
+    assert_eq!(replayed(&schedule, Phase::Measure), [(0, 0), (1, 0), (2, SECOND_NS), (3, 12 * SECOND_NS)]);
+    let faster = replay(&work, &index, 4.0).expect("a schedule");
+    assert_eq!(replayed(&faster, Phase::Measure), [(0, 0), (1, 0), (2, SECOND_NS / 4), (3, 3 * SECOND_NS)]);
+    assert!(!schedule.has_open_length(Phase::Measure));
+    assert_eq!(schedule.phase_end_ns(Phase::Measure), None);
+}
+
+#[test]
+fn what_is_due_within_the_warm_up_is_not_measured() {
+    let (work, index) = trace_work(&[0, 4 * SECOND_NS, 5 * SECOND_NS, 9 * SECOND_NS]);
+    let schedule = replay(&work, &index, 1.0).expect("a schedule");
+    assert_eq!(replayed(&schedule, Phase::WarmUp), [(0, 0), (1, 4 * SECOND_NS)]);
+    assert_eq!(replayed(&schedule, Phase::Measure), [(2, 5 * SECOND_NS), (3, 9 * SECOND_NS)]);
+    let indices = |phase| schedule.requests(phase).map(|request| request.global_index).collect::<Vec<_>>();
+    assert_eq!([Phase::WarmUp, Phase::Measure].map(indices), [[0, 1], [0, 1]]);
+    // At twice the speed the row at 9 s is due at 4.5 s, within the warm-up.
+    let error = replay(&work, &index, 2.0).expect_err("nothing is left").to_string();
+    insta::assert_snapshot!(error, @"at speed 2 the trace lasts 4.5s, and the warm-up of 5.0s leaves nothing of it to measure");
+    let short = ServingWork { duration_ns: Some(Count(4 * SECOND)), ..work.clone() };
+    assert_eq!(replayed(&replay(&short, &index, 1.0).expect("a schedule"), Phase::Measure), [(2, 5 * SECOND_NS)]);
+    let few = ServingWork { requests: Some(Count(1)), ..work };
+    assert_eq!(replayed(&replay(&few, &index, 1.0).expect("a schedule"), Phase::Measure), [(2, 5 * SECOND_NS)]);
+}
+
+#[test]
+fn a_replay_that_cannot_be_is_refused_before_it_is_planned() {
+    let (work, index) = trace_work(&[0, 700 * SECOND_NS]);
+    let error = replay(&work, &index, 1.0).expect_err("the time limit is 600 s").to_string();
+    insta::assert_snapshot!(error, @"at speed 1 the trace lasts 700.0s, and `time_limit` is 600.0s");
+    assert!(replay(&work, &index, 1.5).is_ok());
+    assert_eq!(replay(&work, &index, 0.0).err(), Some(ScheduleError::Speed(0.0)));
+    let untimed = ServingWork { arrival: ArrivalLaw::Recorded, ..dataset_work(3).0 };
+    assert_eq!(replay(&untimed, &index, 1.0).err(), Some(ScheduleError::NoTimes));
+    let drawn = ServingWork { arrival: ArrivalLaw::Poisson, ..work };
+    assert_eq!(replay(&drawn, &index, 1.5).err(), Some(ScheduleError::Mismatch { law: "drawn", offered: "speed" }));
+}
+
+#[test]
+fn the_texts_of_blocks_change_with_a_salt_only() {
+    let (work, index) = trace_work(&[0, 1]);
+    let (workload, point) = (Digest::compute(b"workload"), point());
+    let texts = |cache, trial, nonce| {
+        let work = ServingWork { cache, warmup_ns: Count(0), ..work.clone() };
+        let key =
+            TrialKey { point: PointKey { seed: &SEED, workload: &workload, point: &point }, trial, nonce: Nonce::new(nonce) };
+        TrialSchedule::new(&work, OfferedLoad::Replay { speed: 1.0 }, &key, Some(&index)).expect("a schedule").block_texts()
+    };
+    assert_ne!(texts(CacheMode::ColdSalt, 0, 1), texts(CacheMode::ColdSalt, 0, 2));
+    assert_eq!(texts(CacheMode::ColdFlush, 0, 1), texts(CacheMode::ColdFlush, 3, 2));
+    let seeds = texts(CacheMode::Shared, 0, 0);
+    let distinct: BTreeSet<u64> = (0..100).flat_map(|id| [seeds.block_seed(id), seeds.rest_seed(id)]).collect();
+    assert_eq!(distinct.len(), 200);
+}
+
+proptest! {
+    #[test]
+    fn shards_of_a_replay_share_its_rows(times in prop::collection::vec(0..90 * SECOND_NS, 1..60), speed in 0.5..4.0_f64, warm in 0..20_u64) {
+        let mut times = times;
+        times.sort_unstable();
+        let (work, index) = trace_work(&times);
+        let Ok(whole) = replay(&ServingWork { warmup_ns: Count(warm * SECOND), ..work }, &index, speed) else { return Ok(()) };
+        let (warmup, measured) = (replayed(&whole, Phase::WarmUp), replayed(&whole, Phase::Measure));
+        prop_assert_eq!(warmup.len() + measured.len(), times.len());
+        prop_assert!(warmup.iter().all(|(_, at)| *at < (warm * SECOND).cast_signed()));
+        prop_assert!(measured.iter().all(|(_, at)| *at >= (warm * SECOND).cast_signed()));
+        for shards in [1, 3, 4] {
+            for (phase, together) in [(Phase::WarmUp, &warmup), (Phase::Measure, &measured)] {
+                let stripe = |shard| whole.shard_requests(phase, Stripe::new(shard, shards).expect("a stripe"));
+                let mut all: Vec<_> = (0..shards).flat_map(stripe).collect();
+                all.sort_by_key(|request| request.global_index);
+                let all: Vec<_> = all.into_iter().map(|request| (request.row.expect("a row"), request.offset_ns.expect("a time"))).collect();
+                prop_assert_eq!(&all, together);
+            }
+        }
+    }
 }
 
 #[test]

@@ -4,11 +4,11 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 use assay_api::RequestInput;
-use assay_dataset::{RowContent, RowReader};
+use assay_dataset::{RowContent, RowReader, TokenBlocks};
 use assay_load::{Cause, PlannedRequest};
 use assay_manifest::{CacheMode, CaptureMode, ServingWork};
 use assay_record::Phase;
-use assay_schedule::{Requests as Scheduled, ScheduledRequest, Stripe, TrialSchedule};
+use assay_schedule::{BlockTexts, Requests as Scheduled, ScheduledRequest, Stripe, TrialSchedule};
 use assay_tokens::{Prompt, SALT_WORDS, Tokenizer};
 
 /// The plan's dataset was not opened.
@@ -22,6 +22,7 @@ pub(crate) struct Prompts<'a> {
     rows: Option<Arc<RowReader>>,
     work: &'a ServingWork,
     salt: Option<u64>,
+    block_texts: BlockTexts,
     /// The salt as the first line of each row of a dataset, made once.
     marker: OnceCell<Prompt>,
     is_silent: bool,
@@ -43,6 +44,7 @@ impl<'a> Prompts<'a> {
             rows,
             work,
             salt: schedule.salt().filter(|_| work.cache == CacheMode::ColdSalt),
+            block_texts: schedule.block_texts(),
             marker: OnceCell::new(),
             is_silent: false,
         }
@@ -90,17 +92,29 @@ impl Prompts<'_> {
         Ok(self.marker.get())
     }
 
-    /// Returns the request of a row of the dataset. A salt stands in front of it as a line of its own: rows are the same in every trial.
+    /// Returns the prompt of a length with blocks. A salt changes all of its words and no length, or blocks would not begin where they do.
+    fn of_blocks(&self, row: u64, blocks: &TokenBlocks) -> Result<Prompt, Cause> {
+        let block = |(id, tokens)| (self.block_texts.block_seed(id), tokens);
+        let rest = (self.block_texts.rest_seed(row), blocks.rest());
+        let pieces: Vec<(u64, u32)> = blocks.blocks().map(block).chain([rest]).collect();
+        Ok(self.tokenizer.pieces(&pieces)?)
+    }
+
+    /// Returns the request of a row of the dataset. A salt stands in front of a text as a line of its own: rows are the same in every trial.
     fn of_row(&self, request: &ScheduledRequest, row: u64, output_tokens: Option<u32>) -> Result<PlannedRequest, Cause> {
         let mut content = self.rows.as_ref().ok_or(NO_DATASET)?.read(row)?;
         let mut input_tokens = request.input_tokens;
-        if let Some(marker) = self.marker()? {
+        if let RowContent::Blocks(blocks) = &content {
+            let prompt = self.of_blocks(row, blocks)?;
+            input_tokens = prompt.tokens;
+            content = RowContent::Prompt(prompt.text);
+        } else if let Some(marker) = self.marker()? {
             content = content.with_marker(&marker.text);
             input_tokens = input_tokens.saturating_add(marker.tokens);
         }
         let texts = content.texts().into_iter().map(str::to_owned).collect::<Vec<_>>();
         let input = match &content {
-            RowContent::Prompt(_) => RequestInput::Texts { query: None, inputs: &texts },
+            RowContent::Prompt(_) | RowContent::Blocks(_) => RequestInput::Texts { query: None, inputs: &texts },
             RowContent::Messages(messages) => RequestInput::Messages(messages),
             RowContent::Body(body) => RequestInput::Body(body),
         };

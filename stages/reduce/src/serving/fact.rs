@@ -100,10 +100,12 @@ fn load(row: Row, point: &Point, summary: &PointSummary, serving: &ServingPoint)
     let number = |kind: PointKind, name: &str| point.value.get(name).filter(|_| point.kind == kind);
     let concurrency = number(PointKind::Concurrency, "concurrency").and_then(|text| text.parse::<i64>().ok());
     let rate = number(PointKind::Rate, "rate").and_then(|text| text.parse::<f64>().ok()).filter(|rate| rate.is_finite());
+    let speed = number(PointKind::Speed, "speed").and_then(|text| text.parse::<f64>().ok()).filter(|speed| speed.is_finite());
     row.with("point_id", summary.point_id.as_str())?
         .with("point_kind", point.kind.as_str())?
         .with("concurrency", concurrency)?
         .with("request_rate_per_s", rate)?
+        .with("replay_speed", speed)?
         .with("trials_counted", summary.trials_counted)?
         .with("requests", Value::from_count(serving.requests.0))?
         .with("completed", Value::from_count(ok))?

@@ -41,13 +41,14 @@ pub(crate) struct Load {
     pub(crate) time_slices: Option<TimeSlices>,
 }
 
-/// Returns the name of a load: `concurrency 64`, `2.5 req/s`; `None` for another kind of point.
+/// Returns the name of a load: `concurrency 64`, `2.5 req/s`, `speed 2`; `None` for another kind of point.
 pub(crate) fn label(point: &Point) -> Option<String> {
     let value = |name: &str| point.value.get(name).filter(|_| point.value.len() == 1).map(|text| clean(text));
     match point.kind {
         PointKind::Concurrency => value("concurrency").map(|text| format!("concurrency {text}")),
         PointKind::Rate => value("rate").map(|text| format!("{text} req/s")),
-        _ => None,
+        PointKind::Speed => value("speed").map(|text| format!("speed {text}")),
+        PointKind::Scale | PointKind::Parameters => None,
     }
 }
 
@@ -57,7 +58,8 @@ impl Load {
         let value = match point.kind {
             PointKind::Concurrency => point.value.get("concurrency").map(|text| (text, "")),
             PointKind::Rate => point.value.get("rate").map(|text| (text, "/s")),
-            _ => None,
+            PointKind::Speed => point.value.get("speed").map(|text| (text, "x")),
+            PointKind::Scale | PointKind::Parameters => None,
         };
         let short = value.map_or_else(|| clean(point.point_id.as_str()), |(text, unit)| clean(&format!("{text}{unit}")));
         let are_excluded = serving.is_some_and(|serving| serving.requests.0 == 0 && !serving.excluded_outcomes.is_empty());

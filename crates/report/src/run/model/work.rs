@@ -3,6 +3,7 @@
 use assay_manifest::{ArrivalLaw, CacheMode, DatasetSummary, LengthLaw, PromptSource, ServingWork, Slo, TokenRange};
 use assay_metric::Metric;
 
+use crate::render::number::percent;
 use crate::render::text::{clean, counted};
 
 /// The requested work.
@@ -82,6 +83,7 @@ fn arrivals(law: &ArrivalLaw) -> String {
         ArrivalLaw::Constant => "open loop, equal gaps".to_owned(),
         ArrivalLaw::Poisson => "open loop, Poisson".to_owned(),
         ArrivalLaw::Gamma { smoothness } => format!("open loop, Gamma with smoothness {smoothness}"),
+        ArrivalLaw::Recorded => "replay of a trace: requests come at their recorded times".to_owned(),
     }
 }
 
@@ -108,9 +110,19 @@ fn lengths(work: &ServingWork) -> String {
                 (None, None) if work.api.capabilities().has_output_tokens => ", out as the endpoint decides".to_owned(),
                 (None, None) => String::new(),
             };
-            format!("{} of {}, tokens {} in{output}", counted(rows.0, "prompt"), clean(&dataset.file.origin), range(input_tokens))
+            let noun = if dataset.summary.times.is_some() { "request" } else { "prompt" };
+            let reused = reused(&dataset.summary);
+            let file = clean(&dataset.file.origin);
+            format!("{} of {file}, tokens {} in{output}{reused}", counted(rows.0, noun), range(input_tokens))
         }
     }
+}
+
+/// Returns `, 61.2 % of the prompt tokens in blocks of 512 that an earlier request begins with`; empty without blocks.
+fn reused(summary: &DatasetSummary) -> String {
+    let Some(blocks) = &summary.blocks else { return String::new() };
+    let share = percent(blocks.reused_tokens.0 as f64 / summary.input_tokens.sum.0.max(1) as f64);
+    format!(", {share} of the prompt tokens in blocks of {} that an earlier request begins with", blocks.tokens)
 }
 
 /// Returns `5 to 1023`.

@@ -1,0 +1,189 @@
+//! Traces: requests with the times at which they came.
+//!
+//! Sources: Mooncake's `FAST25-release/traces` and the README of Alibaba's `qwen-bailian-usagetraces-anon` (members and block sizes), Azure's
+//! `AzurePublicDataset` (`AzureLLMInferenceDataset`), and BurstGPT's README (columns).
+
+use std::collections::HashMap;
+
+use assay_manifest::{Digest, MAX_DATASET_TOKENS};
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use serde_json::{Map, Value};
+
+use super::{Fields, batch, object};
+use crate::{DatasetError, LeftOut, Row, RowContent, RowTime, TokenBlocks};
+
+/// Tokens of a block of Mooncake's traces.
+const MOONCAKE_BLOCK: u32 = 512;
+
+/// Tokens of a block of Bailian's traces.
+const BAILIAN_BLOCK: u32 = 16;
+
+/// The most blocks of one prompt: those of the longest prompt at the smallest size.
+const MAX_IDS: usize = (MAX_DATASET_TOKENS / BAILIAN_BLOCK) as usize;
+
+/// The most chats of a trace that are followed to their first turn.
+const MAX_CHATS: usize = crate::MAX_ROWS as usize;
+
+const NS_PER_MS: f64 = 1e6;
+const NS_PER_S: f64 = 1e9;
+
+/// The latest time that is read: 2^62 nanoseconds, 146 years after its origin.
+const MAX_TIME_NS: f64 = (1_u64 << 62) as f64;
+
+/// Reads a row of Mooncake's: `timestamp` (ms), `input_length`, `output_length` and `hash_ids`.
+pub(super) fn mooncake(row: u64, value: &Value) -> Result<Result<Row, LeftOut>, DatasetError> {
+    for member in ["text_input", "messages", "payload", "tools"] {
+        if value.get(member).is_some() {
+            let problem = format!("has `{member}`: a trace with its texts is of format `timed_jsonl`, with `at_ms`");
+            return Err(DatasetError::row(row, problem));
+        }
+    }
+    if value.get("timestamp").is_none() && value.get("delay").is_some() {
+        return Err(DatasetError::row(
+            row,
+            "has a `delay` and no `timestamp`: requests that wait for others are not replayed yet",
+        ));
+    }
+    let session = value.get("session_id").filter(|id| !id.is_null()).map(hash);
+    let time = RowTime { at_ns: time(row, value, "timestamp", NS_PER_MS)?, session };
+    lengths(row, value, ["input_length", "output_length"], MOONCAKE_BLOCK, time)
+}
+
+/// The first turns of chats, by the ids of their turns.
+#[derive(Default)]
+pub(super) struct Chats {
+    first: HashMap<i64, i64>,
+}
+
+impl Chats {
+    /// Returns the first turn of the chat of a turn, and remembers it. A parent that was not seen is a first turn itself.
+    fn first_turn(&mut self, id: i64, parent: i64) -> i64 {
+        let first = if parent < 0 { id } else { self.first.get(&parent).copied().unwrap_or(parent) };
+        if self.first.len() < MAX_CHATS {
+            self.first.insert(id, first);
+        }
+        first
+    }
+}
+
+/// Reads a row of Bailian's: `chat_id`, `parent_chat_id` (-1 for a first turn), `timestamp` (s), `input_length`, `output_length` and
+/// `hash_ids`. Each row has its whole prompt, earlier turns included.
+pub(super) fn bailian(row: u64, value: &Value, chats: &mut Chats) -> Result<Result<Row, LeftOut>, DatasetError> {
+    let id = |name: &str| {
+        let id = value.get(name).and_then(Value::as_i64);
+        id.ok_or_else(|| DatasetError::row(row, format!("has no whole number `{name}`")))
+    };
+    let first = chats.first_turn(id("chat_id")?, id("parent_chat_id")?);
+    let time = RowTime { at_ns: time(row, value, "timestamp", NS_PER_S)?, session: Some(first.cast_unsigned()) };
+    lengths(row, value, ["input_length", "output_length"], BAILIAN_BLOCK, time)
+}
+
+/// Reads a row of Azure's: `TIMESTAMP` (wall clock), `ContextTokens` and `GeneratedTokens`.
+pub(super) fn azure(row: u64, cells: &Map<String, Value>) -> Result<Result<Row, LeftOut>, DatasetError> {
+    let text = cells.get("TIMESTAMP").and_then(Value::as_str);
+    let text =
+        text.ok_or_else(|| lacks(row, "TIMESTAMP", "a trace of Azure has TIMESTAMP, ContextTokens and GeneratedTokens"))?;
+    let wrong = || DatasetError::row(row, "has a `TIMESTAMP` that is no time such as `2024-05-10 00:00:00.009930`");
+    let instant = wall_clock(text).ok_or_else(wrong)?;
+    let at_ns = i64::try_from(instant.as_nanosecond()).map_err(|_| wrong())?;
+    let cells = Value::Object(cells.clone());
+    lengths(row, &cells, ["ContextTokens", "GeneratedTokens"], 1, RowTime { at_ns, session: None })
+}
+
+/// Reads a row of BurstGPT's: `Timestamp` (s), `Request tokens` and `Response tokens`, and `Session ID` in its second release.
+pub(super) fn burstgpt(row: u64, cells: &Map<String, Value>) -> Result<Result<Row, LeftOut>, DatasetError> {
+    let session = cells.get("Session ID").map(hash);
+    let cells = Value::Object(cells.clone());
+    let time = RowTime { at_ns: time(row, &cells, "Timestamp", NS_PER_S)?, session };
+    lengths(row, &cells, ["Request tokens", "Response tokens"], 1, time)
+}
+
+/// Reads a row of timed JSON Lines: `at_ms`, and `body`, `prompt` or `messages`; also `output_tokens` and `session_id`.
+pub(super) fn timed(row: u64, value: &Value, fields: &Fields) -> Result<Row, DatasetError> {
+    let session = value.get("session_id").filter(|id| !id.is_null()).map(hash);
+    let time = RowTime { at_ns: time(row, value, "at_ms", NS_PER_MS)?, session };
+    let read = match value.get("body") {
+        Some(Value::Object(body)) if value.get("prompt").is_none() && value.get("messages").is_none() => {
+            let output_tokens = value.get("output_tokens").filter(|count| !count.is_null());
+            let output_tokens = output_tokens.map(|count| object::tokens(row, count)).transpose()?;
+            Row { output_tokens, ..Row::new(batch::content(row, body.clone())?) }
+        }
+        Some(_) => return Err(DatasetError::row(row, "has a `body` that is no object, or that stands beside a prompt")),
+        None => object::row(row, value, fields)?,
+    };
+    Ok(Row { time: Some(time), ..read })
+}
+
+/// Reads the lengths and the blocks of a row.
+fn lengths(
+    row: u64,
+    value: &Value,
+    [input, output]: [&str; 2],
+    size: u32,
+    time: RowTime,
+) -> Result<Result<Row, LeftOut>, DatasetError> {
+    let count = |name: &str| {
+        let number = value.get(name).ok_or_else(|| DatasetError::row(row, format!("lacks `{name}`")))?;
+        let number = number.as_u64().or_else(|| number.as_str()?.trim().parse().ok());
+        let valid = number.and_then(|number| u32::try_from(number).ok()).filter(|number| *number <= MAX_DATASET_TOKENS);
+        let problem = || format!("has a `{name}` that is not a whole number from 0 to {MAX_DATASET_TOKENS}");
+        valid.ok_or_else(|| DatasetError::row(row, problem()))
+    };
+    let (tokens, output_tokens) = (count(input)?, count(output)?);
+    let ids = ids(row, value)?;
+    if tokens == 0 {
+        return Ok(Err(LeftOut::NoPrompt));
+    }
+    // The last block may be left out of the ids if the prompt does not fill it.
+    let (least, most) = ((tokens / size) as usize, tokens.div_ceil(size) as usize);
+    if !ids.is_empty() && !(least..=most).contains(&ids.len()) {
+        let found = ids.len();
+        let problem = format!("has {found} blocks, and {tokens} tokens in blocks of {size} are {least} or {most}");
+        return Err(DatasetError::row(row, problem));
+    }
+    if output_tokens == 0 {
+        return Ok(Err(LeftOut::NoResponse));
+    }
+    let content = RowContent::Blocks(TokenBlocks { tokens, size, ids });
+    Ok(Ok(Row { output_tokens: Some(output_tokens), time: Some(time), ..Row::new(content) }))
+}
+
+fn ids(row: u64, value: &Value) -> Result<Vec<u64>, DatasetError> {
+    let ids = match value.get("hash_ids") {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Array(ids)) if ids.len() <= MAX_IDS => ids,
+        Some(_) => return Err(DatasetError::row(row, "has `hash_ids` that are no list, or too long")),
+    };
+    let ids: Option<Vec<u64>> = ids.iter().map(Value::as_u64).collect();
+    ids.ok_or_else(|| DatasetError::row(row, "has `hash_ids` that are not whole numbers of at most 64 bits"))
+}
+
+/// Reads a time in the unit of this many nanoseconds.
+fn time(row: u64, value: &Value, name: &'static str, unit_ns: f64) -> Result<i64, DatasetError> {
+    let found = value.get(name).ok_or_else(|| lacks(row, name, "a trace has times"))?;
+    let number = found.as_f64().or_else(|| found.as_str()?.trim().parse().ok());
+    let ns = number.map(|number| number * unit_ns).filter(|ns| (0.0..=MAX_TIME_NS).contains(ns));
+    ns.map(|ns| ns.round() as i64)
+        .ok_or_else(|| DatasetError::row(row, format!("has a `{name}` that is no time: a number from 0 on")))
+}
+
+/// Parses a date and a time, of UTC unless an offset follows.
+fn wall_clock(text: &str) -> Option<Timestamp> {
+    let text = text.trim();
+    text.parse::<Timestamp>().ok().or_else(|| Some(text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp()))
+}
+
+fn lacks(row: u64, name: &str, remedy: &str) -> DatasetError {
+    DatasetError::row(row, format!("lacks `{name}`: {remedy}"))
+}
+
+/// Returns 64 bits of the digest of a value, to tell sessions apart.
+fn hash(value: &Value) -> u64 {
+    let digest = Digest::compute(value.to_string().as_bytes());
+    digest.as_bytes().first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests;

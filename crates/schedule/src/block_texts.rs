@@ -1,0 +1,36 @@
+//! The seeds from which the texts of blocks are made.
+
+/// The seeds of the texts of blocks in one execution of a trial.
+///
+/// Equal blocks are equal texts, wherever they stand and in whatever request. With a salt, executions have nothing in common; without one,
+/// all trials of a point have the same texts. The seed of block `id` is output `id + 1` of SplitMix64 under the scope, and that of what
+/// follows the blocks of row `r` is output `r + 1` under the scope's complement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockTexts {
+    scope: u64,
+}
+
+impl BlockTexts {
+    pub(crate) fn new(scope: u64) -> Self {
+        Self { scope }
+    }
+
+    /// Returns the seed of a block's text.
+    pub fn block_seed(self, id: u64) -> u64 {
+        split_mix(self.scope, id.wrapping_add(1))
+    }
+
+    /// Returns the seed of the text after the blocks of a row.
+    pub fn rest_seed(self, row: u64) -> u64 {
+        split_mix(!self.scope, row.wrapping_add(1))
+    }
+}
+
+/// Returns output `number` (from 1) of SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014).
+pub(crate) fn split_mix(seed: u64, number: u64) -> u64 {
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let state = seed.wrapping_add(GOLDEN.wrapping_mul(number));
+    let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}

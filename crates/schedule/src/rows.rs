@@ -1,0 +1,71 @@
+//! The rows of a dataset or trace, as the requests of a trial.
+
+use std::sync::Arc;
+
+use assay_dataset::Index;
+use assay_manifest::Digest;
+
+use crate::arrivals::Speed;
+use crate::{Generator, Phase};
+
+/// The rows of a dataset in the order of one trial.
+#[derive(Clone, Debug)]
+pub(crate) struct Rows {
+    index: Arc<Index>,
+    order: RowOrder,
+    /// The digests of the rows and of their index.
+    digests: [Digest; 2],
+}
+
+/// The order in which rows are sent.
+#[derive(Clone, Debug)]
+enum RowOrder {
+    /// All rows, in an order of their own, and then again.
+    Shuffled(Arc<[u32]>),
+    /// As recorded, once. The rows of the measured phase begin with this one.
+    Recorded { measured_from: u64 },
+}
+
+impl Rows {
+    pub(crate) fn shuffled(index: &Arc<Index>, digests: [Digest; 2], mut draws: Generator) -> Self {
+        // An index has at most ten million rows.
+        let order = draws.shuffle((0..index.len() as u32).collect::<Vec<u32>>());
+        Self { index: Arc::clone(index), order: RowOrder::Shuffled(order.into()), digests }
+    }
+
+    pub(crate) fn recorded(index: &Arc<Index>, digests: [Digest; 2], speed: Speed, warmup_ns: u64) -> Self {
+        let measured_from = index.rows_until(|at_ns| speed.replayed_ns(at_ns) >= warmup_ns);
+        Self { index: Arc::clone(index), order: RowOrder::Recorded { measured_from }, digests }
+    }
+
+    pub(crate) fn index(&self) -> &Arc<Index> {
+        &self.index
+    }
+
+    /// Returns the digests of the rows and of their index.
+    pub(crate) fn digests(&self) -> &[Digest] {
+        &self.digests
+    }
+
+    /// Returns the row of a request.
+    pub(crate) fn row(&self, phase: Phase, request: u64) -> u64 {
+        match (&self.order, phase) {
+            (RowOrder::Shuffled(order), _) => {
+                let place = (request % self.index.len()) as usize;
+                let place = if phase == Phase::Measure { place } else { order.len() - 1 - place };
+                order.get(place).map_or(0, |row| u64::from(*row))
+            }
+            (RowOrder::Recorded { .. }, Phase::WarmUp) => request,
+            (RowOrder::Recorded { measured_from }, Phase::Measure) => measured_from.saturating_add(request),
+        }
+    }
+
+    /// Returns the requests of a phase; `None` if rows are repeated for as long as the phase lasts.
+    pub(crate) fn count(&self, phase: Phase) -> Option<u64> {
+        match (&self.order, phase) {
+            (RowOrder::Shuffled(_), _) => None,
+            (RowOrder::Recorded { measured_from }, Phase::WarmUp) => Some(*measured_from),
+            (RowOrder::Recorded { measured_from }, Phase::Measure) => Some(self.index.len() - measured_from),
+        }
+    }
+}
