@@ -11,4 +11,4 @@ mod source;
 
 pub use contract::{Arity, InputKinds, StageName};
 pub use links::{BrokenLink, Member, ShardOutcome, check_complete, check_links, check_publishable, counted_attempt};
-pub use names::{SOURCE_FOLDER, chain_name, published_files, published_prefix};
+pub use names::{SOURCE_FOLDER, chain_name, dataset_outputs, published_files, published_outputs, published_prefix};

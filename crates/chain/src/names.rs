@@ -1,6 +1,6 @@
 //! The names of a run's manifests and outputs in a published folder.
 
-use assay_manifest::{Digest, Document, InputRef};
+use assay_manifest::{Artifact, Digest, Document, InputRef};
 
 /// Returns the name of a manifest in a published folder: its kind and, if a run has several, what distinguishes them.
 pub fn chain_name(document: &Document) -> String {
@@ -49,10 +49,22 @@ pub fn published_files(document: &Document, reference: InputRef) -> Vec<(String,
     let mut files =
         vec![(format!("chain/{name}.json"), reference.manifest), (format!("chain/{name}.sigstore.json"), reference.bundle)];
     if let Some(prefix) = published_prefix(document) {
-        let published = document.artifacts().into_iter().filter(|output| !is_dataset(document, &output.name));
-        files.extend(published.map(|output| (format!("{prefix}{}", output.name), output.digest)));
+        files.extend(published_outputs(document).into_iter().map(|output| (format!("{prefix}{}", output.name), output.digest)));
     }
     files
+}
+
+/// Returns the outputs of a manifest that are in a published folder.
+pub fn published_outputs(document: &Document) -> Vec<&Artifact> {
+    if published_prefix(document).is_none() {
+        return Vec::new();
+    }
+    document.artifacts().into_iter().filter(|output| !is_dataset(document, &output.name)).collect()
+}
+
+/// Returns the outputs of a Plan that are raw data: those of its datasets, which stay in the store like raw evidence.
+pub fn dataset_outputs(document: &Document) -> Vec<&Artifact> {
+    document.artifacts().into_iter().filter(|output| is_dataset(document, &output.name)).collect()
 }
 
 /// Returns true if an output is of a dataset: a fetched file, its rows or their index. They may be large, and are raw data: they stay in the

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use assay_chain::dataset_outputs;
 use assay_envelope::Verified;
 use assay_manifest::{Artifact, Collection, Count, Document, Kind};
 
@@ -50,7 +51,7 @@ pub fn check_evidence_list(documents: &[Verified<Document>], list: &[Artifact]) 
     }
 }
 
-/// Level 3: checks that every raw artifact is present and that its bytes match. One that is absent is listed apart if a tombstone
+/// Level 3: checks that every raw artifact and every row of a dataset is present and that its bytes match. One that is absent is listed apart if a tombstone
 /// explains it.
 pub fn verify_evidence(blobs: &dyn Blobs, chain: &Chain, removals: &Removals) -> Result<LevelReport> {
     let mut report = LevelReport::default();
@@ -63,7 +64,8 @@ pub fn verify_evidence(blobs: &dyn Blobs, chain: &Chain, removals: &Removals) ->
         return Ok(report);
     };
     report.by_collection_alone = check_evidence_list(&chain.documents, &list)? as u64;
-    for artifact in &list {
+    let datasets = chain.documents.iter().map(Verified::value).flat_map(dataset_outputs);
+    for artifact in list.iter().chain(datasets) {
         check_present(blobs, artifact, removals, &mut report)?;
     }
     Ok(report)

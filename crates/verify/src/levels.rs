@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::thread::{Scope, ScopedJoinHandle};
 
-use assay_chain::published_prefix;
+use assay_chain::published_outputs;
 use assay_claim::Evidence;
 use assay_envelope::{Predicate, Verified};
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{
-    Artifact, Collection, CuratedFile, Digest, Document, Environment, ListedRun, Number, NumberSource, Numbers, PinnedFile, Plan,
+    Artifact, Collection, CuratedFile, Digest, Environment, ListedRun, Number, NumberSource, Numbers, PinnedFile, Plan,
     Publication, RunId, RunOutcome, Source, Summary,
 };
 use assay_planning::{SourceFiles, check_plan, run_query};
@@ -126,8 +126,7 @@ pub fn verify_rows(
         // time their results are needed. Failures are reported in the order of the checks below.
         let reports = start_thread(scope, || check_reports(blobs, chain, &publication.body, publish_binary));
         let answers = start_thread(scope, || run_queries(blobs, chain));
-        let published = chain.documents.iter().map(Verified::value).filter(|document| published_prefix(document).is_some());
-        for artifact in published.flat_map(Document::artifacts) {
+        for artifact in chain.documents.iter().map(Verified::value).flat_map(published_outputs) {
             check_present(blobs, artifact, &Removals::default(), &mut report)?;
             if !report.absent.is_empty() {
                 return Err(absent(artifact));

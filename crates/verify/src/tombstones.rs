@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_chain::published_prefix;
+use assay_chain::{dataset_outputs, published_outputs};
 use assay_envelope::{Trust, Verified};
 use assay_manifest::{Artifact, BlobKind, Body as _, Count, Digest, Document, InputRef, Kind, RemovedKind, Summary, Tombstone};
 use assay_stage::{AcceptedResult, Layout};
@@ -135,6 +135,7 @@ impl KindsByDigest {
 /// Returns the kind of an artifact of a document.
 pub fn blob_kind(document: &Document, artifact: &Artifact) -> BlobKind {
     match document {
+        Document::Plan(_) if dataset_outputs(document).contains(&artifact) => BlobKind::Evidence,
         Document::Source(_) | Document::Plan(_) | Document::Verdict(_) | Document::RunEnd(_) => BlobKind::Definitions,
         Document::Collection(_) | Document::Tombstone(_) => BlobKind::Manifests,
         Document::Recording(_) => BlobKind::Recordings,
@@ -175,6 +176,7 @@ pub fn removable_artifacts(document: &Document) -> Vec<&Artifact> {
         Document::Publication(publication) => {
             document.artifacts().into_iter().filter(|artifact| !publication.body.keys.contains(artifact)).collect()
         }
+        Document::Plan(_) => dataset_outputs(document),
         _ => Vec::new(),
     }
 }
@@ -185,10 +187,9 @@ pub fn removable_artifacts(document: &Document) -> Vec<&Artifact> {
 /// Fails if an output is missing that no tombstone explains, or whose bytes do not match.
 pub fn verify_removed_rows(blobs: &dyn Blobs, chain: &Chain, removals: &Removals) -> Result<Option<LevelReport>> {
     let mut report = LevelReport::default();
-    let published = chain.documents.iter().map(Verified::value).filter(|document| published_prefix(document).is_some());
-    for document in published {
+    for document in chain.documents.iter().map(Verified::value) {
         let removable: BTreeSet<Digest> = removable_artifacts(document).iter().map(|artifact| artifact.digest).collect();
-        for artifact in document.artifacts() {
+        for artifact in published_outputs(document) {
             let none = Removals::default();
             let explained = if removable.contains(&artifact.digest) { removals } else { &none };
             check_present(blobs, artifact, explained, &mut report)?;
