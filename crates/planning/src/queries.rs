@@ -25,6 +25,7 @@ pub fn query_failure(error: Error, wrong_query: Exit) -> Failure {
         Error::Query(QueryError::Failed { .. }) => of_query(ErrorCode::QueryFailed),
         Error::NoProgram(_) => Failure::from_error(ErrorCode::BinaryMissing, &error),
         other if other.fails_verification() => Failure::from_error(ErrorCode::Warehouse, &error),
+        Error::Query(QueryError::NoThread { .. }) => Failure::from_error(ErrorCode::Threads, &error),
         Error::Query(QueryError::EngineFailed { .. }) | Error::Write(_) => Failure::from_error(ErrorCode::Internal, &error),
         _ => Failure::from_error(ErrorCode::WarehouseUnavailable, &error),
     };

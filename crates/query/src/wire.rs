@@ -139,6 +139,12 @@ pub enum QueryError {
         /// The problem.
         why: String,
     },
+    /// The system refuses a thread.
+    #[error("cannot start a thread for the query: {why}")]
+    NoThread {
+        /// The reason that the system gives.
+        why: String,
+    },
     /// The query engine failed, for example by a panic, which malformed files can cause.
     #[error("the query engine failed: {why}")]
     EngineFailed {

@@ -1,5 +1,6 @@
 //! The settings, as flags and as a configuration file. A flag overrides the file, the file overrides the profile.
 
+use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,9 @@ use crate::draw::SeedError;
 use crate::engine::{MAX_STALLS, Stall};
 use crate::fault::FaultError;
 use crate::model::Latency;
+
+/// The most bytes of a file of settings that are read.
+const MAX_BYTES: u64 = 16 << 20;
 
 /// The maximum of every delay: an hour.
 const MAX_DELAY_MS: f64 = 3_600_000.0;
@@ -223,9 +227,17 @@ pub enum SettingsError {
 }
 
 impl Settings {
-    /// Reads the settings of a JSON file.
+    /// Reads the settings of a JSON file, of which at most [`MAX_BYTES`] are read. Devices and pipes are refused: they may have no end.
     pub fn read(path: &Path) -> Result<Self, SettingsError> {
-        let text = std::fs::read(path).map_err(|source| SettingsError::Unreadable { path: path.to_owned(), source })?;
+        let read = || {
+            if !std::fs::metadata(path)?.is_file() {
+                return Err(std::io::Error::other("it is not a plain file"));
+            }
+            let mut text = Vec::new();
+            std::fs::File::open(path)?.take(MAX_BYTES).read_to_end(&mut text)?;
+            Ok(text)
+        };
+        let text: Vec<u8> = read().map_err(|source| SettingsError::Unreadable { path: path.to_owned(), source })?;
         serde_json::from_slice(&text).map_err(|source| SettingsError::Malformed { path: path.to_owned(), source })
     }
 

@@ -73,5 +73,5 @@ fn encode_result(result: ResultTable) -> Result<(Reply, Vec<u8>), QueryError> {
 }
 
 fn thread_error(error: std::io::Error) -> QueryError {
-    QueryError::engine_failed(format!("no thread for the query: {error}"))
+    QueryError::NoThread { why: error.to_string() }
 }

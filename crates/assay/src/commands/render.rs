@@ -8,6 +8,7 @@ use assay_cluster::{
 };
 use assay_process::{Cancel, Spawner};
 use assay_runner::{SourceSpec, read_source};
+use assay_runs::read_regular_file;
 use assay_stage::{ErrorCode, Exit, Failure};
 
 use crate::output;
@@ -219,7 +220,7 @@ impl Render {
 
 /// Reads a trust policy, and checks that it parses.
 pub(crate) fn read_policy(path: &std::path::Path) -> Result<String, Failure> {
-    let bytes = std::fs::read(path).map_err(|error| {
+    let bytes = read_regular_file(path, assay_spec::MAX_BYTES as u64).map_err(|error| {
         Failure::new(ErrorCode::TrustPolicy, format!("cannot read the trust policy `{}`", path.display())).because(&error)
     })?;
     assay_stage::read_trust(&path.display().to_string(), &bytes)?;
