@@ -39,6 +39,7 @@ mod stores;
 mod stand_in;
 mod support;
 mod tamper;
+mod traces;
 mod trust;
 mod verifier_page;
 mod warehouse;

@@ -28,6 +28,9 @@ pub enum DatasetError {
     /// A row is larger than any request.
     #[error("row {0} has more than {MAX_MIB} MiB", MAX_MIB = crate::MAX_ROW_BYTES >> 20)]
     RowTooLarge(u64),
+    /// A row has more values than any request.
+    #[error("row {0} has more than {MAX} values", MAX = crate::import::MAX_ROW_VALUES)]
+    TooManyValues(u64),
     /// A prompt is longer than the workload allows, and the workload refuses such prompts.
     #[error("the prompt of row {row} has {tokens} tokens, more than `max_input`, which is {max}")]
     TooLong {

@@ -16,6 +16,8 @@ use assay_manifest::DatasetFormat;
 
 use crate::{DatasetError, LeftOut, Row};
 
+pub(crate) use json::MAX_ROW_VALUES;
+
 /// The most bytes of one row: a prompt of ten times the longest context that is served today would be four times as long.
 pub const MAX_ROW_BYTES: u64 = 16 << 20;
 

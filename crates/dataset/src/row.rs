@@ -133,6 +133,11 @@ impl RowContent {
         }
     }
 
+    /// Returns true if an endpoint reads no word of it.
+    pub(crate) fn is_blank(&self) -> bool {
+        !matches!(self, Self::Blocks(_)) && self.texts().iter().all(|text| text.trim().is_empty())
+    }
+
     /// Returns the last text of the prompt for a change: the part of a conversation that is new.
     pub(crate) fn last_text(&mut self) -> Option<&mut String> {
         match self {
@@ -169,13 +174,16 @@ impl RowContent {
     }
 }
 
-/// Puts a marker in front of the first message.
+/// Puts a marker in front of the first message; one without content gets it as its content.
 fn mark_first(messages: &mut [Value], marker: &str) {
-    let Some(content) = messages.first_mut().and_then(|first| first.get_mut(CONTENT)) else { return };
-    match content {
-        Value::String(text) => text.insert_str(0, &format!("{marker}\n")),
-        Value::Array(parts) => parts.insert(0, json!({"type": "text", "text": format!("{marker}\n")})),
-        _ => {}
+    let Some(first) = messages.first_mut().and_then(Value::as_object_mut) else { return };
+    let marker = format!("{marker}\n");
+    match first.get_mut(CONTENT) {
+        Some(Value::String(text)) => text.insert_str(0, &marker),
+        Some(Value::Array(parts)) => parts.insert(0, json!({"type": "text", "text": marker})),
+        _ => {
+            first.insert(CONTENT.to_owned(), Value::String(marker));
+        }
     }
 }
 
@@ -229,6 +237,10 @@ mod tests {
         assert_eq!(parts.with_marker("m").texts(), ["m\n", "a"]);
         let body = RowContent::Body(Map::from_iter([("prompt".to_owned(), json!("p"))]));
         assert_eq!(body.with_marker("m").texts(), ["m\np"]);
+        for first in [json!({"role": "user", "content": null}), json!({"role": "assistant", "tool_calls": []})] {
+            let silent = RowContent::Messages(vec![first, json!({"role": "user", "content": "a"})]);
+            assert_eq!(silent.with_marker("m").texts(), ["m\n", "a"]);
+        }
     }
 
     #[test]

@@ -165,10 +165,11 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         self.rows.write_all(&line).and_then(|()| self.index.write_all(&row.to_bytes())).map_err(DatasetError::Write)?;
         self.offset = row.end();
         self.summary.rows.0 += 1;
-        add(&mut self.summary.input_tokens, input_tokens);
+        add(&mut self.summary.input_tokens, input_tokens, self.summary.rows.0 == 1);
         if let Some(tokens) = output_tokens {
             self.summary.recorded_outputs.0 += 1;
-            add(self.summary.output_tokens.get_or_insert_default(), tokens);
+            let is_first = self.summary.recorded_outputs.0 == 1;
+            add(self.summary.output_tokens.get_or_insert_default(), tokens, is_first);
         }
         Ok(())
     }
@@ -225,8 +226,7 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
     }
 }
 
-fn add(range: &mut TokenRange, tokens: u32) {
-    let is_first = range.sum.0 == 0 && range.most == 0;
+fn add(range: &mut TokenRange, tokens: u32, is_first: bool) {
     range.least = if is_first { tokens } else { range.least.min(tokens) };
     range.most = range.most.max(tokens);
     range.sum = Count(range.sum.0.saturating_add(u64::from(tokens)));

@@ -411,6 +411,14 @@ metrics! {
         formula: "sum of cached input tokens" => Trial(trial::cached_tokens),
         source: "OpenAI `usage.prompt_tokens_details.cached_tokens`",
     }
+    CachedShare {
+        key: "cached_share", name: "cached_share", column: "cached_share", title: "cached share", unit: Ratio,
+        better: None, section: Cache, requires: [], uses: [],
+        statistics: [Value],
+        meaning: "The share of input tokens that came from the server's prefix cache, of responses that report it, 0 to 1",
+        formula: "cached input tokens / input tokens of the responses that report them, as the endpoint counts them or else the workload's tokenizer" => Trial(trial::cached_share),
+        source: "inference-perf `kv_cache_hit_percent`, as a share",
+    }
     CostPerRequest {
         key: "cost_per_request", name: "cost_per_request", column: "cost_per_request", title: "cost of a request", unit: Currency,
         better: Some(Lower), section: Cost, requires: [Price], uses: [],

@@ -102,6 +102,8 @@ pub struct Totals {
     pub osl: Sum,
     /// Input tokens of successful requests that came from the prefix cache.
     pub cached: Sum,
+    /// Input tokens of the requests whose cached tokens are reported: by the endpoint's count, or else by the workload's tokenizer.
+    pub cached_of: Sum,
     /// Responses with a requested and an actual output length.
     pub with_both_lengths: u64,
     /// Those of them that differ from it: see [`is_length_mismatch`](crate::is_length_mismatch).
@@ -139,6 +141,7 @@ impl Totals {
         self.isl_compared.merge(other.isl_compared);
         self.osl.merge(other.osl);
         self.cached.merge(other.cached);
+        self.cached_of.merge(other.cached_of);
         self.with_both_lengths += other.with_both_lengths;
         self.mismatched += other.mismatched;
         self.completed.merge(other.completed);
@@ -330,6 +333,11 @@ pub(crate) fn offered_rate(trial: &TrialTotals<'_>) -> MeasuredValue {
 pub(crate) fn cached_tokens(trial: &TrialTotals<'_>) -> MeasuredValue {
     let Sum { n, sum } = trial.totals.cached;
     if n > 0 { Ok((sum as f64, n)) } else { Err(NOT_REPORTED.to_owned()) }
+}
+
+pub(crate) fn cached_share(trial: &TrialTotals<'_>) -> MeasuredValue {
+    let (cached, of) = (trial.totals.cached, trial.totals.cached_of);
+    if of.sum > 0 { Ok((cached.sum as f64 / of.sum as f64, of.n)) } else { Err(NOT_REPORTED.to_owned()) }
 }
 
 pub(crate) fn cost_per_request(trial: &TrialTotals<'_>) -> MeasuredValue {

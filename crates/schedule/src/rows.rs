@@ -34,7 +34,7 @@ impl Rows {
     }
 
     pub(crate) fn recorded(index: &Arc<Index>, digests: [Digest; 2], speed: Speed, warmup_ns: u64) -> Self {
-        let measured_from = index.rows_until(|at_ns| speed.replayed_ns(at_ns) >= warmup_ns);
+        let measured_from = first_measured(index, speed, warmup_ns);
         Self { index: Arc::clone(index), order: RowOrder::Recorded { measured_from }, digests }
     }
 
@@ -60,12 +60,16 @@ impl Rows {
         }
     }
 
-    /// Returns the requests of a phase; `None` if rows are repeated for as long as the phase lasts.
-    pub(crate) fn count(&self, phase: Phase) -> Option<u64> {
-        match (&self.order, phase) {
-            (RowOrder::Shuffled(_), _) => None,
-            (RowOrder::Recorded { measured_from }, Phase::WarmUp) => Some(*measured_from),
-            (RowOrder::Recorded { measured_from }, Phase::Measure) => Some(self.index.len() - measured_from),
+    /// Returns the requests of the warm-up; `None` if rows are sent for as long as it lasts.
+    pub(crate) fn warmup_count(&self) -> Option<u64> {
+        match self.order {
+            RowOrder::Shuffled(_) => None,
+            RowOrder::Recorded { measured_from } => Some(measured_from),
         }
     }
+}
+
+/// Returns the first row that is due at the end of the warm-up or after it.
+pub(crate) fn first_measured(index: &Index, speed: Speed, warmup_ns: u64) -> u64 {
+    index.rows_until(|at_ns| speed.replayed_ns(at_ns) >= warmup_ns)
 }

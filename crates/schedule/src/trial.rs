@@ -28,7 +28,7 @@ use crate::arrivals::{
 };
 use crate::block_texts::{BlockTexts, split_mix};
 use crate::lengths::{self, Lengths};
-use crate::rows::Rows;
+use crate::rows::{Rows, first_measured};
 use crate::{Generator, LoadKey, Nonce, Seed, SeedError, digest};
 
 /// The most requests of a phase, as an expected number if arrivals are random. At 10,000 per second they last half a day.
@@ -376,12 +376,15 @@ impl TrialSchedule {
             nonce: key.nonce,
             open_loop: open_loop(work.arrival, offered)?,
             users: if let OfferedLoad::Concurrency { users } = offered { Some(users) } else { None },
-            prompts,
             output: work.output,
             has_salt: work.cache == CacheMode::ColdSalt,
             warmup_ns: work.warmup_ns.0,
             duration_ns: work.duration_ns.map(|Count(duration)| duration),
-            requests: work.requests.map(|Count(requests)| requests),
+            requests: match &prompts {
+                Prompts::Rows(rows) => request_limit(work, offered, Some(rows.index())),
+                Prompts::Synthetic { .. } => request_limit(work, offered, None),
+            },
+            prompts,
         };
         schedule.check_size()?;
         Ok(schedule)
@@ -536,11 +539,17 @@ impl TrialSchedule {
 
     /// Returns the number of requests that ends a phase; `None` if only the clock does.
     fn request_count(&self, phase: Phase) -> Option<u64> {
-        let recorded = if let Prompts::Rows(rows) = &self.prompts { rows.count(phase) } else { None };
-        match phase {
-            Phase::WarmUp => (self.warmup_ns == 0).then_some(0).or(recorded),
-            Phase::Measure => self.requests.into_iter().chain(recorded).min(),
+        match (phase, &self.prompts) {
+            (Phase::WarmUp, _) if self.warmup_ns == 0 => Some(0),
+            (Phase::WarmUp, Prompts::Rows(rows)) => rows.warmup_count(),
+            (Phase::WarmUp, Prompts::Synthetic { .. }) => None,
+            (Phase::Measure, _) => self.requests,
         }
+    }
+
+    /// Returns the number of requests that ends the measured phase; `None` if only the clock does.
+    pub fn request_limit(&self) -> Option<u64> {
+        self.requests
     }
 
     fn check_size(&self) -> Result<(), ScheduleError> {
@@ -578,6 +587,15 @@ fn check_request_count(phase: Phase, requests: u64) -> Result<(), ScheduleError>
 
 fn check_lengths(side: &'static str, law: Option<LengthLaw>) -> Result<(), ScheduleError> {
     law.and_then(lengths::refusal).map_or(Ok(()), |reason| Err(ScheduleError::Lengths { side, reason }))
+}
+
+/// Returns the number of requests that ends the measured phase of a trial; `None` if only the clock does. A trace has no more requests than
+/// rows; `index` is that of the work's dataset.
+pub fn request_limit(work: &ServingWork, offered: OfferedLoad, index: Option<&Index>) -> Option<u64> {
+    let limit = work.requests.map(|Count(requests)| requests);
+    let OfferedLoad::Replay { speed } = offered else { return limit };
+    let rows = index.zip(Speed::new(speed)).map(|(index, speed)| index.len() - first_measured(index, speed, work.warmup_ns.0));
+    limit.into_iter().chain(rows).min()
 }
 
 /// Checks that a trace leaves something to measure at this speed, and that a trial has the time for it.

@@ -282,7 +282,7 @@ impl<'a> ServingTrial<'a> {
     ) -> Result<LoadResult, Failure> {
         let stripe = load_stripe(ctx, schedule);
         let mut trial = self.build_trial(endpoint, start.monotonic_ns);
-        trial.measured.requests = self.work.requests.map(|Count(requests)| stripe.share(requests));
+        trial.measured.requests = schedule.request_limit().map(|requests| stripe.share(requests));
         let mut prompts = Prompts::new(schedule, stripe, Arc::clone(&self.tokenizer), self.rows.clone(), &self.work);
         if let Some(users) = own_users(ctx, schedule) {
             trial.arrivals = Arrivals::Closed { users: users.max(1) };

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use assay_api::{InputKind, ServingApi};
 use assay_manifest::{RunId, SloMetric};
 use assay_runner::SourceSpec;
+use assay_runs::read_regular_file;
 use assay_spec::{ClosureError, NO_CREDENTIALS, Problem, STATED_MEMBER, expand, looks_secret, looks_secret_header, read_closure};
 use assay_stage::parameters::PlanParameters;
 use assay_stage::{ErrorCode, Exit, Failure};
@@ -269,12 +270,7 @@ impl Bench {
             workloads.push(name);
             let folder = format!("workloads/{name}");
             if let Some(path) = &self.tokenizer {
-                let bytes = std::fs::read(path).map_err(|error| {
-                    Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", path.display()))
-                        .because(&error)
-                        .hint("`--tokenizer` takes the model's tokenizer.json")
-                })?;
-                files.insert(format!("{folder}/tokenizer.json"), bytes);
+                files.insert(format!("{folder}/tokenizer.json"), read_tokenizer(path)?);
             }
             if let Some((member, path)) = self.file().filter(|(_, file)| !is_address(file)) {
                 files.insert(format!("{folder}/{}", file_name(member, path)), read_file(member, Path::new(path))?);
@@ -486,22 +482,29 @@ fn file_name(member: &str, path: &str) -> String {
     if is_plain { format!("{member}.{}", ending.to_ascii_lowercase()) } else { member.to_owned() }
 }
 
+/// Reads a tokenizer, within the limit of files of a Source.
+fn read_tokenizer(path: &Path) -> Result<Vec<u8>, Failure> {
+    read_source_file(path, "`--tokenizer` takes the model's tokenizer.json", "`--tokenizer` takes the model's tokenizer.json")
+}
+
 /// Reads the file of a dataset or trace, within the limit of files of a Source.
 fn read_file(member: &str, path: &Path) -> Result<Vec<u8>, Failure> {
-    let unreadable = |error: std::io::Error| {
-        Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", path.display()))
-            .because(&error)
-            .hint(format!("`--{member}` takes a file, or its address"))
-    };
-    let size = std::fs::metadata(path).map_err(unreadable)?.len();
-    if size > assay_spec::MAX_FILE_BYTES as u64 {
-        let message =
-            format!("`{}` has {size} bytes, and at most {} are read from a file", path.display(), assay_spec::MAX_FILE_BYTES);
-        return Err(Failure::new(ErrorCode::Unreadable, message).hint(format!(
-            "serve it by HTTP on this machine or by HTTPS, and name the address: `--{member} http://127.0.0.1:8080/FILE`"
-        )));
+    let serve = "serve it by HTTP on this machine or by HTTPS, and name the address";
+    let too_large = format!("{serve}: `--{member} http://127.0.0.1:8080/FILE`");
+    read_source_file(path, &format!("`--{member}` takes a file, or its address"), &too_large)
+}
+
+/// Reads a file that becomes a part of the Source. Devices and pipes are refused: they may have no end.
+fn read_source_file(path: &Path, unreadable: &str, too_large: &str) -> Result<Vec<u8>, Failure> {
+    let most = assay_spec::MAX_FILE_BYTES;
+    let bytes = read_regular_file(path, most as u64).map_err(|error| {
+        Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", path.display())).because(&error).hint(unreadable)
+    })?;
+    if bytes.len() > most {
+        let message = format!("`{}` has more than {most} bytes, the limit of a file", path.display());
+        return Err(Failure::new(ErrorCode::Unreadable, message).hint(too_large));
     }
-    std::fs::read(path).map_err(unreadable)
+    Ok(bytes)
 }
 
 /// Returns a seed that is a number as the 64 hexadecimal digits of the number, and any other text as it is.

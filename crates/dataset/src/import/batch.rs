@@ -27,7 +27,7 @@ pub(super) fn content(row: u64, body: Map<String, Value>) -> Result<RowContent, 
         check_messages(row, messages)?;
     }
     let content = RowContent::Body(body);
-    if content.texts().iter().all(|text| text.is_empty()) {
+    if content.is_blank() {
         return Err(DatasetError::row(row, "has a body without a text in `messages` or `prompt`"));
     }
     Ok(content)

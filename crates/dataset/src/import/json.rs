@@ -1,14 +1,14 @@
 //! JSON values one after the other: JSON Lines, or the items of one array.
 
-use std::fmt;
-use std::io::BufRead;
+use std::io::{BufRead, Read as _};
 
-use serde::Deserializer as _;
-use serde::de::{Error as _, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::limited::{Limited, RowBudget};
+use super::limited::Limited;
 use crate::DatasetError;
+
+/// The most values of one row: objects, lists and what they hold.
+pub(crate) const MAX_ROW_VALUES: usize = 200_000;
 
 /// Takes a value with the number of its line, or its place in the array.
 type TakeValue<'a> = dyn FnMut(u64, Value) -> Result<(), DatasetError> + 'a;
@@ -25,52 +25,79 @@ fn lines(source: Limited<impl BufRead>, take: &mut TakeValue<'_>) -> Result<(), 
         if line.iter().all(u8::is_ascii_whitespace) {
             return Ok(());
         }
-        let value = serde_json::from_slice(line).map_err(|error| DatasetError::row(number, format!("is not JSON: {error}")))?;
-        take(number, value)
+        take(number, parse(number, line)?)
     })
+}
+
+/// Parses the text of a row. One of so many values that they would take a hundred times the memory of the text is refused.
+fn parse(row: u64, text: &[u8]) -> Result<Value, DatasetError> {
+    let mut scan = Scan::default();
+    let values = text.iter().filter(|byte| scan.is_structure(**byte) && matches!(byte, b',' | b'{' | b'[')).count();
+    if values > MAX_ROW_VALUES {
+        return Err(DatasetError::TooManyValues(row));
+    }
+    serde_json::from_slice(text).map_err(|error| DatasetError::row(row, format!("is not JSON: {error}")))
+}
+
+/// Tells the structure of JSON from the insides of its texts, byte by byte.
+#[derive(Default)]
+struct Scan {
+    in_text: bool,
+    is_escaped: bool,
+    /// Open objects and lists.
+    depth: u32,
+}
+
+impl Scan {
+    /// Returns true if the next byte is not within a text.
+    fn is_structure(&mut self, byte: u8) -> bool {
+        if self.in_text {
+            match byte {
+                _ if self.is_escaped => self.is_escaped = false,
+                b'\\' => self.is_escaped = true,
+                b'"' => self.in_text = false,
+                _ => {}
+            }
+            return false;
+        }
+        match byte {
+            b'"' => self.in_text = true,
+            b'{' | b'[' => self.depth = self.depth.saturating_add(1),
+            b'}' | b']' => self.depth = self.depth.saturating_sub(1),
+            _ => {}
+        }
+        true
+    }
 }
 
 /// Reads an array item by item, so that only one is in memory.
 fn items(source: Limited<impl BufRead>, take: &mut TakeValue<'_>) -> Result<(), DatasetError> {
     let budget = source.budget();
-    let (mut stopped, mut number) = (None, 0);
-    let visitor = Items { take, budget: budget.clone(), stopped: &mut stopped, number: &mut number };
-    let mut reader = serde_json::Deserializer::from_reader(source);
-    let read = reader.deserialize_seq(visitor).and_then(|()| reader.end());
-    match (stopped, read) {
-        (Some(error), _) => Err(error),
-        (None, Ok(())) => Ok(()),
-        (None, Err(_)) if budget.is_spent() => Err(DatasetError::RowTooLarge(number + 1)),
-        (None, Err(error)) => {
-            let reason = format!("after its item {number}: {error}");
-            Err(DatasetError::Format { expected: "a JSON array", reason })
-        }
-    }
-}
-
-struct Items<'a, 'b> {
-    take: &'a mut TakeValue<'b>,
-    budget: RowBudget,
-    stopped: &'a mut Option<DatasetError>,
-    number: &'a mut u64,
-}
-
-impl<'de> Visitor<'de> for Items<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        while let Some(value) = items.next_element::<Value>()? {
-            *self.number += 1;
-            self.budget.reset();
-            if let Err(error) = (self.take)(*self.number, value) {
-                *self.stopped = Some(error);
-                return Err(A::Error::custom("stopped"));
+    let (mut scan, mut item, mut number) = (Scan::default(), Vec::new(), 0);
+    let mut is_open = true;
+    for byte in source.bytes() {
+        let byte = byte
+            .map_err(|error| if budget.is_spent() { DatasetError::RowTooLarge(number + 1) } else { DatasetError::Read(error) })?;
+        let depth = scan.depth;
+        let is_structure = scan.is_structure(byte);
+        let closes = is_structure && depth == 1 && byte == b']';
+        match byte {
+            _ if !is_open && !byte.is_ascii_whitespace() => return Err(after(number, "more follows the end of the array")),
+            b'[' if depth == 0 => {}
+            _ if closes && number == 0 && item.iter().all(u8::is_ascii_whitespace) => is_open = false,
+            b',' | b']' if is_structure && depth == 1 => {
+                number += 1;
+                budget.reset();
+                take(number, parse(number, &item)?)?;
+                item.clear();
+                is_open = !closes;
             }
+            _ => item.push(byte),
         }
-        Ok(())
     }
+    if is_open { Err(after(number, "the array has no end")) } else { Ok(()) }
+}
+
+fn after(number: u64, what: &str) -> DatasetError {
+    DatasetError::Format { expected: "a JSON array", reason: format!("after its item {number}: {what}") }
 }

@@ -12,6 +12,9 @@ const LISTED: usize = 8;
 /// The characters of a member's name that an error quotes.
 const QUOTED: usize = 40;
 
+/// The most digits of a name.
+const MAX_DIGITS: usize = 3;
+
 /// Reads a row. A text is a prompt.
 pub(super) fn row(row: u64, value: &Value, fields: &Fields) -> Result<Row, DatasetError> {
     if let Value::String(prompt) = value {
@@ -56,17 +59,25 @@ pub(super) fn row(row: u64, value: &Value, fields: &Fields) -> Result<Row, Datas
 
 /// Returns the row, if its prompt has any text.
 fn finish(row: u64, content: RowContent, output: Option<String>, output_tokens: Option<u32>) -> Result<Row, DatasetError> {
-    if content.texts().iter().all(|text| text.is_empty()) {
+    if content.is_blank() {
         return Err(DatasetError::row(row, "has an empty prompt"));
     }
     Ok(Row { output, output_tokens, ..Row::new(content) })
 }
 
-/// Checks that each message is an object with a role, as every API of chats requires.
+/// Checks that each message is an object with a role, as every API of chats requires, and that its content is a text, a list of parts, or
+/// absent.
 pub(super) fn check_messages(row: u64, messages: &[Value]) -> Result<(), DatasetError> {
     let is_message = |message: &Value| message.get("role").is_some_and(Value::is_string);
+    let has_content =
+        |message: &Value| matches!(message.get("content"), None | Some(Value::Null | Value::String(_) | Value::Array(_)));
+    let at = |place: usize| format!("its message {}", place + 1);
+    if let Some(place) = messages.iter().position(|message| is_message(message) && !has_content(message)) {
+        let problem = format!("has a message whose `content` is neither a text nor a list of parts: {}", at(place));
+        return Err(DatasetError::row(row, problem));
+    }
     match messages.iter().position(|message| !is_message(message)) {
-        Some(place) => Err(DatasetError::row(row, format!("has a message without a `role`: its message {}", place + 1))),
+        Some(place) => Err(DatasetError::row(row, format!("has a message without a `role`: {}", at(place)))),
         None if messages.is_empty() => Err(DatasetError::row(row, "has no messages")),
         None => Ok(()),
     }
@@ -116,11 +127,25 @@ pub(super) fn tokens(row: u64, value: &Value) -> Result<u32, DatasetError> {
     })
 }
 
-/// Returns the names of a row's members, for an error.
+/// Returns the names of a row's members, for an error. They are text of the row themselves if a CSV file has no line of names, so they are
+/// shown only if all look like names.
 fn listed(value: &Value) -> String {
-    let names: Vec<String> =
-        value.as_object().into_iter().flat_map(|object| object.keys()).take(LISTED).map(|name| quoted(name)).collect();
-    if names.is_empty() { "it has none".to_owned() } else { format!("it has `{}`", names.join("`, `")) }
+    let names: Vec<&str> =
+        value.as_object().into_iter().flat_map(|object| object.keys()).take(LISTED).map(String::as_str).collect();
+    if names.is_empty() {
+        "it has none".to_owned()
+    } else if names.iter().all(|name| looks_like_name(name)) {
+        format!("it has `{}`", names.join("`, `"))
+    } else {
+        "its members have names that look like texts; a CSV file begins with a line of column names".to_owned()
+    }
+}
+
+/// Returns true for a word such as `output_tokens` or `Log Type`: letters with few digits, in at most three parts.
+fn looks_like_name(name: &str) -> bool {
+    let digits = name.bytes().filter(u8::is_ascii_digit).count();
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b"_-. ".contains(&byte);
+    name.len() <= QUOTED && digits <= MAX_DIGITS && name.bytes().all(is_word) && name.split([' ', '-']).count() <= 3
 }
 
 fn quoted(name: &str) -> String {

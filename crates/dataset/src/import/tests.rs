@@ -124,7 +124,7 @@ fn an_error_names_the_row_and_quotes_no_text() {
         assert!(refusal.contains("row ") || refusal.contains("item "), "{refusal}");
     }
     insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, "\"a\"\n{\"prompt\":"), @"row 2 is not JSON: EOF while parsing a value at line 1 column 10");
-    insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, "[\"a\", 1"), @"row 2 is neither an object nor a text");
+    insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, "[\"a\", 1"), @"the file is not a JSON array: after its item 1: the array has no end");
     insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, "{\"prompt\":\"a\",\"messages\":[{\"role\":\"user\"}]}"), @"row 1 has a prompt and messages: name one of them in `fields`");
     insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, "{\"prompt\":\"\"}"), @"row 1 has an empty prompt");
     insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, "{\"prompt\":\"a\",\"output_tokens\":0}"), @"row 1 has output tokens that are not a whole number from 1 to 16000000");
@@ -154,4 +154,54 @@ fn a_row_that_never_ends_is_refused_before_it_is_in_memory() {
         let error = import(format, &Fields::default(), ServingApi::Chat, source, &mut |_, _| Ok(())).expect_err("endless");
         assert!(matches!(error, DatasetError::RowTooLarge(1 | 2)), "{format}: {error}");
     }
+}
+
+#[test]
+fn a_row_of_too_many_values_is_refused_in_lines_and_in_arrays() {
+    let many = format!("{{\"prompt\":\"a\",\"x\":[{}0]}}", "0,".repeat(200_000));
+    let refused = "row 2 has more than 200000 values";
+    assert_eq!(refusal(DatasetFormat::Jsonl, &format!("{{\"prompt\":\"a\"}}\n{many}")), refused);
+    assert_eq!(refusal(DatasetFormat::Jsonl, &format!("[{{\"prompt\":\"a\"}},{many}]")), refused);
+    // Commas of a text are no values.
+    let long = json!({"prompt": ",{[".repeat(100_000)}).to_string();
+    assert_eq!(read(DatasetFormat::Jsonl, &Fields::default(), &long).expect("one row").len(), 1);
+}
+
+#[test]
+fn an_array_is_read_whatever_its_texts_hold() {
+    let texts = ["a],[\"b", "\\", "{", "\u{e9}\n"];
+    let array = serde_json::to_string_pretty(&texts).expect("JSON");
+    let rows = read(DatasetFormat::Jsonl, &Fields::default(), &format!(" {array} \n")).expect("rows");
+    let expected: Vec<_> = (1..).zip(texts.map(|text| prompt(text, None))).collect();
+    assert_eq!(rows, expected);
+    assert_eq!(read(DatasetFormat::Jsonl, &Fields::default(), "[ ]"), Ok(Vec::new()));
+    for (text, reason) in [
+        ("[\"a\"", "the file is not a JSON array: after its item 0: the array has no end"),
+        ("[\"a\"] x", "the file is not a JSON array: after its item 1: more follows the end of the array"),
+        ("[\"a\",]", "row 2 is not JSON: EOF while parsing a value at line 1 column 0"),
+        ("[}]", "the file is not a JSON array: after its item 0: the array has no end"),
+    ] {
+        assert_eq!(refusal(DatasetFormat::Jsonl, text), reason, "{text}");
+    }
+}
+
+#[test]
+fn a_blank_prompt_is_no_prompt() {
+    for text in ["{\"prompt\": \" \\t\"}", "{\"messages\":[{\"role\":\"user\",\"content\":\"\\n\"}]}"] {
+        assert_eq!(refusal(DatasetFormat::Jsonl, text), "row 1 has an empty prompt");
+    }
+    let number = r#"{"messages":[{"role":"user","content":7}]}"#;
+    assert_eq!(
+        refusal(DatasetFormat::Jsonl, number),
+        "row 1 has a message whose `content` is neither a text nor a list of parts: its message 1"
+    );
+}
+
+#[test]
+fn names_that_may_be_texts_are_not_shown() {
+    let refused = refusal(DatasetFormat::Csv, "Write a poem about my customer Alice,5\nb,6\n");
+    assert!(!refused.contains("Alice") && refused.contains("a CSV file begins with a line of column names"), "{refused}");
+    let refused = refusal(DatasetFormat::Jsonl, r#"{"sk-1234567890": "a"}"#);
+    assert!(!refused.contains("1234"), "{refused}");
+    assert!(refusal(DatasetFormat::Csv, "Log Type,text_2\na,b\n").contains("it has `Log Type`, `text_2`"));
 }

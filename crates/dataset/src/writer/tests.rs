@@ -146,3 +146,14 @@ fn a_trace_without_a_row_says_where_its_rows_went() {
     let refused = write(trace, vec![length(25, &[], 100), Err(LeftOut::NoResponse)]).expect_err("none left");
     insta::assert_snapshot!(refused, @"the dataset has no prompt: of 2 rows, 0 have no prompt and 0 are too long, 1 record no response, 1 lie outside of the window and 0 are not in the sample");
 }
+
+#[test]
+fn the_least_length_is_that_of_the_shortest_row() {
+    let (_, _, summary) =
+        write(rules(None, OverLongPrompt::Refuse), vec![prompt("a b", None), prompt("a", None)]).expect("written");
+    assert_eq!((summary.input_tokens.least, summary.input_tokens.most), (1, 2));
+    // A text without a token of this tokenizer is a row all the same.
+    let (_, _, summary) =
+        write(rules(None, OverLongPrompt::Refuse), vec![prompt(" ", None), prompt("a b", None)]).expect("written");
+    assert_eq!((summary.input_tokens.least, summary.input_tokens.most), (0, 2));
+}

@@ -21,7 +21,7 @@ use assay_manifest::{
     PointSummary, PointView, Reason, ServingPoint, ServingWork, Shard, SloMetric, TrialId, TrialValue, ordinal,
 };
 use assay_metric::{Definition, Formula, MeasuredPhase, MeasuredValue, Metric, MetricName, TrialTotals, Unit};
-use assay_schedule::{OfferedLoad, TrialSchedule};
+use assay_schedule::{OfferedLoad, TrialSchedule, request_limit};
 use assay_stage::{ErrorCode, Failure};
 use assay_warehouse::Row;
 use assay_warehouse::records::{RecordError, RecordFile};
@@ -107,7 +107,7 @@ pub(crate) fn reduce(
     let attempts = planned_attempts(context, case, point);
     let counted: Vec<&AttemptShards<'_>> =
         attempts.iter().filter_map(|of_trial| of_trial.iter().find(|attempt| attempt.counts())).collect();
-    let planned = planned_measurement(work, point);
+    let planned = planned_measurement(work, point, records.index.as_deref());
     let files = counted.iter().map(|attempt| trial_files(attempt, planned, records.open)).collect::<Result<Vec<_>, _>>()?;
     if records.checked {
         counted.iter().zip(&files).try_for_each(|(attempt, files)| {
@@ -180,13 +180,15 @@ fn exclusion(attempt: &AttemptShards<'_>) -> Option<Exclusion> {
 }
 
 /// Returns the measurement that each trial of a point was planned to make.
-fn planned_measurement(work: &ServingWork, point: &Point) -> PlannedMeasurement {
-    let users = match OfferedLoad::from_point(point) {
-        Ok(OfferedLoad::Concurrency { users }) if !is_open_loop(work) => Some(users),
+fn planned_measurement(work: &ServingWork, point: &Point, index: Option<&Index>) -> PlannedMeasurement {
+    let offered = OfferedLoad::from_point(point).ok();
+    let users = match offered {
+        Some(OfferedLoad::Concurrency { users }) if !is_open_loop(work) => Some(users),
         _ => None,
     };
+    let requests = offered.and_then(|offered| request_limit(work, offered, index));
     let phase = MeasuredPhase { from_ns: signed(work.warmup_ns), duration_ns: work.duration_ns.map(signed) };
-    PlannedMeasurement { phase, requests: work.requests.map(|Count(requests)| requests), users }
+    PlannedMeasurement { phase, requests, users }
 }
 
 fn trial_files(
@@ -326,7 +328,7 @@ pub struct FirstPass<'a>(Vec<ScannedTrial<'a>>);
 impl TrialRecords {
     /// Creates the record files of attempt 0 of a trial: one file for each shard, in the order of the shards.
     pub fn new(trial_id: TrialId, shards: Vec<RecordFile>, work: &ServingWork, point: &Point) -> Self {
-        let (shards, planned) = ((0..).zip(shards).collect(), planned_measurement(work, point));
+        let (shards, planned) = ((0..).zip(shards).collect(), planned_measurement(work, point, None));
         Self(vec![TrialFiles {
             trial_id,
             attempt: 0,

@@ -326,6 +326,8 @@ fn every_metric_of_four_requests_is_as_by_hand() {
             // Three gaps in three seconds.
             ("offered_rate_per_s", 1.0),
             ("cached_tokens", 6.0),
+            // 4 of 12 by the endpoint and 2 of 10 by the tokenizer.
+            ("cached_share", 6.0 / 22.0),
             // Two GPUs at 3.6 an hour: 0.002 a second.
             ("cost_per_request", 0.002 / 0.3),
             ("cost_per_million_output_tokens", 0.002 / 1.4 * 1e6),
@@ -1144,7 +1146,7 @@ proptest! {
 
         let case = &one.run.plan.cases[0];
         let tries = planned_attempts(&one.run.context(), case, &case.points[0]);
-        let planned = planned_measurement(one.run.plan.workloads[0].serving.as_ref().expect("work"), &case.points[0]);
+        let planned = planned_measurement(one.run.plan.workloads[0].serving.as_ref().expect("work"), &case.points[0], None);
         let open = |artifact: &Artifact| Ok(RecordFile::open(one.files[&artifact.digest].clone()).expect("opened"));
         let files: Vec<_> = tries.iter().map(|tries| trial_files(&tries[0], planned, &open).expect("files")).collect();
         let work = one.run.plan.workloads[0].serving.as_ref().expect("work");

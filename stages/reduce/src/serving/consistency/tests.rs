@@ -150,7 +150,7 @@ impl Load {
             let shard = next.replace(next.get() + 1);
             Ok(RecordFile::open(file(&self.shards[shard], u32::try_from(shard).expect("few"))).expect("a file"))
         };
-        let files = trial_files(&attempt, planned_measurement(&self.work, &self.point), &open).expect("files");
+        let files = trial_files(&attempt, planned_measurement(&self.work, &self.point, None), &open).expect("files");
         check(&self.schedule, &self.work, &attempt, &files, 2).map_err(|error| error.to_string())
     }
 }

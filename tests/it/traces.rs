@@ -1,0 +1,220 @@
+//! Traces over the real binaries: recorded requests are replayed at their times, and prefixes that they share are those that an endpoint
+//! finds in its cache.
+
+use std::collections::BTreeMap;
+
+use assay_warehouse::records::RecordFile;
+use serde_json::{Value, json};
+
+use crate::pipeline::{list, text};
+use crate::serving::{self, MODEL};
+use crate::support::{CommandResult, Fixture, PIPELINE, blob};
+
+/// A row of Mooncake's format.
+fn row(at_ms: u32, tokens: u32, output: u32, ids: &[u32]) -> String {
+    json!({"timestamp": at_ms, "input_length": tokens, "output_length": output, "hash_ids": ids}).to_string() + "\n"
+}
+
+/// Prompts that share beginnings, one that is sent twice, and one without a block; their last blocks are partial, some of them left out. No
+/// prompt is the beginning of another, so that the sum of what a cache finds does not depend on the order of requests that come at once.
+fn mooncake() -> String {
+    [
+        row(0, 1_100, 2, &[1, 2]),
+        row(100, 1_500, 3, &[1, 2, 10]),
+        row(200, 1_100, 4, &[1, 3]),
+        row(250, 1_600, 2, &[1, 2, 4, 12]),
+        row(250, 2_000, 2, &[1, 2, 4, 11]),
+        row(400, 1_200, 2, &[1, 3]),
+        row(700, 300, 2, &[]),
+        row(900, 1_500, 3, &[1, 2, 10]),
+    ]
+    .concat()
+}
+
+/// The tokens that a cache without limits finds in blocks of `size`, by the definition: of each prompt, the whole blocks of its longest
+/// beginning that an earlier prompt has, but never its last token.
+fn found_in_blocks_of(size: u32) -> u64 {
+    let reused_of =
+        [(1_100, 0), (1_500, 1_024), (1_100, 512), (1_600, 1_024), (2_000, 1_536), (1_200, 1_024), (300, 0), (1_500, 1_500)];
+    reused_of.iter().map(|(tokens, reused): &(u32, u32)| u64::from((*reused).min(tokens - 1) / size * size)).sum()
+}
+
+/// Writes a workload that replays a trace.
+fn workload(fixture: &Fixture, load: &str, trace: &str, more: &str) {
+    let yaml = format!(
+        "apiVersion: assay.dev/v1alpha1
+kind: Workload
+metadata: {{name: replayed}}
+spec:
+  type: serving
+  model: {MODEL}
+  precision: none
+  protocol: openai_compatible_http
+  deployment_model: single_process
+  batching_policy: none
+  stack: assay-simulator
+  load: {{mode: replay, {load}}}
+  trace: {{path: trace.jsonl, format: mooncake{trace}}}
+{more}"
+    );
+    fixture.write("workloads/replayed/workload.yaml", &yaml);
+}
+
+fn said(ran: &CommandResult) -> String {
+    format!("{}{}", ran.stdout, ran.stderr)
+}
+
+fn simulator(config: &str) -> String {
+    format!("{{name: simulator, kind: simulator, config: {{profile: fast, {config}}}}}")
+}
+
+/// Returns the value of a metric at a point of the run.
+fn metric(fixture: &Fixture, run_id: &str, point: &str, name: &str) -> f64 {
+    let summary = fixture.manifest(run_id, "reduce");
+    let points = list(&summary["body"]["points"]).clone();
+    let found = points.iter().find(|found| text(&found["point_id"]) == point).expect("the point");
+    let metrics = list(&found["metrics"]);
+    metrics.iter().find(|metric| text(&metric["metric"]) == name).and_then(|metric| metric["median"].as_f64()).expect("a value")
+}
+
+/// Returns the intended times of the measured requests of each attempt by index, in nanoseconds, over all shards.
+fn intended(fixture: &Fixture, run_id: &str) -> Vec<BTreeMap<i64, i64>> {
+    let mut attempts: BTreeMap<String, BTreeMap<i64, i64>> = BTreeMap::new();
+    for pointer in fixture.pointers(run_id, "execute") {
+        let part = pointer.load(&fixture.store());
+        for attempt in list(&part["body"]["attempts"]) {
+            let records = blob(&fixture.store(), text(&attempt["serving"]["records"]["digest"]));
+            let file =
+                RecordFile::open(std::fs::read(records).expect("the records are in the store")).expect("a file of records");
+            let of_attempt = attempts.entry(format!("{}/{}", attempt["trial_id"], attempt["attempt"])).or_default();
+            for record in file.records().expect("records").map(|record| record.expect("a record")) {
+                of_attempt.insert(record.global_index.cast_signed(), record.intended_ns.expect("an intended time"));
+            }
+        }
+    }
+    attempts.into_values().collect()
+}
+
+#[test]
+fn a_trace_is_replayed_at_its_times_by_any_number_of_shards() {
+    let fixture = Fixture::bare();
+    fixture.write("workloads/replayed/trace.jsonl", &mooncake());
+    workload(&fixture, "speed: [1, 4]", "", "");
+    let pipeline = |more: &str| serving::pipeline(&["replayed"], &[serving::SIMULATOR], 1, serving::RETRY_BUDGET, more);
+    let mut schedules = Vec::new();
+    for (run_id, shards) in [("one", ""), ("three", "  shards: 3\n")] {
+        fixture.write(PIPELINE, &pipeline(shards));
+        fixture.commit("a trace");
+        fixture.run(run_id).success();
+        let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();
+        assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+        let ms = |times: &[i64]| times.iter().map(|ms| ms * 1_000_000).collect::<Vec<_>>();
+        let at = ms(&[0, 100, 200, 250, 250, 400, 700, 900]);
+        let faster: Vec<i64> = at.iter().map(|at| at / 4).collect();
+        for times in intended(&fixture, run_id) {
+            let times: Vec<i64> = times.into_values().collect();
+            assert!(times == at || times == faster, "{times:?}");
+        }
+        let parts: Vec<Value> =
+            fixture.pointers(run_id, "execute").iter().map(|pointer| pointer.load(&fixture.store())).collect();
+        let attempts = parts.iter().flat_map(|part| list(&part["body"]["attempts"]).clone());
+        let digests: std::collections::BTreeSet<String> =
+            attempts.map(|attempt| format!("{} {}", attempt["trial_id"], attempt["serving"]["schedule_digest"])).collect();
+        schedules.push(digests);
+    }
+    assert_eq!(schedules[0].len(), 2);
+    assert_eq!(schedules[0], schedules[1]);
+    // A reader has the published folder alone, without the rows.
+    let folder = fixture.published("one");
+    let alone = fixture.assay(&["verify", folder.to_str().expect("a path")]).success();
+    assert!(alone.stdout.contains("level 2 (rows and queries) of 4 reached"), "{}", alone.stdout);
+}
+
+#[test]
+fn an_endpoint_finds_the_prefixes_of_the_trace_to_the_block() {
+    for (size, more) in [(16, ""), (128, "  cache: cold_flush\n")] {
+        let fixture = Fixture::bare();
+        fixture.write("workloads/replayed/trace.jsonl", &mooncake());
+        workload(&fixture, "speed: [2]", "", more);
+        let target = simulator(&format!("block_tokens: {size}"));
+        fixture.write(PIPELINE, &serving::pipeline(&["replayed"], &[&target], 2, serving::RETRY_BUDGET, ""));
+        fixture.commit("a trace");
+        fixture.run("cached").success();
+        let found = found_in_blocks_of(size);
+        assert!((metric(&fixture, "cached", "speed-2", "cached_tokens") - found as f64).abs() < 0.5, "{size}: {found}");
+        let plan = fixture.manifest("cached", "plan");
+        let summary = &plan["body"]["workloads"][0]["serving"]["prompts"]["summary"];
+        let sum: f64 = text(&summary["input_tokens"]["sum"]).parse().expect("a number");
+        assert!((metric(&fixture, "cached", "speed-2", "cached_share") - found as f64 / sum).abs() < 1e-9);
+        assert_eq!(text(&summary["blocks"]["reused_tokens"]), "6620");
+        assert_eq!(text(&summary["times"]["span_ns"]), "900000000");
+    }
+}
+
+#[test]
+fn a_cache_that_is_too_small_finds_less() {
+    let fixture = Fixture::bare();
+    fixture.write("workloads/replayed/trace.jsonl", &mooncake());
+    workload(&fixture, "speed: [2]", "", "");
+    fixture.write(PIPELINE, &serving::pipeline(&["replayed"], &[&simulator("kv_blocks: 100")], 1, serving::RETRY_BUDGET, ""));
+    fixture.commit("a trace");
+    fixture.run("small").success();
+    let found = metric(&fixture, "small", "speed-2", "cached_tokens");
+    assert!(found > 0.0 && found < found_in_blocks_of(16) as f64, "{found}");
+}
+
+#[test]
+fn a_part_of_a_trace_is_replayed_from_its_start() {
+    let fixture = Fixture::new();
+    fixture.write("trace.jsonl", &mooncake());
+    let bench = |run_id: &str, more: &[&str]| {
+        let trace = ["bench", "--simulator", "fast", "--trace", "trace.jsonl", "--trace-format", "mooncake", "--trials", "1"];
+        fixture.assay(&[&trace[..], &["--run-id", run_id], more].concat())
+    };
+    let ran = bench("part", &["--window", "100ms..700ms", "--max-gap", "120ms", "--json"]).success();
+    assert_eq!(ran.stderr.matches("error").count(), 0, "{}", ran.stderr);
+    let times: Vec<i64> = intended(&fixture, "part").remove(0).into_values().collect();
+    // Those at 100, 200, 250, 250 and 400 ms; the gap of 150 ms before the last is cut.
+    assert_eq!(times, [0, 100, 150, 150, 270].map(|ms| ms * 1_000_000));
+    let plan = fixture.manifest("part", "plan");
+    let summary = plan["body"]["workloads"][0]["serving"]["prompts"]["summary"]["times"].clone();
+    assert_eq!((text(&summary["outside_window"]), text(&summary["gaps_cut"]), text(&summary["cut_ns"])), ("3", "1", "30000000"));
+
+    let rows = text(&plan["body"]["workloads"][0]["serving"]["prompts"]["rows"]["digest"]).to_owned();
+    assert!(blob(&fixture.store(), &rows).exists());
+    fixture.assay(&["runs", "rm", "part", "--evidence-only", "--reason", "private", "--yes"]).success();
+    assert!(!blob(&fixture.store(), &rows).exists(), "prompts are raw data, which can be removed");
+    let removed = fixture.verify("part").success();
+    assert!(removed.stdout.contains("removed"), "{}", removed.stdout);
+
+    let ran = bench("warm", &["--warmup", "5s"]).refuses(10, "schedule");
+    assert!(
+        ran.stderr.contains("at speed 1 the trace lasts 900.0ms, and the warm-up of 5.0s leaves nothing of it to measure"),
+        "{}",
+        ran.stderr
+    );
+    fixture.write("trace.jsonl", &(row(5, 600, 2, &[1]) + &row(4, 600, 2, &[1])));
+    let ran = bench("unsorted", &[]).refuses(10, "dataset");
+    assert!(ran.stderr.contains("row 2 is earlier than the row before it: sort the file by time"), "{}", ran.stderr);
+    let ran = bench("both", &["--concurrency", "2"]);
+    assert!(ran.exits(2).stderr.contains("'--trace <FILE|URL>' cannot be used with"), "a trace has its own times");
+}
+
+#[test]
+fn a_trace_without_a_replay_and_a_replay_without_a_trace_say_what_is_missing() {
+    let fixture = Fixture::new();
+    fixture.write("workloads/replayed/trace.jsonl", &mooncake());
+    workload(&fixture, "speed: [1]", "", "");
+    let path = fixture.repo().join("workloads/replayed/workload.yaml");
+    let yaml = std::fs::read_to_string(&path).expect("a workload");
+    fixture.write(
+        "workloads/replayed/workload.yaml",
+        &yaml.replace("mode: replay, speed: [1]", "mode: open, rate: [1], duration: 5s"),
+    );
+    let open = fixture.assay(&["validate"]).exits(10);
+    assert!(said(&open).contains("`spec.trace` needs `spec.load.mode: replay`"), "{}", said(&open));
+    let without = yaml.replace("  trace: {path: trace.jsonl, format: mooncake}\n", "  lengths: D(5,5)\n");
+    fixture.write("workloads/replayed/workload.yaml", &without);
+    let without = fixture.assay(&["validate"]).exits(10);
+    assert!(said(&without).contains("`spec.load.mode: replay` needs `spec.trace`"), "{}", said(&without));
+}
