@@ -218,3 +218,32 @@ fn a_trace_without_a_replay_and_a_replay_without_a_trace_say_what_is_missing() {
     let without = fixture.assay(&["validate"]).exits(10);
     assert!(said(&without).contains("`spec.load.mode: replay` needs `spec.trace`"), "{}", said(&without));
 }
+
+#[test]
+fn synthetic_prompts_begin_as_their_group_does() {
+    let fixture = Fixture::new();
+    let load = ["bench", "--simulator", "fast", "--concurrency", "1", "--requests", "20", "--trials", "2", "--warmup", "0s"];
+    let prefix =
+        ["--prefix", "system=160,group=64", "--input-tokens", "50", "--output-tokens", "2", "--run-id", "shared", "--json"];
+    fixture.assay(&[&load[..], &prefix].concat()).success();
+    // All but the first request of a trial find the 224 tokens of both in the cache, which are 14 whole blocks; a salt keeps trials apart.
+    assert!((metric(&fixture, "shared", "concurrency-1", "cached_tokens") - 19.0 * 224.0).abs() < 0.5);
+    assert!((metric(&fixture, "shared", "concurrency-1", "cached_share") - 19.0 * 224.0 / (20.0 * 274.0)).abs() < 1e-9);
+    fixture.verify("shared").success();
+    let groups =
+        ["--prefix", "group=160,groups=4", "--input-tokens", "50", "--output-tokens", "2", "--run-id", "groups", "--seed", "7"];
+    fixture.assay(&[&load[..], &groups].concat()).success();
+    let found = metric(&fixture, "groups", "concurrency-1", "cached_tokens") / 160.0;
+    assert!((16.0..20.0).contains(&found), "at most four of twenty requests are the first of their group: {found}");
+    let other = ["--prefix", "system=many", "--run-id", "no"];
+    assert!(
+        fixture
+            .assay(&[&load[..], &other].concat())
+            .exits(2)
+            .stderr
+            .contains("`--prefix system=many` is not of the form NAME=NUMBER")
+    );
+    let both =
+        fixture.assay(&["bench", "--simulator", "fast", "--concurrency", "1", "--api", "embeddings", "--prefix", "system=9"]);
+    assert!(both.exits(10).stderr.contains("requests of `api: embeddings` have no prompt that could begin like others"));
+}

@@ -114,7 +114,7 @@ pub(crate) fn build_work(
     let (prompts, output) = match (&serving.prompts, dataset) {
         (Prompts::Synthetic(written), _) => {
             let (input, output) = lengths(written);
-            (PromptSource::Synthetic { input, query: query_length(written) }, output)
+            (PromptSource::Synthetic { input, query: query_length(written), prefix: serving.prefix }, output)
         }
         (Prompts::Dataset(written), Some(dataset)) => {
             let output = match written.output {

@@ -54,7 +54,7 @@ fn schedule(arrival: ArrivalLaw) -> Result<TrialSchedule, ScheduleError> {
         api: ServingApi::Chat,
         model: "model".to_owned(),
         arrival,
-        prompts: PromptSource::Synthetic { input: LengthLaw::Normal { mean: 480.0, stddev: 240.0 }, query: None },
+        prompts: PromptSource::Synthetic { input: LengthLaw::Normal { mean: 480.0, stddev: 240.0 }, query: None, prefix: None },
         output: Some(LengthLaw::Uniform { min: 100, max: 300 }),
         exact_output: true,
         continuous_usage: false,

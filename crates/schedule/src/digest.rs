@@ -11,7 +11,8 @@ use crate::{Phase, ScheduledRequest, TrialSchedule};
 /// in the order of their indices, and one byte 0. A record has 37 bytes: one byte 1; the index (64 bits); the offset since the
 /// trial's start in nanoseconds, or -1 without one (64 bits, signed); tokens of the prompt, tokens of the response, and the
 /// adapter (32 bits each, 2^32 - 1 if there is none; no workload has adapters yet); and the seed of the prompt (64 bits).
-/// Integers are little-endian. The record of a request with a query ends with the tokens of the query (32 bits more). For a dataset or trace, the
+/// Integers are little-endian. The record of a request with a query ends with the tokens of the query (32 bits more),
+/// and that of a request with a beginning in common with others with the number of its group (32 bits more). For a dataset or trace, the
 /// seed of the prompt is its row, and the SHA-256 of the rows and of their index (32 bytes each) precede the first record.
 ///
 /// A phase of [open length](TrialSchedule::has_open_length) contributes its first [`OPEN_LENGTH_INDICES`]. Request ids and salt
@@ -34,6 +35,9 @@ pub(crate) fn schedule_digest(schedule: &TrialSchedule) -> Digest {
             hasher.update(&record(&request));
             if let Some(tokens) = request.query_tokens {
                 hasher.update(&tokens.to_le_bytes());
+            }
+            if let Some(group) = request.group {
+                hasher.update(&group.to_le_bytes());
             }
         });
         hasher.update(&[0]);

@@ -11,6 +11,7 @@ mod arrivals;
 mod block_texts;
 mod digest;
 mod generator;
+mod groups;
 mod lengths;
 mod order;
 mod recipe;
@@ -25,6 +26,7 @@ pub use arrivals::{MAX_RATE_PER_S, MAX_SMOOTHNESS, MAX_SPEED, MIN_RATE_PER_S, MI
 pub use block_texts::BlockTexts;
 pub use digest::{DIGEST_FORMAT, OPEN_LENGTH_INDICES};
 pub use generator::{GENERATOR_FORMAT, Generator, LoadKey, Nonce};
+pub use groups::{MAX_GROUPS, MAX_ZIPF};
 pub use lengths::MAX_TOKENS;
 pub use order::{ComparisonRole, MAX_TRIALS, OrderError, OrderRules, draw_seed, order_digest, order_seed, order_trials};
 pub use recipe::load_recipe_digest;

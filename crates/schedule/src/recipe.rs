@@ -1,7 +1,7 @@
 //! The recipe of a point's load, known before any of the load is made.
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, CanonicalError, Count, Digest, LengthLaw, PointId, PromptSource, ServingWork, Tokenizer,
+    ArrivalLaw, CacheMode, CanonicalError, Count, Digest, LengthLaw, PointId, PromptSource, ServingWork, SharedPrefix, Tokenizer,
     canonical_json,
 };
 use serde::Serialize;
@@ -28,6 +28,8 @@ struct Recipe<'a> {
     input: Option<&'a LengthLaw>,
     #[serde(skip_serializing_if = "Option::is_none")]
     query: Option<&'a LengthLaw>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prefix: Option<&'a SharedPrefix>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<&'a LengthLaw>,
     batch: u32,
@@ -57,9 +59,9 @@ pub fn load_recipe_digest(work: &ServingWork, offered: OfferedLoad, key: &PointK
         OfferedLoad::Concurrency { users } => (None, Some(Count(users)), None),
         OfferedLoad::Replay { speed } => (None, None, Some(speed)),
     };
-    let (input, query, dataset) = match &work.prompts {
-        PromptSource::Synthetic { input, query } => (Some(input), query.as_ref(), None),
-        PromptSource::Dataset(dataset) => (None, None, Some(dataset)),
+    let (input, query, prefix, dataset) = match &work.prompts {
+        PromptSource::Synthetic { input, query, prefix } => (Some(input), query.as_ref(), prefix.as_ref(), None),
+        PromptSource::Dataset(dataset) => (None, None, None, Some(dataset)),
     };
     let recipe = Recipe {
         generator: GENERATOR_FORMAT,
@@ -73,6 +75,7 @@ pub fn load_recipe_digest(work: &ServingWork, offered: OfferedLoad, key: &PointK
         arrival: &work.arrival,
         input,
         query,
+        prefix,
         output: work.output.as_ref(),
         batch: work.batch,
         requests: work.requests,

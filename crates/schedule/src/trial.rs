@@ -1,8 +1,8 @@
 //! The requests of one serving trial.
 //!
 //! A trial has two phases, the warm-up and the measured phase, each with a load of its own that begins at index 0. Every value of
-//! a request comes from the generator of its phase and concern at the request's index: `arrivals`, `input`, `query`, `output`, `prompt`
-//! and `request-id` (two values, at `2 i` and `2 i + 1`). So each of N shards computes its own stripe of the same load; only the
+//! a request comes from the generator of its phase and concern at the request's index: `arrivals`, `input`, `query`, `group`, `output`,
+//! `prompt` and `request-id` (two values, at `2 i` and `2 i + 1`). So each of N shards computes its own stripe of the same load; only the
 //! times of random arrivals are sums, for which each shard walks the gaps of the others too.
 //!
 //! Requests of a dataset have rows instead of drawn lengths. A trial shuffles all rows once (concern `dataset` of the phase `trial`). Request
@@ -20,14 +20,15 @@ use std::time::Duration;
 use assay_dataset::Index;
 use assay_manifest::{
     ArrivalLaw, CacheMode, Count, Digest, FrozenWorkload, LengthLaw, Name, PlannedTrial, Point, PointId, PointKind, PromptSource,
-    RunId, ServingWork, Shard,
+    RunId, ServingWork, Shard, SharedPrefix,
 };
 
 use crate::arrivals::{
     Arrivals, MAX_RATE_PER_S, MAX_SMOOTHNESS, MAX_SPEED, MIN_RATE_PER_S, MIN_SMOOTHNESS, MIN_SPEED, RecordedArrivals, Speed,
 };
 use crate::block_texts::{BlockTexts, split_mix};
-use crate::lengths::{self, Lengths};
+use crate::groups::{Groups, MAX_GROUPS, MAX_ZIPF};
+use crate::lengths::{self, Lengths, MAX_TOKENS};
 use crate::rows::{Rows, first_measured};
 use crate::{Generator, LoadKey, Nonce, Seed, SeedError, digest};
 
@@ -180,6 +181,11 @@ pub enum ScheduleError {
         /// The rows by the plan.
         planned: u64,
     },
+    /// A beginning in common that cannot be.
+    #[error(
+        "the prefix needs 1 to {MAX_GROUPS} groups of at most {MAX_TOKENS} tokens each, and an exponent from 0 to {MAX_ZIPF}"
+    )]
+    Prefix,
     /// Lengths that cannot be drawn.
     #[error("the {side} lengths cannot be drawn: {reason}")]
     Lengths {
@@ -235,6 +241,8 @@ pub struct ScheduledRequest {
     pub prompt_seed: u64,
     /// The row of the dataset; absent if the prompt is synthetic.
     pub row: Option<u64>,
+    /// The group of its beginning, from 0; absent if prompts have no beginning in common.
+    pub group: Option<u32>,
     /// Its id. Differs between executions of the trial.
     pub request_id: u128,
 }
@@ -287,7 +295,7 @@ impl Stripe {
 /// The prompts of a trial.
 #[derive(Clone, Debug)]
 enum Prompts {
-    Synthetic { input: LengthLaw, query: Option<LengthLaw> },
+    Synthetic { input: LengthLaw, query: Option<LengthLaw>, prefix: Option<Groups> },
     Rows(Rows),
 }
 
@@ -322,7 +330,7 @@ pub struct TrialSchedule {
 impl TrialSchedule {
     /// Checks that `work` can be offered at this load, without the rows of a dataset.
     pub fn check(work: &ServingWork, offered: OfferedLoad, key: &TrialKey<'_>) -> Result<(), ScheduleError> {
-        let prompts = Prompts::Synthetic { input: LengthLaw::Fixed { tokens: 1 }, query: None };
+        let prompts = Prompts::Synthetic { input: LengthLaw::Fixed { tokens: 1 }, query: None, prefix: None };
         if let OfferedLoad::Replay { speed } = offered {
             check_replay(work, speed)?;
         }
@@ -337,7 +345,9 @@ impl TrialSchedule {
         index: Option<&Arc<Index>>,
     ) -> Result<Self, ScheduleError> {
         let prompts = match &work.prompts {
-            PromptSource::Synthetic { input, query } => Prompts::Synthetic { input: *input, query: *query },
+            PromptSource::Synthetic { input, query, prefix } => {
+                Prompts::Synthetic { input: *input, query: *query, prefix: prefix.map(Groups::new) }
+            }
             PromptSource::Dataset(dataset) => {
                 let index = index.ok_or(ScheduleError::NoIndex)?;
                 let planned = dataset.summary.rows.0;
@@ -363,9 +373,10 @@ impl TrialSchedule {
         key: &TrialKey<'_>,
         prompts: Prompts,
     ) -> Result<Self, ScheduleError> {
-        if let PromptSource::Synthetic { input, query } = &work.prompts {
+        if let PromptSource::Synthetic { input, query, prefix } = &work.prompts {
             check_lengths("input", Some(*input))?;
             check_lengths("query", *query)?;
+            prefix.map_or(Ok(()), |prefix| check_prefix(&prefix))?;
         }
         check_lengths("output", work.output)?;
         let schedule = Self {
@@ -453,10 +464,11 @@ impl TrialSchedule {
     /// request of the trial (`examples/cost.rs`). Everything else is drawn for the shard's own requests only.
     pub fn shard_requests(&self, phase: Phase, stripe: Stripe) -> Requests {
         let prompts = match &self.prompts {
-            Prompts::Synthetic { input, query } => DrawnPrompts::Synthetic(Box::new(SyntheticPrompts {
+            Prompts::Synthetic { input, query, prefix } => DrawnPrompts::Synthetic(Box::new(SyntheticPrompts {
                 input: Lengths::new(*input, self.generator(phase, "input")),
                 query: query.map(|law| Lengths::new(law, self.generator(phase, "query"))),
                 seeds: self.generator(phase, "prompt"),
+                groups: prefix.clone().map(|groups| (groups, self.generator(phase, "group"))),
             })),
             Prompts::Rows(rows) => DrawnPrompts::Rows(rows.clone()),
         };
@@ -589,6 +601,14 @@ fn check_lengths(side: &'static str, law: Option<LengthLaw>) -> Result<(), Sched
     law.and_then(lengths::refusal).map_or(Ok(()), |reason| Err(ScheduleError::Lengths { side, reason }))
 }
 
+fn check_prefix(prefix: &SharedPrefix) -> Result<(), ScheduleError> {
+    let is_valid = (1..=MAX_GROUPS).contains(&prefix.groups)
+        && (0.0..=MAX_ZIPF).contains(&prefix.zipf)
+        && prefix.system <= MAX_TOKENS
+        && prefix.group <= MAX_TOKENS;
+    if is_valid { Ok(()) } else { Err(ScheduleError::Prefix) }
+}
+
 /// Returns the number of requests that ends the measured phase of a trial; `None` if only the clock does. A trace has no more requests than
 /// rows; `index` is that of the work's dataset.
 pub fn request_limit(work: &ServingWork, offered: OfferedLoad, index: Option<&Index>) -> Option<u64> {
@@ -668,6 +688,7 @@ struct SyntheticPrompts {
     input: Lengths,
     query: Option<Lengths>,
     seeds: Generator,
+    groups: Option<(Groups, Generator)>,
 }
 
 /// The prompt of one request.
@@ -677,18 +698,24 @@ struct DrawnPrompt {
     recorded_output: Option<u32>,
     seed: u64,
     row: Option<u64>,
+    group: Option<u32>,
 }
 
 impl DrawnPrompts {
     fn at(&mut self, phase: Phase, index: u64) -> DrawnPrompt {
         match self {
-            Self::Synthetic(drawn) => DrawnPrompt {
-                input_tokens: drawn.input.tokens(index),
-                query_tokens: drawn.query.as_mut().map(|lengths| lengths.tokens(index)),
-                recorded_output: None,
-                seed: drawn.seeds.at(index),
-                row: None,
-            },
+            Self::Synthetic(drawn) => {
+                let own = drawn.input.tokens(index);
+                let group = drawn.groups.as_mut().map(|(groups, draws)| (groups.group(draws.unit_f64(index)), groups.tokens()));
+                DrawnPrompt {
+                    input_tokens: own.saturating_add(group.map_or(0, |(_, tokens)| tokens)),
+                    query_tokens: drawn.query.as_mut().map(|lengths| lengths.tokens(index)),
+                    recorded_output: None,
+                    seed: drawn.seeds.at(index),
+                    row: None,
+                    group: group.map(|(group, _)| group),
+                }
+            }
             Self::Rows(rows) => {
                 let row = rows.row(phase, index);
                 let indexed = rows.index().row(row);
@@ -698,6 +725,7 @@ impl DrawnPrompts {
                     recorded_output: indexed.and_then(|row| row.output_tokens),
                     seed: row,
                     row: Some(row),
+                    group: None,
                 }
             }
         }
@@ -727,6 +755,7 @@ impl Iterator for Requests {
             output_tokens: self.output.as_mut().map(|lengths| lengths.tokens(index)).or(prompt.recorded_output),
             prompt_seed: prompt.seed,
             row: prompt.row,
+            group: prompt.group,
             request_id: u128::from(self.ids.at(2 * index)) << 64 | u128::from(self.ids.at(2 * index + 1)),
         })
     }

@@ -39,6 +39,9 @@ const MAX_LOAD: i64 = 10_000_000;
 /// The lowest and the highest speed of a replay; the schedule has the same limits.
 const SPEED_LIMITS: (f64, f64) = (1e-3, 1e6);
 
+/// The most groups of prompts that share a beginning; the schedule has the same limit.
+const MAX_GROUPS: i64 = 100_000;
+
 static TEXT_TYPE: Type = Type::Text(&TEXT);
 static WORD_TYPE: Type = Type::Text(&WORD);
 static NAME_TYPE: Type = Type::Text(&NAME);
@@ -171,6 +174,12 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
             "lengths",
             &LENGTHS,
             "The numbers of input and output tokens, for synthetic prompts. Either this, `dataset` or `trace`.",
+        )
+        .only(SERVING),
+        optional(
+            "prefix",
+            &Type::Object(&PREFIX),
+            "The beginnings that synthetic prompts have in common, in front of `lengths`. If left out: none.",
         )
         .only(SERVING),
         optional("dataset", &Type::Object(&DATASET), "A file of prompts. Either this, `lengths` or `trace`.").only(SERVING),
@@ -408,6 +417,25 @@ static NORMAL: Table = Table {
     selector: None,
     fields: &[required("mean", &MEAN, "The mean."), required("stddev", &SPREAD, "The standard deviation.")],
     rules: &[],
+};
+
+static SHARED_TOKENS: Type = Type::Integer { min: 0, max: MAX_TOKENS.cast_signed() };
+static PREFIX: Table = Table {
+    name: "prefix",
+    doc: "The beginnings that synthetic prompts have in common: all of them the tokens of `system`, and those of a group the tokens of `group`.",
+    selector: None,
+    fields: &[
+        default("system", &SHARED_TOKENS, "0", "Tokens that all prompts begin with, like a system prompt."),
+        default("group", &SHARED_TOKENS, "0", "Tokens that the prompts of a group have next."),
+        default("groups", &Type::Integer { min: 1, max: MAX_GROUPS }, "1", "The number of groups."),
+        default(
+            "zipf",
+            &Type::Number { min: 0.0, above_min: false, max: 10.0 },
+            "0",
+            "The exponent of Zipf's law, by which requests belong to groups. 0 makes groups equally likely.",
+        ),
+    ],
+    rules: &[Rule::AtLeastOne(&["system", "group"])],
 };
 
 pub(crate) static DATASET_FORMATS: [Choice; 10] = [

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use assay_api::{InputKind, ServingApi};
 use assay_manifest::{
-    BetterDirection, CacheMode, CaptureMode, DatasetFormat, InstructionCounter, MeasuredCommand, Name, OverLongPrompt, SloMetric,
-    WorkloadType,
+    BetterDirection, CacheMode, CaptureMode, DatasetFormat, InstructionCounter, MeasuredCommand, Name, OverLongPrompt,
+    SharedPrefix, SloMetric, WorkloadType,
 };
 use assay_metric::Requirement;
 use serde_json::{Map, Value as Json};
@@ -201,6 +201,8 @@ pub struct Serving {
     pub load: Load,
     /// The prompts.
     pub prompts: Prompts,
+    /// The beginnings that synthetic prompts have in common.
+    pub prefix: Option<SharedPrefix>,
     /// The state of the prefix cache.
     pub cache: CacheMode,
     /// True if responses are streamed.
@@ -497,6 +499,7 @@ impl Define for Workload {
         check_distributions(spec, problems);
         check_dataset(spec, problems);
         check_replay(spec, problems);
+        check_prefix(spec, problems);
         check_api(spec, problems);
         check_cache(spec, problems);
         check_files(spec, problems);
@@ -600,6 +603,23 @@ fn check_distributions(spec: &CheckedValue, problems: &mut Problems<'_>) {
         {
             problems.add(uniform.anchor, format!("`spec.{of}.{side}.uniform.max` is {max}, below `min`, which is {min}"));
         }
+    }
+}
+
+/// Checks that only synthetic prompts of an API with one prompt have a beginning in common.
+fn check_prefix(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let Some(prefix) = spec.member("prefix") else { return };
+    if let Some(file) = ["dataset", "trace"].into_iter().find(|name| spec.member(name).is_some()) {
+        let message = format!("`spec.prefix` belongs to `lengths`: the prompts of a {file} have the beginnings that they have");
+        problems.add_hinted(prefix.anchor, message, "remove it");
+    }
+    let Some(api) = spec.member("api").and_then(ServingApi::read) else { return };
+    if api.capabilities().input != InputKind::Prompt {
+        problems.add_hinted(
+            prefix.anchor,
+            format!("requests of `api: {api}` have no prompt that could begin like others"),
+            "remove it",
+        );
     }
 }
 
@@ -934,6 +954,7 @@ impl Read for Serving {
             tokenizer: spec.get("tokenizer")?,
             load: spec.get("load")?,
             prompts: Prompts::read(spec)?,
+            prefix: spec.get("prefix")?,
             cache: spec.get("cache")?,
             streaming: spec.get("streaming")?,
             capture: spec.get("capture")?,
@@ -981,6 +1002,17 @@ impl Read for ArrivalProcess {
             "constant" => Self::Constant,
             "gamma" => Self::Gamma { smoothness: load.get("smoothness")? },
             _ => Self::Poisson,
+        })
+    }
+}
+
+impl Read for SharedPrefix {
+    fn read(prefix: &CheckedValue) -> Option<Self> {
+        Some(Self {
+            system: prefix.get("system")?,
+            group: prefix.get("group")?,
+            groups: prefix.get("groups")?,
+            zipf: prefix.get("zipf")?,
         })
     }
 }

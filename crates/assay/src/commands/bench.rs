@@ -33,7 +33,7 @@ const OUTPUT_TOKENS: u64 = 128;
 const PIPELINE: &str = "pipelines/bench.yaml";
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 36] = [
+const OPTIONS: [(&str, &str); 37] = [
     ("spec.load.concurrency", "--concurrency"),
     ("spec.load.rate", "--rate"),
     ("spec.load.speed", "--speed"),
@@ -46,6 +46,7 @@ const OPTIONS: [(&str, &str); 36] = [
     ("spec.lengths.input", "--input-tokens"),
     ("spec.lengths.output", "--output-tokens"),
     ("spec.lengths", "--scenario"),
+    ("spec.prefix", "--prefix"),
     ("spec.dataset.format", "--dataset-format"),
     ("spec.dataset.fields", "--field"),
     ("spec.dataset.max_input", "--max-input"),
@@ -123,6 +124,9 @@ pub(crate) struct Bench {
     /// Lengths in genai-bench notation, such as "D(100,100)", "N(480,240)/(300,150)", "E(128)" or "R(128,100)"
     #[arg(long, value_name = "SCENARIO", conflicts_with_all = ["input_tokens", "output_tokens"])]
     scenario: Option<String>,
+    /// Tokens that synthetic prompts begin with in common: system=N for all, group=N for those of one of groups=K, with zipf=S
+    #[arg(long, value_name = "NAME=N,..", value_delimiter = ',', conflicts_with = "file")]
+    prefix: Vec<String>,
     /// A file or address of prompts: JSON Lines, CSV, text, ShareGPT or an OpenAI batch file, instead of synthetic prompts
     #[arg(long, value_name = "FILE|URL", conflicts_with_all = ["input_tokens", "scenario"], group = "file")]
     dataset: Option<String>,
@@ -316,6 +320,8 @@ impl Bench {
             Some((member, file)) => spec[member] = file,
             None => spec["lengths"] = lengths,
         }
+        let prefix = self.prefix.iter().map(|pair| parse_prefix(pair)).collect::<Result<Map<_, _>, _>>()?;
+        set(&mut spec, "prefix", (!prefix.is_empty()).then_some(Value::Object(prefix)));
         set(&mut spec, "batch", Some(self.documents).filter(|documents| *documents != 1).map(Value::from));
         set(&mut spec, "extra_body", self.extra_body.clone().map(Value::from));
         set(&mut spec, "seed", self.seed.as_deref().map(|seed| json!(seed_digits(seed))));
@@ -453,6 +459,17 @@ fn parse_doublings(text: &str) -> Result<Doublings, String> {
     }
     let doublings = std::iter::successors(Some(first), |number| number.checked_mul(2)).take_while(|number| *number < last);
     Ok(Doublings(doublings.chain([last]).collect()))
+}
+
+/// Parses `NAME=NUMBER`.
+fn parse_prefix(text: &str) -> Result<(String, Value), Failure> {
+    let parsed = text
+        .split_once('=')
+        .and_then(|(name, number)| Some((name.to_owned(), number.parse::<serde_json::Number>().ok()?.into())));
+    parsed.ok_or_else(|| {
+        Failure::new(ErrorCode::Option, format!("`--prefix {text}` is not of the form NAME=NUMBER"))
+            .hint("such as `--prefix system=1000,group=200,groups=64,zipf=1`")
+    })
 }
 
 /// Returns the window of a trace from `FROM..TO`; either may be left out.

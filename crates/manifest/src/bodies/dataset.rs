@@ -164,6 +164,28 @@ pub struct Dataset {
     pub max_output_tokens: Option<u32>,
 }
 
+/// The beginnings that synthetic prompts have in common: all of them the first tokens, and those of a group the next ones.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SharedPrefix {
+    /// Tokens that all prompts begin with, like a system prompt.
+    pub system: u32,
+    /// The number of groups.
+    pub groups: u32,
+    /// Tokens that the prompts of a group have next.
+    pub group: u32,
+    /// The exponent `s` of Zipf's law: a request belongs to group `k`, from 1, with a probability in proportion to `1 / k^s`. 0 makes groups
+    /// equally likely.
+    pub zipf: f64,
+}
+
+impl SharedPrefix {
+    /// Returns the tokens of the whole beginning.
+    pub fn tokens(&self) -> u32 {
+        self.system.saturating_add(self.group)
+    }
+}
+
 /// The source of prompts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "from", rename_all = "snake_case", deny_unknown_fields)]
@@ -175,6 +197,9 @@ pub enum PromptSource {
         /// Tokens of the query; absent if the API takes none.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         query: Option<LengthLaw>,
+        /// The beginnings that prompts have in common, before `input`; absent if they have none.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        prefix: Option<SharedPrefix>,
     },
     /// The rows of a dataset, in random order, each once before any is repeated.
     Dataset(Box<Dataset>),

@@ -2,7 +2,8 @@ use super::*;
 use crate::load_recipe_digest;
 use assay_dataset::{ImportRules, RecordedOutput, Row, RowContent, RowTime, RowWriter, TextTokens, TimeRules};
 use assay_manifest::{
-    Artifact, CaptureMode, Dataset, DatasetFormat, OverLongPrompt, PinnedFile, RunId, ServingApi, Tokenizer, TrialId,
+    Artifact, CaptureMode, Dataset, DatasetFormat, OverLongPrompt, PinnedFile, RunId, ServingApi, SharedPrefix, Tokenizer,
+    TrialId,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +13,7 @@ const NONCE: Nonce = Nonce::new(0x0123_4567_89ab_cdef);
 const SECOND: u64 = 1_000_000_000;
 
 fn synthetic(input: LengthLaw) -> PromptSource {
-    PromptSource::Synthetic { input, query: None }
+    PromptSource::Synthetic { input, query: None, prefix: None }
 }
 
 fn work() -> ServingWork {
@@ -454,6 +455,28 @@ fn dataset_schedule(work: &ServingWork, trial: u32, index: Option<&Arc<Index>>) 
     let key = TrialKey { point: PointKey { seed: &SEED, workload: &workload, point: &point }, trial, nonce: NONCE };
     let offered = if work.arrival == ArrivalLaw::Recorded { OfferedLoad::Replay { speed: 1.0 } } else { RATE };
     TrialSchedule::new(work, offered, &key, index)
+}
+
+#[test]
+fn a_beginning_in_common_is_part_of_the_length_and_of_the_schedule() {
+    let prefix = SharedPrefix { system: 1_000, groups: 8, group: 200, zipf: 1.0 };
+    let own = LengthLaw::Uniform { min: 10, max: 20 };
+    let grouped = ServingWork { prompts: PromptSource::Synthetic { input: own, query: None, prefix: Some(prefix) }, ..work() };
+    let requests: Vec<_> = schedule(&grouped, RATE).requests(Phase::Measure).collect();
+    assert!(requests.iter().all(|request| (1_210..=1_220).contains(&request.input_tokens)));
+    let of_group = |group| requests.iter().filter(|request| request.group == Some(group)).count() as f64;
+    // The first of eight has 1 / (1 + 1/2 + ... + 1/8) = 0.368 of all; four standard errors of 500 are 0.086.
+    assert!((of_group(0) / requests.len() as f64 - 0.368).abs() < 0.086, "{}", of_group(0));
+    assert!(of_group(7) < of_group(0) && requests.iter().all(|request| request.group < Some(8)));
+    let plain = ServingWork { prompts: synthetic(own), ..work() };
+    assert_ne!(schedule(&grouped, RATE).digest(), schedule(&plain, RATE).digest());
+    let other = SharedPrefix { zipf: 0.0, ..prefix };
+    let other = ServingWork { prompts: PromptSource::Synthetic { input: own, query: None, prefix: Some(other) }, ..work() };
+    assert_ne!(schedule(&grouped, RATE).digest(), schedule(&other, RATE).digest());
+    for bad in [SharedPrefix { groups: 0, ..prefix }, SharedPrefix { zipf: f64::NAN, ..prefix }] {
+        let work = ServingWork { prompts: PromptSource::Synthetic { input: own, query: None, prefix: Some(bad) }, ..work() };
+        assert_eq!(refused(&work, RATE), ScheduleError::Prefix);
+    }
 }
 
 /// Returns the schedule of a replay in the work's first trial.

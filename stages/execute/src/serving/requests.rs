@@ -6,7 +6,7 @@ use std::sync::Arc;
 use assay_api::RequestInput;
 use assay_dataset::{RowContent, RowReader, TokenBlocks};
 use assay_load::{Cause, PlannedRequest};
-use assay_manifest::{CacheMode, CaptureMode, ServingWork};
+use assay_manifest::{CacheMode, CaptureMode, PromptSource, ServingWork, SharedPrefix};
 use assay_record::Phase;
 use assay_schedule::{BlockTexts, Requests as Scheduled, ScheduledRequest, Stripe, TrialSchedule};
 use assay_tokens::{Prompt, SALT_WORDS, Tokenizer};
@@ -59,6 +59,9 @@ impl<'a> Prompts<'a> {
         if let Some(row) = request.row {
             return self.of_row(request, row, output_tokens);
         }
+        if let (Some(group), PromptSource::Synthetic { prefix: Some(prefix), .. }) = (request.group, &self.work.prompts) {
+            return self.of_group(request, group, prefix, output_tokens);
+        }
         let documents = self.work.documents();
         let prompt = |number, tokens| self.tokenizer.prompt(request.document_seed(number), self.salt, tokens);
         let prompts = (0..documents).map(|number| prompt(number, request.input_tokens)).collect::<Result<Vec<_>, _>>()?;
@@ -90,6 +93,36 @@ impl Prompts<'_> {
             return Ok(Some(self.marker.get_or_init(|| made)));
         }
         Ok(self.marker.get())
+    }
+
+    /// Returns the request of a prompt that begins like others: block 0 is the beginning of all, and block `k` that of group `k`, from 1. A salt
+    /// changes these words in every execution, and takes no tokens.
+    fn of_group(
+        &self,
+        request: &ScheduledRequest,
+        group: u32,
+        prefix: &SharedPrefix,
+        output_tokens: Option<u32>,
+    ) -> Result<PlannedRequest, Cause> {
+        let texts = self.block_texts;
+        let own = request.input_tokens.saturating_sub(prefix.tokens());
+        let pieces = [
+            (texts.block_seed(0), prefix.system),
+            (texts.block_seed(u64::from(group) + 1), prefix.group),
+            (request.prompt_seed, own),
+        ];
+        let prompt = self.tokenizer.pieces(&pieces)?;
+        let inputs = [prompt.text];
+        Ok(PlannedRequest {
+            global_index: request.global_index,
+            intended_offset_ns: request.offset_ns,
+            body: self.work.request_body(RequestInput::Texts { query: None, inputs: &inputs }, output_tokens),
+            input_tokens_requested: Some(request.input_tokens),
+            input_tokens: prompt.tokens,
+            output_tokens_requested: output_tokens,
+            request_id: request.request_id,
+            prompt_sha256: (self.work.capture != CaptureMode::None).then(|| digest_prompts(inputs.iter())),
+        })
     }
 
     /// Returns the prompt of a length with blocks. A salt changes all of its words and no length, or blocks would not begin where they do.

@@ -1,6 +1,8 @@
 //! The requested work of a serving case: model, arrivals, lengths and SLOs.
 
-use assay_manifest::{ArrivalLaw, CacheMode, DatasetSummary, LengthLaw, PromptSource, ServingWork, Slo, TokenRange};
+use assay_manifest::{
+    ArrivalLaw, CacheMode, DatasetSummary, LengthLaw, PromptSource, ServingWork, SharedPrefix, Slo, TokenRange,
+};
 use assay_metric::Metric;
 
 use crate::render::number::percent;
@@ -91,9 +93,10 @@ fn arrivals(law: &ArrivalLaw) -> String {
 fn lengths(work: &ServingWork) -> String {
     let drawn = work.output.as_ref().map(|law| format!(", {} out", length(law)));
     match &work.prompts {
-        PromptSource::Synthetic { input, query } => {
+        PromptSource::Synthetic { input, query, prefix } => {
             let query = query.as_ref().map(|law| format!(", {} query", length(law))).unwrap_or_default();
-            format!("tokens {} in{query}{}", length(input), drawn.unwrap_or_default())
+            let shared = prefix.as_ref().map(shared).unwrap_or_default();
+            format!("tokens {} in{shared}{query}{}", length(input), drawn.unwrap_or_default())
         }
         PromptSource::Dataset(dataset) => {
             let DatasetSummary { rows, input_tokens, recorded_outputs, output_tokens, .. } = &dataset.summary;
@@ -115,6 +118,17 @@ fn lengths(work: &ServingWork) -> String {
             let file = clean(&dataset.file.origin);
             format!("{} of {file}, tokens {} in{output}{reused}", counted(rows.0, noun), range(input_tokens))
         }
+    }
+}
+
+/// Returns ` after 1000 of all requests and 200 of one of 8 groups`, with the law of unequal groups.
+fn shared(prefix: &SharedPrefix) -> String {
+    let SharedPrefix { system, groups, group, zipf } = prefix;
+    let law = if *zipf > 0.0 { format!(" (Zipf {zipf})") } else { String::new() };
+    match (system, group) {
+        (system, 0) => format!(" after {system} of all requests"),
+        (0, group) => format!(" after {group} of one of {groups} groups{law}"),
+        (system, group) => format!(" after {system} of all requests and {group} of one of {groups} groups{law}"),
     }
 }
 
