@@ -79,8 +79,10 @@ pub enum Reason {
     },
     /// The values move with the order of the trials.
     Drift {
-        /// The relative change from the first trial to the last.
-        change: f64,
+        /// The fitted slope over all trials, relative to the median. It may be below -1: it is no change of a value.
+        trend: f64,
+        /// The change from the first value to the last, relative to the first; `None` if that is 0.
+        ends: Option<f64>,
         /// The test's two-sided p-value.
         p: f64,
     },
@@ -124,14 +126,11 @@ impl fmt::Display for Reason {
                     percent(*robust_cv)
                 )
             }
-            Self::Drift { change, p } => {
-                let way = if *change < 0.0 { "fell" } else { "rose" };
-                write!(
-                    f,
-                    "drift: values {way} by {} from the first trial to the last ({})",
-                    percent(change.abs()),
-                    probability(*p)
-                )
+            Self::Drift { trend, ends, p } => {
+                let way = if *trend < 0.0 { "falling" } else { "rising" };
+                let (size, p) = (percent(trend.abs()), probability(*p));
+                write!(f, "drift: a {way} trend of {size} of the median over the trials ({p})")?;
+                ends.map_or(Ok(()), |change| write!(f, ", the last is {}", beside_the_first(change)))
             }
             Self::TwoModes { below, above, gap } => {
                 write!(f, "two modes: {below} trials lie below and {above} above a gap of {} of the median", percent(*gap))
@@ -209,7 +208,13 @@ fn noise(samples: &Samples, limit: f64) -> Option<Reason> {
 fn drift(samples: &Samples, trend: &Trend, limit: f64) -> Option<Reason> {
     let change = trend.change?;
     let counts = samples.len() >= MIN_TRIALS && trend.p <= TREND_P && exceeds(change.abs(), limit);
-    counts.then_some(Reason::Drift { change, p: trend.p })
+    counts.then(|| Reason::Drift { trend: change, ends: change_of_ends(samples.observed()), p: trend.p })
+}
+
+/// Returns the change from the first value to the last, relative to the first; `None` if that is 0.
+fn change_of_ends(observed: &[f64]) -> Option<f64> {
+    let (first, last) = (*observed.first()?, *observed.last()?);
+    ratio(last - first, first)
 }
 
 /// The widest gap with at least a fifth of the samples on each side, if it is wider than the range of either side.
@@ -239,6 +244,12 @@ fn exceeds(value: f64, limit: f64) -> bool {
 
 fn percent(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
+}
+
+/// Formats a change against the first value: `5.66 % below the first`.
+fn beside_the_first(change: f64) -> String {
+    let way = if change < 0.0 { "below" } else { "above" };
+    if change == 0.0 { "equal to the first".to_owned() } else { format!("{} {way} the first", percent(change.abs())) }
 }
 
 fn probability(p: f64) -> String {
@@ -300,14 +311,26 @@ mod tests {
 
     #[test]
     fn a_drift_beyond_the_limit_is_unstable_even_within_the_noise_limit() {
-        insta::assert_snapshot!(judged(&[100.0, 101.5, 103.0, 104.5, 106.0]), @"unstable: drift: values rose by 5.83 % from the first trial to the last (p = 0.0167)");
-        insta::assert_snapshot!(judged(&[106.0, 104.5, 103.0, 101.5, 100.0]), @"unstable: drift: values fell by 5.83 % from the first trial to the last (p = 0.0167)");
+        insta::assert_snapshot!(judged(&[100.0, 101.5, 103.0, 104.5, 106.0]), @"unstable: drift: a rising trend of 5.83 % of the median over the trials (p = 0.0167), the last is 6.00 % above the first");
+        insta::assert_snapshot!(judged(&[106.0, 104.5, 103.0, 101.5, 100.0]), @"unstable: drift: a falling trend of 5.83 % of the median over the trials (p = 0.0167), the last is 5.66 % below the first");
+    }
+
+    #[test]
+    fn positive_values_do_not_fall_by_more_than_all_of_themselves() {
+        let found = judged(&[90.0, 70.0, 30.0, 20.0, 12.0]);
+        insta::assert_snapshot!(found.split("; ").last().unwrap_or_default(), @"drift: a falling trend of 263.33 % of the median over the trials (p = 0.0167), the last is 86.67 % below the first");
+    }
+
+    #[test]
+    fn a_drift_from_zero_has_no_change_of_its_ends() {
+        let found = judged(&[0.0, 70.0, 80.0, 90.0, 95.0]);
+        insta::assert_snapshot!(found.split("; ").nth(1).unwrap_or_default(), @"drift: a rising trend of 50.00 % of the median over the trials (p = 0.0167)");
     }
 
     #[test]
     fn a_vanishing_p_is_not_printed_as_zero() {
         let steady: Vec<f64> = (0..12_u32).map(|i| 100.0 + f64::from(i)).collect();
-        insta::assert_snapshot!(judged(&steady), @"unstable: drift: values rose by 10.43 % from the first trial to the last (p < 0.0001)");
+        insta::assert_snapshot!(judged(&steady), @"unstable: drift: a rising trend of 10.43 % of the median over the trials (p < 0.0001), the last is 11.00 % above the first");
     }
 
     #[test]
