@@ -69,6 +69,8 @@ fn head(page: &mut Writer, columns: &[&Column]) {
         for title in ["trials", "ok", "failed"] {
             page.leaf("th", &[("scope", "col"), ("class", "n")], title);
         }
+        // Before the numbers, because a wide table is cut off on the right until it is scrolled.
+        page.leaf("th", &[("scope", "col")], "SLOs");
         for column in columns {
             page.element("th", &[("scope", "col"), ("class", "n")], |page| {
                 match column.definition().long_title {
@@ -80,7 +82,6 @@ fn head(page: &mut Writer, columns: &[&Column]) {
                 }
             });
         }
-        page.leaf("th", &[("scope", "col")], "SLOs");
     });
 }
 
@@ -105,7 +106,6 @@ fn rows(
                 let padded = texts.get(index).map_or("", String::as_str);
                 cell(page, point, column, padded, detail);
             }
-            last_cells(page, point);
         });
         page.newline();
         write_panels(budget.panels, report, case, point, columns, shared.as_deref(), budget.full);
@@ -156,6 +156,7 @@ fn first_cells(page: &mut Writer, point: &PointSection, columns: &[&Column], sha
     let failed = load.map(Load::failed);
     let class = if failed.unwrap_or(0) > 0 { "n caution" } else { "n" };
     page.leaf("td", &[("class", class)], &failed.map_or_else(|| "—".to_owned(), grouped));
+    verdict_cell(page, point);
 }
 
 /// Writes a number's cell. The padding that aligns the number is outside its link, so that it is not underlined.
@@ -189,7 +190,8 @@ fn with_failures(page: &mut Writer, twin: &Row, detail: Detail) {
     }
 }
 
-fn last_cells(page: &mut Writer, point: &PointSection) {
+/// Writes whether a load met the SLOs.
+fn verdict_cell(page: &mut Writer, point: &PointSection) {
     match point.serving.as_ref().and_then(|load| load.slo_met) {
         Some(true) => page.leaf("td", &[], "met"),
         Some(false) => page.leaf("td", &[("class", "caution")], "missed"),

@@ -79,6 +79,17 @@ fn a_serving_page_is_well_formed_and_every_link_arrives() {
 }
 
 #[test]
+fn the_verdict_on_the_slos_is_before_the_numbers() {
+    let html = fixture::serving::small().report().html();
+    let table = html.split_once("<table class=\"loads\">").expect("a table of loads").1;
+    let place = |text: &str| table.find(text).unwrap_or_else(|| panic!("{text} is not in the table"));
+    assert!(place(">failed</th>") < place(">SLOs</th>") && place(">SLOs</th>") < place("TTFT p50"));
+    let row = table.split_once("<tbody>").expect("rows").1.split_once("</tr>").expect("a row").0;
+    let cells: Vec<&str> = row.split("<td").collect();
+    assert!(cells[4].contains(">met<"), "{}", cells[4]);
+}
+
+#[test]
 fn every_number_of_serving_opens_its_lineage() {
     let report = fixture::serving::small().report();
     let html = report.html();
