@@ -192,7 +192,11 @@ fn fold_unstable(remarks: &[Remark]) -> Option<FoldedRemark> {
     let worst = unstable().max_by(|one, other| one.spread.total_cmp(&other.spread))?;
     let reason = worst.gist().trim_start_matches("unstable, ");
     let text = |names: Names| {
-        format!("{numbers} numbers are unstable, most of all {}, {}: {reason}", worst.point, names.list(&worst.metrics))
+        format!(
+            "{numbers} numbers of the tables are unstable, most of all {}, {}: {reason}",
+            worst.point,
+            names.list(&worst.metrics)
+        )
     };
     Some(FoldedRemark {
         kind: RemarkKind::Unstable,
@@ -293,7 +297,7 @@ mod tests {
         let folded = fold(&remarks, 2, "load");
         insta::assert_snapshot!(texts(&folded).join("\n"), @r"
         concurrency 4: 5 of 9 requests failed
-        3 numbers are unstable, most of all concurrency 4, ITL p99: noise: 0.6
+        3 numbers of the tables are unstable, most of all concurrency 4, ITL p99: noise: 0.6
         ");
         assert_eq!(folded[1].full_texts.len(), 3);
         assert_eq!(folded[0].full_texts, [""; 0], "nothing was left out");

@@ -106,9 +106,9 @@ fn certainty(grade: &Grade, cases: &[CaseSection]) -> String {
     let stability = match unstable {
         _ if total == 0 => "no number".to_owned(),
         0 if without == total => "no number has an interval".to_owned(),
-        0 => "no number is unstable".to_owned(),
-        1 => format!("1 of {} is unstable", counted(total, "number")),
-        some => format!("{} of {} are unstable", grouped(some), counted(total, "number")),
+        0 => "no number of the tables is unstable".to_owned(),
+        1 => format!("1 of the {} of the tables is unstable", counted(total, "number")),
+        some => format!("{} of the {} of the tables are unstable", grouped(some), counted(total, "number")),
     };
     let intervals = match without {
         1 if total > 1 => ", 1 has no interval".to_owned(),
@@ -142,12 +142,12 @@ mod tests {
         insta::assert_snapshot!(head(&fixture::model()), @r"
         Incomplete: 12 of 20 trials count.
         Measured 2026-11-20 12:00 UTC on AMD EPYC 9354 32-Core Processor, 16 CPUs usable, 252 GiB, Debian GNU/Linux 12.
-        Realism grade; publication was intended (counted_trials, locked_clocks); 2 of 5 numbers are unstable, 1 has no interval.
+        Realism grade; publication was intended (counted_trials, locked_clocks); 2 of the 5 numbers of the tables are unstable, 1 has no interval.
         ");
         insta::assert_snapshot!(head(&fixture::serving::small()), @r"
         Incomplete: 10 of 15 trials count; 13 of 1600 requests failed (0.81 %).
         Measured 2026-11-20 12:00 UTC on AMD EPYC 9354 32-Core Processor, 16 CPUs usable, 252 GiB, Debian GNU/Linux 12.
-        Realism grade; publication was intended (locked_clocks); no number is unstable.
+        Realism grade; publication was intended (locked_clocks); no number of the tables is unstable.
         ");
         insta::assert_snapshot!(head(&fixture::serving::refused()), @r"
         Failed: none of 15 trials counts; 480 of 480 requests failed, in attempts that do not count.
@@ -188,8 +188,8 @@ mod tests {
         for metric in model.summary.points.iter_mut().flat_map(|point| &mut point.metrics) {
             metric.stability = Stability::Stable;
         }
-        assert!(head(&model).contains("; no number is unstable"), "{}", head(&model));
+        assert!(head(&model).contains("; no number of the tables is unstable"), "{}", head(&model));
         model.summary.points[0].metrics[0].stability = Stability::Unstable;
-        assert!(!head(&model).contains("no number is unstable"), "{}", head(&model));
+        assert!(!head(&model).contains("no number of the tables is unstable"), "{}", head(&model));
     }
 }

@@ -244,7 +244,7 @@ mod tests {
             (metric.stability, metric.cv, metric.stability_reason) = (Stability::Unstable, Some(cv), format!("drift: {cv}"));
         }
         (model.plan.cases, model.summary.points) = (vec![before, after], vec![point, of_after]);
-        insta::assert_snapshot!(remarks(&model), @"· 2 numbers are unstable, most of all membw on after, elapsed: drift: 0.2");
+        insta::assert_snapshot!(remarks(&model), @"· 2 numbers of the tables are unstable, most of all membw on after, elapsed: drift: 0.2");
         model.plan.cases.remove(0);
         assert!(!remarks(&model).contains("on after"), "the only target is not named");
     }
