@@ -115,8 +115,8 @@ fn lengths(work: &ServingWork) -> String {
             };
             let noun = if dataset.summary.times.is_some() { "request" } else { "prompt" };
             let reused = reused(&dataset.summary);
-            let file = clean(&dataset.file.origin);
-            format!("{} of {file}, tokens {} in{output}{reused}", counted(rows.0, noun), range(input_tokens))
+            let (file, changed) = (clean(&dataset.file.origin), changed_rows(&dataset.summary));
+            format!("{} of {file}{changed}, tokens {} in{output}{reused}", counted(rows.0, noun), range(input_tokens))
         }
     }
 }
@@ -139,6 +139,28 @@ fn reused(summary: &DatasetSummary) -> String {
     format!(", {share} of the prompt tokens in blocks of {} that an earlier request begins with", blocks.tokens)
 }
 
+/// States the rows of a dataset that were left out or cut, with the reasons: ` (10 of 20 rows left out: 10 longer than `max_input`)`;
+/// empty if there are none.
+fn changed_rows(summary: &DatasetSummary) -> String {
+    let DatasetSummary { read, without_prompt, without_response, too_long, truncated, times, .. } = summary;
+    let of_times = |count: fn(&TraceTimes) -> Count| times.as_ref().map_or(0, |times| count(times).0);
+    let reasons = [
+        (without_prompt.0, "without a prompt"),
+        (without_response.map_or(0, |count| count.0), "without a recorded response"),
+        (too_long.0, "longer than `max_input`"),
+        (of_times(|times| times.outside_window), "outside of the window"),
+        (of_times(|times| times.not_sampled), "not in the sample"),
+    ];
+    let left_out: u64 = reasons.iter().map(|(rows, _)| rows).sum();
+    let reasons: Vec<String> = reasons.iter().filter(|(rows, _)| *rows > 0).map(|(rows, why)| format!("{rows} {why}")).collect();
+    let left_out = (left_out > 0).then(|| format!("{left_out} of {} left out: {}", counted(read.0, "row"), reasons.join(", ")));
+    let cut = (truncated.0 > 0).then(|| format!("{} cut to `max_input`", counted(truncated.0, "prompt")));
+    let gaps = of_times(|times| times.gaps_cut);
+    let gaps = (gaps > 0).then(|| format!("{} cut to `max_gap`", counted(gaps, "gap")));
+    let changes: Vec<String> = left_out.into_iter().chain(cut).chain(gaps).collect();
+    if changes.is_empty() { String::new() } else { format!(" ({})", changes.join("; ")) }
+}
+
 /// Returns `5 to 1023`.
 fn range(tokens: &TokenRange) -> String {
     if tokens.least == tokens.most { tokens.least.to_string() } else { format!("{} to {}", tokens.least, tokens.most) }
@@ -152,5 +174,37 @@ fn length(law: &LengthLaw) -> String {
         LengthLaw::Lognormal { mean, stddev } => format!("log-normal ({mean}, {stddev})"),
         LengthLaw::TruncatedNormal { mean, stddev, floor } => format!("N({mean}, {stddev}) from {floor}"),
         LengthLaw::TruncatedUniform { low, high, floor } => format!("U[{low}, {high}) from {floor}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_manifest::Count;
+
+    use super::*;
+
+    #[test]
+    fn rows_that_were_left_out_or_cut_are_stated() {
+        let text = |read: u64, without_prompt: u64, too_long: u64, truncated: u64| {
+            let [read, without_prompt, too_long, truncated] = [read, without_prompt, too_long, truncated].map(Count);
+            changed_rows(&DatasetSummary { read, without_prompt, too_long, truncated, ..DatasetSummary::default() })
+        };
+        assert_eq!(text(20, 0, 0, 0), "");
+        assert_eq!(text(20, 0, 10, 0), " (10 of 20 rows left out: 10 longer than `max_input`)");
+        assert_eq!(text(20, 1, 2, 0), " (3 of 20 rows left out: 1 without a prompt, 2 longer than `max_input`)");
+        assert_eq!(text(20, 1, 0, 4), " (1 of 20 rows left out: 1 without a prompt; 4 prompts cut to `max_input`)");
+        assert_eq!(text(20, 0, 0, 1), " (1 prompt cut to `max_input`)");
+    }
+
+    #[test]
+    fn the_prompts_of_a_dataset_are_stated_with_the_rows_that_are_not_sent() {
+        let model = crate::run::fixture::serving::small();
+        let mut work = model.plan.workloads[0].serving.clone().expect("it serves");
+        let summary = DatasetSummary { read: Count(20), rows: Count(10), too_long: Count(10), ..DatasetSummary::default() };
+        work.prompts = crate::run::fixture::serving::dataset(summary);
+        assert_eq!(
+            RequestedWork::new(&work).lengths,
+            "10 prompts of data/prompts.jsonl (10 of 20 rows left out: 10 longer than `max_input`), tokens 0 in, 128 out"
+        );
     }
 }
