@@ -64,6 +64,7 @@ impl<'a> Builder<'a> {
         rows.extend(found.serving.iter().flat_map(|serving| serving::absent_rows(serving, &found.metrics)));
         let known: BTreeSet<String> = rows.iter().map(|row| row.metric.clone()).collect();
         rows.extend(self.absent_rows(workload, &known, &why_absent(found)));
+        let work = workload.and_then(|workload| workload.serving.as_ref());
         let view = self.views.get(&(&case.case_id, &point.point_id)).copied();
         PointSection {
             label,
@@ -71,7 +72,7 @@ impl<'a> Builder<'a> {
             counted: found.trials_counted,
             excluded: u32::try_from(found.excluded.len()).unwrap_or(u32::MAX),
             exclusions: ExcludedAttempt::of_point(found),
-            serving: (found.workload_type == WorkloadType::Serving).then(|| Load::new(point, found, view)),
+            serving: (found.workload_type == WorkloadType::Serving).then(|| Load::new(work, point, found, view)),
             rows,
         }
     }

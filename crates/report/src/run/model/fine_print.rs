@@ -55,7 +55,7 @@ fn serving(inputs: &Inputs<'_>) -> Vec<FinePrint> {
     let load = works().take(MAX_WORKLOADS).map(|(name, work)| {
         let work = RequestedWork::new(work);
         let slos = if work.slos.is_empty() { String::new() } else { format!("; SLOs {}", work.slo_text()) };
-        format!("`{name}`: {}; {}; {}; prefix cache {}{slos}", work.summary(), work.arrivals, work.lengths, work.cache)
+        format!("`{name}`: {}; {}; {}; prefix cache: {}{slos}", work.summary(), work.arrivals, work.lengths, work.cache)
     });
     let load = FinePrint { label: "Load", text: format!("{}.", load.collect::<Vec<_>>().join(". ")), of_this_run: true };
     vec![

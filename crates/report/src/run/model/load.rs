@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{Count, FailedRequests, Point, PointKind, PointSummary, PointView, ServingPoint};
+use assay_manifest::{Count, FailedRequests, Point, PointKind, PointSummary, PointView, ServingPoint, ServingWork};
 
+use super::cache_hits::CacheHits;
 use super::time_slices::TimeSlices;
 use super::views::{Curve, Timeline};
 use crate::render::number::grouped;
@@ -32,6 +33,8 @@ pub(crate) struct Load {
     /// The failed requests by their kind, most frequent first.
     pub(crate) failures: Vec<Failure>,
     pub(crate) slo_met: Option<bool>,
+    /// The input tokens from a prefix cache that was to be cold; `None` if there are few, or if the endpoint reports none.
+    pub(crate) cache_hits: Option<CacheHits>,
     /// The instant that latencies count from; empty if nothing was measured.
     pub(crate) latency_from: String,
     pub(crate) token_sources: Vec<(String, u64)>,
@@ -53,7 +56,7 @@ pub(crate) fn label(point: &Point) -> Option<String> {
 }
 
 impl Load {
-    pub(crate) fn new(point: &Point, found: &PointSummary, view: Option<&PointView>) -> Self {
+    pub(crate) fn new(work: Option<&ServingWork>, point: &Point, found: &PointSummary, view: Option<&PointView>) -> Self {
         let serving = found.serving.as_ref();
         let value = match point.kind {
             PointKind::Concurrency => point.value.get("concurrency").map(|text| (text, "")),
@@ -76,6 +79,7 @@ impl Load {
             ok,
             failures: failures(outcomes, kinds),
             slo_met: serving.and_then(|serving| serving.slo_met),
+            cache_hits: work.and_then(|work| CacheHits::new(work, found)),
             latency_from: serving.map(|serving| latency_from(&serving.latency_from)).unwrap_or_default(),
             token_sources: serving.map(token_sources).unwrap_or_default(),
             tpot_assumed: serving.map_or(0, |serving| serving.tpot_assumed.0),

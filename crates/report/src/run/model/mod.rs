@@ -1,6 +1,7 @@
 //! The report before it is rendered: the content of every rendering, in the order of the renderings.
 
 mod build;
+mod cache_hits;
 pub(crate) mod environment;
 pub(crate) mod exclusions;
 pub(crate) mod fine_print;

@@ -22,7 +22,7 @@ pub(crate) enum RemarkKind {
     Excluded,
     /// The trials do not agree; many such remarks are folded into one.
     Unstable,
-    /// A quantile of few samples, or a time between tokens that came together.
+    /// A quantile of few samples, a time between tokens that came together, or a cache that was not cold.
     Caveat,
     /// An interval is absent.
     NoInterval,

@@ -12,7 +12,8 @@ use crate::render::number::{grouped, percent};
 /// Minimum number of samples of a trial for a meaningful 99th percentile: with fewer, it lies between the two largest.
 const MIN_FOR_P99: u64 = 100;
 
-/// Returns the remarks on a row of a serving table: the reason why a value is absent or unstable, and the outcomes of failed requests.
+/// Returns the remarks on a row of a serving table: the reason why a value is absent or unstable, the
+/// outcomes of failed requests, and input tokens from a cache that was to be cold.
 /// Metrics with the same remark are named together; `columns` are those that the table explains.
 pub(crate) fn remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<Remark> {
     let mut remarks_on_metrics: Vec<Remark> = Vec::new();
@@ -51,6 +52,8 @@ pub(crate) fn remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<
     if let Some(load) = point.serving.as_ref().filter(|load| load.failed() > 0) {
         remarks.push(Remark::for_point(RemarkKind::FailedRequests, &point.label, failed_requests(point, load, columns)));
     }
+    let cache_hits = point.serving.as_ref().and_then(|load| load.cache_hits.as_ref());
+    remarks.extend(cache_hits.map(|hits| Remark::for_point(RemarkKind::Caveat, &point.label, hits.describe())));
     remarks.extend(remarks_on_metrics);
     remarks
 }

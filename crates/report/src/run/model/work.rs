@@ -18,6 +18,7 @@ pub(crate) struct RequestedWork {
     pub(crate) open_loop: bool,
     pub(crate) arrivals: String,
     pub(crate) lengths: String,
+    /// The treatment of the prefix cache. Its effect is not known: an endpoint may ignore a salt, and prompts may repeat.
     pub(crate) cache: &'static str,
     pub(crate) slos: Vec<SloLine>,
 }
@@ -43,9 +44,9 @@ impl RequestedWork {
             arrivals: arrivals(&work.arrival),
             lengths: lengths(work),
             cache: match work.cache {
-                CacheMode::ColdSalt => "cold (each trial's prompts have a salt of their own)",
-                CacheMode::ColdFlush => "cold (flushed before each trial)",
-                CacheMode::Warm => "warm (each trial's prompts were sent once before)",
+                CacheMode::ColdSalt => "a salt of its own for each trial's prompts",
+                CacheMode::ColdFlush => "to be flushed before each trial",
+                CacheMode::Warm => "each trial's prompts are sent once before it",
                 CacheMode::Shared => "as earlier trials left it",
             },
             slos: work.slos.iter().map(SloLine::new).collect(),
