@@ -131,6 +131,15 @@ fn conversations_and_batches_keep_what_they_say() {
     let expected = json!({"model": MODEL, "messages": [{"role": "user", "content": "hi"}], "max_completion_tokens": 5, "stream": true,
         "stream_options": {"include_usage": true}, "temperature": 0.5, "tools": []});
     assert_eq!(bodies[0], expected);
+
+    let body = json!({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 5});
+    fixture.write(
+        "bare.jsonl",
+        &json!({"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": body}).to_string(),
+    );
+    let (ran, bodies) = bench(&fixture, "bare.jsonl", "bare", &more);
+    ran.success();
+    assert_eq!(bodies[0].get("temperature"), None, "a row is sent as it is");
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub struct RequestBody<'a> {
     /// Further members of the body by name: a text that is a number or a boolean becomes one, any other a string. They replace members of
     /// the same name.
     pub extra_body: &'a BTreeMap<String, String>,
-    /// Further members of the body by name, which replace members of the same name.
+    /// Further members of the body by name, which replace members of the same name; `null` removes the member.
     pub extra_members: &'a Map<String, Value>,
 }
 
@@ -67,14 +67,21 @@ impl ServingApi {
             body.insert("max_tokens".to_owned(), json!(most));
         }
         body.extend(stated);
-        if self.capabilities().has_output_tokens && !body.contains_key("temperature") {
+        // A whole body is sent as its row has it: a row without a temperature leaves it to the server.
+        let is_whole = matches!(request.input, RequestInput::Body(_));
+        if self.capabilities().has_output_tokens && !is_whole {
             // Greedy decoding: the measurement should not depend on a server's random numbers.
             body.insert("temperature".to_owned(), json!(0));
         }
         for (name, text) in request.extra_body {
             body.insert(name.clone(), parse_member_value(text));
         }
-        body.extend(request.extra_members.clone());
+        for (name, value) in request.extra_members {
+            match value {
+                Value::Null => drop(body.remove(name)),
+                value => drop(body.insert(name.clone(), value.clone())),
+            }
+        }
         Value::Object(body).to_string().into_bytes()
     }
 
@@ -131,5 +138,46 @@ fn parse_member_value(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
         _ => Value::String(text.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the body of a chat request of this input, with these further members.
+    fn body(input: RequestInput<'_>, extra_members: Value) -> Value {
+        let bytes = ServingApi::Chat.request_body(&RequestBody {
+            model: "m",
+            input,
+            output_tokens: None,
+            max_output_tokens: None,
+            exact_output: false,
+            streamed: false,
+            continuous_usage: false,
+            extra_body: &BTreeMap::new(),
+            extra_members: extra_members.as_object().expect("an object"),
+        });
+        serde_json::from_slice(&bytes).expect("JSON")
+    }
+
+    #[test]
+    fn decoding_is_greedy_unless_the_row_is_a_whole_body() {
+        let messages = RequestInput::Messages(&[]);
+        assert_eq!(body(messages, json!({})), json!({"model": "m", "messages": [], "temperature": 0}));
+        for row in [json!({"messages": []}), json!({"messages": [], "temperature": 0.5})] {
+            let sent = body(RequestInput::Body(row.as_object().expect("an object")), json!({}));
+            assert_eq!(sent.get("temperature"), row.get("temperature"));
+        }
+    }
+
+    #[test]
+    fn a_member_that_is_null_removes_one() {
+        let messages = RequestInput::Messages(&[]);
+        assert_eq!(body(messages, json!({"temperature": null})), json!({"model": "m", "messages": []}));
+        assert_eq!(body(messages, json!({"absent": null, "top_k": 4}))["top_k"], json!(4));
+        let row = json!({"messages": [], "seed": 1});
+        let sent = body(RequestInput::Body(row.as_object().expect("an object")), json!({"seed": null}));
+        assert_eq!(sent, json!({"model": "m", "messages": []}));
     }
 }

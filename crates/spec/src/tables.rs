@@ -202,7 +202,7 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
         optional(
             "extra_body",
             &Type::Text(&JSON_OBJECT),
-            "A JSON object whose members are added to each request's body, such as `{\"chat_template_kwargs\":{\"enable_thinking\":false}}`.",
+            "A JSON object whose members are added to each request's body, such as `{\"chat_template_kwargs\":{\"enable_thinking\":false}}`. A member that is `null` removes one, such as the `temperature` of 0 that requests have by default.",
         )
         .only(SERVING),
         optional(

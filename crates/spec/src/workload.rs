@@ -193,7 +193,7 @@ pub struct Serving {
     pub batch: u32,
     /// Members added to each request's body: texts, as written in the file.
     pub body: BTreeMap<String, String>,
-    /// Further members added to each request's body: any JSON.
+    /// Further members added to each request's body: any JSON; `null` removes the member.
     pub extra_body: Map<String, Json>,
     /// A tokenizer file, relative to the workload's folder.
     pub tokenizer: Option<String>,

@@ -55,7 +55,9 @@ fn serving(inputs: &Inputs<'_>) -> Vec<FinePrint> {
     let load = works().take(MAX_WORKLOADS).map(|(name, work)| {
         let work = RequestedWork::new(work);
         let slos = if work.slos.is_empty() { String::new() } else { format!("; SLOs {}", work.slo_text()) };
-        format!("`{name}`: {}; {}; {}; prefix cache: {}{slos}", work.summary(), work.arrivals, work.lengths, work.cache)
+        let temperature = work.temperature.as_ref().map(|temperature| format!("; {temperature}")).unwrap_or_default();
+        let (summary, arrivals, lengths, cache) = (work.summary(), &work.arrivals, &work.lengths, work.cache);
+        format!("`{name}`: {summary}; {arrivals}; {lengths}{temperature}; prefix cache: {cache}{slos}")
     });
     let load = FinePrint { label: "Load", text: format!("{}.", load.collect::<Vec<_>>().join(". ")), of_this_run: true };
     vec![

@@ -1,7 +1,8 @@
 //! The requested work of a serving case: model, arrivals, lengths and SLOs.
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, DatasetSummary, LengthLaw, PromptSource, ServingWork, SharedPrefix, Slo, TokenRange,
+    ArrivalLaw, CacheMode, Count, DatasetFormat, DatasetSummary, LengthLaw, PromptSource, ServingWork, SharedPrefix, Slo, TokenRange,
+    TraceTimes,
 };
 use assay_metric::Metric;
 
@@ -20,6 +21,8 @@ pub(crate) struct RequestedWork {
     pub(crate) lengths: String,
     /// The treatment of the prefix cache. Its effect is not known: an endpoint may ignore a salt, and prompts may repeat.
     pub(crate) cache: &'static str,
+    /// The temperature of requests: `temperature 0`; `None` if responses have no output tokens.
+    pub(crate) temperature: Option<String>,
     pub(crate) slos: Vec<SloLine>,
 }
 
@@ -49,6 +52,7 @@ impl RequestedWork {
                 CacheMode::Warm => "each trial's prompts are sent once before it",
                 CacheMode::Shared => "as earlier trials left it",
             },
+            temperature: work.api.capabilities().has_output_tokens.then(|| temperature(work)),
             slos: work.slos.iter().map(SloLine::new).collect(),
         }
     }
@@ -87,6 +91,19 @@ fn arrivals(law: &ArrivalLaw) -> String {
         ArrivalLaw::Poisson => "open loop, Poisson".to_owned(),
         ArrivalLaw::Gamma { smoothness } => format!("open loop, Gamma with smoothness {smoothness}"),
         ArrivalLaw::Recorded => "replay of a trace: requests come at their recorded times".to_owned(),
+    }
+}
+
+/// Returns the temperature of requests, which is 0 by default.
+fn temperature(work: &ServingWork) -> String {
+    const NAME: &str = "temperature";
+    let is_whole = work.prompts.dataset().is_some_and(|dataset| dataset.format == DatasetFormat::OpenaiBatch);
+    match (work.extra_body.get(NAME), work.body.get(NAME)) {
+        (Some(value), _) if value.is_null() => "temperature of the endpoint".to_owned(),
+        (Some(value), _) => clean(&format!("temperature {value}")),
+        (None, Some(text)) => clean(&format!("temperature {text}")),
+        (None, None) if is_whole => "temperature as each row has it".to_owned(),
+        (None, None) => "temperature 0".to_owned(),
     }
 }
 
@@ -195,6 +212,18 @@ mod tests {
         assert_eq!(text(20, 1, 2, 0), " (3 of 20 rows left out: 1 without a prompt, 2 longer than `max_input`)");
         assert_eq!(text(20, 1, 0, 4), " (1 of 20 rows left out: 1 without a prompt; 4 prompts cut to `max_input`)");
         assert_eq!(text(20, 0, 0, 1), " (1 prompt cut to `max_input`)");
+    }
+
+    #[test]
+    fn the_temperature_of_requests_is_stated() {
+        let model = crate::run::fixture::serving::small();
+        let mut work = model.plan.workloads[0].serving.clone().expect("it serves");
+        let text = |work: &ServingWork| RequestedWork::new(work).temperature.expect("it has output tokens");
+        assert_eq!(text(&work), "temperature 0");
+        work.body.insert("temperature".to_owned(), "0.7".to_owned());
+        assert_eq!(text(&work), "temperature 0.7");
+        work.extra_body.insert("temperature".to_owned(), serde_json::Value::Null);
+        assert_eq!(text(&work), "temperature of the endpoint");
     }
 
     #[test]
