@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::pipeline::text;
 use crate::stores::ServedStore;
 use crate::support::{
     CommandResult, Fixture, PIPELINE, Pointer, blob, copy_folder, files_under, measured_fixture, wait_until, write_file,
@@ -135,6 +136,14 @@ fn results_go_and_the_chain_stays() {
     }
     kept.verify("one", &["--strict"]).refuses(21, "evidence_removed");
     assert!(levels(&kept.verify("two", &["--strict"]).success()).contains("3 (raw bytes)"));
+    let tombstone = "removed by ";
+    assert!(kept.assay(&["show", "one"]).success().stdout.contains(tombstone));
+    let shown = kept.assay(&["show", "one", "--all"]).success().stdout;
+    assert!(shown.contains("removed in part or whole"), "{shown}");
+    let shown = kept.assay(&["show", "one", "--json"]).success().json();
+    let number = text(&shown["results"][0]["metrics"][0]["address"]);
+    let refused = kept.assay(&["trace", number]).refuses(21, "evidence_removed");
+    assert!(refused.stderr.contains(tombstone) && refused.stderr.contains("older than a year"), "{}", refused.stderr);
     // Rows stay in the warehouse, where the signed Summary vouches for them.
     kept.assay(&["history", "speed"]).success();
     let rows = kept.assay(&["query", "SELECT DISTINCT run_id FROM outcomes ORDER BY run_id"]).success();

@@ -10,7 +10,8 @@ use assay_runner::{Config, default_store, user_store};
 use assay_stage::{ErrorCode, Exit, Failure, first_names};
 use assay_store::Store;
 use assay_verify::{
-    Blobs, Chain, FolderBlobs, Head, Removals, StoreBlobs, check_pointers, head_of_folder, head_of_run, read_removals, walk,
+    Blobs, Chain, FolderBlobs, Head, Removals, StoreBlobs, VerifiedTombstone, check_pointers, head_of_folder, head_of_run,
+    read_removals, walk,
 };
 
 use crate::files::read_regular_file;
@@ -260,6 +261,8 @@ impl VerifiedRun {
             query_texts: self.query_texts(&plan.body)?,
             warehouse_snapshot: &publication.body.warehouse_snapshot,
         });
+        let removals: Vec<_> = self.removals.tombstones.iter().map(VerifiedTombstone::describe).collect();
+        let report = report.with_removals(&removals);
         Ok(Some(match (&self.store, &self.folder) {
             (Some(uri), _) => report.in_store(named_store(uri)),
             (None, Some(folder)) => report.in_folder(folder),

@@ -32,6 +32,16 @@ pub struct VerifiedTombstone {
     pub list: Vec<Artifact>,
 }
 
+impl VerifiedTombstone {
+    /// Returns the removal in one line: `removed by ACCOUNT, TIME (asserted), signed by SIGNER: REASON`. Texts of the tombstone are
+    /// escaped.
+    pub fn describe(&self) -> String {
+        let Tombstone { by, removed_at, reason, .. } = &self.body;
+        let (by, at, reason) = (by.escape_debug(), removed_at.to_seconds(), reason.escape_debug());
+        format!("removed by {by}, {at} (asserted), signed by {}: {reason}", self.signer)
+    }
+}
+
 /// The removals of a run.
 #[derive(Debug, Default)]
 pub struct Removals {
@@ -56,6 +66,12 @@ pub struct MissingKind {
 }
 
 impl Removals {
+    /// Returns the first tombstone that verifies and lists the artifact.
+    pub fn tombstone(&self, artifact: &Artifact) -> Option<&VerifiedTombstone> {
+        let lists = |tombstone: &&VerifiedTombstone| tombstone.list.iter().any(|listed| listed.digest == artifact.digest);
+        self.tombstones.iter().find(lists)
+    }
+
     /// Returns true if a tombstone that verifies lists the artifact.
     pub fn explains(&self, artifact: &Artifact) -> bool {
         self.digests.contains(&artifact.digest)

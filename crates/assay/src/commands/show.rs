@@ -3,6 +3,7 @@
 use assay_manifest::{Plan, Publication, Summary};
 use assay_stage::{ErrorCode, Exit, Failure, RESUME_HINT};
 use assay_store::Store;
+use assay_verify::VerifiedTombstone;
 use serde_json::json;
 
 use crate::commands::results::results;
@@ -49,6 +50,7 @@ impl Show {
                 "pipeline": plan.pipeline.name,
                 "status": summary.status,
                 "grade": grade,
+                "removals": opened.removals.tombstones.iter().map(VerifiedTombstone::describe).collect::<Vec<_>>(),
                 "results": results(run_id, plan, summary),
                 "times": times::json(&times),
             }))?;

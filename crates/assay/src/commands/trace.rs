@@ -8,7 +8,7 @@ use assay_report::counted;
 use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::Store;
-use assay_verify::{RecomputeOutcome, StoreBlobs, is_close};
+use assay_verify::{RecomputeOutcome, Removals, StoreBlobs, VerifiedTombstone, is_close};
 use assay_warehouse::{ROW_ID, Row, Value};
 use serde_json::json;
 
@@ -178,12 +178,7 @@ fn find_snapshot(opened: &VerifiedRun, file: &CuratedFile) -> Result<Option<(Cou
 }
 
 fn find_row(opened: &VerifiedRun, address: &Address, file: &CuratedFile) -> Result<Row, Failure> {
-    let bytes = opened.blobs.get(&file.artifact.digest, MAX_BYTES)?.ok_or_else(|| {
-        Failure::new(
-            ErrorCode::ArtifactAbsent,
-            format!("the curated file `{}` ({}) is missing", file.artifact.name, file.artifact.digest),
-        )
-    })?;
+    let bytes = opened.blobs.get(&file.artifact.digest, MAX_BYTES)?.ok_or_else(|| absent_file(&opened.removals, file))?;
     let mut rows = read_rows(file, bytes, address.row())?;
     match (rows.pop(), rows.len()) {
         (Some(row), 0) => Ok(row),
@@ -197,6 +192,23 @@ fn find_row(opened: &VerifiedRun, address: &Address, file: &CuratedFile) -> Resu
         )
         .hint("give more digits of the row id")),
     }
+}
+
+/// Returns the failure of a curated file that is not there: it was removed, or it is lost.
+fn absent_file(removals: &Removals, CuratedFile { artifact, .. }: &CuratedFile) -> Failure {
+    match removals.tombstone(artifact) {
+        Some(tombstone) => evidence_removed(&format!("the curated file `{}`", artifact.name), tombstone),
+        None => Failure::new(
+            ErrorCode::ArtifactAbsent,
+            format!("the curated file `{}` ({}) is missing", artifact.name, artifact.digest),
+        ),
+    }
+}
+
+/// Returns the failure of a part of a run that a tombstone explains.
+fn evidence_removed(what: &str, tombstone: &VerifiedTombstone) -> Failure {
+    Failure::new(ErrorCode::EvidenceRemoved, format!("{what} was {}", tombstone.describe()))
+        .hint("a copy of the run that has it, such as a published folder, can be traced")
 }
 
 /// Returns the rows of a curated file whose ids begin with these digits.
@@ -224,6 +236,9 @@ fn rederive(opened: &VerifiedRun, walk: &NumberTrace<'_>) -> Result<RederivedNum
         Failure::new(ErrorCode::NoEvidence, "raw evidence stays in the store: a published folder cannot be computed again")
             .hint("name the store with `--store` instead of a folder")
     })?;
+    if let Some(tombstone) = opened.removals.tombstones.first() {
+        return Err(evidence_removed("raw evidence", tombstone));
+    }
     let lost = || Failure::new(ErrorCode::RecomputeDiffers, "the number is not among those that reduce gives now");
     let (_, signed) = opened.chain.all::<Summary>().next().ok_or_else(lost)?;
     let again = reduce_again(opened, store, &signed.header.inputs)?;
@@ -503,5 +518,52 @@ fn value_as_json(value: &Value) -> serde_json::Value {
         Value::Int(value) => json!(value),
         Value::Null => serde_json::Value::Null,
         other => json!(number(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_manifest::{Artifact, RemovalScope, Tombstone};
+
+    use super::*;
+
+    fn artifact(name: &str) -> Artifact {
+        Artifact {
+            name: name.to_owned(),
+            digest: Digest::compute(name.as_bytes()),
+            size: Count(7),
+            media_type: "application/octet-stream".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_removed_is_not_called_missing() {
+        let mut removals = Removals::default();
+        removals.tombstones.push(VerifiedTombstone {
+            body: Tombstone {
+                sequence: 0,
+                scope: RemovalScope::Results,
+                reason: "older than a year".to_owned(),
+                by: "anna".to_owned(),
+                removed_at: "2026-11-21T09:00:00.000000000Z".parse().expect("an instant"),
+                kinds: Vec::new(),
+                list: artifact("removed.json"),
+            },
+            signer: "local-source".to_owned(),
+            established: true,
+            list: vec![artifact("outcome_fact.parquet")],
+        });
+        let failure = |name: &str| {
+            let file = CuratedFile { table: Address::TABLE.to_owned(), rows: Count(1), artifact: artifact(name) };
+            absent_file(&removals, &file)
+        };
+        let removed = failure("outcome_fact.parquet");
+        assert_eq!((removed.code, removed.exit), (ErrorCode::EvidenceRemoved, Exit::Unestablished));
+        assert_eq!(
+            removed.message,
+            "the curated file `outcome_fact.parquet` was removed by anna, 2026-11-21T09:00:00Z (asserted), signed by local-source: \
+             older than a year"
+        );
+        assert_eq!(failure("other.parquet").code, ErrorCode::ArtifactAbsent);
     }
 }

@@ -261,11 +261,9 @@ fn removed_line(group: &MissingKind) -> String {
 /// Prints the tombstones of what is missing, and those that explain nothing.
 fn show_removals(opened: &VerifiedRun, found: &LevelResults) {
     let missing = || found.levels.iter().flat_map(|(_, report)| &report.removed);
-    for VerifiedTombstone { body, signer, list, .. } in &opened.removals.tombstones {
-        if missing().any(|artifact| list.iter().any(|listed| listed.digest == artifact.digest)) {
-            let (by, reason) = (body.by.escape_debug(), body.reason.escape_debug());
-            let at = body.removed_at.to_seconds();
-            output::line(format!("  removed by {by}, {at} (asserted), signed by {signer}: {reason}"));
+    for tombstone in &opened.removals.tombstones {
+        if missing().any(|artifact| tombstone.list.iter().any(|listed| listed.digest == artifact.digest)) {
+            output::line(format!("  {}", tombstone.describe()));
         }
     }
     for (path, error) in &opened.removals.refused {

@@ -25,6 +25,7 @@ use assay_manifest::{Address, RunId};
 use crate::render::command::{shell_word, store_option};
 use crate::render::fine_print::FinePrint;
 use crate::render::strip::StripItem;
+use crate::render::text::clean;
 use crate::run::inputs::Inputs;
 
 use build::Builder;
@@ -47,6 +48,8 @@ pub struct Report {
     pub(crate) lineage: Lineage,
     pub(crate) fine_print: Vec<FinePrint>,
     pub(crate) location: RunLocation,
+    /// A sentence for each removal of the run's evidence.
+    pub(crate) removals: Vec<String>,
 }
 
 /// The location of the run for the commands of a report.
@@ -75,6 +78,7 @@ impl Report {
             lineage: Lineage::build(inputs),
             fine_print: fine_print::items(inputs),
             location: RunLocation::OwnFolder,
+            removals: Vec::new(),
             cases,
         }
     }
@@ -83,6 +87,17 @@ impl Report {
     #[must_use]
     pub fn in_store(self, uri: Option<&str>) -> Self {
         Self { location: RunLocation::Store(uri.map(str::to_owned)), ..self }
+    }
+
+    /// Returns the report of a run of which evidence was removed, with a line for each removal: what a manifest counts is not all there.
+    #[must_use]
+    pub fn with_removals(mut self, removals: &[String]) -> Self {
+        self.removals = removals.iter().map(|removal| clean(&format!("Evidence was {removal}."))).collect();
+        for item in self.strip.iter_mut().filter(|item| item.label == strip::EVIDENCE && !removals.is_empty()) {
+            (item.headline, item.caution) = (format!("removed in part or whole: {} once", item.headline), true);
+            item.details.splice(0..0, self.removals.iter().cloned());
+        }
+        self
     }
 
     /// Returns the report of a run in a published folder, whose commands name the folder.

@@ -383,6 +383,9 @@ fn source(inputs: &Inputs<'_>) -> StripItem {
     StripItem::new("Source", source.dirty || commit.is_none(), headline, details)
 }
 
+/// The label of the item on raw evidence.
+pub(super) const EVIDENCE: &str = "Evidence";
+
 fn evidence(inputs: &Inputs<'_>) -> StripItem {
     let collection = inputs.collection;
     let gaps: usize = collection.trials.iter().flat_map(|trial| &trial.attempts).map(|attempt| attempt.gaps.len()).sum();
@@ -393,7 +396,7 @@ fn evidence(inputs: &Inputs<'_>) -> StripItem {
     };
     let drift = collection.drift.iter().map(|drift| clean(&format!("drift of {}: {}", drift.what, drift.detail)));
     let caution = gaps > 0 || !collection.drift.is_empty();
-    StripItem::new("Evidence", caution, headline, std::iter::once(recording).chain(drift).collect())
+    StripItem::new(EVIDENCE, caution, headline, std::iter::once(recording).chain(drift).collect())
 }
 
 fn runs(inputs: &Inputs<'_>) -> StripItem {

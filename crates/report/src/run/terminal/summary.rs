@@ -63,6 +63,7 @@ impl Screen {
         self.paragraph("", &overview.completeness, paint);
         self.paragraph("", &overview.setting, Paint::Faint);
         self.paragraph("", &overview.certainty, Paint::Plain);
+        report.removals.iter().for_each(|removal| self.paragraph("", removal, Paint::Caution));
     }
 
     /// Writes the tables of all cases in at most `room` lines: if they do not fit, without intervals; then without the last rows.
@@ -165,6 +166,18 @@ mod tests {
     #[test]
     fn a_first_screen_of_indicators() {
         insta::assert_snapshot!(fixture::report().terminal_summary(100, false));
+    }
+
+    #[test]
+    fn a_removal_of_evidence_is_on_the_first_screen_and_in_the_strip() {
+        let line = "removed by anna, 2026-11-21T09:00:00Z (asserted), signed by local-source: older than a year".to_owned();
+        let report = fixture::report().with_removals(&[line]);
+        let says = |text: &str| text.replace('\n', " ").contains("Evidence was removed by anna, 2026-11-21T09:00:00Z");
+        assert!(says(&report.terminal_summary(100, false)) && says(&report.terminal(100, false)));
+        let item = report.strip.iter().find(|item| item.label == "Evidence").expect("it is there");
+        assert!(item.caution && item.headline.starts_with("removed in part or whole: "), "{}", item.headline);
+        let whole = fixture::report().with_removals(&[]);
+        assert_eq!(whole, fixture::report());
     }
 
     #[test]
