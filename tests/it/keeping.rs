@@ -274,7 +274,7 @@ fn a_run_that_others_rest_on_or_that_is_written_stays() {
     let removed = fixture.assay(&["runs", "rm", "two", "--evidence-only", "--reason", "broken", "--yes"]).success();
     assert!(!removed.stdout.contains("used again") && !removed.stdout.contains("level"), "{}", removed.stdout);
     fixture.run("two").refuses(2, "run_removed");
-    fixture.verify("two").refuses(20, "missing_stage");
+    fixture.verify("two").refuses(21, "run_incomplete");
 }
 
 #[test]

@@ -156,7 +156,8 @@ fn a_run_that_is_driven_can_be_looked_at() {
     let running = gate.start("one");
     let listed = gate.fixture.assay(&["runs", "--json"]).success().json();
     assert_eq!(text(&listed[0]["state"]), "unfinished after provision");
-    gate.fixture.verify("one").refuses(20, "missing_stage");
+    let refused = gate.fixture.verify("one").refuses(21, "run_incomplete");
+    assert!(refused.stderr.contains("is in progress") && refused.stderr.contains("driving it now"), "{}", refused.stderr);
     gate.fixture.assay(&["show", "one"]).refuses(2, "not_published");
     gate.unblock();
     running.finish().success();

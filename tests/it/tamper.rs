@@ -340,7 +340,7 @@ fn check_redirected(stage: &'static str) {
     if cut.stage == "publish" {
         whole.success();
     } else {
-        row("put right", whole, "missing_stage");
+        whole.refuses(21, "run_incomplete");
     }
     wrong.assert_none();
 }
@@ -491,7 +491,7 @@ fn a_missing_stage_is_named() {
     let bench = Bench::with_runs();
     for (stage, kind) in STAGES.iter().rev().take(6) {
         fs::remove_dir_all(bench.store().join("runs/one").join(stage)).expect("the stage has a result");
-        let ran = bench.verify(&[]).refuses(20, "missing_stage");
+        let ran = bench.verify(&[]).refuses(21, "run_incomplete");
         let place = STAGES.iter().position(|(name, _)| name == stage).expect("a stage");
         let before = STAGES[place - 1].1;
         assert!(ran.stderr.contains(&format!("further than its {before}")), "without the {kind}: {}", ran.stderr);

@@ -35,7 +35,7 @@ pub use run::{BranchPush, DriverSpec, Run, RunSpec, default_store, new_run_id, u
 pub use source::{SourceSpec, read_source, redact_address};
 pub use stage_call::StageCall;
 pub use times::{DriverTimes, StageTimes};
-pub use tombstone::{lock_run, sign_tombstone};
+pub use tombstone::{is_run_locked, lock_run, sign_tombstone};
 
 /// The result of a call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

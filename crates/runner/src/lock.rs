@@ -1,7 +1,7 @@
 //! The lock of a run: one `assay` at a time drives a run.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use assay_manifest::RunId;
 use rustix::fs::FlockOperation;
@@ -20,7 +20,7 @@ impl RunLock {
         if folder.is_symlink() {
             return Err(assay_store::Error::Link { path: folder.to_owned() }.into());
         }
-        let path = folder.join(format!("{run_id}.lock"));
+        let path = path(folder, run_id);
         let file = open(&path)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { _file: file }),
@@ -28,6 +28,19 @@ impl RunLock {
             Err(error) => Err(FileRole::Lock.error(&path)(error.into())),
         }
     }
+}
+
+impl RunLock {
+    /// Returns true if another process has the lock of a run in `folder`. No file is created. A shared lock is tried and given back at
+    /// once.
+    pub(crate) fn is_taken(folder: &Path, run_id: &RunId) -> bool {
+        let Ok(file) = File::open(path(folder, run_id)) else { return false };
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
+    }
+}
+
+fn path(folder: &Path, run_id: &RunId) -> PathBuf {
+    folder.join(format!("{run_id}.lock"))
 }
 
 /// Waits for the lock of a file, which is held until the returned file is dropped.
@@ -64,7 +77,10 @@ mod tests {
         ");
         assert_eq!(refused.exit, assay_failure::Exit::Environment);
         take(&locks, "weekly").expect("another run has a lock of its own");
+        let is_taken = |run: &str| RunLock::is_taken(&locks, &run.parse().expect("a run id"));
+        assert!(is_taken("nightly") && !is_taken("weekly") && !is_taken("absent"));
         drop(first);
+        assert!(!is_taken("nightly"));
         take(&locks, "nightly").expect("it is free again");
     }
 

@@ -52,9 +52,18 @@ pub fn sign_tombstone(
 /// Takes the locks under which a process of this machine would drive a run in this store, so that none begins meanwhile. Fails if
 /// one does.
 pub fn lock_run(store: &Store, run_id: &RunId) -> Result<Vec<RunLock>> {
+    lock_folders(store).iter().map(|folder| RunLock::take(folder, run_id)).collect()
+}
+
+/// Returns true if a process of this machine drives a run in this store now.
+pub fn is_run_locked(store: &Store, run_id: &RunId) -> bool {
+    lock_folders(store).iter().any(|folder| RunLock::is_taken(folder, run_id))
+}
+
+/// Returns the folders in which a process of this machine that drives a run in this store would have its lock.
+fn lock_folders(store: &Store) -> Vec<PathBuf> {
     let mut homes: Vec<PathBuf> = store.local_root().map(Path::to_path_buf).into_iter().collect();
     homes.extend(default_store().ok().map(PathBuf::from));
     homes.dedup();
-    let folders = homes.into_iter().map(|home| home.join("locks")).filter(|folder| folder.is_dir());
-    folders.map(|folder| RunLock::take(&folder, run_id)).collect()
+    homes.into_iter().map(|home| home.join("locks")).filter(|folder| folder.is_dir()).collect()
 }

@@ -1,6 +1,7 @@
 //! `assay verify`: verifies the whole chain, and reports which of the four levels it reached.
 
 use assay_manifest::{Digest, EndState, RunEnd};
+use assay_runner::is_run_locked;
 use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Exit, Failure, RESUME_HINT, file_digest, first_names};
 use assay_store::Store;
@@ -54,7 +55,7 @@ impl Verify {
         if !opened.chain.is_complete {
             self.show_chain(&opened);
             let failure = unfinished_failure(&opened);
-            self.show_no_chain(&failure);
+            self.show_unfinished(&failure);
             return Err(failure);
         }
         let found = self.levels(&opened);
@@ -114,10 +115,18 @@ impl Verify {
             return;
         }
         if self.json {
-            // If printing fails, the refusal still has to be reported.
-            let _ = output::json(&json!({"level": 0, "failed": failed_as_json(Level::Chain, failure)}));
+            print_no_chain(failure);
         } else {
             output::line(format!("no level of 4 reached; {}", describe_failure(Level::Chain, failure)));
+        }
+    }
+
+    /// Prints that a run without a result reaches no level, although all of it may be valid.
+    fn show_unfinished(&self, failure: &Failure) {
+        if self.json {
+            print_no_chain(failure);
+        } else {
+            output::line("no level of 4 reached; the run has no result");
         }
     }
 
@@ -215,6 +224,11 @@ impl LevelResults {
         self.recomputed = recomputed;
         is_whole && is_next
     }
+}
+
+/// Prints the failure of the first level. If printing fails, the failure still has to be reported.
+fn print_no_chain(failure: &Failure) {
+    let _ = output::json(&json!({"level": 0, "failed": failed_as_json(Level::Chain, failure)}));
 }
 
 /// Returns the end of the last line if a level fails.
@@ -392,7 +406,21 @@ fn unfinished_failure(opened: &VerifiedRun) -> Failure {
             let (stage, reason) = (end.body.stage, &end.body.reason);
             Failure::new(ErrorCode::EndedEarly, format!("the run {how} in {stage}: {}", reason.detail))
         }
-        None => Failure::new(ErrorCode::MissingStage, format!("the run has not come further than its {}", have.join(", "))),
+        None if is_driven(opened) => {
+            let message = format!("the run is in progress, and has not come further than its {}", have.join(", "));
+            return Failure::new(ErrorCode::RunIncomplete, message)
+                .hint("what it has is consistent; another `assay` is driving it now, so verify it again when it has ended");
+        }
+        None => {
+            let message = format!("the run is incomplete: it has not come further than its {}", have.join(", "));
+            Failure::new(ErrorCode::RunIncomplete, message)
+        }
     };
     failure.hint(format!("what it has is consistent; {RESUME_HINT}"))
+}
+
+/// Returns true if a process of this machine drives the run now. A run in a cluster has its driver there, and no lock here.
+fn is_driven(opened: &VerifiedRun) -> bool {
+    let store = opened.store.as_deref().and_then(|uri| Store::open_existing(uri).ok());
+    store.is_some_and(|store| is_run_locked(&store, &opened.chain.run_id))
 }
