@@ -1,6 +1,6 @@
 //! Histories in a terminal: each a chart of points, and under it its changes.
 
-use super::model::{Report, Series};
+use super::model::{Report, Run, Series};
 use super::phrases;
 use crate::render::number::significant;
 use crate::render::text::counted;
@@ -13,6 +13,9 @@ const LABELS: usize = 12;
 
 /// Maximum number of series with a chart; the rest are only counted.
 const MAX_SERIES: usize = 20;
+
+/// Maximum number of runs that are named because their environment changed; the rest are only counted.
+const MAX_MOVES: usize = 3;
 
 impl Report {
     /// Returns the histories for a terminal of `width` columns, the first ones if there are many.
@@ -30,13 +33,15 @@ fn series_lines(series: &Series, width: usize) -> Vec<String> {
         vec![format!("{} {} {} by {}, {}", series.case, series.point, series.metric, series.pipeline, phrases::unit(series))];
     let values: Vec<f64> = series.runs.iter().map(|run| run.value).collect();
     let marked: Vec<usize> = series.all_changes().iter().map(|change| change.index).collect();
-    lines.extend(chart(&values, &marked, width));
+    let moved: Vec<usize> = (0..series.runs.len()).filter(|place| series.runs[*place].environment_changed()).collect();
+    lines.extend(chart(&values, [('^', &marked), ('!', &moved)], width));
     if let (Some(first), Some(last)) = (series.runs.first(), series.runs.last()) {
         let runs = counted(series.runs.len() as u64, "run");
         lines.push(format!("  {runs}: {} to {}", phrases::run_label(first), phrases::run_label(last)));
     }
     lines.extend(phrases::omission_note(series).map(|text| format!("  {text}")));
     lines.extend(series.all_changes().iter().map(|change| format!("  ^ {}", phrases::describe_change(series, change))));
+    lines.extend(environment_lines(series));
     lines.extend(phrases::ambiguous_lines(series).into_iter().map(|text| format!("  ~ {}", text.replace('`', ""))));
     match &series.changes {
         Ok(_) if marked.is_empty() => lines.push("  no change of level was found".to_owned()),
@@ -47,8 +52,19 @@ fn series_lines(series: &Series, width: usize) -> Vec<String> {
     lines
 }
 
-/// Returns the values as points; the newest ones if there are more values than columns; a `^` below each change.
-fn chart(values: &[f64], changes: &[usize], width: usize) -> Vec<String> {
+/// Returns a line for each of the newest runs whose environment or pipeline's file differs from that of the run before.
+fn environment_lines(series: &Series) -> Vec<String> {
+    let changed = || series.runs.iter().rev().filter_map(|run| Some((run, phrases::environment_difference(run)?)));
+    let line = |(run, what): (&Run, String)| format!("  ! the {what} changed with {}", phrases::run_label(run));
+    let more = changed().count().saturating_sub(MAX_MOVES);
+    let more =
+        (more > 0).then(|| format!("  ! and {} before, in the page of `--html FILE`", counted(more as u64, "more such run")));
+    changed().take(MAX_MOVES).map(line).chain(more).collect()
+}
+
+/// Returns the values as points; the newest ones if there are more values than columns; below them a line of each mark that has a
+/// place there.
+fn chart(values: &[f64], marks: [(char, &[usize]); 2], width: usize) -> Vec<String> {
     let columns = width.saturating_sub(LABELS + 2).max(10);
     let from = values.len().saturating_sub(columns);
     let shown = values.get(from..).unwrap_or_default();
@@ -67,9 +83,11 @@ fn chart(values: &[f64], changes: &[usize], width: usize) -> Vec<String> {
             format!("{label:>LABELS$} │{}", points.trim_end())
         })
         .collect();
-    let marks: String = (from..values.len()).map(|index| if changes.contains(&index) { '^' } else { ' ' }).collect();
-    if marks.contains('^') {
-        lines.push(format!("{:LABELS$}  {}", "", marks.trim_end()));
+    for (mark, places) in marks {
+        let line: String = (from..values.len()).map(|index| if places.contains(&index) { mark } else { ' ' }).collect();
+        if line.contains(mark) {
+            lines.push(format!("{:LABELS$}  {}", "", line.trim_end()));
+        }
     }
     if from > 0 {
         lines.push(format!("{:LABELS$}  the newest {} of {}", "", shown.len(), counted(values.len() as u64, "run")));
@@ -80,18 +98,37 @@ fn chart(values: &[f64], changes: &[usize], width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::fixture;
 
     #[test]
     fn a_chart_marks_its_changes_and_shows_the_newest() {
         let values: Vec<f64> = (0..12).map(|i| if i < 6 { 1.0 } else { 2.0 }).collect();
-        let lines = chart(&values, &[6], 40);
+        let lines = chart(&values, [('^', &[6]), ('!', &[])], 40);
         assert_eq!(lines.first().map(String::as_str), Some("         2.0 │      ••••••"));
         assert_eq!(lines.get(ROWS - 1).map(String::as_str), Some("         1.0 │••••••"));
         assert_eq!(lines.last().map(String::as_str), Some("                    ^"));
         let many: Vec<f64> = (0..100).map(f64::from).collect();
-        let lines = chart(&many, &[0], 40);
+        let lines = chart(&many, [('^', &[0]), ('!', &[])], 40);
         assert!(lines.iter().all(|line| line.chars().count() <= 40 && !line.contains('^')), "what is not shown is not marked");
         assert_eq!((lines.len(), lines.last().map(|line| line.trim())), (ROWS + 1, Some("the newest 26 of 100 runs")));
-        assert_eq!(chart(&[5.0, 5.0], &[], 40).len(), ROWS);
+        assert_eq!(chart(&[5.0, 5.0], [('^', &[]), ('!', &[])], 40).len(), ROWS);
+    }
+
+    #[test]
+    fn a_changed_file_of_the_pipeline_is_marked() {
+        let mut series = fixture::steady();
+        assert!(!series_lines(&series, 80).iter().any(|line| line.contains('!')));
+        series.runs[3].pipeline_changed = true;
+        let lines = series_lines(&series, 80);
+        assert!(lines.contains(&format!("{:LABELS$}     !", "")), "{lines:#?}");
+        let named = format!("  ! the pipeline's file changed with {}", phrases::run_label(&series.runs[3]));
+        assert!(lines.contains(&named), "{lines:#?}");
+        for run in &mut series.runs[4..8] {
+            run.hardware_changed = true;
+        }
+        let lines = series_lines(&series, 80);
+        let of_moves: Vec<&String> = lines.iter().filter(|line| line.starts_with("  ! ")).collect();
+        assert_eq!(of_moves.len(), 4, "{lines:#?}");
+        assert!(of_moves[3].contains("and 2 more such runs before"), "{lines:#?}");
     }
 }
