@@ -71,7 +71,8 @@ pub struct Identity {
 impl Identity {
     /// Queries the endpoint at `url`. If it does not respond to the first request, no others are sent.
     pub fn query(client: &Client, url: &str) -> Self {
-        let listed = client.get(&endpoint_url(url, "/v1/models"), LIMITS);
+        let list_url = endpoint_url(url, "/v1/models");
+        let listed = client.get(&list_url, LIMITS);
         let presence = match &listed {
             Err(RequestError::Connection(error)) => Presence::Gone(error.to_string()),
             Err(RequestError::Timeout(_) | RequestError::ConnectTimeout(_)) => Presence::Silent,
@@ -84,7 +85,8 @@ impl Identity {
         let server = server(listed.as_ref().ok(), &version);
         let models = listed.map_err(|error| error.to_string()).and_then(|response| models(&response));
         let process_start_s = if presence == Presence::Responded { process_start(client, url) } else { None };
-        let models = models.map_err(|why| format!("GET /v1/models: {why}"));
+        // The whole URL: the path depends on the version that the endpoint's URL ends in.
+        let models = models.map_err(|why| client.mask(format!("GET {list_url}: {why}")));
         // The responses were masked before they were decoded; what is published is masked once more.
         let version = Fact { value: version.value.map(|version| client.mask(version)), ..version };
         let models = models.map(|models| models.into_iter().map(|model| client.mask(model)).collect());

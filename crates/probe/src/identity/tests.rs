@@ -17,7 +17,22 @@ fn version(replies: Vec<(&'static str, Reply)>) -> String {
 }
 
 fn listed(reply: Reply) -> Result<Vec<String>, String> {
-    query_server(vec![("/v1/models", reply)]).0.models
+    let server = Server::with_replies(vec![("/v1/models", reply)]);
+    let listed = Identity::query(&Client::new(Headers::default()), &server.url()).models;
+    listed.map_err(|why| why.replace(&server.url(), ""))
+}
+
+#[test]
+fn a_list_that_is_not_there_is_named_by_the_url_that_was_requested() {
+    let server = Server::with_replies(vec![]);
+    let url = server.url();
+    let why = |own: &str| {
+        let identity = Identity::query(&Client::new(Headers::default()), &format!("{url}{own}"));
+        identity.models.expect_err("no list").replace(&url, "http://host")
+    };
+    assert_eq!(why(""), "GET http://host/v1/models: 404 Not Found");
+    assert_eq!(why("/v2"), "GET http://host/v2/models: 404 Not Found");
+    assert_eq!(why("/openai/v1"), "GET http://host/openai/v1/models: 404 Not Found");
 }
 
 #[test]
@@ -106,7 +121,7 @@ fn who_is_not_there_is_not_asked_again() {
     let identity = Identity::query(&Client::new(Headers::default()), &url);
     assert_eq!(identity.version.source, FactSource::Unknown);
     insta::assert_snapshot!(identity.version.how, @"GET /v1/models: Connection refused (os error 111)");
-    insta::assert_snapshot!(identity.models.expect_err("no list"), @"GET /v1/models: Connection refused (os error 111)");
+    insta::assert_snapshot!(identity.models.expect_err("no list").replace(&url, ""), @"GET /v1/models: Connection refused (os error 111)");
 }
 
 fn recorded(version: Option<&str>, models: &[&str]) -> ProvisionedTarget {
