@@ -6,7 +6,7 @@ use assay_gate::differences_between_runs;
 use assay_manifest::{BetterDirection, Environment, MetricSummary, Name, Plan, PointSummary, Summary};
 use assay_report::{counted, probability, significant};
 use assay_runs::VerifiedRun;
-use assay_stage::{ErrorCode, Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure, first_names};
 use assay_stats::{Alternative, Samples, benjamini_hochberg, hodges_lehmann, mann_whitney};
 use serde_json::json;
 
@@ -32,6 +32,9 @@ pub(crate) struct Compare {
     #[arg(long)]
     json: bool,
 }
+
+/// The number of cases that a hint names.
+const SHOWN_CASES: usize = 3;
 
 /// A metric of a point in both runs.
 struct Row {
@@ -66,10 +69,11 @@ impl Compare {
                 "surroundings": surroundings,
             }))?;
         } else {
-            show(&self.baseline, &self.candidate, &rows, &left_out, &surroundings);
+            let lines = lines(&self.baseline, &self.candidate, &rows, &left_out, &surroundings);
+            lines.iter().for_each(output::line);
         }
         if rows.is_empty() {
-            return Err(nothing_compared(&self, baseline, candidate));
+            return Err(nothing_compared([&self.baseline, &self.candidate], baseline, candidate));
         }
         let established = opened.iter().all(|opened| opened.chain.is_established());
         Ok(if established { Exit::Done } else { Exit::Unestablished })
@@ -82,17 +86,37 @@ fn summary(opened: &VerifiedRun) -> Result<&Summary, Failure> {
 }
 
 /// Returns the failure of runs that have nothing in common, with what each of them measured.
-fn nothing_compared(runs: &Compare, baseline: &Summary, candidate: &Summary) -> Failure {
+fn nothing_compared([first, second]: [&str; 2], baseline: &Summary, candidate: &Summary) -> Failure {
+    let message = format!("the runs `{first}` and `{second}` have no metric of the same work in common");
+    let failure = Failure::new(ErrorCode::NothingCompared, message);
+    let with_other_workload = cases_with_other_workload(baseline, candidate);
+    if !with_other_workload.is_empty() {
+        let cases = first_names(&with_other_workload, SHOWN_CASES);
+        return failure.hint(format!(
+            "both runs have the case {cases}, but its workload is another: its requests, lengths, loads or other settings differ, so \
+             no number is comparable"
+        ));
+    }
     let cases = |summary: &Summary| {
         let names: BTreeSet<String> = summary.points.iter().map(|point| format!("`{}`", point.case_id)).collect();
         names.into_iter().collect::<Vec<_>>().join(", ")
     };
-    let message = format!("the runs `{}` and `{}` have no metric of the same work in common", runs.baseline, runs.candidate);
-    Failure::new(ErrorCode::NothingCompared, message).hint(format!(
+    failure.hint(format!(
         "a case is a workload, a target and a variant, by their names: the first run has {}, the second {}",
         cases(baseline),
         cases(candidate)
     ))
+}
+
+/// Returns the cases that both runs have, with another workload.
+fn cases_with_other_workload(baseline: &Summary, candidate: &Summary) -> Vec<String> {
+    let is_changed = |point: &&PointSummary| {
+        let mut others = baseline.points.iter().filter(|other| other.case_id == point.case_id);
+        others.any(|other| other.workload_spec_digest != point.workload_spec_digest)
+    };
+    let cases: BTreeSet<String> =
+        candidate.points.iter().filter(is_changed).map(|point| format!("`{}`", point.case_id)).collect();
+    cases.into_iter().collect()
 }
 
 fn environments(opened: &VerifiedRun) -> Vec<&Environment> {
@@ -212,30 +236,103 @@ fn percent(ratio: f64) -> f64 {
     (ratio - 1.0) * 100.0
 }
 
-fn show(baseline: &str, candidate: &str, rows: &[Row], left_out: &[String], surroundings: &[String]) {
-    let mut place = None;
+/// Returns the lines of the comparison, each without a line break: a name in them begins no line of its own.
+fn lines(baseline: &str, candidate: &str, rows: &[Row], left_out: &[String], surroundings: &[String]) -> Vec<String> {
+    let (mut lines, mut place) = (Vec::new(), None);
     let unit_width = rows.iter().map(|row| row.unit.chars().count()).chain([4]).max().unwrap_or(4);
     for row in rows {
         if place != Some((&row.case, &row.point)) {
-            output::line(format!("{} at {}", row.case, row.point));
-            output::line(format!(
+            lines.push(format!("{} at {}", row.case, row.point));
+            lines.push(format!(
                 "  {:<32} {:>10} {:>10} {:<unit_width$} {:<26} {:>7}  TRIALS",
                 "METRIC", "A", "B", "UNIT", "CHANGE, 95 %", "ADJ. P"
             ));
             place = Some((&row.case, &row.point));
         }
-        output::line(row.line(unit_width));
+        lines.push(row.line(unit_width));
     }
-    for what in left_out {
-        output::line(format!("left out: {what}"));
+    lines.extend(left_out.iter().map(|what| format!("left out: {what}")));
+    lines.extend(surroundings.iter().cloned());
+    if !rows.is_empty() {
+        lines.push(String::new());
+        lines.extend(method(baseline, candidate, rows));
     }
-    surroundings.iter().for_each(output::line);
-    let tests = rows.iter().filter(|row| row.p.is_some()).count();
-    output::line(format!(
-        "\nA is {baseline}, B is {candidate}; B over A. Ratio of Hodges and Lehmann; two-sided Mann-Whitney, adjusted for {}.",
-        counted(tests as u64, "test")
-    ));
-    output::line(
-        "The trials of two runs are not paired: the machine may have made the difference. To decide, measure both in one run.",
-    );
+    lines
+}
+
+/// Returns the lines that say how the changes were computed.
+fn method(baseline: &str, candidate: &str, rows: &[Row]) -> [String; 2] {
+    let tests = counted(rows.iter().filter(|row| row.p.is_some()).count() as u64, "test");
+    [
+        format!(
+            "A is {baseline}, B is {candidate}; B over A. Ratio of Hodges and Lehmann; two-sided Mann-Whitney, adjusted for {tests}."
+        ),
+        "The trials of two runs are not paired: the machine may have made the difference. To decide, measure both in one run."
+            .to_owned(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_manifest::{Digest, RunStatus, WorkloadType};
+
+    use super::*;
+
+    /// Returns the Summary of a run with one case of this workload.
+    fn summary(workload: &str) -> Summary {
+        serde_json::from_value(json!({
+            "plan_digest": Digest::compute(b"plan"),
+            "artifact_manifest_digest": Digest::compute(b"collection"),
+            "status": RunStatus::Succeeded,
+            "issues": [],
+            "reduce_binary": Digest::compute(b"reduce"),
+            "points": [{
+                "case_id": "bench.endpoint.default",
+                "point_id": "concurrency-1",
+                "workload_type": WorkloadType::Serving,
+                "workload_spec_digest": Digest::compute(workload.as_bytes()),
+                "value": {"concurrency": "1"},
+                "trials_planned": 5, "trials_counted": 5, "attempts": 5, "excluded": [], "metrics": [],
+            }],
+            "files": [],
+        }))
+        .expect("a Summary")
+    }
+
+    fn compared() -> Row {
+        Row {
+            case: "bench.endpoint.default".to_owned(),
+            point: "concurrency-1".to_owned(),
+            metric: "ttft_ms_p50".to_owned(),
+            unit: "ms".to_owned(),
+            better: None,
+            medians: [5.0, 5.5],
+            trials: [5, 5],
+            ratio: Ok((1.1, None)),
+            p: Some(0.01),
+            adjusted: 0.01,
+        }
+    }
+
+    #[test]
+    fn a_line_has_no_line_break_that_would_be_escaped() {
+        let lines = lines("one", "two", &[compared()], &[], &[]);
+        assert!(lines.iter().all(|line| !line.contains('\n')), "{lines:#?}");
+        assert!(lines.iter().any(|line| line.starts_with("A is one, B is two;") && line.ends_with("adjusted for 1 test.")));
+    }
+
+    #[test]
+    fn without_a_row_there_is_no_adjustment() {
+        let left_out = "a at b: the workload is another, so no number is comparable".to_owned();
+        assert_eq!(lines("one", "two", &[], std::slice::from_ref(&left_out), &[]), [format!("left out: {left_out}")]);
+    }
+
+    #[test]
+    fn another_workload_is_the_reason_that_is_given() {
+        let hint = |other: &str| nothing_compared(["a", "b"], &summary("long"), &summary(other)).to_string();
+        let other = hint("short");
+        assert!(other.contains("both runs have the case `bench.endpoint.default`, but its workload is another"), "{other}");
+        let without_metrics = hint("long");
+        assert!(without_metrics.contains("the first run has `bench.endpoint.default`, the second"), "{without_metrics}");
+    }
 }
