@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use assay_gate::differences_between_runs;
-use assay_manifest::{BetterDirection, Environment, MetricSummary, Name, Plan, PointSummary, Summary};
+use assay_manifest::{BetterDirection, Environment, MetricSummary, Name, Plan, PointSummary, Summary, TargetKind};
 use assay_report::{counted, probability, significant};
 use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Exit, Failure, first_names};
@@ -131,6 +131,7 @@ fn surroundings([baseline, candidate]: &[VerifiedRun; 2]) -> Vec<String> {
     };
     let mut told = Vec::new();
     for target in targets(&before).intersection(&targets(&now)) {
+        told.extend(differing_address(&before, &now, target));
         let differing = differences_between_runs(&before, &now, target).into_iter();
         told.extend(
             differing.map(|it| format!("environment: {} of {target} was {} and is {}", it.what, it.baseline, it.candidate)),
@@ -141,6 +142,23 @@ fn surroundings([baseline, candidate]: &[VerifiedRun; 2]) -> Vec<String> {
         told.push("definition: the pipeline's file is another, so targets may be set up otherwise".to_owned());
     }
     told
+}
+
+/// Returns the difference between the addresses of an endpoint in two runs. A target that a run starts has another port each time.
+fn differing_address(before: &[&Environment], now: &[&Environment], target: &Name) -> Option<String> {
+    let (before, now) = (addresses(before, target), addresses(now, target));
+    let is_known = !before.is_empty() && !now.is_empty();
+    (is_known && before != now)
+        .then(|| format!("environment: the address of {target} differs: {} / {}", before.join(", "), now.join(", ")))
+}
+
+/// Returns the addresses of a target, sorted, each once.
+fn addresses<'a>(environments: &[&'a Environment], target: &Name) -> Vec<&'a str> {
+    let targets = environments.iter().flat_map(|environment| &environment.targets);
+    let addresses = targets
+        .filter(|found| found.id == *target && found.kind == TargetKind::Endpoint)
+        .filter_map(|found| found.address.as_deref());
+    addresses.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Returns the metrics that both runs report for the same work, and the metrics that are left out.
@@ -334,5 +352,29 @@ mod tests {
         assert!(other.contains("both runs have the case `bench.endpoint.default`, but its workload is another"), "{other}");
         let without_metrics = hint("long");
         assert!(without_metrics.contains("the first run has `bench.endpoint.default`, the second"), "{without_metrics}");
+    }
+
+    #[test]
+    fn another_address_of_an_endpoint_is_named() {
+        let environment = |kind: &str, address: &str| -> Environment {
+            let version = json!({"source": "observed", "value": "1", "how": "GET /version"});
+            let target = json!({"id": "endpoint", "kind": kind, "hosts": [], "address": address, "version": version, "models": [], "probes": []});
+            serde_json::from_value(json!({
+                "plan_digest": Digest::compute(b"plan"),
+                "block": {"index": 0, "incarnation": 0},
+                "observed_at": "2026-11-21T09:00:00.000000000Z",
+                "hosts": [], "software": [], "targets": [target], "controls": [], "placement": {}, "readings": [],
+            }))
+            .expect("an Environment")
+        };
+        let name: Name = "endpoint".parse().expect("a name");
+        let (one, other) = (environment("endpoint", "http://one:1"), environment("endpoint", "http://other:2"));
+        assert_eq!(
+            differing_address(&[&one], &[&other], &name).as_deref(),
+            Some("environment: the address of endpoint differs: http://one:1 / http://other:2")
+        );
+        assert_eq!(differing_address(&[&one], &[&one], &name), None);
+        let started = environment("process", "http://127.0.0.1:5");
+        assert_eq!(differing_address(&[&started], &[&environment("process", "http://127.0.0.1:6")], &name), None);
     }
 }
