@@ -195,14 +195,22 @@ fn attempts_text(attempts: &[&ExcludedAttempt], names: Names) -> String {
     }
     let phrase = |(numbers, trials): &(&[u32], Vec<&str>)| {
         let attempts = if numbers.len() == 1 { "attempt" } else { "attempts" };
-        let numbers = numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(" and ");
-        format!("{attempts} {numbers} of {}", names.list(trials))
+        format!("{attempts} {} of {}", joined(numbers), names.list(trials))
     };
     let does = match alike.as_slice() {
         [([_], _)] => "does",
         _ => "do",
     };
     format!("{} {does} not count", alike.iter().map(phrase).collect::<Vec<_>>().join(" and "))
+}
+
+/// Returns `1, 2 and 3`.
+fn joined(numbers: &[u32]) -> String {
+    let texts: Vec<String> = numbers.iter().map(u32::to_string).collect();
+    match texts.split_last() {
+        Some((last, first)) if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => texts.concat(),
+    }
 }
 
 /// Returns a text for each place and each set of reasons, with the details as they are.
@@ -309,6 +317,10 @@ mod tests {
         assert_eq!(
             texts(&[("p", vec![excluded(2, 0, &late), excluded(2, 1, &late)])], false),
             ["p: attempts 1 and 2 of t2 do not count (client_late: it was late)"]
+        );
+        assert_eq!(
+            texts(&[("p", vec![excluded(2, 0, &late), excluded(2, 1, &late), excluded(2, 2, &late)])], false),
+            ["p: attempts 1, 2 and 3 of t2 do not count (client_late: it was late)"]
         );
         let mut model = fixture::model();
         model.summary.points[0].metrics[0].trials[0].attempt = 4;
