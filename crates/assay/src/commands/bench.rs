@@ -584,6 +584,10 @@ fn check(files: &BTreeMap<String, Vec<u8>>) -> Result<(), Failure> {
 /// Names the options in a failure of the endpoint: the user wrote no pipeline in which to raise a timeout or name a key.
 fn with_options(failure: Failure, url: Option<&str>, has_key: bool) -> Failure {
     match url {
+        _ if failure.code == ErrorCode::Dataset => {
+            let hint = dataset_hint(&failure.to_string());
+            failure.hint(hint)
+        }
         Some(_) if failure.code == ErrorCode::EndpointUnauthorized => {
             let key = match (has_key, std::env::var_os(KEY_VARIABLE).is_some()) {
                 (true, _) => "is the key that `--api-key` names valid for this endpoint and model?",
@@ -614,6 +618,15 @@ fn with_options(failure: Failure, url: Option<&str>, has_key: bool) -> Failure {
             "is a server up at `{url}`, as `--url` says? Assay tried to connect to it for {READY_TIMEOUT}: start it, or mend the address"
         )),
         _ => failure,
+    }
+}
+
+/// Returns the options that mend a dataset which cannot be used, by the text of its failure.
+fn dataset_hint(text: &str) -> &'static str {
+    if text.contains("`max_input`") {
+        "`--max-input` sets this limit; `--over skip` leaves longer prompts out, and `--over truncate` cuts them"
+    } else {
+        "correct the row; `--field prompt=NAME` reads another member or column, and `--dataset-format` another format"
     }
 }
 
@@ -683,6 +696,9 @@ mod tests {
             "the simulator has no address"
         );
         assert!(hint(with_options(failed(ErrorCode::ModelNotServed), Some("http://h:1"), false)).contains("`--model`"));
+        let dataset = |text: &str| hint(with_options(Failure::new(ErrorCode::Dataset, text), None, false));
+        assert!(dataset("the prompt of row 3 has 9 tokens, more than `max_input`, which is 8").contains("`--over skip`"));
+        assert!(dataset("row 3 has no `prompt`").contains("`--field prompt=NAME`"));
         assert_eq!(hint(with_options(failed(ErrorCode::Drift), Some("http://h:1"), false)), "`ready.timeout`", "it was there");
     }
 
