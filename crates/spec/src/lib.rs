@@ -61,7 +61,7 @@ pub use pipeline::{
     SIMULATOR_PROFILES, SIMULATOR_SETTINGS, Schedule, SecretRef, Shards, Stage, Target, Trials, Variant,
 };
 pub use pod::PodOverride;
-pub use problem::{Excerpt, MAX_PROBLEMS, Problem, render};
+pub use problem::{Excerpt, MAX_PROBLEMS, Problem, did_you_mean, render};
 pub use reference::reference_page;
 pub use schema::json_schema;
 pub use secret::{looks_secret, looks_secret_header};

@@ -212,7 +212,7 @@ pub(crate) fn quote(text: &str) -> String {
 }
 
 /// Returns `did you mean` for an unknown word, if a known one is near.
-pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     nearest(word, known).map(|near| format!("did you mean `{near}`?"))
 }
 

@@ -53,7 +53,7 @@ struct Row {
 
 impl Compare {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let opened = [self.place.runs().open(&self.baseline)?, self.place.runs().open(&self.candidate)?];
+        let opened = [self.place.open(&self.baseline)?, self.place.open(&self.candidate)?];
         let [baseline, candidate] = [summary(&opened[0])?, summary(&opened[1])?];
         let (mut rows, left_out) = rows(baseline, candidate);
         let adjusted = benjamini_hochberg(&rows.iter().map(|row| row.p.unwrap_or(1.0)).collect::<Vec<_>>());

@@ -32,7 +32,7 @@ pub(crate) struct Show {
 
 impl Show {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let opened = self.place.runs().open(&self.run)?;
+        let opened = self.place.open(&self.run)?;
         let unpublished = || {
             Failure::new(ErrorCode::NotPublished, format!("the run `{}` has no result yet", opened.chain.run_id))
                 .hint(format!("{RESUME_HINT}; `assay verify` states how far it came"))

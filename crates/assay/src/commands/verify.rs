@@ -51,7 +51,7 @@ struct LevelResults {
 
 impl Verify {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let opened = self.place.runs().open(&self.run).inspect_err(|failure| self.show_no_chain(failure))?;
+        let opened = self.place.open(&self.run).inspect_err(|failure| self.show_no_chain(failure))?;
         if !opened.chain.is_complete {
             self.show_chain(&opened);
             let failure = unfinished_failure(&opened);
