@@ -45,8 +45,16 @@ impl RecordSummary {
     }
 
     fn add_error(&mut self, record: &Record) {
-        let Some(error) = record.error.as_deref().filter(|_| record.phase == Phase::Measured) else { return };
-        let said = record.http_status.map_or_else(|| error.to_owned(), |status| format!("{status}: {error}"));
+        if record.phase != Phase::Measured {
+            return;
+        }
+        let said = match (record.http_status, record.error.as_deref()) {
+            (Some(status), Some(error)) => format!("{status}: {error}"),
+            (None, Some(error)) => error.to_owned(),
+            // A response without a text still has its status.
+            (Some(status @ 400..), None) => format!("HTTP status {status}"),
+            (_, None) => return,
+        };
         if self.errors.len() < MAX_ERRORS || self.errors.contains_key(&said) {
             *self.errors.entry(said).or_default() += 1;
         }
@@ -198,6 +206,16 @@ mod tests {
         }
         let (_, response, held) = kept(&said("", "stop"), r"it is \u0068unter\/22, which is aHVudGVyLzIy");
         assert_eq!((response.as_str(), held), ("it is [secret], which is [secret]", true));
+    }
+
+    #[test]
+    fn an_error_without_a_text_is_its_status() {
+        let mut told = RecordSummary::default();
+        let silent = |status| Record { http_status: Some(status), error: None, phase: Phase::Measured, ..said("", "") };
+        told.add_error(&silent(200));
+        assert_eq!(told.commonest_error(), None);
+        told.add_error(&silent(503));
+        assert_eq!(told.commonest_error(), Some("HTTP status 503"));
     }
 
     #[test]
