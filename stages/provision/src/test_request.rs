@@ -4,11 +4,12 @@
 //! An endpoint that is overloaded or fails may still be measured, because its failures are a result: this is tried again a few
 //! times, and reported.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use assay_api::{InputKind, RequestInput, TextSink};
-use assay_manifest::{Count, Plan, Probe, ServingApi, ServingWork, Target};
+use assay_manifest::{Count, DatasetFormat, Plan, Probe, ServingApi, ServingWork, Target};
 use assay_probe::{Client, FirstEvent, Identity, JsonRequest, PartialResponse, RequestError, endpoint_url};
 use assay_stage::{Context, ErrorCode, Event, Failure};
 
@@ -77,6 +78,19 @@ pub(crate) fn send_all(
     Ok(probes)
 }
 
+/// Returns the work with no temperature of Assay's own if its rows are whole bodies, which get none: an endpoint that refuses the
+/// member would refuse a test request that has it.
+fn without_default_temperature(work: &ServingWork) -> Cow<'_, ServingWork> {
+    const NAME: &str = "temperature";
+    let has_whole_bodies = work.prompts.dataset().is_some_and(|dataset| dataset.format == DatasetFormat::OpenaiBatch);
+    if !has_whole_bodies || work.body.contains_key(NAME) || work.extra_body.contains_key(NAME) {
+        return Cow::Borrowed(work);
+    }
+    let mut work = work.clone();
+    work.extra_body.insert(NAME.to_owned(), serde_json::Value::Null);
+    Cow::Owned(work)
+}
+
 impl<'a> TestRequest<'a> {
     fn new(target: &'a Target, work: &ServingWork, address: &str) -> Self {
         let capabilities = work.api.capabilities();
@@ -88,7 +102,7 @@ impl<'a> TestRequest<'a> {
             api: work.api,
             is_streamed: work.is_streamed(),
             url: endpoint_url(address, work.api.path()),
-            body: work.request_body(RequestInput::Texts { query, inputs: &inputs }, output_tokens),
+            body: without_default_temperature(work).request_body(RequestInput::Texts { query, inputs: &inputs }, output_tokens),
             time: Duration::from_nanos(work.timeout_ns.0).min(TIME),
         }
     }

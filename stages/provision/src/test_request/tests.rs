@@ -70,6 +70,29 @@ fn a_request_is_one_that_the_run_sends_but_for_its_length() {
 }
 
 #[test]
+fn a_request_for_rows_that_are_whole_bodies_has_no_temperature_of_its_own() {
+    let (target, artifact) =
+        (target(), json!({"name": "a", "digest": assay_manifest::Digest::compute(b""), "size": "1", "media_type": "a/b"}));
+    let body = |format: &str, extra: serde_json::Value| {
+        let mut work = work(true);
+        work.prompts = serde_json::from_value(json!({
+            "from": "dataset", "format": format, "rows": artifact, "index": artifact, "summary": {
+                "read": "1", "rows": "1", "without_prompt": "0", "too_long": "0", "truncated": "0", "recorded_outputs": "0",
+                "input_tokens": {"least": 1, "most": 1, "sum": "1"},
+            },
+            "file": {"path": "rows", "origin": "rows", "executable": false, "artifact": artifact},
+        }))
+        .expect("a dataset");
+        work.extra_body = extra.as_object().expect("an object").clone();
+        let request = TestRequest::new(&target, &work, "http://h");
+        serde_json::from_slice::<serde_json::Value>(&request.body).expect("JSON")
+    };
+    assert_eq!(body("openai_batch", json!({})).get("temperature"), None);
+    assert_eq!(body("openai_batch", json!({"temperature": 0.5}))["temperature"], json!(0.5));
+    assert_eq!(body("jsonl", json!({}))["temperature"], json!(0));
+}
+
+#[test]
 fn a_response_in_the_format_of_the_api_is_accepted() {
     let token = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n";
     insta::assert_snapshot!(verdict_on(true, with_type("text/event-stream; charset=utf-8", token)), @"accepted: 200 OK, an event stream");
