@@ -1,6 +1,6 @@
 //! The input tokens of a load that came from the endpoint's prefix cache although its workload keeps the cache cold.
 
-use assay_manifest::{CacheMode, PointSummary, ServingWork, TrialValue};
+use assay_manifest::{CacheMode, PointSummary, PromptSource, ServingWork, TrialValue};
 use assay_metric::{Metric, Statistic};
 
 use crate::render::text::counted;
@@ -30,7 +30,7 @@ struct Repeats {
 impl CacheHits {
     /// Returns the cached share of a load whose workload keeps the cache cold, if it is large and the endpoint reports it.
     pub(crate) fn new(work: &ServingWork, found: &PointSummary) -> Option<Self> {
-        if !matches!(work.cache, CacheMode::ColdSalt | CacheMode::ColdFlush) {
+        if !matches!(work.cache, CacheMode::ColdSalt | CacheMode::ColdFlush) || shares_prefixes(work) {
             return None;
         }
         let cached: f64 = trials(found, Metric::CachedTokens).iter().map(|trial| trial.value).sum();
@@ -43,6 +43,14 @@ impl CacheHits {
     pub(crate) fn describe(&self) -> String {
         let repeats = self.repeats.as_ref().map(Repeats::describe).unwrap_or_default();
         format!("{:.0} % of the input tokens came from the prefix cache, which was to be cold{repeats}", self.share * 100.0)
+    }
+}
+
+/// Returns true if prompts of one trial begin alike on purpose: a cache that is cold for each trial finds these beginnings.
+fn shares_prefixes(work: &ServingWork) -> bool {
+    match &work.prompts {
+        PromptSource::Synthetic { prefix, .. } => prefix.is_some(),
+        PromptSource::Dataset(dataset) => dataset.summary.blocks.is_some(),
     }
 }
 
@@ -73,7 +81,7 @@ fn trials(found: &PointSummary, metric: Metric) -> &[TrialValue] {
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{Count, DatasetSummary};
+    use assay_manifest::{Count, DatasetSummary, SharedPrefix};
 
     use super::*;
     use crate::run::fixture::{self, Model};
@@ -109,6 +117,20 @@ mod tests {
         insta::assert_snapshot!(remarks(CacheMode::ColdSalt, 0.953, None).join("\n"), @"concurrency 1: 95 % of the input tokens came from the prefix cache, which was to be cold");
         insta::assert_snapshot!(remarks(CacheMode::ColdFlush, 0.953, Some(10)).join("\n"), @"concurrency 1: 95 % of the input tokens came from the prefix cache, which was to be cold; each of the 10 prompts of the dataset was sent about 16 times in a trial");
         insta::assert_snapshot!(remarks(CacheMode::ColdSalt, 0.3, Some(100)).join("\n"), @"concurrency 1: 30 % of the input tokens came from the prefix cache, which was to be cold; each of the 100 prompts of the dataset was sent about 1.6 times in a trial");
+    }
+
+    #[test]
+    fn beginnings_that_are_shared_on_purpose_are_not_remarked() {
+        let mut model = fixture::serving::small();
+        model.plan.cases[0].points.truncate(1);
+        add(&mut model, "isl_tokens_endpoint_mean", 100.0);
+        add(&mut model, "cached_tokens", 160.0 * 90.0);
+        let remarked = |model: &Model| super::super::serving_remarks::remarks(&model.report().cases[0].points[0], &[]).len();
+        assert_eq!(remarked(&model), 1);
+        let work = model.plan.workloads[0].serving.as_mut().expect("it serves");
+        let PromptSource::Synthetic { prefix, .. } = &mut work.prompts else { panic!("synthetic prompts") };
+        *prefix = Some(SharedPrefix { system: 90, groups: 1, group: 0, zipf: 0.0 });
+        assert_eq!(remarked(&model), 0);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The requested work of a serving case: model, arrivals, lengths and SLOs.
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, Count, DatasetFormat, DatasetSummary, LengthLaw, PromptSource, ServingWork, SharedPrefix, Slo, TokenRange,
-    TraceTimes,
+    ArrivalLaw, CacheMode, Count, DatasetFormat, DatasetSummary, LengthLaw, PromptSource, ServingWork, SharedPrefix, Slo,
+    TokenRange, TraceTimes,
 };
 use assay_metric::Metric;
 
