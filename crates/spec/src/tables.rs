@@ -401,8 +401,31 @@ static DISTRIBUTION: Table = Table {
         optional("uniform", &Type::Object(&UNIFORM), "Uniformly distributed between two bounds."),
         optional("normal", &Type::Object(&NORMAL), "Normally distributed."),
         optional("lognormal", &Type::Object(&NORMAL), "Log-normally distributed; mean and spread are those of the token counts."),
+        optional("vllm_range", &Type::Object(&VLLM_RANGE), "The rule of `vllm bench serve`: `--random-range-ratio`."),
+        optional("sglang_range", &Type::Object(&SGLANG_RANGE), "The rule of SGLang's `bench_serving`: `--random-range-ratio`."),
     ],
-    rules: &[Rule::ExactlyOne(&["fixed", "uniform", "normal", "lognormal"])],
+    rules: &[Rule::ExactlyOne(&["fixed", "uniform", "normal", "lognormal", "vllm_range", "sglang_range"])],
+};
+static VLLM_RANGE: Table = Table {
+    name: "vLLM's range",
+    doc: "Uniformly distributed from floor(`tokens` x (1 - `ratio`)), but at least 1, to ceil(`tokens` x (1 + `ratio`)). A ratio of 0 is a fixed length. \
+          Special tokens of a tokenizer are not subtracted.",
+    selector: None,
+    fields: &[
+        required("tokens", &TOKENS, "The length in the middle: `--random-input-len` or `--random-output-len`."),
+        required("ratio", &Type::Number { min: 0.0, above_min: false, max: 0.999_999 }, "The share by which it varies to both sides."),
+    ],
+    rules: &[],
+};
+static SGLANG_RANGE: Table = Table {
+    name: "SGLang's range",
+    doc: "Uniformly distributed from trunc(`tokens` x `ratio`), but at least 1, to `tokens`. A ratio of 1 is a fixed length, and 0 is any up to it.",
+    selector: None,
+    fields: &[
+        required("tokens", &TOKENS, "The largest length: `--random-input-len` or `--random-output-len`."),
+        required("ratio", &Type::Number { min: 0.0, above_min: false, max: 1.0 }, "The smallest length, as a share of the largest."),
+    ],
+    rules: &[],
 };
 static UNIFORM: Table = Table {
     name: "uniform",

@@ -1095,6 +1095,15 @@ impl Read for Distribution {
             "fixed" => Self::Fixed(u64::read(inner)?),
             "uniform" => Self::Uniform { min: inner.get("min")?, max: inner.get("max")? },
             "normal" => Self::Normal { mean: inner.get("mean")?, stddev: inner.get("stddev")? },
+            "vllm_range" => {
+                let (tokens, ratio): (u64, f64) = (inner.get("tokens")?, inner.get("ratio")?);
+                let bound = |share: f64| tokens as f64 * share;
+                Self::Uniform { min: (bound(1.0 - ratio).floor() as u64).max(1), max: bound(1.0 + ratio).ceil() as u64 }
+            }
+            "sglang_range" => {
+                let (tokens, ratio): (u64, f64) = (inner.get("tokens")?, inner.get("ratio")?);
+                Self::Uniform { min: ((tokens as f64 * ratio) as u64).max(1), max: tokens }
+            }
             _ => Self::LogNormal { mean: inner.get("mean")?, stddev: inner.get("stddev")? },
         })
     }

@@ -199,7 +199,7 @@ pub static SERVING_OUTCOME_FACT: Table = Table {
             text("point_kind", "`concurrency`, `rate`, `trace`, `scale` or `parameters`.").required(),
             int("concurrency", "Requests in flight at a time, if the point sets it.").unit("requests"),
             float("request_rate_per_s", "Configured arrival rate, if the point sets it.").unit("requests/s"),
-            float("replay_speed", "Speed at which a trace is replayed, if the point sets it; 1 is the trace's own.").unit("1"),
+            float("replay_speed", "Speed at which a trace is replayed, if the point sets it; 1 is the trace's own."),
         ],
         metric_columns!(Section::OfferedLoad),
         metric_columns!(Section::Lengths),

@@ -282,7 +282,12 @@ fn dataset_work() -> Value {
         "summary": {
             "read": "2000", "rows": "1994", "without_prompt": "2", "too_long": "4", "truncated": "0",
             "input_tokens": {"least": 4, "most": 4096, "sum": "412118"}, "recorded_outputs": "1990",
-            "output_tokens": {"least": 1, "most": 1024, "sum": "391002"},
+            "output_tokens": {"least": 1, "most": 1024, "sum": "391002"}, "without_response": "0",
+            "times": {
+                "span_ns": "3599000000000", "busiest_second": "12", "outside_window": "0", "not_sampled": "0", "gaps_cut": "3",
+                "cut_ns": "41000000000",
+            },
+            "blocks": {"tokens": 512, "distinct": "1310", "rows_without": "11", "reused_tokens": "206848"},
         },
         "max_output_tokens": 1024,
     });
@@ -291,11 +296,12 @@ fn dataset_work() -> Value {
     work
 }
 
-/// The work of `chat-8b`. The length of a query is there for its form: only APIs that rerank documents have one.
+/// The work of `chat-8b`. The length of a query is there for its form, as are times and blocks of the dataset above: only APIs that rerank documents have one.
 fn serving_work() -> Value {
     json!({
         "api": "chat", "model": "chat-8b", "arrival": {"law": "closed"},
-        "prompts": {"from": "synthetic", "input": {"law": "lognormal", "mean": 480.0, "stddev": 240.0}, "query": {"law": "fixed", "tokens": 32}}, "output": {"law": "fixed", "tokens": 128},
+        "prompts": {"from": "synthetic", "input": {"law": "lognormal", "mean": 480.0, "stddev": 240.0}, "query": {"law": "fixed", "tokens": 32},
+            "prefix": {"system": 1000, "groups": 64, "group": 200, "zipf": 1.0}}, "output": {"law": "fixed", "tokens": 128},
         "exact_output": true, "continuous_usage": true, "batch": 1, "body": {"temperature": "0"}, "extra_body": {"top_k": 20}, "requests": "500",
         "duration_ns": "60000000000", "warmup_ns": "5000000000", "timeout_ns": "120000000000", "time_limit_ns": "1800000000000",
         "cache": "cold_salt", "streaming": true, "capture": "digest", "slos": [{"metric": "ttft", "at_most_ns": "500000000"}],

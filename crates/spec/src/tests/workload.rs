@@ -10,7 +10,7 @@ use insta::assert_snapshot;
 use super::{COMPARING, INDICATOR, PIPELINE, SERVING, problems, replace_part, workload};
 use crate::{
     ArrivalMode, ArrivalProcess, Distribution, Lengths, Load, Parameter, PinnableFile, Pins, Program, Prompts, ResponseLength,
-    Scenario, Script, Slo, Work, Workload, render,
+    Scenario, Script, Slo, TraceTimes, Work, Workload, render,
 };
 
 fn indicator(part: &str, replacement: &str) -> String {
@@ -197,6 +197,79 @@ fn explicit_lengths_are_read() {
     assert_eq!(serving.prompts, Prompts::Synthetic(Lengths::Explicit { input, output }));
 }
 
+#[test]
+fn the_ranges_of_peers_are_read_by_their_own_rules() {
+    let drawn = |lengths: &str| {
+        let workload = workload(&replace_part(SERVING, "N(480,240)/(300,150)", lengths));
+        let Work::Serving(serving) = workload.spec.work else { panic!("serving") };
+        let Prompts::Synthetic(Lengths::Explicit { input, output }) = serving.prompts else { panic!("explicit lengths") };
+        (input, output)
+    };
+    let uniform = |min, max| Distribution::Uniform { min, max };
+    let range = |rule: &str, tokens: u32, ratio: f64| format!("{{{rule}: {{tokens: {tokens}, ratio: {ratio}}}}}");
+    let both = |rule, ratio| format!("{{input: {}, output: {}}}", range(rule, 1_024, ratio), range(rule, 10, ratio));
+    assert_eq!(drawn(&both("vllm_range", 0.8)), (uniform(204, 1_844), uniform(1, 18)));
+    assert_eq!(drawn(&both("vllm_range", 0.0)), (uniform(1_024, 1_024), uniform(10, 10)));
+    assert_eq!(drawn(&both("sglang_range", 0.0)), (uniform(1, 1_024), uniform(1, 10)));
+    assert_eq!(drawn(&both("sglang_range", 0.55)), (uniform(563, 1_024), uniform(5, 10)));
+    assert_eq!(drawn(&both("sglang_range", 1.0)), (uniform(1_024, 1_024), uniform(10, 10)));
+}
+
+#[test]
+fn a_trace_is_read_with_its_part_and_its_speeds() {
+    let text = replace_part(SERVING, "lengths: N(480,240)/(300,150)", "trace: {path: t.jsonl, format: timed-jsonl, window: {to: 20m}, sample: 0.5}");
+    let open = "    mode: open\n    rate: [1, 2.5, 10]\n    arrival: gamma\n    smoothness: 0.5\n    duration: 60s\n";
+    let text = replace_part(&text, open, "    mode: replay\n    speed: [0.5, 2]\n");
+    let workload = workload(&text);
+    let Work::Serving(serving) = &workload.spec.work else { panic!("serving") };
+    assert_eq!(serving.load.arrivals, ArrivalMode::Replay { speed: vec![0.5, 2.0] });
+    let Prompts::Dataset(trace) = &serving.prompts else { panic!("a trace") };
+    let times = TraceTimes { from: Duration::ZERO, to: Some(Duration::from_mins(20)), max_gap: None, sample: Some(0.5) };
+    assert_eq!((trace.format, trace.times, trace.member()), (DatasetFormat::TimedJsonl, Some(times), "trace"));
+    assert_eq!(workload.mutable_parts().paths, ["t.jsonl"]);
+}
+
+#[test]
+fn a_trace_and_its_replay_belong_together() {
+    assert_snapshot!(serving("lengths: N(480,240)/(300,150)", "trace: {path: t.jsonl, format: mooncake, window: {from: 2m, to: 1m}}"), @r"
+    error: `spec.trace` needs `spec.load.mode: replay`
+      --> a.yaml:13:11
+       |
+    13 |     mode: open
+       |           ^^^^
+    hint: to send its requests at a concurrency or rate of your own, name the file as `dataset`
+
+    error: `spec.trace.window.to` is not after `from`
+      --> a.yaml:19:44
+       |
+    19 |   trace: {path: t.jsonl, format: mooncake, window: {from: 2m, to: 1m}}
+       |                                            ^^^^^^
+    ");
+    assert_snapshot!(serving("mode: open\n    rate: [1, 2.5, 10]\n    arrival: gamma\n    smoothness: 0.5", "mode: replay"), @r"
+    error: `spec.load.mode: replay` needs `spec.trace`
+      --> a.yaml:13:11
+       |
+    13 |     mode: replay
+       |           ^^^^^^
+    hint: it names a file of requests with times, instead of `lengths` or `dataset`
+    ");
+    assert_snapshot!(serving("lengths: N(480,240)/(300,150)", "dataset: {path: t.jsonl}\n  prefix: {system: 9}"), @r"
+    error: `spec.prefix` belongs to `lengths`: the prompts of a dataset have the beginnings that they have
+      --> a.yaml:20:3
+       |
+    20 |   prefix: {system: 9}
+       |   ^^^^^^
+    hint: remove it
+    ");
+    assert_snapshot!(serving("lengths: N(480,240)/(300,150)", "lengths: D(1,1)\n  prefix: {groups: 9}"), @r"
+    error: `spec.prefix` needs at least one of `system`, `group`
+      --> a.yaml:20:3
+       |
+    20 |   prefix: {groups: 9}
+       |   ^^^^^^
+    ");
+}
+
 fn with_dataset(dataset: &str) -> String {
     replace_part(SERVING, "lengths: N(480,240)/(300,150)", &format!("dataset: {dataset}"))
 }
@@ -249,7 +322,7 @@ fn datasets_that_cannot_be_used_are_refused() {
        |
     19 |   dataset: {path: prompts}
        |   ^^^^^^^
-    hint: `format` (`--dataset-format`) is one of jsonl, sharegpt, openai_batch, csv, text
+    hint: `format` (`--dataset-format`) is one of jsonl, sharegpt, openai_batch, csv, text, mooncake, bailian, azure, burstgpt, timed_jsonl
     ");
     assert_snapshot!(found("{path: a.json, format: sharegpt, fields: {prompt: x}}"), @r"
     error: `spec.dataset.fields` belongs to formats whose members have names of your own choosing
@@ -1072,7 +1145,7 @@ fn lengths_batch_and_slos_fit_the_api() {
 #[test]
 fn distributions_hold_together() {
     assert_snapshot!(serving("N(480,240)/(300,150)", "{input: {fixed: 5, normal: {mean: 1, stddev: 0}}, output: {uniform: {min: 9, max: 1}}}"), @r"
-    error: `spec.lengths.input` takes only one of `fixed`, `uniform`, `normal`, `lognormal`
+    error: `spec.lengths.input` takes only one of `fixed`, `uniform`, `normal`, `lognormal`, `vllm_range`, `sglang_range`
       --> a.yaml:19:31
        |
     19 |   lengths: {input: {fixed: 5, normal: {mean: 1, stddev: 0}}, output: {uniform: {min: 9, max: 1}}}

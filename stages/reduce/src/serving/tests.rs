@@ -107,7 +107,7 @@ fn work(changes: &Json) -> Json {
         "timeout_ns": "1", "time_limit_ns": "1", "cache": "cold_salt", "streaming": true, "continuous_usage": true, "capture": "none", "slos": [],
         "tokenizer": {"name": "common-words", "digest": digest("words")},
     });
-    for (name, value) in changes.as_object().expect("an object").iter().filter(|(name, _)| *name != "users") {
+    for (name, value) in changes.as_object().expect("an object").iter().filter(|(name, _)| !["users", "speed"].contains(&name.as_str())) {
         work[name] = value.clone();
     }
     work
@@ -128,7 +128,7 @@ struct ServingRun {
     files: BTreeMap<Digest, Vec<u8>>,
 }
 
-/// A run of one serving point: its workload with changes (`users` makes it a point of this concurrency), its metrics, its trials'
+/// A run of one serving point: its workload with changes (`users` makes it a point of this concurrency, and `speed` one of this speed), its metrics, its trials'
 /// attempts.
 fn serving_run(changes: &Json, metrics: &Json, trials: &[Vec<AttemptRecords>]) -> ServingRun {
     let mut plan = serde_json::to_value(plan(trials.len())).expect("json");
@@ -142,6 +142,10 @@ fn serving_run(changes: &Json, metrics: &Json, trials: &[Vec<AttemptRecords>]) -
     if let Some(users) = changes.get("users") {
         plan["cases"][0]["points"][0]["kind"] = json!("concurrency");
         plan["cases"][0]["points"][0]["value"] = json!({"concurrency": users.to_string()});
+    }
+    if let Some(speed) = changes.get("speed") {
+        plan["cases"][0]["points"][0]["kind"] = json!("speed");
+        plan["cases"][0]["points"][0]["value"] = json!({"speed": speed.to_string()});
     }
     let plan: assay_manifest::Plan = serde_json::from_value(plan).expect("a plan");
     let mut files = BTreeMap::new();
@@ -1018,7 +1022,9 @@ fn every_column_has_a_writer() {
         serving_run(&closed, &json!([]), &[vec![AttemptRecords { window_ms: (0, 2_000), ..attempted(records) }]]).reduce();
     let reranked =
         reduced(&json!({"api": "rerank", "batch": 8}), vec![Record { output_tokens: None, ..request(0, [0, 0, 1, 1], 1) }]);
-    let rows = [serving_run(&slos, &json!([]), &few).reduce().fact, successful.fact, closed.fact, reranked.fact];
+    let replayed = reduced(&json!({"arrival": {"law": "recorded"}, "speed": 2.5}), four());
+    let rows =
+        [serving_run(&slos, &json!([]), &few).reduce().fact, successful.fact, closed.fact, reranked.fact, replayed.fact];
     let from_telemetry_and_commands = ["tensor_parallel", "queue_delay_ns_mean", "cost_absent_reason"];
     let but: Vec<_> = PLACE.iter().chain(&from_telemetry_and_commands).copied().collect();
     crate::fixture::assert_filled(&assay_warehouse::SERVING_OUTCOME_FACT, &rows, &but);
