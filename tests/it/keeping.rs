@@ -139,7 +139,7 @@ fn results_go_and_the_chain_stays() {
     let tombstone = "removed by ";
     assert!(kept.assay(&["show", "one"]).success().stdout.contains(tombstone));
     let shown = kept.assay(&["show", "one", "--all"]).success().stdout;
-    assert!(shown.contains("removed in part or whole"), "{shown}");
+    assert!(shown.contains(", before a removal"), "{shown}");
     let shown = kept.assay(&["show", "one", "--json"]).success().json();
     let number = text(&shown["results"][0]["metrics"][0]["address"]);
     let refused = kept.assay(&["trace", number]).refuses(21, "evidence_removed");

@@ -124,6 +124,14 @@ fn a_trace_is_replayed_at_its_times_by_any_number_of_shards() {
     }
     assert_eq!(schedules[0].len(), 2);
     assert_eq!(schedules[0], schedules[1]);
+    // The rows are raw data: a store whose rows were altered is refused where raw data is checked.
+    let plan = fixture.manifest("one", "plan");
+    let rows = blob(&fixture.store(), text(&plan["body"]["workloads"][0]["serving"]["prompts"]["rows"]["digest"]));
+    let kept = std::fs::read(&rows).expect("the rows");
+    std::fs::remove_file(&rows).expect("removed");
+    std::fs::write(&rows, kept.to_ascii_uppercase()).expect("written");
+    let altered = fixture.assay(&["verify", "one"]).exits(20);
+    assert!(altered.stdout.contains("level 2 (rows and queries) of 4 reached; refused at level 3"), "{}", altered.stdout);
     // A reader has the published folder alone, without the rows.
     let folder = fixture.published("one");
     let alone = fixture.assay(&["verify", folder.to_str().expect("a path")]).success();

@@ -63,7 +63,9 @@ pub fn import(
         }
         DatasetFormat::Azure => csv::records(source, &mut |row, cells| take(row, trace::azure(row, &cells)?)),
         DatasetFormat::Burstgpt => csv::records(source, &mut |row, cells| take(row, trace::burstgpt(row, &cells)?)),
-        DatasetFormat::TimedJsonl => json::values(source, &mut |row, value| take(row, Ok(trace::timed(row, &value, fields)?))),
+        DatasetFormat::TimedJsonl => {
+            json::values(source, &mut |row, value| take(row, Ok(trace::timed(row, &value, fields, api)?)))
+        }
     }
 }
 

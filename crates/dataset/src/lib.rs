@@ -20,5 +20,5 @@ pub use error::DatasetError;
 pub use import::{Fields, MAX_ROW_BYTES, import};
 pub use index::{INDEX_FORMAT, Index, IndexError, IndexedRow, MAX_ROWS};
 pub use reader::{RowError, RowReader};
-pub use row::{LeftOut, Row, RowContent, RowTime, TokenBlocks};
+pub use row::{LeftOut, LeftOutReason, Row, RowContent, RowTime, TokenBlocks};
 pub use writer::{ImportRules, ImportSummary, MAX_BLOCKS, RecordedOutput, RowWriter, TextTokens, TimeRules};

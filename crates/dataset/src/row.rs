@@ -7,13 +7,27 @@ use serde_json::{Map, Value, json};
 /// The member of a chat message that holds its text.
 const CONTENT: &str = "content";
 
+/// A row of the file that is no request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The reason.
+    pub reason: LeftOutReason,
+    /// Its time; absent if the format has none.
+    pub time: Option<RowTime>,
+}
+
 /// The reason why a row of the file is no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeftOut {
+pub enum LeftOutReason {
     /// It has no prompt.
     NoPrompt,
     /// It records no token of a response: the recorded request failed.
     NoResponse,
+}
+
+impl LeftOut {
+    /// A row without a prompt and without a time.
+    pub const NO_PROMPT: Self = Self { reason: LeftOutReason::NoPrompt, time: None };
 }
 
 /// The time of a row of a trace.

@@ -1,6 +1,6 @@
 //! The times and the blocks of a trace, over all of its rows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use assay_manifest::{BlockSummary, Count, Digest, TraceTimes};
 
@@ -8,6 +8,8 @@ use crate::{DatasetError, RowTime, TokenBlocks};
 
 /// The most different blocks of a trace, and the most different prefixes of whole blocks.
 pub const MAX_BLOCKS: usize = 10_000_000;
+
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// The key of the sample's draws.
 const SAMPLE: &[u8] = b"assay.dev/trace-sample/v1";
@@ -19,7 +21,7 @@ pub struct TimeRules {
     pub from_ns: u64,
     /// The end of the window; rows at it are outside.
     pub to_ns: Option<u64>,
-    /// The longest gap between two kept rows, in nanoseconds. What a gap has more is taken out.
+    /// The longest gap between two kept rows, and from the start of the window to the first, in nanoseconds. What a gap has more is taken out.
     pub max_gap_ns: Option<u64>,
     /// The share of sessions that is kept, or of rows if the trace names no sessions. A smaller sample is a part of a larger one.
     pub sample: Option<f64>,
@@ -32,14 +34,14 @@ pub(crate) struct Timeline {
     first_and_last: Option<(i64, i64)>,
     /// The time of the last kept row since the start of the window, with its gaps as they were.
     kept_ns: u64,
-    second: u64,
-    in_second: u64,
+    /// The times of the kept rows of the last second.
+    last_second: VecDeque<u64>,
     summary: TraceTimes,
 }
 
 impl Timeline {
     pub(crate) fn new(rules: TimeRules) -> Self {
-        Self { rules, first_and_last: None, kept_ns: 0, second: 0, in_second: 0, summary: TraceTimes::default() }
+        Self { rules, first_and_last: None, kept_ns: 0, last_second: VecDeque::new(), summary: TraceTimes::default() }
     }
 
     /// Returns the time of a row since the start of the window, if the rules keep it.
@@ -74,12 +76,11 @@ impl Timeline {
         self.kept_ns = admitted_ns;
         let at_ns = admitted_ns.saturating_sub(self.summary.cut_ns.0);
         self.summary.span_ns = Count(at_ns);
-        let second = at_ns / 1_000_000_000;
-        if second != self.second {
-            (self.second, self.in_second) = (second, 0);
+        self.last_second.push_back(at_ns);
+        while self.last_second.front().is_some_and(|first| at_ns - first >= SECOND_NS) {
+            self.last_second.pop_front();
         }
-        self.in_second += 1;
-        self.summary.busiest_second.0 = self.summary.busiest_second.0.max(self.in_second);
+        self.summary.busiest_second.0 = self.summary.busiest_second.0.max(self.last_second.len() as u64);
         at_ns
     }
 
@@ -176,10 +177,12 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_second_is_a_whole_one() {
+    fn the_busiest_second_begins_anywhere() {
         let second = 1_000_000_000;
-        let (_, summary) = placed(TimeRules::default(), &[0, second - 1, second, second + 1, second + 2, 3 * second]);
-        assert_eq!(summary.busiest_second, Count(3));
+        let (_, summary) = placed(TimeRules::default(), &[0, second - 2, second - 1, second, second + 1, 3 * second]);
+        assert_eq!(summary.busiest_second, Count(4), "those from just before the second to just after it");
+        let (_, summary) = placed(TimeRules::default(), &[0, second, 2 * second]);
+        assert_eq!(summary.busiest_second, Count(1));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use assay_manifest::{Count, DatasetSummary, OverLongPrompt, TokenRange};
 
 use crate::index::{INDEX_FORMAT, MAX_ROWS};
 use crate::trace::{BlockTree, Timeline};
-use crate::{DatasetError, IndexedRow, LeftOut, Row, RowContent};
+use crate::{DatasetError, IndexedRow, LeftOut, LeftOutReason, Row, RowContent};
 
 pub use crate::trace::{MAX_BLOCKS, TimeRules};
 
@@ -77,13 +77,24 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
     /// out is counted.
     pub fn write(&mut self, number: u64, row: Result<Row, LeftOut>) -> Result<(), DatasetError> {
         self.summary.read.0 += 1;
+        let time = match &row {
+            Ok(row) => row.time,
+            Err(left_out) => left_out.time,
+        };
+        let admitted_ns = match &mut self.timeline {
+            None => 0,
+            Some(timeline) => match timeline.admit(number, time)? {
+                Some(admitted_ns) => admitted_ns,
+                None => return Ok(()),
+            },
+        };
         let mut row = match row {
             Ok(row) => row,
-            Err(LeftOut::NoPrompt) => {
+            Err(LeftOut { reason: LeftOutReason::NoPrompt, .. }) => {
                 self.summary.without_prompt.0 += 1;
                 return Ok(());
             }
-            Err(LeftOut::NoResponse) => {
+            Err(LeftOut { reason: LeftOutReason::NoResponse, .. }) => {
                 self.summary.without_response.get_or_insert_default().0 += 1;
                 return Ok(());
             }
@@ -91,13 +102,6 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         if !row.content.fits(self.rules.api) {
             return Err(DatasetError::Api { row: number, content: row.content.kind(), api: self.rules.api.as_str() });
         }
-        let admitted_ns = match &mut self.timeline {
-            None => 0,
-            Some(timeline) => match timeline.admit(number, row.time)? {
-                Some(admitted_ns) => admitted_ns,
-                None => return Ok(()),
-            },
-        };
         let mut input = self.input_tokens(number, &row.content)?;
         if let Some(max) = self.rules.max_input.filter(|max| input > u64::from(*max)) {
             match self.rules.over {
@@ -165,6 +169,9 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         self.rows.write_all(&line).and_then(|()| self.index.write_all(&row.to_bytes())).map_err(DatasetError::Write)?;
         self.offset = row.end();
         self.summary.rows.0 += 1;
+        if matches!(content, RowContent::Body(_)) {
+            self.summary.whole_bodies.get_or_insert_default().0 += 1;
+        }
         add(&mut self.summary.input_tokens, input_tokens, self.summary.rows.0 == 1);
         if let Some(tokens) = output_tokens {
             self.summary.recorded_outputs.0 += 1;

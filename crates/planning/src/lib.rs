@@ -18,7 +18,7 @@ use assay_spec::{Closure, ClosureError, ControlRequirement, Parameter, Program, 
 
 pub use queries::{check_query, query_failure, row_id_column, run_query};
 pub use recorded_pins::{RecordedPins, check_plan};
-pub use serving::{DatasetFile, DatasetRequest};
+pub use serving::{DatasetFile, DatasetRequest, check_replays};
 
 /// The resolved values of all mutable references in a pipeline.
 pub trait Pins {

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use assay_dataset::{Fields, ImportRules, RecordedOutput, TimeRules};
+use assay_dataset::{Fields, ImportRules, Index, RecordedOutput, TimeRules};
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{
-    ArrivalLaw, Case, Count, Dataset, DatasetFormat, Digest, FrozenWorkload, LengthLaw, Name, PinnedFile, Point, PromptSource,
-    ServingWork, Slo, Tokenizer,
+    ArrivalLaw, Artifact, Case, Count, Dataset, DatasetFormat, Digest, FrozenWorkload, LengthLaw, Name, PinnedFile, Plan, Point,
+    PromptSource, ServingWork, Slo, Tokenizer,
 };
-use assay_schedule::{Nonce, OfferedLoad, PointKey, ScheduleError, Seed, TrialKey, TrialSchedule, load_recipe_digest};
+use assay_schedule::{
+    Nonce, OfferedLoad, PointKey, ScheduleError, Seed, TrialKey, TrialSchedule, check_replay, load_recipe_digest,
+};
 use assay_spec::{
     ArrivalMode, ArrivalProcess, Distribution, Lengths, PinnableFile, Prompts, ResponseLength, Scenario, Serving, TraceTimes,
     Workload,
@@ -163,14 +165,35 @@ pub(crate) fn pin_load(cases: &mut [Case], workloads: &[FrozenWorkload]) -> Resu
     Ok(())
 }
 
+/// Refuses replays that have nothing to measure or no time for it. `read` returns the bytes of an artifact, here of the indices of traces.
+pub fn check_replays(plan: &Plan, read: impl Fn(&Artifact) -> Result<Vec<u8>, Failure>) -> Result<(), Failure> {
+    for workload in &plan.workloads {
+        let Some(work) = workload.serving.as_ref().filter(|work| work.arrival == ArrivalLaw::Recorded) else { continue };
+        let Some(trace) = work.prompts.dataset() else { continue };
+        let index = Index::parse(&read(&trace.index)?).map_err(|error| Failure::from_error(ErrorCode::Dataset, &error))?;
+        let cases = plan.cases.iter().filter(|case| case.workload == workload.name);
+        for point in cases.flat_map(|case| &case.points) {
+            let Ok(OfferedLoad::Replay { speed }) = OfferedLoad::from_point(point) else { continue };
+            check_replay(work, speed, &index).map_err(|error| unusable(workload, work, &error))?;
+        }
+    }
+    Ok(())
+}
+
+fn unusable(workload: &FrozenWorkload, work: &ServingWork, error: &ScheduleError) -> Failure {
+    let fields = match &work.prompts {
+        PromptSource::Dataset(dataset) if dataset.summary.times.is_some() => "`spec.load`, `spec.trace` and `spec.time_limit`",
+        PromptSource::Dataset(_) => "`spec.load` and `spec.dataset`",
+        PromptSource::Synthetic { .. } => "`spec.load` and `spec.lengths`",
+    };
+    Failure::from_error(ErrorCode::Schedule, error).hint(format!("see {fields} of the workload `{}`", workload.name))
+}
+
 /// Refuses a load without a possible schedule here, long before anything is measured.
 fn recipe_digest(workload: &FrozenWorkload, work: &ServingWork, point: &Point) -> Result<Digest, Failure> {
     let seed: Seed = workload.seed.parse().map_err(|error| Failure::from_error(ErrorCode::Seed, &error))?;
     let key = PointKey { seed: &seed, workload: &workload.workload_spec_digest, point: &point.point_id };
-    let unusable = |error: &ScheduleError| {
-        let failure = Failure::from_error(ErrorCode::Schedule, error);
-        failure.hint(format!("see `spec.load` and `spec.lengths` of the workload `{}`", workload.name))
-    };
+    let unusable = |error: &ScheduleError| unusable(workload, work, error);
     let offered = OfferedLoad::from_point(point).map_err(|error| unusable(&error))?;
     TrialSchedule::check(work, offered, &TrialKey { point: key, trial: 0, nonce: Nonce::new(0) })
         .map_err(|error| unusable(&error))?;

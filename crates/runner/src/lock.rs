@@ -8,6 +8,9 @@ use rustix::fs::FlockOperation;
 
 use crate::{Error, FileRole, Result};
 
+/// The number of times that a lock is tried.
+const ASKED_AT_MOST: u32 = 3;
+
 /// A lock that is held while a run is driven. The kernel releases it when the process ends, however it ends.
 #[derive(Debug)]
 pub struct RunLock {
@@ -22,7 +25,10 @@ impl RunLock {
         }
         let path = path(folder, run_id);
         let file = open(&path)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        let try_lock = || rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+        // Who asks whether a run is driven has a shared lock for a moment.
+        let locked = (0..ASKED_AT_MOST).map(|_| try_lock()).find(|locked| *locked != Err(rustix::io::Errno::WOULDBLOCK));
+        match locked.unwrap_or(Err(rustix::io::Errno::WOULDBLOCK)) {
             Ok(()) => Ok(Self { _file: file }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::RunLocked(run_id.clone())),
             Err(error) => Err(FileRole::Lock.error(&path)(error.into())),

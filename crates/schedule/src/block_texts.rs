@@ -34,3 +34,17 @@ pub(crate) fn split_mix(seed: u64, number: u64) -> u64 {
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ mixed >> 31
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_is_stable() {
+        // Derived from the format's description, not by this code.
+        let texts = BlockTexts::new(0x0123_4567_89ab_cdef);
+        let blocks = [1_547_611_027_431_991_965, 15_380_727_978_956_804_243, 9_392_958_633_950_236_203];
+        assert_eq!([0, 1, 1_000].map(|id| texts.block_seed(id)), blocks);
+        assert_eq!([0, 7].map(|row| texts.rest_seed(row)), [8_856_491_076_634_013_318, 1_874_930_061_820_785_629]);
+    }
+}

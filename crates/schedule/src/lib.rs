@@ -33,5 +33,5 @@ pub use recipe::load_recipe_digest;
 pub use seed::{Seed, SeedError};
 pub use trial::{
     MAX_REQUESTS, MAX_TRIAL_NS, OfferedLoad, Phase, PointKey, Requests, ScheduleError, ScheduledRequest, Stripe, TrialKey,
-    TrialSchedule, request_limit,
+    TrialSchedule, check_replay, request_limit,
 };

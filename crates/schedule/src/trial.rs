@@ -144,23 +144,28 @@ pub enum ScheduleError {
     /// A replay of something without times.
     #[error("only a trace can be replayed: the workload has none")]
     NoTimes,
-    /// The warm-up takes the whole trace.
-    #[error("at speed {speed} the trace lasts {lasts:.1?}, and the warm-up of {warmup:.1?} leaves nothing of it to measure")]
+    /// No request of the trace is due in the measured phase.
+    #[error(
+        "at speed {speed} the trace lasts {lasts:.1?}, and no request of it is due in the measured phase, from {from:.1?} on{}",
+        to.map(|to| format!(" to {to:.1?}")).unwrap_or_default()
+    )]
     NothingToMeasure {
         /// The speed.
         speed: f64,
         /// The time of the trace at that speed.
         lasts: Duration,
-        /// The warm-up.
-        warmup: Duration,
+        /// The start of the measured phase.
+        from: Duration,
+        /// Its end by the clock.
+        to: Option<Duration>,
     },
     /// The trace lasts longer than a trial may.
-    #[error("at speed {speed} the trace lasts {lasts:.1?}, and `time_limit` is {limit:.1?}")]
+    #[error("at speed {speed} the last request is due after {due:.1?}, and `time_limit` is {limit:.1?}")]
     TimeLimit {
         /// The speed.
         speed: f64,
-        /// The time of the trace at that speed.
-        lasts: Duration,
+        /// The time at which the last measured request is due.
+        due: Duration,
         /// The limit of a trial.
         limit: Duration,
     },
@@ -182,9 +187,7 @@ pub enum ScheduleError {
         planned: u64,
     },
     /// A beginning in common that cannot be.
-    #[error(
-        "the prefix needs 1 to {MAX_GROUPS} groups of at most {MAX_TOKENS} tokens each, and an exponent from 0 to {MAX_ZIPF}"
-    )]
+    #[error("the prefix needs 1 to {MAX_TOKENS} tokens, 1 to {MAX_GROUPS} groups, and an exponent from 0 to {MAX_ZIPF}")]
     Prefix,
     /// Lengths that cannot be drawn.
     #[error("the {side} lengths cannot be drawn: {reason}")]
@@ -331,8 +334,8 @@ impl TrialSchedule {
     /// Checks that `work` can be offered at this load, without the rows of a dataset.
     pub fn check(work: &ServingWork, offered: OfferedLoad, key: &TrialKey<'_>) -> Result<(), ScheduleError> {
         let prompts = Prompts::Synthetic { input: LengthLaw::Fixed { tokens: 1 }, query: None, prefix: None };
-        if let OfferedLoad::Replay { speed } = offered {
-            check_replay(work, speed)?;
+        if matches!(offered, OfferedLoad::Replay { .. }) && !has_times(work) {
+            return Err(ScheduleError::NoTimes);
         }
         Self::with_prompts(work, offered, key, prompts).map(drop)
     }
@@ -604,8 +607,7 @@ fn check_lengths(side: &'static str, law: Option<LengthLaw>) -> Result<(), Sched
 fn check_prefix(prefix: &SharedPrefix) -> Result<(), ScheduleError> {
     let is_valid = (1..=MAX_GROUPS).contains(&prefix.groups)
         && (0.0..=MAX_ZIPF).contains(&prefix.zipf)
-        && prefix.system <= MAX_TOKENS
-        && prefix.group <= MAX_TOKENS;
+        && (1..=MAX_TOKENS).contains(&prefix.tokens());
     if is_valid { Ok(()) } else { Err(ScheduleError::Prefix) }
 }
 
@@ -618,18 +620,27 @@ pub fn request_limit(work: &ServingWork, offered: OfferedLoad, index: Option<&In
     limit.into_iter().chain(rows).min()
 }
 
-/// Checks that a trace leaves something to measure at this speed, and that a trial has the time for it.
-fn check_replay(work: &ServingWork, speed: f64) -> Result<(), ScheduleError> {
-    let times = work.prompts.dataset().and_then(|dataset| dataset.summary.times.as_ref()).ok_or(ScheduleError::NoTimes)?;
+fn has_times(work: &ServingWork) -> bool {
+    work.prompts.dataset().is_some_and(|dataset| dataset.summary.times.is_some())
+}
+
+/// Checks that the rows of a trace leave something to measure at this speed, and that a trial has the time for it.
+pub fn check_replay(work: &ServingWork, speed: f64, index: &Index) -> Result<(), ScheduleError> {
     let exact = Speed::new(speed).ok_or(ScheduleError::Speed(speed))?;
-    let (lasts_ns, warmup_ns) = (exact.replayed_ns(times.span_ns.0), work.warmup_ns.0);
-    let [lasts, warmup, limit] = [lasts_ns, warmup_ns, work.time_limit_ns.0].map(Duration::from_nanos);
-    if lasts_ns < warmup_ns {
-        return Err(ScheduleError::NothingToMeasure { speed, lasts, warmup });
+    let due_ns = |row: u64| index.row(row).map_or(u64::MAX, |row| exact.replayed_ns(row.at_ns));
+    let from_ns = work.warmup_ns.0;
+    let to_ns = work.duration_ns.map(|duration| from_ns.saturating_add(duration.0));
+    let first = first_measured(index, exact, from_ns);
+    let end = to_ns.map_or(index.len(), |to_ns| index.rows_until(|at_ns| exact.replayed_ns(at_ns) >= to_ns));
+    let end = end.min(work.requests.map_or(u64::MAX, |requests| first.saturating_add(requests.0)));
+    let ns = Duration::from_nanos;
+    if end <= first {
+        let lasts = ns(due_ns(index.len() - 1));
+        return Err(ScheduleError::NothingToMeasure { speed, lasts, from: ns(from_ns), to: to_ns.map(ns) });
     }
-    let ends_ns = work.duration_ns.map_or(lasts_ns, |duration| lasts_ns.min(warmup_ns.saturating_add(duration.0)));
-    if work.requests.is_none() && ends_ns >= work.time_limit_ns.0 {
-        return Err(ScheduleError::TimeLimit { speed, lasts, limit });
+    let last_ns = due_ns(end - 1);
+    if last_ns >= work.time_limit_ns.0 {
+        return Err(ScheduleError::TimeLimit { speed, due: ns(last_ns), limit: ns(work.time_limit_ns.0) });
     }
     Ok(())
 }
@@ -705,8 +716,9 @@ impl DrawnPrompts {
     fn at(&mut self, phase: Phase, index: u64) -> DrawnPrompt {
         match self {
             Self::Synthetic(drawn) => {
-                let own = drawn.input.tokens(index);
                 let group = drawn.groups.as_mut().map(|(groups, draws)| (groups.group(draws.unit_f64(index)), groups.tokens()));
+                // The whole prompt has the limit that a length has.
+                let own = drawn.input.tokens(index).min(MAX_TOKENS - group.map_or(0, |(_, tokens)| tokens));
                 DrawnPrompt {
                     input_tokens: own.saturating_add(group.map_or(0, |(_, tokens)| tokens)),
                     query_tokens: drawn.query.as_mut().map(|lengths| lengths.tokens(index)),

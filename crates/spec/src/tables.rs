@@ -413,7 +413,11 @@ static VLLM_RANGE: Table = Table {
     selector: None,
     fields: &[
         required("tokens", &TOKENS, "The length in the middle: `--random-input-len` or `--random-output-len`."),
-        required("ratio", &Type::Number { min: 0.0, above_min: false, max: 0.999_999 }, "The share by which it varies to both sides."),
+        required(
+            "ratio",
+            &Type::Number { min: 0.0, above_min: false, max: 0.999_999 },
+            "The share by which it varies to both sides.",
+        ),
     ],
     rules: &[],
 };
@@ -423,7 +427,11 @@ static SGLANG_RANGE: Table = Table {
     selector: None,
     fields: &[
         required("tokens", &TOKENS, "The largest length: `--random-input-len` or `--random-output-len`."),
-        required("ratio", &Type::Number { min: 0.0, above_min: false, max: 1.0 }, "The smallest length, as a share of the largest."),
+        required(
+            "ratio",
+            &Type::Number { min: 0.0, above_min: false, max: 1.0 },
+            "The smallest length, as a share of the largest.",
+        ),
     ],
     rules: &[],
 };

@@ -196,7 +196,7 @@ pub static SERVING_OUTCOME_FACT: Table = Table {
         DIMENSIONS,
         &[
             text("point_id", "The point.").required().key(),
-            text("point_kind", "`concurrency`, `rate`, `trace`, `scale` or `parameters`.").required(),
+            text("point_kind", "`concurrency`, `rate`, `speed`, `scale` or `parameters`.").required(),
             int("concurrency", "Requests in flight at a time, if the point sets it.").unit("requests"),
             float("request_rate_per_s", "Configured arrival rate, if the point sets it.").unit("requests/s"),
             float("replay_speed", "Speed at which a trace is replayed, if the point sets it; 1 is the trace's own."),

@@ -6,9 +6,10 @@ mod fetch;
 mod image;
 mod pin;
 
+use assay_dataset::Index;
 use assay_git::{OfflineFile, Oid, RawObject, check_offline};
 use assay_manifest::{MAX_MANIFEST_BYTES, OriginKind, Plan, Source};
-use assay_planning::{DerivedPlan, SourceFiles, derive_plan};
+use assay_planning::{DerivedPlan, SourceFiles, check_replays, derive_plan};
 use assay_stage::parameters::PlanParameters;
 use assay_stage::{Context, ErrorCode, Failure, Inputs, Stage, StageName};
 
@@ -35,6 +36,7 @@ impl Stage for Planner {
         let mut pinner = Pinner::new(ctx, parameters.fetch, &closure.pipeline.spec.fetch_allow);
         let DerivedPlan { plan, specs } = derive_plan(&files, &closure, ctx.run_id(), &mut pinner)?;
         ctx.check_cancelled()?;
+        check_replays(&plan, |index| ctx.get(index, Index::MAX_BYTES))?;
         for (workload, bytes) in plan.workloads.iter().zip(specs) {
             ctx.put(workload.spec.name.clone(), &workload.spec.media_type, &bytes)?;
         }

@@ -43,10 +43,10 @@ fn point_load(case: &Case, point: &Point, work: &ServingWork) -> Vec<RequestedLo
     match OfferedLoad::from_point(point) {
         Ok(OfferedLoad::Concurrency { users }) => vec![load(LoadUnit::Concurrency, users as f64)],
         Ok(OfferedLoad::Rate { per_s }) => open_load(work, per_s, load),
-        // As if the busiest second was as dense throughout: at a higher speed, that is the most that it can be.
+        // A second of the replay holds `speed` seconds of the trace, none of which has more requests than the busiest one.
         Ok(OfferedLoad::Replay { speed }) => {
             let times = work.prompts.dataset().and_then(|dataset| dataset.summary.times.as_ref());
-            open_load(work, times.map_or(0, |times| times.busiest_second.0) as f64 * speed, load)
+            open_load(work, times.map_or(0, |times| times.busiest_second.0) as f64 * speed.max(1.0).ceil(), load)
         }
         Err(_) => Vec::new(),
     }

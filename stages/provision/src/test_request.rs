@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use assay_api::{InputKind, RequestInput, TextSink};
-use assay_manifest::{Count, DatasetFormat, Plan, Probe, ServingApi, ServingWork, Target};
+use assay_manifest::{Count, Plan, Probe, ServingApi, ServingWork, Target};
 use assay_probe::{Client, FirstEvent, Identity, JsonRequest, PartialResponse, RequestError, endpoint_url};
 use assay_stage::{Context, ErrorCode, Event, Failure};
 
@@ -82,7 +82,7 @@ pub(crate) fn send_all(
 /// member would refuse a test request that has it.
 fn without_default_temperature(work: &ServingWork) -> Cow<'_, ServingWork> {
     const NAME: &str = "temperature";
-    let has_whole_bodies = work.prompts.dataset().is_some_and(|dataset| dataset.format == DatasetFormat::OpenaiBatch);
+    let has_whole_bodies = work.prompts.dataset().is_some_and(|dataset| dataset.summary.whole_bodies.is_some());
     if !has_whole_bodies || work.body.contains_key(NAME) || work.extra_body.contains_key(NAME) {
         return Cow::Borrowed(work);
     }

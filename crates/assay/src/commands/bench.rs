@@ -143,7 +143,7 @@ pub(crate) struct Bench {
     )]
     trace: Option<String>,
     /// The format of the trace: mooncake, bailian, azure, burstgpt or timed_jsonl
-    #[arg(long, alias = "format", value_name = "FORMAT", requires = "trace")]
+    #[arg(long, value_name = "FORMAT", requires = "trace")]
     trace_format: Option<String>,
     /// The part of the trace that is replayed, since its first request, such as 10m..20m or 1h..
     #[arg(long, value_name = "FROM..TO", requires = "trace")]
@@ -243,8 +243,8 @@ impl Bench {
         let source = SourceSpec { pipeline: PIPELINE.to_owned(), adhoc, ..SourceSpec::default() };
         let plan = PlanParameters { fetch: self.file().is_some_and(|(_, file)| is_address(file)) };
         let asked = RunRequest { source, store: self.store, name: self.name, plan, json: self.json, command: "assay bench" };
-        let (url, has_key) = (self.url, self.api_key.is_some());
-        asked.run().map_err(|failure| with_options(failure, url.as_deref(), has_key))
+        let (url, has_key, is_trace) = (self.url, self.api_key.is_some(), self.trace.is_some());
+        asked.run().map_err(|failure| with_options(failure, url.as_deref(), has_key, is_trace))
     }
 
     /// Makes the files of the Source: JSON, which is YAML.
@@ -582,10 +582,10 @@ fn check(files: &BTreeMap<String, Vec<u8>>) -> Result<(), Failure> {
 }
 
 /// Names the options in a failure of the endpoint: the user wrote no pipeline in which to raise a timeout or name a key.
-fn with_options(failure: Failure, url: Option<&str>, has_key: bool) -> Failure {
+fn with_options(failure: Failure, url: Option<&str>, has_key: bool, is_trace: bool) -> Failure {
     match url {
         _ if failure.code == ErrorCode::Dataset => {
-            let hint = dataset_hint(&failure.to_string());
+            let hint = dataset_hint(&failure.to_string(), is_trace);
             failure.hint(hint)
         }
         Some(_) if failure.code == ErrorCode::EndpointUnauthorized => {
@@ -621,10 +621,12 @@ fn with_options(failure: Failure, url: Option<&str>, has_key: bool) -> Failure {
     }
 }
 
-/// Returns the options that mend a dataset which cannot be used, by the text of its failure.
-fn dataset_hint(text: &str) -> &'static str {
+/// Returns the options that mend a dataset or trace which cannot be used, by the text of its failure.
+fn dataset_hint(text: &str, is_trace: bool) -> &'static str {
     if text.contains("`max_input`") {
         "`--max-input` sets this limit; `--over skip` leaves longer prompts out, and `--over truncate` cuts them"
+    } else if is_trace {
+        "correct the file, or name its format with `--trace-format`; `--window FROM..TO` takes a part of it"
     } else {
         "correct the row; `--field prompt=NAME` reads another member or column, and `--dataset-format` another format"
     }
@@ -685,21 +687,27 @@ mod tests {
     fn an_endpoint_that_is_not_there_is_named_by_its_option() {
         let failed = |code| Failure::new(code, "refused").hint("`ready.timeout`");
         let hint = |failure: Failure| failure.hint.unwrap_or_default();
-        let asked = hint(with_options(failed(ErrorCode::TargetNotReady), Some("http://h:1"), false));
+        let asked = hint(with_options(failed(ErrorCode::TargetNotReady), Some("http://h:1"), false, false));
         assert!(
             asked.starts_with("is a server up at `http://h:1`, as `--url` says?") && !asked.contains("ready.timeout"),
             "{asked}"
         );
         assert_eq!(
-            hint(with_options(failed(ErrorCode::TargetNotReady), None, false)),
+            hint(with_options(failed(ErrorCode::TargetNotReady), None, false, false)),
             "`ready.timeout`",
             "the simulator has no address"
         );
-        assert!(hint(with_options(failed(ErrorCode::ModelNotServed), Some("http://h:1"), false)).contains("`--model`"));
-        let dataset = |text: &str| hint(with_options(Failure::new(ErrorCode::Dataset, text), None, false));
+        assert!(hint(with_options(failed(ErrorCode::ModelNotServed), Some("http://h:1"), false, false)).contains("`--model`"));
+        let of_file = |text: &str, is_trace| hint(with_options(Failure::new(ErrorCode::Dataset, text), None, false, is_trace));
+        let dataset = |text: &str| of_file(text, false);
+        assert!(of_file("row 2 is earlier than the row before it", true).contains("`--trace-format`"));
         assert!(dataset("the prompt of row 3 has 9 tokens, more than `max_input`, which is 8").contains("`--over skip`"));
         assert!(dataset("row 3 has no `prompt`").contains("`--field prompt=NAME`"));
-        assert_eq!(hint(with_options(failed(ErrorCode::Drift), Some("http://h:1"), false)), "`ready.timeout`", "it was there");
+        assert_eq!(
+            hint(with_options(failed(ErrorCode::Drift), Some("http://h:1"), false, false)),
+            "`ready.timeout`",
+            "it was there"
+        );
     }
 
     #[test]

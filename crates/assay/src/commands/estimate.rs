@@ -30,6 +30,8 @@ impl Length {
         let counted = load.requests.zip(rate(point)).and_then(|(requests, rate)| seconds(requests as f64 / rate));
         let is_closed = matches!(load.arrivals, ArrivalMode::Closed { .. });
         let measured = match (load.duration, load.requests) {
+            // A replay ends with its trace, which is not read here.
+            _ if matches!(load.arrivals, ArrivalMode::Replay { .. }) => None,
             (Some(duration), None) => Some(duration),
             (Some(_), Some(_)) if is_closed => None,
             (duration, Some(_)) => counted.map(|counted| duration.map_or(counted, |duration| duration.min(counted))),

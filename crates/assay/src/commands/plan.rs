@@ -8,7 +8,7 @@ use assay_process::{Cancel, Spawner};
 use assay_report::counted;
 use assay_runner::{SourceSpec, default_store, read_source};
 use assay_schedule::{OrderRules, order_digest, order_trials};
-use assay_spec::{Closure, GateSize, Serving, Work, Workload, expand};
+use assay_spec::{ArrivalMode, Closure, GateSize, Serving, Work, Workload, expand};
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::Store;
 use serde_json::json;
@@ -53,6 +53,8 @@ struct PlanDuration {
     by_limit: (bool, bool),
     /// True if some trial ends with the response to its last request, by a number of requests.
     has_request_count: bool,
+    /// True if a workload replays a trace.
+    replays: bool,
     /// The duration according to earlier runs of the cases; `None` if one of them was never run.
     before: Option<Duration>,
 }
@@ -158,18 +160,20 @@ impl TrialOrder {
 impl PlanDuration {
     fn new(closure: &Closure, cases: &[Case], workloads: &[WorkloadOutline], before: Option<Duration>) -> Self {
         let mut length = Length { expected: Some(Duration::ZERO), at_most: Duration::ZERO };
-        let (mut some, mut all, mut has_request_count) = (false, true, false);
+        let (mut some, mut all, mut has_request_count, mut replays) = (false, true, false, false);
         let workload = |case: &Case| workloads.iter().find(|workload| workload.name == case.workload.as_str());
         for (workload, case) in cases.iter().filter_map(|case| Some((workload(case)?, case))) {
             let is_by_limit = workload.serving.as_ref().is_none_or(|serving| serving.load.duration.is_none());
             has_request_count |= workload.serving.as_ref().is_some_and(|serving| serving.load.requests.is_some());
+            replays |=
+                workload.serving.as_ref().is_some_and(|serving| matches!(serving.load.arrivals, ArrivalMode::Replay { .. }));
             some |= is_by_limit;
             all &= is_by_limit;
             for point in &case.points {
                 length = length.then(workload.length(point).times(closure.pipeline.spec.trials.count));
             }
         }
-        Self { length, by_limit: (some, all), has_request_count, before }
+        Self { length, by_limit: (some, all), has_request_count, replays, before }
     }
 
     /// Describes the expected duration, if there is one, and the longest.
@@ -177,6 +181,9 @@ impl PlanDuration {
         let expected = match (self.before, self.length.expected) {
             (Some(before), _) => Some(format!("about {} of trials, by what these cases took before", format_duration(before))),
             (None, Some(expected)) => Some(format!("about {} of trials, by their loads", format_duration(expected))),
+            (None, None) if self.replays => {
+                Some("the duration is unknown before a first run: a replay lasts as long as its trace".to_owned())
+            }
             (None, None) if self.has_request_count => Some(
                 "the duration is unknown before a first run: a closed loop with a number of requests lasts until the last response"
                     .to_owned(),

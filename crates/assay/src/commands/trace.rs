@@ -205,6 +205,17 @@ fn absent_file(removals: &Removals, CuratedFile { artifact, .. }: &CuratedFile) 
     }
 }
 
+/// Returns the failure of a recomputation that lacks raw evidence: the tombstone that explains it, if there is one.
+fn removed_evidence(removals: &Removals, failure: Failure) -> Failure {
+    match removals.tombstones.first() {
+        Some(tombstone) if failure.code == ErrorCode::ArtifactAbsent => {
+            let what = Failure::new(ErrorCode::EvidenceRemoved, format!("raw evidence was {}", tombstone.describe()));
+            what.hint("a copy of the store that has it can be computed again")
+        }
+        _ => failure,
+    }
+}
+
 /// Returns the failure of a part of a run that a tombstone explains.
 fn evidence_removed(what: &str, tombstone: &VerifiedTombstone) -> Failure {
     Failure::new(ErrorCode::EvidenceRemoved, format!("{what} was {}", tombstone.describe()))
@@ -236,12 +247,10 @@ fn rederive(opened: &VerifiedRun, walk: &NumberTrace<'_>) -> Result<RederivedNum
         Failure::new(ErrorCode::NoEvidence, "raw evidence stays in the store: a published folder cannot be computed again")
             .hint("name the store with `--store` instead of a folder")
     })?;
-    if let Some(tombstone) = opened.removals.tombstones.first() {
-        return Err(evidence_removed("raw evidence", tombstone));
-    }
     let lost = || Failure::new(ErrorCode::RecomputeDiffers, "the number is not among those that reduce gives now");
     let (_, signed) = opened.chain.all::<Summary>().next().ok_or_else(lost)?;
-    let again = reduce_again(opened, store, &signed.header.inputs)?;
+    let again =
+        reduce_again(opened, store, &signed.header.inputs).map_err(|failure| removed_evidence(&opened.removals, failure))?;
     let blobs = StoreBlobs::new(again.store.clone());
     let recomputed = compare(opened, &signed.body, &again.summary, &blobs)?;
     let file = again.summary.files.iter().find(|file| file.table == walk.file.table).ok_or_else(lost)?;

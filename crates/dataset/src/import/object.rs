@@ -23,13 +23,7 @@ pub(super) fn row(row: u64, value: &Value, fields: &Fields) -> Result<Row, Datas
     if !value.is_object() {
         return Err(DatasetError::row(row, "is neither an object nor a text"));
     }
-    let named = |named: &Option<String>, own: &'static str| match named {
-        None => Ok(lookup(value, own)),
-        Some(name) => match lookup(value, name) {
-            Some(found) => Ok(Some(found)),
-            None => Err(DatasetError::row(row, format!("lacks `{}`, which `fields` names; {}", quoted(name), listed(value)))),
-        },
-    };
+    let named = |named: &Option<String>, own| member(row, value, named.as_deref(), own);
     // A named one is meant, whatever else a row has.
     let prompt = if fields.messages.is_some() && fields.prompt.is_none() { None } else { named(&fields.prompt, "prompt")? };
     let messages = if fields.prompt.is_some() && fields.messages.is_none() { None } else { named(&fields.messages, "messages")? };
@@ -44,7 +38,7 @@ pub(super) fn row(row: u64, value: &Value, fields: &Fields) -> Result<Row, Datas
         }
     };
     let mut output = named(&fields.output, "output")?.map(|output| text(row, output, "output")).transpose()?;
-    let output_tokens = named(&fields.output_tokens, "output_tokens")?.map(|count| tokens(row, count)).transpose()?;
+    let output_tokens = output_tokens(row, value, fields)?;
     if let RowContent::Messages(messages) = &mut content {
         check_messages(row, messages)?;
         if let Some(recorded) = take_response(messages) {
@@ -55,6 +49,23 @@ pub(super) fn row(row: u64, value: &Value, fields: &Fields) -> Result<Row, Datas
         content = with_system(content, text(row, system, "system")?);
     }
     finish(row, content, output, output_tokens)
+}
+
+/// Returns the recorded number of tokens of the response, if the row has one.
+pub(super) fn output_tokens(row: u64, value: &Value, fields: &Fields) -> Result<Option<u32>, DatasetError> {
+    let found = member(row, value, fields.output_tokens.as_deref(), "output_tokens")?;
+    found.map(|count| tokens(row, count)).transpose()
+}
+
+/// Returns the member of the format's own name, or the one that `fields` names, which has to be there.
+fn member<'a>(row: u64, value: &'a Value, named: Option<&str>, own: &str) -> Result<Option<&'a Value>, DatasetError> {
+    let found = lookup(value, named.unwrap_or(own));
+    match (found, named) {
+        (None, Some(name)) => {
+            Err(DatasetError::row(row, format!("lacks `{}`, which `fields` names; {}", quoted(name), listed(value))))
+        }
+        _ => Ok(found),
+    }
 }
 
 /// Returns the row, if its prompt has any text.
@@ -119,7 +130,7 @@ fn text(row: u64, value: &Value, what: &str) -> Result<String, DatasetError> {
 }
 
 /// Reads a number of tokens; a number in a text too, as CSV has it.
-pub(super) fn tokens(row: u64, value: &Value) -> Result<u32, DatasetError> {
+fn tokens(row: u64, value: &Value) -> Result<u32, DatasetError> {
     let number = value.as_u64().or_else(|| value.as_str()?.trim().parse().ok());
     let valid = number.and_then(|number| u32::try_from(number).ok()).filter(|number| (1..=MAX_DATASET_TOKENS).contains(number));
     valid.ok_or_else(|| {

@@ -17,9 +17,9 @@ pub(super) fn row(row: u64, value: &Value) -> Result<Result<Row, LeftOut>, Datas
     let turns = turns.ok_or_else(|| DatasetError::row(row, "has no list `conversations`"))?;
     let mut turns = turns.iter().map(turn).peekable();
     let system = turns.next_if(|turn| matches!(turn, Some((SYSTEM, _)))).flatten().map(|(_, text)| text);
-    let Some(Some((role, prompt))) = turns.next() else { return Ok(Err(LeftOut::NoPrompt)) };
+    let Some(Some((role, prompt))) = turns.next() else { return Ok(Err(LeftOut::NO_PROMPT)) };
     if !PERSON.contains(&role) || prompt.trim().is_empty() {
-        return Ok(Err(LeftOut::NoPrompt));
+        return Ok(Err(LeftOut::NO_PROMPT));
     }
     let output = turns.next().flatten().filter(|(role, _)| !PERSON.contains(role) && *role != SYSTEM);
     let content = RowContent::Prompt(prompt.to_owned());

@@ -68,7 +68,7 @@ fn sharegpt_gives_the_first_turn_and_the_length_of_its_response() {
     let first = Row { output: Some("b c".to_owned()), ..prompt("a", None).expect("a row") };
     let content = RowContent::Messages(vec![json!({"role": "system", "content": "s"}), json!({"role": "user", "content": "a"})]);
     let last = Row::new(content);
-    assert_eq!(rows, [(1, Ok(first)), (2, Err(LeftOut::NoPrompt)), (3, Err(LeftOut::NoPrompt)), (4, Ok(last))]);
+    assert_eq!(rows, [(1, Ok(first)), (2, Err(LeftOut::NO_PROMPT)), (3, Err(LeftOut::NO_PROMPT)), (4, Ok(last))]);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn csv_has_names_quotes_and_empty_cells() {
 #[test]
 fn lines_of_text_are_prompts() {
     let rows = read(DatasetFormat::Text, &Fields::default(), " a b \n\nc").expect("rows");
-    assert_eq!(rows, [(1, prompt("a b", None)), (2, Err(LeftOut::NoPrompt)), (3, prompt("c", None))]);
+    assert_eq!(rows, [(1, prompt("a b", None)), (2, Err(LeftOut::NO_PROMPT)), (3, prompt("c", None))]);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use assay_api::ServingApi;
 use assay_manifest::{Digest, MAX_DATASET_TOKENS};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -12,16 +13,13 @@ use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
 use super::{Fields, batch, object};
-use crate::{DatasetError, LeftOut, Row, RowContent, RowTime, TokenBlocks};
+use crate::{DatasetError, LeftOut, LeftOutReason, Row, RowContent, RowTime, TokenBlocks};
 
 /// Tokens of a block of Mooncake's traces.
 const MOONCAKE_BLOCK: u32 = 512;
 
 /// Tokens of a block of Bailian's traces.
 const BAILIAN_BLOCK: u32 = 16;
-
-/// The most blocks of one prompt: those of the longest prompt at the smallest size.
-const MAX_IDS: usize = (MAX_DATASET_TOKENS / BAILIAN_BLOCK) as usize;
 
 /// The most chats of a trace that are followed to their first turn.
 const MAX_CHATS: usize = crate::MAX_ROWS as usize;
@@ -100,14 +98,18 @@ pub(super) fn burstgpt(row: u64, cells: &Map<String, Value>) -> Result<Result<Ro
     lengths(row, &cells, ["Request tokens", "Response tokens"], 1, time)
 }
 
-/// Reads a row of timed JSON Lines: `at_ms`, and `body`, `prompt` or `messages`; also `output_tokens` and `session_id`.
-pub(super) fn timed(row: u64, value: &Value, fields: &Fields) -> Result<Row, DatasetError> {
+/// Reads a row of timed JSON Lines: `at_ms`, and `body`, `prompt` or `messages`; also `output_tokens` and `session_id`. A body needs the member
+/// that the API reads its prompt from.
+pub(super) fn timed(row: u64, value: &Value, fields: &Fields, api: ServingApi) -> Result<Row, DatasetError> {
     let session = value.get("session_id").filter(|id| !id.is_null()).map(hash);
     let time = RowTime { at_ns: time(row, value, "at_ms", NS_PER_MS)?, session };
     let read = match value.get("body") {
         Some(Value::Object(body)) if value.get("prompt").is_none() && value.get("messages").is_none() => {
-            let output_tokens = value.get("output_tokens").filter(|count| !count.is_null());
-            let output_tokens = output_tokens.map(|count| object::tokens(row, count)).transpose()?;
+            let member = if api.takes_messages() { "messages" } else { "prompt" };
+            if !body.contains_key(member) {
+                return Err(DatasetError::row(row, format!("has a `body` without `{member}`, which `api: {api}` needs")));
+            }
+            let output_tokens = object::output_tokens(row, value, fields)?;
             Row { output_tokens, ..Row::new(batch::content(row, body.clone())?) }
         }
         Some(_) => return Err(DatasetError::row(row, "has a `body` that is no object, or that stands beside a prompt")),
@@ -133,8 +135,9 @@ fn lengths(
     };
     let (tokens, output_tokens) = (count(input)?, count(output)?);
     let ids = ids(row, value)?;
+    let left_out = |reason| Ok(Err(LeftOut { reason, time: Some(time) }));
     if tokens == 0 {
-        return Ok(Err(LeftOut::NoPrompt));
+        return left_out(LeftOutReason::NoPrompt);
     }
     // The last block may be left out of the ids if the prompt does not fill it.
     let (least, most) = ((tokens / size) as usize, tokens.div_ceil(size) as usize);
@@ -144,7 +147,7 @@ fn lengths(
         return Err(DatasetError::row(row, problem));
     }
     if output_tokens == 0 {
-        return Ok(Err(LeftOut::NoResponse));
+        return left_out(LeftOutReason::NoResponse);
     }
     let content = RowContent::Blocks(TokenBlocks { tokens, size, ids });
     Ok(Ok(Row { output_tokens: Some(output_tokens), time: Some(time), ..Row::new(content) }))
@@ -153,8 +156,8 @@ fn lengths(
 fn ids(row: u64, value: &Value) -> Result<Vec<u64>, DatasetError> {
     let ids = match value.get("hash_ids") {
         None | Some(Value::Null) => return Ok(Vec::new()),
-        Some(Value::Array(ids)) if ids.len() <= MAX_IDS => ids,
-        Some(_) => return Err(DatasetError::row(row, "has `hash_ids` that are no list, or too long")),
+        Some(Value::Array(ids)) => ids,
+        Some(_) => return Err(DatasetError::row(row, "has `hash_ids` that are no list")),
     };
     let ids: Option<Vec<u64>> = ids.iter().map(Value::as_u64).collect();
     ids.ok_or_else(|| DatasetError::row(row, "has `hash_ids` that are not whole numbers of at most 64 bits"))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
-use crate::{Index, RowReader, RowTime, TokenBlocks};
+use crate::{Index, LeftOutReason, RowReader, RowTime, TokenBlocks};
 
 /// A token is a word.
 struct Words;
@@ -43,7 +43,7 @@ fn write(rules: ImportRules, rows: Vec<Result<Row, LeftOut>>) -> Result<(Vec<u8>
 fn rows_are_read_back_by_their_index() {
     let messages = RowContent::Messages(vec![json!({"role": "user", "content": "c d e"})]);
     let second = Row { output_tokens: Some(9), ..Row::new(messages.clone()) };
-    let rows = vec![prompt("a\nb", Some("x y z")), Err(LeftOut::NoPrompt), Ok(second)];
+    let rows = vec![prompt("a\nb", Some("x y z")), Err(LeftOut::NO_PROMPT), Ok(second)];
     let (bytes, index, summary) = write(rules(None, OverLongPrompt::Refuse), rows).expect("written");
     let mut file = tempfile::tempfile().expect("a file");
     file.write_all(&bytes).expect("written");
@@ -118,6 +118,23 @@ fn length(tokens: u32, ids: &[u64], at_ns: i64) -> Result<Row, LeftOut> {
     Ok(Row { output_tokens: Some(3), time, ..Row::new(content) })
 }
 
+fn failed(at_ns: i64) -> Result<Row, LeftOut> {
+    Err(LeftOut { reason: LeftOutReason::NoResponse, time: Some(RowTime { at_ns, session: None }) })
+}
+
+#[test]
+fn a_failed_row_is_the_first_of_its_trace_and_keeps_the_order_of_times() {
+    let trace =
+        ImportRules { times: Some(TimeRules { from_ns: 60, ..TimeRules::default() }), ..rules(None, OverLongPrompt::Refuse) };
+    let rows = vec![failed(5), length(9, &[], 65), length(9, &[], 70)];
+    let (_, index, summary) = write(trace, rows).expect("written");
+    assert_eq!(index.rows().map(|row| row.at_ns).collect::<Vec<_>>(), [0, 5]);
+    let times = summary.times.expect("times");
+    assert_eq!((times.outside_window, summary.without_response), (Count(1), None), "the failed one is outside of the window");
+    let refused = write(trace, vec![length(9, &[], 65), failed(5)]).expect_err("unsorted");
+    assert_eq!(refused, "row 2 is earlier than the row before it: sort the file by time");
+}
+
 #[test]
 fn a_trace_has_times_and_reused_tokens_of_kept_rows_only() {
     let trace =
@@ -126,7 +143,7 @@ fn a_trace_has_times_and_reused_tokens_of_kept_rows_only() {
         length(25, &[1, 2, 3], 100),
         length(25, &[1, 2, 4], 110),
         length(31, &[1, 2, 4, 5], 111),
-        Err(LeftOut::NoResponse),
+        failed(112),
         length(25, &[1, 2, 4], 115),
     ];
     let (_, index, summary) = write(trace, rows).expect("written");
@@ -143,7 +160,7 @@ fn a_trace_has_times_and_reused_tokens_of_kept_rows_only() {
 fn a_trace_without_a_row_says_where_its_rows_went() {
     let trace =
         ImportRules { times: Some(TimeRules { from_ns: 10, ..TimeRules::default() }), ..rules(None, OverLongPrompt::Refuse) };
-    let refused = write(trace, vec![length(25, &[], 100), Err(LeftOut::NoResponse)]).expect_err("none left");
+    let refused = write(trace, vec![length(25, &[], 100), failed(110)]).expect_err("none left");
     insta::assert_snapshot!(refused, @"the dataset has no prompt: of 2 rows, 0 have no prompt and 0 are too long, 1 record no response, 1 lie outside of the window and 0 are not in the sample");
 }
 

@@ -89,6 +89,9 @@ pub struct DatasetSummary {
     pub too_long: Count,
     /// Kept rows whose prompt was cut.
     pub truncated: Count,
+    /// Kept rows that are whole bodies of requests; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub whole_bodies: Option<Count>,
     /// Tokens of the kept prompts, by the workload's tokenizer.
     pub input_tokens: TokenRange,
     /// Kept rows with a recorded length of the response that requests ask for.
@@ -110,13 +113,13 @@ pub struct DatasetSummary {
 pub struct TraceTimes {
     /// From the first kept row, or the start of the window, to the last kept row, in nanoseconds.
     pub span_ns: Count,
-    /// Kept rows of the whole second with the most of them.
+    /// The most kept rows within one second, wherever it begins.
     pub busiest_second: Count,
     /// Rows that were left out because they lie outside of the window.
     pub outside_window: Count,
     /// Rows that were left out by the sample.
     pub not_sampled: Count,
-    /// Gaps that were cut to the longest allowed one.
+    /// Gaps that were cut to the longest allowed one, the time from the start of the window to the first kept row included.
     pub gaps_cut: Count,
     /// The time that was taken out of these gaps, in nanoseconds.
     pub cut_ns: Count,
@@ -201,7 +204,7 @@ pub enum PromptSource {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         prefix: Option<SharedPrefix>,
     },
-    /// The rows of a dataset, in random order, each once before any is repeated.
+    /// The rows of a dataset: in random order, each once before any is repeated, or of a trace, in its order and once.
     Dataset(Box<Dataset>),
 }
 

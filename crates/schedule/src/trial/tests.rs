@@ -485,6 +485,7 @@ fn replay(work: &ServingWork, index: &Arc<Index>, speed: f64) -> Result<TrialSch
     let key = TrialKey { point: PointKey { seed: &SEED, workload: &workload, point: &point }, trial: 0, nonce: NONCE };
     let offered = OfferedLoad::Replay { speed };
     TrialSchedule::check(work, offered, &key)?;
+    check_replay(work, speed, index)?;
     TrialSchedule::new(work, offered, &key, Some(index))
 }
 
@@ -519,7 +520,7 @@ fn what_is_due_within_the_warm_up_is_not_measured() {
     assert_eq!([Phase::WarmUp, Phase::Measure].map(indices), [[0, 1], [0, 1]]);
     // At twice the speed the row at 9 s is due at 4.5 s, within the warm-up.
     let error = replay(&work, &index, 2.0).expect_err("nothing is left").to_string();
-    insta::assert_snapshot!(error, @"at speed 2 the trace lasts 4.5s, and the warm-up of 5.0s leaves nothing of it to measure");
+    insta::assert_snapshot!(error, @"at speed 2 the trace lasts 4.5s, and no request of it is due in the measured phase, from 5.0s on");
     let short = ServingWork { duration_ns: Some(Count(4 * SECOND)), ..work.clone() };
     assert_eq!(replayed(&replay(&short, &index, 1.0).expect("a schedule"), Phase::Measure), [(2, 5 * SECOND_NS)]);
     let few = ServingWork { requests: Some(Count(1)), ..work };
@@ -530,8 +531,14 @@ fn what_is_due_within_the_warm_up_is_not_measured() {
 fn a_replay_that_cannot_be_is_refused_before_it_is_planned() {
     let (work, index) = trace_work(&[0, 700 * SECOND_NS]);
     let error = replay(&work, &index, 1.0).expect_err("the time limit is 600 s").to_string();
-    insta::assert_snapshot!(error, @"at speed 1 the trace lasts 700.0s, and `time_limit` is 600.0s");
+    insta::assert_snapshot!(error, @"at speed 1 the last request is due after 700.0s, and `time_limit` is 600.0s");
     assert!(replay(&work, &index, 1.5).is_ok());
+    let error = replay(&ServingWork { duration_ns: Some(Count(10 * SECOND)), ..work.clone() }, &index, 1.0)
+        .expect_err("a gap")
+        .to_string();
+    insta::assert_snapshot!(error, @"at speed 1 the trace lasts 700.0s, and no request of it is due in the measured phase, from 5.0s on to 15.0s");
+    let many = ServingWork { requests: Some(Count(9)), ..work.clone() };
+    assert!(replay(&many, &index, 1.0).is_err(), "a number of requests that is never reached does not end the trial");
     assert_eq!(replay(&work, &index, 0.0).err(), Some(ScheduleError::Speed(0.0)));
     let untimed = ServingWork { arrival: ArrivalLaw::Recorded, ..dataset_work(3).0 };
     assert_eq!(replay(&untimed, &index, 1.0).err(), Some(ScheduleError::NoTimes));

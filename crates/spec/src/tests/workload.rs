@@ -217,7 +217,11 @@ fn the_ranges_of_peers_are_read_by_their_own_rules() {
 
 #[test]
 fn a_trace_is_read_with_its_part_and_its_speeds() {
-    let text = replace_part(SERVING, "lengths: N(480,240)/(300,150)", "trace: {path: t.jsonl, format: timed-jsonl, window: {to: 20m}, sample: 0.5}");
+    let text = replace_part(
+        SERVING,
+        "lengths: N(480,240)/(300,150)",
+        "trace: {path: t.jsonl, format: timed-jsonl, window: {to: 20m}, sample: 0.5}",
+    );
     let open = "    mode: open\n    rate: [1, 2.5, 10]\n    arrival: gamma\n    smoothness: 0.5\n    duration: 60s\n";
     let text = replace_part(&text, open, "    mode: replay\n    speed: [0.5, 2]\n");
     let workload = workload(&text);

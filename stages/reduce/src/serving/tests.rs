@@ -107,7 +107,9 @@ fn work(changes: &Json) -> Json {
         "timeout_ns": "1", "time_limit_ns": "1", "cache": "cold_salt", "streaming": true, "continuous_usage": true, "capture": "none", "slos": [],
         "tokenizer": {"name": "common-words", "digest": digest("words")},
     });
-    for (name, value) in changes.as_object().expect("an object").iter().filter(|(name, _)| !["users", "speed"].contains(&name.as_str())) {
+    for (name, value) in
+        changes.as_object().expect("an object").iter().filter(|(name, _)| !["users", "speed"].contains(&name.as_str()))
+    {
         work[name] = value.clone();
     }
     work
@@ -1023,8 +1025,7 @@ fn every_column_has_a_writer() {
     let reranked =
         reduced(&json!({"api": "rerank", "batch": 8}), vec![Record { output_tokens: None, ..request(0, [0, 0, 1, 1], 1) }]);
     let replayed = reduced(&json!({"arrival": {"law": "recorded"}, "speed": 2.5}), four());
-    let rows =
-        [serving_run(&slos, &json!([]), &few).reduce().fact, successful.fact, closed.fact, reranked.fact, replayed.fact];
+    let rows = [serving_run(&slos, &json!([]), &few).reduce().fact, successful.fact, closed.fact, reranked.fact, replayed.fact];
     let from_telemetry_and_commands = ["tensor_parallel", "queue_delay_ns_mean", "cost_absent_reason"];
     let but: Vec<_> = PLACE.iter().chain(&from_telemetry_and_commands).copied().collect();
     crate::fixture::assert_filled(&assay_warehouse::SERVING_OUTCOME_FACT, &rows, &but);

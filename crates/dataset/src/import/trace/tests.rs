@@ -29,7 +29,7 @@ fn listed(rows: &Rows) -> String {
         let row = match row {
             Ok(row) => row,
             Err(reason) => {
-                writeln!(text, "{reason:?}").expect("written");
+                writeln!(text, "{:?}", reason.reason).expect("written");
                 continue;
             }
         };
@@ -140,6 +140,17 @@ fn timed_rows_have_a_body_or_what_a_dataset_has() {
     assert_eq!((rows[1].content.kind(), rows[1].output_tokens), ("a body", Some(3)));
     let untimed = refusal(DatasetFormat::TimedJsonl, "{\"prompt\":\"a\"}");
     assert_eq!(untimed, "row 1 lacks `at_ms`: a trace has times");
+    let body = r#"{"at_ms":1,"body":{"prompt":"b"}}"#;
+    assert_eq!(refusal(DatasetFormat::TimedJsonl, body), "row 1 has a `body` without `messages`, which `api: chat` needs");
+    let fields = Fields { output_tokens: Some("usage.n".to_owned()), ..Fields::default() };
+    let named = "{\"at_ms\":1,\"body\":{\"messages\":[{\"role\":\"user\",\"content\":\"c\"}]},\"usage\":{\"n\":4}}";
+    let mut rows = Vec::new();
+    let take = &mut |_, row: Result<Row, LeftOut>| {
+        rows.push(row.expect("a row").output_tokens);
+        Ok(())
+    };
+    import(DatasetFormat::TimedJsonl, &fields, ServingApi::Chat, named.as_bytes(), take).expect("rows");
+    assert_eq!(rows, [Some(4)]);
     let both = refusal(DatasetFormat::TimedJsonl, "{\"at_ms\":1,\"prompt\":\"a\",\"body\":{\"prompt\":\"b\"}}");
     assert_eq!(both, "row 1 has a `body` that is no object, or that stands beside a prompt");
 }

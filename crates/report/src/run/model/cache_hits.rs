@@ -1,6 +1,6 @@
 //! The input tokens of a load that came from the endpoint's prefix cache although its workload keeps the cache cold.
 
-use assay_manifest::{CacheMode, PointSummary, PromptSource, ServingWork, TrialValue};
+use assay_manifest::{CacheMode, PointSummary, PromptSource, ServingWork};
 use assay_metric::{Metric, Statistic};
 
 use crate::render::text::counted;
@@ -33,16 +33,19 @@ impl CacheHits {
         if !matches!(work.cache, CacheMode::ColdSalt | CacheMode::ColdFlush) || shares_prefixes(work) {
             return None;
         }
-        let cached: f64 = trials(found, Metric::CachedTokens).iter().map(|trial| trial.value).sum();
-        let inputs: f64 = trials(found, Metric::IslEndpoint).iter().map(|trial| trial.value * trial.n.0 as f64).sum();
-        let share = Some(cached / inputs).filter(|share| share.is_finite() && *share > LEAST_SHARE)?;
+        let name = Metric::CachedShare.name(Statistic::Value)?;
+        let metric = found.metrics.iter().find(|metric| metric.metric == name.text)?;
+        let share = Some(metric.median).filter(|share| *share > LEAST_SHARE)?;
         Some(Self { share, repeats: Repeats::new(work, found) })
     }
 
     /// States the share, and why prompts may have been cached.
     pub(crate) fn describe(&self) -> String {
         let repeats = self.repeats.as_ref().map(Repeats::describe).unwrap_or_default();
-        format!("{:.0} % of the input tokens came from the prefix cache, which was to be cold{repeats}", self.share * 100.0)
+        format!(
+            "{:.0} % of the input tokens came from the prefix cache, although each trial begins with a cold one{repeats}",
+            self.share * 100.0
+        )
     }
 }
 
@@ -50,7 +53,7 @@ impl CacheHits {
 fn shares_prefixes(work: &ServingWork) -> bool {
     match &work.prompts {
         PromptSource::Synthetic { prefix, .. } => prefix.is_some(),
-        PromptSource::Dataset(dataset) => dataset.summary.blocks.is_some(),
+        PromptSource::Dataset(dataset) => dataset.summary.blocks.is_some() || dataset.summary.times.is_some(),
     }
 }
 
@@ -72,13 +75,6 @@ impl Repeats {
     }
 }
 
-/// Returns the values of a metric of the counted trials; none if the endpoint does not report it.
-fn trials(found: &PointSummary, metric: Metric) -> &[TrialValue] {
-    let name = metric.name(Statistic::Value);
-    let metric = name.and_then(|name| found.metrics.iter().find(|metric| metric.metric == name.text));
-    metric.map(|metric| metric.trials.as_slice()).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use assay_manifest::{Count, DatasetSummary, SharedPrefix};
@@ -96,8 +92,7 @@ mod tests {
         if let Some(rows) = rows {
             work.prompts = fixture::serving::dataset(DatasetSummary { rows: Count(rows), ..DatasetSummary::default() });
         }
-        add(&mut model, "isl_tokens_endpoint_mean", 100.0);
-        add(&mut model, "cached_tokens", 160.0 * 100.0 * share);
+        add(&mut model, "cached_share", share);
         let report = model.report();
         let point = &report.cases[0].points[0];
         super::super::serving_remarks::remarks(point, &[]).into_iter().map(|remark| remark.full_text()).collect()
@@ -107,24 +102,23 @@ mod tests {
     fn add(model: &mut Model, name: &str, value: f64) {
         let metrics = &mut model.summary.points[0].metrics;
         let mut metric = metrics[0].clone();
-        (metric.metric, metric.unit) = (name.to_owned(), "tokens".to_owned());
+        (metric.metric, metric.unit, metric.median) = (name.to_owned(), "ratio".to_owned(), value);
         metric.trials.iter_mut().for_each(|trial| (trial.value, trial.n) = (value, Count(160)));
         metrics.push(metric);
     }
 
     #[test]
     fn a_cold_cache_that_was_warm_is_remarked() {
-        insta::assert_snapshot!(remarks(CacheMode::ColdSalt, 0.953, None).join("\n"), @"concurrency 1: 95 % of the input tokens came from the prefix cache, which was to be cold");
-        insta::assert_snapshot!(remarks(CacheMode::ColdFlush, 0.953, Some(10)).join("\n"), @"concurrency 1: 95 % of the input tokens came from the prefix cache, which was to be cold; each of the 10 prompts of the dataset was sent about 16 times in a trial");
-        insta::assert_snapshot!(remarks(CacheMode::ColdSalt, 0.3, Some(100)).join("\n"), @"concurrency 1: 30 % of the input tokens came from the prefix cache, which was to be cold; each of the 100 prompts of the dataset was sent about 1.6 times in a trial");
+        insta::assert_snapshot!(remarks(CacheMode::ColdSalt, 0.953, None).join("\n"), @"concurrency 1: 95 % of the input tokens came from the prefix cache, although each trial begins with a cold one");
+        insta::assert_snapshot!(remarks(CacheMode::ColdFlush, 0.953, Some(10)).join("\n"), @"concurrency 1: 95 % of the input tokens came from the prefix cache, although each trial begins with a cold one; each of the 10 prompts of the dataset was sent about 16 times in a trial");
+        insta::assert_snapshot!(remarks(CacheMode::ColdSalt, 0.3, Some(100)).join("\n"), @"concurrency 1: 30 % of the input tokens came from the prefix cache, although each trial begins with a cold one; each of the 100 prompts of the dataset was sent about 1.6 times in a trial");
     }
 
     #[test]
     fn beginnings_that_are_shared_on_purpose_are_not_remarked() {
         let mut model = fixture::serving::small();
         model.plan.cases[0].points.truncate(1);
-        add(&mut model, "isl_tokens_endpoint_mean", 100.0);
-        add(&mut model, "cached_tokens", 160.0 * 90.0);
+        add(&mut model, "cached_share", 0.9);
         let remarked = |model: &Model| super::super::serving_remarks::remarks(&model.report().cases[0].points[0], &[]).len();
         assert_eq!(remarked(&model), 1);
         let work = model.plan.workloads[0].serving.as_mut().expect("it serves");

@@ -94,7 +94,7 @@ impl Report {
     pub fn with_removals(mut self, removals: &[String]) -> Self {
         self.removals = removals.iter().map(|removal| clean(&format!("Evidence was {removal}."))).collect();
         for item in self.strip.iter_mut().filter(|item| item.label == strip::EVIDENCE && !removals.is_empty()) {
-            (item.headline, item.caution) = (format!("removed in part or whole: {} once", item.headline), true);
+            (item.headline, item.caution) = (format!("{}, before a removal", item.headline), true);
             item.details.splice(0..0, self.removals.iter().cloned());
         }
         self

@@ -1,8 +1,7 @@
 //! The requested work of a serving case: model, arrivals, lengths and SLOs.
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, Count, DatasetFormat, DatasetSummary, LengthLaw, PromptSource, ServingWork, SharedPrefix, Slo,
-    TokenRange, TraceTimes,
+    ArrivalLaw, CacheMode, Count, DatasetSummary, LengthLaw, PromptSource, ServingWork, SharedPrefix, Slo, TokenRange, TraceTimes,
 };
 use assay_metric::Metric;
 
@@ -97,12 +96,14 @@ fn arrivals(law: &ArrivalLaw) -> String {
 /// Returns the temperature of requests, which is 0 by default.
 fn temperature(work: &ServingWork) -> String {
     const NAME: &str = "temperature";
-    let is_whole = work.prompts.dataset().is_some_and(|dataset| dataset.format == DatasetFormat::OpenaiBatch);
+    let bodies = work.prompts.dataset().map_or(0, |dataset| dataset.summary.whole_bodies.map_or(0, |count| count.0));
+    let all = work.prompts.dataset().is_some_and(|dataset| dataset.summary.rows.0 == bodies);
     match (work.extra_body.get(NAME), work.body.get(NAME)) {
         (Some(value), _) if value.is_null() => "temperature of the endpoint".to_owned(),
         (Some(value), _) => clean(&format!("temperature {value}")),
         (None, Some(text)) => clean(&format!("temperature {text}")),
-        (None, None) if is_whole => "temperature as each row has it".to_owned(),
+        (None, None) if bodies > 0 && all => "temperature as each row has it".to_owned(),
+        (None, None) if bodies > 0 => "temperature 0, or as each whole body has it".to_owned(),
         (None, None) => "temperature 0".to_owned(),
     }
 }

@@ -175,7 +175,7 @@ mod tests {
         let says = |text: &str| text.replace('\n', " ").contains("Evidence was removed by anna, 2026-11-21T09:00:00Z");
         assert!(says(&report.terminal_summary(100, false)) && says(&report.terminal(100, false)));
         let item = report.strip.iter().find(|item| item.label == "Evidence").expect("it is there");
-        assert!(item.caution && item.headline.starts_with("removed in part or whole: "), "{}", item.headline);
+        assert!(item.caution && item.headline.ends_with(", before a removal"), "{}", item.headline);
         let whole = fixture::report().with_removals(&[]);
         assert_eq!(whole, fixture::report());
     }
