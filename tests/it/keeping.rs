@@ -281,7 +281,7 @@ fn a_run_that_others_rest_on_or_that_is_written_stays() {
 fn garbage_goes_while_a_run_is_written() {
     let fixture = Fixture::with_script("");
     let gate = fixture.root().join("gate");
-    let speed = crate::support::indicator_output("only", "$(date +%N)");
+    let speed = crate::support::indicator_output("only", "1$(date +%N)");
     let waiting = format!("touch {0}.begun; while [ ! -e {0} ]; do sleep 0.02; done\ncat <<E\n{speed}\nE", gate.display());
     fixture.indicator("only", &crate::support::script(&waiting), "");
     fixture.commit("waits");
