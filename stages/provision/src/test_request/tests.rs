@@ -75,10 +75,11 @@ fn a_request_for_rows_that_are_whole_bodies_has_no_temperature_of_its_own() {
         (target(), json!({"name": "a", "digest": assay_manifest::Digest::compute(b""), "size": "1", "media_type": "a/b"}));
     let body = |format: &str, extra: serde_json::Value| {
         let mut work = work(true);
+        let whole_bodies = (format == "openai_batch").then_some("1");
         work.prompts = serde_json::from_value(json!({
             "from": "dataset", "format": format, "rows": artifact, "index": artifact, "summary": {
                 "read": "1", "rows": "1", "without_prompt": "0", "too_long": "0", "truncated": "0", "recorded_outputs": "0",
-                "input_tokens": {"least": 1, "most": 1, "sum": "1"},
+                "whole_bodies": whole_bodies, "input_tokens": {"least": 1, "most": 1, "sum": "1"},
             },
             "file": {"path": "rows", "origin": "rows", "executable": false, "artifact": artifact},
         }))
