@@ -136,7 +136,7 @@ impl BlockTree {
 
     /// Returns the numbers of the blocks; `None` if no row has any.
     pub(crate) fn finish(self) -> Option<BlockSummary> {
-        (!self.nodes.is_empty()).then(|| BlockSummary { distinct: Count(self.tokens.len() as u64), ..self.summary })
+        (!self.nodes.is_empty()).then_some(BlockSummary { distinct: Count(self.tokens.len() as u64), ..self.summary })
     }
 }
 
@@ -144,15 +144,15 @@ impl BlockTree {
 mod tests {
     use super::*;
 
-    fn time(at_ns: i64) -> Option<RowTime> {
-        Some(RowTime { at_ns, session: None })
+    fn time(at_ns: i64) -> RowTime {
+        RowTime { at_ns, session: None }
     }
 
     fn placed(rules: TimeRules, times: &[i64]) -> (Vec<u64>, TraceTimes) {
         let mut timeline = Timeline::new(rules);
         let mut kept = Vec::new();
         for (row, at_ns) in (1..).zip(times) {
-            if let Some(admitted) = timeline.admit(row, time(*at_ns)).expect("in order") {
+            if let Some(admitted) = timeline.admit(row, Some(time(*at_ns))).expect("in order") {
                 kept.push(timeline.place(admitted));
             }
         }
@@ -205,8 +205,8 @@ mod tests {
     fn a_row_without_a_time_or_before_its_predecessor_is_refused() {
         let mut timeline = Timeline::new(TimeRules::default());
         assert_eq!(timeline.admit(4, None).expect_err("no time").to_string(), "row 4 has no time");
-        timeline.admit(5, time(10)).expect("the first");
-        let error = timeline.admit(6, time(9)).expect_err("earlier").to_string();
+        timeline.admit(5, Some(time(10))).expect("the first");
+        let error = timeline.admit(6, Some(time(9))).expect_err("earlier").to_string();
         assert_eq!(error, "row 6 is earlier than the row before it: sort the file by time");
     }
 

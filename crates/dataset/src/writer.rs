@@ -1,5 +1,6 @@
 //! Writes imported rows and their index, by the rules of a workload.
 
+use std::fmt::Write as _;
 use std::io::Write;
 
 use assay_api::ServingApi;
@@ -136,11 +137,11 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         let ImportSummary { read, without_prompt, too_long, without_response, .. } = self.summary;
         let mut text = format!("of {} rows, {} have no prompt and {} are too long", read.0, without_prompt.0, too_long.0);
         if let Some(failed) = without_response {
-            text.push_str(&format!(", {} record no response", failed.0));
+            let _ = write!(text, ", {} record no response", failed.0);
         }
         if let Some(times) = self.timeline.map(Timeline::finish) {
             let (outside, not_sampled) = (times.outside_window.0, times.not_sampled.0);
-            text.push_str(&format!(", {outside} lie outside of the window and {not_sampled} are not in the sample"));
+            let _ = write!(text, ", {outside} lie outside of the window and {not_sampled} are not in the sample");
         }
         text
     }

@@ -3,8 +3,10 @@ use serde_json::json;
 use super::*;
 use crate::RowContent;
 
+type Rows = Vec<(u64, Result<Row, LeftOut>)>;
+
 /// Imports a text, and returns its rows or the error.
-fn read(format: DatasetFormat, fields: &Fields, text: &str) -> Result<Vec<(u64, Result<Row, LeftOut>)>, String> {
+fn read(format: DatasetFormat, fields: &Fields, text: &str) -> Result<Rows, String> {
     let mut rows = Vec::new();
     let take = &mut |number, row| {
         rows.push((number, row));

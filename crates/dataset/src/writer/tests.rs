@@ -112,6 +112,7 @@ fn an_api_that_cannot_take_a_row_is_named() {
     insta::assert_snapshot!(refused, @"row 1 has messages, which `api: completions` cannot take");
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the form in which importers pass rows")]
 fn length(tokens: u32, ids: &[u64], at_ns: i64) -> Result<Row, LeftOut> {
     let content = RowContent::Blocks(TokenBlocks { tokens, size: 10, ids: ids.to_vec() });
     let time = Some(RowTime { at_ns, session: None });

@@ -576,7 +576,9 @@ fn add_successful(request: &Request, tally: &mut Tally) {
     if let Some(tokens) = request.cached_tokens {
         totals.cached.add(tokens);
         let of = request.input_tokens_endpoint.or(request.input_tokens);
-        of.into_iter().for_each(|tokens| totals.cached_of.add(tokens));
+        if let Some(of) = of {
+            totals.cached_of.add(of);
+        }
     }
     if let (Some(Ok(requested)), Some(Ok(actual))) =
         (request.output_tokens_requested.map(u32::try_from), request.output_tokens.map(u32::try_from))
