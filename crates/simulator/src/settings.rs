@@ -227,7 +227,7 @@ pub enum SettingsError {
 }
 
 impl Settings {
-    /// Reads the settings of a JSON file, of which at most [`MAX_BYTES`] are read. Devices and pipes are refused: they may have no end.
+    /// Reads the settings of a JSON file, of which at most 16 MiB are read. Devices and pipes are refused: they may have no end.
     pub fn read(path: &Path) -> Result<Self, SettingsError> {
         let read = || {
             if !std::fs::metadata(path)?.is_file() {
