@@ -40,7 +40,10 @@ impl RunLock {
     /// Returns true if another process has the lock of a run in `folder`. No file is created. A shared lock is tried and given back at
     /// once.
     pub(crate) fn is_taken(folder: &Path, run_id: &RunId) -> bool {
-        let Ok(file) = File::open(path(folder, run_id)) else { return false };
+        let path = path(folder, run_id);
+        // A pipe in its place would be waited for.
+        let is_plain = std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
+        let Some(file) = is_plain.then(|| File::open(&path).ok()).flatten() else { return false };
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
     }
 }
