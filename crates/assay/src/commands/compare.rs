@@ -129,19 +129,19 @@ fn surroundings([baseline, candidate]: &[VerifiedRun; 2]) -> Vec<String> {
     let targets = |all: &[&Environment]| -> BTreeSet<Name> {
         all.iter().flat_map(|environment| &environment.targets).map(|target| target.id.clone()).collect()
     };
-    let mut told = Vec::new();
+    let mut differences = Vec::new();
     for target in targets(&before).intersection(&targets(&now)) {
-        told.extend(differing_address(&before, &now, target));
+        differences.extend(differing_address(&before, &now, target));
         let differing = differences_between_runs(&before, &now, target).into_iter();
-        told.extend(
+        differences.extend(
             differing.map(|it| format!("environment: {} of {target} was {} and is {}", it.what, it.baseline, it.candidate)),
         );
     }
     let pipeline = |opened: &VerifiedRun| opened.chain.one::<Plan>().map(|plan| plan.body.pipeline.digest);
     if pipeline(baseline) != pipeline(candidate) {
-        told.push("definition: the pipeline's file is another, so targets may be set up otherwise".to_owned());
+        differences.push("definition: the pipeline's file is another, so targets may be set up otherwise".to_owned());
     }
-    told
+    differences
 }
 
 /// Returns the difference between the addresses of an endpoint in two runs. A target that a run starts has another port each time.

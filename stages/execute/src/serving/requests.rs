@@ -71,20 +71,33 @@ impl<'a> Prompts<'a> {
         let input_tokens = prompts.iter().fold(0_u32, |sum, prompt| sum.saturating_add(prompt.tokens).saturating_add(of_query));
         let query = query.map(|query| query.text);
         let prompts: Vec<String> = prompts.into_iter().map(|prompt| prompt.text).collect();
-        Ok(PlannedRequest {
-            global_index: request.global_index,
-            intended_offset_ns: request.offset_ns,
-            body: self.work.request_body(RequestInput::Texts { query: query.as_deref(), inputs: &prompts }, output_tokens),
-            input_tokens_requested: Some(request.total_input_tokens(documents)),
-            input_tokens,
-            output_tokens_requested: output_tokens,
-            request_id: request.request_id,
-            prompt_sha256: (self.work.capture != CaptureMode::None).then(|| digest_prompts(query.iter().chain(&prompts))),
-        })
+        let input = RequestInput::Texts { query: query.as_deref(), inputs: &prompts };
+        Ok(self.request(request, input, query.iter().chain(&prompts), input_tokens, output_tokens))
     }
 }
 
 impl Prompts<'_> {
+    /// Returns the request with this input, whose texts have `input_tokens` tokens.
+    fn request<'t>(
+        &self,
+        scheduled: &ScheduledRequest,
+        input: RequestInput<'_>,
+        texts: impl Iterator<Item = &'t String>,
+        input_tokens: u32,
+        output_tokens: Option<u32>,
+    ) -> PlannedRequest {
+        PlannedRequest {
+            global_index: scheduled.global_index,
+            intended_offset_ns: scheduled.offset_ns,
+            body: self.work.request_body(input, output_tokens),
+            input_tokens_requested: Some(scheduled.total_input_tokens(self.work.documents())),
+            input_tokens,
+            output_tokens_requested: output_tokens,
+            request_id: scheduled.request_id,
+            prompt_sha256: (self.work.capture != CaptureMode::None).then(|| digest_prompts(texts)),
+        }
+    }
+
     /// Returns the line that stands in front of each row; `None` without a salt.
     fn marker(&self) -> Result<Option<&Prompt>, Cause> {
         let Some(salt) = self.salt else { return Ok(None) };
@@ -113,16 +126,8 @@ impl Prompts<'_> {
         ];
         let prompt = self.tokenizer.pieces(&pieces)?;
         let inputs = [prompt.text];
-        Ok(PlannedRequest {
-            global_index: request.global_index,
-            intended_offset_ns: request.offset_ns,
-            body: self.work.request_body(RequestInput::Texts { query: None, inputs: &inputs }, output_tokens),
-            input_tokens_requested: Some(request.input_tokens),
-            input_tokens: prompt.tokens,
-            output_tokens_requested: output_tokens,
-            request_id: request.request_id,
-            prompt_sha256: (self.work.capture != CaptureMode::None).then(|| digest_prompts(inputs.iter())),
-        })
+        let input = RequestInput::Texts { query: None, inputs: &inputs };
+        Ok(self.request(request, input, inputs.iter(), prompt.tokens, output_tokens))
     }
 
     /// Returns the prompt of a length with blocks. A salt changes all of its words and no length, or blocks would not begin where they do.
@@ -151,16 +156,7 @@ impl Prompts<'_> {
             RowContent::Messages(messages) => RequestInput::Messages(messages),
             RowContent::Body(body) => RequestInput::Body(body),
         };
-        Ok(PlannedRequest {
-            global_index: request.global_index,
-            intended_offset_ns: request.offset_ns,
-            body: self.work.request_body(input, output_tokens),
-            input_tokens_requested: Some(request.input_tokens),
-            input_tokens,
-            output_tokens_requested: output_tokens,
-            request_id: request.request_id,
-            prompt_sha256: (self.work.capture != CaptureMode::None).then(|| digest_prompts(texts.iter())),
-        })
+        Ok(self.request(request, input, texts.iter(), input_tokens, output_tokens))
     }
 }
 
