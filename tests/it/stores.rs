@@ -653,6 +653,20 @@ fn an_empty_folder_in_the_place_of_a_store_is_not_that_store() {
 }
 
 #[test]
+fn a_store_that_loses_files_in_the_middle_of_a_run_is_no_reason_to_doubt_the_run() {
+    let fixture = Fixture::bare();
+    let store = fixture.root().join("store");
+    let (run, go) = run_that_waits(&fixture, &store);
+    // As in the middle of `rm -rf`: the folder is still the same one, and some of its files are gone.
+    for blob in files_under(&store.join("blobs")) {
+        fs::remove_file(&blob).expect("the blob can be removed");
+    }
+    write_file(&go, b"");
+    let failed = run.finish().refuses(30, "store_vanished");
+    assert!(failed.stderr.contains("the store has no blob"), "{}", failed.stderr);
+}
+
+#[test]
 fn the_default_store_that_vanishes_is_missed_too() {
     let fixture = Fixture::bare();
     let (run, go) = run_that_waits(&fixture, &fixture.store());

@@ -1,5 +1,6 @@
 //! The output streams: data goes to stdout, diagnostics go to stderr, and the exit code carries the outcome.
 
+use std::borrow::Cow;
 use std::io::{ErrorKind, IsTerminal as _};
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -25,10 +26,15 @@ pub(crate) fn lines(text: impl AsRef<str>) {
     record_write(to_stdout(|out| write(out, &escape_controls(text.as_ref()))));
 }
 
-/// Writes data as it is, for other programs.
+/// Writes data as it is, for other programs. A person at a terminal sees its control characters escaped.
 pub(crate) fn raw(bytes: &[u8]) -> Result<(), Failure> {
-    to_stdout(|out| out.write_all(bytes))
+    let shown = if std::io::stdout().is_terminal() { Cow::Owned(for_person(bytes)) } else { Cow::Borrowed(bytes) };
+    to_stdout(|out| out.write_all(&shown))
         .map_err(|error| Failure::new(ErrorCode::Output, "cannot write to standard output").because(&error))
+}
+
+fn for_person(bytes: &[u8]) -> Vec<u8> {
+    escape_controls(&String::from_utf8_lossy(bytes)).into_bytes()
 }
 
 /// Writes a report, which has already escaped untrusted text and may contain colour.
@@ -175,6 +181,7 @@ mod tests {
     fn what_could_steer_a_terminal_is_shown() {
         assert_eq!(escape_controls("a\u{1b}[2Jb\rc\u{202e}d\u{9b}"), "a\\u{1b}[2Jb\\rc\\u{202e}d\\u{9b}");
         assert_eq!(escape_controls("two\nlines, für alle"), "two\nlines, für alle");
+        assert_eq!(for_person(b"a,\x1b[2J\nb,\xff"), "a,\\u{1b}[2J\nb,\u{fffd}".as_bytes(), "data at a terminal");
     }
 
     #[test]

@@ -46,9 +46,10 @@ pub fn import(
     format: DatasetFormat,
     fields: &Fields,
     api: ServingApi,
-    source: impl BufRead,
+    mut source: impl BufRead,
     take: &mut dyn FnMut(u64, Result<Row, LeftOut>) -> Result<(), DatasetError>,
 ) -> Result<(), DatasetError> {
+    skip_byte_order_mark(&mut source)?;
     let source = limited::Limited::new(source);
     match format {
         DatasetFormat::Jsonl => json::values(source, &mut |row, value| take(row, Ok(object::row(row, &value, fields)?))),
@@ -67,6 +68,15 @@ pub fn import(
             json::values(source, &mut |row, value| take(row, Ok(trace::timed(row, &value, fields, api)?)))
         }
     }
+}
+
+/// Skips the mark that editors of some systems put before UTF-8 text. It is no part of the first prompt.
+fn skip_byte_order_mark(source: &mut impl BufRead) -> Result<(), DatasetError> {
+    const MARK: &[u8] = "\u{feff}".as_bytes();
+    if source.fill_buf().map_err(DatasetError::Read)?.starts_with(MARK) {
+        source.consume(MARK.len());
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -411,7 +411,7 @@ error_codes! {
     Store, "store", Environment, AtOnce, "The store cannot be read or written, or does not respond.", "Check the store's address and credentials, that it runs, and its free space.";
     StoreIncomplete, "store_incomplete", Environment, Lasting, "The store holds results of runs or verdicts that its pointers do not show, so it is not known which files are needed.", "Restore or mount the missing folders of the store, such as `runs`; nothing was removed.";
     StoreOwner, "store_owner", Environment, Lasting, "A folder or file of the store belongs to another user, and this one may not write there.", "Share the folder through a group, as `docs/stores.md` describes, or serve it with `assay serve`.";
-    StoreVanished, "store_vanished", Environment, AtOnce, "The store was removed or replaced, or its file system is not mounted any more.", "Restore or mount the folder, and resume the run with the same `--run-id`.";
+    StoreVanished, "store_vanished", Environment, AtOnce, "The store, or a file of the run in it, was removed or replaced, or its file system is not mounted any more.", "Restore or mount the folder, and resume the run with the same `--run-id`.";
     System, "system", Environment, AtOnce, "The command cannot start a thread.", "Check the limits on threads and memory.";
     TargetDied, "target_died", Environment, Lasting, "A target changed or ended several times before a single trial had finished.", "Find out what ends the target, then run again with the same `--run-id`.";
     TargetEnded, "target_ended", Environment, AtOnce, "A target ended or was removed before it was ready.", "Read its log, and run its command by hand with the environment that the pipeline gives it.";

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use assay_envelope::{ExpectedManifest, Trust, TrustPolicy, verify};
-use assay_failure::{Exit, Failure};
+use assay_failure::{ErrorCode, Exit, Failure};
 use assay_manifest::{
     Body as _, Digest, Document, EndState, InputRef, Instant, Intent, Kind, MAX_MANIFEST_BYTES, MAX_NAME, Name, OriginKind,
     Reason, Role, RunEnd, RunId, Shard, Source,
@@ -252,7 +252,7 @@ impl Run {
                 // A store that is gone takes logs and results with it, and whatever failed did so because of that.
                 None => self.store.check_there().err().map_or(error, Error::from),
             };
-            let failure = Failure::from(error);
+            let failure = name_lost_file(Failure::from(error));
             match self.sign_end(&failure, watching.at, source).map_err(Failure::from) {
                 Ok(()) => failure.into(),
                 Err(unsigned) => failure.hint(format!("the end of the run could not be recorded: {unsigned}")).into(),
@@ -509,6 +509,16 @@ fn policies(closure: &Closure, trust: Digest) -> StagePolicies {
         Some((name, StagePolicy { timeout: Some(timeout), retries: stage.retries }))
     });
     StagePolicies { trust, stages: stages.collect(), shards: spec.shards }
+}
+
+/// Names the store as what failed if a file of the run is not in it any more. Whoever verifies a run doubts it because of a missing file;
+/// the driver itself had the file, so its store lost it.
+fn name_lost_file(failure: Failure) -> Failure {
+    if failure.code != ErrorCode::ArtifactAbsent {
+        return failure;
+    }
+    let message = "the store lost a file while the run was made: was it removed, or its file system unmounted?";
+    Failure::new(ErrorCode::StoreVanished, message).because(&failure).hint(ErrorCode::StoreVanished.remedy())
 }
 
 /// Makes a run id, `<pipeline>-<date>-<time>-<4 digits>`: sorted by time, and unique enough for two runs to be started at once.

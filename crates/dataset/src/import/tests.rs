@@ -108,6 +108,14 @@ fn lines_of_text_are_prompts() {
 }
 
 #[test]
+fn a_byte_order_mark_is_no_part_of_the_first_row() {
+    let first = |format, text: &str| read(format, &Fields::default(), &format!("\u{feff}{text}")).expect("rows").remove(0).1;
+    assert_eq!(first(DatasetFormat::Text, "one\n"), prompt("one", None));
+    assert_eq!(first(DatasetFormat::Jsonl, "\"one\"\n"), prompt("one", None));
+    assert_eq!(first(DatasetFormat::Csv, "prompt\none\n"), prompt("one", None));
+}
+
+#[test]
 fn an_error_names_the_row_and_quotes_no_text() {
     let secret = "sk-hunter22";
     for (format, text) in [
