@@ -135,6 +135,8 @@ pub(crate) fn column_falsification(column: Column, far: bool) -> RecordsFalsific
     let more = move |count: &mut Option<u32>| *count = Some(count.unwrap_or(0) + tokens);
     match column {
         Column::GlobalIndex => of(Box::new(move |record| record.global_index += u64::from(tokens))),
+        Column::Session => of(Box::new(|record| record.session = Some(record.session.map_or(0, |session| session + 1)))),
+        Column::Turn => of(Box::new(move |record| more(&mut record.turn))),
         Column::Attempt => Box::new(|written| written.attempt += 1),
         Column::Shard => Box::new(|written| written.shard += 1),
         Column::Phase => of(Box::new(|record| record.phase = Phase::Warmup)),

@@ -25,11 +25,16 @@ pub struct Record {
     /// Its index in the schedule of the whole trial, the same for any number of shards; warm-up and measured phase count
     /// separately.
     pub global_index: u64,
+    /// The session that it is a turn of; absent if the trial has no sessions.
+    pub session: Option<u64>,
+    /// Its turn in that session, from 0.
+    pub turn: Option<u32>,
     /// The phase that it was due in.
     pub phase: Phase,
     /// The `x-request-id` that it carried, which is also the trace id of its `traceparent`: 128 bits.
     pub request_id: u128,
-    /// The intended send time; absent in a closed loop, which has none.
+    /// The intended send time. In a closed loop only the later turns of sessions have one: the end of the turn before, and the pause
+    /// after it.
     pub intended_ns: Option<i64>,
     /// The time at which the client took it from the queue.
     pub dequeued_ns: Option<i64>,

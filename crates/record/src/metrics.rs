@@ -5,7 +5,7 @@ use assay_metric::{Field, Gap, Jitter, RequestFields, TpotDivisor, gaps, since_n
 use crate::Record;
 
 impl Record {
-    /// The start of latencies: the intended time in an open loop, the send time in a closed loop.
+    /// The start of latencies: the intended time of a request that has one, else the send time.
     pub fn start_ns(&self) -> Option<i64> {
         self.intended_ns.or(self.sent_ns)
     }

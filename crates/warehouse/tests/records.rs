@@ -26,6 +26,8 @@ fn read(bytes: Vec<u8>) -> Result<Vec<Record>, RecordError> {
 fn full_record() -> Record {
     Record {
         global_index: 7,
+        session: Some(20),
+        turn: Some(21),
         phase: Phase::Measured,
         request_id: 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736,
         intended_ns: Some(-5),
@@ -95,14 +97,14 @@ fn columns_are_as_agreed() {
             )
         })
         .collect();
-    insta::assert_snapshot!(shown.join(", "), @"global_index int64 !, attempt int64 !, shard int64 !, phase utf8 !, outcome utf8 !, request_id utf8 !, intended_ns int64, dequeued_ns int64, connect_start_ns int64, connect_end_ns int64, sent_ns int64, write_done_ns int64, first_byte_ns int64, first_token_ns int64, first_content_ns int64, last_token_ns int64, end_ns int64, http_status int64, finish_reason utf8, error utf8, request_bytes int64 !, response_bytes int64 !, input_tokens_requested int64, input_tokens int64 !, input_tokens_endpoint int64, cached_tokens int64, output_tokens_requested int64, output_tokens int64, output_source utf8 !, reasoning_tokens int64, first_event_tokens int64, token_events int64 !, prompt_sha256 utf8, response_sha256 utf8, chunk_at_ns int64 list !, chunk_bytes int64 list !, chunk_tokens int64 list");
+    insta::assert_snapshot!(shown.join(", "), @"global_index int64 !, session int64, turn int64, attempt int64 !, shard int64 !, phase utf8 !, outcome utf8 !, request_id utf8 !, intended_ns int64, dequeued_ns int64, connect_start_ns int64, connect_end_ns int64, sent_ns int64, write_done_ns int64, first_byte_ns int64, first_token_ns int64, first_content_ns int64, last_token_ns int64, end_ns int64, http_status int64, finish_reason utf8, error utf8, request_bytes int64 !, response_bytes int64 !, input_tokens_requested int64, input_tokens int64 !, input_tokens_endpoint int64, cached_tokens int64, output_tokens_requested int64, output_tokens int64, output_source utf8 !, reasoning_tokens int64, first_event_tokens int64, token_events int64 !, prompt_sha256 utf8, response_sha256 utf8, chunk_at_ns int64 list !, chunk_bytes int64 list !, chunk_tokens int64 list");
 }
 
 /// A change here changes the digest of every record file: state it in the change.
 #[test]
 fn equal_records_give_equal_bytes_and_those_are_golden() {
     assert_eq!(file(&[full_record(), Record::default()]), file(&[full_record(), Record::default()]));
-    insta::assert_snapshot!(Digest::compute(&file(&[full_record()])), @"sha256:d0411a3b9429668d1b2c9a421afbfcfc4d1d3f8993c081c18fe32172f88753cd");
+    insta::assert_snapshot!(Digest::compute(&file(&[full_record()])), @"sha256:24f88fc6746333da6b6d1aafc3beceb71e2058ecbf660adf9f738d8df3bcfb43");
 }
 
 #[test]
@@ -187,13 +189,15 @@ fn every_column_says_what_it_holds() {
 
 fn any_record() -> impl Strategy<Value = Record> {
     let times = prop::array::uniform11(any::<Option<i64>>());
-    let small = prop::array::uniform7(any::<Option<u32>>());
+    let small = prop::array::uniform8(any::<Option<u32>>());
     let chunk =
         (any::<i64>(), any::<u32>(), any::<Option<u32>>()).prop_map(|(at_ns, bytes, tokens)| Chunk { at_ns, bytes, tokens });
     let words = (prop::sample::select(Phase::ALL), prop::sample::select(Outcome::ALL), prop::sample::select(TokenSource::ALL));
     let texts = (prop::option::of("[a-zü]{0,15}"), prop::option::of("[a-zü]{0,90}"));
     let digests = (any::<Option<[u8; 32]>>(), any::<Option<[u8; 32]>>());
-    let sizes = (any::<u128>(), 0..=i64::MAX as u64, 0..=i64::MAX as u64, any::<u32>(), any::<Option<u16>>(), any::<u32>());
+    let session = prop::option::of(0..=i64::MAX as u64);
+    let sizes =
+        (any::<u128>(), 0..=i64::MAX as u64, 0..=i64::MAX as u64, any::<u32>(), any::<Option<u16>>(), any::<u32>(), session);
     (times, small, prop::collection::vec(chunk, 0..5), words, texts, digests, sizes).prop_map(
         |(times, small, chunks, words, texts, digests, sizes)| {
             let [
@@ -217,9 +221,12 @@ fn any_record() -> impl Strategy<Value = Record> {
                 output_tokens,
                 reasoning_tokens,
                 first_event_tokens,
+                turn,
             ] = small;
             Record {
                 global_index: sizes.1,
+                session: sizes.6,
+                turn,
                 phase: words.0,
                 request_id: sizes.0,
                 intended_ns,

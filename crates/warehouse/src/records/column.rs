@@ -55,6 +55,10 @@ macro_rules! columns {
 columns! {
     /// The request's place in the schedule of the whole trial; warm-up and measured phase count apart.
     GlobalIndex "global_index" Int false;
+    /// The session that it is a turn of; null if the trial has no sessions.
+    Session "session" Int true;
+    /// Its turn in that session, from 0.
+    Turn "turn" Int true;
     /// The attempt, from 0.
     Attempt "attempt" Int false;
     /// The shard that sent it, from 0.
@@ -65,7 +69,8 @@ columns! {
     Outcome "outcome" Word false;
     /// Its `x-request-id` and trace id: 32 hexadecimal digits.
     RequestId "request_id" Text false;
-    /// The time at which it was due; null under closed loop. This and every time: nanoseconds since the trial's start.
+    /// The time at which it was due; null under closed loop, except for later turns of sessions. This and every time: nanoseconds
+    /// since the trial's start.
     Intended "intended_ns" Int true;
     /// The time at which the client dequeued it.
     Dequeued "dequeued_ns" Int true;

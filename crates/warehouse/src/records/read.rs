@@ -475,6 +475,8 @@ fn records(batch: &Batch) -> Result<Vec<Record>> {
         let cell = Cell { batch, row };
         Ok(Record {
             global_index: cell.required(C::GlobalIndex)?,
+            session: cell.number(C::Session)?,
+            turn: cell.number(C::Turn)?,
             phase,
             request_id: cell.request_id()?,
             intended_ns: cell.int(C::Intended)?,

@@ -127,7 +127,7 @@ fn properties() -> Result<WriterProperties> {
 }
 
 /// The number of columns of whole numbers.
-const INTS: usize = 26;
+const INTS: usize = 28;
 
 /// Rows that wait to be encoded, column by column; each kind of column in the order of [`RecordColumn::ALL`].
 #[derive(Debug)]
@@ -230,6 +230,8 @@ fn ints(record: &Record, attempt: u32, shard: u32, index: u64) -> Result<[Option
     let small = |value: Option<u32>| value.map(i64::from);
     Ok([
         large(RecordColumn::GlobalIndex, record.global_index)?,
+        record.session.map_or(Ok(None), |session| large(RecordColumn::Session, session))?,
+        small(record.turn),
         Some(attempt.into()),
         Some(shard.into()),
         record.intended_ns,
