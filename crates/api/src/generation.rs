@@ -3,7 +3,7 @@
 //! Some servers respond to one of the two APIs in the format of the other, so both read all of them.
 
 use crate::json::{Scan, Scanner, Text};
-use crate::response::{ParsedResponse, TextSink, array_or_null, optional_string, text};
+use crate::response::{ParsedResponse, TextKind, TextSink, array_or_null, optional_string, text};
 
 /// Reads the choices; any other member is skipped.
 #[inline]
@@ -26,7 +26,7 @@ fn choice<'a>(scanner: &mut Scanner<'a>, response: &mut ParsedResponse<'a>, keep
         b"text" => {
             let text = text(scanner)?;
             response.content += text.len();
-            keep.text(text);
+            keep.text(TextKind::Content, text);
             Ok(())
         }
         b"finish_reason" => {
@@ -75,9 +75,9 @@ fn delta<'a>(scanner: &mut Scanner<'a>, response: &mut ParsedResponse<'a>, keep:
         Ok(())
     })?;
     let reasoning = if reasoning.is_empty() { reasoning_content } else { reasoning };
-    for text in [reasoning, content, refusal] {
-        keep.text(text);
-    }
+    keep.text(TextKind::Reasoning, reasoning);
+    keep.text(TextKind::Content, content);
+    keep.text(TextKind::Content, refusal);
     response.reasoning += reasoning.len();
     response.content += content.len() + refusal.len();
     response.tool += tool;
@@ -101,7 +101,7 @@ fn function(scanner: &mut Scanner<'_>, tool: &mut usize, keep: &mut TextSink<'_>
             _ => return scanner.skip(),
         };
         *tool += text.len();
-        keep.text(text);
+        keep.text(TextKind::Tool, text);
         Ok(())
     })
 }

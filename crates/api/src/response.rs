@@ -57,15 +57,41 @@ pub enum TextSink<'k> {
     Digest(&'k mut Sha256),
     /// A buffer.
     Text(&'k mut Vec<u8>),
+    /// Content and reasoning in a buffer each, and the text of all kinds in a further sink.
+    Apart {
+        /// The content.
+        content: &'k mut Vec<u8>,
+        /// The reasoning.
+        reasoning: &'k mut Vec<u8>,
+        /// The sink of all text.
+        all: &'k mut TextSink<'k>,
+    },
+}
+
+/// The kind of a text of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TextKind {
+    Content,
+    Reasoning,
+    /// The name or the arguments of a tool call.
+    Tool,
 }
 
 impl TextSink<'_> {
     #[inline]
-    pub(crate) fn text(&mut self, text: Text<'_>) {
+    pub(crate) fn text(&mut self, kind: TextKind, text: Text<'_>) {
         match self {
             Self::Discard => {}
             Self::Digest(hasher) => text.pieces(|piece| hasher.update(piece)),
             Self::Text(kept) => text.pieces(|piece| kept.extend_from_slice(piece)),
+            Self::Apart { content, reasoning, all } => {
+                match kind {
+                    TextKind::Content => text.pieces(|piece| content.extend_from_slice(piece)),
+                    TextKind::Reasoning => text.pieces(|piece| reasoning.extend_from_slice(piece)),
+                    TextKind::Tool => {}
+                }
+                all.text(kind, text);
+            }
         }
     }
 }
@@ -282,6 +308,17 @@ mod tests {
         is(r#"{"choices":[],"usage":null}"#, "0/0/0", "");
         is("{\"choices\":null}", "0/0/0", "");
         is(r#"{"choices":[{"delta":null}]}"#, "0/0/0", "");
+    }
+
+    #[test]
+    fn content_and_reasoning_are_kept_apart() {
+        let document = r#"{"choices":[{"message":{"tool_calls":[{"function":{"name":"f","arguments":"{}"}}],
+            "content":"caf\u00e9","reasoning_content":"r","refusal":"no"}}]}"#;
+        let (mut content, mut reasoning, mut all) = (Vec::new(), Vec::new(), Vec::new());
+        let mut keep = TextSink::Apart { content: &mut content, reasoning: &mut reasoning, all: &mut TextSink::Text(&mut all) };
+        ServingApi::Chat.parse_response(document.as_bytes(), &mut keep).expect("a document");
+        let [content, reasoning, all] = [content, reasoning, all].map(|text| String::from_utf8(text).expect("UTF-8"));
+        assert_eq!([content.as_str(), &reasoning, &all], ["caf\u{e9}no", "r", "f{}rcaf\u{e9}no"]);
     }
 
     #[test]
