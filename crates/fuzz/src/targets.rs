@@ -271,6 +271,7 @@ static TRIAL: LazyLock<Trial> = LazyLock::new(|| Trial {
     start_at_ns: 0,
     warmup_ns: 0,
     measured: MeasuredLimits::default(),
+    sessions: None,
     timeout_ns: i64::MAX,
     drain_ns: i64::MAX,
     chunk_lists: ChunkLists::All,

@@ -345,6 +345,7 @@ fn trial(address: &str, streaming: bool, arrivals: Arrivals) -> Trial {
         start_at_ns: 0,
         warmup_ns: 0,
         measured: MeasuredLimits::default(),
+        sessions: None,
         timeout_ns: 600 * SECOND,
         drain_ns: 600 * SECOND,
         chunk_lists: ChunkLists::All,

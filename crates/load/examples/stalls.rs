@@ -225,6 +225,7 @@ fn client(address: SocketAddr, mode: &str, seconds: i64) -> Result<()> {
         start_at_ns: now_ns() + 20_000_000,
         warmup_ns: WARMUP_NS,
         measured: MeasuredLimits { duration_ns: Some(seconds * SECOND), requests: None },
+        sessions: None,
         timeout_ns: 60 * SECOND,
         drain_ns: 60 * SECOND,
         chunk_lists: ChunkLists::All,

@@ -141,6 +141,7 @@ fn measure(address: SocketAddr, streams: u32, requests: u64) -> Result<(HashMap<
         start_at_ns,
         warmup_ns: WARMUP_NS,
         measured: MeasuredLimits::default(),
+        sessions: None,
         timeout_ns: 60 * SECOND,
         drain_ns: 60 * SECOND,
         chunk_lists: ChunkLists::All,

@@ -33,7 +33,7 @@ impl Budget {
     }
 }
 
-/// The part of a budget that one response is charged; returned when it is dropped.
+/// The part of a budget that one response, or its kept text, is charged; returned when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Charge {
     budget: Budget,
@@ -60,6 +60,11 @@ impl Charge {
         let more = covered - self.covered;
         self.covered = covered;
         self.budget.0.charged.fetch_add(more, Ordering::Relaxed) + more <= self.budget.0.limit
+    }
+
+    /// Returns a further charge to the same budget, of nothing yet.
+    pub(crate) fn new_sibling(&self) -> Self {
+        Self::new(self.budget.clone())
     }
 
     /// Returns the limit of the budget in bytes.

@@ -52,6 +52,8 @@ pub(crate) struct Exchange {
     pub(crate) delays: RequestDelays,
     /// The number of addresses that were tried.
     pub(crate) tries: usize,
+    /// The key of its session, if it is a turn of one.
+    pub(crate) session: Option<u64>,
 }
 
 impl Slot {

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use assay_reactor::now_ns;
 use assay_record::Phase;
 
-use crate::{Cause, PlannedRequest, Requests, Trial};
+use crate::{Cause, PlannedRequest, PlannedTurn, Requests, Trial};
 
 /// The maximum requests of one batch. A batch wakes the feeder once for all its requests.
 const BATCH: usize = 32;
@@ -30,6 +30,7 @@ pub(crate) struct PreparedRequest {
     pub(crate) output_tokens_requested: Option<u32>,
     pub(crate) request_id: u128,
     pub(crate) prompt_sha256: Option<[u8; 32]>,
+    pub(crate) turn: Option<PlannedTurn>,
 }
 
 /// The part of the head that all requests share.
@@ -68,7 +69,7 @@ impl Template {
         wire
     }
 
-    fn prepare(&self, planned: PlannedRequest) -> PreparedRequest {
+    pub(crate) fn prepare(&self, planned: PlannedRequest) -> PreparedRequest {
         PreparedRequest {
             global_index: planned.global_index,
             intended_ns: planned.intended_offset_ns,
@@ -78,6 +79,7 @@ impl Template {
             output_tokens_requested: planned.output_tokens_requested,
             request_id: planned.request_id,
             prompt_sha256: planned.prompt_sha256,
+            turn: planned.turn,
         }
     }
 }
@@ -91,6 +93,15 @@ fn printable(text: &str) -> String {
 pub(crate) struct Feeder {
     warmup: Option<SyncSender<Vec<PreparedRequest>>>,
     measured: SyncSender<Vec<PreparedRequest>>,
+    /// True if every request has to be the first turn of a session.
+    has_sessions: bool,
+}
+
+/// The event loop's end of the lanes.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    pub(crate) warmup: Lane,
+    pub(crate) measured: Lane,
 }
 
 /// The event loop's end of one lane.
@@ -114,11 +125,15 @@ pub(crate) enum NextRequest {
     Exhausted,
 }
 
-/// Returns the lanes of the warm-up, if there is one, and of the measured phase, and the feeder's end of both.
-pub(crate) fn lanes(has_warmup: bool) -> (Lane, Lane, Feeder) {
+/// Returns the event loop's and the feeder's end of the lanes: of the warm-up, if it has one, and of the measured phase. Sessions
+/// are one sequence for both phases, and so use one lane.
+pub(crate) fn lanes(trial: &Trial) -> (Lanes, Feeder) {
     let (warmup, warmup_lane) = sync_channel(LANE);
     let (measured, measured_lane) = sync_channel(LANE);
-    (Lane::new(warmup_lane), Lane::new(measured_lane), Feeder { warmup: has_warmup.then_some(warmup), measured })
+    let has_sessions = trial.sessions.is_some();
+    let has_warmup = trial.warmup_ns > 0 && !has_sessions;
+    let lanes = Lanes { warmup: Lane::new(warmup_lane), measured: Lane::new(measured_lane) };
+    (lanes, Feeder { warmup: has_warmup.then_some(warmup), measured, has_sessions })
 }
 
 impl Lane {
@@ -186,7 +201,8 @@ impl Feeder {
     }
 
     fn feed(self, requests: &mut (impl Requests + ?Sized), template: &Template) -> Result<(), Cause> {
-        let mut measured = Source { requests, template, phase: Phase::Measured, over: false };
+        let has_sessions = self.has_sessions;
+        let mut measured = Source { requests, template, phase: Phase::Measured, has_sessions, over: false };
         for _ in 0..LANE {
             if !measured.send(&self.measured)? {
                 break;
@@ -194,10 +210,10 @@ impl Feeder {
         }
         let measured_over = measured.over;
         if let Some(lane) = self.warmup {
-            let mut warmup = Source { requests, template, phase: Phase::Warmup, over: false };
+            let mut warmup = Source { requests, template, phase: Phase::Warmup, has_sessions, over: false };
             while warmup.send(&lane)? {}
         }
-        let mut measured = Source { requests, template, phase: Phase::Measured, over: measured_over };
+        let mut measured = Source { requests, template, phase: Phase::Measured, has_sessions, over: measured_over };
         while measured.send(&self.measured)? {}
         Ok(())
     }
@@ -208,6 +224,7 @@ struct Source<'a, R: ?Sized> {
     requests: &'a mut R,
     template: &'a Template,
     phase: Phase,
+    has_sessions: bool,
     over: bool,
 }
 
@@ -226,6 +243,9 @@ impl<R: Requests + ?Sized> Source<'_, R> {
         while !self.over && batch.len() < BATCH && bytes < BATCH_BYTES && now_ns() - started < BATCH_NS {
             match self.requests.next(self.phase)? {
                 Some(planned) => {
+                    if self.has_sessions && planned.turn.is_none_or(|turn| turn.turn != 0) {
+                        return Err(format!("request {} is not the first turn of a session", planned.global_index).into());
+                    }
                     let prepared = self.template.prepare(planned);
                     bytes += prepared.wire.len();
                     batch.push(prepared);

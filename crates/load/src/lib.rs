@@ -6,10 +6,11 @@
 //!
 //! # Design
 //!
-//! Three threads. The *feeder* prepares requests ahead of time, down to their bytes. The *event loop*, which is the thread that
+//! Three threads, and a fourth for sessions. The *feeder* prepares requests ahead of time, down to their bytes. The *event loop*, which is the thread that
 //! calls [`run`], owns every connection: it waits for sockets and for the next due time, writes, reads, takes one stamp for each
 //! read before any parsing, and follows the responses with incremental parsers. The *writer* passes finished records to the sink.
-//! Bounded queues connect them; the loop blocks on none of them, and allocates nothing for an event.
+//! In a trial of [`Sessions`] ([`run_sessions`]) the *turn feeder* prepares later turns ([`Turns`]); the queues to and from it hold at
+//! most one turn of each session. Bounded queues connect them; the loop blocks on none of them, and allocates nothing for an event.
 //!
 //! # Guarantees
 //!
@@ -39,6 +40,7 @@ mod run;
 mod summary;
 mod transport;
 mod trial;
+mod turn_feeder;
 mod validity;
 
 pub use assay_api::ServingApi;
@@ -46,11 +48,11 @@ pub use endpoint::{Endpoint, EndpointPaths};
 pub use error::{Cause, Error};
 pub use output::Sink;
 pub use progress::{Progress, ProgressSnapshot};
-pub use requests::{PlannedRequest, Requests};
+pub use requests::{PlannedRequest, PlannedTurn, Requests, ResponseText, Turns};
 pub use response::{MAX_DOCUMENT_BYTES, sse};
-pub use run::run;
+pub use run::{run, run_sessions};
 pub use summary::{ClientStats, Counts, Delays, Lateness, TrialSummary};
-pub use trial::{Arrivals, Capture, ChunkLists, MeasuredLimits, Trial};
+pub use trial::{Arrivals, Capture, ChunkLists, History, MeasuredLimits, Sessions, Trial};
 pub use validity::{DELAY_GRAIN, MAX_DELAY_SHARE, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE};
 
 #[doc(hidden)]

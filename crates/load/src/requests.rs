@@ -10,7 +10,42 @@ pub trait Requests: Send {
     /// Returns the next request of a phase; none if the phase has no more. The calls for both phases alternate: each phase counts
     /// its own requests, and the first measured ones are prepared before the warm-up is over. Under closed loop a phase may be
     /// endless; the trial ends it.
+    ///
+    /// In a trial of [`Sessions`](crate::Sessions) these are the first turns, which are one sequence: every call is for
+    /// [`Phase::Measured`], and the clock decides the phase.
     fn next(&mut self, phase: Phase) -> Result<Option<PlannedRequest>, Cause>;
+}
+
+/// A generator of the later turns of sessions, whose first turns are [`Requests`]. One thread of the load generator calls it.
+pub trait Turns: Send {
+    /// Returns turn `turn` (from 1) of a session, which is sent at the end of the response to the turn before, plus the pause after
+    /// that. `previous` is the text of that response, under [`History::Live`](crate::History::Live) alone. Recorded history requests
+    /// a turn when the one before begins, so it may never be sent.
+    fn next(&mut self, session: u64, turn: u32, previous: Option<&ResponseText>) -> Result<PlannedRequest, Cause>;
+
+    /// Called once for each session that has begun, when no more of it will be sent: after its last turn, after a turn that failed,
+    /// or because the trial is over. No call for the session follows.
+    fn end(&mut self, session: u64);
+}
+
+/// The text of a response, without that of tool calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResponseText {
+    /// The content.
+    pub content: String,
+    /// The reasoning.
+    pub reasoning: String,
+}
+
+/// The place of a request in its session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlannedTurn {
+    /// The session, by a number that no other session of this shard has; copied into the record.
+    pub session: u64,
+    /// The turn, from 0; copied into the record.
+    pub turn: u32,
+    /// The pause from the end of the response to the next turn, in nanoseconds; none after the last turn.
+    pub pause_ns: Option<u64>,
 }
 
 /// One request, ready to be sent.
@@ -19,7 +54,7 @@ pub struct PlannedRequest {
     /// Its index in the schedule of the whole trial; warm-up and measured phase count separately.
     pub global_index: u64,
     /// The time at which it is to be sent, in nanoseconds since the trial's start (so a measured request's is after the warm-up).
-    /// Open loop needs it, in order; under closed loop there is none.
+    /// Open loop needs it, in order; under closed loop there is none. Not used for the later turns of sessions.
     pub intended_offset_ns: Option<i64>,
     /// The body: a JSON document.
     pub body: Vec<u8>,
@@ -33,4 +68,6 @@ pub struct PlannedRequest {
     pub request_id: u128,
     /// SHA-256 of the prompt, if the workload captures it; copied into the record.
     pub prompt_sha256: Option<[u8; 32]>,
+    /// Its place in its session; every request of a trial of sessions needs one.
+    pub turn: Option<PlannedTurn>,
 }

@@ -3,6 +3,7 @@
 mod exchange;
 mod limits;
 mod offer;
+mod sessions;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,12 +17,18 @@ use assay_record::{Outcome, Phase, Record};
 use crate::budget::{Budget, MAX_HELD_BYTES};
 use crate::connection::{ConnectionState, Slot, TimeoutList, split_token};
 use crate::delay::{DelayMeter, Wait};
-use crate::feeder::{Lane, Template, lanes};
+use crate::feeder::{Lane, Lanes, Template, lanes};
 use crate::meter::{CpuTime, Histogram, LoopMeter};
 use crate::output::{Output, Row, output};
 use crate::progress::add;
 use crate::transport::Tls;
-use crate::{Arrivals, ClientStats, Counts, Error, Progress, Requests, Sink, Trial, TrialSummary};
+use crate::turn_feeder::turn_queue;
+use crate::{
+    Arrivals, Cause, ClientStats, Counts, Error, PlannedRequest, Progress, Requests, ResponseText, Sink, Trial, TrialSummary,
+    Turns,
+};
+
+use self::sessions::SessionTable;
 
 /// Bytes of the read buffer, which all connections share. A stream's events are far smaller; a read that fills the buffer is
 /// counted.
@@ -40,11 +47,32 @@ const NEVER: i64 = i64::MAX;
 /// the sink when this returns, with any outcome: if all requests fail, that is a result. Raise `cancel` to end early; requests in
 /// flight then end as [`Outcome::CancelledAtEnd`].
 ///
+/// A trial of sessions needs [`run_sessions`].
+///
 /// # Errors
 /// If the trial is invalid or cannot be run here, if requests cannot be prepared, or if the sink fails.
 pub fn run(
     trial: &Trial,
     requests: &mut (impl Requests + ?Sized),
+    sink: &mut (impl Sink + ?Sized),
+    cancel: &AtomicBool,
+    progress: &Progress,
+) -> Result<TrialSummary, Error> {
+    if trial.sessions.is_some() {
+        return Err(Error::Trial { problem: "its sessions have later turns, and there is no generator of these" });
+    }
+    run_sessions(trial, requests, &mut NoTurns, sink, cancel, progress)
+}
+
+/// Runs one trial like [`run`], with a generator of the later turns of its sessions, which has a thread of its own. If the trial has
+/// no sessions, the generator is not used.
+///
+/// # Errors
+/// As [`run`], and if a later turn cannot be prepared.
+pub fn run_sessions(
+    trial: &Trial,
+    requests: &mut (impl Requests + ?Sized),
+    turns: &mut (impl Turns + ?Sized),
     sink: &mut (impl Sink + ?Sized),
     cancel: &AtomicBool,
     progress: &Progress,
@@ -57,27 +85,49 @@ pub fn run(
     let tls = Tls::new(&trial.endpoint)?;
     let poller = Poller::new(READY_BATCH).map_err(Error::system("make a poller"))?;
     let template = Template::new(trial);
-    let (warmup, measured, feeder) = lanes(trial.warmup_ns > 0);
+    let (lanes, feeder) = lanes(trial);
+    let (sessions, turn_feeder) = trial
+        .sessions
+        .map(|sessions| {
+            let (queue, feeder) = turn_queue();
+            (SessionTable::new(sessions, queue), feeder)
+        })
+        .unzip();
     let (output, writer) = output(trial.capture);
     let failed = AtomicBool::new(false);
     thread::scope(|scope| {
         let feeding = thread::Builder::new().spawn_scoped(scope, || feeder.run(requests, &template, &failed));
         let writing = thread::Builder::new().spawn_scoped(scope, || writer.run(sink, &failed));
-        let (feeding, writing) = match (feeding, writing) {
-            (Ok(feeding), Ok(writing)) => (feeding, writing),
-            (Err(error), _) | (_, Err(error)) => {
-                // The one that has started ends with its queue, whose other end goes with this closure.
+        let turning = turn_feeder
+            .map(|feeder| thread::Builder::new().spawn_scoped(scope, || feeder.run(turns, &template, &failed)))
+            .transpose();
+        let (feeding, writing, turning) = match (feeding, writing, turning) {
+            (Ok(feeding), Ok(writing), Ok(turning)) => (feeding, writing, turning),
+            (Err(error), _, _) | (_, Err(error), _) | (_, _, Err(error)) => {
+                // Those that have started end with their queues, whose other ends go with this closure.
                 failed.store(true, Ordering::Relaxed);
                 return Err(Error::system("start a thread")(error));
             }
         };
-        let ran = Engine::new(trial, tls, poller, warmup, measured, output, progress).run(cancel, &failed);
+        let ran = Engine::new(trial, tls, poller, lanes, sessions, output, progress).run(cancel, &failed);
         let fed = feeding.join().map_err(|_| Error::Thread { which: "feeder" })?;
+        let turned = turning.map_or(Ok(Ok(())), |turning| turning.join().map_err(|_| Error::Thread { which: "turn feeder" }))?;
         let written = writing.join().map_err(|_| Error::Thread { which: "writer" })?;
-        fed.map_err(Error::Requests)?;
+        fed.and(turned).map_err(Error::Requests)?;
         written.map_err(Error::Sink)?;
         ran
     })
+}
+
+/// The later turns of a trial that has no sessions.
+struct NoTurns;
+
+impl Turns for NoTurns {
+    fn next(&mut self, session: u64, _turn: u32, _previous: Option<&ResponseText>) -> Result<PlannedRequest, Cause> {
+        Err(format!("session {session} has no later turns").into())
+    }
+
+    fn end(&mut self, _session: u64) {}
 }
 
 /// The state of the loop. Its times count from the trial's start.
@@ -97,6 +147,8 @@ struct Engine<'a> {
     in_flight: u32,
     warmup: Lane,
     measured: Lane,
+    /// The sessions, if the trial has any.
+    sessions: Option<SessionTable>,
     output: Output,
     progress: &'a Progress,
     /// The phase that requests are taken from.
@@ -131,11 +183,13 @@ impl<'a> Engine<'a> {
         trial: &'a Trial,
         tls: Option<Tls>,
         poller: Poller,
-        warmup: Lane,
-        measured: Lane,
+        lanes: Lanes,
+        sessions: Option<SessionTable>,
         output: Output,
         progress: &'a Progress,
     ) -> Self {
+        // Sessions come from one lane, and the clock decides the phase of each turn.
+        let begins_warm = trial.warmup_ns > 0 && sessions.is_none();
         let free_users = match trial.arrivals {
             Arrivals::Closed { users } => users,
             Arrivals::Open { .. } => 0,
@@ -152,11 +206,12 @@ impl<'a> Engine<'a> {
             idle: Vec::new(),
             order: TimeoutList::new(),
             in_flight: 0,
-            warmup,
-            measured,
+            warmup: lanes.warmup,
+            measured: lanes.measured,
+            sessions,
             output,
             progress,
-            phase: if trial.warmup_ns > 0 { Phase::Warmup } else { Phase::Measured },
+            phase: if begins_warm { Phase::Warmup } else { Phase::Measured },
             next_due_ns: 0,
             free_users,
             pauses: VecDeque::new(),
@@ -179,7 +234,12 @@ impl<'a> Engine<'a> {
         let slack = limits::set_precise_timers();
         let cpu = CpuTime::now();
         let stopped = || cancel.load(Ordering::Relaxed) || failed.load(Ordering::Relaxed);
-        let cancelled = self.wait_for_start(&stopped)? || self.run_until_over(&stopped)?;
+        let ran = match self.wait_for_start(&stopped) {
+            Ok(false) => self.run_until_over(&stopped),
+            ended => ended,
+        };
+        self.close_sessions(matches!(ran, Ok(false)));
+        let cancelled = ran?;
         let ended_ns = self.now();
         self.output.finish();
         drop(slack);
@@ -431,11 +491,11 @@ impl<'a> Engine<'a> {
         MeasuredPhase { from_ns, duration_ns }.window(ended)
     }
 
-    /// Returns the requested and the sent requests per second. Under open loop by count: the number of gaps between the first and
+    /// Returns the requested and the sent requests per second. Under open loop by count, without sessions: the number of gaps between the first and
     /// the last due request over the time between them, because the time of the last response belongs to neither rate.
     fn rates(&self, window_ns: i64) -> (Option<f64>, Option<f64>) {
         let rate = |count: u64, ns: i64| (ns > 0).then(|| count as f64 * 1e9 / ns as f64);
-        let is_open = matches!(self.trial.arrivals, Arrivals::Open { .. });
+        let is_open = matches!(self.trial.arrivals, Arrivals::Open { .. }) && self.sessions.is_none();
         match self.intended_ns.filter(|_| is_open && (self.is_all_due() || self.trial.measured.duration_ns.is_none())) {
             Some((first, last)) => {
                 let requested = rate(self.measured_due.saturating_sub(1), last - first);

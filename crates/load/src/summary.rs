@@ -99,7 +99,7 @@ pub struct Delays {
 /// The client's measurements of itself, over both phases unless a field says otherwise.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClientStats {
-    /// Lateness of the measured phase; absent under closed loop and if no request was sent.
+    /// Lateness of the measured phase; absent if no request that had an intended time was sent.
     pub lateness: Option<Lateness>,
     /// Requests per second that were due in the measured phase; absent if it had no length.
     pub requested_per_s: Option<f64>,

@@ -21,6 +21,8 @@ pub struct Trial {
     pub warmup_ns: i64,
     /// The end of the measured phase.
     pub measured: MeasuredLimits,
+    /// The sessions that the requests are turns of; none if the requests are independent of one another.
+    pub sessions: Option<Sessions>,
     /// The timeout of one request, in nanoseconds, from the instant at which the client takes it up.
     pub timeout_ns: i64,
     /// The time that requests may take to end after the measured phase, in nanoseconds.
@@ -42,11 +44,33 @@ pub enum Arrivals {
         /// The number of users of this shard.
         users: u32,
     },
-    /// The schedule: [`PlannedRequest::intended_offset_ns`](crate::PlannedRequest::intended_offset_ns).
+    /// The schedule: [`PlannedRequest::intended_offset_ns`](crate::PlannedRequest::intended_offset_ns), of the first turns of
+    /// sessions if it has sessions.
     Open {
         /// The maximum requests in flight; one that becomes due beyond it is dropped, and is a record.
         max_in_flight: u32,
     },
+}
+
+/// Sessions: requests that follow one another. A later turn is due at the end of the response to the turn before, plus the pause
+/// after that. Under closed loop a user plays one session to its end and then takes the next; under open loop sessions arrive by the
+/// schedule.
+///
+/// The time at which a turn is due decides its phase, and a turn that would be due at or after the end of the measured phase is
+/// not sent. A turn that fails ends its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sessions {
+    /// The earlier responses in the requests of later turns.
+    pub history: History,
+}
+
+/// The earlier responses in the requests of later turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum History {
+    /// Recorded ones: no request depends on a response of the endpoint, so each is prepared before it is due.
+    Recorded,
+    /// The endpoint's own: a turn is prepared with the response to the turn before, once that has ended.
+    Live,
 }
 
 /// The end of the measured phase: the earlier of both limits, or the end of the requests.
@@ -113,6 +137,13 @@ impl Trial {
         }
         if self.streaming && !self.api.capabilities().streams {
             return problem("the responses of its API cannot be streamed");
+        }
+        if self.sessions.is_some() && self.measured.requests.is_some() {
+            return problem("a number of requests cannot end sessions; limit its time, or the number of its sessions");
+        }
+        let is_live = self.sessions.is_some_and(|sessions| sessions.history == History::Live);
+        if is_live && !self.api.capabilities().has_output_tokens {
+            return problem("the responses of its API have no text, which live history consists of");
         }
         Ok(())
     }

@@ -258,6 +258,7 @@ impl<'a> ServingTrial<'a> {
             start_at_ns,
             warmup_ns: signed(self.work.warmup_ns),
             measured: MeasuredLimits { duration_ns: self.work.duration_ns.map(signed), requests: None },
+            sessions: None,
             timeout_ns: signed(self.work.timeout_ns),
             drain_ns: i64::try_from(DRAIN.as_nanos()).unwrap_or(i64::MAX).min(signed(self.work.timeout_ns)),
             chunk_lists: ChunkLists::All,

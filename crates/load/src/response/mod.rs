@@ -16,6 +16,7 @@ use self::head::{Content, Framing, Head};
 use self::sse::{Event, StopReason, Stream};
 use crate::budget::{Budget, Charge, MAX_HELD_BYTES};
 use crate::output::Row;
+use crate::turn_feeder::KeptText;
 use crate::{Capture, Trial};
 
 /// The maximum bytes of a response that is not streamed: a batch of embeddings is the largest.
@@ -93,6 +94,8 @@ struct ResponseState {
     api: ServingApi,
     capture: Capture,
     hasher: Sha256,
+    /// Content and reasoning, if the session's next turn needs them.
+    kept: Option<KeptText>,
     /// True if the token events are listed.
     lists: bool,
     /// True if the response is a stream, whose token events have stamps.
@@ -128,18 +131,26 @@ impl Reader {
             keep_alive: false,
             refusal_bytes: 0,
             stream: Stream::default(),
-            response: ResponseState::new(trial.api, trial.capture, is_streamed, true),
+            response: ResponseState::new(trial.api, trial.capture, is_streamed, true, None),
             charge: Charge::new(budget),
         }
     }
 
-    /// Prepares for the next response.
-    pub(crate) fn reset(&mut self, lists: bool) {
+    /// Prepares for the next response, whose token events are listed or not, and whose text is kept for the next turn or not.
+    pub(crate) fn reset(&mut self, lists: bool, keeps_text: bool) {
         self.stage = Stage::Head;
         self.refusal_bytes = 0;
         self.free_buffers();
         let ResponseState { api, capture, streamed, .. } = self.response;
-        self.response = ResponseState::new(api, capture, streamed, lists);
+        let kept = keeps_text.then(|| KeptText::new(self.charge.new_sibling()));
+        self.response = ResponseState::new(api, capture, streamed, lists, kept);
+    }
+
+    /// Takes the text that was kept of a response that is over.
+    pub(crate) fn take_text(&mut self) -> Option<KeptText> {
+        let mut kept = self.response.kept.take()?;
+        kept.cover();
+        Some(kept)
     }
 
     /// Returns the number of events of the stream so far.
@@ -170,7 +181,8 @@ impl Reader {
     #[inline]
     fn held_bytes(&self, row: &Row) -> u64 {
         let listed = row.record.chunks.len() * size_of::<Chunk>();
-        (self.buffered.capacity() + self.stream.held_bytes() + row.text.len() + listed) as u64
+        let kept = self.response.kept.as_ref().map_or(0, KeptText::held_bytes);
+        (self.buffered.capacity() + self.stream.held_bytes() + row.text.len() + listed + kept) as u64
     }
 
     /// Empties the buffers; large ones are freed, and what was charged for them is returned.
@@ -374,11 +386,12 @@ impl Reader {
 }
 
 impl ResponseState {
-    fn new(api: ServingApi, capture: Capture, streamed: bool, lists: bool) -> Self {
+    fn new(api: ServingApi, capture: Capture, streamed: bool, lists: bool, kept: Option<KeptText>) -> Self {
         Self {
             api,
             capture,
             hasher: Sha256::new(),
+            kept,
             lists,
             streamed,
             done_ns: None,
@@ -430,15 +443,19 @@ impl ResponseState {
     /// Parses a document and records all that does not depend on its time.
     #[inline]
     fn parse_document<'a>(&mut self, document: &'a [u8], row: &mut Row) -> Result<ParsedResponse<'a>, Fault> {
-        let mut keep = match self.capture {
+        let mut all = match self.capture {
             Capture::None => TextSink::Discard,
             Capture::Digest => TextSink::Digest(&mut self.hasher),
             Capture::Full => TextSink::Text(&mut row.text),
         };
+        let mut keep = match &mut self.kept {
+            Some(KeptText { content, reasoning, .. }) => TextSink::Apart { content, reasoning, all: &mut all },
+            None => all,
+        };
         let said = self.api.parse_response(document, &mut keep).map_err(|problem| {
             (Outcome::Malformed, format!("the response is not in the API's format: {problem}{}", excerpt(document)))
         })?;
-        if row.text.len() > MAX_TEXT_BYTES {
+        if row.text.len().max(self.kept.as_ref().map_or(0, KeptText::len)) > MAX_TEXT_BYTES {
             return Err(too_large("the text of the response", MAX_TEXT_BYTES));
         }
         if let Some(error) = said.error {
@@ -576,7 +593,7 @@ pub fn follow(trial: &Trial, wire: &[u8], piece: usize, times: u32) -> u64 {
     let mut row = Row::default();
     let mut events = 0;
     for _ in 0..times {
-        reader.reset(true);
+        reader.reset(true, false);
         row.record.token_events = 0;
         row.record.chunks.clear();
         row.text.clear();
@@ -591,7 +608,7 @@ pub fn follow(trial: &Trial, wire: &[u8], piece: usize, times: u32) -> u64 {
 /// text. For fuzzing.
 pub fn record_of(trial: &Trial, wire: &[u8], piece: usize) -> (Record, Vec<u8>) {
     let mut reader = Reader::new(trial, Budget::new(MAX_HELD_BYTES));
-    reader.reset(true);
+    reader.reset(true, false);
     let mut row = Row::default();
     let ending = wire.chunks(piece.max(1)).find_map(|piece| reader.take(piece, 0, &mut row));
     let ending = ending.unwrap_or_else(|| reader.close(None, 0, &mut row));

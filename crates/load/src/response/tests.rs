@@ -17,6 +17,7 @@ fn trial(api: ServingApi, streaming: bool) -> Trial {
         start_at_ns: 0,
         warmup_ns: 0,
         measured: MeasuredLimits::default(),
+        sessions: None,
         timeout_ns: 1,
         drain_ns: 0,
         chunk_lists: ChunkLists::All,
@@ -28,7 +29,7 @@ fn trial(api: ServingApi, streaming: bool) -> Trial {
 /// Follows a response that comes in these pieces; if it does not end by itself, the connection closes.
 fn follow_pieces<'a>(trial: &Trial, pieces: impl IntoIterator<Item = &'a [u8]>) -> (ResponseEnd, Row) {
     let mut reader = Reader::new(trial, Budget::new(MAX_HELD_BYTES));
-    reader.reset(true);
+    reader.reset(true, false);
     let mut row = Row::default();
     for piece in pieces {
         if let Some(ending) = reader.take(piece, AT, &mut row) {
@@ -47,7 +48,7 @@ fn responses_without_end_hold_no_more_than_their_budget_together() {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"data\":[";
     let piece = "0.25,".repeat(20_000);
     for (reader, row, _) in &mut open {
-        reader.reset(true);
+        reader.reset(true, false);
         assert_eq!(reader.take(head.as_bytes(), AT, row), None);
     }
     let mut most = 0;
@@ -74,7 +75,7 @@ fn a_response_that_is_over_keeps_no_large_buffer() {
     let trial = trial(ServingApi::Embeddings, false);
     let mut reader = Reader::new(&trial, Budget::new(MAX_HELD_BYTES));
     let mut row = Row::default();
-    reader.reset(true);
+    reader.reset(true, false);
     let wire = document(&format!("{{\"data\":[{}]}}", vec!["0.25"; 200_000].join(",")));
     let ended = wire.chunks(60_000).find_map(|piece| reader.take(piece, AT, &mut row));
     assert!(ended.is_some());
@@ -288,7 +289,7 @@ fn damaged_responses_read_the_same_in_pieces_of_any_size() {
 fn events_of_one_read_have_one_stamp() {
     let trial = trial(ServingApi::Chat, true);
     let mut reader = Reader::new(&trial, Budget::new(MAX_HELD_BYTES));
-    reader.reset(true);
+    reader.reset(true, false);
     let mut row = Row::default();
     let wire = streamed(VLLM_CONTINUOUS);
     // The second token event (its text is an escaped letter) begins the second read; the earlier bytes came with the first.
@@ -414,7 +415,7 @@ fn a_response_with_done_is_complete_however_it_closes() {
     assert_eq!((ending.outcome, ending.reusable), (Outcome::Ok, false));
 
     let mut reader = Reader::new(&trial, Budget::new(MAX_HELD_BYTES));
-    reader.reset(true);
+    reader.reset(true, false);
     let mut row = Row::default();
     assert_eq!(reader.take(without_last_chunk, 10, &mut row), None);
     let ending = reader.give_up(Outcome::Timeout, "x", 99, &mut row);
@@ -436,6 +437,60 @@ fn a_digest_is_of_the_text() {
     let expected: [u8; 32] = Sha256::digest("a b\u{e9}").into();
     assert_eq!(row.record.response_sha256, Some(expected));
     assert!(row.text.is_empty());
+}
+
+/// Follows a stream that is cut in pieces of this size, and returns the content and the reasoning that were kept of it.
+fn follow_and_keep(trial: &Trial, wire: &[u8], piece: usize) -> (String, String, Row) {
+    let mut reader = Reader::new(trial, Budget::new(MAX_HELD_BYTES));
+    reader.reset(true, true);
+    let mut row = Row::default();
+    let ending = wire.chunks(piece).find_map(|piece| reader.take(piece, AT, &mut row)).expect("an end");
+    assert_eq!(ending.outcome, Outcome::Ok);
+    let kept = reader.take_text().expect("a text");
+    assert!(reader.take_text().is_none(), "it is taken once");
+    let [content, reasoning] = [kept.content, kept.reasoning].map(|text| String::from_utf8(text).expect("UTF-8"));
+    (content, reasoning, row)
+}
+
+#[test]
+fn the_text_for_the_next_turn_is_kept_beside_what_is_captured() {
+    let texts = [("Hello, \"you\"", ""), ("\u{e9}", "a b"), ("done", "think"), ("ab", ""), ("", ""), ("Hi", ""), ("Hi", "Okay")];
+    for ((events, _), (content, reasoning)) in SHAPES.iter().zip(texts) {
+        let wire = streamed(events);
+        for capture in [Capture::None, Capture::Digest, Capture::Full] {
+            let trial = Trial { capture, ..trial(ServingApi::Chat, true) };
+            let (_, without) = follow_pieces(&trial, [wire.as_slice()]);
+            for piece in [1, 7, wire.len()] {
+                let kept = follow_and_keep(&trial, &wire, piece);
+                assert_eq!((kept.0.as_str(), kept.1.as_str()), (content, reasoning));
+                assert_eq!((&kept.2.text, kept.2.record.response_sha256), (&without.text, without.record.response_sha256));
+            }
+        }
+    }
+}
+
+#[test]
+fn kept_text_is_charged_until_the_next_turn_is_prepared() {
+    let trial = Trial { capture: Capture::None, ..trial(ServingApi::Chat, true) };
+    let event = format!(r#"{{"choices":[{{"delta":{{"content":"{}"}}}}]}}"#, "x".repeat(100 << 10));
+    let wire = streamed(&[event.as_str(); 10]);
+    let budget = Budget::new(4 << 20);
+    let follow = |keeps_text: bool| {
+        let mut reader = Reader::new(&trial, budget.clone());
+        reader.reset(true, keeps_text);
+        let mut row = Row::default();
+        // Without its last chunk, which would end it.
+        let ending = wire[..wire.len() - 5].chunks(10_000).find_map(|piece| reader.take(piece, AT, &mut row));
+        (ending.map(|ending| ending.outcome), reader.take_text())
+    };
+    let (unfinished, kept) = follow(true);
+    assert_eq!((unfinished, kept.as_ref().map(KeptText::len)), (None, Some(10 * (100 << 10))));
+    // Each holds between one and two megabytes, until it is dropped.
+    let others: Vec<_> = (0..5).map(|_| follow(true)).collect();
+    assert!(others.iter().any(|(outcome, _)| *outcome == Some(Outcome::EventTooLarge)));
+    drop((kept, others));
+    assert_eq!(follow(true).0, None);
+    assert!((0..5).all(|_| follow(false).0.is_none()), "only a turn with another one behind it keeps its text");
 }
 
 #[test]

@@ -223,6 +223,7 @@ impl Engine<'_> {
             self.delays.record_request(&row.record, exchange.delays);
         }
         self.client.events += place.reader.events();
+        let text = place.reader.take_text();
         if ending.reusable && exchange.is_written {
             place.state = ConnectionState::Idle;
             self.idle.push((slot, place.generation));
@@ -232,11 +233,14 @@ impl Engine<'_> {
         }
         self.order.remove(slot);
         self.in_flight -= 1;
-        self.free_user(ending.outcome, ending.at_ns);
+        match exchange.session {
+            Some(key) => self.end_turn(key, ending.outcome, ending.at_ns, text),
+            None => self.free_user(ending.outcome, ending.at_ns),
+        }
         self.record_end(row, ending.at_ns);
     }
 
-    fn free_user(&mut self, outcome: Outcome, at_ns: i64) {
+    pub(super) fn free_user(&mut self, outcome: Outcome, at_ns: i64) {
         if matches!(self.trial.arrivals, Arrivals::Open { .. }) || self.offered_to_ns.is_some() {
             return;
         }

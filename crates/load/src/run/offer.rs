@@ -15,11 +15,13 @@ use crate::response::{Reader, shorten};
 use crate::transport::Transport;
 
 /// The maximum requests that are begun before sockets are polled again.
-const STARTS: u32 = 16;
+pub(super) const STARTS: u32 = 16;
 /// The interval at which the loop checks if the feeder has caught up.
-const STARVED_NS: i64 = 200_000;
+pub(super) const STARVED_NS: i64 = 200_000;
 /// The pause of a user whose connection could not be made.
 pub(super) const PAUSE_NS: i64 = 10_000_000;
+/// The reason in the record of a request that was due and was not sent.
+pub(super) const NOT_SENT: &str = "the trial ended before it could be sent";
 
 impl Engine<'_> {
     /// Begins the due requests and computes the next due time.
@@ -27,6 +29,7 @@ impl Engine<'_> {
         self.next_due_ns = NEVER;
         if self.offered_to_ns.is_none() {
             match self.trial.arrivals {
+                _ if self.sessions.is_some() => self.offer_sessions(now),
                 Arrivals::Closed { .. } => self.offer_closed(now),
                 Arrivals::Open { .. } => self.offer_open(now),
             }
@@ -66,10 +69,7 @@ impl Engine<'_> {
 
     /// Lets every user without a request in flight send the next. The clock decides the phase.
     fn offer_closed(&mut self, mut now: i64) {
-        while self.pauses.front().is_some_and(|until| *until <= now) {
-            self.pauses.pop_front();
-            self.free_users += 1;
-        }
+        self.end_pauses(now);
         for _ in 0..STARTS {
             if self.phase == Phase::Warmup && now >= self.trial.warmup_ns {
                 self.enter_measured();
@@ -108,7 +108,15 @@ impl Engine<'_> {
         self.next_due_ns = now;
     }
 
-    fn lane(&mut self) -> &mut Lane {
+    /// Frees the users whose pause is over.
+    pub(super) fn end_pauses(&mut self, now: i64) {
+        while self.pauses.front().is_some_and(|until| *until <= now) {
+            self.pauses.pop_front();
+            self.free_users += 1;
+        }
+    }
+
+    pub(super) fn lane(&mut self) -> &mut Lane {
         if self.phase == Phase::Warmup { &mut self.warmup } else { &mut self.measured }
     }
 
@@ -129,25 +137,29 @@ impl Engine<'_> {
                 self.offered_to_ns = Some(now);
             }
         }
-        self.begin(prepared, phase, now);
+        self.begin(prepared, None, phase, now);
     }
 
     /// Counts a measured request that has become due.
-    fn count_due(&mut self, intended_ns: Option<i64>) {
+    pub(super) fn count_due(&mut self, intended_ns: Option<i64>) {
         self.measured_due += 1;
         if let Some(at) = intended_ns {
             self.intended_ns = Some(self.intended_ns.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
         }
     }
 
-    /// Begins a request: on a kept-alive connection, on a new one, or not at all.
-    fn begin(&mut self, prepared: PreparedRequest, phase: Phase, now: i64) {
+    /// Begins a request: on a kept-alive connection, on a new one, or not at all. `session` is the key of its session.
+    pub(super) fn begin(&mut self, prepared: PreparedRequest, session: Option<u64>, phase: Phase, now: i64) {
         let lists = self.trial.chunk_lists.lists(prepared.global_index);
         let (row, wire) = self.new_row(prepared, phase, now);
         if self.in_flight == self.trial.max_in_flight() {
             self.drop_row(row, "as many requests were under way as may be at once", now);
+            if let Some(key) = session {
+                self.end_turn(key, Outcome::Dropped, now, None);
+            }
             return;
         }
+        let keeps_text = session.zip(self.sessions.as_mut()).is_some_and(|(key, sessions)| sessions.prepare_next(key));
         self.in_flight += 1;
         self.client.most_in_flight = self.client.most_in_flight.max(u64::from(self.in_flight));
         add(&self.progress.sent, 1);
@@ -156,9 +168,17 @@ impl Engine<'_> {
         let slot = kept_alive.unwrap_or_else(|| self.vacant_slot());
         let reused = kept_alive.is_some();
         let place = &mut self.slots[slot as usize];
-        place.reader.reset(lists);
-        place.exchange =
-            Some(Exchange { row, wire, written: 0, is_written: false, reused, delays: RequestDelays::default(), tries: 0 });
+        place.reader.reset(lists, keeps_text);
+        place.exchange = Some(Exchange {
+            row,
+            wire,
+            written: 0,
+            is_written: false,
+            reused,
+            delays: RequestDelays::default(),
+            tries: 0,
+            session,
+        });
         self.order.push(slot);
         if reused {
             self.slots[slot as usize].state = ConnectionState::Busy;
@@ -168,13 +188,16 @@ impl Engine<'_> {
         }
     }
 
-    fn new_row(&mut self, prepared: PreparedRequest, phase: Phase, now: i64) -> (Box<Row>, Vec<u8>) {
+    pub(super) fn new_row(&mut self, prepared: PreparedRequest, phase: Phase, now: i64) -> (Box<Row>, Vec<u8>) {
         let mut row = self.output.row();
         let record = &mut row.record;
         record.phase = phase;
         record.global_index = prepared.global_index;
+        record.session = prepared.turn.map(|turn| turn.session);
+        record.turn = prepared.turn.map(|turn| turn.turn);
         record.request_id = prepared.request_id;
-        record.intended_ns = prepared.intended_ns.filter(|_| matches!(self.trial.arrivals, Arrivals::Open { .. }));
+        let has_intended = matches!(self.trial.arrivals, Arrivals::Open { .. }) || record.turn.is_some_and(|turn| turn > 0);
+        record.intended_ns = prepared.intended_ns.filter(|_| has_intended);
         record.dequeued_ns = Some(now);
         record.input_tokens_requested = prepared.input_tokens_requested;
         record.input_tokens = prepared.input_tokens;
@@ -183,7 +206,7 @@ impl Engine<'_> {
         (row, prepared.wire)
     }
 
-    fn drop_row(&mut self, mut row: Box<Row>, reason: &str, now: i64) {
+    pub(super) fn drop_row(&mut self, mut row: Box<Row>, reason: &str, now: i64) {
         row.record.outcome = Outcome::Dropped;
         row.record.error = Some(shorten(reason, 200));
         row.record.end_ns = Some(now);
@@ -201,13 +224,18 @@ impl Engine<'_> {
             let next = if wait { self.lane().wait() } else { self.lane().next() };
             match next {
                 NextRequest::Ready(intended) if intended.unwrap_or(now) < ends_ns => {
-                    let phase = self.phase;
+                    let phase = if self.sessions.is_some() { self.phase_at(intended.unwrap_or(now)) } else { self.phase };
                     let Some((prepared, _)) = self.lane().take() else { return };
+                    // A session that begins with a request that is not sent has begun, and ends.
+                    if let (Some(sessions), Some(turn)) = (&mut self.sessions, prepared.turn) {
+                        let key = sessions.add(turn);
+                        sessions.end(key);
+                    }
                     if phase == Phase::Measured {
                         self.count_due(prepared.intended_ns);
                     }
                     let (row, _) = self.new_row(prepared, phase, now);
-                    self.drop_row(row, "the trial ended before it could be sent", now);
+                    self.drop_row(row, NOT_SENT, now);
                 }
                 NextRequest::Ready(_) | NextRequest::Exhausted if self.phase == Phase::Warmup => self.enter_measured(),
                 _ => return,

@@ -3,5 +3,6 @@
 mod hostile;
 mod load;
 mod server;
+mod sessions;
 mod support;
 mod tls;

@@ -50,6 +50,7 @@ impl Requests for NumberedRequests {
             output_tokens_requested: Some(2),
             request_id: u128::from(global_index) + 0xabc0,
             prompt_sha256: None,
+            turn: None,
         }))
     }
 }
@@ -79,6 +80,7 @@ pub(crate) fn trial(url: &str) -> Trial {
         start_at_ns: assay_reactor::now_ns(),
         warmup_ns: 0,
         measured: MeasuredLimits::default(),
+        sessions: None,
         timeout_ns: LONG,
         drain_ns: LONG,
         chunk_lists: ChunkLists::All,
@@ -95,10 +97,16 @@ pub(crate) fn open(url: &str, max_in_flight: u32) -> Trial {
     Trial { arrivals: Arrivals::Open { max_in_flight }, ..trial(url) }
 }
 
-/// Runs a trial and checks the invariants of every trial: one record each, counted once.
+/// Runs a trial and checks its records.
 pub(crate) fn run_trial(trial: &Trial, requests: &mut dyn Requests) -> (TrialSummary, RecordingSink) {
     let mut kept = RecordingSink::default();
     let finished = run_into(trial, requests, &mut kept).expect("a trial that runs");
+    check_records(&finished, &kept);
+    (finished, kept)
+}
+
+/// Checks the invariants of every trial: one record each, counted once.
+pub(crate) fn check_records(finished: &TrialSummary, kept: &RecordingSink) {
     for phase in Phase::ALL {
         for outcome in Outcome::ALL {
             let records = kept.records.iter().filter(|record| record.phase == *phase && record.outcome == *outcome);
@@ -109,7 +117,6 @@ pub(crate) fn run_trial(trial: &Trial, requests: &mut dyn Requests) -> (TrialSum
         assert!(record.end_ns.is_some() && record.dequeued_ns <= record.end_ns, "{record:?}");
         assert_eq!(record.error.is_none(), record.outcome == Outcome::Ok, "{record:?}");
     }
-    (finished, kept)
 }
 
 pub(crate) fn run_into(trial: &Trial, requests: &mut dyn Requests, sink: &mut dyn Sink) -> Result<TrialSummary, Error> {

@@ -95,6 +95,7 @@ impl Prompts<'_> {
             output_tokens_requested: output_tokens,
             request_id: scheduled.request_id,
             prompt_sha256: (self.work.capture != CaptureMode::None).then(|| digest_prompts(texts)),
+            turn: None,
         }
     }
 

@@ -227,6 +227,7 @@ impl Simulator {
             start_at_ns: assay_reactor::now_ns(),
             warmup_ns: 0,
             measured: MeasuredLimits { duration_ns: Some(send_ns), requests: None },
+            sessions: None,
             timeout_ns: send_ns + drain_ns,
             drain_ns,
             chunk_lists: ChunkLists::All,
