@@ -137,6 +137,11 @@ pub(crate) fn column_falsification(column: Column, far: bool) -> RecordsFalsific
         Column::GlobalIndex => of(Box::new(move |record| record.global_index += u64::from(tokens))),
         Column::Session => of(Box::new(|record| record.session = Some(record.session.map_or(0, |session| session + 1)))),
         Column::Turn => of(Box::new(move |record| more(&mut record.turn))),
+        Column::SessionTurns => of(Box::new(move |record| more(&mut record.session_turns))),
+        Column::SessionStart => of(Box::new(|record| record.session_start_ns = Some(record.session_start_ns.unwrap_or(0) + 1))),
+        Column::SessionPauses => {
+            of(Box::new(|record| record.session_pauses_ns = Some(record.session_pauses_ns.unwrap_or(0) + 1)))
+        }
         Column::Attempt => Box::new(|written| written.attempt += 1),
         Column::Shard => Box::new(|written| written.shard += 1),
         Column::Phase => of(Box::new(|record| record.phase = Phase::Warmup)),

@@ -31,6 +31,25 @@ pub(crate) struct PreparedRequest {
     pub(crate) request_id: u128,
     pub(crate) prompt_sha256: Option<[u8; 32]>,
     pub(crate) turn: Option<PlannedTurn>,
+    /// The course of its session up to it; set when it is begun.
+    pub(crate) course: Option<SessionCourse>,
+}
+
+/// The course of a session up to one of its turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SessionCourse {
+    /// The time at which the first turn was due.
+    pub(crate) start_ns: i64,
+    /// The sum of the pauses before the turn.
+    pub(crate) pauses_ns: i64,
+}
+
+impl PreparedRequest {
+    /// Notes that its session begins with it, at the time at which it is due. Under closed loop that is when a user takes it up.
+    pub(crate) fn begin_session(&mut self, due_ns: i64) {
+        self.intended_ns = Some(due_ns);
+        self.course = Some(SessionCourse { start_ns: due_ns, pauses_ns: 0 });
+    }
 }
 
 /// The part of the head that all requests share.
@@ -80,6 +99,7 @@ impl Template {
             request_id: planned.request_id,
             prompt_sha256: planned.prompt_sha256,
             turn: planned.turn,
+            course: None,
         }
     }
 }

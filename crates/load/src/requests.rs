@@ -44,6 +44,8 @@ pub struct PlannedTurn {
     pub session: u64,
     /// The turn, from 0; copied into the record.
     pub turn: u32,
+    /// The number of turns of the session; copied into the record.
+    pub turns: u32,
     /// The pause from the end of the response to the next turn, in nanoseconds; none after the last turn.
     pub pause_ns: Option<u64>,
 }

@@ -100,6 +100,8 @@ pub enum Requirement {
     OpenLoop,
     /// A request is sent when an earlier one ends: closed loop.
     ClosedLoop,
+    /// Requests are turns of sessions.
+    Sessions,
     /// The workload has SLOs.
     Slos,
     /// The pipeline states a price, and the GPUs of the target are known.
@@ -115,6 +117,7 @@ impl Requirement {
             Self::Documents => "documents",
             Self::OpenLoop => "open loop",
             Self::ClosedLoop => "closed loop",
+            Self::Sessions => "sessions",
             Self::Slos => "SLOs",
             Self::Price => "a price",
         }

@@ -19,14 +19,27 @@ pub enum Field {
     OutputTokens,
     /// Tokens that the first token event brought, if the endpoint reports them.
     FirstEventTokens,
+    /// The number of the turn in its session, from 0.
+    Turn,
+    /// The number of turns of the session.
+    SessionTurns,
+    /// The time at which the first turn of the session was due.
+    SessionStart,
+    /// The pauses between the turns of the session up to this one, in nanoseconds.
+    SessionPauses,
 }
 
 impl Field {
-    const COUNT: usize = Self::FirstEventTokens as usize + 1;
+    const COUNT: usize = Self::SessionPauses as usize + 1;
 
     /// Returns true if the fact is of the response: only successful requests have one.
     pub const fn is_of_response(self) -> bool {
-        !matches!(self, Self::Start | Self::Intended | Self::Sent)
+        !matches!(self, Self::Start | Self::Intended | Self::Sent) && !self.is_of_session()
+    }
+
+    /// Returns true if only the turns of sessions have the fact.
+    pub const fn is_of_session(self) -> bool {
+        matches!(self, Self::Turn | Self::SessionTurns | Self::SessionStart | Self::SessionPauses)
     }
 
     /// Returns the description of a response that has the fact.
@@ -37,6 +50,7 @@ impl Field {
             Self::OutputTokens => "a token count",
             Self::FirstEventTokens => "a count of the first event's tokens",
             Self::Start | Self::Intended | Self::Sent => "a send time",
+            Self::Turn | Self::SessionTurns | Self::SessionStart | Self::SessionPauses => "a session",
         }
     }
 }
@@ -91,6 +105,44 @@ pub(crate) const USER_THROUGHPUT: Quotient = Quotient {
     description: "two token events at different instants and more tokens than the first event has",
     sample: |request| tpot_of_request(request).filter(|ns| *ns > 0.0).map(|ns| 1e9 / ns),
 };
+
+/// TTFT of the first turn of a session.
+pub(crate) const FIRST_TURN_TTFT: Quotient = Quotient {
+    reads: &[Field::Start, Field::FirstToken, Field::Turn],
+    description: "a token event in the first turn of a session",
+    sample: |request| ttft_of_turn(request, |turn| turn == 0),
+};
+
+/// TTFT of the turns after the first.
+pub(crate) const LATER_TURNS_TTFT: Quotient = Quotient {
+    reads: &[Field::Start, Field::FirstToken, Field::Turn],
+    description: "a token event in a later turn of a session",
+    sample: |request| ttft_of_turn(request, |turn| turn > 0),
+};
+
+fn ttft_of_turn(request: &RequestFields, is_wanted: fn(i64) -> bool) -> Option<f64> {
+    let is_wanted = request.get(Field::Turn).is_some_and(is_wanted);
+    since_ns(request.get(Field::Start), request.get(Field::FirstToken)).filter(|_| is_wanted).map(|ns| ns as f64)
+}
+
+/// The latency of a session, a sample of its last turn.
+pub(crate) const SESSION_LATENCY: Quotient = Quotient {
+    reads: &[Field::SessionStart, Field::LastToken, Field::Turn, Field::SessionTurns],
+    description: "a last token event of the last turn of a session",
+    sample: |request| session_ns(request).map(|ns| ns as f64),
+};
+
+/// The latency of a session without its pauses, a sample of its last turn.
+pub(crate) const SESSION_ACTIVE: Quotient = Quotient {
+    reads: &[Field::SessionStart, Field::LastToken, Field::Turn, Field::SessionTurns, Field::SessionPauses],
+    description: "a last token event of the last turn of a session",
+    sample: |request| Some((session_ns(request)? - request.get(Field::SessionPauses)?) as f64),
+};
+
+fn session_ns(request: &RequestFields) -> Option<i64> {
+    let is_last = request.get(Field::Turn)?.checked_add(1) == request.get(Field::SessionTurns);
+    since_ns(request.get(Field::SessionStart), request.get(Field::LastToken)).filter(|_| is_last)
+}
 
 /// The facts that TPOT is computed from.
 const TPOT_FIELDS: &[Field] = &[Field::FirstToken, Field::LastToken, Field::OutputTokens, Field::FirstEventTokens];

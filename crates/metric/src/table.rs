@@ -227,6 +227,40 @@ metrics! {
         formula: "last token event - send time" => Span { from: Field::Sent, to: Field::LastToken },
         source: "AIPerf `request_latency`",
     }
+    TtftFirstTurn {
+        key: "ttft_first_turn", name: "ttft_first_turn_ms", column: "ttft_first_turn_ns", title: "TTFT of first turns", unit: Milliseconds,
+        better: Some(Lower), section: Latency, requires: [Streaming, Sessions], uses: [],
+        statistics: [P50, P99],
+        meaning: "the TTFT of the first turns of sessions, which have no history",
+        formula: "first token event - start, for each first turn" => Quotient(&request::FIRST_TURN_TTFT),
+        source: "TTFT by turn index, as AIPerf can cut its records",
+    }
+    TtftLaterTurns {
+        key: "ttft_later_turns", name: "ttft_later_turns_ms", column: "ttft_later_turns_ns", title: "TTFT of later turns", unit: Milliseconds,
+        better: Some(Lower), section: Latency, requires: [Streaming, Sessions], uses: [],
+        statistics: [P50, P99],
+        meaning: "the TTFT of the turns after the first, which repeat what was said before",
+        formula: "first token event - start, for each turn but the first; its start is the end of the response before, plus the pause"
+            => Quotient(&request::LATER_TURNS_TTFT),
+        source: "TTFT by turn index, as AIPerf can cut its records",
+    }
+    SessionLatency {
+        key: "session", name: "session_ms", column: "session_ns", title: "session" ("Session latency, pauses included"), unit: Milliseconds,
+        better: Some(Lower), section: Latency, requires: [Sessions], uses: [],
+        statistics: [P50, P99],
+        meaning: "the time from the start of the first turn of a session to the last token event of its last turn, pauses included",
+        formula: "last token event of the last turn - start of the first turn, for each session whose last turn succeeded"
+            => Quotient(&request::SESSION_LATENCY),
+        source: "inference-perf session duration",
+    }
+    SessionActive {
+        key: "session_active", name: "session_active_ms", column: "session_active_ns", title: "active" ("Session latency without its pauses"), unit: Milliseconds,
+        better: Some(Lower), section: Latency, requires: [Sessions], uses: [],
+        statistics: [P50 shown 5, P99],
+        meaning: "the latency of a session without its pauses: the time for which its user waited",
+        formula: "session latency - sum of the pauses of the session" => Quotient(&request::SESSION_ACTIVE),
+        source: "Assay",
+    }
     SendLateness {
         key: "send_lateness", name: "send_lateness_ms", column: "send_lateness_ns", title: "send lateness", unit: Milliseconds,
         better: Some(Lower), section: Regularity, requires: [OpenLoop], uses: [],

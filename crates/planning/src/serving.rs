@@ -5,15 +5,15 @@ use std::time::Duration;
 use assay_dataset::{Fields, ImportRules, Index, RecordedOutput, TimeRules};
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{
-    ArrivalLaw, Artifact, Case, Count, Dataset, DatasetFormat, Digest, FrozenWorkload, LengthLaw, Name, PinnedFile, Plan, Point,
-    PromptSource, ServingWork, Slo, Tokenizer,
+    ArrivalLaw, Artifact, Case, Count, Dataset, DatasetFormat, Digest, FrozenWorkload, LengthLaw, Name, PauseLaw, PinnedFile,
+    Plan, Point, PromptSource, ServingWork, Slo, Tokenizer,
 };
 use assay_schedule::{
     Nonce, OfferedLoad, PointKey, ScheduleError, Seed, TrialKey, TrialSchedule, check_replay, load_recipe_digest,
 };
 use assay_spec::{
-    ArrivalMode, ArrivalProcess, Distribution, Lengths, PinnableFile, Prompts, ResponseLength, Scenario, Serving, TraceTimes,
-    Workload,
+    ArrivalMode, ArrivalProcess, Distribution, Lengths, Pause, PinnableFile, Prompts, ResponseLength, Scenario, Serving,
+    Sessions, TraceTimes, Workload,
 };
 
 use crate::{Pins, SourceFiles, nanoseconds};
@@ -133,6 +133,7 @@ pub(crate) fn build_work(
         model: workload.spec.dimensions.model.clone().unwrap_or_default(),
         arrival: arrival(&load.arrivals),
         prompts,
+        sessions: serving.sessions.map(|written| sessions(&written, load.sessions)),
         output,
         exact_output: serving.exact_output,
         continuous_usage: workload.spec.dimensions.stack.as_deref().is_some_and(|stack| CONTINUOUS_USAGE.contains(&stack)),
@@ -203,6 +204,22 @@ fn recipe_digest(workload: &FrozenWorkload, work: &ServingWork, point: &Point) -
 fn time_rules(times: TraceTimes) -> TimeRules {
     let ns = |duration: Duration| nanoseconds(duration).0;
     TimeRules { from_ns: ns(times.from), to_ns: times.to.map(ns), max_gap_ns: times.max_gap.map(ns), sample: times.sample }
+}
+
+fn sessions(written: &Sessions, count: Option<u64>) -> assay_manifest::Sessions {
+    let think_time = match written.think_time {
+        Pause::Fixed(pause) => PauseLaw::Fixed { ns: nanoseconds(pause) },
+        Pause::Uniform { min, max } => PauseLaw::Uniform { min_ns: nanoseconds(min), max_ns: nanoseconds(max) },
+        Pause::Exponential { mean } => PauseLaw::Exponential { mean_ns: nanoseconds(mean) },
+        Pause::LogNormal { mean, stddev } => PauseLaw::Lognormal { mean_ns: nanoseconds(mean), stddev_ns: nanoseconds(stddev) },
+    };
+    assay_manifest::Sessions {
+        turns: distribution(written.turns),
+        think_time,
+        history: written.history,
+        reasoning: written.reasoning,
+        count: count.map(Count),
+    }
 }
 
 fn arrival(arrivals: &ArrivalMode) -> ArrivalLaw {

@@ -29,12 +29,18 @@ pub struct Record {
     pub session: Option<u64>,
     /// Its turn in that session, from 0.
     pub turn: Option<u32>,
+    /// The number of turns of that session.
+    pub session_turns: Option<u32>,
+    /// The time at which the first turn of the session was due.
+    pub session_start_ns: Option<i64>,
+    /// The sum of the pauses of the session before this turn, in nanoseconds.
+    pub session_pauses_ns: Option<i64>,
     /// The phase that it was due in.
     pub phase: Phase,
     /// The `x-request-id` that it carried, which is also the trace id of its `traceparent`: 128 bits.
     pub request_id: u128,
-    /// The intended send time. In a closed loop only the later turns of sessions have one: the end of the turn before, and the pause
-    /// after it.
+    /// The intended send time. In a closed loop only the turns of sessions have one: for the first when a user took it up, and for a later
+    /// one the end of the turn before, and the pause after it.
     pub intended_ns: Option<i64>,
     /// The time at which the client took it from the queue.
     pub dequeued_ns: Option<i64>,

@@ -12,7 +12,8 @@ use crate::{Phase, ScheduledRequest, TrialSchedule};
 /// trial's start in nanoseconds, or -1 without one (64 bits, signed); tokens of the prompt, tokens of the response, and the
 /// adapter (32 bits each, 2^32 - 1 if there is none; no workload has adapters yet); and the seed of the prompt (64 bits).
 /// Integers are little-endian. The record of a request with a query ends with the tokens of the query (32 bits more),
-/// and that of a request with a beginning in common with others with the number of its group (32 bits more). For a dataset or trace, the
+/// that of a request with a beginning in common with others with the number of its group (32 bits more), and that of a turn of a session
+/// with the number of the session (64 bits more), that of the turn (32 bits) and the pause before it in nanoseconds (64 bits). For a dataset or trace, the
 /// seed of the prompt is its row, and the SHA-256 of the rows and of their index (32 bytes each) precede the first record.
 ///
 /// A phase of [open length](TrialSchedule::has_open_length) contributes its first [`OPEN_LENGTH_INDICES`]. Request ids and salt
@@ -38,6 +39,11 @@ pub(crate) fn schedule_digest(schedule: &TrialSchedule) -> Digest {
             }
             if let Some(group) = request.group {
                 hasher.update(&group.to_le_bytes());
+            }
+            if let Some(place) = request.turn {
+                hasher.update(&place.session.to_le_bytes());
+                hasher.update(&place.turn.to_le_bytes());
+                hasher.update(&place.pause_ns.to_le_bytes());
             }
         });
         hasher.update(&[0]);

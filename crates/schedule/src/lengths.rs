@@ -57,7 +57,7 @@ fn clip(tokens: f64, floor: u32) -> u32 {
 }
 
 /// Returns mean and standard deviation of the logarithm, from those of the log-normal value itself.
-fn log_moments(mean: f64, stddev: f64) -> (f64, f64) {
+pub(crate) fn log_moments(mean: f64, stddev: f64) -> (f64, f64) {
     let variance = libm::log1p((stddev / mean) * (stddev / mean));
     (libm::log(mean) - variance / 2.0, variance.sqrt())
 }

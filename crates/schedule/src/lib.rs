@@ -17,6 +17,7 @@ mod order;
 mod recipe;
 mod rows;
 mod seed;
+mod sessions;
 mod trial;
 
 /// The longest time that requests may take to end after the measured phase.
@@ -31,6 +32,7 @@ pub use lengths::MAX_TOKENS;
 pub use order::{ComparisonRole, MAX_TRIALS, OrderError, OrderRules, draw_seed, order_digest, order_seed, order_trials};
 pub use recipe::load_recipe_digest;
 pub use seed::{Seed, SeedError};
+pub use sessions::{MAX_PAUSE_NS, MAX_TURNS, SessionCursor, SessionTurn};
 pub use trial::{
     MAX_REQUESTS, MAX_TRIAL_NS, OfferedLoad, Phase, PointKey, Requests, ScheduleError, ScheduledRequest, Stripe, TrialKey,
     TrialSchedule, check_replay, request_limit,

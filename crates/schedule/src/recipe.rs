@@ -1,8 +1,8 @@
 //! The recipe of a point's load, known before any of the load is made.
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, CanonicalError, Count, Digest, LengthLaw, PointId, PromptSource, ServingWork, SharedPrefix, Tokenizer,
-    canonical_json,
+    ArrivalLaw, CacheMode, CanonicalError, Count, Digest, LengthLaw, PointId, PromptSource, ServingWork, Sessions, SharedPrefix,
+    Tokenizer, canonical_json,
 };
 use serde::Serialize;
 
@@ -30,6 +30,8 @@ struct Recipe<'a> {
     query: Option<&'a LengthLaw>,
     #[serde(skip_serializing_if = "Option::is_none")]
     prefix: Option<&'a SharedPrefix>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sessions: Option<&'a Sessions>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<&'a LengthLaw>,
     batch: u32,
@@ -76,6 +78,7 @@ pub fn load_recipe_digest(work: &ServingWork, offered: OfferedLoad, key: &PointK
         input,
         query,
         prefix,
+        sessions: work.sessions.as_ref(),
         output: work.output.as_ref(),
         batch: work.batch,
         requests: work.requests,

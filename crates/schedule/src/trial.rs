@@ -20,7 +20,7 @@ use std::time::Duration;
 use assay_dataset::Index;
 use assay_manifest::{
     ArrivalLaw, CacheMode, Count, Digest, FrozenWorkload, LengthLaw, Name, PlannedTrial, Point, PointId, PointKind, PromptSource,
-    RunId, ServingWork, Shard, SharedPrefix,
+    RunId, ServingWork, Sessions, Shard, SharedPrefix,
 };
 
 use crate::arrivals::{
@@ -30,6 +30,7 @@ use crate::block_texts::{BlockTexts, split_mix};
 use crate::groups::{Groups, MAX_GROUPS, MAX_ZIPF};
 use crate::lengths::{self, Lengths, MAX_TOKENS};
 use crate::rows::{Rows, first_measured};
+use crate::sessions::{SessionCursor, SessionTurn, SessionWalk};
 use crate::{Generator, LoadKey, Nonce, Seed, SeedError, digest};
 
 /// The most requests of a phase, as an expected number if arrivals are random. At 10,000 per second they last half a day.
@@ -197,7 +198,13 @@ pub enum ScheduleError {
         /// The reason.
         reason: String,
     },
-    /// Neither a duration nor a number of requests ends the trial.
+    /// Sessions that cannot be drawn.
+    #[error("the sessions cannot be drawn: {0}")]
+    Sessions(String),
+    /// Sessions of something that has none.
+    #[error("{0} cannot be sent as sessions")]
+    NoSessions(&'static str),
+    /// Neither a duration nor a number of requests or sessions ends the trial.
     #[error("the trial has no end: give it a number of requests, a duration, or both")]
     Endless,
     /// More than [`MAX_REQUESTS`].
@@ -234,7 +241,7 @@ pub struct ScheduledRequest {
     pub global_index: u64,
     /// Its due time, in nanoseconds since the trial's start; absent in a closed loop.
     pub offset_ns: Option<i64>,
-    /// Tokens of its prompt, or of each of its documents.
+    /// Tokens of its prompt, or of each of its documents. The prompt of a turn of a session begins with all that was said before.
     pub input_tokens: u32,
     /// Tokens of its query; absent if the API takes none.
     pub query_tokens: Option<u32>,
@@ -246,6 +253,8 @@ pub struct ScheduledRequest {
     pub row: Option<u64>,
     /// The group of its beginning, from 0; absent if prompts have no beginning in common.
     pub group: Option<u32>,
+    /// Its place in its session; absent if it stands for itself.
+    pub turn: Option<SessionTurn>,
     /// Its id. Differs between executions of the trial.
     pub request_id: u128,
 }
@@ -323,6 +332,7 @@ pub struct TrialSchedule {
     open_loop: Option<OpenLoop>,
     users: Option<u64>,
     prompts: Prompts,
+    sessions: Option<Sessions>,
     output: Option<LengthLaw>,
     has_salt: bool,
     warmup_ns: u64,
@@ -382,6 +392,7 @@ impl TrialSchedule {
             prefix.map_or(Ok(()), |prefix| check_prefix(&prefix))?;
         }
         check_lengths("output", work.output)?;
+        work.sessions.as_ref().map_or(Ok(()), |sessions| check_sessions(work, sessions))?;
         let schedule = Self {
             seed: *key.point.seed,
             workload: *key.point.workload,
@@ -390,6 +401,7 @@ impl TrialSchedule {
             nonce: key.nonce,
             open_loop: open_loop(work.arrival, offered)?,
             users: if let OfferedLoad::Concurrency { users } = offered { Some(users) } else { None },
+            sessions: work.sessions,
             output: work.output,
             has_salt: work.cache == CacheMode::ColdSalt,
             warmup_ns: work.warmup_ns.0,
@@ -453,7 +465,14 @@ impl TrialSchedule {
 
     /// Returns true if the clock alone ends the phase of a closed loop, so that its number of requests is not known beforehand.
     pub fn has_open_length(&self, phase: Phase) -> bool {
-        self.open_loop.is_none() && self.request_count(phase).is_none()
+        let counted = self.request_count(phase).is_some() || self.sessions.is_some_and(|sessions| sessions.count.is_some());
+        self.open_loop.is_none() && !counted
+    }
+
+    /// Returns true if requests are turns of sessions. They are one sequence, that of the measured phase: the clock decides to which phase
+    /// each of them belongs.
+    pub fn has_sessions(&self) -> bool {
+        self.sessions.is_some()
     }
 
     /// Returns the requests of a phase in order. Those of an open length go on for as long as the caller iterates.
@@ -484,6 +503,10 @@ impl TrialSchedule {
             end: self.request_count(phase).unwrap_or(INDEX_END),
             arrivals: self.arrivals(phase),
             prompts,
+            sessions: self.sessions.as_ref().map(|sessions| {
+                let walk = SessionWalk::new(sessions, stripe, self.generator(phase, "turns"), self.generator(phase, "pause"));
+                Box::new(walk)
+            }),
             output: self.output.map(|law| Lengths::new(law, self.generator(phase, "output"))),
             ids: self.key(phase.as_str(), "request-id").generator_with_nonce(self.nonce),
         }
@@ -503,13 +526,16 @@ impl TrialSchedule {
     }
 
     fn phase_start_ns(&self, phase: Phase) -> u64 {
-        if phase == Phase::WarmUp { 0 } else { self.warmup_ns }
+        if phase == Phase::WarmUp || self.sessions.is_some() { 0 } else { self.warmup_ns }
     }
 
     /// Returns one request; `None` past the end of the phase. If arrivals are random, it walks all gaps before that request: for
     /// single lookups, not for loops.
     pub fn request(&self, phase: Phase, index: u64) -> Option<ScheduledRequest> {
         let mut requests = self.requests(phase);
+        if self.sessions.is_some() {
+            return requests.find(|request| request.global_index == index);
+        }
         requests.next = index;
         requests.next()
     }
@@ -555,7 +581,7 @@ impl TrialSchedule {
     /// Returns the number of requests that ends a phase; `None` if only the clock does.
     fn request_count(&self, phase: Phase) -> Option<u64> {
         match (phase, &self.prompts) {
-            (Phase::WarmUp, _) if self.warmup_ns == 0 => Some(0),
+            (Phase::WarmUp, _) if self.warmup_ns == 0 || self.sessions.is_some() => Some(0),
             (Phase::WarmUp, Prompts::Rows(rows)) => rows.warmup_count(),
             (Phase::WarmUp, Prompts::Synthetic { .. }) => None,
             (Phase::Measure, _) => self.requests,
@@ -574,14 +600,18 @@ impl TrialSchedule {
             Some(OpenLoop::Drawn(_, rate)) => Some(rate),
             None => None,
         };
-        if self.requests.is_none() && self.duration_ns.is_none() {
+        let sessions = self.sessions.and_then(|sessions| sessions.count);
+        if self.requests.is_none() && self.duration_ns.is_none() && sessions.is_none() {
             return Err(ScheduleError::Endless);
         }
         if self.phase_end_ns(Phase::Measure).unwrap_or(self.warmup_ns) > MAX_TRIAL_NS {
             return Err(ScheduleError::TooLong);
         }
         let by_clock = |duration_ns: u64| rate.map_or(u64::MAX, |rate| (rate * duration_ns as f64 / 1e9) as u64);
-        let by_count = self.requests.unwrap_or(u64::MAX);
+        let turns = self.sessions.map_or(1.0, |sessions| sessions.turns.mean());
+        let rate = rate.map(|rate| rate * turns);
+        let of_sessions = sessions.map(|Count(count)| (count as f64 * turns) as u64);
+        let by_count = self.requests.or(of_sessions).unwrap_or(u64::MAX);
         if rate.is_some() {
             check_request_count(Phase::WarmUp, by_clock(self.warmup_ns))?;
         }
@@ -594,6 +624,21 @@ impl TrialSchedule {
         }
         Ok(())
     }
+}
+
+fn check_sessions(work: &ServingWork, sessions: &Sessions) -> Result<(), ScheduleError> {
+    let problem = match work.prompts {
+        PromptSource::Dataset(_) => Some("a dataset or trace"),
+        PromptSource::Synthetic { query: Some(_), .. } => Some("requests with a query"),
+        PromptSource::Synthetic { .. } => None,
+    };
+    if let Some(what) = problem {
+        return Err(ScheduleError::NoSessions(what));
+    }
+    if work.requests.is_some() || (sessions.count.is_some() && work.duration_ns.is_some()) {
+        return Err(ScheduleError::Sessions("either a duration or a number of sessions ends a trial of them".to_owned()));
+    }
+    crate::sessions::refusal(sessions).map_or(Ok(()), |reason| Err(ScheduleError::Sessions(reason)))
 }
 
 fn check_request_count(phase: Phase, requests: u64) -> Result<(), ScheduleError> {
@@ -682,6 +727,7 @@ pub struct Requests {
     end: u64,
     arrivals: Option<Arrivals>,
     prompts: DrawnPrompts,
+    sessions: Option<Box<SessionWalk>>,
     output: Option<Lengths>,
     ids: Generator,
 }
@@ -713,10 +759,12 @@ struct DrawnPrompt {
 }
 
 impl DrawnPrompts {
-    fn at(&mut self, phase: Phase, index: u64) -> DrawnPrompt {
+    /// Returns the prompt of a request. One that continues a session has no beginning in common with others of its own.
+    fn at(&mut self, phase: Phase, index: u64, continues: bool) -> DrawnPrompt {
         match self {
             Self::Synthetic(drawn) => {
-                let group = drawn.groups.as_mut().map(|(groups, draws)| (groups.group(draws.unit_f64(index)), groups.tokens()));
+                let groups = drawn.groups.as_mut().filter(|_| !continues);
+                let group = groups.map(|(groups, draws)| (groups.group(draws.unit_f64(index)), groups.tokens()));
                 // The whole prompt has the limit that a length has.
                 let own = drawn.input.tokens(index).min(MAX_TOKENS - group.map_or(0, |(_, tokens)| tokens));
                 DrawnPrompt {
@@ -748,6 +796,10 @@ impl Iterator for Requests {
     type Item = ScheduledRequest;
 
     fn next(&mut self) -> Option<ScheduledRequest> {
+        if let Some(walk) = &mut self.sessions {
+            let current = walk.current.take();
+            return self.next_of_sessions(current);
+        }
         let index = self.next;
         if index >= self.end {
             return None;
@@ -758,8 +810,15 @@ impl Iterator for Requests {
             return None;
         }
         self.next = index.saturating_add(self.step);
-        let prompt = self.prompts.at(self.phase, index);
-        Some(ScheduledRequest {
+        Some(self.draw(index, offset_ns, false))
+    }
+}
+
+impl Requests {
+    /// Draws the request at an index.
+    fn draw(&mut self, index: u64, offset_ns: Option<i64>, continues: bool) -> ScheduledRequest {
+        let prompt = self.prompts.at(self.phase, index, continues);
+        ScheduledRequest {
             global_index: index,
             offset_ns,
             input_tokens: prompt.input_tokens,
@@ -768,10 +827,59 @@ impl Iterator for Requests {
             prompt_seed: prompt.seed,
             row: prompt.row,
             group: prompt.group,
+            turn: None,
             request_id: u128::from(self.ids.at(2 * index)) << 64 | u128::from(self.ids.at(2 * index + 1)),
-        })
+        }
+    }
+
+    fn next_of_sessions(&mut self, current: Option<SessionCursor>) -> Option<ScheduledRequest> {
+        let mut cursor = match current.filter(|cursor| cursor.next_turn < cursor.turns) {
+            Some(cursor) => cursor,
+            None => self.next_session()?,
+        };
+        let request = self.next_turn(&mut cursor);
+        if let Some(walk) = &mut self.sessions {
+            walk.current = Some(cursor);
+        }
+        request
+    }
+
+    /// Returns the next session of the shard, before its first turn; `None` if there are no more, or if requests are no turns of sessions.
+    pub fn next_session(&mut self) -> Option<SessionCursor> {
+        let Self { sessions, arrivals, phase, end, ends_ns, .. } = self;
+        if *phase == Phase::WarmUp && *end == 0 {
+            return None;
+        }
+        sessions.as_mut()?.next(arrivals.as_mut(), *ends_ns)
+    }
+
+    /// Returns the next turn of a session; `None` after its last one. Turns may be drawn by any copy of these requests.
+    pub fn next_turn(&mut self, cursor: &mut SessionCursor) -> Option<ScheduledRequest> {
+        if cursor.next_turn >= cursor.turns {
+            return None;
+        }
+        let (index, turn) = (cursor.first_index.saturating_add(u64::from(cursor.next_turn)), cursor.next_turn);
+        let has_next = turn + 1 < cursor.turns;
+        let next_pause_ns = self.sessions.as_mut().filter(|_| has_next).map(|walk| walk.pause_ns(index.saturating_add(1)));
+        let own = self.draw(index, cursor.offset_ns.filter(|_| turn == 0), turn > 0);
+        let place = SessionTurn {
+            session: cursor.session,
+            turn,
+            turns: cursor.turns,
+            pause_ns: cursor.pause_ns,
+            next_pause_ns,
+            own_tokens: own.input_tokens,
+        };
+        let request =
+            ScheduledRequest { input_tokens: cursor.history_tokens.saturating_add(own.input_tokens), turn: Some(place), ..own };
+        cursor.next_turn += 1;
+        cursor.pause_ns = next_pause_ns.unwrap_or(0);
+        cursor.history_tokens = request.input_tokens.saturating_add(request.output_tokens.unwrap_or(0));
+        Some(request)
     }
 }
 
+#[cfg(test)]
+mod session_tests;
 #[cfg(test)]
 mod tests;

@@ -158,6 +158,20 @@ pub(crate) static DURATION: Format = Format {
     normal: |text| parse_duration(text).and_then(above_zero).map(write_duration),
 };
 
+/// The longest pause within a session, the schedule's limit.
+const MAX_PAUSE: Duration = Duration::from_hours(24);
+
+pub(crate) static PAUSE: Format = Format {
+    what: "a duration",
+    pattern: "^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$",
+    example: "2s",
+    max: 40,
+    normal: |text| {
+        let pause = parse_duration(text)?;
+        if pause > MAX_PAUSE { Err("must not be longer than a day".to_owned()) } else { Ok(write_duration(pause)) }
+    },
+};
+
 pub(crate) static DURATION_OR_NONE: Format = Format {
     what: "a duration",
     pattern: "^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$",

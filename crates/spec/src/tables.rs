@@ -12,7 +12,7 @@ use crate::field::{Choice, Field, Rule, Table, Type, Uniqueness, choice, default
 use crate::format::{
     BRANCH, CASE_ID, CERTIFICATES, COMMIT, CPUS, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENV_NAME, GIT_REF, HEADER,
     HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE, INSTANT, JSON_OBJECT, LABEL, LATENCY, MEMBER, METRIC, NAME, OBJECT_NAME, PATH,
-    PUBLIC_KEY, QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED, SHA256, SQL_PATH, TELEMETRY_URL, TEXT, TIMEZONE, UNIT, WORD,
+    PAUSE, PUBLIC_KEY, QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED, SHA256, SQL_PATH, TELEMETRY_URL, TEXT, TIMEZONE, UNIT, WORD,
 };
 use crate::lengths::MAX_TOKENS;
 
@@ -41,6 +41,9 @@ const SPEED_LIMITS: (f64, f64) = (1e-3, 1e6);
 
 /// The most groups of prompts that share a beginning; the schedule has the same limit.
 const MAX_GROUPS: i64 = 100_000;
+
+/// The most turns of a session; the schedule has the same limit.
+const MAX_TURNS: i64 = 1_000;
 
 static TEXT_TYPE: Type = Type::Text(&TEXT);
 static WORD_TYPE: Type = Type::Text(&WORD);
@@ -180,6 +183,12 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
             "prefix",
             &Type::Object(&PREFIX),
             "The beginnings that synthetic prompts have in common, in front of `lengths`. If left out: none.",
+        )
+        .only(SERVING),
+        optional(
+            "sessions",
+            &Type::Object(&SESSIONS),
+            "Requests are turns of conversations. If left out, each request stands for itself.",
         )
         .only(SERVING),
         optional("dataset", &Type::Object(&DATASET), "A file of prompts. Either this, `lengths` or `trace`.").only(SERVING),
@@ -345,7 +354,7 @@ static SPEEDS: Type = Type::List {
 
 pub(crate) static LOAD: Table = Table {
     name: "load",
-    doc: "The arrival of requests. Each concurrency, rate or speed is one point. If `duration` and `requests` are given, the first reached ends a trial.",
+    doc: "The arrival of requests; with `spec.sessions`, that of sessions. Each concurrency, rate or speed is one point. If `duration` and `requests` or `sessions` are given, the first reached ends a trial.",
     selector: Some("mode"),
     fields: &[
         required("mode", &Type::Choice(&LOAD_MODES), "The rule that decides when a request is sent."),
@@ -366,6 +375,11 @@ pub(crate) static LOAD: Table = Table {
             &Type::Integer { min: 1, max: 1_000_000_000 },
             "The number of requests that are sent and measured, after the warm-up.",
         ),
+        optional(
+            "sessions",
+            &Type::Integer { min: 1, max: 1_000_000 },
+            "The number of sessions of a trial, those that begin in the warm-up included. With `spec.sessions`, instead of `requests`.",
+        ),
         default(
             "warmup",
             &Type::Text(&DURATION_OR_NONE),
@@ -374,7 +388,7 @@ pub(crate) static LOAD: Table = Table {
         ),
         default("timeout", &DURATION_TYPE, "\"5m\"", "The time after which a request has failed."),
     ],
-    rules: &[Rule::AtLeastOneFor(&["closed", "open"], &["duration", "requests"])],
+    rules: &[Rule::AtLeastOneFor(&["closed", "open"], &["duration", "requests", "sessions"])],
 };
 
 static LENGTHS: Type =
@@ -467,6 +481,102 @@ static PREFIX: Table = Table {
         ),
     ],
     rules: &[Rule::AtLeastOne(&["system", "group"])],
+};
+
+static TURNS: Type = Type::Integer { min: 1, max: MAX_TURNS };
+static MEAN_TURNS: Type = Type::Number { min: 1.0, above_min: false, max: MAX_TURNS as f64 };
+static SPREAD_OF_TURNS: Type = Type::Number { min: 0.0, above_min: false, max: MAX_TURNS as f64 };
+static TURNS_LAW: Type = Type::Shapes { scalar: Some(&TURNS), list: None, map: Some(&Type::Object(&TURNS_TABLE)) };
+static TURNS_TABLE: Table = Table {
+    name: "turns",
+    doc: "The number of turns, drawn for each session. Draws are rounded to the nearest whole number and clipped to 1 to 1,000.",
+    selector: None,
+    fields: &[
+        optional("fixed", &TURNS, "A constant number."),
+        optional("uniform", &Type::Object(&TURNS_BOUNDS), "Uniformly distributed between two bounds."),
+        optional("normal", &Type::Object(&TURNS_SPREAD), "Normally distributed."),
+        optional("lognormal", &Type::Object(&TURNS_SPREAD), "Log-normally distributed; mean and spread are those of the turns."),
+    ],
+    rules: &[Rule::ExactlyOne(&["fixed", "uniform", "normal", "lognormal"])],
+};
+static TURNS_BOUNDS: Table = Table {
+    name: "bounds of turns",
+    doc: "Two bounds, both included.",
+    selector: None,
+    fields: &[required("min", &TURNS, "The lower bound."), required("max", &TURNS, "The upper bound.")],
+    rules: &[],
+};
+static TURNS_SPREAD: Table = Table {
+    name: "mean and spread of turns",
+    doc: "Mean and standard deviation.",
+    selector: None,
+    fields: &[required("mean", &MEAN_TURNS, "The mean."), required("stddev", &SPREAD_OF_TURNS, "The standard deviation.")],
+    rules: &[],
+};
+static PAUSE_TYPE: Type = Type::Text(&PAUSE);
+static PAUSE_LAW: Type = Type::Shapes { scalar: Some(&PAUSE_TYPE), list: None, map: Some(&Type::Object(&PAUSE_TABLE)) };
+static PAUSE_TABLE: Table = Table {
+    name: "think time",
+    doc: "The distribution of a pause. Draws longer than a day are clipped to a day.",
+    selector: None,
+    fields: &[
+        optional("fixed", &PAUSE_TYPE, "A constant time."),
+        optional("uniform", &Type::Object(&PAUSE_BOUNDS), "Uniformly distributed between two bounds."),
+        optional("exponential", &Type::Object(&PAUSE_MEAN), "Exponentially distributed."),
+        optional("lognormal", &Type::Object(&PAUSE_SPREAD), "Log-normally distributed; mean and spread are those of the pauses."),
+    ],
+    rules: &[Rule::ExactlyOne(&["fixed", "uniform", "exponential", "lognormal"])],
+};
+static PAUSE_BOUNDS: Table = Table {
+    name: "bounds of a pause",
+    doc: "Two bounds, both included.",
+    selector: None,
+    fields: &[required("min", &PAUSE_TYPE, "The lower bound."), required("max", &PAUSE_TYPE, "The upper bound.")],
+    rules: &[],
+};
+static PAUSE_MEAN: Table = Table {
+    name: "mean of a pause",
+    doc: "The mean.",
+    selector: None,
+    fields: &[required("mean", &PAUSE_TYPE, "The mean.")],
+    rules: &[],
+};
+static PAUSE_SPREAD: Table = Table {
+    name: "mean and spread of a pause",
+    doc: "Mean and standard deviation.",
+    selector: None,
+    fields: &[required("mean", &DURATION_TYPE, "The mean."), required("stddev", &PAUSE_TYPE, "The standard deviation.")],
+    rules: &[],
+};
+pub(crate) static HISTORIES: [Choice; 2] = [
+    choice(
+        "recorded",
+        "Drawn words, as many as the response was asked to have: every endpoint gets the same bytes, and computes these tokens anew.",
+    ),
+    choice(
+        "live",
+        "The endpoint's own responses: what it generated may still be in its cache, and turns differ between endpoints.",
+    ),
+];
+pub(crate) static REASONING: [Choice; 2] =
+    [choice("drop", "It is left out."), choice("keep", "It is sent back as `reasoning_content`.")];
+static SESSIONS: Table = Table {
+    name: "sessions",
+    doc: "Conversations of several requests. Each turn sends all that was said before, and `lengths` are what a turn adds: its own words, and \
+          the response. A turn is sent its think time after the response to the turn before, and a turn that fails ends its session.",
+    selector: None,
+    fields: &[
+        required("turns", &TURNS_LAW, "The number of turns, for each session."),
+        default("think_time", &PAUSE_LAW, "\"0s\"", "The time from the end of a response to the next turn."),
+        default("history", &Type::Choice(&HISTORIES), "\"recorded\"", "The responses that the next turns repeat."),
+        default(
+            "reasoning",
+            &Type::Choice(&REASONING),
+            "\"drop\"",
+            "The treatment of the reasoning of live responses in the next turns.",
+        ),
+    ],
+    rules: &[],
 };
 
 pub(crate) static DATASET_FORMATS: [Choice; 10] = [

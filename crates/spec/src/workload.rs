@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use assay_api::{InputKind, ServingApi};
 use assay_manifest::{
-    BetterDirection, CacheMode, CaptureMode, DatasetFormat, InstructionCounter, MeasuredCommand, Name, OverLongPrompt,
-    SharedPrefix, SloMetric, WorkloadType,
+    BetterDirection, CacheMode, CaptureMode, DatasetFormat, History, InstructionCounter, MeasuredCommand, Name, OverLongPrompt,
+    ReasoningHistory, SharedPrefix, SloMetric, WorkloadType,
 };
 use assay_metric::Requirement;
 use serde_json::{Map, Value as Json};
@@ -203,6 +203,8 @@ pub struct Serving {
     pub prompts: Prompts,
     /// The beginnings that synthetic prompts have in common.
     pub prefix: Option<SharedPrefix>,
+    /// The conversations that requests belong to; `None` if each stands for itself.
+    pub sessions: Option<Sessions>,
     /// The state of the prefix cache.
     pub cache: CacheMode,
     /// True if responses are streamed.
@@ -223,7 +225,9 @@ impl Serving {
             Requirement::OutputTokens => capabilities.has_output_tokens,
             Requirement::Documents => capabilities.input.has_documents(),
             Requirement::OpenLoop => is_open,
-            Requirement::ClosedLoop => !is_open,
+            // Users of sessions pause between turns, so that they are not all busy at any time.
+            Requirement::ClosedLoop => !is_open && self.sessions.is_none(),
+            Requirement::Sessions => self.sessions.is_some(),
             Requirement::Slos => !self.slos.is_empty(),
             Requirement::Price => false,
         }
@@ -240,6 +244,8 @@ pub struct Load {
     pub duration: Option<Duration>,
     /// The number of requests that are sent and measured, after the warm-up. With `duration`, the first reached ends the trial.
     pub requests: Option<u64>,
+    /// The number of sessions of a trial.
+    pub sessions: Option<u64>,
     /// The time for which load is offered before measuring.
     pub warmup: Duration,
     /// The time after which a request fails.
@@ -290,6 +296,45 @@ pub enum Prompts {
     Synthetic(Lengths),
     /// The rows of a file.
     Dataset(Box<Dataset>),
+}
+
+/// Conversations of several requests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sessions {
+    /// The number of turns of each.
+    pub turns: Distribution,
+    /// The time from the end of a response to the next turn.
+    pub think_time: Pause,
+    /// The source of the responses that the next turns repeat.
+    pub history: History,
+    /// The treatment of the reasoning of live responses.
+    pub reasoning: ReasoningHistory,
+}
+
+/// A pause, drawn for each turn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pause {
+    /// A fixed time.
+    Fixed(Duration),
+    /// Any time between two bounds, both included.
+    Uniform {
+        /// The lower bound.
+        min: Duration,
+        /// The upper bound.
+        max: Duration,
+    },
+    /// Exponentially distributed.
+    Exponential {
+        /// The mean.
+        mean: Duration,
+    },
+    /// Log-normally distributed.
+    LogNormal {
+        /// The mean.
+        mean: Duration,
+        /// The standard deviation.
+        stddev: Duration,
+    },
 }
 
 /// A file of prompts, and the way in which it is read.
@@ -408,7 +453,7 @@ pub struct Metric {
     pub primary: bool,
 }
 
-read_from_text!(CacheMode, CaptureMode, DatasetFormat, InstructionCounter, OverLongPrompt, ServingApi);
+read_from_text!(CacheMode, CaptureMode, DatasetFormat, History, InstructionCounter, OverLongPrompt, ReasoningHistory, ServingApi);
 
 impl Workload {
     /// Parses a workload file; `file` is its name in problems. In `workloads/<folder>/workload.yaml`, the name must be the
@@ -500,6 +545,7 @@ impl Define for Workload {
         check_dataset(spec, problems);
         check_replay(spec, problems);
         check_prefix(spec, problems);
+        check_sessions(spec, problems);
         check_api(spec, problems);
         check_cache(spec, problems);
         check_files(spec, problems);
@@ -620,6 +666,51 @@ fn check_prefix(spec: &CheckedValue, problems: &mut Problems<'_>) {
             format!("requests of `api: {api}` have no prompt that could begin like others"),
             "remove it",
         );
+    }
+}
+
+/// Checks that only what can be a conversation has sessions, and that its load counts them.
+fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let count = spec.at(&["load", "sessions"]);
+    let Some(sessions) = spec.member("sessions") else {
+        if let Some(count) = count {
+            problems.add_hinted(count.span, "`spec.load.sessions` needs `spec.sessions`", "write `requests`, or add `sessions`");
+        }
+        return;
+    };
+    if let Some(file) = ["dataset", "trace"].into_iter().find(|name| spec.member(name).is_some()) {
+        let message = format!("`spec.sessions` belongs to `lengths`: the requests of a {file} are sent one by one");
+        problems.add_hinted(sessions.anchor, message, "remove it");
+    }
+    if let Some(api) = spec.member("api").and_then(ServingApi::read).filter(|api| *api != ServingApi::Chat) {
+        let message = format!("requests of `api: {api}` have no messages, of which sessions consist");
+        problems.add_hinted(sessions.anchor, message, format!("write `api: {}`, or remove it", ServingApi::Chat));
+    }
+    if let Some(requests) = spec.at(&["load", "requests"]) {
+        let message = "`spec.load.requests` cannot end a trial of sessions: a session is never cut to a number of requests";
+        problems.add_hinted(requests.span, message, "write `sessions`, or `duration`");
+    }
+    if let (Some(count), Some(_)) = (count, spec.at(&["load", "duration"])) {
+        let message = "`spec.load.sessions` and `duration` cannot both end a trial: the last sessions would be cut";
+        problems.add_hinted(count.span, message, "remove one of them");
+    }
+    if let Some(cache) = spec.member("cache").filter(|cache| cache.text() == Some("warm")) {
+        let message = "`cache: warm` cannot warm sessions: what a later turn sends is not known beforehand";
+        problems.add_hinted(cache.span, message, "write `cache: cold_salt` or `cache: shared`");
+    }
+    let bounds = |path: &[&str]| {
+        let uniform = spec.at(path)?;
+        Some((uniform.anchor, uniform.member("min")?, uniform.member("max")?))
+    };
+    if let Some((anchor, min, max)) = bounds(&["sessions", "turns", "uniform"])
+        && u64::read(max) < u64::read(min)
+    {
+        problems.add(anchor, "`spec.sessions.turns.uniform.max` is below `min`");
+    }
+    if let Some((anchor, min, max)) = bounds(&["sessions", "think_time", "uniform"])
+        && Duration::read(max) < Duration::read(min)
+    {
+        problems.add(anchor, "`spec.sessions.think_time.uniform.max` is below `min`");
     }
 }
 
@@ -955,6 +1046,7 @@ impl Read for Serving {
             load: spec.get("load")?,
             prompts: Prompts::read(spec)?,
             prefix: spec.get("prefix")?,
+            sessions: spec.get("sessions")?,
             cache: spec.get("cache")?,
             streaming: spec.get("streaming")?,
             capture: spec.get("capture")?,
@@ -980,6 +1072,7 @@ impl Read for Load {
             arrivals: ArrivalMode::read(load)?,
             duration: load.get("duration")?,
             requests: load.get("requests")?,
+            sessions: load.get("sessions")?,
             warmup: load.get("warmup")?,
             timeout: load.get("timeout")?,
         })
@@ -1013,6 +1106,33 @@ impl Read for SharedPrefix {
             group: prefix.get("group")?,
             groups: prefix.get("groups")?,
             zipf: prefix.get("zipf")?,
+        })
+    }
+}
+
+impl Read for Sessions {
+    fn read(sessions: &CheckedValue) -> Option<Self> {
+        let turns = sessions.member("turns")?;
+        Some(Self {
+            turns: u64::read(turns).map(Distribution::Fixed).or_else(|| Distribution::read(turns))?,
+            think_time: sessions.get("think_time")?,
+            history: sessions.get("history")?,
+            reasoning: sessions.get("reasoning")?,
+        })
+    }
+}
+
+impl Read for Pause {
+    fn read(value: &CheckedValue) -> Option<Self> {
+        if value.text().is_some() {
+            return Duration::read(value).map(Self::Fixed);
+        }
+        let (name, inner) = value.members().first()?;
+        Some(match name.as_str() {
+            "fixed" => Self::Fixed(Duration::read(inner)?),
+            "uniform" => Self::Uniform { min: inner.get("min")?, max: inner.get("max")? },
+            "exponential" => Self::Exponential { mean: inner.get("mean")? },
+            _ => Self::LogNormal { mean: inner.get("mean")?, stddev: inner.get("stddev")? },
         })
     }
 }
@@ -1125,7 +1245,8 @@ mod tests {
     use super::*;
     use crate::field::Choice;
     use crate::tables::{
-        ARRIVALS, CACHES, CAPTURES, COUNTERS, DATASET_FORMATS, LOAD_MODES, OVER_LONG, RESPONSE_LENGTHS, TRACE_FORMATS,
+        ARRIVALS, CACHES, CAPTURES, COUNTERS, DATASET_FORMATS, HISTORIES, LOAD_MODES, OVER_LONG, REASONING, RESPONSE_LENGTHS,
+        TRACE_FORMATS,
     };
 
     #[test]
@@ -1136,6 +1257,8 @@ mod tests {
         assert_eq!(words(&COUNTERS), InstructionCounter::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&DATASET_FORMATS), DatasetFormat::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&OVER_LONG), OverLongPrompt::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
+        assert_eq!(words(&HISTORIES), History::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
+        assert_eq!(words(&REASONING), ReasoningHistory::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&RESPONSE_LENGTHS), ["recorded", "server"]);
         let timed = DatasetFormat::ALL.iter().filter(|format| format.has_times());
         assert_eq!(words(&TRACE_FORMATS), timed.map(|word| word.as_str()).collect::<Vec<_>>());

@@ -28,6 +28,9 @@ fn full_record() -> Record {
         global_index: 7,
         session: Some(20),
         turn: Some(21),
+        session_turns: Some(22),
+        session_start_ns: Some(-23),
+        session_pauses_ns: Some(24),
         phase: Phase::Measured,
         request_id: 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736,
         intended_ns: Some(-5),
@@ -97,7 +100,7 @@ fn columns_are_as_agreed() {
             )
         })
         .collect();
-    insta::assert_snapshot!(shown.join(", "), @"global_index int64 !, session int64, turn int64, attempt int64 !, shard int64 !, phase utf8 !, outcome utf8 !, request_id utf8 !, intended_ns int64, dequeued_ns int64, connect_start_ns int64, connect_end_ns int64, sent_ns int64, write_done_ns int64, first_byte_ns int64, first_token_ns int64, first_content_ns int64, last_token_ns int64, end_ns int64, http_status int64, finish_reason utf8, error utf8, request_bytes int64 !, response_bytes int64 !, input_tokens_requested int64, input_tokens int64 !, input_tokens_endpoint int64, cached_tokens int64, output_tokens_requested int64, output_tokens int64, output_source utf8 !, reasoning_tokens int64, first_event_tokens int64, token_events int64 !, prompt_sha256 utf8, response_sha256 utf8, chunk_at_ns int64 list !, chunk_bytes int64 list !, chunk_tokens int64 list");
+    insta::assert_snapshot!(shown.join(", "), @"global_index int64 !, session int64, turn int64, session_turns int64, session_start_ns int64, session_pauses_ns int64, attempt int64 !, shard int64 !, phase utf8 !, outcome utf8 !, request_id utf8 !, intended_ns int64, dequeued_ns int64, connect_start_ns int64, connect_end_ns int64, sent_ns int64, write_done_ns int64, first_byte_ns int64, first_token_ns int64, first_content_ns int64, last_token_ns int64, end_ns int64, http_status int64, finish_reason utf8, error utf8, request_bytes int64 !, response_bytes int64 !, input_tokens_requested int64, input_tokens int64 !, input_tokens_endpoint int64, cached_tokens int64, output_tokens_requested int64, output_tokens int64, output_source utf8 !, reasoning_tokens int64, first_event_tokens int64, token_events int64 !, prompt_sha256 utf8, response_sha256 utf8, chunk_at_ns int64 list !, chunk_bytes int64 list !, chunk_tokens int64 list");
 }
 
 /// A change here changes the digest of every record file: state it in the change.
@@ -196,8 +199,16 @@ fn any_record() -> impl Strategy<Value = Record> {
     let texts = (prop::option::of("[a-zü]{0,15}"), prop::option::of("[a-zü]{0,90}"));
     let digests = (any::<Option<[u8; 32]>>(), any::<Option<[u8; 32]>>());
     let session = prop::option::of(0..=i64::MAX as u64);
-    let sizes =
-        (any::<u128>(), 0..=i64::MAX as u64, 0..=i64::MAX as u64, any::<u32>(), any::<Option<u16>>(), any::<u32>(), session);
+    let sizes = (
+        any::<u128>(),
+        0..=i64::MAX as u64,
+        0..=i64::MAX as u64,
+        any::<u32>(),
+        any::<Option<u16>>(),
+        any::<u32>(),
+        session,
+        any::<[Option<i64>; 2]>(),
+    );
     (times, small, prop::collection::vec(chunk, 0..5), words, texts, digests, sizes).prop_map(
         |(times, small, chunks, words, texts, digests, sizes)| {
             let [
@@ -223,10 +234,14 @@ fn any_record() -> impl Strategy<Value = Record> {
                 first_event_tokens,
                 turn,
             ] = small;
+            let [session_start_ns, session_pauses_ns] = sizes.7;
             Record {
                 global_index: sizes.1,
                 session: sizes.6,
                 turn,
+                session_turns: turn,
+                session_start_ns,
+                session_pauses_ns,
                 phase: words.0,
                 request_id: sizes.0,
                 intended_ns,

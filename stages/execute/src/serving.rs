@@ -6,6 +6,7 @@ mod flush;
 mod judge;
 mod live;
 mod requests;
+mod sessions;
 mod sink;
 
 use std::borrow::Cow;
@@ -20,8 +21,8 @@ use std::time::Duration;
 use assay_dataset::{Index, RowReader};
 use assay_load::{Arrivals, ChunkLists, Endpoint, MeasuredLimits, Progress, Trial, TrialSummary};
 use assay_manifest::{
-    Artifact, Attempt, CacheMode, CaptureMode, ClientHealth, ClockOffset, Count, Dataset, Environment, FrozenWorkload, HostFacts,
-    Isolation, Plan, PlannedTrial, Point, ProvisionedTarget, Reason, ServingOutcome, ServingWork, Target,
+    Artifact, Attempt, CacheMode, CaptureMode, ClientHealth, ClockOffset, Count, Dataset, Environment, FrozenWorkload, History,
+    HostFacts, Isolation, Plan, PlannedTrial, Point, ProvisionedTarget, Reason, ServingOutcome, ServingWork, Target,
 };
 use assay_probe::{Client, HeaderError, Headers};
 use assay_record::{Outcome, Phase};
@@ -39,6 +40,7 @@ use crate::serving::barrier::{Start, lost_shard_pause};
 use crate::serving::flush::FlushError;
 use crate::serving::live::LiveLatencies;
 use crate::serving::requests::{Prompts, WarmPrompts};
+use crate::serving::sessions::LaterTurns;
 use crate::serving::sink::RecordSink;
 use crate::target_pods::PodWatch;
 
@@ -293,6 +295,10 @@ impl<'a> ServingTrial<'a> {
                 trial.measured.requests = trial.measured.requests.map(|_| 0);
             }
         }
+        trial.sessions = self.work.sessions.map(|sessions| assay_load::Sessions { history: history(sessions.history) });
+        let mut later_turns = self.work.sessions.map(|sessions| {
+            LaterTurns::new(prompts.conversations(), prompts.scheduled(), Arc::clone(&self.tokenizer), &self.work, sessions)
+        });
         let shard = ctx.shard().index;
         let folder = ctx.scratch().join(format!("serving-{}-{attempt}", self.trial.index));
         std::fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, &error))?;
@@ -316,8 +322,9 @@ impl<'a> ServingTrial<'a> {
         let (ran, lost) = run_watching(lost_shard_pause, shards, &cancel, || {
             let pods = self.pods.as_ref().map(|pods| || pods.check());
             let load = || {
-                run_with_deadline(ctx, &cancel, Some(deadline), &mut || teller.report(), || {
-                    assay_load::run(&trial, &mut prompts, &mut sink, &cancel, &progress)
+                run_with_deadline(ctx, &cancel, Some(deadline), &mut || teller.report(), || match &mut later_turns {
+                    Some(turns) => assay_load::run_sessions(&trial, &mut prompts, turns, &mut sink, &cancel, &progress),
+                    None => assay_load::run(&trial, &mut prompts, &mut sink, &cancel, &progress),
                 })
             };
             run_watching(|_| POD_CHECK_INTERVAL, pods, &cancel, load)
@@ -605,6 +612,13 @@ pub(crate) fn unreadable_header(error: &HeaderError) -> Failure {
 
 fn load_failure(error: &assay_load::Error) -> Failure {
     Failure::from_error(ErrorCode::Load, error)
+}
+
+fn history(history: History) -> assay_load::History {
+    match history {
+        History::Recorded => assay_load::History::Recorded,
+        History::Live => assay_load::History::Live,
+    }
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {

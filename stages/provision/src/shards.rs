@@ -42,7 +42,10 @@ fn point_load(case: &Case, point: &Point, work: &ServingWork) -> Vec<RequestedLo
     let load = |unit, amount| RequestedLoad { case_id: case.case_id.clone(), point_id: point.point_id.clone(), unit, amount };
     match OfferedLoad::from_point(point) {
         Ok(OfferedLoad::Concurrency { users }) => vec![load(LoadUnit::Concurrency, users as f64)],
-        Ok(OfferedLoad::Rate { per_s }) => open_load(work, per_s, load),
+        // Sessions arrive at the rate, and each sends as many requests as it has turns.
+        Ok(OfferedLoad::Rate { per_s }) => {
+            open_load(work, per_s * work.sessions.map_or(1.0, |sessions| sessions.turns.mean()), load)
+        }
         // A second of the replay holds `speed` seconds of the trace, none of which has more requests than the busiest one.
         Ok(OfferedLoad::Replay { speed }) => {
             let times = work.prompts.dataset().and_then(|dataset| dataset.summary.times.as_ref());
@@ -56,20 +59,9 @@ fn point_load(case: &Case, point: &Point, work: &ServingWork) -> Vec<RequestedLo
 fn open_load(work: &ServingWork, per_s: f64, load: impl Fn(LoadUnit, f64) -> RequestedLoad) -> Vec<RequestedLoad> {
     let is_streamed = work.is_streamed();
     let recorded = || work.prompts.dataset().and_then(|dataset| dataset.summary.mean_output_tokens());
-    let tokens = work.output.as_ref().map(mean_tokens).or_else(recorded).filter(|_| is_streamed);
+    let tokens = work.output.as_ref().map(LengthLaw::mean).or_else(recorded).filter(|_| is_streamed);
     let events = tokens.map(|tokens| load(LoadUnit::EventsPerS, (per_s * tokens).round()));
     std::iter::once(load(LoadUnit::RequestsPerS, per_s)).chain(events).collect()
-}
-
-/// Returns the mean token count of a law, without rounding and clipping.
-fn mean_tokens(law: &LengthLaw) -> f64 {
-    match *law {
-        LengthLaw::Fixed { tokens } => f64::from(tokens),
-        LengthLaw::Uniform { min, max } => f64::midpoint(f64::from(min), f64::from(max)),
-        LengthLaw::Normal { mean, .. } | LengthLaw::Lognormal { mean, .. } => mean,
-        LengthLaw::TruncatedNormal { mean, floor, .. } => mean.max(f64::from(floor)),
-        LengthLaw::TruncatedUniform { low, high, floor } => f64::midpoint(f64::from(low), f64::from(high)).max(f64::from(floor)),
-    }
 }
 
 /// Returns true if any shard with a CPU of its own carries all of the load.

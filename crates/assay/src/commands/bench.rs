@@ -33,7 +33,7 @@ const OUTPUT_TOKENS: u64 = 128;
 const PIPELINE: &str = "pipelines/bench.yaml";
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 37] = [
+const OPTIONS: [(&str, &str); 39] = [
     ("spec.load.concurrency", "--concurrency"),
     ("spec.load.rate", "--rate"),
     ("spec.load.speed", "--speed"),
@@ -41,12 +41,14 @@ const OPTIONS: [(&str, &str); 37] = [
     ("spec.load.smoothness", "--smoothness"),
     ("spec.load.duration", "--duration"),
     ("spec.load.requests", "--requests"),
+    ("spec.load.sessions", "--sessions"),
     ("spec.load.warmup", "--warmup"),
     ("spec.load.timeout", "--timeout"),
     ("spec.lengths.input", "--input-tokens"),
     ("spec.lengths.output", "--output-tokens"),
     ("spec.lengths", "--scenario"),
     ("spec.prefix", "--prefix"),
+    ("spec.sessions", "--sessions"),
     ("spec.dataset.format", "--dataset-format"),
     ("spec.dataset.fields", "--field"),
     ("spec.dataset.max_input", "--max-input"),
@@ -127,6 +129,10 @@ pub(crate) struct Bench {
     /// Tokens that synthetic prompts begin with in common: system=N for all, group=N for those of one of groups=K, with zipf=S
     #[arg(long, value_name = "NAME=N,..", value_delimiter = ',', conflicts_with = "file")]
     prefix: Vec<String>,
+    /// Requests are turns of conversations: turns=N or N..M, think_time=2s, 1s..5s or exponential:2s, history=recorded or live,
+    /// reasoning=drop or keep, count=N. Concurrency and rate then count sessions
+    #[arg(long, value_name = "NAME=VALUE,..", value_delimiter = ',', conflicts_with_all = ["file", "requests"])]
+    sessions: Vec<String>,
     /// A file or address of prompts: JSON Lines, CSV, text, ShareGPT or an OpenAI batch file, instead of synthetic prompts
     #[arg(long, value_name = "FILE|URL", conflicts_with_all = ["input_tokens", "scenario"], group = "file")]
     dataset: Option<String>,
@@ -286,10 +292,12 @@ impl Bench {
     }
 
     fn workload(&self, name: &str, mut load: Value) -> Result<Value, Failure> {
-        let is_endless = self.requests.is_none() && self.trace.is_none();
+        let (sessions, count) = sessions(&self.sessions)?;
+        let is_endless = self.requests.is_none() && self.trace.is_none() && count.is_none();
         let duration = self.duration.clone().or_else(|| is_endless.then(|| "10s".to_owned()));
         set(&mut load, "duration", duration.map(Value::from));
         set(&mut load, "requests", self.requests.map(Value::from));
+        set(&mut load, "sessions", count);
         set(&mut load, "smoothness", self.smoothness.filter(|_| name == "bench-open").map(Value::from));
         let warmup = if self.trace.is_some() { "0s" } else { "1s" };
         load["warmup"] = json!(self.warmup.as_deref().unwrap_or(warmup));
@@ -322,6 +330,7 @@ impl Bench {
         }
         let prefix = self.prefix.iter().map(|pair| parse_prefix(pair)).collect::<Result<Map<_, _>, _>>()?;
         set(&mut spec, "prefix", (!prefix.is_empty()).then_some(Value::Object(prefix)));
+        set(&mut spec, "sessions", sessions);
         set(&mut spec, "batch", Some(self.documents).filter(|documents| *documents != 1).map(Value::from));
         set(&mut spec, "extra_body", self.extra_body.clone().map(Value::from));
         set(&mut spec, "seed", self.seed.as_deref().map(|seed| json!(seed_digits(seed))));
@@ -470,6 +479,36 @@ fn parse_prefix(text: &str) -> Result<(String, Value), Failure> {
         Failure::new(ErrorCode::Option, format!("`--prefix {text}` is not of the form NAME=NUMBER"))
             .hint("such as `--prefix system=1000,group=200,groups=64,zipf=1`")
     })
+}
+
+/// Returns the sessions of `--sessions`, and the number of them that ends a trial.
+fn sessions(pairs: &[String]) -> Result<(Option<Value>, Option<Value>), Failure> {
+    let mut sessions = Map::new();
+    let mut count = None;
+    for pair in pairs {
+        let (name, text) = pair.split_once('=').ok_or_else(|| {
+            Failure::new(ErrorCode::Option, format!("`--sessions {pair}` is not of the form NAME=VALUE"))
+                .hint("such as `--sessions turns=2..8,think_time=2s,history=live`")
+        })?;
+        let value = match (name, text.split_once("..")) {
+            ("turns" | "think_time", Some((min, max))) => json!({"uniform": {"min": plain(min), "max": plain(max)}}),
+            ("think_time", None) => match text.split_once(':') {
+                Some((law, mean)) => json!({law: {"mean": mean}}),
+                None => json!(text),
+            },
+            _ => plain(text),
+        };
+        let twice = if name == "count" { count.replace(value) } else { sessions.insert(name.to_owned(), value) };
+        if twice.is_some() {
+            return Err(Failure::new(ErrorCode::Option, format!("`--sessions` gives `{name}` twice")));
+        }
+    }
+    Ok(((!pairs.is_empty()).then_some(Value::Object(sessions)), count))
+}
+
+/// Returns a number as a number, and anything else as a text.
+fn plain(text: &str) -> Value {
+    text.parse::<u64>().map_or_else(|_| json!(text), Value::from)
 }
 
 /// Returns the window of a trace from `FROM..TO`; either may be left out.

@@ -195,8 +195,11 @@ impl Engine<'_> {
         record.global_index = prepared.global_index;
         record.session = prepared.turn.map(|turn| turn.session);
         record.turn = prepared.turn.map(|turn| turn.turn);
+        record.session_turns = prepared.turn.map(|turn| turn.turns);
+        record.session_start_ns = prepared.course.map(|course| course.start_ns);
+        record.session_pauses_ns = prepared.course.map(|course| course.pauses_ns);
         record.request_id = prepared.request_id;
-        let has_intended = matches!(self.trial.arrivals, Arrivals::Open { .. }) || record.turn.is_some_and(|turn| turn > 0);
+        let has_intended = matches!(self.trial.arrivals, Arrivals::Open { .. }) || record.turn.is_some();
         record.intended_ns = prepared.intended_ns.filter(|_| has_intended);
         record.dequeued_ns = Some(now);
         record.input_tokens_requested = prepared.input_tokens_requested;
@@ -225,10 +228,12 @@ impl Engine<'_> {
             match next {
                 NextRequest::Ready(intended) if intended.unwrap_or(now) < ends_ns => {
                     let phase = if self.sessions.is_some() { self.phase_at(intended.unwrap_or(now)) } else { self.phase };
-                    let Some((prepared, _)) = self.lane().take() else { return };
+                    let Some((mut prepared, _)) = self.lane().take() else { return };
                     // A session that begins with a request that is not sent has begun, and ends.
                     if let (Some(sessions), Some(turn)) = (&mut self.sessions, prepared.turn) {
-                        let key = sessions.add(turn);
+                        let due_ns = intended.unwrap_or(now);
+                        let key = sessions.add(turn, due_ns);
+                        prepared.begin_session(due_ns);
                         sessions.end(key);
                     }
                     if phase == Phase::Measured {

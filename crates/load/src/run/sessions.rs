@@ -7,7 +7,7 @@ use assay_record::{Outcome, Phase};
 
 use super::offer::{NOT_SENT, STARTS, STARVED_NS};
 use super::{Engine, NEVER};
-use crate::feeder::{NextRequest, PreparedRequest};
+use crate::feeder::{NextRequest, PreparedRequest, SessionCourse};
 use crate::turn_feeder::{KeptText, TurnQueue};
 use crate::{Arrivals, History, PlannedTurn, Sessions};
 
@@ -29,6 +29,8 @@ pub(super) struct SessionTable {
 struct Session {
     /// Its latest turn that has begun.
     turn: PlannedTurn,
+    /// Its course up to that turn.
+    course: SessionCourse,
     /// Its next turn, once it is prepared.
     next: Option<PreparedRequest>,
     /// The time at which its next turn was due, while it is not prepared.
@@ -62,11 +64,14 @@ impl SessionTable {
         Self { history, queue, active: BTreeMap::new(), due: BinaryHeap::new(), overdue: 0, begun: 0 }
     }
 
-    /// Adds a session that begins with this turn, and returns its key.
-    pub(super) fn add(&mut self, turn: PlannedTurn) -> u64 {
+    /// Adds a session that begins with this turn, which was due at `start_ns`, and returns its key.
+    pub(super) fn add(&mut self, turn: PlannedTurn, start_ns: i64) -> u64 {
         let key = self.begun;
         self.begun += 1;
-        self.active.insert(key, Session { turn, next: None, overdue_ns: None, starved: false });
+        self.active.insert(
+            key,
+            Session { turn, course: SessionCourse { start_ns, pauses_ns: 0 }, next: None, overdue_ns: None, starved: false },
+        );
         key
     }
 
@@ -108,6 +113,9 @@ impl SessionTable {
             let Some(session) = self.active.get_mut(&key) else { continue };
             if let Some(mut prepared) = session.next.take() {
                 prepared.intended_ns = Some(due_ns);
+                let pause_ns = session.turn.pause_ns.map_or(0, |pause| i64::try_from(pause).unwrap_or(i64::MAX));
+                session.course.pauses_ns = session.course.pauses_ns.saturating_add(pause_ns);
+                prepared.course = Some(session.course);
                 session.turn = prepared.turn.unwrap_or(session.turn);
                 return Some(DueTurn { key, due_ns, prepared, starved: std::mem::take(&mut session.starved) });
             }
@@ -222,11 +230,12 @@ impl Engine<'_> {
     }
 
     fn begin_session(&mut self, due_ns: i64, now: i64) {
-        let Some((prepared, starved)) = self.lane().take() else { return };
+        let Some((mut prepared, starved)) = self.lane().take() else { return };
         self.client.starved += u64::from(starved);
+        prepared.begin_session(due_ns);
         self.free_users = self.free_users.saturating_sub(1);
         if let (Some(turn), Some(sessions)) = (prepared.turn, &mut self.sessions) {
-            let key = sessions.add(turn);
+            let key = sessions.add(turn, due_ns);
             self.begin_turn(key, prepared, due_ns, now);
         }
     }
@@ -309,10 +318,10 @@ mod tests {
     fn the_turn_that_was_due_first_comes_first_and_one_that_is_not_prepared_holds_none_back() {
         let (queue, _feeder) = turn_queue();
         let mut table = SessionTable::new(Sessions { history: History::Recorded }, queue);
-        let turn = |session, turn| PlannedTurn { session, turn, pause_ns: Some(0) };
+        let turn = |session, turn| PlannedTurn { session, turn, turns: 3, pause_ns: Some(0) };
         let prepared = |session| PreparedRequest { turn: Some(turn(session, 1)), ..PreparedRequest::default() };
         // Two of them have the same id, which makes no difference here.
-        let [first, second, third] = [7, 7, 9].map(|session| table.add(turn(session, 0)));
+        let [first, second, third] = [7, 7, 9].map(|session| table.add(turn(session, 0), 0));
         table.keep_prepared(first, prepared(7));
         table.keep_prepared(third, prepared(9));
         for (key, due_ns) in [(first, 30), (second, 10), (third, 20)] {

@@ -39,7 +39,12 @@ impl Plan {
             intended_offset_ns: self.gap_ns.filter(|_| turn == 0).map(|gap| gap * session.cast_signed()),
             body: json!({ "session": session, "turn": turn, "previous": previous }).to_string().into_bytes(),
             request_id: u128::from(global_index) + 1,
-            turn: Some(PlannedTurn { session, turn, pause_ns: (turn + 1 < self.turns).then_some(self.pause_ns.unsigned_abs()) }),
+            turn: Some(PlannedTurn {
+                session,
+                turn,
+                turns: self.turns,
+                pause_ns: (turn + 1 < self.turns).then_some(self.pause_ns.unsigned_abs()),
+            }),
             ..PlannedRequest::default()
         }
     }

@@ -10,6 +10,7 @@ pub(crate) mod publication;
 pub(crate) mod recording;
 pub(crate) mod run_end;
 pub(crate) mod serving;
+pub(crate) mod sessions;
 pub(crate) mod source;
 pub(crate) mod summary;
 pub(crate) mod tombstone;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::document::words;
-use crate::{Artifact, Block, CaseId, Count, Digest, PinnedFile, PointId, PromptSource, TrialId};
+use crate::{Artifact, Block, CaseId, Count, Digest, PinnedFile, PointId, PromptSource, Sessions, TrialId};
 
 /// Servers that support token counts per chunk (`continuous_usage_stats`).
 const CONTINUOUS_USAGE: [&str; 2] = ["vllm", "assay-simulator"];
@@ -108,6 +108,19 @@ pub enum LengthLaw {
     },
 }
 
+impl LengthLaw {
+    /// Returns the mean, without rounding and clipping to the largest number.
+    pub fn mean(&self) -> f64 {
+        match *self {
+            Self::Fixed { tokens } => f64::from(tokens),
+            Self::Uniform { min, max } => f64::midpoint(f64::from(min), f64::from(max)),
+            Self::Normal { mean, .. } | Self::Lognormal { mean, .. } => mean,
+            Self::TruncatedNormal { mean, floor, .. } => mean.max(f64::from(floor)),
+            Self::TruncatedUniform { low, high, floor } => f64::midpoint(f64::from(low), f64::from(high)).max(f64::from(floor)),
+        }
+    }
+}
+
 /// A latency limit of each request; the limit itself is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -143,6 +156,9 @@ pub struct ServingWork {
     pub arrival: ArrivalLaw,
     /// The source of prompts.
     pub prompts: PromptSource,
+    /// The conversations that requests belong to; absent if each request stands for itself.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sessions: Option<Sessions>,
     /// Tokens of the response; absent if the API has none, and if a dataset or the endpoint decides.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output: Option<LengthLaw>,
@@ -185,6 +201,11 @@ impl ServingWork {
     /// Returns true if responses are streamed. An API that cannot stream does not, even if streaming is requested.
     pub fn is_streamed(&self) -> bool {
         self.streaming && self.api.capabilities().streams
+    }
+
+    /// Returns true if requests have times at which they are to be sent: in an open loop, and in sessions, whose turns follow a pause.
+    pub fn has_intended_times(&self) -> bool {
+        self.arrival != ArrivalLaw::Closed || self.sessions.is_some()
     }
 
     /// Returns the number of inputs of one request: 1, or the documents.

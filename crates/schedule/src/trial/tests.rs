@@ -8,20 +8,21 @@ use assay_manifest::{
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-const SEED: Seed = Seed::new([7; 32]);
-const NONCE: Nonce = Nonce::new(0x0123_4567_89ab_cdef);
+pub(super) const SEED: Seed = Seed::new([7; 32]);
+pub(super) const NONCE: Nonce = Nonce::new(0x0123_4567_89ab_cdef);
 const SECOND: u64 = 1_000_000_000;
 
-fn synthetic(input: LengthLaw) -> PromptSource {
+pub(super) fn synthetic(input: LengthLaw) -> PromptSource {
     PromptSource::Synthetic { input, query: None, prefix: None }
 }
 
-fn work() -> ServingWork {
+pub(super) fn work() -> ServingWork {
     ServingWork {
         api: ServingApi::Chat,
         model: "model".to_owned(),
         arrival: ArrivalLaw::Poisson,
         prompts: synthetic(LengthLaw::Normal { mean: 480.0, stddev: 240.0 }),
+        sessions: None,
         output: Some(LengthLaw::TruncatedUniform { low: 1, high: 300, floor: 2 }),
         exact_output: true,
         continuous_usage: false,
@@ -41,19 +42,19 @@ fn work() -> ServingWork {
     }
 }
 
-fn closed(work: ServingWork) -> ServingWork {
+pub(super) fn closed(work: ServingWork) -> ServingWork {
     ServingWork { arrival: ArrivalLaw::Closed, ..work }
 }
 
-const RATE: OfferedLoad = OfferedLoad::Rate { per_s: 40.0 };
-const USERS: OfferedLoad = OfferedLoad::Concurrency { users: 8 };
+pub(super) const RATE: OfferedLoad = OfferedLoad::Rate { per_s: 40.0 };
+pub(super) const USERS: OfferedLoad = OfferedLoad::Concurrency { users: 8 };
 
 fn point() -> PointId {
     PointId::new("rate-40").expect("an id")
 }
 
 /// Returns the schedule of trial `trial` of that work under a seed and a nonce.
-fn schedule_of(
+pub(super) fn schedule_of(
     work: &ServingWork,
     offered: OfferedLoad,
     seed: &Seed,
@@ -65,7 +66,7 @@ fn schedule_of(
     TrialSchedule::new(work, offered, &key, None)
 }
 
-fn schedule(work: &ServingWork, offered: OfferedLoad) -> TrialSchedule {
+pub(super) fn schedule(work: &ServingWork, offered: OfferedLoad) -> TrialSchedule {
     schedule_of(work, offered, &SEED, 3, NONCE).expect("a schedule")
 }
 

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use assay_manifest::{
-    CacheMode, CaptureMode, DatasetFormat, Digest, InstructionCounter, MeasuredCommand, OverLongPrompt, SloMetric,
+    CacheMode, CaptureMode, DatasetFormat, Digest, History, InstructionCounter, MeasuredCommand, OverLongPrompt,
+    ReasoningHistory, SloMetric,
 };
 use insta::assert_snapshot;
 
 use super::{COMPARING, INDICATOR, PIPELINE, SERVING, problems, replace_part, workload};
 use crate::{
-    ArrivalMode, ArrivalProcess, Distribution, Lengths, Load, Parameter, PinnableFile, Pins, Program, Prompts, ResponseLength,
-    Scenario, Script, Slo, TraceTimes, Work, Workload, render,
+    ArrivalMode, ArrivalProcess, Distribution, Lengths, Load, Parameter, Pause, PinnableFile, Pins, Program, Prompts,
+    ResponseLength, Scenario, Script, Sessions, Slo, TraceTimes, Work, Workload, render,
 };
 
 fn indicator(part: &str, replacement: &str) -> String {
@@ -169,6 +170,7 @@ fn a_serving_workload_is_read_with_its_defaults() {
             arrivals: ArrivalMode::Open { rate: vec![1.0, 2.5, 10.0], process: ArrivalProcess::Gamma { smoothness: 0.5 } },
             duration: Some(Duration::from_mins(1)),
             requests: None,
+            sessions: None,
             warmup: Duration::from_secs(10),
             timeout: Duration::from_mins(5),
         }
@@ -271,6 +273,127 @@ fn a_trace_and_its_replay_belong_together() {
        |
     20 |   prefix: {groups: 9}
        |   ^^^^^^
+    ");
+}
+
+#[test]
+fn sessions_are_read_with_their_defaults_and_laws() {
+    let of = |sessions: &str| {
+        let text = replace_part(SERVING, "lengths: N(480,240)/(300,150)", &format!("lengths: D(9,9)\n  sessions: {sessions}"));
+        let Work::Serving(serving) = workload(&text).spec.work else { panic!("serving") };
+        serving.sessions.expect("sessions")
+    };
+    let simple = of("{turns: 5}");
+    assert_eq!(
+        simple,
+        Sessions {
+            turns: Distribution::Fixed(5),
+            think_time: Pause::Fixed(Duration::ZERO),
+            history: History::Recorded,
+            reasoning: ReasoningHistory::Drop,
+        }
+    );
+    let uniform =
+        of("{turns: {uniform: {min: 2, max: 8}}, think_time: {uniform: {min: 0s, max: 1m}}, history: live, reasoning: keep}");
+    assert_eq!(uniform.turns, Distribution::Uniform { min: 2, max: 8 });
+    assert_eq!(uniform.think_time, Pause::Uniform { min: Duration::ZERO, max: Duration::from_mins(1) });
+    assert_eq!((uniform.history, uniform.reasoning), (History::Live, ReasoningHistory::Keep));
+    assert_eq!(of("{turns: 1, think_time: 2s}").think_time, Pause::Fixed(Duration::from_secs(2)));
+    let mean = Duration::from_secs(3);
+    assert_eq!(of("{turns: 1, think_time: {exponential: {mean: 3s}}}").think_time, Pause::Exponential { mean });
+    let stddev = Duration::from_millis(500);
+    let spread = of("{turns: {lognormal: {mean: 4, stddev: 2}}, think_time: {lognormal: {mean: 3s, stddev: 500ms}}}");
+    assert_eq!(
+        (spread.turns, spread.think_time),
+        (Distribution::LogNormal { mean: 4.0, stddev: 2.0 }, Pause::LogNormal { mean, stddev })
+    );
+}
+
+#[test]
+fn what_cannot_be_sessions_is_refused() {
+    let with = |more: &str| serving("lengths: N(480,240)/(300,150)", &format!("lengths: D(9,9)\n  {more}"));
+    assert_snapshot!(with("sessions: {turns: 0}"), @r"
+    error: `spec.sessions.turns` must be from 1 to 1000, not 0
+      --> a.yaml:20:21
+       |
+    20 |   sessions: {turns: 0}
+       |                     ^
+    ");
+    assert_snapshot!(with("sessions: {turns: {uniform: {min: 4, max: 2}}, think_time: {uniform: {min: 2s, max: 1s}}}"), @r"
+    error: `spec.sessions.turns.uniform.max` is below `min`
+      --> a.yaml:20:22
+       |
+    20 |   sessions: {turns: {uniform: {min: 4, max: 2}}, think_time: {uniform: {min: 2s, max: 1s}}}
+       |                      ^^^^^^^
+
+    error: `spec.sessions.think_time.uniform.max` is below `min`
+      --> a.yaml:20:63
+       |
+    20 |   sessions: {turns: {uniform: {min: 4, max: 2}}, think_time: {uniform: {min: 2s, max: 1s}}}
+       |                                                               ^^^^^^^
+    ");
+    assert_snapshot!(with("sessions: {turns: 2, think_time: 25h}"), @r"
+    error: `spec.sessions.think_time` is not a duration: `25h`
+      --> a.yaml:20:36
+       |
+    20 |   sessions: {turns: 2, think_time: 25h}
+       |                                    ^^^
+    hint: must not be longer than a day
+    ");
+    assert_snapshot!(with("api: completions\n  sessions: {turns: 2}\n  cache: warm"), @r"
+    error: requests of `api: completions` have no messages, of which sessions consist
+      --> a.yaml:21:3
+       |
+    21 |   sessions: {turns: 2}
+       |   ^^^^^^^^
+    hint: write `api: chat`, or remove it
+
+    error: `cache: warm` cannot warm sessions: what a later turn sends is not known beforehand
+      --> a.yaml:22:10
+       |
+    22 |   cache: warm
+       |          ^^^^
+    hint: write `cache: cold_salt` or `cache: shared`
+    ");
+    assert_snapshot!(serving("lengths: N(480,240)/(300,150)", "dataset: {path: t.jsonl}\n  sessions: {turns: 2}"), @r"
+    error: `spec.sessions` belongs to `lengths`: the requests of a dataset are sent one by one
+      --> a.yaml:20:3
+       |
+    20 |   sessions: {turns: 2}
+       |   ^^^^^^^^
+    hint: remove it
+    ");
+    let ends = |end: &str| {
+        problems(&replace_part(
+            &replace_part(SERVING, "duration: 60s", end),
+            "lengths: N(480,240)/(300,150)",
+            "lengths: D(9,9)\n  sessions: {turns: 2}",
+        ))
+    };
+    assert_snapshot!(ends("requests: 9"), @r"
+    error: `spec.load.requests` cannot end a trial of sessions: a session is never cut to a number of requests
+      --> a.yaml:17:15
+       |
+    17 |     requests: 9
+       |               ^
+    hint: write `sessions`, or `duration`
+    ");
+    assert_snapshot!(ends("duration: 60s\n    sessions: 9"), @r"
+    error: `spec.load.sessions` and `duration` cannot both end a trial: the last sessions would be cut
+      --> a.yaml:18:15
+       |
+    18 |     sessions: 9
+       |               ^
+    hint: remove one of them
+    ");
+    assert_eq!(ends("sessions: 9"), "no problem");
+    assert_snapshot!(serving("duration: 60s", "sessions: 9"), @r"
+    error: `spec.load.sessions` needs `spec.sessions`
+      --> a.yaml:17:15
+       |
+    17 |     sessions: 9
+       |               ^
+    hint: write `requests`, or add `sessions`
     ");
 }
 
@@ -1051,7 +1174,7 @@ fn the_load_fits_its_mode() {
     hint: write `arrival: gamma` or remove it
     ");
     assert_snapshot!(serving("    duration: 60s\n", ""), @r"
-    error: `spec.load` needs at least one of `duration`, `requests`
+    error: `spec.load` needs at least one of `duration`, `requests`, `sessions`
       --> a.yaml:12:3
        |
     12 |   load:

@@ -59,6 +59,12 @@ columns! {
     Session "session" Int true;
     /// Its turn in that session, from 0.
     Turn "turn" Int true;
+    /// The number of turns of that session.
+    SessionTurns "session_turns" Int true;
+    /// The time at which the first turn of the session was due.
+    SessionStart "session_start_ns" Int true;
+    /// The sum of the pauses of the session before this turn, in nanoseconds.
+    SessionPauses "session_pauses_ns" Int true;
     /// The attempt, from 0.
     Attempt "attempt" Int false;
     /// The shard that sent it, from 0.
@@ -69,7 +75,7 @@ columns! {
     Outcome "outcome" Word false;
     /// Its `x-request-id` and trace id: 32 hexadecimal digits.
     RequestId "request_id" Text false;
-    /// The time at which it was due; null under closed loop, except for later turns of sessions. This and every time: nanoseconds
+    /// The time at which it was due; null under closed loop, except for turns of sessions. This and every time: nanoseconds
     /// since the trial's start.
     Intended "intended_ns" Int true;
     /// The time at which the client dequeued it.

@@ -127,7 +127,7 @@ fn properties() -> Result<WriterProperties> {
 }
 
 /// The number of columns of whole numbers.
-const INTS: usize = 28;
+const INTS: usize = 31;
 
 /// Rows that wait to be encoded, column by column; each kind of column in the order of [`RecordColumn::ALL`].
 #[derive(Debug)]
@@ -232,6 +232,9 @@ fn ints(record: &Record, attempt: u32, shard: u32, index: u64) -> Result<[Option
         large(RecordColumn::GlobalIndex, record.global_index)?,
         record.session.map_or(Ok(None), |session| large(RecordColumn::Session, session))?,
         small(record.turn),
+        small(record.session_turns),
+        record.session_start_ns,
+        record.session_pauses_ns,
         Some(attempt.into()),
         Some(shard.into()),
         record.intended_ns,

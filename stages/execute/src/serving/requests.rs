@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
+use super::sessions::{Conversation, Conversations};
 use assay_api::RequestInput;
 use assay_dataset::{RowContent, RowReader, TokenBlocks};
 use assay_load::{Cause, PlannedRequest};
@@ -26,6 +27,8 @@ pub(crate) struct Prompts<'a> {
     /// The salt as the first line of each row of a dataset, made once.
     marker: OnceCell<Prompt>,
     is_silent: bool,
+    /// The sessions of which first turns were prepared, if requests are turns of sessions.
+    conversations: Conversations,
 }
 
 impl<'a> Prompts<'a> {
@@ -47,7 +50,18 @@ impl<'a> Prompts<'a> {
             block_texts: schedule.block_texts(),
             marker: OnceCell::new(),
             is_silent: false,
+            conversations: Conversations::default(),
         }
+    }
+
+    /// Returns the sessions of which first turns were prepared; all copies are the same.
+    pub(crate) fn conversations(&self) -> Conversations {
+        self.conversations.clone()
+    }
+
+    /// Returns a copy of the requests of the measured phase, by which the later turns of sessions are drawn.
+    pub(crate) fn scheduled(&self) -> Scheduled {
+        self.measured.clone()
     }
 
     /// Returns no more requests: the shard has no user.
@@ -94,9 +108,23 @@ impl Prompts<'_> {
             input_tokens,
             output_tokens_requested: output_tokens,
             request_id: scheduled.request_id,
-            prompt_sha256: (self.work.capture != CaptureMode::None).then(|| digest_prompts(texts)),
+            prompt_sha256: (self.work.capture != CaptureMode::None).then(|| digest_prompts(texts.map(String::as_str))),
             turn: None,
         }
+    }
+
+    /// Returns the first turn of the next session.
+    fn first_turn(&mut self) -> Result<Option<PlannedRequest>, Cause> {
+        let Some(mut cursor) = self.measured.next_session() else { return Ok(None) };
+        let Some(first) = self.measured.next_turn(&mut cursor) else { return Ok(None) };
+        let prompt = match (first.group, &self.work.prompts) {
+            (Some(group), PromptSource::Synthetic { prefix: Some(prefix), .. }) => self.group_prompt(&first, group, prefix)?,
+            _ => self.tokenizer.prompt(first.prompt_seed, self.salt, first.input_tokens)?,
+        };
+        let conversation = Conversation::begin(cursor, first, &prompt);
+        let request = conversation.request(self.work);
+        conversation.keep(&self.conversations);
+        Ok(Some(request))
     }
 
     /// Returns the line that stands in front of each row; `None` without a salt.
@@ -118,6 +146,13 @@ impl Prompts<'_> {
         prefix: &SharedPrefix,
         output_tokens: Option<u32>,
     ) -> Result<PlannedRequest, Cause> {
+        let prompt = self.group_prompt(request, group, prefix)?;
+        let inputs = [prompt.text];
+        let input = RequestInput::Texts { query: None, inputs: &inputs };
+        Ok(self.request(request, input, inputs.iter(), prompt.tokens, output_tokens))
+    }
+
+    fn group_prompt(&self, request: &ScheduledRequest, group: u32, prefix: &SharedPrefix) -> Result<Prompt, Cause> {
         let texts = self.block_texts;
         let own = request.input_tokens.saturating_sub(prefix.tokens());
         let pieces = [
@@ -125,10 +160,7 @@ impl Prompts<'_> {
             (texts.block_seed(u64::from(group) + 1), prefix.group),
             (request.prompt_seed, own),
         ];
-        let prompt = self.tokenizer.pieces(&pieces)?;
-        let inputs = [prompt.text];
-        let input = RequestInput::Texts { query: None, inputs: &inputs };
-        Ok(self.request(request, input, inputs.iter(), prompt.tokens, output_tokens))
+        Ok(self.tokenizer.pieces(&pieces)?)
     }
 
     /// Returns the prompt of a length with blocks. A salt changes all of its words and no length, or blocks would not begin where they do.
@@ -162,8 +194,8 @@ impl Prompts<'_> {
 }
 
 /// Returns the SHA-256 of the query and the prompts, one a line.
-fn digest_prompts<'a>(prompts: impl Iterator<Item = &'a String>) -> [u8; 32] {
-    let lines: Vec<&str> = prompts.map(String::as_str).collect();
+pub(super) fn digest_prompts<'a>(prompts: impl Iterator<Item = &'a str>) -> [u8; 32] {
+    let lines: Vec<&str> = prompts.collect();
     *assay_manifest::Digest::compute(lines.join("\n").as_bytes()).as_bytes()
 }
 
@@ -171,6 +203,9 @@ impl assay_load::Requests for Prompts<'_> {
     fn next(&mut self, phase: Phase) -> Result<Option<PlannedRequest>, Cause> {
         if self.is_silent {
             return Ok(None);
+        }
+        if self.work.sessions.is_some() {
+            return self.first_turn();
         }
         let request = match phase {
             Phase::Warmup => self.warmup.next(),

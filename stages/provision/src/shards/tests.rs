@@ -39,7 +39,7 @@ fn the_mean_of_a_law_is_that_of_its_tokens() {
         LengthLaw::TruncatedNormal { mean: 3.0, stddev: 1.0, floor: 8 },
         LengthLaw::TruncatedUniform { low: 10, high: 20, floor: 1 },
     ];
-    assert_eq!(laws.map(|law| mean_tokens(&law).to_string()), ["7", "300", "8", "15"]);
+    assert_eq!(laws.map(|law| law.mean().to_string()), ["7", "300", "8", "15"]);
 }
 
 fn load(unit: LoadUnit, amount: f64) -> RequestedLoad {

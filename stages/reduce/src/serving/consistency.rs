@@ -3,6 +3,8 @@
 //!
 //! They do not prove that times were measured: a holder of execute's key can write times that fit.
 
+mod sessions;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use assay_manifest::{Count, Digest, ServingOutcome, ServingWork, Shard};
@@ -13,6 +15,7 @@ use assay_warehouse::records::{Batch, Ints, RecordColumn as Column, RecordError,
 use super::trial::in_parallel;
 use super::{AttemptShards, PlannedMeasurement, is_open_loop};
 use crate::serving::TrialFiles;
+use sessions::AwaitedTurns;
 
 /// The reason why records cannot be those of their attempt.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +53,26 @@ pub(crate) enum Contradiction {
         shard: u32,
         /// The problem.
         what: &'static str,
+    },
+    /// A turn of a session has no record.
+    #[error("turn {turn} of session {session} was due in shard {shard} and has no record")]
+    MissingTurn {
+        /// The session.
+        session: u64,
+        /// The turn, from 0.
+        turn: u32,
+        /// The shard.
+        shard: u32,
+    },
+    /// More sessions of a closed loop are played than it has users.
+    #[error("at {at_ns} ns more than {users} sessions of shard {shard} are under way, which has {users} users")]
+    TooManySessions {
+        /// The shard.
+        shard: u32,
+        /// Its users.
+        users: u64,
+        /// The time at which the session too many began.
+        at_ns: i64,
     },
     /// A request has no record.
     #[error("request {index} of the {phase} phase was due by the schedule of shard {shard} and has no record")]
@@ -116,6 +139,8 @@ pub(super) struct Rules {
     streaming: bool,
     /// Set under closed loop, in which the clock decides to which phase a request belongs.
     closed: Option<PlannedMeasurement>,
+    /// The planned measurement.
+    planned: PlannedMeasurement,
     /// The duration of the attempt in nanoseconds, from before the start to after the last end.
     attempt_ns: i64,
 }
@@ -143,6 +168,11 @@ const COLUMNS: &[Column] = &[
     Column::OutputTokens,
     Column::FirstEventTokens,
     Column::TokenEvents,
+    Column::Session,
+    Column::Turn,
+    Column::SessionTurns,
+    Column::SessionStart,
+    Column::SessionPauses,
 ];
 
 impl Rules {
@@ -158,6 +188,7 @@ impl Rules {
             documents: work.documents(),
             streaming: work.is_streamed(),
             closed: schedule.users().map(|_| planned).filter(|_| !is_open_loop(work)),
+            planned,
             attempt_ns,
         }
     }
@@ -165,6 +196,9 @@ impl Rules {
     /// Checks every record against the rules, and returns their sums.
     pub(super) fn check(&self, schedule: &TrialSchedule, file: &RecordFile) -> Result<RecordSums, Contradiction> {
         let stripe = schedule.stripe(self.shard)?;
+        if schedule.has_sessions() {
+            return self.check_sessions(schedule, stripe, file);
+        }
         let mut warmup = AwaitedRequests::new(schedule, PlannedPhase::WarmUp, stripe, file.rows());
         let mut measured = AwaitedRequests::new(schedule, PlannedPhase::Measure, stripe, file.rows());
         let (mut sums, mut users) = (RecordSums::default(), RequestTimes::default());
@@ -196,19 +230,71 @@ impl Rules {
         Ok(sums)
     }
 
+    /// Checks the records of turns of sessions.
+    fn check_sessions(
+        &self,
+        schedule: &TrialSchedule,
+        stripe: Option<Stripe>,
+        file: &RecordFile,
+    ) -> Result<RecordSums, Contradiction> {
+        let mut turns = AwaitedTurns::new(schedule, stripe, self.planned, file.rows());
+        let mut sums = RecordSums::default();
+        for batch in file.batches(COLUMNS, 0..file.row_groups())? {
+            let batch = batch?;
+            let columns = Columns::new(&batch)?;
+            for (row, phase) in columns.phases.iter().enumerate() {
+                let request = columns.request(row);
+                let fits = turns.take(&request, *phase).and_then(|due| self.check_turn(&request, due));
+                fits.map_err(|what| Contradiction::Request {
+                    index: request.index,
+                    phase: *phase,
+                    row: batch.first_row() + row as u64,
+                    shard: self.shard.index,
+                    what,
+                })?;
+                sums.add(&request, *phase);
+            }
+        }
+        let users = match self.closed.and_then(|planned| planned.users) {
+            Some(all) => Some(Stripe::new(self.shard.index, self.shard.count)?.share(all)),
+            None => None,
+        };
+        turns.finish(self.shard, users)?;
+        Ok(sums)
+    }
+
+    /// Checks a record against the turn that it is of; its times are checked already.
+    fn check_turn(&self, request: &Request, due: ScheduledRequest) -> Result<(), &'static str> {
+        self.check_work(request, &due)?;
+        let begun = request.dequeued.ok_or("was never begun")?;
+        ensure(request.intended.is_some_and(|intended| intended <= begun), "was begun before it was due")?;
+        self.check_course(request)
+    }
+
     /// Returns true if the clock may have ended the phase of a closed loop before all of its requests were due.
     fn ends_by_clock(&self, phase: Phase) -> bool {
         self.closed.is_some_and(|planned| phase == Phase::Warmup || planned.phase.duration_ns.is_some())
     }
 
     fn check_request(&self, request: &Request, due: ScheduledRequest, phase: Phase) -> Result<(), &'static str> {
+        self.check_work(request, &due)?;
+        ensure(request.intended == due.offset_ns, "was due at another time than by its schedule")?;
+        ensure(request.is_alone(), "belongs to a session, and its trial has none")?;
+        self.check_phase(request, phase)?;
+        self.check_course(request)
+    }
+
+    /// Checks what was asked for.
+    fn check_work(&self, request: &Request, due: &ScheduledRequest) -> Result<(), &'static str> {
         let asked = i64::from(due.total_input_tokens(self.documents));
         ensure(request.id == due.request_id, "has another id than by its schedule")?;
-        ensure(request.intended == due.offset_ns, "was due at another time than by its schedule")?;
         ensure(request.input_tokens_requested == Some(asked), "asks for another length of prompt than its schedule")?;
         ensure(request.output_tokens_requested == due.output_tokens.map(i64::from), "asks for another length than its schedule")?;
-        ensure(request.counts().all(|count| u32::try_from(count).is_ok()), "has a number of tokens that no client writes")?;
-        self.check_phase(request, phase)?;
+        ensure(request.counts().all(|count| u32::try_from(count).is_ok()), "has a number of tokens that no client writes")
+    }
+
+    /// Checks the times of a request, and those of its response.
+    fn check_course(&self, request: &Request) -> Result<(), &'static str> {
         ensure(request.end.is_some(), "has no end")?;
         let within = [request.dequeued, request.sent, request.end].into_iter().flatten();
         ensure(within.into_iter().all(|at| (0..=self.attempt_ns).contains(&at)), "has times outside of its attempt")?;
@@ -383,9 +469,19 @@ struct Request {
     output_tokens: Option<i64>,
     first_event_tokens: Option<i64>,
     token_events: i64,
+    session: Option<i64>,
+    turn: Option<i64>,
+    session_turns: Option<i64>,
+    session_start: Option<i64>,
+    session_pauses: Option<i64>,
 }
 
 impl Request {
+    /// Returns true if it belongs to no session.
+    fn is_alone(&self) -> bool {
+        [self.session, self.turn, self.session_turns, self.session_start, self.session_pauses].iter().all(Option::is_none)
+    }
+
     /// Returns every number of tokens, and of token events.
     fn counts(&self) -> impl Iterator<Item = i64> {
         let optional = [self.input_tokens_endpoint, self.cached_tokens, self.output_tokens, self.first_event_tokens];
@@ -416,6 +512,11 @@ struct Columns<'a> {
     output_tokens: Ints<'a>,
     first_event_tokens: Ints<'a>,
     token_events: Ints<'a>,
+    session: Ints<'a>,
+    turn: Ints<'a>,
+    session_turns: Ints<'a>,
+    session_start: Ints<'a>,
+    session_pauses: Ints<'a>,
 }
 
 impl<'a> Columns<'a> {
@@ -442,6 +543,11 @@ impl<'a> Columns<'a> {
             output_tokens: batch.ints(Column::OutputTokens)?,
             first_event_tokens: batch.ints(Column::FirstEventTokens)?,
             token_events: batch.ints(Column::TokenEvents)?,
+            session: batch.ints(Column::Session)?,
+            turn: batch.ints(Column::Turn)?,
+            session_turns: batch.ints(Column::SessionTurns)?,
+            session_start: batch.ints(Column::SessionStart)?,
+            session_pauses: batch.ints(Column::SessionPauses)?,
         })
     }
 
@@ -468,6 +574,11 @@ impl<'a> Columns<'a> {
             output_tokens: self.output_tokens.get(row),
             first_event_tokens: self.first_event_tokens.get(row),
             token_events: self.token_events.get(row).unwrap_or_default(),
+            session: self.session.get(row),
+            turn: self.turn.get(row),
+            session_turns: self.session_turns.get(row),
+            session_start: self.session_start.get(row),
+            session_pauses: self.session_pauses.get(row),
         }
     }
 }

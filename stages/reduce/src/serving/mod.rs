@@ -188,7 +188,7 @@ fn planned_measurement(work: &ServingWork, point: &Point, index: Option<&Index>)
     };
     let requests = offered.and_then(|offered| request_limit(work, offered, index));
     let phase = MeasuredPhase { from_ns: signed(work.warmup_ns), duration_ns: work.duration_ns.map(signed) };
-    PlannedMeasurement { phase, requests, users }
+    PlannedMeasurement { phase, requests, users, has_sessions: work.sessions.is_some() }
 }
 
 fn trial_files(
@@ -293,6 +293,8 @@ pub(crate) fn measure<'a>(files: &'a [TrialFiles], work: &ServingWork, limits: L
 fn rules(work: &ServingWork) -> Rules {
     Rules {
         open_loop: is_open_loop(work),
+        has_intended: work.has_intended_times(),
+        has_sessions: work.sessions.is_some(),
         has_output: work.api.capabilities().has_output_tokens,
         slos: work.slos.iter().map(|slo| (slo.metric, slo.at_most_ns.0)).collect(),
     }
@@ -405,7 +407,7 @@ fn serving_point(work: &ServingWork, measured: &Measurements<'_>, cost_absent: O
         tpot_assumed: Count(tallies().map(|tally| tally.tpot_assumed).sum()),
         cost_absent: cost_absent.cloned(),
         absent: BTreeMap::new(),
-        latency_from: if is_open_loop(work) { "intended" } else { "sent" }.to_owned(),
+        latency_from: if work.has_intended_times() { "intended" } else { "sent" }.to_owned(),
     }
 }
 

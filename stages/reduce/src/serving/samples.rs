@@ -26,7 +26,7 @@ fn latencies() -> Vec<Metric> {
 /// Returns the column that holds a fact of requests.
 pub(super) fn column(field: Field, rules: &Rules) -> Column {
     match field {
-        Field::Start => start_column(rules.open_loop),
+        Field::Start => start_column(rules.has_intended),
         Field::Intended => Column::Intended,
         Field::Sent => Column::Sent,
         Field::FirstToken => Column::FirstToken,
@@ -34,6 +34,10 @@ pub(super) fn column(field: Field, rules: &Rules) -> Column {
         Field::LastToken => Column::LastToken,
         Field::OutputTokens => Column::OutputTokens,
         Field::FirstEventTokens => Column::FirstEventTokens,
+        Field::Turn => Column::Turn,
+        Field::SessionTurns => Column::SessionTurns,
+        Field::SessionStart => Column::SessionStart,
+        Field::SessionPauses => Column::SessionPauses,
     }
 }
 
@@ -285,8 +289,12 @@ pub(super) fn distributions(
 }
 
 fn latency(metric: Metric, trials: &[ScannedTrial<'_>], rules: &Rules, room: usize) -> Result<Distribution, RecordError> {
-    if metric.requires(Requirement::OpenLoop) && !rules.open_loop {
-        let why = || Err("under closed loop no request has an intended time".to_owned());
+    let unmet = [
+        (Requirement::OpenLoop, rules.open_loop, "under closed loop no request has an intended time"),
+        (Requirement::Sessions, rules.has_sessions, "requests are no turns of sessions"),
+    ];
+    if let Some((.., why)) = unmet.into_iter().find(|(requirement, met, _)| metric.requires(*requirement) && !met) {
+        let why = || Err(why.to_owned());
         let absent = || names(metric).iter().map(|name| (name.text, why())).collect();
         return Ok(Distribution { trials: trials.iter().map(|_| absent()).collect(), pooled: None });
     }

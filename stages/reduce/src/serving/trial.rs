@@ -47,12 +47,18 @@ pub(crate) struct PlannedMeasurement {
     pub(crate) requests: Option<u64>,
     /// The users of a closed loop, over all shards.
     pub(crate) users: Option<u64>,
+    /// True if requests are turns of sessions: each user plays one session at a time, and pauses between its turns.
+    pub(crate) has_sessions: bool,
 }
 
 /// The settings for reading records.
 pub(super) struct Rules {
-    /// True if requests have intended times.
+    /// True if the load is an open loop.
     pub(super) open_loop: bool,
+    /// True if requests have intended times, from which their latencies count.
+    pub(super) has_intended: bool,
+    /// True if requests are turns of sessions.
+    pub(super) has_sessions: bool,
     /// True if responses have tokens.
     pub(super) has_output: bool,
     /// The limits of a good request, in nanoseconds.
@@ -312,13 +318,16 @@ struct Spans {
 
 /// Finds the spans of a trial.
 fn spans(trial: &TrialFiles, ranges: &[(u32, &RecordFile, Range<usize>)], threads: usize) -> Result<Spans, TrialError> {
-    let PlannedMeasurement { phase, requests, users } = trial.planned;
-    if requests.is_none() && users.is_none() {
+    let PlannedMeasurement { phase, requests, users, has_sessions } = trial.planned;
+    if requests.is_none() && users.is_none() && phase.duration_ns.is_some() {
         let steady = Err("under open loop there are no users".to_owned());
         return Ok(Spans { window: phase.window(PhaseEnd::ByClock), counts_shares: false, steady });
     }
     let shards = u32::try_from(trial.shards.len()).unwrap_or(u32::MAX);
     let own_users = |shard: u32| {
+        if has_sessions {
+            return None;
+        }
         let share = Stripe::new(shard, shards).map_or(0, |stripe| stripe.share(users.unwrap_or(0)));
         usize::try_from(share).ok().filter(|share| *share > 0)
     };
@@ -335,6 +344,7 @@ fn spans(trial: &TrialFiles, ranges: &[(u32, &RecordFile, Range<usize>)], thread
         phase.window(if by_count || phase.duration_ns.is_none() { PhaseEnd::ByCount { last_end_ns } } else { PhaseEnd::ByClock });
     let steady = match users {
         None => Err("under open loop there are no users".to_owned()),
+        Some(_) if has_sessions => Err("the users of sessions pause between turns".to_owned()),
         Some(users) => {
             let with_users = trial.shards.iter().filter(|(shard, _)| own_users(*shard).is_some()).count();
             let spans: Vec<_> = of_shards.into_values().filter_map(|ends| ends.busy?.span()).collect();
@@ -488,7 +498,7 @@ impl<'a> Pass<'a, '_> {
         span: &mut RowGroupSpan<'_>,
         tally: &mut Tally,
     ) -> Result<(), RecordError> {
-        let columns = Columns::new(batch, self.rules.open_loop)?;
+        let columns = Columns::new(batch, self.rules.has_intended)?;
         let phases: Vec<Phase> = batch.words(Column::Phase)?;
         for (row, phase) in phases.into_iter().enumerate() {
             let Some(request) = columns.request(row) else { continue };
@@ -629,12 +639,12 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    fn new(batch: &'a Batch, open_loop: bool) -> Result<Self, RecordError> {
+    fn new(batch: &'a Batch, has_intended: bool) -> Result<Self, RecordError> {
         Ok(Self {
             index: batch.ints(Column::GlobalIndex)?,
             outcomes: batch.words(Column::Outcome)?,
             sources: batch.words(Column::OutputSource)?,
-            start: batch.ints(start_column(open_loop))?,
+            start: batch.ints(start_column(has_intended))?,
             dequeued: batch.ints(Column::Dequeued)?,
             sent: batch.ints(Column::Sent)?,
             first_token: batch.ints(Column::FirstToken)?,
@@ -676,7 +686,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Returns the column from which latencies count: the intended time under open loop, the send time under closed loop.
-pub(super) fn start_column(open_loop: bool) -> Column {
-    if open_loop { Column::Intended } else { Column::Sent }
+/// Returns the column from which latencies count: the intended time if requests have one, else the send time.
+pub(super) fn start_column(has_intended: bool) -> Column {
+    if has_intended { Column::Intended } else { Column::Sent }
 }

@@ -54,7 +54,8 @@ impl<'a> Builder<'a> {
     }
 
     fn point(&self, case: &Case, point: &Point, workload: Option<&FrozenWorkload>) -> PointSection {
-        let label = label(point);
+        let has_sessions = workload.and_then(|workload| workload.serving.as_ref()?.sessions).is_some();
+        let label = label(point, has_sessions);
         let Some(found) = self.points.get(&(&case.case_id, &point.point_id)) else {
             let rows = self.absent_rows(workload, &BTreeSet::new(), "the Summary has no such point");
             let planned = self.plan.trial_policy.count;
@@ -170,8 +171,8 @@ fn side(case: &Case) -> String {
     }
 }
 
-fn label(point: &Point) -> String {
-    if let Some(label) = load::label(point) {
+fn label(point: &Point, has_sessions: bool) -> String {
+    if let Some(label) = load::label(point, has_sessions) {
         return label;
     }
     if point.value.is_empty() {

@@ -52,7 +52,7 @@ impl CacheHits {
 /// Returns true if prompts of one trial begin alike on purpose: a cache that is cold for each trial finds these beginnings.
 fn shares_prefixes(work: &ServingWork) -> bool {
     match &work.prompts {
-        PromptSource::Synthetic { prefix, .. } => prefix.is_some(),
+        PromptSource::Synthetic { prefix, .. } => prefix.is_some() || work.sessions.is_some(),
         PromptSource::Dataset(dataset) => dataset.summary.blocks.is_some() || dataset.summary.times.is_some(),
     }
 }

@@ -44,10 +44,13 @@ pub(crate) struct Load {
     pub(crate) time_slices: Option<TimeSlices>,
 }
 
-/// Returns the name of a load: `concurrency 64`, `2.5 req/s`, `speed 2`; `None` for another kind of point.
-pub(crate) fn label(point: &Point) -> Option<String> {
+/// Returns the name of a load: `concurrency 64`, `2.5 req/s`, `speed 2`, of sessions `64 sessions` and `2.5 sessions/s`; `None` for another
+/// kind of point.
+pub(crate) fn label(point: &Point, has_sessions: bool) -> Option<String> {
     let value = |name: &str| point.value.get(name).filter(|_| point.value.len() == 1).map(|text| clean(text));
     match point.kind {
+        PointKind::Concurrency if has_sessions => value("concurrency").map(|text| format!("{text} sessions")),
+        PointKind::Rate if has_sessions => value("rate").map(|text| format!("{text} sessions/s")),
         PointKind::Concurrency => value("concurrency").map(|text| format!("concurrency {text}")),
         PointKind::Rate => value("rate").map(|text| format!("{text} req/s")),
         PointKind::Speed => value("speed").map(|text| format!("speed {text}")),

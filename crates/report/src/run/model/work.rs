@@ -1,7 +1,8 @@
 //! The requested work of a serving case: model, arrivals, lengths and SLOs.
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, Count, DatasetSummary, LengthLaw, PromptSource, ServingWork, SharedPrefix, Slo, TokenRange, TraceTimes,
+    ArrivalLaw, CacheMode, Count, DatasetSummary, History, LengthLaw, PauseLaw, PromptSource, ReasoningHistory, ServingWork,
+    Sessions, SharedPrefix, Slo, TokenRange, TraceTimes,
 };
 use assay_metric::Metric;
 
@@ -43,7 +44,7 @@ impl RequestedWork {
             api: work.api.as_str(),
             streaming: work.is_streamed(),
             open_loop: !matches!(work.arrival, ArrivalLaw::Closed),
-            arrivals: arrivals(&work.arrival),
+            arrivals: arrivals(work),
             lengths: lengths(work),
             cache: match work.cache {
                 CacheMode::ColdSalt => "a salt of its own for each trial's prompts",
@@ -83,8 +84,11 @@ impl SloLine {
     }
 }
 
-fn arrivals(law: &ArrivalLaw) -> String {
-    match law {
+fn arrivals(work: &ServingWork) -> String {
+    match work.arrival {
+        ArrivalLaw::Closed if work.sessions.is_some() => {
+            "closed loop: each user plays one session to its end, pauses included, and then the next".to_owned()
+        }
         ArrivalLaw::Closed => "closed loop: each response is followed by the next request".to_owned(),
         ArrivalLaw::Constant => "open loop, equal gaps".to_owned(),
         ArrivalLaw::Poisson => "open loop, Poisson".to_owned(),
@@ -115,7 +119,12 @@ fn lengths(work: &ServingWork) -> String {
         PromptSource::Synthetic { input, query, prefix } => {
             let query = query.as_ref().map(|law| format!(", {} query", length(law))).unwrap_or_default();
             let shared = prefix.as_ref().map(shared).unwrap_or_default();
-            format!("tokens {} in{shared}{query}{}", length(input), drawn.unwrap_or_default())
+            let drawn = drawn.unwrap_or_default();
+            match &work.sessions {
+                None => format!("tokens {} in{shared}{query}{drawn}", length(input)),
+                Some(of) if shared.is_empty() => format!("tokens {} in{drawn}{}", length(input), sessions(of)),
+                Some(of) => format!("tokens {} in{drawn}{}; first turns{shared}", length(input), sessions(of)),
+            }
         }
         PromptSource::Dataset(dataset) => {
             let DatasetSummary { rows, input_tokens, recorded_outputs, output_tokens, .. } = &dataset.summary;
@@ -138,6 +147,33 @@ fn lengths(work: &ServingWork) -> String {
             format!("{} of {file}{changed}, tokens {} in{output}{reused}", counted(rows.0, noun), range(input_tokens))
         }
     }
+}
+
+/// Returns ` a turn; 2 to 8 turns, 2 s apart, drawn history`.
+fn sessions(sessions: &Sessions) -> String {
+    let pause = match sessions.think_time {
+        PauseLaw::Fixed { ns: Count(0) } => "without pauses".to_owned(),
+        PauseLaw::Fixed { ns } => format!("{} apart", seconds(ns)),
+        PauseLaw::Uniform { min_ns, max_ns } => format!("{} to {} apart", seconds(min_ns), seconds(max_ns)),
+        PauseLaw::Exponential { mean_ns } => format!("{} apart on average (exponential)", seconds(mean_ns)),
+        PauseLaw::Lognormal { mean_ns, stddev_ns } => {
+            format!("{} apart on average (log-normal, standard deviation {})", seconds(mean_ns), seconds(stddev_ns))
+        }
+    };
+    let history = match (sessions.history, sessions.reasoning) {
+        (History::Recorded, _) => "drawn history",
+        (History::Live, ReasoningHistory::Drop) => "live history",
+        (History::Live, ReasoningHistory::Keep) => "live history with reasoning",
+    };
+    let turns = match sessions.turns {
+        LengthLaw::Fixed { tokens: 1 } => "1 turn".to_owned(),
+        law => format!("{} turns", length(&law)),
+    };
+    format!(" a turn; {turns}, {pause}, {history}")
+}
+
+fn seconds(ns: Count) -> String {
+    format!("{} s", ns.0 as f64 / 1e9)
 }
 
 /// Returns ` after 1000 of all requests and 200 of one of 8 groups`, with the law of unequal groups.

@@ -43,7 +43,8 @@ fn load(changes: &Value, users: Option<u64>, shards: u32) -> Load {
     let work = workload.serving.clone().expect("serving");
     let stripe = |index| schedule.stripe(Shard { index, count: shards }).expect("a shard");
     let own_users = |index| Stripe::new(index, shards).expect("a shard").share(users.unwrap_or(0));
-    let of_shard = |index| stripe(index).map_or(Vec::new(), |stripe| requests(&schedule, stripe, own_users(index)));
+    let of_stripe = if schedule.has_sessions() { turns } else { requests };
+    let of_shard = |index| stripe(index).map_or(Vec::new(), |stripe| of_stripe(&schedule, stripe, own_users(index)));
     let shards = (0..shards).map(of_shard).collect();
     Load { schedule, work, trial, point, shards }
 }
@@ -67,6 +68,61 @@ fn requests(schedule: &TrialSchedule, stripe: Stripe, users: u64) -> Vec<Record>
                 *free = end;
             }
             records.push(record);
+        }
+    }
+    records.sort_by_key(|record| record.end_ns);
+    records
+}
+
+/// Returns the records of a client that plays the sessions of a stripe, in the order of the ends. Every eleventh turn fails.
+fn turns(schedule: &TrialSchedule, stripe: Stripe, users: u64) -> Vec<Record> {
+    let signed = |ns: u64| i64::try_from(ns).expect("short");
+    let from = signed(schedule.measure_start_ns());
+    let ends = schedule.phase_end_ns(PlannedPhase::Measure).map_or(i64::MAX, signed);
+    let mut records = Vec::new();
+    let mut free = vec![0; usize::try_from(users).expect("few")];
+    let mut scheduled = schedule.shard_requests(PlannedPhase::Measure, stripe);
+    while let Some(mut cursor) = scheduled.next_session() {
+        let user = free.iter_mut().min();
+        let taken_up = user.as_ref().map(|free| **free);
+        let (mut at, mut start, mut pauses) = (None, 0, 0);
+        let mut ended = None;
+        while let Some(due) = scheduled.next_turn(&mut cursor) {
+            let place = due.turn.expect("a turn");
+            let due_ns = at.or(due.offset_ns).or(taken_up).expect("due or a user");
+            if due_ns >= ends {
+                break;
+            }
+            start = if place.turn == 0 { due_ns } else { start };
+            pauses += signed(place.pause_ns);
+            let phase = if due_ns < from { Phase::Warmup } else { Phase::Measured };
+            let mut record = Record {
+                intended_ns: Some(due_ns),
+                session: Some(place.session),
+                turn: Some(place.turn),
+                session_turns: Some(place.turns),
+                session_start_ns: Some(start),
+                session_pauses_ns: Some(pauses),
+                ..record(&due, phase, due_ns)
+            };
+            // A user takes a session up when it is due.
+            record.dequeued_ns = Some(due_ns);
+            let end_ns = record.end_ns.expect("an end");
+            at = place.next_pause_ns.map(|pause| end_ns + signed(pause));
+            let failed = due.global_index % 11 == 10;
+            if failed {
+                record = Record { outcome: Outcome::Timeout, ..record };
+            }
+            records.push(record);
+            if failed || at.is_none() {
+                ended = Some(end_ns);
+                break;
+            }
+        }
+        match (user, ended) {
+            (Some(free), ended) if at.is_some() || ended.is_some() => *free = ended.unwrap_or(i64::MAX),
+            (Some(_), _) => break,
+            (None, _) => {}
         }
     }
     records.sort_by_key(|record| record.end_ns);
@@ -314,4 +370,113 @@ fn what_execute_signs_are_the_sums_of_its_records() {
         let found = load.check_changed(change).expect_err(said);
         assert!(found.contains(said), "{said}: {found}");
     }
+}
+
+fn sessions(changes: &Value, users: Option<u64>, shards: u32) -> Load {
+    let mut all = json!({"sessions": {
+        "turns": {"law": "uniform", "min": 1, "max": 4}, "think_time": {"law": "uniform", "min_ns": "1000000", "max_ns": "90000000"},
+        "history": "recorded", "reasoning": "drop",
+    }});
+    for (name, value) in changes.as_object().expect("an object") {
+        if name == "count" { all["sessions"]["count"] = value.clone() } else { all[name] = value.clone() }
+    }
+    load(&all, users, shards)
+}
+
+#[test]
+fn the_turns_that_an_honest_client_writes_are_taken() {
+    let by_clock = json!({"duration_ns": "2000000000", "warmup_ns": "500000000"});
+    let by_count = json!({"count": "30", "warmup_ns": "500000000"});
+    let cases = [
+        ("closed by the clock", sessions(&by_clock, Some(4), 1)),
+        ("closed by the clock, in shards", sessions(&by_clock, Some(5), 3)),
+        ("closed by count", sessions(&by_count, Some(3), 2)),
+        ("more shards than users", sessions(&by_count, Some(2), 3)),
+        ("open by the clock", sessions(&by_clock, None, 1)),
+        ("open by the clock, in shards", sessions(&by_clock, None, 3)),
+        ("open by count", sessions(&by_count, None, 2)),
+    ];
+    for (what, load) in cases {
+        let all = || load.shards.iter().flatten();
+        assert!(all().any(|one| one.phase == Phase::Warmup) && all().any(|one| one.turn > Some(1)), "{what}");
+        assert_eq!(load.check(), Ok(()), "{what}");
+    }
+}
+
+#[test]
+fn turns_that_contradict_their_session_are_refused() {
+    fn later(all: &mut [Record]) -> &mut Record {
+        all.iter_mut().find(|one| one.turn == Some(1) && one.outcome.is_ok()).expect("a later turn")
+    }
+    fn first(all: &mut [Record]) -> &mut Record {
+        all.iter_mut().find(|one| one.turn == Some(0)).expect("a first turn")
+    }
+    let of_both: [RecordChange; 15] = [
+        (
+            "a shorter pause",
+            |all| later(all).intended_ns = later(all).intended_ns.map(|at| at - 1),
+            "another time than its pause",
+        ),
+        ("a longer pause", |all| later(all).intended_ns = later(all).intended_ns.map(|at| at + 1), ""),
+        ("begun before it was due", |all| later(all).dequeued_ns = later(all).intended_ns.map(|at| at - 1), "before it was due"),
+        ("another turn", |all| later(all).turn = Some(2), "turns before it are missing"),
+        ("another session", |all| later(all).session = Some(1 << 40), "sessions before it are missing"),
+        ("no session", |all| later(all).session = None, "belongs to no session"),
+        ("more turns", |all| later(all).session_turns = Some(9), "another number of turns"),
+        ("another start", |all| later(all).session_start_ns = Some(-1), "another start"),
+        ("no start", |all| first(all).session_start_ns = None, "another start"),
+        ("other pauses", |all| later(all).session_pauses_ns = Some(0), "other pauses"),
+        ("another index", |all| later(all).global_index += 1, "is none of its schedule"),
+        ("another's id", |all| later(all).request_id ^= 1, "another id"),
+        ("another phase", |all| all.iter_mut().for_each(|one| one.phase = Phase::Warmup), "outside of its phase"),
+        (
+            "a turn after a failure",
+            |all| {
+                let session = later(all).session;
+                all.iter_mut()
+                    .filter(|one| one.session == session && one.turn == Some(0))
+                    .for_each(|one| one.outcome = Outcome::Timeout);
+            },
+            "of a session that had ended",
+        ),
+        (
+            "left out",
+            |all| {
+                let place = all.iter().rposition(|one| one.turn.map(|turn| turn + 1) == one.session_turns && one.turn > Some(0));
+                all.remove(place.expect("a last turn"));
+            },
+            "has no record",
+        ),
+    ];
+    let by_clock = json!({"duration_ns": "2000000000", "warmup_ns": "500000000"});
+    for (what, lie, said) in of_both {
+        for (loop_, mut load) in [("open", sessions(&by_clock, None, 1)), ("closed", sessions(&by_clock, Some(4), 1))] {
+            lie(&mut load.shards[0]);
+            let found = load.check().expect_err(what);
+            assert!(found.contains(said), "{what}, {loop_}: {found}");
+        }
+    }
+}
+
+#[test]
+fn a_user_plays_one_session_at_a_time_and_every_session_that_arrives_is_played() {
+    let by_clock = json!({"duration_ns": "2000000000", "warmup_ns": "500000000"});
+    let mut closed = sessions(&by_clock, Some(4), 1);
+    // The same records as those of half the users.
+    closed.point.value.insert("concurrency".to_owned(), "2".to_owned());
+    let found = closed.check().expect_err("two sessions too many");
+    assert!(found.contains("sessions of shard 0 are under way"), "{found}");
+    let mut open = sessions(&by_clock, None, 1);
+    let last = open.shards[0].iter().filter_map(|one| one.session).max();
+    open.shards[0].retain(|one| one.session != last);
+    let found = open.check().expect_err("a session that arrived and was not played");
+    assert!(found.contains("has no record"), "{found}");
+}
+
+#[test]
+fn a_request_that_stands_for_itself_belongs_to_no_session() {
+    let mut load = open_loop();
+    load.shards[0][9].session = Some(0);
+    let found = load.check().expect_err("there are no sessions");
+    assert!(found.contains("belongs to a session, and its trial has none"), "{found}");
 }

@@ -1,0 +1,73 @@
+//! Sessions: conversations of several requests.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::document::words;
+use crate::{Count, LengthLaw};
+
+words!(
+    /// The source of the responses that a turn repeats as history.
+    History, "source of history",
+    /// The recorded responses, or drawn words as long as was requested: the same bytes for every endpoint.
+    Recorded = "recorded",
+    /// The endpoint's own responses.
+    Live = "live",
+);
+
+words!(
+    /// The treatment of the reasoning of live responses in the history.
+    ReasoningHistory, "treatment of reasoning",
+    /// It is left out.
+    Drop = "drop",
+    /// It is sent back as `reasoning_content`.
+    Keep = "keep",
+);
+
+/// The distribution of a pause, drawn for each turn but the first of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "law", rename_all = "snake_case", deny_unknown_fields)]
+pub enum PauseLaw {
+    /// A fixed time.
+    Fixed {
+        /// Nanoseconds.
+        ns: Count,
+    },
+    /// Any time between two bounds.
+    Uniform {
+        /// The lower bound, in nanoseconds.
+        min_ns: Count,
+        /// The upper bound, in nanoseconds.
+        max_ns: Count,
+    },
+    /// Exponential with this mean.
+    Exponential {
+        /// The mean, in nanoseconds.
+        mean_ns: Count,
+    },
+    /// Log-normal with this mean and standard deviation of the pauses themselves.
+    Lognormal {
+        /// The mean, in nanoseconds.
+        mean_ns: Count,
+        /// The standard deviation, in nanoseconds.
+        stddev_ns: Count,
+    },
+}
+
+/// The conversations that requests belong to. Each turn of one sends all that was said before, and is sent a pause after the response to the
+/// turn before. The point gives how many sessions run at a time, or how many begin per second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sessions {
+    /// The number of turns of each session.
+    pub turns: LengthLaw,
+    /// The time from the end of a response to the next turn.
+    pub think_time: PauseLaw,
+    /// The source of the responses that a turn repeats.
+    pub history: History,
+    /// The treatment of the reasoning of live responses.
+    pub reasoning: ReasoningHistory,
+    /// The number of sessions that ends the trial; absent if only the clock does.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub count: Option<Count>,
+}

@@ -1,0 +1,206 @@
+//! Sessions: the turns of conversations, one sequence over both phases.
+//!
+//! Session `s` has as many turns as the value `s` of the concern `turns` says. Its requests follow those of the sessions before it in the
+//! indices of the trial, and their lengths, seeds and pauses are drawn at their indices, so that every shard computes its own sessions: of
+//! those of others it draws the numbers of turns only. A session never splits: shard `k` of N has the sessions `k`, `k + N` and so on.
+//!
+//! A pause is drawn from the concern `pause` at the index of the turn that follows it. An exponential pause is `-ln(1 - u)` times the mean,
+//! with `u` the generator's value in `[0, 1)`; a log-normal one is made like a log-normal length. Pauses are whole nanoseconds, halves away
+//! from zero, and [`MAX_PAUSE_NS`] at most.
+
+use std::num::NonZeroU64;
+
+use assay_manifest::{Count, LengthLaw, PauseLaw, Sessions};
+
+use crate::arrivals::Arrivals;
+use crate::lengths::{Lengths, log_moments};
+use crate::{Generator, Stripe};
+
+/// The most turns of a session; larger draws are clipped to it.
+pub const MAX_TURNS: u32 = 1_000;
+
+/// The longest pause: a day, in nanoseconds. Longer draws are clipped to it.
+pub const MAX_PAUSE_NS: u64 = 24 * 3600 * 1_000_000_000;
+
+/// The place of a request in its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionTurn {
+    /// The number of the session in the trial, from 0.
+    pub session: u64,
+    /// The number of the turn, from 0.
+    pub turn: u32,
+    /// The turns of the session.
+    pub turns: u32,
+    /// The time from the end of the response before to this turn, in nanoseconds; 0 for the first.
+    pub pause_ns: u64,
+    /// The time from the end of the response to the next turn, in nanoseconds; absent for the last.
+    pub next_pause_ns: Option<u64>,
+    /// Tokens that this turn adds to what was said before.
+    pub own_tokens: u32,
+}
+
+/// A session, and the turn that comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionCursor {
+    pub(crate) session: u64,
+    pub(crate) turns: u32,
+    /// The index of its first request.
+    pub(crate) first_index: u64,
+    pub(crate) next_turn: u32,
+    /// The pause before it.
+    pub(crate) pause_ns: u64,
+    /// Tokens of all that was said before the next turn.
+    pub(crate) history_tokens: u32,
+    /// The arrival in an open loop, in nanoseconds since the trial's start.
+    pub(crate) offset_ns: Option<i64>,
+}
+
+impl SessionCursor {
+    /// Returns the number of the session, from 0.
+    pub fn session(&self) -> u64 {
+        self.session
+    }
+
+    /// Returns the turn that comes next, from 0.
+    pub fn next_turn(&self) -> u32 {
+        self.next_turn
+    }
+
+    /// Returns the number of turns.
+    pub fn turns(&self) -> u32 {
+        self.turns
+    }
+}
+
+/// The sessions of a shard, one after the other.
+#[derive(Clone)]
+pub(crate) struct SessionWalk {
+    turns: Lengths,
+    pauses: Pauses,
+    stripe: Stripe,
+    next_session: u64,
+    next_index: u64,
+    /// The first session that is not begun.
+    end: u64,
+    /// The session of which the iterator is in the middle.
+    pub(crate) current: Option<SessionCursor>,
+}
+
+impl SessionWalk {
+    pub(crate) fn new(sessions: &Sessions, stripe: Stripe, turns: Generator, pauses: Generator) -> Self {
+        Self {
+            turns: Lengths::new(sessions.turns, turns),
+            pauses: Pauses { law: sessions.think_time, values: pauses },
+            stripe,
+            next_session: 0,
+            next_index: 0,
+            end: sessions.count.map_or(u64::MAX, |count| count.0),
+            current: None,
+        }
+    }
+
+    /// Returns the shard's next session; `None` if all have begun, or if the next one would arrive at the end of the clock.
+    pub(crate) fn next(&mut self, arrivals: Option<&mut Arrivals>, ends_ns: Option<u64>) -> Option<SessionCursor> {
+        let cursor = self.next_own()?;
+        let offset_ns = arrivals.map(|arrivals| arrivals.offset_ns(cursor.session));
+        if offset_ns.zip(ends_ns).is_some_and(|(offset, end)| offset.unsigned_abs() >= end) {
+            self.end = cursor.session;
+            return None;
+        }
+        Some(SessionCursor { offset_ns, ..cursor })
+    }
+
+    fn next_own(&mut self) -> Option<SessionCursor> {
+        while self.next_session < self.end {
+            let (session, first_index) = (self.next_session, self.next_index);
+            let turns = self.turns.tokens(session).clamp(1, MAX_TURNS);
+            self.next_session += 1;
+            self.next_index = first_index.saturating_add(u64::from(turns));
+            if self.stripe.position(session).is_some() {
+                return Some(SessionCursor {
+                    session,
+                    turns,
+                    first_index,
+                    next_turn: 0,
+                    pause_ns: 0,
+                    history_tokens: 0,
+                    offset_ns: None,
+                });
+            }
+        }
+        None
+    }
+
+    /// Returns the pause before the turn at an index.
+    pub(crate) fn pause_ns(&mut self, index: u64) -> u64 {
+        self.pauses.ns(index)
+    }
+}
+
+/// The pauses of a trial, by index.
+#[derive(Clone)]
+struct Pauses {
+    law: PauseLaw,
+    values: Generator,
+}
+
+impl Pauses {
+    fn ns(&mut self, index: u64) -> u64 {
+        match self.law {
+            PauseLaw::Fixed { ns } => ns.0.min(MAX_PAUSE_NS),
+            PauseLaw::Uniform { min_ns, max_ns } => {
+                let width = NonZeroU64::MIN.saturating_add(max_ns.0.saturating_sub(min_ns.0));
+                min_ns.0.saturating_add(self.values.below(index, width)).min(MAX_PAUSE_NS)
+            }
+            PauseLaw::Exponential { mean_ns } => clip(-libm::log1p(-self.values.unit_f64(index)) * mean_ns.0 as f64),
+            PauseLaw::Lognormal { mean_ns, stddev_ns } => {
+                let (mu, sigma) = log_moments(mean_ns.0 as f64, stddev_ns.0 as f64);
+                clip(libm::exp(mu + sigma * self.values.normal(index, 0)))
+            }
+        }
+    }
+}
+
+fn clip(ns: f64) -> u64 {
+    ns.round().clamp(0.0, MAX_PAUSE_NS as f64) as u64
+}
+
+/// Returns the reason why sessions cannot be drawn; `None` if they can.
+pub(crate) fn refusal(sessions: &Sessions) -> Option<String> {
+    let turns = crate::lengths::refusal(sessions.turns).or_else(|| too_many(sessions.turns));
+    let pauses = || match sessions.think_time {
+        PauseLaw::Uniform { min_ns, max_ns } if max_ns < min_ns => {
+            Some(format!("the upper bound of a pause, {} ns, lies below its lower bound, {} ns", max_ns.0, min_ns.0))
+        }
+        PauseLaw::Lognormal { mean_ns: Count(0), .. } => Some("the mean of a log-normal pause is 0".to_owned()),
+        law => {
+            let longest = longest_named(law);
+            (longest > MAX_PAUSE_NS).then(|| format!("a pause of {longest} ns is longer than a day"))
+        }
+    };
+    turns.or_else(pauses)
+}
+
+/// Returns the longest time that a law names.
+fn longest_named(law: PauseLaw) -> u64 {
+    match law {
+        PauseLaw::Fixed { ns } => ns.0,
+        PauseLaw::Uniform { max_ns, .. } => max_ns.0,
+        PauseLaw::Exponential { mean_ns } => mean_ns.0,
+        PauseLaw::Lognormal { mean_ns, stddev_ns } => mean_ns.0.max(stddev_ns.0),
+    }
+}
+
+fn too_many(turns: LengthLaw) -> Option<String> {
+    let named = match turns {
+        LengthLaw::Fixed { tokens } => f64::from(tokens),
+        LengthLaw::Uniform { max, .. } => f64::from(max),
+        LengthLaw::Normal { mean, .. } | LengthLaw::Lognormal { mean, .. } | LengthLaw::TruncatedNormal { mean, .. } => mean,
+        LengthLaw::TruncatedUniform { high, .. } => f64::from(high),
+    };
+    let none = matches!(turns, LengthLaw::Fixed { tokens: 0 } | LengthLaw::Uniform { min: 0, .. });
+    if none {
+        return Some("a session needs at least one turn".to_owned());
+    }
+    (named > f64::from(MAX_TURNS)).then(|| format!("{named} turns are more than {MAX_TURNS}"))
+}

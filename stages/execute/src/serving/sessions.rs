@@ -1,0 +1,273 @@
+//! The turns of sessions: what was said before, and what comes next.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use assay_api::RequestInput;
+use assay_load::{Cause, PlannedRequest, PlannedTurn, ResponseText};
+use assay_manifest::{CaptureMode, History, ReasoningHistory, ServingWork, Sessions};
+use assay_schedule::{Requests as Scheduled, ScheduledRequest, SessionCursor};
+use assay_tokens::{Prompt, Tokenizer};
+use serde_json::{Value, json};
+
+use super::requests::digest_prompts;
+
+/// The document of a request whose seed the recorded response is drawn from.
+const RESPONSE: u32 = 1;
+
+/// The sessions that have begun or are prepared, by their number. The thread that prepares first turns puts them in, and that of later
+/// turns takes them.
+#[derive(Clone, Default)]
+pub(crate) struct Conversations(Arc<Mutex<BTreeMap<u64, Conversation>>>);
+
+/// A session, and all that was said in it.
+pub(crate) struct Conversation {
+    cursor: SessionCursor,
+    messages: Vec<Value>,
+    tokens: u32,
+    /// The last turn, whose response is not among the messages yet.
+    last: ScheduledRequest,
+}
+
+impl Conversations {
+    fn put(&self, session: u64, conversation: Conversation) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(session, conversation);
+    }
+
+    fn take(&self, session: u64) -> Option<Conversation> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&session)
+    }
+}
+
+/// A message of a chat.
+fn message(role: &str, content: &str) -> Value {
+    json!({"role": role, "content": content})
+}
+
+impl Conversation {
+    /// Begins a session with its first turn, whose prompt is given.
+    pub(crate) fn begin(cursor: SessionCursor, first: ScheduledRequest, prompt: &Prompt) -> Self {
+        Self { cursor, messages: vec![message("user", &prompt.text)], tokens: prompt.tokens, last: first }
+    }
+
+    /// Keeps a session whose first turn is prepared, until its next turn.
+    pub(crate) fn keep(self, conversations: &Conversations) {
+        let session = self.cursor.session();
+        if self.cursor.next_turn() < self.cursor.turns() {
+            conversations.put(session, self);
+        }
+    }
+
+    /// Returns the request of the last turn, which sends everything.
+    pub(crate) fn request(&self, work: &ServingWork) -> PlannedRequest {
+        let scheduled = &self.last;
+        let texts = || self.messages.iter().filter_map(|message| message.get("content")?.as_str());
+        PlannedRequest {
+            global_index: scheduled.global_index,
+            intended_offset_ns: scheduled.offset_ns,
+            body: work.request_body(RequestInput::Messages(&self.messages), scheduled.output_tokens),
+            input_tokens_requested: Some(scheduled.input_tokens),
+            input_tokens: self.tokens,
+            output_tokens_requested: scheduled.output_tokens,
+            request_id: scheduled.request_id,
+            prompt_sha256: (work.capture != CaptureMode::None).then(|| digest_prompts(texts())),
+            turn: scheduled.turn.map(|place| PlannedTurn {
+                session: place.session,
+                turn: place.turn,
+                turns: place.turns,
+                pause_ns: place.next_pause_ns,
+            }),
+        }
+    }
+}
+
+/// A generator of the later turns of sessions.
+pub(crate) struct LaterTurns<'a> {
+    conversations: Conversations,
+    scheduled: Scheduled,
+    tokenizer: Arc<Tokenizer>,
+    work: &'a ServingWork,
+    sessions: Sessions,
+}
+
+impl<'a> LaterTurns<'a> {
+    /// Creates the generator; `scheduled` is any copy of the shard's requests of the measured phase.
+    pub(crate) fn new(
+        conversations: Conversations,
+        scheduled: Scheduled,
+        tokenizer: Arc<Tokenizer>,
+        work: &'a ServingWork,
+        sessions: Sessions,
+    ) -> Self {
+        Self { conversations, scheduled, tokenizer, work, sessions }
+    }
+
+    /// Adds the response of the last turn to what was said.
+    fn add_response(&self, conversation: &mut Conversation, previous: Option<&ResponseText>) -> Result<(), Cause> {
+        let response = match (self.sessions.history, previous) {
+            (History::Live, Some(previous)) => {
+                let mut response = message("assistant", &previous.content);
+                conversation.tokens = conversation.tokens.saturating_add(self.count(&previous.content)?);
+                if self.sessions.reasoning == ReasoningHistory::Keep && !previous.reasoning.is_empty() {
+                    response["reasoning_content"] = json!(previous.reasoning);
+                    conversation.tokens = conversation.tokens.saturating_add(self.count(&previous.reasoning)?);
+                }
+                response
+            }
+            (History::Live, None) => return Err("the response to the turn before is not at hand".into()),
+            (History::Recorded, _) => {
+                let last = &conversation.last;
+                let drawn = self.tokenizer.prompt(last.document_seed(RESPONSE), None, last.output_tokens.unwrap_or(0))?;
+                conversation.tokens = conversation.tokens.saturating_add(drawn.tokens);
+                message("assistant", &drawn.text)
+            }
+        };
+        conversation.messages.push(response);
+        Ok(())
+    }
+
+    fn count(&self, text: &str) -> Result<u32, Cause> {
+        Ok(u32::try_from(self.tokenizer.count(text)?).unwrap_or(u32::MAX))
+    }
+}
+
+impl assay_load::Turns for LaterTurns<'_> {
+    fn next(&mut self, session: u64, turn: u32, previous: Option<&ResponseText>) -> Result<PlannedRequest, Cause> {
+        let lost = || format!("turn {turn} of session {session} is not the next one");
+        let mut conversation =
+            self.conversations.take(session).filter(|found| found.cursor.next_turn() == turn).ok_or_else(lost)?;
+        self.add_response(&mut conversation, previous)?;
+        let next = self.scheduled.next_turn(&mut conversation.cursor).ok_or_else(lost)?;
+        let own = next.turn.map_or(0, |place| place.own_tokens);
+        let prompt = self.tokenizer.prompt(next.prompt_seed, None, own)?;
+        conversation.messages.push(message("user", &prompt.text));
+        conversation.tokens = conversation.tokens.saturating_add(prompt.tokens);
+        conversation.last = next;
+        let request = conversation.request(self.work);
+        conversation.keep(&self.conversations);
+        Ok(request)
+    }
+
+    fn end(&mut self, session: u64) {
+        drop(self.conversations.take(session));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_load::{Requests as _, Turns as _};
+    use assay_manifest::{Count, Digest, LengthLaw, PauseLaw};
+    use assay_record::Phase;
+    use assay_schedule::{Nonce, OfferedLoad, PointKey, Seed, Stripe, TrialKey, TrialSchedule};
+
+    use super::*;
+    use crate::serving::requests::Prompts;
+
+    fn work(history: History, reasoning: ReasoningHistory) -> ServingWork {
+        let json = json!({
+            "api": "chat", "model": "m", "arrival": {"law": "closed"}, "prompts": {"from": "synthetic", "input": {"law": "uniform", "min": 4, "max": 9}},
+            "output": {"law": "fixed", "tokens": 3}, "exact_output": true, "batch": 1, "body": {}, "duration_ns": "1000000000",
+            "warmup_ns": "0", "timeout_ns": "1000000000", "time_limit_ns": "2000000000", "cache": "cold_salt",
+            "streaming": true, "continuous_usage": false, "capture": "digest", "slos": [],
+            "tokenizer": {"name": "common-words", "digest": Digest::compute(b"")},
+        });
+        let work: ServingWork = serde_json::from_value(json).expect("a workload");
+        let think_time = PauseLaw::Uniform { min_ns: Count(5), max_ns: Count(9) };
+        let sessions = Sessions { turns: LengthLaw::Fixed { tokens: 3 }, think_time, history, reasoning, count: None };
+        ServingWork { sessions: Some(sessions), ..work }
+    }
+
+    fn schedule(work: &ServingWork) -> TrialSchedule {
+        let (seed, workload, point) = (Seed::new([1; 32]), Digest::compute(b"w"), "concurrency-2".parse().expect("a point"));
+        let key =
+            TrialKey { point: PointKey { seed: &seed, workload: &workload, point: &point }, trial: 0, nonce: Nonce::new(7) };
+        TrialSchedule::new(work, OfferedLoad::Concurrency { users: 2 }, &key, None).expect("a schedule")
+    }
+
+    /// Plays the first two sessions, in which every response is `previous`, and returns their requests.
+    fn play(work: &ServingWork, previous: &ResponseText) -> Vec<PlannedRequest> {
+        let tokenizer = Arc::new(Tokenizer::built_in());
+        let mut prompts = Prompts::new(&schedule(work), Stripe::WHOLE, Arc::clone(&tokenizer), None, work);
+        let sessions = work.sessions.expect("sessions");
+        let mut later = LaterTurns::new(prompts.conversations(), prompts.scheduled(), tokenizer, work, sessions);
+        let mut requests = Vec::new();
+        for _ in 0..2 {
+            let first = prompts.next(Phase::Measured).expect("prepared").expect("a session");
+            let place = first.turn.expect("a turn");
+            requests.push(first);
+            for turn in 1..place.turns {
+                requests.push(later.next(place.session, turn, Some(previous)).expect("a turn"));
+            }
+            assert!(later.next(place.session, place.turns, Some(previous)).is_err(), "there is no further turn");
+            later.end(place.session);
+        }
+        requests
+    }
+
+    fn messages(request: &PlannedRequest) -> Vec<Value> {
+        let body: Value = serde_json::from_slice(&request.body).expect("JSON");
+        body["messages"].as_array().expect("messages").clone()
+    }
+
+    fn said(content: &str, reasoning: &str) -> ResponseText {
+        ResponseText { content: content.to_owned(), reasoning: reasoning.to_owned() }
+    }
+
+    #[test]
+    fn a_turn_sends_all_that_was_said_before_and_its_own_words() {
+        let work = work(History::Recorded, ReasoningHistory::Drop);
+        let tokenizer = Tokenizer::built_in();
+        let requests = play(&work, &said("ignored", ""));
+        assert_eq!(requests.len(), 6);
+        for session in requests.chunks(3) {
+            for (turn, request) in session.iter().enumerate() {
+                let messages = messages(request);
+                let roles: Vec<_> = messages.iter().map(|message| message["role"].as_str().expect("a role")).collect();
+                assert_eq!(roles, ["user", "assistant"].repeat(turn).into_iter().chain(["user"]).collect::<Vec<_>>());
+                assert!(turn == 0 || messages.starts_with(&self::messages(&session[turn - 1])), "what was said stands");
+                let contents = messages.iter().map(|message| message["content"].as_str().expect("a content"));
+                let tokens: u64 = contents.map(|content| tokenizer.count(content).expect("counted")).sum();
+                assert_eq!(
+                    (u64::from(request.input_tokens), request.input_tokens_requested),
+                    (tokens, Some(request.input_tokens))
+                );
+                let place = request.turn.expect("a turn");
+                assert_eq!((place.turn as usize, place.turns), (turn, 3));
+                assert_eq!(place.pause_ns.is_some_and(|pause| (5..=9).contains(&pause)), turn < 2, "{place:?}");
+            }
+        }
+        assert_ne!(messages(&requests[0]), messages(&requests[3]), "sessions differ");
+    }
+
+    #[test]
+    fn recorded_history_does_not_depend_on_responses_and_live_history_repeats_them() {
+        let bodies = |work: &ServingWork, previous: &ResponseText| {
+            play(work, previous).into_iter().map(|request| request.body).collect::<Vec<_>>()
+        };
+        let (one, other) = (said("some words", "a thought"), said("others", ""));
+        let recorded = work(History::Recorded, ReasoningHistory::Drop);
+        assert_eq!(bodies(&recorded, &one), bodies(&recorded, &other));
+        let live = work(History::Live, ReasoningHistory::Drop);
+        assert_ne!(bodies(&live, &one), bodies(&live, &other));
+        let last = |reasoning| messages(&play(&work(History::Live, reasoning), &one)[2]);
+        let dropped = last(ReasoningHistory::Drop);
+        assert_eq!([&dropped[1], &dropped[3]], [&json!({"role": "assistant", "content": "some words"}); 2]);
+        let kept = last(ReasoningHistory::Keep);
+        assert_eq!(kept[1], json!({"role": "assistant", "content": "some words", "reasoning_content": "a thought"}));
+    }
+
+    #[test]
+    fn what_was_said_is_dropped_with_its_session() {
+        let work = work(History::Recorded, ReasoningHistory::Drop);
+        let tokenizer = Arc::new(Tokenizer::built_in());
+        let mut prompts = Prompts::new(&schedule(&work), Stripe::WHOLE, Arc::clone(&tokenizer), None, &work);
+        let sessions = work.sessions.expect("sessions");
+        let mut later = LaterTurns::new(prompts.conversations(), prompts.scheduled(), tokenizer, &work, sessions);
+        let first = prompts.next(Phase::Measured).expect("prepared").expect("a session");
+        let session = first.turn.expect("a turn").session;
+        assert_eq!(prompts.conversations().0.lock().expect("no panic").len(), 1);
+        later.end(session);
+        assert!(prompts.conversations().0.lock().expect("no panic").is_empty());
+        assert!(later.next(session, 1, None).is_err(), "it has ended");
+    }
+}
