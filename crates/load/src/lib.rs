@@ -6,16 +6,20 @@
 //!
 //! # Design
 //!
-//! Three threads, and a fourth for sessions. The *feeder* prepares requests ahead of time, down to their bytes. The *event loop*, which is the thread that
+//! Three threads. The *feeder* prepares requests ahead of time, down to their bytes. The *event loop*, which is the thread that
 //! calls [`run`], owns every connection: it waits for sockets and for the next due time, writes, reads, takes one stamp for each
 //! read before any parsing, and follows the responses with incremental parsers. The *writer* passes finished records to the sink.
-//! In a trial of [`Sessions`] ([`run_sessions`]) the *turn feeder* prepares later turns ([`Turns`]); the queues to and from it hold at
-//! most one turn of each session. Bounded queues connect them; the loop blocks on none of them, and allocates nothing for an event.
+//! Bounded queues connect them; the loop blocks on none of them, and allocates nothing for an event.
+//!
+//! A trial of [`Sessions`] ([`run_sessions`]) has a fourth: the *turn feeder* prepares the later turns of sessions ([`Turns`]). Its
+//! queues hold at most one turn of each session that has begun.
 //!
 //! # Guarantees
 //!
 //! - Every request that was due becomes exactly one record, with one outcome. No request is retried or silently deferred: an
 //!   open-loop request that is sent late records its lateness, and one that could not be sent is a record of its own.
+//! - A turn of a session is due at the end of the response to the turn before, by its stamp, plus the pause. It is never sent
+//!   before that, and if it is sent later, for any reason, its record shows the lateness.
 //! - Time counts from the intended instant. The schedule is never re-anchored: after a stall of the client the requests that
 //!   became due meanwhile are sent at once, late, and record it.
 //! - A request's stamps are of the read that brought the bytes. Events that came with one read have one stamp, because that is

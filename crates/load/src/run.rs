@@ -14,6 +14,7 @@ use assay_metric::{MeasuredPhase, PhaseEnd};
 use assay_reactor::{Poller, ReadySocket, now_ns};
 use assay_record::{Outcome, Phase, Record};
 
+use self::sessions::SessionTable;
 use crate::budget::{Budget, MAX_HELD_BYTES};
 use crate::connection::{ConnectionState, Slot, TimeoutList, split_token};
 use crate::delay::{DelayMeter, Wait};
@@ -27,8 +28,6 @@ use crate::{
     Arrivals, Cause, ClientStats, Counts, Error, PlannedRequest, Progress, Requests, ResponseText, Sink, Trial, TrialSummary,
     Turns,
 };
-
-use self::sessions::SessionTable;
 
 /// Bytes of the read buffer, which all connections share. A stream's events are far smaller; a read that fills the buffer is
 /// counted.
@@ -491,8 +490,9 @@ impl<'a> Engine<'a> {
         MeasuredPhase { from_ns, duration_ns }.window(ended)
     }
 
-    /// Returns the requested and the sent requests per second. Under open loop by count, without sessions: the number of gaps between the first and
-    /// the last due request over the time between them, because the time of the last response belongs to neither rate.
+    /// Returns the requested and the sent requests per second. Under open loop by count: the number of gaps between the first and
+    /// the last due request over the time between them, because the time of the last response belongs to neither rate. When the
+    /// turns of sessions are due depends on responses, so with sessions it is the window that counts.
     fn rates(&self, window_ns: i64) -> (Option<f64>, Option<f64>) {
         let rate = |count: u64, ns: i64| (ns > 0).then(|| count as f64 * 1e9 / ns as f64);
         let is_open = matches!(self.trial.arrivals, Arrivals::Open { .. }) && self.sessions.is_none();

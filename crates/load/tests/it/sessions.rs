@@ -371,7 +371,9 @@ fn a_turn_that_is_prepared_late_is_sent_late() {
     };
     let trial = Trial { warmup_ns: LONG, ..recorded(trial(&server.url())) };
     let played = play_into(&trial, plan(1, 2, 0), &before, &mut sink, |sink| &sink.0, &AtomicBool::new(false));
-    assert_eq!((played.count(Outcome::Ok), played.finished.client.starved), (2, 1));
+    assert_eq!(played.count(Outcome::Ok), 2);
+    // On a slow machine the first turn may be one of them.
+    assert!(played.finished.client.starved >= 1);
     assert!(played.sessions[&0][1].lateness_ns() > Some(0));
 }
 
