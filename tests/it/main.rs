@@ -32,6 +32,7 @@ mod repositories;
 mod server;
 mod server_probe;
 mod serving;
+mod sessions;
 mod stalls;
 mod stores;
 // The fake forge that the tests post to.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use assay_record::Record;
 use assay_warehouse::records::RecordFile;
 use serde_json::{Value, json};
 
@@ -69,7 +70,7 @@ fn simulator(config: &str) -> String {
 }
 
 /// Returns the value of a metric at a point of the run.
-fn metric(fixture: &Fixture, run_id: &str, point: &str, name: &str) -> f64 {
+pub(crate) fn metric(fixture: &Fixture, run_id: &str, point: &str, name: &str) -> f64 {
     let summary = fixture.manifest(run_id, "reduce");
     let points = list(&summary["body"]["points"]).clone();
     let found = points.iter().find(|found| text(&found["point_id"]) == point).expect("the point");
@@ -77,9 +78,9 @@ fn metric(fixture: &Fixture, run_id: &str, point: &str, name: &str) -> f64 {
     metrics.iter().find(|metric| text(&metric["metric"]) == name).and_then(|metric| metric["median"].as_f64()).expect("a value")
 }
 
-/// Returns the intended times of the measured requests of each attempt by index, in nanoseconds, over all shards.
-fn intended(fixture: &Fixture, run_id: &str) -> Vec<BTreeMap<i64, i64>> {
-    let mut attempts: BTreeMap<String, BTreeMap<i64, i64>> = BTreeMap::new();
+/// Returns the records of each attempt, over all shards.
+pub(crate) fn records(fixture: &Fixture, run_id: &str) -> Vec<Vec<Record>> {
+    let mut attempts: BTreeMap<String, Vec<Record>> = BTreeMap::new();
     for pointer in fixture.pointers(run_id, "execute") {
         let part = pointer.load(&fixture.store());
         for attempt in list(&part["body"]["attempts"]) {
@@ -87,12 +88,16 @@ fn intended(fixture: &Fixture, run_id: &str) -> Vec<BTreeMap<i64, i64>> {
             let file =
                 RecordFile::open(std::fs::read(records).expect("the records are in the store")).expect("a file of records");
             let of_attempt = attempts.entry(format!("{}/{}", attempt["trial_id"], attempt["attempt"])).or_default();
-            for record in file.records().expect("records").map(|record| record.expect("a record")) {
-                of_attempt.insert(record.global_index.cast_signed(), record.intended_ns.expect("an intended time"));
-            }
+            of_attempt.extend(file.records().expect("records").map(|record| record.expect("a record")));
         }
     }
     attempts.into_values().collect()
+}
+
+/// Returns the intended times of the requests of each attempt by index, in nanoseconds, over all shards.
+fn intended(fixture: &Fixture, run_id: &str) -> Vec<BTreeMap<i64, i64>> {
+    let of = |record: Record| (record.global_index.cast_signed(), record.intended_ns.expect("an intended time"));
+    records(fixture, run_id).into_iter().map(|records| records.into_iter().map(of).collect()).collect()
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod object;
 mod sharegpt;
 mod text;
 mod trace;
+mod unique;
 
 use std::io::BufRead;
 

@@ -32,7 +32,8 @@ impl Delays {
         let is_judged_by_share = self.late_ns > MAX_LATENESS_P99.as_nanos() as i64;
         let of_trial = share(self.late_ns, self.judged_ns);
         if is_judged_by_share && of_trial > MAX_DELAY_SHARE {
-            let (percent, ms) = (of_trial * 100.0, self.late_ns / 1_000_000);
+            // The last responses may have ended before the client was late for the last time.
+            let (percent, ms) = (of_trial.min(1.0) * 100.0, self.late_ns / 1_000_000);
             return Some(format!("the client was late to its sockets for {percent:.0} % of the trial, {ms} ms in all"));
         }
         let of_requests = self.request_share();
@@ -97,6 +98,8 @@ mod tests {
         let short = |late_ms| Delays { judged_ns: 100 * MS, late_ns: late_ms * MS, ..Delays::default() };
         assert_eq!(excess(&short(25)), "none", "so little is not judged by its share");
         assert_eq!(excess(&short(26)), "the client was late to its sockets for 26 % of the trial, 26 ms in all");
+        let shorter = Delays { judged_ns: 3 * MS, late_ns: 31 * MS, ..Delays::default() };
+        assert_eq!(excess(&shorter), "the client was late to its sockets for 100 % of the trial, 31 ms in all");
         let requests = |late_ms| Delays {
             judged_ns: 6_000 * MS,
             late_ns: 100 * MS,

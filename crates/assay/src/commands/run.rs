@@ -121,6 +121,7 @@ impl RunRequest {
         let run = Driven::open(&spec, &config, password, &cancel)?;
         let to_branch = if pushes { run.find_branch_push()? } else { BranchPush::NotConfigured };
         let publication = if let Some(publication) = run.published()? {
+            output::diagnostic(format!("`{}` is finished: nothing was measured, and its result is shown again", run.run_id));
             publication
         } else {
             let mut progress = Progress::new(self.json, std::io::stderr().is_terminal());

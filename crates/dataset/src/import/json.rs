@@ -5,6 +5,7 @@ use std::io::{BufRead, Read as _};
 use serde_json::Value;
 
 use super::limited::Limited;
+use super::unique;
 use crate::DatasetError;
 
 /// The most values of one row: objects, lists and what they hold.
@@ -36,7 +37,7 @@ fn parse(row: u64, text: &[u8]) -> Result<Value, DatasetError> {
     if values > MAX_ROW_VALUES {
         return Err(DatasetError::TooManyValues(row));
     }
-    serde_json::from_slice(text).map_err(|error| DatasetError::row(row, format!("is not JSON: {error}")))
+    unique::parse(text).map_err(|error| DatasetError::row(row, format!("is not JSON: {error}")))
 }
 
 /// Tells the structure of JSON from the insides of its texts, byte by byte.

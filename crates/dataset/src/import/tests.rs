@@ -116,6 +116,13 @@ fn a_byte_order_mark_is_no_part_of_the_first_row() {
 }
 
 #[test]
+fn what_is_there_twice_is_refused() {
+    let text = "{\"prompt\":\"a\"}\n{\"prompt\":\"b\",\"meta\":{\"x\":1,\"x\":1}}\n";
+    insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, text), @"row 2 is not JSON: a member of an object is there twice at line 1 column 34");
+    insta::assert_snapshot!(refusal(DatasetFormat::Csv, "prompt,tokens,prompt\na,1,b\n"), @"row 1 cannot be read: column 3 is named like an earlier one");
+}
+
+#[test]
 fn an_error_names_the_row_and_quotes_no_text() {
     let secret = "sk-hunter22";
     for (format, text) in [

@@ -42,8 +42,14 @@ impl Format {
         }
         match self.exponent {
             Some(power) => format!("{}e{power}", fixed(value / ten_to(power), self.place - power)),
-            None => fixed(value, self.place),
+            None => fixed(value, self.place_of(value)),
         }
+    }
+
+    /// Returns the place of the last digit of a value: an end of a wide interval that is ten or more is not 0.
+    fn place_of(self, value: f64) -> i32 {
+        let rounds_to_zero = self.place > 0 && value.abs() < ten_to(self.place) / 2.0;
+        magnitude(value).filter(|_| rounds_to_zero).map_or(self.place, |power| power.max(0))
     }
 
     /// Returns `value` in this format, with its sign; a value that rounds to zero has none.

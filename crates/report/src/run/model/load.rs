@@ -7,7 +7,7 @@ use assay_manifest::{Count, FailedRequests, Point, PointKind, PointSummary, Poin
 use super::cache_hits::CacheHits;
 use super::time_slices::TimeSlices;
 use super::views::{Curve, Timeline};
-use crate::render::number::grouped;
+use crate::render::number::{grouped, percent};
 use crate::render::text::{clean, clip, counted};
 
 /// Maximum number of outcomes that a point names; there are only so many kinds of outcome, but a hostile Summary can invent more.
@@ -35,6 +35,8 @@ pub(crate) struct Load {
     pub(crate) slo_met: Option<bool>,
     /// The input tokens from a prefix cache that was to be cold; `None` if there are few, or if the endpoint reports none.
     pub(crate) cache_hits: Option<CacheHits>,
+    /// What the endpoint's counts of tokens say other than the client's: the rates of tokens rest on them.
+    pub(crate) token_differences: Vec<String>,
     /// The instant that latencies count from; empty if nothing was measured.
     pub(crate) latency_from: String,
     pub(crate) token_sources: Vec<(String, u64)>,
@@ -83,6 +85,7 @@ impl Load {
             failures: failures(outcomes, kinds),
             slo_met: serving.and_then(|serving| serving.slo_met),
             cache_hits: work.and_then(|work| CacheHits::new(work, found)),
+            token_differences: work.map(|work| token_differences(work, found)).unwrap_or_default(),
             latency_from: serving.map(|serving| latency_from(&serving.latency_from)).unwrap_or_default(),
             token_sources: serving.map(token_sources).unwrap_or_default(),
             tpot_assumed: serving.map_or(0, |serving| serving.tpot_assumed.0),
@@ -242,6 +245,25 @@ pub(super) fn failures<'a>(
 fn quotable(message: &str) -> String {
     let line = clean(message).replace('`', "'");
     clip(&line.split_whitespace().collect::<Vec<_>>().join(" "), MAX_MESSAGE)
+}
+
+/// The share of other lengths, and of more or fewer tokens, from which on the Summary has an issue.
+const REPORTED_DIFFERENCE: f64 = 0.1;
+
+fn token_differences(work: &ServingWork, found: &PointSummary) -> Vec<String> {
+    let median = |name: &str| found.metrics.iter().find(|metric| metric.metric == name).map(|metric| metric.median);
+    let lengths = median("osl_mismatch_rate").filter(|share| work.exact_output && *share > REPORTED_DIFFERENCE);
+    let lengths = lengths.map(|share| {
+        format!(
+            "{} of the responses have another length than was requested exactly; tokens/s and TPOT rest on the endpoint's own count",
+            percent(share)
+        )
+    });
+    let inputs = median("isl_endpoint_difference").filter(|share| share.abs() > REPORTED_DIFFERENCE).map(|share| {
+        let more = if share > 0.0 { "more" } else { "fewer" };
+        format!("the endpoint counts {} {more} input tokens than the workload's tokenizer", percent(share.abs()))
+    });
+    lengths.into_iter().chain(inputs).collect()
 }
 
 /// Returns a readable name of the instant that latencies count from.

@@ -16,6 +16,8 @@ pub(crate) const MAX_LINES: usize = 3;
 pub(crate) enum RemarkKind {
     /// Requests failed.
     FailedRequests,
+    /// The endpoint's counts of tokens differ from those of the client.
+    TokenCounts,
     /// A value is absent.
     Absent,
     /// An attempt does not count, and its trial has no other that counts.

@@ -52,6 +52,8 @@ pub(crate) fn remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<
     if let Some(load) = point.serving.as_ref().filter(|load| load.failed() > 0) {
         remarks.push(Remark::for_point(RemarkKind::FailedRequests, &point.label, failed_requests(point, load, columns)));
     }
+    let differences = point.serving.iter().flat_map(|load| &load.token_differences);
+    remarks.extend(differences.map(|text| Remark::for_point(RemarkKind::TokenCounts, &point.label, text.clone())));
     let cache_hits = point.serving.as_ref().and_then(|load| load.cache_hits.as_ref());
     remarks.extend(cache_hits.map(|hits| Remark::for_point(RemarkKind::Caveat, &point.label, hits.describe())));
     remarks.extend(remarks_on_metrics);

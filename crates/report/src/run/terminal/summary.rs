@@ -1,7 +1,7 @@
 //! The first screen of a result: what is there, the headline, the tables, and the remarks that matter most.
 
 use crate::render::terminal::{Paint, Screen};
-use crate::render::text::{columns, fit};
+use crate::render::text::{columns, fit, wrap};
 use crate::run::model::Report;
 use crate::run::model::fold;
 use crate::run::model::remark;
@@ -15,13 +15,22 @@ const MAX_LINES: usize = 35;
 /// Maximum number of remarks, one line each.
 const MAX_REMARKS: usize = 5;
 
-/// The lines of a serving table beside its rows: a blank line, the case, and two lines of header.
+/// The lines of a serving table beside its rows: a blank line, the first line of its heading, and two lines of header.
 const SERVING_FRAME: usize = 4;
 
 const INDENT: &str = "  ";
 
 /// The beginning of a remark.
 const FIRST: &str = "· ";
+
+/// Returns the case and what is sent.
+fn heading(case: &CaseSection) -> String {
+    let work = case.serving.as_ref().map(|work| {
+        let slos = if work.slos.is_empty() { String::new() } else { format!("; SLOs {}", work.slo_text()) };
+        format!(": {}, {}{slos}", work.arrival_name(), work.lengths)
+    });
+    format!("{}{}", case.case_id, work.unwrap_or_default())
+}
 
 impl Report {
     /// Returns the first screen of the result, of at most 35 lines at 100 columns. The rest is in [`Report::terminal`] and in the
@@ -73,7 +82,8 @@ impl Screen {
             cases.iter().filter(|case| case.serving.is_none()).flat_map(headline_rows).collect();
         let other_lines = if others.is_empty() { 0 } else { 1 + others.len() };
         let legend = usize::from(!serving.is_empty());
-        let frames = serving.len() * SERVING_FRAME + legend;
+        let headings = serving.iter().map(|case| wrap(&heading(case), self.width).len().saturating_sub(1)).sum::<usize>();
+        let frames = serving.len() * SERVING_FRAME + headings + legend;
         let loads: usize = serving.iter().map(|case| case.points.len()).sum();
         let with_intervals = frames + 2 * loads + other_lines <= room;
         // One line says how many rows are left out.
@@ -103,12 +113,8 @@ impl Screen {
     }
 
     fn compact_serving(&mut self, case: &CaseSection, with_intervals: bool) {
-        let work = case.serving.as_ref().map(|work| {
-            let slos = if work.slos.is_empty() { String::new() } else { format!("; SLOs {}", work.slo_text()) };
-            format!(": {}, {}{slos}", work.arrival_name(), work.lengths)
-        });
         self.line("");
-        self.single_line("", &format!("{}{}", case.case_id, work.unwrap_or_default()), Paint::Plain);
+        self.paragraph("", &heading(case), Paint::Plain);
         self.serving_rows(case, with_intervals);
     }
 

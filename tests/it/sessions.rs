@@ -1,0 +1,174 @@
+//! Sessions over the real binaries: the turns of conversations are the same for any number of shards, come their pause after the response before,
+//! repeat what was said, and can be followed to their records.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assay_record::{Phase, Record};
+use serde_json::Value;
+
+use crate::pipeline::{list, text};
+use crate::serving::{self, MODEL};
+use crate::support::{Fixture, PIPELINE};
+use crate::traces::{metric, records};
+
+const MS: i64 = 1_000_000;
+
+/// Writes a workload of sessions whose turns add 40 tokens, and whose responses have 8.
+fn workload(fixture: &Fixture, load: &str, sessions: &str, more: &str) {
+    let yaml = format!(
+        "apiVersion: assay.dev/v1alpha1
+kind: Workload
+metadata: {{name: talks}}
+spec:
+  type: serving
+  model: {MODEL}
+  precision: none
+  protocol: openai_compatible_http
+  deployment_model: single_process
+  batching_policy: none
+  stack: assay-simulator
+  load: {{{load}}}
+  lengths: D(40,8)
+  sessions: {{{sessions}}}
+{more}"
+    );
+    fixture.write("workloads/talks/workload.yaml", &yaml);
+}
+
+fn pipeline(fixture: &Fixture, trials: u32, more: &str) {
+    let target = "{name: sim, kind: simulator, config: {profile: fast}}";
+    fixture.write(PIPELINE, &serving::pipeline(&["talks"], &[target], trials, serving::RETRY_BUDGET, more));
+    fixture.commit("talks");
+}
+
+/// The records of each session of a run's attempts, by the turn.
+fn sessions_of(records: Vec<Record>) -> BTreeMap<u64, Vec<Record>> {
+    let mut sessions: BTreeMap<u64, Vec<Record>> = BTreeMap::new();
+    for record in records {
+        sessions.entry(record.session.expect("a session")).or_default().push(record);
+    }
+    sessions.values_mut().for_each(|turns| turns.sort_by_key(|turn| turn.turn));
+    sessions
+}
+
+#[test]
+fn turns_come_their_pause_after_the_response_before_and_are_the_same_in_any_number_of_shards() {
+    let fixture = Fixture::bare();
+    let think_time = "think_time: {uniform: {min: 5ms, max: 30ms}}";
+    workload(
+        &fixture,
+        "mode: closed, concurrency: [3], sessions: 24, warmup: 100ms",
+        &format!("turns: {{uniform: {{min: 1, max: 4}}}}, {think_time}"),
+        "",
+    );
+    let mut schedules = Vec::new();
+    for (run_id, shards) in [("one", ""), ("three", "  shards: 3\n")] {
+        pipeline(&fixture, 1, shards);
+        fixture.run(run_id).success();
+        let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();
+        assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+        let parts: Vec<Value> =
+            fixture.pointers(run_id, "execute").iter().map(|pointer| pointer.load(&fixture.store())).collect();
+        let attempts = parts.iter().flat_map(|part| list(&part["body"]["attempts"]).clone());
+        schedules.push(attempts.map(|attempt| attempt["serving"]["schedule_digest"].to_string()).collect::<BTreeSet<_>>());
+        let all: Vec<Record> = records(&fixture, run_id).into_iter().flatten().collect();
+        assert!(all.iter().any(|turn| turn.phase == Phase::Warmup) && all.iter().any(|turn| turn.phase == Phase::Measured));
+        let sessions = sessions_of(all);
+        assert!(sessions.keys().copied().eq(0..24), "every session is played: {:?}", sessions.keys());
+        for turns in sessions.values() {
+            let planned = turns[0].session_turns.expect("a number");
+            assert!(turns.iter().map(|turn| turn.turn.expect("a turn")).eq(0..planned), "{turns:?}");
+            for (place, turn) in turns.iter().enumerate() {
+                // All that was said before, and the turn's own 40 tokens.
+                let said = 40 + u32::try_from(place).expect("few") * 48;
+                assert_eq!(
+                    (turn.input_tokens_requested, turn.input_tokens, turn.input_tokens_endpoint),
+                    (Some(said), said, Some(said))
+                );
+                assert_eq!(turn.session_start_ns, turns[0].intended_ns);
+            }
+            for pair in turns.windows(2) {
+                let pause = pair[1].intended_ns.expect("a time") - pair[0].end_ns.expect("an end");
+                assert!((5 * MS..=30 * MS).contains(&pause), "{pause}");
+                assert_eq!(pair[1].session_pauses_ns, pair[0].session_pauses_ns.map(|before| before + pause));
+                assert!(pair[1].sent_ns >= pair[1].intended_ns);
+                // The endpoint finds at least the whole blocks of the turn before: it was sent as it was.
+                let found = pair[1].cached_tokens.expect("the simulator tells");
+                assert!(found >= pair[0].input_tokens / 16 * 16, "{found} of {}", pair[0].input_tokens);
+            }
+        }
+        let numbers: BTreeMap<&str, f64> =
+            ["session_ms_p50", "session_active_ms_p50", "ttft_first_turn_ms_p50", "ttft_later_turns_ms_p50"]
+                .map(|name| (name, metric(&fixture, run_id, "concurrency-3", name)))
+                .into();
+        assert!(numbers["session_active_ms_p50"] <= numbers["session_ms_p50"], "{numbers:?}");
+        assert!(numbers.values().all(|value| *value > 0.0), "{numbers:?}");
+    }
+    assert_eq!(schedules[0].len(), 1);
+    assert_eq!(schedules[0], schedules[1]);
+}
+
+#[test]
+fn sessions_arrive_in_an_open_loop_and_live_history_repeats_the_responses() {
+    let fixture = Fixture::bare();
+    let load = "mode: open, rate: [40], arrival: constant, duration: 600ms, warmup: 200ms";
+    workload(&fixture, load, "turns: 3, think_time: 10ms, history: live", "");
+    pipeline(&fixture, 1, "");
+    fixture.run("live").success();
+    fixture.verify("live").success();
+    let sessions = sessions_of(records(&fixture, "live").remove(0));
+    // 40 a second for 0.8 s.
+    assert!(sessions.keys().copied().eq(0..32), "{:?}", sessions.keys());
+    let complete: Vec<_> = sessions.values().filter(|turns| turns.len() == 3).collect();
+    assert!(!complete.is_empty(), "no session came to its end");
+    for turns in complete {
+        assert_eq!(turns[0].intended_ns, turns[0].session_start_ns);
+        for pair in turns.windows(2) {
+            assert_eq!(pair[1].intended_ns, pair[0].end_ns.map(|end| end + 10 * MS));
+            // The endpoint's own words: what it counts is what it said, and the 40 words of the turn.
+            let said = pair[0].input_tokens_endpoint.expect("counted") + pair[0].output_tokens.expect("counted") + 40;
+            assert_eq!(pair[1].input_tokens_endpoint, Some(said));
+        }
+    }
+    let shown = fixture.assay(&["show", "live", "--all"]).success();
+    assert!(shown.stdout.contains("40 sessions/s"), "{}", shown.stdout);
+    let rate =
+        fixture.assay(&["query", "SELECT session_rate_per_s, request_rate_per_s FROM serving_outcome_fact", "--format", "csv"]);
+    assert!(rate.success().stdout.contains("40.0,"), "the rate is one of sessions");
+}
+
+#[test]
+fn a_turn_that_fails_ends_its_session() {
+    let fixture = Fixture::new();
+    let bench =
+        ["bench", "--simulator", "fast", "--concurrency", "2", "--input-tokens", "9", "--output-tokens", "3", "--trials", "1"];
+    let sessions = ["--sessions", "turns=4,think_time=1ms..2ms,count=12", "--warmup", "0s", "--run-id", "well"];
+    fixture.assay(&[&bench[..], &sessions].concat()).success();
+    let well = sessions_of(records(&fixture, "well").remove(0));
+    assert!(well.len() == 12 && well.values().all(|turns| turns.len() == 4), "{}", well.len());
+
+    let faulty = "{name: sim, kind: simulator, config: {profile: fast, fault: ['status:500'], fault_rate: 0.2}}";
+    workload(&fixture, "mode: closed, concurrency: [2], sessions: 12", "turns: 4", "");
+    fixture.write(PIPELINE, &serving::pipeline(&["talks"], &[faulty], 1, serving::RETRY_BUDGET, ""));
+    fixture.commit("talks");
+    fixture.run("faulty").success();
+    fixture.verify("faulty").success();
+    let played = sessions_of(records(&fixture, "faulty").remove(0));
+    assert_eq!(played.len(), 12, "each session begins");
+    let failed = played.values().filter(|turns| turns.iter().any(|turn| !turn.outcome.is_ok())).count();
+    assert!(failed > 0, "a fifth of the responses are 500");
+    for turns in played.values() {
+        let last = turns.last().expect("a turn");
+        assert!(turns.iter().rev().skip(1).all(|turn| turn.outcome.is_ok()), "nothing follows a failure: {turns:?}");
+        assert_eq!(last.outcome.is_ok(), turns.len() == 4, "{turns:?}");
+    }
+
+    for (sessions, said) in [
+        ("turns", "`--sessions turns` is not of the form NAME=VALUE"),
+        ("turns=2,turns=3", "`--sessions` gives `turns` twice"),
+        ("turns=2,history=both", "is not one of `recorded`, `live`"),
+    ] {
+        let refused = fixture.assay(&[&bench[..], &["--sessions", sessions]].concat());
+        assert!(refused.stderr.contains(said), "{sessions}: {}", refused.stderr);
+    }
+}
