@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_record::{Phase, Record};
 use serde_json::Value;
 
-use crate::pipeline::{list, text};
+use crate::pipeline::list;
 use crate::serving::{self, MODEL};
 use crate::support::{Fixture, PIPELINE};
 use crate::traces::{metric, records};
@@ -41,7 +41,12 @@ fn pipeline(fixture: &Fixture, trials: u32, more: &str) {
     fixture.commit("talks");
 }
 
-/// The records of each session of a run's attempts, by the turn.
+/// The records of the last attempt at the only trial of a run, the one that counts.
+fn counted(fixture: &Fixture, run_id: &str) -> Vec<Record> {
+    records(fixture, run_id).pop().expect("an attempt")
+}
+
+/// The records of each session, by the turn.
 fn sessions_of(records: Vec<Record>) -> BTreeMap<u64, Vec<Record>> {
     let mut sessions: BTreeMap<u64, Vec<Record>> = BTreeMap::new();
     for record in records {
@@ -71,7 +76,7 @@ fn turns_come_their_pause_after_the_response_before_and_are_the_same_in_any_numb
             fixture.pointers(run_id, "execute").iter().map(|pointer| pointer.load(&fixture.store())).collect();
         let attempts = parts.iter().flat_map(|part| list(&part["body"]["attempts"]).clone());
         schedules.push(attempts.map(|attempt| attempt["serving"]["schedule_digest"].to_string()).collect::<BTreeSet<_>>());
-        let all: Vec<Record> = records(&fixture, run_id).into_iter().flatten().collect();
+        let all = counted(&fixture, run_id);
         assert!(all.iter().any(|turn| turn.phase == Phase::Warmup) && all.iter().any(|turn| turn.phase == Phase::Measured));
         let sessions = sessions_of(all);
         assert!(sessions.keys().copied().eq(0..24), "every session is played: {:?}", sessions.keys());
@@ -116,7 +121,7 @@ fn sessions_arrive_in_an_open_loop_and_live_history_repeats_the_responses() {
     pipeline(&fixture, 1, "");
     fixture.run("live").success();
     fixture.verify("live").success();
-    let sessions = sessions_of(records(&fixture, "live").remove(0));
+    let sessions = sessions_of(counted(&fixture, "live"));
     // 40 a second for 0.8 s.
     assert!(sessions.keys().copied().eq(0..32), "{:?}", sessions.keys());
     let complete: Vec<_> = sessions.values().filter(|turns| turns.len() == 3).collect();
@@ -144,16 +149,16 @@ fn a_turn_that_fails_ends_its_session() {
         ["bench", "--simulator", "fast", "--concurrency", "2", "--input-tokens", "9", "--output-tokens", "3", "--trials", "1"];
     let sessions = ["--sessions", "turns=4,think_time=1ms..2ms,count=12", "--warmup", "0s", "--run-id", "well"];
     fixture.assay(&[&bench[..], &sessions].concat()).success();
-    let well = sessions_of(records(&fixture, "well").remove(0));
+    let well = sessions_of(counted(&fixture, "well"));
     assert!(well.len() == 12 && well.values().all(|turns| turns.len() == 4), "{}", well.len());
 
-    let faulty = "{name: sim, kind: simulator, config: {profile: fast, fault: ['status:500'], fault_rate: 0.2}}";
+    let faulty = "{name: sim, kind: simulator, config: {profile: fast, fault: 'status:500', fault_rate: 0.2}}";
     workload(&fixture, "mode: closed, concurrency: [2], sessions: 12", "turns: 4", "");
     fixture.write(PIPELINE, &serving::pipeline(&["talks"], &[faulty], 1, serving::RETRY_BUDGET, ""));
     fixture.commit("talks");
     fixture.run("faulty").success();
     fixture.verify("faulty").success();
-    let played = sessions_of(records(&fixture, "faulty").remove(0));
+    let played = sessions_of(counted(&fixture, "faulty"));
     assert_eq!(played.len(), 12, "each session begins");
     let failed = played.values().filter(|turns| turns.iter().any(|turn| !turn.outcome.is_ok())).count();
     assert!(failed > 0, "a fifth of the responses are 500");
@@ -166,7 +171,7 @@ fn a_turn_that_fails_ends_its_session() {
     for (sessions, said) in [
         ("turns", "`--sessions turns` is not of the form NAME=VALUE"),
         ("turns=2,turns=3", "`--sessions` gives `turns` twice"),
-        ("turns=2,history=both", "is not one of `recorded`, `live`"),
+        ("turns=2,history=both", "must be one of `recorded`, `live`"),
     ] {
         let refused = fixture.assay(&[&bench[..], &["--sessions", sessions]].concat());
         assert!(refused.stderr.contains(said), "{sessions}: {}", refused.stderr);

@@ -67,6 +67,21 @@ impl EndpointPaths {
     }
 }
 
+fn check_header_name(name: &str) -> Result<(), Error> {
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(token) {
+        return Err(header_error(name, "its name has characters that no header name has"));
+    }
+    if RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
+        return Err(header_error(name, "the load generator writes it itself"));
+    }
+    Ok(())
+}
+
+fn header_error(name: &str, problem: &'static str) -> Error {
+    Error::Header { name: name.chars().take(80).collect(), problem }
+}
+
 /// Returns a path without the version `/v1`, if it begins with it.
 fn below_version(path: &str) -> &str {
     path.strip_prefix("/v1").filter(|rest| rest.starts_with('/')).unwrap_or(path)
@@ -83,6 +98,7 @@ pub struct Endpoint {
     addresses: Vec<SocketAddr>,
     source: Option<IpAddr>,
     headers: Vec<(String, String)>,
+    session_header: Option<String>,
     roots: Vec<CertificateDer<'static>>,
     /// True if any certificate is accepted.
     accepts_any_certificate: bool,
@@ -113,6 +129,7 @@ impl Endpoint {
             addresses: Vec::new(),
             source: None,
             headers: Vec::new(),
+            session_header: None,
             roots: Vec::new(),
             accepts_any_certificate: false,
         })
@@ -129,19 +146,28 @@ impl Endpoint {
 
     /// Adds a header to every request. Its value may be a secret: it is never shown.
     pub fn with_header(mut self, name: &str, value: &str) -> Result<Self, Error> {
-        let refuse = |problem| Err(Error::Header { name: name.chars().take(80).collect(), problem });
-        let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-        if name.is_empty() || !name.bytes().all(token) {
-            return refuse("its name has characters that no header name has");
-        }
+        check_header_name(name)?;
         if !value.bytes().all(|byte| byte == b'\t' || (b' '..=b'~').contains(&byte)) {
-            return refuse("its value has characters other than printable ASCII");
-        }
-        if RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
-            return refuse("the load generator writes it itself");
+            return Err(header_error(name, "its value has characters other than printable ASCII"));
         }
         self.headers.push((name.to_owned(), value.trim().to_owned()));
         Ok(self)
+    }
+
+    /// Adds a header to every request of a session, with 32 hexadecimal digits that name the session: routers send requests with equal
+    /// values to the same server.
+    pub fn with_session_header(mut self, name: &str) -> Result<Self, Error> {
+        check_header_name(name)?;
+        if self.headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) {
+            return Err(header_error(name, "it is already set for every request"));
+        }
+        self.session_header = Some(name.to_owned());
+        Ok(self)
+    }
+
+    /// Returns the name of the header that names the session of a request.
+    pub(crate) fn session_header(&self) -> Option<&str> {
+        self.session_header.as_deref()
     }
 
     /// Trusts further certificate authorities, in PEM, besides the system's.

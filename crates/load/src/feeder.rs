@@ -56,6 +56,7 @@ impl PreparedRequest {
 #[derive(Debug)]
 pub(crate) struct Template {
     head: String,
+    session_header: Option<String>,
 }
 
 impl Template {
@@ -71,15 +72,18 @@ impl Template {
         for (name, value) in endpoint.headers() {
             let _ = write!(head, "{name}: {value}\r\n");
         }
-        Self { head }
+        Self { head, session_header: endpoint.session_header().map(str::to_owned) }
     }
 
     /// Builds head and body in one buffer, so that one write sends both.
-    pub(crate) fn wire(&self, request_id: u128, body: &[u8]) -> Vec<u8> {
+    pub(crate) fn wire(&self, request_id: u128, turn: Option<PlannedTurn>, body: &[u8]) -> Vec<u8> {
         let mut head = String::with_capacity(self.head.len() + 180);
         head.push_str(&self.head);
         // The id doubles as the trace id. A span id of zero is not allowed (W3C Trace Context, 3.2.2.4).
         let span = ((request_id >> 64) as u64 ^ request_id as u64).max(1);
+        if let (Some(name), Some(turn)) = (&self.session_header, turn) {
+            let _ = write!(head, "{name}: {:032x}\r\n", turn.session_id);
+        }
         let _ = write!(head, "x-request-id: {request_id:032x}\r\n");
         let _ = write!(head, "traceparent: 00-{request_id:032x}-{span:016x}-01\r\ncontent-length: {}\r\n\r\n", body.len());
         let mut wire = Vec::with_capacity(head.len() + body.len());
@@ -92,7 +96,7 @@ impl Template {
         PreparedRequest {
             global_index: planned.global_index,
             intended_ns: planned.intended_offset_ns,
-            wire: self.wire(planned.request_id, &planned.body),
+            wire: self.wire(planned.request_id, planned.turn, &planned.body),
             input_tokens_requested: planned.input_tokens_requested,
             input_tokens: planned.input_tokens,
             output_tokens_requested: planned.output_tokens_requested,

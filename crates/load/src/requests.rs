@@ -42,6 +42,9 @@ pub struct ResponseText {
 pub struct PlannedTurn {
     /// The session, by a number that no other session of this shard has; copied into the record.
     pub session: u64,
+    /// A number that no other session has, in any run: the value of the endpoint's
+    /// [session header](crate::Endpoint::with_session_header).
+    pub session_id: u128,
     /// The turn, from 0; copied into the record.
     pub turn: u32,
     /// The number of turns of the session; copied into the record.

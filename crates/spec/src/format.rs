@@ -150,6 +150,19 @@ pub(crate) static HEADER: Format = Format {
     },
 };
 
+pub(crate) static SESSION_HEADER: Format = Format {
+    what: "the name of a header of sessions",
+    pattern: "^[Xx]-[A-Za-z0-9-]+$",
+    example: "x-session-id",
+    max: 100,
+    normal: |text| {
+        let name = text.to_lowercase();
+        let rest = name.strip_prefix("x-").unwrap_or_default();
+        let accepted = !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') && name != "x-request-id";
+        keep_if(&name, accepted, "a name that begins with `x-`, of letters, digits and hyphens; `x-request-id` is Assay's own")
+    },
+};
+
 pub(crate) static DURATION: Format = Format {
     what: "a duration",
     pattern: "^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$",

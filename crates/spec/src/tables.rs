@@ -12,7 +12,8 @@ use crate::field::{Choice, Field, Rule, Table, Type, Uniqueness, choice, default
 use crate::format::{
     BRANCH, CASE_ID, CERTIFICATES, COMMIT, CPUS, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENV_NAME, GIT_REF, HEADER,
     HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE, INSTANT, JSON_OBJECT, LABEL, LATENCY, MEMBER, METRIC, NAME, OBJECT_NAME, PATH,
-    PAUSE, PUBLIC_KEY, QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED, SHA256, SQL_PATH, TELEMETRY_URL, TEXT, TIMEZONE, UNIT, WORD,
+    PAUSE, PUBLIC_KEY, QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED, SESSION_HEADER, SHA256, SQL_PATH, TELEMETRY_URL, TEXT, TIMEZONE,
+    UNIT, WORD,
 };
 use crate::lengths::MAX_TOKENS;
 
@@ -569,6 +570,11 @@ static SESSIONS: Table = Table {
         required("turns", &TURNS_LAW, "The number of turns, for each session."),
         default("think_time", &PAUSE_LAW, "\"0s\"", "The time from the end of a response to the next turn."),
         default("history", &Type::Choice(&HISTORIES), "\"recorded\"", "The responses that the next turns repeat."),
+        optional(
+            "header",
+            &Type::Text(&SESSION_HEADER),
+            "The name of a header whose value is the same in all requests of a session and in no others, such as `x-session-id`.",
+        ),
         default(
             "reasoning",
             &Type::Choice(&REASONING),

@@ -299,7 +299,7 @@ pub enum Prompts {
 }
 
 /// Conversations of several requests.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Sessions {
     /// The number of turns of each.
     pub turns: Distribution,
@@ -309,6 +309,8 @@ pub struct Sessions {
     pub history: History,
     /// The treatment of the reasoning of live responses.
     pub reasoning: ReasoningHistory,
+    /// The name of a header that names the session in each of its requests.
+    pub header: Option<String>,
 }
 
 /// A pause, drawn for each turn.
@@ -1118,6 +1120,7 @@ impl Read for Sessions {
             think_time: sessions.get("think_time")?,
             history: sessions.get("history")?,
             reasoning: sessions.get("reasoning")?,
+            header: sessions.get("header")?,
         })
     }
 }

@@ -209,6 +209,9 @@ impl<'a> ServingTrial<'a> {
             let value = value.to_str().map_err(|error| Failure::from_error(ErrorCode::Header, &error))?;
             endpoint = endpoint.with_header(name.as_str(), value).map_err(unusable)?;
         }
+        if let Some(name) = &self.work.session_header {
+            endpoint = endpoint.with_session_header(name).map_err(unusable)?;
+        }
         Ok(endpoint)
     }
 

@@ -130,7 +130,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "NAME=N,..", value_delimiter = ',', conflicts_with = "file")]
     prefix: Vec<String>,
     /// Requests are turns of conversations: turns=N or N..M, think_time=2s, 1s..5s or exponential:2s, history=recorded or live,
-    /// reasoning=drop or keep, count=N. Concurrency and rate then count sessions
+    /// reasoning=drop or keep, header=NAME, count=N. Concurrency and rate then count sessions
     #[arg(long, value_name = "NAME=VALUE,..", value_delimiter = ',', conflicts_with_all = ["file", "requests"])]
     sessions: Vec<String>,
     /// A file or address of prompts: JSON Lines, CSV, text, ShareGPT or an OpenAI batch file, instead of synthetic prompts

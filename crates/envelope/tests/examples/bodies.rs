@@ -303,7 +303,7 @@ fn serving_work() -> Value {
         "prompts": {"from": "synthetic", "input": {"law": "lognormal", "mean": 480.0, "stddev": 240.0}, "query": {"law": "fixed", "tokens": 32},
             "prefix": {"system": 1000, "groups": 64, "group": 200, "zipf": 1.0}},
         "sessions": {"turns": {"law": "uniform", "min": 2, "max": 8}, "think_time": {"law": "exponential", "mean_ns": "2000000000"},
-            "history": "recorded", "reasoning": "drop", "count": "100"}, "output": {"law": "fixed", "tokens": 128},
+            "history": "recorded", "reasoning": "drop", "count": "100"}, "session_header": "x-session-id", "output": {"law": "fixed", "tokens": 128},
         "exact_output": true, "continuous_usage": true, "batch": 1, "body": {"temperature": "0"}, "extra_body": {"top_k": 20}, "requests": "500",
         "duration_ns": "60000000000", "warmup_ns": "5000000000", "timeout_ns": "120000000000", "time_limit_ns": "1800000000000",
         "cache": "cold_salt", "streaming": true, "capture": "digest", "slos": [{"metric": "ttft", "at_most_ns": "500000000"}],

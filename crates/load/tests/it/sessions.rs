@@ -13,7 +13,7 @@ use assay_record::{Outcome, Phase, Record};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::server::{AfterResponse, Gate, Request, Server, event_stream, good, good_stream};
+use crate::server::{AfterResponse, Gate, Request, Server, event_stream, good, good_stream, header};
 use crate::support::{CLOSED_URL, LONG, MS, RecordingSink, check_records, closed, numbered, open, run_into, trial};
 
 /// Sessions of as many turns each, with the same pause after every turn but the last.
@@ -41,6 +41,7 @@ impl Plan {
             request_id: u128::from(global_index) + 1,
             turn: Some(PlannedTurn {
                 session,
+                session_id: u128::from(session) + 0xab00,
                 turn,
                 turns: self.turns,
                 pause_ns: (turn + 1 < self.turns).then_some(self.pause_ns.unsigned_abs()),
@@ -158,8 +159,11 @@ fn check_session(trial: &Trial, plan: Plan, records: &[Record], cancelled: bool)
     let is_open = matches!(trial.arrivals, Arrivals::Open { .. });
     for (turn, record) in records.iter().enumerate() {
         assert_eq!(record.turn, Some(turn as u32), "{records:?}");
-        assert_eq!(record.intended_ns.is_some(), is_open || turn > 0, "{record:?}");
-        let due_ns = record.intended_ns.or(record.dequeued_ns).expect("a due time");
+        let due_ns = record.intended_ns.expect("a due time");
+        // Under closed loop a session is due when a user takes it up.
+        assert!(is_open || turn > 0 || record.dequeued_ns == Some(due_ns), "{record:?}");
+        assert_eq!((record.session_turns, record.session_start_ns), (Some(plan.turns), records[0].intended_ns));
+        assert_eq!(record.session_pauses_ns, Some(plan.pause_ns * turn as i64));
         assert_eq!(record.phase, if due_ns < trial.warmup_ns { Phase::Warmup } else { Phase::Measured }, "{record:?}");
         assert!(due_ns < ends_ns && record.dequeued_ns >= Some(due_ns), "{record:?}");
         assert!(record.sent_ns.is_none_or(|sent_ns| sent_ns >= due_ns), "{record:?}");
@@ -274,6 +278,29 @@ fn live_history_has_the_responses_of_the_endpoint() {
             assert_eq!(body["previous"], expected, "streamed: {streaming}");
         }
     }
+}
+
+#[test]
+fn every_request_of_a_session_names_it_in_the_header() {
+    let heads = Arc::new(Mutex::new(BTreeMap::<u64, Vec<String>>::new()));
+    let seen = heads.clone();
+    let server = Server::start(move |request, stream| {
+        let name = header(&request.head, "x-session-id").expect("the header").to_owned();
+        seen.lock().expect("a lock").entry(place(request).0).or_default().push(name);
+        good(request, stream)
+    });
+    let trial = recorded(closed(&server.url(), 2));
+    let endpoint = trial.endpoint.clone().with_session_header("x-session-id").expect("a name");
+    let played = play(&Trial { endpoint, ..trial.clone() }, plan(3, 3, 0));
+    assert_eq!(played.count(Outcome::Ok), 9);
+    for (session, names) in heads.lock().expect("a lock").iter() {
+        assert_eq!(names, &vec![format!("{:032x}", session + 0xab00); 3]);
+    }
+    for name in ["x-request-id", "Host", "a b", ""] {
+        assert!(trial.endpoint.clone().with_session_header(name).is_err(), "{name}");
+    }
+    let twice = trial.endpoint.with_header("X-Session-Id", "1").and_then(|endpoint| endpoint.with_session_header("x-session-id"));
+    assert!(twice.is_err());
 }
 
 #[test]

@@ -159,6 +159,9 @@ pub struct ServingWork {
     /// The conversations that requests belong to; absent if each request stands for itself.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sessions: Option<Sessions>,
+    /// The name of a header that names the session in each of its requests, so that a router can send them to one server.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub session_header: Option<String>,
     /// Tokens of the response; absent if the API has none, and if a dataset or the endpoint decides.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output: Option<LengthLaw>,

@@ -291,13 +291,16 @@ fn sessions_are_read_with_their_defaults_and_laws() {
             think_time: Pause::Fixed(Duration::ZERO),
             history: History::Recorded,
             reasoning: ReasoningHistory::Drop,
+            header: None,
         }
     );
-    let uniform =
-        of("{turns: {uniform: {min: 2, max: 8}}, think_time: {uniform: {min: 0s, max: 1m}}, history: live, reasoning: keep}");
+    let uniform = of(
+        "{turns: {uniform: {min: 2, max: 8}}, think_time: {uniform: {min: 0s, max: 1m}}, history: live, reasoning: keep, header: X-Session-Id}",
+    );
     assert_eq!(uniform.turns, Distribution::Uniform { min: 2, max: 8 });
     assert_eq!(uniform.think_time, Pause::Uniform { min: Duration::ZERO, max: Duration::from_mins(1) });
     assert_eq!((uniform.history, uniform.reasoning), (History::Live, ReasoningHistory::Keep));
+    assert_eq!(uniform.header.as_deref(), Some("x-session-id"));
     assert_eq!(of("{turns: 1, think_time: 2s}").think_time, Pause::Fixed(Duration::from_secs(2)));
     let mean = Duration::from_secs(3);
     assert_eq!(of("{turns: 1, think_time: {exponential: {mean: 3s}}}").think_time, Pause::Exponential { mean });
@@ -332,6 +335,7 @@ fn what_cannot_be_sessions_is_refused() {
     20 |   sessions: {turns: {uniform: {min: 4, max: 2}}, think_time: {uniform: {min: 2s, max: 1s}}}
        |                                                               ^^^^^^^
     ");
+    assert_snapshot!(with("sessions: {turns: 2, header: x-request-id}"), @"");
     assert_snapshot!(with("sessions: {turns: 2, think_time: 25h}"), @r"
     error: `spec.sessions.think_time` is not a duration: `25h`
       --> a.yaml:20:36

@@ -25,6 +25,8 @@ pub(crate) struct Conversation {
     cursor: SessionCursor,
     messages: Vec<Value>,
     tokens: u32,
+    /// The id of its first request, which no other session has.
+    id: u128,
     /// The last turn, whose response is not among the messages yet.
     last: ScheduledRequest,
 }
@@ -47,7 +49,7 @@ fn message(role: &str, content: &str) -> Value {
 impl Conversation {
     /// Begins a session with its first turn, whose prompt is given.
     pub(crate) fn begin(cursor: SessionCursor, first: ScheduledRequest, prompt: &Prompt) -> Self {
-        Self { cursor, messages: vec![message("user", &prompt.text)], tokens: prompt.tokens, last: first }
+        Self { cursor, messages: vec![message("user", &prompt.text)], tokens: prompt.tokens, id: first.request_id, last: first }
     }
 
     /// Keeps a session whose first turn is prepared, until its next turn.
@@ -73,6 +75,7 @@ impl Conversation {
             prompt_sha256: (work.capture != CaptureMode::None).then(|| digest_prompts(texts())),
             turn: scheduled.turn.map(|place| PlannedTurn {
                 session: place.session,
+                session_id: self.id,
                 turn: place.turn,
                 turns: place.turns,
                 pause_ns: place.next_pause_ns,
