@@ -113,6 +113,14 @@ fn gates_judge_these_names() {
     e2e_ms_p99_with_failures
     e2e_sent_ms_p50
     e2e_sent_ms_p99
+    ttft_first_turn_ms_p50
+    ttft_first_turn_ms_p99
+    ttft_later_turns_ms_p50
+    ttft_later_turns_ms_p99
+    session_ms_p50
+    session_ms_p99
+    session_active_ms_p50
+    session_active_ms_p99
     send_lateness_ms_p50
     send_lateness_ms_p99
     jitter_ms

@@ -335,7 +335,14 @@ fn what_cannot_be_sessions_is_refused() {
     20 |   sessions: {turns: {uniform: {min: 4, max: 2}}, think_time: {uniform: {min: 2s, max: 1s}}}
        |                                                               ^^^^^^^
     ");
-    assert_snapshot!(with("sessions: {turns: 2, header: x-request-id}"), @"");
+    assert_snapshot!(with("sessions: {turns: 2, header: x-request-id}"), @r"
+    error: `spec.sessions.header` is not the name of a header of sessions: `x-request-id`
+      --> a.yaml:20:32
+       |
+    20 |   sessions: {turns: 2, header: x-request-id}
+       |                                ^^^^^^^^^^^^
+    hint: a name that begins with `x-`, of letters, digits and hyphens; `x-request-id` is Assay's own
+    ");
     assert_snapshot!(with("sessions: {turns: 2, think_time: 25h}"), @r"
     error: `spec.sessions.think_time` is not a duration: `25h`
       --> a.yaml:20:36

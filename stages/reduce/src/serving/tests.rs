@@ -349,7 +349,68 @@ fn every_metric_of_four_requests_is_as_by_hand() {
     assert!(MetricName::judged().all(|name| is_reported(name.text)), "gates may name what is reported");
     let all: Vec<_> = MetricName::all().map(|known| known.text).collect();
     assert_eq!(point.summary.metrics.len() + serving(&point).absent.len(), all.len(), "each is there or absent");
-    assert_eq!(serving(&point).absent.len(), 8, "four tails, documents, and the steady state, which open loop has not");
+    assert_eq!(
+        serving(&point).absent.len(),
+        16,
+        "four tails, documents, eight of sessions, and the steady state, which open loop has not"
+    );
+}
+
+/// The workload of sessions of the tests below.
+fn sessions() -> Json {
+    json!({"sessions": {
+        "turns": {"law": "fixed", "tokens": 2}, "think_time": {"law": "uniform", "min_ns": "1", "max_ns": "90000000"},
+        "history": "recorded", "reasoning": "drop",
+    }})
+}
+
+/// Three sessions of two turns, the last of which fails in its first.
+fn turns() -> Vec<Record> {
+    let turn = |session: u64, turn: u32, start: i64, pauses: i64, record: Record| Record {
+        session: Some(session),
+        turn: Some(turn),
+        session_turns: Some(2),
+        session_start_ns: Some(start * MS),
+        session_pauses_ns: Some(pauses * MS),
+        ..record
+    };
+    vec![
+        turn(0, 0, 0, 0, request(0, [0, 0, 100, 300], 5)),
+        turn(1, 0, 100, 0, request(2, [100, 101, 220, 400], 5)),
+        turn(2, 0, 200, 0, failed(4, [200, 200, 450], Outcome::Timeout)),
+        turn(0, 1, 0, 50, request(1, [360, 365, 460, 660], 5)),
+        turn(1, 1, 100, 40, request(3, [450, 450, 520, 700], 5)),
+    ]
+}
+
+#[test]
+fn every_metric_of_sessions_is_as_by_hand() {
+    let point = reduced(&sessions(), turns());
+    assert_values(
+        &point,
+        &[
+            // 660 - 0 and 700 - 100; the third session never came to its last turn.
+            ("session_ms_p50", 630.0),
+            // Without pauses of 50 and 40.
+            ("session_active_ms_p50", 585.0),
+            // 100 and 120; 460 - 360 and 520 - 450.
+            ("ttft_first_turn_ms_p50", 110.0),
+            ("ttft_later_turns_ms_p50", 85.0),
+            ("error_rate", 0.2),
+        ],
+    );
+    assert_eq!(serving(&point).latency_from, "intended");
+    let closed = serving_run(
+        &json!({"sessions": sessions()["sessions"], "arrival": {"law": "closed"}, "users": 3}),
+        &json!([]),
+        &[vec![attempted(turns())]],
+    )
+    .reduce();
+    assert_values(&closed, &[("session_ms_p50", 630.0), ("ttft_later_turns_ms_p50", 85.0)]);
+    let steady = serving(&closed).absent.get("request_throughput_steady_per_s").expect("absent");
+    assert!(steady.contains("pause between turns"), "{steady}");
+    let alone = reduced(&json!({}), four());
+    assert!(value(&alone, "session_ms_p50").expect_err("no sessions").contains("no turns of sessions"));
 }
 
 #[test]
@@ -1025,7 +1086,15 @@ fn every_column_has_a_writer() {
     let reranked =
         reduced(&json!({"api": "rerank", "batch": 8}), vec![Record { output_tokens: None, ..request(0, [0, 0, 1, 1], 1) }]);
     let replayed = reduced(&json!({"arrival": {"law": "recorded"}, "speed": 2.5}), four());
-    let rows = [serving_run(&slos, &json!([]), &few).reduce().fact, successful.fact, closed.fact, reranked.fact, replayed.fact];
+    let of_sessions = reduced(&sessions(), turns());
+    let rows = [
+        serving_run(&slos, &json!([]), &few).reduce().fact,
+        successful.fact,
+        closed.fact,
+        reranked.fact,
+        replayed.fact,
+        of_sessions.fact,
+    ];
     let from_telemetry_and_commands = ["tensor_parallel", "queue_delay_ns_mean", "cost_absent_reason"];
     let but: Vec<_> = PLACE.iter().chain(&from_telemetry_and_commands).copied().collect();
     crate::fixture::assert_filled(&assay_warehouse::SERVING_OUTCOME_FACT, &rows, &but);
