@@ -4,6 +4,10 @@
 //! its time in nanoseconds (64 bits each), the bytes of the line without its line break, the tokens of its prompt, the tokens of its
 //! recorded response, or 2^32 - 1 without one, and the leading tokens of its prompt that an earlier row has as well (32 bits each).
 //! Integers are little-endian. Lines follow one another without a gap, and times never go back. Without times, all are 0.
+//!
+//! The highest bit of the bytes of a line is 1 if the row continues the session of the row before it; a line has fewer than 2^31 bytes. The
+//! prompt of such a turn is all that was said before it, earlier recorded responses included, and its own messages. Its reused tokens
+//! are those of all that was said before. A session has [`MAX_TURNS`] turns at most, and the first row begins one.
 
 /// The format of an index; its first line.
 pub const INDEX_FORMAT: &str = "assay.dev/dataset-index/v1";
@@ -11,11 +15,20 @@ pub const INDEX_FORMAT: &str = "assay.dev/dataset-index/v1";
 /// The most rows of a dataset.
 pub const MAX_ROWS: u64 = 10_000_000;
 
+/// The most turns of a session: as many as `assay-schedule` allows for drawn sessions.
+pub const MAX_TURNS: u32 = 1_000;
+
 /// The bytes of one row.
 pub(crate) const ROW_BYTES: usize = 32;
 
 /// The value of a token count that is absent.
 const NONE: u32 = u32::MAX;
+
+/// The bit of the length of a line that marks a row which continues a session.
+pub(crate) const CONTINUES: u32 = 1 << 31;
+
+/// The place of the word with the length of a line in a row, in words of 32 bits.
+const LENGTH_WORD: usize = 4;
 
 /// The reason why bytes are not an index.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,6 +48,15 @@ pub enum IndexError {
     /// A row is earlier than the row before it.
     #[error("row {0} of the index is earlier than the row before it")]
     Order(u64),
+    /// The first row continues a session.
+    #[error("the first row of the index continues a session that no row begins")]
+    NoFirstTurn,
+    /// A session has more turns than allowed.
+    #[error("row {0} of the index continues a session of {MAX_TURNS} turns, which is the most that a session has")]
+    TooManyTurns(u64),
+    /// A row continues a session and has fewer tokens than what was said before.
+    #[error("row {0} of the index continues a session without its earlier turns")]
+    History(u64),
 }
 
 /// One row of an index.
@@ -50,17 +72,30 @@ pub struct IndexedRow {
     pub input_tokens: u32,
     /// Tokens of its recorded response.
     pub output_tokens: Option<u32>,
-    /// Leading tokens of its prompt that are the leading tokens of an earlier row, by the blocks of the dataset; 0 without blocks.
+    /// Leading tokens of its prompt that an earlier row has as well: by the blocks of the dataset, or what was said before this turn of a
+    /// session, recorded responses included; 0 without blocks and sessions.
     pub reused_tokens: u32,
+    /// True if it is the next turn of the session of the row before it.
+    pub continues: bool,
+}
+
+/// A session of an index: rows that follow one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexedSession {
+    /// The row of its first turn, counted from 0.
+    pub first_row: u64,
+    /// The number of its turns, which is that of its rows.
+    pub turns: u32,
 }
 
 impl IndexedRow {
     pub(crate) fn to_bytes(self) -> [u8; ROW_BYTES] {
-        let Self { offset, at_ns, bytes, input_tokens, output_tokens, reused_tokens } = self;
+        let Self { offset, at_ns, bytes, input_tokens, output_tokens, reused_tokens, continues } = self;
+        let length = if continues { bytes | CONTINUES } else { bytes };
         let mut row = [0; ROW_BYTES];
         row[..8].copy_from_slice(&offset.to_le_bytes());
         row[8..16].copy_from_slice(&at_ns.to_le_bytes());
-        let narrow = [bytes, input_tokens, output_tokens.unwrap_or(NONE), reused_tokens];
+        let narrow = [length, input_tokens, output_tokens.unwrap_or(NONE), reused_tokens];
         row[16..].as_chunks_mut::<4>().0.iter_mut().zip(narrow).for_each(|(place, value)| *place = value.to_le_bytes());
         row
     }
@@ -72,10 +107,11 @@ impl IndexedRow {
         Self {
             offset: wide(0),
             at_ns: wide(2),
-            bytes: narrow(4),
+            bytes: narrow(LENGTH_WORD) & !CONTINUES,
             input_tokens: narrow(5),
             output_tokens: Some(narrow(6)).filter(|tokens| *tokens != NONE),
             reused_tokens: narrow(7),
+            continues: continues(row),
         }
     }
 
@@ -83,6 +119,11 @@ impl IndexedRow {
     pub(crate) fn end(self) -> u64 {
         self.offset.saturating_add(u64::from(self.bytes)).saturating_add(1)
     }
+}
+
+/// Returns true if a row continues a session, without reading the rest of it: an index has millions of rows.
+fn continues(row: &[u8; ROW_BYTES]) -> bool {
+    row.as_chunks::<4>().0.get(LENGTH_WORD).is_some_and(|word| u32::from_le_bytes(*word) & CONTINUES != 0)
 }
 
 /// The rows of a dataset, in the order of its file. Never empty.
@@ -106,7 +147,7 @@ impl Index {
         if rows.len() as u64 > MAX_ROWS {
             return Err(IndexError::TooMany(rows.len() as u64));
         }
-        let (mut expected, mut before_ns) = (0, 0);
+        let (mut expected, mut before_ns, mut session) = (0, 0, None);
         for (number, row) in (1..).zip(rows) {
             let row = IndexedRow::from_bytes(row);
             if row.offset != expected {
@@ -115,7 +156,7 @@ impl Index {
             if row.at_ns < before_ns {
                 return Err(IndexError::Order(number));
             }
-            (expected, before_ns) = (row.end(), row.at_ns);
+            (expected, before_ns, session) = (row.end(), row.at_ns, Some(next_turn(number, row, session)?));
         }
         Ok(Self { rows: rows.to_vec() })
     }
@@ -140,6 +181,30 @@ impl Index {
     pub fn rows(&self) -> impl ExactSizeIterator<Item = IndexedRow> {
         self.rows.iter().map(IndexedRow::from_bytes)
     }
+
+    /// Returns all sessions in order. Their turns add up to the rows: in a dataset without sessions, each row is one of a single turn.
+    pub fn sessions(&self) -> impl Iterator<Item = IndexedSession> {
+        self.rows.chunk_by(|_, next| continues(next)).scan(0, |next_row, turns| {
+            let session = IndexedSession { first_row: *next_row, turns: turns.len() as u32 };
+            *next_row += turns.len() as u64;
+            Some(session)
+        })
+    }
+}
+
+/// Returns the turns of a session so far and the tokens of its last prompt, with the turn of this row. `before` are those of the row before.
+fn next_turn(number: u64, row: IndexedRow, before: Option<(u32, u32)>) -> Result<(u32, u32), IndexError> {
+    if !row.continues {
+        return Ok((1, row.input_tokens));
+    }
+    let (turns, input_tokens) = before.ok_or(IndexError::NoFirstTurn)?;
+    if turns == MAX_TURNS {
+        return Err(IndexError::TooManyTurns(number));
+    }
+    if !(input_tokens..=row.input_tokens).contains(&row.reused_tokens) {
+        return Err(IndexError::History(number));
+    }
+    Ok((turns + 1, row.input_tokens))
 }
 
 #[cfg(test)]
@@ -151,11 +216,27 @@ mod tests {
         let mut bytes = format!("{INDEX_FORMAT}\n").into_bytes();
         let mut offset = 0;
         for (length, input_tokens, output_tokens, at_ns) in rows.iter().copied() {
-            let row = IndexedRow { offset, at_ns, bytes: length, input_tokens, output_tokens, reused_tokens: input_tokens / 2 };
+            let reused_tokens = input_tokens / 2;
+            let row = IndexedRow { offset, at_ns, bytes: length, input_tokens, output_tokens, reused_tokens, continues: false };
             bytes.extend(row.to_bytes());
             offset = row.end();
         }
         bytes
+    }
+
+    /// Returns an index of sessions with these numbers of turns. Each turn and each response has one token.
+    fn sessions(turns: &[u32]) -> Vec<u8> {
+        let mut bytes = format!("{INDEX_FORMAT}\n").into_bytes();
+        for (row, turn) in (0..).zip(turns.iter().flat_map(|turns| 0..*turns)) {
+            bytes.extend(turn_row(row, turn).to_bytes());
+        }
+        bytes
+    }
+
+    fn turn_row(row: u64, turn: u32) -> IndexedRow {
+        let (input_tokens, reused_tokens) = (2 * turn + 1, 2 * turn);
+        let (offset, continues) = (8 * row, turn > 0);
+        IndexedRow { offset, at_ns: 0, bytes: 7, input_tokens, output_tokens: Some(1), reused_tokens, continues }
     }
 
     #[test]
@@ -173,6 +254,24 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_session_is_refused_by_name() {
+        let refused = |rows: &[IndexedRow]| {
+            let rows = rows.iter().flat_map(|row| row.to_bytes());
+            Index::parse(&format!("{INDEX_FORMAT}\n").into_bytes().into_iter().chain(rows).collect::<Vec<_>>())
+                .map(|index| index.len())
+        };
+        assert_eq!(refused(&[turn_row(0, 0), turn_row(1, 1)]), Ok(2));
+        assert_eq!(refused(&[turn_row(0, 1)]), Err(IndexError::NoFirstTurn));
+        // Turn 1 has 3 tokens, so that turn 2 reuses between 3 and all of its own.
+        let third = |reused_tokens| IndexedRow { reused_tokens, ..turn_row(2, 2) };
+        let with = |third| refused(&[turn_row(0, 0), turn_row(1, 1), third]);
+        assert_eq!([2, 3, 5, 6].map(|reused| with(third(reused)).is_ok()), [false, true, true, false]);
+        assert_eq!(with(third(2)), Err(IndexError::History(3)));
+        assert_eq!(Index::parse(&sessions(&[1, MAX_TURNS])).map(|index| index.len()), Ok(1_001));
+        assert_eq!(Index::parse(&sessions(&[1, MAX_TURNS + 1])), Err(IndexError::TooManyTurns(1_002)));
+    }
+
+    #[test]
     fn rows_are_found_by_their_time() {
         let index =
             Index::parse(&written(&[(1, 1, None, 5), (1, 1, None, 7), (1, 1, None, 7), (1, 1, None, 9)])).expect("an index");
@@ -182,7 +281,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(
-            rows in prop::collection::vec((any::<u32>(), any::<u32>(), prop::option::of(0..NONE), any::<u64>()), 1..9)
+            rows in prop::collection::vec((0..CONTINUES, any::<u32>(), prop::option::of(0..NONE), any::<u64>()), 1..9)
         ) {
             let mut rows = rows;
             rows.sort_by_key(|row| row.3);
@@ -191,6 +290,17 @@ mod tests {
             prop_assert!(index.rows().all(|row| row.reused_tokens == row.input_tokens / 2));
             prop_assert_eq!(&read, &rows);
             prop_assert_eq!(index.row(index.len()), None);
+            prop_assert_eq!(index.sessions().count() as u64, index.len());
+        }
+
+        #[test]
+        fn sessions_are_read_as_they_were_written(turns in prop::collection::vec(1..9_u32, 1..9)) {
+            let index = Index::parse(&sessions(&turns)).expect("an index");
+            let read: Vec<_> = index.sessions().collect();
+            prop_assert_eq!(read.iter().map(|session| session.turns).collect::<Vec<_>>(), turns);
+            for (row, turn) in read.iter().flat_map(|session| (session.first_row..).zip(0..session.turns)) {
+                prop_assert_eq!(index.row(row), Some(turn_row(row, turn)));
+            }
         }
 
         #[test]

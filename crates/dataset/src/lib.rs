@@ -18,7 +18,7 @@ mod writer;
 
 pub use error::DatasetError;
 pub use import::{Fields, MAX_ROW_BYTES, import};
-pub use index::{INDEX_FORMAT, Index, IndexError, IndexedRow, MAX_ROWS};
+pub use index::{INDEX_FORMAT, Index, IndexError, IndexedRow, IndexedSession, MAX_ROWS, MAX_TURNS};
 pub use reader::{RowError, RowReader};
 pub use row::{LeftOut, LeftOutReason, Row, RowContent, RowTime, TokenBlocks};
 pub use writer::{ImportRules, ImportSummary, MAX_BLOCKS, RecordedOutput, RowWriter, TextTokens, TimeRules};

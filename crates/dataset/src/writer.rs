@@ -6,7 +6,7 @@ use std::io::Write;
 use assay_api::ServingApi;
 use assay_manifest::{Count, DatasetSummary, OverLongPrompt, TokenRange};
 
-use crate::index::{INDEX_FORMAT, MAX_ROWS};
+use crate::index::{CONTINUES, INDEX_FORMAT, MAX_ROWS};
 use crate::trace::{BlockTree, Timeline};
 use crate::{DatasetError, IndexedRow, LeftOut, LeftOutReason, Row, RowContent};
 
@@ -158,7 +158,8 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
             return Err(DatasetError::TooManyRows);
         }
         let mut line = serde_json::to_vec(content).map_err(|error| DatasetError::Write(error.into()))?;
-        let bytes = u32::try_from(line.len()).map_err(|_| DatasetError::RowTooLarge(number))?;
+        let bytes = u32::try_from(line.len()).ok().filter(|bytes| *bytes < CONTINUES);
+        let bytes = bytes.ok_or(DatasetError::RowTooLarge(number))?;
         let input_tokens = u32::try_from(input).map_err(|_| DatasetError::RowTooLarge(number))?;
         line.push(b'\n');
         let reused_tokens = match content {
@@ -166,7 +167,7 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
             RowContent::Prompt(_) | RowContent::Messages(_) | RowContent::Body(_) => 0,
         };
         let at_ns = self.timeline.as_mut().map_or(0, |timeline| timeline.place(admitted_ns));
-        let row = IndexedRow { offset: self.offset, at_ns, bytes, input_tokens, output_tokens, reused_tokens };
+        let row = IndexedRow { offset: self.offset, at_ns, bytes, input_tokens, output_tokens, reused_tokens, continues: false };
         self.rows.write_all(&line).and_then(|()| self.index.write_all(&row.to_bytes())).map_err(DatasetError::Write)?;
         self.offset = row.end();
         self.summary.rows.0 += 1;
