@@ -280,7 +280,7 @@ fn dataset_work() -> Value {
         "from": "dataset", "file": pinned("prompts.jsonl", "chat-8b-asked/prompts.jsonl", 1_204_551, false), "format": "jsonl",
         "rows": of("rows.jsonl", 1_190_210, "application/jsonl"), "index": of("rows.index", 39_907, "application/octet-stream"),
         "summary": {
-            "read": "2000", "rows": "1994", "without_prompt": "2", "too_long": "4", "truncated": "0", "whole_bodies": "1",
+            "read": "2000", "rows": "1994", "sessions": "310", "without_prompt": "2", "too_long": "4", "truncated": "0", "whole_bodies": "1",
             "input_tokens": {"least": 4, "most": 4096, "sum": "412118"}, "recorded_outputs": "1990",
             "output_tokens": {"least": 1, "most": 1024, "sum": "391002"}, "without_response": "0",
             "times": {

@@ -43,6 +43,11 @@ impl DatasetFormat {
         }
     }
 
+    /// Returns true if the rows of the format can be whole conversations, whose turns are sent one after the other.
+    pub fn has_conversations(self) -> bool {
+        matches!(self, Self::Jsonl | Self::Sharegpt)
+    }
+
     /// Returns true if the members or columns of the format have names that a workload may choose.
     pub fn has_fields(self) -> bool {
         matches!(self, Self::Jsonl | Self::Csv | Self::TimedJsonl)
@@ -76,23 +81,26 @@ pub struct TokenRange {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DatasetSummary {
-    /// Rows of the file.
+    /// Rows of the file; if they are whole conversations, each is one.
     pub read: Count,
-    /// Rows that were kept.
+    /// Rows that were kept; of conversations, each turn is one.
     pub rows: Count,
-    /// Rows that were left out because they have no prompt.
+    /// Conversations that were kept; absent if rows are not turns.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sessions: Option<Count>,
+    /// Rows or conversations that were left out because they have no prompt.
     pub without_prompt: Count,
     /// Rows of a trace that were left out because they record no token of a response: failed requests.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub without_response: Option<Count>,
-    /// Rows that were left out because their prompt is too long.
+    /// Rows that were left out because their prompt is too long, or conversations because a turn's prompt is.
     pub too_long: Count,
-    /// Kept rows whose prompt was cut.
+    /// Kept rows whose prompt was cut, or conversations that were ended before their first turn that is too long.
     pub truncated: Count,
     /// Kept rows that are whole bodies of requests; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub whole_bodies: Option<Count>,
-    /// Tokens of the kept prompts, by the workload's tokenizer.
+    /// Tokens of the kept prompts, by the workload's tokenizer. The prompt of a turn is all that was said before, and what the turn adds.
     pub input_tokens: TokenRange,
     /// Kept rows with a recorded length of the response that requests ask for.
     pub recorded_outputs: Count,
