@@ -1,5 +1,7 @@
 //! The reasons why a dataset cannot be imported.
 
+use assay_manifest::DatasetFormat;
+
 /// The reason why a dataset cannot be imported. Rows are counted from 1, as lines of a file are.
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
@@ -41,6 +43,25 @@ pub enum DatasetError {
         /// The limit.
         max: u32,
     },
+    /// The prompt of a turn is longer than the workload allows, and the workload refuses such prompts.
+    #[error(
+        "turn {turn} of row {row} has a prompt of {tokens} tokens with all that was said before, more than `max_input`, which is {max}"
+    )]
+    TurnTooLong {
+        /// The row.
+        row: u64,
+        /// The turn, counted from 1.
+        turn: u64,
+        /// Its tokens, those of earlier messages and responses included.
+        tokens: u64,
+        /// The limit.
+        max: u32,
+    },
+    /// The format has no conversations.
+    #[error(
+        "the format `{0}` has no conversations: with `sessions`, a dataset is `sharegpt`, or `jsonl` with `messages` in each row"
+    )]
+    NoConversations(DatasetFormat),
     /// The API cannot take the content of a row.
     #[error("row {row} has {content}, which `api: {api}` cannot take")]
     Api {

@@ -12,10 +12,9 @@ mod unique;
 
 use std::io::BufRead;
 
-use assay_api::ServingApi;
 use assay_manifest::DatasetFormat;
 
-use crate::{DatasetError, LeftOut, Row};
+use crate::{Conversation, DatasetError, FileRow, ImportRules, LeftOut, Row};
 
 pub(crate) use json::MAX_ROW_VALUES;
 
@@ -38,20 +37,25 @@ pub struct Fields {
     pub output_tokens: Option<String>,
 }
 
-/// Takes a row with its number, or the reason why a row of the file is no request.
+/// Takes a request with the number of its row, or the reason why a row of the file is no request.
 pub(crate) type TakeRow<'a> = dyn FnMut(u64, Result<Row, LeftOut>) -> Result<(), DatasetError> + 'a;
 
 /// Reads a dataset row by row and passes each to `take`, with its number from 1: in formats of lines the number of its line, in others its
-/// place. The first error ends it.
+/// place. The first error ends it. Rows are whole conversations if the rules are for sessions, and requests if not.
 pub fn import(
     format: DatasetFormat,
     fields: &Fields,
-    api: ServingApi,
+    rules: &ImportRules,
     mut source: impl BufRead,
-    take: &mut dyn FnMut(u64, Result<Row, LeftOut>) -> Result<(), DatasetError>,
+    take: &mut dyn FnMut(u64, Result<FileRow, LeftOut>) -> Result<(), DatasetError>,
 ) -> Result<(), DatasetError> {
     skip_byte_order_mark(&mut source)?;
     let source = limited::Limited::new(source);
+    if rules.sessions {
+        return conversations(format, fields, source, take);
+    }
+    let api = rules.api;
+    let take = &mut |number, row: Result<Row, LeftOut>| take(number, row.map(FileRow::Request));
     match format {
         DatasetFormat::Jsonl => json::values(source, &mut |row, value| take(row, Ok(object::row(row, &value, fields)?))),
         DatasetFormat::Sharegpt => json::values(source, &mut |row, value| take(row, sharegpt::row(row, &value)?)),
@@ -68,6 +72,28 @@ pub fn import(
         DatasetFormat::TimedJsonl => {
             json::values(source, &mut |row, value| take(row, Ok(trace::timed(row, &value, fields, api)?)))
         }
+    }
+}
+
+/// Reads whole conversations, of a format that has them.
+fn conversations(
+    format: DatasetFormat,
+    fields: &Fields,
+    source: limited::Limited<impl BufRead>,
+    take: &mut dyn FnMut(u64, Result<FileRow, LeftOut>) -> Result<(), DatasetError>,
+) -> Result<(), DatasetError> {
+    let take = &mut |number, row: Result<Conversation, LeftOut>| take(number, row.map(FileRow::Conversation));
+    match format {
+        DatasetFormat::Jsonl => json::values(source, &mut |row, value| take(row, object::conversation(row, &value, fields)?)),
+        DatasetFormat::Sharegpt => json::values(source, &mut |row, value| take(row, sharegpt::conversation(row, &value)?)),
+        DatasetFormat::OpenaiBatch
+        | DatasetFormat::Csv
+        | DatasetFormat::Text
+        | DatasetFormat::Mooncake
+        | DatasetFormat::Bailian
+        | DatasetFormat::Azure
+        | DatasetFormat::Burstgpt
+        | DatasetFormat::TimedJsonl => Err(DatasetError::NoConversations(format)),
     }
 }
 

@@ -5,9 +5,13 @@
 //! [index](Index) of fixed size per row with its place, its time and its token counts. Everything after the plan knows these two and no format:
 //! the schedule draws rows from the index, and the load generator reads single rows from the other with a [`RowReader`].
 //!
-//! Files are hostile until they are imported: every row has a size limit, no more than one row is in memory, and an error names the row and
+//! A row is one request, or one turn of a [`Conversation`]: if the workload sends whole conversations, each becomes a run of rows, of which the
+//! index marks all but the first.
+//!
+//! Files are hostile until they are imported: every row has a size limit, no more than one row of the file is in memory, and an error names the row and
 //! never quotes its text, which may be private.
 
+mod conversation;
 mod error;
 mod import;
 mod index;
@@ -16,9 +20,10 @@ mod row;
 mod trace;
 mod writer;
 
+pub use conversation::{Conversation, Turn};
 pub use error::DatasetError;
 pub use import::{Fields, MAX_ROW_BYTES, import};
 pub use index::{INDEX_FORMAT, Index, IndexError, IndexedRow, IndexedSession, MAX_ROWS, MAX_TURNS};
 pub use reader::{RowError, RowReader};
-pub use row::{LeftOut, LeftOutReason, Row, RowContent, RowTime, TokenBlocks};
+pub use row::{FileRow, LeftOut, LeftOutReason, Row, RowContent, RowTime, TokenBlocks};
 pub use writer::{ImportRules, ImportSummary, MAX_BLOCKS, RecordedOutput, RowWriter, TextTokens, TimeRules};

@@ -1,8 +1,10 @@
-//! One request of a dataset.
+//! One row of a dataset: a request, or a turn of a conversation.
 
 use assay_api::{InputKind, ServingApi};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+
+use crate::{Conversation, Turn};
 
 /// The member of a chat message that holds its text.
 const CONTENT: &str = "content";
@@ -37,6 +39,15 @@ pub struct RowTime {
     pub at_ns: i64,
     /// The session that the row belongs to, if the trace names it. Only equality counts.
     pub session: Option<u64>,
+}
+
+/// A row of the file that has a prompt, as an importer reads it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FileRow {
+    /// One request.
+    Request(Row),
+    /// A whole conversation, of which each turn becomes a row of its own. Its turns stay together because the rules apply to all of it.
+    Conversation(Conversation),
 }
 
 /// One request of a dataset, as an importer reads it.
@@ -109,6 +120,8 @@ pub enum RowContent {
     Body(Map<String, Value>),
     /// Lengths and blocks, from which a prompt is made.
     Blocks(TokenBlocks),
+    /// What a turn adds to the conversation of the rows before it.
+    Turn(Turn),
 }
 
 impl RowContent {
@@ -119,6 +132,7 @@ impl RowContent {
             Self::Messages(_) => "messages",
             Self::Body(_) => "a body",
             Self::Blocks(_) => "a length",
+            Self::Turn(_) => "a turn of a conversation",
         }
     }
 
@@ -128,12 +142,13 @@ impl RowContent {
         let input = api.capabilities().input;
         match self {
             Self::Prompt(_) | Self::Blocks(_) => input != InputKind::QueryAndDocuments,
-            Self::Messages(_) => api.takes_messages(),
+            Self::Messages(_) | Self::Turn(_) => api.takes_messages(),
             Self::Body(_) => input == InputKind::Prompt,
         }
     }
 
-    /// Returns all texts that an endpoint reads as the prompt, in order; none for blocks, whose text is not made yet.
+    /// Returns all texts that an endpoint reads as the prompt, in order; none for blocks, whose text is not made yet. Those of a turn are what
+    /// it adds to the prompt, without its response.
     pub fn texts(&self) -> Vec<&str> {
         match self {
             Self::Prompt(text) => vec![text],
@@ -144,6 +159,7 @@ impl RowContent {
                 _ => Vec::new(),
             },
             Self::Blocks(_) => Vec::new(),
+            Self::Turn(turn) => turn.texts(),
         }
     }
 
@@ -156,7 +172,7 @@ impl RowContent {
     pub(crate) fn last_text(&mut self) -> Option<&mut String> {
         match self {
             Self::Prompt(text) => Some(text),
-            Self::Messages(messages) => messages.iter_mut().rev().find_map(message_text_mut),
+            Self::Messages(messages) | Self::Turn(Turn { messages, .. }) => messages.iter_mut().rev().find_map(message_text_mut),
             Self::Body(body) => {
                 let member = if body.contains_key("messages") { "messages" } else { "prompt" };
                 match body.get_mut(member)? {
@@ -174,7 +190,7 @@ impl RowContent {
     pub fn with_marker(mut self, marker: &str) -> Self {
         match &mut self {
             Self::Prompt(text) => text.insert_str(0, &format!("{marker}\n")),
-            Self::Messages(messages) => mark_first(messages, marker),
+            Self::Messages(messages) | Self::Turn(Turn { messages, .. }) => mark_first(messages, marker),
             Self::Body(body) => {
                 if let Some(Value::Array(messages)) = body.get_mut("messages") {
                     mark_first(messages, marker);
@@ -202,7 +218,7 @@ fn mark_first(messages: &mut [Value], marker: &str) {
 }
 
 /// Returns the texts of a chat message: its content, or the text parts of it.
-fn message_texts(message: &Value) -> Vec<&str> {
+pub(crate) fn message_texts(message: &Value) -> Vec<&str> {
     match message.get(CONTENT) {
         Some(Value::String(text)) => vec![text],
         Some(Value::Array(parts)) => parts.iter().filter_map(|part| part.get("text")?.as_str()).collect(),
@@ -233,6 +249,12 @@ mod tests {
         ])
     }
 
+    fn turn() -> Turn {
+        let messages =
+            vec![json!({"role": "system", "content": "be brief"}), json!({"role": "user", "content": "a b", "name": "n"})];
+        Turn { messages, response: Some(json!({"role": "assistant", "content": "c d"})) }
+    }
+
     #[test]
     fn the_texts_of_a_prompt_are_those_that_an_endpoint_reads() {
         assert_eq!(messages().texts(), ["be brief", "a b"]);
@@ -244,9 +266,24 @@ mod tests {
     }
 
     #[test]
+    fn a_turn_has_the_texts_that_it_adds_and_those_of_its_response() {
+        let turn = turn();
+        assert_eq!((turn.texts(), turn.response_texts()), (vec!["be brief", "a b"], vec!["c d"]));
+        let row = RowContent::Turn(turn);
+        assert_eq!((row.texts(), row.is_blank()), (vec!["be brief", "a b"], false));
+        let line = serde_json::to_string(&row).expect("JSON");
+        insta::assert_snapshot!(line, @r#"{"turn":{"messages":[{"content":"be brief","role":"system"},{"content":"a b","name":"n","role":"user"}],"response":{"content":"c d","role":"assistant"}}}"#);
+        assert_eq!(serde_json::from_str::<RowContent>(&line).expect("a row"), row);
+        let silent = RowContent::Turn(Turn { response: None, messages: Vec::new() });
+        assert_eq!(serde_json::to_string(&silent).expect("JSON"), r#"{"turn":{"messages":[]}}"#);
+    }
+
+    #[test]
     fn a_marker_stands_in_front_of_everything_else() {
         assert_eq!(RowContent::Prompt("x".to_owned()).with_marker("m").texts(), ["m\nx"]);
         assert_eq!(messages().with_marker("m").texts(), ["m\nbe brief", "a b"]);
+        let marked = RowContent::Turn(turn()).with_marker("m");
+        assert_eq!(marked.texts(), ["m\nbe brief", "a b"]);
         let parts = RowContent::Messages(vec![json!({"role": "user", "content": [{"type": "text", "text": "a"}]})]);
         assert_eq!(parts.with_marker("m").texts(), ["m\n", "a"]);
         let body = RowContent::Body(Map::from_iter([("prompt".to_owned(), json!("p"))]));
@@ -275,6 +312,7 @@ mod tests {
         for api in ServingApi::ALL {
             let (chats, generates) = (*api == ServingApi::Chat, api.capabilities().has_output_tokens);
             assert_eq!((messages().fits(*api), body.fits(*api)), (chats, generates), "{api}");
+            assert_eq!(RowContent::Turn(turn()).fits(*api), chats, "{api}");
         }
         assert!(!RowContent::Prompt(String::new()).fits(ServingApi::Rerank));
         assert!(RowContent::Prompt(String::new()).fits(ServingApi::Embeddings));

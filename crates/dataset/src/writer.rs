@@ -8,7 +8,7 @@ use assay_manifest::{Count, DatasetSummary, OverLongPrompt, TokenRange};
 
 use crate::index::{CONTINUES, INDEX_FORMAT, MAX_ROWS};
 use crate::trace::{BlockTree, Timeline};
-use crate::{DatasetError, IndexedRow, LeftOut, LeftOutReason, Row, RowContent};
+use crate::{Conversation, DatasetError, FileRow, IndexedRow, LeftOut, LeftOutReason, Row, RowContent};
 
 pub use crate::trace::{MAX_BLOCKS, TimeRules};
 
@@ -43,16 +43,28 @@ pub struct ImportRules {
     pub api: ServingApi,
     /// The most tokens of a prompt.
     pub max_input: Option<u32>,
-    /// The treatment of a prompt with more.
+    /// The treatment of a prompt with more. A conversation with a turn that has more is left out, or ended before that turn.
     pub over: OverLongPrompt,
     /// The use of recorded lengths of responses.
     pub output: RecordedOutput,
     /// The use of times; `None` if the rows are not replayed at them.
     pub times: Option<TimeRules>,
+    /// True if rows are whole conversations, whose turns are sent one after the other.
+    pub sessions: bool,
 }
 
 /// The numbers of an import.
 pub type ImportSummary = DatasetSummary;
+
+/// The tokens of a row to write.
+struct RowTokens {
+    /// Of the whole prompt.
+    input: u64,
+    /// Of the response, if requests ask for a recorded length.
+    output: Option<u32>,
+    /// The leading tokens of the prompt that an earlier row has as well.
+    reused: u64,
+}
 
 /// A writer of imported rows and their index.
 pub struct RowWriter<'a, R, I> {
@@ -74,12 +86,13 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         Ok(Self { rules, tokens, rows, index, offset: 0, timeline, blocks, summary: ImportSummary::default() })
     }
 
-    /// Writes a row of the dataset, counted from 1, or counts the reason why a row of the file is no request. A row that the rules leave
-    /// out is counted.
-    pub fn write(&mut self, number: u64, row: Result<Row, LeftOut>) -> Result<(), DatasetError> {
+    /// Writes a row of the file, counted from 1, or counts the reason why it has no prompt. A row that the rules leave out is counted. A
+    /// conversation becomes as many rows as it has turns.
+    pub fn write(&mut self, number: u64, row: Result<FileRow, LeftOut>) -> Result<(), DatasetError> {
         self.summary.read.0 += 1;
         let time = match &row {
-            Ok(row) => row.time,
+            Ok(FileRow::Request(row)) => row.time,
+            Ok(FileRow::Conversation(_)) => None,
             Err(left_out) => left_out.time,
         };
         let admitted_ns = match &mut self.timeline {
@@ -89,22 +102,29 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
                 None => return Ok(()),
             },
         };
-        let mut row = match row {
-            Ok(row) => row,
-            Err(LeftOut { reason: LeftOutReason::NoPrompt, .. }) => {
-                self.summary.without_prompt.0 += 1;
-                return Ok(());
+        match row {
+            Ok(FileRow::Request(row)) => self.write_request(number, row, admitted_ns),
+            Ok(FileRow::Conversation(conversation)) => self.write_conversation(number, conversation, admitted_ns),
+            Err(left_out) => {
+                self.count_left_out(left_out.reason);
+                Ok(())
             }
-            Err(LeftOut { reason: LeftOutReason::NoResponse, .. }) => {
-                self.summary.without_response.get_or_insert_default().0 += 1;
-                return Ok(());
-            }
-        };
+        }
+    }
+
+    fn count_left_out(&mut self, reason: LeftOutReason) {
+        match reason {
+            LeftOutReason::NoPrompt => self.summary.without_prompt.0 += 1,
+            LeftOutReason::NoResponse => self.summary.without_response.get_or_insert_default().0 += 1,
+        }
+    }
+
+    fn write_request(&mut self, number: u64, mut row: Row, admitted_ns: u64) -> Result<(), DatasetError> {
         if !row.content.fits(self.rules.api) {
-            return Err(DatasetError::Api { row: number, content: row.content.kind(), api: self.rules.api.as_str() });
+            return Err(self.api_error(number, row.content.kind()));
         }
         let mut input = self.input_tokens(number, &row.content)?;
-        if let Some(max) = self.rules.max_input.filter(|max| input > u64::from(*max)) {
+        if let Some(max) = self.max_below(input) {
             match self.rules.over {
                 OverLongPrompt::Refuse => return Err(DatasetError::TooLong { row: number, tokens: input, max }),
                 OverLongPrompt::Skip => {
@@ -117,8 +137,62 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
                 }
             }
         }
-        let output_tokens = self.output_tokens(number, &row)?;
-        self.append(number, &row.content, admitted_ns, input, output_tokens)
+        let output = self.output_tokens(number, &row)?;
+        let reused = match &row.content {
+            RowContent::Blocks(blocks) => self.blocks.add(number, blocks)?,
+            RowContent::Prompt(_) | RowContent::Messages(_) | RowContent::Body(_) | RowContent::Turn(_) => 0,
+        };
+        let tokens = RowTokens { input, output, reused: u64::from(reused) };
+        self.append(number, &row.content, admitted_ns, tokens, false)
+    }
+
+    /// Writes the turns of a conversation, up to the first one that is too long if the rules say so.
+    fn write_conversation(&mut self, number: u64, conversation: Conversation, admitted_ns: u64) -> Result<(), DatasetError> {
+        if !self.rules.api.takes_messages() {
+            return Err(self.api_error(number, "a conversation"));
+        }
+        let fitting = self.count_turns(number, &conversation)?;
+        let is_too_long = fitting.len() < conversation.turns().len();
+        if fitting.is_empty() || is_too_long && self.rules.over == OverLongPrompt::Skip {
+            self.summary.too_long.0 += 1;
+            return Ok(());
+        }
+        self.summary.truncated.0 += u64::from(is_too_long);
+        self.summary.sessions.get_or_insert_default().0 += 1;
+        for (place, (turn, tokens)) in conversation.into_turns().into_iter().zip(fitting).enumerate() {
+            self.append(number, &RowContent::Turn(turn), admitted_ns, tokens, place > 0)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the tokens of the turns before the first one that is too long. Each text is counted once, because a prompt is the one before
+    /// it, the response to that, and the messages of its own turn.
+    fn count_turns(&self, number: u64, conversation: &Conversation) -> Result<Vec<RowTokens>, DatasetError> {
+        let (mut fitting, mut reused) = (Vec::new(), 0_u64);
+        for (place, turn) in conversation.turns().iter().enumerate() {
+            let input = reused.saturating_add(self.count_all(number, turn.texts())?);
+            if let Some(max) = self.max_below(input) {
+                if self.rules.over == OverLongPrompt::Refuse {
+                    return Err(DatasetError::TurnTooLong { row: number, turn: place as u64 + 1, tokens: input, max });
+                }
+                break;
+            }
+            let response = self.count_all(number, turn.response_texts())?;
+            let counted = u32::try_from(response).unwrap_or(u32::MAX);
+            let recorded = conversation.output_tokens(place).or(Some(counted));
+            fitting.push(RowTokens { input, output: self.requested_tokens(recorded), reused });
+            reused = input.saturating_add(response);
+        }
+        Ok(fitting)
+    }
+
+    fn api_error(&self, row: u64, content: &'static str) -> DatasetError {
+        DatasetError::Api { row, content, api: self.rules.api.as_str() }
+    }
+
+    /// Returns the limit of prompts if this many tokens are more.
+    fn max_below(&self, tokens: u64) -> Option<u32> {
+        self.rules.max_input.filter(|max| tokens > u64::from(*max))
     }
 
     /// Ends the files, and returns the writers with the numbers of the import.
@@ -146,28 +220,27 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         text
     }
 
+    /// Writes one row. `continues` is true for a turn that continues the session of the row before it.
     fn append(
         &mut self,
         number: u64,
         content: &RowContent,
         admitted_ns: u64,
-        input: u64,
-        output_tokens: Option<u32>,
+        tokens: RowTokens,
+        continues: bool,
     ) -> Result<(), DatasetError> {
         if self.summary.rows.0 == MAX_ROWS {
             return Err(DatasetError::TooManyRows);
         }
+        let too_large = || DatasetError::RowTooLarge(number);
         let mut line = serde_json::to_vec(content).map_err(|error| DatasetError::Write(error.into()))?;
-        let bytes = u32::try_from(line.len()).ok().filter(|bytes| *bytes < CONTINUES);
-        let bytes = bytes.ok_or(DatasetError::RowTooLarge(number))?;
-        let input_tokens = u32::try_from(input).map_err(|_| DatasetError::RowTooLarge(number))?;
+        let bytes = u32::try_from(line.len()).ok().filter(|bytes| *bytes < CONTINUES).ok_or_else(too_large)?;
+        let narrow = |tokens: u64| u32::try_from(tokens).map_err(|_| too_large());
+        let (input_tokens, reused_tokens) = (narrow(tokens.input)?, narrow(tokens.reused)?);
         line.push(b'\n');
-        let reused_tokens = match content {
-            RowContent::Blocks(blocks) => self.blocks.add(number, blocks)?,
-            RowContent::Prompt(_) | RowContent::Messages(_) | RowContent::Body(_) => 0,
-        };
         let at_ns = self.timeline.as_mut().map_or(0, |timeline| timeline.place(admitted_ns));
-        let row = IndexedRow { offset: self.offset, at_ns, bytes, input_tokens, output_tokens, reused_tokens, continues: false };
+        let output_tokens = tokens.output;
+        let row = IndexedRow { offset: self.offset, at_ns, bytes, input_tokens, output_tokens, reused_tokens, continues };
         self.rows.write_all(&line).and_then(|()| self.index.write_all(&row.to_bytes())).map_err(DatasetError::Write)?;
         self.offset = row.end();
         self.summary.rows.0 += 1;
@@ -188,18 +261,26 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         if let RowContent::Blocks(blocks) = content {
             return Ok(u64::from(blocks.tokens));
         }
-        content.texts().into_iter().try_fold(0_u64, |sum, text| Ok(sum.saturating_add(self.count(row, text)?)))
+        self.count_all(row, content.texts())
     }
 
     fn output_tokens(&self, number: u64, row: &Row) -> Result<Option<u32>, DatasetError> {
-        let RecordedOutput::Used { at_most } = self.rules.output else { return Ok(None) };
+        if self.rules.output == RecordedOutput::Unused {
+            return Ok(None);
+        }
         let counted = match (&row.output_tokens, &row.output) {
             (Some(tokens), _) => Some(*tokens),
             (None, Some(text)) => Some(u32::try_from(self.count(number, text)?).unwrap_or(u32::MAX)),
             (None, None) => None,
         };
+        Ok(self.requested_tokens(counted))
+    }
+
+    /// Returns the tokens of a response that a request asks for, from the recorded ones.
+    fn requested_tokens(&self, recorded: Option<u32>) -> Option<u32> {
+        let RecordedOutput::Used { at_most } = self.rules.output else { return None };
         // A response of no token cannot be asked for.
-        Ok(counted.filter(|tokens| *tokens > 0).map(|tokens| tokens.min(at_most.unwrap_or(u32::MAX - 1))))
+        recorded.filter(|tokens| *tokens > 0).map(|tokens| tokens.min(at_most.unwrap_or(u32::MAX - 1)))
     }
 
     /// Cuts the end of a prompt so that it has at most `max` tokens, and returns its tokens.
@@ -228,6 +309,10 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
             }
         }
         Err(DatasetError::row(row, format!("has a prompt of {tokens} tokens that cannot be cut to {max}")))
+    }
+
+    fn count_all(&self, row: u64, texts: Vec<&str>) -> Result<u64, DatasetError> {
+        texts.into_iter().try_fold(0_u64, |sum, text| Ok(sum.saturating_add(self.count(row, text)?)))
     }
 
     fn count(&self, row: u64, text: &str) -> Result<u64, DatasetError> {

@@ -90,15 +90,22 @@ fn dataset(bytes: &[u8]) {
     };
     let Some(format) = DatasetFormat::ALL.get(place % DatasetFormat::ALL.len()) else { return };
     let over = [OverLongPrompt::Refuse, OverLongPrompt::Truncate, OverLongPrompt::Skip][place / 8 % 3];
-    let rules = ImportRules {
+    let rules = |sessions| ImportRules {
         api: ServingApi::Chat,
         max_input: (place >= 32).then_some(3),
         over,
         output: RecordedOutput::Used { at_most: (place >= 128).then_some(2) },
         times: format.has_times().then_some(times),
+        sessions,
     };
-    let Ok(mut writer) = RowWriter::new(rules, &Words, Vec::new(), Vec::new()) else { return };
-    let imported = import(*format, &Fields::default(), ServingApi::Chat, file, &mut |row, content| writer.write(row, content));
+    import_rows(*format, &rules(false), file);
+    import_rows(*format, &rules(true), file);
+}
+
+/// Imports a file, and checks what is written.
+fn import_rows(format: DatasetFormat, rules: &ImportRules, file: &[u8]) {
+    let Ok(mut writer) = RowWriter::new(*rules, &Words, Vec::new(), Vec::new()) else { return };
+    let imported = import(format, &Fields::default(), rules, file, &mut |row, content| writer.write(row, content));
     if imported.is_err() {
         return;
     }
@@ -106,8 +113,13 @@ fn dataset(bytes: &[u8]) {
     let index = Index::parse(&index).expect("a written index is read");
     assert_eq!(index.len(), summary.rows.0);
     assert_eq!(index.rows().map(|row| u64::from(row.bytes) + 1).sum::<u64>(), rows.len() as u64);
+    if rules.sessions {
+        assert_eq!(summary.sessions.map(|sessions| sessions.0), Some(index.sessions().count() as u64));
+    } else {
+        assert_eq!(index.sessions().count() as u64, index.len(), "without sessions, no row continues another");
+    }
     assert!(index.rows().all(|row| row.reused_tokens <= row.input_tokens), "no prompt has more of an earlier one than itself");
-    if let (Some(max), true) = (rules.max_input, over != OverLongPrompt::Refuse) {
+    if let (Some(max), true) = (rules.max_input, rules.over != OverLongPrompt::Refuse) {
         assert!(index.rows().all(|row| row.input_tokens <= max), "no prompt is longer than allowed");
     }
 }

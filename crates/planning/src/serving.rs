@@ -93,6 +93,7 @@ pub(crate) fn import_dataset(
         over: dataset.over,
         output,
         times: dataset.times.map(time_rules),
+        sessions: false,
     };
     pins.dataset(&DatasetRequest {
         workload: &workload.name,

@@ -75,7 +75,7 @@ pub(crate) fn import_dataset(
         Failure::new(ErrorCode::Dataset, what).because(error)
     };
     let mut writer = RowWriter::new(request.rules, &tokens, rows, index).map_err(|error| refused(&error))?;
-    import(request.format, request.fields, request.rules.api, BufReader::new(source), &mut |row, content| {
+    import(request.format, request.fields, &request.rules, BufReader::new(source), &mut |row, content| {
         writer.write(row, content)
     })
     .map_err(|error| refused(&error))?;

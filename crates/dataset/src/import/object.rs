@@ -4,7 +4,7 @@ use assay_manifest::MAX_DATASET_TOKENS;
 use serde_json::{Value, json};
 
 use super::Fields;
-use crate::{DatasetError, Row, RowContent};
+use crate::{Conversation, DatasetError, LeftOut, Row, RowContent};
 
 /// The names of members that an error lists.
 const LISTED: usize = 8;
@@ -49,6 +49,30 @@ pub(super) fn row(row: u64, value: &Value, fields: &Fields) -> Result<Row, Datas
         content = with_system(content, text(row, system, "system")?);
     }
     finish(row, content, output, output_tokens)
+}
+
+/// Reads a row as a whole conversation. A `prompt` beside its messages is not read, because it is often the first of them.
+pub(super) fn conversation(row: u64, value: &Value, fields: &Fields) -> Result<Result<Conversation, LeftOut>, DatasetError> {
+    if fields.prompt.is_some() {
+        return Err(DatasetError::row(row, "is read as a conversation, and `fields` names a `prompt`: name `messages` instead"));
+    }
+    let mut messages = match member(row, value, fields.messages.as_deref(), "messages")? {
+        Some(Value::Array(messages)) => messages.clone(),
+        Some(_) => return Err(DatasetError::row(row, "has messages that are not a list")),
+        None => {
+            let hint = "with `sessions`, each row is a whole conversation";
+            return Err(DatasetError::row(row, format!("has no `messages`; {}: {hint}", listed(value))));
+        }
+    };
+    check_messages(row, &messages)?;
+    let named =
+        |named: &Option<String>, own| member(row, value, named.as_deref(), own)?.map(|value| text(row, value, own)).transpose();
+    if let Some(system) = named(&fields.system, "system")? {
+        messages.insert(0, system_message(&system));
+    }
+    let (output, output_tokens) = (named(&fields.output, "output")?, output_tokens(row, value, fields)?);
+    let conversation = Conversation::divide(row, messages)?;
+    Ok(conversation.map(|conversation| conversation.with_last_response(output, output_tokens)))
 }
 
 /// Returns the recorded number of tokens of the response, if the row has one.
@@ -104,15 +128,19 @@ fn take_response(messages: &mut Vec<Value>) -> Option<String> {
 }
 
 pub(super) fn with_system(content: RowContent, system: String) -> RowContent {
-    let system = json!({"role": "system", "content": system});
+    let system = system_message(&system);
     match content {
         RowContent::Prompt(prompt) => RowContent::Messages(vec![system, json!({"role": "user", "content": prompt})]),
         RowContent::Messages(mut messages) => {
             messages.insert(0, system);
             RowContent::Messages(messages)
         }
-        RowContent::Body(_) | RowContent::Blocks(_) => content,
+        RowContent::Body(_) | RowContent::Blocks(_) | RowContent::Turn(_) => content,
     }
+}
+
+pub(super) fn system_message(text: &str) -> Value {
+    json!({"role": "system", "content": text})
 }
 
 /// Returns the member of this name, or at this path of names; null is absent.

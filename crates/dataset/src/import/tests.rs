@@ -1,18 +1,50 @@
+use assay_api::ServingApi;
+use assay_manifest::OverLongPrompt;
 use serde_json::json;
 
 use super::*;
-use crate::RowContent;
+use crate::{RecordedOutput, RowContent};
 
-type Rows = Vec<(u64, Result<Row, LeftOut>)>;
+mod conversations;
+
+/// What an importer passed on, with the numbers of the rows.
+type Numbered<T> = Vec<(u64, Result<T, LeftOut>)>;
+
+type Rows = Numbered<Row>;
+
+fn rules(sessions: bool) -> ImportRules {
+    ImportRules {
+        api: ServingApi::Chat,
+        max_input: None,
+        over: OverLongPrompt::Refuse,
+        output: RecordedOutput::Used { at_most: None },
+        times: None,
+        sessions,
+    }
+}
 
 /// Imports a text, and returns its rows or the error.
-fn read(format: DatasetFormat, fields: &Fields, text: &str) -> Result<Rows, String> {
+pub(super) fn read(format: DatasetFormat, fields: &Fields, text: &str) -> Result<Rows, String> {
+    let request = |row| match row {
+        FileRow::Request(row) => row,
+        FileRow::Conversation(_) => panic!("a conversation"),
+    };
+    read_with(&rules(false), format, fields, text, request)
+}
+
+fn read_with<T>(
+    rules: &ImportRules,
+    format: DatasetFormat,
+    fields: &Fields,
+    text: &str,
+    select: impl Fn(FileRow) -> T,
+) -> Result<Numbered<T>, String> {
     let mut rows = Vec::new();
-    let take = &mut |number, row| {
-        rows.push((number, row));
+    let take = &mut |number, row: Result<FileRow, LeftOut>| {
+        rows.push((number, row.map(&select)));
         Ok(())
     };
-    import(format, fields, ServingApi::Chat, text.as_bytes(), take).map(|()| rows).map_err(|error| error.to_string())
+    import(format, fields, rules, text.as_bytes(), take).map(|()| rows).map_err(|error| error.to_string())
 }
 
 fn refusal(format: DatasetFormat, text: &str) -> String {
@@ -168,7 +200,7 @@ fn a_row_that_never_ends_is_refused_before_it_is_in_memory() {
         (DatasetFormat::Text, b"a\n".as_slice()),
     ] {
         let source = std::io::BufReader::new(Endless(beginning));
-        let error = import(format, &Fields::default(), ServingApi::Chat, source, &mut |_, _| Ok(())).expect_err("endless");
+        let error = import(format, &Fields::default(), &rules(false), source, &mut |_, _| Ok(())).expect_err("endless");
         assert!(matches!(error, DatasetError::RowTooLarge(1 | 2)), "{format}: {error}");
     }
 }

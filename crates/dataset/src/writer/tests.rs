@@ -24,7 +24,14 @@ impl TextTokens for Words {
 }
 
 fn rules(max_input: Option<u32>, over: OverLongPrompt) -> ImportRules {
-    ImportRules { api: ServingApi::Chat, max_input, over, output: RecordedOutput::Used { at_most: None }, times: None }
+    ImportRules {
+        api: ServingApi::Chat,
+        max_input,
+        over,
+        output: RecordedOutput::Used { at_most: None },
+        times: None,
+        sessions: false,
+    }
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the form in which importers pass rows")]
@@ -33,6 +40,13 @@ fn prompt(text: &str, output: Option<&str>) -> Result<Row, LeftOut> {
 }
 
 fn write(rules: ImportRules, rows: Vec<Result<Row, LeftOut>>) -> Result<(Vec<u8>, Index, ImportSummary), String> {
+    write_rows(rules, rows.into_iter().map(|row| row.map(FileRow::Request)))
+}
+
+fn write_rows(
+    rules: ImportRules,
+    rows: impl IntoIterator<Item = Result<FileRow, LeftOut>>,
+) -> Result<(Vec<u8>, Index, ImportSummary), String> {
     let mut writer = RowWriter::new(rules, &Words, Vec::new(), Vec::new()).expect("a writer");
     (1..).zip(rows).try_for_each(|(number, row)| writer.write(number, row)).map_err(|error| error.to_string())?;
     let (rows, index, summary) = writer.finish().map_err(|error| error.to_string())?;
@@ -91,6 +105,134 @@ fn only_the_last_message_of_a_conversation_is_cut() {
     assert!(String::from_utf8_lossy(&bytes).contains(r#""content":"c d""#), "{}", String::from_utf8_lossy(&bytes));
     let refused = write(rules(Some(2), OverLongPrompt::Truncate), row("c")).expect_err("nothing would be left");
     insta::assert_snapshot!(refused, @"row 1 has a prompt of 3 tokens, and its last message alone cannot be cut to the 2 tokens of `max_input`");
+}
+
+/// Returns a conversation of these texts, in which each second one is the assistant's.
+fn conversation(texts: &[&str]) -> Result<FileRow, LeftOut> {
+    let roles = ["user", "assistant"].iter().cycle();
+    let messages = roles.zip(texts).map(|(role, text)| json!({"role": role, "content": text})).collect();
+    Conversation::divide(1, messages).expect("few turns").map(FileRow::Conversation)
+}
+
+fn write_conversations(rules: ImportRules, conversations: &[&[&str]]) -> Result<(Vec<u8>, Index, ImportSummary), String> {
+    write_rows(ImportRules { sessions: true, ..rules }, conversations.iter().map(|texts| conversation(texts)))
+}
+
+/// Returns the turns of an index as `+` for one that continues a session, its tokens, those that were said before, and the recorded ones.
+fn listed(index: &Index) -> Vec<String> {
+    let output = |tokens: Option<u32>| tokens.map_or_else(|| "-".to_owned(), |tokens| tokens.to_string());
+    let mark = |continues| if continues { "+" } else { "" };
+    let rows = index.rows();
+    rows.map(|row| format!("{}{} {} {}", mark(row.continues), row.input_tokens, row.reused_tokens, output(row.output_tokens)))
+        .collect()
+}
+
+#[test]
+fn each_turn_of_a_conversation_is_a_row_with_all_that_was_said_before() {
+    let conversations: [&[&str]; 4] = [&["a b", "c d e", "f", "", "g"], &[], &["h", "i"], &["j", "k l", "m"]];
+    let (bytes, index, summary) = write_conversations(rules(None, OverLongPrompt::Refuse), &conversations).expect("written");
+    assert_eq!(listed(&index), ["2 0 3", "+6 5 -", "+7 6 -", "1 0 1", "1 0 2", "+4 3 -"]);
+    let sessions: Vec<_> = index.sessions().map(|session| (session.first_row, session.turns)).collect();
+    assert_eq!(sessions, [(0, 3), (3, 1), (4, 2)]);
+    let first_lines: Vec<_> = std::str::from_utf8(&bytes).expect("UTF-8").lines().take(3).collect();
+    insta::assert_snapshot!(first_lines.join("\n"), @r#"
+    {"turn":{"messages":[{"content":"a b","role":"user"}],"response":{"content":"c d e","role":"assistant"}}}
+    {"turn":{"messages":[{"content":"f","role":"user"}],"response":{"content":"","role":"assistant"}}}
+    {"turn":{"messages":[{"content":"g","role":"user"}]}}
+    "#);
+    let expected = ImportSummary {
+        read: Count(4),
+        rows: Count(6),
+        sessions: Some(Count(3)),
+        without_prompt: Count(1),
+        input_tokens: TokenRange { least: 1, most: 7, sum: Count(21) },
+        recorded_outputs: Count(3),
+        output_tokens: Some(TokenRange { least: 1, most: 3, sum: Count(6) }),
+        ..ImportSummary::default()
+    };
+    assert_eq!(summary, expected);
+}
+
+#[test]
+fn a_conversation_with_a_turn_that_is_too_long_is_refused_left_out_or_ended() {
+    // Prompts of 1 and 4 tokens, of 3 and 5, and of 1.
+    let conversations: [&[&str]; 3] = [&["a", "b c", "d"], &["e f g", "h", "i"], &["j", "k"]];
+    let written = |max, over| write_conversations(rules(Some(max), over), &conversations);
+    let refused = written(4, OverLongPrompt::Refuse).expect_err("too long");
+    insta::assert_snapshot!(refused, @"turn 2 of row 2 has a prompt of 5 tokens with all that was said before, more than `max_input`, which is 4");
+    let kept = |max, over| {
+        let (_, index, summary) = written(max, over).expect("written");
+        (listed(&index), summary.sessions.map_or(0, |kept| kept.0), summary.too_long.0, summary.truncated.0)
+    };
+    let of = |rows: &[&str]| rows.iter().map(|row| (*row).to_owned()).collect::<Vec<_>>();
+    assert_eq!(kept(4, OverLongPrompt::Skip), (of(&["1 0 2", "+4 3 -", "1 0 1"]), 2, 1, 0));
+    assert_eq!(kept(4, OverLongPrompt::Truncate), (of(&["1 0 2", "+4 3 -", "3 0 1", "1 0 1"]), 3, 0, 1));
+    // The second conversation begins with a turn that is too long.
+    assert_eq!(kept(2, OverLongPrompt::Skip), (of(&["1 0 1"]), 1, 2, 0));
+    assert_eq!(kept(2, OverLongPrompt::Truncate), (of(&["1 0 2", "1 0 1"]), 2, 1, 1));
+    let none = write_conversations(rules(Some(2), OverLongPrompt::Truncate), &conversations[1..2]).expect_err("none left");
+    insta::assert_snapshot!(none, @"the dataset has no prompt: of 1 rows, 0 have no prompt and 1 are too long");
+}
+
+#[test]
+fn recorded_lengths_of_turns_follow_the_rules_and_their_responses_are_said_before_in_any_case() {
+    let output = |output| {
+        let rules = ImportRules { output, ..rules(None, OverLongPrompt::Refuse) };
+        listed(&write_conversations(rules, &[&["a", "b c d", "e", "f"]]).expect("written").1)
+    };
+    assert_eq!(output(RecordedOutput::Used { at_most: Some(2) }), ["1 0 2", "+5 4 1"]);
+    assert_eq!(output(RecordedOutput::Unused), ["1 0 -", "+5 4 -"]);
+    let Ok(FileRow::Conversation(recorded)) = conversation(&["a", "b", "c d"]) else { panic!("a conversation") };
+    let recorded = FileRow::Conversation(recorded.with_last_response(None, Some(9)));
+    let (_, index, _) = write_rows(rules(None, OverLongPrompt::Refuse), [Ok(recorded.clone())]).expect("written");
+    assert_eq!(listed(&index), ["1 0 1", "+4 2 9"]);
+    // The recorded number is that of the last turn of the file, which is left out here.
+    let (_, index, _) = write_rows(rules(Some(3), OverLongPrompt::Truncate), [Ok(recorded)]).expect("written");
+    assert_eq!(listed(&index), ["1 0 1"]);
+}
+
+#[test]
+fn each_text_of_a_conversation_is_counted_once() {
+    /// Counts its calls.
+    #[derive(Default)]
+    struct Calls(std::cell::Cell<u64>);
+    impl TextTokens for Calls {
+        fn count(&self, text: &str) -> Result<u64, String> {
+            self.0.set(self.0.get() + 1);
+            Words.count(text)
+        }
+        fn truncate<'a>(&self, text: &'a str, tokens: u32) -> Result<&'a str, String> {
+            Words.truncate(text, tokens)
+        }
+    }
+    let calls = Calls::default();
+    let mut writer = RowWriter::new(rules(None, OverLongPrompt::Refuse), &calls, Vec::new(), Vec::new()).expect("a writer");
+    writer.write(1, conversation(&["a"; 401])).expect("written");
+    assert_eq!(calls.0.get(), 401);
+}
+
+#[test]
+fn a_prompt_of_more_tokens_than_the_index_has_bits_for_is_refused() {
+    /// Each text has 2^31 tokens.
+    struct Many;
+    impl TextTokens for Many {
+        fn count(&self, _: &str) -> Result<u64, String> {
+            Ok(1 << 31)
+        }
+        fn truncate<'a>(&self, text: &'a str, _: u32) -> Result<&'a str, String> {
+            Ok(text)
+        }
+    }
+    let mut writer = RowWriter::new(rules(None, OverLongPrompt::Refuse), &Many, Vec::new(), Vec::new()).expect("a writer");
+    writer.write(1, conversation(&["a", "b"])).expect("2^31 tokens");
+    assert!(matches!(writer.write(2, conversation(&["a", "b", "c"])), Err(DatasetError::RowTooLarge(2))));
+}
+
+#[test]
+fn an_api_that_cannot_take_a_conversation_is_named() {
+    let rules = ImportRules { api: ServingApi::Completions, ..rules(None, OverLongPrompt::Refuse) };
+    let refused = write_conversations(rules, &[&["a", "b"]]).expect_err("no chat");
+    insta::assert_snapshot!(refused, @"row 1 has a conversation, which `api: completions` cannot take");
 }
 
 #[test]

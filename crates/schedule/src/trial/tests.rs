@@ -1,6 +1,6 @@
 use super::*;
 use crate::load_recipe_digest;
-use assay_dataset::{ImportRules, RecordedOutput, Row, RowContent, RowTime, RowWriter, TextTokens, TimeRules};
+use assay_dataset::{FileRow, ImportRules, RecordedOutput, Row, RowContent, RowTime, RowWriter, TextTokens, TimeRules};
 use assay_manifest::{
     Artifact, CaptureMode, Dataset, DatasetFormat, OverLongPrompt, PinnedFile, RunId, ServingApi, SharedPrefix, Tokenizer,
     TrialId,
@@ -425,12 +425,13 @@ fn imported(times: impl Iterator<Item = Option<RowTime>>, rules: Option<TimeRule
         over: OverLongPrompt::Refuse,
         output: RecordedOutput::Used { at_most: None },
         times: rules,
+        sessions: false,
     };
     let mut writer = RowWriter::new(rules, &Letters, Vec::new(), Vec::new()).expect("a writer");
     for (row, time) in (0_u32..).zip(times) {
         let content = RowContent::Prompt("x".repeat(row as usize + 1));
         let output_tokens = row.is_multiple_of(2).then_some(7);
-        writer.write(u64::from(row) + 1, Ok(Row { output_tokens, time, ..Row::new(content) })).expect("a row");
+        writer.write(u64::from(row) + 1, Ok(FileRow::Request(Row { output_tokens, time, ..Row::new(content) }))).expect("a row");
     }
     let (rows, index, summary) = writer.finish().expect("rows");
     let artifact = |bytes: &[u8]| Artifact {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::sessions::{Conversation, Conversations};
 use assay_api::RequestInput;
-use assay_dataset::{RowContent, RowReader, TokenBlocks};
+use assay_dataset::{RowContent, RowReader, TokenBlocks, Turn};
 use assay_load::{Cause, PlannedRequest};
 use assay_manifest::{CacheMode, CaptureMode, PromptSource, ServingWork, SharedPrefix};
 use assay_record::Phase;
@@ -186,7 +186,7 @@ impl Prompts<'_> {
         let texts = content.texts().into_iter().map(str::to_owned).collect::<Vec<_>>();
         let input = match &content {
             RowContent::Prompt(_) | RowContent::Blocks(_) => RequestInput::Texts { query: None, inputs: &texts },
-            RowContent::Messages(messages) => RequestInput::Messages(messages),
+            RowContent::Messages(messages) | RowContent::Turn(Turn { messages, .. }) => RequestInput::Messages(messages),
             RowContent::Body(body) => RequestInput::Body(body),
         };
         Ok(self.request(request, input, texts.iter(), input_tokens, output_tokens))

@@ -1,21 +1,19 @@
 use std::fmt::Write as _;
 
-use assay_api::ServingApi;
 use assay_manifest::DatasetFormat;
 
 use super::*;
-use crate::import;
 
 type Rows = Vec<Result<Row, LeftOut>>;
 
 /// Imports a text, and returns its rows or the error.
 fn read(format: DatasetFormat, text: &str) -> Result<Rows, String> {
-    let mut rows = Vec::new();
-    let take = &mut |_, row| {
-        rows.push(row);
-        Ok(())
-    };
-    import(format, &Fields::default(), ServingApi::Chat, text.as_bytes(), take).map(|()| rows).map_err(|error| error.to_string())
+    read_with(format, &Fields::default(), text)
+}
+
+fn read_with(format: DatasetFormat, fields: &Fields, text: &str) -> Result<Rows, String> {
+    let rows = crate::import::tests::read(format, fields, text)?;
+    Ok(rows.into_iter().map(|(_, row)| row).collect())
 }
 
 fn refusal(format: DatasetFormat, text: &str) -> String {
@@ -144,13 +142,8 @@ fn timed_rows_have_a_body_or_what_a_dataset_has() {
     assert_eq!(refusal(DatasetFormat::TimedJsonl, body), "row 1 has a `body` without `messages`, which `api: chat` needs");
     let fields = Fields { output_tokens: Some("usage.n".to_owned()), ..Fields::default() };
     let named = "{\"at_ms\":1,\"body\":{\"messages\":[{\"role\":\"user\",\"content\":\"c\"}]},\"usage\":{\"n\":4}}";
-    let mut rows = Vec::new();
-    let take = &mut |_, row: Result<Row, LeftOut>| {
-        rows.push(row.expect("a row").output_tokens);
-        Ok(())
-    };
-    import(DatasetFormat::TimedJsonl, &fields, ServingApi::Chat, named.as_bytes(), take).expect("rows");
-    assert_eq!(rows, [Some(4)]);
+    let rows = read_with(DatasetFormat::TimedJsonl, &fields, named).expect("rows");
+    assert_eq!(rows[0].as_ref().expect("a row").output_tokens, Some(4));
     let both = refusal(DatasetFormat::TimedJsonl, "{\"at_ms\":1,\"prompt\":\"a\",\"body\":{\"prompt\":\"b\"}}");
     assert_eq!(both, "row 1 has a `body` that is no object, or that stands beside a prompt");
 }
