@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_record::{Phase, Record};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::pipeline::list;
+use crate::pipeline::{list, text};
 use crate::serving::{self, MODEL};
 use crate::support::{Fixture, PIPELINE};
 use crate::traces::{metric, records};
@@ -140,6 +140,85 @@ fn sessions_arrive_in_an_open_loop_and_live_history_repeats_the_responses() {
     let rate =
         fixture.assay(&["query", "SELECT session_rate_per_s, request_rate_per_s FROM serving_outcome_fact", "--format", "csv"]);
     assert!(rate.success().stdout.contains("40.0,"), "the rate is one of sessions");
+}
+
+#[test]
+fn the_conversations_of_a_dataset_are_played_whole_each_once_before_any_is_repeated() {
+    let fixture = Fixture::bare();
+    let conversation = |turns: &[(&str, &str)]| {
+        let said: Vec<Value> = turns.iter().map(|(from, value)| json!({"from": from, "value": value})).collect();
+        json!({"conversations": said})
+    };
+    let file = json!([
+        conversation(&[("system", "be brief"), ("human", "one two three"), ("gpt", "a b"), ("human", "four"), ("gpt", "c d e")]),
+        conversation(&[("human", "five six"), ("gpt", "f"), ("human", "seven"), ("gpt", "g h"), ("human", "eight nine ten")]),
+        conversation(&[("gpt", "unasked"), ("human", "not played")]),
+        conversation(&[("human", "alone"), ("gpt", "i j k l")]),
+    ]);
+    fixture.write("workloads/talks/chats.json", &file.to_string());
+    for (run_id, history) in [("recorded", "recorded"), ("live", "live")] {
+        let load = "load: {mode: closed, concurrency: [2], sessions: 6}";
+        let yaml = format!(
+            "apiVersion: assay.dev/v1alpha1
+kind: Workload
+metadata: {{name: talks}}
+spec:
+  type: serving
+  model: {MODEL}
+  precision: none
+  protocol: openai_compatible_http
+  deployment_model: single_process
+  batching_policy: none
+  stack: assay-simulator
+  {load}
+  dataset: {{path: chats.json, format: sharegpt}}
+  sessions: {{think_time: 1ms, history: {history}}}
+  cache: shared
+"
+        );
+        fixture.write("workloads/talks/workload.yaml", &yaml);
+        pipeline(&fixture, 1, "");
+        fixture.run(run_id).success();
+        let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();
+        assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+        let plan = fixture.manifest(run_id, "plan");
+        let summary = &plan["body"]["workloads"][0]["serving"]["prompts"]["summary"];
+        let counts = ["read", "rows", "sessions", "without_prompt"].map(|name| text(&summary[name]).to_owned());
+        assert_eq!(counts, ["4", "6", "3", "1"], "{summary}");
+        let played = sessions_of(counted(&fixture, run_id));
+        // Of each turn, the tokens of the prompt by the record, and those of the requested response.
+        let mut shapes: Vec<Vec<(u32, Option<u32>)>> = Vec::new();
+        for turns in played.values() {
+            shapes.push(
+                turns.iter().map(|turn| (turn.input_tokens_requested.expect("known"), turn.output_tokens_requested)).collect(),
+            );
+            for turn in turns {
+                assert_eq!(turn.input_tokens_endpoint, Some(turn.input_tokens), "{run_id}: {turn:?}");
+                // The responses have as many words as the recorded ones, so that live history is as long as recorded history.
+                assert_eq!(turn.input_tokens_requested, Some(turn.input_tokens), "{run_id}: {turn:?}");
+            }
+        }
+        let expected = [vec![(5, Some(2)), (8, Some(3))], vec![(2, Some(1)), (4, Some(2)), (9, None)], vec![(1, Some(4))]];
+        assert_eq!(shapes.len(), 6);
+        for half in shapes.chunks(3) {
+            let half: BTreeSet<_> = half.iter().cloned().collect();
+            assert_eq!(half, expected.iter().cloned().collect(), "{run_id}: each once before any is repeated");
+        }
+    }
+    let refused = fixture.assay(&[
+        "bench",
+        "--simulator",
+        "fast",
+        "--concurrency",
+        "1",
+        "--dataset",
+        "workloads/talks/chats.json",
+        "--dataset-format",
+        "csv",
+        "--sessions",
+        "think_time=1s",
+    ]);
+    assert!(refused.exits(10).stderr.contains("a dataset of the format `csv` has no conversations"), "csv");
 }
 
 #[test]

@@ -19,6 +19,10 @@ pub enum Field {
     OutputTokens,
     /// Tokens that the first token event brought, if the endpoint reports them.
     FirstEventTokens,
+    /// Tokens of the prompt, as the endpoint counts them.
+    EndpointInputTokens,
+    /// Tokens of the prompt that the endpoint found in its prefix cache.
+    CachedTokens,
     /// The number of the turn in its session, from 0.
     Turn,
     /// The number of turns of the session.
@@ -49,6 +53,8 @@ impl Field {
             Self::FirstContent => "a content event",
             Self::OutputTokens => "a token count",
             Self::FirstEventTokens => "a count of the first event's tokens",
+            Self::EndpointInputTokens => "a count of input tokens",
+            Self::CachedTokens => "a count of cached tokens",
             Self::Start | Self::Intended | Self::Sent => "a send time",
             Self::Turn | Self::SessionTurns | Self::SessionStart | Self::SessionPauses => "a session",
         }
@@ -104,6 +110,27 @@ pub(crate) const USER_THROUGHPUT: Quotient = Quotient {
     reads: TPOT_FIELDS,
     description: "two token events at different instants and more tokens than the first event has",
     sample: |request| tpot_of_request(request).filter(|ns| *ns > 0.0).map(|ns| 1e9 / ns),
+};
+
+/// The time to the last token event over the tokens of the response.
+pub(crate) const E2E_PER_TOKEN: Quotient = Quotient {
+    reads: &[Field::Start, Field::LastToken, Field::OutputTokens],
+    description: "a token count above 0",
+    sample: |request| {
+        let tokens = request.tokens(Field::OutputTokens).filter(|tokens| *tokens > 0)?;
+        since_ns(request.get(Field::Start), request.get(Field::LastToken)).map(|ns| ns as f64 / f64::from(tokens))
+    },
+};
+
+/// The tokens of the prompt that had to be computed, per second from sending to the first token event.
+pub(crate) const PREFILL_RATE: Quotient = Quotient {
+    reads: &[Field::Sent, Field::FirstToken, Field::EndpointInputTokens, Field::CachedTokens],
+    description: "counts of input tokens and of cached tokens",
+    sample: |request| {
+        let computed = request.get(Field::EndpointInputTokens)?.checked_sub(request.get(Field::CachedTokens)?)?;
+        let ns = since_ns(request.get(Field::Sent), request.get(Field::FirstToken)).filter(|ns| *ns > 0)?;
+        (computed > 0).then(|| computed as f64 * 1e9 / ns as f64)
+    },
 };
 
 /// TTFT of the first turn of a session.

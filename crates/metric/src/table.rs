@@ -227,6 +227,14 @@ metrics! {
         formula: "last token event - send time" => Span { from: Field::Sent, to: Field::LastToken },
         source: "AIPerf `request_latency`",
     }
+    E2ePerToken {
+        key: "e2e_per_output_token", name: "e2e_per_output_token_ms", column: "e2e_per_output_token_ns", title: "E2E per output token", unit: Milliseconds,
+        better: Some(Lower), section: Latency, requires: [OutputTokens], uses: [],
+        statistics: [P50, P90, P99],
+        meaning: "the time per output token of a whole request, the wait for the first one included",
+        formula: "(last token event - start) / output tokens" => Quotient(&request::E2E_PER_TOKEN),
+        source: "vLLM's normalized latency; InferenceX's E2E normalised interactivity is 1 / its 90th percentile",
+    }
     TtftFirstTurn {
         key: "ttft_first_turn", name: "ttft_first_turn_ms", column: "ttft_first_turn_ns", title: "TTFT of first turns", unit: Milliseconds,
         better: Some(Lower), section: Latency, requires: [Streaming, Sessions], uses: [],
@@ -284,6 +292,15 @@ metrics! {
         meaning: "the output tokens per second that one request receives, after its first token event",
         formula: "1 / TPOT, for each request whose TPOT is above 0" => Quotient(&request::USER_THROUGHPUT),
         source: "AIPerf `output_token_throughput_per_user`, which is 1 / `inter_token_latency`; genai-bench `output_inference_speed`",
+    }
+    PrefillRate {
+        key: "prefill_tokens", name: "prefill_tokens_per_s", column: "prefill_tokens_per_s", title: "prefill tokens/s", unit: TokensPerSecond,
+        better: Some(Higher), section: Throughput, requires: [Streaming], uses: [],
+        statistics: [P50],
+        meaning: "the tokens of a prompt that were not in the prefix cache, per second from its send time to the first token event: a lower bound of the endpoint's prefill rate, because it includes the wait",
+        formula: "(input tokens by the endpoint - cached tokens) / (first token event - send time), for each request whose endpoint reports both and that has uncached tokens"
+            => Quotient(&request::PREFILL_RATE),
+        source: "Assay",
     }
     RequestThroughput {
         key: "request_throughput", name: "request_throughput_per_s", column: "request_throughput_per_s", title: "requests/s", unit: RequestsPerSecond,

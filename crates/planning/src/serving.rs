@@ -93,7 +93,7 @@ pub(crate) fn import_dataset(
         over: dataset.over,
         output,
         times: dataset.times.map(time_rules),
-        sessions: false,
+        sessions: serving.sessions.is_some(),
     };
     pins.dataset(&DatasetRequest {
         workload: &workload.name,
@@ -216,7 +216,7 @@ fn sessions(written: &Sessions, count: Option<u64>) -> assay_manifest::Sessions 
         Pause::LogNormal { mean, stddev } => PauseLaw::Lognormal { mean_ns: nanoseconds(mean), stddev_ns: nanoseconds(stddev) },
     };
     assay_manifest::Sessions {
-        turns: distribution(written.turns),
+        turns: written.turns.map(distribution),
         think_time,
         history: written.history,
         reasoning: written.reasoning,

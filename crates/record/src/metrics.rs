@@ -21,6 +21,12 @@ impl Record {
         fields.set(Field::LastToken, self.last_token_ns);
         fields.set(Field::OutputTokens, self.output_tokens.map(Into::into));
         fields.set(Field::FirstEventTokens, self.first_event_tokens.map(Into::into));
+        fields.set(Field::EndpointInputTokens, self.input_tokens_endpoint.map(Into::into));
+        fields.set(Field::CachedTokens, self.cached_tokens.map(Into::into));
+        fields.set(Field::Turn, self.turn.map(Into::into));
+        fields.set(Field::SessionTurns, self.session_turns.map(Into::into));
+        fields.set(Field::SessionStart, self.session_start_ns);
+        fields.set(Field::SessionPauses, self.session_pauses_ns);
         fields
     }
 

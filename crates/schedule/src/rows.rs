@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use assay_dataset::Index;
+use assay_dataset::{Index, IndexedSession};
 use assay_manifest::Digest;
 
 use crate::arrivals::Speed;
@@ -22,6 +22,8 @@ pub(crate) struct Rows {
 enum RowOrder {
     /// All rows, in an order of their own, and then again.
     Shuffled(Arc<[u32]>),
+    /// The sessions that rows are turns of, in an order of their own, and then again.
+    Sessions(Arc<[IndexedSession]>),
     /// As recorded, once. The rows of the measured phase begin with this one.
     Recorded { measured_from: u64 },
 }
@@ -31,6 +33,20 @@ impl Rows {
         // An index has at most ten million rows.
         let order = draws.shuffle((0..index.len() as u32).collect::<Vec<u32>>());
         Self { index: Arc::clone(index), order: RowOrder::Shuffled(order.into()), digests }
+    }
+
+    /// Returns the rows as turns of sessions, each session in one piece.
+    pub(crate) fn sessions(index: &Arc<Index>, digests: [Digest; 2], mut draws: Generator) -> Self {
+        let order = draws.shuffle(index.sessions().collect::<Vec<_>>());
+        Self { index: Arc::clone(index), order: RowOrder::Sessions(order.into()), digests }
+    }
+
+    /// Returns the order of sessions, if rows are turns of them.
+    pub(crate) fn session_order(&self) -> Option<&Arc<[IndexedSession]>> {
+        match &self.order {
+            RowOrder::Sessions(order) => Some(order),
+            RowOrder::Shuffled(_) | RowOrder::Recorded { .. } => None,
+        }
     }
 
     pub(crate) fn recorded(index: &Arc<Index>, digests: [Digest; 2], speed: Speed, warmup_ns: u64) -> Self {
@@ -55,6 +71,7 @@ impl Rows {
                 let place = if phase == Phase::Measure { place } else { order.len() - 1 - place };
                 order.get(place).map_or(0, |row| u64::from(*row))
             }
+            (RowOrder::Sessions(_), _) => request % self.index.len(),
             (RowOrder::Recorded { .. }, Phase::WarmUp) => request,
             (RowOrder::Recorded { measured_from }, Phase::Measure) => measured_from.saturating_add(request),
         }
@@ -63,7 +80,7 @@ impl Rows {
     /// Returns the requests of the warm-up; `None` if rows are sent for as long as it lasts.
     pub(crate) fn warmup_count(&self) -> Option<u64> {
         match self.order {
-            RowOrder::Shuffled(_) => None,
+            RowOrder::Shuffled(_) | RowOrder::Sessions(_) => None,
             RowOrder::Recorded { measured_from } => Some(measured_from),
         }
     }

@@ -1,6 +1,7 @@
 //! Sessions: the turns of conversations, one sequence over both phases.
 //!
-//! Session `s` has as many turns as the value `s` of the concern `turns` says. Its requests follow those of the sessions before it in the
+//! Session `s` has as many turns as the value `s` of the concern `turns` says, or is the conversation of a dataset that is at place `s`, modulo
+//! their number, of an order that each trial draws (concern `dataset` of the phase `trial`). Its requests follow those of the sessions before it in the
 //! indices of the trial, and their lengths, seeds and pauses are drawn at their indices, so that every shard computes its own sessions: of
 //! those of others it draws the numbers of turns only. A session never splits: shard `k` of N has the sessions `k`, `k + N` and so on.
 //!
@@ -9,7 +10,9 @@
 //! from zero, and [`MAX_PAUSE_NS`] at most.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
+use assay_dataset::IndexedSession;
 use assay_manifest::{Count, LengthLaw, PauseLaw, Sessions};
 
 use crate::arrivals::Arrivals;
@@ -46,6 +49,8 @@ pub struct SessionCursor {
     pub(crate) turns: u32,
     /// The index of its first request.
     pub(crate) first_index: u64,
+    /// The row of its first turn; absent if it is drawn.
+    pub(crate) first_row: Option<u64>,
     pub(crate) next_turn: u32,
     /// The pause before it.
     pub(crate) pause_ns: u64,
@@ -72,10 +77,32 @@ impl SessionCursor {
     }
 }
 
+/// The source of sessions.
+#[derive(Clone)]
+pub(crate) enum SessionSource {
+    /// Their numbers of turns are drawn.
+    Drawn(Box<Lengths>),
+    /// The conversations of a dataset, in the order of the trial.
+    Recorded(Arc<[IndexedSession]>),
+}
+
+impl SessionSource {
+    /// Returns the number of turns of a session, and the row of the first if it is recorded.
+    fn session(&mut self, session: u64) -> (u32, Option<u64>) {
+        match self {
+            Self::Drawn(turns) => (turns.tokens(session).clamp(1, MAX_TURNS), None),
+            Self::Recorded(order) => {
+                let place = session.checked_rem(order.len() as u64).unwrap_or(0) as usize;
+                order.get(place).map_or((1, Some(0)), |found| (found.turns.clamp(1, MAX_TURNS), Some(found.first_row)))
+            }
+        }
+    }
+}
+
 /// The sessions of a shard, one after the other.
 #[derive(Clone)]
 pub(crate) struct SessionWalk {
-    turns: Lengths,
+    source: SessionSource,
     pauses: Pauses,
     stripe: Stripe,
     next_session: u64,
@@ -87,9 +114,9 @@ pub(crate) struct SessionWalk {
 }
 
 impl SessionWalk {
-    pub(crate) fn new(sessions: &Sessions, stripe: Stripe, turns: Generator, pauses: Generator) -> Self {
+    pub(crate) fn new(sessions: &Sessions, stripe: Stripe, source: SessionSource, pauses: Generator) -> Self {
         Self {
-            turns: Lengths::new(sessions.turns, turns),
+            source,
             pauses: Pauses { law: sessions.think_time, values: pauses },
             stripe,
             next_session: 0,
@@ -113,7 +140,7 @@ impl SessionWalk {
     fn next_own(&mut self) -> Option<SessionCursor> {
         while self.next_session < self.end {
             let (session, first_index) = (self.next_session, self.next_index);
-            let turns = self.turns.tokens(session).clamp(1, MAX_TURNS);
+            let (turns, first_row) = self.source.session(session);
             self.next_session += 1;
             self.next_index = first_index.saturating_add(u64::from(turns));
             if self.stripe.position(session).is_some() {
@@ -121,6 +148,7 @@ impl SessionWalk {
                     session,
                     turns,
                     first_index,
+                    first_row,
                     next_turn: 0,
                     pause_ns: 0,
                     history_tokens: 0,
@@ -167,7 +195,7 @@ fn clip(ns: f64) -> u64 {
 
 /// Returns the reason why sessions cannot be drawn; `None` if they can.
 pub(crate) fn refusal(sessions: &Sessions) -> Option<String> {
-    let turns = crate::lengths::refusal(sessions.turns).or_else(|| too_many(sessions.turns));
+    let turns = sessions.turns.and_then(|turns| crate::lengths::refusal(turns).or_else(|| too_many(turns)));
     let pauses = || match sessions.think_time {
         PauseLaw::Uniform { min_ns, max_ns } if max_ns < min_ns => {
             Some(format!("the upper bound of a pause, {} ns, lies below its lower bound, {} ns", max_ns.0, min_ns.0))

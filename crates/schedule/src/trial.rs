@@ -30,7 +30,7 @@ use crate::block_texts::{BlockTexts, split_mix};
 use crate::groups::{Groups, MAX_GROUPS, MAX_ZIPF};
 use crate::lengths::{self, Lengths, MAX_TOKENS};
 use crate::rows::{Rows, first_measured};
-use crate::sessions::{SessionCursor, SessionTurn, SessionWalk};
+use crate::sessions::{SessionCursor, SessionSource, SessionTurn, SessionWalk};
 use crate::{Generator, LoadKey, Nonce, Seed, SeedError, digest};
 
 /// The most requests of a phase, as an expected number if arrivals are random. At 10,000 per second they last half a day.
@@ -333,6 +333,7 @@ pub struct TrialSchedule {
     users: Option<u64>,
     prompts: Prompts,
     sessions: Option<Sessions>,
+    mean_turns: f64,
     output: Option<LengthLaw>,
     has_salt: bool,
     warmup_ns: u64,
@@ -374,7 +375,8 @@ impl TrialSchedule {
                 }
                 let PointKey { seed, workload, point } = key.point;
                 let draws = LoadKey { seed, workload, point, trial: key.trial, phase: "trial", concern: "dataset" }.generator();
-                Prompts::Rows(Rows::shuffled(index, digests, draws))
+                let order = if work.sessions.is_some() { Rows::sessions } else { Rows::shuffled };
+                Prompts::Rows(order(index, digests, draws))
             }
         };
         Self::with_prompts(work, offered, key, prompts)
@@ -402,6 +404,7 @@ impl TrialSchedule {
             open_loop: open_loop(work.arrival, offered)?,
             users: if let OfferedLoad::Concurrency { users } = offered { Some(users) } else { None },
             sessions: work.sessions,
+            mean_turns: work.mean_turns(),
             output: work.output,
             has_salt: work.cache == CacheMode::ColdSalt,
             warmup_ns: work.warmup_ns.0,
@@ -504,11 +507,25 @@ impl TrialSchedule {
             arrivals: self.arrivals(phase),
             prompts,
             sessions: self.sessions.as_ref().map(|sessions| {
-                let walk = SessionWalk::new(sessions, stripe, self.generator(phase, "turns"), self.generator(phase, "pause"));
-                Box::new(walk)
+                let source = self.session_source(sessions, phase);
+                Box::new(SessionWalk::new(sessions, stripe, source, self.generator(phase, "pause")))
             }),
             output: self.output.map(|law| Lengths::new(law, self.generator(phase, "output"))),
             ids: self.key(phase.as_str(), "request-id").generator_with_nonce(self.nonce),
+        }
+    }
+
+    fn session_source(&self, sessions: &Sessions, phase: Phase) -> SessionSource {
+        let recorded = match &self.prompts {
+            Prompts::Rows(rows) => rows.session_order(),
+            Prompts::Synthetic { .. } => None,
+        };
+        match recorded {
+            Some(order) => SessionSource::Recorded(Arc::clone(order)),
+            None => {
+                let law = sessions.turns.unwrap_or(LengthLaw::Fixed { tokens: 1 });
+                SessionSource::Drawn(Box::new(Lengths::new(law, self.generator(phase, "turns"))))
+            }
         }
     }
 
@@ -608,7 +625,7 @@ impl TrialSchedule {
             return Err(ScheduleError::TooLong);
         }
         let by_clock = |duration_ns: u64| rate.map_or(u64::MAX, |rate| (rate * duration_ns as f64 / 1e9) as u64);
-        let turns = self.sessions.map_or(1.0, |sessions| sessions.turns.mean());
+        let turns = self.mean_turns;
         let rate = rate.map(|rate| rate * turns);
         let of_sessions = sessions.map(|Count(count)| (count as f64 * turns) as u64);
         let by_count = self.requests.or(of_sessions).unwrap_or(u64::MAX);
@@ -627,13 +644,18 @@ impl TrialSchedule {
 }
 
 fn check_sessions(work: &ServingWork, sessions: &Sessions) -> Result<(), ScheduleError> {
-    let problem = match work.prompts {
-        PromptSource::Dataset(_) => Some("a dataset or trace"),
+    let problem = match &work.prompts {
+        PromptSource::Dataset(dataset) if dataset.summary.times.is_some() => Some("the requests of a trace"),
+        PromptSource::Dataset(dataset) if dataset.summary.sessions.is_none() => Some("requests that were imported one by one"),
         PromptSource::Synthetic { query: Some(_), .. } => Some("requests with a query"),
-        PromptSource::Synthetic { .. } => None,
+        PromptSource::Dataset(_) | PromptSource::Synthetic { .. } => None,
     };
     if let Some(what) = problem {
         return Err(ScheduleError::NoSessions(what));
+    }
+    if sessions.turns.is_some() == work.prompts.dataset().is_some() {
+        let what = "drawn sessions need a number of turns, and those of a dataset have their own";
+        return Err(ScheduleError::Sessions(what.to_owned()));
     }
     if work.requests.is_some() || (sessions.count.is_some() && work.duration_ns.is_some()) {
         return Err(ScheduleError::Sessions("either a duration or a number of sessions ends a trial of them".to_owned()));
@@ -753,6 +775,8 @@ struct DrawnPrompt {
     input_tokens: u32,
     query_tokens: Option<u32>,
     recorded_output: Option<u32>,
+    /// Tokens of the prompt that were said before, if it is a recorded turn.
+    said_before: u32,
     seed: u64,
     row: Option<u64>,
     group: Option<u32>,
@@ -771,24 +795,27 @@ impl DrawnPrompts {
                     input_tokens: own.saturating_add(group.map_or(0, |(_, tokens)| tokens)),
                     query_tokens: drawn.query.as_mut().map(|lengths| lengths.tokens(index)),
                     recorded_output: None,
+                    said_before: 0,
                     seed: drawn.seeds.at(index),
                     row: None,
                     group: group.map(|(group, _)| group),
                 }
             }
-            Self::Rows(rows) => {
-                let row = rows.row(phase, index);
-                let indexed = rows.index().row(row);
-                DrawnPrompt {
-                    input_tokens: indexed.map_or(0, |row| row.input_tokens),
-                    query_tokens: None,
-                    recorded_output: indexed.and_then(|row| row.output_tokens),
-                    seed: row,
-                    row: Some(row),
-                    group: None,
-                }
-            }
+            Self::Rows(rows) => row_prompt(rows, rows.row(phase, index)),
         }
+    }
+}
+
+fn row_prompt(rows: &Rows, row: u64) -> DrawnPrompt {
+    let indexed = rows.index().row(row);
+    DrawnPrompt {
+        input_tokens: indexed.map_or(0, |row| row.input_tokens),
+        query_tokens: None,
+        recorded_output: indexed.and_then(|row| row.output_tokens),
+        said_before: indexed.filter(|row| row.continues).map_or(0, |row| row.reused_tokens),
+        seed: row,
+        row: Some(row),
+        group: None,
     }
 }
 
@@ -810,14 +837,14 @@ impl Iterator for Requests {
             return None;
         }
         self.next = index.saturating_add(self.step);
-        Some(self.draw(index, offset_ns, false))
+        let prompt = self.prompts.at(self.phase, index, false);
+        Some(self.request_of(index, offset_ns, &prompt))
     }
 }
 
 impl Requests {
-    /// Draws the request at an index.
-    fn draw(&mut self, index: u64, offset_ns: Option<i64>, continues: bool) -> ScheduledRequest {
-        let prompt = self.prompts.at(self.phase, index, continues);
+    /// Returns the request with this prompt at an index.
+    fn request_of(&mut self, index: u64, offset_ns: Option<i64>, prompt: &DrawnPrompt) -> ScheduledRequest {
         ScheduledRequest {
             global_index: index,
             offset_ns,
@@ -861,17 +888,23 @@ impl Requests {
         let (index, turn) = (cursor.first_index.saturating_add(u64::from(cursor.next_turn)), cursor.next_turn);
         let has_next = turn + 1 < cursor.turns;
         let next_pause_ns = self.sessions.as_mut().filter(|_| has_next).map(|walk| walk.pause_ns(index.saturating_add(1)));
-        let own = self.draw(index, cursor.offset_ns.filter(|_| turn == 0), turn > 0);
-        let place = SessionTurn {
+        let prompt = match (cursor.first_row, &self.prompts) {
+            (Some(first), DrawnPrompts::Rows(rows)) => row_prompt(rows, first.saturating_add(u64::from(turn))),
+            _ => self.prompts.at(self.phase, index, turn > 0),
+        };
+        let mut request = self.request_of(index, cursor.offset_ns.filter(|_| turn == 0), &prompt);
+        let own_tokens = prompt.input_tokens.saturating_sub(prompt.said_before);
+        if prompt.row.is_none() {
+            request.input_tokens = cursor.history_tokens.saturating_add(own_tokens);
+        }
+        request.turn = Some(SessionTurn {
             session: cursor.session,
             turn,
             turns: cursor.turns,
             pause_ns: cursor.pause_ns,
             next_pause_ns,
-            own_tokens: own.input_tokens,
-        };
-        let request =
-            ScheduledRequest { input_tokens: cursor.history_tokens.saturating_add(own.input_tokens), turn: Some(place), ..own };
+            own_tokens,
+        });
         cursor.next_turn += 1;
         cursor.pause_ns = next_pause_ns.unwrap_or(0);
         cursor.history_tokens = request.input_tokens.saturating_add(request.output_tokens.unwrap_or(0));

@@ -552,7 +552,7 @@ static PAUSE_SPREAD: Table = Table {
 pub(crate) static HISTORIES: [Choice; 2] = [
     choice(
         "recorded",
-        "Drawn words, as many as the response was asked to have: every endpoint gets the same bytes, and computes these tokens anew.",
+        "The recorded responses of a dataset, or drawn words, as many as the response was asked to have: every endpoint gets the same bytes, and computes these tokens anew.",
     ),
     choice(
         "live",
@@ -564,10 +564,10 @@ pub(crate) static REASONING: [Choice; 2] =
 static SESSIONS: Table = Table {
     name: "sessions",
     doc: "Conversations of several requests. Each turn sends all that was said before, and `lengths` are what a turn adds: its own words, and \
-          the response. A turn is sent its think time after the response to the turn before, and a turn that fails ends its session.",
+          the response. With `dataset`, they are its conversations. A turn is sent its think time after the response to the turn before, and a turn that fails ends its session.",
     selector: None,
     fields: &[
-        required("turns", &TURNS_LAW, "The number of turns, for each session."),
+        optional("turns", &TURNS_LAW, "The number of turns, for each session. The conversations of a dataset have their own."),
         default("think_time", &PAUSE_LAW, "\"0s\"", "The time from the end of a response to the next turn."),
         default("history", &Type::Choice(&HISTORIES), "\"recorded\"", "The responses that the next turns repeat."),
         optional(

@@ -301,8 +301,8 @@ pub enum Prompts {
 /// Conversations of several requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sessions {
-    /// The number of turns of each.
-    pub turns: Distribution,
+    /// The number of turns of each; `None` for the conversations of a dataset.
+    pub turns: Option<Distribution>,
     /// The time from the end of a response to the next turn.
     pub think_time: Pause,
     /// The source of the responses that the next turns repeat.
@@ -680,10 +680,7 @@ fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
         }
         return;
     };
-    if let Some(file) = ["dataset", "trace"].into_iter().find(|name| spec.member(name).is_some()) {
-        let message = format!("`spec.sessions` belongs to `lengths`: the requests of a {file} are sent one by one");
-        problems.add_hinted(sessions.anchor, message, "remove it");
-    }
+    check_conversations(spec, sessions, problems);
     if let Some(api) = spec.member("api").and_then(ServingApi::read).filter(|api| *api != ServingApi::Chat) {
         let message = format!("requests of `api: {api}` have no messages, of which sessions consist");
         problems.add_hinted(sessions.anchor, message, format!("write `api: {}`, or remove it", ServingApi::Chat));
@@ -713,6 +710,43 @@ fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
         && Duration::read(max) < Duration::read(min)
     {
         problems.add(anchor, "`spec.sessions.think_time.uniform.max` is below `min`");
+    }
+}
+
+/// Checks that sessions are drawn, or are the conversations of a file that has some.
+fn check_conversations(spec: &CheckedValue, sessions: &CheckedValue, problems: &mut Problems<'_>) {
+    if spec.member("trace").is_some() {
+        let message = "`spec.sessions` belongs to `lengths` or `dataset`: the requests of a trace come at their own times";
+        problems.add_hinted(sessions.anchor, message, "remove it");
+        return;
+    }
+    match (spec.member("dataset"), sessions.member("turns")) {
+        (Some(dataset), turns) => {
+            let format = dataset.text_of("format").and_then(|format| format.parse::<DatasetFormat>().ok());
+            let format = format.or_else(|| format_by_name(PinnableFile::read(dataset)?.location()));
+            if let Some(format) = format.filter(|format| !format.has_conversations()) {
+                let message =
+                    format!("a dataset of the format `{format}` has no conversations, which `spec.sessions` would send");
+                let hint = format!(
+                    "write `format: {}`, `format: {}`, or remove `sessions`",
+                    DatasetFormat::Sharegpt,
+                    DatasetFormat::Jsonl
+                );
+                problems.add_hinted(sessions.anchor, message, hint);
+            }
+            if let Some(turns) = turns {
+                let message = "`spec.sessions.turns` belongs to `lengths`: the conversations of a dataset have their own turns";
+                problems.add_hinted(turns.anchor, message, "remove it");
+            }
+        }
+        (None, None) => {
+            problems.add_hinted(
+                sessions.anchor,
+                "`spec.sessions` lacks `turns`",
+                "a number, such as `turns: 5`, or `turns: {uniform: {min: 2, max: 8}}`",
+            );
+        }
+        (None, Some(_)) => {}
     }
 }
 
@@ -1114,9 +1148,10 @@ impl Read for SharedPrefix {
 
 impl Read for Sessions {
     fn read(sessions: &CheckedValue) -> Option<Self> {
-        let turns = sessions.member("turns")?;
+        let turns = sessions.member("turns");
+        let law = |turns| u64::read(turns).map(Distribution::Fixed).or_else(|| Distribution::read(turns));
         Some(Self {
-            turns: u64::read(turns).map(Distribution::Fixed).or_else(|| Distribution::read(turns))?,
+            turns: turns.map_or(Some(None), |turns| law(turns).map(Some))?,
             think_time: sessions.get("think_time")?,
             history: sessions.get("history")?,
             reasoning: sessions.get("reasoning")?,

@@ -300,7 +300,8 @@ impl<'a> ServingTrial<'a> {
         }
         trial.sessions = self.work.sessions.map(|sessions| assay_load::Sessions { history: history(sessions.history) });
         let mut later_turns = self.work.sessions.map(|sessions| {
-            LaterTurns::new(prompts.conversations(), prompts.scheduled(), Arc::clone(&self.tokenizer), &self.work, sessions)
+            let (tokenizer, rows) = (Arc::clone(&self.tokenizer), self.rows.clone());
+            LaterTurns::new(prompts.conversations(), prompts.scheduled(), tokenizer, rows, &self.work, sessions)
         });
         let shard = ctx.shard().index;
         let folder = ctx.scratch().join(format!("serving-{}-{attempt}", self.trial.index));

@@ -43,9 +43,7 @@ fn point_load(case: &Case, point: &Point, work: &ServingWork) -> Vec<RequestedLo
     match OfferedLoad::from_point(point) {
         Ok(OfferedLoad::Concurrency { users }) => vec![load(LoadUnit::Concurrency, users as f64)],
         // Sessions arrive at the rate, and each sends as many requests as it has turns.
-        Ok(OfferedLoad::Rate { per_s }) => {
-            open_load(work, per_s * work.sessions.map_or(1.0, |sessions| sessions.turns.mean()), load)
-        }
+        Ok(OfferedLoad::Rate { per_s }) => open_load(work, per_s * work.mean_turns(), load),
         // A second of the replay holds `speed` seconds of the trace, none of which has more requests than the busiest one.
         Ok(OfferedLoad::Replay { speed }) => {
             let times = work.prompts.dataset().and_then(|dataset| dataset.summary.times.as_ref());

@@ -129,9 +129,9 @@ pub(crate) struct Bench {
     /// Tokens that synthetic prompts begin with in common: system=N for all, group=N for those of one of groups=K, with zipf=S
     #[arg(long, value_name = "NAME=N,..", value_delimiter = ',', conflicts_with = "file")]
     prefix: Vec<String>,
-    /// Requests are turns of conversations: turns=N or N..M, think_time=2s, 1s..5s or exponential:2s, history=recorded or live,
+    /// Requests are turns of conversations, drawn or those of a dataset: turns=N or N..M, think_time=2s, 1s..5s or exponential:2s, history=recorded or live,
     /// reasoning=drop or keep, header=NAME, count=N. Concurrency and rate then count sessions
-    #[arg(long, value_name = "NAME=VALUE,..", value_delimiter = ',', conflicts_with_all = ["file", "requests"])]
+    #[arg(long, value_name = "NAME=VALUE,..", value_delimiter = ',', conflicts_with_all = ["trace", "requests"])]
     sessions: Vec<String>,
     /// A file or address of prompts: JSON Lines, CSV, text, ShareGPT or an OpenAI batch file, instead of synthetic prompts
     #[arg(long, value_name = "FILE|URL", conflicts_with_all = ["input_tokens", "scenario"], group = "file")]

@@ -211,6 +211,14 @@ impl ServingWork {
         self.arrival != ArrivalLaw::Closed || self.sessions.is_some()
     }
 
+    /// Returns the mean number of turns of a session; 1 if each request stands for itself.
+    pub fn mean_turns(&self) -> f64 {
+        let drawn = self.sessions.and_then(|sessions| sessions.turns).map(|turns| turns.mean());
+        let summary = self.prompts.dataset().map(|dataset| &dataset.summary);
+        let recorded = || summary.and_then(|summary| Some(summary.rows.0 as f64 / summary.sessions?.0.max(1) as f64));
+        drawn.or_else(recorded).unwrap_or(1.0)
+    }
+
     /// Returns the number of inputs of one request: 1, or the documents.
     pub fn documents(&self) -> u32 {
         if self.api.capabilities().input.has_documents() { self.batch.max(1) } else { 1 }

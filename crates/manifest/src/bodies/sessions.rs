@@ -59,8 +59,9 @@ pub enum PauseLaw {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sessions {
-    /// The number of turns of each session.
-    pub turns: LengthLaw,
+    /// The number of turns of each session; absent if a dataset has the conversations.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub turns: Option<LengthLaw>,
     /// The time from the end of a response to the next turn.
     pub think_time: PauseLaw,
     /// The source of the responses that a turn repeats.

@@ -12,7 +12,7 @@ const SECOND: u64 = 1_000_000_000;
 
 fn sessions() -> Sessions {
     Sessions {
-        turns: LengthLaw::Uniform { min: 1, max: 5 },
+        turns: Some(LengthLaw::Uniform { min: 1, max: 5 }),
         think_time: PauseLaw::Exponential { mean_ns: Count(2 * SECOND) },
         history: History::Recorded,
         reasoning: ReasoningHistory::Drop,
@@ -104,7 +104,7 @@ fn sessions_arrive_from_the_start_of_the_trial_to_its_end() {
 #[test]
 fn pauses_have_the_means_of_their_laws() {
     let mean_of = |think_time, turns: usize| {
-        let work = closed(talk(Sessions { turns: LengthLaw::Fixed { tokens: 1_000 }, think_time, ..sessions() }));
+        let work = closed(talk(Sessions { turns: Some(LengthLaw::Fixed { tokens: 1_000 }), think_time, ..sessions() }));
         let requests = schedule(&work, USERS).requests(Phase::Measure).take(turns);
         let pauses: Vec<u64> = requests.filter_map(|request| place(&request).next_pause_ns).collect();
         pauses.iter().map(|pause| *pause as f64 / 1e9).sum::<f64>() / pauses.len() as f64
@@ -124,7 +124,7 @@ fn history_pauses_and_turns_are_part_of_the_schedule() {
     let base = digest(sessions());
     assert_eq!(base, digest(sessions()));
     let other_pauses = Sessions { think_time: PauseLaw::Exponential { mean_ns: Count(SECOND) }, ..sessions() };
-    let other_turns = Sessions { turns: LengthLaw::Uniform { min: 1, max: 6 }, ..sessions() };
+    let other_turns = Sessions { turns: Some(LengthLaw::Uniform { min: 1, max: 6 }), ..sessions() };
     assert!([other_pauses, other_turns].into_iter().all(|other| digest(other) != base));
 }
 
@@ -133,9 +133,9 @@ fn what_cannot_be_sessions_is_refused() {
     let refused =
         |work: ServingWork| schedule_of(&work, USERS, &SEED, 0, NONCE).map(|_| ()).expect_err("no schedule").to_string();
     let with = |sessions: Sessions| closed(talk(sessions));
-    let no_turn = with(Sessions { turns: LengthLaw::Fixed { tokens: 0 }, ..sessions() });
+    let no_turn = with(Sessions { turns: Some(LengthLaw::Fixed { tokens: 0 }), ..sessions() });
     assert_eq!(refused(no_turn), "the sessions cannot be drawn: a session needs at least one turn");
-    let many = with(Sessions { turns: LengthLaw::Uniform { min: 1, max: 1_001 }, ..sessions() });
+    let many = with(Sessions { turns: Some(LengthLaw::Uniform { min: 1, max: 1_001 }), ..sessions() });
     assert_eq!(refused(many), "the sessions cannot be drawn: 1001 turns are more than 1000");
     let long = with(Sessions { think_time: PauseLaw::Fixed { ns: Count(MAX_PAUSE_NS + 1) }, ..sessions() });
     assert_eq!(refused(long), "the sessions cannot be drawn: a pause of 86400000000001 ns is longer than a day");

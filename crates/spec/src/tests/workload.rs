@@ -287,7 +287,7 @@ fn sessions_are_read_with_their_defaults_and_laws() {
     assert_eq!(
         simple,
         Sessions {
-            turns: Distribution::Fixed(5),
+            turns: Some(Distribution::Fixed(5)),
             think_time: Pause::Fixed(Duration::ZERO),
             history: History::Recorded,
             reasoning: ReasoningHistory::Drop,
@@ -297,7 +297,7 @@ fn sessions_are_read_with_their_defaults_and_laws() {
     let uniform = of(
         "{turns: {uniform: {min: 2, max: 8}}, think_time: {uniform: {min: 0s, max: 1m}}, history: live, reasoning: keep, header: X-Session-Id}",
     );
-    assert_eq!(uniform.turns, Distribution::Uniform { min: 2, max: 8 });
+    assert_eq!(uniform.turns, Some(Distribution::Uniform { min: 2, max: 8 }));
     assert_eq!(uniform.think_time, Pause::Uniform { min: Duration::ZERO, max: Duration::from_mins(1) });
     assert_eq!((uniform.history, uniform.reasoning), (History::Live, ReasoningHistory::Keep));
     assert_eq!(uniform.header.as_deref(), Some("x-session-id"));
@@ -308,8 +308,24 @@ fn sessions_are_read_with_their_defaults_and_laws() {
     let spread = of("{turns: {lognormal: {mean: 4, stddev: 2}}, think_time: {lognormal: {mean: 3s, stddev: 500ms}}}");
     assert_eq!(
         (spread.turns, spread.think_time),
-        (Distribution::LogNormal { mean: 4.0, stddev: 2.0 }, Pause::LogNormal { mean, stddev })
+        (Some(Distribution::LogNormal { mean: 4.0, stddev: 2.0 }), Pause::LogNormal { mean, stddev })
     );
+}
+
+#[test]
+fn the_conversations_of_a_dataset_have_their_own_turns() {
+    let text = with_dataset("{path: chats.json, format: sharegpt}\n  sessions: {think_time: 2s}");
+    let Work::Serving(serving) = workload(&text).spec.work else { panic!("serving") };
+    assert_eq!(serving.sessions.expect("sessions").turns, None);
+    let found = |dataset: &str| problems(&with_dataset(dataset));
+    assert_snapshot!(found("{path: chats.json, format: sharegpt}\n  sessions: {turns: 3}"), @"");
+    assert_snapshot!(found("{path: chats.csv}\n  sessions: {think_time: 2s}"), @"");
+    assert_snapshot!(serving_with("trace: {path: t.jsonl, format: mooncake}\n  sessions: {think_time: 2s}"), @"");
+    assert_snapshot!(serving_with("lengths: D(9,9)\n  sessions: {think_time: 2s}"), @"");
+}
+
+fn serving_with(prompts: &str) -> String {
+    serving("lengths: N(480,240)/(300,150)", prompts)
 }
 
 #[test]
@@ -365,14 +381,6 @@ fn what_cannot_be_sessions_is_refused() {
     22 |   cache: warm
        |          ^^^^
     hint: write `cache: cold_salt` or `cache: shared`
-    ");
-    assert_snapshot!(serving("lengths: N(480,240)/(300,150)", "dataset: {path: t.jsonl}\n  sessions: {turns: 2}"), @r"
-    error: `spec.sessions` belongs to `lengths`: the requests of a dataset are sent one by one
-      --> a.yaml:20:3
-       |
-    20 |   sessions: {turns: 2}
-       |   ^^^^^^^^
-    hint: remove it
     ");
     let ends = |end: &str| {
         problems(&replace_part(

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use super::sessions::{Conversation, Conversations};
+use super::sessions::{Conversation, Conversations, read_turn};
 use assay_api::RequestInput;
 use assay_dataset::{RowContent, RowReader, TokenBlocks, Turn};
 use assay_load::{Cause, PlannedRequest};
@@ -13,7 +13,7 @@ use assay_schedule::{BlockTexts, Requests as Scheduled, ScheduledRequest, Stripe
 use assay_tokens::{Prompt, SALT_WORDS, Tokenizer};
 
 /// The plan's dataset was not opened.
-const NO_DATASET: &str = "the rows of the dataset are not at hand";
+pub(super) const NO_DATASET: &str = "the rows of the dataset are not at hand";
 
 /// A generator of the requests of one shard, in order, ahead of time.
 pub(crate) struct Prompts<'a> {
@@ -117,14 +117,24 @@ impl Prompts<'_> {
     fn first_turn(&mut self) -> Result<Option<PlannedRequest>, Cause> {
         let Some(mut cursor) = self.measured.next_session() else { return Ok(None) };
         let Some(first) = self.measured.next_turn(&mut cursor) else { return Ok(None) };
+        if let Some(row) = first.row {
+            let marker = self.marker()?;
+            let turn = read_turn(self.rows.as_deref(), row, marker)?;
+            let marker_tokens = marker.map_or(0, |marker| marker.tokens);
+            return Ok(Some(self.begin(Conversation::begin_recorded(cursor, first, turn, marker_tokens))));
+        }
         let prompt = match (first.group, &self.work.prompts) {
             (Some(group), PromptSource::Synthetic { prefix: Some(prefix), .. }) => self.group_prompt(&first, group, prefix)?,
             _ => self.tokenizer.prompt(first.prompt_seed, self.salt, first.input_tokens)?,
         };
-        let conversation = Conversation::begin(cursor, first, &prompt);
+        Ok(Some(self.begin(Conversation::begin(cursor, first, &prompt))))
+    }
+
+    /// Returns the request of a session that begins, and keeps what was said.
+    fn begin(&self, conversation: Conversation) -> PlannedRequest {
         let request = conversation.request(self.work);
         conversation.keep(&self.conversations);
-        Ok(Some(request))
+        request
     }
 
     /// Returns the line that stands in front of each row; `None` without a salt.

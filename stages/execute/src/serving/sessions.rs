@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use assay_api::RequestInput;
+use assay_dataset::{RowContent, RowReader, Turn};
 use assay_load::{Cause, PlannedRequest, PlannedTurn, ResponseText};
 use assay_manifest::{CaptureMode, History, ReasoningHistory, ServingWork, Sessions};
 use assay_schedule::{Requests as Scheduled, ScheduledRequest, SessionCursor};
 use assay_tokens::{Prompt, Tokenizer};
 use serde_json::{Value, json};
 
-use super::requests::digest_prompts;
+use super::requests::{NO_DATASET, digest_prompts};
 
 /// The document of a request whose seed the recorded response is drawn from.
 const RESPONSE: u32 = 1;
@@ -25,6 +26,10 @@ pub(crate) struct Conversation {
     cursor: SessionCursor,
     messages: Vec<Value>,
     tokens: u32,
+    /// Tokens that the first message has beside those of the dataset.
+    marker_tokens: u32,
+    /// The recorded response to the last turn.
+    recorded: Option<Value>,
     /// The id of its first request, which no other session has.
     id: u128,
     /// The last turn, whose response is not among the messages yet.
@@ -41,6 +46,24 @@ impl Conversations {
     }
 }
 
+/// Reads the turn of a row, with a marker in front of its first message if there is one.
+pub(crate) fn read_turn(rows: Option<&RowReader>, row: u64, marker: Option<&Prompt>) -> Result<Turn, Cause> {
+    let content = rows.ok_or(NO_DATASET)?.read(row)?;
+    match marker.iter().fold(content, |content, marker| content.with_marker(&marker.text)) {
+        RowContent::Turn(turn) => Ok(turn),
+        other => Err(format!("row {row} of the dataset is {}, and not a turn of a conversation", other.kind()).into()),
+    }
+}
+
+/// Returns the texts of messages, in order: their contents, or the text parts of these.
+fn message_texts(messages: &[Value]) -> impl Iterator<Item = &str> {
+    messages.iter().filter_map(|message| message.get("content")).flat_map(|content| match content {
+        Value::String(text) => vec![text.as_str()],
+        Value::Array(parts) => parts.iter().filter_map(|part| part.get("text")?.as_str()).collect(),
+        _ => Vec::new(),
+    })
+}
+
 /// A message of a chat.
 fn message(role: &str, content: &str) -> Value {
     json!({"role": role, "content": content})
@@ -49,7 +72,28 @@ fn message(role: &str, content: &str) -> Value {
 impl Conversation {
     /// Begins a session with its first turn, whose prompt is given.
     pub(crate) fn begin(cursor: SessionCursor, first: ScheduledRequest, prompt: &Prompt) -> Self {
-        Self { cursor, messages: vec![message("user", &prompt.text)], tokens: prompt.tokens, id: first.request_id, last: first }
+        Self {
+            cursor,
+            messages: vec![message("user", &prompt.text)],
+            tokens: prompt.tokens,
+            marker_tokens: 0,
+            recorded: None,
+            id: first.request_id,
+            last: first,
+        }
+    }
+
+    /// Begins a session with the first turn of a conversation of the dataset, in front of which a marker of so many tokens stands.
+    pub(crate) fn begin_recorded(cursor: SessionCursor, first: ScheduledRequest, turn: Turn, marker_tokens: u32) -> Self {
+        Self {
+            cursor,
+            messages: turn.messages,
+            tokens: first.input_tokens.saturating_add(marker_tokens),
+            marker_tokens,
+            recorded: turn.response,
+            id: first.request_id,
+            last: first,
+        }
     }
 
     /// Keeps a session whose first turn is prepared, until its next turn.
@@ -63,7 +107,6 @@ impl Conversation {
     /// Returns the request of the last turn, which sends everything.
     pub(crate) fn request(&self, work: &ServingWork) -> PlannedRequest {
         let scheduled = &self.last;
-        let texts = || self.messages.iter().filter_map(|message| message.get("content")?.as_str());
         PlannedRequest {
             global_index: scheduled.global_index,
             intended_offset_ns: scheduled.offset_ns,
@@ -72,7 +115,7 @@ impl Conversation {
             input_tokens: self.tokens,
             output_tokens_requested: scheduled.output_tokens,
             request_id: scheduled.request_id,
-            prompt_sha256: (work.capture != CaptureMode::None).then(|| digest_prompts(texts())),
+            prompt_sha256: (work.capture != CaptureMode::None).then(|| digest_prompts(message_texts(&self.messages))),
             turn: scheduled.turn.map(|place| PlannedTurn {
                 session: place.session,
                 session_id: self.id,
@@ -89,6 +132,7 @@ pub(crate) struct LaterTurns<'a> {
     conversations: Conversations,
     scheduled: Scheduled,
     tokenizer: Arc<Tokenizer>,
+    rows: Option<Arc<RowReader>>,
     work: &'a ServingWork,
     sessions: Sessions,
 }
@@ -99,10 +143,11 @@ impl<'a> LaterTurns<'a> {
         conversations: Conversations,
         scheduled: Scheduled,
         tokenizer: Arc<Tokenizer>,
+        rows: Option<Arc<RowReader>>,
         work: &'a ServingWork,
         sessions: Sessions,
     ) -> Self {
-        Self { conversations, scheduled, tokenizer, work, sessions }
+        Self { conversations, scheduled, tokenizer, rows, work, sessions }
     }
 
     /// Adds the response of the last turn to what was said.
@@ -118,6 +163,11 @@ impl<'a> LaterTurns<'a> {
                 response
             }
             (History::Live, None) => return Err("the response to the turn before is not at hand".into()),
+            (History::Recorded, _) if conversation.last.row.is_some() => {
+                // The count of the next turn has its tokens.
+                conversation.messages.extend(conversation.recorded.take());
+                return Ok(());
+            }
             (History::Recorded, _) => {
                 let last = &conversation.last;
                 let drawn = self.tokenizer.prompt(last.document_seed(RESPONSE), None, last.output_tokens.unwrap_or(0))?;
@@ -126,6 +176,25 @@ impl<'a> LaterTurns<'a> {
             }
         };
         conversation.messages.push(response);
+        Ok(())
+    }
+
+    /// Adds the words of a turn: those of its row, or drawn ones.
+    fn add_turn(&self, conversation: &mut Conversation, turn: &ScheduledRequest) -> Result<(), Cause> {
+        let own = turn.turn.map_or(0, |place| place.own_tokens);
+        let Some(row) = turn.row else {
+            let prompt = self.tokenizer.prompt(turn.prompt_seed, None, own)?;
+            conversation.messages.push(message("user", &prompt.text));
+            conversation.tokens = conversation.tokens.saturating_add(prompt.tokens);
+            return Ok(());
+        };
+        let turn_of_row = read_turn(self.rows.as_deref(), row, None)?;
+        conversation.messages.extend(turn_of_row.messages);
+        conversation.recorded = turn_of_row.response;
+        conversation.tokens = match self.sessions.history {
+            History::Recorded => turn.input_tokens.saturating_add(conversation.marker_tokens),
+            History::Live => conversation.tokens.saturating_add(own),
+        };
         Ok(())
     }
 
@@ -141,10 +210,7 @@ impl assay_load::Turns for LaterTurns<'_> {
             self.conversations.take(session).filter(|found| found.cursor.next_turn() == turn).ok_or_else(lost)?;
         self.add_response(&mut conversation, previous)?;
         let next = self.scheduled.next_turn(&mut conversation.cursor).ok_or_else(lost)?;
-        let own = next.turn.map_or(0, |place| place.own_tokens);
-        let prompt = self.tokenizer.prompt(next.prompt_seed, None, own)?;
-        conversation.messages.push(message("user", &prompt.text));
-        conversation.tokens = conversation.tokens.saturating_add(prompt.tokens);
+        self.add_turn(&mut conversation, &next)?;
         conversation.last = next;
         let request = conversation.request(self.work);
         conversation.keep(&self.conversations);
@@ -176,7 +242,7 @@ mod tests {
         });
         let work: ServingWork = serde_json::from_value(json).expect("a workload");
         let think_time = PauseLaw::Uniform { min_ns: Count(5), max_ns: Count(9) };
-        let sessions = Sessions { turns: LengthLaw::Fixed { tokens: 3 }, think_time, history, reasoning, count: None };
+        let sessions = Sessions { turns: Some(LengthLaw::Fixed { tokens: 3 }), think_time, history, reasoning, count: None };
         ServingWork { sessions: Some(sessions), ..work }
     }
 
@@ -192,7 +258,7 @@ mod tests {
         let tokenizer = Arc::new(Tokenizer::built_in());
         let mut prompts = Prompts::new(&schedule(work), Stripe::WHOLE, Arc::clone(&tokenizer), None, work);
         let sessions = work.sessions.expect("sessions");
-        let mut later = LaterTurns::new(prompts.conversations(), prompts.scheduled(), tokenizer, work, sessions);
+        let mut later = LaterTurns::new(prompts.conversations(), prompts.scheduled(), tokenizer, None, work, sessions);
         let mut requests = Vec::new();
         for _ in 0..2 {
             let first = prompts.next(Phase::Measured).expect("prepared").expect("a session");
@@ -265,7 +331,7 @@ mod tests {
         let tokenizer = Arc::new(Tokenizer::built_in());
         let mut prompts = Prompts::new(&schedule(&work), Stripe::WHOLE, Arc::clone(&tokenizer), None, &work);
         let sessions = work.sessions.expect("sessions");
-        let mut later = LaterTurns::new(prompts.conversations(), prompts.scheduled(), tokenizer, &work, sessions);
+        let mut later = LaterTurns::new(prompts.conversations(), prompts.scheduled(), tokenizer, None, &work, sessions);
         let first = prompts.next(Phase::Measured).expect("prepared").expect("a session");
         let session = first.turn.expect("a turn").session;
         assert_eq!(prompts.conversations().0.lock().expect("no panic").len(), 1);

@@ -34,6 +34,8 @@ pub(super) fn column(field: Field, rules: &Rules) -> Column {
         Field::LastToken => Column::LastToken,
         Field::OutputTokens => Column::OutputTokens,
         Field::FirstEventTokens => Column::FirstEventTokens,
+        Field::EndpointInputTokens => Column::InputTokensEndpoint,
+        Field::CachedTokens => Column::CachedTokens,
         Field::Turn => Column::Turn,
         Field::SessionTurns => Column::SessionTurns,
         Field::SessionStart => Column::SessionStart,

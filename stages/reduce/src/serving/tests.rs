@@ -284,6 +284,12 @@ fn every_metric_of_four_requests_is_as_by_hand() {
             ("tpot_ms_p90", 180.0),
             ("tpot_ms_p95", 190.0),
             ("tpot_ms_p99", 198.0),
+            // 300 / 5, 610 / 5 and 900 / 4.
+            ("e2e_per_output_token_ms_p50", 122.0),
+            ("e2e_per_output_token_ms_p90", 204.4),
+            ("e2e_per_output_token_ms_p99", 222.94),
+            // 12 - 4 in 100 ms; the others report one of the two counts.
+            ("prefill_tokens_per_s_p50", 80.0),
             // Of 50, 100 and 200 ms a token: 20, 10 and 5 tokens a second.
             ("output_tokens_per_user_per_s_mean", 35.0 / 3.0),
             ("output_tokens_per_user_per_s_p10", 6.0),

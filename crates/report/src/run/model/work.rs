@@ -141,10 +141,17 @@ fn lengths(work: &ServingWork) -> String {
                 (None, None) if work.api.capabilities().has_output_tokens => ", out as the endpoint decides".to_owned(),
                 (None, None) => String::new(),
             };
-            let noun = if dataset.summary.times.is_some() { "request" } else { "prompt" };
+            let noun = match dataset.summary {
+                DatasetSummary { sessions: Some(_), .. } => "turn",
+                DatasetSummary { times: Some(_), .. } => "request",
+                _ => "prompt",
+            };
+            let of_sessions = dataset.summary.sessions.map(|count| format!("{} of ", counted(count.0, "conversation")));
+            let turns = work.sessions.as_ref().map(sessions).unwrap_or_default();
             let reused = reused(&dataset.summary);
             let (file, changed) = (clean(&dataset.file.origin), changed_rows(&dataset.summary));
-            format!("{} of {file}{changed}, tokens {} in{output}{reused}", counted(rows.0, noun), range(input_tokens))
+            let of = of_sessions.unwrap_or_default();
+            format!("{} of {of}{file}{changed}, tokens {} in{output}{reused}{turns}", counted(rows.0, noun), range(input_tokens))
         }
     }
 }
@@ -165,11 +172,11 @@ fn sessions(sessions: &Sessions) -> String {
         (History::Live, ReasoningHistory::Drop) => "live history",
         (History::Live, ReasoningHistory::Keep) => "live history with reasoning",
     };
-    let turns = match sessions.turns {
-        LengthLaw::Fixed { tokens: 1 } => "1 turn".to_owned(),
-        law => format!("{} turns", length(&law)),
-    };
-    format!(" a turn; {turns}, {pause}, {history}")
+    match &sessions.turns {
+        None => format!("; turns {pause}, {history}"),
+        Some(LengthLaw::Fixed { tokens: 1 }) => format!(" a turn; 1 turn, {pause}, {history}"),
+        Some(law) => format!(" a turn; {} turns, {pause}, {history}", length(law)),
+    }
 }
 
 fn seconds(ns: Count) -> String {
