@@ -113,6 +113,9 @@ fn gates_judge_these_names() {
     e2e_ms_p99_with_failures
     e2e_sent_ms_p50
     e2e_sent_ms_p99
+    e2e_per_output_token_ms_p50
+    e2e_per_output_token_ms_p90
+    e2e_per_output_token_ms_p99
     ttft_first_turn_ms_p50
     ttft_first_turn_ms_p99
     ttft_later_turns_ms_p50
@@ -127,6 +130,7 @@ fn gates_judge_these_names() {
     output_tokens_per_user_per_s_mean
     output_tokens_per_user_per_s_p10
     output_tokens_per_user_per_s_p50
+    prefill_tokens_per_s_p50
     request_throughput_per_s
     request_throughput_steady_per_s
     output_tokens_per_s

@@ -585,7 +585,7 @@ fn the_same_question_has_the_same_bytes() {
     // signers.
     assert_eq!(
         (CONTRACT, Digest::compute(&one).hex().as_str()),
-        ("assay-gate/9", "b166711ed4b9aa8c2d7e59016e315c27c34f23dd28e8bd76d60cc3210c88d96f")
+        ("assay-gate/9", "9a27ccabe2fef54ecb6609a1d018544f89d7a315b6612323a98185e4fa431d31")
     );
 }
 

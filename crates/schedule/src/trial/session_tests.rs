@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{History, PauseLaw, ReasoningHistory};
 
-use super::tests::{NONCE, RATE, SEED, USERS, closed, schedule, schedule_of, synthetic, work};
+use super::tests::{NONCE, RATE, SEED, USERS, closed, conversations, dataset_schedule, schedule, schedule_of, synthetic, work};
 use super::*;
 use crate::MAX_PAUSE_NS;
 
@@ -148,4 +148,44 @@ fn what_cannot_be_sessions_is_refused() {
     let both = "the sessions cannot be drawn: either a duration or a number of sessions ends a trial of them";
     assert_eq!(refused(with(Sessions { count: Some(Count(3)), ..sessions() })), both);
     assert_eq!(refused(ServingWork { requests: Some(Count(3)), ..with(sessions()) }), both);
+}
+
+#[test]
+fn conversations_are_whole_in_every_shard_and_each_is_played_before_any_is_repeated() {
+    let (work, index) = conversations(40);
+    assert_eq!(work.mean_turns(), 2.5);
+    let recorded = Sessions { turns: None, ..sessions() };
+    let work = ServingWork { sessions: Some(recorded), requests: None, ..work };
+    let schedule = dataset_schedule(&work, 0, Some(&index)).expect("a schedule");
+    let all: Vec<ScheduledRequest> = schedule.requests(Phase::Measure).collect();
+    let mut played: BTreeMap<u64, Vec<ScheduledRequest>> = BTreeMap::new();
+    all.iter().for_each(|request| played.entry(place(request).session).or_default().push(*request));
+    for turns in played.values() {
+        let first = turns[0].row.expect("a row");
+        for (turn, request) in (0_u32..).zip(turns) {
+            let at = place(request);
+            // The person's message, and before it as many messages and responses as there were turns.
+            let expected = (at.turn, at.own_tokens, request.input_tokens, request.output_tokens, request.row);
+            assert_eq!(expected, (turn, 10, 10 + 13 * turn, Some(3), Some(first + u64::from(turn))));
+        }
+        assert_eq!(turns.len(), place(&turns[0]).turns as usize);
+    }
+    assert!(played.len() > 80, "{}", played.len());
+    let firsts = |from: u64| (from..from + 40).map(|session| played[&session][0].row).collect::<BTreeSet<_>>();
+    assert!(firsts(0).len() == 40 && firsts(0) == firsts(40), "each once, and then again");
+    let other = dataset_schedule(&work, 1, Some(&index)).expect("a schedule").requests(Phase::Measure).next().expect("a turn");
+    assert_ne!((other.row, other.offset_ns), (all[0].row, all[0].offset_ns), "each trial has an order of its own");
+    for shards in [3, 4] {
+        let shard = |shard| schedule.shard_requests(Phase::Measure, Stripe::new(shard, shards).expect("a stripe"));
+        let mut together: Vec<ScheduledRequest> = (0..shards).flat_map(shard).collect();
+        together.sort_by_key(|request| request.global_index);
+        assert_eq!(together, all);
+    }
+    let one_by_one = dataset_schedule(&ServingWork { sessions: Some(sessions()), ..work }, 0, Some(&index))
+        .map(|_| ())
+        .expect_err("two numbers");
+    assert_eq!(
+        one_by_one.to_string(),
+        "the sessions cannot be drawn: drawn sessions need a number of turns, and those of a dataset have their own"
+    );
 }

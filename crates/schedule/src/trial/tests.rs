@@ -1,11 +1,12 @@
 use super::*;
 use crate::load_recipe_digest;
-use assay_dataset::{FileRow, ImportRules, RecordedOutput, Row, RowContent, RowTime, RowWriter, TextTokens, TimeRules};
+use assay_dataset::{Fields, FileRow, ImportRules, RecordedOutput, Row, RowContent, RowTime, RowWriter, TextTokens, TimeRules};
 use assay_manifest::{
     Artifact, CaptureMode, Dataset, DatasetFormat, OverLongPrompt, PinnedFile, RunId, ServingApi, SharedPrefix, Tokenizer,
     TrialId,
 };
 use proptest::prelude::*;
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const SEED: Seed = Seed::new([7; 32]);
@@ -433,6 +434,34 @@ fn imported(times: impl Iterator<Item = Option<RowTime>>, rules: Option<TimeRule
         let output_tokens = row.is_multiple_of(2).then_some(7);
         writer.write(u64::from(row) + 1, Ok(FileRow::Request(Row { output_tokens, time, ..Row::new(content) }))).expect("a row");
     }
+    finish_import(writer)
+}
+
+/// Returns work with a dataset of conversations of 1 to 4 turns: each person's message has 10 tokens, and each response 3.
+pub(super) fn conversations(count: u32) -> (ServingWork, Arc<Index>) {
+    let rules = ImportRules {
+        api: ServingApi::Chat,
+        max_input: None,
+        over: OverLongPrompt::Refuse,
+        output: RecordedOutput::Used { at_most: None },
+        times: None,
+        sessions: true,
+    };
+    let mut writer = RowWriter::new(rules, &Letters, Vec::new(), Vec::new()).expect("a writer");
+    let said = |turns: u32| {
+        let turn = [json!({"role": "user", "content": "x".repeat(10)}), json!({"role": "assistant", "content": "yyy"})];
+        json!({"messages": (0..turns).flat_map(|_| turn.clone()).collect::<Vec<_>>()})
+    };
+    let lines: Vec<String> = (0..count).map(|number| said(number % 4 + 1).to_string()).collect();
+    let text = lines.join("\n");
+    assay_dataset::import(DatasetFormat::Jsonl, &Fields::default(), &rules, text.as_bytes(), &mut |row, content| {
+        writer.write(row, content)
+    })
+    .expect("conversations");
+    finish_import(writer)
+}
+
+fn finish_import(writer: RowWriter<'_, Vec<u8>, Vec<u8>>) -> (ServingWork, Arc<Index>) {
     let (rows, index, summary) = writer.finish().expect("rows");
     let artifact = |bytes: &[u8]| Artifact {
         name: "x".to_owned(),
@@ -453,7 +482,11 @@ fn imported(times: impl Iterator<Item = Option<RowTime>>, rules: Option<TimeRule
     (work, Arc::new(Index::parse(&index).expect("an index")))
 }
 
-fn dataset_schedule(work: &ServingWork, trial: u32, index: Option<&Arc<Index>>) -> Result<TrialSchedule, ScheduleError> {
+pub(super) fn dataset_schedule(
+    work: &ServingWork,
+    trial: u32,
+    index: Option<&Arc<Index>>,
+) -> Result<TrialSchedule, ScheduleError> {
     let (workload, point) = (Digest::compute(b"workload"), point());
     let key = TrialKey { point: PointKey { seed: &SEED, workload: &workload, point: &point }, trial, nonce: NONCE };
     let offered = if work.arrival == ArrivalLaw::Recorded { OfferedLoad::Replay { speed: 1.0 } } else { RATE };

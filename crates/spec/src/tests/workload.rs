@@ -318,10 +318,45 @@ fn the_conversations_of_a_dataset_have_their_own_turns() {
     let Work::Serving(serving) = workload(&text).spec.work else { panic!("serving") };
     assert_eq!(serving.sessions.expect("sessions").turns, None);
     let found = |dataset: &str| problems(&with_dataset(dataset));
-    assert_snapshot!(found("{path: chats.json, format: sharegpt}\n  sessions: {turns: 3}"), @"");
-    assert_snapshot!(found("{path: chats.csv}\n  sessions: {think_time: 2s}"), @"");
-    assert_snapshot!(serving_with("trace: {path: t.jsonl, format: mooncake}\n  sessions: {think_time: 2s}"), @"");
-    assert_snapshot!(serving_with("lengths: D(9,9)\n  sessions: {think_time: 2s}"), @"");
+    assert_snapshot!(found("{path: chats.json, format: sharegpt}\n  sessions: {turns: 3}"), @r"
+    error: `spec.sessions.turns` belongs to `lengths`: the conversations of a dataset have their own turns
+      --> a.yaml:20:14
+       |
+    20 |   sessions: {turns: 3}
+       |              ^^^^^
+    hint: remove it
+    ");
+    assert_snapshot!(found("{path: chats.csv}\n  sessions: {think_time: 2s}"), @r"
+    error: a dataset of the format `csv` has no conversations, which `spec.sessions` would send
+      --> a.yaml:20:3
+       |
+    20 |   sessions: {think_time: 2s}
+       |   ^^^^^^^^
+    hint: write `format: sharegpt`, `format: jsonl`, or remove `sessions`
+    ");
+    assert_snapshot!(serving_with("trace: {path: t.jsonl, format: mooncake}\n  sessions: {think_time: 2s}"), @r"
+    error: `spec.trace` needs `spec.load.mode: replay`
+      --> a.yaml:13:11
+       |
+    13 |     mode: open
+       |           ^^^^
+    hint: to send its requests at a concurrency or rate of your own, name the file as `dataset`
+
+    error: `spec.sessions` belongs to `lengths` or `dataset`: the requests of a trace come at their own times
+      --> a.yaml:20:3
+       |
+    20 |   sessions: {think_time: 2s}
+       |   ^^^^^^^^
+    hint: remove it
+    ");
+    assert_snapshot!(serving_with("lengths: D(9,9)\n  sessions: {think_time: 2s}"), @r"
+    error: `spec.sessions` lacks `turns`
+      --> a.yaml:20:3
+       |
+    20 |   sessions: {think_time: 2s}
+       |   ^^^^^^^^
+    hint: a number, such as `turns: 5`, or `turns: {uniform: {min: 2, max: 8}}`
+    ");
 }
 
 fn serving_with(prompts: &str) -> String {
