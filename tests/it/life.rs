@@ -72,7 +72,7 @@ fn a_finished_run_prints_its_result_again() {
     fs::remove_dir_all(fixture.published("one")).expect("it was published");
     let again = fixture.run("one").success();
     assert_eq!(again.stdout, first.stdout);
-    assert_eq!(again.stderr, "", "no stage runs");
+    assert_eq!(again.stderr, "`one` is finished: nothing was measured, and its result is shown again\n", "no stage runs");
     assert_eq!(pointers("execute"), before);
     assert!(fixture.published("one").join("report.html").is_file(), "the published folder is there again");
 }

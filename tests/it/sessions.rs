@@ -62,7 +62,7 @@ fn turns_come_their_pause_after_the_response_before_and_are_the_same_in_any_numb
     let think_time = "think_time: {uniform: {min: 5ms, max: 30ms}}";
     workload(
         &fixture,
-        "mode: closed, concurrency: [3], sessions: 24, warmup: 100ms",
+        "mode: closed, concurrency: [3], sessions: 24",
         &format!("turns: {{uniform: {{min: 1, max: 4}}}}, {think_time}"),
         "",
     );
@@ -77,7 +77,7 @@ fn turns_come_their_pause_after_the_response_before_and_are_the_same_in_any_numb
         let attempts = parts.iter().flat_map(|part| list(&part["body"]["attempts"]).clone());
         schedules.push(attempts.map(|attempt| attempt["serving"]["schedule_digest"].to_string()).collect::<BTreeSet<_>>());
         let all = counted(&fixture, run_id);
-        assert!(all.iter().any(|turn| turn.phase == Phase::Warmup) && all.iter().any(|turn| turn.phase == Phase::Measured));
+        assert!(all.iter().all(|turn| turn.phase == Phase::Measured));
         let sessions = sessions_of(all);
         assert!(sessions.keys().copied().eq(0..24), "every session is played: {:?}", sessions.keys());
         for turns in sessions.values() {
@@ -121,7 +121,9 @@ fn sessions_arrive_in_an_open_loop_and_live_history_repeats_the_responses() {
     pipeline(&fixture, 1, "");
     fixture.run("live").success();
     fixture.verify("live").success();
-    let sessions = sessions_of(counted(&fixture, "live"));
+    let all = counted(&fixture, "live");
+    assert!(all.iter().any(|turn| turn.phase == Phase::Warmup) && all.iter().any(|turn| turn.phase == Phase::Measured));
+    let sessions = sessions_of(all);
     // 40 a second for 0.8 s.
     assert!(sessions.keys().copied().eq(0..32), "{:?}", sessions.keys());
     let complete: Vec<_> = sessions.values().filter(|turns| turns.len() == 3).collect();
@@ -218,7 +220,7 @@ spec:
         "--sessions",
         "think_time=1s",
     ]);
-    assert!(refused.exits(10).stderr.contains("a dataset of the format `csv` has no conversations"), "csv");
+    assert!(refused.exits(2).stderr.contains("a dataset of the format `csv` has no conversations"), "csv");
 }
 
 #[test]
@@ -226,7 +228,7 @@ fn a_turn_that_fails_ends_its_session() {
     let fixture = Fixture::new();
     let bench =
         ["bench", "--simulator", "fast", "--concurrency", "2", "--input-tokens", "9", "--output-tokens", "3", "--trials", "1"];
-    let sessions = ["--sessions", "turns=4,think_time=1ms..2ms,count=12", "--warmup", "0s", "--run-id", "well"];
+    let sessions = ["--sessions", "turns=4,think_time=1ms..2ms,count=12", "--run-id", "well"];
     fixture.assay(&[&bench[..], &sessions].concat()).success();
     let well = sessions_of(counted(&fixture, "well"));
     assert!(well.len() == 12 && well.values().all(|turns| turns.len() == 4), "{}", well.len());

@@ -34,10 +34,10 @@ impl Turn {
         self.response.iter().flat_map(message_texts).collect()
     }
 
-    /// Returns true if the messages are the beginning of a conversation: after instructions comes a text that is not the assistant's.
+    /// Returns true if the messages are the beginning of a conversation: after instructions comes a person's text.
     fn begins_conversation(&self) -> bool {
         let mut prompt = self.messages.iter().skip_while(|message| is_instruction(message)).peekable();
-        prompt.peek().is_some_and(|message| !is_assistant(message))
+        prompt.peek().is_some_and(|message| message.get("role").and_then(Value::as_str) == Some("user"))
             && prompt.flat_map(message_texts).any(|text| !text.trim().is_empty())
     }
 }

@@ -65,7 +65,7 @@ impl TurnQueue {
 
 impl TurnFeeder {
     /// Does the jobs until the loop has no more. After a failure no turn is prepared, but sessions are still ended. `failed` is
-    /// raised when this ends for any reason: before the trial's end it is a failure, and after it nobody looks.
+    /// raised when this ends for any reason: before the trial's end it is a failure, and after it nothing reads the flag.
     pub(crate) fn run(
         mut self,
         turns: &mut (impl Turns + ?Sized),

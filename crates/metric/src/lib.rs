@@ -96,7 +96,9 @@ pub enum Requirement {
     OutputTokens,
     /// Requests have documents, such as those of embeddings and rerank.
     Documents,
-    /// Requests have intended times: open loop.
+    /// Requests have intended times: in an open loop, and in sessions.
+    IntendedTimes,
+    /// Requests or sessions arrive at a rate: open loop.
     OpenLoop,
     /// A request is sent when an earlier one ends: closed loop.
     ClosedLoop,
@@ -115,6 +117,7 @@ impl Requirement {
             Self::Streaming => "streamed responses",
             Self::OutputTokens => "output tokens",
             Self::Documents => "documents",
+            Self::IntendedTimes => "open loop or sessions",
             Self::OpenLoop => "open loop",
             Self::ClosedLoop => "closed loop",
             Self::Sessions => "sessions",

@@ -3,9 +3,9 @@
 /// A fact of a request: an instant in nanoseconds since the trial's start, or a number of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
-    /// The start of latencies: the intended time in an open loop, the send time in a closed loop.
+    /// The start of latencies: the intended time of requests that have one, else the send time.
     Start,
-    /// The intended send time; absent in a closed loop.
+    /// The intended send time; absent in a closed loop without sessions.
     Intended,
     /// The time at which the first byte was written.
     Sent,

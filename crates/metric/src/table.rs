@@ -154,15 +154,15 @@ metrics! {
         better: Some(Lower), section: Latency, requires: [Streaming], uses: [Curve, Prediction],
         slo: "Time to the first token event",
         statistics: [Mean, P50 primary spread shown 3, P90, P95, P99 primary spread shown 9, P50WithFailures, P95WithFailures, P99WithFailures],
-        meaning: "the time from the start of a request (open loop: intended send time; closed loop: send time) to the first token event",
+        meaning: "the time from the start of a request (its intended send time, if it has one, else its send time) to the first token event",
         formula: "first token event - start" => Span { from: Field::Start, to: Field::FirstToken },
         source: "AIPerf `time_to_first_token`, counted from the intended time as in MLPerf LoadGen",
     }
     TtftSent {
         key: "ttft_sent", name: "ttft_sent_ms", column: "ttft_sent_ns", title: "TTFT from send time", unit: Milliseconds,
-        better: Some(Lower), section: Latency, requires: [Streaming, OpenLoop], uses: [],
+        better: Some(Lower), section: Latency, requires: [Streaming, IntendedTimes], uses: [],
         statistics: [P50, P99],
-        meaning: "the time from the actual send time to the first token event, under open loop",
+        meaning: "the time from the actual send time to the first token event, of requests that have an intended one",
         formula: "first token event - send time" => Span { from: Field::Sent, to: Field::FirstToken },
         source: "AIPerf `time_to_first_token`",
     }
@@ -179,7 +179,7 @@ metrics! {
         better: Some(Lower), section: Latency, requires: [Streaming], uses: [],
         slo: "Time to the first content event",
         statistics: [P50, P99],
-        meaning: "the time from the start of a request (open loop: intended send time; closed loop: send time) to the first content event",
+        meaning: "the time from the start of a request (its intended send time, if it has one, else its send time) to the first content event",
         formula: "first content event (content, not reasoning or tool text) - start"
             => Span { from: Field::Start, to: Field::FirstContent },
         source: "AIPerf `time_to_first_output_token`",
@@ -215,15 +215,15 @@ metrics! {
         better: Some(Lower), section: Latency, requires: [], uses: [Curve, Prediction],
         slo: "Time to the last token event",
         statistics: [Mean, P50 shown 3 fallback_for "ttft", P90, P95, P99 primary spread shown 4, P50WithFailures, P95WithFailures, P99WithFailures],
-        meaning: "the time from the start of a request (open loop: intended send time; closed loop: send time) to the last token event",
+        meaning: "the time from the start of a request (its intended send time, if it has one, else its send time) to the last token event",
         formula: "last token event - start" => Span { from: Field::Start, to: Field::LastToken },
         source: "AIPerf `request_latency`, counted from the intended time as in MLPerf LoadGen",
     }
     E2eSent {
         key: "e2e_sent", name: "e2e_sent_ms", column: "e2e_sent_ns", title: "E2E from send time", unit: Milliseconds,
-        better: Some(Lower), section: Latency, requires: [OpenLoop], uses: [],
+        better: Some(Lower), section: Latency, requires: [IntendedTimes], uses: [],
         statistics: [P50, P99],
-        meaning: "the time from the actual send time to the last token event, under open loop",
+        meaning: "the time from the actual send time to the last token event, of requests that have an intended one",
         formula: "last token event - send time" => Span { from: Field::Sent, to: Field::LastToken },
         source: "AIPerf `request_latency`",
     }
@@ -271,7 +271,7 @@ metrics! {
     }
     SendLateness {
         key: "send_lateness", name: "send_lateness_ms", column: "send_lateness_ns", title: "send lateness", unit: Milliseconds,
-        better: Some(Lower), section: Regularity, requires: [OpenLoop], uses: [],
+        better: Some(Lower), section: Regularity, requires: [IntendedTimes], uses: [],
         statistics: [P50, P99],
         meaning: "the delay from the intended to the actual send time",
         formula: "send time - intended send time, for every request that was sent" => Span { from: Field::Intended, to: Field::Sent },

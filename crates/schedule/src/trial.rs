@@ -635,7 +635,7 @@ impl TrialSchedule {
         if !self.has_open_length(Phase::Measure) {
             check_request_count(Phase::Measure, by_clock(self.duration_ns.unwrap_or(u64::MAX)).min(by_count))?;
         }
-        let seconds = rate.zip(self.requests).map_or(0.0, |(rate, requests)| requests as f64 / rate);
+        let seconds = rate.zip(self.requests.or(of_sessions)).map_or(0.0, |(rate, requests)| requests as f64 / rate);
         if self.duration_ns.is_none() && seconds > (MAX_TRIAL_NS - self.warmup_ns) as f64 / 1e9 {
             return Err(ScheduleError::TooLong);
         }
@@ -657,10 +657,23 @@ fn check_sessions(work: &ServingWork, sessions: &Sessions) -> Result<(), Schedul
         let what = "drawn sessions need a number of turns, and those of a dataset have their own";
         return Err(ScheduleError::Sessions(what.to_owned()));
     }
+    let refuse = |what: &str| Err(ScheduleError::Sessions(what.to_owned()));
     if work.requests.is_some() || (sessions.count.is_some() && work.duration_ns.is_some()) {
-        return Err(ScheduleError::Sessions("either a duration or a number of sessions ends a trial of them".to_owned()));
+        return refuse("either a duration or a number of sessions ends a trial of them");
+    }
+    if sessions.count.is_some() && work.warmup_ns.0 > 0 {
+        return refuse("a number of sessions leaves no time for a warm-up");
+    }
+    if said_on_average(work) > f64::from(MAX_TOKENS) {
+        return refuse("all that is said in a session of the mean length is more than a prompt may have");
     }
     crate::sessions::refusal(sessions).map_or(Ok(()), |reason| Err(ScheduleError::Sessions(reason)))
+}
+
+/// Returns the mean number of tokens of all turns and responses of a drawn session; 0 for those of a dataset.
+fn said_on_average(work: &ServingWork) -> f64 {
+    let PromptSource::Synthetic { input, .. } = &work.prompts else { return 0.0 };
+    work.mean_turns() * (input.mean() + work.output.map_or(0.0, |output| output.mean()))
 }
 
 fn check_request_count(phase: Phase, requests: u64) -> Result<(), ScheduleError> {

@@ -327,7 +327,7 @@ const fn api_choices() -> [Choice; ServingApi::ALL.len()] {
 pub(crate) static LOAD_MODES: [Choice; 3] = [
     choice(
         "closed",
-        "A closed loop: each response is followed by the next request, at a fixed concurrency. Has no intended send times.",
+        "A closed loop: each response is followed by the next request, at a fixed concurrency. Has no intended send times, unless requests are turns of `spec.sessions`.",
     ),
     choice("open", "Requests arrive by a schedule, independent of completions."),
     choice("replay", "The requests of `spec.trace` arrive at their recorded times, independent of completions, once."),
@@ -355,7 +355,7 @@ static SPEEDS: Type = Type::List {
 
 pub(crate) static LOAD: Table = Table {
     name: "load",
-    doc: "The arrival of requests; with `spec.sessions`, that of sessions. Each concurrency, rate or speed is one point. If `duration` and `requests` or `sessions` are given, the first reached ends a trial.",
+    doc: "The arrival of requests; with `spec.sessions`, that of sessions. Each concurrency, rate or speed is one point. If `duration` and `requests` are given, the first reached ends a trial.",
     selector: Some("mode"),
     fields: &[
         required("mode", &Type::Choice(&LOAD_MODES), "The rule that decides when a request is sent."),
@@ -379,7 +379,7 @@ pub(crate) static LOAD: Table = Table {
         optional(
             "sessions",
             &Type::Integer { min: 1, max: 1_000_000 },
-            "The number of sessions of a trial, those that begin in the warm-up included. With `spec.sessions`, instead of `requests`.",
+            "The number of sessions that end a trial, with `spec.sessions`, instead of `requests` or `duration`. Needs a `warmup` of 0s.",
         ),
         default(
             "warmup",

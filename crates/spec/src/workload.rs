@@ -225,6 +225,7 @@ impl Serving {
             Requirement::OutputTokens => capabilities.has_output_tokens,
             Requirement::Documents => capabilities.input.has_documents(),
             Requirement::OpenLoop => is_open,
+            Requirement::IntendedTimes => is_open || self.sessions.is_some(),
             // Users of sessions pause between turns, so that they are not all busy at any time.
             Requirement::ClosedLoop => !is_open && self.sessions.is_none(),
             Requirement::Sessions => self.sessions.is_some(),
@@ -689,6 +690,11 @@ fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
         let message = "`spec.load.requests` cannot end a trial of sessions: a session is never cut to a number of requests";
         problems.add_hinted(requests.span, message, "write `sessions`, or `duration`");
     }
+    let warmup = spec.at(&["load", "warmup"]).filter(|warmup| Duration::read(warmup).is_some_and(|warmup| !warmup.is_zero()));
+    if let (Some(count), Some(_)) = (count, warmup) {
+        let message = "`spec.load.sessions` leaves no time for a `warmup`: a fast endpoint would play them all in it";
+        problems.add_hinted(count.span, message, "remove `warmup`, or write `duration` instead of `sessions`");
+    }
     if let (Some(count), Some(_)) = (count, spec.at(&["load", "duration"])) {
         let message = "`spec.load.sessions` and `duration` cannot both end a trial: the last sessions would be cut";
         problems.add_hinted(count.span, message, "remove one of them");
@@ -696,6 +702,12 @@ fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
     if let Some(cache) = spec.member("cache").filter(|cache| cache.text() == Some("warm")) {
         let message = "`cache: warm` cannot warm sessions: what a later turn sends is not known beforehand";
         problems.add_hinted(cache.span, message, "write `cache: cold_salt` or `cache: shared`");
+    }
+    if let Some(reasoning) = sessions.member("reasoning").filter(|reasoning| reasoning.text() == Some("keep"))
+        && sessions.text_of("history") != Some("live")
+    {
+        let message = "`spec.sessions.reasoning: keep` keeps the reasoning of live responses, and `history` is `recorded`";
+        problems.add_hinted(reasoning.span, message, "remove it, or write `history: live`");
     }
     let bounds = |path: &[&str]| {
         let uniform = spec.at(path)?;

@@ -33,7 +33,7 @@ const OUTPUT_TOKENS: u64 = 128;
 const PIPELINE: &str = "pipelines/bench.yaml";
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 39] = [
+const OPTIONS: [(&str, &str); 44] = [
     ("spec.load.concurrency", "--concurrency"),
     ("spec.load.rate", "--rate"),
     ("spec.load.speed", "--speed"),
@@ -41,13 +41,18 @@ const OPTIONS: [(&str, &str); 39] = [
     ("spec.load.smoothness", "--smoothness"),
     ("spec.load.duration", "--duration"),
     ("spec.load.requests", "--requests"),
-    ("spec.load.sessions", "--sessions"),
+    ("spec.load.sessions", "--sessions count="),
     ("spec.load.warmup", "--warmup"),
     ("spec.load.timeout", "--timeout"),
     ("spec.lengths.input", "--input-tokens"),
     ("spec.lengths.output", "--output-tokens"),
     ("spec.lengths", "--scenario"),
     ("spec.prefix", "--prefix"),
+    ("spec.sessions.turns", "--sessions turns="),
+    ("spec.sessions.think_time", "--sessions think_time="),
+    ("spec.sessions.history", "--sessions history="),
+    ("spec.sessions.reasoning", "--sessions reasoning="),
+    ("spec.sessions.header", "--sessions header="),
     ("spec.sessions", "--sessions"),
     ("spec.dataset.format", "--dataset-format"),
     ("spec.dataset.fields", "--field"),
@@ -108,7 +113,7 @@ pub(crate) struct Bench {
     /// The measured requests of each trial; with --duration, the limit reached first ends it
     #[arg(long, value_name = "N")]
     requests: Option<u64>,
-    /// The warm-up time before the measurement [default: 1s; 0s with --trace, whose first requests it would take]
+    /// The warm-up time before the measurement [default: 1s; 0s with --trace or a number of sessions, of which it would take the first]
     #[arg(long, value_name = "TIME")]
     warmup: Option<String>,
     /// The request timeout; slower requests fail
@@ -299,7 +304,8 @@ impl Bench {
         set(&mut load, "requests", self.requests.map(Value::from));
         set(&mut load, "sessions", count);
         set(&mut load, "smoothness", self.smoothness.filter(|_| name == "bench-open").map(Value::from));
-        let warmup = if self.trace.is_some() { "0s" } else { "1s" };
+        // A warm-up would use up a number of sessions, as it would use up the first requests of a trace.
+        let warmup = if self.trace.is_some() || load.get("sessions").is_some() { "0s" } else { "1s" };
         load["warmup"] = json!(self.warmup.as_deref().unwrap_or(warmup));
         load["timeout"] = json!(self.timeout);
         let lengths = match &self.scenario {

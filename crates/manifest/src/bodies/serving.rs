@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::document::words;
-use crate::{Artifact, Block, CaseId, Count, Digest, PinnedFile, PointId, PromptSource, Sessions, TrialId};
+use crate::{Artifact, Block, CaseId, Count, Digest, PinnedFile, PointId, PromptSource, SessionCounts, Sessions, TrialId};
 
 /// Servers that support token counts per chunk (`continuous_usage_stats`).
 const CONTINUOUS_USAGE: [&str; 2] = ["vllm", "assay-simulator"];
@@ -456,6 +456,9 @@ pub struct ServingPoint {
     /// Requests that were due in the measured phases of attempts that do not count, by outcome. No statistic includes them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub excluded_outcomes: BTreeMap<String, Count>,
+    /// The sessions that requests are turns of; absent without sessions.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sessions: Option<SessionCounts>,
     /// The length of the window that rates are over, summed over trials, in nanoseconds.
     pub duration_ns: Count,
     /// True if the point as a whole met its SLOs (99th percentile of each, failures counted as slowest); absent if it has none.

@@ -54,6 +54,25 @@ pub enum PauseLaw {
     },
 }
 
+/// The sessions of a point, over both phases of its counted trials. The rest of those that began were cut by the end of their trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SessionCounts {
+    /// Sessions whose first turn was due.
+    pub begun: Count,
+    /// Those whose last turn succeeded.
+    pub complete: Count,
+    /// Those that a failed turn ended.
+    pub failed: Count,
+}
+
+impl SessionCounts {
+    /// Returns the sessions that the end of their trial cut.
+    pub fn cut(&self) -> u64 {
+        self.begun.0.saturating_sub(self.complete.0).saturating_sub(self.failed.0)
+    }
+}
+
 /// The conversations that requests belong to. Each turn of one sends all that was said before, and is sent a pause after the response to the
 /// turn before. The point gives how many sessions run at a time, or how many begin per second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -32,7 +32,7 @@ fn place(request: &ScheduledRequest) -> SessionTurn {
 #[test]
 fn a_turn_is_as_long_as_all_that_was_said_before_and_itself() {
     let counted = talk(Sessions { count: Some(Count(50)), ..sessions() });
-    let schedule = schedule(&closed(ServingWork { duration_ns: None, ..counted }), USERS);
+    let schedule = schedule(&closed(ServingWork { duration_ns: None, warmup_ns: Count(0), ..counted }), USERS);
     assert!(schedule.requests(Phase::WarmUp).next().is_none(), "sessions are one sequence");
     let mut said: BTreeMap<u64, (u32, u32)> = BTreeMap::new();
     for (index, request) in (0..).zip(schedule.requests(Phase::Measure)) {
@@ -145,6 +145,17 @@ fn what_cannot_be_sessions_is_refused() {
         refused(crossed),
         "the sessions cannot be drawn: the upper bound of a pause, 1 ns, lies below its lower bound, 2 ns"
     );
+    let long_talk = LengthLaw::Fixed { tokens: 20_000 };
+    let long_talk = ServingWork {
+        prompts: synthetic(long_talk),
+        ..with(Sessions { turns: Some(LengthLaw::Fixed { tokens: 1_000 }), ..sessions() })
+    };
+    assert_eq!(
+        refused(long_talk),
+        "the sessions cannot be drawn: all that is said in a session of the mean length is more than a prompt may have"
+    );
+    let warm = ServingWork { duration_ns: None, ..with(Sessions { count: Some(Count(3)), ..sessions() }) };
+    assert_eq!(refused(warm), "the sessions cannot be drawn: a number of sessions leaves no time for a warm-up");
     let both = "the sessions cannot be drawn: either a duration or a number of sessions ends a trial of them";
     assert_eq!(refused(with(Sessions { count: Some(Count(3)), ..sessions() })), both);
     assert_eq!(refused(ServingWork { requests: Some(Count(3)), ..with(sessions()) }), both);

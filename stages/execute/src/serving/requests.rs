@@ -121,20 +121,20 @@ impl Prompts<'_> {
             let marker = self.marker()?;
             let turn = read_turn(self.rows.as_deref(), row, marker)?;
             let marker_tokens = marker.map_or(0, |marker| marker.tokens);
-            return Ok(Some(self.begin(Conversation::begin_recorded(cursor, first, turn, marker_tokens))));
+            return self.begin(Conversation::begin_recorded(cursor, first, turn, marker_tokens)).map(Some);
         }
         let prompt = match (first.group, &self.work.prompts) {
             (Some(group), PromptSource::Synthetic { prefix: Some(prefix), .. }) => self.group_prompt(&first, group, prefix)?,
             _ => self.tokenizer.prompt(first.prompt_seed, self.salt, first.input_tokens)?,
         };
-        Ok(Some(self.begin(Conversation::begin(cursor, first, &prompt))))
+        self.begin(Conversation::begin(cursor, first, &prompt)).map(Some)
     }
 
     /// Returns the request of a session that begins, and keeps what was said.
-    fn begin(&self, conversation: Conversation) -> PlannedRequest {
+    fn begin(&self, conversation: Conversation) -> Result<PlannedRequest, Cause> {
         let request = conversation.request(self.work);
-        conversation.keep(&self.conversations);
-        request
+        conversation.keep(&self.conversations, &request)?;
+        Ok(request)
     }
 
     /// Returns the line that stands in front of each row; `None` without a salt.

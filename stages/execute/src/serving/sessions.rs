@@ -16,10 +16,21 @@ use super::requests::{NO_DATASET, digest_prompts};
 /// The document of a request whose seed the recorded response is drawn from.
 const RESPONSE: u32 = 1;
 
+/// The most bytes of all conversations of a shard that are under way, by the bodies of their last requests: as many as its responses may
+/// hold. An endpoint may say more than it was asked for, and live history repeats all of it.
+const MAX_HELD_BYTES: usize = 1 << 30;
+
 /// The sessions that have begun or are prepared, by their number. The thread that prepares first turns puts them in, and that of later
 /// turns takes them.
 #[derive(Clone, Default)]
-pub(crate) struct Conversations(Arc<Mutex<BTreeMap<u64, Conversation>>>);
+pub(crate) struct Conversations(Arc<Mutex<Held>>);
+
+/// The conversations under way, and the sum of their bytes.
+#[derive(Default)]
+struct Held {
+    conversations: BTreeMap<u64, Conversation>,
+    bytes: usize,
+}
 
 /// A session, and all that was said in it.
 pub(crate) struct Conversation {
@@ -32,17 +43,32 @@ pub(crate) struct Conversation {
     recorded: Option<Value>,
     /// The id of its first request, which no other session has.
     id: u128,
+    /// The bytes of the last request.
+    bytes: usize,
     /// The last turn, whose response is not among the messages yet.
     last: ScheduledRequest,
 }
 
 impl Conversations {
-    fn put(&self, session: u64, conversation: Conversation) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(session, conversation);
+    fn put(&self, session: u64, conversation: Conversation) -> Result<(), Cause> {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.bytes = held.bytes.saturating_add(conversation.bytes);
+        if held.bytes > MAX_HELD_BYTES {
+            let limit = MAX_HELD_BYTES >> 30;
+            return Err(format!(
+                "the conversations under way have more than {limit} GiB: fewer sessions at a time or fewer turns have less"
+            )
+            .into());
+        }
+        held.conversations.insert(session, conversation);
+        Ok(())
     }
 
     fn take(&self, session: u64) -> Option<Conversation> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&session)
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let conversation = held.conversations.remove(&session)?;
+        held.bytes = held.bytes.saturating_sub(conversation.bytes);
+        Some(conversation)
     }
 }
 
@@ -79,6 +105,7 @@ impl Conversation {
             marker_tokens: 0,
             recorded: None,
             id: first.request_id,
+            bytes: 0,
             last: first,
         }
     }
@@ -92,15 +119,20 @@ impl Conversation {
             marker_tokens,
             recorded: turn.response,
             id: first.request_id,
+            bytes: 0,
             last: first,
         }
     }
 
     /// Keeps a session whose first turn is prepared, until its next turn.
-    pub(crate) fn keep(self, conversations: &Conversations) {
+    ///
+    /// Fails if all conversations under way hold too many bytes.
+    pub(crate) fn keep(self, conversations: &Conversations, last_request: &PlannedRequest) -> Result<(), Cause> {
         let session = self.cursor.session();
         if self.cursor.next_turn() < self.cursor.turns() {
-            conversations.put(session, self);
+            conversations.put(session, Self { bytes: last_request.body.len(), ..self })
+        } else {
+            Ok(())
         }
     }
 
@@ -213,7 +245,7 @@ impl assay_load::Turns for LaterTurns<'_> {
         self.add_turn(&mut conversation, &next)?;
         conversation.last = next;
         let request = conversation.request(self.work);
-        conversation.keep(&self.conversations);
+        conversation.keep(&self.conversations, &request)?;
         Ok(request)
     }
 
@@ -334,9 +366,28 @@ mod tests {
         let mut later = LaterTurns::new(prompts.conversations(), prompts.scheduled(), tokenizer, None, &work, sessions);
         let first = prompts.next(Phase::Measured).expect("prepared").expect("a session");
         let session = first.turn.expect("a turn").session;
-        assert_eq!(prompts.conversations().0.lock().expect("no panic").len(), 1);
+        let held = |prompts: &Prompts<'_>| {
+            let conversations = prompts.conversations();
+            let held = conversations.0.lock().expect("no panic");
+            (held.conversations.len(), held.bytes)
+        };
+        assert_eq!(held(&prompts), (1, first.body.len()));
         later.end(session);
-        assert!(prompts.conversations().0.lock().expect("no panic").is_empty());
+        assert_eq!(held(&prompts), (0, 0));
         assert!(later.next(session, 1, None).is_err(), "it has ended");
+    }
+
+    #[test]
+    fn conversations_that_hold_too_much_are_refused() {
+        let work = work(History::Live, ReasoningHistory::Drop);
+        let tokenizer = Arc::new(Tokenizer::built_in());
+        let mut prompts = Prompts::new(&schedule(&work), Stripe::WHOLE, Arc::clone(&tokenizer), None, &work);
+        let sessions = work.sessions.expect("sessions");
+        let mut later = LaterTurns::new(prompts.conversations(), prompts.scheduled(), tokenizer, None, &work, sessions);
+        let first = prompts.next(Phase::Measured).expect("prepared").expect("a session");
+        let session = first.turn.expect("a turn").session;
+        prompts.conversations().0.lock().expect("no panic").bytes = MAX_HELD_BYTES;
+        let refused = later.next(session, 1, Some(&said("short", ""))).expect_err("too much");
+        assert!(refused.to_string().contains("more than 1 GiB"), "{refused}");
     }
 }

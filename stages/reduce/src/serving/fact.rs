@@ -104,7 +104,8 @@ fn load(row: Row, point: &Point, has_sessions: bool, summary: &PointSummary, ser
     let speed = number(PointKind::Speed, "speed").and_then(|text| text.parse::<f64>().ok()).filter(|speed| speed.is_finite());
     row.with("point_id", summary.point_id.as_str())?
         .with("point_kind", point.kind.as_str())?
-        .with("concurrency", concurrency)?
+        .with("concurrency", concurrency.filter(|_| !has_sessions))?
+        .with("session_concurrency", concurrency.filter(|_| has_sessions))?
         .with("request_rate_per_s", rate.filter(|_| !has_sessions))?
         .with("session_rate_per_s", rate.filter(|_| has_sessions))?
         .with("replay_speed", speed)?

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use assay_dataset::Index;
 use assay_manifest::{
     ArrivalLaw, Artifact, Attempt, Block, Case, Count, Exclusion, FailedRequests, FrozenWorkload, MetricSummary, Point,
-    PointSummary, PointView, Reason, ServingPoint, ServingWork, Shard, SloMetric, TrialId, TrialValue, ordinal,
+    PointSummary, PointView, Reason, ServingPoint, ServingWork, SessionCounts, Shard, SloMetric, TrialId, TrialValue, ordinal,
 };
 use assay_metric::{Definition, Formula, MeasuredPhase, MeasuredValue, Metric, MetricName, TrialTotals, Unit};
 use assay_schedule::{OfferedLoad, TrialSchedule, request_limit};
@@ -292,7 +292,6 @@ pub(crate) fn measure<'a>(files: &'a [TrialFiles], work: &ServingWork, limits: L
 
 fn rules(work: &ServingWork) -> Rules {
     Rules {
-        open_loop: is_open_loop(work),
         has_intended: work.has_intended_times(),
         has_sessions: work.sessions.is_some(),
         has_output: work.api.capabilities().has_output_tokens,
@@ -401,6 +400,7 @@ fn serving_point(work: &ServingWork, measured: &Measurements<'_>, cost_absent: O
         outcomes: sum(Tally::outcomes),
         failures: measured.failures.clone(),
         excluded_outcomes: BTreeMap::new(),
+        sessions: work.sessions.map(|_| sessions(tallies())),
         duration_ns: Count(measured.trials.iter().filter_map(window_ns).sum()),
         slo_met: slo_met(work, measured),
         token_sources: sum(Tally::sources),
@@ -409,6 +409,15 @@ fn serving_point(work: &ServingWork, measured: &Measurements<'_>, cost_absent: O
         absent: BTreeMap::new(),
         latency_from: if work.has_intended_times() { "intended" } else { "sent" }.to_owned(),
     }
+}
+
+/// Adds up the sessions of trials.
+fn sessions<'a>(tallies: impl Iterator<Item = &'a Tally>) -> SessionCounts {
+    tallies.fold(SessionCounts::default(), |sum, tally| SessionCounts {
+        begun: Count(sum.begun.0 + tally.sessions.begun.0),
+        complete: Count(sum.complete.0 + tally.sessions.complete.0),
+        failed: Count(sum.failed.0 + tally.sessions.failed.0),
+    })
 }
 
 /// Returns the length of the window, or `None` if it has none.

@@ -292,8 +292,8 @@ pub(super) fn distributions(
 
 fn latency(metric: Metric, trials: &[ScannedTrial<'_>], rules: &Rules, room: usize) -> Result<Distribution, RecordError> {
     let unmet = [
-        (Requirement::OpenLoop, rules.open_loop, "under closed loop no request has an intended time"),
-        (Requirement::Sessions, rules.has_sessions, "requests are no turns of sessions"),
+        (Requirement::IntendedTimes, rules.has_intended, "under closed loop no request has an intended time"),
+        (Requirement::Sessions, rules.has_sessions, "requests are not turns of sessions"),
     ];
     if let Some((.., why)) = unmet.into_iter().find(|(requirement, met, _)| metric.requires(*requirement) && !met) {
         let why = || Err(why.to_owned());

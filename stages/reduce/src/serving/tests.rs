@@ -406,6 +406,10 @@ fn every_metric_of_sessions_is_as_by_hand() {
         ],
     );
     assert_eq!(serving(&point).latency_from, "intended");
+    let counts = serving(&point).sessions.expect("sessions");
+    assert_eq!((counts.begun, counts.complete, counts.failed, counts.cut()), (Count(3), Count(2), Count(1), 0));
+    let cut = reduced(&sessions(), turns().into_iter().take(4).collect());
+    assert_eq!(serving(&cut).sessions.map(|counts| (counts.complete, counts.cut())), Some((Count(1), 1)));
     let closed = serving_run(
         &json!({"sessions": sessions()["sessions"], "arrival": {"law": "closed"}, "users": 3}),
         &json!([]),
@@ -416,7 +420,7 @@ fn every_metric_of_sessions_is_as_by_hand() {
     let steady = serving(&closed).absent.get("request_throughput_steady_per_s").expect("absent");
     assert!(steady.contains("pause between turns"), "{steady}");
     let alone = reduced(&json!({}), four());
-    assert!(value(&alone, "session_ms_p50").expect_err("no sessions").contains("no turns of sessions"));
+    assert!(value(&alone, "session_ms_p50").expect_err("no sessions").contains("not turns of sessions"));
 }
 
 #[test]
@@ -1093,6 +1097,12 @@ fn every_column_has_a_writer() {
         reduced(&json!({"api": "rerank", "batch": 8}), vec![Record { output_tokens: None, ..request(0, [0, 0, 1, 1], 1) }]);
     let replayed = reduced(&json!({"arrival": {"law": "recorded"}, "speed": 2.5}), four());
     let of_sessions = reduced(&sessions(), turns());
+    let closed_sessions = serving_run(
+        &json!({"sessions": sessions()["sessions"], "arrival": {"law": "closed"}, "users": 3}),
+        &json!([]),
+        &[vec![attempted(turns())]],
+    )
+    .reduce();
     let rows = [
         serving_run(&slos, &json!([]), &few).reduce().fact,
         successful.fact,
@@ -1100,6 +1110,7 @@ fn every_column_has_a_writer() {
         reranked.fact,
         replayed.fact,
         of_sessions.fact,
+        closed_sessions.fact,
     ];
     let from_telemetry_and_commands = ["tensor_parallel", "queue_delay_ns_mean", "cost_absent_reason"];
     let but: Vec<_> = PLACE.iter().chain(&from_telemetry_and_commands).copied().collect();

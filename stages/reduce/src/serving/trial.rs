@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use assay_manifest::{SloMetric, TrialId};
+use assay_manifest::{SessionCounts, SloMetric, TrialId};
 use assay_metric::{
     BusySpan, Field, MeasuredPhase, PhaseEnd, RequestFields, SHARE_BITS, TIME_SLICES, Totals, TpotDivisor, is_length_mismatch,
     quantity, share_within, time_slice_of, tpot_ns,
@@ -53,8 +53,6 @@ pub(crate) struct PlannedMeasurement {
 
 /// The settings for reading records.
 pub(super) struct Rules {
-    /// True if the load is an open loop.
-    pub(super) open_loop: bool,
     /// True if requests have intended times, from which their latencies count.
     pub(super) has_intended: bool,
     /// True if requests are turns of sessions.
@@ -137,6 +135,8 @@ pub(super) struct Tally {
     pub(super) token_events: u64,
     /// Requests of the measured phase that met each SLO.
     pub(super) within: Vec<u64>,
+    /// The sessions of both phases.
+    pub(super) sessions: SessionCounts,
     /// The requests of the measured phase that may be shown.
     pub(super) sample: Sample,
     /// The requests of both phases that ended in each time slice of the window.
@@ -172,6 +172,9 @@ impl Tally {
         self.token_events += other.token_events;
         self.within.resize(self.within.len().max(other.within.len()), 0);
         self.within.iter_mut().zip(other.within).for_each(|(mine, theirs)| *mine += theirs);
+        self.sessions.begun.0 += other.sessions.begun.0;
+        self.sessions.complete.0 += other.sessions.complete.0;
+        self.sessions.failed.0 += other.sessions.failed.0;
         self.sample.merge(other.sample);
         self.slices.iter_mut().zip(other.slices).for_each(|(mine, theirs)| mine.merge(theirs));
     }
@@ -427,6 +430,8 @@ const COLUMNS: &[Column] = &[
     Column::OutputSource,
     Column::FirstEventTokens,
     Column::TokenEvents,
+    Column::Turn,
+    Column::SessionTurns,
 ];
 
 /// The fields of a request that the first pass reads.
@@ -450,6 +455,8 @@ pub(super) struct Request {
     source: TokenSource,
     first_event_tokens: Option<i64>,
     token_events: i64,
+    turn: Option<i64>,
+    session_turns: Option<i64>,
 }
 
 impl Request {
@@ -508,6 +515,9 @@ impl<'a> Pass<'a, '_> {
                     span.ok.set(before + row);
                 }
                 self.add_measured(&request, tally);
+            }
+            if self.rules.has_sessions {
+                add_turn(&request, &mut tally.sessions);
             }
             self.add_to_window(&request, tally);
             self.add_to_slice(&request, tally);
@@ -573,6 +583,14 @@ impl<'a> Pass<'a, '_> {
     }
 }
 
+/// Counts a session with its first turn, and with the one that ends it.
+fn add_turn(request: &Request, sessions: &mut SessionCounts) {
+    let is_last = request.turn.map(|turn| turn + 1) == request.session_turns;
+    sessions.begun.0 += u64::from(request.turn == Some(0));
+    sessions.complete.0 += u64::from(request.outcome.is_ok() && is_last);
+    sessions.failed.0 += u64::from(!request.outcome.is_ok());
+}
+
 fn add_successful(request: &Request, tally: &mut Tally) {
     bump(&mut tally.sources, request.source as usize);
     let totals = &mut tally.totals;
@@ -636,6 +654,8 @@ struct Columns<'a> {
     output_tokens: Ints<'a>,
     first_event_tokens: Ints<'a>,
     token_events: Ints<'a>,
+    turn: Ints<'a>,
+    session_turns: Ints<'a>,
 }
 
 impl<'a> Columns<'a> {
@@ -659,6 +679,8 @@ impl<'a> Columns<'a> {
             output_tokens: batch.ints(Column::OutputTokens)?,
             first_event_tokens: batch.ints(Column::FirstEventTokens)?,
             token_events: batch.ints(Column::TokenEvents)?,
+            turn: batch.ints(Column::Turn)?,
+            session_turns: batch.ints(Column::SessionTurns)?,
         })
     }
 
@@ -682,6 +704,8 @@ impl<'a> Columns<'a> {
             source: *self.sources.get(row)?,
             first_event_tokens: self.first_event_tokens.get(row),
             token_events: self.token_events.get(row)?,
+            turn: self.turn.get(row),
+            session_turns: self.session_turns.get(row),
         })
     }
 }

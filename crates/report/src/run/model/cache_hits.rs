@@ -51,10 +51,12 @@ impl CacheHits {
 
 /// Returns true if prompts of one trial begin alike on purpose: a cache that is cold for each trial finds these beginnings.
 fn shares_prefixes(work: &ServingWork) -> bool {
-    match &work.prompts {
-        PromptSource::Synthetic { prefix, .. } => prefix.is_some() || work.sessions.is_some(),
+    let begin_alike = match &work.prompts {
+        PromptSource::Synthetic { prefix, .. } => prefix.is_some(),
         PromptSource::Dataset(dataset) => dataset.summary.blocks.is_some() || dataset.summary.times.is_some(),
-    }
+    };
+    // A turn repeats what was said before.
+    begin_alike || work.sessions.is_some()
 }
 
 impl Repeats {
@@ -125,6 +127,12 @@ mod tests {
         let PromptSource::Synthetic { prefix, .. } = &mut work.prompts else { panic!("synthetic prompts") };
         *prefix = Some(SharedPrefix { system: 90, groups: 1, group: 0, zipf: 0.0 });
         assert_eq!(remarked(&model), 0);
+        let work = model.plan.workloads[0].serving.as_mut().expect("it serves");
+        work.prompts = fixture::serving::dataset(DatasetSummary::default());
+        assert_eq!(remarked(&model), 1);
+        let work = model.plan.workloads[0].serving.as_mut().expect("it serves");
+        work.sessions = Some(fixture::serving::sessions());
+        assert_eq!(remarked(&model), 0, "a turn repeats what was said before");
     }
 
     #[test]

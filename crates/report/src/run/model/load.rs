@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{Count, FailedRequests, Point, PointKind, PointSummary, PointView, ServingPoint, ServingWork};
+use assay_manifest::{
+    Count, FailedRequests, Point, PointKind, PointSummary, PointView, ServingPoint, ServingWork, SessionCounts,
+};
 
 use super::cache_hits::CacheHits;
 use super::time_slices::TimeSlices;
@@ -35,8 +37,10 @@ pub(crate) struct Load {
     pub(crate) slo_met: Option<bool>,
     /// The input tokens from a prefix cache that was to be cold; `None` if there are few, or if the endpoint reports none.
     pub(crate) cache_hits: Option<CacheHits>,
-    /// What the endpoint's counts of tokens say other than the client's: the rates of tokens rest on them.
+    /// The differences between the endpoint's counts of tokens and those of the client: rates of tokens rest on them.
     pub(crate) token_differences: Vec<String>,
+    /// The sessions without a latency, if they are more than a few.
+    pub(crate) sessions_left_out: Option<String>,
     /// The instant that latencies count from; empty if nothing was measured.
     pub(crate) latency_from: String,
     pub(crate) token_sources: Vec<(String, u64)>,
@@ -51,7 +55,9 @@ pub(crate) struct Load {
 pub(crate) fn label(point: &Point, has_sessions: bool) -> Option<String> {
     let value = |name: &str| point.value.get(name).filter(|_| point.value.len() == 1).map(|text| clean(text));
     match point.kind {
-        PointKind::Concurrency if has_sessions => value("concurrency").map(|text| format!("{text} sessions")),
+        PointKind::Concurrency if has_sessions => {
+            value("concurrency").map(|text| format!("{text} session{}", if text == "1" { "" } else { "s" }))
+        }
         PointKind::Rate if has_sessions => value("rate").map(|text| format!("{text} sessions/s")),
         PointKind::Concurrency => value("concurrency").map(|text| format!("concurrency {text}")),
         PointKind::Rate => value("rate").map(|text| format!("{text} req/s")),
@@ -85,6 +91,7 @@ impl Load {
             failures: failures(outcomes, kinds),
             slo_met: serving.and_then(|serving| serving.slo_met),
             cache_hits: work.and_then(|work| CacheHits::new(work, found)),
+            sessions_left_out: serving.and_then(|serving| sessions_left_out(serving.sessions.as_ref()?)),
             token_differences: work.map(|work| token_differences(work, found)).unwrap_or_default(),
             latency_from: serving.map(|serving| latency_from(&serving.latency_from)).unwrap_or_default(),
             token_sources: serving.map(token_sources).unwrap_or_default(),
@@ -250,6 +257,24 @@ fn quotable(message: &str) -> String {
 /// The share of other lengths, and of more or fewer tokens, from which on the Summary has an issue.
 const REPORTED_DIFFERENCE: f64 = 0.1;
 
+/// The share of sessions that did not come to their end from which on it is remarked.
+const REMARKED_SESSIONS: f64 = 0.05;
+
+/// States how many sessions have no latency: those are more often long ones, or those of a bad moment.
+fn sessions_left_out(sessions: &SessionCounts) -> Option<String> {
+    let (begun, failed, cut) = (sessions.begun.0, sessions.failed.0, sessions.cut());
+    let is_remarked = (failed + cut) as f64 > REMARKED_SESSIONS * begun as f64;
+    is_remarked.then(|| {
+        format!(
+            "{} of {} did not come to their last turn ({} failed, {} cut by the end of the trial), and have no session latency",
+            grouped(failed + cut),
+            counted(begun, "session"),
+            grouped(failed),
+            grouped(cut)
+        )
+    })
+}
+
 fn token_differences(work: &ServingWork, found: &PointSummary) -> Vec<String> {
     let median = |name: &str| found.metrics.iter().find(|metric| metric.metric == name).map(|metric| metric.median);
     let lengths = median("osl_mismatch_rate").filter(|share| work.exact_output && *share > REPORTED_DIFFERENCE);
@@ -292,6 +317,8 @@ fn by_count<'a>(counts: impl Iterator<Item = (&'a String, u64)>) -> Vec<(String,
 
 #[cfg(test)]
 mod tests {
+    use assay_manifest::MetricSummary;
+
     use super::*;
 
     fn counts(outcomes: &[(&str, u64)]) -> BTreeMap<String, Count> {
@@ -300,6 +327,46 @@ mod tests {
 
     fn listed(outcome: &str, http_status: Option<u16>, count: u64, message: &str) -> FailedRequests {
         FailedRequests { outcome: outcome.to_owned(), http_status, message: Some(message.to_owned()), count: Count(count) }
+    }
+
+    #[test]
+    fn sessions_without_a_latency_are_stated_if_they_are_many() {
+        let counts =
+            |begun, complete, failed| SessionCounts { begun: Count(begun), complete: Count(complete), failed: Count(failed) };
+        assert_eq!(sessions_left_out(&counts(100, 95, 2)), None);
+        assert_eq!(
+            sessions_left_out(&counts(100, 90, 2)).as_deref(),
+            Some(
+                "10 of 100 sessions did not come to their last turn (2 failed, 8 cut by the end of the trial), and have no session latency"
+            )
+        );
+    }
+
+    #[test]
+    fn counts_of_tokens_that_differ_are_stated() {
+        let model = crate::run::fixture::serving::small();
+        let work = model.plan.workloads[0].serving.clone().expect("it serves");
+        let mut found = model.summary.points[0].clone();
+        assert_eq!(token_differences(&work, &found), [""; 0]);
+        for (name, median) in [("osl_mismatch_rate", 0.4), ("isl_endpoint_difference", -0.25)] {
+            let metric = MetricSummary { metric: name.to_owned(), median, ..found.metrics[0].clone() };
+            found.metrics.retain(|metric| metric.metric != name);
+            found.metrics.push(metric);
+        }
+        let stated = token_differences(&work, &found);
+        assert_eq!(
+            stated,
+            [
+                "40 % of the responses have another length than was requested exactly; tokens/s and TPOT rest on the endpoint's own count",
+                "the endpoint counts 25 % fewer input tokens than the workload's tokenizer",
+            ]
+        );
+        let inexact = ServingWork { exact_output: false, ..work };
+        assert_eq!(
+            token_differences(&inexact, &found),
+            stated[1..],
+            "where the model ends a response itself, no length is another one"
+        );
     }
 
     #[test]

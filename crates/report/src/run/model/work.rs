@@ -168,6 +168,7 @@ fn sessions(sessions: &Sessions) -> String {
         }
     };
     let history = match (sessions.history, sessions.reasoning) {
+        (History::Recorded, _) if sessions.turns.is_none() => "recorded history",
         (History::Recorded, _) => "drawn history",
         (History::Live, ReasoningHistory::Drop) => "live history",
         (History::Live, ReasoningHistory::Keep) => "live history with reasoning",
@@ -204,7 +205,8 @@ fn reused(summary: &DatasetSummary) -> String {
 /// States the rows of a dataset that were left out or cut, with the reasons: ` (10 of 20 rows left out: 10 longer than `max_input`)`;
 /// empty if there are none.
 fn changed_rows(summary: &DatasetSummary) -> String {
-    let DatasetSummary { read, without_prompt, without_response, too_long, truncated, times, .. } = summary;
+    let DatasetSummary { read, without_prompt, without_response, too_long, truncated, times, sessions, .. } = summary;
+    let row = if sessions.is_some() { "conversation" } else { "row" };
     let of_times = |count: fn(&TraceTimes) -> Count| times.as_ref().map_or(0, |times| count(times).0);
     let reasons = [
         (without_prompt.0, "without a prompt"),
@@ -215,8 +217,11 @@ fn changed_rows(summary: &DatasetSummary) -> String {
     ];
     let left_out: u64 = reasons.iter().map(|(rows, _)| rows).sum();
     let reasons: Vec<String> = reasons.iter().filter(|(rows, _)| *rows > 0).map(|(rows, why)| format!("{rows} {why}")).collect();
-    let left_out = (left_out > 0).then(|| format!("{left_out} of {} left out: {}", counted(read.0, "row"), reasons.join(", ")));
-    let cut = (truncated.0 > 0).then(|| format!("{} cut to `max_input`", counted(truncated.0, "prompt")));
+    let left_out = (left_out > 0).then(|| format!("{left_out} of {} left out: {}", counted(read.0, row), reasons.join(", ")));
+    let cut = (truncated.0 > 0).then(|| match sessions {
+        Some(_) => format!("{} ended before a turn longer than `max_input`", counted(truncated.0, "conversation")),
+        None => format!("{} cut to `max_input`", counted(truncated.0, "prompt")),
+    });
     let gaps = of_times(|times| times.gaps_cut);
     let gaps = (gaps > 0).then(|| format!("{} cut to `max_gap`", counted(gaps, "gap")));
     let changes: Vec<String> = left_out.into_iter().chain(cut).chain(gaps).collect();
@@ -268,6 +273,38 @@ mod tests {
         assert_eq!(text(&work), "temperature 0.7");
         work.extra_body.insert("temperature".to_owned(), serde_json::Value::Null);
         assert_eq!(text(&work), "temperature of the endpoint");
+    }
+
+    #[test]
+    fn sessions_are_stated_with_their_turns_pauses_and_history() {
+        let model = crate::run::fixture::serving::small();
+        let mut work = model.plan.workloads[0].serving.clone().expect("it serves");
+        let sessions = crate::run::fixture::serving::sessions();
+        work.sessions = Some(sessions);
+        let lengths = |work: &ServingWork| RequestedWork::new(work).lengths;
+        assert_eq!(lengths(&work), "tokens log-normal (480, 240) in, 128 out a turn; 2 to 8 turns, 2 s apart, drawn history");
+        let (mean_ns, stddev_ns) = (Count(1_500_000_000), Count(500_000_000));
+        let think_time = PauseLaw::Lognormal { mean_ns, stddev_ns };
+        work.sessions =
+            Some(Sessions { think_time, history: History::Live, turns: Some(LengthLaw::Fixed { tokens: 1 }), ..sessions });
+        assert_eq!(
+            lengths(&work),
+            "tokens log-normal (480, 240) in, 128 out a turn; 1 turn, 1.5 s apart on average (log-normal, standard deviation 0.5 s), live history"
+        );
+        let summary = DatasetSummary {
+            read: Count(6),
+            without_prompt: Count(2),
+            truncated: Count(1),
+            rows: Count(10),
+            sessions: Some(Count(4)),
+            ..DatasetSummary::default()
+        };
+        work.prompts = crate::run::fixture::serving::dataset(summary);
+        work.sessions = Some(Sessions { turns: None, ..sessions });
+        assert_eq!(
+            lengths(&work),
+            "10 turns of 4 conversations of data/prompts.jsonl (2 of 6 conversations left out: 2 without a prompt; 1 conversation ended before a turn longer than `max_input`), tokens 0 in, 128 out; turns 2 s apart, recorded history"
+        );
     }
 
     #[test]

@@ -33,7 +33,7 @@ struct OpenSession {
     before: Option<TurnsBefore>,
 }
 
-/// What the records of the earlier turns of a session say.
+/// The course of a session up to a turn, by the records.
 #[derive(Clone, Copy)]
 struct TurnsBefore {
     /// The time at which the first was due.
