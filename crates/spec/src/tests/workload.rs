@@ -417,13 +417,27 @@ fn what_cannot_be_sessions_is_refused() {
        |          ^^^^
     hint: write `cache: cold_salt` or `cache: shared`
     ");
-    let ends = |end: &str| {
-        problems(&replace_part(
-            &replace_part(SERVING, "duration: 60s", end),
-            "lengths: N(480,240)/(300,150)",
-            "lengths: D(9,9)\n  sessions: {turns: 2}",
-        ))
+    let ends_after = |warmup: &str, end: &str| {
+        let text = replace_part(&replace_part(SERVING, "duration: 60s", end), "warmup: 10s", warmup);
+        problems(&replace_part(&text, "lengths: N(480,240)/(300,150)", "lengths: D(9,9)\n  sessions: {turns: 2}"))
     };
+    let ends = |end: &str| ends_after("warmup: 0s", end);
+    assert_snapshot!(ends_after("warmup: 1s", "sessions: 9"), @r"
+    error: `spec.load.sessions` leaves no time for a `warmup`: a fast endpoint would play them all in it
+      --> a.yaml:17:15
+       |
+    17 |     sessions: 9
+       |               ^
+    hint: remove `warmup`, or write `duration` instead of `sessions`
+    ");
+    assert_snapshot!(with("sessions: {turns: 2, reasoning: keep}"), @r"
+    error: `spec.sessions.reasoning: keep` keeps the reasoning of live responses, and `history` is `recorded`
+      --> a.yaml:20:35
+       |
+    20 |   sessions: {turns: 2, reasoning: keep}
+       |                                   ^^^^
+    hint: remove it, or write `history: live`
+    ");
     assert_snapshot!(ends("requests: 9"), @r"
     error: `spec.load.requests` cannot end a trial of sessions: a session is never cut to a number of requests
       --> a.yaml:17:15
