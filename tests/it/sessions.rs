@@ -52,7 +52,9 @@ fn sessions_of(records: Vec<Record>) -> BTreeMap<u64, Vec<Record>> {
     for record in records {
         sessions.entry(record.session.expect("a session")).or_default().push(record);
     }
-    sessions.values_mut().for_each(|turns| turns.sort_by_key(|turn| turn.turn));
+    for turns in sessions.values_mut() {
+        turns.sort_by_key(|turn| turn.turn);
+    }
     sessions
 }
 

@@ -520,13 +520,11 @@ impl TrialSchedule {
             Prompts::Rows(rows) => rows.session_order(),
             Prompts::Synthetic { .. } => None,
         };
-        match recorded {
-            Some(order) => SessionSource::Recorded(Arc::clone(order)),
-            None => {
-                let law = sessions.turns.unwrap_or(LengthLaw::Fixed { tokens: 1 });
-                SessionSource::Drawn(Box::new(Lengths::new(law, self.generator(phase, "turns"))))
-            }
+        if let Some(order) = recorded {
+            return SessionSource::Recorded(Arc::clone(order));
         }
+        let law = sessions.turns.unwrap_or(LengthLaw::Fixed { tokens: 1 });
+        SessionSource::Drawn(Box::new(Lengths::new(law, self.generator(phase, "turns"))))
     }
 
     fn arrivals(&self, phase: Phase) -> Option<Arrivals> {

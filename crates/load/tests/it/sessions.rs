@@ -163,7 +163,7 @@ fn check_session(trial: &Trial, plan: Plan, records: &[Record], cancelled: bool)
         // Under closed loop a session is due when a user takes it up.
         assert!(is_open || turn > 0 || record.dequeued_ns == Some(due_ns), "{record:?}");
         assert_eq!((record.session_turns, record.session_start_ns), (Some(plan.turns), records[0].intended_ns));
-        assert_eq!(record.session_pauses_ns, Some(plan.pause_ns * turn as i64));
+        assert_eq!(record.session_pauses_ns, Some(plan.pause_ns * i64::try_from(turn).expect("few")));
         assert_eq!(record.phase, if due_ns < trial.warmup_ns { Phase::Warmup } else { Phase::Measured }, "{record:?}");
         assert!(due_ns < ends_ns && record.dequeued_ns >= Some(due_ns), "{record:?}");
         assert!(record.sent_ns.is_none_or(|sent_ns| sent_ns >= due_ns), "{record:?}");

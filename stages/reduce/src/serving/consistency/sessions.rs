@@ -33,15 +33,15 @@ struct OpenSession {
     before: Option<TurnsBefore>,
 }
 
-/// The course of a session up to a turn, by the records.
+/// The course of a session up to a turn, by the records, in nanoseconds.
 #[derive(Clone, Copy)]
 struct TurnsBefore {
     /// The time at which the first was due.
-    start_ns: i64,
+    start: i64,
     /// The sum of the pauses.
-    pauses_ns: i64,
+    pauses: i64,
     /// The end of the last one.
-    end_ns: i64,
+    end: i64,
 }
 
 impl AwaitedTurns {
@@ -70,27 +70,24 @@ impl AwaitedTurns {
         ensure(request.session_turns == Some(place.turns.into()), "states another number of turns than its schedule")?;
         let due = request.intended.ok_or("has no time at which it was due")?;
         let pause_ns = i64::try_from(place.pause_ns).unwrap_or(i64::MAX);
-        let before = match open.before {
-            Some(before) => {
-                let wanted = before.end_ns.checked_add(pause_ns);
-                ensure(Some(due) == wanted, "was due at another time than its pause after the response before")?;
-                TurnsBefore { pauses_ns: before.pauses_ns.saturating_add(pause_ns), ..before }
-            }
-            None => {
-                ensure(turn.offset_ns.is_none_or(|offset| offset == due), "was due at another time than by its schedule")?;
-                // In a closed loop a session is due when a user takes it up.
-                let is_taken_up = turn.offset_ns.is_some() || request.dequeued == Some(due);
-                ensure(is_taken_up, "was due at another time than when a user took it up")?;
-                self.begun.push(due);
-                TurnsBefore { start_ns: due, pauses_ns: 0, end_ns: due }
-            }
+        let before = if let Some(before) = open.before {
+            let wanted = before.end.checked_add(pause_ns);
+            ensure(Some(due) == wanted, "was due at another time than its pause after the response before")?;
+            TurnsBefore { pauses: before.pauses.saturating_add(pause_ns), ..before }
+        } else {
+            ensure(turn.offset_ns.is_none_or(|offset| offset == due), "was due at another time than by its schedule")?;
+            // In a closed loop a session is due when a user takes it up.
+            let is_taken_up = turn.offset_ns.is_some() || request.dequeued == Some(due);
+            ensure(is_taken_up, "was due at another time than when a user took it up")?;
+            self.begun.push(due);
+            TurnsBefore { start: due, pauses: 0, end: due }
         };
-        ensure(request.session_start == Some(before.start_ns), "states another start of its session")?;
-        ensure(request.session_pauses == Some(before.pauses_ns), "states other pauses of its session")?;
+        ensure(request.session_start == Some(before.start), "states another start of its session")?;
+        ensure(request.session_pauses == Some(before.pauses), "states other pauses of its session")?;
         self.check_phase(due, phase)?;
         let end_ns = request.end.ok_or("has no end")?;
         if request.outcome.is_ok() && open.cursor.next_turn() < open.cursor.turns() {
-            self.open.insert(session, OpenSession { cursor: open.cursor, before: Some(TurnsBefore { end_ns, ..before }) });
+            self.open.insert(session, OpenSession { cursor: open.cursor, before: Some(TurnsBefore { end: end_ns, ..before }) });
         } else {
             self.ended.push(end_ns);
         }
@@ -130,7 +127,7 @@ impl AwaitedTurns {
             let Some(before) = open.before else { return Err(missing(session, 0)) };
             let next = self.next.next_turn(&mut open.cursor).and_then(|turn| turn.turn);
             let pause_ns = next.map_or(0, |place| i64::try_from(place.pause_ns).unwrap_or(i64::MAX));
-            if before.end_ns.saturating_add(pause_ns) < end_ns {
+            if before.end.saturating_add(pause_ns) < end_ns {
                 return Err(missing(session, open.cursor.next_turn().saturating_sub(1)));
             }
         }
