@@ -120,7 +120,7 @@ pub enum RowContent {
     Body(Map<String, Value>),
     /// Lengths and blocks, from which a prompt is made.
     Blocks(TokenBlocks),
-    /// What a turn adds to the conversation of the rows before it.
+    /// The messages that a turn adds to the conversation of the rows before it, and its response.
     Turn(Turn),
 }
 

@@ -122,7 +122,7 @@ pub(crate) const E2E_PER_TOKEN: Quotient = Quotient {
     },
 };
 
-/// The tokens of the prompt that had to be computed, per second from sending to the first token event.
+/// The tokens of the prompt that had to be computed, per second between the send time and the first token event.
 pub(crate) const PREFILL_RATE: Quotient = Quotient {
     reads: &[Field::Sent, Field::FirstToken, Field::EndpointInputTokens, Field::CachedTokens],
     description: "counts of input tokens and of cached tokens",

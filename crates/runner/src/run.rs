@@ -511,7 +511,7 @@ fn policies(closure: &Closure, trust: Digest) -> StagePolicies {
     StagePolicies { trust, stages: stages.collect(), shards: spec.shards }
 }
 
-/// Names the store as what failed if a file of the run is not in it any more. Whoever verifies a run doubts it because of a missing file;
+/// Names the store as what failed if a file of the run is not in it any more. A reader who verifies a run doubts it because of a missing file;
 /// the driver itself had the file, so its store lost it.
 fn name_lost_file(failure: Failure) -> Failure {
     if failure.code != ErrorCode::ArtifactAbsent {

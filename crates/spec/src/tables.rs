@@ -552,7 +552,7 @@ static PAUSE_SPREAD: Table = Table {
 pub(crate) static HISTORIES: [Choice; 2] = [
     choice(
         "recorded",
-        "The recorded responses of a dataset, or drawn words, as many as the response was asked to have: every endpoint gets the same bytes, and computes these tokens anew.",
+        "The recorded responses of a dataset, or drawn words, as many as the requested length: every endpoint gets the same bytes, and computes these tokens anew.",
     ),
     choice(
         "live",

@@ -7,7 +7,7 @@ use crate::{RecordedOutput, RowContent};
 
 mod conversations;
 
-/// What an importer passed on, with the numbers of the rows.
+/// The rows that an importer passed on, with their numbers.
 type Numbered<T> = Vec<(u64, Result<T, LeftOut>)>;
 
 type Rows = Numbered<Row>;

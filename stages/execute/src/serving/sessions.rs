@@ -17,7 +17,7 @@ use super::requests::{NO_DATASET, digest_prompts};
 const RESPONSE: u32 = 1;
 
 /// The most bytes of all conversations of a shard that are under way, by the bodies of their last requests: as many as its responses may
-/// hold. An endpoint may say more than it was asked for, and live history repeats all of it.
+/// hold. An endpoint may say more than was requested, and live history repeats all of it.
 const MAX_HELD_BYTES: usize = 1 << 30;
 
 /// The sessions that have begun or are prepared, by their number. The thread that prepares first turns puts them in, and that of later
@@ -110,7 +110,7 @@ impl Conversation {
         }
     }
 
-    /// Begins a session with the first turn of a conversation of the dataset, in front of which a marker of so many tokens stands.
+    /// Begins a session with the first turn of a conversation of the dataset, in front of which a marker of `marker_tokens` stands.
     pub(crate) fn begin_recorded(cursor: SessionCursor, first: ScheduledRequest, turn: Turn, marker_tokens: u32) -> Self {
         Self {
             cursor,

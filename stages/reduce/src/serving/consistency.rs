@@ -284,7 +284,7 @@ impl Rules {
         self.check_course(request)
     }
 
-    /// Checks what was asked for.
+    /// Checks that the requested work is that of the schedule.
     fn check_work(&self, request: &Request, due: &ScheduledRequest) -> Result<(), &'static str> {
         let asked = i64::from(due.total_input_tokens(self.documents));
         ensure(request.id == due.request_id, "has another id than by its schedule")?;
