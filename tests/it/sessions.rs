@@ -232,6 +232,11 @@ fn a_turn_that_fails_ends_its_session() {
         ["bench", "--simulator", "fast", "--concurrency", "2", "--input-tokens", "9", "--output-tokens", "3", "--trials", "1"];
     let sessions = ["--sessions", "turns=4,think_time=1ms..2ms,count=12", "--run-id", "well"];
     fixture.assay(&[&bench[..], &sessions].concat()).success();
+    let shown = fixture.assay(&["show", "well"]).success();
+    assert!(shown.stdout.contains("active"), "sessions have a column of their own: {}", shown.stdout);
+    fixture.assay(&[&bench[..], &["--requests", "5", "--run-id", "alone"]].concat()).success();
+    let shown = fixture.assay(&["show", "alone"]).success();
+    assert!(!shown.stdout.contains("session"), "requests that stand for themselves have none: {}", shown.stdout);
     let well = sessions_of(counted(&fixture, "well"));
     assert!(well.len() == 12 && well.values().all(|turns| turns.len() == 4), "{}", well.len());
 
