@@ -46,8 +46,8 @@ spec:
     )
 }
 
-/// Writes a serving workload with this load; `more` is further lines of its `spec`, indented by two.
-pub(crate) fn workload(fixture: &Fixture, name: &str, load: &str, lengths: &str, more: &str) {
+/// Writes a serving workload of the simulator; `fields` is the rest of its `spec`, indented by two.
+pub(crate) fn workload_of(fixture: &Fixture, name: &str, fields: &str) {
     let yaml = format!(
         "apiVersion: assay.dev/v1alpha1
 kind: Workload
@@ -58,13 +58,16 @@ spec:
   precision: none
   protocol: openai_compatible_http
   deployment_model: single_process
-  batching_policy: continuous
   stack: assay-simulator
-  load: {{{load}, timeout: 60s}}
-  lengths: {lengths}
-{more}"
+{fields}"
     );
     fixture.write(&format!("workloads/{name}/workload.yaml"), &yaml);
+}
+
+/// Writes a serving workload with this load; `more` is further lines of its `spec`, indented by two.
+pub(crate) fn workload(fixture: &Fixture, name: &str, load: &str, lengths: &str, more: &str) {
+    let fields = format!("  batching_policy: continuous\n  load: {{{load}, timeout: 60s}}\n  lengths: {lengths}\n{more}");
+    workload_of(fixture, name, &fields);
 }
 
 /// Creates a repository with one closed-loop workload `chat` of `requests` requests, and a pipeline of one trial over these targets.

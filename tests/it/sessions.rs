@@ -7,7 +7,7 @@ use assay_record::{Phase, Record};
 use serde_json::{Value, json};
 
 use crate::pipeline::{list, text};
-use crate::serving::{self, MODEL};
+use crate::serving;
 use crate::support::{Fixture, PIPELINE};
 use crate::traces::{metric, records};
 
@@ -15,24 +15,8 @@ const MS: i64 = 1_000_000;
 
 /// Writes a workload of sessions whose turns add 40 tokens, and whose responses have 8.
 fn workload(fixture: &Fixture, load: &str, sessions: &str, more: &str) {
-    let yaml = format!(
-        "apiVersion: assay.dev/v1alpha1
-kind: Workload
-metadata: {{name: talks}}
-spec:
-  type: serving
-  model: {MODEL}
-  precision: none
-  protocol: openai_compatible_http
-  deployment_model: single_process
-  batching_policy: none
-  stack: assay-simulator
-  load: {{{load}}}
-  lengths: D(40,8)
-  sessions: {{{sessions}}}
-{more}"
-    );
-    fixture.write("workloads/talks/workload.yaml", &yaml);
+    let fields = format!("  batching_policy: none\n  load: {{{load}}}\n  lengths: D(40,8)\n  sessions: {{{sessions}}}\n{more}");
+    serving::workload_of(fixture, "talks", &fields);
 }
 
 fn pipeline(fixture: &Fixture, trials: u32, more: &str) {
@@ -161,26 +145,15 @@ fn the_conversations_of_a_dataset_are_played_whole_each_once_before_any_is_repea
     ]);
     fixture.write("workloads/talks/chats.json", &file.to_string());
     for (run_id, history) in [("recorded", "recorded"), ("live", "live")] {
-        let load = "load: {mode: closed, concurrency: [2], sessions: 6}";
-        let yaml = format!(
-            "apiVersion: assay.dev/v1alpha1
-kind: Workload
-metadata: {{name: talks}}
-spec:
-  type: serving
-  model: {MODEL}
-  precision: none
-  protocol: openai_compatible_http
-  deployment_model: single_process
-  batching_policy: none
-  stack: assay-simulator
-  {load}
+        let fields = format!(
+            "  batching_policy: none
+  load: {{mode: closed, concurrency: [2], sessions: 6}}
   dataset: {{path: chats.json, format: sharegpt}}
   sessions: {{think_time: 1ms, history: {history}}}
   cache: shared
 "
         );
-        fixture.write("workloads/talks/workload.yaml", &yaml);
+        serving::workload_of(&fixture, "talks", &fields);
         pipeline(&fixture, 1, "");
         fixture.run(run_id).success();
         let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();

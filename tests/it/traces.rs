@@ -8,7 +8,7 @@ use assay_warehouse::records::RecordFile;
 use serde_json::{Value, json};
 
 use crate::pipeline::{list, text};
-use crate::serving::{self, MODEL};
+use crate::serving;
 use crate::support::{CommandResult, Fixture, PIPELINE, blob};
 
 /// A row of Mooncake's format.
@@ -42,23 +42,13 @@ fn found_in_blocks_of(size: u32) -> u64 {
 
 /// Writes a workload that replays a trace.
 fn workload(fixture: &Fixture, load: &str, trace: &str, more: &str) {
-    let yaml = format!(
-        "apiVersion: assay.dev/v1alpha1
-kind: Workload
-metadata: {{name: replayed}}
-spec:
-  type: serving
-  model: {MODEL}
-  precision: none
-  protocol: openai_compatible_http
-  deployment_model: single_process
-  batching_policy: none
-  stack: assay-simulator
+    let fields = format!(
+        "  batching_policy: none
   load: {{mode: replay, {load}}}
   trace: {{path: trace.jsonl, format: mooncake{trace}}}
 {more}"
     );
-    fixture.write("workloads/replayed/workload.yaml", &yaml);
+    serving::workload_of(fixture, "replayed", &fields);
 }
 
 fn said(ran: &CommandResult) -> String {

@@ -15,7 +15,7 @@ pub const INDEX_FORMAT: &str = "assay.dev/dataset-index/v1";
 /// The most rows of a dataset.
 pub const MAX_ROWS: u64 = 10_000_000;
 
-/// The most turns of a session: as many as `assay-schedule` allows for drawn sessions.
+/// The most turns of a session, of a dataset or drawn.
 pub const MAX_TURNS: u32 = 1_000;
 
 /// The bytes of one row.

@@ -25,5 +25,5 @@ pub use error::DatasetError;
 pub use import::{Fields, MAX_ROW_BYTES, import};
 pub use index::{INDEX_FORMAT, Index, IndexError, IndexedRow, IndexedSession, MAX_ROWS, MAX_TURNS};
 pub use reader::{RowError, RowReader};
-pub use row::{FileRow, LeftOut, LeftOutReason, Row, RowContent, RowTime, TokenBlocks};
+pub use row::{FileRow, LeftOut, LeftOutReason, Row, RowContent, RowTime, TokenBlocks, message_texts};
 pub use writer::{ImportRules, ImportSummary, MAX_BLOCKS, RecordedOutput, RowWriter, TextTokens, TimeRules};

@@ -218,7 +218,7 @@ fn mark_first(messages: &mut [Value], marker: &str) {
 }
 
 /// Returns the texts of a chat message: its content, or the text parts of it.
-pub(crate) fn message_texts(message: &Value) -> Vec<&str> {
+pub fn message_texts(message: &Value) -> Vec<&str> {
     match message.get(CONTENT) {
         Some(Value::String(text)) => vec![text],
         Some(Value::Array(parts)) => parts.iter().filter_map(|part| part.get("text")?.as_str()).collect(),

@@ -7,20 +7,17 @@
 //!
 //! A pause is drawn from the concern `pause` at the index of the turn that follows it. An exponential pause is `-ln(1 - u)` times the mean,
 //! with `u` the generator's value in `[0, 1)`; a log-normal one is made like a log-normal length. Pauses are whole nanoseconds, halves away
-//! from zero, and [`MAX_PAUSE_NS`] at most.
+//! from zero, and [`MAX_PAUSE_NS`] at most. Draws of more than [`MAX_TURNS`] turns are clipped to it.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use assay_dataset::IndexedSession;
+use assay_dataset::{IndexedSession, MAX_TURNS};
 use assay_manifest::{Count, LengthLaw, PauseLaw, Sessions};
 
 use crate::arrivals::Arrivals;
 use crate::lengths::{Lengths, log_moments};
 use crate::{Generator, Stripe};
-
-/// The most turns of a session; larger draws are clipped to it.
-pub const MAX_TURNS: u32 = 1_000;
 
 /// The longest pause: a day, in nanoseconds. Longer draws are clipped to it.
 pub const MAX_PAUSE_NS: u64 = 24 * 3600 * 1_000_000_000;

@@ -17,7 +17,7 @@ pub(super) struct SessionTable {
     history: History,
     queue: TurnQueue,
     active: BTreeMap<u64, Session>,
-    /// When the later turns are due, and of which session, the earliest first. Those that were due before they were prepared are
+    /// The times at which later turns are due, each with its session, the earliest first. Those that were due before they were prepared are
     /// not in it.
     due: BinaryHeap<Reverse<(i64, u64)>>,
     /// The number of turns that were due and are not prepared.

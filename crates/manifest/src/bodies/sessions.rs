@@ -67,6 +67,13 @@ pub struct SessionCounts {
 }
 
 impl SessionCounts {
+    /// Adds the sessions of another part of the same point.
+    pub fn add(&mut self, other: &Self) {
+        self.begun.0 += other.begun.0;
+        self.complete.0 += other.complete.0;
+        self.failed.0 += other.failed.0;
+    }
+
     /// Returns the sessions that the end of their trial cut.
     pub fn cut(&self) -> u64 {
         self.begun.0.saturating_sub(self.complete.0).saturating_sub(self.failed.0)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use assay_api::RequestInput;
-use assay_dataset::{RowContent, RowReader, Turn};
+use assay_dataset::{RowContent, RowReader, Turn, message_texts};
 use assay_load::{Cause, PlannedRequest, PlannedTurn, ResponseText};
 use assay_manifest::{CaptureMode, History, ReasoningHistory, ServingWork, Sessions};
 use assay_schedule::{Requests as Scheduled, ScheduledRequest, SessionCursor};
@@ -81,15 +81,6 @@ pub(crate) fn read_turn(rows: Option<&RowReader>, row: u64, marker: Option<&Prom
     }
 }
 
-/// Returns the texts of messages, in order: their contents, or the text parts of these.
-fn message_texts(messages: &[Value]) -> impl Iterator<Item = &str> {
-    messages.iter().filter_map(|message| message.get("content")).flat_map(|content| match content {
-        Value::String(text) => vec![text.as_str()],
-        Value::Array(parts) => parts.iter().filter_map(|part| part.get("text")?.as_str()).collect(),
-        _ => Vec::new(),
-    })
-}
-
 /// A message of a chat.
 fn message(role: &str, content: &str) -> Value {
     json!({"role": role, "content": content})
@@ -147,7 +138,8 @@ impl Conversation {
             input_tokens: self.tokens,
             output_tokens_requested: scheduled.output_tokens,
             request_id: scheduled.request_id,
-            prompt_sha256: (work.capture != CaptureMode::None).then(|| digest_prompts(message_texts(&self.messages))),
+            prompt_sha256: (work.capture != CaptureMode::None)
+                .then(|| digest_prompts(self.messages.iter().flat_map(message_texts))),
             turn: scheduled.turn.map(|place| PlannedTurn {
                 session: place.session,
                 session_id: self.id,
@@ -285,12 +277,18 @@ mod tests {
         TrialSchedule::new(work, OfferedLoad::Concurrency { users: 2 }, &key, None).expect("a schedule")
     }
 
+    /// The generators of the first and of the later turns of the whole trial.
+    fn turns(work: &ServingWork) -> (Prompts<'_>, LaterTurns<'_>) {
+        let tokenizer = Arc::new(Tokenizer::built_in());
+        let prompts = Prompts::new(&schedule(work), Stripe::WHOLE, Arc::clone(&tokenizer), None, work);
+        let sessions = work.sessions.expect("sessions");
+        let later = LaterTurns::new(prompts.conversations(), prompts.scheduled(), tokenizer, None, work, sessions);
+        (prompts, later)
+    }
+
     /// Plays the first two sessions, in which every response is `previous`, and returns their requests.
     fn play(work: &ServingWork, previous: &ResponseText) -> Vec<PlannedRequest> {
-        let tokenizer = Arc::new(Tokenizer::built_in());
-        let mut prompts = Prompts::new(&schedule(work), Stripe::WHOLE, Arc::clone(&tokenizer), None, work);
-        let sessions = work.sessions.expect("sessions");
-        let mut later = LaterTurns::new(prompts.conversations(), prompts.scheduled(), tokenizer, None, work, sessions);
+        let (mut prompts, mut later) = turns(work);
         let mut requests = Vec::new();
         for _ in 0..2 {
             let first = prompts.next(Phase::Measured).expect("prepared").expect("a session");
@@ -360,10 +358,7 @@ mod tests {
     #[test]
     fn what_was_said_is_dropped_with_its_session() {
         let work = work(History::Recorded, ReasoningHistory::Drop);
-        let tokenizer = Arc::new(Tokenizer::built_in());
-        let mut prompts = Prompts::new(&schedule(&work), Stripe::WHOLE, Arc::clone(&tokenizer), None, &work);
-        let sessions = work.sessions.expect("sessions");
-        let mut later = LaterTurns::new(prompts.conversations(), prompts.scheduled(), tokenizer, None, &work, sessions);
+        let (mut prompts, mut later) = turns(&work);
         let first = prompts.next(Phase::Measured).expect("prepared").expect("a session");
         let session = first.turn.expect("a turn").session;
         let held = |prompts: &Prompts<'_>| {
@@ -380,10 +375,7 @@ mod tests {
     #[test]
     fn conversations_that_hold_too_much_are_refused() {
         let work = work(History::Live, ReasoningHistory::Drop);
-        let tokenizer = Arc::new(Tokenizer::built_in());
-        let mut prompts = Prompts::new(&schedule(&work), Stripe::WHOLE, Arc::clone(&tokenizer), None, &work);
-        let sessions = work.sessions.expect("sessions");
-        let mut later = LaterTurns::new(prompts.conversations(), prompts.scheduled(), tokenizer, None, &work, sessions);
+        let (mut prompts, mut later) = turns(&work);
         let first = prompts.next(Phase::Measured).expect("prepared").expect("a session");
         let session = first.turn.expect("a turn").session;
         prompts.conversations().0.lock().expect("no panic").bytes = MAX_HELD_BYTES;

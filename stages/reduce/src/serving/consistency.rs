@@ -201,29 +201,17 @@ impl Rules {
         }
         let mut warmup = AwaitedRequests::new(schedule, PlannedPhase::WarmUp, stripe, file.rows());
         let mut measured = AwaitedRequests::new(schedule, PlannedPhase::Measure, stripe, file.rows());
-        let (mut sums, mut users) = (RecordSums::default(), RequestTimes::default());
-        for batch in file.batches(COLUMNS, 0..file.row_groups())? {
-            let batch = batch?;
-            let columns = Columns::new(&batch)?;
-            for (row, phase) in columns.phases.iter().enumerate() {
-                let request = columns.request(row);
-                let awaited = if *phase == Phase::Warmup { &mut warmup } else { &mut measured };
-                let fits = awaited.take(request.index).and_then(|due| self.check_request(&request, due, *phase));
-                fits.map_err(|what| Contradiction::Request {
-                    index: request.index,
-                    phase: *phase,
-                    row: batch.first_row() + row as u64,
-                    shard: self.shard.index,
-                    what,
-                })?;
-                sums.add(&request, *phase);
-                if self.closed.is_some() {
-                    users.add(&request);
-                }
+        let mut users = RequestTimes::default();
+        let sums = self.check_each(file, |request, phase| {
+            let awaited = if phase == Phase::Warmup { &mut warmup } else { &mut measured };
+            self.check_request(request, awaited.take(request.index)?, phase)?;
+            if self.closed.is_some() {
+                users.add(request);
             }
-        }
-        if let Some(all) = self.closed.and_then(|planned| planned.users) {
-            users.check(self.shard, Stripe::new(self.shard.index, self.shard.count)?.share(all))?;
+            Ok(())
+        })?;
+        if let Some(share) = self.users()? {
+            users.check(self.shard, share)?;
         }
         warmup.finish(Phase::Warmup, self.shard, self.ends_by_clock(Phase::Warmup))?;
         measured.finish(Phase::Measured, self.shard, self.ends_by_clock(Phase::Measured))?;
@@ -238,14 +226,24 @@ impl Rules {
         file: &RecordFile,
     ) -> Result<RecordSums, Contradiction> {
         let mut turns = AwaitedTurns::new(schedule, stripe, self.planned, file.rows());
+        let sums = self.check_each(file, |request, phase| self.check_turn(request, turns.take(request, phase)?))?;
+        turns.finish(self.shard, self.users()?)?;
+        Ok(sums)
+    }
+
+    /// Checks every record with `check`, which says what is wrong with one, and returns their sums.
+    fn check_each(
+        &self,
+        file: &RecordFile,
+        mut check: impl FnMut(&Request, Phase) -> Result<(), &'static str>,
+    ) -> Result<RecordSums, Contradiction> {
         let mut sums = RecordSums::default();
         for batch in file.batches(COLUMNS, 0..file.row_groups())? {
             let batch = batch?;
             let columns = Columns::new(&batch)?;
             for (row, phase) in columns.phases.iter().enumerate() {
                 let request = columns.request(row);
-                let fits = turns.take(&request, *phase).and_then(|due| self.check_turn(&request, due));
-                fits.map_err(|what| Contradiction::Request {
+                check(&request, *phase).map_err(|what| Contradiction::Request {
                     index: request.index,
                     phase: *phase,
                     row: batch.first_row() + row as u64,
@@ -255,12 +253,13 @@ impl Rules {
                 sums.add(&request, *phase);
             }
         }
-        let users = match self.closed.and_then(|planned| planned.users) {
-            Some(all) => Some(Stripe::new(self.shard.index, self.shard.count)?.share(all)),
-            None => None,
-        };
-        turns.finish(self.shard, users)?;
         Ok(sums)
+    }
+
+    /// Returns the shard's share of the users of a closed loop, or `None` if the loop is open.
+    fn users(&self) -> Result<Option<u64>, Contradiction> {
+        let Some(all) = self.closed.and_then(|planned| planned.users) else { return Ok(None) };
+        Ok(Some(Stripe::new(self.shard.index, self.shard.count)?.share(all)))
     }
 
     /// Checks a record against the turn that it is of; its times are checked already.

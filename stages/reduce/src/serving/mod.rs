@@ -413,11 +413,9 @@ fn serving_point(work: &ServingWork, measured: &Measurements<'_>, cost_absent: O
 
 /// Adds up the sessions of trials.
 fn sessions<'a>(tallies: impl Iterator<Item = &'a Tally>) -> SessionCounts {
-    tallies.fold(SessionCounts::default(), |sum, tally| SessionCounts {
-        begun: Count(sum.begun.0 + tally.sessions.begun.0),
-        complete: Count(sum.complete.0 + tally.sessions.complete.0),
-        failed: Count(sum.failed.0 + tally.sessions.failed.0),
-    })
+    let mut sum = SessionCounts::default();
+    tallies.for_each(|tally| sum.add(&tally.sessions));
+    sum
 }
 
 /// Returns the length of the window, or `None` if it has none.

@@ -172,9 +172,7 @@ impl Tally {
         self.token_events += other.token_events;
         self.within.resize(self.within.len().max(other.within.len()), 0);
         self.within.iter_mut().zip(other.within).for_each(|(mine, theirs)| *mine += theirs);
-        self.sessions.begun.0 += other.sessions.begun.0;
-        self.sessions.complete.0 += other.sessions.complete.0;
-        self.sessions.failed.0 += other.sessions.failed.0;
+        self.sessions.add(&other.sessions);
         self.sample.merge(other.sample);
         self.slices.iter_mut().zip(other.slices).for_each(|(mine, theirs)| mine.merge(theirs));
     }
