@@ -390,8 +390,8 @@ fn files_outside_of_a_repository_are_good_for_exploring() {
 #[test]
 fn every_way_to_misbehave_has_its_status_and_its_reason() {
     let says = |speed: &str| script(&format!("echo '{}'", indicator_output("x", speed)));
-    // In a separate session, and started before the script ends.
-    let session = "setsid sh -c 'touch escaped; exec sleep 1000' > /dev/null 2>&1 &\nuntil [ -e escaped ]; do sleep 0.01; done";
+    // In a separate session, and started before the script ends (the shell itself makes the file: a program for that could be left over too).
+    let session = "setsid sh -c ': > escaped; exec sleep 1000' > /dev/null 2>&1 &\nuntil [ -e escaped ]; do sleep 0.01; done";
     let escapes = script(&format!("{session}\necho '{}'", indicator_output("x", "1")));
     let scripts = [
         ("good", says("[1, 2]"), ""),
