@@ -97,6 +97,8 @@ fn turns_come_their_pause_after_the_response_before_and_are_the_same_in_any_numb
     }
     assert_eq!(schedules[0].len(), 1);
     assert_eq!(schedules[0], schedules[1]);
+    let compared = fixture.assay(&["compare", "one", "three"]).success();
+    assert!(!compared.stdout.contains("history: "), "recorded prompts are the same for every endpoint: {}", compared.stdout);
 }
 
 #[test]
@@ -128,6 +130,9 @@ fn sessions_arrive_in_an_open_loop_and_live_history_repeats_the_responses() {
     let rate =
         fixture.assay(&["query", "SELECT session_rate_per_s, request_rate_per_s FROM serving_outcome_fact", "--format", "csv"]);
     assert!(rate.success().stdout.contains("40.0,"), "the rate is one of sessions");
+    let remark = "history: prompts of talks repeat the endpoint's own responses, so the two runs may have asked differently";
+    let compared = fixture.assay(&["compare", "live", "live"]).success();
+    assert!(compared.stdout.contains(remark), "{}", compared.stdout);
 }
 
 #[test]

@@ -32,6 +32,7 @@ pub fn expand(pipeline: &Pipeline, workloads: &[Workload]) -> Result<Vec<Case>, 
     let known: HashMap<&Name, &Workload> = workloads.iter().map(|workload| (&workload.name, workload)).collect();
     let named: Vec<&Workload> = named_workloads(pipeline, &known, &mut problems);
     check_partners(pipeline, &named, &mut problems);
+    check_session_headers(pipeline, &named, &mut problems);
     check_sides(pipeline, &named, &mut problems);
     check_gates(pipeline, &named, &mut problems);
     check_hosts(pipeline, &named, &mut problems);
@@ -108,6 +109,21 @@ fn check_partners(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut V
             let message = format!("no workload of this pipeline runs on the target `{}` of `kind: {}`", target.name, target.kind);
             let problem = pipeline.places.problem(&format!("spec.targets[{index}]"), message);
             problems.push(problem.with_hint("remove the target, or name a workload for it"));
+        }
+    }
+}
+
+/// Checks that no target sets the header that is to name the session of each request.
+fn check_session_headers(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<Problem>) {
+    for (index, target) in pipeline.spec.targets.iter().enumerate() {
+        for workload in workloads.iter().filter(|workload| runs_on(workload, target)) {
+            let sessions = serving_of(&[*workload]).find_map(|serving| serving.sessions.as_ref());
+            let Some(header) = sessions.and_then(|sessions| sessions.header.as_deref()) else { continue };
+            let Some(same) = target.headers.keys().find(|name| name.eq_ignore_ascii_case(header)) else { continue };
+            let message = format!("the header `{same}` names the session of each request of the workload `{}`", workload.name);
+            let path = format!("spec.targets[{index}].headers.{same}");
+            let problem = pipeline.places.problem(&path, message);
+            problems.push(problem.with_hint("remove it here, or take another name for `sessions.header`"));
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use assay_gate::differences_between_runs;
-use assay_manifest::{BetterDirection, Environment, MetricSummary, Name, Plan, PointSummary, Summary, TargetKind};
+use assay_manifest::{
+    BetterDirection, Environment, FrozenWorkload, History, MetricSummary, Name, Plan, PointSummary, Summary, TargetKind,
+};
 use assay_report::{counted, probability, significant};
 use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Exit, Failure, first_names};
@@ -137,11 +139,26 @@ fn surroundings([baseline, candidate]: &[VerifiedRun; 2]) -> Vec<String> {
             differing.map(|it| format!("environment: {} of {target} was {} and is {}", it.what, it.baseline, it.candidate)),
         );
     }
+    differences.extend(candidate.chain.one::<Plan>().into_iter().flat_map(|plan| live_histories(&plan.body)));
     let pipeline = |opened: &VerifiedRun| opened.chain.one::<Plan>().map(|plan| plan.body.pipeline.digest);
     if pipeline(baseline) != pipeline(candidate) {
         differences.push("definition: the pipeline's file is another, so targets may be set up otherwise".to_owned());
     }
     differences
+}
+
+/// Returns a remark for each workload whose prompts depend on the responses of the endpoint.
+fn live_histories(plan: &Plan) -> impl Iterator<Item = String> {
+    let is_live = |workload: &&FrozenWorkload| {
+        let sessions = workload.serving.as_ref().and_then(|serving| serving.sessions);
+        sessions.is_some_and(|sessions| sessions.history == History::Live)
+    };
+    plan.workloads.iter().filter(is_live).map(|workload| {
+        format!(
+            "history: prompts of {} repeat the endpoint's own responses, so the two runs may have asked differently",
+            workload.name
+        )
+    })
 }
 
 /// Returns the difference between the addresses of an endpoint in two runs. A target that a run starts has another port each time.

@@ -366,3 +366,22 @@ proptest! {
         prop_assert_eq!(ids.len(), cases.len());
     }
 }
+
+#[test]
+fn the_header_of_sessions_is_set_by_no_target() {
+    let sessions = "lengths: N(480,240)/(300,150)\n  sessions: {turns: 2, header: x-session-id}\n";
+    let talks = replace_part(SERVING, "lengths: N(480,240)/(300,150)\n", sessions);
+    let on = |header: &str| {
+        let target = format!("{{name: sim, kind: endpoint, url: \"http://127.0.0.1:1\", headers: {{{header}: {{value: a}}}}}}");
+        replace_part(&replace_part(PIPELINE, "[stream]", "[chat]"), "{name: here, kind: host}", &target)
+    };
+    assert_snapshot!(refusal(&on("X-Session-Id"), &[&talks]), @r#"
+    error: the header `x-session-id` names the session of each request of the workload `chat`
+     --> pipeline.yaml:7:72
+      |
+    7 |     - {name: sim, kind: endpoint, url: "http://127.0.0.1:1", headers: {X-Session-Id: {value: a}}}
+      |                                                                        ^^^^^^^^^^^^
+    hint: remove it here, or take another name for `sessions.header`
+    "#);
+    assert_eq!(refusal(&on("X-Session"), &[&talks]), "no problem");
+}
