@@ -23,6 +23,7 @@ sys.dont_write_bytecode = True
 import bench_command  # noqa: E402, after the line that keeps the folder clean
 import bench_examples  # noqa: E402
 import bench_gate  # noqa: E402
+import bench_inputs  # noqa: E402
 
 SAMPLES = 7
 # What is too short for a few samples to settle.
@@ -411,6 +412,7 @@ FIGURES = {
     "store": (store, ["--bins", "--example=store_of_runs"]),
     "slowdown": (bench_gate.slowdown, ["--bins"]),
     "command": (bench_command.command, ["--bins"]),
+    "inputs": (bench_inputs.inputs, ["--bins"]),
 }
 
 
