@@ -36,6 +36,7 @@ mod sessions;
 mod stalls;
 mod stores;
 // The fake forge that the tests post to.
+mod replicas;
 #[path = "../../crates/forge/tests/it/stand_in.rs"]
 mod stand_in;
 mod support;

@@ -304,6 +304,7 @@ fn plan_target(pins: &mut dyn Pins, files: &SourceFiles<'_>, target: &assay_spec
         env: target.env.clone(),
         headers: target.headers.iter().map(|(name, value)| value.to_env_var(name)).collect(),
         insecure_skip_tls_verify: target.insecure_skip_tls_verify,
+        replicas: target.replicas.clone(),
         objects: objects(pins, files, target)?,
         inference_service: target.inference_service.clone(),
         config: target.config.clone(),

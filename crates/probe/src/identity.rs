@@ -9,7 +9,7 @@ mod pods;
 
 use std::time::Duration;
 
-use assay_manifest::{Fact, Instant, PodFacts, ProvisionedTarget, TargetKind};
+use assay_manifest::{Count, Fact, Instant, PodFacts, ProvisionedReplica, ProvisionedTarget, TargetKind};
 use serde_json::Value;
 
 pub use self::pods::describe_pod_change;
@@ -121,6 +121,37 @@ impl Identity {
         };
         (now > then && now > provisioned_s)
             .then(|| format!("its process started at {}, when it was provisioned at {}", at(now), at(then)))
+    }
+
+    /// Returns what is recorded of a server behind the address of an endpoint.
+    pub fn to_replica(&self, address: &str) -> ProvisionedReplica {
+        ProvisionedReplica {
+            address: address.to_owned(),
+            version: self.version.clone(),
+            models: self.listed_models().to_vec(),
+            process_start_s: self.process_start_s.map(Count),
+        }
+    }
+
+    /// Describes the change of a server behind the address of an endpoint; `None` if there is none. It has changed if it is gone, which
+    /// leaves its load to the others, or reports another version, other models or another start of its process. One that does not respond
+    /// in time may be busy.
+    pub fn change_of_replica(&self, recorded: &ProvisionedReplica) -> Option<String> {
+        let now = self.to_replica(&recorded.address);
+        let change = match &self.presence {
+            Presence::Gone(why) => format!("does not respond any more ({why})"),
+            Presence::Responded if now.version.value.is_some() && now.version.value != recorded.version.value => {
+                "reports another version than when it was provisioned".to_owned()
+            }
+            Presence::Responded if self.models.is_ok() && now.models != recorded.models => {
+                "lists other models than when it was provisioned".to_owned()
+            }
+            Presence::Responded if now.process_start_s.is_some() && now.process_start_s != recorded.process_start_s => {
+                "started again since it was provisioned".to_owned()
+            }
+            Presence::Responded | Presence::Silent => return None,
+        };
+        Some(format!("the replica {} {change}", recorded.address))
     }
 
     /// Returns the models that it lists; empty if it gives no list.

@@ -173,6 +173,8 @@ pub struct Target {
     pub headers: BTreeMap<String, HeaderSource>,
     /// True if any certificate is accepted over TLS.
     pub insecure_skip_tls_verify: bool,
+    /// The addresses of the servers behind its own.
+    pub replicas: Vec<String>,
     /// The readiness probe.
     pub ready: ReadinessProbe,
     /// Settings of a simulator, by option.
@@ -649,6 +651,7 @@ impl Read for Target {
             env: read_env(target)?,
             headers: target.get("headers")?,
             insecure_skip_tls_verify: target.get::<Option<bool>>("insecure_skip_tls_verify")?.unwrap_or(false),
+            replicas: target.get("replicas")?,
             ready: target.get::<Option<ReadinessProbe>>("ready")?.unwrap_or(unprobed),
             config: target.get::<Option<BTreeMap<String, String>>>("config")?.unwrap_or_default(),
             image: target.get("image")?,

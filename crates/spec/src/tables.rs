@@ -32,6 +32,8 @@ const MAX_MAP: usize = 100;
 const MAX_COMMAND: usize = 200;
 /// The most object files of one target.
 const MAX_OBJECT_FILES: usize = 20;
+/// The most servers behind the address of one target: each is scraped by a thread of the recorder.
+const MAX_REPLICAS: usize = 64;
 /// The most files of one workload.
 const MAX_FILES: usize = 500;
 /// The highest concurrency or rate: ten times what is planned for on paper.
@@ -928,6 +930,14 @@ pub(crate) static TARGET: Table = Table {
             &Type::Bool,
             "false",
             "Accept any certificate over TLS. Results state it, and earn no publication grade.",
+        )
+        .only(&["endpoint"]),
+        default(
+            "replicas",
+            &Type::List { item: &Type::Text(&HTTP_URL), min: 0, max: MAX_REPLICAS, unique: Uniqueness::Item },
+            "[]",
+            "The addresses of the servers behind `url`, where that is a router: the counters of each are read and added up, and the cache of each is \
+             emptied.",
         )
         .only(&["endpoint"]),
         default("ready", &Type::Object(&READY), "{}", "The readiness probe.").only(ASKED),

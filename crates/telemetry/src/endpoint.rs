@@ -4,7 +4,7 @@ pub(crate) mod counters;
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{Case, CaseId, Environment, Plan, PointId};
+use assay_manifest::{Case, CaseId, Environment, Plan, PointId, ProvisionedTarget};
 
 use crate::line::LineFormat;
 use crate::metric::{MetricKind, Observed, parse_text, unit_by_name};
@@ -35,23 +35,30 @@ impl SourceKind for Endpoint {
         true
     }
 
-    /// Returns every target of the block that has an address.
+    /// Returns every target of the block that has an address; of one with replicas, each of them, because its own address may be
+    /// that of a router.
     fn sampled(&self, plan: &Plan, environment: &Environment) -> Vec<Sampled> {
-        let with_address = |target: &assay_manifest::ProvisionedTarget| {
-            let address = ScrapeAddress::Endpoint { address: target.address.clone()?, path: PATH };
+        let with_address = |target: &ProvisionedTarget| {
             let planned = plan.target(&target.id);
             let headers = planned.map_or_else(Vec::new, |planned| planned.headers.clone());
             let insecure_skip_tls_verify = planned.is_some_and(|planned| planned.insecure_skip_tls_verify);
-            let sampling = Sampling::Scrape { address, headers, insecure_skip_tls_verify };
-            Some(Sampled { source: Source::endpoint(&target.id), sampling })
+            let sampled = move |source, address: &String| {
+                let address = ScrapeAddress::Endpoint { address: address.clone(), path: PATH };
+                Sampled { source, sampling: Sampling::Scrape { address, headers: headers.clone(), insecure_skip_tls_verify } }
+            };
+            let replicas = planned.map_or(&[][..], |planned| &planned.replicas);
+            let sources = planned.map_or_else(|| vec![Source::endpoint(&target.id)], Source::servers);
+            let addresses = if replicas.is_empty() { target.address.as_slice() } else { replicas };
+            sources.into_iter().zip(addresses).map(|(source, address)| sampled(source, address)).collect::<Vec<_>>()
         };
-        environment.targets.iter().filter_map(with_address).collect()
+        environment.targets.iter().flat_map(with_address).collect()
     }
 
-    /// Returns the target of the case, if the target is an endpoint.
+    /// Returns the target of the case, if the target is an endpoint; its replicas, if it has any.
     fn observing(&self, plan: &Plan, case: Option<&Case>) -> Vec<Source> {
         let is_serving = |case: &&Case| plan.workload(&case.workload).is_some_and(|workload| workload.serving.is_some());
-        case.filter(is_serving).map(|case| Source::endpoint(&case.target)).into_iter().collect()
+        let Some(case) = case.filter(is_serving) else { return Vec::new() };
+        plan.target(&case.target).map_or_else(|| vec![Source::endpoint(&case.target)], Source::servers)
     }
 
     fn format(&self) -> LineFormat {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use assay_manifest::{Case, CaseId, EnvVar, Environment, Name, Plan};
+use assay_manifest::{Case, CaseId, EnvVar, Environment, Name, Plan, Target};
 
 use crate::endpoint::Endpoint;
 use crate::exporter::Exporter;
@@ -74,7 +74,33 @@ pub(crate) trait SourceKind: Sync {
 pub struct Source {
     pub(crate) kind: Kind,
     /// The target or the exporter; `None` if there is only one source of the kind.
-    pub(crate) name: Option<Name>,
+    pub(crate) name: Option<SourceName>,
+}
+
+/// The name of a source among those of its kind.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SourceName {
+    /// The target or the exporter, and with a replica its number: `vllm`, `vllm.2`. A name has no dot.
+    text: String,
+}
+
+impl SourceName {
+    fn of(name: &Name) -> Self {
+        Self { text: name.to_string() }
+    }
+
+    fn of_replica(name: &Name, number: u32) -> Self {
+        Self { text: format!("{name}.{number}") }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (name, number) = text.split_once('.').map_or((text, None), |(name, number)| (name, Some(number)));
+        let name = Name::new(name).ok()?;
+        let Some(number) = number else { return Some(Self::of(&name)) };
+        let parsed = Self::of_replica(&name, number.parse().ok()?);
+        // One spelling each: `vllm.02` names no replica.
+        (parsed.text == text).then_some(parsed)
+    }
 }
 
 /// A source of a block, and how it is sampled.
@@ -147,7 +173,7 @@ pub fn observing(plan: &Plan, case: &CaseId) -> Vec<Source> {
 }
 
 impl Source {
-    pub(crate) fn new(kind: Kind, name: Option<Name>) -> Self {
+    fn new(kind: Kind, name: Option<SourceName>) -> Self {
         Self { kind, name }
     }
 
@@ -158,18 +184,31 @@ impl Source {
 
     /// Returns the counters of the endpoint of a target.
     pub fn endpoint(target: &Name) -> Self {
-        Self::new(Kind::Endpoint, Some(target.clone()))
+        Self::new(Kind::Endpoint, Some(SourceName::of(target)))
+    }
+
+    /// Returns the counters of a replica of the endpoint of a target, by its number from 1 in the list of the plan.
+    pub fn replica(target: &Name, number: u32) -> Self {
+        Self::new(Kind::Endpoint, Some(SourceName::of_replica(target, number)))
+    }
+
+    /// Returns the counters of an endpoint's servers: of its replicas if the plan names any, else of the endpoint itself.
+    pub fn servers(target: &Target) -> Vec<Self> {
+        if target.replicas.is_empty() {
+            return vec![Self::endpoint(&target.name)];
+        }
+        (1..).zip(&target.replicas).map(|(number, _)| Self::replica(&target.name, number)).collect()
     }
 
     /// Returns the counters of an exporter that the pipeline names.
     pub fn exporter(name: &Name) -> Self {
-        Self::new(Kind::Exporter, Some(name.clone()))
+        Self::new(Kind::Exporter, Some(SourceName::of(name)))
     }
 
     /// Returns the source for messages, such as ``target `vllm` ``.
     pub fn description(&self) -> String {
         let noun = self.definition().noun();
-        self.name.as_ref().map_or_else(|| noun.to_owned(), |name| format!("{noun} `{name}`"))
+        self.name.as_ref().map_or_else(|| noun.to_owned(), |name| format!("{noun} `{}`", name.text))
     }
 
     /// Returns the format of its files.
@@ -180,7 +219,7 @@ impl Source {
     /// Returns the name of its file in the folder of a recording.
     pub fn file_name(&self) -> String {
         let (word, suffix) = (self.definition().word(), self.format().suffix());
-        self.name.as_ref().map_or_else(|| format!("{word}{suffix}"), |name| format!("{word}-{name}{suffix}"))
+        self.name.as_ref().map_or_else(|| format!("{word}{suffix}"), |name| format!("{word}-{}{suffix}", name.text))
     }
 
     /// Parses the name of a file in the folder of a recording.
@@ -188,7 +227,7 @@ impl Source {
         Kind::ALL.into_iter().find_map(|kind| {
             let of_kind = kind.definition();
             let rest = file.strip_prefix(of_kind.word())?.strip_suffix(of_kind.format().suffix())?;
-            let name = if rest.is_empty() { None } else { Some(Name::new(rest.strip_prefix('-')?).ok()?) };
+            let name = if rest.is_empty() { None } else { Some(SourceName::parse(rest.strip_prefix('-')?)?) };
             (name.is_some() == of_kind.is_named()).then(|| Self::new(kind, name))
         })
     }
@@ -200,7 +239,7 @@ impl Source {
 
     /// Returns the observed object.
     pub fn scope(&self) -> Scope<'_> {
-        Scope { kind: self.definition().scope_kind(), id: self.name.as_ref().map(Name::as_str) }
+        Scope { kind: self.definition().scope_kind(), id: self.name.as_ref().map(|name| name.text.as_str()) }
     }
 
     pub(crate) fn definition(&self) -> &'static dyn SourceKind {
@@ -208,10 +247,28 @@ impl Source {
     }
 }
 
-/// Displays a source by its name in a Recording: `host`, `endpoint/TARGET`, `exporter/NAME`.
+/// Displays a source by its name in a Recording: `host`, `endpoint/TARGET`, `endpoint/TARGET.REPLICA`, `exporter/NAME`.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.definition().word())?;
-        self.name.as_ref().map_or(Ok(()), |name| write!(f, "/{name}"))
+        self.name.as_ref().map_or(Ok(()), |name| write!(f, "/{}", name.text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_found_again_by_the_name_of_its_file() {
+        let name: Name = "vllm-2".parse().expect("a name");
+        for source in [Source::host(), Source::endpoint(&name), Source::replica(&name, 12), Source::exporter(&name)] {
+            assert_eq!(Source::parse_file_name(&source.file_name()), Some(source));
+        }
+        let file = Source::replica(&name, 12).file_name();
+        for other in [file.replace(".12.", ".012."), file.replace(".12.", ".x."), file.replace(".12.", "..")] {
+            assert_eq!(Source::parse_file_name(&other), None, "{other}");
+        }
+        assert_eq!(Source::replica(&name, 12).to_string(), "endpoint/vllm-2.12");
     }
 }

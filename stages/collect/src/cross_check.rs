@@ -92,8 +92,8 @@ pub(crate) struct ServedAttempt<'a> {
 
 /// The recorded readings of an endpoint's counters.
 pub(crate) enum Readings {
-    /// Its responses in the order of their requests.
-    Responses(Vec<Scrape>),
+    /// The responses of each of its servers, in the order of their requests. Their growth is added up.
+    Responses(Vec<Vec<Scrape>>),
     /// None that can be used: several pods serve its address.
     SeveralPods,
 }
@@ -141,6 +141,26 @@ impl Group<'_> {
     }
 }
 
+/// Returns the growth of the counters of all servers around a window; `None` if it is not known of one of them. A server that responds and
+/// has not yet shown the counter has counted nothing: client libraries show a counter once it has first counted.
+fn total_growth(servers: &[Vec<Scrape>], what: CountedQuantity, window: &Window) -> Option<Growth> {
+    let counting = servers.iter().filter(|scrapes| scrapes.is_empty() || scrapes.iter().any(|scrape| counts(scrape, what)));
+    let of_each = counting.map(|scrapes| growth(scrapes, what, window)).collect::<Option<Vec<_>>>()?;
+    of_each.into_iter().reduce(|sum, other| Growth {
+        counter: sum.counter,
+        outer: sum.outer.saturating_add(other.outer),
+        inner: sum.inner.saturating_add(other.inner),
+        within: sum.within.min(other.within),
+        reach: (sum.reach.0.min(other.reach.0), sum.reach.1.max(other.reach.1)),
+        resets: sum.resets.saturating_add(other.resets),
+    })
+}
+
+/// Returns true if a response has a counter of a quantity.
+fn counts(scrape: &Scrape, what: CountedQuantity) -> bool {
+    CountedQuantity::ALL.into_iter().zip(scrape.counters).any(|(of, counter)| of == what && counter.is_some())
+}
+
 impl<'a> Comparison<'a> {
     fn checks(&self, readings: &Readings) -> Vec<CrossCheck> {
         let scrapes = match readings {
@@ -156,16 +176,16 @@ impl<'a> Comparison<'a> {
     }
 
     /// Returns the attempts in groups, and those that have no reading on one of their sides.
-    fn groups(&self, scrapes: &[Scrape]) -> (Vec<Group<'a>>, Vec<&'a ServedAttempt<'a>>) {
+    fn groups(&self, scrapes: &[Vec<Scrape>]) -> (Vec<Group<'a>>, Vec<&'a ServedAttempt<'a>>) {
         let (mut groups, mut apart) = (Vec::<Group<'a>>::new(), Vec::new());
         for served in self.attempts {
-            let Some(own) = growth(scrapes, self.what, &served.window) else {
+            let Some(own) = total_growth(scrapes, self.what, &served.window) else {
                 apart.push(served);
                 continue;
             };
             let shared = groups.last_mut().filter(|group| group.shares(served, &own)).and_then(|group| {
                 let window = span(group.window.start.min(served.window.start), group.window.end.max(served.window.end));
-                let growth = growth(scrapes, self.what, &window)?;
+                let growth = total_growth(scrapes, self.what, &window)?;
                 Some((group, window, growth))
             });
             match shared {
@@ -179,10 +199,9 @@ impl<'a> Comparison<'a> {
         (groups, apart)
     }
 
-    fn missing_reading(&self, scrapes: &[Scrape]) -> &'static str {
-        let mut counters = scrapes.iter().flat_map(|scrape| CountedQuantity::ALL.into_iter().zip(scrape.counters));
-        let has_counter = counters.any(|(of, counter)| of == self.what && counter.is_some());
-        match (scrapes.is_empty(), has_counter) {
+    fn missing_reading(&self, scrapes: &[Vec<Scrape>]) -> &'static str {
+        let has_counter = scrapes.iter().flatten().any(|scrape| counts(scrape, self.what));
+        match (scrapes.iter().any(Vec::is_empty), has_counter) {
             (true, _) => reason::NO_READING,
             (false, false) => reason::NO_COUNTER,
             (false, true) => reason::NOT_AROUND,

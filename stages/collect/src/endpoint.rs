@@ -29,10 +29,14 @@ pub(crate) fn cross_checks(
 ) -> Result<Vec<CrossCheck>, Failure> {
     let mut found = Vec::new();
     for (place, attempts) in served_attempts(plan, parts) {
-        let readings = if has_several_pods(environments, &place) {
+        let target = plan.target(&place.1);
+        let are_listed = target.is_some_and(|target| !target.replicas.is_empty());
+        let readings = if !are_listed && has_several_pods(environments, &place) {
             Readings::SeveralPods
         } else {
-            Readings::Responses(recorded_scrapes(ctx, recordings, &place)?)
+            let servers = target.map(Source::servers).unwrap_or_default();
+            let scrapes = servers.iter().map(|server| recorded_scrapes(ctx, recordings, place.0, server));
+            Readings::Responses(scrapes.collect::<Result<_, _>>()?)
         };
         found.extend(checks(place.0, &attempts, &readings));
     }
@@ -46,11 +50,11 @@ fn has_several_pods(environments: &[&Environment], (block, target): &BlockTarget
     of_block.flat_map(|environment| &environment.targets).any(|found| found.id == *target && found.pods.len() > 1)
 }
 
-/// Returns the responses of an endpoint in the order of their requests.
-fn recorded_scrapes(ctx: &Context, recordings: &[&Recording], (block, target): &BlockTarget) -> Result<Vec<Scrape>, Failure> {
-    let source = Source::endpoint(target).to_string();
+/// Returns the responses of a server in the order of their requests.
+fn recorded_scrapes(ctx: &Context, recordings: &[&Recording], block: Block, server: &Source) -> Result<Vec<Scrape>, Failure> {
+    let source = server.to_string();
     let mut scrapes = Vec::new();
-    for recording in recordings.iter().filter(|recording| recording.block == *block) {
+    for recording in recordings.iter().filter(|recording| recording.block == block) {
         for series in recording.series.iter().filter(|series| series.source == source) {
             ctx.check_cancelled()?;
             let file = ctx.materialise(&series.artifact)?;

@@ -20,7 +20,7 @@ use std::rc::Rc;
 use assay_host::FileDigests;
 use assay_manifest::{
     Attempt, AttemptStatus, Block, CaseId, CpuList, Environment, ExecutionPart, Fact, FrozenWorkload, HostFacts, HostRole, Name,
-    Plan, PlannedTrial, ProvisionedTarget, Reason, Target, TrialId, Validity, Window,
+    Plan, PlannedTrial, ProvisionedReplica, ProvisionedTarget, Reason, Target, TrialId, Validity, Window,
 };
 use assay_probe::{Client, Identity};
 use assay_stage::parameters::ExecuteParameters;
@@ -199,7 +199,10 @@ impl<'a> BlockRun<'a> {
         let Some(address) = &found.address else { return Ok(None) };
         let client = Client::for_target(target).map_err(|error| unreadable_header(&error))?;
         let identity = Identity::query(&client, address).with_pods(self.target_pods.query(found)?);
-        let change = identity.change_since(found, self.environment.observed_at);
+        let provisioned = self.environment.observed_at;
+        let changed = |replica: &ProvisionedReplica| Identity::query(&client, &replica.address).change_of_replica(replica);
+        let of_replica = || found.replicas.iter().find_map(changed);
+        let change = identity.change_since(found, provisioned).or_else(of_replica);
         Ok(change.map(|change| (&target.name, change)))
     }
 

@@ -24,9 +24,9 @@ use assay_cluster::{LoadPod, PodEnvironment};
 use assay_host::{FileDigests, Root};
 use assay_manifest::{
     Artifact, Block, Control, ControlFact, ControlState, Count, EnvVar, Environment, Fact, Host, HostFacts, HostRole, Image,
-    Isolation, Name, Plan, Probe, ProvisionedTarget, ShardCount, Target, TargetKind,
+    Isolation, Name, Plan, Probe, ProvisionedReplica, ProvisionedTarget, ShardCount, Target, TargetKind,
 };
-use assay_probe::{Client, Identity};
+use assay_probe::{Client, Identity, Presence};
 use assay_stage::parameters::ProvisionParameters;
 use assay_stage::{Context, ErrorCode, Event, Failure, HoldRequest, Inputs, Stage, StageName};
 
@@ -239,6 +239,7 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&PodProvi
         server: found.server,
         models: found.models,
         process_start_s: found.process_start_s,
+        replicas: replicas(target)?,
         image: brought_up.as_ref().and_then(pods::RunningTarget::image).or(planned),
         pods: brought_up.as_ref().map(|up| up.pods.clone()).unwrap_or_default(),
         pod_selector: brought_up.as_ref().map(|up| up.selector.clone()),
@@ -248,6 +249,25 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&PodProvi
         core_cpus: execution.core_cpus,
         probes: found.probes,
     })
+}
+
+/// Asks each server behind the address of an endpoint what it is. One that does not respond serves nobody, and its counters are missing.
+fn replicas(target: &Target) -> Result<Vec<ProvisionedReplica>, Failure> {
+    let client = target_client(target)?;
+    let ask = |address: &String| {
+        let identity = Identity::query(&client, address);
+        match &identity.presence {
+            Presence::Responded => Ok(identity.to_replica(address)),
+            Presence::Silent => Err(no_replica(target, address, "it did not respond in time")),
+            Presence::Gone(why) => Err(no_replica(target, address, why)),
+        }
+    };
+    target.replicas.iter().map(ask).collect()
+}
+
+fn no_replica(target: &Target, address: &str, why: &str) -> Failure {
+    Failure::new(ErrorCode::TargetNotReady, format!("the replica {address} of target `{}` does not respond: {why}", target.name))
+        .hint("`replicas` lists the servers behind `url`: correct the address, or remove it from the list")
 }
 
 /// Refuses to flush several pods: only one of them handles the request, so only one cache would be flushed.

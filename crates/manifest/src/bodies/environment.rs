@@ -328,6 +328,9 @@ pub struct ProvisionedTarget {
     /// if it has none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub process_start_s: Option<Count>,
+    /// The servers behind its address, in the order of the plan. They are a part of its identity: execute compares them.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub replicas: Vec<ProvisionedReplica>,
     /// The image that is actually running, for containers.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub image: Option<Image>,
@@ -353,6 +356,21 @@ pub struct ProvisionedTarget {
     pub core_cpus: Option<String>,
     /// The readiness probe that succeeded, then the test requests: one of each kind that the run sends to an endpoint.
     pub probes: Vec<Probe>,
+}
+
+/// A server behind the address of an endpoint, as it was when its target was provisioned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProvisionedReplica {
+    /// Its own address.
+    pub address: String,
+    /// The version that it reports.
+    pub version: Fact<String>,
+    /// The models that it lists.
+    pub models: Vec<String>,
+    /// The start of its process in seconds since the Unix epoch, as its metric says; absent if it has none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub process_start_s: Option<Count>,
 }
 
 impl ProvisionedTarget {

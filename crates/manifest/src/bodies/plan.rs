@@ -351,6 +351,10 @@ pub struct Target {
     /// True if any certificate is accepted over TLS.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub insecure_skip_tls_verify: bool,
+    /// The addresses of the servers behind its own, which may be that of a router: the counters of each are read, and the cache of
+    /// each is emptied.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub replicas: Vec<String>,
     /// Files with the Kubernetes objects that it consists of, pinned.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub objects: Vec<PinnedFile>,

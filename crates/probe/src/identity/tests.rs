@@ -134,6 +134,7 @@ fn recorded(version: Option<&str>, models: &[&str]) -> ProvisionedTarget {
         server: None,
         models: models.iter().map(|model| (*model).to_owned()).collect(),
         process_start_s: None,
+        replicas: Vec::new(),
         image: None,
         pods: vec![],
         pod_selector: None,
@@ -284,4 +285,28 @@ proptest! {
             prop_assert!(models.is_sorted() && models.iter().all(|model| is_name(model)));
         }
     }
+}
+
+#[test]
+fn a_replica_that_is_gone_or_another_has_changed() {
+    let now = |presence: Presence, version: &str, start: Option<u64>| Identity {
+        presence,
+        version: Fact::observed(version.to_owned(), "GET /version"),
+        server: Fact::unknown("x"),
+        models: Ok(vec!["a".to_owned()]),
+        process_start_s: start,
+        pods: None,
+    };
+    let recorded = now(Presence::Responded, "1", Some(900)).to_replica("http://one");
+    let change = |presence, version, start| now(presence, version, start).change_of_replica(&recorded);
+    assert_eq!(change(Presence::Responded, "1", Some(900)), None);
+    assert_eq!(change(Presence::Responded, "1", None), None, "its metrics may be missing for once");
+    assert_eq!(change(Presence::Silent, "2", Some(950)), None, "it is busy, and reports nothing");
+    let gone = Presence::Gone("connection refused".to_owned());
+    let changes = [change(gone, "1", None), change(Presence::Responded, "2", None), change(Presence::Responded, "1", Some(901))];
+    insta::assert_snapshot!(changes.map(|change| change.expect("a change")).join("\n"), @r"
+    the replica http://one does not respond any more (connection refused)
+    the replica http://one reports another version than when it was provisioned
+    the replica http://one started again since it was provisioned
+    ");
 }

@@ -79,7 +79,7 @@ fn readings(requests: &[(i64, u64)]) -> Readings {
             10 * value
         )),
     };
-    Readings::Responses(requests.iter().map(one).collect())
+    Readings::Responses(vec![requests.iter().map(one).collect()])
 }
 
 const BLOCK: Block = Block { index: 0, incarnation: 0 };
@@ -242,10 +242,10 @@ fn counts_without_readings_on_both_sides_are_not_compared() {
     let attempts = [served(&work, 0, (10, 19), requests(50, 0)), served(&work, 1, (20, 25), requests(7, 0))];
     let of = |readings| lines(CountedQuantity::Requests, &attempts, &readings);
     let both = |reason| [format!("t0+t1: 57 - not_compared because {reason}")];
-    assert_eq!(of(Readings::Responses(Vec::new())), both(reason::NO_READING));
+    assert_eq!(of(Readings::Responses(vec![Vec::new()])), both(reason::NO_READING));
     assert_eq!(of(Readings::SeveralPods), both(reason::SEVERAL_PODS));
     let scrape = |second| Scrape { requested_at: at(second), received_at: at(second), counters: counters("up 1") };
-    assert_eq!(of(Readings::Responses((0..30).map(scrape).collect())), both(reason::NO_COUNTER));
+    assert_eq!(of(Readings::Responses(vec![(0..30).map(scrape).collect()])), both(reason::NO_COUNTER));
     assert_eq!(of(readings(&[(11, 0), (19, 49)])), both(reason::NOT_AROUND));
 }
 
@@ -320,4 +320,38 @@ proptest! {
         prop_assert_eq!(strange, stray.is_some(), "{:?}", &found);
         prop_assert!(stray.is_some() || agreeing == all.len(), "{:?}", &found);
     }
+}
+
+#[test]
+fn what_several_servers_count_is_added_up() {
+    let work = completions();
+    let attempt = [served(&work, 0, (10, 20), requests(100, 0))];
+    let of = |servers: &[&[(i64, u64)]]| {
+        let scrapes = servers.iter().map(|server| match readings(server) {
+            Readings::Responses(mut one) => one.remove(0),
+            Readings::SeveralPods => Vec::new(),
+        });
+        lines(CountedQuantity::Requests, &attempt, &Readings::Responses(scrapes.collect())).concat()
+    };
+    let (first, second): ([_; 2], [_; 2]) = ([(9, 500), (21, 560)], [(10, 7), (20, 47)]);
+    assert_eq!(of(&[&first, &second]), "t0: 100 100 agrees");
+    assert_eq!(of(&[&first]), "t0: 100 60 disagrees", "one of them alone lacks what the other served");
+    assert_eq!(of(&[&first, &second, &[(10, 3), (20, 4)]]), "t0: 100 101 disagrees");
+    let fell = of(&[&first, &second, &[(10, 3), (20, 0)]]);
+    assert!(fell.starts_with("t0: 100 100 at_least because the counter fell"), "{fell}");
+    let late = of(&[&first, &second, &[(11, 3), (20, 3)]]);
+    assert!(late.starts_with("t0: 100 - not_compared because no reading of the endpoint's counter lies before"), "{late}");
+    let silent = of(&[&first, &second, &[]]);
+    assert!(silent.starts_with("t0: 100 - not_compared because no reading of the endpoint's counters was recorded"), "{silent}");
+}
+
+#[test]
+fn a_server_that_has_not_counted_yet_has_counted_nothing() {
+    let work = completions();
+    let attempt = [served(&work, 0, (10, 20), requests(100, 0))];
+    let Readings::Responses(mut servers) = readings(&[(9, 0), (21, 100)]) else { unreachable!("they are responses") };
+    let idle = |second| Scrape { requested_at: at(second), received_at: at(second), counters: counters("up 1\n") };
+    servers.push(vec![idle(9), idle(21)]);
+    let found = lines(CountedQuantity::Requests, &attempt, &Readings::Responses(servers));
+    assert_eq!(found, ["t0: 100 100 agrees"]);
 }

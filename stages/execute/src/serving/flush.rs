@@ -33,6 +33,28 @@ pub(crate) enum FlushError {
     Failed(String),
 }
 
+impl FlushError {
+    /// Names the server that did not do it, where there are several.
+    fn at(self, server: &str) -> Self {
+        match self {
+            Self::Never(said) => Self::Never(format!("at {server}, {said}")),
+            Self::Failed(why) => Self::Failed(format!("at {server}, {why}")),
+        }
+    }
+}
+
+/// Empties the cache of each server, one after another, and returns the path that did it at the last.
+pub(crate) fn flush_all(client: &Client, servers: &[String], clock: Clock, cancel: &Cancel) -> Result<&'static str, FlushError> {
+    let mut path = Err(FlushError::Never("it has no server".to_owned()));
+    for server in servers {
+        path = flush(client, server, clock, cancel).map_err(|error| if servers.len() > 1 { error.at(server) } else { error });
+        if path.is_err() {
+            break;
+        }
+    }
+    path
+}
+
 /// Retries until the endpoint has emptied its cache, and returns the path that did it.
 pub(crate) fn flush(client: &Client, address: &str, clock: Clock, cancel: &Cancel) -> Result<&'static str, FlushError> {
     let watch = clock.start();

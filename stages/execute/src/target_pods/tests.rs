@@ -35,6 +35,7 @@ fn target(kind: TargetKind, pods: Vec<PodFacts>) -> ProvisionedTarget {
         server: None,
         models: Vec::new(),
         process_start_s: None,
+        replicas: Vec::new(),
         image: None,
         pods,
         pod_selector: Some(PodSelector { namespace: "serving".to_owned(), labels: "app=vllm".to_owned() }),
