@@ -482,6 +482,8 @@ impl ResponseState {
         record.input_tokens_endpoint = later_count("prompt", record.input_tokens_endpoint, prompt)?;
         record.cached_tokens = later_count("cached", record.cached_tokens, usage.cached)?;
         record.reasoning_tokens = later_count("reasoning", record.reasoning_tokens, usage.reasoning)?;
+        record.accepted_prediction_tokens =
+            later_count("accepted prediction", record.accepted_prediction_tokens, usage.accepted)?;
         Ok(said)
     }
 

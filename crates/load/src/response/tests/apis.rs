@@ -305,6 +305,19 @@ fn the_input_of_messages_is_the_sum_of_its_parts() {
 }
 
 #[test]
+fn accepted_prediction_tokens_are_recorded_in_each_api_that_counts_them() {
+    let chat = r#"{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":9,"completion_tokens_details":{"reasoning_tokens":0,"accepted_prediction_tokens":5,"rejected_prediction_tokens":2}}}"#;
+    let delta = r#"{"type":"response.output_text.delta","delta":"a"}"#;
+    let end = r#"{"type":"response.completed","response":{"status":"completed","usage":{"output_tokens":9,"output_tokens_details":{"accepted_prediction_tokens":5}}}}"#;
+    for (api, events) in
+        [(ServingApi::Chat, &[chat][..]), (ServingApi::Completions, &[chat]), (ServingApi::Responses, &[delta, end])]
+    {
+        let (ending, row) = follow_pieces(&trial(api, true), [streamed(events).as_slice()]);
+        assert_eq!((ending.outcome, row.record.accepted_prediction_tokens), (Outcome::Ok, Some(5)), "{api}");
+    }
+}
+
+#[test]
 fn documents_of_both_apis_are_read_at_every_cut() {
     let follow = |api, body: &str| {
         let wire = document(body);
