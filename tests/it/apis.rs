@@ -37,7 +37,8 @@ fn responses_and_messages_are_measured_like_chats() {
             assert_eq!((record.outcome, record.finish_reason.as_deref()), (Outcome::Ok, Some(finish)), "{record:?}");
             assert_eq!((record.input_tokens, record.input_tokens_endpoint), (40, Some(40)), "{api}");
             assert_eq!((record.output_tokens, record.token_events), (Some(8), 8), "{api}");
-            assert!(record.first_token_ns < record.first_content_ns, "{api}: two tokens of reasoning come first");
+            // Two tokens of reasoning come first; a busy client may read them with the content.
+            assert!(record.first_token_ns.is_some() && record.first_token_ns <= record.first_content_ns, "{api}: {record:?}");
             assert_eq!(record.cached_tokens, Some(0), "{api}");
         }
         // Only chats count tokens chunk by chunk; messages have no count of reasoning.
