@@ -66,7 +66,7 @@ pub(crate) fn mark(body: &mut Map<String, Value>, marker: &str, mark_first: fn(&
     match body.get_mut(name) {
         Some(Value::String(text)) => text.insert_str(0, &format!("{marker}\n")),
         Some(Value::Array(blocks)) if name == "system" => {
-            blocks.insert(0, json!({"type": "text", "text": format!("{marker}\n")}))
+            blocks.insert(0, json!({"type": "text", "text": format!("{marker}\n")}));
         }
         Some(Value::Array(items)) if name == "input" => mark_items(items, marker),
         Some(Value::Array(messages)) if name == "messages" => mark_first(messages, marker),
