@@ -68,7 +68,7 @@ pub(crate) fn mark(body: &mut Map<String, Value>, marker: &str, mark_first: fn(&
         Some(Value::Array(blocks)) if name == "system" => {
             blocks.insert(0, json!({"type": "text", "text": format!("{marker}\n")}));
         }
-        Some(Value::Array(items)) if name == "input" => mark_items(items, marker),
+        Some(Value::Array(items)) if matches!(name, "input" | "instructions") => mark_items(items, marker),
         Some(Value::Array(messages)) if name == "messages" => mark_first(messages, marker),
         _ => {}
     }
