@@ -171,6 +171,7 @@ pub(crate) fn column_falsification(column: Column, far: bool) -> RecordsFalsific
         Column::OutputTokens => of(Box::new(move |record| more(&mut record.output_tokens))),
         Column::OutputSource => of(Box::new(|record| record.output_source = TokenSource::Unknown)),
         Column::ReasoningTokens => of(Box::new(move |record| more(&mut record.reasoning_tokens))),
+        Column::AcceptedPredictionTokens => of(Box::new(move |record| more(&mut record.accepted_prediction_tokens))),
         Column::FirstEventTokens => of(Box::new(move |record| more(&mut record.first_event_tokens))),
         Column::TokenEvents => of(Box::new(move |record| record.token_events += tokens)),
         Column::PromptSha256 => of(Box::new(|record| record.prompt_sha256 = Some([7; 32]))),

@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::api_format::{ApiFormat, Capabilities, InputKind};
+use crate::api_format::{ApiFormat, CallRules, Capabilities, InputKind};
 use crate::generation;
 use crate::json::{Scan, Scanner};
 use crate::received::{InputCounts, InputReader, Message, ReceivedRequest, missing};
 use crate::response::{ParsedResponse, TextSink};
-use crate::simulated::{Content, ContentFault, SimulatedResponse, push};
+use crate::simulated::{Content, ContentFault, SimulatedResponse, push, push_event};
 
 pub(crate) struct Chat;
 
@@ -23,6 +23,8 @@ impl ApiFormat for Chat {
         takes_messages: true,
         added_tokens: Some("the endpoint's chat template adds tokens"),
     };
+
+    const RULES: CallRules = CallRules { prompt_member: "messages", takes_reasoning: true, ..CallRules::OPENAI };
 
     fn insert_inputs(_: Option<&str>, inputs: &[String], body: &mut Map<String, Value>) {
         let messages: Vec<Value> = inputs.iter().map(|prompt| json!({"role": "user", "content": prompt})).collect();
@@ -70,12 +72,13 @@ impl ApiFormat for Chat {
     }
 
     /// Writes the role, which servers send before any token.
-    fn write_first_event(response: &SimulatedResponse, event: &mut Vec<u8>) -> bool {
-        let delta = r#"{"role":"assistant","content":""}"#;
-        response.open(event);
-        push(event, format_args!(r#""choices":[{{"index":0,"delta":{delta},"logprobs":null,"finish_reason":null}}]"#));
-        response.close_event(0, event);
-        true
+    fn write_first_events(response: &SimulatedResponse, events: &mut Vec<u8>) {
+        push_event(None, events, |event| {
+            let delta = r#"{"role":"assistant","content":""}"#;
+            response.open(event);
+            push(event, format_args!(r#""choices":[{{"index":0,"delta":{delta},"logprobs":null,"finish_reason":null}}]"#));
+            response.close_event(0, event);
+        });
     }
 
     fn write_delta(field: Option<&str>, event: &mut Vec<u8>, text: impl FnOnce(&mut Vec<u8>)) {

@@ -15,8 +15,11 @@ pub struct ReceivedRequest {
     pub(crate) documents: Option<Vec<Value>>,
     pub(crate) texts: Option<Vec<Value>>,
     pub(crate) top_n: Option<usize>,
-    max_tokens: Option<u32>,
-    max_completion_tokens: Option<u32>,
+    pub(crate) instructions: Option<Value>,
+    pub(crate) system: Option<Value>,
+    pub(crate) max_tokens: Option<u32>,
+    pub(crate) max_completion_tokens: Option<u32>,
+    pub(crate) max_output_tokens: Option<u32>,
     /// The least number of tokens of the response.
     pub min_tokens: Option<u32>,
     ignore_eos: Option<bool>,
@@ -46,11 +49,6 @@ impl ReceivedRequest {
     /// Parses a body. Fails with the reason for which an endpoint refuses it.
     pub fn parse(body: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(body).map_err(|error| format!("not a request: {error}"))
-    }
-
-    /// Returns the largest number of tokens of the response, if the request limits it.
-    pub fn max_tokens(&self) -> Option<u32> {
-        self.max_completion_tokens.or(self.max_tokens)
     }
 
     /// Returns true if the response goes on to its largest number of tokens.
@@ -128,6 +126,22 @@ pub(crate) fn read_prompts(
         count if count > most => Err(format!("`{field}` has {count} prompts, and at most {most} are served")),
         count => Ok(InputCounts::one_each(count)),
     }
+}
+
+/// Reads the texts of a text or of a list of parts, those within a part's own `content` included. Parts of another kind are not read.
+pub(crate) fn read_parts(value: &Value, field: &str, reader: &mut impl InputReader) -> Result<(), String> {
+    match value {
+        Value::Null => {}
+        Value::String(text) => reader.text(text),
+        Value::Array(parts) => {
+            for part in parts {
+                part.get("text").and_then(Value::as_str).into_iter().for_each(|text| reader.text(text));
+                part.get("content").map_or(Ok(()), |content| read_parts(content, field, reader))?;
+            }
+        }
+        _ => return Err(format!("`{field}` is a text or a list of parts")),
+    }
+    Ok(())
 }
 
 fn read_prompt(value: &Value, field: &str, reader: &mut impl InputReader) -> Result<(), String> {

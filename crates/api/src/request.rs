@@ -46,25 +46,23 @@ pub enum RequestInput<'a> {
     Body(&'a Map<String, Value>),
 }
 
-/// The members of a body that limit the output tokens.
-const LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
-
 impl ServingApi {
     /// Builds the body of a request.
     pub fn request_body(self, request: &RequestBody<'_>) -> Vec<u8> {
         let mut body = Map::new();
+        let limits = self.rules().limits;
         if let RequestInput::Body(row) = request.input {
             body.extend(row.clone());
             // Otherwise a stream, or a limit under another name, would be the row's and not the workload's.
-            let replaced: &[&str] = if request.output_tokens.is_some() { &LIMITS } else { &[] };
+            let replaced: &[&str] = if request.output_tokens.is_some() { limits } else { &[] };
             for member in ["stream", "stream_options"].iter().chain(replaced) {
                 body.remove(*member);
             }
         }
         let stated = self.stated_members(request);
-        let has_limit = LIMITS.iter().any(|member| body.contains_key(*member) || stated.contains_key(*member));
+        let has_limit = limits.iter().any(|member| body.contains_key(*member) || stated.contains_key(*member));
         if let Some(most) = request.max_output_tokens.filter(|_| !has_limit && self.capabilities().has_output_tokens) {
-            body.insert("max_tokens".to_owned(), json!(most));
+            body.insert(limits[0].to_owned(), json!(most));
         }
         body.extend(stated);
         // A whole body is sent as its row has it: a row without a temperature leaves it to the server.
@@ -72,6 +70,10 @@ impl ServingApi {
         if self.capabilities().has_output_tokens && !is_whole {
             // Greedy decoding: the measurement should not depend on a server's random numbers.
             body.insert("temperature".to_owned(), json!(0));
+            // Responses that no later request refers to would only fill the endpoint's memory while it is measured.
+            if self.rules().stores_responses {
+                body.insert("store".to_owned(), json!(false));
+            }
         }
         for (name, text) in request.extra_body {
             body.insert(name.clone(), parse_member_value(text));
@@ -111,11 +113,11 @@ impl ServingApi {
         }
         match request.input {
             RequestInput::Texts { query, inputs } => self.insert_inputs(query, inputs, &mut body),
-            RequestInput::Messages(messages) => drop(body.insert("messages".to_owned(), json!(messages))),
+            RequestInput::Messages(messages) => self.insert_messages(messages, &mut body),
             RequestInput::Body(_) => {}
         }
         if let Some(tokens) = request.output_tokens {
-            body.insert("max_tokens".to_owned(), json!(tokens));
+            body.insert(self.rules().limits[0].to_owned(), json!(tokens));
             if request.exact_output {
                 body.insert("ignore_eos".to_owned(), json!(true));
                 body.insert("min_tokens".to_owned(), json!(tokens));
@@ -123,6 +125,8 @@ impl ServingApi {
         }
         if request.streamed {
             body.insert("stream".to_owned(), json!(true));
+        }
+        if request.streamed && self.rules().has_stream_options {
             let mut options = json!({"include_usage": true});
             if request.continuous_usage {
                 options["continuous_usage_stats"] = json!(true);

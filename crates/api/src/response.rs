@@ -23,14 +23,16 @@ pub struct ParsedResponse<'a> {
     pub finish: Option<Text<'a>>,
     /// The message of a finish reason that is an object (SGLang).
     pub finish_message: Option<Text<'a>>,
+    /// True if it is the event that ends a stream, in place of `[DONE]`.
+    pub is_last: bool,
     /// True if it has a list of choices.
     pub(crate) has_choices: bool,
     /// The error message, if it holds an error.
     pub error: Option<String>,
     /// The number of results: embeddings or scores.
     pub results: usize,
-    /// True if its `object` is `error`.
-    is_error: bool,
+    /// True if its `object` or `type` is `error`.
+    pub(crate) is_error: bool,
     /// The `message` or `detail` of the document.
     message: Option<Text<'a>>,
 }
@@ -46,6 +48,38 @@ pub struct Usage {
     pub cached: Option<u32>,
     /// Tokens of the response that are reasoning.
     pub reasoning: Option<u32>,
+    /// Tokens of the response that a prediction of the request had.
+    pub accepted: Option<u32>,
+    /// The input in parts, if the endpoint does not count it as a whole.
+    pub parts: InputParts,
+}
+
+/// Parts of the input that have no token in common. Each usage of a stream may state only some of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InputParts {
+    /// Tokens that the prefix cache neither held nor took.
+    pub uncached: Option<u32>,
+    /// Tokens that were in the prefix cache.
+    pub read: Option<u32>,
+    /// Tokens that were written into the prefix cache.
+    pub written: Option<u32>,
+}
+
+impl InputParts {
+    /// Returns the parts after a later usage, which replaces those that it states.
+    #[must_use]
+    pub fn updated(self, later: Self) -> Self {
+        Self {
+            uncached: later.uncached.or(self.uncached),
+            read: later.read.or(self.read),
+            written: later.written.or(self.written),
+        }
+    }
+
+    /// Returns the tokens of the whole input, if the part is known that every input has.
+    pub fn total(self) -> Option<u32> {
+        self.uncached?.checked_add(self.read.unwrap_or(0))?.checked_add(self.written.unwrap_or(0))
+    }
 }
 
 /// The destination of the text.
@@ -107,6 +141,18 @@ impl ParsedResponse<'_> {
         self.content + self.reasoning + self.tool
     }
 
+    /// Adds a text of the model.
+    #[inline]
+    pub(crate) fn add_text(&mut self, kind: TextKind, text: Text<'_>, keep: &mut TextSink<'_>) {
+        let bytes = match kind {
+            TextKind::Content => &mut self.content,
+            TextKind::Reasoning => &mut self.reasoning,
+            TextKind::Tool => &mut self.tool,
+        };
+        *bytes += text.len();
+        keep.text(kind, text);
+    }
+
     /// Returns the message of an error's body, if it has one.
     pub(crate) fn into_error_message(self) -> Option<String> {
         let message = self.message;
@@ -153,7 +199,7 @@ pub(crate) fn read_object<'a, I: ApiFormat>(
 
 /// Reads a member: those that all APIs have here, the others by the API.
 #[inline]
-fn read_member<'a, I: ApiFormat>(
+pub(crate) fn read_member<'a, I: ApiFormat>(
     scanner: &mut Scanner<'a>,
     key: &[u8],
     response: &mut ParsedResponse<'a>,
@@ -166,7 +212,7 @@ fn read_member<'a, I: ApiFormat>(
             response.is_error = optional_string(scanner)?.is_some_and(|object| &*object.decoded() == b"error");
             Ok(())
         }
-        b"message" | b"detail" => {
+        b"message" | b"detail" if scanner.peek()? == b'"' => {
             response.message = optional_string(scanner)?.or(response.message);
             Ok(())
         }
@@ -174,7 +220,7 @@ fn read_member<'a, I: ApiFormat>(
     }
 }
 
-fn usage<I: ApiFormat>(scanner: &mut Scanner<'_>, usage: &mut Usage) -> Scan<()> {
+pub(crate) fn usage<I: ApiFormat>(scanner: &mut Scanner<'_>, usage: &mut Usage) -> Scan<()> {
     if scanner.null()? {
         return Ok(());
     }
@@ -183,10 +229,25 @@ fn usage<I: ApiFormat>(scanner: &mut Scanner<'_>, usage: &mut Usage) -> Scan<()>
             b"prompt_tokens" => usage.prompt = scanner.count()?,
             b"completion_tokens" => usage.completion = scanner.count()?,
             b"prompt_tokens_details" => detail(scanner, b"cached_tokens", &mut usage.cached)?,
-            b"completion_tokens_details" => detail(scanner, b"reasoning_tokens", &mut usage.reasoning)?,
+            b"completion_tokens_details" => output_details(scanner, usage)?,
             // SGLang sends the count without the details.
             b"reasoning_tokens" => usage.reasoning = scanner.count()?.or(usage.reasoning),
             _ => I::read_usage_member(scanner, key, usage)?,
+        }
+        Ok(())
+    })
+}
+
+/// Reads the counts of parts of the output.
+pub(crate) fn output_details(scanner: &mut Scanner<'_>, usage: &mut Usage) -> Scan<()> {
+    if scanner.null()? {
+        return Ok(());
+    }
+    scanner.object(|scanner, key| {
+        match key {
+            b"reasoning_tokens" => usage.reasoning = scanner.count()?,
+            b"accepted_prediction_tokens" => usage.accepted = scanner.count()?,
+            _ => scanner.skip()?,
         }
         Ok(())
     })
@@ -207,7 +268,7 @@ pub(crate) fn detail(scanner: &mut Scanner<'_>, name: &[u8], count: &mut Option<
 }
 
 /// Parses an error: an object with a message, or a text. `null` and `false` are no error.
-fn error(scanner: &mut Scanner<'_>, error: &mut Option<String>) -> Scan<()> {
+pub(crate) fn error(scanner: &mut Scanner<'_>, error: &mut Option<String>) -> Scan<()> {
     *error = match scanner.peek()? {
         b'n' | b'f' => {
             scanner.skip()?;
@@ -264,7 +325,7 @@ pub(crate) fn optional_string<'a>(scanner: &mut Scanner<'a>) -> Scan<Option<Text
     if scanner.peek()? == b'"' { scanner.string().map(Some) } else { scanner.skip().map(|()| None) }
 }
 
-fn to_text(text: Text<'_>) -> String {
+pub(crate) fn to_text(text: Text<'_>) -> String {
     String::from_utf8_lossy(&text.decoded()).into_owned()
 }
 
@@ -337,10 +398,13 @@ mod tests {
     #[test]
     fn counts_are_read_where_they_stand() {
         let all = r#"{"usage":{"completion_tokens_details":{"reasoning_tokens":3,"x":[]},"prompt_tokens":10,"prompt_tokens_details":{"cached_tokens":8},"completion_tokens":7,"total_tokens":17}}"#;
-        assert_eq!(counts(all), Usage { prompt: Some(10), completion: Some(7), cached: Some(8), reasoning: Some(3) });
+        assert_eq!(
+            counts(all),
+            Usage { prompt: Some(10), completion: Some(7), cached: Some(8), reasoning: Some(3), ..Usage::default() }
+        );
         assert_eq!(
             counts(r#"{"usage":{"prompt_tokens":1,"completion_tokens":0,"prompt_tokens_details":null,"reasoning_tokens":2}}"#),
-            Usage { prompt: Some(1), completion: Some(0), cached: None, reasoning: Some(2) }
+            Usage { prompt: Some(1), completion: Some(0), reasoning: Some(2), ..Usage::default() }
         );
         assert_eq!(counts(r#"{"prompt_tokens":1}"#), Usage::default());
     }

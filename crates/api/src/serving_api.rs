@@ -7,11 +7,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::api_format::{ApiFormat, Capabilities};
+use crate::api_format::{ApiFormat, CallRules, Capabilities};
 use crate::json::Scan;
 use crate::received::{InputCounts, InputReader, ReceivedRequest};
 use crate::response::{self, ParsedResponse, TextSink};
-use crate::simulated::{Content, ContentFault, SimulatedResponse};
+use crate::simulated::{Content, ContentFault, SimulatedResponse, TokenRun};
 
 /// The number of characters that an error quotes of a text.
 const QUOTED: usize = 80;
@@ -44,6 +44,11 @@ macro_rules! apis {
                 match self { $(Self::$variant => <$format>::CAPABILITIES),+ }
             }
 
+            /// Returns the rules of its requests and streams.
+            pub const fn rules(self) -> CallRules {
+                match self { $(Self::$variant => <$format>::RULES),+ }
+            }
+
             /// Parses a document of a response: an event of a stream, or a complete response. A document of another shape, and
             /// text that is not a string, are errors; unknown keys are validated and skipped.
             #[inline]
@@ -61,16 +66,47 @@ macro_rules! apis {
                 match self { $(Self::$variant => <$format>::insert_inputs(query, inputs, body)),+ }
             }
 
+            /// Returns the limit of output tokens of a request that an endpoint received.
+            pub fn limit(self, request: &ReceivedRequest) -> Option<u32> {
+                match self { $(Self::$variant => <$format>::limit(request)),+ }
+            }
+
+            pub(crate) fn insert_messages(self, messages: &[Value], body: &mut Map<String, Value>) {
+                match self { $(Self::$variant => <$format>::insert_messages(messages, body)),+ }
+            }
+
             pub(crate) fn object_names(self, is_streamed: bool) -> (&'static str, &'static str) {
                 match self { $(Self::$variant => <$format>::object_names(is_streamed)),+ }
             }
 
-            pub(crate) fn write_first_event(self, response: &SimulatedResponse, event: &mut Vec<u8>) -> bool {
-                match self { $(Self::$variant => <$format>::write_first_event(response, event)),+ }
+            pub(crate) fn write_first_events(self, response: &SimulatedResponse, events: &mut Vec<u8>) {
+                match self { $(Self::$variant => <$format>::write_first_events(response, events)),+ }
             }
 
-            pub(crate) fn write_delta(self, field: Option<&str>, event: &mut Vec<u8>, text: impl FnOnce(&mut Vec<u8>)) {
-                match self { $(Self::$variant => <$format>::write_delta(field, event, text)),+ }
+            pub(crate) fn write_tokens(
+                self,
+                response: &SimulatedResponse,
+                content: &impl Content,
+                run: TokenRun,
+                garble: &[u8],
+                events: &mut Vec<u8>,
+            ) {
+                match self { $(Self::$variant => <$format>::write_tokens(response, content, run, garble, events)),+ }
+            }
+
+            pub(crate) fn write_last_events(
+                self,
+                response: &SimulatedResponse,
+                content: &impl Content,
+                includes_usage: bool,
+                events: &mut Vec<u8>,
+            ) {
+                match self { $(Self::$variant => <$format>::write_last_events(response, content, includes_usage, events)),+ }
+            }
+
+            /// Writes the events of an error that ends a simulated stream.
+            pub fn write_error_events(self, message: &str, events: &mut Vec<u8>) {
+                match self { $(Self::$variant => <$format>::write_error_events(message, events)),+ }
             }
 
             pub(crate) fn write_unstreamed(
@@ -92,6 +128,8 @@ apis! {
     Embeddings, "embeddings", crate::embeddings::Embeddings, "`/v1/embeddings`, with the scenario `E(tokens)`.";
     Rerank, "rerank", crate::rerank::Rerank, "`/v1/rerank` of Cohere, Jina, vLLM and SGLang, with the scenario `R(document,query)`.";
     RerankTei, "rerank_tei", crate::rerank::Tei, "`/rerank` of Text Embeddings Inference, with the scenario `R(document,query)`.";
+    Responses, "responses", crate::responses::Responses, "`/v1/responses` of OpenAI.";
+    Messages, "messages", crate::messages::Messages, "`/v1/messages` of Anthropic.";
 }
 
 impl ServingApi {
@@ -151,7 +189,7 @@ mod tests {
         assert_eq!(ServingApi::at_path("/v1/models"), None);
         assert_eq!(
             "speech".parse::<ServingApi>(),
-            Err("`speech` is not a serving API: expected one of chat, completions, embeddings, rerank, rerank_tei".to_owned())
+            Err("`speech` is not a serving API: expected one of chat, completions, embeddings, rerank, rerank_tei, responses, messages".to_owned())
         );
     }
 

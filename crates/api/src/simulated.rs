@@ -1,9 +1,12 @@
 //! The bodies of a simulated endpoint's responses: pure functions from the request and its plan to bytes.
 
+use std::cell::Cell;
 use std::io::Write as _;
+use std::ops::Range;
 
 use serde_json::{Value, json};
 
+use crate::api_format::ApiFormat;
 use crate::{InputCounts, ServingApi};
 
 /// The drawn content of a response.
@@ -85,9 +88,15 @@ pub struct SimulatedResponse {
     pub(crate) plan: ResponsePlan,
     /// Tokens of the prompt that were cached, known once the request is admitted.
     pub cached_tokens: u32,
+    /// The id, as JSON.
+    pub(crate) id: String,
+    /// The name of the model, as JSON.
+    pub(crate) model: String,
     /// `"id":..,"object":..,"created":..,"model":..`
     identity: String,
     pub(crate) reasoning_field: String,
+    /// The number of the next event of a stream whose events have numbers.
+    next_number: Cell<u64>,
 }
 
 impl SimulatedResponse {
@@ -101,36 +110,72 @@ impl SimulatedResponse {
             plan,
             cached_tokens: 0,
             identity: format!(r#""id":{id},"object":"{object}","created":{created_s},"model":{model}"#),
+            id: id.to_string(),
+            model: model.to_string(),
             reasoning_field: names.reasoning_field.to_owned(),
+            next_number: Cell::new(0),
         }
     }
 
-    /// Writes the first event of a stream, which has no token. Returns false if the API has no such event.
-    pub fn write_first_event(&self, event: &mut Vec<u8>) -> bool {
-        self.plan.api.write_first_event(self, event)
+    /// Writes the events of a stream before its first token.
+    pub fn write_first_events(&self, events: &mut Vec<u8>) {
+        self.plan.api.write_first_events(self, events);
     }
 
-    /// Writes the event of these tokens; `garble` is put before their text.
-    pub fn write_tokens(&self, content: &impl Content, run: TokenRun, garble: &[u8], event: &mut Vec<u8>) {
-        let output = &self.plan.output;
-        self.open(event);
-        event.extend_from_slice(br#""choices":[{"index":0,"#);
-        let start = if run.is_reasoning { 0 } else { output.reasoning_tokens };
-        self.plan.api.write_delta(run.is_reasoning.then_some(self.reasoning_field.as_str()), event, |event| {
-            event.extend_from_slice(garble);
-            content.push_words(start, run.from, run.tokens, event);
+    /// Writes the events of these tokens; `garble` is put before their text.
+    pub fn write_tokens(&self, content: &impl Content, run: TokenRun, garble: &[u8], events: &mut Vec<u8>) {
+        self.plan.api.write_tokens(self, content, run, garble, events);
+    }
+
+    /// Writes the events after the last token, with the usage if the request asks for it.
+    pub fn write_last_events(&self, content: &impl Content, includes_usage: bool, events: &mut Vec<u8>) {
+        self.plan.api.write_last_events(self, content, includes_usage, events);
+    }
+
+    /// Writes the event of these tokens as a choice of a completion.
+    pub(crate) fn write_choice<I: ApiFormat>(&self, content: &impl Content, run: TokenRun, garble: &[u8], events: &mut Vec<u8>) {
+        push_event(None, events, |event| {
+            self.open(event);
+            event.extend_from_slice(br#""choices":[{"index":0,"#);
+            I::write_delta(run.is_reasoning.then_some(self.reasoning_field.as_str()), event, |event| {
+                self.push_text(content, run, garble, event);
+            });
+            let sent = run.from.saturating_add(run.tokens);
+            if sent >= self.plan.output.tokens {
+                self.close_choice(event);
+            } else {
+                event.extend_from_slice(br#","logprobs":null,"finish_reason":null}]"#);
+            }
+            self.close_event(sent, event);
         });
-        let sent = run.from.saturating_add(run.tokens);
-        if sent >= output.tokens {
-            self.close_choice(event);
-        } else {
-            event.extend_from_slice(br#","logprobs":null,"finish_reason":null}]"#);
-        }
-        self.close_event(sent, event);
     }
 
-    /// Writes the event that has the usage only.
-    pub fn write_usage_event(&self, event: &mut Vec<u8>) {
+    /// Writes the text of these tokens, with `garble` before it.
+    pub(crate) fn push_text(&self, content: &impl Content, run: TokenRun, garble: &[u8], text: &mut Vec<u8>) {
+        text.extend_from_slice(garble);
+        content.push_words(self.channel(run.is_reasoning).start, run.from, run.tokens, text);
+    }
+
+    /// Returns the tokens of the reasoning or of the content.
+    pub(crate) fn channel(&self, is_reasoning: bool) -> Range<u32> {
+        let OutputTokens { tokens, reasoning_tokens, .. } = self.plan.output;
+        if is_reasoning { 0..reasoning_tokens } else { reasoning_tokens..tokens }
+    }
+
+    /// Writes the whole text of the reasoning or of the content.
+    pub(crate) fn push_channel(&self, content: &impl Content, is_reasoning: bool, text: &mut Vec<u8>) {
+        let channel = self.channel(is_reasoning);
+        let run = TokenRun { from: channel.start, tokens: channel.end.saturating_sub(channel.start), is_reasoning };
+        self.push_text(content, run, b"", text);
+    }
+
+    /// Returns the number of the event that is written next.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next_number.replace(self.next_number.get() + 1)
+    }
+
+    /// Writes the document that has the usage only.
+    pub(crate) fn write_usage_document(&self, event: &mut Vec<u8>) {
         push(event, format_args!(r#"{{{},"choices":[],"usage":{}}}"#, self.identity, self.usage()));
     }
 
@@ -182,6 +227,16 @@ impl SimulatedResponse {
         }
         usage
     }
+}
+
+/// Writes an event of a stream, as server-sent events have it, with its type if it has one. Its data is one line.
+pub(crate) fn push_event(kind: Option<&str>, events: &mut Vec<u8>, data: impl FnOnce(&mut Vec<u8>)) {
+    if let Some(kind) = kind {
+        push(events, format_args!("event: {kind}\n"));
+    }
+    events.extend_from_slice(b"data: ");
+    data(events);
+    events.extend_from_slice(b"\n\n");
 }
 
 /// Writes a member of this many bytes of `a`; none for 0.

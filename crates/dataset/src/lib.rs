@@ -11,6 +11,7 @@
 //! Files are hostile until they are imported: every row has a size limit, no more than one row of the file is in memory, and an error names the row and
 //! never quotes its text, which may be private.
 
+mod body;
 mod conversation;
 mod error;
 mod import;

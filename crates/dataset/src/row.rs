@@ -1,5 +1,6 @@
 //! One row of a dataset: a request, or a turn of a conversation.
 
+use crate::body;
 use assay_api::{InputKind, ServingApi};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -153,11 +154,7 @@ impl RowContent {
         match self {
             Self::Prompt(text) => vec![text],
             Self::Messages(messages) => messages.iter().flat_map(message_texts).collect(),
-            Self::Body(body) => match (body.get("messages"), body.get("prompt")) {
-                (Some(Value::Array(messages)), _) => messages.iter().flat_map(message_texts).collect(),
-                (_, Some(Value::String(prompt))) => vec![prompt],
-                _ => Vec::new(),
-            },
+            Self::Body(body) => body::texts(body),
             Self::Blocks(_) => Vec::new(),
             Self::Turn(turn) => turn.texts(),
         }
@@ -173,14 +170,7 @@ impl RowContent {
         match self {
             Self::Prompt(text) => Some(text),
             Self::Messages(messages) | Self::Turn(Turn { messages, .. }) => messages.iter_mut().rev().find_map(message_text_mut),
-            Self::Body(body) => {
-                let member = if body.contains_key("messages") { "messages" } else { "prompt" };
-                match body.get_mut(member)? {
-                    Value::String(prompt) => Some(prompt),
-                    Value::Array(messages) => messages.iter_mut().rev().find_map(message_text_mut),
-                    _ => None,
-                }
-            }
+            Self::Body(body) => body::last_text(body, message_text_mut),
             Self::Blocks(_) => None,
         }
     }
@@ -191,13 +181,7 @@ impl RowContent {
         match &mut self {
             Self::Prompt(text) => text.insert_str(0, &format!("{marker}\n")),
             Self::Messages(messages) | Self::Turn(Turn { messages, .. }) => mark_first(messages, marker),
-            Self::Body(body) => {
-                if let Some(Value::Array(messages)) = body.get_mut("messages") {
-                    mark_first(messages, marker);
-                } else if let Some(Value::String(prompt)) = body.get_mut("prompt") {
-                    prompt.insert_str(0, &format!("{marker}\n"));
-                }
-            }
+            Self::Body(body) => body::mark(body, marker, mark_first),
             Self::Blocks(_) => {}
         }
         self
@@ -307,10 +291,11 @@ mod tests {
     }
 
     #[test]
-    fn only_a_chat_takes_messages_and_only_generation_takes_a_body() {
+    fn only_apis_of_chats_take_messages_and_only_generation_takes_a_body() {
         let body = RowContent::Body(Map::new());
         for api in ServingApi::ALL {
-            let (chats, generates) = (*api == ServingApi::Chat, api.capabilities().has_output_tokens);
+            let chats = [ServingApi::Chat, ServingApi::Responses, ServingApi::Messages].contains(api);
+            let generates = api.capabilities().has_output_tokens;
             assert_eq!((messages().fits(*api), body.fits(*api)), (chats, generates), "{api}");
             assert_eq!(RowContent::Turn(turn()).fits(*api), chats, "{api}");
         }

@@ -69,6 +69,10 @@ impl Template {
             endpoint.host_header(),
             printable(&trial.user_agent),
         );
+        let is_set = |name: &str| endpoint.headers().iter().any(|(set, _)| set.eq_ignore_ascii_case(name));
+        for (name, value) in trial.api.rules().headers.iter().filter(|(name, _)| !is_set(name)) {
+            let _ = write!(head, "{name}: {value}\r\n");
+        }
         for (name, value) in endpoint.headers() {
             let _ = write!(head, "{name}: {value}\r\n");
         }

@@ -53,6 +53,8 @@ pub struct JsonRequest<'a> {
     pub is_streamed: bool,
     /// Sent as `x-request-id` and as the trace id of `traceparent`; not 0.
     pub request_id: u128,
+    /// Headers of the API, each sent unless the target's headers have another of its name.
+    pub headers: &'a [(&'a str, &'a str)],
     /// The document.
     pub body: &'a [u8],
 }
@@ -163,8 +165,11 @@ impl Client {
     pub fn post_json(&self, url: &str, request: &JsonRequest<'_>, time: Duration) -> Result<PartialResponse, RequestError> {
         let id = request.request_id;
         let span = ((id >> 64) as u64 ^ id as u64).max(1);
-        let sent = self
-            .with_defaults(self.agent.post(check_url(url)?), time)
+        let is_set = |name: &str| self.headers.iter().any(|(set, _)| set.as_str().eq_ignore_ascii_case(name));
+        let post = self.with_defaults(self.agent.post(check_url(url)?), time);
+        let of_api = request.headers.iter().filter(|(name, _)| !is_set(name));
+        let sent = of_api
+            .fold(post, |post, (name, value)| post.header(*name, *value))
             .header("accept", if request.is_streamed { "text/event-stream" } else { "application/json" })
             .header("accept-encoding", "identity")
             .header("content-type", "application/json")

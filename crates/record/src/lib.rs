@@ -90,6 +90,8 @@ pub struct Record {
     pub output_source: TokenSource,
     /// Reasoning tokens among them, if the endpoint reports them.
     pub reasoning_tokens: Option<u32>,
+    /// Tokens among them that a prediction of the request had, if the endpoint reports them.
+    pub accepted_prediction_tokens: Option<u32>,
     /// Tokens that the first token event brought, if the endpoint reports them.
     pub first_event_tokens: Option<u32>,
     /// The number of token events.

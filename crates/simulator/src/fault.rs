@@ -22,13 +22,13 @@ pub enum Fault {
     Refuse,
     /// `close:N`: the connection closes in place of chunk N.
     Close(u32),
-    /// `no-done` or `no-done:N`: the stream ends without `[DONE]` at its end, or in place of chunk N, as well-formed HTTP.
+    /// `no-done` or `no-done:N`: the stream ends without its last events, such as `[DONE]`, or in place of chunk N, as well-formed HTTP.
     NoDone(Option<u32>),
     /// `bad-json:N`: an event that is not JSON comes before chunk N.
     BadJson(u32),
     /// `bad-utf8:N`: the text of chunk N begins with a byte that is invalid in UTF-8.
     BadUtf8(u32),
-    /// `stream-error:N`: an error object and `[DONE]` in place of chunk N.
+    /// `stream-error:N`: an error, as the API's streams have it, in place of chunk N.
     StreamError(u32),
     /// `content-type`: the content type of the response is HTML.
     ContentType,

@@ -682,7 +682,8 @@ fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
         return;
     };
     check_conversations(spec, sessions, problems);
-    if let Some(api) = spec.member("api").and_then(ServingApi::read).filter(|api| *api != ServingApi::Chat) {
+    let api = spec.member("api").and_then(ServingApi::read);
+    if let Some(api) = api.filter(|api| !api.takes_messages()) {
         let message = format!("requests of `api: {api}` have no messages, of which sessions consist");
         problems.add_hinted(sessions.anchor, message, format!("write `api: {}`, or remove it", ServingApi::Chat));
     }
@@ -708,6 +709,14 @@ fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
     {
         let message = "`spec.sessions.reasoning: keep` keeps the reasoning of live responses, and `history` is `recorded`";
         problems.add_hinted(reasoning.span, message, "remove it, or write `history: live`");
+    } else if let Some((reasoning, api)) = sessions
+        .member("reasoning")
+        .filter(|reasoning| reasoning.text() == Some("keep"))
+        .zip(api.filter(|api| api.takes_messages() && !api.rules().takes_reasoning))
+    {
+        let message =
+            format!("requests of `api: {api}` cannot send reasoning back, which `spec.sessions.reasoning: keep` asks for");
+        problems.add_hinted(reasoning.span, message, format!("remove it, or write `api: {}`", ServingApi::Chat));
     }
     let bounds = |path: &[&str]| {
         let uniform = spec.at(path)?;
@@ -819,10 +828,33 @@ fn check_dataset(spec: &CheckedValue, problems: &mut Problems<'_>) {
             "remove it",
         );
     }
+    check_limit(member, dataset, format, api, problems);
     if let (Some(output), false) = (dataset.member("output"), api.capabilities().has_output_tokens)
         && output.anchor != dataset.anchor
     {
         problems.add_hinted(output.anchor, format!("responses of `api: {api}` have no output tokens"), "remove it");
+    }
+}
+
+/// Checks that each request has a limit of output tokens, if the API needs one: rows may record no response, and the endpoint decides no length.
+fn check_limit(
+    member: &str,
+    dataset: &CheckedValue,
+    format: Option<DatasetFormat>,
+    api: ServingApi,
+    problems: &mut Problems<'_>,
+) {
+    let output = dataset.text_of("output");
+    let records_lengths = format.is_some_and(|format| format.has_times() && !format.has_fields());
+    let may_lack = output == Some("server") || output == Some("recorded") && !records_lengths;
+    if api.rules().needs_limit && may_lack && dataset.member("max_output").is_none() {
+        let message =
+            format!("`spec.{member}` lacks `max_output`: an endpoint refuses a request of `api: {api}` without a limit");
+        problems.add_hinted(
+            dataset.anchor,
+            message,
+            "it limits the responses of rows that record none, such as `max_output: 1024`",
+        );
     }
 }
 

@@ -58,6 +58,7 @@ fn full_record() -> Record {
         output_tokens: Some(16),
         output_source: TokenSource::Usage,
         reasoning_tokens: Some(17),
+        accepted_prediction_tokens: Some(20),
         first_event_tokens: Some(18),
         token_events: 3,
         prompt_sha256: Some([0xab; 32]),
@@ -100,14 +101,14 @@ fn columns_are_as_agreed() {
             )
         })
         .collect();
-    insta::assert_snapshot!(shown.join(", "), @"global_index int64 !, session int64, turn int64, session_turns int64, session_start_ns int64, session_pauses_ns int64, attempt int64 !, shard int64 !, phase utf8 !, outcome utf8 !, request_id utf8 !, intended_ns int64, dequeued_ns int64, connect_start_ns int64, connect_end_ns int64, sent_ns int64, write_done_ns int64, first_byte_ns int64, first_token_ns int64, first_content_ns int64, last_token_ns int64, end_ns int64, http_status int64, finish_reason utf8, error utf8, request_bytes int64 !, response_bytes int64 !, input_tokens_requested int64, input_tokens int64 !, input_tokens_endpoint int64, cached_tokens int64, output_tokens_requested int64, output_tokens int64, output_source utf8 !, reasoning_tokens int64, first_event_tokens int64, token_events int64 !, prompt_sha256 utf8, response_sha256 utf8, chunk_at_ns int64 list !, chunk_bytes int64 list !, chunk_tokens int64 list");
+    insta::assert_snapshot!(shown.join(", "), @"global_index int64 !, session int64, turn int64, session_turns int64, session_start_ns int64, session_pauses_ns int64, attempt int64 !, shard int64 !, phase utf8 !, outcome utf8 !, request_id utf8 !, intended_ns int64, dequeued_ns int64, connect_start_ns int64, connect_end_ns int64, sent_ns int64, write_done_ns int64, first_byte_ns int64, first_token_ns int64, first_content_ns int64, last_token_ns int64, end_ns int64, http_status int64, finish_reason utf8, error utf8, request_bytes int64 !, response_bytes int64 !, input_tokens_requested int64, input_tokens int64 !, input_tokens_endpoint int64, cached_tokens int64, output_tokens_requested int64, output_tokens int64, output_source utf8 !, reasoning_tokens int64, accepted_prediction_tokens int64, first_event_tokens int64, token_events int64 !, prompt_sha256 utf8, response_sha256 utf8, chunk_at_ns int64 list !, chunk_bytes int64 list !, chunk_tokens int64 list");
 }
 
 /// A change here changes the digest of every record file: state it in the change.
 #[test]
 fn equal_records_give_equal_bytes_and_those_are_golden() {
     assert_eq!(file(&[full_record(), Record::default()]), file(&[full_record(), Record::default()]));
-    insta::assert_snapshot!(Digest::compute(&file(&[full_record()])), @"sha256:1e40c7f02d3c8f0f006686e5f7bd469088fe15bd34dbf8a06f332465daaa1866");
+    insta::assert_snapshot!(Digest::compute(&file(&[full_record()])), @"sha256:54890f6077e78c1c4487dfd65b9aee3d6cd0ee59cb0c47e4d5c9c56df80e94b4");
 }
 
 #[test]
@@ -192,7 +193,7 @@ fn every_column_says_what_it_holds() {
 
 fn any_record() -> impl Strategy<Value = Record> {
     let times = prop::array::uniform11(any::<Option<i64>>());
-    let small = prop::array::uniform8(any::<Option<u32>>());
+    let small = prop::array::uniform9(any::<Option<u32>>());
     let chunk =
         (any::<i64>(), any::<u32>(), any::<Option<u32>>()).prop_map(|(at_ns, bytes, tokens)| Chunk { at_ns, bytes, tokens });
     let words = (prop::sample::select(Phase::ALL), prop::sample::select(Outcome::ALL), prop::sample::select(TokenSource::ALL));
@@ -231,6 +232,7 @@ fn any_record() -> impl Strategy<Value = Record> {
                 output_tokens_requested,
                 output_tokens,
                 reasoning_tokens,
+                accepted_prediction_tokens,
                 first_event_tokens,
                 turn,
             ] = small;
@@ -269,6 +271,7 @@ fn any_record() -> impl Strategy<Value = Record> {
                 output_tokens,
                 output_source: words.2,
                 reasoning_tokens,
+                accepted_prediction_tokens,
                 first_event_tokens,
                 token_events: sizes.5,
                 prompt_sha256: digests.0,

@@ -21,9 +21,6 @@ const REQUEST_ID: u128 = u128::from_be_bytes(*b"assay test req. ");
 /// The input of a test request.
 const INPUT: &str = "Hello";
 
-/// The output tokens of a test request.
-const OUTPUT_TOKENS: u32 = 1;
-
 /// The longest wait for a response; a shorter request timeout of the workload is kept.
 const TIME: Duration = Duration::from_secs(30);
 
@@ -96,7 +93,7 @@ impl<'a> TestRequest<'a> {
         let capabilities = work.api.capabilities();
         let query = (capabilities.input == InputKind::QueryAndDocuments).then_some(INPUT);
         let inputs = vec![INPUT.to_owned(); work.documents() as usize];
-        let output_tokens = capabilities.has_output_tokens.then_some(OUTPUT_TOKENS);
+        let output_tokens = capabilities.has_output_tokens.then_some(work.api.rules().least_limit);
         Self {
             target,
             api: work.api,
@@ -110,7 +107,8 @@ impl<'a> TestRequest<'a> {
     /// Sends the request until the endpoint accepts or refuses it; if it is unavailable, a few times.
     fn send(&self, ctx: &Context, client: &Client, identity: &Identity) -> Result<Probe, Failure> {
         let watch = ctx.clock().start();
-        let request = JsonRequest { is_streamed: self.is_streamed, request_id: REQUEST_ID, body: &self.body };
+        let headers = self.api.rules().headers;
+        let request = JsonRequest { is_streamed: self.is_streamed, request_id: REQUEST_ID, headers, body: &self.body };
         let mut pauses = PAUSES.into_iter();
         loop {
             ctx.check_cancelled()?;
@@ -156,15 +154,25 @@ impl<'a> TestRequest<'a> {
         match response.status {
             200..=299 => self.judge_body(&response, &text),
             300..=399 => Verdict::Refused(self.redirect_failure(&response)),
-            401 | 403 | 407 => Verdict::Refused(self.failure(ErrorCode::EndpointUnauthorized, &response, &text).hint(
-                "with `assay bench`: `--api-key` or `--header`; in a pipeline: the target's `headers`, such as \
-                 `authorization: {from_env: NAME, scheme: Bearer}`",
-            )),
+            401 | 403 | 407 => {
+                Verdict::Refused(self.failure(ErrorCode::EndpointUnauthorized, &response, &text).hint(self.credential_hint()))
+            }
             404 | 405 | 410 => Verdict::Refused(self.path_failure(&response, &text, identity)),
             408 | 425 | 429 => Verdict::Unavailable(self.describe(&response, &text)),
             400..=499 => Verdict::Refused(self.rejection(&response, &text)),
             _ => Verdict::Unavailable(self.describe(&response, &text)),
         }
+    }
+
+    /// Returns the hint to the header of a credential, as the API has it.
+    fn credential_hint(&self) -> String {
+        let rules = self.api.rules();
+        let scheme = rules.key_scheme.map_or_else(String::new, |scheme| format!(", scheme: {scheme}"));
+        format!(
+            "with `assay bench`: `--api-key` or `--header`; in a pipeline: the target's `headers`, such as \
+             `{}: {{from_env: NAME{scheme}}}`",
+            rules.key_header
+        )
     }
 
     /// Judges a response of success by its body.

@@ -389,11 +389,12 @@ impl Bench {
             }
         }
         if let Some(place) = &self.api_key {
-            if headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
-                return Err(Failure::new(ErrorCode::Option, "`--api-key` and `--header` both give the header `authorization`")
+            let name = self.api.rules().key_header;
+            if headers.keys().any(|set| set.eq_ignore_ascii_case(name)) {
+                return Err(Failure::new(ErrorCode::Option, format!("`--api-key` and `--header` both give the header `{name}`"))
                     .hint("leave one of them out"));
             }
-            headers.insert("authorization".to_owned(), self.api_key_source(place)?);
+            headers.insert(name.to_owned(), self.api_key_source(place)?);
         }
         Ok(headers)
     }
@@ -405,7 +406,7 @@ impl Bench {
         }
         if !place.contains('/') {
             self.check_variable("--api-key", place)?;
-            return Ok(json!({"from_env": place, "scheme": "Bearer"}));
+            return Ok(self.key_source("from_env", json!(place)));
         }
         // Each stage has a folder of its own, so the path has to be absolute.
         let path = std::path::absolute(place)
@@ -414,7 +415,13 @@ impl Bench {
             return Err(Failure::new(ErrorCode::Option, format!("`--api-key` names no file: `{place}`"))
                 .hint("it names a file, or the environment variable that holds the key"));
         }
-        Ok(json!({"from_file": path, "scheme": "Bearer"}))
+        Ok(self.key_source("from_file", json!(path)))
+    }
+
+    /// Returns the source of a key, with the scheme that the API puts before it.
+    fn key_source(&self, kind: &str, place: Value) -> Value {
+        let scheme = self.api.rules().key_scheme.map(|scheme| ("scheme".to_owned(), json!(scheme)));
+        Value::Object([(kind.to_owned(), place)].into_iter().chain(scheme).collect())
     }
 
     /// Fails if the variable is not set. Its name is not shown, because it may be a secret that was written in the wrong place.

@@ -28,7 +28,7 @@ pub(super) fn content(row: u64, body: Map<String, Value>) -> Result<RowContent, 
     }
     let content = RowContent::Body(body);
     if content.is_blank() {
-        return Err(DatasetError::row(row, "has a body without a text in `messages` or `prompt`"));
+        return Err(DatasetError::row(row, "has a body without a text in `messages`, `input` or `prompt`"));
     }
     Ok(content)
 }

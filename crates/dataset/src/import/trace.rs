@@ -105,7 +105,7 @@ pub(super) fn timed(row: u64, value: &Value, fields: &Fields, api: ServingApi) -
     let time = RowTime { at_ns: time(row, value, "at_ms", NS_PER_MS)?, session };
     let read = match value.get("body") {
         Some(Value::Object(body)) if value.get("prompt").is_none() && value.get("messages").is_none() => {
-            let member = if api.takes_messages() { "messages" } else { "prompt" };
+            let member = api.rules().prompt_member;
             if !body.contains_key(member) {
                 return Err(DatasetError::row(row, format!("has a `body` without `{member}`, which `api: {api}` needs")));
             }

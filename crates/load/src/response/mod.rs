@@ -7,7 +7,7 @@ pub mod sse;
 
 use std::ops::ControlFlow;
 
-use assay_api::{ParsedResponse, ServingApi, TextSink, member_names};
+use assay_api::{InputParts, ParsedResponse, ServingApi, TextSink, member_names};
 use assay_record::{Chunk, Outcome, Record, TokenSource};
 use sha2::{Digest as _, Sha256};
 
@@ -100,7 +100,7 @@ struct ResponseState {
     lists: bool,
     /// True if the response is a stream, whose token events have stamps.
     streamed: bool,
-    /// The time of `[DONE]`.
+    /// The time of `[DONE]`, or of the event of the API that ends a stream.
     done_ns: Option<i64>,
     /// True if a finish reason came.
     finished: bool,
@@ -112,6 +112,8 @@ struct ResponseState {
     counted_all: bool,
     /// The endpoint's latest count of completion tokens.
     completion: Option<u32>,
+    /// The endpoint's latest count of each part of the input, if it counts it in parts.
+    input_parts: InputParts,
     has_text: bool,
     /// The description of a complete response that was not streamed and has no text and no results.
     empty: Option<String>,
@@ -400,6 +402,7 @@ impl ResponseState {
             tokens_through: Some(0),
             counted_all: true,
             completion: None,
+            input_parts: InputParts::default(),
             has_text: false,
             empty: None,
             events: 0,
@@ -426,6 +429,7 @@ impl ResponseState {
                 if said.bytes() > 0 {
                     self.record_token_event(&said, at_ns, &mut row.record);
                 }
+                self.done_ns = said.is_last.then_some(at_ns);
                 ControlFlow::Continue(())
             }
         }
@@ -473,9 +477,13 @@ impl ResponseState {
         }
         let usage = &said.usage;
         self.completion = later_count("completion", self.completion, usage.completion)?;
-        record.input_tokens_endpoint = later_count("prompt", record.input_tokens_endpoint, usage.prompt)?;
+        self.input_parts = self.input_parts.updated(usage.parts);
+        let prompt = usage.prompt.or_else(|| self.input_parts.total());
+        record.input_tokens_endpoint = later_count("prompt", record.input_tokens_endpoint, prompt)?;
         record.cached_tokens = later_count("cached", record.cached_tokens, usage.cached)?;
         record.reasoning_tokens = later_count("reasoning", record.reasoning_tokens, usage.reasoning)?;
+        record.accepted_prediction_tokens =
+            later_count("accepted prediction", record.accepted_prediction_tokens, usage.accepted)?;
         Ok(said)
     }
 
@@ -503,7 +511,8 @@ impl ResponseState {
     fn finish_stream(&mut self, record: &Record) -> Result<Outcome, Fault> {
         self.check_not_aborted()?;
         if self.done_ns.is_none() && !self.finished {
-            return Err((Outcome::Truncated, "the stream ended without `[DONE]` and without a finish reason".to_owned()));
+            let last = self.api.rules().last_event;
+            return Err((Outcome::Truncated, format!("the stream ended without `{last}` and without a finish reason")));
         }
         match record.token_events {
             0 => Err((Outcome::Empty, "the stream ended without text".to_owned())),

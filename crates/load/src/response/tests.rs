@@ -5,6 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::{Arrivals, ChunkLists, Endpoint, MeasuredLimits};
 
+mod apis;
+
 /// The only stamp of these tests.
 const AT: i64 = 5_000;
 

@@ -84,7 +84,7 @@ fn a_secret_that_comes_back_escaped_is_masked() {
     let body = r#"{"error":{"message":"no such key: hunter\/22\u002b"}}"#;
     let server = Server::start(move |_| Reply::with_body("302 Found", &head, body));
     let client = client_with("Bearer hunter/22+\n");
-    let request = JsonRequest { is_streamed: true, request_id: 1, body: b"{}" };
+    let request = JsonRequest { is_streamed: true, request_id: 1, headers: &[], body: b"{}" };
     let response = client.post_json(&server.url(), &request, LONG.time).expect("a response");
     assert_eq!(response.location.as_deref(), Some("/login?key=[secret]&next=/"));
     let masked = r#"{"error":{"message":"no such key: [secret]"}}"#;
@@ -201,7 +201,7 @@ fn connect_and_handshake_share_one_time() {
     insta::assert_snapshot!(error, @"no connection within 4s, TLS handshake included");
     assert!(error.is_unreachable());
     assert!(began.elapsed() < 2 * CONNECT_TIME, "{:?}", began.elapsed());
-    let request = JsonRequest { is_streamed: true, request_id: 1, body: b"{}" };
+    let request = JsonRequest { is_streamed: true, request_id: 1, headers: &[], body: b"{}" };
     let error = client().post_json(&url, &request, SHORT.time).expect_err("no handshake");
     insta::assert_snapshot!(error, @"no response within 50ms");
 }

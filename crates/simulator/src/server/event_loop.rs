@@ -20,7 +20,7 @@ use crate::server::http::Head;
 use crate::server::inference_request::{InferenceRequest, Refusal, parse_request};
 use crate::server::log::TruthLog;
 use crate::server::metrics::{FinishedReason, Gauges, Metrics};
-use crate::server::response::{EVENT_STREAM, JSON, LAST_CHUNK, ResponseHead, error_body, push_event};
+use crate::server::response::{EVENT_STREAM, JSON, LAST_CHUNK, ResponseHead, error_body, push_events};
 use crate::server::{LISTENER, ServeError};
 use crate::truth::{ChunkTruth, Ending, RequestTruth, Truth, TruthEnd, TruthRing};
 
@@ -797,31 +797,35 @@ impl EventLoop {
         let run = TokenRun { from, tokens, is_reasoning: channel == Channel::Reasoning };
         under_way.response.write_tokens(&under_way.key, run, garble, &mut self.data);
         under_way.truth.chunks.push(ChunkTruth { planned_ns: event.at_ns, actual_ns: None, tokens, channel });
-        self.send_event(token, Some(chunk), poller);
+        self.send_events(token, Some(chunk), poller);
     }
 
-    /// Sends the events before a chunk that are no chunks: the role of a chat, and faults that are events of their own.
+    /// Sends the events before a chunk that are no chunks: those that begin a stream, and faults that are events of their own.
     fn send_before_chunk(&mut self, request: u64, chunk: u32, poller: &Poller) {
         let Some(under_way) = self.requests.get(&request) else { return };
         let (token, fault) = (under_way.connection, under_way.fault);
         self.data.clear();
-        if chunk == 0 && under_way.response.write_first_event(&mut self.data) {
-            self.send_event(token, None, poller);
+        if chunk == 0 {
+            under_way.response.write_first_events(&mut self.data);
+            self.send_events(token, None, poller);
         }
         self.data.clear();
         match fault {
-            Some(Fault::BadJson(at)) if at == chunk => self.data.extend_from_slice(b"{\"choices\": [{\"delta\": "),
+            Some(Fault::BadJson(at)) if at == chunk => self.data.extend_from_slice(b"data: {\"choices\": [{\"delta\": \n\n"),
             Some(Fault::GiantLine(bytes)) if chunk == 0 => giant_line(bytes as usize, &mut self.data),
             _ => return,
         }
-        self.send_event(token, None, poller);
+        self.send_events(token, None, poller);
     }
 
-    /// Sends `self.data` as one event.
-    fn send_event(&mut self, token: u64, chunk: Option<u32>, poller: &Poller) {
+    /// Sends the events in `self.data`, if there are any.
+    fn send_events(&mut self, token: u64, chunk: Option<u32>, poller: &Poller) {
+        if self.data.is_empty() {
+            return;
+        }
         let mut wire = std::mem::take(&mut self.wire);
         wire.clear();
-        push_event(&self.data, &mut wire);
+        push_events(&self.data, &mut wire);
         self.send(token, &wire, chunk, poller);
         self.wire = wire;
     }
@@ -829,9 +833,10 @@ impl EventLoop {
     /// Ends a stream before its end, as its fault requires.
     fn cut_stream(&mut self, token: u64, event: Event, with_error: bool, poller: &Poller) {
         let mut wire = Vec::new();
-        if with_error {
-            push_event(&error_body(500, "this error was asked for"), &mut wire);
-            push_event(b"[DONE]", &mut wire);
+        if let Some(under_way) = self.requests.get(&event.request).filter(|_| with_error) {
+            self.data.clear();
+            under_way.ask.api.write_error_events("this error was asked for", &mut self.data);
+            push_events(&self.data, &mut wire);
         }
         wire.extend_from_slice(LAST_CHUNK);
         self.engine.cancel(self.handled_ns, event.request);
@@ -848,12 +853,9 @@ impl EventLoop {
         }
         let mut wire = Vec::new();
         if !matches!(under_way.fault, Some(Fault::NoDone(None))) {
-            if under_way.ask.include_usage {
-                self.data.clear();
-                under_way.response.write_usage_event(&mut self.data);
-                push_event(&self.data, &mut wire);
-            }
-            push_event(b"[DONE]", &mut wire);
+            self.data.clear();
+            under_way.response.write_last_events(&under_way.key, under_way.ask.include_usage, &mut self.data);
+            push_events(&self.data, &mut wire);
         }
         wire.extend_from_slice(LAST_CHUNK);
         under_way.truth.end_ns = now_ns();
@@ -947,8 +949,11 @@ fn not_ready() -> PlainResponse<'static> {
 
 /// Builds an event without choices of this many bytes, or of the few more that an event needs.
 fn giant_line(bytes: usize, data: &mut Vec<u8>) {
-    let (before, after) = (&br#"{"choices":[],"padding":""#[..], &br#""}"#[..]);
+    /// The bytes before the data of an event.
+    const FIELD: usize = b"data: ".len();
+    let (before, after) = (&b"data: {\"choices\":[],\"padding\":\""[..], &b"\"}"[..]);
     data.extend_from_slice(before);
-    data.resize(before.len().max(bytes.saturating_sub(after.len())), b'a');
+    data.resize(before.len().max((FIELD + bytes).saturating_sub(after.len())), b'a');
     data.extend_from_slice(after);
+    data.extend_from_slice(b"\n\n");
 }

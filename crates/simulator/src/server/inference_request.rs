@@ -72,7 +72,7 @@ pub(crate) fn parse_request(api: ServingApi, body: &[u8], config: &Config) -> Re
         continuous_usage: body.has_continuous_usage(),
         prompt: prompt.finish(),
         counts,
-        max_tokens: body.max_tokens(),
+        max_tokens: api.limit(&body),
         min_tokens: body.min_tokens.unwrap_or(0),
         ignore_eos: body.ignores_eos(),
     };

@@ -73,11 +73,11 @@ pub(crate) fn error_body(status: u16, message: &str) -> Vec<u8> {
     json!({ "error": { "message": message, "type": kind, "param": null, "code": status } }).to_string().into_bytes()
 }
 
-/// Frames one event, given as the text of its data, as one chunk of a chunked body.
-pub(crate) fn push_event(data: &[u8], wire: &mut Vec<u8>) {
-    push(wire, format_args!("{:x}\r\ndata: ", data.len() + 8));
-    wire.extend_from_slice(data);
-    wire.extend_from_slice(b"\n\n\r\n");
+/// Frames events as one chunk of a chunked body.
+pub(crate) fn push_events(events: &[u8], wire: &mut Vec<u8>) {
+    push(wire, format_args!("{:x}\r\n", events.len()));
+    wire.extend_from_slice(events);
+    wire.extend_from_slice(b"\r\n");
 }
 
 fn push(wire: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {

@@ -29,6 +29,8 @@ pub(crate) struct Client {
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     pub(crate) at_ns: i64,
+    /// Its type, if it has one.
+    pub(crate) kind: Option<String>,
     pub(crate) data: Vec<u8>,
 }
 
@@ -127,11 +129,27 @@ impl Client {
             if size == 0 {
                 return Some(());
             }
-            let data = chunk.strip_prefix(b"data: ").and_then(|data| data.strip_suffix(b"\n\n"));
-            reply.events.push(Event { at_ns, data: data.expect("an event").to_vec() });
+            reply.events.extend(read_events(&chunk, at_ns));
             reply.body.extend(chunk);
         }
     }
+}
+
+/// Reads the events of a chunk, none of which is cut.
+fn read_events(chunk: &[u8], at_ns: i64) -> Vec<Event> {
+    let mut events = Vec::new();
+    let mut kind = None;
+    for line in chunk.split(|byte| *byte == b'\n') {
+        if let Some(value) = line.strip_prefix(b"event: ") {
+            kind = Some(String::from_utf8(value.to_vec()).expect("a type"));
+        } else if let Some(data) = line.strip_prefix(b"data: ") {
+            events.push(Event { at_ns, kind: kind.take(), data: data.to_vec() });
+        } else {
+            assert!(line.is_empty(), "{line:?}");
+        }
+    }
+    assert!(chunk.ends_with(b"\n\n") && kind.is_none(), "an event is cut");
+    events
 }
 
 impl Reply {

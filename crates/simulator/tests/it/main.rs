@@ -1,5 +1,6 @@
 //! The endpoint as its clients see it, and the plan that only a simulation can see.
 
+mod apis;
 mod client;
 mod fault;
 mod plan;

@@ -1286,6 +1286,37 @@ fn scenarios_of_other_work_are_refused_by_name() {
 }
 
 #[test]
+fn a_request_of_messages_has_a_limit_and_no_reasoning_of_earlier_responses() {
+    let dataset = |more: &str| serving_with(&format!("dataset: {{path: a.jsonl{more}}}\n  api: messages"));
+    assert_snapshot!(dataset(""), @r"
+    error: `spec.dataset` lacks `max_output`: an endpoint refuses a request of `api: messages` without a limit
+      --> a.yaml:19:3
+       |
+    19 |   dataset: {path: a.jsonl}
+       |   ^^^^^^^
+    hint: it limits the responses of rows that record none, such as `max_output: 1024`
+    ");
+    assert!(dataset(", output: server").contains("lacks `max_output`"));
+    for allowed in [", max_output: 9", ", output: server, max_output: 9", ", output: {fixed: 9}"] {
+        assert_eq!(dataset(allowed), "no problem", "{allowed}");
+    }
+    assert_eq!(serving_with("dataset: {path: a.jsonl}\n  api: responses"), "no problem");
+    let sessions = "sessions: {turns: 2, history: live, reasoning: keep}";
+    assert_snapshot!(serving("lengths: N(480,240)/(300,150)", &format!("lengths: D(9,9)\n  api: messages\n  {sessions}")), @r"
+    error: requests of `api: messages` cannot send reasoning back, which `spec.sessions.reasoning: keep` asks for
+      --> a.yaml:21:50
+       |
+    21 |   sessions: {turns: 2, history: live, reasoning: keep}
+       |                                                  ^^^^
+    hint: remove it, or write `api: chat`
+    ");
+    for api in ["responses", "messages"] {
+        let load = format!("lengths: D(9,9)\n  api: {api}\n  sessions: {{turns: 2, history: live}}");
+        assert_eq!(serving("lengths: N(480,240)/(300,150)", &load), "no problem", "{api}");
+    }
+}
+
+#[test]
 fn lengths_batch_and_slos_fit_the_api() {
     assert_snapshot!(serving("N(480,240)/(300,150)", "R(64,100)"), @r"
     error: the scenario `R(64,100)` is of scores, and `spec.api` is `chat`
@@ -1311,6 +1342,8 @@ fn lengths_batch_and_slos_fit_the_api() {
         "`spec.batch` of 16 makes requests of 16000001 tokens, more than 16000000",
     );
     refused("  batch: 2\n  lengths: D(1,2)\n", "`spec.batch` belongs to `api: embeddings` or `api: rerank` or `api: rerank_tei`");
+    refused("  api: responses\n  lengths: D(1,2)\n  body: {input: a}\n", "the member `input` of `spec.body` would replace one");
+    refused("  api: responses\n  lengths: E(64)\n", "is of embeddings, and `spec.api` is `responses`");
     let ttft = "`spec.slos.ttft` cannot be measured: the responses of `api: rerank` are not streamed";
     refused("  api: rerank\n  lengths: R(1,2)\n", ttft);
     refused(

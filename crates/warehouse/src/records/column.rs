@@ -124,6 +124,8 @@ columns! {
     OutputSource "output_source" Word false;
     /// The reasoning tokens among them.
     ReasoningTokens "reasoning_tokens" Int true;
+    /// Tokens among them that a prediction of the request had.
+    AcceptedPredictionTokens "accepted_prediction_tokens" Int true;
     /// Tokens that the first token event brought.
     FirstEventTokens "first_event_tokens" Int true;
     /// The number of token events.

@@ -507,6 +507,7 @@ fn records(batch: &Batch) -> Result<Vec<Record>> {
             output_tokens: cell.number(C::OutputTokens)?,
             output_source,
             reasoning_tokens: cell.number(C::ReasoningTokens)?,
+            accepted_prediction_tokens: cell.number(C::AcceptedPredictionTokens)?,
             first_event_tokens: cell.number(C::FirstEventTokens)?,
             token_events: cell.required(C::TokenEvents)?,
             prompt_sha256: cell.digest(C::PromptSha256)?,

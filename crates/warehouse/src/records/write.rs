@@ -127,7 +127,7 @@ fn properties() -> Result<WriterProperties> {
 }
 
 /// The number of columns of whole numbers.
-const INTS: usize = 31;
+const INTS: usize = 32;
 
 /// Rows that wait to be encoded, column by column; each kind of column in the order of [`RecordColumn::ALL`].
 #[derive(Debug)]
@@ -258,6 +258,7 @@ fn ints(record: &Record, attempt: u32, shard: u32, index: u64) -> Result<[Option
         small(record.output_tokens_requested),
         small(record.output_tokens),
         small(record.reasoning_tokens),
+        small(record.accepted_prediction_tokens),
         small(record.first_event_tokens),
         Some(record.token_events.into()),
     ])

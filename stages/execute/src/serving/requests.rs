@@ -225,7 +225,7 @@ impl assay_load::Requests for Prompts<'_> {
     }
 }
 
-/// The measured prompts, each for one token and without an intended time: they fill the cache before a warm trial.
+/// The measured prompts, each for as few tokens as the API allows and without an intended time: they fill the cache before a warm trial.
 pub(crate) struct WarmPrompts<'a>(Prompts<'a>);
 
 impl<'a> WarmPrompts<'a> {
@@ -240,8 +240,9 @@ impl assay_load::Requests for WarmPrompts<'_> {
             return Ok(None);
         }
         let Some(request) = self.0.measured.next() else { return Ok(None) };
-        let has_output = self.0.work.api.capabilities().has_output_tokens;
-        let mut planned = self.0.planned(&request, has_output.then_some(1))?;
+        let api = self.0.work.api;
+        let limit = api.capabilities().has_output_tokens.then_some(api.rules().least_limit);
+        let mut planned = self.0.planned(&request, limit)?;
         planned.intended_offset_ns = None;
         // The trial itself sends the same request again, under its own id.
         planned.request_id = !planned.request_id;

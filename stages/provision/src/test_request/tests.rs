@@ -37,7 +37,7 @@ fn verdict_within(time: Duration, streaming: bool, reply: Reply) -> String {
         pods: None,
         models: Ok(vec!["llama".to_owned()]),
     };
-    let json = JsonRequest { is_streamed: streaming, request_id: REQUEST_ID, body: &request.body };
+    let json = JsonRequest { is_streamed: streaming, request_id: REQUEST_ID, headers: &[], body: &request.body };
     let response = Client::new(Headers::default()).post_json(&request.url, &json, time);
     let text = match request.judge(response, &identity) {
         Verdict::Accepted(response) => format!("accepted: {response}"),
