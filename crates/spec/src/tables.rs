@@ -43,6 +43,9 @@ const SPEED_LIMITS: (f64, f64) = (1e-3, 1e6);
 /// The most groups of prompts that share a beginning; the schedule has the same limit.
 const MAX_GROUPS: i64 = 100_000;
 
+/// The most pairs of lengths, and the most bins of a histogram: as many as a schedule takes.
+const MAX_WEIGHTS: usize = 1_000;
+
 /// The most turns of a session; the schedule has the same limit.
 const MAX_TURNS: i64 = 1_000;
 
@@ -396,11 +399,44 @@ static LENGTHS: Type =
     Type::Shapes { scalar: Some(&Type::Text(&SCENARIO)), list: None, map: Some(&Type::Object(&LENGTHS_TABLE)) };
 static LENGTHS_TABLE: Table = Table {
     name: "lengths",
-    doc: "The numbers of input and output tokens: a scenario such as `D(128,256)`, or the two distributions written out.",
+    doc: "The numbers of input and output tokens: a scenario such as `D(128,256)`, the two distributions written out, or pairs.",
     selector: None,
     fields: &[
-        required("input", &Type::Object(&DISTRIBUTION), "Tokens of the prompt."),
-        required("output", &Type::Object(&DISTRIBUTION), "Tokens of the response."),
+        optional("input", &Type::Object(&DISTRIBUTION), "Tokens of the prompt."),
+        optional("output", &Type::Object(&DISTRIBUTION), "Tokens of the response. Required with `input`."),
+        optional("pairs", &PAIRS, "Pairs of input and output, of which each request has one, drawn by their weights."),
+    ],
+    rules: &[Rule::ExactlyOne(&["input", "pairs"])],
+};
+static PAIRS: Type = Type::List { item: &Type::Object(&PAIR), min: 1, max: MAX_WEIGHTS, unique: Uniqueness::No };
+static WEIGHT: Type = Type::Number { min: 0.0, above_min: false, max: 1e9 };
+static PAIR: Table = Table {
+    name: "pair of lengths",
+    doc: "An input and an output that belong together.",
+    selector: None,
+    fields: &[
+        required("input", &TOKENS, "Tokens of the prompt."),
+        required("output", &TOKENS, "Tokens of the response."),
+        default("weight", &WEIGHT, "1", "The weight: the pair is drawn with a probability in proportion to it."),
+    ],
+    rules: &[],
+};
+static HISTOGRAM: Table = Table {
+    name: "histogram",
+    doc: "A bin is drawn by its weight, and a whole number of the bin, each equally likely. Bin `k` begins at edge `k` and ends before edge `k + 1`; \
+          the last bin includes its upper edge, as in NumPy's `histogram`.",
+    selector: None,
+    fields: &[
+        required(
+            "edges",
+            &Type::List { item: &TOKENS, min: 2, max: MAX_WEIGHTS + 1, unique: Uniqueness::No },
+            "The edges of the bins, rising: one more than there are bins.",
+        ),
+        required(
+            "weights",
+            &Type::List { item: &WEIGHT, min: 1, max: MAX_WEIGHTS, unique: Uniqueness::No },
+            "The weight of each bin, such as a count or a share.",
+        ),
     ],
     rules: &[],
 };
@@ -416,10 +452,11 @@ static DISTRIBUTION: Table = Table {
         optional("uniform", &Type::Object(&UNIFORM), "Uniformly distributed between two bounds."),
         optional("normal", &Type::Object(&NORMAL), "Normally distributed."),
         optional("lognormal", &Type::Object(&NORMAL), "Log-normally distributed; mean and spread are those of the token counts."),
+        optional("histogram", &Type::Object(&HISTOGRAM), "A bin of a histogram, and any number of the bin."),
         optional("vllm_range", &Type::Object(&VLLM_RANGE), "The rule of `vllm bench serve`: `--random-range-ratio`."),
         optional("sglang_range", &Type::Object(&SGLANG_RANGE), "The rule of SGLang's `bench_serving`: `--random-range-ratio`."),
     ],
-    rules: &[Rule::ExactlyOne(&["fixed", "uniform", "normal", "lognormal", "vllm_range", "sglang_range"])],
+    rules: &[Rule::ExactlyOne(&["fixed", "uniform", "normal", "lognormal", "histogram", "vllm_range", "sglang_range"])],
 };
 static VLLM_RANGE: Table = Table {
     name: "vLLM's range",

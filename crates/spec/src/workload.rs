@@ -17,6 +17,7 @@ use crate::checked_value::{CheckedValue, Read, Value, read_from_text};
 use crate::define::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::field::Type;
 use crate::format::parse_latency;
+use crate::length_tables::check_length_tables;
 use crate::lengths::{MAX_TOKENS, Scenario, scenario_example, scenario_form};
 use crate::normal_form::normal_json;
 use crate::problem::{Problem, Problems, did_you_mean, quote};
@@ -382,7 +383,7 @@ pub struct TraceTimes {
 }
 
 /// The tokens of the response to a row of a dataset.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ResponseLength {
     /// As many as the recorded response has.
     Recorded,
@@ -404,10 +405,23 @@ pub enum Lengths {
         /// Tokens of the response.
         output: Distribution,
     },
+    /// Pairs of input and output, drawn by their weights.
+    Pairs(Vec<LengthPair>),
+}
+
+/// A pair of input and output tokens, with its weight among others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LengthPair {
+    /// Tokens of the prompt.
+    pub input: u64,
+    /// Tokens of the response.
+    pub output: u64,
+    /// The weight: the pair is drawn with a probability in proportion to it.
+    pub weight: f64,
 }
 
 /// Numbers of tokens; draws are rounded to the nearest whole number and clipped to at least 1.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Distribution {
     /// A fixed number.
     Fixed(u64),
@@ -431,6 +445,13 @@ pub enum Distribution {
         mean: f64,
         /// The standard deviation.
         stddev: f64,
+    },
+    /// A bin by its weight, and any number of the bin. A bin ends before its upper edge, except for the last one.
+    Histogram {
+        /// The edges of the bins, rising: one more than there are bins.
+        edges: Vec<u64>,
+        /// The weight of each bin.
+        weights: Vec<f64>,
     },
 }
 
@@ -545,6 +566,7 @@ impl Define for Workload {
         check_arrival(spec, problems);
         check_times(spec, problems);
         check_distributions(spec, problems);
+        check_length_tables(spec, problems);
         check_dataset(spec, problems);
         check_replay(spec, problems);
         check_prefix(spec, problems);
@@ -1253,8 +1275,15 @@ impl Read for Lengths {
     fn read(lengths: &CheckedValue) -> Option<Self> {
         match &lengths.value {
             Value::Text(_) => Scenario::read(lengths).map(Self::Scenario),
+            _ if lengths.member("pairs").is_some() => lengths.get("pairs").map(Self::Pairs),
             _ => Some(Self::Explicit { input: lengths.get("input")?, output: lengths.get("output")? }),
         }
+    }
+}
+
+impl Read for LengthPair {
+    fn read(pair: &CheckedValue) -> Option<Self> {
+        Some(Self { input: pair.get("input")?, output: pair.get("output")?, weight: pair.get("weight")? })
     }
 }
 
@@ -1265,6 +1294,7 @@ impl Read for Distribution {
             "fixed" => Self::Fixed(u64::read(inner)?),
             "uniform" => Self::Uniform { min: inner.get("min")?, max: inner.get("max")? },
             "normal" => Self::Normal { mean: inner.get("mean")?, stddev: inner.get("stddev")? },
+            "histogram" => Self::Histogram { edges: inner.get("edges")?, weights: inner.get("weights")? },
             "vllm_range" => {
                 let (tokens, ratio): (u64, f64) = (inner.get("tokens")?, inner.get("ratio")?);
                 let bound = |share: f64| tokens as f64 * share;

@@ -298,8 +298,8 @@ impl<'a> ServingTrial<'a> {
                 trial.measured.requests = trial.measured.requests.map(|_| 0);
             }
         }
-        trial.sessions = self.work.sessions.map(|sessions| assay_load::Sessions { history: history(sessions.history) });
-        let mut later_turns = self.work.sessions.map(|sessions| {
+        trial.sessions = self.work.sessions.as_ref().map(|sessions| assay_load::Sessions { history: history(sessions.history) });
+        let mut later_turns = self.work.sessions.as_ref().map(|sessions| {
             let (tokenizer, rows) = (Arc::clone(&self.tokenizer), self.rows.clone());
             LaterTurns::new(prompts.conversations(), prompts.scheduled(), tokenizer, rows, &self.work, sessions)
         });

@@ -1340,7 +1340,7 @@ fn lengths_batch_and_slos_fit_the_api() {
 #[test]
 fn distributions_hold_together() {
     assert_snapshot!(serving("N(480,240)/(300,150)", "{input: {fixed: 5, normal: {mean: 1, stddev: 0}}, output: {uniform: {min: 9, max: 1}}}"), @r"
-    error: `spec.lengths.input` takes only one of `fixed`, `uniform`, `normal`, `lognormal`, `vllm_range`, `sglang_range`
+    error: `spec.lengths.input` takes only one of `fixed`, `uniform`, `normal`, `lognormal`, `histogram`, `vllm_range`, `sglang_range`
       --> a.yaml:19:31
        |
     19 |   lengths: {input: {fixed: 5, normal: {mean: 1, stddev: 0}}, output: {uniform: {min: 9, max: 1}}}

@@ -2,7 +2,7 @@
 
 use assay_manifest::{
     ArrivalLaw, CacheMode, Count, DatasetSummary, History, LengthLaw, PauseLaw, PromptSource, ReasoningHistory, ServingWork,
-    Sessions, SharedPrefix, Slo, TokenRange, TraceTimes,
+    Sessions, SharedPrefix, Slo, TokenRange, TraceTimes, WeightedTokens,
 };
 use assay_metric::Metric;
 
@@ -119,11 +119,15 @@ fn lengths(work: &ServingWork) -> String {
         PromptSource::Synthetic { input, query, prefix } => {
             let query = query.as_ref().map(|law| format!(", {} query", length(law))).unwrap_or_default();
             let shared = prefix.as_ref().map(shared).unwrap_or_default();
-            let drawn = drawn.unwrap_or_default();
+            let pairs = work.output.as_ref().and_then(|output| pairs(input, output));
+            let (input, drawn) = match pairs {
+                Some(pairs) => (pairs, String::new()),
+                None => (format!("{} in", length(input)), drawn.unwrap_or_default()),
+            };
             match &work.sessions {
-                None => format!("tokens {} in{shared}{query}{drawn}", length(input)),
-                Some(of) if shared.is_empty() => format!("tokens {} in{drawn}{}", length(input), sessions(of)),
-                Some(of) => format!("tokens {} in{drawn}{}; first turns{shared}", length(input), sessions(of)),
+                None => format!("tokens {input}{shared}{query}{drawn}"),
+                Some(of) if shared.is_empty() => format!("tokens {input}{drawn}{}", sessions(of)),
+                Some(of) => format!("tokens {input}{drawn}{}; first turns{shared}", sessions(of)),
             }
         }
         PromptSource::Dataset(dataset) => {
@@ -241,7 +245,28 @@ fn length(law: &LengthLaw) -> String {
         LengthLaw::Lognormal { mean, stddev } => format!("log-normal ({mean}, {stddev})"),
         LengthLaw::TruncatedNormal { mean, stddev, floor } => format!("N({mean}, {stddev}) from {floor}"),
         LengthLaw::TruncatedUniform { low, high, floor } => format!("U[{low}, {high}) from {floor}"),
+        LengthLaw::Histogram { edges, weights } => {
+            let (low, high) = (edges.first().copied().unwrap_or_default(), edges.last().copied().unwrap_or_default());
+            format!("{low} to {high} (histogram of {}, mean {:.1})", counted(weights.len() as u64, "bin"), law.mean())
+        }
+        LengthLaw::Paired { values } => format!("one of {} (mean {:.1})", counted(values.len() as u64, "value"), law.mean()),
     }
+}
+
+/// The most pairs that are stated one by one.
+const STATED_PAIRS: usize = 4;
+
+/// Returns `256 in and 128 out (60 %), 512 in and 256 out (40 %)` or, of many pairs, their number and means; `None` unless both sides are of pairs.
+fn pairs(input: &LengthLaw, output: &LengthLaw) -> Option<String> {
+    let (LengthLaw::Paired { values: inputs }, LengthLaw::Paired { values: outputs }) = (input, output) else { return None };
+    if inputs.len() > STATED_PAIRS {
+        return Some(format!("in {} pairs, {:.1} in and {:.1} out on average", inputs.len(), input.mean(), output.mean()));
+    }
+    let all: f64 = inputs.iter().map(|value| value.weight).sum();
+    let pair = |(input, output): (&WeightedTokens, &WeightedTokens)| {
+        format!("{} in and {} out ({})", input.tokens, output.tokens, percent(input.weight / all))
+    };
+    Some(inputs.iter().zip(outputs).map(pair).collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]
@@ -249,6 +274,21 @@ mod tests {
     use assay_manifest::Count;
 
     use super::*;
+
+    #[test]
+    fn lengths_by_weights_are_stated() {
+        let side = |values: &[(u32, f64)]| LengthLaw::Paired {
+            values: values.iter().map(|(tokens, weight)| WeightedTokens { tokens: *tokens, weight: *weight }).collect(),
+        };
+        let (input, output) = (side(&[(256, 3.0), (512, 1.0)]), side(&[(128, 3.0), (64, 1.0)]));
+        assert_eq!(pairs(&input, &output).as_deref(), Some("256 in and 128 out (75 %), 512 in and 64 out (25 %)"));
+        assert_eq!(pairs(&input, &LengthLaw::Fixed { tokens: 1 }), None);
+        let many = side(&[(1, 1.0), (2, 1.0), (3, 1.0), (4, 1.0), (10, 0.0)]);
+        assert_eq!(pairs(&many, &many).as_deref(), Some("in 5 pairs, 2.5 in and 2.5 out on average"));
+        // (128 x 3 + 640 x 1) / 4
+        let law = LengthLaw::Histogram { edges: vec![1, 256, 1_024], weights: vec![3.0, 1.0] };
+        assert_eq!(length(&law), "1 to 1024 (histogram of 2 bins, mean 256.0)");
+    }
 
     #[test]
     fn rows_that_were_left_out_or_cut_are_stated() {
