@@ -21,6 +21,9 @@ use crate::{Pins, SourceFiles, nanoseconds};
 /// The smallest lengths of prompt and response in genai-bench, in tokens.
 const SCENARIO_FLOORS: (u32, u32) = (1, 2);
 
+/// The tokens of the prompts of genai-bench's `I`, which takes them from a dataset of images with questions.
+const IMAGE_PROMPT_TOKENS: u32 = 32;
+
 /// The serving stacks that count tokens chunk by chunk on request.
 const CONTINUOUS_USAGE: [&str; 2] = ["vllm", "assay-simulator"];
 
@@ -137,6 +140,7 @@ pub(crate) fn build_work(
         sessions: serving.sessions.as_ref().map(|written| sessions(written, load.sessions)),
         session_header: serving.sessions.as_ref().and_then(|written| written.header.clone()),
         output,
+        images: serving.images,
         exact_output: serving.exact_output,
         continuous_usage: workload.spec.dimensions.stack.as_deref().is_some_and(|stack| CONTINUOUS_USAGE.contains(&stack)),
         batch: serving.batch,
@@ -253,6 +257,7 @@ fn lengths(lengths: &Lengths) -> (LengthLaw, Option<LengthLaw>) {
         Lengths::Scenario(Scenario::Embedding { tokens: count } | Scenario::Rerank { document: count, .. }) => {
             (LengthLaw::Fixed { tokens: tokens(*count) }, None)
         }
+        Lengths::Scenario(Scenario::Image(_)) => (LengthLaw::Fixed { tokens: IMAGE_PROMPT_TOKENS }, None),
         Lengths::Explicit { input, output } => (distribution(input), Some(distribution(output))),
         Lengths::Pairs(pairs) => {
             let side = |of: fn(&LengthPair) -> u64| LengthLaw::Paired {

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use assay_dataset::Index;
 use assay_manifest::{
-    ArrivalLaw, CacheMode, Count, Digest, FrozenWorkload, LengthLaw, Name, PlannedTrial, Point, PointId, PointKind, PromptSource,
-    RunId, ServingWork, Sessions, Shard, SharedPrefix,
+    ArrivalLaw, CacheMode, Count, Digest, FrozenWorkload, Images, LengthLaw, Name, PlannedTrial, Point, PointId, PointKind,
+    PromptSource, RunId, ServingWork, Sessions, Shard, SharedPrefix,
 };
 
 use crate::arrivals::{
@@ -198,6 +198,9 @@ pub enum ScheduleError {
         /// The reason.
         reason: String,
     },
+    /// Images that no request can have.
+    #[error("the images cannot be sent: {0}")]
+    Images(String),
     /// Sessions that cannot be drawn.
     #[error("the sessions cannot be drawn: {0}")]
     Sessions(String),
@@ -271,6 +274,12 @@ impl ScheduledRequest {
     pub fn document_seed(&self, number: u32) -> u64 {
         if number == 0 { self.prompt_seed } else { split_mix(self.prompt_seed, u64::from(number)) }
     }
+
+    /// Returns the seed of image `number` of the request, from 0: output `2^32 + number + 1` of SplitMix64 under the exclusive or of the seed of the
+    /// prompt and the salt, if there is one.
+    pub fn image_seed(&self, number: u32, salt: Option<u64>) -> u64 {
+        split_mix(self.prompt_seed ^ salt.unwrap_or(0), (1 << 32) + u64::from(number) + 1)
+    }
 }
 
 /// A shard's part of the indices, and of the users of a closed loop: every `shards`-th one, beginning with the shard's own
@@ -335,6 +344,7 @@ pub struct TrialSchedule {
     sessions: Option<Sessions>,
     mean_turns: f64,
     output: Option<LengthLaw>,
+    images: Option<Images>,
     has_salt: bool,
     warmup_ns: u64,
     duration_ns: Option<u64>,
@@ -396,6 +406,7 @@ impl TrialSchedule {
         }
         check_lengths("output", work.output.as_ref())?;
         work.sessions.as_ref().map_or(Ok(()), |sessions| check_sessions(work, sessions))?;
+        work.images.as_ref().map_or(Ok(()), |images| check_images(work, images))?;
         let schedule = Self {
             seed: *key.point.seed,
             workload: *key.point.workload,
@@ -407,6 +418,7 @@ impl TrialSchedule {
             sessions: work.sessions.clone(),
             mean_turns: work.mean_turns(),
             output: work.output.clone(),
+            images: work.images,
             has_salt: work.cache == CacheMode::ColdSalt,
             warmup_ns: work.warmup_ns.0,
             duration_ns: work.duration_ns.map(|Count(duration)| duration),
@@ -586,6 +598,11 @@ impl TrialSchedule {
         }
     }
 
+    /// Returns the images of each request; `None` if requests have none.
+    pub(crate) fn images(&self) -> Option<&Images> {
+        self.images.as_ref()
+    }
+
     /// Returns the digest over the whole trial, the same for every shard and for both sides of a pair: see
     /// [`DIGEST_FORMAT`](crate::DIGEST_FORMAT).
     pub fn digest(&self) -> Digest {
@@ -692,6 +709,17 @@ fn check_request_count(phase: Phase, requests: u64) -> Result<(), ScheduleError>
 
 fn check_lengths(side: &'static str, law: Option<&LengthLaw>) -> Result<(), ScheduleError> {
     law.and_then(lengths::refusal).map_or(Ok(()), |reason| Err(ScheduleError::Lengths { side, reason }))
+}
+
+fn check_images(work: &ServingWork, images: &Images) -> Result<(), ScheduleError> {
+    let misplaced = if !work.api.takes_images() {
+        Some(format!("requests of the API `{}` have none", work.api))
+    } else if work.sessions.is_some() || work.prompts.dataset().is_some() {
+        Some("only drawn prompts that stand for themselves have any".to_owned())
+    } else {
+        None
+    };
+    misplaced.or_else(|| images.refusal()).map_or(Ok(()), |reason| Err(ScheduleError::Images(reason)))
 }
 
 fn check_pairs(input: &LengthLaw, output: Option<&LengthLaw>) -> Result<(), ScheduleError> {

@@ -238,3 +238,4 @@ listed = [(256, 128, 60), (512, 256, 30), (4096, 64, 10)]
 drawn = [listed[by_weight([weight for _, _, weight in listed], unit(at(pair_key, index)))] for index in range(6)]
 print("pairs", [pair[:2] for pair in drawn])
 print("histogram", [from_histogram(input_key, index, [1, 256, 1024, 4096], [70, 25, 5]) for index in range(6)])
+print("images", [split_mix(0, 2**32 + number) for number in (1, 2)])

@@ -24,6 +24,7 @@ mod expand;
 mod field;
 mod format;
 mod freeze;
+mod images;
 mod length_tables;
 mod lengths;
 mod noise;

@@ -6,6 +6,7 @@
 mod pod;
 
 use assay_api::ServingApi;
+use assay_manifest::{MAX_IMAGE_SIDE, MAX_IMAGES};
 use assay_metric::{SloMetric, Unit};
 
 use crate::field::{Choice, Field, Rule, Table, Type, Uniqueness, choice, default, optional, required};
@@ -181,6 +182,12 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
             "lengths",
             &LENGTHS,
             "The numbers of input and output tokens, for synthetic prompts. Either this, `dataset` or `trace`.",
+        )
+        .only(SERVING),
+        optional(
+            "images",
+            &Type::Object(&IMAGES),
+            "The images of each request, beside `lengths`. If left out: none, or those of a scenario `I(width,height,images)`.",
         )
         .only(SERVING),
         optional(
@@ -499,6 +506,30 @@ static NORMAL: Table = Table {
     doc: "Mean and standard deviation, in tokens.",
     selector: None,
     fields: &[required("mean", &MEAN, "The mean."), required("stddev", &SPREAD, "The standard deviation.")],
+    rules: &[],
+};
+
+/// Widens a limit: `From` is not constant.
+#[expect(clippy::cast_lossless, reason = "`i64::from` is not constant")]
+const fn widened(limit: u32) -> i64 {
+    limit as i64
+}
+
+static IMAGE_SIDE: Type = Type::Integer { min: 1, max: widened(MAX_IMAGE_SIDE) };
+pub(crate) static IMAGE_FORMATS: [Choice; 2] = [
+    choice("png", "PNG, stored without compression: 3 bytes a pixel."),
+    choice("jpeg", "JPEG, baseline, of quality 75: about a sixth of a byte a pixel."),
+];
+static IMAGES: Table = Table {
+    name: "images",
+    doc: "Synthetic images, which the seed decides to the byte. They are sent as data URLs behind the text of the prompt.",
+    selector: None,
+    fields: &[
+        required("width", &IMAGE_SIDE, "Pixels of a line."),
+        required("height", &IMAGE_SIDE, "Lines."),
+        default("count", &Type::Integer { min: 1, max: widened(MAX_IMAGES) }, "1", "Images of each request."),
+        default("format", &Type::Choice(&IMAGE_FORMATS), "\"jpeg\"", "Their file format."),
+    ],
     rules: &[],
 };
 

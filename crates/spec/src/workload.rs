@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use assay_api::{InputKind, ServingApi};
 use assay_manifest::{
-    BetterDirection, CacheMode, CaptureMode, DatasetFormat, History, InstructionCounter, MeasuredCommand, Name, OverLongPrompt,
-    ReasoningHistory, SharedPrefix, SloMetric, WorkloadType,
+    BetterDirection, CacheMode, CaptureMode, DatasetFormat, History, Images, InstructionCounter, MeasuredCommand, Name,
+    OverLongPrompt, ReasoningHistory, SharedPrefix, SloMetric, WorkloadType,
 };
 use assay_metric::Requirement;
 use serde_json::{Map, Value as Json};
@@ -17,6 +17,7 @@ use crate::checked_value::{CheckedValue, Read, Value, read_from_text};
 use crate::define::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::field::Type;
 use crate::format::parse_latency;
+use crate::images::{check_images, images_of};
 use crate::length_tables::check_length_tables;
 use crate::lengths::{MAX_TOKENS, Scenario, scenario_example, scenario_form};
 use crate::normal_form::normal_json;
@@ -202,6 +203,8 @@ pub struct Serving {
     pub load: Load,
     /// The prompts.
     pub prompts: Prompts,
+    /// The images of each request.
+    pub images: Option<Images>,
     /// The beginnings that synthetic prompts have in common.
     pub prefix: Option<SharedPrefix>,
     /// The conversations that requests belong to; `None` if each stands for itself.
@@ -567,6 +570,7 @@ impl Define for Workload {
         check_times(spec, problems);
         check_distributions(spec, problems);
         check_length_tables(spec, problems);
+        check_images(spec, problems);
         check_dataset(spec, problems);
         check_replay(spec, problems);
         check_prefix(spec, problems);
@@ -1115,6 +1119,7 @@ impl Read for Serving {
             tokenizer: spec.get("tokenizer")?,
             load: spec.get("load")?,
             prompts: Prompts::read(spec)?,
+            images: images_of(spec)?,
             prefix: spec.get("prefix")?,
             sessions: spec.get("sessions")?,
             cache: spec.get("cache")?,
@@ -1323,10 +1328,12 @@ impl Read for Metric {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use assay_manifest::ImageFormat;
+
     use crate::field::Choice;
     use crate::tables::{
-        ARRIVALS, CACHES, CAPTURES, COUNTERS, DATASET_FORMATS, HISTORIES, LOAD_MODES, OVER_LONG, REASONING, RESPONSE_LENGTHS,
-        TRACE_FORMATS,
+        ARRIVALS, CACHES, CAPTURES, COUNTERS, DATASET_FORMATS, HISTORIES, IMAGE_FORMATS, LOAD_MODES, OVER_LONG, REASONING,
+        RESPONSE_LENGTHS, TRACE_FORMATS,
     };
 
     #[test]
@@ -1337,6 +1344,7 @@ mod tests {
         assert_eq!(words(&COUNTERS), InstructionCounter::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&DATASET_FORMATS), DatasetFormat::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&OVER_LONG), OverLongPrompt::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
+        assert_eq!(words(&IMAGE_FORMATS), ImageFormat::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&HISTORIES), History::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&REASONING), ReasoningHistory::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&RESPONSE_LENGTHS), ["recorded", "server"]);

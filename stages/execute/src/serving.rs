@@ -3,6 +3,7 @@
 mod barrier;
 mod exchange;
 mod flush;
+mod images;
 mod judge;
 mod live;
 mod requests;

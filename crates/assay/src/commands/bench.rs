@@ -37,7 +37,7 @@ const OUTPUT_TOKENS: u64 = 128;
 const PIPELINE: &str = "pipelines/bench.yaml";
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 47] = [
+const OPTIONS: [(&str, &str); 48] = [
     ("spec.load.concurrency", "--concurrency"),
     ("spec.load.rate", "--rate"),
     ("spec.load.speed", "--speed"),
@@ -54,6 +54,7 @@ const OPTIONS: [(&str, &str); 47] = [
     ("spec.lengths.input", "--input-tokens"),
     ("spec.lengths.output", "--output-tokens"),
     ("spec.lengths", "--scenario"),
+    ("spec.images", "--images"),
     ("spec.prefix", "--prefix"),
     ("spec.sessions.turns", "--sessions turns="),
     ("spec.sessions.think_time", "--sessions think_time="),
@@ -135,7 +136,7 @@ pub(crate) struct Bench {
     /// Tokens per response, for an API whose responses have tokens [default: 128]
     #[arg(long, value_name = "N")]
     output_tokens: Option<u64>,
-    /// Lengths in genai-bench notation, such as "D(100,100)", "N(480,240)/(300,150)", "E(128)" or "R(128,100)"
+    /// Lengths in genai-bench notation, such as "D(100,100)", "N(480,240)/(300,150)", "E(128)", "R(128,100)" or "I(512,512,2)"
     #[arg(long, value_name = "SCENARIO", conflicts_with_all = ["input_tokens", "output_tokens"])]
     scenario: Option<String>,
     #[command(flatten)]
@@ -349,6 +350,7 @@ impl Bench {
         }
         let prefix = self.prefix.iter().map(|pair| parse_prefix(pair)).collect::<Result<Map<_, _>, _>>()?;
         set(&mut spec, "prefix", (!prefix.is_empty()).then_some(Value::Object(prefix)));
+        set(&mut spec, "images", self.length_tables.images()?);
         set(&mut spec, "sessions", sessions);
         set(&mut spec, "batch", Some(self.documents).filter(|documents| *documents != 1).map(Value::from));
         set(&mut spec, "extra_body", self.extra_body.clone().map(Value::from));

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::document::words;
-use crate::{Artifact, Block, CaseId, Count, Digest, PinnedFile, PointId, PromptSource, SessionCounts, Sessions, TrialId};
+use crate::{
+    Artifact, Block, CaseId, Count, Digest, Images, PinnedFile, PointId, PromptSource, SessionCounts, Sessions, TrialId,
+};
 
 /// Servers that support token counts per chunk (`continuous_usage_stats`).
 const CONTINUOUS_USAGE: [&str; 2] = ["vllm", "assay-simulator"];
@@ -214,6 +216,9 @@ pub struct ServingWork {
     /// Tokens of the response; absent if the API has none, and if a dataset or the endpoint decides.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output: Option<LengthLaw>,
+    /// The images of each request; absent if it has none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub images: Option<Images>,
     /// True if requests ask for exactly the drawn or recorded number of tokens (`ignore_eos`, `min_tokens`).
     pub exact_output: bool,
     /// True if the endpoint is asked to count tokens chunk by chunk, which few servers support.

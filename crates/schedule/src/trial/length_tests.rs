@@ -1,7 +1,8 @@
 use super::tests::{RATE, schedule, synthetic, work};
 use super::*;
-use assay_manifest::WeightedTokens;
+use assay_manifest::{ImageFormat, WeightedTokens};
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 fn side(values: &[(u32, f64)]) -> LengthLaw {
     let value = |(tokens, weight): &(u32, f64)| WeightedTokens { tokens: *tokens, weight: *weight };
@@ -61,6 +62,41 @@ fn sides_that_are_no_pairs_are_refused() {
     assert_eq!(refusal(&other), "the paired lengths cannot be drawn: the sides of its pairs have different weights");
     assert_eq!(refusal(&paired(&[(1, 1, 0.0)])), "the output lengths cannot be drawn: its weights have no sum above 0");
 }
+
+#[test]
+fn images_are_part_of_the_schedule_and_of_the_recipe() {
+    let images = Images { width: 512, height: 256, count: 2, format: ImageFormat::Jpeg };
+    let with = |images| ServingWork { images, ..work() };
+    let digest = |images| schedule(&with(images), RATE).digest();
+    let all = [None, Some(images), Some(Images { count: 1, ..images }), Some(Images { format: ImageFormat::Png, ..images })];
+    for (place, one) in all.iter().enumerate() {
+        assert!(all[..place].iter().all(|other| digest(*other) != digest(*one)), "{one:?}");
+    }
+    let point = PointId::new("rate-40").expect("an id");
+    let key = PointKey { seed: &super::tests::SEED, workload: &Digest::compute(b"w"), point: &point };
+    let recipe = |images| crate::load_recipe_digest(&with(images), RATE, &key).expect("a recipe");
+    assert_ne!(recipe(None), recipe(Some(images)));
+    assert_eq!(
+        refusal(&with(Some(Images { width: 0, ..images }))),
+        "the images cannot be sent: images of 0 x 256 pixels: each side has 1 to 8192 pixels"
+    );
+    let embeddings = ServingWork { api: assay_manifest::ServingApi::Embeddings, ..with(Some(images)) };
+    assert_eq!(refusal(&embeddings), "the images cannot be sent: requests of the API `embeddings` have none");
+}
+
+#[test]
+fn every_image_of_every_execution_has_a_seed_of_its_own() {
+    let request = schedule(&work(), RATE).requests(Phase::Measure).next().expect("a request");
+    let of = |salt| (0..50).map(|number| request.image_seed(number, salt)).collect::<BTreeSet<_>>();
+    let documents: BTreeSet<_> = (0..50).map(|number| request.document_seed(number)).collect();
+    let all: Vec<_> = [of(None), of(Some(1)), of(Some(2)), documents].into_iter().flatten().collect();
+    assert_eq!((all.len(), all.iter().collect::<BTreeSet<_>>().len()), (200, 200));
+    // Outputs 2^32 + 1 and 2^32 + 2 of SplitMix64 under 0, by `tests/golden.py`.
+    let request = ScheduledRequest { prompt_seed: 5, ..request };
+    assert_eq!([0, 1].map(|number| request.image_seed(number, Some(5))), GOLDEN_IMAGE_SEEDS);
+}
+
+const GOLDEN_IMAGE_SEEDS: [u64; 2] = [5_046_631_899_840_037_604, 16_717_222_514_326_610_955];
 
 proptest! {
     #[test]

@@ -1,4 +1,6 @@
-//! Lengths that are written as tables: pairs and histograms.
+//! Lengths that are written as tables (pairs and histograms), and images.
+
+use assay_manifest::{ImageFormat, Images};
 
 use super::{SERVING, problems, replace_part, workload};
 use crate::{Distribution, LengthPair, Lengths, Prompts, ResponseLength, Work};
@@ -73,4 +75,61 @@ fn pairs_stand_alone() {
     let one = ["error: `spec.lengths` lacks `output`", "hint: such as `output: {fixed: 128}`"];
     assert_eq!(found(&with_lengths("{input: {fixed: 1}}")), one);
     assert!(found(&with_lengths("{output: {fixed: 1}}"))[0].contains("one of `input`, `pairs`"));
+}
+
+fn images(text: &str) -> Option<Images> {
+    let Work::Serving(serving) = workload(text).spec.work else { panic!("serving") };
+    serving.images
+}
+
+fn with_images(images: &str) -> String {
+    replace_part(SERVING, "  slos:", &format!("  images: {images}\n  slos:"))
+}
+
+#[test]
+fn images_are_those_of_the_field_or_of_the_scenario() {
+    let of = |width, height, count, format| Some(Images { width, height, count, format });
+    assert_eq!(images(SERVING), None);
+    assert_eq!(images(&with_images("{width: 512, height: 256}")), of(512, 256, 1, ImageFormat::Jpeg));
+    assert_eq!(images(&with_images("{width: 1, height: 2, count: 3, format: png}")), of(1, 2, 3, ImageFormat::Png));
+    assert_eq!(images(&with_lengths("I(512,256,2)")), of(512, 256, 2, ImageFormat::Jpeg));
+    let scenario = Lengths::Scenario("I(8,8)".parse().expect("a scenario"));
+    assert_eq!(read(&with_lengths("I(8,8)")), Prompts::Synthetic(scenario));
+}
+
+#[test]
+fn images_need_a_place() {
+    let size = "{width: 8, height: 8}";
+    assert_eq!(
+        found(&replace_part(&with_images(size), "N(480,240)/(300,150)", "I(8,8)")),
+        ["error: `spec.images` stands beside a scenario that has images of its own", "hint: remove one of them"]
+    );
+    assert_eq!(
+        found(&replace_part(&with_images(size), "lengths: N(480,240)/(300,150)", "dataset: {path: p.jsonl}")),
+        [
+            "error: `spec.images` belongs to `lengths`: the requests of a dataset have what its rows have",
+            "hint: remove it; rows of a dataset may have messages with images",
+        ]
+    );
+    let completions = replace_part(&with_images(size), "  load:", "  api: completions\n  load:");
+    let none = ["error: requests of `api: completions` have no images", "hint: write `api: chat`, or remove it"];
+    assert_eq!(found(&completions), none);
+    assert_eq!(found(&replace_part(&with_lengths("I(8,8)"), "  load:", "  api: completions\n  load:")), none);
+    let sessions = replace_part(&with_lengths("I(8,8)"), "  load:", "  sessions: {turns: 2}\n  load:");
+    assert_eq!(
+        found(&sessions),
+        ["error: `spec.lengths` cannot be sent as turns of `spec.sessions`", "hint: remove one of them"]
+    );
+    assert_eq!(
+        found(&with_images("{width: 8192, height: 8192}")),
+        [
+            "error: `spec.images` asks for 1 image of 8192 x 8192 pixels: those of a request have at most 16777216, not 67108864",
+            "hint: write fewer or smaller images",
+        ]
+    );
+    assert!(found(&with_images("{width: 9000, height: 1}"))[0].contains("must be from 1 to 8192"));
+    let dataset = found(&with_lengths("dataset"));
+    assert!(dataset[1].contains("write `dataset: {path: FILE, output: server}` instead of `lengths`"), "{dataset:?}");
+    let speech = found(&with_lengths("A(100)"));
+    assert!(speech[1].contains("`A` scenarios (speech) are not supported"), "{speech:?}");
 }

@@ -1,9 +1,9 @@
-//! The options of `assay bench` for lengths that are written as tables: weighted pairs and histograms.
+//! The options of `assay bench` for lengths that are written as tables (weighted pairs and histograms), and for images.
 
 use assay_stage::{ErrorCode, Failure};
-use serde_json::{Number, Value, json};
+use serde_json::{Map, Number, Value, json};
 
-/// Lengths that are written as tables.
+/// Lengths that are written as tables, and images.
 #[derive(clap::Args)]
 pub(super) struct LengthTables {
     /// Pairs of input and output tokens with their weights, in AIPerf's notation of sequence distributions, such as "256,128:60;512,256:40"
@@ -15,6 +15,9 @@ pub(super) struct LengthTables {
     /// The same for output tokens
     #[arg(long, value_name = "EDGES:WEIGHTS", conflicts_with_all = ["output_tokens", "scenario", "pairs"])]
     output_histogram: Option<String>,
+    /// Synthetic images of each request, such as width=512,height=512,count=2,format=png
+    #[arg(long, value_name = "NAME=VALUE,..", value_delimiter = ',', conflicts_with_all = ["file", "sessions"])]
+    images: Vec<String>,
 }
 
 impl LengthTables {
@@ -31,10 +34,27 @@ impl LengthTables {
         Ok(Some(json!({"input": side(input, input_tokens), "output": side(self.output()?, output_tokens)})))
     }
 
+    /// Returns the images of each request; `None` if there are none.
+    pub(super) fn images(&self) -> Result<Option<Value>, Failure> {
+        let images = self.images.iter().map(|pair| parse_image(pair)).collect::<Result<Map<_, _>, _>>()?;
+        Ok((!images.is_empty()).then_some(Value::Object(images)))
+    }
+
     /// Returns the distribution of the output tokens; `None` if they have no histogram.
     pub(super) fn output(&self) -> Result<Option<Value>, Failure> {
         histogram("--output-histogram", self.output_histogram.as_deref())
     }
+}
+
+/// Parses `NAME=VALUE`; a number is a number, anything else a text.
+fn parse_image(text: &str) -> Result<(String, Value), Failure> {
+    let parsed = text
+        .split_once('=')
+        .map(|(name, value)| (name.to_owned(), value.parse::<u64>().map_or_else(|_| json!(value), Value::from)));
+    parsed.ok_or_else(|| {
+        Failure::new(ErrorCode::Option, format!("`--images {text}` is not of the form NAME=VALUE"))
+            .hint("such as `--images width=512,height=512,count=2,format=png`")
+    })
 }
 
 /// Parses `IN,OUT:WEIGHT;...`; a weight of 1 may be left out.
@@ -76,7 +96,7 @@ mod tests {
 
     fn tables(pairs: Option<&str>, input: Option<&str>, output: Option<&str>) -> LengthTables {
         let owned = |text: Option<&str>| text.map(str::to_owned);
-        LengthTables { pairs: owned(pairs), input_histogram: owned(input), output_histogram: owned(output) }
+        LengthTables { pairs: owned(pairs), input_histogram: owned(input), output_histogram: owned(output), images: Vec::new() }
     }
 
     fn written(tables: &LengthTables) -> Result<Option<Value>, String> {
@@ -106,5 +126,17 @@ mod tests {
         assert_eq!(written(&tables(None, None, None)), Ok(None));
         let refused = written(&tables(None, Some("1,2"), None)).expect_err("no weights");
         assert!(refused.contains("`--input-histogram 1,2` is not of the form EDGES:WEIGHTS"), "{refused}");
+    }
+
+    #[test]
+    fn images_are_named_like_their_fields() {
+        let images = |pairs: &[&str]| {
+            let images = pairs.iter().map(|pair| (*pair).to_owned()).collect();
+            LengthTables { images, ..tables(None, None, None) }.images().map_err(|failure| failure.to_string())
+        };
+        let expected = json!({"width": 512, "height": 256, "format": "png"});
+        assert_eq!(images(&["width=512", "height=256", "format=png"]), Ok(Some(expected)));
+        assert_eq!(images(&[]), Ok(None));
+        assert!(images(&["512x256"]).is_err_and(|text| text.contains("`--images 512x256` is not of the form NAME=VALUE")));
     }
 }

@@ -1,8 +1,8 @@
 //! The requested work of a serving case: model, arrivals, lengths and SLOs.
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, Count, DatasetSummary, History, LengthLaw, PauseLaw, PromptSource, ReasoningHistory, ServingWork,
-    Sessions, SharedPrefix, Slo, TokenRange, TraceTimes, WeightedTokens,
+    ArrivalLaw, CacheMode, Count, DatasetSummary, History, Images, LengthLaw, PauseLaw, PromptSource, ReasoningHistory,
+    ServingWork, Sessions, SharedPrefix, Slo, TokenRange, TraceTimes, WeightedTokens,
 };
 use assay_metric::Metric;
 
@@ -122,10 +122,11 @@ fn lengths(work: &ServingWork) -> String {
             let pairs = work.output.as_ref().and_then(|output| pairs(input, output));
             let (input, drawn) = match pairs {
                 Some(pairs) => (pairs, String::new()),
-                None => (format!("{} in", length(input)), drawn.unwrap_or_default()),
+                None => (format!("{} in", length(input)), drawn.unwrap_or_else(|| undecided(work))),
             };
+            let images = work.images.as_ref().map(images).unwrap_or_default();
             match &work.sessions {
-                None => format!("tokens {input}{shared}{query}{drawn}"),
+                None => format!("tokens {input}{shared}{query}{drawn}{images}"),
                 Some(of) if shared.is_empty() => format!("tokens {input}{drawn}{}", sessions(of)),
                 Some(of) => format!("tokens {input}{drawn}{}; first turns{shared}", sessions(of)),
             }
@@ -142,8 +143,7 @@ fn lengths(work: &ServingWork) -> String {
                         recorded_outputs.0
                     )
                 }
-                (None, None) if work.api.capabilities().has_output_tokens => ", out as the endpoint decides".to_owned(),
-                (None, None) => String::new(),
+                (None, None) => undecided(work),
             };
             let noun = match dataset.summary {
                 DatasetSummary { sessions: Some(_), .. } => "turn",
@@ -158,6 +158,17 @@ fn lengths(work: &ServingWork) -> String {
             format!("{} of {of}{file}{changed}, tokens {} in{output}{reused}{turns}", counted(rows.0, noun), range(input_tokens))
         }
     }
+}
+
+/// Returns what a result says of responses whose length no one requests; empty if responses have no tokens.
+fn undecided(work: &ServingWork) -> String {
+    if work.api.capabilities().has_output_tokens { ", out as the endpoint decides".to_owned() } else { String::new() }
+}
+
+/// Returns `, with 2 images of 512 x 256 pixels (jpeg)`.
+fn images(images: &Images) -> String {
+    let Images { width, height, count, format } = images;
+    format!(", with {} of {width} x {height} pixels ({format})", counted(u64::from(*count), "image"))
 }
 
 /// Returns ` a turn; 2 to 8 turns, 2 s apart, drawn history`.
@@ -288,6 +299,13 @@ mod tests {
         // (128 x 3 + 640 x 1) / 4
         let law = LengthLaw::Histogram { edges: vec![1, 256, 1_024], weights: vec![3.0, 1.0] };
         assert_eq!(length(&law), "1 to 1024 (histogram of 2 bins, mean 256.0)");
+    }
+
+    #[test]
+    fn images_are_stated() {
+        let of = |count| Images { width: 512, height: 256, count, format: assay_manifest::ImageFormat::Jpeg };
+        assert_eq!(images(&of(2)), ", with 2 images of 512 x 256 pixels (jpeg)");
+        assert_eq!(images(&of(1)), ", with 1 image of 512 x 256 pixels (jpeg)");
     }
 
     #[test]
