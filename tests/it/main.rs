@@ -24,6 +24,7 @@ mod gitlab;
 mod hostile;
 mod keeping;
 mod kills;
+mod lengths;
 mod life;
 mod pipeline;
 mod received;

@@ -43,7 +43,7 @@ impl Picture {
                 let (cell, right) = ((x / CELL) as usize, x % CELL);
                 rgb.extend((0..3).map(|channel| {
                     let sum = line[cell][channel] * (CELL - right) + line[cell + 1][channel] * right;
-                    (((sum + 512) >> 10) as i32 + added).clamp(0, 255) as u8
+                    (((sum + 512) >> 10).cast_signed() + added).clamp(0, 255) as u8
                 }));
             }
         }

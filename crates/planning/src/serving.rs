@@ -6,7 +6,7 @@ use assay_dataset::{Fields, ImportRules, Index, RecordedOutput, TimeRules};
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{
     ArrivalLaw, Artifact, Case, Count, Dataset, DatasetFormat, Digest, FrozenWorkload, LengthLaw, Name, PauseLaw, PinnedFile,
-    Plan, Point, PromptSource, ServingWork, Slo, Tokenizer, WeightedTokens,
+    Plan, Point, PromptSource, ServingWork, Slo, SyntheticText, Tokenizer, WeightedTokens,
 };
 use assay_schedule::{
     Nonce, OfferedLoad, PointKey, ScheduleError, Seed, TrialKey, TrialSchedule, check_replay, load_recipe_digest,
@@ -140,6 +140,7 @@ pub(crate) fn build_work(
         sessions: serving.sessions.as_ref().map(|written| sessions(written, load.sessions)),
         session_header: serving.sessions.as_ref().and_then(|written| written.header.clone()),
         output,
+        text: Some(serving.text).filter(|text| *text != SyntheticText::Words),
         images: serving.images,
         exact_output: serving.exact_output,
         continuous_usage: workload.spec.dimensions.stack.as_deref().is_some_and(|stack| CONTINUOUS_USAGE.contains(&stack)),

@@ -1,9 +1,9 @@
 //! The requests of one serving trial.
 //!
-//! A trial has two phases, the warm-up and the measured phase, each with a load of its own that begins at index 0. Every value of
-//! a request comes from the generator of its phase and concern at the request's index: `arrivals`, `input`, `query`, `group`, `output` (input and
-//! output of pairs have `pair` instead), `prompt` and `request-id` (two values, at `2 i` and `2 i + 1`). So each of N shards computes its own stripe of the same load; only the
-//! times of random arrivals are sums, for which each shard walks the gaps of the others too.
+//! A trial has two phases, the warm-up and the measured phase, each with a load of its own that begins at index 0. Every value of a request comes
+//! from the generator of its phase and concern at the request's index: `arrivals`, `input`, `query`, `group`, `output` (input and output of pairs
+//! have `pair` instead), `prompt` and `request-id` (two values, at `2 i` and `2 i + 1`). So each of N shards computes its own stripe of the same
+//! load; only the times of random arrivals are sums, for which each shard walks the gaps of the others too.
 //!
 //! Requests of a dataset have rows instead of drawn lengths. A trial shuffles all rows once (concern `dataset` of the phase `trial`). Request
 //! `i` of the measured phase has row `i` of that order, and request `i` of the warm-up has row `i` from its end, both modulo the number

@@ -20,17 +20,17 @@ impl Read for Images {
     }
 }
 
-/// Returns the images of a workload: those of a scenario `I`, which are JPEG files as genai-bench makes them, or those of `images`.
-pub(crate) fn images_of(spec: &CheckedValue) -> Option<Option<Images>> {
-    match spec.member("lengths").and_then(Scenario::read) {
-        Some(Scenario::Image(images)) => Some(Some(images)),
-        _ => spec.get("images"),
+/// Returns the images of a scenario `I`, which are JPEG files as genai-bench makes them; `None` if the lengths are none.
+pub(crate) fn scenario_images(spec: &CheckedValue) -> Option<Images> {
+    match spec.member("lengths").and_then(Scenario::read)? {
+        Scenario::Image(images) => Some(images),
+        _ => None,
     }
 }
 
 /// Checks that images stand beside drawn prompts of an API that takes them, and that a request can have them.
 pub(crate) fn check_images(spec: &CheckedValue, problems: &mut Problems<'_>) {
-    let scenario = spec.member("lengths").filter(|lengths| matches!(Scenario::read(lengths), Some(Scenario::Image(_))));
+    let scenario = spec.member("lengths").filter(|_| scenario_images(spec).is_some());
     let Some(images) = spec.member("images").or(scenario) else { return };
     let field = if spec.member("images").is_some() { "spec.images" } else { "spec.lengths" };
     if spec.member("images").is_some() && scenario.is_some() {

@@ -184,6 +184,13 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
             "The numbers of input and output tokens, for synthetic prompts. Either this, `dataset` or `trace`.",
         )
         .only(SERVING),
+        default(
+            "text",
+            &Type::Choice(&TEXTS_OF_PROMPTS),
+            "\"words\"",
+            "The kind of the text of synthetic prompts, with `lengths`.",
+        )
+        .only(SERVING),
         optional(
             "images",
             &Type::Object(&IMAGES),
@@ -519,6 +526,14 @@ static IMAGE_SIDE: Type = Type::Integer { min: 1, max: widened(MAX_IMAGE_SIDE) }
 pub(crate) static IMAGE_FORMATS: [Choice; 2] = [
     choice("png", "PNG, stored without compression: 3 bytes a pixel."),
     choice("jpeg", "JPEG, baseline, of quality 75: about a sixth of a byte a pixel."),
+];
+pub(crate) static TEXTS_OF_PROMPTS: [Choice; 2] = [
+    choice("words", "Common words, drawn by themselves: one token each, and no sense."),
+    choice(
+        "natural",
+        "Prose: each word follows the two before it somewhere in *Alice's Adventures in Wonderland*. With a tokenizer file, prompts are encoded until they \
+         have their length.",
+    ),
 ];
 static IMAGES: Table = Table {
     name: "images",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use assay_api::{InputKind, ServingApi};
 use assay_manifest::{
     BetterDirection, CacheMode, CaptureMode, DatasetFormat, History, Images, InstructionCounter, MeasuredCommand, Name,
-    OverLongPrompt, ReasoningHistory, SharedPrefix, SloMetric, WorkloadType,
+    OverLongPrompt, ReasoningHistory, SharedPrefix, SloMetric, SyntheticText, WorkloadType,
 };
 use assay_metric::Requirement;
 use serde_json::{Map, Value as Json};
@@ -17,7 +17,7 @@ use crate::checked_value::{CheckedValue, Read, Value, read_from_text};
 use crate::define::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::field::Type;
 use crate::format::parse_latency;
-use crate::images::{check_images, images_of};
+use crate::images::{check_images, scenario_images};
 use crate::length_tables::check_length_tables;
 use crate::lengths::{MAX_TOKENS, Scenario, scenario_example, scenario_form};
 use crate::normal_form::normal_json;
@@ -203,6 +203,8 @@ pub struct Serving {
     pub load: Load,
     /// The prompts.
     pub prompts: Prompts,
+    /// The kind of the text of synthetic prompts.
+    pub text: SyntheticText,
     /// The images of each request.
     pub images: Option<Images>,
     /// The beginnings that synthetic prompts have in common.
@@ -480,7 +482,17 @@ pub struct Metric {
     pub primary: bool,
 }
 
-read_from_text!(CacheMode, CaptureMode, DatasetFormat, History, InstructionCounter, OverLongPrompt, ReasoningHistory, ServingApi);
+read_from_text!(
+    CacheMode,
+    CaptureMode,
+    DatasetFormat,
+    History,
+    InstructionCounter,
+    OverLongPrompt,
+    ReasoningHistory,
+    ServingApi,
+    SyntheticText
+);
 
 impl Workload {
     /// Parses a workload file; `file` is its name in problems. In `workloads/<folder>/workload.yaml`, the name must be the
@@ -570,6 +582,7 @@ impl Define for Workload {
         check_times(spec, problems);
         check_distributions(spec, problems);
         check_length_tables(spec, problems);
+        check_text(spec, problems);
         check_images(spec, problems);
         check_dataset(spec, problems);
         check_replay(spec, problems);
@@ -678,6 +691,15 @@ fn check_distributions(spec: &CheckedValue, problems: &mut Problems<'_>) {
         {
             problems.add(uniform.anchor, format!("`spec.{of}.{side}.uniform.max` is {max}, below `min`, which is {min}"));
         }
+    }
+}
+
+/// Checks that only synthetic prompts have a kind of text.
+fn check_text(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let Some(text) = spec.member("text").filter(|text| text.text() == Some(SyntheticText::Natural.as_str())) else { return };
+    if let Some(file) = ["dataset", "trace"].into_iter().find(|name| spec.member(name).is_some()) {
+        let message = format!("`spec.text` belongs to `lengths`, not to a {file}");
+        problems.add_hinted(text.anchor, message, "remove it");
     }
 }
 
@@ -1119,7 +1141,8 @@ impl Read for Serving {
             tokenizer: spec.get("tokenizer")?,
             load: spec.get("load")?,
             prompts: Prompts::read(spec)?,
-            images: images_of(spec)?,
+            text: spec.get("text")?,
+            images: scenario_images(spec).map_or_else(|| spec.get("images"), |images| Some(Some(images)))?,
             prefix: spec.get("prefix")?,
             sessions: spec.get("sessions")?,
             cache: spec.get("cache")?,
@@ -1333,7 +1356,7 @@ mod tests {
     use crate::field::Choice;
     use crate::tables::{
         ARRIVALS, CACHES, CAPTURES, COUNTERS, DATASET_FORMATS, HISTORIES, IMAGE_FORMATS, LOAD_MODES, OVER_LONG, REASONING,
-        RESPONSE_LENGTHS, TRACE_FORMATS,
+        RESPONSE_LENGTHS, TEXTS_OF_PROMPTS, TRACE_FORMATS,
     };
 
     #[test]
@@ -1344,6 +1367,7 @@ mod tests {
         assert_eq!(words(&COUNTERS), InstructionCounter::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&DATASET_FORMATS), DatasetFormat::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&OVER_LONG), OverLongPrompt::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
+        assert_eq!(words(&TEXTS_OF_PROMPTS), SyntheticText::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&IMAGE_FORMATS), ImageFormat::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&HISTORIES), History::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&REASONING), ReasoningHistory::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());

@@ -350,6 +350,7 @@ impl Bench {
         }
         let prefix = self.prefix.iter().map(|pair| parse_prefix(pair)).collect::<Result<Map<_, _>, _>>()?;
         set(&mut spec, "prefix", (!prefix.is_empty()).then_some(Value::Object(prefix)));
+        set(&mut spec, "text", self.length_tables.text());
         set(&mut spec, "images", self.length_tables.images()?);
         set(&mut spec, "sessions", sessions);
         set(&mut spec, "batch", Some(self.documents).filter(|documents| *documents != 1).map(Value::from));

@@ -25,7 +25,7 @@ words!(
 );
 
 /// The images of each request: synthetic ones of one size, which a seed decides to the byte.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Images {
     /// Pixels of a line.

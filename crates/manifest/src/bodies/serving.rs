@@ -41,6 +41,15 @@ words!(
     Full = "full",
 );
 
+words!(
+    /// The kind of the text of synthetic prompts.
+    SyntheticText, "kind of text",
+    /// Words that are drawn by themselves.
+    Words = "words",
+    /// Prose: each word follows the two before it somewhere in a book.
+    Natural = "natural",
+);
+
 /// The rule that decides when a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "law", rename_all = "snake_case", deny_unknown_fields)]
@@ -216,6 +225,9 @@ pub struct ServingWork {
     /// Tokens of the response; absent if the API has none, and if a dataset or the endpoint decides.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output: Option<LengthLaw>,
+    /// The kind of the text of synthetic prompts; absent if it is words, and if prompts are not synthetic.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub text: Option<SyntheticText>,
     /// The images of each request; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub images: Option<Images>,

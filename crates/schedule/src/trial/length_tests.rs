@@ -76,6 +76,8 @@ fn images_are_part_of_the_schedule_and_of_the_recipe() {
     let key = PointKey { seed: &super::tests::SEED, workload: &Digest::compute(b"w"), point: &point };
     let recipe = |images| crate::load_recipe_digest(&with(images), RATE, &key).expect("a recipe");
     assert_ne!(recipe(None), recipe(Some(images)));
+    let natural = ServingWork { text: Some(assay_manifest::SyntheticText::Natural), ..work() };
+    assert_ne!(recipe(None), crate::load_recipe_digest(&natural, RATE, &key).expect("a recipe"));
     assert_eq!(
         refusal(&with(Some(Images { width: 0, ..images }))),
         "the images cannot be sent: images of 0 x 256 pixels: each side has 1 to 8192 pixels"

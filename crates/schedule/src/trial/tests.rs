@@ -26,6 +26,7 @@ pub(super) fn work() -> ServingWork {
         sessions: None,
         session_header: None,
         output: Some(LengthLaw::TruncatedUniform { low: 1, high: 300, floor: 2 }),
+        text: None,
         images: None,
         exact_output: true,
         continuous_usage: false,

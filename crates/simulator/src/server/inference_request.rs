@@ -219,6 +219,22 @@ mod tests {
     }
 
     #[test]
+    fn images_are_counted_and_tell_prompts_apart() {
+        let words = "w ".repeat(20);
+        let prompt = |url: &str| {
+            let parts = format!(
+                r#"[{{"type": "text", "text": "a"}}, {{"type": "image_url", "image_url": {{"url": "{url}"}}}}, {{"type": "text", "text": "{words}"}}]"#
+            );
+            chat(&format!(r#"{{"model": "m", "messages": [{{"role": "user", "content": {parts}}}]}}"#)).expect("a request").prompt
+        };
+        let (one, same, other) =
+            (prompt("data:image/png;base64,AAAA"), prompt("data:image/png;base64,AAAA"), prompt("data:image/png;base64,AAAB"));
+        assert_eq!((one.tokens, one.images), (21, 1));
+        assert_eq!(one, same);
+        assert!(one.digest != other.digest && one.blocks[0] != other.blocks[0]);
+    }
+
+    #[test]
     fn what_cannot_be_served_is_refused_with_the_reason() {
         let cases = [
             (ServingApi::Chat, "{", 400, "not a request"),

@@ -1,6 +1,6 @@
 //! Lengths that are written as tables (pairs and histograms), and images.
 
-use assay_manifest::{ImageFormat, Images};
+use assay_manifest::{ImageFormat, Images, SyntheticText};
 
 use super::{SERVING, problems, replace_part, workload};
 use crate::{Distribution, LengthPair, Lengths, Prompts, ResponseLength, Work};
@@ -132,4 +132,19 @@ fn images_need_a_place() {
     assert!(dataset[1].contains("write `dataset: {path: FILE, output: server}` instead of `lengths`"), "{dataset:?}");
     let speech = found(&with_lengths("A(100)"));
     assert!(speech[1].contains("`A` scenarios (speech) are not supported"), "{speech:?}");
+}
+
+#[test]
+fn only_synthetic_prompts_have_a_kind_of_text() {
+    let text = |file: &str| {
+        let Work::Serving(serving) = workload(file).spec.work else { panic!("serving") };
+        serving.text
+    };
+    let with = |kind: &str| replace_part(SERVING, "  slos:", &format!("  text: {kind}\n  slos:"));
+    assert_eq!(
+        (text(SERVING), text(&with("words")), text(&with("natural"))),
+        (SyntheticText::Words, SyntheticText::Words, SyntheticText::Natural)
+    );
+    let dataset = replace_part(&with("natural"), "lengths: N(480,240)/(300,150)", "dataset: {path: p.jsonl}");
+    assert_eq!(found(&dataset), ["error: `spec.text` belongs to `lengths`, not to a dataset", "hint: remove it"]);
 }

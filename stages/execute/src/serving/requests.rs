@@ -90,7 +90,7 @@ impl<'a> Prompts<'a> {
             return Ok(self.illustrated(request, text, images, input_tokens, output_tokens));
         }
         let input = RequestInput::Texts { query: query.as_deref(), inputs: &prompts };
-        Ok(self.request(request, input, query.iter().chain(&prompts), input_tokens, output_tokens))
+        Ok(self.request(request, input, query.iter().chain(&prompts).map(String::as_str), input_tokens, output_tokens))
     }
 }
 
@@ -100,7 +100,7 @@ impl Prompts<'_> {
         &self,
         scheduled: &ScheduledRequest,
         input: RequestInput<'_>,
-        texts: impl Iterator<Item = &'t String>,
+        texts: impl Iterator<Item = &'t str>,
         input_tokens: u32,
         output_tokens: Option<u32>,
     ) -> PlannedRequest {
@@ -112,7 +112,7 @@ impl Prompts<'_> {
             input_tokens,
             output_tokens_requested: output_tokens,
             request_id: scheduled.request_id,
-            prompt_sha256: (self.work.capture != CaptureMode::None).then(|| digest_prompts(texts.map(String::as_str))),
+            prompt_sha256: (self.work.capture != CaptureMode::None).then(|| digest_prompts(texts)),
             turn: None,
         }
     }
@@ -121,7 +121,7 @@ impl Prompts<'_> {
     fn illustrated(
         &self,
         scheduled: &ScheduledRequest,
-        text: &String,
+        text: &str,
         images: &Images,
         input_tokens: u32,
         output_tokens: Option<u32>,
@@ -129,7 +129,13 @@ impl Prompts<'_> {
         let (urls, digests): (Vec<String>, Vec<String>) =
             images_of(scheduled, images, self.salt).into_iter().map(|image| (image.url, image.digest.to_string())).unzip();
         let input = RequestInput::Illustrated { text, images: &urls };
-        self.request(scheduled, input, std::iter::once(text).chain(&digests), input_tokens, output_tokens)
+        self.request(
+            scheduled,
+            input,
+            std::iter::once(text).chain(digests.iter().map(String::as_str)),
+            input_tokens,
+            output_tokens,
+        )
     }
 
     /// Returns the first turn of the next session.
@@ -181,7 +187,7 @@ impl Prompts<'_> {
         }
         let inputs = [prompt.text];
         let input = RequestInput::Texts { query: None, inputs: &inputs };
-        Ok(self.request(request, input, inputs.iter(), prompt.tokens, output_tokens))
+        Ok(self.request(request, input, inputs.iter().map(String::as_str), prompt.tokens, output_tokens))
     }
 
     fn group_prompt(&self, request: &ScheduledRequest, group: u32, prefix: &SharedPrefix) -> Result<Prompt, Cause> {
@@ -221,7 +227,7 @@ impl Prompts<'_> {
             RowContent::Messages(messages) | RowContent::Turn(Turn { messages, .. }) => RequestInput::Messages(messages),
             RowContent::Body(body) => RequestInput::Body(body),
         };
-        Ok(self.request(request, input, texts.iter(), input_tokens, output_tokens))
+        Ok(self.request(request, input, texts.iter().map(String::as_str), input_tokens, output_tokens))
     }
 }
 

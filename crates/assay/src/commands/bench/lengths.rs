@@ -18,6 +18,9 @@ pub(super) struct LengthTables {
     /// Synthetic images of each request, such as width=512,height=512,count=2,format=png
     #[arg(long, value_name = "NAME=VALUE,..", value_delimiter = ',', conflicts_with_all = ["file", "sessions"])]
     images: Vec<String>,
+    /// The kind of the text of synthetic prompts: words that are drawn by themselves, or prose
+    #[arg(long, value_name = "KIND", value_parser = ["words", "natural"], conflicts_with = "file")]
+    text: Option<String>,
 }
 
 impl LengthTables {
@@ -32,6 +35,11 @@ impl LengthTables {
         let input = histogram("--input-histogram", self.input_histogram.as_deref())?;
         let side = |drawn: Option<Value>, tokens| drawn.unwrap_or_else(|| json!({"fixed": tokens}));
         Ok(Some(json!({"input": side(input, input_tokens), "output": side(self.output()?, output_tokens)})))
+    }
+
+    /// Returns the kind of text, if it is given.
+    pub(super) fn text(&self) -> Option<Value> {
+        self.text.clone().map(Value::from)
     }
 
     /// Returns the images of each request; `None` if there are none.
@@ -96,7 +104,13 @@ mod tests {
 
     fn tables(pairs: Option<&str>, input: Option<&str>, output: Option<&str>) -> LengthTables {
         let owned = |text: Option<&str>| text.map(str::to_owned);
-        LengthTables { pairs: owned(pairs), input_histogram: owned(input), output_histogram: owned(output), images: Vec::new() }
+        LengthTables {
+            pairs: owned(pairs),
+            input_histogram: owned(input),
+            output_histogram: owned(output),
+            images: Vec::new(),
+            text: None,
+        }
     }
 
     fn written(tables: &LengthTables) -> Result<Option<Value>, String> {

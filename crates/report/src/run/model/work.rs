@@ -2,7 +2,7 @@
 
 use assay_manifest::{
     ArrivalLaw, CacheMode, Count, DatasetSummary, History, Images, LengthLaw, PauseLaw, PromptSource, ReasoningHistory,
-    ServingWork, Sessions, SharedPrefix, Slo, TokenRange, TraceTimes, WeightedTokens,
+    ServingWork, Sessions, SharedPrefix, Slo, SyntheticText, TokenRange, TraceTimes, WeightedTokens,
 };
 use assay_metric::Metric;
 
@@ -125,6 +125,7 @@ fn lengths(work: &ServingWork) -> String {
                 None => (format!("{} in", length(input)), drawn.unwrap_or_else(|| undecided(work))),
             };
             let images = work.images.as_ref().map(images).unwrap_or_default();
+            let input = if work.text == Some(SyntheticText::Natural) { format!("{input} of natural text") } else { input };
             match &work.sessions {
                 None => format!("tokens {input}{shared}{query}{drawn}{images}"),
                 Some(of) if shared.is_empty() => format!("tokens {input}{drawn}{}", sessions(of)),
@@ -338,13 +339,17 @@ mod tests {
         let model = crate::run::fixture::serving::small();
         let mut work = model.plan.workloads[0].serving.clone().expect("it serves");
         let sessions = crate::run::fixture::serving::sessions();
-        work.sessions = Some(sessions);
+        work.sessions = Some(sessions.clone());
         let lengths = |work: &ServingWork| RequestedWork::new(work).lengths;
         assert_eq!(lengths(&work), "tokens log-normal (480, 240) in, 128 out a turn; 2 to 8 turns, 2 s apart, drawn history");
         let (mean_ns, stddev_ns) = (Count(1_500_000_000), Count(500_000_000));
         let think_time = PauseLaw::Lognormal { mean_ns, stddev_ns };
-        work.sessions =
-            Some(Sessions { think_time, history: History::Live, turns: Some(LengthLaw::Fixed { tokens: 1 }), ..sessions });
+        work.sessions = Some(Sessions {
+            think_time,
+            history: History::Live,
+            turns: Some(LengthLaw::Fixed { tokens: 1 }),
+            ..sessions.clone()
+        });
         assert_eq!(
             lengths(&work),
             "tokens log-normal (480, 240) in, 128 out a turn; 1 turn, 1.5 s apart on average (log-normal, standard deviation 0.5 s), live history"
