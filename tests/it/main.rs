@@ -25,6 +25,7 @@ mod gitlab;
 mod hostile;
 mod keeping;
 mod kills;
+mod lengths;
 mod life;
 mod pipeline;
 mod received;

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api_format::{ApiFormat, CallRules, Capabilities, InputKind};
 use crate::generation;
+use crate::images::image_url;
 use crate::json::{Scan, Scanner};
 use crate::received::{InputCounts, InputReader, Message, ReceivedRequest, missing};
 use crate::response::{ParsedResponse, TextSink};
@@ -97,7 +98,12 @@ fn read_message(message: &Message, reader: &mut impl InputReader) -> Result<(), 
         Value::Null => {}
         Value::String(text) => reader.text(text),
         Value::Array(parts) => {
-            parts.iter().filter_map(|part| part.get("text").and_then(Value::as_str)).for_each(|text| reader.text(text));
+            for part in parts {
+                match image_url(part) {
+                    Some(url) => reader.image(url),
+                    None => part.get("text").and_then(Value::as_str).into_iter().for_each(|text| reader.text(text)),
+                }
+            }
         }
         _ => return Err("the `content` of a message is a text or a list of parts".to_owned()),
     }

@@ -12,6 +12,7 @@ mod chat;
 mod completions;
 mod embeddings;
 mod generation;
+mod images;
 mod json;
 mod messages;
 mod received;

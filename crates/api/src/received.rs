@@ -96,6 +96,8 @@ pub trait InputReader {
     fn text(&mut self, text: &str);
     /// Takes the id of a token.
     fn token(&mut self, id: u64);
+    /// Takes an image by its URL, which may hold its bytes.
+    fn image(&mut self, _url: &str) {}
 }
 
 /// Returns the refusal of a request without a member that it needs.

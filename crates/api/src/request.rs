@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::ServingApi;
+use crate::images::illustrated_message;
 
 /// The content of a request's body.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +40,13 @@ pub enum RequestInput<'a> {
         query: Option<&'a str>,
         /// The prompt, or the documents.
         inputs: &'a [String],
+    },
+    /// A prompt with images, for an API that [takes them](ServingApi::takes_images).
+    Illustrated {
+        /// The prompt.
+        text: &'a str,
+        /// The URLs of the images.
+        images: &'a [String],
     },
     /// The messages of a chat.
     Messages(&'a [Value]),
@@ -113,6 +121,9 @@ impl ServingApi {
         }
         match request.input {
             RequestInput::Texts { query, inputs } => self.insert_inputs(query, inputs, &mut body),
+            RequestInput::Illustrated { text, images } => {
+                body.insert("messages".to_owned(), Value::Array(vec![illustrated_message(text, images)]));
+            }
             RequestInput::Messages(messages) => self.insert_messages(messages, &mut body),
             RequestInput::Body(_) => {}
         }

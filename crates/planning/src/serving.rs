@@ -6,20 +6,23 @@ use assay_dataset::{Fields, ImportRules, Index, RecordedOutput, TimeRules};
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{
     ArrivalLaw, Artifact, Case, Count, Dataset, DatasetFormat, Digest, FrozenWorkload, LengthLaw, Name, PauseLaw, PinnedFile,
-    Plan, Point, PromptSource, ServingWork, Slo, Tokenizer,
+    Plan, Point, PromptSource, ServingWork, Slo, SyntheticText, Tokenizer, WeightedTokens,
 };
 use assay_schedule::{
     Nonce, OfferedLoad, PointKey, ScheduleError, Seed, TrialKey, TrialSchedule, check_replay, load_recipe_digest,
 };
 use assay_spec::{
-    ArrivalMode, ArrivalProcess, Distribution, Lengths, Pause, PinnableFile, Prompts, ResponseLength, Scenario, Serving,
-    Sessions, TraceTimes, Workload,
+    ArrivalMode, ArrivalProcess, Distribution, LengthPair, Lengths, Pause, PinnableFile, Prompts, ResponseLength, Scenario,
+    Serving, Sessions, TraceTimes, Workload,
 };
 
 use crate::{Pins, SourceFiles, nanoseconds};
 
 /// The smallest lengths of prompt and response in genai-bench, in tokens.
 const SCENARIO_FLOORS: (u32, u32) = (1, 2);
+
+/// The tokens of the prompts of genai-bench's `I`, which takes them from a dataset of images with questions.
+const IMAGE_PROMPT_TOKENS: u32 = 32;
 
 /// The serving stacks that count tokens chunk by chunk on request.
 const CONTINUOUS_USAGE: [&str; 2] = ["vllm", "assay-simulator"];
@@ -83,7 +86,7 @@ pub(crate) fn import_dataset(
         output_tokens: named("output_tokens"),
     };
     let max_output_tokens = dataset.max_output.map(tokens);
-    let output = match dataset.output {
+    let output = match &dataset.output {
         ResponseLength::Recorded => RecordedOutput::Used { at_most: max_output_tokens },
         ResponseLength::Server | ResponseLength::Drawn(_) => RecordedOutput::Unused,
     };
@@ -120,7 +123,7 @@ pub(crate) fn build_work(
             (PromptSource::Synthetic { input, query: query_length(written), prefix: serving.prefix }, output)
         }
         (Prompts::Dataset(written), Some(dataset)) => {
-            let output = match written.output {
+            let output = match &written.output {
                 ResponseLength::Drawn(drawn) => Some(distribution(drawn)),
                 ResponseLength::Recorded | ResponseLength::Server => None,
             };
@@ -137,6 +140,8 @@ pub(crate) fn build_work(
         sessions: serving.sessions.as_ref().map(|written| sessions(written, load.sessions)),
         session_header: serving.sessions.as_ref().and_then(|written| written.header.clone()),
         output,
+        text: Some(serving.text).filter(|text| *text != SyntheticText::Words),
+        images: serving.images,
         exact_output: serving.exact_output,
         continuous_usage: workload.spec.dimensions.stack.as_deref().is_some_and(|stack| CONTINUOUS_USAGE.contains(&stack)),
         batch: serving.batch,
@@ -216,7 +221,7 @@ fn sessions(written: &Sessions, count: Option<u64>) -> assay_manifest::Sessions 
         Pause::LogNormal { mean, stddev } => PauseLaw::Lognormal { mean_ns: nanoseconds(mean), stddev_ns: nanoseconds(stddev) },
     };
     assay_manifest::Sessions {
-        turns: written.turns.map(distribution),
+        turns: written.turns.as_ref().map(distribution),
         think_time,
         history: written.history,
         reasoning: written.reasoning,
@@ -253,7 +258,14 @@ fn lengths(lengths: &Lengths) -> (LengthLaw, Option<LengthLaw>) {
         Lengths::Scenario(Scenario::Embedding { tokens: count } | Scenario::Rerank { document: count, .. }) => {
             (LengthLaw::Fixed { tokens: tokens(*count) }, None)
         }
-        Lengths::Explicit { input, output } => (distribution(*input), Some(distribution(*output))),
+        Lengths::Scenario(Scenario::Image(_)) => (LengthLaw::Fixed { tokens: IMAGE_PROMPT_TOKENS }, None),
+        Lengths::Explicit { input, output } => (distribution(input), Some(distribution(output))),
+        Lengths::Pairs(pairs) => {
+            let side = |of: fn(&LengthPair) -> u64| LengthLaw::Paired {
+                values: pairs.iter().map(|pair| WeightedTokens { tokens: tokens(of(pair)), weight: pair.weight }).collect(),
+            };
+            (side(|pair| pair.input), Some(side(|pair| pair.output)))
+        }
     }
 }
 
@@ -264,12 +276,15 @@ fn query_length(lengths: &Lengths) -> Option<LengthLaw> {
     }
 }
 
-fn distribution(distribution: Distribution) -> LengthLaw {
+fn distribution(distribution: &Distribution) -> LengthLaw {
     match distribution {
-        Distribution::Fixed(count) => LengthLaw::Fixed { tokens: tokens(count) },
-        Distribution::Uniform { min, max } => LengthLaw::Uniform { min: tokens(min), max: tokens(max) },
-        Distribution::Normal { mean, stddev } => LengthLaw::Normal { mean, stddev },
-        Distribution::LogNormal { mean, stddev } => LengthLaw::Lognormal { mean, stddev },
+        Distribution::Fixed(count) => LengthLaw::Fixed { tokens: tokens(*count) },
+        Distribution::Uniform { min, max } => LengthLaw::Uniform { min: tokens(*min), max: tokens(*max) },
+        Distribution::Normal { mean, stddev } => LengthLaw::Normal { mean: *mean, stddev: *stddev },
+        Distribution::LogNormal { mean, stddev } => LengthLaw::Lognormal { mean: *mean, stddev: *stddev },
+        Distribution::Histogram { edges, weights } => {
+            LengthLaw::Histogram { edges: edges.iter().copied().map(tokens).collect(), weights: weights.clone() }
+        }
     }
 }
 

@@ -58,6 +58,8 @@ fn schedule(arrival: ArrivalLaw) -> Result<TrialSchedule, ScheduleError> {
         sessions: None,
         session_header: None,
         output: Some(LengthLaw::Uniform { min: 100, max: 300 }),
+        text: None,
+        images: None,
         exact_output: true,
         continuous_usage: false,
         batch: 1,

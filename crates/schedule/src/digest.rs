@@ -15,6 +15,8 @@ use crate::{Phase, ScheduledRequest, TrialSchedule};
 /// that of a request with a beginning in common with others with the number of its group (32 bits more), and that of a turn of a session
 /// with the number of the session (64 bits more), that of the turn (32 bits) and the pause before it in nanoseconds (64 bits). For a dataset or trace, the
 /// seed of the prompt is its row, and the SHA-256 of the rows and of their index (32 bytes each) precede the first record.
+/// If requests have images, one byte 2, and width, height and number of the images of each (32 bits each) and one byte for their format (0 is PNG,
+/// 1 is JPEG) precede the first record.
 ///
 /// A phase of [open length](TrialSchedule::has_open_length) contributes its first [`OPEN_LENGTH_INDICES`]. Request ids and salt
 /// are absent, because they differ between executions of the same trial.
@@ -30,6 +32,11 @@ pub(crate) fn schedule_digest(schedule: &TrialSchedule) -> Digest {
     let mut hasher = Hasher::new();
     hasher.update(DIGEST_FORMAT.as_bytes());
     schedule.dataset_digests().iter().for_each(|digest| hasher.update(digest.as_bytes()));
+    if let Some(images) = schedule.images() {
+        hasher.update(&[2]);
+        [images.width, images.height, images.count].iter().for_each(|number| hasher.update(&number.to_le_bytes()));
+        hasher.update(&[images.format as u8]);
+    }
     for phase in Phase::ALL {
         let limit = if schedule.has_open_length(phase) { OPEN_LENGTH_INDICES } else { u64::MAX };
         schedule.requests(phase).take(usize::try_from(limit).unwrap_or(usize::MAX)).for_each(|request| {

@@ -1,11 +1,14 @@
 //! The number of tokens of each request.
 //!
-//! A draw depends on its index alone. The format is stable: a normal draw `z` is the generator's normal value at the index; a
-//! uniform draw of whole numbers is [`Generator::below`]; a uniform draw of genai-bench is `low + (high - low) u` with `u` the
-//! generator's value in `[0, 1)`. No draw is repeated: values that are too small or too large are clipped, so realised means may
-//! differ from the nominal ones, and belong beside them.
+//! A draw depends on its index alone. The format is stable: a normal draw `z` is the generator's normal value at the index; a uniform draw of whole
+//! numbers is [`Generator::below`]; a uniform draw of genai-bench is `low + (high - low) u` with `u` the generator's value in `[0, 1)`. One of
+//! several values with weights is the first whose sum with the weights before it (doubles, added in their order) exceeds `u` times the sum of all. A
+//! histogram takes two values: bin by the one at `2 i`, and place in the bin, a uniform draw of whole numbers, by the one at `2 i + 1`. Pairs have a
+//! concern of their own, from which both sides take the same value. No draw is repeated: values that are too small or too large are clipped, so
+//! realised means may differ from the nominal ones, and belong beside them.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use assay_manifest::LengthLaw;
 
@@ -14,41 +17,87 @@ use crate::Generator;
 /// The most tokens of one prompt or response; larger draws are clipped to it. Ten times the longest context that is served today.
 pub const MAX_TOKENS: u32 = 16_000_000;
 
+/// The most pairs, and the most bins of a histogram.
+pub const MAX_WEIGHTS: usize = 1_000;
+
 /// The token counts of one phase and side, by index.
 #[derive(Clone)]
 pub(crate) struct Lengths {
     law: LengthLaw,
+    weights: Weights,
     values: Generator,
+}
+
+/// The sums of the weights of values up to each.
+#[derive(Clone)]
+struct Weights(Arc<[f64]>);
+
+impl Weights {
+    fn of(law: &LengthLaw) -> Self {
+        let mut sum = 0.0;
+        let sums = weights_of(law).map(|weight| {
+            sum += weight;
+            sum
+        });
+        Self(sums.collect())
+    }
+
+    /// Returns the number of the value, from 0, for `unit` in `[0, 1)`.
+    fn draw(&self, unit: f64) -> usize {
+        let all = self.0.last().copied().unwrap_or_default();
+        let before = self.0.partition_point(|sum| *sum <= unit * all);
+        // A product that is rounded up to the sum of all is of the last value that has a weight.
+        if before < self.0.len() { before } else { self.0.partition_point(|sum| *sum < all) }
+    }
+}
+
+/// Returns the weights of a law that has some.
+fn weights_of(law: &LengthLaw) -> impl Iterator<Item = f64> {
+    let bins: &[f64] = if let LengthLaw::Histogram { weights, .. } = law { weights } else { &[] };
+    let values: &[_] = if let LengthLaw::Paired { values } = law { values } else { &[] };
+    bins.iter().copied().chain(values.iter().map(|value| value.weight))
 }
 
 impl Lengths {
     /// Creates the lengths of a law that [`refusal`] accepts.
     pub(crate) fn new(law: LengthLaw, values: Generator) -> Self {
-        Self { law, values }
+        Self { weights: Weights::of(&law), law, values }
     }
 
     pub(crate) fn tokens(&mut self, index: u64) -> u32 {
-        match self.law {
-            LengthLaw::Fixed { tokens } => tokens,
-            LengthLaw::Uniform { min, max } => {
-                let width = NonZeroU64::MIN.saturating_add(u64::from(max.saturating_sub(min)));
-                min + self.values.below(index, width) as u32
-            }
+        match &self.law {
+            LengthLaw::Fixed { tokens } => *tokens,
+            LengthLaw::Uniform { min, max } => between(&mut self.values, index, (*min, *max)),
             LengthLaw::Normal { mean, stddev } => clip((mean + stddev * self.values.normal(index, 0)).round(), 1),
             LengthLaw::Lognormal { mean, stddev } => {
-                let (mu, sigma) = log_moments(mean, stddev);
+                let (mu, sigma) = log_moments(*mean, *stddev);
                 clip(libm::exp(mu + sigma * self.values.normal(index, 0)).round(), 1)
             }
             LengthLaw::TruncatedNormal { mean, stddev, floor } => {
-                clip((mean + stddev * self.values.normal(index, 0)).trunc(), floor)
+                clip((mean + stddev * self.values.normal(index, 0)).trunc(), *floor)
             }
             LengthLaw::TruncatedUniform { low, high, floor } => {
                 // genai-bench treats a lower bound of 0 as 1.
-                let (low, high) = (f64::from(low.max(1)), f64::from(high));
-                clip((low + (high - low) * self.values.unit_f64(index)).trunc(), floor)
+                let (low, high) = (f64::from((*low).max(1)), f64::from(*high));
+                clip((low + (high - low) * self.values.unit_f64(index)).trunc(), *floor)
+            }
+            law @ LengthLaw::Histogram { .. } => {
+                let index = index.wrapping_mul(2);
+                let bin = self.weights.draw(self.values.unit_f64(index));
+                law.bins().nth(bin).map_or(0, |bin| between(&mut self.values, index.wrapping_add(1), bin))
+            }
+            LengthLaw::Paired { values } => {
+                let drawn = self.weights.draw(self.values.unit_f64(index));
+                values.get(drawn).map_or(0, |value| value.tokens)
             }
         }
     }
+}
+
+/// Draws a whole number between two bounds, both included.
+fn between(values: &mut Generator, index: u64, (min, max): (u32, u32)) -> u32 {
+    let width = NonZeroU64::MIN.saturating_add(u64::from(max.saturating_sub(min)));
+    min + values.below(index, width) as u32
 }
 
 /// Clips `tokens` to at least `floor` and at most [`MAX_TOKENS`].
@@ -63,7 +112,7 @@ pub(crate) fn log_moments(mean: f64, stddev: f64) -> (f64, f64) {
 }
 
 /// Returns the reason why a law cannot be drawn from, or `None` if it can.
-pub(crate) fn refusal(law: LengthLaw) -> Option<String> {
+pub(crate) fn refusal(law: &LengthLaw) -> Option<String> {
     let largest = f64::from(MAX_TOKENS);
     let bounds = |low: u32, high: u32| (high < low).then(|| format!("its upper bound {high} lies below its lower bound {low}"));
     let moments = |mean: f64, stddev: f64, least: f64| {
@@ -72,12 +121,48 @@ pub(crate) fn refusal(law: LengthLaw) -> Option<String> {
     };
     let many = |tokens: u32| (tokens > MAX_TOKENS).then(|| format!("{tokens} tokens are more than {MAX_TOKENS}"));
     match law {
-        LengthLaw::Fixed { tokens } => many(tokens),
-        LengthLaw::Uniform { min, max } => bounds(min, max).or_else(|| many(max)),
-        LengthLaw::Normal { mean, stddev } => moments(mean, stddev, 0.0),
-        LengthLaw::Lognormal { mean, stddev } => moments(mean, stddev, f64::MIN_POSITIVE),
-        LengthLaw::TruncatedNormal { mean, stddev, floor } => moments(mean, stddev, 0.0).or_else(|| many(floor)),
-        LengthLaw::TruncatedUniform { low, high, floor } => bounds(low.max(1), high).or_else(|| many(high.max(floor))),
+        LengthLaw::Fixed { tokens } => many(*tokens),
+        LengthLaw::Uniform { min, max } => bounds(*min, *max).or_else(|| many(*max)),
+        LengthLaw::Normal { mean, stddev } => moments(*mean, *stddev, 0.0),
+        LengthLaw::Lognormal { mean, stddev } => moments(*mean, *stddev, f64::MIN_POSITIVE),
+        LengthLaw::TruncatedNormal { mean, stddev, floor } => moments(*mean, *stddev, 0.0).or_else(|| many(*floor)),
+        LengthLaw::TruncatedUniform { low, high, floor } => bounds((*low).max(1), *high).or_else(|| many(*high.max(floor))),
+        LengthLaw::Histogram { edges, weights } => {
+            let falls = edges.iter().zip(edges.iter().skip(1)).find(|(low, high)| high <= low);
+            if edges.len() != weights.len() + 1 {
+                return Some(format!("{} edges do not bound {} bins", edges.len(), weights.len()));
+            }
+            falls
+                .map(|(low, high)| format!("its edge {high} is not above the edge {low} before it"))
+                .or_else(|| many(edges.last().copied().unwrap_or_default()))
+                .or_else(|| weights_refusal(law))
+        }
+        LengthLaw::Paired { values } => values.iter().find_map(|value| many(value.tokens)).or_else(|| weights_refusal(law)),
+    }
+}
+
+/// Returns the reason why no value can be drawn by its weight.
+fn weights_refusal(law: &LengthLaw) -> Option<String> {
+    let count = weights_of(law).count();
+    let wrong = weights_of(law).find(|weight| !(weight.is_finite() && *weight >= 0.0));
+    let sum: f64 = weights_of(law).sum();
+    if count > MAX_WEIGHTS {
+        return Some(format!("{count} weights are more than {MAX_WEIGHTS}"));
+    }
+    wrong
+        .map(|weight| format!("the weight {weight} is negative or not a number"))
+        .or_else(|| (!(sum.is_finite() && sum > 0.0)).then(|| "its weights have no sum above 0".to_owned()))
+}
+
+/// Returns the reason why two sides are no pairs, if one of them has the law of pairs; `None` if both have, or neither.
+pub(crate) fn pairs_refusal(input: &LengthLaw, output: Option<&LengthLaw>) -> Option<String> {
+    let is_paired = |law: &LengthLaw| matches!(law, LengthLaw::Paired { .. });
+    match output {
+        Some(output) if is_paired(input) && is_paired(output) => {
+            let same = weights_of(input).eq(weights_of(output));
+            (!same).then(|| "the sides of its pairs have different weights".to_owned())
+        }
+        output => (is_paired(input) || output.is_some_and(is_paired)).then(|| "only one side is of pairs".to_owned()),
     }
 }
 
@@ -85,6 +170,7 @@ pub(crate) fn refusal(law: LengthLaw) -> Option<String> {
 mod tests {
     use super::*;
     use crate::Seed;
+    use assay_manifest::WeightedTokens;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -201,9 +287,64 @@ mod tests {
             LengthLaw::TruncatedUniform { low: 0, high: 0, floor: 1 },
         ];
         for law in refused {
-            assert!(refusal(law).is_some(), "{law:?}");
+            assert!(refusal(&law).is_some(), "{law:?}");
         }
-        assert_eq!(refusal(LengthLaw::Normal { mean: 0.0, stddev: 0.0 }), None);
+        assert_eq!(refusal(&LengthLaw::Normal { mean: 0.0, stddev: 0.0 }), None);
+    }
+
+    fn paired(values: &[(u32, f64)]) -> LengthLaw {
+        LengthLaw::Paired {
+            values: values.iter().map(|(tokens, weight)| WeightedTokens { tokens: *tokens, weight: *weight }).collect(),
+        }
+    }
+
+    #[test]
+    fn values_have_the_shares_of_their_weights() {
+        let weights = |values: &[f64]| Weights::of(&LengthLaw::Histogram { edges: Vec::new(), weights: values.to_vec() });
+        // Sums 1, 1, 4: the second value has no weight, and the last has three quarters.
+        let drawn = [0.0, 0.249_999, 0.25, 0.999_999].map(|unit| weights(&[1.0, 0.0, 3.0]).draw(unit));
+        assert_eq!(drawn, [0, 0, 2, 2]);
+        // A weight of 0 at the end is not drawn, even if the product is rounded up to the sum of all.
+        assert_eq!([0.5, 1.0].map(|unit| weights(&[2.0, 0.0]).draw(unit)), [0, 0]);
+        let shares = shares(&draws(paired(&[(256, 60.0), (512, 40.0)])));
+        assert!(shares.keys().eq(&[256, 512]) && near(shares[&256], 0.6), "{shares:?}");
+    }
+
+    #[test]
+    fn a_histogram_is_uniform_in_a_bin_and_only_its_last_bin_has_the_upper_edge() {
+        let law = LengthLaw::Histogram { edges: vec![1, 3, 4, 6], weights: vec![1.0, 2.0, 1.0] };
+        assert_eq!(law.bins().collect::<Vec<_>>(), [(1, 2), (3, 3), (4, 6)]);
+        // (1.5 x 1 + 3 x 2 + 5 x 1) / 4
+        assert!((law.mean() - 3.125).abs() < 1e-12);
+        let shares = shares(&draws(law));
+        let expected = [(1, 0.125), (2, 0.125), (3, 0.5), (4, 1.0 / 12.0), (5, 1.0 / 12.0), (6, 1.0 / 12.0)];
+        assert!(shares.len() == 6 && expected.iter().all(|(tokens, share)| near(shares[tokens], *share)), "{shares:?}");
+    }
+
+    #[test]
+    fn weights_that_mean_nothing_are_refused() {
+        let histogram =
+            |edges: &[u32], weights: &[f64]| refusal(&LengthLaw::Histogram { edges: edges.to_vec(), weights: weights.to_vec() });
+        assert_eq!(histogram(&[1, 2], &[1.0]), None);
+        assert_eq!(histogram(&[1, 2], &[1.0, 2.0]).as_deref(), Some("2 edges do not bound 2 bins"));
+        assert_eq!(histogram(&[], &[]).as_deref(), Some("0 edges do not bound 0 bins"));
+        assert_eq!(histogram(&[1], &[]).as_deref(), Some("its weights have no sum above 0"));
+        assert_eq!(histogram(&[2, 2], &[1.0]).as_deref(), Some("its edge 2 is not above the edge 2 before it"));
+        assert_eq!(histogram(&[1, MAX_TOKENS + 1], &[1.0]).as_deref(), Some("16000001 tokens are more than 16000000"));
+        assert_eq!(histogram(&[1, 2], &[0.0]).as_deref(), Some("its weights have no sum above 0"));
+        assert_eq!(histogram(&[1, 2, 3], &[2.0, -1.0]).as_deref(), Some("the weight -1 is negative or not a number"));
+        assert_eq!(histogram(&[1, 2, 3], &[f64::MAX, f64::MAX]).as_deref(), Some("its weights have no sum above 0"));
+        let many = vec![(1, 1.0); MAX_WEIGHTS + 1];
+        assert_eq!(refusal(&paired(&many)).as_deref(), Some("1001 weights are more than 1000"));
+        assert_eq!(refusal(&paired(&many[1..])), None);
+        let (a, b, c) = (paired(&[(1, 1.0), (2, 2.0)]), paired(&[(8, 1.0), (9, 2.0)]), paired(&[(8, 1.0), (9, 3.0)]));
+        assert_eq!(pairs_refusal(&a, Some(&b)), None);
+        assert_eq!(pairs_refusal(&a, Some(&c)).as_deref(), Some("the sides of its pairs have different weights"));
+        let fixed = LengthLaw::Fixed { tokens: 1 };
+        assert_eq!(pairs_refusal(&fixed, Some(&fixed)), None);
+        for (input, output) in [(&a, None), (&a, Some(&fixed)), (&fixed, Some(&b))] {
+            assert_eq!(pairs_refusal(input, output).as_deref(), Some("only one side is of pairs"));
+        }
     }
 
     fn laws() -> impl Strategy<Value = LengthLaw> {
@@ -216,13 +357,20 @@ mod tests {
             moments().prop_map(|(mean, stddev)| LengthLaw::Lognormal { mean, stddev }),
             (moments(), 0..10_u32).prop_map(|((mean, stddev), floor)| LengthLaw::TruncatedNormal { mean, stddev, floor }),
             (pair(), 0..10_u32).prop_map(|((low, high), floor)| LengthLaw::TruncatedUniform { low, high: high.max(1), floor }),
+            proptest::collection::btree_map(0..=MAX_TOKENS, 0.0..1e9_f64, 2..9).prop_map(|bins| LengthLaw::Histogram {
+                edges: bins.keys().copied().collect(),
+                weights: bins.values().skip(1).map(|weight| weight + 1e-9).collect(),
+            }),
+            proptest::collection::vec((0..=MAX_TOKENS, 1e-9..1e9_f64), 1..9).prop_map(|values| LengthLaw::Paired {
+                values: values.into_iter().map(|(tokens, weight)| WeightedTokens { tokens, weight }).collect(),
+            }),
         ]
     }
 
     proptest! {
         #[test]
         fn a_law_that_is_let_pass_can_be_drawn_from(law in laws(), index in any::<u64>()) {
-            prop_assert_eq!(refusal(law), None);
+            prop_assert_eq!(refusal(&law), None);
             prop_assert!(Lengths::new(law, values()).tokens(index) <= MAX_TOKENS);
         }
     }

@@ -28,7 +28,7 @@ pub use block_texts::BlockTexts;
 pub use digest::{DIGEST_FORMAT, OPEN_LENGTH_INDICES};
 pub use generator::{GENERATOR_FORMAT, Generator, LoadKey, Nonce};
 pub use groups::{MAX_GROUPS, MAX_ZIPF};
-pub use lengths::MAX_TOKENS;
+pub use lengths::{MAX_TOKENS, MAX_WEIGHTS};
 pub use order::{ComparisonRole, MAX_TRIALS, OrderError, OrderRules, draw_seed, order_digest, order_seed, order_trials};
 pub use recipe::load_recipe_digest;
 pub use seed::{Seed, SeedError};

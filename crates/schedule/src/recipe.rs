@@ -1,8 +1,8 @@
 //! The recipe of a point's load, known before any of the load is made.
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, CanonicalError, Count, Digest, LengthLaw, PointId, PromptSource, ServingWork, Sessions, SharedPrefix,
-    Tokenizer, canonical_json,
+    ArrivalLaw, CacheMode, CanonicalError, Count, Digest, Images, LengthLaw, PointId, PromptSource, ServingWork, Sessions,
+    SharedPrefix, SyntheticText, Tokenizer, canonical_json,
 };
 use serde::Serialize;
 
@@ -34,6 +34,10 @@ struct Recipe<'a> {
     sessions: Option<&'a Sessions>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<&'a LengthLaw>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<SyntheticText>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    images: Option<&'a Images>,
     batch: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<Count>,
@@ -80,6 +84,8 @@ pub fn load_recipe_digest(work: &ServingWork, offered: OfferedLoad, key: &PointK
         prefix,
         sessions: work.sessions.as_ref(),
         output: work.output.as_ref(),
+        text: work.text,
+        images: work.images.as_ref(),
         batch: work.batch,
         requests: work.requests,
         duration_ns: work.duration_ns,

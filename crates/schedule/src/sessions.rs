@@ -192,7 +192,7 @@ fn clip(ns: f64) -> u64 {
 
 /// Returns the reason why sessions cannot be drawn; `None` if they can.
 pub(crate) fn refusal(sessions: &Sessions) -> Option<String> {
-    let turns = sessions.turns.and_then(|turns| crate::lengths::refusal(turns).or_else(|| too_many(turns)));
+    let turns = sessions.turns.as_ref().and_then(|turns| crate::lengths::refusal(turns).or_else(|| too_many(turns)));
     let pauses = || match sessions.think_time {
         PauseLaw::Uniform { min_ns, max_ns } if max_ns < min_ns => {
             Some(format!("the upper bound of a pause, {} ns, lies below its lower bound, {} ns", max_ns.0, min_ns.0))
@@ -216,15 +216,20 @@ fn longest_named(law: PauseLaw) -> u64 {
     }
 }
 
-fn too_many(turns: LengthLaw) -> Option<String> {
-    let named = match turns {
-        LengthLaw::Fixed { tokens } => f64::from(tokens),
-        LengthLaw::Uniform { max, .. } => f64::from(max),
-        LengthLaw::Normal { mean, .. } | LengthLaw::Lognormal { mean, .. } | LengthLaw::TruncatedNormal { mean, .. } => mean,
-        LengthLaw::TruncatedUniform { high, .. } => f64::from(high),
+fn too_many(turns: &LengthLaw) -> Option<String> {
+    let (least, named) = match turns {
+        LengthLaw::Fixed { tokens } => (*tokens, f64::from(*tokens)),
+        LengthLaw::Uniform { min, max } => (*min, f64::from(*max)),
+        LengthLaw::Normal { mean, .. } | LengthLaw::Lognormal { mean, .. } | LengthLaw::TruncatedNormal { mean, .. } => {
+            (1, *mean)
+        }
+        LengthLaw::TruncatedUniform { high, .. } => (1, f64::from(*high)),
+        LengthLaw::Histogram { edges, .. } => {
+            (edges.first().copied().unwrap_or_default(), f64::from(edges.last().copied().unwrap_or_default()))
+        }
+        LengthLaw::Paired { .. } => return Some("a number of turns is not a side of pairs".to_owned()),
     };
-    let none = matches!(turns, LengthLaw::Fixed { tokens: 0 } | LengthLaw::Uniform { min: 0, .. });
-    if none {
+    if least == 0 {
         return Some("a session needs at least one turn".to_owned());
     }
     (named > f64::from(MAX_TURNS)).then(|| format!("{named} turns are more than {MAX_TURNS}"))

@@ -1,9 +1,9 @@
 //! The requests of one serving trial.
 //!
-//! A trial has two phases, the warm-up and the measured phase, each with a load of its own that begins at index 0. Every value of
-//! a request comes from the generator of its phase and concern at the request's index: `arrivals`, `input`, `query`, `group`, `output`,
-//! `prompt` and `request-id` (two values, at `2 i` and `2 i + 1`). So each of N shards computes its own stripe of the same load; only the
-//! times of random arrivals are sums, for which each shard walks the gaps of the others too.
+//! A trial has two phases, the warm-up and the measured phase, each with a load of its own that begins at index 0. Every value of a request comes
+//! from the generator of its phase and concern at the request's index: `arrivals`, `input`, `query`, `group`, `output` (input and output of pairs
+//! have `pair` instead), `prompt` and `request-id` (two values, at `2 i` and `2 i + 1`). So each of N shards computes its own stripe of the same
+//! load; only the times of random arrivals are sums, for which each shard walks the gaps of the others too.
 //!
 //! Requests of a dataset have rows instead of drawn lengths. A trial shuffles all rows once (concern `dataset` of the phase `trial`). Request
 //! `i` of the measured phase has row `i` of that order, and request `i` of the warm-up has row `i` from its end, both modulo the number
@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use assay_dataset::Index;
 use assay_manifest::{
-    ArrivalLaw, CacheMode, Count, Digest, FrozenWorkload, LengthLaw, Name, PlannedTrial, Point, PointId, PointKind, PromptSource,
-    RunId, ServingWork, Sessions, Shard, SharedPrefix,
+    ArrivalLaw, CacheMode, Count, Digest, FrozenWorkload, Images, LengthLaw, Name, PlannedTrial, Point, PointId, PointKind,
+    PromptSource, RunId, ServingWork, Sessions, Shard, SharedPrefix,
 };
 
 use crate::arrivals::{
@@ -193,11 +193,14 @@ pub enum ScheduleError {
     /// Lengths that cannot be drawn.
     #[error("the {side} lengths cannot be drawn: {reason}")]
     Lengths {
-        /// `input`, `query` or `output`.
+        /// `input`, `query`, `output`, or `paired` for both.
         side: &'static str,
         /// The reason.
         reason: String,
     },
+    /// Images that no request can have.
+    #[error("the images cannot be sent: {0}")]
+    Images(String),
     /// Sessions that cannot be drawn.
     #[error("the sessions cannot be drawn: {0}")]
     Sessions(String),
@@ -271,6 +274,12 @@ impl ScheduledRequest {
     pub fn document_seed(&self, number: u32) -> u64 {
         if number == 0 { self.prompt_seed } else { split_mix(self.prompt_seed, u64::from(number)) }
     }
+
+    /// Returns the seed of image `number` of the request, from 0: output `2^32 + number + 1` of SplitMix64 under the exclusive or of the seed of the
+    /// prompt and the salt, if there is one.
+    pub fn image_seed(&self, number: u32, salt: Option<u64>) -> u64 {
+        split_mix(self.prompt_seed ^ salt.unwrap_or(0), (1 << 32) + u64::from(number) + 1)
+    }
 }
 
 /// A shard's part of the indices, and of the users of a closed loop: every `shards`-th one, beginning with the shard's own
@@ -335,6 +344,7 @@ pub struct TrialSchedule {
     sessions: Option<Sessions>,
     mean_turns: f64,
     output: Option<LengthLaw>,
+    images: Option<Images>,
     has_salt: bool,
     warmup_ns: u64,
     duration_ns: Option<u64>,
@@ -360,7 +370,7 @@ impl TrialSchedule {
     ) -> Result<Self, ScheduleError> {
         let prompts = match &work.prompts {
             PromptSource::Synthetic { input, query, prefix } => {
-                Prompts::Synthetic { input: *input, query: *query, prefix: prefix.map(Groups::new) }
+                Prompts::Synthetic { input: input.clone(), query: query.clone(), prefix: prefix.map(Groups::new) }
             }
             PromptSource::Dataset(dataset) => {
                 let index = index.ok_or(ScheduleError::NoIndex)?;
@@ -389,12 +399,14 @@ impl TrialSchedule {
         prompts: Prompts,
     ) -> Result<Self, ScheduleError> {
         if let PromptSource::Synthetic { input, query, prefix } = &work.prompts {
-            check_lengths("input", Some(*input))?;
-            check_lengths("query", *query)?;
+            check_lengths("input", Some(input))?;
+            check_lengths("query", query.as_ref())?;
+            check_pairs(input, work.output.as_ref())?;
             prefix.map_or(Ok(()), |prefix| check_prefix(&prefix))?;
         }
-        check_lengths("output", work.output)?;
+        check_lengths("output", work.output.as_ref())?;
         work.sessions.as_ref().map_or(Ok(()), |sessions| check_sessions(work, sessions))?;
+        work.images.as_ref().map_or(Ok(()), |images| check_images(work, images))?;
         let schedule = Self {
             seed: *key.point.seed,
             workload: *key.point.workload,
@@ -403,9 +415,10 @@ impl TrialSchedule {
             nonce: key.nonce,
             open_loop: open_loop(work.arrival, offered)?,
             users: if let OfferedLoad::Concurrency { users } = offered { Some(users) } else { None },
-            sessions: work.sessions,
+            sessions: work.sessions.clone(),
             mean_turns: work.mean_turns(),
-            output: work.output,
+            output: work.output.clone(),
+            images: work.images,
             has_salt: work.cache == CacheMode::ColdSalt,
             warmup_ns: work.warmup_ns.0,
             duration_ns: work.duration_ns.map(|Count(duration)| duration),
@@ -468,7 +481,7 @@ impl TrialSchedule {
 
     /// Returns true if the clock alone ends the phase of a closed loop, so that its number of requests is not known beforehand.
     pub fn has_open_length(&self, phase: Phase) -> bool {
-        let counted = self.request_count(phase).is_some() || self.sessions.is_some_and(|sessions| sessions.count.is_some());
+        let counted = self.request_count(phase).is_some() || self.session_count().is_some();
         self.open_loop.is_none() && !counted
     }
 
@@ -490,8 +503,8 @@ impl TrialSchedule {
     pub fn shard_requests(&self, phase: Phase, stripe: Stripe) -> Requests {
         let prompts = match &self.prompts {
             Prompts::Synthetic { input, query, prefix } => DrawnPrompts::Synthetic(Box::new(SyntheticPrompts {
-                input: Lengths::new(*input, self.generator(phase, "input")),
-                query: query.map(|law| Lengths::new(law, self.generator(phase, "query"))),
+                input: self.lengths(phase, input, "input"),
+                query: query.as_ref().map(|law| self.lengths(phase, law, "query")),
                 seeds: self.generator(phase, "prompt"),
                 groups: prefix.clone().map(|groups| (groups, self.generator(phase, "group"))),
             })),
@@ -510,9 +523,15 @@ impl TrialSchedule {
                 let source = self.session_source(sessions, phase);
                 Box::new(SessionWalk::new(sessions, stripe, source, self.generator(phase, "pause")))
             }),
-            output: self.output.map(|law| Lengths::new(law, self.generator(phase, "output"))),
+            output: self.output.as_ref().map(|law| self.lengths(phase, law, "output")),
             ids: self.key(phase.as_str(), "request-id").generator_with_nonce(self.nonce),
         }
+    }
+
+    /// Returns the token counts of one side. Both sides of pairs draw from the same values.
+    fn lengths(&self, phase: Phase, law: &LengthLaw, side: &str) -> Lengths {
+        let concern = if matches!(law, LengthLaw::Paired { .. }) { "pair" } else { side };
+        Lengths::new(law.clone(), self.generator(phase, concern))
     }
 
     fn session_source(&self, sessions: &Sessions, phase: Phase) -> SessionSource {
@@ -523,7 +542,7 @@ impl TrialSchedule {
         if let Some(order) = recorded {
             return SessionSource::Recorded(Arc::clone(order));
         }
-        let law = sessions.turns.unwrap_or(LengthLaw::Fixed { tokens: 1 });
+        let law = sessions.turns.clone().unwrap_or(LengthLaw::Fixed { tokens: 1 });
         SessionSource::Drawn(Box::new(Lengths::new(law, self.generator(phase, "turns"))))
     }
 
@@ -579,6 +598,11 @@ impl TrialSchedule {
         }
     }
 
+    /// Returns the images of each request; `None` if requests have none.
+    pub(crate) fn images(&self) -> Option<&Images> {
+        self.images.as_ref()
+    }
+
     /// Returns the digest over the whole trial, the same for every shard and for both sides of a pair: see
     /// [`DIGEST_FORMAT`](crate::DIGEST_FORMAT).
     pub fn digest(&self) -> Digest {
@@ -603,6 +627,11 @@ impl TrialSchedule {
         }
     }
 
+    /// Returns the number of sessions that ends the trial; `None` if only the clock does, or without sessions.
+    fn session_count(&self) -> Option<Count> {
+        self.sessions.as_ref().and_then(|sessions| sessions.count)
+    }
+
     /// Returns the number of requests that ends the measured phase; `None` if only the clock does.
     pub fn request_limit(&self) -> Option<u64> {
         self.requests
@@ -615,7 +644,7 @@ impl TrialSchedule {
             Some(OpenLoop::Drawn(_, rate)) => Some(rate),
             None => None,
         };
-        let sessions = self.sessions.and_then(|sessions| sessions.count);
+        let sessions = self.session_count();
         if self.requests.is_none() && self.duration_ns.is_none() && sessions.is_none() {
             return Err(ScheduleError::Endless);
         }
@@ -671,15 +700,31 @@ fn check_sessions(work: &ServingWork, sessions: &Sessions) -> Result<(), Schedul
 /// Returns the mean number of tokens of all turns and responses of a drawn session; 0 for those of a dataset.
 fn said_on_average(work: &ServingWork) -> f64 {
     let PromptSource::Synthetic { input, .. } = &work.prompts else { return 0.0 };
-    work.mean_turns() * (input.mean() + work.output.map_or(0.0, |output| output.mean()))
+    work.mean_turns() * (input.mean() + work.output.as_ref().map_or(0.0, LengthLaw::mean))
 }
 
 fn check_request_count(phase: Phase, requests: u64) -> Result<(), ScheduleError> {
     if requests > MAX_REQUESTS { Err(ScheduleError::TooMany { phase, requests }) } else { Ok(()) }
 }
 
-fn check_lengths(side: &'static str, law: Option<LengthLaw>) -> Result<(), ScheduleError> {
+fn check_lengths(side: &'static str, law: Option<&LengthLaw>) -> Result<(), ScheduleError> {
     law.and_then(lengths::refusal).map_or(Ok(()), |reason| Err(ScheduleError::Lengths { side, reason }))
+}
+
+fn check_images(work: &ServingWork, images: &Images) -> Result<(), ScheduleError> {
+    let misplaced = if !work.api.takes_images() {
+        Some(format!("requests of the API `{}` have none", work.api))
+    } else if work.sessions.is_some() || work.prompts.dataset().is_some() {
+        Some("only drawn prompts that stand for themselves have any".to_owned())
+    } else {
+        None
+    };
+    misplaced.or_else(|| images.refusal()).map_or(Ok(()), |reason| Err(ScheduleError::Images(reason)))
+}
+
+fn check_pairs(input: &LengthLaw, output: Option<&LengthLaw>) -> Result<(), ScheduleError> {
+    let refused = lengths::pairs_refusal(input, output);
+    refused.map_or(Ok(()), |reason| Err(ScheduleError::Lengths { side: "paired", reason }))
 }
 
 fn check_prefix(prefix: &SharedPrefix) -> Result<(), ScheduleError> {
@@ -923,6 +968,8 @@ impl Requests {
     }
 }
 
+#[cfg(test)]
+mod length_tests;
 #[cfg(test)]
 mod session_tests;
 #[cfg(test)]

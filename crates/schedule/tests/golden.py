@@ -216,3 +216,26 @@ def split_mix(seed, number):
 # The generator itself: its first outputs from seed 1234567, as its authors' implementation and Rosetta Code give them.
 assert [split_mix(1234567, number) for number in (1, 2)] == [6457827717110365317, 3203168211198807973]
 print("documents", [split_mix(1, number) for number in (1, 2, 127)])
+
+
+# Lengths by weights: `src/trial/length_tests.rs`.
+
+
+def by_weight(weights, unit):
+    sums = list(itertools.accumulate(weights))
+    return next(number for number, total in enumerate(sums) if total > unit * sums[-1])
+
+
+def from_histogram(key, index, edges, weights):
+    number = by_weight(weights, unit(at(key, 2 * index)))
+    low, above = edges[number], edges[number + 1] + (number + 2 == len(edges))
+    return low + below(key, 2 * index + 1, above - low)
+
+
+tables = Load(bytes([7]) * 32, "sha256:" + hashlib.sha256(b"workload").hexdigest(), "rate-40", 3, None)
+pair_key, input_key = (tables.key("measure", concern) for concern in ("pair", "input"))
+listed = [(256, 128, 60), (512, 256, 30), (4096, 64, 10)]
+drawn = [listed[by_weight([weight for _, _, weight in listed], unit(at(pair_key, index)))] for index in range(6)]
+print("pairs", [pair[:2] for pair in drawn])
+print("histogram", [from_histogram(input_key, index, [1, 256, 1024, 4096], [70, 25, 5]) for index in range(6)])
+print("images", [split_mix(0, 2**32 + number) for number in (1, 2)])

@@ -478,7 +478,7 @@ pub(crate) static SHA256: Format = Format {
 
 pub(crate) static SCENARIO: Format = Format {
     what: "a traffic scenario",
-    pattern: "^[DNUE]\\([0-9,]+\\)(/\\([0-9,]+\\))?$",
+    pattern: "^[DNUERI]\\([0-9,]+\\)(/\\([0-9,]+\\))?$",
     example: "D(128,256)",
     max: 80,
     normal: |text| text.parse::<Scenario>().map(|scenario| scenario.to_string()).map_err(|error| error.to_string()),

@@ -4,11 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use assay_api::InputKind;
+use assay_manifest::{ImageFormat, Images};
 
 /// The most tokens of one prompt or response, and of all documents of a request together: ten times the longest context that is served today.
 pub const MAX_TOKENS: u64 = 16_000_000;
 
-/// A traffic scenario in the grammar of genai-bench, limited to the part that endpoints for text, embeddings and reranking need.
+/// A traffic scenario in the grammar of genai-bench, without speech and video.
 ///
 /// The schedule defines how each is sampled (truncation, clipping, exclusive bounds), following genai-bench.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,17 +47,28 @@ pub enum Scenario {
         /// Tokens of the query.
         query: u64,
     },
+    /// `I(w,h)` or `I(w,h,n)`: a prompt with `n` images of `w` x `h` pixels; the endpoint decides how long the response is.
+    Image(Images),
 }
 
 /// The reason why a text is not a scenario that can run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioError {
     /// The kind of scenario belongs to work that no workload type covers yet.
-    #[error("`{0}` scenarios ({1}) are not supported: use `D`, `N`, `U`, `E` or `R`")]
+    #[error("`{0}` scenarios ({1}) are not supported: use `D`, `N`, `U`, `E`, `R` or `I`")]
     Unsupported(&'static str, &'static str),
+    /// Rows of a dataset, which have lengths of their own.
+    #[error(
+        "the rows of a dataset are no lengths: write `dataset: {{path: FILE, output: server}}` instead of `lengths` (`--dataset FILE`)"
+    )]
+    Dataset,
+    /// Images that no request can have.
+    #[error("it asks for {0}")]
+    Images(String),
     /// The text matches none of the known forms.
     #[error(
-        "expected `D(in,out)`, `N(mean,sd)/(mean,sd)`, `U(low,high)/(low,high)`, `U(in,out)`, `E(tokens)` or `R(document,query)`, without spaces"
+        "expected `D(in,out)`, `N(mean,sd)/(mean,sd)`, `U(low,high)/(low,high)`, `U(in,out)`, `E(tokens)`, `R(document,query)` or `I(width,height,images)`, \
+         without spaces"
     )]
     Form,
     /// An upper bound lies below its lower bound.
@@ -85,6 +97,7 @@ impl FromStr for Scenario {
             ("U", [highs]) => pair_of(highs).map(|(input, output)| Self::Uniform { input: (1, input), output: (1, output) }),
             ("E", [one]) => <[u64; 1]>::try_from(one.as_slice()).ok().map(|[tokens]| Self::Embedding { tokens }),
             ("R", [pair]) => pair_of(pair).map(|(document, query)| Self::Rerank { document, query }),
+            ("I", [sides]) => images(sides).map(Self::Image),
             _ => None,
         };
         scenario.ok_or(ScenarioError::Form)?.checked()
@@ -93,7 +106,10 @@ impl FromStr for Scenario {
 
 fn refuse_other_kinds(text: &str) -> Result<(), ScenarioError> {
     let kind = text.split('(').next().unwrap_or_default();
-    let others = [("I", "images"), ("A", "speech"), ("V", "video"), ("dataset", "raw dataset rows")];
+    if text == "dataset" {
+        return Err(ScenarioError::Dataset);
+    }
+    let others = [("A", "speech"), ("V", "video")];
     let other = others.iter().find(|(word, _)| *word == kind);
     other.map_or(Ok(()), |(word, what)| Err(ScenarioError::Unsupported(word, what)))
 }
@@ -114,6 +130,17 @@ fn pair_of(group: &[u64]) -> Option<(u64, u64)> {
 
 fn parse_pairs(input: &[u64], output: &[u64]) -> Option<((u64, u64), (u64, u64))> {
     pair_of(input).zip(pair_of(output))
+}
+
+/// Returns the images of `I`: width, height and, if it is not 1, their number.
+fn images(numbers: &[u64]) -> Option<Images> {
+    let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    let (width, height, count) = match numbers {
+        [width, height] => (*width, *height, 1),
+        [width, height, count] => (*width, *height, *count),
+        _ => return None,
+    };
+    Some(Images { width: number(width), height: number(height), count: number(count), format: ImageFormat::Jpeg })
 }
 
 /// Raises a lower bound of 0 to 1, as genai-bench does.
@@ -143,7 +170,7 @@ impl Scenario {
     /// Returns the inputs that it describes.
     pub(crate) fn input(self) -> InputKind {
         match self {
-            Self::Deterministic { .. } | Self::Normal { .. } | Self::Uniform { .. } => InputKind::Prompt,
+            Self::Deterministic { .. } | Self::Normal { .. } | Self::Uniform { .. } | Self::Image(_) => InputKind::Prompt,
             Self::Embedding { .. } => InputKind::Documents,
             Self::Rerank { .. } => InputKind::QueryAndDocuments,
         }
@@ -154,7 +181,7 @@ impl Scenario {
         match self {
             Self::Embedding { tokens } => Some(tokens.saturating_mul(documents)),
             Self::Rerank { document, query } => Some(document.saturating_mul(documents).saturating_add(query)),
-            Self::Deterministic { .. } | Self::Normal { .. } | Self::Uniform { .. } => None,
+            Self::Deterministic { .. } | Self::Normal { .. } | Self::Uniform { .. } | Self::Image(_) => None,
         }
     }
 
@@ -168,6 +195,7 @@ impl Scenario {
             }
             Self::Embedding { tokens } => (tokens, 1),
             Self::Rerank { document, query } => (document, query),
+            Self::Image(images) => return images.refusal().map_or(Ok(self), |reason| Err(ScenarioError::Images(reason))),
         };
         let (first, second) = if self.input() == InputKind::QueryAndDocuments {
             ("the document", "the query")
@@ -186,6 +214,7 @@ impl Scenario {
             Self::Normal { input, output } | Self::Uniform { input, output } => vec![input.0, input.1, output.0, output.1],
             Self::Embedding { tokens } => vec![tokens],
             Self::Rerank { document, query } => vec![document, query],
+            Self::Image(_) => Vec::new(),
         }
     }
 }
@@ -213,6 +242,8 @@ impl fmt::Display for Scenario {
             Self::Uniform { input, output } => write!(f, "U({},{})/({},{})", input.0, input.1, output.0, output.1),
             Self::Embedding { tokens } => write!(f, "E({tokens})"),
             Self::Rerank { document, query } => write!(f, "R({document},{query})"),
+            Self::Image(Images { width, height, count: 1, .. }) => write!(f, "I({width},{height})"),
+            Self::Image(Images { width, height, count, .. }) => write!(f, "I({width},{height},{count})"),
         }
     }
 }
@@ -228,18 +259,28 @@ mod tests {
 
     #[test]
     fn the_supported_forms_are_read() {
-        for text in ["D(100,1000)", "N(480,240)/(300,150)", "U(10,20)/(30,40)", "U(50,100)", "E(64)", "R(64,100)"] {
+        for text in [
+            "D(100,1000)",
+            "N(480,240)/(300,150)",
+            "U(10,20)/(30,40)",
+            "U(50,100)",
+            "E(64)",
+            "R(64,100)",
+            "I(512,256)",
+            "I(2048,2048,4)",
+        ] {
             assert_eq!(normal(text), text);
         }
         assert_eq!(normal("U(0,50)/(1,100)"), "U(50,100)");
+        assert_eq!(normal("I(512,256,1)"), "I(512,256)");
     }
 
     #[test]
     fn other_kinds_are_refused_by_name() {
-        assert_eq!(normal("I(512,512)"), "`I` scenarios (images) are not supported: use `D`, `N`, `U`, `E` or `R`");
-        assert_eq!(normal("A(100)"), "`A` scenarios (speech) are not supported: use `D`, `N`, `U`, `E` or `R`");
-        assert_eq!(normal("V(1)"), "`V` scenarios (video) are not supported: use `D`, `N`, `U`, `E` or `R`");
-        assert_eq!(normal("dataset"), "`dataset` scenarios (raw dataset rows) are not supported: use `D`, `N`, `U`, `E` or `R`");
+        assert_eq!(normal("A(100)"), "`A` scenarios (speech) are not supported: use `D`, `N`, `U`, `E`, `R` or `I`");
+        assert_eq!(normal("V(1)"), "`V` scenarios (video) are not supported: use `D`, `N`, `U`, `E`, `R` or `I`");
+        let dataset = "the rows of a dataset are no lengths: write `dataset: {path: FILE, output: server}` instead of `lengths` (`--dataset FILE`)";
+        assert_eq!(normal("dataset"), dataset);
     }
 
     #[test]
@@ -263,6 +304,9 @@ mod tests {
             "U(1,2)/",
             "D(1,2)/(3,4)",
             "D(99999999999999999999,1)",
+            "I(1)",
+            "I(1,2,3,4)",
+            "I(1,2)/(3,4)",
         ] {
             assert!(normal(text).starts_with("expected `D(in,out)`"), "{text}: {}", normal(text));
         }
@@ -276,13 +320,16 @@ mod tests {
         assert_eq!(normal("D(5,0)"), "the output must be at least 1 token");
         assert_eq!(normal("R(0,5)"), "the document must be at least 1 token");
         assert_eq!(normal("R(5,0)"), "the query must be at least 1 token");
+        assert_eq!(normal("I(0,5)"), "it asks for images of 0 x 5 pixels: each side has 1 to 8192 pixels");
+        assert_eq!(normal("I(5,5,0)"), "it asks for 0 images: a request has 1 to 100");
+        assert_eq!(normal("I(99999999999,5)"), "it asks for images of 4294967295 x 5 pixels: each side has 1 to 8192 pixels");
         assert_eq!(normal("E(99000000)"), "99000000 tokens are more than 16000000");
     }
 
     proptest! {
         #[test]
         fn what_is_written_is_read_again(a in 1u64..9999, b in 1u64..9999, c in 0u64..9999, d in 0u64..9999) {
-            let texts = [format!("D({a},{b})"), format!("N({a},{c})/({b},{d})"), format!("U({c},{})/({d},{})", c + a, d + b), format!("E({a})"), format!("R({a},{b})")];
+            let texts = [format!("D({a},{b})"), format!("N({a},{c})/({b},{d})"), format!("U({c},{})/({d},{})", c + a, d + b), format!("E({a})"), format!("R({a},{b})"), format!("I({},{},{})", a % 900 + 1, b % 900 + 1, c % 9 + 1)];
             for text in texts {
                 let once = text.parse::<Scenario>().expect("a scenario");
                 prop_assert_eq!(once.to_string().parse(), Ok(once));

@@ -24,6 +24,8 @@ mod expand;
 mod field;
 mod format;
 mod freeze;
+mod images;
+mod length_tables;
 mod lengths;
 mod noise;
 mod normal_form;
@@ -71,8 +73,8 @@ pub use trust::{Expectation, Signer, TimestampAuthority, TrustPolicy};
 pub use validate::validate;
 pub use workload::STATED_MEMBER;
 pub use workload::{
-    ArrivalMode, ArrivalProcess, Dataset, Dimensions, Distribution, Executable, Lengths, Load, Metric, Parameter, Pause,
-    PinnableFile, PrepareCommand, Program, Prompts, ResponseLength, Script, Serving, Sessions, Slo, TraceTimes, Work, Workload,
-    WorkloadSpec,
+    ArrivalMode, ArrivalProcess, Dataset, Dimensions, Distribution, Executable, LengthPair, Lengths, Load, Metric, Parameter,
+    Pause, PinnableFile, PrepareCommand, Program, Prompts, ResponseLength, Script, Serving, Sessions, Slo, TraceTimes, Work,
+    Workload, WorkloadSpec,
 };
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_NODES};

@@ -6,6 +6,7 @@
 mod pod;
 
 use assay_api::ServingApi;
+use assay_manifest::{MAX_IMAGE_SIDE, MAX_IMAGES};
 use assay_metric::{SloMetric, Unit};
 
 use crate::field::{Choice, Field, Rule, Table, Type, Uniqueness, choice, default, optional, required};
@@ -44,6 +45,9 @@ const SPEED_LIMITS: (f64, f64) = (1e-3, 1e6);
 
 /// The most groups of prompts that share a beginning; the schedule has the same limit.
 const MAX_GROUPS: i64 = 100_000;
+
+/// The most pairs of lengths, and the most bins of a histogram: as many as a schedule takes.
+const MAX_WEIGHTS: usize = 1_000;
 
 /// The most turns of a session; the schedule has the same limit.
 const MAX_TURNS: i64 = 1_000;
@@ -180,6 +184,19 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
             "lengths",
             &LENGTHS,
             "The numbers of input and output tokens, for synthetic prompts. Either this, `dataset` or `trace`.",
+        )
+        .only(SERVING),
+        default(
+            "text",
+            &Type::Choice(&TEXTS_OF_PROMPTS),
+            "\"words\"",
+            "The kind of the text of synthetic prompts, with `lengths`.",
+        )
+        .only(SERVING),
+        optional(
+            "images",
+            &Type::Object(&IMAGES),
+            "The images of each request, beside `lengths`. If left out: none, or those of a scenario `I(width,height,images)`.",
         )
         .only(SERVING),
         optional(
@@ -398,11 +415,44 @@ static LENGTHS: Type =
     Type::Shapes { scalar: Some(&Type::Text(&SCENARIO)), list: None, map: Some(&Type::Object(&LENGTHS_TABLE)) };
 static LENGTHS_TABLE: Table = Table {
     name: "lengths",
-    doc: "The numbers of input and output tokens: a scenario such as `D(128,256)`, or the two distributions written out.",
+    doc: "The numbers of input and output tokens: a scenario such as `D(128,256)`, the two distributions written out, or pairs.",
     selector: None,
     fields: &[
-        required("input", &Type::Object(&DISTRIBUTION), "Tokens of the prompt."),
-        required("output", &Type::Object(&DISTRIBUTION), "Tokens of the response."),
+        optional("input", &Type::Object(&DISTRIBUTION), "Tokens of the prompt."),
+        optional("output", &Type::Object(&DISTRIBUTION), "Tokens of the response. Required with `input`."),
+        optional("pairs", &PAIRS, "Pairs of input and output, of which each request has one, drawn by their weights."),
+    ],
+    rules: &[Rule::ExactlyOne(&["input", "pairs"])],
+};
+static PAIRS: Type = Type::List { item: &Type::Object(&PAIR), min: 1, max: MAX_WEIGHTS, unique: Uniqueness::No };
+static WEIGHT: Type = Type::Number { min: 0.0, above_min: false, max: 1e9 };
+static PAIR: Table = Table {
+    name: "pair of lengths",
+    doc: "An input and an output that belong together.",
+    selector: None,
+    fields: &[
+        required("input", &TOKENS, "Tokens of the prompt."),
+        required("output", &TOKENS, "Tokens of the response."),
+        default("weight", &WEIGHT, "1", "The weight: the pair is drawn with a probability in proportion to it."),
+    ],
+    rules: &[],
+};
+static HISTOGRAM: Table = Table {
+    name: "histogram",
+    doc: "A bin is drawn by its weight, and a whole number of the bin, each equally likely. Bin `k` begins at edge `k` and ends before edge `k + 1`; \
+          the last bin includes its upper edge, as in NumPy's `histogram`.",
+    selector: None,
+    fields: &[
+        required(
+            "edges",
+            &Type::List { item: &TOKENS, min: 2, max: MAX_WEIGHTS + 1, unique: Uniqueness::No },
+            "The edges of the bins, rising: one more than there are bins.",
+        ),
+        required(
+            "weights",
+            &Type::List { item: &WEIGHT, min: 1, max: MAX_WEIGHTS, unique: Uniqueness::No },
+            "The weight of each bin, such as a count or a share.",
+        ),
     ],
     rules: &[],
 };
@@ -418,10 +468,11 @@ static DISTRIBUTION: Table = Table {
         optional("uniform", &Type::Object(&UNIFORM), "Uniformly distributed between two bounds."),
         optional("normal", &Type::Object(&NORMAL), "Normally distributed."),
         optional("lognormal", &Type::Object(&NORMAL), "Log-normally distributed; mean and spread are those of the token counts."),
+        optional("histogram", &Type::Object(&HISTOGRAM), "A bin of a histogram, and any number of the bin."),
         optional("vllm_range", &Type::Object(&VLLM_RANGE), "The rule of `vllm bench serve`: `--random-range-ratio`."),
         optional("sglang_range", &Type::Object(&SGLANG_RANGE), "The rule of SGLang's `bench_serving`: `--random-range-ratio`."),
     ],
-    rules: &[Rule::ExactlyOne(&["fixed", "uniform", "normal", "lognormal", "vllm_range", "sglang_range"])],
+    rules: &[Rule::ExactlyOne(&["fixed", "uniform", "normal", "lognormal", "histogram", "vllm_range", "sglang_range"])],
 };
 static VLLM_RANGE: Table = Table {
     name: "vLLM's range",
@@ -464,6 +515,38 @@ static NORMAL: Table = Table {
     doc: "Mean and standard deviation, in tokens.",
     selector: None,
     fields: &[required("mean", &MEAN, "The mean."), required("stddev", &SPREAD, "The standard deviation.")],
+    rules: &[],
+};
+
+/// Widens a limit: `From` is not constant.
+#[expect(clippy::cast_lossless, reason = "`i64::from` is not constant")]
+const fn widened(limit: u32) -> i64 {
+    limit as i64
+}
+
+static IMAGE_SIDE: Type = Type::Integer { min: 1, max: widened(MAX_IMAGE_SIDE) };
+pub(crate) static IMAGE_FORMATS: [Choice; 2] = [
+    choice("png", "PNG, stored without compression: 3 bytes a pixel."),
+    choice("jpeg", "JPEG, baseline, of quality 75: about a sixth of a byte a pixel."),
+];
+pub(crate) static TEXTS_OF_PROMPTS: [Choice; 2] = [
+    choice("words", "Common words, drawn by themselves: one token each, and no sense."),
+    choice(
+        "natural",
+        "Prose: each word follows the two before it somewhere in *Alice's Adventures in Wonderland*. With a tokenizer file, prompts are encoded until they \
+         have their length.",
+    ),
+];
+static IMAGES: Table = Table {
+    name: "images",
+    doc: "Synthetic images, which the seed decides to the byte. They are sent as data URLs behind the text of the prompt.",
+    selector: None,
+    fields: &[
+        required("width", &IMAGE_SIDE, "Pixels of a line."),
+        required("height", &IMAGE_SIDE, "Lines."),
+        default("count", &Type::Integer { min: 1, max: widened(MAX_IMAGES) }, "1", "Images of each request."),
+        default("format", &Type::Choice(&IMAGE_FORMATS), "\"jpeg\"", "Their file format."),
+    ],
     rules: &[],
 };
 

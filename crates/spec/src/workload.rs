@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use assay_api::{InputKind, ServingApi};
 use assay_manifest::{
-    BetterDirection, CacheMode, CaptureMode, DatasetFormat, History, InstructionCounter, MeasuredCommand, Name, OverLongPrompt,
-    ReasoningHistory, SharedPrefix, SloMetric, WorkloadType,
+    BetterDirection, CacheMode, CaptureMode, DatasetFormat, History, Images, InstructionCounter, MeasuredCommand, Name,
+    OverLongPrompt, ReasoningHistory, SharedPrefix, SloMetric, SyntheticText, WorkloadType,
 };
 use assay_metric::Requirement;
 use serde_json::{Map, Value as Json};
@@ -17,6 +17,8 @@ use crate::checked_value::{CheckedValue, Read, Value, read_from_text};
 use crate::define::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::field::Type;
 use crate::format::parse_latency;
+use crate::images::{check_images, scenario_images};
+use crate::length_tables::check_length_tables;
 use crate::lengths::{MAX_TOKENS, Scenario, scenario_example, scenario_form};
 use crate::normal_form::normal_json;
 use crate::problem::{Problem, Problems, did_you_mean, quote};
@@ -201,6 +203,10 @@ pub struct Serving {
     pub load: Load,
     /// The prompts.
     pub prompts: Prompts,
+    /// The kind of the text of synthetic prompts.
+    pub text: SyntheticText,
+    /// The images of each request.
+    pub images: Option<Images>,
     /// The beginnings that synthetic prompts have in common.
     pub prefix: Option<SharedPrefix>,
     /// The conversations that requests belong to; `None` if each stands for itself.
@@ -382,7 +388,7 @@ pub struct TraceTimes {
 }
 
 /// The tokens of the response to a row of a dataset.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ResponseLength {
     /// As many as the recorded response has.
     Recorded,
@@ -404,10 +410,23 @@ pub enum Lengths {
         /// Tokens of the response.
         output: Distribution,
     },
+    /// Pairs of input and output, drawn by their weights.
+    Pairs(Vec<LengthPair>),
+}
+
+/// A pair of input and output tokens, with its weight among others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LengthPair {
+    /// Tokens of the prompt.
+    pub input: u64,
+    /// Tokens of the response.
+    pub output: u64,
+    /// The weight: the pair is drawn with a probability in proportion to it.
+    pub weight: f64,
 }
 
 /// Numbers of tokens; draws are rounded to the nearest whole number and clipped to at least 1.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Distribution {
     /// A fixed number.
     Fixed(u64),
@@ -431,6 +450,13 @@ pub enum Distribution {
         mean: f64,
         /// The standard deviation.
         stddev: f64,
+    },
+    /// A bin by its weight, and any number of the bin. A bin ends before its upper edge, except for the last one.
+    Histogram {
+        /// The edges of the bins, rising: one more than there are bins.
+        edges: Vec<u64>,
+        /// The weight of each bin.
+        weights: Vec<f64>,
     },
 }
 
@@ -456,7 +482,17 @@ pub struct Metric {
     pub primary: bool,
 }
 
-read_from_text!(CacheMode, CaptureMode, DatasetFormat, History, InstructionCounter, OverLongPrompt, ReasoningHistory, ServingApi);
+read_from_text!(
+    CacheMode,
+    CaptureMode,
+    DatasetFormat,
+    History,
+    InstructionCounter,
+    OverLongPrompt,
+    ReasoningHistory,
+    ServingApi,
+    SyntheticText
+);
 
 impl Workload {
     /// Parses a workload file; `file` is its name in problems. In `workloads/<folder>/workload.yaml`, the name must be the
@@ -545,6 +581,9 @@ impl Define for Workload {
         check_arrival(spec, problems);
         check_times(spec, problems);
         check_distributions(spec, problems);
+        check_length_tables(spec, problems);
+        check_text(spec, problems);
+        check_images(spec, problems);
         check_dataset(spec, problems);
         check_replay(spec, problems);
         check_prefix(spec, problems);
@@ -652,6 +691,15 @@ fn check_distributions(spec: &CheckedValue, problems: &mut Problems<'_>) {
         {
             problems.add(uniform.anchor, format!("`spec.{of}.{side}.uniform.max` is {max}, below `min`, which is {min}"));
         }
+    }
+}
+
+/// Checks that only synthetic prompts have a kind of text.
+fn check_text(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let Some(text) = spec.member("text").filter(|text| text.text() == Some(SyntheticText::Natural.as_str())) else { return };
+    if let Some(file) = ["dataset", "trace"].into_iter().find(|name| spec.member(name).is_some()) {
+        let message = format!("`spec.text` belongs to `lengths`, not to a {file}");
+        problems.add_hinted(text.anchor, message, "remove it");
     }
 }
 
@@ -1125,6 +1173,8 @@ impl Read for Serving {
             tokenizer: spec.get("tokenizer")?,
             load: spec.get("load")?,
             prompts: Prompts::read(spec)?,
+            text: spec.get("text")?,
+            images: scenario_images(spec).map_or_else(|| spec.get("images"), |images| Some(Some(images)))?,
             prefix: spec.get("prefix")?,
             sessions: spec.get("sessions")?,
             cache: spec.get("cache")?,
@@ -1285,8 +1335,15 @@ impl Read for Lengths {
     fn read(lengths: &CheckedValue) -> Option<Self> {
         match &lengths.value {
             Value::Text(_) => Scenario::read(lengths).map(Self::Scenario),
+            _ if lengths.member("pairs").is_some() => lengths.get("pairs").map(Self::Pairs),
             _ => Some(Self::Explicit { input: lengths.get("input")?, output: lengths.get("output")? }),
         }
+    }
+}
+
+impl Read for LengthPair {
+    fn read(pair: &CheckedValue) -> Option<Self> {
+        Some(Self { input: pair.get("input")?, output: pair.get("output")?, weight: pair.get("weight")? })
     }
 }
 
@@ -1297,6 +1354,7 @@ impl Read for Distribution {
             "fixed" => Self::Fixed(u64::read(inner)?),
             "uniform" => Self::Uniform { min: inner.get("min")?, max: inner.get("max")? },
             "normal" => Self::Normal { mean: inner.get("mean")?, stddev: inner.get("stddev")? },
+            "histogram" => Self::Histogram { edges: inner.get("edges")?, weights: inner.get("weights")? },
             "vllm_range" => {
                 let (tokens, ratio): (u64, f64) = (inner.get("tokens")?, inner.get("ratio")?);
                 let bound = |share: f64| tokens as f64 * share;
@@ -1325,10 +1383,12 @@ impl Read for Metric {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use assay_manifest::ImageFormat;
+
     use crate::field::Choice;
     use crate::tables::{
-        ARRIVALS, CACHES, CAPTURES, COUNTERS, DATASET_FORMATS, HISTORIES, LOAD_MODES, OVER_LONG, REASONING, RESPONSE_LENGTHS,
-        TRACE_FORMATS,
+        ARRIVALS, CACHES, CAPTURES, COUNTERS, DATASET_FORMATS, HISTORIES, IMAGE_FORMATS, LOAD_MODES, OVER_LONG, REASONING,
+        RESPONSE_LENGTHS, TEXTS_OF_PROMPTS, TRACE_FORMATS,
     };
 
     #[test]
@@ -1339,6 +1399,8 @@ mod tests {
         assert_eq!(words(&COUNTERS), InstructionCounter::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&DATASET_FORMATS), DatasetFormat::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&OVER_LONG), OverLongPrompt::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
+        assert_eq!(words(&TEXTS_OF_PROMPTS), SyntheticText::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
+        assert_eq!(words(&IMAGE_FORMATS), ImageFormat::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&HISTORIES), History::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&REASONING), ReasoningHistory::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&RESPONSE_LENGTHS), ["recorded", "server"]);

@@ -8,12 +8,13 @@
 //! tokens are only in the endpoint's own count.
 
 mod file;
+mod natural;
 mod prompt;
 mod words;
 
 use std::sync::Arc;
 
-use assay_manifest::Digest;
+use assay_manifest::{Digest, SyntheticText};
 
 pub use file::{MAX_FILE_BYTES, MAX_GROWTH, MAX_OWN_WORDS};
 pub use prompt::{MAX_PROMPT_TOKENS, Prompt, SALT_WORDS};
@@ -63,6 +64,7 @@ pub struct Tokenizer {
     vocabulary: Arc<Vocabulary>,
     digest: Digest,
     additive: bool,
+    text: SyntheticText,
 }
 
 #[derive(Clone)]
@@ -79,7 +81,7 @@ impl Tokenizer {
     /// simulator. Its words are single tokens of the tokenizers of most models, so the endpoint's own counts are close.
     pub fn built_in() -> Self {
         let vocabulary = Arc::new(Vocabulary::from_common_words());
-        Self { rules: Rules::Words, vocabulary, digest: words::digest(), additive: true }
+        Self { rules: Rules::Words, vocabulary, digest: words::digest(), additive: true, text: SyntheticText::Words }
     }
 
     /// Loads the tokenizer of a `tokenizer.json`.
@@ -95,7 +97,16 @@ impl Tokenizer {
             vocabulary: Arc::new(vocabulary),
             digest: Digest::compute(bytes),
             additive,
+            text: SyntheticText::Words,
         })
+    }
+
+    /// Returns the tokenizer that makes prompts of this kind of text: words drawn by themselves, or prose.
+    #[must_use]
+    pub fn with_text(self, text: SyntheticText) -> Self {
+        // Words of prose are one token each for the built-in tokenizer only.
+        let additive = self.additive && (text == SyntheticText::Words || matches!(self.rules, Rules::Words));
+        Self { text, additive, ..self }
     }
 
     /// The digest of its vocabulary and rules: that of the built-in list, or of the file.
@@ -143,7 +154,8 @@ impl Tokenizer {
         self.additive
     }
 
-    /// Makes a prompt of `tokens` tokens: words of the vocabulary with single spaces between them, drawn by `seed`.
+    /// Makes a prompt of `tokens` tokens: words of the vocabulary, or of [natural text](Tokenizer::with_text), with single spaces between them, drawn
+    /// by `seed`.
     ///
     /// With a salt, the first [`SALT_WORDS`] words (at most half of a short prompt) are drawn by the salt instead, so they are
     /// the same in every prompt with that salt. Equal arguments give equal prompts, in this version and later ones.
@@ -157,7 +169,7 @@ impl Tokenizer {
         if tokens == 0 {
             return Ok(Prompt { text: String::new(), tokens });
         }
-        let draw = prompt::WordSequence::new(&self.vocabulary, seed, salt, tokens);
+        let draw = prompt::WordSequence::new(&self.vocabulary, seed, salt, tokens).of_kind(self.text);
         if self.additive { Ok(Prompt { text: draw.text(tokens), tokens }) } else { draw.correct_length(|text| self.count(text)) }
     }
 
@@ -171,7 +183,7 @@ impl Tokenizer {
         if tokens > MAX_PROMPT_TOKENS {
             return Err(TokenizerError::TooManyTokens(tokens));
         }
-        let text = prompt::join_pieces(&self.vocabulary, pieces);
+        let text = prompt::join_pieces(&self.vocabulary, self.text, pieces);
         if self.additive {
             return Ok(Prompt { text, tokens });
         }

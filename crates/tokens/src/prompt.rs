@@ -5,7 +5,10 @@
 //! are allowed at its position. The probabilities of words differ by less than one in a hundred thousand. The first word is
 //! always an opener, a word that is one token without a space before it.
 
+use assay_manifest::SyntheticText;
+
 use crate::TokenizerError;
+use crate::natural::Chain;
 use crate::words::COMMON_WORDS;
 
 /// The number of words that distinguish the prompts of one execution from those of any other: 1,214^4 is 2 x 10^12.
@@ -73,7 +76,7 @@ impl Vocabulary {
 }
 
 /// Maps a draw to an index below `count`.
-fn scale_draw(draw: u32, count: usize) -> usize {
+pub(crate) fn scale_draw(draw: u32, count: usize) -> usize {
     ((u64::from(draw) * count as u64) >> 32) as usize
 }
 
@@ -84,17 +87,37 @@ pub(crate) struct WordSequence<'a> {
     salt: u64,
     salt_words: u32,
     tokens: u32,
+    kind: SyntheticText,
 }
 
 impl<'a> WordSequence<'a> {
     pub(crate) fn new(vocabulary: &'a Vocabulary, seed: u64, salt: Option<u64>, tokens: u32) -> Self {
         // A prompt that was all salt would equal every other prompt of the trial.
         let salt_words = salt.map_or(0, |_| SALT_WORDS.min(tokens / 2));
-        Self { vocabulary, seed, salt: salt.unwrap_or(0), salt_words, tokens }
+        Self { vocabulary, seed, salt: salt.unwrap_or(0), salt_words, tokens, kind: SyntheticText::Words }
     }
 
-    /// Its first `words` words.
+    /// Returns the sequence of this kind of text.
+    pub(crate) fn of_kind(self, kind: SyntheticText) -> Self {
+        Self { kind, ..self }
+    }
+
+    /// Its first `words` words. Natural text begins after the words of the salt.
     pub(crate) fn text(&self, words: u32) -> String {
+        if self.kind == SyntheticText::Words {
+            return self.drawn_words(words);
+        }
+        let of_salt = self.salt_words.min(words);
+        let mut text = self.drawn_words(of_salt);
+        if of_salt > 0 && of_salt < words {
+            text.push(' ');
+        }
+        text.push_str(&Chain::shared().text(self.seed, words - of_salt));
+        text
+    }
+
+    /// Returns `words` words of the vocabulary.
+    fn drawn_words(&self, words: u32) -> String {
         let mut text = String::with_capacity(words as usize * BYTES_PER_WORD);
         let mut place = 0;
         while place < words {
@@ -165,14 +188,14 @@ impl<'a> WordSequence<'a> {
 }
 
 /// Writes the texts of pieces, one after the other. Each begins with an opener, so that it has the same words wherever it stands.
-pub(crate) fn join_pieces(vocabulary: &Vocabulary, pieces: &[(u64, u32)]) -> String {
+pub(crate) fn join_pieces(vocabulary: &Vocabulary, kind: SyntheticText, pieces: &[(u64, u32)]) -> String {
     let words: usize = pieces.iter().map(|(_, tokens)| *tokens as usize).sum();
     let mut text = String::with_capacity(words * BYTES_PER_WORD);
     for (seed, tokens) in pieces.iter().filter(|(_, tokens)| *tokens > 0) {
         if !text.is_empty() {
             text.push(' ');
         }
-        text.push_str(&WordSequence::new(vocabulary, *seed, None, *tokens).text(*tokens));
+        text.push_str(&WordSequence::new(vocabulary, *seed, None, *tokens).of_kind(kind).text(*tokens));
     }
     text
 }
@@ -190,7 +213,7 @@ fn rescale(words: u32, tokens: u32, wanted: u32) -> u32 {
 }
 
 /// Output `number` (from 1) of SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014).
-fn split_mix(seed: u64, number: u64) -> u64 {
+pub(crate) fn split_mix(seed: u64, number: u64) -> u64 {
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
     let state = seed.wrapping_add(GOLDEN.wrapping_mul(number));
     let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

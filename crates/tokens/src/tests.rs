@@ -355,3 +355,25 @@ proptest! {
         prop_assert!(Tokenizer::from_file(&file[..cut.min(file.len() - 1)]).is_err());
     }
 }
+
+#[test]
+fn natural_text_has_exact_tokens_and_a_salt_of_words() {
+    let natural = Tokenizer::built_in().with_text(SyntheticText::Natural);
+    let prompt = |seed, salt, tokens| natural.prompt(seed, salt, tokens).expect("a prompt");
+    for tokens in [0, 1, 2, 7, 8, 9, 500] {
+        let made = prompt(3, Some(9), tokens);
+        assert_eq!((made.tokens, natural.count(&made.text)), (tokens, Ok(u64::from(tokens))));
+    }
+    let (first, second) = (prompt(1, Some(9), 40), prompt(2, Some(9), 40));
+    let words = |prompt: &Prompt| prompt.text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(&first)[..4], words(&second)[..4]);
+    assert_ne!(words(&first)[4..], words(&second)[4..]);
+    assert_ne!(words(&first)[..4], words(&prompt(1, Some(8), 40))[..4]);
+    assert_eq!(words(&first)[4..], words(&prompt(1, None, 36))[..], "the salt stands in front of the text of the seed");
+    let pieces = natural.pieces(&[(7, 5), (8, 0), (1, 36)]).expect("a prompt");
+    assert_eq!(pieces.text, format!("{} {}", prompt(7, None, 5).text, prompt(1, None, 36).text));
+    assert_eq!(
+        Tokenizer::built_in().with_text(SyntheticText::Words).prompt(1, None, 9),
+        Tokenizer::built_in().prompt(1, None, 9)
+    );
+}

@@ -3,6 +3,7 @@
 mod barrier;
 mod exchange;
 mod flush;
+mod images;
 mod judge;
 mod live;
 mod requests;
@@ -22,7 +23,8 @@ use assay_dataset::{Index, RowReader};
 use assay_load::{Arrivals, ChunkLists, Endpoint, MeasuredLimits, Progress, Trial, TrialSummary};
 use assay_manifest::{
     Artifact, Attempt, CacheMode, CaptureMode, ClientHealth, ClockOffset, Count, Dataset, Environment, FrozenWorkload, History,
-    HostFacts, Isolation, Plan, PlannedTrial, Point, ProvisionedTarget, Reason, ServingOutcome, ServingWork, Target,
+    HostFacts, Isolation, Plan, PlannedTrial, Point, ProvisionedTarget, Reason, ServingOutcome, ServingWork, SyntheticText,
+    Target,
 };
 use assay_probe::{Client, HeaderError, Headers};
 use assay_record::{Outcome, Phase};
@@ -299,8 +301,8 @@ impl<'a> ServingTrial<'a> {
                 trial.measured.requests = trial.measured.requests.map(|_| 0);
             }
         }
-        trial.sessions = self.work.sessions.map(|sessions| assay_load::Sessions { history: history(sessions.history) });
-        let mut later_turns = self.work.sessions.map(|sessions| {
+        trial.sessions = self.work.sessions.as_ref().map(|sessions| assay_load::Sessions { history: history(sessions.history) });
+        let mut later_turns = self.work.sessions.as_ref().map(|sessions| {
             let (tokenizer, rows) = (Arc::clone(&self.tokenizer), self.rows.clone());
             LaterTurns::new(prompts.conversations(), prompts.scheduled(), tokenizer, rows, &self.work, sessions)
         });
@@ -553,8 +555,9 @@ fn tokenizer(
     work: &ServingWork,
     known: &mut BTreeMap<assay_manifest::Digest, Arc<Tokenizer>>,
 ) -> Result<Arc<Tokenizer>, Failure> {
+    let of_kind = |tokenizer: &Tokenizer| Arc::new(tokenizer.clone().with_text(work.text.unwrap_or(SyntheticText::Words)));
     if let Some(tokenizer) = known.get(&work.tokenizer.digest) {
-        return Ok(Arc::clone(tokenizer));
+        return Ok(of_kind(tokenizer));
     }
     let read = match &work.tokenizer.file {
         None => Tokenizer::built_in(),
@@ -566,7 +569,7 @@ fn tokenizer(
     }
     let read = Arc::new(read);
     known.insert(work.tokenizer.digest, Arc::clone(&read));
-    Ok(read)
+    Ok(of_kind(&read))
 }
 
 /// Returns the open files that are left for connections, at most [`MAX_IN_FLIGHT`].

@@ -17,8 +17,12 @@ use assay_stage::{ErrorCode, Exit, Failure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Map, Value, json};
 
+mod lengths;
+
 use crate::commands::run::RunRequest;
 use crate::output;
+
+use lengths::LengthTables;
 
 /// The time limit for the endpoint to become ready: the user is there to start it.
 const READY_TIMEOUT: &str = "10s";
@@ -33,7 +37,7 @@ const OUTPUT_TOKENS: u64 = 128;
 const PIPELINE: &str = "pipelines/bench.yaml";
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 44] = [
+const OPTIONS: [(&str, &str); 48] = [
     ("spec.load.concurrency", "--concurrency"),
     ("spec.load.rate", "--rate"),
     ("spec.load.speed", "--speed"),
@@ -44,9 +48,13 @@ const OPTIONS: [(&str, &str); 44] = [
     ("spec.load.sessions", "--sessions count="),
     ("spec.load.warmup", "--warmup"),
     ("spec.load.timeout", "--timeout"),
+    ("spec.lengths.pairs", "--pairs"),
+    ("spec.lengths.input.histogram", "--input-histogram"),
+    ("spec.lengths.output.histogram", "--output-histogram"),
     ("spec.lengths.input", "--input-tokens"),
     ("spec.lengths.output", "--output-tokens"),
     ("spec.lengths", "--scenario"),
+    ("spec.images", "--images"),
     ("spec.prefix", "--prefix"),
     ("spec.sessions.turns", "--sessions turns="),
     ("spec.sessions.think_time", "--sessions think_time="),
@@ -128,9 +136,11 @@ pub(crate) struct Bench {
     /// Tokens per response, for an API whose responses have tokens [default: 128]
     #[arg(long, value_name = "N")]
     output_tokens: Option<u64>,
-    /// Lengths in genai-bench notation, such as "D(100,100)", "N(480,240)/(300,150)", "E(128)" or "R(128,100)"
+    /// Lengths in genai-bench notation, such as "D(100,100)", "N(480,240)/(300,150)", "E(128)", "R(128,100)" or "I(512,512,2)"
     #[arg(long, value_name = "SCENARIO", conflicts_with_all = ["input_tokens", "output_tokens"])]
     scenario: Option<String>,
+    #[command(flatten)]
+    length_tables: LengthTables,
     /// Tokens that synthetic prompts begin with in common: system=N for all, group=N for those of one of groups=K, with zipf=S
     #[arg(long, value_name = "NAME=N,..", value_delimiter = ',', conflicts_with = "file")]
     prefix: Vec<String>,
@@ -310,7 +320,11 @@ impl Bench {
         load["timeout"] = json!(self.timeout);
         let lengths = match &self.scenario {
             Some(scenario) => json!(scenario),
-            None => self.default_lengths(),
+            None => {
+                let output_tokens = self.output_tokens.unwrap_or(OUTPUT_TOKENS);
+                let tables = self.length_tables.lengths(self.input_tokens, output_tokens)?;
+                tables.unwrap_or_else(|| self.default_lengths())
+            }
         };
         let file = self.file().map(|(member, file)| self.file_of(member, file).map(|of| (member, of))).transpose()?;
         let is_simulated = self.simulator.is_some();
@@ -336,6 +350,8 @@ impl Bench {
         }
         let prefix = self.prefix.iter().map(|pair| parse_prefix(pair)).collect::<Result<Map<_, _>, _>>()?;
         set(&mut spec, "prefix", (!prefix.is_empty()).then_some(Value::Object(prefix)));
+        set(&mut spec, "text", self.length_tables.text());
+        set(&mut spec, "images", self.length_tables.images()?);
         set(&mut spec, "sessions", sessions);
         set(&mut spec, "batch", Some(self.documents).filter(|documents| *documents != 1).map(Value::from));
         set(&mut spec, "extra_body", self.extra_body.clone().map(Value::from));
@@ -361,7 +377,8 @@ impl Bench {
         set(&mut value, "max_gap", self.max_gap.clone().map(Value::from));
         set(&mut value, "max_input", self.max_input.map(Value::from));
         set(&mut value, "over", self.over.clone().map(Value::from));
-        set(&mut value, "output", self.output_tokens.map(|tokens| json!({"fixed": tokens})));
+        let drawn = self.length_tables.output()?;
+        set(&mut value, "output", drawn.or_else(|| self.output_tokens.map(|tokens| json!({"fixed": tokens}))));
         Ok(value)
     }
 

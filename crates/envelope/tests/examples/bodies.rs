@@ -304,6 +304,7 @@ fn serving_work() -> Value {
             "prefix": {"system": 1000, "groups": 64, "group": 200, "zipf": 1.0}},
         "sessions": {"turns": {"law": "uniform", "min": 2, "max": 8}, "think_time": {"law": "exponential", "mean_ns": "2000000000"},
             "history": "recorded", "reasoning": "drop", "count": "100"}, "session_header": "x-session-id", "output": {"law": "fixed", "tokens": 128},
+        "text": "natural", "images": {"width": 512, "height": 256, "count": 2, "format": "jpeg"},
         "exact_output": true, "continuous_usage": true, "batch": 1, "body": {"temperature": "0"}, "extra_body": {"top_k": 20}, "requests": "500",
         "duration_ns": "60000000000", "warmup_ns": "5000000000", "timeout_ns": "120000000000", "time_limit_ns": "1800000000000",
         "cache": "cold_salt", "streaming": true, "capture": "digest", "slos": [{"metric": "ttft", "at_most_ns": "500000000"}],

@@ -5,6 +5,7 @@ pub(crate) mod common;
 pub(crate) mod dataset;
 pub(crate) mod environment;
 pub(crate) mod execution;
+pub(crate) mod images;
 pub(crate) mod plan;
 pub(crate) mod publication;
 pub(crate) mod recording;

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::document::words;
-use crate::{Artifact, Block, CaseId, Count, Digest, PinnedFile, PointId, PromptSource, SessionCounts, Sessions, TrialId};
+use crate::{
+    Artifact, Block, CaseId, Count, Digest, Images, PinnedFile, PointId, PromptSource, SessionCounts, Sessions, TrialId,
+};
 
 /// Servers that support token counts per chunk (`continuous_usage_stats`).
 const CONTINUOUS_USAGE: [&str; 2] = ["vllm", "assay-simulator"];
@@ -39,6 +41,15 @@ words!(
     Full = "full",
 );
 
+words!(
+    /// The kind of the text of synthetic prompts.
+    SyntheticText, "kind of text",
+    /// Words that are drawn by themselves.
+    Words = "words",
+    /// Prose: each word follows the two before it somewhere in a book.
+    Natural = "natural",
+);
+
 /// The rule that decides when a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "law", rename_all = "snake_case", deny_unknown_fields)]
@@ -59,7 +70,7 @@ pub enum ArrivalLaw {
 }
 
 /// The distribution of token counts, drawn for each request.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "law", rename_all = "snake_case", deny_unknown_fields)]
 pub enum LengthLaw {
     /// A fixed number of tokens.
@@ -106,19 +117,68 @@ pub enum LengthLaw {
         /// The smallest value: smaller draws become this.
         floor: u32,
     },
+    /// A bin of a histogram by its weight, and any whole number of the bin. Bin `k` has the numbers from edge `k` up to edge `k + 1`, which
+    /// belongs to the next bin; the last bin includes its upper edge.
+    Histogram {
+        /// The edges of the bins, rising: one more than there are bins.
+        edges: Vec<u32>,
+        /// The weight of each bin.
+        weights: Vec<f64>,
+    },
+    /// This side of one of several pairs of input and output, by the weight of the pair. The law of the other side has as many values, with
+    /// the same weights in the same order, and both draw the same pair.
+    Paired {
+        /// The values of this side.
+        values: Vec<WeightedTokens>,
+    },
+}
+
+/// A number of tokens, with its weight among others.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WeightedTokens {
+    /// Tokens.
+    pub tokens: u32,
+    /// The weight: the number is drawn with a probability in proportion to it.
+    pub weight: f64,
 }
 
 impl LengthLaw {
     /// Returns the mean, without rounding and clipping to the largest number.
     pub fn mean(&self) -> f64 {
-        match *self {
-            Self::Fixed { tokens } => f64::from(tokens),
-            Self::Uniform { min, max } => f64::midpoint(f64::from(min), f64::from(max)),
-            Self::Normal { mean, .. } | Self::Lognormal { mean, .. } => mean,
-            Self::TruncatedNormal { mean, floor, .. } => mean.max(f64::from(floor)),
-            Self::TruncatedUniform { low, high, floor } => f64::midpoint(f64::from(low), f64::from(high)).max(f64::from(floor)),
+        match self {
+            Self::Fixed { tokens } => f64::from(*tokens),
+            Self::Uniform { min, max } => f64::midpoint(f64::from(*min), f64::from(*max)),
+            Self::Normal { mean, .. } | Self::Lognormal { mean, .. } => *mean,
+            Self::TruncatedNormal { mean, floor, .. } => mean.max(f64::from(*floor)),
+            Self::TruncatedUniform { low, high, floor } => {
+                f64::midpoint(f64::from(*low), f64::from(*high)).max(f64::from(*floor))
+            }
+            Self::Histogram { edges, weights } => {
+                let middle = |(low, high): (u32, u32)| f64::midpoint(f64::from(low), f64::from(high));
+                weighted_mean(bins_of(edges).map(middle).zip(weights.iter().copied()))
+            }
+            Self::Paired { values } => weighted_mean(values.iter().map(|value| (f64::from(value.tokens), value.weight))),
         }
     }
+
+    /// Returns the smallest and the largest number of each bin of a histogram; none of any other law.
+    pub fn bins(&self) -> impl Iterator<Item = (u32, u32)> {
+        let edges: &[u32] = if let Self::Histogram { edges, .. } = self { edges } else { &[] };
+        bins_of(edges)
+    }
+}
+
+fn bins_of(edges: &[u32]) -> impl Iterator<Item = (u32, u32)> {
+    let last = edges.len().saturating_sub(2);
+    let bins = edges.iter().zip(edges.iter().skip(1)).enumerate();
+    bins.map(move |(bin, (low, high))| (*low, if bin == last { *high } else { high.saturating_sub(1) }))
+}
+
+/// Returns the mean of values with their weights; 0 if all weights are 0.
+fn weighted_mean(values: impl Iterator<Item = (f64, f64)>) -> f64 {
+    let (sum, weights) = values.fold((0.0, 0.0), |(sum, weights), (value, weight)| (sum + value * weight, weights + weight));
+    if weights > 0.0 { sum / weights } else { 0.0 }
 }
 
 /// A latency limit of each request; the limit itself is met.
@@ -165,6 +225,12 @@ pub struct ServingWork {
     /// Tokens of the response; absent if the API has none, and if a dataset or the endpoint decides.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output: Option<LengthLaw>,
+    /// The kind of the text of synthetic prompts; absent if it is words, and if prompts are not synthetic.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub text: Option<SyntheticText>,
+    /// The images of each request; absent if it has none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub images: Option<Images>,
     /// True if requests ask for exactly the drawn or recorded number of tokens (`ignore_eos`, `min_tokens`).
     pub exact_output: bool,
     /// True if the endpoint is asked to count tokens chunk by chunk, which few servers support.
@@ -213,7 +279,7 @@ impl ServingWork {
 
     /// Returns the mean number of turns of a session; 1 if each request stands for itself.
     pub fn mean_turns(&self) -> f64 {
-        let drawn = self.sessions.and_then(|sessions| sessions.turns).map(|turns| turns.mean());
+        let drawn = self.sessions.as_ref().and_then(|sessions| sessions.turns.as_ref()).map(LengthLaw::mean);
         let summary = self.prompts.dataset().map(|dataset| &dataset.summary);
         let recorded = || summary.and_then(|summary| Some(summary.rows.0 as f64 / summary.sessions?.0.max(1) as f64));
         drawn.or_else(recorded).unwrap_or(1.0)

@@ -82,7 +82,7 @@ impl SessionCounts {
 
 /// The conversations that requests belong to. Each turn of one sends all that was said before, and is sent a pause after the response to the
 /// turn before. The point gives how many sessions run at a time, or how many begin per second.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sessions {
     /// The number of turns of each session; absent if a dataset has the conversations.

@@ -26,6 +26,8 @@ pub(super) fn work() -> ServingWork {
         sessions: None,
         session_header: None,
         output: Some(LengthLaw::TruncatedUniform { low: 1, high: 300, floor: 2 }),
+        text: None,
+        images: None,
         exact_output: true,
         continuous_usage: false,
         batch: 1,
@@ -497,20 +499,23 @@ pub(super) fn dataset_schedule(
 fn a_beginning_in_common_is_part_of_the_length_and_of_the_schedule() {
     let prefix = SharedPrefix { system: 1_000, groups: 8, group: 200, zipf: 1.0 };
     let own = LengthLaw::Uniform { min: 10, max: 20 };
-    let grouped = ServingWork { prompts: PromptSource::Synthetic { input: own, query: None, prefix: Some(prefix) }, ..work() };
+    let grouped =
+        ServingWork { prompts: PromptSource::Synthetic { input: own.clone(), query: None, prefix: Some(prefix) }, ..work() };
     let requests: Vec<_> = schedule(&grouped, RATE).requests(Phase::Measure).collect();
     assert!(requests.iter().all(|request| (1_210..=1_220).contains(&request.input_tokens)));
     let of_group = |group| requests.iter().filter(|request| request.group == Some(group)).count() as f64;
     // The first of eight has 1 / (1 + 1/2 + ... + 1/8) = 0.368 of all; four standard errors of 500 are 0.086.
     assert!((of_group(0) / requests.len() as f64 - 0.368).abs() < 0.086, "{}", of_group(0));
     assert!(of_group(7) < of_group(0) && requests.iter().all(|request| request.group < Some(8)));
-    let plain = ServingWork { prompts: synthetic(own), ..work() };
+    let plain = ServingWork { prompts: synthetic(own.clone()), ..work() };
     assert_ne!(schedule(&grouped, RATE).digest(), schedule(&plain, RATE).digest());
     let other = SharedPrefix { zipf: 0.0, ..prefix };
-    let other = ServingWork { prompts: PromptSource::Synthetic { input: own, query: None, prefix: Some(other) }, ..work() };
+    let other =
+        ServingWork { prompts: PromptSource::Synthetic { input: own.clone(), query: None, prefix: Some(other) }, ..work() };
     assert_ne!(schedule(&grouped, RATE).digest(), schedule(&other, RATE).digest());
     for bad in [SharedPrefix { groups: 0, ..prefix }, SharedPrefix { zipf: f64::NAN, ..prefix }] {
-        let work = ServingWork { prompts: PromptSource::Synthetic { input: own, query: None, prefix: Some(bad) }, ..work() };
+        let work =
+            ServingWork { prompts: PromptSource::Synthetic { input: own.clone(), query: None, prefix: Some(bad) }, ..work() };
         assert_eq!(refused(&work, RATE), ScheduleError::Prefix);
     }
 }

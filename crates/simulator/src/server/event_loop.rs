@@ -578,6 +578,7 @@ impl EventLoop {
         // The engine's time has already advanced to this instant; a request that was read earlier counts as arriving now.
         let arrived_ns = read_ns.max(self.handled_ns);
         let length = ask.response_length(key, &self.config);
+        self.metrics.images += u64::from(ask.prompt.images);
         let truth = RequestTruth {
             number: 0,
             request_id,

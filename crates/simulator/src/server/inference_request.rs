@@ -29,6 +29,8 @@ pub(crate) struct InferenceRequest {
 pub(crate) struct Prompt {
     /// The number of words, or of token ids if the prompt consists of them.
     pub(crate) tokens: u32,
+    /// The number of images.
+    pub(crate) images: u32,
     /// A hash of every full block, each including all tokens before it.
     pub(crate) blocks: Vec<u64>,
     /// A digest of the API and the complete prompt.
@@ -117,6 +119,7 @@ impl InferenceRequest {
 /// Counts, hashes and digests the tokens of a prompt.
 struct PromptReader {
     tokens: u32,
+    images: u32,
     block_tokens: u32,
     blocks: Vec<u64>,
     chain: DefaultHasher,
@@ -129,7 +132,7 @@ impl PromptReader {
         let mut chain = DefaultHasher::new();
         chain.write(salt.unwrap_or_default().as_bytes());
         let digest = Sha256::new_with_prefix([api as u8]);
-        Self { tokens: 0, block_tokens: block_tokens.max(1), blocks: Vec::new(), chain, digest }
+        Self { tokens: 0, images: 0, block_tokens: block_tokens.max(1), blocks: Vec::new(), chain, digest }
     }
 
     fn take(&mut self, token: &[u8]) {
@@ -146,7 +149,7 @@ impl PromptReader {
     }
 
     fn finish(self) -> Prompt {
-        Prompt { tokens: self.tokens, blocks: self.blocks, digest: self.digest.finalize().into() }
+        Prompt { tokens: self.tokens, images: self.images, blocks: self.blocks, digest: self.digest.finalize().into() }
     }
 }
 
@@ -162,6 +165,15 @@ impl InputReader for PromptReader {
 
     fn token(&mut self, id: u64) {
         self.take(&id.to_le_bytes());
+    }
+
+    /// Counts an image. It has no tokens, and what follows it is in the cache only after the same image.
+    fn image(&mut self, url: &str) {
+        self.images = self.images.saturating_add(1);
+        let digest = Sha256::digest(url);
+        self.digest.update([1]);
+        self.digest.update(digest);
+        self.chain.write(&digest);
     }
 }
 
@@ -204,6 +216,22 @@ mod tests {
         // Each document is read together with the query.
         let pairs = r#"{"model": "m", "query": "q r", "documents": ["a b", {"text": "c"}], "texts": ["a"]}"#;
         assert_eq!((tokens(ServingApi::Rerank, pairs), tokens(ServingApi::RerankTei, pairs)), (7, 3));
+    }
+
+    #[test]
+    fn images_are_counted_and_tell_prompts_apart() {
+        let words = "w ".repeat(20);
+        let prompt = |url: &str| {
+            let parts = format!(
+                r#"[{{"type": "text", "text": "a"}}, {{"type": "image_url", "image_url": {{"url": "{url}"}}}}, {{"type": "text", "text": "{words}"}}]"#
+            );
+            chat(&format!(r#"{{"model": "m", "messages": [{{"role": "user", "content": {parts}}}]}}"#)).expect("a request").prompt
+        };
+        let (one, same, other) =
+            (prompt("data:image/png;base64,AAAA"), prompt("data:image/png;base64,AAAA"), prompt("data:image/png;base64,AAAB"));
+        assert_eq!((one.tokens, one.images), (21, 1));
+        assert_eq!(one, same);
+        assert!(one.digest != other.digest && one.blocks[0] != other.blocks[0]);
     }
 
     #[test]

@@ -45,6 +45,7 @@ pub(crate) struct Metrics {
     pub(crate) prefix_queries: u64,
     pub(crate) prefix_hits: u64,
     finished: [u64; 3],
+    pub(crate) images: u64,
     pub(crate) faults: u64,
     pub(crate) refused_requests: u64,
     pub(crate) refused_connections: u64,
@@ -75,6 +76,7 @@ impl Metrics {
             prefix_queries: 0,
             prefix_hits: 0,
             finished: [0; 3],
+            images: 0,
             faults: 0,
             refused_requests: 0,
             refused_connections: 0,
@@ -128,6 +130,7 @@ impl Metrics {
         page.histogram("vllm:request_generation_tokens", "Tokens of a request's response", &self.request_generation)?;
         page.histogram("assay_simulator_chunk_lateness_seconds", "From planned to sent, of each chunk", &self.lateness)?;
         page.gauge("assay_simulator_connections", "Open connections", standing.connections as f64)?;
+        page.counter("assay_simulator_images_total", "Images of requests, none of which is a token", self.images)?;
         page.counter("assay_simulator_faults_total", "Requests that met a fault", self.faults)?;
         page.counter("assay_simulator_refused_requests_total", "Requests refused with an error", self.refused_requests)?;
         page.counter("assay_simulator_refused_connections_total", "Connections beyond the limit", self.refused_connections)?;

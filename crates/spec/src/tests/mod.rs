@@ -3,6 +3,7 @@
 mod closure;
 mod expand;
 mod freeze;
+mod lengths;
 mod pipeline;
 mod pod;
 mod tables;

@@ -476,7 +476,7 @@ fn a_dataset_is_read_with_its_defaults() {
     let Prompts::Dataset(dataset) = &serving.prompts else { panic!("a dataset") };
     assert_eq!(dataset.file, PinnableFile::Path { path: "prompts.jsonl".to_owned(), sha256: None });
     assert_eq!((dataset.format, dataset.over), (DatasetFormat::Jsonl, OverLongPrompt::Refuse));
-    assert_eq!((dataset.output, dataset.max_input, dataset.fields.len()), (ResponseLength::Recorded, None, 0));
+    assert_eq!((&dataset.output, dataset.max_input, dataset.fields.len()), (&ResponseLength::Recorded, None, 0));
     assert_eq!(workload.mutable_parts().paths, ["prompts.jsonl"]);
 }
 
@@ -492,7 +492,7 @@ fn a_dataset_may_name_everything() {
     let fields = "{path: a.csv, fields: {prompt: question, output_tokens: n}, output: server}";
     let Work::Serving(serving) = &self::workload(&with_dataset(fields)).spec.work else { panic!("serving") };
     let Prompts::Dataset(dataset) = &serving.prompts else { panic!("a dataset") };
-    assert_eq!((dataset.format, dataset.output), (DatasetFormat::Csv, ResponseLength::Server));
+    assert_eq!((dataset.format, &dataset.output), (DatasetFormat::Csv, &ResponseLength::Server));
     assert_eq!(dataset.fields.get("prompt").map(String::as_str), Some("question"));
 }
 
@@ -1373,7 +1373,7 @@ fn lengths_batch_and_slos_fit_the_api() {
 #[test]
 fn distributions_hold_together() {
     assert_snapshot!(serving("N(480,240)/(300,150)", "{input: {fixed: 5, normal: {mean: 1, stddev: 0}}, output: {uniform: {min: 9, max: 1}}}"), @r"
-    error: `spec.lengths.input` takes only one of `fixed`, `uniform`, `normal`, `lognormal`, `vllm_range`, `sglang_range`
+    error: `spec.lengths.input` takes only one of `fixed`, `uniform`, `normal`, `lognormal`, `histogram`, `vllm_range`, `sglang_range`
       --> a.yaml:19:31
        |
     19 |   lengths: {input: {fixed: 5, normal: {mean: 1, stddev: 0}}, output: {uniform: {min: 9, max: 1}}}

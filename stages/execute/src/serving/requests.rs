@@ -3,11 +3,12 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
+use super::images::images_of;
 use super::sessions::{Conversation, Conversations, read_turn};
 use assay_api::RequestInput;
 use assay_dataset::{RowContent, RowReader, TokenBlocks, Turn};
 use assay_load::{Cause, PlannedRequest};
-use assay_manifest::{CacheMode, CaptureMode, PromptSource, ServingWork, SharedPrefix};
+use assay_manifest::{CacheMode, CaptureMode, Images, PromptSource, ServingWork, SharedPrefix};
 use assay_record::Phase;
 use assay_schedule::{BlockTexts, Requests as Scheduled, ScheduledRequest, Stripe, TrialSchedule};
 use assay_tokens::{Prompt, SALT_WORDS, Tokenizer};
@@ -85,8 +86,11 @@ impl<'a> Prompts<'a> {
         let input_tokens = prompts.iter().fold(0_u32, |sum, prompt| sum.saturating_add(prompt.tokens).saturating_add(of_query));
         let query = query.map(|query| query.text);
         let prompts: Vec<String> = prompts.into_iter().map(|prompt| prompt.text).collect();
+        if let (Some(images), [text]) = (&self.work.images, prompts.as_slice()) {
+            return Ok(self.illustrated(request, text, images, input_tokens, output_tokens));
+        }
         let input = RequestInput::Texts { query: query.as_deref(), inputs: &prompts };
-        Ok(self.request(request, input, query.iter().chain(&prompts), input_tokens, output_tokens))
+        Ok(self.request(request, input, query.iter().chain(&prompts).map(String::as_str), input_tokens, output_tokens))
     }
 }
 
@@ -96,7 +100,7 @@ impl Prompts<'_> {
         &self,
         scheduled: &ScheduledRequest,
         input: RequestInput<'_>,
-        texts: impl Iterator<Item = &'t String>,
+        texts: impl Iterator<Item = &'t str>,
         input_tokens: u32,
         output_tokens: Option<u32>,
     ) -> PlannedRequest {
@@ -108,9 +112,30 @@ impl Prompts<'_> {
             input_tokens,
             output_tokens_requested: output_tokens,
             request_id: scheduled.request_id,
-            prompt_sha256: (self.work.capture != CaptureMode::None).then(|| digest_prompts(texts.map(String::as_str))),
+            prompt_sha256: (self.work.capture != CaptureMode::None).then(|| digest_prompts(texts)),
             turn: None,
         }
+    }
+
+    /// Returns the request of a prompt with images. Its digest is over the prompt and the digest of each image, one a line.
+    fn illustrated(
+        &self,
+        scheduled: &ScheduledRequest,
+        text: &str,
+        images: &Images,
+        input_tokens: u32,
+        output_tokens: Option<u32>,
+    ) -> PlannedRequest {
+        let (urls, digests): (Vec<String>, Vec<String>) =
+            images_of(scheduled, images, self.salt).into_iter().map(|image| (image.url, image.digest.to_string())).unzip();
+        let input = RequestInput::Illustrated { text, images: &urls };
+        self.request(
+            scheduled,
+            input,
+            std::iter::once(text).chain(digests.iter().map(String::as_str)),
+            input_tokens,
+            output_tokens,
+        )
     }
 
     /// Returns the first turn of the next session.
@@ -157,9 +182,12 @@ impl Prompts<'_> {
         output_tokens: Option<u32>,
     ) -> Result<PlannedRequest, Cause> {
         let prompt = self.group_prompt(request, group, prefix)?;
+        if let Some(images) = &self.work.images {
+            return Ok(self.illustrated(request, &prompt.text, images, prompt.tokens, output_tokens));
+        }
         let inputs = [prompt.text];
         let input = RequestInput::Texts { query: None, inputs: &inputs };
-        Ok(self.request(request, input, inputs.iter(), prompt.tokens, output_tokens))
+        Ok(self.request(request, input, inputs.iter().map(String::as_str), prompt.tokens, output_tokens))
     }
 
     fn group_prompt(&self, request: &ScheduledRequest, group: u32, prefix: &SharedPrefix) -> Result<Prompt, Cause> {
@@ -199,7 +227,7 @@ impl Prompts<'_> {
             RowContent::Messages(messages) | RowContent::Turn(Turn { messages, .. }) => RequestInput::Messages(messages),
             RowContent::Body(body) => RequestInput::Body(body),
         };
-        Ok(self.request(request, input, texts.iter(), input_tokens, output_tokens))
+        Ok(self.request(request, input, texts.iter().map(String::as_str), input_tokens, output_tokens))
     }
 }
 
@@ -252,7 +280,7 @@ impl assay_load::Requests for WarmPrompts<'_> {
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{Digest, ServingApi};
+    use assay_manifest::{Digest, ImageFormat, ServingApi};
     use assay_schedule::{Nonce, OfferedLoad, PointKey, Seed, TrialKey};
     use serde_json::{Value, json};
 
@@ -330,6 +358,38 @@ mod tests {
             let prompt = body["messages"][0]["content"].as_str().expect("a prompt");
             assert_eq!(tokenizer.count(prompt).expect("counted"), u64::from(planned.input_tokens));
         }
+    }
+
+    #[test]
+    fn a_request_has_its_images_and_only_a_salt_changes_them() {
+        let images = Images { width: 20, height: 10, count: 2, format: ImageFormat::Png };
+        let salted = ServingWork { images: Some(images), ..work() };
+        let shared = ServingWork { cache: CacheMode::Shared, ..salted.clone() };
+        let parts = |work: &ServingWork, nonce| -> Vec<Value> {
+            let body = |planned: PlannedRequest| serde_json::from_slice::<Value>(&planned.body).expect("JSON");
+            prompts(work, nonce, 0, 1).into_iter().map(body).map(|body| body["messages"][0]["content"].clone()).collect()
+        };
+        let (first, again) = (parts(&shared, 1), parts(&shared, 2));
+        assert_eq!(first, again);
+        assert_ne!(parts(&salted, 1), parts(&salted, 2));
+        let url = |part: &Value| part["image_url"]["url"].as_str().expect("a URL").to_owned();
+        let mut urls: Vec<String> = first.iter().flat_map(|parts| [url(&parts[1]), url(&parts[2])]).collect();
+        // A PNG file of 20 x 10 pixels has 10 lines of 61 bytes in one stored block.
+        let of_file = 8 + (12 + 13) + (12 + 2 + 5 + 610 + 4) + 12;
+        assert!(urls.iter().all(|url| url.len() == "data:image/png;base64,".len() + of_file_in_base64(of_file)));
+        assert_eq!(urls.len(), 10);
+        urls.sort();
+        urls.dedup();
+        assert_eq!(urls.len(), 10, "each image is another");
+        let sha = |work: &ServingWork| prompts(work, 1, 0, 1).iter().map(|planned| planned.prompt_sha256).collect::<Vec<_>>();
+        assert_ne!(sha(&shared), sha(&ServingWork { images: None, ..shared.clone() }));
+        let mut three: Vec<_> = (0..3).flat_map(|shard| prompts(&salted, 1, shard, 3)).collect();
+        three.sort_by_key(|planned| planned.global_index);
+        assert_eq!(prompts(&salted, 1, 0, 1), three);
+    }
+
+    fn of_file_in_base64(bytes: usize) -> usize {
+        bytes.div_ceil(3) * 4
     }
 
     fn build_body(work: &ServingWork, tokens: Option<u32>) -> Value {

@@ -158,7 +158,7 @@ pub(crate) struct LaterTurns<'a> {
     tokenizer: Arc<Tokenizer>,
     rows: Option<Arc<RowReader>>,
     work: &'a ServingWork,
-    sessions: Sessions,
+    sessions: &'a Sessions,
 }
 
 impl<'a> LaterTurns<'a> {
@@ -169,7 +169,7 @@ impl<'a> LaterTurns<'a> {
         tokenizer: Arc<Tokenizer>,
         rows: Option<Arc<RowReader>>,
         work: &'a ServingWork,
-        sessions: Sessions,
+        sessions: &'a Sessions,
     ) -> Self {
         Self { conversations, scheduled, tokenizer, rows, work, sessions }
     }
@@ -281,7 +281,7 @@ mod tests {
     fn turns(work: &ServingWork) -> (Prompts<'_>, LaterTurns<'_>) {
         let tokenizer = Arc::new(Tokenizer::built_in());
         let prompts = Prompts::new(&schedule(work), Stripe::WHOLE, Arc::clone(&tokenizer), None, work);
-        let sessions = work.sessions.expect("sessions");
+        let sessions = work.sessions.as_ref().expect("sessions");
         let later = LaterTurns::new(prompts.conversations(), prompts.scheduled(), tokenizer, None, work, sessions);
         (prompts, later)
     }

@@ -400,7 +400,7 @@ fn serving_point(work: &ServingWork, measured: &Measurements<'_>, cost_absent: O
         outcomes: sum(Tally::outcomes),
         failures: measured.failures.clone(),
         excluded_outcomes: BTreeMap::new(),
-        sessions: work.sessions.map(|_| sessions(tallies())),
+        sessions: work.sessions.as_ref().map(|_| sessions(tallies())),
         duration_ns: Count(measured.trials.iter().filter_map(window_ns).sum()),
         slo_met: slo_met(work, measured),
         token_sources: sum(Tally::sources),

@@ -54,7 +54,7 @@ impl<'a> Builder<'a> {
     }
 
     fn point(&self, case: &Case, point: &Point, workload: Option<&FrozenWorkload>) -> PointSection {
-        let has_sessions = workload.and_then(|workload| workload.serving.as_ref()?.sessions).is_some();
+        let has_sessions = workload.and_then(|workload| workload.serving.as_ref()?.sessions.as_ref()).is_some();
         let label = label(point, has_sessions);
         let Some(found) = self.points.get(&(&case.case_id, &point.point_id)) else {
             let rows = self.absent_rows(workload, &BTreeSet::new(), "the Summary has no such point");

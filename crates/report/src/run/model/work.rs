@@ -1,8 +1,8 @@
 //! The requested work of a serving case: model, arrivals, lengths and SLOs.
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, Count, DatasetSummary, History, LengthLaw, PauseLaw, PromptSource, ReasoningHistory, ServingWork,
-    Sessions, SharedPrefix, Slo, TokenRange, TraceTimes,
+    ArrivalLaw, CacheMode, Count, DatasetSummary, History, Images, LengthLaw, PauseLaw, PromptSource, ReasoningHistory,
+    ServingWork, Sessions, SharedPrefix, Slo, SyntheticText, TokenRange, TraceTimes, WeightedTokens,
 };
 use assay_metric::Metric;
 
@@ -119,11 +119,17 @@ fn lengths(work: &ServingWork) -> String {
         PromptSource::Synthetic { input, query, prefix } => {
             let query = query.as_ref().map(|law| format!(", {} query", length(law))).unwrap_or_default();
             let shared = prefix.as_ref().map(shared).unwrap_or_default();
-            let drawn = drawn.unwrap_or_default();
+            let pairs = work.output.as_ref().and_then(|output| pairs(input, output));
+            let (input, drawn) = match pairs {
+                Some(pairs) => (pairs, String::new()),
+                None => (format!("{} in", length(input)), drawn.unwrap_or_else(|| undecided(work))),
+            };
+            let images = work.images.as_ref().map(images).unwrap_or_default();
+            let input = if work.text == Some(SyntheticText::Natural) { format!("{input} of natural text") } else { input };
             match &work.sessions {
-                None => format!("tokens {} in{shared}{query}{drawn}", length(input)),
-                Some(of) if shared.is_empty() => format!("tokens {} in{drawn}{}", length(input), sessions(of)),
-                Some(of) => format!("tokens {} in{drawn}{}; first turns{shared}", length(input), sessions(of)),
+                None => format!("tokens {input}{shared}{query}{drawn}{images}"),
+                Some(of) if shared.is_empty() => format!("tokens {input}{drawn}{}", sessions(of)),
+                Some(of) => format!("tokens {input}{drawn}{}; first turns{shared}", sessions(of)),
             }
         }
         PromptSource::Dataset(dataset) => {
@@ -138,8 +144,7 @@ fn lengths(work: &ServingWork) -> String {
                         recorded_outputs.0
                     )
                 }
-                (None, None) if work.api.capabilities().has_output_tokens => ", out as the endpoint decides".to_owned(),
-                (None, None) => String::new(),
+                (None, None) => undecided(work),
             };
             let noun = match dataset.summary {
                 DatasetSummary { sessions: Some(_), .. } => "turn",
@@ -154,6 +159,17 @@ fn lengths(work: &ServingWork) -> String {
             format!("{} of {of}{file}{changed}, tokens {} in{output}{reused}{turns}", counted(rows.0, noun), range(input_tokens))
         }
     }
+}
+
+/// Returns what a result says of responses whose length no one requests; empty if responses have no tokens.
+fn undecided(work: &ServingWork) -> String {
+    if work.api.capabilities().has_output_tokens { ", out as the endpoint decides".to_owned() } else { String::new() }
+}
+
+/// Returns `, with 2 images of 512 x 256 pixels (jpeg)`.
+fn images(images: &Images) -> String {
+    let Images { width, height, count, format } = images;
+    format!(", with {} of {width} x {height} pixels ({format})", counted(u64::from(*count), "image"))
 }
 
 /// Returns ` a turn; 2 to 8 turns, 2 s apart, drawn history`.
@@ -241,7 +257,28 @@ fn length(law: &LengthLaw) -> String {
         LengthLaw::Lognormal { mean, stddev } => format!("log-normal ({mean}, {stddev})"),
         LengthLaw::TruncatedNormal { mean, stddev, floor } => format!("N({mean}, {stddev}) from {floor}"),
         LengthLaw::TruncatedUniform { low, high, floor } => format!("U[{low}, {high}) from {floor}"),
+        LengthLaw::Histogram { edges, weights } => {
+            let (low, high) = (edges.first().copied().unwrap_or_default(), edges.last().copied().unwrap_or_default());
+            format!("{low} to {high} (histogram of {}, mean {:.1})", counted(weights.len() as u64, "bin"), law.mean())
+        }
+        LengthLaw::Paired { values } => format!("one of {} (mean {:.1})", counted(values.len() as u64, "value"), law.mean()),
     }
+}
+
+/// The most pairs that are stated one by one.
+const STATED_PAIRS: usize = 4;
+
+/// Returns `256 in and 128 out (60 %), 512 in and 256 out (40 %)` or, of many pairs, their number and means; `None` unless both sides are of pairs.
+fn pairs(input: &LengthLaw, output: &LengthLaw) -> Option<String> {
+    let (LengthLaw::Paired { values: inputs }, LengthLaw::Paired { values: outputs }) = (input, output) else { return None };
+    if inputs.len() > STATED_PAIRS {
+        return Some(format!("in {} pairs, {:.1} in and {:.1} out on average", inputs.len(), input.mean(), output.mean()));
+    }
+    let all: f64 = inputs.iter().map(|value| value.weight).sum();
+    let pair = |(input, output): (&WeightedTokens, &WeightedTokens)| {
+        format!("{} in and {} out ({})", input.tokens, output.tokens, percent(input.weight / all))
+    };
+    Some(inputs.iter().zip(outputs).map(pair).collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]
@@ -249,6 +286,28 @@ mod tests {
     use assay_manifest::Count;
 
     use super::*;
+
+    #[test]
+    fn lengths_by_weights_are_stated() {
+        let side = |values: &[(u32, f64)]| LengthLaw::Paired {
+            values: values.iter().map(|(tokens, weight)| WeightedTokens { tokens: *tokens, weight: *weight }).collect(),
+        };
+        let (input, output) = (side(&[(256, 3.0), (512, 1.0)]), side(&[(128, 3.0), (64, 1.0)]));
+        assert_eq!(pairs(&input, &output).as_deref(), Some("256 in and 128 out (75 %), 512 in and 64 out (25 %)"));
+        assert_eq!(pairs(&input, &LengthLaw::Fixed { tokens: 1 }), None);
+        let many = side(&[(1, 1.0), (2, 1.0), (3, 1.0), (4, 1.0), (10, 0.0)]);
+        assert_eq!(pairs(&many, &many).as_deref(), Some("in 5 pairs, 2.5 in and 2.5 out on average"));
+        // (128 x 3 + 640 x 1) / 4
+        let law = LengthLaw::Histogram { edges: vec![1, 256, 1_024], weights: vec![3.0, 1.0] };
+        assert_eq!(length(&law), "1 to 1024 (histogram of 2 bins, mean 256.0)");
+    }
+
+    #[test]
+    fn images_are_stated() {
+        let of = |count| Images { width: 512, height: 256, count, format: assay_manifest::ImageFormat::Jpeg };
+        assert_eq!(images(&of(2)), ", with 2 images of 512 x 256 pixels (jpeg)");
+        assert_eq!(images(&of(1)), ", with 1 image of 512 x 256 pixels (jpeg)");
+    }
 
     #[test]
     fn rows_that_were_left_out_or_cut_are_stated() {
@@ -280,13 +339,17 @@ mod tests {
         let model = crate::run::fixture::serving::small();
         let mut work = model.plan.workloads[0].serving.clone().expect("it serves");
         let sessions = crate::run::fixture::serving::sessions();
-        work.sessions = Some(sessions);
+        work.sessions = Some(sessions.clone());
         let lengths = |work: &ServingWork| RequestedWork::new(work).lengths;
         assert_eq!(lengths(&work), "tokens log-normal (480, 240) in, 128 out a turn; 2 to 8 turns, 2 s apart, drawn history");
         let (mean_ns, stddev_ns) = (Count(1_500_000_000), Count(500_000_000));
         let think_time = PauseLaw::Lognormal { mean_ns, stddev_ns };
-        work.sessions =
-            Some(Sessions { think_time, history: History::Live, turns: Some(LengthLaw::Fixed { tokens: 1 }), ..sessions });
+        work.sessions = Some(Sessions {
+            think_time,
+            history: History::Live,
+            turns: Some(LengthLaw::Fixed { tokens: 1 }),
+            ..sessions.clone()
+        });
         assert_eq!(
             lengths(&work),
             "tokens log-normal (480, 240) in, 128 out a turn; 1 turn, 1.5 s apart on average (log-normal, standard deviation 0.5 s), live history"

@@ -1,0 +1,119 @@
+use super::tests::{RATE, schedule, synthetic, work};
+use super::*;
+use assay_manifest::{ImageFormat, WeightedTokens};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+fn side(values: &[(u32, f64)]) -> LengthLaw {
+    let value = |(tokens, weight): &(u32, f64)| WeightedTokens { tokens: *tokens, weight: *weight };
+    LengthLaw::Paired { values: values.iter().map(value).collect() }
+}
+
+/// Returns work whose requests have these pairs of input and output, by weight.
+fn paired(pairs: &[(u32, u32, f64)]) -> ServingWork {
+    let of = |take: fn(&(u32, u32, f64)) -> (u32, f64)| side(&pairs.iter().map(take).collect::<Vec<_>>());
+    ServingWork { prompts: synthetic(of(|pair| (pair.0, pair.2))), output: Some(of(|pair| (pair.1, pair.2))), ..work() }
+}
+
+/// Returns work whose prompts have the lengths of a histogram.
+fn binned() -> ServingWork {
+    let law = LengthLaw::Histogram { edges: vec![1, 256, 1_024, 4_096], weights: vec![70.0, 25.0, 5.0] };
+    ServingWork { prompts: synthetic(law), ..work() }
+}
+
+fn refusal(work: &ServingWork) -> String {
+    let key = TrialKey {
+        point: PointKey {
+            seed: &super::tests::SEED,
+            workload: &Digest::compute(b"w"),
+            point: &PointId::new("p").expect("an id"),
+        },
+        trial: 0,
+        nonce: super::tests::NONCE,
+    };
+    TrialSchedule::check(work, RATE, &key).expect_err("refused").to_string()
+}
+
+#[test]
+fn the_format_of_weights_is_stable() {
+    // Derived from the format's description by `tests/golden.py`, not by this code.
+    let pairs = paired(&[(256, 128, 60.0), (512, 256, 30.0), (4_096, 64, 10.0)]);
+    let first = schedule(&pairs, RATE).requests(Phase::Measure).take(6);
+    let first: Vec<_> = first.map(|request| (request.input_tokens, request.output_tokens.expect("a length"))).collect();
+    assert_eq!(first, [(256, 128), (512, 256), (256, 128), (256, 128), (4_096, 64), (256, 128)]);
+    let first: Vec<_> = schedule(&binned(), RATE).requests(Phase::Measure).take(6).map(|request| request.input_tokens).collect();
+    assert_eq!(first, [728, 114, 202, 9, 60, 180]);
+}
+
+#[test]
+fn only_pairs_of_the_list_are_sent() {
+    let pairs = paired(&[(10, 20, 1.0), (30, 40, 1.0), (10, 60, 0.0)]);
+    for request in schedule(&pairs, RATE).requests(Phase::WarmUp) {
+        let pair = (request.input_tokens, request.output_tokens);
+        assert!([(10, Some(20)), (30, Some(40))].contains(&pair), "{pair:?}");
+    }
+}
+
+#[test]
+fn sides_that_are_no_pairs_are_refused() {
+    let one = ServingWork { output: Some(LengthLaw::Fixed { tokens: 1 }), ..paired(&[(1, 1, 1.0)]) };
+    assert_eq!(refusal(&one), "the paired lengths cannot be drawn: only one side is of pairs");
+    let other = ServingWork { output: Some(side(&[(1, 2.0)])), ..paired(&[(1, 1, 1.0)]) };
+    assert_eq!(refusal(&other), "the paired lengths cannot be drawn: the sides of its pairs have different weights");
+    assert_eq!(refusal(&paired(&[(1, 1, 0.0)])), "the output lengths cannot be drawn: its weights have no sum above 0");
+}
+
+#[test]
+fn images_are_part_of_the_schedule_and_of_the_recipe() {
+    let images = Images { width: 512, height: 256, count: 2, format: ImageFormat::Jpeg };
+    let with = |images| ServingWork { images, ..work() };
+    let digest = |images| schedule(&with(images), RATE).digest();
+    let all = [None, Some(images), Some(Images { count: 1, ..images }), Some(Images { format: ImageFormat::Png, ..images })];
+    for (place, one) in all.iter().enumerate() {
+        assert!(all[..place].iter().all(|other| digest(*other) != digest(*one)), "{one:?}");
+    }
+    let point = PointId::new("rate-40").expect("an id");
+    let key = PointKey { seed: &super::tests::SEED, workload: &Digest::compute(b"w"), point: &point };
+    let recipe = |images| crate::load_recipe_digest(&with(images), RATE, &key).expect("a recipe");
+    assert_ne!(recipe(None), recipe(Some(images)));
+    let natural = ServingWork { text: Some(assay_manifest::SyntheticText::Natural), ..work() };
+    assert_ne!(recipe(None), crate::load_recipe_digest(&natural, RATE, &key).expect("a recipe"));
+    assert_eq!(
+        refusal(&with(Some(Images { width: 0, ..images }))),
+        "the images cannot be sent: images of 0 x 256 pixels: each side has 1 to 8192 pixels"
+    );
+    let embeddings = ServingWork { api: assay_manifest::ServingApi::Embeddings, ..with(Some(images)) };
+    assert_eq!(refusal(&embeddings), "the images cannot be sent: requests of the API `embeddings` have none");
+}
+
+#[test]
+fn every_image_of_every_execution_has_a_seed_of_its_own() {
+    let request = schedule(&work(), RATE).requests(Phase::Measure).next().expect("a request");
+    let of = |salt| (0..50).map(|number| request.image_seed(number, salt)).collect::<BTreeSet<_>>();
+    let documents: BTreeSet<_> = (0..50).map(|number| request.document_seed(number)).collect();
+    let all: Vec<_> = [of(None), of(Some(1)), of(Some(2)), documents].into_iter().flatten().collect();
+    assert_eq!((all.len(), all.iter().collect::<BTreeSet<_>>().len()), (200, 200));
+    // Outputs 2^32 + 1 and 2^32 + 2 of SplitMix64 under 0, by `tests/golden.py`.
+    let request = ScheduledRequest { prompt_seed: 5, ..request };
+    assert_eq!([0, 1].map(|number| request.image_seed(number, Some(5))), GOLDEN_IMAGE_SEEDS);
+}
+
+const GOLDEN_IMAGE_SEEDS: [u64; 2] = [5_046_631_899_840_037_604, 16_717_222_514_326_610_955];
+
+proptest! {
+    #[test]
+    fn shards_draw_the_same_tables(
+        pairs in prop::collection::vec((1..9_000_u32, 1..9_000_u32, 1e-3..1e3_f64), 1..12),
+        shards in prop::sample::select(vec![1_u32, 3, 4]),
+    ) {
+        for work in [paired(&pairs), binned()] {
+            let schedule = schedule(&work, RATE);
+            let whole: Vec<ScheduledRequest> = schedule.requests(Phase::Measure).collect();
+            let stripe = |shard| schedule.shard_requests(Phase::Measure, Stripe::new(shard, shards).expect("a stripe"));
+            let mut together: Vec<ScheduledRequest> = (0..shards).flat_map(stripe).collect();
+            together.sort_by_key(|request| request.global_index);
+            prop_assert_eq!(&together, &whole);
+            prop_assert_eq!(schedule.digest(), super::tests::schedule(&work, RATE).digest());
+        }
+    }
+}

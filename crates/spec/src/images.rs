@@ -1,0 +1,59 @@
+//! Checks of the images of requests.
+
+use assay_api::ServingApi;
+use assay_manifest::{ImageFormat, Images};
+
+use crate::checked_value::{CheckedValue, Read, read_from_text};
+use crate::lengths::Scenario;
+use crate::problem::Problems;
+
+read_from_text!(ImageFormat);
+
+impl Read for Images {
+    fn read(images: &CheckedValue) -> Option<Self> {
+        Some(Self {
+            width: images.get("width")?,
+            height: images.get("height")?,
+            count: images.get("count")?,
+            format: images.get("format")?,
+        })
+    }
+}
+
+/// Returns the images of a scenario `I`, which are JPEG files as genai-bench makes them; `None` if the lengths are none.
+pub(crate) fn scenario_images(spec: &CheckedValue) -> Option<Images> {
+    match spec.member("lengths").and_then(Scenario::read)? {
+        Scenario::Image(images) => Some(images),
+        _ => None,
+    }
+}
+
+/// Checks that images stand beside drawn prompts of an API that takes them, and that a request can have them.
+pub(crate) fn check_images(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let scenario = spec.member("lengths").filter(|_| scenario_images(spec).is_some());
+    let Some(images) = spec.member("images").or(scenario) else { return };
+    let field = if spec.member("images").is_some() { "spec.images" } else { "spec.lengths" };
+    if spec.member("images").is_some() && scenario.is_some() {
+        problems.add_hinted(
+            images.anchor,
+            "`spec.images` stands beside a scenario that has images of its own",
+            "remove one of them",
+        );
+    }
+    if let Some(file) = ["dataset", "trace"].into_iter().find(|name| spec.member(name).is_some()) {
+        let message = format!("`{field}` belongs to `lengths`: the requests of a {file} have what its rows have");
+        problems.add_hinted(images.anchor, message, "remove it; rows of a dataset may have messages with images");
+    }
+    if spec.member("sessions").is_some() {
+        problems.add_hinted(images.anchor, format!("`{field}` cannot be sent as turns of `spec.sessions`"), "remove one of them");
+    }
+    if let Some(api) = spec.member("api").and_then(ServingApi::read).filter(|api| !api.takes_images()) {
+        let takers = ServingApi::ALL.iter().filter(|api| api.takes_images()).map(|api| format!("`api: {api}`"));
+        let hint = format!("write {}, or remove it", takers.collect::<Vec<_>>().join(" or "));
+        problems.add_hinted(images.anchor, format!("requests of `api: {api}` have no images"), hint);
+    }
+    let written = spec.member("images").and_then(Images::read);
+    if let Some(reason) = written.and_then(|images| images.refusal()) {
+        problems.add_hinted(images.anchor, format!("`spec.images` asks for {reason}"), "write fewer or smaller images");
+    }
+}
