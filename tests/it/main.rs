@@ -25,6 +25,7 @@ mod hostile;
 mod keeping;
 mod kills;
 mod life;
+mod modes;
 mod pipeline;
 mod received;
 mod records;

@@ -3,6 +3,7 @@
 mod exchange;
 mod limits;
 mod offer;
+mod places;
 mod sessions;
 
 use std::collections::VecDeque;
@@ -14,6 +15,7 @@ use assay_metric::{MeasuredPhase, PhaseEnd};
 use assay_reactor::{Poller, ReadySocket, now_ns};
 use assay_record::{Outcome, Phase, Record};
 
+use self::places::Places;
 use self::sessions::SessionTable;
 use crate::budget::{Budget, MAX_HELD_BYTES};
 use crate::connection::{ConnectionState, Slot, TimeoutList, split_token};
@@ -144,6 +146,8 @@ struct Engine<'a> {
     idle: Vec<(u32, u32)>,
     order: TimeoutList,
     in_flight: u32,
+    /// The places for requests in flight, if due requests wait for one.
+    places: Option<Places>,
     warmup: Lane,
     measured: Lane,
     /// The sessions, if the trial has any.
@@ -205,6 +209,7 @@ impl<'a> Engine<'a> {
             idle: Vec::new(),
             order: TimeoutList::new(),
             in_flight: 0,
+            places: trial.has_waiting().then(|| Places::new(trial.max_in_flight())),
             warmup: lanes.warmup,
             measured: lanes.measured,
             sessions,
@@ -330,6 +335,8 @@ impl<'a> Engine<'a> {
         let ends = match self.offered_to_ns {
             Some(to) if now < to => to,
             Some(to) => to.saturating_add(self.trial.drain_ns),
+            // Requests that wait for a place are sent until the time to drain has passed.
+            None if now >= self.measured_end_ns() => self.measured_end_ns().saturating_add(self.trial.drain_ns),
             None => self.measured_end_ns(),
         };
         let mut wake = (now + MAX_WAIT_NS).min(self.next_due_ns - SPIN_NS).min(ends.max(now));
@@ -390,7 +397,7 @@ impl<'a> Engine<'a> {
             Some(to) if self.in_flight == 0 => now >= to,
             Some(to) => now >= to.saturating_add(self.trial.drain_ns) && self.cancel_rest(now),
             None => {
-                // Only a feeder that is far behind leaves requests to send at this time.
+                // Only a feeder that is far behind, or an endpoint for whose responses requests wait, leaves some to send at this time.
                 let late = now >= self.measured_end_ns().saturating_add(self.trial.drain_ns);
                 if late {
                     self.drop_rest(self.measured_end_ns(), true, now);
@@ -431,7 +438,7 @@ impl<'a> Engine<'a> {
             self.last_end_ns = self.last_end_ns.max(record.end_ns);
             if record.sent_ns.is_some() {
                 self.measured_sent += 1;
-                if let Some(lateness) = record.lateness_ns() {
+                if let Some(lateness) = record.client_lateness_ns() {
                     self.lateness.add(lateness);
                 }
             }

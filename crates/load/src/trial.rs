@@ -47,9 +47,21 @@ pub enum Arrivals {
     /// The schedule: [`PlannedRequest::intended_offset_ns`](crate::PlannedRequest::intended_offset_ns), of the first turns of
     /// sessions if it has sessions.
     Open {
-        /// The maximum requests in flight; one that becomes due beyond it is dropped, and is a record.
+        /// The maximum requests in flight.
         max_in_flight: u32,
+        /// The treatment of a request that becomes due beyond it.
+        excess: Excess,
     },
+}
+
+/// The treatment of a request of an open loop that becomes due while the maximum of requests is in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Excess {
+    /// It is dropped, and is a record: the maximum is a limit of the client.
+    Drop,
+    /// It waits until another ends, in the order of the schedule: the maximum is a part of the load. Its record states when there was
+    /// a place for it. One that still waits at the trial's end is dropped. Not with sessions.
+    Wait,
 }
 
 /// Sessions: requests that follow one another. A later turn is due at the end of the response to the turn before, plus the pause
@@ -119,8 +131,13 @@ impl Trial {
     pub(crate) fn max_in_flight(&self) -> u32 {
         match self.arrivals {
             Arrivals::Closed { users } => users,
-            Arrivals::Open { max_in_flight } => max_in_flight,
+            Arrivals::Open { max_in_flight, .. } => max_in_flight,
         }
+    }
+
+    /// Returns true if due requests wait for a place among those in flight.
+    pub(crate) fn has_waiting(&self) -> bool {
+        matches!(self.arrivals, Arrivals::Open { excess: Excess::Wait, .. })
     }
 
     /// Refuses an invalid trial.
@@ -140,6 +157,9 @@ impl Trial {
         }
         if self.sessions.is_some() && self.measured.requests.is_some() {
             return problem("a number of requests cannot end sessions; limit its time, or the number of its sessions");
+        }
+        if self.sessions.is_some() && self.has_waiting() {
+            return problem("the turns of sessions cannot wait for a place among the requests in flight");
         }
         let is_live = self.sessions.is_some_and(|sessions| sessions.history == History::Live);
         if is_live && !self.api.capabilities().has_output_tokens {

@@ -7,6 +7,8 @@ pub enum Field {
     Start,
     /// The intended send time; absent in a closed loop without sessions.
     Intended,
+    /// The time at which there was a place for it among the requests in flight; absent unless due requests wait for one.
+    Ready,
     /// The time at which the first byte was written.
     Sent,
     /// The first token event, on any channel.
@@ -38,7 +40,7 @@ impl Field {
 
     /// Returns true if the fact is of the response: only successful requests have one.
     pub const fn is_of_response(self) -> bool {
-        !matches!(self, Self::Start | Self::Intended | Self::Sent) && !self.is_of_session()
+        !matches!(self, Self::Start | Self::Intended | Self::Ready | Self::Sent) && !self.is_of_session()
     }
 
     /// Returns true if only the turns of sessions have the fact.
@@ -55,7 +57,7 @@ impl Field {
             Self::FirstEventTokens => "a count of the first event's tokens",
             Self::EndpointInputTokens => "a count of input tokens",
             Self::CachedTokens => "a count of cached tokens",
-            Self::Start | Self::Intended | Self::Sent => "a send time",
+            Self::Start | Self::Intended | Self::Ready | Self::Sent => "a send time",
             Self::Turn | Self::SessionTurns | Self::SessionStart | Self::SessionPauses => "a session",
         }
     }

@@ -273,9 +273,25 @@ metrics! {
         key: "send_lateness", name: "send_lateness_ms", column: "send_lateness_ns", title: "send lateness", unit: Milliseconds,
         better: Some(Lower), section: Regularity, requires: [IntendedTimes], uses: [],
         statistics: [P50, P99],
-        meaning: "the delay from the intended to the actual send time",
+        meaning: "the delay from the intended to the actual send time, queue wait included",
         formula: "send time - intended send time, for every request that was sent" => Span { from: Field::Intended, to: Field::Sent },
         source: "inference-perf `schedule_delay`",
+    }
+    QueueWait {
+        key: "queue_wait", name: "queue_wait_ms", column: "queue_wait_ns", title: "queue wait", unit: Milliseconds,
+        better: Some(Lower), section: Regularity, requires: [ConcurrencyCap], uses: [],
+        statistics: [P50, P99],
+        meaning: "the time for which a due request waited because as many were in flight as `max_concurrency` allows; 0 for one that did not wait, and a part of every latency",
+        formula: "time at which a place became free - intended send time, for every request that was sent" => Span { from: Field::Intended, to: Field::Ready },
+        source: "Assay; AIPerf and vLLM wait as well, and do not report it",
+    }
+    QueuedShare {
+        key: "queued", name: "queued_share", column: "queued_share", title: "queued", unit: Ratio,
+        better: Some(Lower), section: Regularity, requires: [ConcurrencyCap], uses: [],
+        statistics: [Value],
+        meaning: "The share of requests that waited because as many were in flight as `max_concurrency` allows, of those that were sent, 0 to 1",
+        formula: "requests whose queue wait is above 0 / requests that were sent" => Trial(trial::queued_share),
+        source: "Assay",
     }
     Jitter {
         key: "jitter", name: "jitter_ms", column: "jitter_ns", title: "jitter", unit: Milliseconds,

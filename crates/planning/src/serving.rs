@@ -133,6 +133,7 @@ pub(crate) fn build_work(
         api: serving.api,
         model: workload.spec.dimensions.model.clone().unwrap_or_default(),
         arrival: arrival(&load.arrivals),
+        max_concurrency: load.max_concurrency.map(Count),
         prompts,
         sessions: serving.sessions.as_ref().map(|written| sessions(written, load.sessions)),
         session_header: serving.sessions.as_ref().and_then(|written| written.header.clone()),

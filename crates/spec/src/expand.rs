@@ -7,7 +7,7 @@ use assay_metric::{MetricName, Requirement};
 use serde_json::Value as Json;
 
 use crate::format::host_of;
-use crate::pipeline::{Pipeline, Target};
+use crate::pipeline::{Pipeline, Shards, Target};
 use crate::problem::Problem;
 use crate::workload::{ArrivalMode, Parameter, Script, Serving, Work, Workload};
 
@@ -35,6 +35,7 @@ pub fn expand(pipeline: &Pipeline, workloads: &[Workload]) -> Result<Vec<Case>, 
     check_sides(pipeline, &named, &mut problems);
     check_gates(pipeline, &named, &mut problems);
     check_hosts(pipeline, &named, &mut problems);
+    check_shards(pipeline, &named, &mut problems);
     let sweeps = named.iter().filter_map(|workload| match points(workload) {
         Ok(points) => Some((*workload, points)),
         Err(problem) => {
@@ -202,6 +203,22 @@ fn check_hosts(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<
             let problem = workload.places.problem("spec.script.url", message);
             problems.push(problem.with_hint(format!("add it to `spec.fetch.allow` in {}", pipeline.places.file())));
         }
+    }
+}
+
+/// Checks that a cap over all requests in flight is not left to several shards, none of which knows what the others have in flight.
+fn check_shards(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<Problem>) {
+    let Shards::Count(shards @ 2..) = pipeline.spec.shards else { return };
+    let capped = workloads
+        .iter()
+        .find(|workload| matches!(&workload.spec.work, Work::Serving(serving) if serving.load.max_concurrency.is_some()));
+    if let Some(workload) = capped {
+        let message = format!(
+            "`spec.shards` is {shards}, and `max_concurrency` of the workload `{}` holds for all requests together, which only one shard can count",
+            workload.name
+        );
+        problems
+            .push(pipeline.places.problem("spec.shards", message).with_hint("write `shards: 1`, or remove `max_concurrency`"));
     }
 }
 

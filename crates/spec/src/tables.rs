@@ -37,6 +37,9 @@ const MAX_FILES: usize = 500;
 /// The highest concurrency or rate: ten times what is planned for on paper.
 const MAX_LOAD: i64 = 10_000_000;
 
+/// The largest cap over an open loop: more connections than one process can have.
+const MAX_IN_FLIGHT: i64 = 1_000_000;
+
 /// The lowest and the highest speed of a replay; the schedule has the same limits.
 const SPEED_LIMITS: (f64, f64) = (1e-3, 1e6);
 
@@ -368,6 +371,12 @@ pub(crate) static LOAD: Table = Table {
             "Shape of the gamma process; 1 is Poisson.",
         )
         .only(&["open"]),
+        optional(
+            "max_concurrency",
+            &Type::Integer { min: 1, max: MAX_IN_FLIGHT },
+            "The most requests in flight: one that is due beyond it waits, and its latencies count from the time at which it was due. All of them are sent by one shard.",
+        )
+        .only(&["open", "replay"]),
         default("speed", &SPEEDS, "[1]", "The speeds of the replay, one point each: 2 halves all times of the trace.")
             .only(&["replay"]),
         optional("duration", &DURATION_TYPE, "The time for which requests are sent and measured, after the warm-up."),

@@ -225,6 +225,7 @@ impl Serving {
             Requirement::OutputTokens => capabilities.has_output_tokens,
             Requirement::Documents => capabilities.input.has_documents(),
             Requirement::OpenLoop => is_open,
+            Requirement::ConcurrencyCap => self.load.max_concurrency.is_some(),
             Requirement::IntendedTimes => is_open || self.sessions.is_some(),
             // Users of sessions pause between turns, so that they are not all busy at any time.
             Requirement::ClosedLoop => !is_open && self.sessions.is_none(),
@@ -240,6 +241,8 @@ impl Serving {
 pub struct Load {
     /// The arrival mode, with the sweep.
     pub arrivals: ArrivalMode,
+    /// The most requests in flight of an open loop or a replay; `None` if no due request waits.
+    pub max_concurrency: Option<u64>,
     /// The time for which requests are sent and measured, after the warm-up. At least one of `duration` and `requests` is
     /// present, except for a replay, which ends with its trace.
     pub duration: Option<Duration>,
@@ -682,6 +685,10 @@ fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
         return;
     };
     check_conversations(spec, sessions, problems);
+    if let Some(cap) = spec.at(&["load", "max_concurrency"]) {
+        let message = "`spec.load.max_concurrency` holds back single requests, and a later turn of a session cannot wait for other sessions";
+        problems.add_hinted(cap.span, message, "remove it; `mode: closed` limits the sessions that are played at a time");
+    }
     if let Some(api) = spec.member("api").and_then(ServingApi::read).filter(|api| *api != ServingApi::Chat) {
         let message = format!("requests of `api: {api}` have no messages, of which sessions consist");
         problems.add_hinted(sessions.anchor, message, format!("write `api: {}`, or remove it", ServingApi::Chat));
@@ -1118,6 +1125,7 @@ impl Read for Load {
     fn read(load: &CheckedValue) -> Option<Self> {
         Some(Self {
             arrivals: ArrivalMode::read(load)?,
+            max_concurrency: load.get("max_concurrency")?,
             duration: load.get("duration")?,
             requests: load.get("requests")?,
             sessions: load.get("sessions")?,

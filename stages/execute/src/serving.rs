@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use assay_dataset::{Index, RowReader};
-use assay_load::{Arrivals, ChunkLists, Endpoint, MeasuredLimits, Progress, Trial, TrialSummary};
+use assay_load::{Arrivals, ChunkLists, Endpoint, Excess, MeasuredLimits, Progress, Trial, TrialSummary};
 use assay_manifest::{
     Artifact, Attempt, CacheMode, CaptureMode, ClientHealth, ClockOffset, Count, Dataset, Environment, FrozenWorkload, History,
     HostFacts, Isolation, Plan, PlannedTrial, Point, ProvisionedTarget, Reason, ServingOutcome, ServingWork, Target,
@@ -122,6 +122,7 @@ impl<'a> ServingTrial<'a> {
     /// Runs one attempt. Ends it early with [`ErrorCode::Drift`] if the watched pods change, and with [`ErrorCode::ShardLost`] if
     /// another shard aborts it.
     pub(crate) fn run(&self, ctx: &Context, here: &HostFacts, attempt: u32) -> Result<Attempt, Failure> {
+        self.check_shards(ctx)?;
         let schedule = self.schedule(ctx, attempt)?;
         let schedule_digest = schedule.digest();
         let headers = Headers::read(&self.target.headers).map_err(|error| unreadable_header(&error))?;
@@ -164,6 +165,7 @@ impl<'a> ServingTrial<'a> {
             window_ns: window.duration_ns.0,
             missed_start: start.missed_by_ns,
             others_measure,
+            has_cap: self.work.max_concurrency.is_some(),
             commonest_error: shot.told.commonest_error(),
         });
         reasons.extend(verdict);
@@ -259,7 +261,7 @@ impl<'a> ServingTrial<'a> {
             endpoint,
             api: self.work.api,
             streaming: self.work.is_streamed(),
-            arrivals: Arrivals::Open { max_in_flight: max_in_flight() },
+            arrivals: self.open_loop(),
             start_at_ns,
             warmup_ns: signed(self.work.warmup_ns),
             measured: MeasuredLimits { duration_ns: self.work.duration_ns.map(signed), requests: None },
@@ -274,6 +276,27 @@ impl<'a> ServingTrial<'a> {
             },
             user_agent: concat!("assay/", env!("CARGO_PKG_VERSION")).to_owned(),
         }
+    }
+
+    /// Returns the arrivals of an open loop.
+    fn open_loop(&self) -> Arrivals {
+        match self.work.max_concurrency {
+            Some(Count(cap)) => Arrivals::Open { max_in_flight: u32::try_from(cap).unwrap_or(u32::MAX), excess: Excess::Wait },
+            None => Arrivals::Open { max_in_flight: max_in_flight(), excess: Excess::Drop },
+        }
+    }
+
+    /// Refuses several shards of a load that only one can hold back.
+    fn check_shards(&self, ctx: &Context) -> Result<(), Failure> {
+        let shards = ctx.shard().count;
+        if shards > 1 && self.work.max_concurrency.is_some() {
+            let message = format!(
+                "`max_concurrency` of the workload `{}` holds for all requests together, and this is one of {shards} shards",
+                self.workload.name
+            );
+            return Err(Failure::new(ErrorCode::Schedule, message).hint("measure it with one shard"));
+        }
+        Ok(())
     }
 
     /// Runs the load itself.

@@ -33,7 +33,8 @@ const OUTPUT_TOKENS: u64 = 128;
 const PIPELINE: &str = "pipelines/bench.yaml";
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 44] = [
+const OPTIONS: [(&str, &str); 45] = [
+    ("spec.load.max_concurrency", "--max-concurrency"),
     ("spec.load.concurrency", "--concurrency"),
     ("spec.load.rate", "--rate"),
     ("spec.load.speed", "--speed"),
@@ -98,6 +99,9 @@ pub(crate) struct Bench {
     /// Open loop: requests per second, independent of completions. With `--concurrency`, both are measured
     #[arg(long, value_name = "PER_S,..", value_delimiter = ',', allow_negative_numbers = true)]
     rate: Vec<f64>,
+    /// Requests in flight of an open loop or a replay at most: one that is due beyond it waits, and its latencies include the wait
+    #[arg(long, value_name = "N")]
+    max_concurrency: Option<u64>,
     /// The speed of a replayed trace: 2 halves all of its times [default: 1]
     #[arg(long, value_name = "FACTOR,..", value_delimiter = ',', requires = "trace")]
     speed: Vec<f64>,
@@ -241,6 +245,10 @@ impl Bench {
             let message = format!("`--output-tokens` means nothing with `--api {}`: its responses have no tokens", self.api);
             return Err(Failure::new(ErrorCode::Option, message).hint("leave it out"));
         }
+        if self.max_concurrency.is_some() && self.rate.is_empty() && self.trace.is_none() {
+            let message = "`--max-concurrency` holds back the requests of an open loop, and `--concurrency` is a closed one";
+            return Err(Failure::new(ErrorCode::Option, message).hint("write `--concurrency` alone, or add `--rate`"));
+        }
         let adhoc = self.definitions()?;
         check(&adhoc)?;
         if self.print {
@@ -303,6 +311,7 @@ impl Bench {
         set(&mut load, "duration", duration.map(Value::from));
         set(&mut load, "requests", self.requests.map(Value::from));
         set(&mut load, "sessions", count);
+        set(&mut load, "max_concurrency", self.max_concurrency.filter(|_| name != "bench").map(Value::from));
         set(&mut load, "smoothness", self.smoothness.filter(|_| name == "bench-open").map(Value::from));
         // A warm-up would use up a number of sessions, as it would use up the first requests of a trace.
         let warmup = if self.trace.is_some() || load.get("sessions").is_some() { "0s" } else { "1s" };

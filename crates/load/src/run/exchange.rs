@@ -233,6 +233,10 @@ impl Engine<'_> {
         }
         self.order.remove(slot);
         self.in_flight -= 1;
+        if let Some(places) = &mut self.places {
+            places.free(ending.at_ns);
+            self.next_due_ns = self.next_due_ns.min(ending.at_ns);
+        }
         match exchange.session {
             Some(key) => self.end_turn(key, ending.outcome, ending.at_ns, text),
             None => self.free_user(ending.outcome, ending.at_ns),

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use assay_record::{Outcome, Phase};
 
+use super::places::Places;
 use super::{Engine, NEVER};
 use crate::Arrivals;
 use crate::connection::{ConnectionState, Exchange, Slot};
@@ -49,6 +50,10 @@ impl Engine<'_> {
                 NextRequest::Ready(intended) if intended.unwrap_or(now) < ends_ns => {
                     if let Some(intended) = intended.filter(|intended| *intended > now) {
                         self.next_due_ns = intended;
+                        return;
+                    }
+                    if self.places.as_ref().is_some_and(Places::are_taken) {
+                        // The end of a request in flight makes room.
                         return;
                     }
                     self.take_and_begin(now);
@@ -151,7 +156,9 @@ impl Engine<'_> {
     /// Begins a request: on a kept-alive connection, on a new one, or not at all. `session` is the key of its session.
     pub(super) fn begin(&mut self, prepared: PreparedRequest, session: Option<u64>, phase: Phase, now: i64) {
         let lists = self.trial.chunk_lists.lists(prepared.global_index);
-        let (row, wire) = self.new_row(prepared, phase, now);
+        let (mut row, wire) = self.new_row(prepared, phase, now);
+        let due_ns = row.record.intended_ns.unwrap_or(now);
+        row.record.ready_ns = self.places.as_mut().and_then(|places| places.take(due_ns));
         if self.in_flight == self.trial.max_in_flight() {
             self.drop_row(row, "as many requests were under way as may be at once", now);
             if let Some(key) = session {

@@ -154,6 +154,10 @@ pub struct ServingWork {
     pub model: String,
     /// The rule that decides when a request is sent.
     pub arrival: ArrivalLaw,
+    /// The most requests in flight of an open loop: a request that is due beyond it waits, and its latencies count from the time at which
+    /// it was due. Absent if none waits.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub max_concurrency: Option<Count>,
     /// The source of prompts.
     pub prompts: PromptSource,
     /// The conversations that requests belong to; absent if each request stands for itself.

@@ -112,6 +112,16 @@ fn blurred_long_and_odd_values_end_in_a_digest() {
 }
 
 #[test]
+fn a_cap_over_all_requests_needs_one_shard() {
+    let capped = replace_part(SERVING, "    mode: open\n", "    mode: open\n    max_concurrency: 8\n");
+    let sharded = |shards: &str| replace_part(COMPARING, "spec:\n", &format!("spec:\n  shards: {shards}\n"));
+    for accepted in ["1", "auto"] {
+        assert_eq!(refusal(&sharded(accepted), &[&capped]), "no problem");
+    }
+    assert_snapshot!(refusal(&sharded("2"), &[&capped]), @"");
+}
+
+#[test]
 fn an_unknown_workload_is_named() {
     assert_snapshot!(refusal(&replace_part(PIPELINE, "[stream]", "[stream, strem]"), &[INDICATOR]), @r"
     error: there is no workload `strem`

@@ -1463,3 +1463,15 @@ fn passwords_in_addresses_are_not_shown() {
     hint: remove it; credentials go into a target's `headers`, as references
     ");
 }
+
+#[test]
+fn a_cap_belongs_to_an_open_loop_of_single_requests() {
+    let capped = workload(&replace_part(SERVING, "    mode: open\n", "    mode: open\n    max_concurrency: 8\n"));
+    let Work::Serving(serving) = &capped.spec.work else { panic!("serving") };
+    assert_eq!(serving.load.max_concurrency, Some(8));
+    let open = "    mode: open\n    rate: [1, 2.5, 10]\n    arrival: gamma\n    smoothness: 0.5\n";
+    assert_snapshot!(problems(&replace_part(SERVING, open, "    mode: closed\n    concurrency: [1]\n    max_concurrency: 8\n")), @"");
+    assert_snapshot!(problems(&replace_part(SERVING, "    mode: open\n", "    mode: open\n    max_concurrency: 0\n")), @"");
+    let sessions = replace_part(SERVING, "lengths: N(480,240)/(300,150)", "lengths: D(9,9)\n  sessions: {turns: 2}");
+    assert_snapshot!(problems(&replace_part(&sessions, "    mode: open\n", "    mode: open\n    max_concurrency: 8\n")), @"");
+}

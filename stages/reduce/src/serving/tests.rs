@@ -423,6 +423,34 @@ fn every_metric_of_sessions_is_as_by_hand() {
     assert!(value(&alone, "session_ms_p50").expect_err("no sessions").contains("not turns of sessions"));
 }
 
+/// The four requests under a cap: the second waited for 5 ms, and the others for nothing.
+fn waited() -> Vec<Record> {
+    let ready = |record: Record| {
+        let waited = if record.global_index == 1 { 5 * MS } else { 0 };
+        Record { ready_ns: record.intended_ns.map(|intended| intended + waited), ..record }
+    };
+    four().into_iter().map(ready).collect()
+}
+
+#[test]
+fn the_wait_under_a_cap_is_a_part_of_latencies_and_has_metrics_of_its_own() {
+    let point = reduced(&json!({"max_concurrency": "1"}), waited());
+    let expected = [
+        ("queued_share", 0.25),
+        // 0, 0, 0, 5.
+        ("queue_wait_ms_p50", 0.0),
+        ("queue_wait_ms_p99", 4.85),
+        // From the intended time, as without a cap.
+        ("ttft_ms_p50", 210.0),
+        ("send_lateness_ms_p99", 9.7),
+    ];
+    assert_values(&point, &expected);
+    let without = reduced(&json!({}), four());
+    for name in ["queued_share", "queue_wait_ms_p50"] {
+        assert_eq!(value(&without, name), Err("trial `w.t.default.one.t0`: the workload has no `max_concurrency`".to_owned()));
+    }
+}
+
 #[test]
 fn samples_are_counted_beside_their_statistics() {
     let point = reduced(&two_slos(), four());
@@ -1096,6 +1124,7 @@ fn every_column_has_a_writer() {
     let reranked =
         reduced(&json!({"api": "rerank", "batch": 8}), vec![Record { output_tokens: None, ..request(0, [0, 0, 1, 1], 1) }]);
     let replayed = reduced(&json!({"arrival": {"law": "recorded"}, "speed": 2.5}), four());
+    let capped = reduced(&json!({"max_concurrency": "1"}), waited());
     let of_sessions = reduced(&sessions(), turns());
     let closed_sessions = serving_run(
         &json!({"sessions": sessions()["sessions"], "arrival": {"law": "closed"}, "users": 3}),
@@ -1109,6 +1138,7 @@ fn every_column_has_a_writer() {
         closed.fact,
         reranked.fact,
         replayed.fact,
+        capped.fact,
         of_sessions.fact,
         closed_sessions.fact,
     ];

@@ -7,6 +7,7 @@ use assay_manifest::{
 };
 
 use super::cache_hits::CacheHits;
+use super::queue::queued_text;
 use super::time_slices::TimeSlices;
 use super::views::{Curve, Timeline};
 use crate::render::number::{grouped, percent};
@@ -39,6 +40,8 @@ pub(crate) struct Load {
     pub(crate) cache_hits: Option<CacheHits>,
     /// The differences between the endpoint's counts of tokens and those of the client: rates of tokens rest on them.
     pub(crate) token_differences: Vec<String>,
+    /// The share of requests that waited for a place under the cap of an open loop, with their wait; `None` if none waited.
+    pub(crate) queued: Option<String>,
     /// The sessions without a latency, if they are more than a few.
     pub(crate) sessions_left_out: Option<String>,
     /// The instant that latencies count from; empty if nothing was measured.
@@ -90,6 +93,7 @@ impl Load {
             ok,
             failures: failures(outcomes, kinds),
             slo_met: serving.and_then(|serving| serving.slo_met),
+            queued: work.and_then(|work| queued_text(work, found)),
             cache_hits: work.and_then(|work| CacheHits::new(work, found)),
             sessions_left_out: serving.and_then(|serving| sessions_left_out(serving.sessions.as_ref()?)),
             token_differences: work.map(|work| token_differences(work, found)).unwrap_or_default(),

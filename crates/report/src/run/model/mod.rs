@@ -10,6 +10,7 @@ pub(crate) mod headline;
 pub(crate) mod lineage;
 pub(crate) mod load;
 pub(crate) mod overview;
+mod queue;
 pub(crate) mod remark;
 pub(crate) mod section;
 pub(crate) mod sentence;

@@ -85,6 +85,15 @@ impl SloLine {
 }
 
 fn arrivals(work: &ServingWork) -> String {
+    let arrivals = arrival_law(work);
+    match work.max_concurrency {
+        // The cap is a part of the name, which ends at the first colon.
+        Some(cap) => format!("{}; at most {cap} in flight, others wait", arrivals.split(": ").next().unwrap_or_default()),
+        None => arrivals,
+    }
+}
+
+fn arrival_law(work: &ServingWork) -> String {
     match work.arrival {
         ArrivalLaw::Closed if work.sessions.is_some() => {
             "closed loop: each user plays one session to its end, pauses included, and then the next".to_owned()
