@@ -1,7 +1,10 @@
 //! Load modes over the real binaries: due requests wait under a cap, and rates change as the workload says.
 
-use assay_record::{Outcome, Record};
+use std::collections::BTreeSet;
 
+use assay_record::{Outcome, Phase, Record};
+
+use crate::pipeline::list;
 use crate::serving::{self, SIMULATOR};
 use crate::support::{Fixture, PIPELINE};
 use crate::traces::{metric, records};
@@ -60,4 +63,66 @@ fn under_a_cap_requests_wait_and_their_latencies_count_from_the_time_at_which_th
     assert_eq!(refused.code, 2, "{}", refused.stdout);
     let said = format!("{}{}", refused.stdout, refused.stderr);
     assert!(said.contains("`max_concurrency` of the workload `load` holds for all requests together"), "{said}");
+}
+
+#[test]
+fn a_rate_that_changes_is_offered_as_the_workload_says_by_any_number_of_shards() {
+    let fixture = Fixture::bare();
+    // 20 per second and then 100 per second, 300 ms each: 6 and 30 requests; 2 in the warm-up.
+    let load = "mode: open, rate: {ramp: {shape: steps, from: 20, to: 100, steps: 2}}, arrival: constant, duration: 600ms, warmup: 100ms";
+    let mut schedules = BTreeSet::new();
+    for (run_id, shards) in [("one", ""), ("three", "  shards: 3\n")] {
+        loaded(&fixture, load, shards);
+        fixture.run(run_id).success();
+        let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();
+        assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+        for pointer in fixture.pointers(run_id, "execute") {
+            let part = pointer.load(&fixture.store());
+            schedules
+                .extend(list(&part["body"]["attempts"]).iter().map(|attempt| attempt["serving"]["schedule_digest"].to_string()));
+        }
+        let due = |phase: Phase| -> Vec<i64> {
+            let of_phase = counted(&fixture, run_id).into_iter().filter(|record| record.phase == phase);
+            of_phase.map(|record| record.intended_ns.expect("an open loop")).collect()
+        };
+        assert_eq!(due(Phase::Warmup), [0, 50 * MS]);
+        let slow = (0..6).map(|index| 100 * MS + index * 50 * MS);
+        let fast = (0..30).map(|index| 400 * MS + index * 10 * MS);
+        assert_eq!(due(Phase::Measured), slow.chain(fast).collect::<Vec<_>>());
+    }
+    assert_eq!(schedules.len(), 1, "{schedules:?}");
+    let shown = fixture.assay(&["show", "three", "--all"]).success().stdout;
+    let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in ["20..100 req/s in 2 steps", "from 20 to 100 per second in 2 equal steps", "so the load was not stationary"] {
+        assert!(words.contains(part), "`{part}` in {shown}");
+    }
+}
+
+#[test]
+fn one_line_offers_a_ramp_a_series_and_a_cap() {
+    let fixture = Fixture::bare();
+    let bench = |more: &[&str]| {
+        let line = ["bench", "--simulator", "fast", "--output-tokens", "4", "--trials", "1", "--warmup", "0s"];
+        fixture.assay(&[&line[..], more].concat())
+    };
+    bench(&["--series", "200ms:20,100ms:100", "--arrival", "constant", "--run-id", "series"]).success();
+    // 4 and 10.
+    assert_eq!(counted(&fixture, "series").len(), 14);
+    let printed = bench(&["--ramp", "steps=3:1..5", "--max-concurrency", "7", "--duration", "4s", "--print"]).success().stdout;
+    for part in
+        ["\"max_concurrency\": 7", "\"shape\": \"steps\"", "\"steps\": 3", "\"from\": 1", "\"to\": 5", "\"duration\": \"4s\""]
+    {
+        assert!(printed.contains(part), "`{part}` in {printed}");
+    }
+    for (line, said) in [
+        (&["--ramp", "5"][..], "`--ramp 5` is not of the form FROM..TO"),
+        (&["--ramp", "wavy:1..5"][..], "`--ramp` must be one of `linear`, `exponential`, `steps`, not `wavy`"),
+        (&["--series", "5:10s"][..], "`--series 5:10s` is not of the form TIME:PER_S"),
+        (&["--ramp", "0..5"][..], "`--ramp` must be"),
+        (&["--concurrency", "1", "--max-concurrency", "7"][..], "`--max-concurrency` holds back the requests of an open loop"),
+        (&["--rate", "5", "--max-concurrency", "7", "--shards", "2"][..], "`--shards` is 2, and `max_concurrency`"),
+    ] {
+        let refused = bench(line).exits(2);
+        assert!(refused.stderr.contains(said), "`{said}` in {}", refused.stderr);
+    }
 }

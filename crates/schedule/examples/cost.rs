@@ -56,6 +56,8 @@ fn schedule(arrival: ArrivalLaw) -> Result<TrialSchedule, ScheduleError> {
         arrival,
         prompts: PromptSource::Synthetic { input: LengthLaw::Normal { mean: 480.0, stddev: 240.0 }, query: None, prefix: None },
         sessions: None,
+        rate_profile: None,
+        max_concurrency: None,
         session_header: None,
         output: Some(LengthLaw::Uniform { min: 100, max: 300 }),
         exact_output: true,

@@ -349,6 +349,49 @@ static RATES: Type = Type::List {
     unique: Uniqueness::Item,
 };
 
+static OFFERED_RATES: Type = Type::Shapes { scalar: None, list: Some(&RATES), map: Some(&Type::Object(&RATE_PROFILE)) };
+static RATE: Type = Type::Number { min: 0.0, above_min: true, max: MAX_LOAD as f64 };
+static RATE_PROFILE: Table = Table {
+    name: "rate profile",
+    doc: "A rate that changes during each trial, over its `duration`; one point. A warm-up has the rate of the start. The gaps of the arrival process are stretched and compressed by the rate.",
+    selector: None,
+    fields: &[
+        optional("ramp", &Type::Object(&RAMP), "From one rate to another."),
+        optional("series", &SERIES, "Constant rates one after the other, which fill the `duration` together."),
+    ],
+    rules: &[Rule::ExactlyOne(&["ramp", "series"])],
+};
+static SERIES: Type = Type::List { item: &Type::Object(&RATE_SEGMENT), min: 1, max: MAX_AXIS, unique: Uniqueness::No };
+static RATE_SEGMENT: Table = Table {
+    name: "rate segment",
+    doc: "A constant rate for some time.",
+    selector: None,
+    fields: &[required("duration", &DURATION_TYPE, "The time."), required("rate", &RATE, "Arrivals per second.")],
+    rules: &[],
+};
+pub(crate) static RAMP_SHAPES: [Choice; 3] = [
+    choice("linear", "The rate changes by the same amount in equal times."),
+    choice("exponential", "The rate changes by the same factor in equal times."),
+    choice("steps", "Constant rates for equal times, which differ by the same amount."),
+];
+static RAMP: Table = Table {
+    name: "ramp",
+    doc: "A rate that goes from one value to another over the `duration` of a trial.",
+    selector: Some("shape"),
+    fields: &[
+        required("shape", &Type::Choice(&RAMP_SHAPES), "The course of the rate."),
+        required("from", &RATE, "Arrivals per second at the start."),
+        required("to", &RATE, "Arrivals per second at the end."),
+        required(
+            "steps",
+            &Type::Integer { min: 2, max: MAX_AXIS as i64 },
+            "The number of rates, the first and the last included.",
+        )
+        .only(&["steps"]),
+    ],
+    rules: &[],
+};
+
 static SPEEDS: Type = Type::List {
     item: &Type::Number { min: SPEED_LIMITS.0, above_min: false, max: SPEED_LIMITS.1 },
     min: 1,
@@ -363,7 +406,7 @@ pub(crate) static LOAD: Table = Table {
     fields: &[
         required("mode", &Type::Choice(&LOAD_MODES), "The rule that decides when a request is sent."),
         required("concurrency", &CONCURRENCIES, "Users at a time, one point each.").only(&["closed"]),
-        required("rate", &RATES, "Arrivals per second, one point each.").only(&["open"]),
+        required("rate", &OFFERED_RATES, "Arrivals per second, one point each, or a rate that changes during each trial.").only(&["open"]),
         default("arrival", &Type::Choice(&ARRIVALS), "\"poisson\"", "The arrival process.").only(&["open"]),
         optional(
             "smoothness",

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use assay_api::{InputKind, ServingApi};
 use assay_manifest::{
-    BetterDirection, CacheMode, CaptureMode, DatasetFormat, History, InstructionCounter, MeasuredCommand, Name, OverLongPrompt,
-    ReasoningHistory, SharedPrefix, SloMetric, WorkloadType,
+    BetterDirection, CacheMode, CaptureMode, Count, DatasetFormat, History, InstructionCounter, MeasuredCommand, Name,
+    OverLongPrompt, RateProfile, RateSegment, ReasoningHistory, SharedPrefix, SloMetric, WorkloadType,
 };
 use assay_metric::Requirement;
 use serde_json::{Map, Value as Json};
@@ -16,7 +16,7 @@ use crate::check::NO_CREDENTIALS;
 use crate::checked_value::{CheckedValue, Read, Value, read_from_text};
 use crate::define::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::field::Type;
-use crate::format::parse_latency;
+use crate::format::{parse_latency, write_duration};
 use crate::lengths::{MAX_TOKENS, Scenario, scenario_example, scenario_form};
 use crate::normal_form::normal_json;
 use crate::problem::{Problem, Problems, did_you_mean, quote};
@@ -268,7 +268,7 @@ pub enum ArrivalMode {
     /// Open loop: requests arrive by a schedule. One point for each rate.
     Open {
         /// Arrivals per second.
-        rate: Vec<f64>,
+        rate: OfferedRate,
         /// The arrival process.
         process: ArrivalProcess,
     },
@@ -277,6 +277,15 @@ pub enum ArrivalMode {
         /// Speeds; 1 is the trace's own.
         speed: Vec<f64>,
     },
+}
+
+/// The arrivals per second of an open loop.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OfferedRate {
+    /// Constant rates, one point each.
+    Each(Vec<f64>),
+    /// A rate that changes during each trial: one point.
+    Profile(RateProfile),
 }
 
 /// An arrival process.
@@ -547,6 +556,7 @@ impl Define for Workload {
         check_reported(spec, problems);
         check_arrival(spec, problems);
         check_times(spec, problems);
+        check_rate_profile(spec, problems);
         check_distributions(spec, problems);
         check_dataset(spec, problems);
         check_replay(spec, problems);
@@ -641,6 +651,40 @@ fn check_times(spec: &CheckedValue, problems: &mut Problems<'_>) {
         let text = limit.text().unwrap_or_default();
         let message = format!("warm-up and duration do not fit into the time limit of {text}");
         problems.add_hinted(load.member("duration").map_or(load.anchor, |value| value.span), message, "raise `spec.time_limit`");
+    }
+}
+
+/// Checks that a rate that changes has a duration over which it does, and that nothing else ends the trial.
+fn check_rate_profile(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let Some(load) = spec.member("load") else { return };
+    let Some(profile) = load.member("rate").filter(|rate| !rate.members().is_empty()) else { return };
+    for limit in ["requests", "sessions"] {
+        if let Some(limit_value) = load.member(limit) {
+            let message = format!("`spec.load.{limit}` would cut a `rate` that changes over the `duration` of a trial");
+            problems.add_hinted(limit_value.span, message, format!("remove `{limit}`"));
+        }
+    }
+    let Some(duration) = load.member("duration") else {
+        let message = "`spec.load` lacks `duration`, over which its `rate` changes";
+        return problems.add_hinted(
+            profile.anchor,
+            message,
+            "write `duration: 60s`, or the time that its segments take together",
+        );
+    };
+    let Some(series) = profile.member("series") else { return };
+    let lengths: Option<Vec<Duration>> =
+        series.items().iter().map(|segment| segment.member("duration").and_then(Duration::read)).collect();
+    let total = lengths.map(|lengths| lengths.into_iter().fold(Duration::ZERO, Duration::saturating_add));
+    if let (Some(total), Some(written)) = (total, Duration::read(duration))
+        && total != written
+    {
+        let message = format!(
+            "the segments of `spec.load.rate.series` take {} together, and `duration` is {}",
+            write_duration(total),
+            write_duration(written)
+        );
+        problems.add_hinted(duration.span, message, format!("write `duration: {}`", write_duration(total)));
     }
 }
 
@@ -1142,6 +1186,28 @@ impl Read for ArrivalMode {
             "replay" => Some(Self::Replay { speed: load.get("speed")? }),
             _ => Some(Self::Open { rate: load.get("rate")?, process: ArrivalProcess::read(load)? }),
         }
+    }
+}
+
+impl Read for OfferedRate {
+    fn read(rate: &CheckedValue) -> Option<Self> {
+        if let Some(segments) = rate.member("series") {
+            return Some(Self::Profile(RateProfile::Series { segments: Vec::read(segments)? }));
+        }
+        let Some(ramp) = rate.member("ramp") else { return Vec::read(rate).map(Self::Each) };
+        let (from_per_s, to_per_s) = (ramp.get("from")?, ramp.get("to")?);
+        Some(Self::Profile(match ramp.text_of("shape")? {
+            "exponential" => RateProfile::Exponential { from_per_s, to_per_s },
+            "steps" => RateProfile::Steps { from_per_s, to_per_s, steps: ramp.get("steps")? },
+            _ => RateProfile::Linear { from_per_s, to_per_s },
+        }))
+    }
+}
+
+impl Read for RateSegment {
+    fn read(segment: &CheckedValue) -> Option<Self> {
+        let duration: Duration = segment.get("duration")?;
+        Some(Self { duration_ns: Count(u64::try_from(duration.as_nanos()).ok()?), per_s: segment.get("rate")? })
     }
 }
 

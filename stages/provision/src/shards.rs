@@ -59,6 +59,11 @@ fn point_load(case: &Case, point: &Point, work: &ServingWork) -> Vec<RequestedLo
         Ok(OfferedLoad::Concurrency { users }) => vec![load(LoadUnit::Concurrency, users as f64)],
         // Sessions arrive at the rate, and each sends as many requests as it has turns.
         Ok(OfferedLoad::Rate { per_s }) => open_load(work, per_s * work.mean_turns(), load),
+        // The busiest second of a profile has its highest rate.
+        Ok(OfferedLoad::Profile) => {
+            let highest = work.rate_profile.as_ref().map_or(0.0, |profile| profile.range_per_s().1);
+            open_load(work, highest * work.mean_turns(), load)
+        }
         // A second of the replay holds `speed` seconds of the trace, none of which has more requests than the busiest one.
         Ok(OfferedLoad::Replay { speed }) => {
             let times = work.prompts.dataset().and_then(|dataset| dataset.summary.times.as_ref());

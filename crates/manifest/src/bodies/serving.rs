@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::document::words;
-use crate::{Artifact, Block, CaseId, Count, Digest, PinnedFile, PointId, PromptSource, SessionCounts, Sessions, TrialId};
+use crate::{
+    Artifact, Block, CaseId, Count, Digest, PinnedFile, PointId, PromptSource, RateProfile, SessionCounts, Sessions, TrialId,
+};
 
 /// Servers that support token counts per chunk (`continuous_usage_stats`).
 const CONTINUOUS_USAGE: [&str; 2] = ["vllm", "assay-simulator"];
@@ -45,7 +47,7 @@ words!(
 pub enum ArrivalLaw {
     /// Closed loop: each response is followed by the next request. The point gives the concurrency.
     Closed,
-    /// Equal gaps. Here and below, the point gives the rate.
+    /// Equal gaps. Here and below, the point gives the rate, unless there is a rate profile, by which these gaps are stretched.
     Constant,
     /// Exponential gaps.
     Poisson,
@@ -154,6 +156,9 @@ pub struct ServingWork {
     pub model: String,
     /// The rule that decides when a request is sent.
     pub arrival: ArrivalLaw,
+    /// The course of the rate in each trial; absent if it is constant, and then the point gives it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rate_profile: Option<RateProfile>,
     /// The most requests in flight of an open loop: a request that is due beyond it waits, and its latencies count from the time at which
     /// it was due. Absent if none waits.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -24,6 +24,8 @@ pub(super) fn work() -> ServingWork {
         arrival: ArrivalLaw::Poisson,
         prompts: synthetic(LengthLaw::Normal { mean: 480.0, stddev: 240.0 }),
         sessions: None,
+        rate_profile: None,
+        max_concurrency: None,
         session_header: None,
         output: Some(LengthLaw::TruncatedUniform { low: 1, high: 300, floor: 2 }),
         exact_output: true,

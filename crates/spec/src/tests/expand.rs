@@ -85,6 +85,20 @@ fn each_rate_or_concurrency_is_a_point() {
 }
 
 #[test]
+fn a_rate_that_changes_is_one_point() {
+    let point = |rate: &str| {
+        let open = "    mode: open\n    rate: [1, 2.5, 10]\n    arrival: gamma\n    smoothness: 0.5\n";
+        let text = replace_part(SERVING, open, &format!("    mode: open\n    rate: {rate}\n"));
+        let points = cases(COMPARING, &[&text])[0].points.clone();
+        points.iter().map(|point| format!("{} {}", point.point_id, point.value["rate"])).collect::<Vec<_>>().join(", ")
+    };
+    assert_snapshot!(point("{ramp: {shape: linear, from: 1, to: 50}}"), @"");
+    assert_snapshot!(point("{ramp: {shape: exponential, from: 50, to: 0.5}}"), @"");
+    assert_snapshot!(point("{ramp: {shape: steps, from: 1, to: 50, steps: 5}}"), @"");
+    assert_snapshot!(point("{series: [{duration: 59s, rate: 5}, {duration: 1s, rate: 0.5}]}"), @"");
+}
+
+#[test]
 fn workloads_meet_the_targets_that_can_run_them() {
     let text = replace_part(PIPELINE, "[stream]", "[stream, chat]");
     let text = replace_part(&text, "kind: host}\n", "kind: host}\n    - {name: sim, kind: simulator}\n");

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use assay_manifest::{
-    CacheMode, CaptureMode, DatasetFormat, Digest, History, InstructionCounter, MeasuredCommand, OverLongPrompt,
-    ReasoningHistory, SloMetric,
+    CacheMode, CaptureMode, Count, DatasetFormat, Digest, History, InstructionCounter, MeasuredCommand, OverLongPrompt,
+    RateProfile, RateSegment, ReasoningHistory, SloMetric,
 };
 use insta::assert_snapshot;
 
 use super::{COMPARING, INDICATOR, PIPELINE, SERVING, problems, replace_part, workload};
 use crate::{
-    ArrivalMode, ArrivalProcess, Distribution, Lengths, Load, Parameter, Pause, PinnableFile, Pins, Program, Prompts,
-    ResponseLength, Scenario, Script, Sessions, Slo, TraceTimes, Work, Workload, render,
+    ArrivalMode, ArrivalProcess, Distribution, Lengths, Load, OfferedRate, Parameter, Pause, PinnableFile, Pins, Program,
+    Prompts, ResponseLength, Scenario, Script, Sessions, Slo, TraceTimes, Work, Workload, render,
 };
 
 fn indicator(part: &str, replacement: &str) -> String {
@@ -167,7 +167,7 @@ fn a_serving_workload_is_read_with_its_defaults() {
     assert_eq!(
         serving.load,
         Load {
-            arrivals: ArrivalMode::Open { rate: vec![1.0, 2.5, 10.0], process: ArrivalProcess::Gamma { smoothness: 0.5 } },
+            arrivals: ArrivalMode::Open { rate: OfferedRate::Each(vec![1.0, 2.5, 10.0]), process: ArrivalProcess::Gamma { smoothness: 0.5 } },
             duration: Some(Duration::from_mins(1)),
             requests: None,
             sessions: None,
@@ -1474,4 +1474,44 @@ fn a_cap_belongs_to_an_open_loop_of_single_requests() {
     assert_snapshot!(problems(&replace_part(SERVING, "    mode: open\n", "    mode: open\n    max_concurrency: 0\n")), @"");
     let sessions = replace_part(SERVING, "lengths: N(480,240)/(300,150)", "lengths: D(9,9)\n  sessions: {turns: 2}");
     assert_snapshot!(problems(&replace_part(&sessions, "    mode: open\n", "    mode: open\n    max_concurrency: 8\n")), @"");
+}
+
+/// The load of [`SERVING`], with another rate and more fields.
+fn with_rate(rate: &str, more: &str) -> String {
+    let open = "    mode: open\n    rate: [1, 2.5, 10]\n    arrival: gamma\n    smoothness: 0.5\n";
+    replace_part(SERVING, open, &format!("    mode: open\n    rate: {rate}\n{more}"))
+}
+
+#[test]
+fn a_rate_that_changes_is_a_ramp_or_a_series() {
+    let of = |rate: &str| {
+        let workload = workload(&with_rate(rate, ""));
+        let Work::Serving(serving) = workload.spec.work else { panic!("serving") };
+        let ArrivalMode::Open { rate: OfferedRate::Profile(profile), .. } = serving.load.arrivals else { panic!("a profile") };
+        profile
+    };
+    let (from_per_s, to_per_s) = (1.0, 50.0);
+    assert_eq!(of("{ramp: {shape: linear, from: 1, to: 50}}"), RateProfile::Linear { from_per_s, to_per_s });
+    assert_eq!(of("{ramp: {shape: exponential, from: 1, to: 50}}"), RateProfile::Exponential { from_per_s, to_per_s });
+    assert_eq!(of("{ramp: {shape: steps, from: 1, to: 50, steps: 5}}"), RateProfile::Steps { from_per_s, to_per_s, steps: 5 });
+    let segment = |ms: u64, per_s| RateSegment { duration_ns: Count(ms * 1_000_000), per_s };
+    let minute = "{series: [{duration: 59s, rate: 5}, {duration: 1s, rate: 0.5}]}";
+    assert_eq!(of(minute), RateProfile::Series { segments: vec![segment(59_000, 5.0), segment(1_000, 0.5)] });
+    let digest = |rate: &str| workload(&with_rate(rate, "")).freeze(&Pins::default()).expect("frozen").digest;
+    assert_ne!(digest("{ramp: {shape: linear, from: 1, to: 50}}"), digest("{ramp: {shape: exponential, from: 1, to: 50}}"));
+}
+
+#[test]
+fn a_rate_that_does_not_fit_its_trial_is_refused() {
+    let refused = |rate: &str, more: &str| problems(&with_rate(rate, more));
+    assert_snapshot!(refused("5", ""), @"");
+    assert_snapshot!(refused("{}", ""), @"");
+    assert_snapshot!(refused("{ramp: {shape: linear, from: 1, to: 0}}", ""), @"");
+    assert_snapshot!(refused("{ramp: {shape: steps, from: 1, to: 5}}", ""), @"");
+    assert_snapshot!(refused("{ramp: {shape: linear, from: 1, to: 5, steps: 4}}", ""), @"");
+    assert_snapshot!(refused("{series: [{duration: 5s, rate: 5}, {duration: 6500ms, rate: 1}]}", ""), @"");
+    assert_snapshot!(refused("{ramp: {shape: linear, from: 1, to: 5}}", "    requests: 50\n"), @"");
+    let endless =
+        replace_part(&with_rate("{ramp: {shape: linear, from: 1, to: 5}}", ""), "    duration: 60s\n", "    requests: 50\n");
+    assert_snapshot!(problems(&endless), @"");
 }

@@ -2,6 +2,7 @@
 
 mod build;
 mod cache_hits;
+mod course;
 pub(crate) mod environment;
 pub(crate) mod exclusions;
 pub(crate) mod fine_print;
@@ -10,7 +11,6 @@ pub(crate) mod headline;
 pub(crate) mod lineage;
 pub(crate) mod load;
 pub(crate) mod overview;
-mod queue;
 pub(crate) mod remark;
 pub(crate) mod section;
 pub(crate) mod sentence;

@@ -1,8 +1,8 @@
 //! The requested work of a serving case: model, arrivals, lengths and SLOs.
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, Count, DatasetSummary, History, LengthLaw, PauseLaw, PromptSource, ReasoningHistory, ServingWork,
-    Sessions, SharedPrefix, Slo, TokenRange, TraceTimes,
+    ArrivalLaw, CacheMode, Count, DatasetSummary, History, LengthLaw, PauseLaw, PromptSource, RateProfile, ReasoningHistory,
+    ServingWork, Sessions, SharedPrefix, Slo, TokenRange, TraceTimes,
 };
 use assay_metric::Metric;
 
@@ -85,11 +85,38 @@ impl SloLine {
 }
 
 fn arrivals(work: &ServingWork) -> String {
-    let arrivals = arrival_law(work);
+    let changing = work.rate_profile.as_ref().map(rate_course).unwrap_or_default();
+    let arrivals = format!("{}{changing}", arrival_law(work));
     match work.max_concurrency {
         // The cap is a part of the name, which ends at the first colon.
         Some(cap) => format!("{}; at most {cap} in flight, others wait", arrivals.split(": ").next().unwrap_or_default()),
         None => arrivals,
+    }
+}
+
+/// The most segments of a rate series that are named one by one.
+const MAX_SEGMENTS: usize = 6;
+
+/// Returns `, at 1 to 50 per second in a straight line`.
+fn rate_course(profile: &RateProfile) -> String {
+    match profile {
+        RateProfile::Linear { from_per_s, to_per_s } => {
+            format!(", from {from_per_s} to {to_per_s} per second in a straight line")
+        }
+        RateProfile::Exponential { from_per_s, to_per_s } => {
+            format!(", from {from_per_s} to {to_per_s} per second, by the same factor in equal times")
+        }
+        RateProfile::Steps { from_per_s, to_per_s, steps } => {
+            format!(", from {from_per_s} to {to_per_s} per second in {steps} equal steps")
+        }
+        RateProfile::Series { segments } => {
+            let named = segments.iter().take(MAX_SEGMENTS);
+            let named: Vec<String> =
+                named.map(|segment| format!("{} per second for {}", segment.per_s, seconds(segment.duration_ns))).collect();
+            let more = segments.len().saturating_sub(MAX_SEGMENTS);
+            let rest = if more > 0 { format!(", and {}", counted(more as u64, "more segment")) } else { String::new() };
+            format!(", {}{rest}", named.join(", then "))
+        }
     }
 }
 
