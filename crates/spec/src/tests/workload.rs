@@ -168,6 +168,7 @@ fn a_serving_workload_is_read_with_its_defaults() {
         serving.load,
         Load {
             arrivals: ArrivalMode::Open { rate: OfferedRate::Each(vec![1.0, 2.5, 10.0]), process: ArrivalProcess::Gamma { smoothness: 0.5 } },
+            max_concurrency: None,
             duration: Some(Duration::from_mins(1)),
             requests: None,
             sessions: None,
