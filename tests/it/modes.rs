@@ -126,3 +126,36 @@ fn one_line_offers_a_ramp_a_series_and_a_cap() {
         assert!(refused.stderr.contains(said), "`{said}` in {}", refused.stderr);
     }
 }
+
+#[test]
+fn each_request_may_open_a_connection_and_each_session_may_have_its_own() {
+    let fixture = Fixture::bare();
+    loaded(&fixture, "mode: closed, concurrency: [2], requests: 20, connections: never", "");
+    fixture.run("never").success();
+    let verified = fixture.assay(&["verify", "never", "--recompute"]).success();
+    assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+    for record in counted(&fixture, "never") {
+        assert_eq!(record.intended_ns, record.dequeued_ns);
+        let times = [record.dequeued_ns, record.connect_start_ns, record.connect_end_ns, record.sent_ns];
+        assert!(times.is_sorted() && times.iter().all(Option::is_some), "{record:?}");
+    }
+    assert!(metric(&fixture, "never", "concurrency-2", "connect_ms_p50") > 0.0);
+    let shown = fixture.assay(&["show", "never", "--all"]).success().stdout;
+    let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("closed loop; a new connection for each request"), "{shown}");
+
+    let load = "load: {mode: closed, concurrency: [2], sessions: 6, connections: sticky}";
+    serving::workload_of(
+        &fixture,
+        "load",
+        &format!("  batching_policy: none\n  {load}\n  lengths: D(20,4)\n  sessions: {{turns: 3, think_time: 5ms}}\n"),
+    );
+    fixture.commit("sessions");
+    fixture.run("sticky").success();
+    fixture.verify("sticky").success();
+    let all = counted(&fixture, "sticky");
+    assert_eq!(all.len(), 18);
+    for record in all {
+        assert_eq!(record.connect_start_ns.is_some(), record.turn == Some(0), "{record:?}");
+    }
+}

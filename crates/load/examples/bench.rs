@@ -12,8 +12,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use assay_load::{
-    Arrivals, Capture, Cause, ChunkLists, Endpoint, Excess, MeasuredLimits, PlannedRequest, Progress, Requests, ServingApi, Sink,
-    Trial, TrialSummary, run,
+    Arrivals, Capture, Cause, ChunkLists, Connections, Endpoint, Excess, MeasuredLimits, PlannedRequest, Progress, Requests,
+    ServingApi, Sink, Trial, TrialSummary, run,
 };
 use assay_reactor::{Interest, Poller, now_ns};
 use assay_record::{Outcome, Phase, Record};
@@ -346,6 +346,7 @@ fn trial(address: &str, streaming: bool, arrivals: Arrivals) -> Trial {
         warmup_ns: 0,
         measured: MeasuredLimits::default(),
         sessions: None,
+        connections: Connections::Pooled,
         timeout_ns: 600 * SECOND,
         drain_ns: 600 * SECOND,
         chunk_lists: ChunkLists::All,

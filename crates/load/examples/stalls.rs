@@ -20,8 +20,8 @@ use std::thread;
 use std::time::Duration;
 
 use assay_load::{
-    Arrivals, Capture, Cause, ChunkLists, Endpoint, Excess, MAX_DELAY_SHARE, MAX_LATENESS_P99, MAX_STALL, MeasuredLimits,
-    PlannedRequest, Progress, Requests, ServingApi, Sink, Trial, TrialSummary, run,
+    Arrivals, Capture, Cause, ChunkLists, Connections, Endpoint, Excess, MAX_DELAY_SHARE, MAX_LATENESS_P99, MAX_STALL,
+    MeasuredLimits, PlannedRequest, Progress, Requests, ServingApi, Sink, Trial, TrialSummary, run,
 };
 use assay_reactor::now_ns;
 use assay_record::{Outcome, Phase, Record};
@@ -230,6 +230,7 @@ fn client(address: SocketAddr, mode: &str, seconds: i64) -> Result<()> {
         warmup_ns: WARMUP_NS,
         measured: MeasuredLimits { duration_ns: Some(seconds * SECOND), requests: None },
         sessions: None,
+        connections: Connections::Pooled,
         timeout_ns: 60 * SECOND,
         drain_ns: 60 * SECOND,
         chunk_lists: ChunkLists::All,

@@ -6,7 +6,7 @@ mod offer;
 mod places;
 mod sessions;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -27,8 +27,8 @@ use crate::progress::add;
 use crate::transport::Tls;
 use crate::turn_feeder::turn_queue;
 use crate::{
-    Arrivals, Cause, ClientStats, Counts, Error, PlannedRequest, Progress, Requests, ResponseText, Sink, Trial, TrialSummary,
-    Turns,
+    Arrivals, Cause, ClientStats, Connections, Counts, Error, PlannedRequest, Progress, Requests, ResponseText, Sink, Trial,
+    TrialSummary, Turns,
 };
 
 /// Bytes of the read buffer, which all connections share. A stream's events are far smaller; a read that fills the buffer is
@@ -83,7 +83,7 @@ pub fn run_sessions(
         return Err(Error::NoAddress { host: trial.endpoint.host().to_owned() });
     }
     limits::ensure_files(u64::from(trial.max_in_flight()))?;
-    let tls = Tls::new(&trial.endpoint)?;
+    let tls = Tls::new(&trial.endpoint, trial.connections != Connections::Never)?;
     let poller = Poller::new(READY_BATCH).map_err(Error::system("make a poller"))?;
     let template = Template::new(trial);
     let (lanes, feeder) = lanes(trial);
@@ -144,6 +144,8 @@ struct Engine<'a> {
     vacant: Vec<u32>,
     /// Kept-alive connections by slot and generation, the most recently used last; those that closed meanwhile are skipped.
     idle: Vec<(u32, u32)>,
+    /// The kept-alive connections of sessions in a pause by slot and generation, if each session has its own.
+    of_sessions: HashMap<u64, (u32, u32)>,
     order: TimeoutList,
     in_flight: u32,
     /// The places for requests in flight, if due requests wait for one.
@@ -207,6 +209,7 @@ impl<'a> Engine<'a> {
             budget: Budget::new(MAX_HELD_BYTES),
             vacant: Vec::new(),
             idle: Vec::new(),
+            of_sessions: HashMap::new(),
             order: TimeoutList::new(),
             in_flight: 0,
             places: trial.has_waiting().then(|| Places::new(trial.max_in_flight())),

@@ -23,6 +23,8 @@ pub struct Trial {
     pub measured: MeasuredLimits,
     /// The sessions that the requests are turns of; none if the requests are independent of one another.
     pub sessions: Option<Sessions>,
+    /// The reuse of connections.
+    pub connections: Connections,
     /// The timeout of one request, in nanoseconds, from the instant at which the client takes it up.
     pub timeout_ns: i64,
     /// The time that requests may take to end after the measured phase, in nanoseconds.
@@ -52,6 +54,20 @@ pub enum Arrivals {
         /// The treatment of a request that becomes due beyond it.
         excess: Excess,
     },
+}
+
+/// The reuse of connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Connections {
+    /// A request takes any open connection that is idle, or opens one.
+    #[default]
+    Pooled,
+    /// Each request opens a connection, which is closed after its response; TLS sessions are not resumed. Under closed loop its intended
+    /// time is that at which its user takes it up, so that its latency includes the time to connect.
+    Never,
+    /// The turns of a session share a connection, which is closed when the session ends. If the endpoint closes it, the next turn opens
+    /// another one.
+    Sticky,
 }
 
 /// The treatment of a request of an open loop that becomes due while the maximum of requests is in flight.
@@ -160,6 +176,9 @@ impl Trial {
         }
         if self.sessions.is_some() && self.has_waiting() {
             return problem("the turns of sessions cannot wait for a place among the requests in flight");
+        }
+        if self.sessions.is_none() && self.connections == Connections::Sticky {
+            return problem("its requests belong to no session that could share a connection");
         }
         let is_live = self.sessions.is_some_and(|sessions| sessions.history == History::Live);
         if is_live && !self.api.capabilities().has_output_tokens {

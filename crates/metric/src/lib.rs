@@ -102,6 +102,8 @@ pub enum Requirement {
     OpenLoop,
     /// Due requests wait while as many are in flight as the workload allows.
     ConcurrencyCap,
+    /// Each request opens a connection of its own.
+    NewConnections,
     /// A request is sent when an earlier one ends: closed loop.
     ClosedLoop,
     /// Requests are turns of sessions.
@@ -119,8 +121,9 @@ impl Requirement {
             Self::Streaming => "streamed responses",
             Self::OutputTokens => "output tokens",
             Self::Documents => "documents",
-            Self::IntendedTimes => "open loop or sessions",
+            Self::IntendedTimes => "open loop, sessions or `connections: never`",
             Self::OpenLoop => "open loop",
+            Self::NewConnections => "`connections: never`",
             Self::ConcurrencyCap => "`max_concurrency`",
             Self::ClosedLoop => "closed loop",
             Self::Sessions => "sessions",

@@ -235,6 +235,14 @@ metrics! {
         formula: "(last token event - start) / output tokens" => Quotient(&request::E2E_PER_TOKEN),
         source: "vLLM's normalized latency; InferenceX's E2E normalised interactivity is 1 / its 90th percentile",
     }
+    Connect {
+        key: "connect", name: "connect_ms", column: "connect_ns", title: "connect" ("Time to connect"), unit: Milliseconds,
+        better: Some(Lower), section: Latency, requires: [NewConnections], uses: [],
+        statistics: [P50 shown 5, P99],
+        meaning: "the time to establish the connection of a request, TLS handshake included, if each request opens one; a part of its latencies",
+        formula: "connection established - connection requested, for every request that connected" => Span { from: Field::ConnectStart, to: Field::ConnectEnd },
+        source: "AIPerf `http_req_connection_overhead`, without the name resolution, which is done once",
+    }
     TtftFirstTurn {
         key: "ttft_first_turn", name: "ttft_first_turn_ms", column: "ttft_first_turn_ns", title: "TTFT of first turns", unit: Milliseconds,
         better: Some(Lower), section: Latency, requires: [Streaming, Sessions], uses: [],

@@ -135,6 +135,7 @@ pub(crate) fn build_work(
         arrival: arrival(&load.arrivals),
         rate_profile: rate_profile(&load.arrivals).cloned(),
         max_concurrency: load.max_concurrency.map(Count),
+        connections: load.connections,
         prompts,
         sessions: serving.sessions.as_ref().map(|written| sessions(written, load.sessions)),
         session_header: serving.sessions.as_ref().and_then(|written| written.header.clone()),

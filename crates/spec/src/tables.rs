@@ -340,6 +340,14 @@ pub(crate) static ARRIVALS: [Choice; 3] = [
     choice("poisson", "Exponential gaps: independent users."),
     choice("gamma", "Gamma gaps: burstier below a smoothness of 1, smoother above."),
 ];
+pub(crate) static CONNECTIONS: [Choice; 3] = [
+    choice("pooled", "A request takes any open connection that is idle, or opens one."),
+    choice(
+        "never",
+        "Each request opens a connection of its own. Its latencies include the time to connect, TLS handshake included, in a closed loop, too.",
+    ),
+    choice("sticky", "The requests of a session share a connection, which no other session uses. Needs `spec.sessions`."),
+];
 static CONCURRENCIES: Type =
     Type::List { item: &Type::Integer { min: 1, max: MAX_LOAD }, min: 1, max: MAX_AXIS, unique: Uniqueness::Item };
 static RATES: Type = Type::List {
@@ -440,6 +448,7 @@ pub(crate) static LOAD: Table = Table {
             "The time for which load is offered before measuring starts, without draining in between.",
         ),
         default("timeout", &DURATION_TYPE, "\"5m\"", "The time after which a request has failed."),
+        default("connections", &Type::Choice(&CONNECTIONS), "\"pooled\"", "The reuse of connections."),
     ],
     rules: &[Rule::AtLeastOneFor(&["closed", "open"], &["duration", "requests", "sessions"])],
 };

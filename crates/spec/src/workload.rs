@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use assay_api::{InputKind, ServingApi};
 use assay_manifest::{
-    BetterDirection, CacheMode, CaptureMode, Count, DatasetFormat, History, InstructionCounter, MeasuredCommand, Name,
-    OverLongPrompt, RateProfile, RateSegment, ReasoningHistory, SharedPrefix, SloMetric, WorkloadType,
+    BetterDirection, CacheMode, CaptureMode, ConnectionPolicy, Count, DatasetFormat, History, InstructionCounter,
+    MeasuredCommand, Name, OverLongPrompt, RateProfile, RateSegment, ReasoningHistory, SharedPrefix, SloMetric, WorkloadType,
 };
 use assay_metric::Requirement;
 use serde_json::{Map, Value as Json};
@@ -226,7 +226,8 @@ impl Serving {
             Requirement::Documents => capabilities.input.has_documents(),
             Requirement::OpenLoop => is_open,
             Requirement::ConcurrencyCap => self.load.max_concurrency.is_some(),
-            Requirement::IntendedTimes => is_open || self.sessions.is_some(),
+            Requirement::IntendedTimes => is_open || self.sessions.is_some() || self.load.connections == ConnectionPolicy::Never,
+            Requirement::NewConnections => self.load.connections == ConnectionPolicy::Never,
             // Users of sessions pause between turns, so that they are not all busy at any time.
             Requirement::ClosedLoop => !is_open && self.sessions.is_none(),
             Requirement::Sessions => self.sessions.is_some(),
@@ -254,6 +255,8 @@ pub struct Load {
     pub warmup: Duration,
     /// The time after which a request fails.
     pub timeout: Duration,
+    /// The reuse of connections.
+    pub connections: ConnectionPolicy,
 }
 
 /// The arrival mode: the event that triggers a request.
@@ -723,6 +726,12 @@ fn check_prefix(spec: &CheckedValue, problems: &mut Problems<'_>) {
 fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let count = spec.at(&["load", "sessions"]);
     let Some(sessions) = spec.member("sessions") else {
+        let sticky = spec.at(&["load", "connections"]).filter(|connections| connections.text() == Some("sticky"));
+        if let Some(sticky) = sticky {
+            let message =
+                "`spec.load.connections: sticky` needs `spec.sessions`: requests that stand for themselves have nothing to share";
+            problems.add_hinted(sticky.span, message, "write `pooled`, or add `sessions`");
+        }
         if let Some(count) = count {
             problems.add_hinted(count.span, "`spec.load.sessions` needs `spec.sessions`", "write `requests`, or add `sessions`");
         }
@@ -1175,6 +1184,7 @@ impl Read for Load {
             sessions: load.get("sessions")?,
             warmup: load.get("warmup")?,
             timeout: load.get("timeout")?,
+            connections: load.get("connections")?,
         })
     }
 }

@@ -19,10 +19,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use assay_dataset::{Index, RowReader};
-use assay_load::{Arrivals, ChunkLists, Endpoint, Excess, MeasuredLimits, Progress, Trial, TrialSummary};
+use assay_load::{Arrivals, ChunkLists, Connections, Endpoint, Excess, MeasuredLimits, Progress, Trial, TrialSummary};
 use assay_manifest::{
-    Artifact, Attempt, CacheMode, CaptureMode, ClientHealth, ClockOffset, Count, Dataset, Environment, FrozenWorkload, History,
-    HostFacts, Isolation, Plan, PlannedTrial, Point, ProvisionedTarget, Reason, ServingOutcome, ServingWork, Target,
+    Artifact, Attempt, CacheMode, CaptureMode, ClientHealth, ClockOffset, ConnectionPolicy, Count, Dataset, Environment,
+    FrozenWorkload, History, HostFacts, Isolation, Plan, PlannedTrial, Point, ProvisionedTarget, Reason, ServingOutcome,
+    ServingWork, Target,
 };
 use assay_probe::{Client, HeaderError, Headers};
 use assay_record::{Outcome, Phase};
@@ -266,6 +267,11 @@ impl<'a> ServingTrial<'a> {
             warmup_ns: signed(self.work.warmup_ns),
             measured: MeasuredLimits { duration_ns: self.work.duration_ns.map(signed), requests: None },
             sessions: None,
+            connections: match self.work.connections {
+                ConnectionPolicy::Pooled => Connections::Pooled,
+                ConnectionPolicy::Never => Connections::Never,
+                ConnectionPolicy::Sticky => Connections::Sticky,
+            },
             timeout_ns: signed(self.work.timeout_ns),
             drain_ns: i64::try_from(DRAIN.as_nanos()).unwrap_or(i64::MAX).min(signed(self.work.timeout_ns)),
             chunk_lists: ChunkLists::All,

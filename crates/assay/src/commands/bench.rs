@@ -37,7 +37,8 @@ const OUTPUT_TOKENS: u64 = 128;
 const PIPELINE: &str = "pipelines/bench.yaml";
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 47] = [
+const OPTIONS: [(&str, &str); 48] = [
+    ("spec.load.connections", "--connections"),
     ("spec.load.rate.ramp", "--ramp"),
     ("spec.load.rate.series", "--series"),
     ("spec.load.max_concurrency", "--max-concurrency"),
@@ -114,6 +115,9 @@ pub(crate) struct Bench {
     /// Requests in flight of an open loop or a replay at most: one that is due beyond it waits, and its latencies include the wait
     #[arg(long, value_name = "N")]
     max_concurrency: Option<u64>,
+    /// The reuse of connections: pooled, never (each request opens one, and its latencies include that), or sticky (one for each session)
+    #[arg(long, value_name = "POLICY", default_value = "pooled")]
+    connections: String,
     /// The speed of a replayed trace: 2 halves all of its times [default: 1]
     #[arg(long, value_name = "FACTOR,..", value_delimiter = ',', requires = "trace")]
     speed: Vec<f64>,
@@ -346,6 +350,7 @@ impl Bench {
         let warmup = if self.trace.is_some() || load.get("sessions").is_some() { "0s" } else { "1s" };
         load["warmup"] = json!(self.warmup.as_deref().unwrap_or(warmup));
         load["timeout"] = json!(self.timeout);
+        set(&mut load, "connections", Some(self.connections.as_str()).filter(|policy| *policy != "pooled").map(Value::from));
         let lengths = match &self.scenario {
             Some(scenario) => json!(scenario),
             None => self.default_lengths(),

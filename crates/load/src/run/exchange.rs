@@ -7,10 +7,10 @@ use assay_record::{Outcome, Phase};
 
 use super::Engine;
 use super::offer::PAUSE_NS;
-use crate::Arrivals;
 use crate::connection::{ConnectionState, token};
 use crate::response::ResponseEnd;
 use crate::transport::{ReadResult, Transport};
+use crate::{Arrivals, Connections};
 
 impl Engine<'_> {
     /// Opens a connection for the slot's request: at the address that connected last, then at the others.
@@ -224,9 +224,17 @@ impl Engine<'_> {
         }
         self.client.events += place.reader.events();
         let text = place.reader.take_text();
-        if ending.reusable && exchange.is_written {
+        let keeps = match self.trial.connections {
+            Connections::Pooled => ending.reusable,
+            Connections::Never => false,
+            Connections::Sticky => ending.reusable && exchange.session.is_some(),
+        };
+        if keeps && exchange.is_written {
             place.state = ConnectionState::Idle;
-            self.idle.push((slot, place.generation));
+            match exchange.session.filter(|_| self.trial.connections == Connections::Sticky) {
+                Some(key) => drop(self.of_sessions.insert(key, (slot, place.generation))),
+                None => self.idle.push((slot, place.generation)),
+            }
         } else {
             place.disconnect();
             self.vacant.push(slot);

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
 use assay_load::{
-    Capture, Cause, ChunkLists, Error, History, MeasuredLimits, PlannedRequest, Progress, Requests, Sessions, Sink, Trial, run,
+    Capture, Cause, ChunkLists, Connections, Error, History, MeasuredLimits, PlannedRequest, Progress, Requests, Sessions, Sink,
+    Trial, run,
 };
 use assay_record::{Outcome, Phase, Record};
 
@@ -308,6 +309,34 @@ fn what_still_waits_for_a_place_at_the_end_is_dropped_and_counted() {
 }
 
 #[test]
+fn each_request_may_have_a_connection_of_its_own_and_its_latency_counts_from_before_it() {
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let seen = heads.clone();
+    let server = Server::start(move |request, stream| {
+        seen.lock().expect("a lock").push(header(&request.head, "connection").map(str::to_owned));
+        good(request, stream)
+    });
+    let trial = Trial { connections: Connections::Never, ..closed(&server.url(), 2) };
+    let (finished, kept) = run_trial(&trial, &mut numbered(10));
+    assert_eq!((indices(&kept, Outcome::Ok).len(), server.connections.load(Ordering::SeqCst)), (10, 10));
+    assert_eq!((finished.client.connections_opened, finished.client.resends), (10, 0));
+    assert_eq!(heads.lock().expect("a lock").as_slice(), vec![Some("close".to_owned()); 10]);
+    for record in &kept.records {
+        assert_eq!(record.intended_ns, record.dequeued_ns, "a user takes it up");
+        let times = [record.dequeued_ns, record.connect_start_ns, record.connect_end_ns, record.sent_ns, record.first_token_ns];
+        assert!(times.is_sorted() && times.iter().all(Option::is_some), "{record:?}");
+        assert_eq!(record.ttft_ns(), record.first_token_ns.zip(record.dequeued_ns).map(|(first, begun)| first - begun));
+        // The time to connect is no lateness of the client.
+        assert_eq!(
+            record.client_lateness_ns(),
+            record.connect_start_ns.zip(record.dequeued_ns).map(|(asked, begun)| asked - begun)
+        );
+    }
+    let (_, pooled) = run_trial(&closed(&server.url(), 2), &mut numbered(10));
+    assert!(pooled.records.iter().all(|record| record.intended_ns.is_none()));
+}
+
+#[test]
 fn a_trial_without_a_success_ends_with_all_its_rows() {
     // Room for all at once: a slow machine may find many due together.
     let (finished, kept) = run_trial(&open(CLOSED_URL, 128), &mut every(MS / 4, 100));
@@ -417,6 +446,7 @@ fn trials_that_make_no_sense_are_refused() {
     assert!(refused(closed(url, 0)));
     assert!(refused(Trial { timeout_ns: 0, ..trial(url) }));
     assert!(refused(Trial { drain_ns: -1, ..trial(url) }));
+    assert!(refused(Trial { connections: Connections::Sticky, ..trial(url) }), "there is no session");
     let of_sessions = Some(Sessions { history: History::Recorded });
     assert!(refused(Trial { sessions: of_sessions, ..capped(url, 2) }), "later turns cannot wait for other sessions");
     let files = run_into(&open(url, u32::MAX), &mut numbered(1), &mut crate::support::RecordingSink::default());

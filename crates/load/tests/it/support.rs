@@ -3,8 +3,8 @@
 use std::sync::atomic::AtomicBool;
 
 use assay_load::{
-    Arrivals, Capture, Cause, ChunkLists, Endpoint, Error, Excess, MeasuredLimits, PlannedRequest, Progress, Requests,
-    ServingApi, Sink, Trial, TrialSummary, run,
+    Arrivals, Capture, Cause, ChunkLists, Connections, Endpoint, Error, Excess, MeasuredLimits, PlannedRequest, Progress,
+    Requests, ServingApi, Sink, Trial, TrialSummary, run,
 };
 use assay_record::{Outcome, Phase, Record};
 
@@ -81,6 +81,7 @@ pub(crate) fn trial(url: &str) -> Trial {
         warmup_ns: 0,
         measured: MeasuredLimits::default(),
         sessions: None,
+        connections: Connections::Pooled,
         timeout_ns: LONG,
         drain_ns: LONG,
         chunk_lists: ChunkLists::All,

@@ -41,6 +41,28 @@ words!(
     Full = "full",
 );
 
+words!(
+    /// The reuse of connections.
+    ConnectionPolicy, "connection policy",
+    /// A request takes any open connection that is idle.
+    Pooled = "pooled",
+    /// Each request opens a connection of its own, which is closed after the response.
+    Never = "never",
+    /// The requests of a session share a connection, which no other session uses.
+    Sticky = "sticky",
+);
+
+impl ConnectionPolicy {
+    /// Returns true for the policy of a workload that states none.
+    fn is_pooled(&self) -> bool {
+        *self == Self::Pooled
+    }
+}
+
+fn pooled() -> ConnectionPolicy {
+    ConnectionPolicy::Pooled
+}
+
 /// The rule that decides when a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "law", rename_all = "snake_case", deny_unknown_fields)]
@@ -163,6 +185,9 @@ pub struct ServingWork {
     /// it was due. Absent if none waits.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub max_concurrency: Option<Count>,
+    /// The reuse of connections; absent if they are pooled.
+    #[serde(skip_serializing_if = "ConnectionPolicy::is_pooled", default = "pooled")]
+    pub connections: ConnectionPolicy,
     /// The source of prompts.
     pub prompts: PromptSource,
     /// The conversations that requests belong to; absent if each request stands for itself.
@@ -215,9 +240,10 @@ impl ServingWork {
         self.streaming && self.api.capabilities().streams
     }
 
-    /// Returns true if requests have times at which they are to be sent: in an open loop, and in sessions, whose turns follow a pause.
+    /// Returns true if requests have times at which they are to be sent: in an open loop, in sessions, whose turns follow a pause, and if
+    /// each request opens a connection, whose time is a part of its latency.
     pub fn has_intended_times(&self) -> bool {
-        self.arrival != ArrivalLaw::Closed || self.sessions.is_some()
+        self.arrival != ArrivalLaw::Closed || self.sessions.is_some() || self.connections == ConnectionPolicy::Never
     }
 
     /// Returns the mean number of turns of a session; 1 if each request stands for itself.

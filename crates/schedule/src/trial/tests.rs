@@ -26,6 +26,7 @@ pub(super) fn work() -> ServingWork {
         sessions: None,
         rate_profile: None,
         max_concurrency: None,
+        connections: assay_manifest::ConnectionPolicy::Pooled,
         session_header: None,
         output: Some(LengthLaw::TruncatedUniform { low: 1, high: 300, floor: 2 }),
         exact_output: true,

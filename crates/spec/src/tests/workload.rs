@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use assay_manifest::{
-    CacheMode, CaptureMode, Count, DatasetFormat, Digest, History, InstructionCounter, MeasuredCommand, OverLongPrompt,
-    RateProfile, RateSegment, ReasoningHistory, SloMetric,
+    CacheMode, CaptureMode, ConnectionPolicy, Count, DatasetFormat, Digest, History, InstructionCounter, MeasuredCommand,
+    OverLongPrompt, RateProfile, RateSegment, ReasoningHistory, SloMetric,
 };
 use insta::assert_snapshot;
 
@@ -167,13 +167,17 @@ fn a_serving_workload_is_read_with_its_defaults() {
     assert_eq!(
         serving.load,
         Load {
-            arrivals: ArrivalMode::Open { rate: OfferedRate::Each(vec![1.0, 2.5, 10.0]), process: ArrivalProcess::Gamma { smoothness: 0.5 } },
+            arrivals: ArrivalMode::Open {
+                rate: OfferedRate::Each(vec![1.0, 2.5, 10.0]),
+                process: ArrivalProcess::Gamma { smoothness: 0.5 }
+            },
             max_concurrency: None,
             duration: Some(Duration::from_mins(1)),
             requests: None,
             sessions: None,
             warmup: Duration::from_secs(10),
             timeout: Duration::from_mins(5),
+            connections: ConnectionPolicy::Pooled,
         }
     );
     let scenario = Scenario::Normal { input: (480, 240), output: (300, 150) };
@@ -1515,4 +1519,20 @@ fn a_rate_that_does_not_fit_its_trial_is_refused() {
     let endless =
         replace_part(&with_rate("{ramp: {shape: linear, from: 1, to: 5}}", ""), "    duration: 60s\n", "    requests: 50\n");
     assert_snapshot!(problems(&endless), @"");
+}
+
+#[test]
+fn connections_are_shared_by_sessions_alone() {
+    let of = |policy: &str| {
+        let text = replace_part(SERVING, "lengths: N(480,240)/(300,150)", "lengths: D(9,9)\n  sessions: {turns: 2}");
+        let workload =
+            workload(&replace_part(&text, "    mode: open\n", &format!("    mode: open\n    connections: {policy}\n")));
+        let Work::Serving(serving) = workload.spec.work else { panic!("serving") };
+        serving.load.connections
+    };
+    assert_eq!(
+        ["pooled", "never", "sticky"].map(of),
+        [ConnectionPolicy::Pooled, ConnectionPolicy::Never, ConnectionPolicy::Sticky]
+    );
+    assert_snapshot!(problems(&replace_part(SERVING, "    mode: open\n", "    mode: open\n    connections: sticky\n")), @"");
 }

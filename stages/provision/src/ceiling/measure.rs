@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use assay_api::{RequestBody, RequestInput, ServingApi};
 use assay_load::{
-    Arrivals, Capture, Cause, ChunkLists, Endpoint, Excess, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE, MeasuredLimits,
-    PlannedRequest, Progress, Requests, Sink, Trial, TrialSummary,
+    Arrivals, Capture, Cause, ChunkLists, Connections, Endpoint, Excess, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE,
+    MeasuredLimits, PlannedRequest, Progress, Requests, Sink, Trial, TrialSummary,
 };
 use assay_process::{Cancel, Child, Command, Output, Spawner};
 use assay_record::{Outcome, Phase, Record};
@@ -228,6 +228,7 @@ impl Simulator {
             warmup_ns: 0,
             measured: MeasuredLimits { duration_ns: Some(send_ns), requests: None },
             sessions: None,
+            connections: Connections::Pooled,
             timeout_ns: send_ns + drain_ns,
             drain_ns,
             chunk_lists: ChunkLists::All,

@@ -7,7 +7,7 @@ mod sessions;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use assay_manifest::{Count, Digest, ServingOutcome, ServingWork, Shard};
+use assay_manifest::{ConnectionPolicy, Count, Digest, ServingOutcome, ServingWork, Shard};
 use assay_record::{Outcome, Phase};
 use assay_schedule::{Phase as PlannedPhase, Requests, ScheduleError, ScheduledRequest, Stripe, TrialSchedule};
 use assay_warehouse::records::{Batch, Ints, RecordColumn as Column, RecordError, RecordFile};
@@ -159,6 +159,8 @@ pub(super) struct Rules {
     closed: Option<PlannedMeasurement>,
     /// The most requests in flight of an open loop; `None` if no due request waits.
     cap: Option<u64>,
+    /// True if each request opens a connection, and its latencies count from before that.
+    is_connecting: bool,
     /// The planned measurement.
     planned: PlannedMeasurement,
     /// The duration of the attempt in nanoseconds, from before the start to after the last end.
@@ -174,6 +176,8 @@ const COLUMNS: &[Column] = &[
     Column::Intended,
     Column::Ready,
     Column::Dequeued,
+    Column::ConnectStart,
+    Column::ConnectEnd,
     Column::Sent,
     Column::FirstByte,
     Column::FirstToken,
@@ -210,6 +214,7 @@ impl Rules {
             streaming: work.is_streamed(),
             closed: schedule.users().map(|_| planned).filter(|_| !is_open_loop(work)),
             cap: work.max_concurrency.map(|Count(cap)| cap),
+            is_connecting: work.connections == ConnectionPolicy::Never,
             planned,
             attempt_ns,
         }
@@ -301,7 +306,9 @@ impl Rules {
 
     fn check_request(&self, request: &Request, due: ScheduledRequest, phase: Phase) -> Result<(), &'static str> {
         self.check_work(request, &due)?;
-        ensure(request.intended == due.offset_ns, "was due at another time than by its schedule")?;
+        // A user of a closed loop opens a connection as soon as it takes the request up.
+        let due_ns = due.offset_ns.or(request.dequeued.filter(|_| self.is_connecting));
+        ensure(request.intended == due_ns, "was due at another time than by its schedule")?;
         ensure(request.is_alone(), "belongs to a session, and its trial has none")?;
         self.check_phase(request, phase)?;
         self.check_ready(request)?;
@@ -331,6 +338,13 @@ impl Rules {
         let within = [request.dequeued, request.sent, request.end].into_iter().flatten();
         ensure(within.into_iter().all(|at| (0..=self.attempt_ns).contains(&at)), "has times outside of its attempt")?;
         ensure(request.outcome != Outcome::Dropped || request.sent.is_none(), "was dropped, and was sent")?;
+        if self.is_connecting && request.sent.is_some() {
+            let Request { dequeued, connect_start, connect_end, sent, .. } = *request;
+            let is_connected = connect_start.is_some() && connect_end.is_some();
+            ensure(is_connected, "was sent on a connection that was open before")?;
+            let follow = [dequeued, connect_start, connect_end, sent].iter().flatten().is_sorted();
+            ensure(follow, "has times of its connection that do not follow one another")?;
+        }
         if request.outcome.is_ok() { self.check_response(request) } else { Ok(()) }
     }
 
@@ -511,6 +525,8 @@ struct Request {
     intended: Option<i64>,
     ready: Option<i64>,
     dequeued: Option<i64>,
+    connect_start: Option<i64>,
+    connect_end: Option<i64>,
     sent: Option<i64>,
     first_byte: Option<i64>,
     first_token: Option<i64>,
@@ -555,6 +571,8 @@ struct Columns<'a> {
     intended: Ints<'a>,
     ready: Ints<'a>,
     dequeued: Ints<'a>,
+    connect_start: Ints<'a>,
+    connect_end: Ints<'a>,
     sent: Ints<'a>,
     first_byte: Ints<'a>,
     first_token: Ints<'a>,
@@ -587,6 +605,8 @@ impl<'a> Columns<'a> {
             intended: batch.ints(Column::Intended)?,
             ready: batch.ints(Column::Ready)?,
             dequeued: batch.ints(Column::Dequeued)?,
+            connect_start: batch.ints(Column::ConnectStart)?,
+            connect_end: batch.ints(Column::ConnectEnd)?,
             sent: batch.ints(Column::Sent)?,
             first_byte: batch.ints(Column::FirstByte)?,
             first_token: batch.ints(Column::FirstToken)?,
@@ -619,6 +639,8 @@ impl<'a> Columns<'a> {
             intended: self.intended.get(row),
             ready: self.ready.get(row),
             dequeued: self.dequeued.get(row),
+            connect_start: self.connect_start.get(row),
+            connect_end: self.connect_end.get(row),
             sent: self.sent.get(row),
             first_byte: self.first_byte.get(row),
             first_token: self.first_token.get(row),

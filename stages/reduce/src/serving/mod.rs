@@ -17,8 +17,9 @@ use std::sync::Arc;
 
 use assay_dataset::Index;
 use assay_manifest::{
-    ArrivalLaw, Artifact, Attempt, Block, Case, Count, Exclusion, FailedRequests, FrozenWorkload, MetricSummary, Point,
-    PointSummary, PointView, Reason, ServingPoint, ServingWork, SessionCounts, Shard, SloMetric, TrialId, TrialValue, ordinal,
+    ArrivalLaw, Artifact, Attempt, Block, Case, ConnectionPolicy, Count, Exclusion, FailedRequests, FrozenWorkload,
+    MetricSummary, Point, PointSummary, PointView, Reason, ServingPoint, ServingWork, SessionCounts, Shard, SloMetric, TrialId,
+    TrialValue, ordinal,
 };
 use assay_metric::{Definition, Formula, MeasuredPhase, MeasuredValue, Metric, MetricName, TrialTotals, Unit};
 use assay_schedule::{OfferedLoad, TrialSchedule, request_limit};
@@ -295,6 +296,7 @@ fn rules(work: &ServingWork) -> Rules {
         has_intended: work.has_intended_times(),
         has_sessions: work.sessions.is_some(),
         has_cap: work.max_concurrency.is_some(),
+        is_connecting: work.connections == ConnectionPolicy::Never,
         has_output: work.api.capabilities().has_output_tokens,
         slos: work.slos.iter().map(|slo| (slo.metric, slo.at_most_ns.0)).collect(),
     }

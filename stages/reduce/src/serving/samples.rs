@@ -29,6 +29,8 @@ pub(super) fn column(field: Field, rules: &Rules) -> Column {
         Field::Start => start_column(rules.has_intended),
         Field::Intended => Column::Intended,
         Field::Ready => Column::Ready,
+        Field::ConnectStart => Column::ConnectStart,
+        Field::ConnectEnd => Column::ConnectEnd,
         Field::Sent => Column::Sent,
         Field::FirstToken => Column::FirstToken,
         Field::FirstContent => Column::FirstContent,
@@ -296,6 +298,7 @@ fn latency(metric: Metric, trials: &[ScannedTrial<'_>], rules: &Rules, room: usi
         (Requirement::IntendedTimes, rules.has_intended, "under closed loop no request has an intended time"),
         (Requirement::Sessions, rules.has_sessions, "requests are not turns of sessions"),
         (Requirement::ConcurrencyCap, rules.has_cap, NO_CAP),
+        (Requirement::NewConnections, rules.is_connecting, "connections are reused"),
     ];
     if let Some((.., why)) = unmet.into_iter().find(|(requirement, met, _)| metric.requires(*requirement) && !met) {
         let why = || Err(why.to_owned());

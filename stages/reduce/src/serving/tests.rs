@@ -423,6 +423,28 @@ fn every_metric_of_sessions_is_as_by_hand() {
     assert!(value(&alone, "session_ms_p50").expect_err("no sessions").contains("not turns of sessions"));
 }
 
+/// The four requests, each on a connection of its own, which takes 3, 5, 7 and 9 ms after it is taken up.
+fn connecting() -> Vec<Record> {
+    let connected = |record: Record| {
+        let begun = record.sent_ns.expect("sent");
+        let took = 3 + 2 * record.global_index.cast_signed();
+        Record { connect_start_ns: Some(begun - took * MS), connect_end_ns: Some(begun), ..record }
+    };
+    four().into_iter().map(connected).collect()
+}
+
+#[test]
+fn the_time_to_connect_has_a_metric_of_its_own() {
+    let point = reduced(&json!({"connections": "never"}), connecting());
+    // 3, 5, 7, 9.
+    assert_values(&point, &[("connect_ms_p50", 6.0), ("connect_ms_p99", 8.94)]);
+    let pooled = reduced(&json!({}), connecting());
+    assert_eq!(value(&pooled, "connect_ms_p50"), Err("trial `w.t.default.one.t0`: connections are reused".to_owned()));
+    let closed = json!({"connections": "never", "arrival": {"law": "closed"}, "users": 4});
+    let closed = serving_run(&closed, &json!([]), &[vec![attempted(connecting())]]).reduce();
+    assert_eq!(serving(&closed).latency_from, "intended");
+}
+
 /// The four requests under a cap: the second waited for 5 ms, and the others for nothing.
 fn waited() -> Vec<Record> {
     let ready = |record: Record| {
@@ -1139,6 +1161,7 @@ fn every_column_has_a_writer() {
         reranked.fact,
         replayed.fact,
         capped.fact,
+        reduced(&json!({"connections": "never"}), connecting()).fact,
         of_sessions.fact,
         closed_sessions.fact,
     ];

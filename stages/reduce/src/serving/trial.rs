@@ -59,6 +59,8 @@ pub(super) struct Rules {
     pub(super) has_sessions: bool,
     /// True if due requests wait while as many are in flight as the workload allows.
     pub(super) has_cap: bool,
+    /// True if each request opens a connection.
+    pub(super) is_connecting: bool,
     /// True if responses have tokens.
     pub(super) has_output: bool,
     /// The limits of a good request, in nanoseconds.

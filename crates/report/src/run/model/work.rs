@@ -1,8 +1,8 @@
 //! The requested work of a serving case: model, arrivals, lengths and SLOs.
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, Count, DatasetSummary, History, LengthLaw, PauseLaw, PromptSource, RateProfile, ReasoningHistory,
-    ServingWork, Sessions, SharedPrefix, Slo, TokenRange, TraceTimes,
+    ArrivalLaw, CacheMode, ConnectionPolicy, Count, DatasetSummary, History, LengthLaw, PauseLaw, PromptSource, RateProfile,
+    ReasoningHistory, ServingWork, Sessions, SharedPrefix, Slo, TokenRange, TraceTimes,
 };
 use assay_metric::Metric;
 
@@ -87,11 +87,18 @@ impl SloLine {
 fn arrivals(work: &ServingWork) -> String {
     let changing = work.rate_profile.as_ref().map(rate_course).unwrap_or_default();
     let arrivals = format!("{}{changing}", arrival_law(work));
-    match work.max_concurrency {
-        // The cap is a part of the name, which ends at the first colon.
-        Some(cap) => format!("{}; at most {cap} in flight, others wait", arrivals.split(": ").next().unwrap_or_default()),
-        None => arrivals,
+    let cap = work.max_concurrency.map(|cap| format!("at most {cap} in flight, others wait"));
+    let connections = match work.connections {
+        ConnectionPolicy::Pooled => None,
+        ConnectionPolicy::Never => Some("a new connection for each request".to_owned()),
+        ConnectionPolicy::Sticky => Some("a connection for each session".to_owned()),
+    };
+    let more: Vec<String> = cap.into_iter().chain(connections).collect();
+    if more.is_empty() {
+        return arrivals;
     }
+    // They are a part of the name, which ends at the first colon.
+    format!("{}; {}", arrivals.split(": ").next().unwrap_or_default(), more.join("; "))
 }
 
 /// The most segments of a rate series that are named one by one.

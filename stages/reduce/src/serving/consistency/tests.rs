@@ -317,6 +317,37 @@ fn a_cap_holds_and_a_request_waits_for_the_end_of_another() {
 }
 
 #[test]
+fn a_connection_for_each_request_is_opened_after_it_was_taken_up() {
+    let connecting = || {
+        let mut load = load(&json!({"requests": "40", "connections": "never"}), Some(2), 1);
+        for record in &mut load.shards[0] {
+            let begun = record.dequeued_ns.expect("begun");
+            (record.intended_ns, record.connect_start_ns, record.connect_end_ns) =
+                (Some(begun), Some(begun + 2), Some(begun + 7));
+        }
+        load
+    };
+    assert_eq!(connecting().check(), Ok(()));
+    let lies: [RecordChange; 5] = [
+        ("a connection of before", |all| all[9].connect_start_ns = None, "on a connection that was open before"),
+        ("connected before it was asked for", |all| all[9].connect_end_ns = all[9].dequeued_ns, "do not follow one another"),
+        (
+            "sent before it was connected",
+            |all| all[9].connect_end_ns = all[9].sent_ns.map(|at| at + 1),
+            "do not follow one another",
+        ),
+        ("due later", |all| all[9].intended_ns = all[9].intended_ns.map(|at| at + 1), "another time than by its schedule"),
+        ("never due", |all| all[9].intended_ns = None, "another time than by its schedule"),
+    ];
+    for (what, lie, said) in lies {
+        let mut load = connecting();
+        lie(&mut load.shards[0]);
+        let found = load.check().expect_err(what);
+        assert!(found.contains(said), "{what}: {found}");
+    }
+}
+
+#[test]
 fn requests_that_failed_need_no_response() {
     let mut load = closed_loop();
     for (place, outcome) in [(3, Outcome::Timeout), (4, Outcome::ConnectError), (5, Outcome::HttpError)] {
