@@ -11,7 +11,7 @@ use assay_manifest::{Count, RateProfile, RateSegment};
 use crate::arrivals::{MAX_RATE_PER_S, MIN_RATE_PER_S};
 
 /// The most constant rates of a profile.
-pub const MAX_SEGMENTS: usize = 1_000;
+pub(crate) const MAX_SEGMENTS: usize = 1_000;
 
 const NS_PER_S: f64 = 1e9;
 
