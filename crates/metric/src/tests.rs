@@ -116,6 +116,8 @@ fn gates_judge_these_names() {
     e2e_per_output_token_ms_p50
     e2e_per_output_token_ms_p90
     e2e_per_output_token_ms_p99
+    connect_ms_p50
+    connect_ms_p99
     ttft_first_turn_ms_p50
     ttft_first_turn_ms_p99
     ttft_later_turns_ms_p50
@@ -126,6 +128,9 @@ fn gates_judge_these_names() {
     session_active_ms_p99
     send_lateness_ms_p50
     send_lateness_ms_p99
+    queue_wait_ms_p50
+    queue_wait_ms_p99
+    queued_share
     jitter_ms
     output_tokens_per_user_per_s_mean
     output_tokens_per_user_per_s_p10

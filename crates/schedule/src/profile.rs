@@ -132,8 +132,8 @@ pub(crate) fn refusal(profile: &RateProfile, duration_ns: Option<u64>) -> Option
     let Some(duration_ns) = duration_ns else {
         return Some("a rate that changes needs a `duration`, over which it does".to_owned());
     };
-    let (lowest, highest) = profile.range_per_s();
-    if !(MIN_RATE_PER_S..=MAX_RATE_PER_S).contains(&lowest) || !(MIN_RATE_PER_S..=MAX_RATE_PER_S).contains(&highest) {
+    let rates = profile.rates_per_s();
+    if rates.is_empty() || !rates.iter().all(|rate| (MIN_RATE_PER_S..=MAX_RATE_PER_S).contains(rate)) {
         return Some(format!("its rates have to be between {MIN_RATE_PER_S} and {MAX_RATE_PER_S} per second"));
     }
     match profile {

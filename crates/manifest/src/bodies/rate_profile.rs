@@ -60,16 +60,19 @@ impl RateProfile {
         }
     }
 
+    /// Returns the rates that it states, in their order: the first and the last one, or that of each segment.
+    pub fn rates_per_s(&self) -> Vec<f64> {
+        match self {
+            Self::Linear { from_per_s, to_per_s }
+            | Self::Exponential { from_per_s, to_per_s }
+            | Self::Steps { from_per_s, to_per_s, .. } => vec![*from_per_s, *to_per_s],
+            Self::Series { segments } => segments.iter().map(|segment| segment.per_s).collect(),
+        }
+    }
+
     /// Returns the lowest and the highest rate.
     pub fn range_per_s(&self) -> (f64, f64) {
-        match self {
-            Self::Linear { from_per_s: from, to_per_s: to }
-            | Self::Exponential { from_per_s: from, to_per_s: to }
-            | Self::Steps { from_per_s: from, to_per_s: to, .. } => (from.min(*to), from.max(*to)),
-            Self::Series { segments } => {
-                let rates = || segments.iter().map(|segment| segment.per_s);
-                (rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max))
-            }
-        }
+        let rates = self.rates_per_s();
+        (rates.iter().copied().fold(f64::INFINITY, f64::min), rates.iter().copied().fold(0.0, f64::max))
     }
 }

@@ -128,7 +128,7 @@ fn blurred_long_and_odd_values_end_in_a_digest() {
 #[test]
 fn a_cap_over_all_requests_needs_one_shard() {
     let capped = replace_part(SERVING, "    mode: open\n", "    mode: open\n    max_concurrency: 8\n");
-    let sharded = |shards: &str| replace_part(COMPARING, "spec:\n", &format!("spec:\n  shards: {shards}\n"));
+    let sharded = |shards: &str| replace_part(COMPARING, "  shards: 2\n", &format!("  shards: {shards}\n"));
     for accepted in ["1", "auto"] {
         assert_eq!(refusal(&sharded(accepted), &[&capped]), "no problem");
     }

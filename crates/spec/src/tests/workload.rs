@@ -993,7 +993,7 @@ fn numbers_are_numbers_within_limits() {
 #[test]
 fn lists_and_maps_are_told_from_scalars() {
     assert_snapshot!(serving("rate: [1, 2.5, 10]", "rate: 5"), @r"
-    error: `spec.load.rate` must be a list, not the number `5`
+    error: `spec.load.rate` must be a list or a map, not the number `5`
       --> a.yaml:14:11
        |
     14 |     rate: 5

@@ -357,8 +357,8 @@ fn every_metric_of_four_requests_is_as_by_hand() {
     assert_eq!(point.summary.metrics.len() + serving(&point).absent.len(), all.len(), "each is there or absent");
     assert_eq!(
         serving(&point).absent.len(),
-        16,
-        "four tails, documents, eight of sessions, and the steady state, which open loop has not"
+        21,
+        "four tails, documents, eight of sessions, two of connections, three of a cap, and the steady state, which open loop has not"
     );
 }
 
