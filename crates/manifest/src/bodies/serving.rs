@@ -54,6 +54,7 @@ words!(
 
 impl ConnectionPolicy {
     /// Returns true for the policy of a workload that states none.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde calls")]
     fn is_pooled(&self) -> bool {
         *self == Self::Pooled
     }
