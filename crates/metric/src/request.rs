@@ -5,7 +5,7 @@
 pub enum Field {
     /// The start of latencies: the intended time of requests that have one, else the send time.
     Start,
-    /// The intended send time; absent in a closed loop without sessions.
+    /// The intended send time; absent in a closed loop, unless it has sessions or opens a connection for each request.
     Intended,
     /// The time at which there was a place for it among the requests in flight; absent unless due requests wait for one.
     Ready,

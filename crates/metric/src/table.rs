@@ -281,7 +281,7 @@ metrics! {
         key: "send_lateness", name: "send_lateness_ms", column: "send_lateness_ns", title: "send lateness", unit: Milliseconds,
         better: Some(Lower), section: Regularity, requires: [IntendedTimes], uses: [],
         statistics: [P50, P99],
-        meaning: "the delay from the intended to the actual send time, queue wait included",
+        meaning: "the delay from the intended to the actual send time, queue wait and the time to connect included",
         formula: "send time - intended send time, for every request that was sent" => Span { from: Field::Intended, to: Field::Sent },
         source: "inference-perf `schedule_delay`",
     }

@@ -40,7 +40,7 @@ pub(crate) struct Load {
     pub(crate) cache_hits: Option<CacheHits>,
     /// The differences between the endpoint's counts of tokens and those of the client: rates of tokens rest on them.
     pub(crate) token_differences: Vec<String>,
-    /// What a reader of the numbers has to know of the course of the load: requests that waited under a cap, and a rate that changed.
+    /// The facts on the course of the load that change the meaning of its numbers: requests that waited under a cap, and a rate that changed.
     pub(crate) course: Vec<String>,
     /// The sessions without a latency, if they are more than a few.
     pub(crate) sessions_left_out: Option<String>,
