@@ -441,7 +441,7 @@ impl<'a> Engine<'a> {
             self.last_end_ns = self.last_end_ns.max(record.end_ns);
             if record.sent_ns.is_some() {
                 self.measured_sent += 1;
-                if let Some(lateness) = record.client_lateness_ns() {
+                if let Some(lateness) = self.trial.connections.client_lateness_ns(record) {
                     self.lateness.add(lateness);
                 }
             }

@@ -1,6 +1,7 @@
 //! The definition of a trial for the load generator.
 
 use assay_api::ServingApi;
+use assay_record::Record;
 
 use crate::{Endpoint, Error};
 
@@ -68,6 +69,15 @@ pub enum Connections {
     /// The turns of a session share a connection, which is closed when the session ends. If the endpoint closes it, the next turn opens
     /// another one.
     Sticky,
+}
+
+impl Connections {
+    /// Returns the lateness of the client with a request that was sent, in nanoseconds. If each request opens a connection, the client has
+    /// acted once it requests that: the rest is the time to connect.
+    pub(crate) fn client_lateness_ns(self, record: &Record) -> Option<i64> {
+        let connecting = record.connect_start_ns.filter(|_| self == Self::Never && record.sent_ns.is_some());
+        connecting.map_or_else(|| record.client_lateness_ns(), |asked| Some(asked - record.ready_ns.or(record.intended_ns)?))
+    }
 }
 
 /// The treatment of a request of an open loop that becomes due while the maximum of requests is in flight.
@@ -185,5 +195,27 @@ impl Trial {
             return problem("the responses of its API have no text, which live history consists of");
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_to_connect_is_no_lateness_where_each_request_connects() {
+        let record = Record {
+            intended_ns: Some(100),
+            connect_start_ns: Some(103),
+            connect_end_ns: Some(150),
+            sent_ns: Some(152),
+            ..Record::default()
+        };
+        let late = |connections: Connections, record: &Record| connections.client_lateness_ns(record);
+        assert_eq!((late(Connections::Never, &record), late(Connections::Pooled, &record)), (Some(3), Some(52)));
+        let waited = Record { ready_ns: Some(101), ..record.clone() };
+        assert_eq!((late(Connections::Never, &waited), late(Connections::Pooled, &waited)), (Some(2), Some(51)));
+        let never_sent = Record { sent_ns: None, ..record };
+        assert_eq!(late(Connections::Never, &never_sent), None);
     }
 }

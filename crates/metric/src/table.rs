@@ -238,7 +238,7 @@ metrics! {
     Connect {
         key: "connect", name: "connect_ms", column: "connect_ns", title: "connect" ("Time to connect"), unit: Milliseconds,
         better: Some(Lower), section: Latency, requires: [NewConnections], uses: [],
-        statistics: [P50 shown 5, P99],
+        statistics: [P50, P99],
         meaning: "the time to establish the connection of a request, TLS handshake included, if each request opens one; a part of its latencies",
         formula: "connection established - connection requested, for every request that connected" => Span { from: Field::ConnectStart, to: Field::ConnectEnd },
         source: "AIPerf `http_req_connection_overhead`, without the name resolution, which is done once",

@@ -39,10 +39,9 @@ impl Record {
     }
 
     /// The client's own part of that delay, in nanoseconds: without the time for which the request waited for a place among those in
-    /// flight, and without that to connect. `None` for a request that was not sent.
+    /// flight.
     pub fn client_lateness_ns(&self) -> Option<i64> {
-        let acted_ns = self.sent_ns.map(|sent| self.connect_start_ns.map_or(sent, |connect| connect.min(sent)));
-        since_ns(self.ready_ns.or(self.intended_ns), acted_ns)
+        since_ns(self.ready_ns.or(self.intended_ns), self.sent_ns)
     }
 
     /// TTFT: the first token event, since [`Record::start_ns`].
@@ -111,9 +110,6 @@ mod tests {
             (open.ttft_ns(), open.ttfo_ns(), open.e2e_ns(), open.lateness_ns()),
             (Some(600), Some(900), Some(1_600), Some(100))
         );
-        let connected = Record { connect_start_ns: Some(1_020), connect_end_ns: Some(1_090), ..request() };
-        let resent = Record { connect_start_ns: Some(1_300), ..request() };
-        assert_eq!((connected.client_lateness_ns(), resent.client_lateness_ns()), (Some(20), Some(100)));
         let waited = Record { ready_ns: Some(1_070), ..request() };
         assert_eq!(
             (waited.lateness_ns(), waited.client_lateness_ns(), open.client_lateness_ns()),

@@ -220,7 +220,8 @@ impl Engine<'_> {
         row.record.error = ending.reason;
         row.record.end_ns = Some(ending.at_ns);
         if ending.outcome == Outcome::Ok && row.record.phase == Phase::Measured {
-            self.delays.record_request(&row.record, exchange.delays);
+            let lateness_ns = self.trial.connections.client_lateness_ns(&row.record);
+            self.delays.record_request(&row.record, lateness_ns, exchange.delays);
         }
         self.client.events += place.reader.events();
         let text = place.reader.take_text();

@@ -92,10 +92,10 @@ fn a_rate_that_changes_is_one_point() {
         let points = cases(COMPARING, &[&text])[0].points.clone();
         points.iter().map(|point| format!("{} {}", point.point_id, point.value["rate"])).collect::<Vec<_>>().join(", ")
     };
-    assert_snapshot!(point("{ramp: {shape: linear, from: 1, to: 50}}"), @"");
-    assert_snapshot!(point("{ramp: {shape: exponential, from: 50, to: 0.5}}"), @"");
-    assert_snapshot!(point("{ramp: {shape: steps, from: 1, to: 50, steps: 5}}"), @"");
-    assert_snapshot!(point("{series: [{duration: 59s, rate: 5}, {duration: 1s, rate: 0.5}]}"), @"");
+    assert_snapshot!(point("{ramp: {shape: linear, from: 1, to: 50}}"), @"rate-1-50-linear-510bf93837df 1..50 linear");
+    assert_snapshot!(point("{ramp: {shape: exponential, from: 50, to: 0.5}}"), @"rate-50-0-5-exponential-f5fe67b1cc7c 50..0.5 exponential");
+    assert_snapshot!(point("{ramp: {shape: steps, from: 1, to: 50, steps: 5}}"), @"rate-1-50-in-5-steps-12dd85963551 1..50 in 5 steps");
+    assert_snapshot!(point("{series: [{duration: 59s, rate: 5}, {duration: 1s, rate: 0.5}]}"), @"rate-0-5-5-in-2-segments-c79ab1977cbe 0.5..5 in 2 segments");
 }
 
 #[test]
@@ -132,7 +132,14 @@ fn a_cap_over_all_requests_needs_one_shard() {
     for accepted in ["1", "auto"] {
         assert_eq!(refusal(&sharded(accepted), &[&capped]), "no problem");
     }
-    assert_snapshot!(refusal(&sharded("2"), &[&capped]), @"");
+    assert_snapshot!(refusal(&sharded("2"), &[&capped]), @r"
+    error: `spec.shards` is 2, and `max_concurrency` of the workload `chat` holds for all requests together, which only one shard can count
+      --> pipeline.yaml:35:11
+       |
+    35 |   shards: 2
+       |           ^
+    hint: write `shards: 1`, or remove `max_concurrency`
+    ");
 }
 
 #[test]

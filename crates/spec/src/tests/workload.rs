@@ -1475,10 +1475,30 @@ fn a_cap_belongs_to_an_open_loop_of_single_requests() {
     let Work::Serving(serving) = &capped.spec.work else { panic!("serving") };
     assert_eq!(serving.load.max_concurrency, Some(8));
     let open = "    mode: open\n    rate: [1, 2.5, 10]\n    arrival: gamma\n    smoothness: 0.5\n";
-    assert_snapshot!(problems(&replace_part(SERVING, open, "    mode: closed\n    concurrency: [1]\n    max_concurrency: 8\n")), @"");
-    assert_snapshot!(problems(&replace_part(SERVING, "    mode: open\n", "    mode: open\n    max_concurrency: 0\n")), @"");
+    assert_snapshot!(problems(&replace_part(SERVING, open, "    mode: closed\n    concurrency: [1]\n    max_concurrency: 8\n")), @r"
+    error: `spec.load.max_concurrency` does not belong to a load of `mode: closed`
+      --> a.yaml:15:5
+       |
+    15 |     max_concurrency: 8
+       |     ^^^^^^^^^^^^^^^
+    hint: it belongs to `mode: open` or `mode: replay`; remove it
+    ");
+    assert_snapshot!(problems(&replace_part(SERVING, "    mode: open\n", "    mode: open\n    max_concurrency: 0\n")), @r"
+    error: `spec.load.max_concurrency` must be from 1 to 1000000, not 0
+      --> a.yaml:14:22
+       |
+    14 |     max_concurrency: 0
+       |                      ^
+    ");
     let sessions = replace_part(SERVING, "lengths: N(480,240)/(300,150)", "lengths: D(9,9)\n  sessions: {turns: 2}");
-    assert_snapshot!(problems(&replace_part(&sessions, "    mode: open\n", "    mode: open\n    max_concurrency: 8\n")), @"");
+    assert_snapshot!(problems(&replace_part(&sessions, "    mode: open\n", "    mode: open\n    max_concurrency: 8\n")), @r"
+    error: `spec.load.max_concurrency` holds back single requests, and a later turn of a session cannot wait for other sessions
+      --> a.yaml:14:22
+       |
+    14 |     max_concurrency: 8
+       |                      ^
+    hint: remove it; `mode: closed` limits the sessions that are played at a time
+    ");
 }
 
 /// The load of [`SERVING`], with another rate and more fields.
@@ -1509,16 +1529,77 @@ fn a_rate_that_changes_is_a_ramp_or_a_series() {
 #[test]
 fn a_rate_that_does_not_fit_its_trial_is_refused() {
     let refused = |rate: &str, more: &str| problems(&with_rate(rate, more));
-    assert_snapshot!(refused("5", ""), @"");
-    assert_snapshot!(refused("{}", ""), @"");
-    assert_snapshot!(refused("{ramp: {shape: linear, from: 1, to: 0}}", ""), @"");
-    assert_snapshot!(refused("{ramp: {shape: steps, from: 1, to: 5}}", ""), @"");
-    assert_snapshot!(refused("{ramp: {shape: linear, from: 1, to: 5, steps: 4}}", ""), @"");
-    assert_snapshot!(refused("{series: [{duration: 5s, rate: 5}, {duration: 6500ms, rate: 1}]}", ""), @"");
-    assert_snapshot!(refused("{ramp: {shape: linear, from: 1, to: 5}}", "    requests: 50\n"), @"");
+    assert_snapshot!(refused("5", ""), @r"
+    error: `spec.load.rate` must be a list or a map, not the number `5`
+      --> a.yaml:14:11
+       |
+    14 |     rate: 5
+       |           ^
+    hint: write a list: `[5]`
+    ");
+    assert_snapshot!(refused("{}", ""), @r"
+    error: `spec.load.rate` needs one of `ramp`, `series`
+      --> a.yaml:14:5
+       |
+    14 |     rate: {}
+       |     ^^^^
+    ");
+    assert_snapshot!(refused("{ramp: {shape: linear, from: 1, to: 0}}", ""), @r"
+    error: `spec.load.rate.ramp.to` must be above 0 and at most 10000000, not 0
+      --> a.yaml:14:47
+       |
+    14 |     rate: {ramp: {shape: linear, from: 1, to: 0}}
+       |                                               ^
+    ");
+    assert_snapshot!(refused("{ramp: {shape: steps, from: 1, to: 5}}", ""), @r"
+    error: `spec.load.rate.ramp` lacks `steps` for `shape: steps`
+      --> a.yaml:14:12
+       |
+    14 |     rate: {ramp: {shape: steps, from: 1, to: 5}}
+       |            ^^^^
+    hint: the number of rates, the first and the last included
+    ");
+    assert_snapshot!(refused("{ramp: {shape: linear, from: 1, to: 5, steps: 4}}", ""), @r"
+    error: `spec.load.rate.ramp.steps` does not belong to a ramp of `shape: linear`
+      --> a.yaml:14:50
+       |
+    14 |     rate: {ramp: {shape: linear, from: 1, to: 5, steps: 4}}
+       |                                                  ^^^^^
+    hint: it belongs to `shape: steps`; remove it
+    ");
+    assert_snapshot!(refused("{series: [{duration: 5s, rate: 5}, {duration: 6500ms, rate: 1}]}", ""), @r"
+    error: the segments of `spec.load.rate.series` take 11s500ms together, and `duration` is 1m
+      --> a.yaml:15:15
+       |
+    15 |     duration: 60s
+       |               ^^^
+    hint: write `duration: 11s500ms`
+    ");
+    assert_snapshot!(refused("{ramp: {shape: linear, from: 1, to: 5}}", "    requests: 50\n"), @r"
+    error: `spec.load.requests` would cut a `rate` that changes over the `duration` of a trial
+      --> a.yaml:15:15
+       |
+    15 |     requests: 50
+       |               ^^
+    hint: remove `requests`
+    ");
     let endless =
         replace_part(&with_rate("{ramp: {shape: linear, from: 1, to: 5}}", ""), "    duration: 60s\n", "    requests: 50\n");
-    assert_snapshot!(problems(&endless), @"");
+    assert_snapshot!(problems(&endless), @r"
+    error: `spec.load` lacks `duration`, over which its `rate` changes
+      --> a.yaml:14:5
+       |
+    14 |     rate: {ramp: {shape: linear, from: 1, to: 5}}
+       |     ^^^^
+    hint: write `duration: 60s`, or the time that its segments take together
+
+    error: `spec.load.requests` would cut a `rate` that changes over the `duration` of a trial
+      --> a.yaml:15:15
+       |
+    15 |     requests: 50
+       |               ^^
+    hint: remove `requests`
+    ");
 }
 
 #[test]
@@ -1534,5 +1615,12 @@ fn connections_are_shared_by_sessions_alone() {
         ["pooled", "never", "sticky"].map(of),
         [ConnectionPolicy::Pooled, ConnectionPolicy::Never, ConnectionPolicy::Sticky]
     );
-    assert_snapshot!(problems(&replace_part(SERVING, "    mode: open\n", "    mode: open\n    connections: sticky\n")), @"");
+    assert_snapshot!(problems(&replace_part(SERVING, "    mode: open\n", "    mode: open\n    connections: sticky\n")), @r"
+    error: `spec.load.connections: sticky` needs `spec.sessions`: requests that stand for themselves have nothing to share
+      --> a.yaml:14:18
+       |
+    14 |     connections: sticky
+       |                  ^^^^^^
+    hint: write `pooled`, or add `sessions`
+    ");
 }
