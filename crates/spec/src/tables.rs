@@ -37,6 +37,9 @@ const MAX_FILES: usize = 500;
 /// The highest concurrency or rate: ten times what is planned for on paper.
 const MAX_LOAD: i64 = 10_000_000;
 
+/// The most rates of a ramp of steps.
+const MAX_STEPS: i64 = 200;
+
 /// The largest cap over an open loop: more connections than one process can have.
 const MAX_IN_FLIGHT: i64 = 1_000_000;
 
@@ -390,12 +393,8 @@ static RAMP: Table = Table {
         required("shape", &Type::Choice(&RAMP_SHAPES), "The course of the rate."),
         required("from", &RATE, "Arrivals per second at the start."),
         required("to", &RATE, "Arrivals per second at the end."),
-        required(
-            "steps",
-            &Type::Integer { min: 2, max: MAX_AXIS as i64 },
-            "The number of rates, the first and the last included.",
-        )
-        .only(&["steps"]),
+        required("steps", &Type::Integer { min: 2, max: MAX_STEPS }, "The number of rates, the first and the last included.")
+            .only(&["steps"]),
     ],
     rules: &[],
 };
