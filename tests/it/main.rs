@@ -27,6 +27,7 @@ mod keeping;
 mod kills;
 mod lengths;
 mod life;
+mod modes;
 mod pipeline;
 mod received;
 mod records;

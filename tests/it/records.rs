@@ -148,6 +148,7 @@ pub(crate) fn column_falsification(column: Column, far: bool) -> RecordsFalsific
         Column::Outcome => of(Box::new(move |record| record.outcome = if far { Outcome::Dropped } else { Outcome::Timeout })),
         Column::RequestId => of(Box::new(|record| record.request_id ^= 1)),
         Column::Intended => time(0),
+        Column::Ready => of(Box::new(|record| record.ready_ns = Some(record.ready_ns.unwrap_or(0) + 1))),
         Column::Dequeued => time(1),
         Column::ConnectStart => time(2),
         Column::ConnectEnd => time(3),

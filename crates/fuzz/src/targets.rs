@@ -7,7 +7,7 @@ use assay_cluster::read_service;
 use assay_dataset::{Fields, ImportRules, Index, RecordedOutput, RowWriter, TextTokens, TimeRules, import};
 use assay_envelope::{Bundle, PublicKey, Statement, check_bundle, check_timestamp};
 use assay_git::parse_commit;
-use assay_load::{Arrivals, Capture, ChunkLists, Endpoint, EndpointPaths, MeasuredLimits, Trial};
+use assay_load::{Arrivals, Capture, ChunkLists, Connections, Endpoint, EndpointPaths, MeasuredLimits, Trial};
 use assay_manifest::{
     Address, CaseId, CpuList, DatasetFormat, Digest, Document, Instant, Name, OverLongPrompt, PointId, RunId, TrialId,
 };
@@ -284,6 +284,7 @@ static TRIAL: LazyLock<Trial> = LazyLock::new(|| Trial {
     warmup_ns: 0,
     measured: MeasuredLimits::default(),
     sessions: None,
+    connections: Connections::Pooled,
     timeout_ns: i64::MAX,
     drain_ns: i64::MAX,
     chunk_lists: ChunkLists::All,

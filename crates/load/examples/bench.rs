@@ -12,8 +12,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use assay_load::{
-    Arrivals, Capture, Cause, ChunkLists, Endpoint, MeasuredLimits, PlannedRequest, Progress, Requests, ServingApi, Sink, Trial,
-    TrialSummary, run,
+    Arrivals, Capture, Cause, ChunkLists, Connections, Endpoint, Excess, MeasuredLimits, PlannedRequest, Progress, Requests,
+    ServingApi, Sink, Trial, TrialSummary, run,
 };
 use assay_reactor::{Interest, Poller, now_ns};
 use assay_record::{Outcome, Phase, Record};
@@ -346,6 +346,7 @@ fn trial(address: &str, streaming: bool, arrivals: Arrivals) -> Trial {
         warmup_ns: 0,
         measured: MeasuredLimits::default(),
         sessions: None,
+        connections: Connections::Pooled,
         timeout_ns: 600 * SECOND,
         drain_ns: 600 * SECOND,
         chunk_lists: ChunkLists::All,
@@ -377,7 +378,7 @@ fn requests(address: &str, count: u64) -> u64 {
 }
 
 fn pace(address: &str, rate: u64, seconds: u64) {
-    let trial = trial(address, false, Arrivals::Open { max_in_flight: 1_000 });
+    let trial = trial(address, false, Arrivals::Open { max_in_flight: 1_000, excess: Excess::Drop });
     let finished = run_all(&trial, rate * seconds, Some(SECOND / rate.cast_signed()));
     let (lateness, client) = (finished.client.lateness.unwrap(), &finished.client);
     println!(

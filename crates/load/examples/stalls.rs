@@ -20,8 +20,8 @@ use std::thread;
 use std::time::Duration;
 
 use assay_load::{
-    Arrivals, Capture, Cause, ChunkLists, Endpoint, MAX_DELAY_SHARE, MAX_LATENESS_P99, MAX_STALL, MeasuredLimits, PlannedRequest,
-    Progress, Requests, ServingApi, Sink, Trial, TrialSummary, run,
+    Arrivals, Capture, Cause, ChunkLists, Connections, Endpoint, Excess, MAX_DELAY_SHARE, MAX_LATENESS_P99, MAX_STALL,
+    MeasuredLimits, PlannedRequest, Progress, Requests, ServingApi, Sink, Trial, TrialSummary, run,
 };
 use assay_reactor::now_ns;
 use assay_record::{Outcome, Phase, Record};
@@ -221,11 +221,16 @@ fn client(address: SocketAddr, mode: &str, seconds: i64) -> Result<()> {
         endpoint: Endpoint::parse(&format!("http://{address}"))?.resolve()?,
         api: ServingApi::Completions,
         streaming: true,
-        arrivals: if is_open { Arrivals::Open { max_in_flight: 1_000 } } else { Arrivals::Closed { users: USERS } },
+        arrivals: if is_open {
+            Arrivals::Open { max_in_flight: 1_000, excess: Excess::Drop }
+        } else {
+            Arrivals::Closed { users: USERS }
+        },
         start_at_ns: now_ns() + 20_000_000,
         warmup_ns: WARMUP_NS,
         measured: MeasuredLimits { duration_ns: Some(seconds * SECOND), requests: None },
         sessions: None,
+        connections: Connections::Pooled,
         timeout_ns: 60 * SECOND,
         drain_ns: 60 * SECOND,
         chunk_lists: ChunkLists::All,

@@ -17,8 +17,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
 use assay_load::{
-    Arrivals, Capture, Cause, ChunkLists, Endpoint, MeasuredLimits, PlannedRequest, Progress, Requests, ServingApi, Sink, Trial,
-    run,
+    Arrivals, Capture, Cause, ChunkLists, Connections, Endpoint, MeasuredLimits, PlannedRequest, Progress, Requests, ServingApi,
+    Sink, Trial, run,
 };
 use assay_reactor::now_ns;
 use assay_record::{Outcome, Phase, Record};
@@ -142,6 +142,7 @@ fn measure(address: SocketAddr, streams: u32, requests: u64) -> Result<(HashMap<
         warmup_ns: WARMUP_NS,
         measured: MeasuredLimits::default(),
         sessions: None,
+        connections: Connections::Pooled,
         timeout_ns: 60 * SECOND,
         drain_ns: 60 * SECOND,
         chunk_lists: ChunkLists::All,

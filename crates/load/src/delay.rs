@@ -244,8 +244,8 @@ impl DelayMeter {
     }
 
     /// Records a measured request that succeeded.
-    pub(crate) fn record_request(&mut self, record: &Record, delays: RequestDelays) {
-        let sent_late_ns = record.lateness_ns().unwrap_or(0).max(0) + delays.write_ns;
+    pub(crate) fn record_request(&mut self, record: &Record, lateness_ns: Option<i64>, delays: RequestDelays) {
+        let sent_late_ns = lateness_ns.unwrap_or(0).max(0) + delays.write_ns;
         if let Some(ttft_ns) = record.ttft_ns() {
             self.ttft.add(ttft_ns, sent_late_ns + delays.first_token_ns);
         }
@@ -399,6 +399,7 @@ mod tests {
             };
             meter.record_request(
                 &record,
+                record.client_lateness_ns(),
                 RequestDelays { first_token_ns: delay_ns, last_token_ns: delay_ns, ..RequestDelays::default() },
             );
         }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use assay_reactor::now_ns;
 use assay_record::Phase;
 
-use crate::{Cause, PlannedRequest, PlannedTurn, Requests, Trial};
+use crate::{Cause, Connections, PlannedRequest, PlannedTurn, Requests, Trial};
 
 /// The maximum requests of one batch. A batch wakes the feeder once for all its requests.
 const BATCH: usize = 32;
@@ -75,6 +75,9 @@ impl Template {
         }
         for (name, value) in endpoint.headers() {
             let _ = write!(head, "{name}: {value}\r\n");
+        }
+        if trial.connections == Connections::Never {
+            head.push_str("connection: close\r\n");
         }
         Self { head, session_header: endpoint.session_header().map(str::to_owned) }
     }

@@ -3,9 +3,10 @@
 mod exchange;
 mod limits;
 mod offer;
+mod places;
 mod sessions;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -14,6 +15,7 @@ use assay_metric::{MeasuredPhase, PhaseEnd};
 use assay_reactor::{Poller, ReadySocket, now_ns};
 use assay_record::{Outcome, Phase, Record};
 
+use self::places::Places;
 use self::sessions::SessionTable;
 use crate::budget::{Budget, MAX_HELD_BYTES};
 use crate::connection::{ConnectionState, Slot, TimeoutList, split_token};
@@ -25,8 +27,8 @@ use crate::progress::add;
 use crate::transport::Tls;
 use crate::turn_feeder::turn_queue;
 use crate::{
-    Arrivals, Cause, ClientStats, Counts, Error, PlannedRequest, Progress, Requests, ResponseText, Sink, Trial, TrialSummary,
-    Turns,
+    Arrivals, Cause, ClientStats, Connections, Counts, Error, PlannedRequest, Progress, Requests, ResponseText, Sink, Trial,
+    TrialSummary, Turns,
 };
 
 /// Bytes of the read buffer, which all connections share. A stream's events are far smaller; a read that fills the buffer is
@@ -81,7 +83,7 @@ pub fn run_sessions(
         return Err(Error::NoAddress { host: trial.endpoint.host().to_owned() });
     }
     limits::ensure_files(u64::from(trial.max_in_flight()))?;
-    let tls = Tls::new(&trial.endpoint)?;
+    let tls = Tls::new(&trial.endpoint, trial.connections != Connections::Never)?;
     let poller = Poller::new(READY_BATCH).map_err(Error::system("make a poller"))?;
     let template = Template::new(trial);
     let (lanes, feeder) = lanes(trial);
@@ -142,8 +144,12 @@ struct Engine<'a> {
     vacant: Vec<u32>,
     /// Kept-alive connections by slot and generation, the most recently used last; those that closed meanwhile are skipped.
     idle: Vec<(u32, u32)>,
+    /// The kept-alive connections of sessions in a pause by slot and generation, if each session has its own.
+    of_sessions: HashMap<u64, (u32, u32)>,
     order: TimeoutList,
     in_flight: u32,
+    /// The places for requests in flight, if due requests wait for one.
+    places: Option<Places>,
     warmup: Lane,
     measured: Lane,
     /// The sessions, if the trial has any.
@@ -203,8 +209,10 @@ impl<'a> Engine<'a> {
             budget: Budget::new(MAX_HELD_BYTES),
             vacant: Vec::new(),
             idle: Vec::new(),
+            of_sessions: HashMap::new(),
             order: TimeoutList::new(),
             in_flight: 0,
+            places: trial.has_waiting().then(|| Places::new(trial.max_in_flight())),
             warmup: lanes.warmup,
             measured: lanes.measured,
             sessions,
@@ -330,6 +338,8 @@ impl<'a> Engine<'a> {
         let ends = match self.offered_to_ns {
             Some(to) if now < to => to,
             Some(to) => to.saturating_add(self.trial.drain_ns),
+            // Requests that wait for a place are sent until the time to drain has passed.
+            None if now >= self.measured_end_ns() => self.measured_end_ns().saturating_add(self.trial.drain_ns),
             None => self.measured_end_ns(),
         };
         let mut wake = (now + MAX_WAIT_NS).min(self.next_due_ns - SPIN_NS).min(ends.max(now));
@@ -390,7 +400,7 @@ impl<'a> Engine<'a> {
             Some(to) if self.in_flight == 0 => now >= to,
             Some(to) => now >= to.saturating_add(self.trial.drain_ns) && self.cancel_rest(now),
             None => {
-                // Only a feeder that is far behind leaves requests to send at this time.
+                // Only a feeder that is far behind, or an endpoint for whose responses requests wait, leaves some to send at this time.
                 let late = now >= self.measured_end_ns().saturating_add(self.trial.drain_ns);
                 if late {
                     self.drop_rest(self.measured_end_ns(), true, now);
@@ -431,7 +441,7 @@ impl<'a> Engine<'a> {
             self.last_end_ns = self.last_end_ns.max(record.end_ns);
             if record.sent_ns.is_some() {
                 self.measured_sent += 1;
-                if let Some(lateness) = record.lateness_ns() {
+                if let Some(lateness) = self.trial.connections.client_lateness_ns(record) {
                     self.lateness.add(lateness);
                 }
             }

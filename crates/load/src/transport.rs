@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use assay_reactor::now_ns;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -22,8 +23,9 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// Configures TLS with the system's certificate authorities and the endpoint's own; HTTP/1.1 only.
-    pub(crate) fn new(endpoint: &Endpoint) -> Result<Option<Self>, Error> {
+    /// Configures TLS with the system's certificate authorities and the endpoint's own; HTTP/1.1 only. Unless it `resumes` sessions, every
+    /// connection has a full handshake.
+    pub(crate) fn new(endpoint: &Endpoint, resumes: bool) -> Result<Option<Self>, Error> {
         if !endpoint.is_tls() {
             return Ok(None);
         }
@@ -41,6 +43,9 @@ impl Tls {
         // The builder calls every custom verifier "dangerous", the platform's own included.
         let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        if !resumes {
+            config.resumption = Resumption::disabled();
+        }
         let name = ServerName::try_from(endpoint.host().to_owned()).map_err(|error| refuse(&error))?;
         Ok(Some(Self { config: Arc::new(config), name }))
     }

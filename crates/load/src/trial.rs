@@ -1,6 +1,7 @@
 //! The definition of a trial for the load generator.
 
 use assay_api::ServingApi;
+use assay_record::Record;
 
 use crate::{Endpoint, Error};
 
@@ -23,6 +24,8 @@ pub struct Trial {
     pub measured: MeasuredLimits,
     /// The sessions that the requests are turns of; none if the requests are independent of one another.
     pub sessions: Option<Sessions>,
+    /// The reuse of connections.
+    pub connections: Connections,
     /// The timeout of one request, in nanoseconds, from the instant at which the client takes it up.
     pub timeout_ns: i64,
     /// The time that requests may take to end after the measured phase, in nanoseconds.
@@ -47,9 +50,44 @@ pub enum Arrivals {
     /// The schedule: [`PlannedRequest::intended_offset_ns`](crate::PlannedRequest::intended_offset_ns), of the first turns of
     /// sessions if it has sessions.
     Open {
-        /// The maximum requests in flight; one that becomes due beyond it is dropped, and is a record.
+        /// The maximum requests in flight.
         max_in_flight: u32,
+        /// The treatment of a request that becomes due beyond it.
+        excess: Excess,
     },
+}
+
+/// The reuse of connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Connections {
+    /// A request takes any open connection that is idle, or opens one.
+    #[default]
+    Pooled,
+    /// Each request opens a connection, which is closed after its response; TLS sessions are not resumed. Under closed loop its intended
+    /// time is that at which its user takes it up, so that its latency includes the time to connect.
+    Never,
+    /// The turns of a session share a connection, which is closed when the session ends. If the endpoint closes it, the next turn opens
+    /// another one.
+    Sticky,
+}
+
+impl Connections {
+    /// Returns the lateness of the client with a request that was sent, in nanoseconds. If each request opens a connection, the client has
+    /// acted once it requests that: the rest is the time to connect.
+    pub(crate) fn client_lateness_ns(self, record: &Record) -> Option<i64> {
+        let connecting = record.connect_start_ns.filter(|_| self == Self::Never && record.sent_ns.is_some());
+        connecting.map_or_else(|| record.client_lateness_ns(), |asked| Some(asked - record.ready_ns.or(record.intended_ns)?))
+    }
+}
+
+/// The treatment of a request of an open loop that becomes due while the maximum of requests is in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Excess {
+    /// It is dropped, and is a record: the maximum is a limit of the client.
+    Drop,
+    /// It waits until another ends, in the order of the schedule: the maximum is a part of the load. Its record states when there was
+    /// a place for it. One that still waits at the trial's end is dropped. Not with sessions.
+    Wait,
 }
 
 /// Sessions: requests that follow one another. A later turn is due at the end of the response to the turn before, plus the pause
@@ -119,8 +157,13 @@ impl Trial {
     pub(crate) fn max_in_flight(&self) -> u32 {
         match self.arrivals {
             Arrivals::Closed { users } => users,
-            Arrivals::Open { max_in_flight } => max_in_flight,
+            Arrivals::Open { max_in_flight, .. } => max_in_flight,
         }
+    }
+
+    /// Returns true if due requests wait for a place among those in flight.
+    pub(crate) fn has_waiting(&self) -> bool {
+        matches!(self.arrivals, Arrivals::Open { excess: Excess::Wait, .. })
     }
 
     /// Refuses an invalid trial.
@@ -141,10 +184,38 @@ impl Trial {
         if self.sessions.is_some() && self.measured.requests.is_some() {
             return problem("a number of requests cannot end sessions; limit its time, or the number of its sessions");
         }
+        if self.sessions.is_some() && self.has_waiting() {
+            return problem("the turns of sessions cannot wait for a place among the requests in flight");
+        }
+        if self.sessions.is_none() && self.connections == Connections::Sticky {
+            return problem("its requests belong to no session that could share a connection");
+        }
         let is_live = self.sessions.is_some_and(|sessions| sessions.history == History::Live);
         if is_live && !self.api.capabilities().has_output_tokens {
             return problem("the responses of its API have no text, which live history consists of");
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_to_connect_is_no_lateness_where_each_request_connects() {
+        let record = Record {
+            intended_ns: Some(100),
+            connect_start_ns: Some(103),
+            connect_end_ns: Some(150),
+            sent_ns: Some(152),
+            ..Record::default()
+        };
+        let late = |connections: Connections, record: &Record| connections.client_lateness_ns(record);
+        assert_eq!((late(Connections::Never, &record), late(Connections::Pooled, &record)), (Some(3), Some(52)));
+        let waited = Record { ready_ns: Some(101), ..record.clone() };
+        assert_eq!((late(Connections::Never, &waited), late(Connections::Pooled, &waited)), (Some(2), Some(51)));
+        let never_sent = Record { sent_ns: None, ..record };
+        assert_eq!(late(Connections::Never, &never_sent), None);
     }
 }

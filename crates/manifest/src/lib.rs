@@ -18,8 +18,8 @@ pub use artifact::{Artifact, Count};
 pub use assay_api::ServingApi;
 pub use assay_metric::SloMetric;
 pub use bodies::{
-    collection::*, common::*, dataset::*, environment::*, execution::*, images::*, plan::*, publication::*, recording::*,
-    run_end::*, serving::*, sessions::*, source::*, summary::*, tombstone::*, verdict::*,
+    collection::*, common::*, dataset::*, environment::*, execution::*, images::*, plan::*, publication::*, rate_profile::*,
+    recording::*, run_end::*, serving::*, sessions::*, source::*, summary::*, tombstone::*, verdict::*,
 };
 pub use canonical::{CanonicalError, MAX_EXACT_INTEGER, canonical_json, canonical_value};
 pub use cpu_list::{CpuList, CpuListError};

@@ -21,7 +21,7 @@ pub use reference::reference_page;
 pub use request::{Field, Quotient, RequestFields, TpotDivisor, is_length_mismatch, since_ns, tpot_ns};
 pub use statistic::{Estimator, Statistic};
 pub use table::{Metric, SloMetric};
-pub use trial::{MeasuredValue, Sum, Totals, TrialTotals, WorkTotals, no_request_succeeded, no_response_has, quantity};
+pub use trial::{MeasuredValue, NO_CAP, Sum, Totals, TrialTotals, WorkTotals, no_request_succeeded, no_response_has, quantity};
 pub use unit::Unit;
 pub use window::{BusySpan, MeasuredPhase, PhaseEnd, SHARE_BITS, TIME_SLICES, share_within, time_slice_of};
 
@@ -100,6 +100,10 @@ pub enum Requirement {
     IntendedTimes,
     /// Requests or sessions arrive at a rate: open loop.
     OpenLoop,
+    /// Due requests wait while as many are in flight as the workload allows.
+    ConcurrencyCap,
+    /// Each request opens a connection of its own.
+    NewConnections,
     /// A request is sent when an earlier one ends: closed loop.
     ClosedLoop,
     /// Requests are turns of sessions.
@@ -117,8 +121,10 @@ impl Requirement {
             Self::Streaming => "streamed responses",
             Self::OutputTokens => "output tokens",
             Self::Documents => "documents",
-            Self::IntendedTimes => "open loop or sessions",
+            Self::IntendedTimes => "open loop, sessions or `connections: never`",
             Self::OpenLoop => "open loop",
+            Self::NewConnections => "`connections: never`",
+            Self::ConcurrencyCap => "`max_concurrency`",
             Self::ClosedLoop => "closed loop",
             Self::Sessions => "sessions",
             Self::Slos => "SLOs",

@@ -5,8 +5,14 @@
 pub enum Field {
     /// The start of latencies: the intended time of requests that have one, else the send time.
     Start,
-    /// The intended send time; absent in a closed loop without sessions.
+    /// The intended send time; absent in a closed loop, unless it has sessions or opens a connection for each request.
     Intended,
+    /// The time at which there was a place for it among the requests in flight; absent unless due requests wait for one.
+    Ready,
+    /// The time at which its connection was requested.
+    ConnectStart,
+    /// The time at which its connection was established.
+    ConnectEnd,
     /// The time at which the first byte was written.
     Sent,
     /// The first token event, on any channel.
@@ -38,7 +44,8 @@ impl Field {
 
     /// Returns true if the fact is of the response: only successful requests have one.
     pub const fn is_of_response(self) -> bool {
-        !matches!(self, Self::Start | Self::Intended | Self::Sent) && !self.is_of_session()
+        !matches!(self, Self::Start | Self::Intended | Self::Ready | Self::ConnectStart | Self::ConnectEnd | Self::Sent)
+            && !self.is_of_session()
     }
 
     /// Returns true if only the turns of sessions have the fact.
@@ -55,7 +62,8 @@ impl Field {
             Self::FirstEventTokens => "a count of the first event's tokens",
             Self::EndpointInputTokens => "a count of input tokens",
             Self::CachedTokens => "a count of cached tokens",
-            Self::Start | Self::Intended | Self::Sent => "a send time",
+            Self::ConnectStart | Self::ConnectEnd => "a connection of its own",
+            Self::Start | Self::Intended | Self::Ready | Self::Sent => "a send time",
             Self::Turn | Self::SessionTurns | Self::SessionStart | Self::SessionPauses => "a session",
         }
     }

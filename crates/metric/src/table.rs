@@ -235,6 +235,14 @@ metrics! {
         formula: "(last token event - start) / output tokens" => Quotient(&request::E2E_PER_TOKEN),
         source: "vLLM's normalized latency; InferenceX's E2E normalised interactivity is 1 / its 90th percentile",
     }
+    Connect {
+        key: "connect", name: "connect_ms", column: "connect_ns", title: "connect" ("Time to connect"), unit: Milliseconds,
+        better: Some(Lower), section: Latency, requires: [NewConnections], uses: [],
+        statistics: [P50, P99],
+        meaning: "the time to establish the connection of a request, TLS handshake included, if each request opens one; a part of its latencies",
+        formula: "connection established - connection requested, for every request that connected" => Span { from: Field::ConnectStart, to: Field::ConnectEnd },
+        source: "AIPerf `http_req_connection_overhead`, without the name resolution, which is done once",
+    }
     TtftFirstTurn {
         key: "ttft_first_turn", name: "ttft_first_turn_ms", column: "ttft_first_turn_ns", title: "TTFT of first turns", unit: Milliseconds,
         better: Some(Lower), section: Latency, requires: [Streaming, Sessions], uses: [],
@@ -273,9 +281,25 @@ metrics! {
         key: "send_lateness", name: "send_lateness_ms", column: "send_lateness_ns", title: "send lateness", unit: Milliseconds,
         better: Some(Lower), section: Regularity, requires: [IntendedTimes], uses: [],
         statistics: [P50, P99],
-        meaning: "the delay from the intended to the actual send time",
+        meaning: "the delay from the intended to the actual send time, queue wait and the time to connect included",
         formula: "send time - intended send time, for every request that was sent" => Span { from: Field::Intended, to: Field::Sent },
         source: "inference-perf `schedule_delay`",
+    }
+    QueueWait {
+        key: "queue_wait", name: "queue_wait_ms", column: "queue_wait_ns", title: "queue wait", unit: Milliseconds,
+        better: Some(Lower), section: Regularity, requires: [ConcurrencyCap], uses: [],
+        statistics: [P50, P99],
+        meaning: "the time for which a due request waited because as many were in flight as `max_concurrency` allows; 0 for one that did not wait, and a part of every latency",
+        formula: "time at which a place became free - intended send time, for every request that was sent" => Span { from: Field::Intended, to: Field::Ready },
+        source: "Assay; AIPerf and vLLM wait as well, and do not report it",
+    }
+    QueuedShare {
+        key: "queued", name: "queued_share", column: "queued_share", title: "queued", unit: Ratio,
+        better: Some(Lower), section: Regularity, requires: [ConcurrencyCap], uses: [],
+        statistics: [Value],
+        meaning: "The share of requests that waited because as many were in flight as `max_concurrency` allows, of those that were sent, 0 to 1",
+        formula: "requests whose queue wait is above 0 / requests that were sent" => Trial(trial::queued_share),
+        source: "Assay",
     }
     Jitter {
         key: "jitter", name: "jitter_ms", column: "jitter_ns", title: "jitter", unit: Milliseconds,

@@ -116,6 +116,8 @@ fn gates_judge_these_names() {
     e2e_per_output_token_ms_p50
     e2e_per_output_token_ms_p90
     e2e_per_output_token_ms_p99
+    connect_ms_p50
+    connect_ms_p99
     ttft_first_turn_ms_p50
     ttft_first_turn_ms_p99
     ttft_later_turns_ms_p50
@@ -126,6 +128,9 @@ fn gates_judge_these_names() {
     session_active_ms_p99
     send_lateness_ms_p50
     send_lateness_ms_p99
+    queue_wait_ms_p50
+    queue_wait_ms_p99
+    queued_share
     jitter_ms
     output_tokens_per_user_per_s_mean
     output_tokens_per_user_per_s_p10
@@ -267,6 +272,7 @@ fn input_throughput_is_of_the_work_within_the_window() {
         window_ns,
         steady_ns: Err(String::new()),
         is_open_loop: true,
+        has_cap: false,
         has_slos: false,
         no_output: None,
         documents: None,
@@ -291,6 +297,7 @@ fn only_an_open_loop_offers_a_rate() {
         window_ns: Some(1),
         steady_ns: Err(String::new()),
         is_open_loop,
+        has_cap: false,
         has_slos: false,
         no_output: None,
         documents: None,
@@ -312,6 +319,7 @@ fn responses_without_output_tokens_have_no_output_length() {
         window_ns: Some(1),
         steady_ns: Err(String::new()),
         is_open_loop: true,
+        has_cap: false,
         has_slos: false,
         no_output: no_output.map(str::to_owned),
         documents: Some(1),

@@ -118,6 +118,8 @@ pub struct Totals {
     pub good: u64,
     /// Requests of the measured phase that were sent.
     pub sent: u64,
+    /// Those of them that had to wait for a place among the requests in flight.
+    pub queued: u64,
     /// The first send time among them, in nanoseconds since the trial's start.
     pub sent_first_ns: Option<i64>,
     /// The last one.
@@ -149,6 +151,7 @@ impl Totals {
         self.steady.merge(other.steady);
         self.good += other.good;
         self.sent += other.sent;
+        self.queued += other.queued;
         self.sent_first_ns = self.sent_first_ns.into_iter().chain(other.sent_first_ns).min();
         self.sent_last_ns = self.sent_last_ns.max(other.sent_last_ns);
     }
@@ -169,6 +172,8 @@ pub struct TrialTotals<'a> {
     pub steady_ns: Result<u64, String>,
     /// True if requests are sent by a schedule, not when a response comes.
     pub is_open_loop: bool,
+    /// True if due requests wait while as many are in flight as the workload allows.
+    pub has_cap: bool,
     /// True if the workload has SLOs.
     pub has_slos: bool,
     /// The reason why responses have no output tokens; `None` if they have.
@@ -220,6 +225,8 @@ impl TrialTotals<'_> {
 
 /// The reason for the absence of a value that only the endpoint can report.
 const NOT_REPORTED: &str = "the endpoint does not report it";
+/// The reason for the absence of a value that only a cap over an open loop gives.
+pub const NO_CAP: &str = "the workload has no `max_concurrency`";
 /// The reason for the absence of a share of requests.
 const NONE_DUE: &str = "no request was due in the measured phase";
 
@@ -328,6 +335,13 @@ pub(crate) fn offered_rate(trial: &TrialTotals<'_>) -> MeasuredValue {
         (Some(ns), Some(gaps)) => Ok((gaps as f64 / (ns as f64 / 1e9), sent)),
         _ => Err("fewer than two requests were sent at different times".to_owned()),
     }
+}
+
+pub(crate) fn queued_share(trial: &TrialTotals<'_>) -> MeasuredValue {
+    if !trial.has_cap {
+        return Err(NO_CAP.to_owned());
+    }
+    share(trial.totals.queued, trial.totals.sent, "no request was sent")
 }
 
 pub(crate) fn cached_tokens(trial: &TrialTotals<'_>) -> MeasuredValue {

@@ -6,14 +6,14 @@ use assay_dataset::{Fields, ImportRules, Index, RecordedOutput, TimeRules};
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{
     ArrivalLaw, Artifact, Case, Count, Dataset, DatasetFormat, Digest, FrozenWorkload, LengthLaw, Name, PauseLaw, PinnedFile,
-    Plan, Point, PromptSource, ServingWork, Slo, SyntheticText, Tokenizer, WeightedTokens,
+    Plan, Point, PromptSource, RateProfile, ServingWork, Slo, SyntheticText, Tokenizer, WeightedTokens,
 };
 use assay_schedule::{
     Nonce, OfferedLoad, PointKey, ScheduleError, Seed, TrialKey, TrialSchedule, check_replay, load_recipe_digest,
 };
 use assay_spec::{
-    ArrivalMode, ArrivalProcess, Distribution, LengthPair, Lengths, Pause, PinnableFile, Prompts, ResponseLength, Scenario,
-    Serving, Sessions, TraceTimes, Workload,
+    ArrivalMode, ArrivalProcess, Distribution, LengthPair, Lengths, OfferedRate, Pause, PinnableFile, Prompts, ResponseLength,
+    Scenario, Serving, Sessions, TraceTimes, Workload,
 };
 
 use crate::{Pins, SourceFiles, nanoseconds};
@@ -136,6 +136,9 @@ pub(crate) fn build_work(
         api: serving.api,
         model: workload.spec.dimensions.model.clone().unwrap_or_default(),
         arrival: arrival(&load.arrivals),
+        rate_profile: rate_profile(&load.arrivals).cloned(),
+        max_concurrency: load.max_concurrency.map(Count),
+        connections: load.connections,
         prompts,
         sessions: serving.sessions.as_ref().map(|written| sessions(written, load.sessions)),
         session_header: serving.sessions.as_ref().and_then(|written| written.header.clone()),
@@ -236,6 +239,13 @@ fn arrival(arrivals: &ArrivalMode) -> ArrivalLaw {
         ArrivalMode::Open { process: ArrivalProcess::Constant, .. } => ArrivalLaw::Constant,
         ArrivalMode::Open { process: ArrivalProcess::Poisson, .. } => ArrivalLaw::Poisson,
         ArrivalMode::Open { process: ArrivalProcess::Gamma { smoothness }, .. } => ArrivalLaw::Gamma { smoothness: *smoothness },
+    }
+}
+
+fn rate_profile(arrivals: &ArrivalMode) -> Option<&RateProfile> {
+    match arrivals {
+        ArrivalMode::Open { rate: OfferedRate::Profile(profile), .. } => Some(profile),
+        _ => None,
     }
 }
 

@@ -39,9 +39,12 @@ pub struct Record {
     pub phase: Phase,
     /// The `x-request-id` that it carried, which is also the trace id of its `traceparent`: 128 bits.
     pub request_id: u128,
-    /// The intended send time. In a closed loop only the turns of sessions have one: for the first when a user took it up, and for a later
-    /// one the end of the turn before, and the pause after it.
+    /// The intended send time. In a closed loop only the turns of sessions have one (for the first when a user took it up, and for a later
+    /// one the end of the turn before, and the pause after it), and requests that open a connection each: when a user took them up.
     pub intended_ns: Option<i64>,
+    /// The time at which there was a place for it among the requests in flight: its intended time, or the end of the request that made
+    /// room. Absent unless due requests wait for such a place.
+    pub ready_ns: Option<i64>,
     /// The time at which the client took it from the queue.
     pub dequeued_ns: Option<i64>,
     /// The start of its connection; absent if a kept-alive one was reused.

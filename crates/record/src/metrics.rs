@@ -15,6 +15,9 @@ impl Record {
         let mut fields = RequestFields::default();
         fields.set(Field::Start, self.start_ns());
         fields.set(Field::Intended, self.intended_ns);
+        fields.set(Field::Ready, self.ready_ns);
+        fields.set(Field::ConnectStart, self.connect_start_ns);
+        fields.set(Field::ConnectEnd, self.connect_end_ns);
         fields.set(Field::Sent, self.sent_ns);
         fields.set(Field::FirstToken, self.first_token_ns);
         fields.set(Field::FirstContent, self.first_content_ns);
@@ -33,6 +36,12 @@ impl Record {
     /// The delay of sending after the intended time, in nanoseconds.
     pub fn lateness_ns(&self) -> Option<i64> {
         since_ns(self.intended_ns, self.sent_ns)
+    }
+
+    /// The client's own part of that delay, in nanoseconds: without the time for which the request waited for a place among those in
+    /// flight.
+    pub fn client_lateness_ns(&self) -> Option<i64> {
+        since_ns(self.ready_ns.or(self.intended_ns), self.sent_ns)
     }
 
     /// TTFT: the first token event, since [`Record::start_ns`].
@@ -100,6 +109,11 @@ mod tests {
         assert_eq!(
             (open.ttft_ns(), open.ttfo_ns(), open.e2e_ns(), open.lateness_ns()),
             (Some(600), Some(900), Some(1_600), Some(100))
+        );
+        let waited = Record { ready_ns: Some(1_070), ..request() };
+        assert_eq!(
+            (waited.lateness_ns(), waited.client_lateness_ns(), open.client_lateness_ns()),
+            (Some(100), Some(30), Some(100))
         );
         let closed = Record { intended_ns: None, ..request() };
         assert_eq!(

@@ -8,6 +8,8 @@
 //!   number of picoseconds and depends on its index alone, not on the other gaps; sums of whole numbers do not depend on the
 //!   order of addition. The offset is the sum to the nearest nanosecond, halves up.
 //! - An exponential gap is `-ln(1 - u) x 10^12 / rate` with `u` the generator's value in `[0, 1)` at the index.
+//! - With a rate profile: the time up to which the profile expects as many arrivals as the law has gaps of mean 1 before it ([`Profile`]): `i`
+//!   for equal gaps, and for random ones the sum of the gaps 0 to `i` at a rate of 1.
 //! - Recorded: the row's time divided by the speed, to the nearest nanosecond, halves up, less the beginning of the phase. The speed is
 //!   exact like a constant rate.
 //! - A gamma gap is Marsaglia and Tsang's ("A simple method for generating gamma variables", ACM TOMS 26, 2000): of values `3 i`
@@ -20,6 +22,7 @@ use assay_dataset::Index;
 use assay_manifest::ArrivalLaw;
 
 use crate::Generator;
+use crate::profile::Profile;
 
 /// The fewest arrivals per second: one in three hours. With it and 10^9 requests, exact offsets fit 128 bits.
 pub const MIN_RATE_PER_S: f64 = 1e-4;
@@ -51,7 +54,16 @@ const PS_PER_NS: u128 = 1_000;
 pub(crate) enum Arrivals {
     Constant(ExactRate),
     Random(Box<RandomArrivals>),
+    Profiled(Box<ProfiledArrivals>),
     Recorded(RecordedArrivals),
+}
+
+/// Arrivals at a rate that changes.
+#[derive(Clone)]
+pub(crate) struct ProfiledArrivals {
+    profile: Profile,
+    /// The random gaps at a rate of 1 per second; `None` if gaps are equal.
+    gaps: Option<RandomArrivals>,
 }
 
 /// The times of the rows of a trace from one row on, since the beginning of their phase.
@@ -92,13 +104,33 @@ impl Arrivals {
         }
     }
 
+    /// Returns the arrivals of a profile. `None` for a law without a rate.
+    pub(crate) fn profiled(law: ArrivalLaw, profile: Profile, values: Generator) -> Option<Self> {
+        let gaps = match Self::new(law, 1.0, values)? {
+            Self::Random(gaps) => Some(*gaps),
+            _ => None,
+        };
+        Some(Self::Profiled(Box::new(ProfiledArrivals { profile, gaps })))
+    }
+
     pub(crate) fn offset_ns(&mut self, index: u64) -> i64 {
         let offset = match self {
+            Self::Profiled(arrivals) => u128::from(arrivals.offset_ns(index)),
             Self::Constant(rate) => rate.offset_ns(index),
             Self::Random(arrivals) => arrivals.offset_ns(index),
             Self::Recorded(arrivals) => arrivals.offset_ns(index),
         };
         i64::try_from(offset).unwrap_or(i64::MAX)
+    }
+}
+
+impl ProfiledArrivals {
+    fn offset_ns(&mut self, index: u64) -> u64 {
+        let arrivals = match &mut self.gaps {
+            None => index as f64,
+            Some(gaps) => gaps.sum_ps(index) as f64 / PS_PER_S,
+        };
+        self.profile.offset_ns(arrivals)
     }
 }
 
@@ -161,6 +193,11 @@ pub(crate) struct RandomArrivals {
 
 impl RandomArrivals {
     fn offset_ns(&mut self, index: u64) -> u128 {
+        (self.sum_ps(index) + PS_PER_NS / 2) / PS_PER_NS
+    }
+
+    /// Returns the sum of the gaps 0 to `index`, in picoseconds.
+    fn sum_ps(&mut self, index: u64) -> u128 {
         if index.checked_add(1).is_some_and(|end| end < self.next) {
             (self.next, self.sum_ps) = (0, 0);
         }
@@ -168,7 +205,7 @@ impl RandomArrivals {
             self.sum_ps += u128::from(self.gap_ps(self.next));
             self.next += 1;
         }
-        (self.sum_ps + PS_PER_NS / 2) / PS_PER_NS
+        self.sum_ps
     }
 
     fn gap_ps(&mut self, index: u64) -> u64 {

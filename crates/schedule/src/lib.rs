@@ -14,6 +14,7 @@ mod generator;
 mod groups;
 mod lengths;
 mod order;
+mod profile;
 mod recipe;
 mod rows;
 mod seed;

@@ -1,8 +1,8 @@
 //! The recipe of a point's load, known before any of the load is made.
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, CanonicalError, Count, Digest, Images, LengthLaw, PointId, PromptSource, ServingWork, Sessions,
-    SharedPrefix, SyntheticText, Tokenizer, canonical_json,
+    ArrivalLaw, CacheMode, CanonicalError, Count, Digest, Images, LengthLaw, PointId, PromptSource, RateProfile, ServingWork,
+    Sessions, SharedPrefix, SyntheticText, Tokenizer, canonical_json,
 };
 use serde::Serialize;
 
@@ -19,6 +19,8 @@ struct Recipe<'a> {
     point_id: &'a PointId,
     #[serde(skip_serializing_if = "Option::is_none")]
     rate_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate_profile: Option<&'a RateProfile>,
     #[serde(skip_serializing_if = "Option::is_none")]
     concurrency: Option<Count>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,6 +64,7 @@ pub fn load_recipe_digest(work: &ServingWork, offered: OfferedLoad, key: &PointK
     let Tokenizer { digest: tokenizer, .. } = &work.tokenizer;
     let (rate_per_s, concurrency, speed) = match offered {
         OfferedLoad::Rate { per_s } => (Some(per_s), None, None),
+        OfferedLoad::Profile => (None, None, None),
         OfferedLoad::Concurrency { users } => (None, Some(Count(users)), None),
         OfferedLoad::Replay { speed } => (None, None, Some(speed)),
     };
@@ -76,6 +79,7 @@ pub fn load_recipe_digest(work: &ServingWork, offered: OfferedLoad, key: &PointK
         workload_spec_digest: key.workload,
         point_id: key.point,
         rate_per_s,
+        rate_profile: work.rate_profile.as_ref(),
         concurrency,
         speed,
         arrival: &work.arrival,

@@ -20,7 +20,7 @@ use std::time::Duration;
 use assay_dataset::Index;
 use assay_manifest::{
     ArrivalLaw, CacheMode, Count, Digest, FrozenWorkload, Images, LengthLaw, Name, PlannedTrial, Point, PointId, PointKind,
-    PromptSource, RunId, ServingWork, Sessions, Shard, SharedPrefix,
+    PromptSource, RateProfile, RunId, ServingWork, Sessions, Shard, SharedPrefix,
 };
 
 use crate::arrivals::{
@@ -29,6 +29,7 @@ use crate::arrivals::{
 use crate::block_texts::{BlockTexts, split_mix};
 use crate::groups::{Groups, MAX_GROUPS, MAX_ZIPF};
 use crate::lengths::{self, Lengths, MAX_TOKENS};
+use crate::profile::{self, Profile};
 use crate::rows::{Rows, first_measured};
 use crate::sessions::{SessionCursor, SessionSource, SessionTurn, SessionWalk};
 use crate::{Generator, LoadKey, Nonce, Seed, SeedError, digest};
@@ -78,6 +79,8 @@ pub enum OfferedLoad {
         /// Users, each with one request at a time.
         users: u64,
     },
+    /// Open loop at a rate that changes as the workload's rate profile says.
+    Profile,
     /// The requests of a trace at their times.
     Replay {
         /// The speed; 1 is the trace's own.
@@ -90,6 +93,8 @@ impl OfferedLoad {
     pub fn from_point(point: &Point) -> Result<Self, ScheduleError> {
         let text = point.value.get(point.kind.as_str()).map_or("", String::as_str);
         let offered = match point.kind {
+            // The text of a profile is for people: the workload has the profile itself.
+            PointKind::Rate if text.contains("..") => Some(Self::Profile),
             PointKind::Rate => text.parse().ok().map(|per_s| Self::Rate { per_s }),
             PointKind::Concurrency => text.parse().ok().map(|users| Self::Concurrency { users }),
             PointKind::Speed => text.parse().ok().map(|speed| Self::Replay { speed }),
@@ -139,6 +144,9 @@ pub enum ScheduleError {
     /// A request rate that is too low, too high, or not a number.
     #[error("{0} arrivals a second are not between {MIN_RATE_PER_S} and {MAX_RATE_PER_S}")]
     Rate(f64),
+    /// A rate profile that cannot be offered.
+    #[error("the rate profile cannot be offered: {0}")]
+    Profile(String),
     /// A speed that is too low, too high, or not a number.
     #[error("the speed {0} is not between {MIN_SPEED} and {MAX_SPEED}")]
     Speed(f64),
@@ -325,6 +333,8 @@ enum Prompts {
 enum OpenLoop {
     /// Drawn, with the arrivals per second.
     Drawn(ArrivalLaw, f64),
+    /// Drawn, at the rates of the profile.
+    Profiled(ArrivalLaw),
     /// Those of a trace.
     Recorded(Speed),
 }
@@ -339,6 +349,7 @@ pub struct TrialSchedule {
     nonce: Nonce,
     /// The arrivals; absent in a closed loop.
     open_loop: Option<OpenLoop>,
+    profile: Option<RateProfile>,
     users: Option<u64>,
     prompts: Prompts,
     sessions: Option<Sessions>,
@@ -407,6 +418,7 @@ impl TrialSchedule {
         check_lengths("output", work.output.as_ref())?;
         work.sessions.as_ref().map_or(Ok(()), |sessions| check_sessions(work, sessions))?;
         work.images.as_ref().map_or(Ok(()), |images| check_images(work, images))?;
+        check_profile(work, offered)?;
         let schedule = Self {
             seed: *key.point.seed,
             workload: *key.point.workload,
@@ -414,6 +426,7 @@ impl TrialSchedule {
             trial: key.trial,
             nonce: key.nonce,
             open_loop: open_loop(work.arrival, offered)?,
+            profile: work.rate_profile.clone(),
             users: if let OfferedLoad::Concurrency { users } = offered { Some(users) } else { None },
             sessions: work.sessions.clone(),
             mean_turns: work.mean_turns(),
@@ -549,6 +562,7 @@ impl TrialSchedule {
     fn arrivals(&self, phase: Phase) -> Option<Arrivals> {
         match (self.open_loop?, &self.prompts) {
             (OpenLoop::Drawn(law, per_s), _) => Arrivals::new(law, per_s, self.generator(phase, "arrivals")),
+            (OpenLoop::Profiled(law), _) => self.profiled_arrivals(phase, law),
             (OpenLoop::Recorded(speed), Prompts::Rows(rows)) => Some(Arrivals::Recorded(RecordedArrivals {
                 index: Arc::clone(rows.index()),
                 speed,
@@ -557,6 +571,17 @@ impl TrialSchedule {
             })),
             (OpenLoop::Recorded(_), Prompts::Synthetic { .. }) => None,
         }
+    }
+
+    /// Returns arrivals by the profile. Its first rate holds in the warm-up, which has arrivals of its own unless requests are turns of
+    /// sessions.
+    fn profiled_arrivals(&self, phase: Phase, law: ArrivalLaw) -> Option<Arrivals> {
+        let (profile, values) = (self.profile.as_ref()?, self.generator(phase, "arrivals"));
+        if phase == Phase::WarmUp && self.sessions.is_none() {
+            return Arrivals::new(law, profile.first_per_s(), values);
+        }
+        let lead_ns = if self.sessions.is_some() { self.warmup_ns } else { 0 };
+        Arrivals::profiled(law, Profile::new(profile, lead_ns, self.duration_ns?), values)
     }
 
     fn phase_start_ns(&self, phase: Phase) -> u64 {
@@ -637,11 +662,23 @@ impl TrialSchedule {
         self.requests
     }
 
+    fn check_profile_size(&self) -> Result<(), ScheduleError> {
+        let (Some(profile), Some(duration_ns)) = (&self.profile, self.duration_ns) else { return Err(ScheduleError::Endless) };
+        if self.warmup_ns.saturating_add(duration_ns) > MAX_TRIAL_NS {
+            return Err(ScheduleError::TooLong);
+        }
+        let in_warmup = profile.first_per_s() * self.warmup_ns as f64 / 1e9;
+        check_request_count(Phase::WarmUp, (in_warmup * self.mean_turns) as u64)?;
+        let measured = Profile::new(profile, 0, duration_ns).expected();
+        check_request_count(Phase::Measure, (measured * self.mean_turns) as u64)
+    }
+
     fn check_size(&self) -> Result<(), ScheduleError> {
         let rate = match self.open_loop {
             // A trace ends with its last row, and has no more rows than an index may have.
             Some(OpenLoop::Recorded(_)) => return Ok(()),
             Some(OpenLoop::Drawn(_, rate)) => Some(rate),
+            Some(OpenLoop::Profiled(_)) => return self.check_profile_size(),
             None => None,
         };
         let sessions = self.session_count();
@@ -667,6 +704,24 @@ impl TrialSchedule {
             return Err(ScheduleError::TooLong);
         }
         Ok(())
+    }
+}
+
+/// Checks that a rate profile is offered if, and only if, the workload has one, and that it fits the trial.
+fn check_profile(work: &ServingWork, offered: OfferedLoad) -> Result<(), ScheduleError> {
+    let refuse = |why: &str| Err(ScheduleError::Profile(why.to_owned()));
+    match (&work.rate_profile, offered) {
+        (None, OfferedLoad::Profile) => refuse("the workload has none"),
+        (None, _) => Ok(()),
+        (Some(_), OfferedLoad::Profile)
+            if work.requests.is_some() || work.sessions.is_some_and(|sessions| sessions.count.is_some()) =>
+        {
+            refuse("a number of requests or sessions would cut it")
+        }
+        (Some(profile), OfferedLoad::Profile) => {
+            profile::refusal(profile, work.duration_ns.map(|duration| duration.0)).map_or(Ok(()), |why| refuse(&why))
+        }
+        (Some(_), _) => refuse("the point offers another load"),
     }
 }
 
@@ -773,12 +828,12 @@ fn open_loop(law: ArrivalLaw, offered: OfferedLoad) -> Result<Option<OpenLoop>, 
     match (law, offered) {
         (ArrivalLaw::Closed, OfferedLoad::Concurrency { users: 0 }) => Err(ScheduleError::NoUsers),
         (ArrivalLaw::Closed, OfferedLoad::Concurrency { .. }) => Ok(None),
-        (ArrivalLaw::Closed, OfferedLoad::Rate { .. }) => mismatch("those of a closed loop", "rate"),
+        (ArrivalLaw::Closed, OfferedLoad::Rate { .. } | OfferedLoad::Profile) => mismatch("those of a closed loop", "rate"),
         (ArrivalLaw::Closed, OfferedLoad::Replay { .. }) => mismatch("those of a closed loop", "speed"),
         (ArrivalLaw::Recorded, OfferedLoad::Replay { speed }) => {
             Speed::new(speed).map(|speed| Some(OpenLoop::Recorded(speed))).ok_or(ScheduleError::Speed(speed))
         }
-        (ArrivalLaw::Recorded, OfferedLoad::Rate { .. }) => mismatch("those of a trace", "rate"),
+        (ArrivalLaw::Recorded, OfferedLoad::Rate { .. } | OfferedLoad::Profile) => mismatch("those of a trace", "rate"),
         (ArrivalLaw::Recorded, OfferedLoad::Concurrency { .. }) => mismatch("those of a trace", "concurrency"),
         (_, OfferedLoad::Concurrency { .. }) => mismatch("those of an open loop", "concurrency"),
         (_, OfferedLoad::Replay { .. }) => mismatch("drawn", "speed"),
@@ -789,6 +844,7 @@ fn open_loop(law: ArrivalLaw, offered: OfferedLoad) -> Result<Option<OpenLoop>, 
             Err(ScheduleError::Smoothness(smoothness))
         }
         (law, OfferedLoad::Rate { per_s }) => Ok(Some(OpenLoop::Drawn(law, per_s))),
+        (law, OfferedLoad::Profile) => Ok(Some(OpenLoop::Profiled(law))),
     }
 }
 
@@ -970,6 +1026,8 @@ impl Requests {
 
 #[cfg(test)]
 mod length_tests;
+#[cfg(test)]
+mod profile_tests;
 #[cfg(test)]
 mod session_tests;
 #[cfg(test)]

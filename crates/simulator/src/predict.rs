@@ -257,6 +257,7 @@ impl LoadSamples {
             window_ns: u64::try_from(last_ns).ok().filter(|ns| *ns > 0),
             steady_ns: Err("a prediction has no steady state".to_owned()),
             is_open_loop: false,
+            has_cap: false,
             has_slos: false,
             no_output: None,
             documents: None,

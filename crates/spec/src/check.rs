@@ -133,7 +133,9 @@ impl Checker<'_, '_> {
 
     fn mismatch(&mut self, kind: &Type, node: &Node, place: FieldPlace<'_>) -> Option<Value> {
         let hint = match (kind, &node.value) {
-            (Type::List { .. }, Tree::Scalar(scalar)) => Some(format!("write a list: `[{}]`", visible_part(&scalar.text))),
+            (Type::List { .. } | Type::Shapes { list: Some(_), scalar: None, .. }, Tree::Scalar(scalar)) => {
+                Some(format!("write a list: `[{}]`", visible_part(&scalar.text)))
+            }
             _ => None,
         };
         let message = format!("`{}` must be {}, not {}", place.path, expectation(kind), self.describe_found(node));

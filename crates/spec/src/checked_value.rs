@@ -201,6 +201,7 @@ pub(crate) use read_from_text;
 read_from_text!(
     assay_manifest::BetterDirection,
     assay_manifest::CaseId,
+    assay_manifest::ConnectionPolicy,
     assay_manifest::InferenceApi,
     assay_manifest::Intent,
     assay_manifest::Isolation,

@@ -2,14 +2,16 @@
 
 use std::collections::HashMap;
 
-use assay_manifest::{Case, CaseId, Hasher, IdError, Name, Point, PointId, PointKind, TargetKind, WorkloadType, canonical_value};
+use assay_manifest::{
+    Case, CaseId, Hasher, IdError, Name, Point, PointId, PointKind, RateProfile, TargetKind, WorkloadType, canonical_value,
+};
 use assay_metric::{MetricName, Requirement};
 use serde_json::Value as Json;
 
 use crate::format::host_of;
-use crate::pipeline::{Pipeline, Target};
+use crate::pipeline::{Pipeline, Shards, Target};
 use crate::problem::Problem;
-use crate::workload::{ArrivalMode, Parameter, Script, Serving, Work, Workload};
+use crate::workload::{ArrivalMode, OfferedRate, Parameter, Script, Serving, Work, Workload};
 
 /// The most cases of one pipeline: ten times the largest that is planned for.
 pub const MAX_CASES: usize = 10_000;
@@ -36,6 +38,7 @@ pub fn expand(pipeline: &Pipeline, workloads: &[Workload]) -> Result<Vec<Case>, 
     check_sides(pipeline, &named, &mut problems);
     check_gates(pipeline, &named, &mut problems);
     check_hosts(pipeline, &named, &mut problems);
+    check_shards(pipeline, &named, &mut problems);
     let sweeps = named.iter().filter_map(|workload| match points(workload) {
         Ok(points) => Some((*workload, points)),
         Err(problem) => {
@@ -221,6 +224,22 @@ fn check_hosts(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<
     }
 }
 
+/// Checks that a cap over all requests in flight is not left to several shards, none of which knows what the others have in flight.
+fn check_shards(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<Problem>) {
+    let Shards::Count(shards @ 2..) = pipeline.spec.shards else { return };
+    let capped = workloads
+        .iter()
+        .find(|workload| matches!(&workload.spec.work, Work::Serving(serving) if serving.load.max_concurrency.is_some()));
+    if let Some(workload) = capped {
+        let message = format!(
+            "`spec.shards` is {shards}, and `max_concurrency` of the workload `{}` holds for all requests together, which only one shard can count",
+            workload.name
+        );
+        problems
+            .push(pipeline.places.problem("spec.shards", message).with_hint("write `shards: 1`, or remove `max_concurrency`"));
+    }
+}
+
 fn check_limits(pipeline: &Pipeline, sweeps: &[(&Workload, Vec<Point>)], problems: &mut Vec<Problem>) {
     let spec = &pipeline.spec;
     let pairs = |workload: &Workload| spec.targets.iter().filter(|target| runs_on(workload, target)).count();
@@ -264,7 +283,12 @@ fn points(workload: &Workload) -> Result<Vec<Point>, Box<Problem>> {
             ArrivalMode::Closed { concurrency } => {
                 concurrency.iter().map(|value| load_point(PointKind::Concurrency, &value.to_string())).collect()
             }
-            ArrivalMode::Open { rate, .. } => rate.iter().map(|value| load_point(PointKind::Rate, &number(*value))).collect(),
+            ArrivalMode::Open { rate: OfferedRate::Each(rates), .. } => {
+                rates.iter().map(|value| load_point(PointKind::Rate, &number(*value))).collect()
+            }
+            ArrivalMode::Open { rate: OfferedRate::Profile(profile), .. } => {
+                std::iter::once(load_point(PointKind::Rate, &profile_text(profile))).collect()
+            }
             ArrivalMode::Replay { speed } => speed.iter().map(|value| load_point(PointKind::Speed, &number(*value))).collect(),
         },
         Work::Indicator(executable) | Work::Training(executable) => {
@@ -278,6 +302,22 @@ fn points(workload: &Workload) -> Result<Vec<Point>, Box<Problem>> {
     };
     points
         .map_err(|error| Box::new(workload.places.problem("spec", format!("a point of `{}` has no id: {error}", workload.name))))
+}
+
+/// Returns a rate profile in short, such as `1..50 linear`, `1..50 in 5 steps` or `5..20 in 3 segments`. The two dots tell it from a constant
+/// rate.
+fn profile_text(profile: &RateProfile) -> String {
+    let ramp = |from: &f64, to: &f64| format!("{}..{}", number(*from), number(*to));
+    match profile {
+        RateProfile::Linear { from_per_s, to_per_s } => format!("{} linear", ramp(from_per_s, to_per_s)),
+        RateProfile::Exponential { from_per_s, to_per_s } => format!("{} exponential", ramp(from_per_s, to_per_s)),
+        RateProfile::Steps { from_per_s, to_per_s, steps } => format!("{} in {steps} steps", ramp(from_per_s, to_per_s)),
+        RateProfile::Series { segments } => {
+            let (lowest, highest) = profile.range_per_s();
+            let noun = if segments.len() == 1 { "segment" } else { "segments" };
+            format!("{} in {} {noun}", ramp(&lowest, &highest), segments.len())
+        }
+    }
 }
 
 fn too_many_points(workload: &Workload, count: usize) -> Problem {

@@ -198,7 +198,7 @@ fn above_zero(duration: Duration) -> Result<Duration, String> {
 }
 
 /// Parses a duration: whole numbers with `h`, `m`, `s`, `ms`, each at most once and in that order.
-pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
     let rule = || "whole numbers with `h`, `m`, `s` and `ms`, in that order, such as `30s` or `1h30m`".to_owned();
     let (mut rest, mut units, mut total_ms) = (text, UNITS.iter(), 0u64);
@@ -221,7 +221,8 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn write_duration(duration: Duration) -> String {
+/// Writes a duration in its normal form, such as `1h30m` or `500ms`; whole milliseconds.
+pub fn write_duration(duration: Duration) -> String {
     let ms = duration.as_millis();
     let parts = [(ms / 3_600_000, "h"), (ms / 60_000 % 60, "m"), (ms / 1_000 % 60, "s"), (ms % 1_000, "ms")];
     let text = parts.iter().filter(|(n, _)| *n > 0).map(|(n, unit)| format!("{n}{unit}")).collect::<Vec<_>>().concat();

@@ -54,6 +54,7 @@ pub use closure::{
 pub use define::DefinitionKind;
 pub use definition::Definition;
 pub use expand::{MAX_CASES, MAX_POINTS, MAX_TRIALS, expand};
+pub use format::{parse_duration, write_duration};
 pub use freeze::{FreezeError, FrozenSpec, MutableParts, Pins, derive_seed};
 pub use lengths::{MAX_TOKENS, Scenario, ScenarioError};
 pub use noise::{MetricNoise, NOISE, Noise, NoiseRun};
@@ -73,8 +74,8 @@ pub use trust::{Expectation, Signer, TimestampAuthority, TrustPolicy};
 pub use validate::validate;
 pub use workload::STATED_MEMBER;
 pub use workload::{
-    ArrivalMode, ArrivalProcess, Dataset, Dimensions, Distribution, Executable, LengthPair, Lengths, Load, Metric, Parameter,
-    Pause, PinnableFile, PrepareCommand, Program, Prompts, ResponseLength, Script, Serving, Sessions, Slo, TraceTimes, Work,
-    Workload, WorkloadSpec,
+    ArrivalMode, ArrivalProcess, Dataset, Dimensions, Distribution, Executable, LengthPair, Lengths, Load, Metric, OfferedRate,
+    Parameter, Pause, PinnableFile, PrepareCommand, Program, Prompts, ResponseLength, Script, Serving, Sessions, Slo, TraceTimes,
+    Work, Workload, WorkloadSpec,
 };
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_NODES};

@@ -40,6 +40,12 @@ const MAX_FILES: usize = 500;
 /// The highest concurrency or rate: ten times what is planned for on paper.
 const MAX_LOAD: i64 = 10_000_000;
 
+/// The most rates of a ramp of steps.
+const MAX_STEPS: i64 = 200;
+
+/// The largest cap over an open loop: more connections than one process can have.
+const MAX_IN_FLIGHT: i64 = 1_000_000;
+
 /// The lowest and the highest speed of a replay; the schedule has the same limits.
 const SPEED_LIMITS: (f64, f64) = (1e-3, 1e6);
 
@@ -356,6 +362,14 @@ pub(crate) static ARRIVALS: [Choice; 3] = [
     choice("poisson", "Exponential gaps: independent users."),
     choice("gamma", "Gamma gaps: burstier below a smoothness of 1, smoother above."),
 ];
+pub(crate) static CONNECTIONS: [Choice; 3] = [
+    choice("pooled", "A request takes any open connection that is idle, or opens one."),
+    choice(
+        "never",
+        "Each request opens a connection of its own. Its latencies include the time to connect, TLS handshake included, in a closed loop, too.",
+    ),
+    choice("sticky", "The requests of a session share a connection, which no other session uses. Needs `spec.sessions`."),
+];
 static CONCURRENCIES: Type =
     Type::List { item: &Type::Integer { min: 1, max: MAX_LOAD }, min: 1, max: MAX_AXIS, unique: Uniqueness::Item };
 static RATES: Type = Type::List {
@@ -363,6 +377,45 @@ static RATES: Type = Type::List {
     min: 1,
     max: MAX_AXIS,
     unique: Uniqueness::Item,
+};
+
+static OFFERED_RATES: Type = Type::Shapes { scalar: None, list: Some(&RATES), map: Some(&Type::Object(&RATE_PROFILE)) };
+static RATE: Type = Type::Number { min: 0.0, above_min: true, max: MAX_LOAD as f64 };
+static RATE_PROFILE: Table = Table {
+    name: "rate profile",
+    doc: "A rate that changes during each trial, over its `duration`; one point. A warm-up has the rate of the start. The gaps of the arrival process are stretched and compressed by the rate.",
+    selector: None,
+    fields: &[
+        optional("ramp", &Type::Object(&RAMP), "From one rate to another."),
+        optional("series", &SERIES, "Constant rates one after the other, which fill the `duration` together."),
+    ],
+    rules: &[Rule::ExactlyOne(&["ramp", "series"])],
+};
+static SERIES: Type = Type::List { item: &Type::Object(&RATE_SEGMENT), min: 1, max: MAX_AXIS, unique: Uniqueness::No };
+static RATE_SEGMENT: Table = Table {
+    name: "rate segment",
+    doc: "A constant rate for some time.",
+    selector: None,
+    fields: &[required("duration", &DURATION_TYPE, "The time."), required("rate", &RATE, "Arrivals per second.")],
+    rules: &[],
+};
+pub(crate) static RAMP_SHAPES: [Choice; 3] = [
+    choice("linear", "The rate changes by the same amount in equal times."),
+    choice("exponential", "The rate changes by the same factor in equal times."),
+    choice("steps", "Constant rates for equal times, which differ by the same amount."),
+];
+static RAMP: Table = Table {
+    name: "ramp",
+    doc: "A rate that goes from one value to another over the `duration` of a trial.",
+    selector: Some("shape"),
+    fields: &[
+        required("shape", &Type::Choice(&RAMP_SHAPES), "The course of the rate."),
+        required("from", &RATE, "Arrivals per second at the start."),
+        required("to", &RATE, "Arrivals per second at the end."),
+        required("steps", &Type::Integer { min: 2, max: MAX_STEPS }, "The number of rates, the first and the last included.")
+            .only(&["steps"]),
+    ],
+    rules: &[],
 };
 
 static SPEEDS: Type = Type::List {
@@ -379,7 +432,7 @@ pub(crate) static LOAD: Table = Table {
     fields: &[
         required("mode", &Type::Choice(&LOAD_MODES), "The rule that decides when a request is sent."),
         required("concurrency", &CONCURRENCIES, "Users at a time, one point each.").only(&["closed"]),
-        required("rate", &RATES, "Arrivals per second, one point each.").only(&["open"]),
+        required("rate", &OFFERED_RATES, "Arrivals per second, one point each, or a rate that changes during each trial.").only(&["open"]),
         default("arrival", &Type::Choice(&ARRIVALS), "\"poisson\"", "The arrival process.").only(&["open"]),
         optional(
             "smoothness",
@@ -387,6 +440,12 @@ pub(crate) static LOAD: Table = Table {
             "Shape of the gamma process; 1 is Poisson.",
         )
         .only(&["open"]),
+        optional(
+            "max_concurrency",
+            &Type::Integer { min: 1, max: MAX_IN_FLIGHT },
+            "The most requests in flight: one that is due beyond it waits, and its latencies count from the time at which it was due. All of them are sent by one shard.",
+        )
+        .only(&["open", "replay"]),
         default("speed", &SPEEDS, "[1]", "The speeds of the replay, one point each: 2 halves all times of the trace.")
             .only(&["replay"]),
         optional("duration", &DURATION_TYPE, "The time for which requests are sent and measured, after the warm-up."),
@@ -407,6 +466,7 @@ pub(crate) static LOAD: Table = Table {
             "The time for which load is offered before measuring starts, without draining in between.",
         ),
         default("timeout", &DURATION_TYPE, "\"5m\"", "The time after which a request has failed."),
+        default("connections", &Type::Choice(&CONNECTIONS), "\"pooled\"", "The reuse of connections."),
     ],
     rules: &[Rule::AtLeastOneFor(&["closed", "open"], &["duration", "requests", "sessions"])],
 };

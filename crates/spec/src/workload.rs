@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use assay_api::{InputKind, ServingApi};
 use assay_manifest::{
-    BetterDirection, CacheMode, CaptureMode, DatasetFormat, History, Images, InstructionCounter, MeasuredCommand, Name,
-    OverLongPrompt, ReasoningHistory, SharedPrefix, SloMetric, SyntheticText, WorkloadType,
+    BetterDirection, CacheMode, CaptureMode, ConnectionPolicy, Count, DatasetFormat, History, Images, InstructionCounter,
+    MeasuredCommand, Name, OverLongPrompt, RateProfile, RateSegment, ReasoningHistory, SharedPrefix, SloMetric, SyntheticText,
+    WorkloadType,
 };
 use assay_metric::Requirement;
 use serde_json::{Map, Value as Json};
@@ -16,7 +17,7 @@ use crate::check::NO_CREDENTIALS;
 use crate::checked_value::{CheckedValue, Read, Value, read_from_text};
 use crate::define::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::field::Type;
-use crate::format::parse_latency;
+use crate::format::{parse_latency, write_duration};
 use crate::images::{check_images, scenario_images};
 use crate::length_tables::check_length_tables;
 use crate::lengths::{MAX_TOKENS, Scenario, scenario_example, scenario_form};
@@ -231,7 +232,9 @@ impl Serving {
             Requirement::OutputTokens => capabilities.has_output_tokens,
             Requirement::Documents => capabilities.input.has_documents(),
             Requirement::OpenLoop => is_open,
-            Requirement::IntendedTimes => is_open || self.sessions.is_some(),
+            Requirement::ConcurrencyCap => self.load.max_concurrency.is_some(),
+            Requirement::IntendedTimes => is_open || self.sessions.is_some() || self.load.connections == ConnectionPolicy::Never,
+            Requirement::NewConnections => self.load.connections == ConnectionPolicy::Never,
             // Users of sessions pause between turns, so that they are not all busy at any time.
             Requirement::ClosedLoop => !is_open && self.sessions.is_none(),
             Requirement::Sessions => self.sessions.is_some(),
@@ -246,6 +249,8 @@ impl Serving {
 pub struct Load {
     /// The arrival mode, with the sweep.
     pub arrivals: ArrivalMode,
+    /// The most requests in flight of an open loop or a replay; `None` if no due request waits.
+    pub max_concurrency: Option<u64>,
     /// The time for which requests are sent and measured, after the warm-up. At least one of `duration` and `requests` is
     /// present, except for a replay, which ends with its trace.
     pub duration: Option<Duration>,
@@ -257,6 +262,8 @@ pub struct Load {
     pub warmup: Duration,
     /// The time after which a request fails.
     pub timeout: Duration,
+    /// The reuse of connections.
+    pub connections: ConnectionPolicy,
 }
 
 /// The arrival mode: the event that triggers a request.
@@ -271,7 +278,7 @@ pub enum ArrivalMode {
     /// Open loop: requests arrive by a schedule. One point for each rate.
     Open {
         /// Arrivals per second.
-        rate: Vec<f64>,
+        rate: OfferedRate,
         /// The arrival process.
         process: ArrivalProcess,
     },
@@ -280,6 +287,15 @@ pub enum ArrivalMode {
         /// Speeds; 1 is the trace's own.
         speed: Vec<f64>,
     },
+}
+
+/// The arrivals per second of an open loop.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OfferedRate {
+    /// Constant rates, one point each.
+    Each(Vec<f64>),
+    /// A rate that changes during each trial: one point.
+    Profile(RateProfile),
 }
 
 /// An arrival process.
@@ -580,6 +596,7 @@ impl Define for Workload {
         check_reported(spec, problems);
         check_arrival(spec, problems);
         check_times(spec, problems);
+        check_rate_profile(spec, problems);
         check_distributions(spec, problems);
         check_length_tables(spec, problems);
         check_text(spec, problems);
@@ -680,6 +697,40 @@ fn check_times(spec: &CheckedValue, problems: &mut Problems<'_>) {
     }
 }
 
+/// Checks that a rate that changes has a duration over which it does, and that nothing else ends the trial.
+fn check_rate_profile(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let Some(load) = spec.member("load") else { return };
+    let Some(profile) = load.member("rate").filter(|rate| !rate.members().is_empty()) else { return };
+    for limit in ["requests", "sessions"] {
+        if let Some(limit_value) = load.member(limit) {
+            let message = format!("`spec.load.{limit}` would cut a `rate` that changes over the `duration` of a trial");
+            problems.add_hinted(limit_value.span, message, format!("remove `{limit}`"));
+        }
+    }
+    let Some(duration) = load.member("duration") else {
+        let message = "`spec.load` lacks `duration`, over which its `rate` changes";
+        return problems.add_hinted(
+            profile.anchor,
+            message,
+            "write `duration: 60s`, or the time that its segments take together",
+        );
+    };
+    let Some(series) = profile.member("series") else { return };
+    let lengths: Option<Vec<Duration>> =
+        series.items().iter().map(|segment| segment.member("duration").and_then(Duration::read)).collect();
+    let total = lengths.map(|lengths| lengths.into_iter().fold(Duration::ZERO, Duration::saturating_add));
+    if let (Some(total), Some(written)) = (total, Duration::read(duration))
+        && total != written
+    {
+        let message = format!(
+            "the segments of `spec.load.rate.series` take {} together, and `duration` is {}",
+            write_duration(total),
+            write_duration(written)
+        );
+        problems.add_hinted(duration.span, message, format!("write `duration: {}`", write_duration(total)));
+    }
+}
+
 fn check_distributions(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let sides = [["lengths", "input"], ["lengths", "output"], ["dataset", "output"], ["trace", "output"]];
     for path in sides.map(|[of, side]| [of, side, "uniform"]) {
@@ -724,12 +775,22 @@ fn check_prefix(spec: &CheckedValue, problems: &mut Problems<'_>) {
 fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let count = spec.at(&["load", "sessions"]);
     let Some(sessions) = spec.member("sessions") else {
+        let sticky = spec.at(&["load", "connections"]).filter(|connections| connections.text() == Some("sticky"));
+        if let Some(sticky) = sticky {
+            let message =
+                "`spec.load.connections: sticky` needs `spec.sessions`: requests that stand for themselves have nothing to share";
+            problems.add_hinted(sticky.span, message, "write `pooled`, or add `sessions`");
+        }
         if let Some(count) = count {
             problems.add_hinted(count.span, "`spec.load.sessions` needs `spec.sessions`", "write `requests`, or add `sessions`");
         }
         return;
     };
     check_conversations(spec, sessions, problems);
+    if let Some(cap) = spec.at(&["load", "max_concurrency"]) {
+        let message = "`spec.load.max_concurrency` holds back single requests, and a later turn of a session cannot wait for other sessions";
+        problems.add_hinted(cap.span, message, "remove it; `mode: closed` limits the sessions that are played at a time");
+    }
     let api = spec.member("api").and_then(ServingApi::read);
     if let Some(api) = api.filter(|api| !api.takes_messages()) {
         let message = format!("requests of `api: {api}` have no messages, of which sessions consist");
@@ -1200,11 +1261,13 @@ impl Read for Load {
     fn read(load: &CheckedValue) -> Option<Self> {
         Some(Self {
             arrivals: ArrivalMode::read(load)?,
+            max_concurrency: load.get("max_concurrency")?,
             duration: load.get("duration")?,
             requests: load.get("requests")?,
             sessions: load.get("sessions")?,
             warmup: load.get("warmup")?,
             timeout: load.get("timeout")?,
+            connections: load.get("connections")?,
         })
     }
 }
@@ -1216,6 +1279,28 @@ impl Read for ArrivalMode {
             "replay" => Some(Self::Replay { speed: load.get("speed")? }),
             _ => Some(Self::Open { rate: load.get("rate")?, process: ArrivalProcess::read(load)? }),
         }
+    }
+}
+
+impl Read for OfferedRate {
+    fn read(rate: &CheckedValue) -> Option<Self> {
+        if let Some(segments) = rate.member("series") {
+            return Some(Self::Profile(RateProfile::Series { segments: Vec::read(segments)? }));
+        }
+        let Some(ramp) = rate.member("ramp") else { return Vec::read(rate).map(Self::Each) };
+        let (from_per_s, to_per_s) = (ramp.get("from")?, ramp.get("to")?);
+        Some(Self::Profile(match ramp.text_of("shape")? {
+            "exponential" => RateProfile::Exponential { from_per_s, to_per_s },
+            "steps" => RateProfile::Steps { from_per_s, to_per_s, steps: ramp.get("steps")? },
+            _ => RateProfile::Linear { from_per_s, to_per_s },
+        }))
+    }
+}
+
+impl Read for RateSegment {
+    fn read(segment: &CheckedValue) -> Option<Self> {
+        let duration: Duration = segment.get("duration")?;
+        Some(Self { duration_ns: Count(u64::try_from(duration.as_nanos()).ok()?), per_s: segment.get("rate")? })
     }
 }
 

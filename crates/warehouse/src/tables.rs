@@ -202,6 +202,7 @@ pub static SERVING_OUTCOME_FACT: Table = Table {
             float("request_rate_per_s", "Configured arrival rate of requests, if the point sets it.").unit("requests/s"),
             float("session_rate_per_s", "Configured arrival rate of sessions, if the point sets it.").unit("sessions/s"),
             float("replay_speed", "Speed at which a trace is replayed, if the point sets it; 1 is the trace's own."),
+            int("max_concurrency", "Most requests in flight of an open loop, in which due requests wait beyond it; null if none waits."),
         ],
         metric_columns!(Section::OfferedLoad),
         metric_columns!(Section::Lengths),

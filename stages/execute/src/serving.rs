@@ -20,11 +20,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use assay_dataset::{Index, RowReader};
-use assay_load::{Arrivals, ChunkLists, Endpoint, MeasuredLimits, Progress, Trial, TrialSummary};
+use assay_load::{Arrivals, ChunkLists, Connections, Endpoint, Excess, MeasuredLimits, Progress, Trial, TrialSummary};
 use assay_manifest::{
-    Artifact, Attempt, CacheMode, CaptureMode, ClientHealth, ClockOffset, Count, Dataset, Environment, FrozenWorkload, History,
-    HostFacts, Isolation, Plan, PlannedTrial, Point, ProvisionedTarget, Reason, ServingOutcome, ServingWork, SyntheticText,
-    Target,
+    Artifact, Attempt, CacheMode, CaptureMode, ClientHealth, ClockOffset, ConnectionPolicy, Count, Dataset, Environment,
+    FrozenWorkload, History, HostFacts, Isolation, Plan, PlannedTrial, Point, ProvisionedTarget, Reason, ServingOutcome,
+    ServingWork, SyntheticText, Target,
 };
 use assay_probe::{Client, HeaderError, Headers};
 use assay_record::{Outcome, Phase};
@@ -124,6 +124,7 @@ impl<'a> ServingTrial<'a> {
     /// Runs one attempt. Ends it early with [`ErrorCode::Drift`] if the watched pods change, and with [`ErrorCode::ShardLost`] if
     /// another shard aborts it.
     pub(crate) fn run(&self, ctx: &Context, here: &HostFacts, attempt: u32) -> Result<Attempt, Failure> {
+        self.check_shards(ctx)?;
         let schedule = self.schedule(ctx, attempt)?;
         let schedule_digest = schedule.digest();
         let headers = Headers::read(&self.target.headers).map_err(|error| unreadable_header(&error))?;
@@ -166,6 +167,7 @@ impl<'a> ServingTrial<'a> {
             window_ns: window.duration_ns.0,
             missed_start: start.missed_by_ns,
             others_measure,
+            has_cap: self.work.max_concurrency.is_some(),
             commonest_error: shot.told.commonest_error(),
         });
         reasons.extend(verdict);
@@ -262,11 +264,16 @@ impl<'a> ServingTrial<'a> {
             endpoint,
             api: self.work.api,
             streaming: self.work.is_streamed(),
-            arrivals: Arrivals::Open { max_in_flight: max_in_flight() },
+            arrivals: self.open_loop(),
             start_at_ns,
             warmup_ns: signed(self.work.warmup_ns),
             measured: MeasuredLimits { duration_ns: self.work.duration_ns.map(signed), requests: None },
             sessions: None,
+            connections: match self.work.connections {
+                ConnectionPolicy::Pooled => Connections::Pooled,
+                ConnectionPolicy::Never => Connections::Never,
+                ConnectionPolicy::Sticky => Connections::Sticky,
+            },
             timeout_ns: signed(self.work.timeout_ns),
             drain_ns: i64::try_from(DRAIN.as_nanos()).unwrap_or(i64::MAX).min(signed(self.work.timeout_ns)),
             chunk_lists: ChunkLists::All,
@@ -277,6 +284,27 @@ impl<'a> ServingTrial<'a> {
             },
             user_agent: concat!("assay/", env!("CARGO_PKG_VERSION")).to_owned(),
         }
+    }
+
+    /// Returns the arrivals of an open loop.
+    fn open_loop(&self) -> Arrivals {
+        match self.work.max_concurrency {
+            Some(Count(cap)) => Arrivals::Open { max_in_flight: u32::try_from(cap).unwrap_or(u32::MAX), excess: Excess::Wait },
+            None => Arrivals::Open { max_in_flight: max_in_flight(), excess: Excess::Drop },
+        }
+    }
+
+    /// Refuses several shards of a load that only one can hold back.
+    fn check_shards(&self, ctx: &Context) -> Result<(), Failure> {
+        let shards = ctx.shard().count;
+        if shards > 1 && self.work.max_concurrency.is_some() {
+            let message = format!(
+                "`max_concurrency` of the workload `{}` holds for all requests together, and this is one of {shards} shards",
+                self.workload.name
+            );
+            return Err(Failure::new(ErrorCode::Schedule, message).hint("measure it with one shard"));
+        }
+        Ok(())
     }
 
     /// Runs the load itself.

@@ -135,6 +135,9 @@ fn count_shards(
     if requested.is_empty() {
         return Ok(None);
     }
+    if let Some(workload) = shards::one_shard_only(plan) {
+        return Ok(Some(shards::one(requested, workload)));
+    }
     let load = pods.map(|pods| (pods, pods.here.load.as_ref()));
     let has_whole_cpu = match load {
         None => facts.cgroup_cpu_millis.value.is_none_or(|millis| millis.0 >= 1000),

@@ -2,7 +2,10 @@
 
 use std::cmp::Ordering;
 
-use assay_manifest::{Case, Ceiling, Fact, LengthLaw, LoadUnit, MAX_SHARDS, Plan, Point, RequestedLoad, ServingWork, ShardCount};
+use assay_manifest::{
+    Case, Ceiling, Fact, FrozenWorkload, LengthLaw, LoadUnit, MAX_SHARDS, Name, Plan, Point, RequestedLoad, ServingWork,
+    ShardCount,
+};
 use assay_schedule::OfferedLoad;
 use assay_stage::{ErrorCode, Failure};
 
@@ -37,6 +40,18 @@ pub(crate) fn requested_load(plan: &Plan) -> Vec<RequestedLoad> {
     most
 }
 
+/// Returns the workload whose load only one shard can make, if there is one: a cap holds for all requests in flight together.
+pub(crate) fn one_shard_only(plan: &Plan) -> Option<&Name> {
+    let capped = |workload: &&FrozenWorkload| workload.serving.as_ref().is_some_and(|work| work.max_concurrency.is_some());
+    plan.workloads.iter().find(capped).map(|workload| &workload.name)
+}
+
+/// Returns a count of one shard, because of this workload.
+pub(crate) fn one(requested: Vec<RequestedLoad>, workload: &Name) -> ShardCount {
+    let formula = format!("shards: 1, because `max_concurrency` of the workload `{workload}` holds for all requests together");
+    ShardCount { shards: 1, formula, requested, ceiling: None }
+}
+
 /// Returns the load of one point. A point without a rate, a concurrency and a speed has no schedule either, and execute refuses it.
 fn point_load(case: &Case, point: &Point, work: &ServingWork) -> Vec<RequestedLoad> {
     let load = |unit, amount| RequestedLoad { case_id: case.case_id.clone(), point_id: point.point_id.clone(), unit, amount };
@@ -44,6 +59,11 @@ fn point_load(case: &Case, point: &Point, work: &ServingWork) -> Vec<RequestedLo
         Ok(OfferedLoad::Concurrency { users }) => vec![load(LoadUnit::Concurrency, users as f64)],
         // Sessions arrive at the rate, and each sends as many requests as it has turns.
         Ok(OfferedLoad::Rate { per_s }) => open_load(work, per_s * work.mean_turns(), load),
+        // The busiest second of a profile has its highest rate.
+        Ok(OfferedLoad::Profile) => {
+            let highest = work.rate_profile.as_ref().map_or(0.0, |profile| profile.range_per_s().1);
+            open_load(work, highest * work.mean_turns(), load)
+        }
         // A second of the replay holds `speed` seconds of the trace, none of which has more requests than the busiest one.
         Ok(OfferedLoad::Replay { speed }) => {
             let times = work.prompts.dataset().and_then(|dataset| dataset.summary.times.as_ref());

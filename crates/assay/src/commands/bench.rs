@@ -6,12 +6,16 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use assay_api::{InputKind, ServingApi};
 use assay_manifest::{RunId, SloMetric};
 use assay_runner::SourceSpec;
 use assay_runs::read_regular_file;
-use assay_spec::{ClosureError, NO_CREDENTIALS, Problem, STATED_MEMBER, expand, looks_secret, looks_secret_header, read_closure};
+use assay_spec::{
+    ClosureError, NO_CREDENTIALS, Problem, STATED_MEMBER, expand, looks_secret, looks_secret_header, parse_duration,
+    read_closure, write_duration,
+};
 use assay_stage::parameters::PlanParameters;
 use assay_stage::{ErrorCode, Exit, Failure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -38,6 +42,10 @@ const PIPELINE: &str = "pipelines/bench.yaml";
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
 const OPTIONS: [(&str, &str); 48] = [
+    ("spec.load.connections", "--connections"),
+    ("spec.load.rate.ramp", "--ramp"),
+    ("spec.load.rate.series", "--series"),
+    ("spec.load.max_concurrency", "--max-concurrency"),
     ("spec.load.concurrency", "--concurrency"),
     ("spec.load.rate", "--rate"),
     ("spec.load.speed", "--speed"),
@@ -101,11 +109,23 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "NAME", required_unless_present = "simulator")]
     model: Option<String>,
     /// Closed loop: requests in flight; each response is followed by the next request. `1..64` means 1, 2, 4, ..., 64
-    #[arg(long, value_name = "N,..", value_delimiter = ',', required_unless_present_any = ["rate", "trace"], value_parser = parse_doublings)]
+    #[arg(long, value_name = "N,..", value_delimiter = ',', required_unless_present_any = ["rate", "ramp", "series", "trace"], value_parser = parse_doublings)]
     concurrency: Vec<Doublings>,
     /// Open loop: requests per second, independent of completions. With `--concurrency`, both are measured
     #[arg(long, value_name = "PER_S,..", value_delimiter = ',', allow_negative_numbers = true)]
     rate: Vec<f64>,
+    /// Open loop at a rate that changes over each trial: FROM..TO in a straight line, exponential:FROM..TO, or steps=N:FROM..TO
+    #[arg(long, value_name = "[SHAPE:]FROM..TO", conflicts_with_all = ["rate", "series", "requests", "trace"])]
+    ramp: Option<String>,
+    /// Open loop at constant rates one after the other in each trial, each with its time, such as 10s:5,20s:50
+    #[arg(long, value_name = "TIME:PER_S,..", value_delimiter = ',', conflicts_with_all = ["rate", "requests", "trace", "duration"])]
+    series: Vec<String>,
+    /// Requests in flight of an open loop or a replay at most: one that is due beyond it waits, and its latencies include the wait
+    #[arg(long, value_name = "N")]
+    max_concurrency: Option<u64>,
+    /// The reuse of connections: pooled, never (each request opens one, and its latencies include that), or sticky (one for each session)
+    #[arg(long, value_name = "POLICY", default_value = "pooled")]
+    connections: String,
     /// The speed of a replayed trace: 2 halves all of its times [default: 1]
     #[arg(long, value_name = "FACTOR,..", value_delimiter = ',', requires = "trace")]
     speed: Vec<f64>,
@@ -251,6 +271,10 @@ impl Bench {
             let message = format!("`--output-tokens` means nothing with `--api {}`: its responses have no tokens", self.api);
             return Err(Failure::new(ErrorCode::Option, message).hint("leave it out"));
         }
+        if self.max_concurrency.is_some() && !self.is_open() && self.trace.is_none() {
+            let message = "`--max-concurrency` holds back the requests of an open loop, and `--concurrency` is a closed one";
+            return Err(Failure::new(ErrorCode::Option, message).hint("write `--concurrency` alone, or add `--rate`"));
+        }
         let adhoc = self.definitions()?;
         check(&adhoc)?;
         if self.print {
@@ -280,12 +304,12 @@ impl Bench {
             concurrency.extend(added);
         }
         let closed = json!({"mode": "closed", "concurrency": concurrency});
-        let open = json!({"mode": "open", "rate": self.rate, "arrival": self.arrival});
+        let open = json!({"mode": "open", "rate": self.offered_rate()?, "arrival": self.arrival});
         let speed = if self.speed.is_empty() { vec![1.0] } else { self.speed.clone() };
         let replay = json!({"mode": "replay", "speed": speed});
         let loads = [
             ("bench", closed, !self.concurrency.is_empty()),
-            ("bench-open", open, !self.rate.is_empty()),
+            ("bench-open", open, self.is_open()),
             ("bench-replay", replay, self.trace.is_some()),
         ];
         for (name, load, wanted) in loads {
@@ -306,18 +330,37 @@ impl Bench {
         Ok(files)
     }
 
+    /// Returns true if requests arrive by a schedule that is drawn.
+    fn is_open(&self) -> bool {
+        !self.rate.is_empty() || self.ramp.is_some() || !self.series.is_empty()
+    }
+
+    /// Returns the constant rates, or the course of one that changes.
+    fn offered_rate(&self) -> Result<Value, Failure> {
+        let segments = self.series.iter().map(|text| parse_segment(text)).collect::<Result<Vec<_>, _>>()?;
+        Ok(match &self.ramp {
+            Some(text) => json!({"ramp": parse_ramp(text)?}),
+            None if !segments.is_empty() => json!({"series": segments}),
+            None => json!(self.rate),
+        })
+    }
+
     fn workload(&self, name: &str, mut load: Value) -> Result<Value, Failure> {
         let (sessions, count) = sessions(&self.sessions)?;
         let is_endless = self.requests.is_none() && self.trace.is_none() && count.is_none();
-        let duration = self.duration.clone().or_else(|| is_endless.then(|| "10s".to_owned()));
+        let default = || is_endless.then(|| "10s".to_owned());
+        let duration = if name == "bench-open" && !self.series.is_empty() { series_duration(&self.series) } else { None };
+        let duration = duration.or_else(|| self.duration.clone()).or_else(default);
         set(&mut load, "duration", duration.map(Value::from));
         set(&mut load, "requests", self.requests.map(Value::from));
         set(&mut load, "sessions", count);
+        set(&mut load, "max_concurrency", self.max_concurrency.filter(|_| name != "bench").map(Value::from));
         set(&mut load, "smoothness", self.smoothness.filter(|_| name == "bench-open").map(Value::from));
         // A warm-up would use up a number of sessions, as it would use up the first requests of a trace.
         let warmup = if self.trace.is_some() || load.get("sessions").is_some() { "0s" } else { "1s" };
         load["warmup"] = json!(self.warmup.as_deref().unwrap_or(warmup));
         load["timeout"] = json!(self.timeout);
+        set(&mut load, "connections", Some(self.connections.as_str()).filter(|policy| *policy != "pooled").map(Value::from));
         let lengths = match &self.scenario {
             Some(scenario) => json!(scenario),
             None => {
@@ -509,6 +552,44 @@ fn parse_prefix(text: &str) -> Result<(String, Value), Failure> {
         Failure::new(ErrorCode::Option, format!("`--prefix {text}` is not of the form NAME=NUMBER"))
             .hint("such as `--prefix system=1000,group=200,groups=64,zipf=1`")
     })
+}
+
+/// Parses `[SHAPE:]FROM..TO`.
+fn parse_ramp(text: &str) -> Result<Value, Failure> {
+    let malformed = || {
+        Failure::new(
+            ErrorCode::Option,
+            format!("`--ramp {text}` is not of the form FROM..TO, exponential:FROM..TO or steps=N:FROM..TO"),
+        )
+        .hint("such as `--ramp 1..50`, in requests per second")
+    };
+    let (shape, range) = text.split_once(':').unwrap_or(("linear", text));
+    let (from, to) = range.split_once("..").ok_or_else(malformed)?;
+    let number = |text: &str| text.parse::<serde_json::Number>().map_err(|_| malformed());
+    let mut ramp = json!({"shape": shape, "from": number(from)?, "to": number(to)?});
+    if let Some(("steps", steps)) = shape.split_once('=') {
+        ramp["shape"] = json!("steps");
+        ramp["steps"] = json!(number(steps)?);
+    }
+    Ok(ramp)
+}
+
+/// Parses `TIME:PER_S`.
+fn parse_segment(text: &str) -> Result<Value, Failure> {
+    let parsed = text
+        .split_once(':')
+        .and_then(|(time, rate)| Some(json!({"duration": time, "rate": rate.parse::<serde_json::Number>().ok()?})));
+    parsed.ok_or_else(|| {
+        Failure::new(ErrorCode::Option, format!("`--series {text}` is not of the form TIME:PER_S"))
+            .hint("such as `--series 10s:5,20s:50`, in requests per second")
+    })
+}
+
+/// Returns the time that the segments of a series take together; `None` if one of them is no duration, which is reported of the
+/// segment itself.
+fn series_duration(segments: &[String]) -> Option<String> {
+    let times = segments.iter().map(|segment| parse_duration(segment.split(':').next().unwrap_or_default()).ok());
+    times.sum::<Option<Duration>>().map(write_duration)
 }
 
 /// Returns the sessions of `--sessions`, and the number of them that ends a trial.
@@ -790,6 +871,23 @@ mod tests {
             assert!(list(wrong).is_err(), "{wrong}");
         }
         assert_eq!(list(&format!("1..{}", u64::MAX)).map(|list| list.len()), Ok(65));
+    }
+
+    #[test]
+    fn a_changing_rate_is_a_ramp_or_a_series() {
+        let ramp = |text| parse_ramp(text).map_err(|failure| failure.to_string());
+        assert_eq!(ramp("1..50"), Ok(json!({"shape": "linear", "from": 1, "to": 50})));
+        assert_eq!(ramp("exponential:0.5..2"), Ok(json!({"shape": "exponential", "from": 0.5, "to": 2})));
+        assert_eq!(ramp("steps=5:50..1"), Ok(json!({"shape": "steps", "steps": 5, "from": 50, "to": 1})));
+        for wrong in ["50", "1..", "x..2", "steps=x:1..2", ""] {
+            assert!(ramp(wrong).expect_err(wrong).contains("is not of the form FROM..TO"), "{wrong}");
+        }
+        let segment = |text| parse_segment(text).map_err(|failure| failure.to_string());
+        assert_eq!(segment("10s:2.5"), Ok(json!({"duration": "10s", "rate": 2.5})));
+        assert!(segment("10s").expect_err("no rate").contains("TIME:PER_S") && segment("10s:x").is_err());
+        let total = |list: &[&str]| series_duration(&list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
+        assert_eq!(total(&["500ms:1", "1m:2"]), Some("1m500ms".to_owned()));
+        assert_eq!(total(&["500ms:1", "soon:2"]), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Arrivals, ChunkLists, Endpoint, MeasuredLimits};
+use crate::{Arrivals, ChunkLists, Connections, Endpoint, MeasuredLimits};
 
 mod apis;
 
@@ -20,6 +20,7 @@ fn trial(api: ServingApi, streaming: bool) -> Trial {
         warmup_ns: 0,
         measured: MeasuredLimits::default(),
         sessions: None,
+        connections: Connections::Pooled,
         timeout_ns: 1,
         drain_ns: 0,
         chunk_lists: ChunkLists::All,

@@ -7,10 +7,10 @@ use assay_record::{Outcome, Phase};
 
 use super::Engine;
 use super::offer::PAUSE_NS;
-use crate::Arrivals;
 use crate::connection::{ConnectionState, token};
 use crate::response::ResponseEnd;
 use crate::transport::{ReadResult, Transport};
+use crate::{Arrivals, Connections};
 
 impl Engine<'_> {
     /// Opens a connection for the slot's request: at the address that connected last, then at the others.
@@ -220,19 +220,32 @@ impl Engine<'_> {
         row.record.error = ending.reason;
         row.record.end_ns = Some(ending.at_ns);
         if ending.outcome == Outcome::Ok && row.record.phase == Phase::Measured {
-            self.delays.record_request(&row.record, exchange.delays);
+            let lateness_ns = self.trial.connections.client_lateness_ns(&row.record);
+            self.delays.record_request(&row.record, lateness_ns, exchange.delays);
         }
         self.client.events += place.reader.events();
         let text = place.reader.take_text();
-        if ending.reusable && exchange.is_written {
+        let keeps = match self.trial.connections {
+            Connections::Pooled => ending.reusable,
+            Connections::Never => false,
+            Connections::Sticky => ending.reusable && exchange.session.is_some(),
+        };
+        if keeps && exchange.is_written {
             place.state = ConnectionState::Idle;
-            self.idle.push((slot, place.generation));
+            match exchange.session.filter(|_| self.trial.connections == Connections::Sticky) {
+                Some(key) => drop(self.of_sessions.insert(key, (slot, place.generation))),
+                None => self.idle.push((slot, place.generation)),
+            }
         } else {
             place.disconnect();
             self.vacant.push(slot);
         }
         self.order.remove(slot);
         self.in_flight -= 1;
+        if let Some(places) = &mut self.places {
+            places.free(ending.at_ns);
+            self.next_due_ns = self.next_due_ns.min(ending.at_ns);
+        }
         match exchange.session {
             Some(key) => self.end_turn(key, ending.outcome, ending.at_ns, text),
             None => self.free_user(ending.outcome, ending.at_ns),

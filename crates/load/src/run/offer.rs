@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use assay_record::{Outcome, Phase};
 
+use super::places::Places;
 use super::{Engine, NEVER};
-use crate::Arrivals;
 use crate::connection::{ConnectionState, Exchange, Slot};
 use crate::delay::RequestDelays;
 use crate::feeder::{Lane, NextRequest, PreparedRequest};
@@ -13,6 +13,7 @@ use crate::output::Row;
 use crate::progress::add;
 use crate::response::{Reader, shorten};
 use crate::transport::Transport;
+use crate::{Arrivals, Connections};
 
 /// The maximum requests that are begun before sockets are polled again.
 pub(super) const STARTS: u32 = 16;
@@ -49,6 +50,10 @@ impl Engine<'_> {
                 NextRequest::Ready(intended) if intended.unwrap_or(now) < ends_ns => {
                     if let Some(intended) = intended.filter(|intended| *intended > now) {
                         self.next_due_ns = intended;
+                        return;
+                    }
+                    if self.places.as_ref().is_some_and(Places::are_taken) {
+                        // The end of a request in flight makes room.
                         return;
                     }
                     self.take_and_begin(now);
@@ -151,8 +156,13 @@ impl Engine<'_> {
     /// Begins a request: on a kept-alive connection, on a new one, or not at all. `session` is the key of its session.
     pub(super) fn begin(&mut self, prepared: PreparedRequest, session: Option<u64>, phase: Phase, now: i64) {
         let lists = self.trial.chunk_lists.lists(prepared.global_index);
-        let (row, wire) = self.new_row(prepared, phase, now);
-        if self.in_flight == self.trial.max_in_flight() {
+        let (mut row, wire) = self.new_row(prepared, phase, now);
+        let due_ns = row.record.intended_ns.unwrap_or(now);
+        row.record.ready_ns = self.places.as_mut().and_then(|places| places.take(due_ns));
+        let most = self.trial.max_in_flight();
+        let kept_alive = if self.in_flight < most { self.take_kept(session) } else { None };
+        // Sessions in a pause keep their connections.
+        if kept_alive.is_none() && self.in_flight as usize + self.of_sessions.len() >= most as usize {
             self.drop_row(row, "as many requests were under way as may be at once", now);
             if let Some(key) = session {
                 self.end_turn(key, Outcome::Dropped, now, None);
@@ -164,7 +174,6 @@ impl Engine<'_> {
         self.client.most_in_flight = self.client.most_in_flight.max(u64::from(self.in_flight));
         add(&self.progress.sent, 1);
         self.progress.in_flight.store(u64::from(self.in_flight), Ordering::Relaxed);
-        let kept_alive = self.take_idle();
         let slot = kept_alive.unwrap_or_else(|| self.vacant_slot());
         let reused = kept_alive.is_some();
         let place = &mut self.slots[slot as usize];
@@ -200,7 +209,9 @@ impl Engine<'_> {
         record.session_pauses_ns = prepared.course.map(|course| course.pauses_ns);
         record.request_id = prepared.request_id;
         let has_intended = matches!(self.trial.arrivals, Arrivals::Open { .. }) || record.turn.is_some();
-        record.intended_ns = prepared.intended_ns.filter(|_| has_intended);
+        // The time to connect is a part of the latency.
+        let taken_up = (self.trial.connections == Connections::Never).then_some(now);
+        record.intended_ns = prepared.intended_ns.filter(|_| has_intended).or(taken_up);
         record.dequeued_ns = Some(now);
         record.input_tokens_requested = prepared.input_tokens_requested;
         record.input_tokens = prepared.input_tokens;
@@ -245,6 +256,40 @@ impl Engine<'_> {
                 NextRequest::Ready(_) | NextRequest::Exhausted if self.phase == Phase::Warmup => self.enter_measured(),
                 _ => return,
             }
+        }
+    }
+
+    /// Returns a kept-alive connection that a request may take. `session` is the key of its session.
+    fn take_kept(&mut self, session: Option<u64>) -> Option<u32> {
+        match self.trial.connections {
+            Connections::Pooled => self.take_idle(),
+            Connections::Never => None,
+            Connections::Sticky => {
+                let (slot, generation) = session.and_then(|key| self.of_sessions.remove(&key))?;
+                let place = self.slots.get(slot as usize)?;
+                if place.generation != generation || place.state != ConnectionState::Idle {
+                    return None;
+                }
+                if place.transport.as_ref().is_some_and(Transport::is_silent) {
+                    return Some(slot);
+                }
+                self.client.resends += 1;
+                self.end_idle(slot);
+                None
+            }
+        }
+    }
+
+    /// Closes the connection of a session that has ended.
+    pub(super) fn release(&mut self, key: u64) {
+        let kept = self.of_sessions.remove(&key);
+        let open = kept.filter(|(slot, generation)| {
+            self.slots
+                .get(*slot as usize)
+                .is_some_and(|place| place.generation == *generation && place.state == ConnectionState::Idle)
+        });
+        if let Some((slot, _)) = open {
+            self.end_idle(slot);
         }
     }
 

@@ -283,9 +283,13 @@ impl Engine<'_> {
             }
             // Its user is in the pause up to the end, and begins no other session instead: near the end of the phase there would be
             // more first turns than before.
-            Some(_) => sessions.end(key),
+            Some(_) => {
+                sessions.end(key);
+                self.release(key);
+            }
             None => {
                 sessions.end(key);
+                self.release(key);
                 self.free_user(outcome, at_ns);
             }
         }

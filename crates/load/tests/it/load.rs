@@ -3,11 +3,14 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
-use assay_load::{Capture, Cause, ChunkLists, Error, MeasuredLimits, PlannedRequest, Progress, Requests, Sink, Trial, run};
+use assay_load::{
+    Capture, Cause, ChunkLists, Connections, Error, History, MeasuredLimits, PlannedRequest, Progress, Requests, Sessions, Sink,
+    Trial, run,
+};
 use assay_record::{Outcome, Phase, Record};
 
 use crate::server::{AfterResponse, Gate, Server, good, good_stream, header};
-use crate::support::{CLOSED_URL, LONG, MS, closed, every, indices, numbered, open, run_into, run_trial, trial};
+use crate::support::{CLOSED_URL, LONG, MS, capped, closed, every, indices, numbered, open, run_into, run_trial, trial};
 
 #[test]
 fn a_request_says_who_it_is_and_its_record_what_became_of_it() {
@@ -246,6 +249,89 @@ fn what_finds_no_free_place_is_dropped_and_counted() {
 }
 
 #[test]
+fn under_a_cap_what_finds_no_free_place_waits_for_one_in_its_order() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let server = Server::start(move |request, stream| {
+        held.pass();
+        good(request, stream)
+    });
+    let trial = capped(&server.url(), 2);
+    let start = trial.start_at_ns;
+    let opening = std::thread::spawn(move || {
+        // All five are due by now.
+        while assay_reactor::now_ns() < start + 20 * MS {
+            std::thread::yield_now();
+        }
+        gate.open();
+    });
+    let (finished, kept) = run_trial(&trial, &mut every(MS, 5));
+    opening.join().expect("no panic");
+    assert_eq!(indices(&kept, Outcome::Ok), [0, 1, 2, 3, 4]);
+    assert_eq!((finished.client.most_in_flight, server.connections.load(Ordering::SeqCst)), (2, 2));
+    let mut records = kept.records;
+    let ends: Vec<Option<i64>> = records.iter().map(|record| record.end_ns).collect();
+    records.sort_by_key(|record| record.global_index);
+    assert!(records.is_sorted_by_key(|record| record.dequeued_ns), "{records:?}");
+    for record in &records {
+        assert_eq!(record.intended_ns, Some(record.global_index.cast_signed() * MS));
+        assert!(record.ready_ns <= record.dequeued_ns && record.dequeued_ns <= record.sent_ns, "{record:?}");
+        if record.global_index < 2 {
+            assert_eq!(record.ready_ns, record.intended_ns, "there was a place for it");
+        } else {
+            assert!(record.ready_ns >= Some(20 * MS) && ends.contains(&record.ready_ns), "{record:?}");
+            // The wait is a part of its latency, and none of the client's lateness.
+            assert!(record.ttft_ns() > record.ready_ns.map(|ready| ready - record.intended_ns.expect("due")));
+            assert_eq!(record.client_lateness_ns(), record.sent_ns.map(|sent| sent - record.ready_ns.expect("a place")));
+        }
+    }
+}
+
+#[test]
+fn what_still_waits_for_a_place_at_the_end_is_dropped_and_counted() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let server = Server::start(move |request, stream| {
+        held.pass();
+        good(request, stream)
+    });
+    let trial = Trial {
+        measured: MeasuredLimits { duration_ns: Some(5 * MS), requests: None },
+        drain_ns: 10 * MS,
+        ..capped(&server.url(), 1)
+    };
+    let (finished, kept) = run_trial(&trial, &mut every(MS, 1000));
+    gate.open();
+    assert_eq!((indices(&kept, Outcome::CancelledAtEnd), indices(&kept, Outcome::Dropped)), (vec![0], vec![1, 2, 3, 4]));
+    assert_eq!(finished.counts.due(Phase::Measured), 5);
+    let dropped = kept.records.iter().filter(|record| record.outcome == Outcome::Dropped);
+    assert!(dropped.clone().all(|record| record.ready_ns.is_none() && record.sent_ns.is_none()));
+}
+
+#[test]
+fn each_request_may_have_a_connection_of_its_own_and_its_latency_counts_from_before_it() {
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let seen = heads.clone();
+    let server = Server::start(move |request, stream| {
+        seen.lock().expect("a lock").push(header(&request.head, "connection").map(str::to_owned));
+        good(request, stream)
+    });
+    let trial = Trial { connections: Connections::Never, ..closed(&server.url(), 2) };
+    let (finished, kept) = run_trial(&trial, &mut numbered(10));
+    assert_eq!((indices(&kept, Outcome::Ok).len(), server.connections.load(Ordering::SeqCst)), (10, 10));
+    assert_eq!((finished.client.connections_opened, finished.client.resends), (10, 0));
+    assert_eq!(heads.lock().expect("a lock").as_slice(), vec![Some("close".to_owned()); 10]);
+    for record in &kept.records {
+        assert_eq!(record.intended_ns, record.dequeued_ns, "a user takes it up");
+        let times = [record.dequeued_ns, record.connect_start_ns, record.connect_end_ns, record.sent_ns, record.first_token_ns];
+        assert!(times.is_sorted() && times.iter().all(Option::is_some), "{record:?}");
+        assert_eq!(record.ttft_ns(), record.first_token_ns.zip(record.dequeued_ns).map(|(first, begun)| first - begun));
+    }
+    let (_, pooled) = run_trial(&closed(&server.url(), 2), &mut numbered(10));
+    assert!(pooled.records.iter().all(|record| record.intended_ns.is_none()));
+}
+
+#[test]
 fn a_trial_without_a_success_ends_with_all_its_rows() {
     // Room for all at once: a slow machine may find many due together.
     let (finished, kept) = run_trial(&open(CLOSED_URL, 128), &mut every(MS / 4, 100));
@@ -355,6 +441,9 @@ fn trials_that_make_no_sense_are_refused() {
     assert!(refused(closed(url, 0)));
     assert!(refused(Trial { timeout_ns: 0, ..trial(url) }));
     assert!(refused(Trial { drain_ns: -1, ..trial(url) }));
+    assert!(refused(Trial { connections: Connections::Sticky, ..trial(url) }), "there is no session");
+    let of_sessions = Some(Sessions { history: History::Recorded });
+    assert!(refused(Trial { sessions: of_sessions, ..capped(url, 2) }), "later turns cannot wait for other sessions");
     let files = run_into(&open(url, u32::MAX), &mut numbered(1), &mut crate::support::RecordingSink::default());
     assert!(matches!(files, Err(Error::TooFewFiles { needed, .. }) if needed > u64::from(u32::MAX)), "{files:?}");
 }

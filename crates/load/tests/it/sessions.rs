@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
 use assay_load::{
-    Arrivals, Cause, Error, History, MeasuredLimits, PlannedRequest, PlannedTurn, Progress, Requests, ResponseText, ServingApi,
-    Sessions, Sink, Trial, TrialSummary, Turns, run_sessions,
+    Arrivals, Cause, Connections, Error, History, MeasuredLimits, PlannedRequest, PlannedTurn, Progress, Requests, ResponseText,
+    ServingApi, Sessions, Sink, Trial, TrialSummary, Turns, run_sessions,
 };
 use assay_record::{Outcome, Phase, Record};
 use proptest::prelude::*;
@@ -278,6 +278,34 @@ fn live_history_has_the_responses_of_the_endpoint() {
             assert_eq!(body["previous"], expected, "streamed: {streaming}");
         }
     }
+}
+
+#[test]
+fn a_session_has_a_connection_of_its_own() {
+    let server = Server::start(good);
+    let trial = Trial { connections: Connections::Sticky, ..recorded(closed(&server.url(), 2)) };
+    let played = play(&trial, plan(6, 3, 2 * MS));
+    assert_eq!((played.count(Outcome::Ok), server.connections.load(Ordering::SeqCst)), (18, 6));
+    for record in played.records() {
+        assert_eq!(record.connect_start_ns.is_some(), record.turn == Some(0), "{record:?}");
+    }
+    assert_eq!((played.finished.client.connections_opened, played.finished.client.resends), (6, 0));
+}
+
+#[test]
+fn a_session_whose_connection_the_endpoint_closes_opens_another_one() {
+    let server = Server::start(|request, stream| match place(request) {
+        (1, 0) => {
+            let _ = good(request, stream);
+            AfterResponse::Close
+        }
+        _ => good(request, stream),
+    });
+    let trial = Trial { connections: Connections::Sticky, ..recorded(closed(&server.url(), 1)) };
+    let played = play(&trial, plan(3, 3, 20 * MS));
+    assert_eq!((played.count(Outcome::Ok), server.connections.load(Ordering::SeqCst)), (9, 4));
+    let connected: Vec<_> = played.sessions[&1].iter().map(|record| record.connect_start_ns.is_some()).collect();
+    assert_eq!(connected, [true, true, false]);
 }
 
 #[test]

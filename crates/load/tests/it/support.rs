@@ -3,8 +3,8 @@
 use std::sync::atomic::AtomicBool;
 
 use assay_load::{
-    Arrivals, Capture, Cause, ChunkLists, Endpoint, Error, MeasuredLimits, PlannedRequest, Progress, Requests, ServingApi, Sink,
-    Trial, TrialSummary, run,
+    Arrivals, Capture, Cause, ChunkLists, Connections, Endpoint, Error, Excess, MeasuredLimits, PlannedRequest, Progress,
+    Requests, ServingApi, Sink, Trial, TrialSummary, run,
 };
 use assay_record::{Outcome, Phase, Record};
 
@@ -81,6 +81,7 @@ pub(crate) fn trial(url: &str) -> Trial {
         warmup_ns: 0,
         measured: MeasuredLimits::default(),
         sessions: None,
+        connections: Connections::Pooled,
         timeout_ns: LONG,
         drain_ns: LONG,
         chunk_lists: ChunkLists::All,
@@ -94,7 +95,12 @@ pub(crate) fn closed(url: &str, users: u32) -> Trial {
 }
 
 pub(crate) fn open(url: &str, max_in_flight: u32) -> Trial {
-    Trial { arrivals: Arrivals::Open { max_in_flight }, ..trial(url) }
+    Trial { arrivals: Arrivals::Open { max_in_flight, excess: Excess::Drop }, ..trial(url) }
+}
+
+/// Returns an open loop in which due requests wait for one of `places` places.
+pub(crate) fn capped(url: &str, places: u32) -> Trial {
+    Trial { arrivals: Arrivals::Open { max_in_flight: places, excess: Excess::Wait }, ..trial(url) }
 }
 
 /// Runs a trial and checks its records.

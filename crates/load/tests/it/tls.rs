@@ -2,12 +2,13 @@
 
 use std::io::{self, Write as _};
 use std::net::TcpStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use assay_load::{Connections, Trial};
 use assay_record::Outcome;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::{HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
 
 use crate::server::{Server, good};
 use crate::support::{RecordingSink, closed, indices, numbered, run_trial, trial};
@@ -17,6 +18,11 @@ const CERTIFICATE: &[u8] = include_bytes!("tls/server.pem");
 const KEY: &[u8] = include_bytes!("tls/server.key");
 
 fn server() -> Server {
+    server_noting(Arc::default())
+}
+
+/// Starts a server that notes the kind of each handshake.
+fn server_noting(kinds: Arc<Mutex<Vec<Option<HandshakeKind>>>>) -> Server {
     let certificate = CertificateDer::from_pem_slice(CERTIFICATE).expect("a certificate");
     let key = PrivateKeyDer::from_pem_slice(KEY).expect("a key");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -26,6 +32,7 @@ fn server() -> Server {
         let mut stream = StreamOwned::new(ServerConnection::new(config.clone()).expect("a connection"), stream);
         // A client that does not trust the server ends the handshake.
         let shaken: io::Result<_> = stream.conn.complete_io(&mut stream.sock);
+        kinds.lock().expect("a lock").push(stream.conn.handshake_kind());
         shaken.ok().map(|_| stream)
     })
 }
@@ -44,6 +51,22 @@ fn requests_go_over_tls_to_a_server_that_is_trusted() {
     assert_eq!(kept.responses[7], Some("ab".to_owned()));
     assert!(finished.client.connections_opened <= 4);
     assert!(kept.records[0].connect_end_ns > kept.records[0].connect_start_ns);
+}
+
+#[test]
+fn a_new_connection_for_each_request_has_a_full_handshake() {
+    let kinds = Arc::new(Mutex::new(Vec::new()));
+    let server = server_noting(kinds.clone());
+    let trial = closed(&url(&server), 1);
+    let endpoint = trial.endpoint.clone().with_roots_pem(AUTHORITY).expect("an authority");
+    let trial = Trial { endpoint, connections: Connections::Never, ..trial };
+    let (_, kept) = run_trial(&trial, &mut numbered(5));
+    assert_eq!(indices(&kept, Outcome::Ok), (0..5).collect::<Vec<_>>(), "{:?}", kept.records[0].error);
+    assert_eq!(kinds.lock().expect("a lock").as_slice(), [Some(HandshakeKind::Full); 5]);
+    for record in &kept.records {
+        assert!(record.connect_end_ns > record.connect_start_ns && record.sent_ns >= record.connect_end_ns);
+        assert!(record.ttft_ns() > record.connect_end_ns.map(|end| end - record.connect_start_ns.expect("a start")));
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ pub(crate) mod execution;
 pub(crate) mod images;
 pub(crate) mod plan;
 pub(crate) mod publication;
+pub(crate) mod rate_profile;
 pub(crate) mod recording;
 pub(crate) mod run_end;
 pub(crate) mod serving;

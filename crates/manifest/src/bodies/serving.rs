@@ -11,7 +11,8 @@ use serde_json::{Map, Value};
 
 use crate::document::words;
 use crate::{
-    Artifact, Block, CaseId, Count, Digest, Images, PinnedFile, PointId, PromptSource, SessionCounts, Sessions, TrialId,
+    Artifact, Block, CaseId, Count, Digest, Images, PinnedFile, PointId, PromptSource, RateProfile, SessionCounts, Sessions,
+    TrialId,
 };
 
 /// Servers that support token counts per chunk (`continuous_usage_stats`).
@@ -50,13 +51,36 @@ words!(
     Natural = "natural",
 );
 
+words!(
+    /// The reuse of connections.
+    ConnectionPolicy, "connection policy",
+    /// A request takes any open connection that is idle.
+    Pooled = "pooled",
+    /// Each request opens a connection of its own, which is closed after the response.
+    Never = "never",
+    /// The requests of a session share a connection, which no other session uses.
+    Sticky = "sticky",
+);
+
+impl ConnectionPolicy {
+    /// Returns true for the policy of a workload that states none.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde calls")]
+    fn is_pooled(&self) -> bool {
+        *self == Self::Pooled
+    }
+}
+
+fn pooled() -> ConnectionPolicy {
+    ConnectionPolicy::Pooled
+}
+
 /// The rule that decides when a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "law", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ArrivalLaw {
     /// Closed loop: each response is followed by the next request. The point gives the concurrency.
     Closed,
-    /// Equal gaps. Here and below, the point gives the rate.
+    /// Equal gaps. Here and below, the point gives the rate, unless there is a rate profile, by which these gaps are stretched.
     Constant,
     /// Exponential gaps.
     Poisson,
@@ -214,6 +238,16 @@ pub struct ServingWork {
     pub model: String,
     /// The rule that decides when a request is sent.
     pub arrival: ArrivalLaw,
+    /// The course of the rate in each trial; absent if it is constant, and then the point gives it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rate_profile: Option<RateProfile>,
+    /// The most requests in flight of an open loop: a request that is due beyond it waits, and its latencies count from the time at which
+    /// it was due. Absent if none waits.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub max_concurrency: Option<Count>,
+    /// The reuse of connections; absent if they are pooled.
+    #[serde(skip_serializing_if = "ConnectionPolicy::is_pooled", default = "pooled")]
+    pub connections: ConnectionPolicy,
     /// The source of prompts.
     pub prompts: PromptSource,
     /// The conversations that requests belong to; absent if each request stands for itself.
@@ -272,9 +306,10 @@ impl ServingWork {
         self.streaming && self.api.capabilities().streams
     }
 
-    /// Returns true if requests have times at which they are to be sent: in an open loop, and in sessions, whose turns follow a pause.
+    /// Returns true if requests have times at which they are to be sent: in an open loop, in sessions, whose turns follow a pause, and if
+    /// each request opens a connection, whose time is a part of its latency.
     pub fn has_intended_times(&self) -> bool {
-        self.arrival != ArrivalLaw::Closed || self.sessions.is_some()
+        self.arrival != ArrivalLaw::Closed || self.sessions.is_some() || self.connections == ConnectionPolicy::Never
     }
 
     /// Returns the mean number of turns of a session; 1 if each request stands for itself.

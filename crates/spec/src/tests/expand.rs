@@ -85,6 +85,20 @@ fn each_rate_or_concurrency_is_a_point() {
 }
 
 #[test]
+fn a_rate_that_changes_is_one_point() {
+    let point = |rate: &str| {
+        let open = "    mode: open\n    rate: [1, 2.5, 10]\n    arrival: gamma\n    smoothness: 0.5\n";
+        let text = replace_part(SERVING, open, &format!("    mode: open\n    rate: {rate}\n"));
+        let points = cases(COMPARING, &[&text])[0].points.clone();
+        points.iter().map(|point| format!("{} {}", point.point_id, point.value["rate"])).collect::<Vec<_>>().join(", ")
+    };
+    assert_snapshot!(point("{ramp: {shape: linear, from: 1, to: 50}}"), @"rate-1-50-linear-510bf93837df 1..50 linear");
+    assert_snapshot!(point("{ramp: {shape: exponential, from: 50, to: 0.5}}"), @"rate-50-0-5-exponential-f5fe67b1cc7c 50..0.5 exponential");
+    assert_snapshot!(point("{ramp: {shape: steps, from: 1, to: 50, steps: 5}}"), @"rate-1-50-in-5-steps-12dd85963551 1..50 in 5 steps");
+    assert_snapshot!(point("{series: [{duration: 59s, rate: 5}, {duration: 1s, rate: 0.5}]}"), @"rate-0-5-5-in-2-segments-c79ab1977cbe 0.5..5 in 2 segments");
+}
+
+#[test]
 fn workloads_meet_the_targets_that_can_run_them() {
     let text = replace_part(PIPELINE, "[stream]", "[stream, chat]");
     let text = replace_part(&text, "kind: host}\n", "kind: host}\n    - {name: sim, kind: simulator}\n");
@@ -109,6 +123,23 @@ fn blurred_long_and_odd_values_end_in_a_digest() {
       parameters kind-a-b-long-xxxxxxxxxxxxx-d8e6cfdeb532 {"KIND": "a b", "LONG": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}
       parameters kind-long-xxxxxxxxxxxxxxxxx-f41660f1a093 {"KIND": "ü", "LONG": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}
     "#);
+}
+
+#[test]
+fn a_cap_over_all_requests_needs_one_shard() {
+    let capped = replace_part(SERVING, "    mode: open\n", "    mode: open\n    max_concurrency: 8\n");
+    let sharded = |shards: &str| replace_part(COMPARING, "  shards: 2\n", &format!("  shards: {shards}\n"));
+    for accepted in ["1", "auto"] {
+        assert_eq!(refusal(&sharded(accepted), &[&capped]), "no problem");
+    }
+    assert_snapshot!(refusal(&sharded("2"), &[&capped]), @r"
+    error: `spec.shards` is 2, and `max_concurrency` of the workload `chat` holds for all requests together, which only one shard can count
+      --> pipeline.yaml:35:11
+       |
+    35 |   shards: 2
+       |           ^
+    hint: write `shards: 1`, or remove `max_concurrency`
+    ");
 }
 
 #[test]

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use assay_manifest::{
-    CacheMode, CaptureMode, DatasetFormat, Digest, History, InstructionCounter, MeasuredCommand, OverLongPrompt,
-    ReasoningHistory, SloMetric,
+    CacheMode, CaptureMode, ConnectionPolicy, Count, DatasetFormat, Digest, History, InstructionCounter, MeasuredCommand,
+    OverLongPrompt, RateProfile, RateSegment, ReasoningHistory, SloMetric,
 };
 use insta::assert_snapshot;
 
 use super::{COMPARING, INDICATOR, PIPELINE, SERVING, problems, replace_part, workload};
 use crate::{
-    ArrivalMode, ArrivalProcess, Distribution, Lengths, Load, Parameter, Pause, PinnableFile, Pins, Program, Prompts,
-    ResponseLength, Scenario, Script, Sessions, Slo, TraceTimes, Work, Workload, render,
+    ArrivalMode, ArrivalProcess, Distribution, Lengths, Load, OfferedRate, Parameter, Pause, PinnableFile, Pins, Program,
+    Prompts, ResponseLength, Scenario, Script, Sessions, Slo, TraceTimes, Work, Workload, render,
 };
 
 fn indicator(part: &str, replacement: &str) -> String {
@@ -167,12 +167,17 @@ fn a_serving_workload_is_read_with_its_defaults() {
     assert_eq!(
         serving.load,
         Load {
-            arrivals: ArrivalMode::Open { rate: vec![1.0, 2.5, 10.0], process: ArrivalProcess::Gamma { smoothness: 0.5 } },
+            arrivals: ArrivalMode::Open {
+                rate: OfferedRate::Each(vec![1.0, 2.5, 10.0]),
+                process: ArrivalProcess::Gamma { smoothness: 0.5 }
+            },
+            max_concurrency: None,
             duration: Some(Duration::from_mins(1)),
             requests: None,
             sessions: None,
             warmup: Duration::from_secs(10),
             timeout: Duration::from_mins(5),
+            connections: ConnectionPolicy::Pooled,
         }
     );
     let scenario = Scenario::Normal { input: (480, 240), output: (300, 150) };
@@ -988,7 +993,7 @@ fn numbers_are_numbers_within_limits() {
 #[test]
 fn lists_and_maps_are_told_from_scalars() {
     assert_snapshot!(serving("rate: [1, 2.5, 10]", "rate: 5"), @r"
-    error: `spec.load.rate` must be a list, not the number `5`
+    error: `spec.load.rate` must be a list or a map, not the number `5`
       --> a.yaml:14:11
        |
     14 |     rate: 5
@@ -1494,5 +1499,161 @@ fn passwords_in_addresses_are_not_shown() {
     8 |   script: {url: …
       |                 ^
     hint: remove it; credentials go into a target's `headers`, as references
+    ");
+}
+
+#[test]
+fn a_cap_belongs_to_an_open_loop_of_single_requests() {
+    let capped = workload(&replace_part(SERVING, "    mode: open\n", "    mode: open\n    max_concurrency: 8\n"));
+    let Work::Serving(serving) = &capped.spec.work else { panic!("serving") };
+    assert_eq!(serving.load.max_concurrency, Some(8));
+    let open = "    mode: open\n    rate: [1, 2.5, 10]\n    arrival: gamma\n    smoothness: 0.5\n";
+    assert_snapshot!(problems(&replace_part(SERVING, open, "    mode: closed\n    concurrency: [1]\n    max_concurrency: 8\n")), @r"
+    error: `spec.load.max_concurrency` does not belong to a load of `mode: closed`
+      --> a.yaml:15:5
+       |
+    15 |     max_concurrency: 8
+       |     ^^^^^^^^^^^^^^^
+    hint: it belongs to `mode: open` or `mode: replay`; remove it
+    ");
+    assert_snapshot!(problems(&replace_part(SERVING, "    mode: open\n", "    mode: open\n    max_concurrency: 0\n")), @r"
+    error: `spec.load.max_concurrency` must be from 1 to 1000000, not 0
+      --> a.yaml:14:22
+       |
+    14 |     max_concurrency: 0
+       |                      ^
+    ");
+    let sessions = replace_part(SERVING, "lengths: N(480,240)/(300,150)", "lengths: D(9,9)\n  sessions: {turns: 2}");
+    assert_snapshot!(problems(&replace_part(&sessions, "    mode: open\n", "    mode: open\n    max_concurrency: 8\n")), @r"
+    error: `spec.load.max_concurrency` holds back single requests, and a later turn of a session cannot wait for other sessions
+      --> a.yaml:14:22
+       |
+    14 |     max_concurrency: 8
+       |                      ^
+    hint: remove it; `mode: closed` limits the sessions that are played at a time
+    ");
+}
+
+/// The load of [`SERVING`], with another rate and more fields.
+fn with_rate(rate: &str, more: &str) -> String {
+    let open = "    mode: open\n    rate: [1, 2.5, 10]\n    arrival: gamma\n    smoothness: 0.5\n";
+    replace_part(SERVING, open, &format!("    mode: open\n    rate: {rate}\n{more}"))
+}
+
+#[test]
+fn a_rate_that_changes_is_a_ramp_or_a_series() {
+    let of = |rate: &str| {
+        let workload = workload(&with_rate(rate, ""));
+        let Work::Serving(serving) = workload.spec.work else { panic!("serving") };
+        let ArrivalMode::Open { rate: OfferedRate::Profile(profile), .. } = serving.load.arrivals else { panic!("a profile") };
+        profile
+    };
+    let (from_per_s, to_per_s) = (1.0, 50.0);
+    assert_eq!(of("{ramp: {shape: linear, from: 1, to: 50}}"), RateProfile::Linear { from_per_s, to_per_s });
+    assert_eq!(of("{ramp: {shape: exponential, from: 1, to: 50}}"), RateProfile::Exponential { from_per_s, to_per_s });
+    assert_eq!(of("{ramp: {shape: steps, from: 1, to: 50, steps: 5}}"), RateProfile::Steps { from_per_s, to_per_s, steps: 5 });
+    let segment = |ms: u64, per_s| RateSegment { duration_ns: Count(ms * 1_000_000), per_s };
+    let minute = "{series: [{duration: 59s, rate: 5}, {duration: 1s, rate: 0.5}]}";
+    assert_eq!(of(minute), RateProfile::Series { segments: vec![segment(59_000, 5.0), segment(1_000, 0.5)] });
+    let digest = |rate: &str| workload(&with_rate(rate, "")).freeze(&Pins::default()).expect("frozen").digest;
+    assert_ne!(digest("{ramp: {shape: linear, from: 1, to: 50}}"), digest("{ramp: {shape: exponential, from: 1, to: 50}}"));
+}
+
+#[test]
+fn a_rate_that_does_not_fit_its_trial_is_refused() {
+    let refused = |rate: &str, more: &str| problems(&with_rate(rate, more));
+    assert_snapshot!(refused("5", ""), @r"
+    error: `spec.load.rate` must be a list or a map, not the number `5`
+      --> a.yaml:14:11
+       |
+    14 |     rate: 5
+       |           ^
+    hint: write a list: `[5]`
+    ");
+    assert_snapshot!(refused("{}", ""), @r"
+    error: `spec.load.rate` needs one of `ramp`, `series`
+      --> a.yaml:14:5
+       |
+    14 |     rate: {}
+       |     ^^^^
+    ");
+    assert_snapshot!(refused("{ramp: {shape: linear, from: 1, to: 0}}", ""), @r"
+    error: `spec.load.rate.ramp.to` must be above 0 and at most 10000000, not 0
+      --> a.yaml:14:47
+       |
+    14 |     rate: {ramp: {shape: linear, from: 1, to: 0}}
+       |                                               ^
+    ");
+    assert_snapshot!(refused("{ramp: {shape: steps, from: 1, to: 5}}", ""), @r"
+    error: `spec.load.rate.ramp` lacks `steps` for `shape: steps`
+      --> a.yaml:14:12
+       |
+    14 |     rate: {ramp: {shape: steps, from: 1, to: 5}}
+       |            ^^^^
+    hint: the number of rates, the first and the last included
+    ");
+    assert_snapshot!(refused("{ramp: {shape: linear, from: 1, to: 5, steps: 4}}", ""), @r"
+    error: `spec.load.rate.ramp.steps` does not belong to a ramp of `shape: linear`
+      --> a.yaml:14:50
+       |
+    14 |     rate: {ramp: {shape: linear, from: 1, to: 5, steps: 4}}
+       |                                                  ^^^^^
+    hint: it belongs to `shape: steps`; remove it
+    ");
+    assert_snapshot!(refused("{series: [{duration: 5s, rate: 5}, {duration: 6500ms, rate: 1}]}", ""), @r"
+    error: the segments of `spec.load.rate.series` take 11s500ms together, and `duration` is 1m
+      --> a.yaml:15:15
+       |
+    15 |     duration: 60s
+       |               ^^^
+    hint: write `duration: 11s500ms`
+    ");
+    assert_snapshot!(refused("{ramp: {shape: linear, from: 1, to: 5}}", "    requests: 50\n"), @r"
+    error: `spec.load.requests` would cut a `rate` that changes over the `duration` of a trial
+      --> a.yaml:15:15
+       |
+    15 |     requests: 50
+       |               ^^
+    hint: remove `requests`
+    ");
+    let endless =
+        replace_part(&with_rate("{ramp: {shape: linear, from: 1, to: 5}}", ""), "    duration: 60s\n", "    requests: 50\n");
+    assert_snapshot!(problems(&endless), @r"
+    error: `spec.load` lacks `duration`, over which its `rate` changes
+      --> a.yaml:14:5
+       |
+    14 |     rate: {ramp: {shape: linear, from: 1, to: 5}}
+       |     ^^^^
+    hint: write `duration: 60s`, or the time that its segments take together
+
+    error: `spec.load.requests` would cut a `rate` that changes over the `duration` of a trial
+      --> a.yaml:15:15
+       |
+    15 |     requests: 50
+       |               ^^
+    hint: remove `requests`
+    ");
+}
+
+#[test]
+fn connections_are_shared_by_sessions_alone() {
+    let of = |policy: &str| {
+        let text = replace_part(SERVING, "lengths: N(480,240)/(300,150)", "lengths: D(9,9)\n  sessions: {turns: 2}");
+        let workload =
+            workload(&replace_part(&text, "    mode: open\n", &format!("    mode: open\n    connections: {policy}\n")));
+        let Work::Serving(serving) = workload.spec.work else { panic!("serving") };
+        serving.load.connections
+    };
+    assert_eq!(
+        ["pooled", "never", "sticky"].map(of),
+        [ConnectionPolicy::Pooled, ConnectionPolicy::Never, ConnectionPolicy::Sticky]
+    );
+    assert_snapshot!(problems(&replace_part(SERVING, "    mode: open\n", "    mode: open\n    connections: sticky\n")), @r"
+    error: `spec.load.connections: sticky` needs `spec.sessions`: requests that stand for themselves have nothing to share
+      --> a.yaml:14:18
+       |
+    14 |     connections: sticky
+       |                  ^^^^^^
+    hint: write `pooled`, or add `sessions`
     ");
 }

@@ -75,9 +75,11 @@ columns! {
     Outcome "outcome" Word false;
     /// Its `x-request-id` and trace id: 32 hexadecimal digits.
     RequestId "request_id" Text false;
-    /// The time at which it was due; null under closed loop, except for turns of sessions. This and every time: nanoseconds
-    /// since the trial's start.
+    /// The time at which it was due; null under closed loop, except for turns of sessions and for requests that open a connection each.
+    /// This and every time: nanoseconds since the trial's start.
     Intended "intended_ns" Int true;
+    /// The time at which there was a place for it among the requests in flight; null unless due requests wait for one.
+    Ready "ready_ns" Int true;
     /// The time at which the client dequeued it.
     Dequeued "dequeued_ns" Int true;
     /// The time at which its connection was requested; null if one was kept alive.

@@ -483,6 +483,7 @@ fn records(batch: &Batch) -> Result<Vec<Record>> {
             phase,
             request_id: cell.request_id()?,
             intended_ns: cell.int(C::Intended)?,
+            ready_ns: cell.int(C::Ready)?,
             dequeued_ns: cell.int(C::Dequeued)?,
             connect_start_ns: cell.int(C::ConnectStart)?,
             connect_end_ns: cell.int(C::ConnectEnd)?,

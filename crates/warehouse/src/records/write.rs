@@ -238,6 +238,7 @@ fn ints(record: &Record, attempt: u32, shard: u32, index: u64) -> Result<[Option
         Some(attempt.into()),
         Some(shard.into()),
         record.intended_ns,
+        record.ready_ns,
         record.dequeued_ns,
         record.connect_start_ns,
         record.connect_end_ns,

@@ -18,6 +18,8 @@ pub(crate) struct JudgeInput<'a> {
     pub(crate) missed_start: Option<i64>,
     /// True if this shard measured nothing and others did, or it had nothing to send.
     pub(crate) others_measure: bool,
+    /// True if due requests wait while as many are in flight as the workload allows: the endpoint may keep the rate from being sent.
+    pub(crate) has_cap: bool,
     /// The most frequent error of failed requests.
     pub(crate) commonest_error: Option<&'a str>,
 }
@@ -45,7 +47,7 @@ pub(crate) fn judge(left: &JudgeInput<'_>) -> (AttemptStatus, Vec<Reason>) {
     }));
     reasons.extend(late(left.client));
     reasons.extend(stalled(left.client, &left.finished.client.delays));
-    reasons.extend(not_offered(left.client));
+    reasons.extend(not_offered(left.client).filter(|_| !left.has_cap));
     reasons.extend(judge_throttling(left.client.cgroup_throttled_us.map(|us| us.0), left.window_ns));
     (status, reasons)
 }
@@ -132,6 +134,7 @@ mod tests {
             window_ns: 1_000_000_000,
             missed_start: None,
             others_measure: false,
+            has_cap: false,
             commonest_error: None,
         };
         change(&mut left);
@@ -208,6 +211,8 @@ mod tests {
         completed
         rate_not_offered: only 94.9 of 100.0 requests a second could be sent
         ");
+        let capped = verdict(&TrialSummary::default(), &rate(40.0), |left| (left.others_measure, left.has_cap) = (true, true));
+        assert_eq!(capped, "completed", "the endpoint kept the requests waiting");
         let throttled = |us| ClientHealth { cgroup_throttled_us: Some(Count(us)), ..ClientHealth::default() };
         assert_eq!(judge_client(&throttled(50_000)), "completed");
         insta::assert_snapshot!(judge_client(&throttled(60_000)), @r"

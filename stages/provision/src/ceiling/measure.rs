@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use assay_api::{RequestBody, RequestInput, ServingApi};
 use assay_load::{
-    Arrivals, Capture, Cause, ChunkLists, Endpoint, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE, MeasuredLimits, PlannedRequest,
-    Progress, Requests, Sink, Trial, TrialSummary,
+    Arrivals, Capture, Cause, ChunkLists, Connections, Endpoint, Excess, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE,
+    MeasuredLimits, PlannedRequest, Progress, Requests, Sink, Trial, TrialSummary,
 };
 use assay_process::{Cancel, Child, Command, Output, Spawner};
 use assay_record::{Outcome, Phase, Record};
@@ -223,11 +223,12 @@ impl Simulator {
             endpoint: self.endpoint.clone(),
             api: API,
             streaming: true,
-            arrivals: Arrivals::Open { max_in_flight },
+            arrivals: Arrivals::Open { max_in_flight, excess: Excess::Drop },
             start_at_ns: assay_reactor::now_ns(),
             warmup_ns: 0,
             measured: MeasuredLimits { duration_ns: Some(send_ns), requests: None },
             sessions: None,
+            connections: Connections::Pooled,
             timeout_ns: send_ns + drain_ns,
             drain_ns,
             chunk_lists: ChunkLists::All,

@@ -7,7 +7,7 @@ mod sessions;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use assay_manifest::{Count, Digest, ServingOutcome, ServingWork, Shard};
+use assay_manifest::{ConnectionPolicy, Count, Digest, ServingOutcome, ServingWork, Shard};
 use assay_record::{Outcome, Phase};
 use assay_schedule::{Phase as PlannedPhase, Requests, ScheduleError, ScheduledRequest, Stripe, TrialSchedule};
 use assay_warehouse::records::{Batch, Ints, RecordColumn as Column, RecordError, RecordFile};
@@ -94,6 +94,24 @@ pub(crate) enum Contradiction {
         /// The time at which the request too many began.
         at_ns: i64,
     },
+    /// More requests of an open loop are in flight than its cap allows.
+    #[error("at {at_ns} ns more than {cap} requests of shard {shard} are under way, and `max_concurrency` is {cap}")]
+    AboveCap {
+        /// The shard.
+        shard: u32,
+        /// The cap.
+        cap: u64,
+        /// The time at which the request too many began.
+        at_ns: i64,
+    },
+    /// A request waited for a place until a time at which no request ended.
+    #[error("a request of shard {shard} waited until {at_ns} ns, when no other one ended")]
+    NoPlace {
+        /// The shard.
+        shard: u32,
+        /// The time at which the request states that there was a place for it.
+        at_ns: i64,
+    },
     /// Execute signed another sum.
     #[error("execute states {stated} {what} of shard {shard}, but its records have {actual}")]
     OtherSum {
@@ -139,6 +157,10 @@ pub(super) struct Rules {
     streaming: bool,
     /// Set under closed loop, in which the clock decides to which phase a request belongs.
     closed: Option<PlannedMeasurement>,
+    /// The most requests in flight of an open loop; `None` if no due request waits.
+    cap: Option<u64>,
+    /// True if each request opens a connection, and its latencies count from before that.
+    is_connecting: bool,
     /// The planned measurement.
     planned: PlannedMeasurement,
     /// The duration of the attempt in nanoseconds, from before the start to after the last end.
@@ -152,7 +174,10 @@ const COLUMNS: &[Column] = &[
     Column::Outcome,
     Column::RequestId,
     Column::Intended,
+    Column::Ready,
     Column::Dequeued,
+    Column::ConnectStart,
+    Column::ConnectEnd,
     Column::Sent,
     Column::FirstByte,
     Column::FirstToken,
@@ -188,6 +213,8 @@ impl Rules {
             documents: work.documents(),
             streaming: work.is_streamed(),
             closed: schedule.users().map(|_| planned).filter(|_| !is_open_loop(work)),
+            cap: work.max_concurrency.map(|Count(cap)| cap),
+            is_connecting: work.connections == ConnectionPolicy::Never,
             planned,
             attempt_ns,
         }
@@ -201,17 +228,19 @@ impl Rules {
         }
         let mut warmup = AwaitedRequests::new(schedule, PlannedPhase::WarmUp, stripe, file.rows());
         let mut measured = AwaitedRequests::new(schedule, PlannedPhase::Measure, stripe, file.rows());
-        let mut users = RequestTimes::default();
+        let mut times = RequestTimes::default();
         let sums = self.check_each(file, |request, phase| {
             let awaited = if phase == Phase::Warmup { &mut warmup } else { &mut measured };
             self.check_request(request, awaited.take(request.index)?, phase)?;
-            if self.closed.is_some() {
-                users.add(request);
+            if self.closed.is_some() || self.cap.is_some() {
+                times.add(request);
             }
             Ok(())
         })?;
-        if let Some(share) = self.users()? {
-            users.check(self.shard, share)?;
+        match (self.users()?, self.cap) {
+            (Some(users), _) => times.check_users(self.shard, users)?,
+            (None, Some(cap)) => times.check_cap(self.shard, cap)?,
+            (None, None) => {}
         }
         warmup.finish(Phase::Warmup, self.shard, self.ends_by_clock(Phase::Warmup))?;
         measured.finish(Phase::Measured, self.shard, self.ends_by_clock(Phase::Measured))?;
@@ -277,10 +306,21 @@ impl Rules {
 
     fn check_request(&self, request: &Request, due: ScheduledRequest, phase: Phase) -> Result<(), &'static str> {
         self.check_work(request, &due)?;
-        ensure(request.intended == due.offset_ns, "was due at another time than by its schedule")?;
+        // A user of a closed loop opens a connection as soon as it takes the request up.
+        let due_ns = due.offset_ns.or(request.dequeued.filter(|_| self.is_connecting));
+        ensure(request.intended == due_ns, "was due at another time than by its schedule")?;
         ensure(request.is_alone(), "belongs to a session, and its trial has none")?;
         self.check_phase(request, phase)?;
+        self.check_ready(request)?;
         self.check_course(request)
+    }
+
+    /// Checks the time at which there was a place for a request: only a cap over an open loop lets one wait, and only until it is begun.
+    fn check_ready(&self, request: &Request) -> Result<(), &'static str> {
+        let is_begun = self.cap.is_some() && request.outcome != Outcome::Dropped;
+        ensure(request.ready.is_some() == is_begun, "states a time at which there was a place for it, or lacks one")?;
+        let follows = request.ready.is_none_or(|ready| request.intended <= Some(ready) && Some(ready) <= request.dequeued);
+        ensure(follows, "had its place before it was due, or after it was begun")
     }
 
     /// Checks that the requested work is that of the schedule.
@@ -298,6 +338,13 @@ impl Rules {
         let within = [request.dequeued, request.sent, request.end].into_iter().flatten();
         ensure(within.into_iter().all(|at| (0..=self.attempt_ns).contains(&at)), "has times outside of its attempt")?;
         ensure(request.outcome != Outcome::Dropped || request.sent.is_none(), "was dropped, and was sent")?;
+        if self.is_connecting && request.sent.is_some() {
+            let Request { dequeued, connect_start, connect_end, sent, .. } = *request;
+            let is_connected = connect_start.is_some() && connect_end.is_some();
+            ensure(is_connected, "was sent on a connection that was open before")?;
+            let follow = [dequeued, connect_start, connect_end, sent].iter().flatten().is_sorted();
+            ensure(follow, "has times of its connection that do not follow one another")?;
+        }
         if request.outcome.is_ok() { self.check_response(request) } else { Ok(()) }
     }
 
@@ -376,30 +423,54 @@ impl AwaitedRequests {
     }
 }
 
-/// The times at which requests of a closed loop began and ended.
+/// The times at which requests began and ended of which only so many may be in flight.
 #[derive(Default)]
 struct RequestTimes {
     begun: Vec<i64>,
     ended: Vec<i64>,
+    /// The times at which there was a place for those that waited.
+    waited_until: Vec<i64>,
 }
 
 impl RequestTimes {
+    /// Adds a request. One that was dropped was never in flight.
     fn add(&mut self, request: &Request) {
+        if request.outcome == Outcome::Dropped {
+            return;
+        }
         self.begun.extend(request.dequeued);
         self.ended.extend(request.end);
+        self.waited_until.extend(request.ready.filter(|_| request.ready > request.intended));
     }
 
-    /// Checks that each user has one request at a time: with N users, no request begins before all but N - 1 of the earlier ones
-    /// have ended.
-    fn check(mut self, shard: Shard, users: u64) -> Result<(), Contradiction> {
-        // Both lists are nearly sorted already.
-        self.begun.sort_unstable();
-        self.ended.sort_unstable();
-        let later = self.begun.iter().skip(usize::try_from(users).unwrap_or(usize::MAX));
-        match later.zip(&self.ended).find(|(begun, ended)| begun < ended) {
-            Some((at_ns, _)) => Err(Contradiction::TooManyInFlight { shard: shard.index, users, at_ns: *at_ns }),
+    /// Checks that each user has one request at a time.
+    fn check_users(self, shard: Shard, users: u64) -> Result<(), Contradiction> {
+        let too_many = |at_ns| Contradiction::TooManyInFlight { shard: shard.index, users, at_ns };
+        self.sorted().most_in_flight(users).map_err(too_many)
+    }
+
+    /// Checks that a cap held, and that each request that waited did so until another one ended.
+    fn check_cap(self, shard: Shard, cap: u64) -> Result<(), Contradiction> {
+        let times = self.sorted();
+        times.most_in_flight(cap).map_err(|at_ns| Contradiction::AboveCap { shard: shard.index, cap, at_ns })?;
+        match times.waited_until.iter().find(|at_ns| times.ended.binary_search(at_ns).is_err()) {
+            Some(at_ns) => Err(Contradiction::NoPlace { shard: shard.index, at_ns: *at_ns }),
             None => Ok(()),
         }
+    }
+
+    /// Returns the times in order. They are nearly sorted already.
+    fn sorted(mut self) -> Self {
+        self.begun.sort_unstable();
+        self.ended.sort_unstable();
+        self
+    }
+
+    /// Fails with the time at which more than `most` requests are in flight: then one begins before all but `most` - 1 of the earlier
+    /// ones have ended.
+    fn most_in_flight(&self, most: u64) -> Result<(), i64> {
+        let later = self.begun.iter().skip(usize::try_from(most).unwrap_or(usize::MAX));
+        later.zip(&self.ended).find(|(begun, ended)| begun < ended).map_or(Ok(()), |(at_ns, _)| Err(*at_ns))
     }
 }
 
@@ -452,7 +523,10 @@ struct Request {
     outcome: Outcome,
     id: u128,
     intended: Option<i64>,
+    ready: Option<i64>,
     dequeued: Option<i64>,
+    connect_start: Option<i64>,
+    connect_end: Option<i64>,
     sent: Option<i64>,
     first_byte: Option<i64>,
     first_token: Option<i64>,
@@ -495,7 +569,10 @@ struct Columns<'a> {
     request_ids: Vec<u128>,
     index: Ints<'a>,
     intended: Ints<'a>,
+    ready: Ints<'a>,
     dequeued: Ints<'a>,
+    connect_start: Ints<'a>,
+    connect_end: Ints<'a>,
     sent: Ints<'a>,
     first_byte: Ints<'a>,
     first_token: Ints<'a>,
@@ -526,7 +603,10 @@ impl<'a> Columns<'a> {
             request_ids: batch.request_ids()?,
             index: batch.ints(Column::GlobalIndex)?,
             intended: batch.ints(Column::Intended)?,
+            ready: batch.ints(Column::Ready)?,
             dequeued: batch.ints(Column::Dequeued)?,
+            connect_start: batch.ints(Column::ConnectStart)?,
+            connect_end: batch.ints(Column::ConnectEnd)?,
             sent: batch.ints(Column::Sent)?,
             first_byte: batch.ints(Column::FirstByte)?,
             first_token: batch.ints(Column::FirstToken)?,
@@ -557,7 +637,10 @@ impl<'a> Columns<'a> {
             outcome: self.outcomes.get(row).copied().unwrap_or_default(),
             id: self.request_ids.get(row).copied().unwrap_or_default(),
             intended: self.intended.get(row),
+            ready: self.ready.get(row),
             dequeued: self.dequeued.get(row),
+            connect_start: self.connect_start.get(row),
+            connect_end: self.connect_end.get(row),
             sent: self.sent.get(row),
             first_byte: self.first_byte.get(row),
             first_token: self.first_token.get(row),

@@ -81,8 +81,8 @@ pub(super) fn serving_row(
     let serving = summary.serving.as_ref().ok_or_else(missing)?;
     let build = || {
         let row = fact(&SERVING_OUTCOME_FACT, context, dimensions, summary)?;
-        let row = load(row, point, work.sessions.is_some(), summary, serving)?
-            .with("tensor_parallel", tensor_parallel(context, &summary.case_id))?;
+        let row =
+            load(row, point, work, summary, serving)?.with("tensor_parallel", tensor_parallel(context, &summary.case_id))?;
         let row = slos_and_prices(row, work, serving, price)?;
         metric_columns(row, &summary.metrics)?.seal()
     };
@@ -91,7 +91,8 @@ pub(super) fn serving_row(
 
 type BuiltRow = assay_warehouse::Result<Row>;
 
-fn load(row: Row, point: &Point, has_sessions: bool, summary: &PointSummary, serving: &ServingPoint) -> BuiltRow {
+fn load(row: Row, point: &Point, work: &ServingWork, summary: &PointSummary, serving: &ServingPoint) -> BuiltRow {
+    let has_sessions = work.sessions.is_some();
     let count = |words: &[&str]| {
         serving.outcomes.iter().filter(|(word, _)| words.contains(&word.as_str())).map(|(_, n)| n.0).sum::<u64>()
     };
@@ -109,6 +110,7 @@ fn load(row: Row, point: &Point, has_sessions: bool, summary: &PointSummary, ser
         .with("request_rate_per_s", rate.filter(|_| !has_sessions))?
         .with("session_rate_per_s", rate.filter(|_| has_sessions))?
         .with("replay_speed", speed)?
+        .with("max_concurrency", work.max_concurrency.map(|cap| Value::from_count(cap.0)))?
         .with("trials_counted", summary.trials_counted)?
         .with("requests", Value::from_count(serving.requests.0))?
         .with("completed", Value::from_count(ok))?

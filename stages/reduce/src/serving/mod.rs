@@ -17,8 +17,9 @@ use std::sync::Arc;
 
 use assay_dataset::Index;
 use assay_manifest::{
-    ArrivalLaw, Artifact, Attempt, Block, Case, Count, Exclusion, FailedRequests, FrozenWorkload, MetricSummary, Point,
-    PointSummary, PointView, Reason, ServingPoint, ServingWork, SessionCounts, Shard, SloMetric, TrialId, TrialValue, ordinal,
+    ArrivalLaw, Artifact, Attempt, Block, Case, ConnectionPolicy, Count, Exclusion, FailedRequests, FrozenWorkload,
+    MetricSummary, Point, PointSummary, PointView, Reason, ServingPoint, ServingWork, SessionCounts, Shard, SloMetric, TrialId,
+    TrialValue, ordinal,
 };
 use assay_metric::{Definition, Formula, MeasuredPhase, MeasuredValue, Metric, MetricName, TrialTotals, Unit};
 use assay_schedule::{OfferedLoad, TrialSchedule, request_limit};
@@ -294,6 +295,8 @@ fn rules(work: &ServingWork) -> Rules {
     Rules {
         has_intended: work.has_intended_times(),
         has_sessions: work.sessions.is_some(),
+        has_cap: work.max_concurrency.is_some(),
+        is_connecting: work.connections == ConnectionPolicy::Never,
         has_output: work.api.capabilities().has_output_tokens,
         slos: work.slos.iter().map(|slo| (slo.metric, slo.at_most_ns.0)).collect(),
     }
@@ -494,6 +497,7 @@ fn counted_values(scanned: &ScannedTrial<'_>, work: &ServingWork, price: &Result
         window_ns: window_ns(scanned),
         steady_ns: steady.and_then(|steady| length_ns(steady).ok_or_else(|| "it has no length".to_owned())),
         is_open_loop: is_open_loop(work),
+        has_cap: work.max_concurrency.is_some(),
         has_slos: !work.slos.is_empty(),
         no_output: (!api.has_output_tokens).then(|| format!("{} have no output tokens", api.responses)),
         documents: api.input.has_documents().then(|| work.documents()),

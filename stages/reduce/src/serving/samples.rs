@@ -4,8 +4,8 @@
 //! the records are read again ([`Selection`]). Sums are of whole numbers, so that no order of shards or threads changes a digit.
 
 use assay_metric::{
-    Estimator, Field, Formula, Jitter, MeasuredValue, Metric, MetricName, Quotient, RequestFields, Requirement, Sum, Use, gaps,
-    no_request_succeeded, no_response_has, quantity,
+    Estimator, Field, Formula, Jitter, MeasuredValue, Metric, MetricName, NO_CAP, Quotient, RequestFields, Requirement, Sum, Use,
+    gaps, no_request_succeeded, no_response_has, quantity,
 };
 use assay_stats::selection::{decode_key, encode_key};
 use assay_stats::{SelectedQuantile, Selection, WantedQuantile};
@@ -28,6 +28,9 @@ pub(super) fn column(field: Field, rules: &Rules) -> Column {
     match field {
         Field::Start => start_column(rules.has_intended),
         Field::Intended => Column::Intended,
+        Field::Ready => Column::Ready,
+        Field::ConnectStart => Column::ConnectStart,
+        Field::ConnectEnd => Column::ConnectEnd,
         Field::Sent => Column::Sent,
         Field::FirstToken => Column::FirstToken,
         Field::FirstContent => Column::FirstContent,
@@ -294,6 +297,8 @@ fn latency(metric: Metric, trials: &[ScannedTrial<'_>], rules: &Rules, room: usi
     let unmet = [
         (Requirement::IntendedTimes, rules.has_intended, "under closed loop no request has an intended time"),
         (Requirement::Sessions, rules.has_sessions, "requests are not turns of sessions"),
+        (Requirement::ConcurrencyCap, rules.has_cap, NO_CAP),
+        (Requirement::NewConnections, rules.is_connecting, "connections are reused"),
     ];
     if let Some((.., why)) = unmet.into_iter().find(|(requirement, met, _)| metric.requires(*requirement) && !met) {
         let why = || Err(why.to_owned());

@@ -357,8 +357,8 @@ fn every_metric_of_four_requests_is_as_by_hand() {
     assert_eq!(point.summary.metrics.len() + serving(&point).absent.len(), all.len(), "each is there or absent");
     assert_eq!(
         serving(&point).absent.len(),
-        16,
-        "four tails, documents, eight of sessions, and the steady state, which open loop has not"
+        21,
+        "four tails, documents, eight of sessions, two of connections, three of a cap, and the steady state, which open loop has not"
     );
 }
 
@@ -421,6 +421,56 @@ fn every_metric_of_sessions_is_as_by_hand() {
     assert!(steady.contains("pause between turns"), "{steady}");
     let alone = reduced(&json!({}), four());
     assert!(value(&alone, "session_ms_p50").expect_err("no sessions").contains("not turns of sessions"));
+}
+
+/// The four requests, each on a connection of its own, which takes 3, 5, 7 and 9 ms after it is taken up.
+fn connecting() -> Vec<Record> {
+    let connected = |record: Record| {
+        let begun = record.sent_ns.expect("sent");
+        let took = 3 + 2 * record.global_index.cast_signed();
+        Record { connect_start_ns: Some(begun - took * MS), connect_end_ns: Some(begun), ..record }
+    };
+    four().into_iter().map(connected).collect()
+}
+
+#[test]
+fn the_time_to_connect_has_a_metric_of_its_own() {
+    let point = reduced(&json!({"connections": "never"}), connecting());
+    // 3, 5, 7, 9.
+    assert_values(&point, &[("connect_ms_p50", 6.0), ("connect_ms_p99", 8.94)]);
+    let pooled = reduced(&json!({}), connecting());
+    assert_eq!(value(&pooled, "connect_ms_p50"), Err("trial `w.t.default.one.t0`: connections are reused".to_owned()));
+    let closed = json!({"connections": "never", "arrival": {"law": "closed"}, "users": 4});
+    let closed = serving_run(&closed, &json!([]), &[vec![attempted(connecting())]]).reduce();
+    assert_eq!(serving(&closed).latency_from, "intended");
+}
+
+/// The four requests under a cap: the second waited for 5 ms, and the others for nothing.
+fn waited() -> Vec<Record> {
+    let ready = |record: Record| {
+        let waited = if record.global_index == 1 { 5 * MS } else { 0 };
+        Record { ready_ns: record.intended_ns.map(|intended| intended + waited), ..record }
+    };
+    four().into_iter().map(ready).collect()
+}
+
+#[test]
+fn the_wait_under_a_cap_is_a_part_of_latencies_and_has_metrics_of_its_own() {
+    let point = reduced(&json!({"max_concurrency": "1"}), waited());
+    let expected = [
+        ("queued_share", 0.25),
+        // 0, 0, 0, 5.
+        ("queue_wait_ms_p50", 0.0),
+        ("queue_wait_ms_p99", 4.85),
+        // From the intended time, as without a cap.
+        ("ttft_ms_p50", 210.0),
+        ("send_lateness_ms_p99", 9.7),
+    ];
+    assert_values(&point, &expected);
+    let without = reduced(&json!({}), four());
+    for name in ["queued_share", "queue_wait_ms_p50"] {
+        assert_eq!(value(&without, name), Err("trial `w.t.default.one.t0`: the workload has no `max_concurrency`".to_owned()));
+    }
 }
 
 #[test]
@@ -1096,6 +1146,7 @@ fn every_column_has_a_writer() {
     let reranked =
         reduced(&json!({"api": "rerank", "batch": 8}), vec![Record { output_tokens: None, ..request(0, [0, 0, 1, 1], 1) }]);
     let replayed = reduced(&json!({"arrival": {"law": "recorded"}, "speed": 2.5}), four());
+    let capped = reduced(&json!({"max_concurrency": "1"}), waited());
     let of_sessions = reduced(&sessions(), turns());
     let closed_sessions = serving_run(
         &json!({"sessions": sessions()["sessions"], "arrival": {"law": "closed"}, "users": 3}),
@@ -1109,6 +1160,8 @@ fn every_column_has_a_writer() {
         closed.fact,
         reranked.fact,
         replayed.fact,
+        capped.fact,
+        reduced(&json!({"connections": "never"}), connecting()).fact,
         of_sessions.fact,
         closed_sessions.fact,
     ];

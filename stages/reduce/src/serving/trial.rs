@@ -57,6 +57,10 @@ pub(super) struct Rules {
     pub(super) has_intended: bool,
     /// True if requests are turns of sessions.
     pub(super) has_sessions: bool,
+    /// True if due requests wait while as many are in flight as the workload allows.
+    pub(super) has_cap: bool,
+    /// True if each request opens a connection.
+    pub(super) is_connecting: bool,
     /// True if responses have tokens.
     pub(super) has_output: bool,
     /// The limits of a good request, in nanoseconds.
@@ -413,6 +417,7 @@ const COLUMNS: &[Column] = &[
     Column::Phase,
     Column::Outcome,
     Column::Intended,
+    Column::Ready,
     Column::Dequeued,
     Column::Sent,
     Column::FirstToken,
@@ -438,6 +443,7 @@ pub(super) struct Request {
     pub(super) index: i64,
     pub(super) outcome: Outcome,
     pub(super) start: Option<i64>,
+    ready: Option<i64>,
     pub(super) dequeued: Option<i64>,
     pub(super) sent: Option<i64>,
     pub(super) first_token: Option<i64>,
@@ -527,6 +533,7 @@ impl<'a> Pass<'a, '_> {
         bump(&mut tally.outcomes, request.outcome as usize);
         if let Some(sent) = request.sent {
             tally.totals.add_sent(sent);
+            tally.totals.queued += u64::from(request.ready > request.start);
         }
         let mut good = !self.rules.slos.is_empty();
         for ((metric, at_most_ns), within) in self.rules.slos.iter().zip(&mut tally.within) {
@@ -638,6 +645,7 @@ struct Columns<'a> {
     outcomes: Vec<Outcome>,
     sources: Vec<TokenSource>,
     start: Ints<'a>,
+    ready: Ints<'a>,
     dequeued: Ints<'a>,
     sent: Ints<'a>,
     first_token: Ints<'a>,
@@ -663,6 +671,7 @@ impl<'a> Columns<'a> {
             outcomes: batch.words(Column::Outcome)?,
             sources: batch.words(Column::OutputSource)?,
             start: batch.ints(start_column(has_intended))?,
+            ready: batch.ints(Column::Ready)?,
             dequeued: batch.ints(Column::Dequeued)?,
             sent: batch.ints(Column::Sent)?,
             first_token: batch.ints(Column::FirstToken)?,
@@ -687,6 +696,7 @@ impl<'a> Columns<'a> {
             index: self.index.get(row)?,
             outcome: *self.outcomes.get(row)?,
             start: self.start.get(row),
+            ready: self.ready.get(row),
             dequeued: self.dequeued.get(row),
             sent: self.sent.get(row),
             first_token: self.first_token.get(row),

@@ -7,6 +7,7 @@ use assay_manifest::{
 };
 
 use super::cache_hits::CacheHits;
+use super::course::course_texts;
 use super::time_slices::TimeSlices;
 use super::views::{Curve, Timeline};
 use crate::render::number::{grouped, percent};
@@ -39,6 +40,8 @@ pub(crate) struct Load {
     pub(crate) cache_hits: Option<CacheHits>,
     /// The differences between the endpoint's counts of tokens and those of the client: rates of tokens rest on them.
     pub(crate) token_differences: Vec<String>,
+    /// The facts on the course of the load that change the meaning of its numbers: requests that waited under a cap, and a rate that changed.
+    pub(crate) course: Vec<String>,
     /// The sessions without a latency, if they are more than a few.
     pub(crate) sessions_left_out: Option<String>,
     /// The instant that latencies count from; empty if nothing was measured.
@@ -58,11 +61,19 @@ pub(crate) fn label(point: &Point, has_sessions: bool) -> Option<String> {
         PointKind::Concurrency if has_sessions => {
             value("concurrency").map(|text| format!("{text} session{}", if text == "1" { "" } else { "s" }))
         }
-        PointKind::Rate if has_sessions => value("rate").map(|text| format!("{text} sessions/s")),
+        PointKind::Rate if has_sessions => value("rate").map(|text| rate_label(&text, "sessions/s")),
         PointKind::Concurrency => value("concurrency").map(|text| format!("concurrency {text}")),
-        PointKind::Rate => value("rate").map(|text| format!("{text} req/s")),
+        PointKind::Rate => value("rate").map(|text| rate_label(&text, "req/s")),
         PointKind::Speed => value("speed").map(|text| format!("speed {text}")),
         PointKind::Scale | PointKind::Parameters => None,
+    }
+}
+
+/// Returns `2.5 req/s`, or `1..50 req/s linear` for a rate that changes.
+fn rate_label(text: &str, unit: &str) -> String {
+    match text.split_once(' ') {
+        Some((rates, course)) => format!("{rates} {unit} {course}"),
+        None => format!("{text} {unit}"),
     }
 }
 
@@ -70,9 +81,9 @@ impl Load {
     pub(crate) fn new(work: Option<&ServingWork>, point: &Point, found: &PointSummary, view: Option<&PointView>) -> Self {
         let serving = found.serving.as_ref();
         let value = match point.kind {
-            PointKind::Concurrency => point.value.get("concurrency").map(|text| (text, "")),
-            PointKind::Rate => point.value.get("rate").map(|text| (text, "/s")),
-            PointKind::Speed => point.value.get("speed").map(|text| (text, "x")),
+            PointKind::Concurrency => point.value.get("concurrency").map(|text| (text.as_str(), "")),
+            PointKind::Rate => point.value.get("rate").map(|text| (text.split(' ').next().unwrap_or_default(), "/s")),
+            PointKind::Speed => point.value.get("speed").map(|text| (text.as_str(), "x")),
             PointKind::Scale | PointKind::Parameters => None,
         };
         let short = value.map_or_else(|| clean(point.point_id.as_str()), |(text, unit)| clean(&format!("{text}{unit}")));
@@ -90,6 +101,7 @@ impl Load {
             ok,
             failures: failures(outcomes, kinds),
             slo_met: serving.and_then(|serving| serving.slo_met),
+            course: work.map(|work| course_texts(work, found)).unwrap_or_default(),
             cache_hits: work.and_then(|work| CacheHits::new(work, found)),
             sessions_left_out: serving.and_then(|serving| sessions_left_out(serving.sessions.as_ref()?)),
             token_differences: work.map(|work| token_differences(work, found)).unwrap_or_default(),

@@ -2,6 +2,7 @@
 
 mod build;
 mod cache_hits;
+mod course;
 pub(crate) mod environment;
 pub(crate) mod exclusions;
 pub(crate) mod fine_print;

@@ -56,6 +56,8 @@ pub(crate) fn remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<
     remarks.extend(differences.map(|text| Remark::for_point(RemarkKind::TokenCounts, &point.label, text.clone())));
     let left_out = point.serving.as_ref().and_then(|load| load.sessions_left_out.clone());
     remarks.extend(left_out.map(|text| Remark::for_point(RemarkKind::Caveat, &point.label, text)));
+    let course = point.serving.iter().flat_map(|load| &load.course);
+    remarks.extend(course.map(|text| Remark::for_point(RemarkKind::Caveat, &point.label, text.clone())));
     let cache_hits = point.serving.as_ref().and_then(|load| load.cache_hits.as_ref());
     remarks.extend(cache_hits.map(|hits| Remark::for_point(RemarkKind::Caveat, &point.label, hits.describe())));
     remarks.extend(remarks_on_metrics);

@@ -1,8 +1,9 @@
 //! The requested work of a serving case: model, arrivals, lengths and SLOs.
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, Count, DatasetSummary, History, Images, LengthLaw, PauseLaw, PromptSource, ReasoningHistory,
-    ServingWork, Sessions, SharedPrefix, Slo, SyntheticText, TokenRange, TraceTimes, WeightedTokens,
+    ArrivalLaw, CacheMode, ConnectionPolicy, Count, DatasetSummary, History, Images, LengthLaw, PauseLaw, PromptSource,
+    RateProfile, ReasoningHistory, ServingWork, Sessions, SharedPrefix, Slo, SyntheticText, TokenRange, TraceTimes,
+    WeightedTokens,
 };
 use assay_metric::Metric;
 
@@ -85,6 +86,49 @@ impl SloLine {
 }
 
 fn arrivals(work: &ServingWork) -> String {
+    let changing = work.rate_profile.as_ref().map(rate_course).unwrap_or_default();
+    let arrivals = format!("{}{changing}", arrival_law(work));
+    let cap = work.max_concurrency.map(|cap| format!("at most {cap} in flight, others wait"));
+    let connections = match work.connections {
+        ConnectionPolicy::Pooled => None,
+        ConnectionPolicy::Never => Some("a new connection for each request".to_owned()),
+        ConnectionPolicy::Sticky => Some("a connection for each session".to_owned()),
+    };
+    let more: Vec<String> = cap.into_iter().chain(connections).collect();
+    if more.is_empty() {
+        return arrivals;
+    }
+    // They are a part of the name, which ends at the first colon.
+    format!("{}; {}", arrivals.split(": ").next().unwrap_or_default(), more.join("; "))
+}
+
+/// The most segments of a rate series that are named one by one.
+const MAX_SEGMENTS: usize = 6;
+
+/// Returns `, at 1 to 50 per second in a straight line`.
+fn rate_course(profile: &RateProfile) -> String {
+    match profile {
+        RateProfile::Linear { from_per_s, to_per_s } => {
+            format!(", from {from_per_s} to {to_per_s} per second in a straight line")
+        }
+        RateProfile::Exponential { from_per_s, to_per_s } => {
+            format!(", from {from_per_s} to {to_per_s} per second, by the same factor in equal times")
+        }
+        RateProfile::Steps { from_per_s, to_per_s, steps } => {
+            format!(", from {from_per_s} to {to_per_s} per second in {steps} equal steps")
+        }
+        RateProfile::Series { segments } => {
+            let named = segments.iter().take(MAX_SEGMENTS);
+            let named: Vec<String> =
+                named.map(|segment| format!("{} per second for {}", segment.per_s, seconds(segment.duration_ns))).collect();
+            let more = segments.len().saturating_sub(MAX_SEGMENTS);
+            let rest = if more > 0 { format!(", and {}", counted(more as u64, "more segment")) } else { String::new() };
+            format!(", {}{rest}", named.join(", then "))
+        }
+    }
+}
+
+fn arrival_law(work: &ServingWork) -> String {
     match work.arrival {
         ArrivalLaw::Closed if work.sessions.is_some() => {
             "closed loop: each user plays one session to its end, pauses included, and then the next".to_owned()

@@ -248,6 +248,105 @@ fn what_an_honest_client_writes_is_taken() {
     }
 }
 
+/// An open loop with two places: 40 requests per second, each of which takes 100 ms, so that most of them wait.
+fn capped_loop() -> Load {
+    let mut load = load(&json!({"duration_ns": "2000000000", "warmup_ns": "500000000", "max_concurrency": "2"}), None, 1);
+    let mut due: Vec<Record> = std::mem::take(&mut load.shards[0]);
+    due.sort_by_key(|record| record.intended_ns);
+    let mut free = [i64::MIN; 2];
+    let wait = |mut record: Record| {
+        let place = free.iter_mut().min().expect("two");
+        let intended = record.intended_ns.expect("an open loop");
+        let ready = intended.max(*place);
+        let later = |at: Option<i64>| at.map(|at| at - intended + ready);
+        record.ready_ns = Some(ready);
+        record.dequeued_ns = later(record.dequeued_ns);
+        record.sent_ns = later(record.sent_ns);
+        record.first_byte_ns = later(record.first_byte_ns);
+        record.first_token_ns = later(record.first_token_ns);
+        record.first_content_ns = later(record.first_content_ns);
+        (record.last_token_ns, record.end_ns) = (Some(ready + 100 * MS), Some(ready + 100 * MS));
+        *place = ready + 100 * MS;
+        record
+    };
+    load.shards[0] = due.into_iter().map(wait).collect();
+    load.shards[0].sort_by_key(|record| record.end_ns);
+    load
+}
+
+#[test]
+fn a_cap_holds_and_a_request_waits_for_the_end_of_another() {
+    let honest = capped_loop();
+    assert_eq!(honest.check(), Ok(()));
+    assert!(honest.shards[0].iter().filter(|record| record.ready_ns > record.intended_ns).count() > 50);
+    // One that still waited at the end was never in flight.
+    let mut dropped = capped_loop();
+    let last = dropped.shards[0].len() - 1;
+    let kept = &dropped.shards[0][last];
+    dropped.shards[0][last] = Record {
+        outcome: Outcome::Dropped,
+        ready_ns: None,
+        sent_ns: None,
+        first_byte_ns: None,
+        first_token_ns: None,
+        first_content_ns: None,
+        last_token_ns: None,
+        http_status: None,
+        output_tokens: None,
+        token_events: 0,
+        ..kept.clone()
+    };
+    assert_eq!(dropped.check(), Ok(()));
+    let lies: [RecordChange; 6] = [
+        ("one more in flight", |all| all[30].end_ns = all[36].end_ns, "more than 2 requests of shard 0 are under way"),
+        ("another wait", |all| all[30].ready_ns = all[30].ready_ns.map(|at| at - 1), "when no other one ended"),
+        ("no wait", |all| all[30].ready_ns = None, "lacks one"),
+        ("a place before it was due", |all| all[0].ready_ns = all[0].ready_ns.map(|at| at - 1), "before it was due"),
+        ("a place after it was begun", |all| all[30].ready_ns = all[30].sent_ns.map(|at| at + 1), "after it was begun"),
+        ("dropped with a place", |all| all[30].outcome = Outcome::Dropped, ""),
+    ];
+    for (what, lie, said) in lies {
+        let mut load = capped_loop();
+        lie(&mut load.shards[0]);
+        let found = load.check().expect_err(what);
+        assert!(found.contains(said), "{what}: {found}");
+    }
+    let mut open = open_loop();
+    open.shards[0][9].ready_ns = open.shards[0][9].intended_ns;
+    assert!(open.check().expect_err("no cap").contains("states a time at which there was a place"));
+}
+
+#[test]
+fn a_connection_for_each_request_is_opened_after_it_was_taken_up() {
+    let connecting = || {
+        let mut load = load(&json!({"requests": "40", "connections": "never"}), Some(2), 1);
+        for record in &mut load.shards[0] {
+            let begun = record.dequeued_ns.expect("begun");
+            (record.intended_ns, record.connect_start_ns, record.connect_end_ns) =
+                (Some(begun), Some(begun + 2), Some(begun + 7));
+        }
+        load
+    };
+    assert_eq!(connecting().check(), Ok(()));
+    let lies: [RecordChange; 5] = [
+        ("a connection of before", |all| all[9].connect_start_ns = None, "on a connection that was open before"),
+        ("connected before it was asked for", |all| all[9].connect_end_ns = all[9].dequeued_ns, "do not follow one another"),
+        (
+            "sent before it was connected",
+            |all| all[9].connect_end_ns = all[9].sent_ns.map(|at| at + 1),
+            "do not follow one another",
+        ),
+        ("due later", |all| all[9].intended_ns = all[9].intended_ns.map(|at| at + 1), "another time than by its schedule"),
+        ("never due", |all| all[9].intended_ns = None, "another time than by its schedule"),
+    ];
+    for (what, lie, said) in lies {
+        let mut load = connecting();
+        lie(&mut load.shards[0]);
+        let found = load.check().expect_err(what);
+        assert!(found.contains(said), "{what}: {found}");
+    }
+}
+
 #[test]
 fn requests_that_failed_need_no_response() {
     let mut load = closed_loop();

@@ -1,0 +1,64 @@
+//! The course of a load during its trials, as far as it changes the meaning of its numbers.
+
+use assay_manifest::{PointSummary, RateProfile, ServingWork};
+use assay_metric::{Metric, Statistic};
+
+use crate::render::number::percent;
+
+/// Returns what a reader has to know of the course of a load: that its rate changed, and which share of requests waited.
+pub(super) fn course_texts(work: &ServingWork, found: &PointSummary) -> Vec<String> {
+    let changing = work.rate_profile.as_ref().map(changing_text);
+    changing.into_iter().chain(queued_text(work, found)).collect()
+}
+
+fn changing_text(profile: &RateProfile) -> String {
+    let (lowest, highest) = profile.range_per_s();
+    format!(
+        "the rate changed in each trial, from {lowest} to {highest} per second at most, so the load was not stationary: percentiles and rates \
+         are over all of it"
+    )
+}
+
+/// States the share of requests that waited for a place under the cap, and for how long; `None` if none waited, or if the load has no cap.
+fn queued_text(work: &ServingWork, found: &PointSummary) -> Option<String> {
+    let cap = work.max_concurrency?;
+    let median = |metric: Metric, statistic| {
+        let name = metric.name(statistic)?;
+        found.metrics.iter().find(|metric| metric.metric == name.text).map(|metric| metric.median)
+    };
+    let share = median(Metric::QueuedShare, Statistic::Value).filter(|share| *share > 0.0)?;
+    let wait = median(Metric::QueueWait, Statistic::P99).map_or_else(String::new, |ms| format!("; queue wait p99 {ms:.1} ms"));
+    Some(format!(
+        "{} of the requests waited because as many were in flight as `max_concurrency` allows ({cap}){wait}; latencies count from the \
+         time at which a request was due, so they include the wait",
+        percent(share)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_manifest::{Count, MetricSummary};
+
+    use super::*;
+    use crate::run::fixture;
+
+    /// Returns the texts of a load with a cap of 8, of whose requests this share waited.
+    fn texts(share: f64, profile: Option<RateProfile>) -> Vec<String> {
+        let model = fixture::serving::small();
+        let mut found = model.summary.points[0].clone();
+        let of = |name: &str, median: f64| MetricSummary { metric: name.to_owned(), median, ..found.metrics[0].clone() };
+        let metrics = vec![of("queued_share", share), of("queue_wait_ms_p99", 120.26)];
+        found.metrics.extend(metrics);
+        let mut work = model.plan.workloads[0].serving.clone().expect("it serves");
+        (work.max_concurrency, work.rate_profile) = (Some(Count(8)), profile);
+        course_texts(&work, &found)
+    }
+
+    #[test]
+    fn requests_that_waited_and_a_rate_that_changed_are_stated() {
+        assert_eq!(texts(0.0, None), [""; 0]);
+        insta::assert_snapshot!(texts(0.37, None).join("\n"), @"37 % of the requests waited because as many were in flight as `max_concurrency` allows (8); queue wait p99 120.3 ms; latencies count from the time at which a request was due, so they include the wait");
+        let falling = RateProfile::Linear { from_per_s: 50.0, to_per_s: 2.5 };
+        insta::assert_snapshot!(texts(0.0, Some(falling)).join("\n"), @"the rate changed in each trial, from 2.5 to 50 per second at most, so the load was not stationary: percentiles and rates are over all of it");
+    }
+}
