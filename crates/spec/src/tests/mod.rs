@@ -6,6 +6,7 @@ mod freeze;
 mod pipeline;
 mod pod;
 mod tables;
+mod tokenizer;
 mod trust;
 mod workload;
 
