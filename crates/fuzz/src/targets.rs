@@ -264,7 +264,7 @@ const MAX_PATTERN_BYTES: usize = 2_000;
 
 /// A vocabulary of tiktoken: the bytes.
 static BYTE_TOKENS: LazyLock<String> =
-    LazyLock::new(|| (0..=u8::MAX).map(|byte| format!("{} {byte}\n", STANDARD.encode([byte]))).collect());
+    LazyLock::new(|| (0..=u8::MAX).map(|byte| format!("{} {byte}\n", STANDARD.encode([byte]))).collect::<Vec<_>>().concat());
 
 /// Every short text that stands for something: names, addresses, digests, times, lists. What is accepted is read again from what it
 /// writes.

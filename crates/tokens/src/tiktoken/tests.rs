@@ -33,7 +33,8 @@ fn read(vocabulary: &str, pattern: &str) -> Result<RankedBytes, TokenizerError> 
 fn vocabulary(tokens: &[&str]) -> String {
     let bytes = (0..=u8::MAX).map(|byte| vec![byte]);
     let tokens = bytes.chain(tokens.iter().map(|token| token.as_bytes().to_vec()));
-    tokens.enumerate().map(|(rank, token)| format!("{} {rank}\n", STANDARD.encode(token))).collect()
+    let lines: Vec<String> = tokens.enumerate().map(|(rank, token)| format!("{} {rank}\n", STANDARD.encode(token))).collect();
+    lines.concat()
 }
 
 #[test]
