@@ -44,6 +44,7 @@ mod replicas;
 mod stand_in;
 mod support;
 mod tamper;
+mod tokenizers;
 mod traces;
 mod trust;
 mod verifier_page;

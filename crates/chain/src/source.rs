@@ -63,7 +63,7 @@ fn pinned_files(plan: &Plan) -> impl Iterator<Item = &PinnedFile> {
         let serving = workload
             .serving
             .iter()
-            .flat_map(|work| work.tokenizer.file.iter().chain(work.prompts.dataset().map(|dataset| &dataset.file)));
+            .flat_map(|work| work.tokenizer.files().chain(work.prompts.dataset().map(|dataset| &dataset.file)));
         indicator.chain(serving)
     });
     of_workloads.chain(plan.targets.iter().flat_map(|target| &target.objects)).chain(&plan.queries)

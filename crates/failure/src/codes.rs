@@ -126,7 +126,7 @@ error_codes! {
     TargetObjects, "target_objects", Definition, Lasting, "The objects of a target are not allowed or not valid.", "Read in `docs/kubernetes.md` what objects may be, or measure the target as an `endpoint`.";
     TargetUrl, "target_url", Definition, Lasting, "The address of a target is missing or not valid, or nothing serves it.", "Correct the target's `url`; without `url`, a simulator takes a free port.";
     Dataset, "dataset", Definition, Lasting, "The dataset of a workload cannot be used.", "Correct the row that the message names, or the dataset's `format` and `fields` in the workload.";
-    Tokenizer, "tokenizer", Definition, Lasting, "The tokenizer of a workload cannot be read.", "Name a `tokenizer.json` that can be read.";
+    Tokenizer, "tokenizer", Definition, Lasting, "The tokenizer of a workload, or its chat template, cannot be read.", "Name a `tokenizer.json`, a vocabulary of tiktoken or a folder with a chat template that can be read.";
     TooManyShards, "too_many_shards", Definition, Lasting, "The load of a point needs more shards than the limit.", "Ask for less load, give `execute` more CPU, or name a number of `shards` in the pipeline.";
     TrustAuthority, "trust_authority", Definition, Lasting, "The certificates of a timestamp authority in the trust policy cannot be used.", "Correct `certificates` of the authority in the trust policy.";
     TrustKey, "trust_key", Definition, Lasting, "The key of a signer in the trust policy cannot be used.", "Correct `key` of the signer in the trust policy.";
@@ -264,7 +264,7 @@ error_codes! {
     TimestampMissing, "timestamp_missing", Verification, Lasting, "The trust policy requires a timestamp, and the bundle has none that was checked.", "Check `timestamp_authorities` and `expectations` in the trust policy.";
     TimestampOtherSignature, "timestamp_other_signature", Verification, Lasting, "A timestamp is about another signature.", "";
     TimestampUnknownAuthority, "timestamp_unknown_authority", Verification, Lasting, "No authority of the trust policy issued the timestamp.", "Check `timestamp_authorities` and `expectations` in the trust policy.";
-    TokenizerDiffers, "tokenizer_differs", Verification, Lasting, "The plan was made with another version of the built-in tokenizer.", "Run the plan with the version of Assay that made it.";
+    TokenizerDiffers, "tokenizer_differs", Verification, Lasting, "The plan was made with another version of the built-in tokenizer, or counts a chat template otherwise.", "Run the plan with the version of Assay that made it.";
     Tombstone, "tombstone", Verification, Lasting, "A tombstone does not belong to the run, or its list contradicts it, so it explains nothing.", "Find out who wrote it into the store; what it lists counts as missing.";
     TooMany, "too_many", Verification, Lasting, "The chain has several manifests of a kind of which only one is allowed.", "";
     TrialsUnaccounted, "trials_unaccounted", Verification, Lasting, "The trials of the collection are not those of the plan.", "";

@@ -9,15 +9,18 @@ use assay_envelope::{Bundle, PublicKey, Statement, check_bundle, check_timestamp
 use assay_git::parse_commit;
 use assay_load::{Arrivals, Capture, ChunkLists, Connections, Endpoint, EndpointPaths, MeasuredLimits, Trial};
 use assay_manifest::{
-    Address, CaseId, CpuList, DatasetFormat, Digest, Document, Instant, Name, OverLongPrompt, PointId, RunId, TrialId,
+    Address, CaseId, CpuList, DatasetFormat, Digest, Document, Instant, Name, OverLongPrompt, PointId, RunId, TemplateUse,
+    TrialId,
 };
 use assay_simulator::Fault;
 use assay_spec::{Definition, Scenario, parse_objects};
 use assay_stage::AcceptedResult;
 use assay_telemetry::counters;
-use assay_tokens::Tokenizer;
+use assay_tokens::{TemplateFiles, Tokenizer};
 use assay_warehouse::TABLES;
 use assay_warehouse::records::RecordFile;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 
 /// A parser, as a function of bytes.
 #[derive(Clone, Copy, Debug)]
@@ -228,13 +231,40 @@ fn timestamp(bytes: &[u8]) {
     let _ = check_timestamp(bytes, b"signature", &[]);
 }
 
-/// A `tokenizer.json`, and a text with it.
+/// A `tokenizer.json`, a vocabulary of tiktoken, a pattern and a chat template, and a text with each.
 fn tokenizer(bytes: &[u8]) {
-    if let Ok(tokenizer) = Tokenizer::from_file(bytes) {
+    let texts = |tokenizer: &Tokenizer| {
         let _ = tokenizer.count("The text of a prompt, with 3 numbers and a sign: é.");
+        let _ = tokenizer.truncate("The text of a prompt, with 3 numbers and a sign: é.", 5);
         let _ = tokenizer.prompt(1, Some(2), 8);
+    };
+    if let Ok(tokenizer) = Tokenizer::from_file(bytes) {
+        texts(&tokenizer);
+    }
+    if let Ok(tokenizer) = Tokenizer::from_tiktoken(bytes, "o200k_base") {
+        texts(&tokenizer);
+    }
+    if let Some(pattern) = std::str::from_utf8(bytes).ok().filter(|pattern| pattern.len() <= MAX_PATTERN_BYTES)
+        && let Ok(tokenizer) = Tokenizer::from_tiktoken(BYTE_TOKENS.as_bytes(), pattern)
+    {
+        let _ = tokenizer.count("The text of a prompt, with 3 numbers and a sign: é.");
+    }
+    for files in [
+        TemplateFiles { config: bytes, template: None },
+        TemplateFiles { config: b"{\"bos_token\": \"<s>\"}", template: Some(bytes) },
+    ] {
+        if let Ok(tokenizer) = Tokenizer::built_in().with_template(&files, TemplateUse::Apply) {
+            texts(&tokenizer);
+        }
     }
 }
+
+/// The longest pattern that a workload may have.
+const MAX_PATTERN_BYTES: usize = 2_000;
+
+/// A vocabulary of tiktoken: the bytes.
+static BYTE_TOKENS: LazyLock<String> =
+    LazyLock::new(|| (0..=u8::MAX).map(|byte| format!("{} {byte}\n", STANDARD.encode([byte]))).collect::<Vec<_>>().concat());
 
 /// Every short text that stands for something: names, addresses, digests, times, lists. What is accepted is read again from what it
 /// writes.

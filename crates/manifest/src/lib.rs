@@ -19,7 +19,7 @@ pub use assay_api::ServingApi;
 pub use assay_metric::SloMetric;
 pub use bodies::{
     collection::*, common::*, dataset::*, environment::*, execution::*, images::*, plan::*, publication::*, rate_profile::*,
-    recording::*, run_end::*, serving::*, sessions::*, source::*, summary::*, tombstone::*, verdict::*,
+    recording::*, run_end::*, serving::*, sessions::*, source::*, summary::*, tokenizer::*, tombstone::*, verdict::*,
 };
 pub use canonical::{CanonicalError, MAX_EXACT_INTEGER, canonical_json, canonical_value};
 pub use cpu_list::{CpuList, CpuListError};

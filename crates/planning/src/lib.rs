@@ -18,7 +18,7 @@ use assay_spec::{Closure, ClosureError, ControlRequirement, Parameter, Program, 
 
 pub use queries::{check_query, query_failure, row_id_column, run_query};
 pub use recorded_pins::{RecordedPins, check_plan};
-pub use serving::{DatasetFile, DatasetRequest, check_replays};
+pub use serving::{DatasetFile, DatasetRequest, TemplateSource, TokenizerSource, check_replays};
 
 /// The resolved values of all mutable references in a pipeline.
 pub trait Pins {
@@ -38,8 +38,8 @@ pub trait Pins {
     /// Imports a dataset; `None` if its bytes are unavailable, which leaves it unpinned.
     fn dataset(&mut self, request: &DatasetRequest<'_>) -> Result<Option<Dataset>, Failure>;
 
-    /// Refuses a tokenizer file that execute cannot read.
-    fn check_tokenizer(&mut self, origin: &str, bytes: &[u8]) -> Result<(), Failure>;
+    /// Returns the tokens of a tokenizer's chat template, 0 without one. Refuses a tokenizer or template that execute cannot read.
+    fn check_tokenizer(&mut self, tokenizer: &TokenizerSource<'_>) -> Result<u32, Failure>;
 
     /// Takes the list of inputs that could not be pinned.
     fn take_unpinned(&mut self) -> Vec<UnpinnedInput>;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_failure::{ErrorCode, Exit, Failure};
 use assay_manifest::{Artifact, Dataset, Digest, Image, Name, PinnedFile, Plan, RunId, UnpinnedInput};
 
-use crate::{DatasetFile, DatasetRequest, DerivedPlan, Pins, SourceFiles, derive_plan};
+use crate::{DatasetFile, DatasetRequest, DerivedPlan, Pins, SourceFiles, TokenizerSource, derive_plan};
 
 /// The values of mutable references that a signed Plan records. The Source does not hold them.
 #[derive(Clone, Debug)]
@@ -15,6 +15,7 @@ pub struct RecordedPins<'a> {
     reasons: BTreeMap<&'a str, &'a str>,
     datasets: BTreeMap<&'a Name, &'a Dataset>,
     tokenizer: Option<(&'a str, Digest)>,
+    template_tokens: BTreeMap<&'a Name, u32>,
     asked: BTreeSet<String>,
     unpinned: Vec<UnpinnedInput>,
 }
@@ -31,9 +32,14 @@ impl<'a> RecordedPins<'a> {
         let datasets =
             plan.workloads.iter().filter_map(|workload| Some((&workload.name, workload.serving.as_ref()?.prompts.dataset()?)));
         let tokenizers = plan.workloads.iter().filter_map(|workload| Some(&workload.serving.as_ref()?.tokenizer));
+        let template_tokens = plan.workloads.iter().filter_map(|workload| {
+            let template = workload.serving.as_ref()?.tokenizer.template.as_ref()?;
+            Some((&workload.name, template.tokens))
+        });
         let mut built_in = tokenizers.filter(|tokenizer| tokenizer.file.is_none());
         Self {
             tokenizer: built_in.next().map(|tokenizer| (tokenizer.name.as_str(), tokenizer.digest)),
+            template_tokens: template_tokens.collect(),
             datasets: datasets.collect(),
             images: images.map(|image| (image.reference.as_str(), image.digest)).collect(),
             scripts: scripts.collect(),
@@ -100,9 +106,9 @@ impl Pins for RecordedPins<'_> {
         }))
     }
 
-    /// Accepts every file: execute has read it since.
-    fn check_tokenizer(&mut self, _: &str, _: &[u8]) -> Result<(), Failure> {
-        Ok(())
+    /// Accepts every file: execute has read it since, and refuses a template that has other tokens than the plan stage counted.
+    fn check_tokenizer(&mut self, tokenizer: &TokenizerSource<'_>) -> Result<u32, Failure> {
+        Ok(self.template_tokens.get(tokenizer.workload).copied().unwrap_or(0))
     }
 
     fn leave_unpinned(&mut self, image: &str, reason: String) {

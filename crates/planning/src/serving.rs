@@ -5,15 +5,16 @@ use std::time::Duration;
 use assay_dataset::{Fields, ImportRules, Index, RecordedOutput, TimeRules};
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{
-    ArrivalLaw, Artifact, Case, Count, Dataset, DatasetFormat, Digest, FrozenWorkload, LengthLaw, Name, PauseLaw, PinnedFile,
-    Plan, Point, PromptSource, RateProfile, ServingWork, Slo, SyntheticText, Tokenizer, WeightedTokens,
+    ArrivalLaw, Artifact, Case, ChatTemplate, Count, Dataset, DatasetFormat, Digest, FrozenWorkload, LengthLaw, Name, PauseLaw,
+    PinnedFile, Plan, Point, PromptSource, RateProfile, ServingWork, Slo, SyntheticText, TemplateUse, Tokenizer, WeightedTokens,
+    template_digest, tiktoken_digest,
 };
 use assay_schedule::{
     Nonce, OfferedLoad, PointKey, ScheduleError, Seed, TrialKey, TrialSchedule, check_replay, load_recipe_digest,
 };
 use assay_spec::{
     ArrivalMode, ArrivalProcess, Distribution, LengthPair, Lengths, OfferedRate, Pause, PinnableFile, Prompts, ResponseLength,
-    Scenario, Serving, Sessions, TraceTimes, Workload,
+    Scenario, Serving, Sessions, TraceTimes, Workload, WorkloadTokenizer,
 };
 
 use crate::{Pins, SourceFiles, nanoseconds};
@@ -40,8 +41,8 @@ pub struct DatasetRequest<'a> {
     pub fields: &'a Fields,
     /// The rules by which rows are kept.
     pub rules: ImportRules,
-    /// The tokenizer file of the workload; `None` for the built-in tokenizer.
-    pub tokenizer: Option<&'a [u8]>,
+    /// The tokenizer of the workload; `None` for the built-in tokenizer.
+    pub tokenizer: Option<TokenizerSource<'a>>,
     /// The most tokens of a response if neither the row nor a distribution says how many.
     pub max_output_tokens: Option<u32>,
 }
@@ -60,6 +61,32 @@ pub enum DatasetFile<'a> {
     Url(&'a str),
 }
 
+/// The tokenizer that a workload names.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenizerSource<'a> {
+    /// The workload.
+    pub workload: &'a Name,
+    /// Its path, relative to the workload's folder.
+    pub path: &'a str,
+    /// The bytes of its file.
+    pub bytes: &'a [u8],
+    /// Of a vocabulary of tiktoken, the pattern that splits texts.
+    pub pattern: Option<&'a str>,
+    /// Its chat template.
+    pub template: Option<TemplateSource<'a>>,
+}
+
+/// The chat template of a tokenizer.
+#[derive(Clone, Copy, Debug)]
+pub struct TemplateSource<'a> {
+    /// The side that applies it.
+    pub usage: TemplateUse,
+    /// The bytes of `tokenizer_config.json`.
+    pub config: &'a [u8],
+    /// The bytes of `chat_template.jinja`, if there is one.
+    pub file: Option<&'a [u8]>,
+}
+
 /// Imports the dataset of a workload; `None` if it has none, or if it is unavailable.
 pub(crate) fn import_dataset(
     files: &SourceFiles<'_>,
@@ -76,7 +103,10 @@ pub(crate) fn import_dataset(
         Some(file) => DatasetFile::InSource { file, bytes: files.bytes(&file.origin) },
         None => DatasetFile::Url(dataset.file.location()),
     };
-    let tokenizer = serving.tokenizer.as_ref().map(|path| files.pin_file(&workload.name, path)).transpose()?;
+    let tokenizer = serving.tokenizer.as_ref().map(|written| {
+        let PinnedTokenizer { file, template } = PinnedTokenizer::of(files, workload, written)?;
+        Ok::<_, Failure>(tokenizer_source(files, workload, written, &file, template.as_ref()))
+    });
     let named = |purpose: &str| dataset.fields.get(purpose).cloned();
     let fields = Fields {
         prompt: named("prompt"),
@@ -104,7 +134,7 @@ pub(crate) fn import_dataset(
         format: dataset.format,
         fields: &fields,
         rules,
-        tokenizer: tokenizer.as_ref().map(|file| files.bytes(&file.origin)),
+        tokenizer: tokenizer.transpose()?,
         max_output_tokens,
     })
 }
@@ -302,13 +332,61 @@ fn slo(slo: &assay_spec::Slo) -> Slo {
     Slo { metric: slo.metric, at_most_ns: Count(slo.at_most_ns) }
 }
 
-/// The built-in words, or the workload's own file, which execute must be able to read.
+/// The built-in words, or the workload's own tokenizer, which execute must be able to read.
 fn tokenizer(files: &SourceFiles<'_>, pins: &mut dyn Pins, workload: &Workload, serving: &Serving) -> Result<Tokenizer, Failure> {
-    let Some(path) = &serving.tokenizer else {
+    let Some(written) = &serving.tokenizer else {
         let (name, digest) = pins.built_in_tokenizer();
-        return Ok(Tokenizer { name, digest, file: None });
+        return Ok(Tokenizer { name, digest, file: None, pattern: None, template: None });
     };
-    let file = files.pin_file(&workload.name, path)?;
-    pins.check_tokenizer(&file.origin, files.bytes(&file.origin))?;
-    Ok(Tokenizer { name: path.clone(), digest: file.artifact.digest, file: Some(file) })
+    let PinnedTokenizer { file, template } = PinnedTokenizer::of(files, workload, written)?;
+    let source = tokenizer_source(files, workload, written, &file, template.as_ref());
+    let tokens = pins.check_tokenizer(&source)?;
+    let pattern = written.pattern.clone();
+    let own = pattern.as_ref().map_or(file.artifact.digest, |pattern| tiktoken_digest(&file.artifact.digest, pattern));
+    let template = template.map(|template| ChatTemplate { tokens, ..template });
+    let digest = template.as_ref().map_or(own, |template| {
+        let file = template.file.as_ref().map(|file| &file.artifact.digest);
+        template_digest(&own, template.usage, &template.config.artifact.digest, file)
+    });
+    Ok(Tokenizer { name: written.path.clone(), digest, file: Some(file), pattern, template })
+}
+
+/// The files of a workload's tokenizer; the tokens of its template are not known yet.
+struct PinnedTokenizer {
+    file: PinnedFile,
+    template: Option<ChatTemplate>,
+}
+
+impl PinnedTokenizer {
+    fn of(files: &SourceFiles<'_>, workload: &Workload, written: &WorkloadTokenizer) -> Result<Self, Failure> {
+        let file = files.pin_file(&workload.name, &written.path)?;
+        let template = written.template.as_ref().map(|template| {
+            let config = files.pin_file(&workload.name, &template.config)?;
+            // A folder whose template is in the configuration has no such file.
+            let file = files.pin_file(&workload.name, &template.file).ok();
+            Ok::<_, Failure>(ChatTemplate { usage: template.usage, config, file, tokens: 0 })
+        });
+        Ok(Self { file, template: template.transpose()? })
+    }
+}
+
+fn tokenizer_source<'a>(
+    files: &'a SourceFiles<'_>,
+    workload: &'a Workload,
+    written: &'a WorkloadTokenizer,
+    file: &PinnedFile,
+    template: Option<&ChatTemplate>,
+) -> TokenizerSource<'a> {
+    let template = template.map(|template| TemplateSource {
+        usage: template.usage,
+        config: files.bytes(&template.config.origin),
+        file: template.file.as_ref().map(|file| files.bytes(&file.origin)),
+    });
+    TokenizerSource {
+        workload: &workload.name,
+        path: &written.path,
+        bytes: files.bytes(&file.origin),
+        pattern: written.pattern.as_deref(),
+        template,
+    }
 }

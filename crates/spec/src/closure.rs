@@ -194,7 +194,8 @@ impl<E> ClosureReader<'_, E> {
 
     fn read_parts(&mut self, workload: &Workload) -> Result<(), ClosureError<E>> {
         let folder = Workload::folder_of(&workload.name);
-        for part in &workload.mutable_parts().paths {
+        let parts = workload.mutable_parts();
+        for part in &parts.paths {
             let place = field_path(workload, part);
             let path = format!("{folder}/{part}");
             let missing = || {
@@ -203,7 +204,9 @@ impl<E> ClosureReader<'_, E> {
             };
             self.file(&path, missing)?;
         }
-        self.optional_file(&format!("{folder}/README.md"))?;
+        for part in parts.optional_path.as_deref().into_iter().chain(["README.md"]) {
+            self.optional_file(&format!("{folder}/{part}"))?;
+        }
         Ok(())
     }
 

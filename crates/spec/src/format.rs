@@ -449,6 +449,14 @@ pub(crate) static SEED: Format = Format {
     normal: |text| keep_if(text, Digest::from_hex(text).is_ok(), "64 lower-case hexadecimal digits"),
 };
 
+pub(crate) static SPLIT_PATTERN: Format = Format {
+    what: "a pattern that splits texts",
+    pattern: "",
+    example: "o200k_base",
+    max: 2_000,
+    normal: |text| keep_if(text, !text.is_empty(), "the name of an encoding, or a regular expression"),
+};
+
 pub(crate) static JSON_OBJECT: Format = Format {
     what: "a JSON object",
     pattern: "^\\s*\\{",

@@ -6,6 +6,7 @@ use assay_manifest::{CanonicalError, Digest, canonical_value};
 use serde_json::{Map, Value as Json, json};
 
 use crate::problem::quote;
+use crate::tokenizer::{WorkloadTemplate, WorkloadTokenizer};
 use crate::workload::{Dataset, PinnableFile, Prompts, Script, Work, Workload};
 
 /// The resolved digests of a workload's mutable parts.
@@ -62,9 +63,17 @@ impl Workload {
         if !self.spec.files.is_empty() {
             spec.insert("files".to_owned(), pin_files(&self.spec.files, pins, &mut unpinned));
         }
-        if let Some(path) = self.tokenizer() {
-            let mut file = pin_files(std::slice::from_ref(path), pins, &mut unpinned);
-            spec.insert("tokenizer".to_owned(), file[0].take());
+        if let Some(tokenizer) = self.tokenizer() {
+            let mut file = pin_files(std::slice::from_ref(&tokenizer.path), pins, &mut unpinned)[0].take();
+            if let Some(pattern) = &tokenizer.pattern {
+                file["pattern"] = json!(pattern);
+            }
+            if let Some(WorkloadTemplate { usage, config, file: template }) = &tokenizer.template {
+                let written = pins.contents.contains_key(template).then(|| template.clone());
+                let files: Vec<String> = [config.clone()].into_iter().chain(written).collect();
+                file["template"] = json!({"files": pin_files(&files, pins, &mut unpinned), "usage": usage});
+            }
+            spec.insert("tokenizer".to_owned(), file);
         }
         if let Some(dataset) = self.dataset() {
             let member = dataset.member();
@@ -97,7 +106,7 @@ impl Workload {
         }
     }
 
-    fn tokenizer(&self) -> Option<&String> {
+    fn tokenizer(&self) -> Option<&WorkloadTokenizer> {
         match &self.spec.work {
             Work::Serving(serving) => serving.tokenizer.as_ref(),
             Work::Indicator(_) | Work::Training(_) => None,
@@ -118,8 +127,12 @@ impl Workload {
             None => (None, None),
         };
         let files = path.into_iter().chain(self.spec.files.iter().cloned());
+        let template = self.tokenizer().and_then(|tokenizer| tokenizer.template.as_ref());
+        let tokenizer = self.tokenizer().map(|tokenizer| &tokenizer.path).into_iter();
+        let tokenizer = tokenizer.chain(template.map(|template| &template.config)).cloned();
         MutableParts {
-            paths: files.chain(self.tokenizer().cloned()).chain(dataset).collect(),
+            paths: files.chain(tokenizer).chain(dataset).collect(),
+            optional_path: template.map(|template| template.file.clone()),
             url,
             dataset_url,
             image: self.spec.image.clone(),
@@ -132,6 +145,8 @@ impl Workload {
 pub struct MutableParts {
     /// Files, relative to the workload's folder, the script first.
     pub paths: Vec<String>,
+    /// A file that is used if it is there: that of a chat template.
+    pub optional_path: Option<String>,
     /// The script's address, if it has one.
     pub url: Option<String>,
     /// The dataset's address, if it has one.

@@ -4,6 +4,7 @@
 //! documented, suggested and in the JSON Schema. A default never changes within an apiVersion, because it is left out of digests.
 
 mod pod;
+mod tokenizer;
 
 use assay_api::ServingApi;
 use assay_manifest::{MAX_IMAGE_SIDE, MAX_IMAGES};
@@ -242,8 +243,8 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
         .only(SERVING),
         optional(
             "tokenizer",
-            &PATH_TYPE,
-            "A `tokenizer.json` beside the workload. Without one, prompts consist of common words, one token each.",
+            &tokenizer::TOKENIZER,
+            "A `tokenizer.json` or a `.tiktoken` file beside the workload. Without one, prompts consist of common words, one token each.",
         )
         .only(SERVING),
         default("cache", &Type::Choice(&CACHES), "\"cold_salt\"", "The state of the prefix cache, a part of the workload.")

@@ -25,6 +25,7 @@ use crate::normal_form::normal_json;
 use crate::problem::{Problem, Problems, did_you_mean, quote};
 use crate::secret::{looks_secret_member, refuse_secrets};
 use crate::tables::WORKLOAD_SPEC;
+use crate::tokenizer::{WorkloadTokenizer, check_tokenizer};
 
 /// A workload as its file defines it. Only [`Workload::parse`] makes one, so that it always agrees with its digest.
 #[derive(Clone, Debug)]
@@ -198,8 +199,8 @@ pub struct Serving {
     pub body: BTreeMap<String, String>,
     /// Further members added to each request's body: any JSON; `null` removes the member.
     pub extra_body: Map<String, Json>,
-    /// A tokenizer file, relative to the workload's folder.
-    pub tokenizer: Option<String>,
+    /// The tokenizer; `None` for the built-in words.
+    pub tokenizer: Option<WorkloadTokenizer>,
     /// The arrival of requests.
     pub load: Load,
     /// The prompts.
@@ -608,6 +609,7 @@ impl Define for Workload {
         check_api(spec, problems);
         check_cache(spec, problems);
         check_files(spec, problems);
+        check_tokenizer(spec, problems);
         check_slos(spec, problems);
         check_body(spec, problems);
         if let Some(parameters) = spec.member("parameters") {

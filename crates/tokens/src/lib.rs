@@ -1,27 +1,37 @@
 //! Tokens: the token count of a text, and texts with an exact token count.
 //!
-//! A [`Tokenizer`] is the built-in list of [common words](COMMON_WORDS), or a `tokenizer.json` as Hugging Face publishes it with
-//! a model. Prompts are words drawn by a seed, each of them one token, so that a prompt of any length costs nanoseconds per word
+//! A [`Tokenizer`] is the built-in list of [common words](COMMON_WORDS), a `tokenizer.json` as Hugging Face publishes it with
+//! a model, or a vocabulary of tiktoken. Prompts are words drawn by a seed, each of them one token, so that a prompt of any length costs nanoseconds per word
 //! and no encoding.
 //!
 //! Only the text is counted. The endpoint puts it into its chat template, and may add a token that marks the beginning; those
 //! tokens are only in the endpoint's own count.
 
+mod encoder;
 mod file;
+mod framed;
 mod natural;
 mod prompt;
+mod template;
+mod tiktoken;
 mod words;
 
 use std::sync::Arc;
 
-use assay_manifest::{Digest, SyntheticText};
+use assay_manifest::{Digest, SyntheticText, TemplateUse};
 
-pub use file::{MAX_FILE_BYTES, MAX_GROWTH, MAX_OWN_WORDS};
+pub use encoder::MAX_OWN_WORDS;
+pub use file::{MAX_FILE_BYTES, MAX_GROWTH};
 pub use prompt::{MAX_PROMPT_TOKENS, Prompt, SALT_WORDS};
+pub use template::{MAX_TEMPLATE_BYTES, MAX_TEMPLATE_TEXT, TemplateFiles};
+pub use tiktoken::{MAX_PIECE_BYTES, MAX_TOKEN_BYTES};
 pub use words::{BUILT_IN, COMMON_WORDS};
 
+use encoder::Encoder;
 use file::FileRules;
+use framed::FramedPrompts;
 use prompt::Vocabulary;
+use tiktoken::RankedBytes;
 
 /// The longest text that is tokenised: 128 MiB, a prompt of [`MAX_PROMPT_TOKENS`] with room to spare.
 pub const MAX_TEXT_BYTES: usize = 128 << 20;
@@ -35,6 +45,26 @@ pub enum TokenizerError {
     /// The file is not a `tokenizer.json`.
     #[error("the tokenizer file cannot be read: {0}: expected a `tokenizer.json` of Hugging Face's `tokenizers`")]
     Malformed(String),
+    /// A line of a tiktoken vocabulary is not a token and its rank.
+    #[error("line {line} of the tiktoken vocabulary cannot be used: {cause}: expected a token in Base64 and its rank")]
+    Line {
+        /// The number of the line, from 1.
+        line: usize,
+        /// The defect.
+        cause: String,
+    },
+    /// A tiktoken vocabulary lacks a byte, so texts with it have no tokens.
+    #[error("the tiktoken vocabulary has no token for the byte 0x{0:02x}: each byte must be one")]
+    ByteMissing(u8),
+    /// The pattern that splits texts cannot be read.
+    #[error("the pattern of the tiktoken vocabulary cannot be read: {0}")]
+    Pattern(String),
+    /// A piece of a text, which the pattern does not split, is longer than [`MAX_PIECE_BYTES`].
+    #[error("the tokenizer's pattern leaves a piece of {0} bytes whole: the limit is {MAX_PIECE_BYTES}")]
+    PieceTooLong(usize),
+    /// The chat template cannot be rendered, or is of no use.
+    #[error("the chat template cannot be used: {0}")]
+    Template(String),
     /// The tokenizer has a dropout, so counts would vary.
     #[error("the tokenizer has a dropout of {0}: set `model.dropout` to null, so that equal texts have equal tokens")]
     Dropout(String),
@@ -65,13 +95,14 @@ pub struct Tokenizer {
     digest: Digest,
     additive: bool,
     text: SyntheticText,
+    framed: Option<Arc<FramedPrompts>>,
 }
 
 #[derive(Clone)]
 enum Rules {
     /// A token is a word between white space.
     Words,
-    File(Arc<FileRules>),
+    File(Arc<dyn Encoder>),
 }
 
 impl Tokenizer {
@@ -81,7 +112,14 @@ impl Tokenizer {
     /// simulator. Its words are single tokens of the tokenizers of most models, so the endpoint's own counts are close.
     pub fn built_in() -> Self {
         let vocabulary = Arc::new(Vocabulary::from_common_words());
-        Self { rules: Rules::Words, vocabulary, digest: words::digest(), additive: true, text: SyntheticText::Words }
+        Self {
+            rules: Rules::Words,
+            vocabulary,
+            digest: words::digest(),
+            additive: true,
+            text: SyntheticText::Words,
+            framed: None,
+        }
     }
 
     /// Loads the tokenizer of a `tokenizer.json`.
@@ -90,15 +128,45 @@ impl Tokenizer {
     /// do not, nor do truncation and padding. The vocabulary is checked here, once, with some ten thousand short texts (tens of
     /// milliseconds).
     pub fn from_file(bytes: &[u8]) -> Result<Self, TokenizerError> {
-        let rules = FileRules::read(bytes)?;
-        let (vocabulary, additive) = rules.vocabulary()?;
+        Self::from_encoder(Arc::new(FileRules::read(bytes)?), Digest::compute(bytes))
+    }
+
+    /// Loads a vocabulary of tiktoken: lines of a token in Base64 and its rank. `pattern` splits texts into pieces: the name of an
+    /// [encoding](assay_manifest::TiktokenEncoding), whose pattern it is, or a regular expression.
+    ///
+    /// Texts are encoded as `encode_ordinary` of tiktoken does: special tokens are text.
+    pub fn from_tiktoken(bytes: &[u8], pattern: &str) -> Result<Self, TokenizerError> {
+        let digest = assay_manifest::tiktoken_digest(&Digest::compute(bytes), pattern);
+        Self::from_encoder(Arc::new(RankedBytes::read(bytes, pattern)?), digest)
+    }
+
+    /// Loads the tokenizer of a file: a vocabulary of tiktoken if there is a pattern, else a `tokenizer.json`.
+    pub fn load(bytes: &[u8], pattern: Option<&str>) -> Result<Self, TokenizerError> {
+        pattern.map_or_else(|| Self::from_file(bytes), |pattern| Self::from_tiktoken(bytes, pattern))
+    }
+
+    fn from_encoder(encoder: Arc<dyn Encoder>, digest: Digest) -> Result<Self, TokenizerError> {
+        let (vocabulary, additive) = encoder.vocabulary()?;
         Ok(Self {
-            rules: Rules::File(Arc::new(rules)),
+            rules: Rules::File(encoder),
             vocabulary: Arc::new(vocabulary),
-            digest: Digest::compute(bytes),
+            digest,
             additive,
             text: SyntheticText::Words,
+            framed: None,
         })
+    }
+
+    /// Counts a chat template into every prompt: its length is that of the message with what the template puts around it. With
+    /// [`TemplateUse::Apply`] that is also its text; otherwise its text is the message, and the endpoint applies the template.
+    pub fn with_template(mut self, files: &TemplateFiles<'_>, usage: TemplateUse) -> Result<Self, TokenizerError> {
+        self.framed = Some(Arc::new(FramedPrompts::new(&self, template::Frame::render(files)?, usage)?));
+        Ok(self)
+    }
+
+    /// Returns the tokens of the chat template around a message: those of a prompt that are not words of its own.
+    pub fn template_tokens(&self) -> Option<u32> {
+        self.framed.as_ref().map(|framed| framed.tokens())
     }
 
     /// Returns the tokenizer that makes prompts of this kind of text: words drawn by themselves, or prose.
@@ -169,6 +237,9 @@ impl Tokenizer {
         if tokens == 0 {
             return Ok(Prompt { text: String::new(), tokens });
         }
+        if let Some(framed) = &self.framed {
+            return framed.prompt(self, seed, salt, tokens);
+        }
         let draw = prompt::WordSequence::new(&self.vocabulary, seed, salt, tokens).of_kind(self.text);
         if self.additive { Ok(Prompt { text: draw.text(tokens), tokens }) } else { draw.correct_length(|text| self.count(text)) }
     }
@@ -182,6 +253,9 @@ impl Tokenizer {
         let tokens = pieces.iter().fold(0_u32, |sum, (_, tokens)| sum.saturating_add(*tokens));
         if tokens > MAX_PROMPT_TOKENS {
             return Err(TokenizerError::TooManyTokens(tokens));
+        }
+        if let Some(framed) = &self.framed {
+            return framed.pieces(self, pieces);
         }
         let text = prompt::join_pieces(&self.vocabulary, self.text, pieces);
         if self.additive {

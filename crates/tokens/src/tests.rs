@@ -44,7 +44,7 @@ static SUPERWORD: LazyLock<Vec<u8>> = LazyLock::new(|| {
 });
 
 /// Bytes only: no word is one token.
-static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
+pub(crate) static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut tokenizer = plain_bpe();
     tokenizer.with_pre_tokenizer(Some(ByteLevel::new(false, true, true)));
     train(tokenizer, 256, corpus(10))
@@ -59,10 +59,23 @@ fn file(model: &Value, normalizer: &Value, pre_tokenizer: &Value) -> Vec<u8> {
     file.to_string().into_bytes()
 }
 
-fn word_level(words: usize) -> Vec<u8> {
+pub(crate) fn word_level(words: usize) -> Vec<u8> {
     let known = ["[UNK]"].into_iter().chain(COMMON_WORDS.lines().take(words));
     let vocab: serde_json::Map<String, Value> = known.enumerate().map(|(id, word)| (word.to_owned(), json!(id))).collect();
     file(&json!({"type": "WordLevel", "vocab": vocab, "unk_token": "[UNK]"}), &Value::Null, &json!({"type": "Whitespace"}))
+}
+
+/// A word-level file with special tokens, which are recognised within texts.
+pub(crate) fn special_words(words: usize, special: &[&str]) -> Vec<u8> {
+    let mut file: Value = serde_json::from_slice(&word_level(words)).expect("JSON");
+    let added = special.iter().enumerate().map(|(place, content)| {
+        json!({
+            "id": 10_000 + place, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+            "special": true,
+        })
+    });
+    file["added_tokens"] = added.collect();
+    file.to_string().into_bytes()
 }
 
 /// Like BERT's.

@@ -31,7 +31,7 @@ use assay_record::{Outcome, Phase};
 use assay_schedule::Phase::Measure;
 use assay_schedule::{DRAIN, Stripe, TrialSchedule};
 use assay_stage::{Context, ErrorCode, Event, Failure, Secrets, Stopwatch};
-use assay_tokens::Tokenizer;
+use assay_tokens::{TemplateFiles, Tokenizer};
 use assay_warehouse::WrittenFile;
 use assay_warehouse::records::RecordWriter;
 
@@ -578,6 +578,28 @@ fn dataset_rows(
     Ok(rows)
 }
 
+/// Returns the tokenizer of a file, with its chat template if it has one.
+fn tokenizer_of_file(
+    ctx: &Context,
+    planned: &assay_manifest::Tokenizer,
+    file: &assay_manifest::PinnedFile,
+) -> Result<Tokenizer, Failure> {
+    let unusable = |error: assay_tokens::TokenizerError| Failure::from_error(ErrorCode::Tokenizer, &error);
+    let bytes = ctx.get(&file.artifact, assay_tokens::MAX_FILE_BYTES as u64)?;
+    let tokenizer = Tokenizer::load(&bytes, planned.pattern.as_deref()).map_err(unusable)?;
+    let Some(template) = &planned.template else { return Ok(tokenizer) };
+    let get = |file: &assay_manifest::PinnedFile| ctx.get(&file.artifact, assay_tokens::MAX_TEMPLATE_BYTES as u64);
+    let (config, file) = (get(&template.config)?, template.file.as_ref().map(get).transpose()?);
+    let files = TemplateFiles { config: &config, template: file.as_deref() };
+    let tokenizer = tokenizer.with_template(&files, template.usage).map_err(unusable)?;
+    if tokenizer.template_tokens() != Some(template.tokens) {
+        let found = tokenizer.template_tokens().unwrap_or(0);
+        let message = format!("the chat template has {found} tokens, and the plan states {}", template.tokens);
+        return Err(Failure::new(ErrorCode::TokenizerDiffers, message));
+    }
+    Ok(tokenizer)
+}
+
 fn tokenizer(
     ctx: &Context,
     work: &ServingWork,
@@ -589,8 +611,7 @@ fn tokenizer(
     }
     let read = match &work.tokenizer.file {
         None => Tokenizer::built_in(),
-        Some(file) => Tokenizer::from_file(&ctx.get(&file.artifact, assay_tokens::MAX_FILE_BYTES as u64)?)
-            .map_err(|error| Failure::from_error(ErrorCode::Tokenizer, &error))?,
+        Some(file) => tokenizer_of_file(ctx, &work.tokenizer, file)?,
     };
     if work.tokenizer.file.is_none() && read.digest() != work.tokenizer.digest {
         return Err(Failure::new(ErrorCode::TokenizerDiffers, "the plan was made with another version of the built-in words"));

@@ -11,6 +11,7 @@ use assay_stage::{ErrorCode, Failure};
 use assay_tokens::Tokenizer;
 
 use crate::artifact_sink::ArtifactSink;
+use crate::tokenizer::load_tokenizer;
 
 /// The media type of imported rows.
 const ROWS: &str = "application/jsonl";
@@ -62,7 +63,7 @@ pub(crate) fn import_dataset(
     };
     let tokenizer = match request.tokenizer {
         None => Tokenizer::built_in(),
-        Some(bytes) => Tokenizer::from_file(bytes).map_err(|error| Failure::from_error(ErrorCode::Tokenizer, &error))?,
+        Some(tokenizer) => load_tokenizer(&tokenizer)?,
     };
     let create = |name: &str| {
         let path = scratch.join(name);

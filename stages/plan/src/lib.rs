@@ -5,6 +5,7 @@ mod dataset;
 mod fetch;
 mod image;
 mod pin;
+mod tokenizer;
 
 use assay_dataset::Index;
 use assay_git::{OfflineFile, Oid, RawObject, check_offline};

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{Dataset, Digest, Image, Name, PinnedFile, UnpinnedInput};
-use assay_planning::{DatasetFile, DatasetRequest, Pins};
+use assay_planning::{DatasetFile, DatasetRequest, Pins, TokenizerSource};
 use assay_stage::{ErrorCode, Failure};
 
 use crate::artifact_sink::ArtifactSink;
 use crate::dataset::{FetchedDataset, import_dataset};
 use crate::fetch::{FetchError, Fetcher};
 use crate::image::Reference;
+use crate::tokenizer::load_tokenizer;
 
 /// Resolves mutable references of a pipeline, each once.
 pub(crate) struct Pinner<'a> {
@@ -119,11 +120,8 @@ impl Pins for Pinner<'_> {
         (assay_tokens::BUILT_IN.to_owned(), assay_tokens::Tokenizer::built_in().digest())
     }
 
-    fn check_tokenizer(&mut self, origin: &str, bytes: &[u8]) -> Result<(), Failure> {
-        assay_tokens::Tokenizer::from_file(bytes).map(|_| ()).map_err(|error| {
-            Failure::from_error(ErrorCode::Tokenizer, &error)
-                .hint(format!("`{origin}` must be a tokenizer.json that can be read"))
-        })
+    fn check_tokenizer(&mut self, tokenizer: &TokenizerSource<'_>) -> Result<u32, Failure> {
+        Ok(load_tokenizer(tokenizer)?.template_tokens().unwrap_or(0))
     }
 
     fn take_unpinned(&mut self) -> Vec<UnpinnedInput> {

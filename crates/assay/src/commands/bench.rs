@@ -3,6 +3,8 @@
 //! The options become a workload and a pipeline, which are the run's Source (`adhoc`). So the definitions are as well known as
 //! those of a pipeline in Git; only their author is not, and the numbers are exploratory.
 
+mod tokenizer;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
@@ -25,6 +27,7 @@ mod lengths;
 
 use crate::commands::run::RunRequest;
 use crate::output;
+use tokenizer::TokenizerOptions;
 
 use lengths::LengthTables;
 
@@ -41,7 +44,7 @@ const OUTPUT_TOKENS: u64 = 128;
 const PIPELINE: &str = "pipelines/bench.yaml";
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 48] = [
+const OPTIONS: [(&str, &str); 55] = [
     ("spec.load.connections", "--connections"),
     ("spec.load.rate.ramp", "--ramp"),
     ("spec.load.rate.series", "--series"),
@@ -82,6 +85,9 @@ const OPTIONS: [(&str, &str); 48] = [
     ("spec.trace.max_input", "--max-input"),
     ("spec.trace.over", "--over"),
     ("spec.trace", "--trace"),
+    ("spec.tokenizer.pattern", "--tokenizer-pattern"),
+    ("spec.tokenizer.template", "--template"),
+    ("spec.tokenizer", "--tokenizer"),
     ("spec.batch", "--documents"),
     ("spec.slos", "--slo"),
     ("spec.body", "--body"),
@@ -236,9 +242,15 @@ pub(crate) struct Bench {
     /// A JSON object whose members are added to each request's body, such as '{"top_k":20}'
     #[arg(long, value_name = "JSON")]
     extra_body: Option<String>,
-    /// The model's tokenizer.json; without it, prompts consist of common words, one token each
+    /// The model's tokenizer.json, its folder, or a vocabulary of tiktoken; without it, prompts consist of common words, one token each
     #[arg(long, value_name = "FILE")]
     tokenizer: Option<PathBuf>,
+    /// The pattern of a vocabulary of tiktoken: an encoding, such as o200k_base, or a regular expression [default: by the name of the file]
+    #[arg(long, value_name = "PATTERN", requires = "tokenizer")]
+    tokenizer_pattern: Option<String>,
+    /// Make the chat template of the tokenizer's folder a part of each prompt's length: `apply` sends its text by completions, `count` counts what chat applies
+    #[arg(long, value_name = "USE", requires = "tokenizer")]
+    template: Option<String>,
     /// The serving stack; requests to `vllm` set `continuous_usage_stats`
     #[arg(long, value_name = "NAME", default_value = "unknown")]
     stack: String,
@@ -318,8 +330,8 @@ impl Bench {
             }
             workloads.push(name);
             let folder = format!("workloads/{name}");
-            if let Some(path) = &self.tokenizer {
-                files.insert(format!("{folder}/tokenizer.json"), read_tokenizer(path)?);
+            if let Some(tokenizer) = self.tokenizer() {
+                tokenizer.add_files(&folder, &mut files)?;
             }
             if let Some((member, path)) = self.file().filter(|(_, file)| !is_address(file)) {
                 files.insert(format!("{folder}/{}", file_name(member, path)), read_file(member, Path::new(path))?);
@@ -399,8 +411,13 @@ impl Bench {
         set(&mut spec, "batch", Some(self.documents).filter(|documents| *documents != 1).map(Value::from));
         set(&mut spec, "extra_body", self.extra_body.clone().map(Value::from));
         set(&mut spec, "seed", self.seed.as_deref().map(|seed| json!(seed_digits(seed))));
-        set(&mut spec, "tokenizer", self.tokenizer.as_ref().map(|_| json!("tokenizer.json")));
+        set(&mut spec, "tokenizer", self.tokenizer().map(|tokenizer| tokenizer.written()));
         Ok(json!({"apiVersion": "assay.dev/v1alpha1", "kind": "Workload", "metadata": {"name": name}, "spec": spec}))
+    }
+
+    fn tokenizer(&self) -> Option<TokenizerOptions<'_>> {
+        let path = self.tokenizer.as_deref()?;
+        Some(TokenizerOptions { path, pattern: self.tokenizer_pattern.as_deref(), template: self.template.as_deref() })
     }
 
     /// Returns the dataset or trace with the member of `spec` that names it.
@@ -647,11 +664,6 @@ fn file_name(member: &str, path: &str) -> String {
     let ending = Path::new(path).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     let is_plain = !ending.is_empty() && ending.bytes().all(|byte| byte.is_ascii_alphanumeric());
     if is_plain { format!("{member}.{}", ending.to_ascii_lowercase()) } else { member.to_owned() }
-}
-
-/// Reads a tokenizer, within the limit of files of a Source.
-fn read_tokenizer(path: &Path) -> Result<Vec<u8>, Failure> {
-    read_source_file(path, "`--tokenizer` takes the model's tokenizer.json", "`--tokenizer` takes the model's tokenizer.json")
 }
 
 /// Reads the file of a dataset or trace, within the limit of files of a Source.

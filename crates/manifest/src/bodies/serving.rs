@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::document::words;
 use crate::{
-    Artifact, Block, CaseId, Count, Digest, Images, PinnedFile, PointId, PromptSource, RateProfile, SessionCounts, Sessions,
+    Artifact, Block, CaseId, Count, Digest, Images, PointId, PromptSource, RateProfile, SessionCounts, Sessions, Tokenizer,
     TrialId,
 };
 
@@ -213,19 +213,6 @@ pub struct Slo {
     pub metric: SloMetric,
     /// The largest good value, in nanoseconds.
     pub at_most_ns: Count,
-}
-
-/// The tokenizer that counts tokens and makes prompts of an exact length.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Tokenizer {
-    /// `common-words` for the built-in list, else the name of the file.
-    pub name: String,
-    /// The digest of its vocabulary and rules.
-    pub digest: Digest,
-    /// A tokenizer file (`tokenizer.json`), pinned.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub file: Option<PinnedFile>,
 }
 
 /// The requests that execute sends to an endpoint.

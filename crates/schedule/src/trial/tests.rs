@@ -45,7 +45,13 @@ pub(super) fn work() -> ServingWork {
         streaming: true,
         capture: CaptureMode::None,
         slos: Vec::new(),
-        tokenizer: Tokenizer { name: "common-words".to_owned(), digest: Digest::compute(b"words"), file: None },
+        tokenizer: Tokenizer {
+            name: "common-words".to_owned(),
+            digest: Digest::compute(b"words"),
+            file: None,
+            pattern: None,
+            template: None,
+        },
     }
 }
 

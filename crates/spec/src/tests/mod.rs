@@ -7,6 +7,7 @@ mod lengths;
 mod pipeline;
 mod pod;
 mod tables;
+mod tokenizer;
 mod trust;
 mod workload;
 

@@ -2,7 +2,7 @@
 
 use assay_manifest::{
     ArrivalLaw, CacheMode, ConnectionPolicy, Count, DatasetSummary, History, Images, LengthLaw, PauseLaw, PromptSource,
-    RateProfile, ReasoningHistory, ServingWork, Sessions, SharedPrefix, Slo, SyntheticText, TokenRange, TraceTimes,
+    RateProfile, ReasoningHistory, ServingWork, Sessions, SharedPrefix, Slo, SyntheticText, TemplateUse, TokenRange, TraceTimes,
     WeightedTokens,
 };
 use assay_metric::Metric;
@@ -168,10 +168,11 @@ fn lengths(work: &ServingWork) -> String {
                 Some(pairs) => (pairs, String::new()),
                 None => (format!("{} in", length(input)), drawn.unwrap_or_else(|| undecided(work))),
             };
+            let template = template(work);
             let images = work.images.as_ref().map(images).unwrap_or_default();
             let input = if work.text == Some(SyntheticText::Natural) { format!("{input} of natural text") } else { input };
             match &work.sessions {
-                None => format!("tokens {input}{shared}{query}{drawn}{images}"),
+                None => format!("tokens {input}{template}{shared}{query}{drawn}{images}"),
                 Some(of) if shared.is_empty() => format!("tokens {input}{drawn}{}", sessions(of)),
                 Some(of) => format!("tokens {input}{drawn}{}; first turns{shared}", sessions(of)),
             }
@@ -238,6 +239,16 @@ fn sessions(sessions: &Sessions) -> String {
         Some(LengthLaw::Fixed { tokens: 1 }) => format!(" a turn; 1 turn, {pause}, {history}"),
         Some(law) => format!(" a turn; {} turns, {pause}, {history}", length(law)),
     }
+}
+
+/// Returns ` (14 of the chat template, which the client applies)`; empty if only the text of a prompt is counted.
+fn template(work: &ServingWork) -> String {
+    let Some(template) = &work.tokenizer.template else { return String::new() };
+    let applied = match template.usage {
+        TemplateUse::Apply => "client",
+        TemplateUse::Count => "endpoint",
+    };
+    format!(" ({} of the chat template, which the {applied} applies)", template.tokens)
 }
 
 fn seconds(ns: Count) -> String {
@@ -327,7 +338,7 @@ fn pairs(input: &LengthLaw, output: &LengthLaw) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::Count;
+    use assay_manifest::{Artifact, ChatTemplate, Count, Digest, PinnedFile};
 
     use super::*;
 
@@ -376,6 +387,26 @@ mod tests {
         assert_eq!(text(&work), "temperature 0.7");
         work.extra_body.insert("temperature".to_owned(), serde_json::Value::Null);
         assert_eq!(text(&work), "temperature of the endpoint");
+    }
+
+    #[test]
+    fn the_tokens_of_a_chat_template_are_stated() {
+        let model = crate::run::fixture::serving::small();
+        let mut work = model.plan.workloads[0].serving.clone().expect("it serves");
+        let artifact = Artifact {
+            name: "workloads/chat/files/m/tokenizer_config.json".to_owned(),
+            digest: Digest::compute(b"config"),
+            size: Count(6),
+            media_type: "application/octet-stream".to_owned(),
+        };
+        let path = "m/tokenizer_config.json".to_owned();
+        let config = PinnedFile { origin: format!("workloads/chat/{path}"), path, executable: false, artifact };
+        let template = ChatTemplate { usage: TemplateUse::Apply, config, file: None, tokens: 14 };
+        work.tokenizer.template = Some(template.clone());
+        let text = |work: &ServingWork| RequestedWork::new(work).lengths;
+        assert_eq!(text(&work), "tokens log-normal (480, 240) in (14 of the chat template, which the client applies), 128 out");
+        work.tokenizer.template = Some(ChatTemplate { usage: TemplateUse::Count, ..template });
+        assert_eq!(text(&work), "tokens log-normal (480, 240) in (14 of the chat template, which the endpoint applies), 128 out");
     }
 
     #[test]

@@ -1,0 +1,175 @@
+//! The vectors in `golden.json` are those of Jinja2 3.1.6, by `golden.py`.
+
+use assay_manifest::TemplateUse;
+use serde_json::json;
+
+use super::*;
+use crate::Tokenizer;
+use crate::tests::{BYTES, special_words, word_level};
+
+#[derive(Deserialize)]
+struct Golden {
+    name: String,
+    template: String,
+    before: String,
+    after: String,
+}
+
+fn golden() -> Vec<Golden> {
+    serde_json::from_str(include_str!("golden.json")).expect("vectors")
+}
+
+fn config() -> Vec<u8> {
+    json!({"bos_token": "<s>", "eos_token": {"content": "</s>", "lstrip": false}, "model_max_length": 4096})
+        .to_string()
+        .into_bytes()
+}
+
+fn frame(template: &str) -> Result<Frame, TokenizerError> {
+    Frame::render(&TemplateFiles { config: &config(), template: Some(template.as_bytes()) })
+}
+
+#[test]
+fn templates_give_what_jinja_gives() {
+    let golden = golden();
+    assert_eq!(golden.len(), 3);
+    for Golden { name, template, before, after } in golden {
+        assert_eq!(frame(&template), Ok(Frame { before, after }), "{name}");
+    }
+}
+
+#[test]
+fn the_template_of_a_configuration_is_its_text_or_the_one_named_default() {
+    let own = |template: Json| {
+        let config = json!({"chat_template": template}).to_string();
+        Frame::render(&TemplateFiles { config: config.as_bytes(), template: None })
+    };
+    let expected = Frame { before: "user: ".to_owned(), after: String::new() };
+    let text = "{{ messages[0].role }}: {{ messages[0].content }}";
+    assert_eq!(own(json!(text)), Ok(expected.clone()));
+    assert_eq!(own(json!([{"name": "tool_use", "template": ""}, {"name": "default", "template": text}])), Ok(expected.clone()));
+    let config = json!({"chat_template": "unused"}).to_string();
+    let of_file = Frame::render(&TemplateFiles { config: config.as_bytes(), template: Some(text.as_bytes()) });
+    assert_eq!(of_file, Ok(expected));
+}
+
+#[test]
+fn a_template_that_cannot_be_used_is_refused() {
+    let refused = |template: &str| frame(template).expect_err("refused").to_string();
+    let around = |before: &str| format!("{before}{{{{ messages[0].content }}}}");
+    insta::assert_snapshot!(
+        [
+            refused("{% for message in messages %}"),
+            refused("no message"),
+            refused("{{ messages[0].content }}{{ messages[0].content }}"),
+            refused(&around("{{ messages[0].content | length }} ")),
+            refused(&around("{{ raise_exception('only tools') }}")),
+            refused(&around("{{ strftime_now('%d') }}")),
+            refused(&around("{% include 'other' %}")),
+            refused(&around("{% generation %}")),
+        ]
+        .join("\n"),
+        @r"
+        the chat template cannot be used: syntax error: unexpected end of input, expected end of block (in <string>:1)
+        the chat template cannot be used: a message is in its text 0 times, not once
+        the chat template cannot be used: a message is in its text 2 times, not once
+        the chat template cannot be used: what it puts around a message depends on the message
+        the chat template cannot be used: invalid operation: it refuses the message: only tools (in <string>:1)
+        the chat template cannot be used: unknown function: strftime_now is unknown (in <string>:1)
+        the chat template cannot be used: syntax error: unknown statement include (in <string>:1)
+        the chat template cannot be used: syntax error: unknown statement generation (in <string>:1)
+        "
+    );
+    let config_refused =
+        |config: &[u8]| Frame::render(&TemplateFiles { config, template: None }).expect_err("refused").to_string();
+    let missing = "there is no `chat_template.jinja`, and `tokenizer_config.json` has no `chat_template`";
+    for config in [b"{}".as_slice(), b"{\"chat_template\": [{\"name\": \"rag\"}]}", b"{\"chat_template\": 7}"] {
+        assert_eq!(config_refused(config), format!("the chat template cannot be used: {missing}"));
+    }
+    assert!(config_refused(b"{").starts_with("the chat template cannot be used: `tokenizer_config.json`: EOF"));
+}
+
+#[test]
+fn a_template_has_limits() {
+    let out_of_fuel = |template: &str| {
+        let error = frame(template).expect_err("refused").to_string();
+        assert!(error.contains("out of fuel"), "{template}: {error}");
+    };
+    out_of_fuel("{% for a in range(1000) %}{% for b in range(1000) %}x{% endfor %}{% endfor %}");
+    out_of_fuel(
+        "{% set ns = namespace(x='xxxxxxxx') %}{% for a in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}",
+    );
+    out_of_fuel("{{ 'x' * 1000000000 }}");
+    let error = frame("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}").expect_err("refused").to_string();
+    assert!(error.contains("recursion"), "{error}");
+    let long = format!("{}{{{{ messages[0].content }}}}", "x".repeat(MAX_TEMPLATE_TEXT + 1));
+    assert_eq!(frame(&long), Err(TokenizerError::Template("it puts 65537 bytes around a message, more than 65536".to_owned())));
+    let large = vec![b' '; MAX_TEMPLATE_BYTES + 1];
+    let of_large = Frame::render(&TemplateFiles { config: &large, template: None });
+    assert_eq!(of_large, Err(TokenizerError::FileTooLarge(MAX_TEMPLATE_BYTES + 1)));
+}
+
+/// A tokenizer whose tokens are words and the special texts of the ChatML template.
+fn tokenizer(usage: TemplateUse) -> Tokenizer {
+    let template = &golden()[0].template;
+    let files = TemplateFiles { config: &config(), template: Some(template.as_bytes()) };
+    Tokenizer::from_file(&special_words(200, &["<|im_start|>", "<|im_end|>"]))
+        .and_then(|tokenizer| tokenizer.with_template(&files, usage))
+        .expect("a tokenizer")
+}
+
+#[test]
+fn prompts_have_their_length_with_the_template() {
+    let (apply, count) = (tokenizer(TemplateUse::Apply), tokenizer(TemplateUse::Count));
+    // `<|im_start|>`, `system`, `You are a helpful assistant` and its point, `<|im_end|>`; `<|im_start|>`, `user`; then `<|im_end|>`,
+    // `<|im_start|>`, `assistant`. The unknown words are one token each.
+    assert_eq!((apply.template_tokens(), count.template_tokens()), (Some(14), Some(14)));
+    for tokens in [15, 16, 40, 1_000] {
+        let (sent, message) = (apply.prompt(7, Some(3), tokens).expect("made"), count.prompt(7, Some(3), tokens).expect("made"));
+        assert_eq!((sent.tokens, apply.count(&sent.text)), (tokens, Ok(u64::from(tokens))));
+        assert_eq!((message.tokens, count.count(&message.text)), (tokens, Ok(u64::from(tokens) - 14)));
+        assert!(sent.text.starts_with("<|im_start|>system\n") && sent.text.ends_with("<|im_start|>assistant\n"), "{}", sent.text);
+        assert!(sent.text.contains(&format!("<|im_start|>user\n{}<|im_end|>", message.text)));
+    }
+    // A shorter prompt is the template with a single word.
+    let shortest = apply.prompt(7, None, 3).expect("made");
+    assert_eq!((shortest.tokens, apply.count(&shortest.text)), (15, Ok(15)));
+}
+
+#[test]
+fn pieces_have_their_sum_with_the_template() {
+    let apply = tokenizer(TemplateUse::Apply);
+    let pieces = apply.pieces(&[(1, 10), (2, 5), (3, 30)]).expect("made");
+    assert_eq!((pieces.tokens, apply.count(&pieces.text)), (45, Ok(45)));
+    let other = apply.pieces(&[(1, 10), (2, 5), (4, 30)]).expect("made");
+    let common = pieces.text.bytes().zip(other.text.bytes()).take_while(|(one, other)| one == other).count();
+    assert!(apply.count(&pieces.text[..common]).expect("counted") >= 14 - 4 + 15, "both begin with the template and 15 words");
+}
+
+#[test]
+fn a_template_may_merge_with_a_word() {
+    // By words between spaces and signs, `xtime` is one token, as `time` is: the template adds a letter and no token.
+    let files = TemplateFiles { config: &config(), template: Some(b"x{{ messages[0].content }}") };
+    let tokenizer =
+        Tokenizer::from_file(&word_level(200)).and_then(|tokenizer| tokenizer.with_template(&files, TemplateUse::Apply));
+    let tokenizer = tokenizer.expect("a tokenizer");
+    assert_eq!(tokenizer.template_tokens(), Some(0));
+    let prompt = tokenizer.prompt(1, None, 12).expect("made");
+    assert_eq!((prompt.tokens, tokenizer.count(&prompt.text)), (12, Ok(12)));
+}
+
+#[test]
+fn a_prompt_of_words_that_do_not_add_up_states_what_it_has() {
+    let (config, golden) = (config(), golden());
+    let files = TemplateFiles { config: &config, template: Some(golden[1].template.as_bytes()) };
+    // By bytes, `<s>[INST] ` and ` [/INST]` are 10 and 8 tokens.
+    let tokenizer = Tokenizer::from_file(&BYTES).and_then(|tokenizer| tokenizer.with_template(&files, TemplateUse::Apply));
+    let tokenizer = tokenizer.expect("a tokenizer");
+    assert_eq!(tokenizer.template_tokens(), Some(18));
+    for tokens in [60, 61, 62] {
+        let prompt = tokenizer.prompt(1, None, tokens).expect("made");
+        assert_eq!(tokenizer.count(&prompt.text), Ok(u64::from(prompt.tokens)));
+        // No word has fewer than three letters.
+        assert!(prompt.tokens.abs_diff(tokens) <= 3, "{} for {tokens}", prompt.tokens);
+    }
+}

@@ -1,0 +1,21 @@
+//! The tokenizer of a workload.
+
+use assay_planning::TokenizerSource;
+use assay_stage::{ErrorCode, Failure};
+use assay_tokens::{TemplateFiles, Tokenizer};
+
+/// Loads the tokenizer that a workload names.
+pub(crate) fn load_tokenizer(source: &TokenizerSource<'_>) -> Result<Tokenizer, Failure> {
+    let TokenizerSource { workload, path, bytes, pattern, template } = source;
+    let tokenizer = Tokenizer::load(bytes, *pattern).map_err(|error| {
+        let what = if pattern.is_some() { "vocabulary of tiktoken" } else { "`tokenizer.json`" };
+        Failure::from_error(ErrorCode::Tokenizer, &error)
+            .hint(format!("`workloads/{workload}/{path}` must be a {what} that can be read"))
+    })?;
+    let Some(template) = template else { return Ok(tokenizer) };
+    let files = TemplateFiles { config: template.config, template: template.file };
+    tokenizer.with_template(&files, template.usage).map_err(|error| {
+        Failure::from_error(ErrorCode::Tokenizer, &error)
+            .hint("remove `template` (`--template`): the endpoint may still apply it, and its own count of input tokens says what it adds")
+    })
+}

@@ -1,0 +1,143 @@
+//! Tokenizers of files over the real binaries: prompts have their exact lengths by the file, which the Plan pins.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::pipeline::text;
+use crate::server::{AfterResponse, Server, complete_stream};
+use crate::serving::MODEL;
+use crate::support::{CommandResult, Fixture};
+
+/// Vocabularies of tiktoken, beside the vectors that tiktoken made with them.
+const VOCABULARIES: &str = include_str!("../../crates/tokens/src/tiktoken/golden.json");
+
+fn vocabulary(name: &str) -> String {
+    let golden: Value = serde_json::from_str(VOCABULARIES).expect("JSON");
+    text(&golden["vocabularies"][name]).to_owned()
+}
+
+/// Runs `assay bench` with fixed lengths against a server that keeps the bodies of its requests, and returns them.
+fn bench(fixture: &Fixture, run_id: &str, more: &[&str]) -> (CommandResult, Vec<Value>) {
+    let bodies = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&bodies);
+    let server = Server::start(MODEL, move |request| {
+        kept.lock().expect("no panic").push(serde_json::from_slice(&request.body).expect("JSON"));
+        (complete_stream(), AfterResponse::KeepAlive)
+    });
+    let url = server.url();
+    let load =
+        ["bench", "--url", &url, "--model", MODEL, "--concurrency", "2", "--trials", "1", "--warmup", "0s", "--requests", "6"];
+    let ran = fixture.assay(&[&load[..], &["--input-tokens", "40", "--output-tokens", "4", "--run-id", run_id], more].concat());
+    let bodies = bodies.lock().expect("no panic").clone();
+    (ran, bodies)
+}
+
+fn planned_tokenizer(fixture: &Fixture, run_id: &str) -> Value {
+    fixture.manifest(run_id, "plan")["body"]["workloads"][0]["serving"]["tokenizer"].clone()
+}
+
+#[test]
+fn prompts_have_their_lengths_by_a_vocabulary_of_tiktoken() {
+    let fixture = Fixture::new();
+    let file = vocabulary("words");
+    fixture.write("words.tiktoken", &file);
+    let tokenizer = ["--tokenizer", "words.tiktoken", "--tokenizer-pattern", "o200k_base"];
+    let (ran, bodies) = bench(&fixture, "tiktoken", &tokenizer);
+    ran.success();
+    let counted = assay_tokens::Tokenizer::from_tiktoken(file.as_bytes(), "o200k_base").expect("a tokenizer");
+    assert_eq!(bodies.len(), 6);
+    for body in &bodies {
+        assert_eq!(counted.count(text(&body["messages"][0]["content"])), Ok(40), "{body}");
+    }
+    let planned = planned_tokenizer(&fixture, "tiktoken");
+    assert_eq!((&planned["name"], &planned["pattern"]), (&json!("tokenizer.tiktoken"), &json!("o200k_base")));
+    assert_eq!(text(&planned["digest"]), counted.digest().to_string());
+    assert_eq!(text(&planned["file"]["origin"]), "workloads/bench/tokenizer.tiktoken");
+    fixture.verify("tiktoken").success();
+}
+
+/// A chat template in the manner of ChatML. With the tokenizer below, it is five tokens around a message.
+const TEMPLATE: &str = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+/// Writes a folder as Hugging Face publishes it with a model: tokens are words, and two special texts.
+fn write_folder(fixture: &Fixture, template: &str) {
+    let words = ["[UNK]"].into_iter().chain(assay_tokens::COMMON_WORDS.lines().take(300));
+    let vocabulary: serde_json::Map<String, Value> = words.enumerate().map(|(id, word)| (word.to_owned(), json!(id))).collect();
+    let special = |id: u32, content: &str| json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true});
+    let tokenizer = json!({
+        "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "post_processor": null, "decoder": null,
+        "added_tokens": [special(1_000, "<|im_start|>"), special(1_001, "<|im_end|>")],
+        "pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "[UNK]"},
+    });
+    fixture.write("model/tokenizer.json", &tokenizer.to_string());
+    fixture.write("model/tokenizer_config.json", &json!({"bos_token": null, "chat_template": "unused"}).to_string());
+    fixture.write("model/chat_template.jinja", template);
+}
+
+fn count_in_folder(fixture: &Fixture, text: &str) -> u64 {
+    let file = std::fs::read(fixture.repo().join("model/tokenizer.json")).expect("a file");
+    assay_tokens::Tokenizer::from_file(&file).and_then(|tokenizer| tokenizer.count(text)).expect("counted")
+}
+
+#[test]
+fn a_template_that_the_client_applies_is_a_part_of_the_length() {
+    let fixture = Fixture::new();
+    write_folder(&fixture, TEMPLATE);
+    let template = ["--tokenizer", "model", "--template", "apply", "--api", "completions"];
+    let (ran, bodies) = bench(&fixture, "applied", &template);
+    ran.success();
+    assert_eq!(bodies.len(), 6);
+    for body in &bodies {
+        let prompt = text(&body["prompt"]);
+        assert!(prompt.starts_with("<|im_start|>user\n") && prompt.ends_with("<|im_end|>\n<|im_start|>assistant\n"), "{prompt}");
+        assert_eq!(count_in_folder(&fixture, prompt), 40, "{prompt}");
+    }
+    let planned = planned_tokenizer(&fixture, "applied");
+    assert_eq!((&planned["template"]["tokens"], &planned["template"]["usage"]), (&json!(5), &json!("apply")));
+    assert_eq!(text(&planned["template"]["file"]["origin"]), "workloads/bench/tokenizer/chat_template.jinja");
+    fixture.verify("applied").success();
+    let report = std::fs::read_to_string(fixture.published("applied").join("report.md")).expect("a report");
+    assert!(report.contains("tokens 40 in (5 of the chat template, which the client applies), 4 out"), "{report}");
+}
+
+#[test]
+fn a_template_that_the_endpoint_applies_is_counted() {
+    let fixture = Fixture::new();
+    write_folder(&fixture, TEMPLATE);
+    let (ran, bodies) = bench(&fixture, "counted", &["--tokenizer", "model", "--template", "count", "--prefix", "system=10"]);
+    ran.success();
+    // The 40 tokens follow the 10 that all prompts begin with; the template's five are a part of them.
+    for body in &bodies {
+        assert_eq!(count_in_folder(&fixture, text(&body["messages"][0]["content"])), 45, "{body}");
+    }
+    assert_eq!(bodies.len(), 6);
+    fixture.verify("counted").success();
+}
+
+#[test]
+fn a_template_without_an_end_is_refused_before_anything_is_sent() {
+    let fixture = Fixture::new();
+    write_folder(
+        &fixture,
+        "{% for a in range(9999) %}{% for b in range(9999) %}{{ messages[0].content }}{% endfor %}{% endfor %}",
+    );
+    let (ran, bodies) = bench(&fixture, "endless", &["--tokenizer", "model", "--template", "count"]);
+    let refused = ran.exits(10);
+    assert!(refused.stderr.contains("the chat template cannot be used") && refused.stderr.contains("fuel"), "{}", refused.stderr);
+    assert!(bodies.is_empty());
+}
+
+#[test]
+fn a_vocabulary_that_cannot_be_used_is_named_before_anything_is_sent() {
+    let fixture = Fixture::new();
+    fixture.write("own.tiktoken", "QQ== 0\n");
+    let (ran, bodies) = bench(&fixture, "unnamed", &["--tokenizer", "own.tiktoken"]);
+    let refused = ran.exits(2);
+    assert!(refused.stderr.contains("lacks `pattern`") && refused.stderr.contains("--tokenizer-pattern"), "{}", refused.stderr);
+    assert!(bodies.is_empty());
+    let (ran, bodies) = bench(&fixture, "broken", &["--tokenizer", "own.tiktoken", "--tokenizer-pattern", "cl100k_base"]);
+    let refused = ran.exits(10);
+    assert!(refused.stderr.contains("has no token for the byte 0x00"), "{}", refused.stderr);
+    assert!(bodies.is_empty());
+}
