@@ -34,7 +34,9 @@ pub(crate) fn schedule_digest(schedule: &TrialSchedule) -> Digest {
     schedule.dataset_digests().iter().for_each(|digest| hasher.update(digest.as_bytes()));
     if let Some(images) = schedule.images() {
         hasher.update(&[2]);
-        [images.width, images.height, images.count].iter().for_each(|number| hasher.update(&number.to_le_bytes()));
+        for number in [images.width, images.height, images.count] {
+            hasher.update(&number.to_le_bytes());
+        }
         hasher.update(&[images.format as u8]);
     }
     for phase in Phase::ALL {

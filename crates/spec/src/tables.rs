@@ -579,13 +579,7 @@ static NORMAL: Table = Table {
     rules: &[],
 };
 
-/// Widens a limit: `From` is not constant.
-#[expect(clippy::cast_lossless, reason = "`i64::from` is not constant")]
-const fn widened(limit: u32) -> i64 {
-    limit as i64
-}
-
-static IMAGE_SIDE: Type = Type::Integer { min: 1, max: widened(MAX_IMAGE_SIDE) };
+static IMAGE_SIDE: Type = Type::Integer { min: 1, max: MAX_IMAGE_SIDE as i64 };
 pub(crate) static IMAGE_FORMATS: [Choice; 2] = [
     choice("png", "PNG, stored without compression: 3 bytes a pixel."),
     choice("jpeg", "JPEG, baseline, of quality 75: about a sixth of a byte a pixel."),
@@ -605,7 +599,7 @@ static IMAGES: Table = Table {
     fields: &[
         required("width", &IMAGE_SIDE, "Pixels of a line."),
         required("height", &IMAGE_SIDE, "Lines."),
-        default("count", &Type::Integer { min: 1, max: widened(MAX_IMAGES) }, "1", "Images of each request."),
+        default("count", &Type::Integer { min: 1, max: MAX_IMAGES as i64 }, "1", "Images of each request."),
         default("format", &Type::Choice(&IMAGE_FORMATS), "\"jpeg\"", "Their file format."),
     ],
     rules: &[],

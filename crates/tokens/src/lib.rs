@@ -174,7 +174,7 @@ impl Tokenizer {
     pub fn with_text(self, text: SyntheticText) -> Self {
         // Words of prose are one token each for the built-in tokenizer only.
         let additive = self.additive && (text == SyntheticText::Words || matches!(self.rules, Rules::Words));
-        Self { text, additive, ..self }
+        Self { additive, text, ..self }
     }
 
     /// The digest of its vocabulary and rules: that of the built-in list, or of the file.

@@ -5,8 +5,8 @@
 //! takes word `h x count / 2^32` of the book; draw `k` takes, of the places where the last two words stand, in their order, place
 //! `h x count / 2^32`, and the word after it comes next. Draws are those of prompts of words: two of each output of SplitMix64.
 //!
-//! A word has 1.27 bits of chance on average, besides the 14.7 bits of the first one, so two texts begin with the same sixteen words about once in 10^10
-//! pairs.
+//! Two texts begin with the same sixteen words, the size of a block of many prefix caches, about once in two million pairs: 4,583 of the
+//! 1.1 x 10^10 pairs of 150,000 texts.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -43,7 +43,9 @@ impl Chain {
         let mut pairs = vec![(0, 0); words.len()];
         for of_pair in by_pair.into_values() {
             let first = places.len() as u32;
-            of_pair.iter().for_each(|place| pairs[*place as usize] = (first, of_pair.len() as u32));
+            for place in &of_pair {
+                pairs[*place as usize] = (first, of_pair.len() as u32);
+            }
             places.extend(of_pair);
         }
         Self { words, places, pairs }
@@ -116,7 +118,8 @@ mod tests {
     #[test]
     fn two_seeds_begin_alike_by_chance_only() {
         let beginnings: std::collections::BTreeSet<String> = (0..20_000).map(|seed| Chain::shared().text(seed, 16)).collect();
-        assert_eq!(beginnings.len(), 20_000);
+        // Of 2 x 10^8 pairs, one in 2.4 million: 82.
+        assert!((19_850..20_000).contains(&beginnings.len()), "{}", beginnings.len());
     }
 
     const TEXT_DIGEST: &str = "07812f7d2523c4be22befa8eab7c8e208abe284ad01a3704fa97a1ad87976e6e";

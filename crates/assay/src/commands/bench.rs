@@ -373,14 +373,7 @@ impl Bench {
         load["warmup"] = json!(self.warmup.as_deref().unwrap_or(warmup));
         load["timeout"] = json!(self.timeout);
         set(&mut load, "connections", Some(self.connections.as_str()).filter(|policy| *policy != "pooled").map(Value::from));
-        let lengths = match &self.scenario {
-            Some(scenario) => json!(scenario),
-            None => {
-                let output_tokens = self.output_tokens.unwrap_or(OUTPUT_TOKENS);
-                let tables = self.length_tables.lengths(self.input_tokens, output_tokens)?;
-                tables.unwrap_or_else(|| self.default_lengths())
-            }
-        };
+        let lengths = self.lengths()?;
         let file = self.file().map(|(member, file)| self.file_of(member, file).map(|of| (member, of))).transpose()?;
         let is_simulated = self.simulator.is_some();
         let mut spec = json!({
@@ -440,6 +433,15 @@ impl Bench {
         let drawn = self.length_tables.output()?;
         set(&mut value, "output", drawn.or_else(|| self.output_tokens.map(|tokens| json!({"fixed": tokens}))));
         Ok(value)
+    }
+
+    /// Returns the lengths of synthetic prompts.
+    fn lengths(&self) -> Result<Value, Failure> {
+        if let Some(scenario) = &self.scenario {
+            return Ok(json!(scenario));
+        }
+        let tables = self.length_tables.lengths(self.input_tokens, self.output_tokens.unwrap_or(OUTPUT_TOKENS))?;
+        Ok(tables.unwrap_or_else(|| self.default_lengths()))
     }
 
     /// Returns fixed lengths for the inputs that the API takes.

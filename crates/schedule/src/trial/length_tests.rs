@@ -60,7 +60,7 @@ fn sides_that_are_no_pairs_are_refused() {
     assert_eq!(refusal(&one), "the paired lengths cannot be drawn: only one side is of pairs");
     let other = ServingWork { output: Some(side(&[(1, 2.0)])), ..paired(&[(1, 1, 1.0)]) };
     assert_eq!(refusal(&other), "the paired lengths cannot be drawn: the sides of its pairs have different weights");
-    assert_eq!(refusal(&paired(&[(1, 1, 0.0)])), "the output lengths cannot be drawn: its weights have no sum above 0");
+    assert_eq!(refusal(&paired(&[(1, 1, 0.0)])), "the input lengths cannot be drawn: its weights have no sum above 0");
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn a_table_that_cannot_be_drawn_from_is_refused() {
     let pairs = |text: &str| found(&with_lengths(&format!("{{pairs: {text}}}")));
     assert_eq!(pairs("[{input: 1, output: 1, weight: 0}]"), ["error: all weights of `spec.lengths.pairs` are 0"]);
     assert!(pairs("[{input: 1}]")[0].contains("lacks `output`"), "{:?}", pairs("[{input: 1}]"));
-    assert!(pairs("[{input: 1, output: 1, weight: -1}]")[0].contains("must be from 0"));
+    assert!(pairs("[{input: 1, output: 1, weight: -1}]")[0].contains("must be at least 0"));
     assert!(!pairs("[]").is_empty());
     assert!(!pairs(&format!("[{}]", vec!["{input: 1, output: 1}"; 1_001].join(", "))).is_empty());
 }

@@ -1265,13 +1265,13 @@ fn the_load_fits_its_mode() {
 
 #[test]
 fn scenarios_of_other_work_are_refused_by_name() {
-    assert_snapshot!(serving("N(480,240)/(300,150)", "I(64,100)"), @r"
-    error: `spec.lengths` is not a traffic scenario: `I(64,100)`
+    assert_snapshot!(serving("N(480,240)/(300,150)", "A(100)"), @r"
+    error: `spec.lengths` is not a traffic scenario: `A(100)`
       --> a.yaml:19:12
        |
-    19 |   lengths: I(64,100)
-       |            ^^^^^^^^^
-    hint: `I` scenarios (images) are not supported: use `D`, `N`, `U`, `E` or `R`
+    19 |   lengths: A(100)
+       |            ^^^^^^
+    hint: `A` scenarios (speech) are not supported: use `D`, `N`, `U`, `E`, `R` or `I`
     ");
     assert_snapshot!(serving("N(480,240)/(300,150)", "D(1, 2)"), @r"
     error: `spec.lengths` is not a traffic scenario: `D(1, 2)`
@@ -1279,7 +1279,7 @@ fn scenarios_of_other_work_are_refused_by_name() {
        |
     19 |   lengths: D(1, 2)
        |            ^^^^^^^
-    hint: expected `D(in,out)`, `N(mean,sd)/(mean,sd)`, `U(low,high)/(low,high)`, `U(in,out)`, `E(tokens)` or `R(document,query)`, without spaces
+    hint: expected `D(in,out)`, `N(mean,sd)/(mean,sd)`, `U(low,high)/(low,high)`, `U(in,out)`, `E(tokens)`, `R(document,query)` or `I(width,height,images)`, without spaces
     ");
     assert_snapshot!(serving("N(480,240)/(300,150)", "[1, 2]"), @r"
     error: `spec.lengths` must be a traffic scenario or a map, not a list
