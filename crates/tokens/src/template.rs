@@ -18,7 +18,7 @@ pub const MAX_TEMPLATE_BYTES: usize = 8 << 20;
 /// The most that a rendering may do: so many steps, or 64 times as many bytes of text. Published templates take some hundred.
 const MAX_STEPS: u64 = 200_000;
 
-/// How deep macros and blocks of a template may call each other.
+/// The depth to which macros and blocks of a template may call each other.
 const MAX_DEPTH: usize = 100;
 
 /// The longest text around a message.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::read_source_file;
 
-/// What a wrong `--tokenizer` may be instead.
+/// The hint beside an unusable `--tokenizer`.
 const HINT: &str =
     "`--tokenizer` takes the model's tokenizer.json, a vocabulary of tiktoken, or the folder of a model with `tokenizer.json`";
 
