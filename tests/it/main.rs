@@ -40,6 +40,7 @@ mod stores;
 mod stand_in;
 mod support;
 mod tamper;
+mod trace_sessions;
 mod traces;
 mod trust;
 mod verifier_page;

@@ -9,7 +9,7 @@
 //!   order of addition. The offset is the sum to the nearest nanosecond, halves up.
 //! - An exponential gap is `-ln(1 - u) x 10^12 / rate` with `u` the generator's value in `[0, 1)` at the index.
 //! - Recorded: the row's time divided by the speed, to the nearest nanosecond, halves up, less the beginning of the phase. The speed is
-//!   exact like a constant rate.
+//!   exact like a constant rate. A session of a trace arrives at the time of its first turn.
 //! - A gamma gap is Marsaglia and Tsang's ("A simple method for generating gamma variables", ACM TOMS 26, 2000): of values `3 i`
 //!   to `3 i + 2` the first makes a normal value, the second decides if it is accepted, and the third raises a shape below 1. If
 //!   a pair is rejected, the streams of nonce 1, 2 and so on hold the next pairs.
@@ -20,6 +20,7 @@ use assay_dataset::Index;
 use assay_manifest::ArrivalLaw;
 
 use crate::Generator;
+use crate::sessions::TraceSessions;
 
 /// The fewest arrivals per second: one in three hours. With it and 10^9 requests, exact offsets fit 128 bits.
 pub const MIN_RATE_PER_S: f64 = 1e-4;
@@ -52,6 +53,8 @@ pub(crate) enum Arrivals {
     Constant(ExactRate),
     Random(Box<RandomArrivals>),
     Recorded(RecordedArrivals),
+    /// Those of the sessions of a trace.
+    Sessions(TraceSessions),
 }
 
 /// The times of the rows of a trace from one row on, since the beginning of their phase.
@@ -68,6 +71,9 @@ pub(crate) struct RecordedArrivals {
 pub(crate) struct Speed(ExactRate);
 
 impl Speed {
+    /// The trace's own speed.
+    pub(crate) const OWN: Self = Self(ExactRate { ns: 1, per: 1 });
+
     /// Returns `None` unless the speed is between [`MIN_SPEED`] and [`MAX_SPEED`].
     pub(crate) fn new(speed: f64) -> Option<Self> {
         (MIN_SPEED..=MAX_SPEED).contains(&speed).then(|| ExactRate::of_unit(1, speed)).flatten().map(Self)
@@ -97,6 +103,7 @@ impl Arrivals {
             Self::Constant(rate) => rate.offset_ns(index),
             Self::Random(arrivals) => arrivals.offset_ns(index),
             Self::Recorded(arrivals) => arrivals.offset_ns(index),
+            Self::Sessions(sessions) => sessions.start_ns(index).into(),
         };
         i64::try_from(offset).unwrap_or(i64::MAX)
     }

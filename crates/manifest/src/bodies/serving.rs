@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::document::words;
-use crate::{Artifact, Block, CaseId, Count, Digest, PinnedFile, PointId, PromptSource, SessionCounts, Sessions, TrialId};
+use crate::{
+    Artifact, Block, CaseId, Count, Digest, PauseLaw, PinnedFile, PointId, PromptSource, SessionCounts, Sessions, TrialId,
+};
 
 /// Servers that support token counts per chunk (`continuous_usage_stats`).
 const CONTINUOUS_USAGE: [&str; 2] = ["vllm", "assay-simulator"];
@@ -209,6 +211,11 @@ impl ServingWork {
     /// Returns true if requests have times at which they are to be sent: in an open loop, and in sessions, whose turns follow a pause.
     pub fn has_intended_times(&self) -> bool {
         self.arrival != ArrivalLaw::Closed || self.sessions.is_some()
+    }
+
+    /// Returns true if the sessions of a trace are played turn by turn.
+    pub fn plays_trace(&self) -> bool {
+        self.sessions.is_some_and(|sessions| sessions.think_time == PauseLaw::Recorded)
     }
 
     /// Returns the mean number of turns of a session; 1 if each request stands for itself.

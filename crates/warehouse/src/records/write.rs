@@ -127,7 +127,7 @@ fn properties() -> Result<WriterProperties> {
 }
 
 /// The number of columns of whole numbers.
-const INTS: usize = 31;
+const INTS: usize = 32;
 
 /// Rows that wait to be encoded, column by column; each kind of column in the order of [`RecordColumn::ALL`].
 #[derive(Debug)]
@@ -235,6 +235,7 @@ fn ints(record: &Record, attempt: u32, shard: u32, index: u64) -> Result<[Option
         small(record.session_turns),
         record.session_start_ns,
         record.session_pauses_ns,
+        record.planned_ns,
         Some(attempt.into()),
         Some(shard.into()),
         record.intended_ns,

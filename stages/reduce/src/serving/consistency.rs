@@ -173,6 +173,7 @@ const COLUMNS: &[Column] = &[
     Column::SessionTurns,
     Column::SessionStart,
     Column::SessionPauses,
+    Column::Planned,
 ];
 
 impl Rules {
@@ -473,12 +474,14 @@ struct Request {
     session_turns: Option<i64>,
     session_start: Option<i64>,
     session_pauses: Option<i64>,
+    planned: Option<i64>,
 }
 
 impl Request {
     /// Returns true if it belongs to no session.
     fn is_alone(&self) -> bool {
-        [self.session, self.turn, self.session_turns, self.session_start, self.session_pauses].iter().all(Option::is_none)
+        let facts = [self.session, self.turn, self.session_turns, self.session_start, self.session_pauses, self.planned];
+        facts.iter().all(Option::is_none)
     }
 
     /// Returns every number of tokens, and of token events.
@@ -516,6 +519,7 @@ struct Columns<'a> {
     session_turns: Ints<'a>,
     session_start: Ints<'a>,
     session_pauses: Ints<'a>,
+    planned: Ints<'a>,
 }
 
 impl<'a> Columns<'a> {
@@ -547,6 +551,7 @@ impl<'a> Columns<'a> {
             session_turns: batch.ints(Column::SessionTurns)?,
             session_start: batch.ints(Column::SessionStart)?,
             session_pauses: batch.ints(Column::SessionPauses)?,
+            planned: batch.ints(Column::Planned)?,
         })
     }
 
@@ -578,6 +583,7 @@ impl<'a> Columns<'a> {
             session_turns: self.session_turns.get(row),
             session_start: self.session_start.get(row),
             session_pauses: self.session_pauses.get(row),
+            planned: self.planned.get(row),
         }
     }
 }

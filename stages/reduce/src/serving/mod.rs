@@ -294,6 +294,7 @@ fn rules(work: &ServingWork) -> Rules {
     Rules {
         has_intended: work.has_intended_times(),
         has_sessions: work.sessions.is_some(),
+        plays_trace: work.plays_trace(),
         has_output: work.api.capabilities().has_output_tokens,
         slos: work.slos.iter().map(|slo| (slo.metric, slo.at_most_ns.0)).collect(),
     }

@@ -40,6 +40,7 @@ pub(super) fn column(field: Field, rules: &Rules) -> Column {
         Field::SessionTurns => Column::SessionTurns,
         Field::SessionStart => Column::SessionStart,
         Field::SessionPauses => Column::SessionPauses,
+        Field::Planned => Column::Planned,
     }
 }
 
@@ -294,6 +295,7 @@ fn latency(metric: Metric, trials: &[ScannedTrial<'_>], rules: &Rules, room: usi
     let unmet = [
         (Requirement::IntendedTimes, rules.has_intended, "under closed loop no request has an intended time"),
         (Requirement::Sessions, rules.has_sessions, "requests are not turns of sessions"),
+        (Requirement::TraceSessions, rules.plays_trace, "requests are not turns of the sessions of a trace"),
     ];
     if let Some((.., why)) = unmet.into_iter().find(|(requirement, met, _)| metric.requires(*requirement) && !met) {
         let why = || Err(why.to_owned());

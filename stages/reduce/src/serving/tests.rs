@@ -357,8 +357,8 @@ fn every_metric_of_four_requests_is_as_by_hand() {
     assert_eq!(point.summary.metrics.len() + serving(&point).absent.len(), all.len(), "each is there or absent");
     assert_eq!(
         serving(&point).absent.len(),
-        16,
-        "four tails, documents, eight of sessions, and the steady state, which open loop has not"
+        18,
+        "four tails, documents, ten of sessions, and the steady state, which open loop has not"
     );
 }
 
@@ -421,6 +421,45 @@ fn every_metric_of_sessions_is_as_by_hand() {
     assert!(steady.contains("pause between turns"), "{steady}");
     let alone = reduced(&json!({}), four());
     assert!(value(&alone, "session_ms_p50").expect_err("no sessions").contains("not turns of sessions"));
+}
+
+/// The same sessions as those of a trace.
+fn trace_sessions() -> Json {
+    let mut of_trace = sessions();
+    of_trace["sessions"]["think_time"] = json!({"law": "recorded"});
+    of_trace
+}
+
+/// The turns of these sessions, which the trace has 300 ms and 370 ms after their starts.
+fn planned_turns() -> Vec<Record> {
+    let planned = |turn: Record| {
+        let since_start_ms = match (turn.session, turn.turn) {
+            (Some(0), Some(1)) => 300,
+            (Some(1), Some(1)) => 370,
+            _ => 0,
+        };
+        Record { planned_ns: turn.session_start_ns.map(|start| start + since_start_ms * MS), ..turn }
+    };
+    turns().into_iter().map(planned).collect()
+}
+
+#[test]
+fn the_lateness_of_the_client_and_the_back_pressure_of_the_endpoint_are_told_apart() {
+    let point = reduced(&trace_sessions(), planned_turns());
+    assert_values(
+        &point,
+        &[
+            // Planned at 300 and due at 360; planned at 100 + 370 and due at 450.
+            ("back_pressure_ms_p50", 20.0),
+            ("back_pressure_ms_p99", 59.2),
+            // Sent 0, 1, 0, 5 and 0 after they were due.
+            ("send_lateness_ms_p50", 0.0),
+            ("send_lateness_ms_p99", 4.84),
+        ],
+    );
+    let drawn = reduced(&sessions(), turns());
+    let absent = value(&drawn, "back_pressure_ms_p50").expect_err("no trace");
+    assert!(absent.contains("not turns of the sessions of a trace"), "{absent}");
 }
 
 #[test]
@@ -1111,6 +1150,7 @@ fn every_column_has_a_writer() {
         replayed.fact,
         of_sessions.fact,
         closed_sessions.fact,
+        reduced(&trace_sessions(), planned_turns()).fact,
     ];
     let from_telemetry_and_commands = ["tensor_parallel", "queue_delay_ns_mean", "cost_absent_reason"];
     let but: Vec<_> = PLACE.iter().chain(&from_telemetry_and_commands).copied().collect();

@@ -57,6 +57,8 @@ pub(super) struct Rules {
     pub(super) has_intended: bool,
     /// True if requests are turns of sessions.
     pub(super) has_sessions: bool,
+    /// True if they are turns of the sessions of a trace.
+    pub(super) plays_trace: bool,
     /// True if responses have tokens.
     pub(super) has_output: bool,
     /// The limits of a good request, in nanoseconds.
