@@ -45,6 +45,7 @@ mod stand_in;
 mod support;
 mod tamper;
 mod tokenizers;
+mod trace_sessions;
 mod traces;
 mod trust;
 mod verifier_page;

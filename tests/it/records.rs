@@ -142,6 +142,7 @@ pub(crate) fn column_falsification(column: Column, far: bool) -> RecordsFalsific
         Column::SessionPauses => {
             of(Box::new(|record| record.session_pauses_ns = Some(record.session_pauses_ns.unwrap_or(0) + 1)))
         }
+        Column::Planned => of(Box::new(|record| record.planned_ns = Some(record.planned_ns.unwrap_or(0) + 1))),
         Column::Attempt => Box::new(|written| written.attempt += 1),
         Column::Shard => Box::new(|written| written.shard += 1),
         Column::Phase => of(Box::new(|record| record.phase = Phase::Warmup)),

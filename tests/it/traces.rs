@@ -196,7 +196,7 @@ fn a_part_of_a_trace_is_replayed_from_its_start() {
     fixture.write("trace.jsonl", &(row(5, 600, 2, &[1]) + &row(4, 600, 2, &[1])));
     let ran = bench("unsorted", &[]).refuses(10, "dataset");
     assert!(ran.stderr.contains("row 2 is earlier than the row before it: sort the file by time"), "{}", ran.stderr);
-    let ran = bench("both", &["--concurrency", "2"]);
+    let ran = bench("both", &["--rate", "2"]);
     assert!(ran.exits(2).stderr.contains("'--trace <FILE|URL>' cannot be used with"), "a trace has its own times");
 }
 
@@ -212,7 +212,7 @@ fn a_trace_without_a_replay_and_a_replay_without_a_trace_say_what_is_missing() {
         &yaml.replace("mode: replay, speed: [1]", "mode: open, rate: [1], duration: 5s"),
     );
     let open = fixture.assay(&["validate"]).exits(10);
-    assert!(said(&open).contains("`spec.trace` needs `spec.load.mode: replay`"), "{}", said(&open));
+    assert!(said(&open).contains("`spec.trace` needs `spec.load.mode: replay`, or `closed` with `sessions`"), "{}", said(&open));
     let without = yaml.replace("  trace: {path: trace.jsonl, format: mooncake}\n", "  lengths: D(5,5)\n");
     fixture.write("workloads/replayed/workload.yaml", &without);
     let without = fixture.assay(&["validate"]).exits(10);

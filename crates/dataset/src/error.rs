@@ -31,8 +31,16 @@ pub enum DatasetError {
     #[error("row {0} has more than {MAX_MIB} MiB", MAX_MIB = crate::MAX_ROW_BYTES >> 20)]
     RowTooLarge(u64),
     /// A row has more values than any request.
-    #[error("row {0} has more than {MAX} values", MAX = crate::import::MAX_ROW_VALUES)]
-    TooManyValues(u64),
+    #[error("row {row} has more than {most} values")]
+    TooManyValues {
+        /// The row.
+        row: u64,
+        /// The most values.
+        most: usize,
+    },
+    /// A row that is a whole session of a trace is too large.
+    #[error("row {0} has more than {MAX_MIB} MiB", MAX_MIB = crate::import::MAX_SESSION_BYTES >> 20)]
+    SessionTooLarge(u64),
     /// A prompt is longer than the workload allows, and the workload refuses such prompts.
     #[error("the prompt of row {row} has {tokens} tokens, more than `max_input`, which is {max}")]
     TooLong {
@@ -62,6 +70,15 @@ pub enum DatasetError {
         "the format `{0}` has no conversations: with `sessions`, a dataset is `sharegpt`, or `jsonl` with `messages` in each row"
     )]
     NoConversations(DatasetFormat),
+    /// The format consists of sessions, and the workload has none.
+    #[error("the format `{0}` has sessions, which are played as such: add `sessions: {{}}`")]
+    NeedsSessions(DatasetFormat),
+    /// The sessions of a trace that must be put in order have too much content.
+    #[error(
+        "the prompts of the trace have more than {} MiB, and its sessions are put in order in memory: take a part of them, by `sample`",
+        crate::session::MAX_HELD_BYTES >> 20
+    )]
+    TooMuchHeld,
     /// The API cannot take the content of a row.
     #[error("row {row} has {content}, which `api: {api}` cannot take")]
     Api {

@@ -8,7 +8,9 @@ mod object;
 mod sharegpt;
 mod text;
 mod trace;
+mod tracelab;
 mod unique;
+mod weka;
 
 use std::io::BufRead;
 
@@ -16,7 +18,8 @@ use assay_manifest::DatasetFormat;
 
 use crate::{Conversation, DatasetError, FileRow, ImportRules, LeftOut, Row};
 
-pub(crate) use json::MAX_ROW_VALUES;
+/// The most bytes of a row that is a whole session of a trace.
+pub(crate) const MAX_SESSION_BYTES: u64 = 64 << 20;
 
 /// The most bytes of one row: a prompt of ten times the longest context that is served today would be four times as long.
 pub const MAX_ROW_BYTES: u64 = 16 << 20;
@@ -41,7 +44,7 @@ pub struct Fields {
 pub(crate) type TakeRow<'a> = dyn FnMut(u64, Result<Row, LeftOut>) -> Result<(), DatasetError> + 'a;
 
 /// Reads a dataset row by row and passes each to `take`, with its number from 1: in formats of lines the number of its line, in others its
-/// place. The first error ends it. Rows are whole conversations if the rules are for sessions, and requests if not.
+/// place. The first error ends it. Rows are whole conversations if the rules are for sessions without times, and requests if not.
 pub fn import(
     format: DatasetFormat,
     fields: &Fields,
@@ -50,9 +53,16 @@ pub fn import(
     take: &mut dyn FnMut(u64, Result<FileRow, LeftOut>) -> Result<(), DatasetError>,
 ) -> Result<(), DatasetError> {
     skip_byte_order_mark(&mut source)?;
+    let plays_trace = rules.trace_sessions().is_some() && format.has_times();
+    if plays_trace && format == DatasetFormat::Weka {
+        return sessions(limited::Limited::with_limit(source, MAX_SESSION_BYTES), take);
+    }
     let source = limited::Limited::new(source);
-    if rules.sessions {
+    if rules.sessions && !plays_trace {
         return conversations(format, fields, source, take);
+    }
+    if format.needs_sessions() && !plays_trace {
+        return Err(DatasetError::NeedsSessions(format));
     }
     let api = rules.api;
     let take = &mut |number, row: Result<Row, LeftOut>| take(number, row.map(FileRow::Request));
@@ -62,7 +72,10 @@ pub fn import(
         DatasetFormat::OpenaiBatch => json::values(source, &mut |row, value| take(row, Ok(batch::row(row, value, api)?))),
         DatasetFormat::Csv => csv::rows(source, fields, take),
         DatasetFormat::Text => text::rows(source, take),
-        DatasetFormat::Mooncake => json::values(source, &mut |row, value| take(row, trace::mooncake(row, &value)?)),
+        DatasetFormat::Mooncake => {
+            let mut delayed = plays_trace.then(trace::DelayedTurns::default);
+            json::values(source, &mut |row, value| take(row, trace::mooncake(row, &value, delayed.as_mut())?))
+        }
         DatasetFormat::Bailian => {
             let mut chats = trace::Chats::default();
             json::values(source, &mut |row, value| take(row, trace::bailian(row, &value, &mut chats)?))
@@ -72,7 +85,23 @@ pub fn import(
         DatasetFormat::TimedJsonl => {
             json::values(source, &mut |row, value| take(row, Ok(trace::timed(row, &value, fields, api)?)))
         }
+        DatasetFormat::Tracelab => {
+            let mut rounds = tracelab::Rounds::default();
+            json::values(source, &mut |row, value| take(row, tracelab::round(row, &value, &mut rounds)?))
+        }
+        DatasetFormat::Weka => Err(DatasetError::NeedsSessions(format)),
     }
+}
+
+/// Reads whole sessions of a trace.
+fn sessions(
+    source: limited::Limited<impl BufRead>,
+    take: &mut dyn FnMut(u64, Result<FileRow, LeftOut>) -> Result<(), DatasetError>,
+) -> Result<(), DatasetError> {
+    let mut sessions = weka::Sessions::default();
+    json::values_within(source, weka::MAX_SESSION_VALUES, &mut |row, value| {
+        take(row, Ok(FileRow::Session(weka::session(row, &value, &mut sessions)?)))
+    })
 }
 
 /// Reads whole conversations, of a format that has them.
@@ -93,7 +122,9 @@ fn conversations(
         | DatasetFormat::Bailian
         | DatasetFormat::Azure
         | DatasetFormat::Burstgpt
-        | DatasetFormat::TimedJsonl => Err(DatasetError::NoConversations(format)),
+        | DatasetFormat::TimedJsonl
+        | DatasetFormat::Weka
+        | DatasetFormat::Tracelab => Err(DatasetError::NoConversations(format)),
     }
 }
 

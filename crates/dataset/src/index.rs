@@ -8,15 +8,32 @@
 //! The highest bit of the bytes of a line is 1 if the row continues the session of the row before it; a line has fewer than 2^31 bytes. The
 //! prompt of such a turn is all that was said before it, earlier recorded responses included, and its own messages. Its reused tokens
 //! are those of all that was said before. A session has [`MAX_TURNS`] turns at most, and the first row begins one.
+//!
+//! The index of the sessions of a trace begins with [`TRACE_SESSIONS_FORMAT`] instead, and each row has 8 bytes more: the recorded pause before
+//! the turn in nanoseconds, of which the highest bit is 1 if it is the time of a tool. The prompt of such a turn is that of its row alone, and
+//! its reused tokens are by blocks. Times never go back within a session, nor do the times of first turns; a session has [`MAX_TRACE_TURNS`]
+//! turns at most.
 
 /// The format of an index; its first line.
 pub const INDEX_FORMAT: &str = "assay.dev/dataset-index/v1";
+
+/// The format of an index of the sessions of a trace; its first line.
+pub const TRACE_SESSIONS_FORMAT: &str = "assay.dev/trace-sessions-index/v1";
 
 /// The most rows of a dataset.
 pub const MAX_ROWS: u64 = 10_000_000;
 
 /// The most turns of a session, of a dataset or drawn.
 pub const MAX_TURNS: u32 = 1_000;
+
+/// The most turns of a session of a trace.
+pub const MAX_TRACE_TURNS: u32 = 10_000;
+
+/// The bit of a pause that marks the time of a tool.
+const TOOL: u64 = 1 << 63;
+
+/// The bytes of a row with its pause.
+const PAUSED_ROW_BYTES: usize = ROW_BYTES + 8;
 
 /// The bytes of one row.
 pub(crate) const ROW_BYTES: usize = 32;
@@ -34,7 +51,7 @@ const LENGTH_WORD: usize = 4;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IndexError {
     /// The head is another one.
-    #[error("the index does not begin with `{INDEX_FORMAT}`")]
+    #[error("the index begins with neither `{INDEX_FORMAT}` nor `{TRACE_SESSIONS_FORMAT}`")]
     Head,
     /// The bytes end within a row, or hold none.
     #[error("the index has {0} bytes of rows, which is no whole number of them above 0")]
@@ -52,8 +69,13 @@ pub enum IndexError {
     #[error("the first row of the index continues a session that no row begins")]
     NoFirstTurn,
     /// A session has more turns than allowed.
-    #[error("row {0} of the index continues a session of {MAX_TURNS} turns, which is the most that a session has")]
-    TooManyTurns(u64),
+    #[error("row {row} of the index continues a session of {most} turns, which is the most that a session has")]
+    TooManyTurns {
+        /// The row.
+        row: u64,
+        /// The most turns.
+        most: u32,
+    },
     /// A row continues a session and has fewer tokens than what was said before.
     #[error("row {0} of the index continues a session without its earlier turns")]
     History(u64),
@@ -77,6 +99,26 @@ pub struct IndexedRow {
     pub reused_tokens: u32,
     /// True if it is the next turn of the session of the row before it.
     pub continues: bool,
+}
+
+/// The recorded pause before a turn of a session of a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordedPause {
+    /// The time from the end of the response before to the turn, in nanoseconds; 0 for the first turn.
+    pub ns: u64,
+    /// True if the response before called a tool, so that the pause is the tool's time.
+    pub is_tool: bool,
+}
+
+impl RecordedPause {
+    pub(crate) fn to_bytes(self) -> [u8; 8] {
+        (self.ns.min(!TOOL) | if self.is_tool { TOOL } else { 0 }).to_le_bytes()
+    }
+
+    fn from_bytes(bytes: [u8; 8]) -> Self {
+        let word = u64::from_le_bytes(bytes);
+        Self { ns: word & !TOOL, is_tool: word & TOOL != 0 }
+    }
 }
 
 /// A session of an index: rows that follow one another.
@@ -126,39 +168,72 @@ fn continues(row: &[u8; ROW_BYTES]) -> bool {
     row.as_chunks::<4>().0.get(LENGTH_WORD).is_some_and(|word| u32::from_le_bytes(*word) & CONTINUES != 0)
 }
 
-/// The rows of a dataset, in the order of its file. Never empty.
+/// The rows of a dataset, in the order of its file, or of the sessions of a trace, one session after the other. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Index {
     rows: Vec<[u8; ROW_BYTES]>,
+    /// The pauses before the turns of a trace's sessions, one for each row; empty for anything else.
+    pauses: Vec<[u8; 8]>,
 }
 
 impl Index {
     /// The most bytes of an index.
-    pub const MAX_BYTES: u64 = MAX_ROWS * ROW_BYTES as u64 + INDEX_FORMAT.len() as u64 + 1;
+    pub const MAX_BYTES: u64 = MAX_ROWS * PAUSED_ROW_BYTES as u64 + TRACE_SESSIONS_FORMAT.len() as u64 + 1;
 
     /// Parses an index.
     pub fn parse(bytes: &[u8]) -> Result<Self, IndexError> {
-        let body =
-            bytes.strip_prefix(INDEX_FORMAT.as_bytes()).and_then(|rest| rest.strip_prefix(b"\n")).ok_or(IndexError::Head)?;
-        let (rows, rest) = body.as_chunks::<ROW_BYTES>();
-        if rows.is_empty() || !rest.is_empty() {
-            return Err(IndexError::Length(body.len()));
+        let after = |head: &str| bytes.strip_prefix(head.as_bytes()).and_then(|rest| rest.strip_prefix(b"\n"));
+        let (index, bytes) = match (after(INDEX_FORMAT), after(TRACE_SESSIONS_FORMAT)) {
+            (Some(body), _) => {
+                let (rows, rest) = body.as_chunks::<ROW_BYTES>();
+                (rest.is_empty().then(|| Self { rows: rows.to_vec(), pauses: Vec::new() }), body.len())
+            }
+            (None, Some(body)) => {
+                let (rows, rest) = body.as_chunks::<PAUSED_ROW_BYTES>();
+                let parts = rows.iter().filter_map(|row| row.split_first_chunk::<ROW_BYTES>());
+                let (rows, pauses) = parts.map(|(row, pause)| (*row, pause.first_chunk().copied().unwrap_or_default())).unzip();
+                (rest.is_empty().then_some(Self { rows, pauses }), body.len())
+            }
+            (None, None) => return Err(IndexError::Head),
+        };
+        let index = index.filter(|index| !index.rows.is_empty()).ok_or(IndexError::Length(bytes))?;
+        index.check()?;
+        Ok(index)
+    }
+
+    fn check(&self) -> Result<(), IndexError> {
+        if self.rows.len() as u64 > MAX_ROWS {
+            return Err(IndexError::TooMany(self.rows.len() as u64));
         }
-        if rows.len() as u64 > MAX_ROWS {
-            return Err(IndexError::TooMany(rows.len() as u64));
-        }
-        let (mut expected, mut before_ns, mut session) = (0, 0, None);
-        for (number, row) in (1..).zip(rows) {
+        let is_trace = self.has_recorded_pauses();
+        let (mut expected, mut before_ns, mut session_ns, mut session) = (0, 0, 0, None);
+        for (number, row) in (1..).zip(&self.rows) {
             let row = IndexedRow::from_bytes(row);
             if row.offset != expected {
                 return Err(IndexError::Gap(number));
             }
-            if row.at_ns < before_ns {
+            // The turns of a trace's session come between those of others.
+            let earliest_ns = if is_trace && row.continues { session_ns } else { before_ns };
+            if row.at_ns < earliest_ns {
                 return Err(IndexError::Order(number));
             }
-            (expected, before_ns, session) = (row.end(), row.at_ns, Some(next_turn(number, row, session)?));
+            if !(is_trace && row.continues) {
+                before_ns = row.at_ns;
+            }
+            session_ns = row.at_ns;
+            (expected, session) = (row.end(), Some(next_turn(number, row, session, is_trace)?));
         }
-        Ok(Self { rows: rows.to_vec() })
+        Ok(())
+    }
+
+    /// Returns true if its rows are turns of the sessions of a trace, whose pauses are recorded.
+    pub fn has_recorded_pauses(&self) -> bool {
+        !self.pauses.is_empty()
+    }
+
+    /// Returns the recorded pause before a turn; `None` unless the rows are turns of the sessions of a trace.
+    pub fn recorded_pause(&self, row: u64) -> Option<RecordedPause> {
+        self.pauses.get(usize::try_from(row).ok()?).copied().map(RecordedPause::from_bytes)
     }
 
     /// Returns the number of rows.
@@ -172,7 +247,8 @@ impl Index {
         self.rows.get(usize::try_from(row).ok()?).map(IndexedRow::from_bytes)
     }
 
-    /// Returns the number of rows before the first one for which `reached` is true of its time. It must stay true for later times.
+    /// Returns the number of rows before the first one for which `reached` is true of its time. It must stay true for later times. The rows of
+    /// a trace's sessions are in no order of time.
     pub fn rows_until(&self, reached: impl Fn(u64) -> bool) -> u64 {
         self.rows.partition_point(|row| !reached(IndexedRow::from_bytes(row).at_ns)) as u64
     }
@@ -193,15 +269,16 @@ impl Index {
 }
 
 /// Returns the turns of a session so far and the tokens of its last prompt, with the turn of this row. `before` are those of the row before.
-fn next_turn(number: u64, row: IndexedRow, before: Option<(u32, u32)>) -> Result<(u32, u32), IndexError> {
+fn next_turn(number: u64, row: IndexedRow, before: Option<(u32, u32)>, is_trace: bool) -> Result<(u32, u32), IndexError> {
     if !row.continues {
         return Ok((1, row.input_tokens));
     }
     let (turns, input_tokens) = before.ok_or(IndexError::NoFirstTurn)?;
-    if turns == MAX_TURNS {
-        return Err(IndexError::TooManyTurns(number));
+    let most = if is_trace { MAX_TRACE_TURNS } else { MAX_TURNS };
+    if turns == most {
+        return Err(IndexError::TooManyTurns { row: number, most });
     }
-    if !(input_tokens..=row.input_tokens).contains(&row.reused_tokens) {
+    if !is_trace && !(input_tokens..=row.input_tokens).contains(&row.reused_tokens) {
         return Err(IndexError::History(number));
     }
     Ok((turns + 1, row.input_tokens))
@@ -268,7 +345,34 @@ mod tests {
         assert_eq!([2, 3, 5, 6].map(|reused| with(third(reused)).is_ok()), [false, true, true, false]);
         assert_eq!(with(third(2)), Err(IndexError::History(3)));
         assert_eq!(Index::parse(&sessions(&[1, MAX_TURNS])).map(|index| index.len()), Ok(1_001));
-        assert_eq!(Index::parse(&sessions(&[1, MAX_TURNS + 1])), Err(IndexError::TooManyTurns(1_002)));
+        assert_eq!(Index::parse(&sessions(&[1, MAX_TURNS + 1])), Err(IndexError::TooManyTurns { row: 1_002, most: 1_000 }));
+    }
+
+    #[test]
+    fn the_sessions_of_a_trace_have_pauses_and_are_in_the_order_of_their_starts() {
+        let row = |offset, at_ns, continues| {
+            let (input_tokens, output_tokens, reused_tokens) = (5, Some(1), 2);
+            IndexedRow { offset, at_ns, bytes: 7, input_tokens, output_tokens, reused_tokens, continues }
+        };
+        let written = |rows: &[(IndexedRow, RecordedPause)]| {
+            let rows = rows.iter().flat_map(|(row, pause)| [&row.to_bytes()[..], &pause.to_bytes()].concat());
+            format!("{TRACE_SESSIONS_FORMAT}\n").into_bytes().into_iter().chain(rows).collect::<Vec<u8>>()
+        };
+        let (none, tool) = (RecordedPause::default(), RecordedPause { ns: 70, is_tool: true });
+        let sound = written(&[(row(0, 10, false), none), (row(8, 90, true), tool), (row(16, 20, false), none)]);
+        let index = Index::parse(&sound).expect("an index");
+        assert_eq!([0, 1, 2, 3].map(|row| index.recorded_pause(row)), [Some(none), Some(tool), Some(none), None]);
+        assert_eq!(index.sessions().map(|session| session.turns).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(index.row(1), Some(row(8, 90, true)));
+        assert!(!Index::parse(&written_plain()).expect("an index").has_recorded_pauses());
+        let refused = |second, third| Index::parse(&written(&[(row(0, 10, false), none), (second, tool), (third, none)]));
+        assert_eq!(refused(row(8, 9, true), row(16, 20, false)), Err(IndexError::Order(2)), "before its first turn");
+        assert_eq!(refused(row(8, 90, true), row(16, 9, false)), Err(IndexError::Order(3)), "before an earlier session");
+        assert_eq!(Index::parse(&sound[..sound.len() - 1]), Err(IndexError::Length(119)));
+    }
+
+    fn written_plain() -> Vec<u8> {
+        written(&[(1, 1, None, 0)])
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! the schedule draws rows from the index, and the load generator reads single rows from the other with a [`RowReader`].
 //!
 //! A row is one request, or one turn of a [`Conversation`]: if the workload sends whole conversations, each becomes a run of rows, of which the
-//! index marks all but the first.
+//! index marks all but the first. So does a session of a trace, whose turns have times and pauses as well.
 //!
 //! Files are hostile until they are imported: every row has a size limit, no more than one row of the file is in memory, and an error names the row and
 //! never quotes its text, which may be private.
@@ -18,13 +18,17 @@ mod import;
 mod index;
 mod reader;
 mod row;
+mod session;
 mod trace;
 mod writer;
 
 pub use conversation::{Conversation, Turn};
 pub use error::DatasetError;
 pub use import::{Fields, MAX_ROW_BYTES, import};
-pub use index::{INDEX_FORMAT, Index, IndexError, IndexedRow, IndexedSession, MAX_ROWS, MAX_TURNS};
+pub use index::{
+    INDEX_FORMAT, Index, IndexError, IndexedRow, IndexedSession, MAX_ROWS, MAX_TRACE_TURNS, MAX_TURNS, RecordedPause,
+    TRACE_SESSIONS_FORMAT,
+};
 pub use reader::{RowError, RowReader};
-pub use row::{FileRow, LeftOut, LeftOutReason, Row, RowContent, RowTime, TokenBlocks, message_texts};
+pub use row::{FileRow, LeftOut, LeftOutReason, Row, RowContent, RowTime, TokenBlocks, TraceSession, TurnCourse, message_texts};
 pub use writer::{ImportRules, ImportSummary, MAX_BLOCKS, RecordedOutput, RowWriter, TextTokens, TimeRules};

@@ -49,6 +49,36 @@ pub enum FileRow {
     Request(Row),
     /// A whole conversation, of which each turn becomes a row of its own. Its turns stay together because the rules apply to all of it.
     Conversation(Conversation),
+    /// A whole session of a trace, of which each turn becomes a row of its own.
+    Session(TraceSession),
+}
+
+/// A session of a trace whose format has one in each row. Its times count from its first request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceSession {
+    /// The session, by a number of which only equality counts.
+    pub session: u64,
+    /// Its turns, in the order of their times; each has a time.
+    pub turns: Vec<Row>,
+    /// Its requests that are no turns, with the reasons.
+    pub left_out: Vec<LeftOutReason>,
+    /// Subagents of the session, which are left out.
+    pub subagents: u64,
+    /// Their requests.
+    pub subagent_requests: u64,
+}
+
+/// The course of a session up to a turn and after it, as a trace records it beside the times of turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TurnCourse {
+    /// The time from the request to the end of its response, in nanoseconds.
+    pub service_ns: Option<u64>,
+    /// The pause before the turn, in nanoseconds, if the trace states it itself.
+    pub pause_ns: Option<u64>,
+    /// True if the response called a tool, so that the pause after it is the tool's time.
+    pub calls_tool: bool,
+    /// True if the turn continues an earlier turn of its session than the one before.
+    pub is_branch: bool,
 }
 
 /// One request of a dataset, as an importer reads it.
@@ -62,12 +92,14 @@ pub struct Row {
     pub output_tokens: Option<u32>,
     /// The time; absent if the format has none.
     pub time: Option<RowTime>,
+    /// The course of its session; empty if the format records none.
+    pub course: TurnCourse,
 }
 
 impl Row {
     /// Creates a row without a time and without a recorded response.
     pub fn new(content: RowContent) -> Self {
-        Self { content, output: None, output_tokens: None, time: None }
+        Self { content, output: None, output_tokens: None, time: None, course: TurnCourse::default() }
     }
 }
 
@@ -81,6 +113,9 @@ pub struct TokenBlocks {
     pub size: u32,
     /// The blocks that the prompt begins with. What they leave of it is like no other prompt.
     pub ids: Vec<u64>,
+    /// The scope of the ids: equal ids of different scopes are different blocks. Absent if all rows share one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub scope: Option<u64>,
 }
 
 impl TokenBlocks {
@@ -280,7 +315,7 @@ mod tests {
 
     #[test]
     fn blocks_and_the_rest_make_up_the_whole_prompt() {
-        let blocks = |tokens, ids: &[u64]| TokenBlocks { tokens, size: 512, ids: ids.to_vec() };
+        let blocks = |tokens, ids: &[u64]| TokenBlocks { tokens, size: 512, ids: ids.to_vec(), scope: None };
         let parts = |blocks: &TokenBlocks| (blocks.blocks().collect::<Vec<_>>(), blocks.rest());
         assert_eq!(parts(&blocks(700, &[4, 7])), (vec![(4, 512), (7, 188)], 0));
         assert_eq!(parts(&blocks(700, &[4])), (vec![(4, 512)], 188));

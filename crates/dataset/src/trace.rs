@@ -22,7 +22,10 @@ pub struct TimeRules {
     /// The end of the window; rows at it are outside.
     pub to_ns: Option<u64>,
     /// The longest gap between two kept rows, and from the start of the window to the first, in nanoseconds. What a gap has more is taken out.
+    /// With sessions it is the longest pause before a later turn instead.
     pub max_gap_ns: Option<u64>,
+    /// The longest pause after a response that called a tool, in nanoseconds; `max_gap_ns` if it is absent.
+    pub max_tool_ns: Option<u64>,
     /// The share of sessions that is kept, or of rows if the trace names no sessions. A smaller sample is a part of a larger one.
     pub sample: Option<f64>,
 }
@@ -75,13 +78,31 @@ impl Timeline {
         }
         self.kept_ns = admitted_ns;
         let at_ns = admitted_ns.saturating_sub(self.summary.cut_ns.0);
+        self.count(at_ns);
+        at_ns
+    }
+
+    /// Counts a row that is kept at this time, which is none before those counted so far.
+    pub(crate) fn count(&mut self, at_ns: u64) {
         self.summary.span_ns = Count(at_ns);
         self.last_second.push_back(at_ns);
         while self.last_second.front().is_some_and(|first| at_ns - first >= SECOND_NS) {
             self.last_second.pop_front();
         }
         self.summary.busiest_second.0 = self.summary.busiest_second.0.max(self.last_second.len() as u64);
-        at_ns
+    }
+
+    /// Counts the rows of a session whose start is not recorded, at their times since it began.
+    pub(crate) fn count_session(&mut self, times_ns: impl Iterator<Item = u64>) {
+        let longest_ns = self.summary.span_ns.0;
+        self.last_second.clear();
+        times_ns.for_each(|at_ns| self.count(at_ns));
+        self.summary.span_ns.0 = self.summary.span_ns.0.max(longest_ns);
+    }
+
+    /// Returns the numbers so far, for those that are counted elsewhere.
+    pub(crate) fn summary(&mut self) -> &mut TraceTimes {
+        &mut self.summary
     }
 
     pub(crate) fn finish(self) -> TraceTimes {
@@ -90,7 +111,7 @@ impl Timeline {
 }
 
 /// Returns true for this share of all units. The draw depends on the unit alone.
-fn is_sampled(unit: u64, share: f64) -> bool {
+pub(crate) fn is_sampled(unit: u64, share: f64) -> bool {
     let digest = Digest::compute(&[SAMPLE, &unit.to_le_bytes()].concat());
     let draw = digest.as_bytes().first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     // The draw as one of 2^53 equally spaced numbers in [0, 1).
@@ -100,8 +121,9 @@ fn is_sampled(unit: u64, share: f64) -> bool {
 /// The blocks of kept rows, as a tree: a node is a block under the block before it.
 #[derive(Default)]
 pub(crate) struct BlockTree {
-    tokens: HashMap<u64, u32>,
-    nodes: HashMap<(u32, u64), u32>,
+    /// The tokens of each block, by its scope and its id. Blocks without a scope have scope 0.
+    tokens: HashMap<(u64, u64), u32>,
+    nodes: HashMap<(u64, u32, u64), u32>,
     summary: BlockSummary,
 }
 
@@ -111,8 +133,9 @@ impl BlockTree {
         self.summary.tokens = blocks.size;
         self.summary.rows_without.0 += u64::from(blocks.ids.is_empty());
         let (mut parent, mut reused, mut is_known) = (0, 0, true);
+        let scope = blocks.scope.unwrap_or(0);
         for (id, tokens) in blocks.blocks() {
-            let first = *self.tokens.entry(id).or_insert(tokens);
+            let first = *self.tokens.entry((scope, id)).or_insert(tokens);
             if first != tokens {
                 let problem = format!(
                     "has block {id} with {tokens} tokens, and an earlier row has it with {first}: the trace is damaged, or its blocks do \
@@ -122,7 +145,7 @@ impl BlockTree {
                 return Err(DatasetError::row(row, problem));
             }
             let new = self.nodes.len() as u32 + 1;
-            let node = *self.nodes.entry((parent, id)).or_insert(new);
+            let node = *self.nodes.entry((scope, parent, id)).or_insert(new);
             is_known &= node != new;
             reused += if is_known { tokens } else { 0 };
             parent = node;
@@ -213,7 +236,7 @@ mod tests {
     #[test]
     fn reuse_is_of_leading_blocks_under_the_same_blocks() {
         let mut tree = BlockTree::default();
-        let blocks = |tokens, ids: &[u64]| TokenBlocks { tokens, size: 10, ids: ids.to_vec() };
+        let blocks = |tokens, ids: &[u64]| TokenBlocks { tokens, size: 10, ids: ids.to_vec(), scope: None };
         let reused: Vec<u32> =
             [blocks(25, &[1, 2, 3]), blocks(25, &[1, 2, 3]), blocks(24, &[1, 2, 4]), blocks(20, &[2, 1]), blocks(9, &[])]
                 .iter()
@@ -228,8 +251,9 @@ mod tests {
     #[test]
     fn a_block_of_two_sizes_is_refused() {
         let mut tree = BlockTree::default();
-        tree.add(1, &TokenBlocks { tokens: 25, size: 10, ids: vec![1, 2, 3] }).expect("sound");
-        let error = tree.add(2, &TokenBlocks { tokens: 30, size: 10, ids: vec![1, 2, 3] }).expect_err("damaged").to_string();
+        tree.add(1, &TokenBlocks { tokens: 25, size: 10, ids: vec![1, 2, 3], scope: None }).expect("sound");
+        let error =
+            tree.add(2, &TokenBlocks { tokens: 30, size: 10, ids: vec![1, 2, 3], scope: None }).expect_err("damaged").to_string();
         assert!(error.starts_with("row 2 has block 3 with 10 tokens, and an earlier row has it with 5"), "{error}");
     }
 }

@@ -1,14 +1,17 @@
 //! Writes imported rows and their index, by the rules of a workload.
 
+mod sessions;
+
 use std::fmt::Write as _;
 use std::io::Write;
 
 use assay_api::ServingApi;
 use assay_manifest::{Count, DatasetSummary, OverLongPrompt, TokenRange};
 
-use crate::index::{CONTINUES, INDEX_FORMAT, MAX_ROWS};
+use crate::index::{CONTINUES, INDEX_FORMAT, MAX_ROWS, TRACE_SESSIONS_FORMAT};
+use crate::session::HeldSessions;
 use crate::trace::{BlockTree, Timeline};
-use crate::{Conversation, DatasetError, FileRow, IndexedRow, LeftOut, LeftOutReason, Row, RowContent};
+use crate::{Conversation, DatasetError, FileRow, IndexedRow, LeftOut, LeftOutReason, RecordedPause, Row, RowContent};
 
 pub use crate::trace::{MAX_BLOCKS, TimeRules};
 
@@ -49,8 +52,15 @@ pub struct ImportRules {
     pub output: RecordedOutput,
     /// The use of times; `None` if the rows are not replayed at them.
     pub times: Option<TimeRules>,
-    /// True if rows are whole conversations, whose turns are sent one after the other.
+    /// True if rows are whole conversations, or belong to the sessions of a trace, whose turns are sent one after the other.
     pub sessions: bool,
+}
+
+impl ImportRules {
+    /// Returns the use of times if the sessions of a trace are played.
+    pub(crate) fn trace_sessions(&self) -> Option<TimeRules> {
+        self.times.filter(|_| self.sessions)
+    }
 }
 
 /// The numbers of an import.
@@ -66,6 +76,15 @@ struct RowTokens {
     reused: u64,
 }
 
+/// The place of a row in time.
+#[derive(Clone, Copy, Default)]
+struct RowPlace {
+    /// In nanoseconds since the start of the trace.
+    at_ns: u64,
+    /// The pause before it, if it is of a session of a trace.
+    pause: Option<RecordedPause>,
+}
+
 /// A writer of imported rows and their index.
 pub struct RowWriter<'a, R, I> {
     rules: ImportRules,
@@ -75,24 +94,32 @@ pub struct RowWriter<'a, R, I> {
     offset: u64,
     timeline: Option<Timeline>,
     blocks: BlockTree,
+    /// The turns of a trace's sessions that are not written yet.
+    held: HeldSessions,
     summary: ImportSummary,
 }
 
 impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
     /// Creates a writer of rows to `rows` and of their index to `index`.
     pub fn new(rules: ImportRules, tokens: &'a dyn TextTokens, rows: R, mut index: I) -> Result<Self, DatasetError> {
-        index.write_all(format!("{INDEX_FORMAT}\n").as_bytes()).map_err(DatasetError::Write)?;
+        let format = if rules.trace_sessions().is_some() { TRACE_SESSIONS_FORMAT } else { INDEX_FORMAT };
+        index.write_all(format!("{format}\n").as_bytes()).map_err(DatasetError::Write)?;
         let (timeline, blocks) = (rules.times.map(Timeline::new), BlockTree::default());
-        Ok(Self { rules, tokens, rows, index, offset: 0, timeline, blocks, summary: ImportSummary::default() })
+        let (held, summary) = (HeldSessions::default(), ImportSummary::default());
+        Ok(Self { rules, tokens, rows, index, offset: 0, timeline, blocks, held, summary })
     }
 
     /// Writes a row of the file, counted from 1, or counts the reason why it has no prompt. A row that the rules leave out is counted. A
-    /// conversation becomes as many rows as it has turns.
+    /// conversation becomes as many rows as it has turns. The turns of a trace's sessions are written once all sessions are known, unless a
+    /// row has a whole one.
     pub fn write(&mut self, number: u64, row: Result<FileRow, LeftOut>) -> Result<(), DatasetError> {
         self.summary.read.0 += 1;
+        if let Some(rules) = self.rules.trace_sessions() {
+            return self.take_turns(number, row, rules);
+        }
         let time = match &row {
             Ok(FileRow::Request(row)) => row.time,
-            Ok(FileRow::Conversation(_)) => None,
+            Ok(FileRow::Conversation(_) | FileRow::Session(_)) => None,
             Err(left_out) => left_out.time,
         };
         let admitted_ns = match &mut self.timeline {
@@ -105,6 +132,7 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         match row {
             Ok(FileRow::Request(row)) => self.write_request(number, row, admitted_ns),
             Ok(FileRow::Conversation(conversation)) => self.write_conversation(number, conversation, admitted_ns),
+            Ok(FileRow::Session(_)) => Err(DatasetError::row(number, "is a session, and sessions are not played")),
             Err(left_out) => {
                 self.count_left_out(left_out.reason);
                 Ok(())
@@ -143,7 +171,13 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
             RowContent::Prompt(_) | RowContent::Messages(_) | RowContent::Body(_) | RowContent::Turn(_) => 0,
         };
         let tokens = RowTokens { input, output, reused: u64::from(reused) };
-        self.append(number, &row.content, admitted_ns, tokens, false)
+        let place = self.place(admitted_ns);
+        self.append(number, &row.content, place, tokens, false)
+    }
+
+    /// Returns the place of an admitted row.
+    fn place(&mut self, admitted_ns: u64) -> RowPlace {
+        RowPlace { at_ns: self.timeline.as_mut().map_or(0, |timeline| timeline.place(admitted_ns)), pause: None }
     }
 
     /// Writes the turns of a conversation, up to the first one that is too long if the rules say so.
@@ -160,7 +194,8 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         self.summary.truncated.0 += u64::from(is_too_long);
         self.summary.sessions.get_or_insert_default().0 += 1;
         for (place, (turn, tokens)) in conversation.into_turns().into_iter().zip(fitting).enumerate() {
-            self.append(number, &RowContent::Turn(turn), admitted_ns, tokens, place > 0)?;
+            let at = self.place(admitted_ns);
+            self.append(number, &RowContent::Turn(turn), at, tokens, place > 0)?;
         }
         Ok(())
     }
@@ -197,6 +232,9 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
 
     /// Ends the files, and returns the writers with the numbers of the import.
     pub fn finish(mut self) -> Result<(R, I, ImportSummary), DatasetError> {
+        if let Some(rules) = self.rules.trace_sessions() {
+            self.write_held(rules)?;
+        }
         if self.summary.rows.0 == 0 {
             return Err(DatasetError::Empty(self.left_out()));
         }
@@ -225,7 +263,7 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         &mut self,
         number: u64,
         content: &RowContent,
-        admitted_ns: u64,
+        place: RowPlace,
         tokens: RowTokens,
         continues: bool,
     ) -> Result<(), DatasetError> {
@@ -238,10 +276,12 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         let narrow = |tokens: u64| u32::try_from(tokens).map_err(|_| too_large());
         let (input_tokens, reused_tokens) = (narrow(tokens.input)?, narrow(tokens.reused)?);
         line.push(b'\n');
-        let at_ns = self.timeline.as_mut().map_or(0, |timeline| timeline.place(admitted_ns));
-        let output_tokens = tokens.output;
+        let (at_ns, output_tokens) = (place.at_ns, tokens.output);
         let row = IndexedRow { offset: self.offset, at_ns, bytes, input_tokens, output_tokens, reused_tokens, continues };
         self.rows.write_all(&line).and_then(|()| self.index.write_all(&row.to_bytes())).map_err(DatasetError::Write)?;
+        if let Some(pause) = place.pause {
+            self.index.write_all(&pause.to_bytes()).map_err(DatasetError::Write)?;
+        }
         self.offset = row.end();
         self.summary.rows.0 += 1;
         if matches!(content, RowContent::Body(_)) {

@@ -89,6 +89,7 @@ fn dataset(bytes: &[u8]) {
         from_ns: if place >= 64 { 1_000_000 } else { 0 },
         to_ns: (place >= 96).then_some(2_000_000_000),
         max_gap_ns: (place >= 160).then_some(1_000),
+        max_tool_ns: (place >= 224).then_some(500),
         sample: (place >= 192).then_some(0.5),
     };
     let Some(format) = DatasetFormat::ALL.get(place % DatasetFormat::ALL.len()) else { return };

@@ -51,6 +51,8 @@ pub struct PlannedTurn {
     pub turns: u32,
     /// The pause from the end of the response to the next turn, in nanoseconds; none after the last turn.
     pub pause_ns: Option<u64>,
+    /// The time from the start of its session at which a trace has it, in nanoseconds; none unless the session is of a trace.
+    pub planned_ns: Option<u64>,
 }
 
 /// One request, ready to be sent.

@@ -108,6 +108,8 @@ pub enum Requirement {
     ClosedLoop,
     /// Requests are turns of sessions.
     Sessions,
+    /// Requests are turns of the sessions of a trace.
+    TraceSessions,
     /// The workload has SLOs.
     Slos,
     /// The pipeline states a price, and the GPUs of the target are known.
@@ -127,6 +129,7 @@ impl Requirement {
             Self::ConcurrencyCap => "`max_concurrency`",
             Self::ClosedLoop => "closed loop",
             Self::Sessions => "sessions",
+            Self::TraceSessions => "sessions of a trace",
             Self::Slos => "SLOs",
             Self::Price => "a price",
         }

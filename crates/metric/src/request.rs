@@ -37,10 +37,12 @@ pub enum Field {
     SessionStart,
     /// The pauses between the turns of the session up to this one, in nanoseconds.
     SessionPauses,
+    /// The time at which the trace has the turn, since the start of the trial.
+    Planned,
 }
 
 impl Field {
-    const COUNT: usize = Self::SessionPauses as usize + 1;
+    const COUNT: usize = Self::Planned as usize + 1;
 
     /// Returns true if the fact is of the response: only successful requests have one.
     pub const fn is_of_response(self) -> bool {
@@ -50,7 +52,7 @@ impl Field {
 
     /// Returns true if only the turns of sessions have the fact.
     pub const fn is_of_session(self) -> bool {
-        matches!(self, Self::Turn | Self::SessionTurns | Self::SessionStart | Self::SessionPauses)
+        matches!(self, Self::Turn | Self::SessionTurns | Self::SessionStart | Self::SessionPauses | Self::Planned)
     }
 
     /// Returns the description of a response that has the fact.
@@ -65,6 +67,7 @@ impl Field {
             Self::ConnectStart | Self::ConnectEnd => "a connection of its own",
             Self::Start | Self::Intended | Self::Ready | Self::Sent => "a send time",
             Self::Turn | Self::SessionTurns | Self::SessionStart | Self::SessionPauses => "a session",
+            Self::Planned => "a time in a trace",
         }
     }
 }
@@ -159,6 +162,16 @@ fn ttft_of_turn(request: &RequestFields, is_wanted: fn(i64) -> bool) -> Option<f
     let is_wanted = request.get(Field::Turn).is_some_and(is_wanted);
     since_ns(request.get(Field::Start), request.get(Field::FirstToken)).filter(|_| is_wanted).map(|ns| ns as f64)
 }
+
+/// The delay of a later turn of a trace's session behind its time in the trace, before the client sends it.
+pub(crate) const BACK_PRESSURE: Quotient = Quotient {
+    reads: &[Field::Planned, Field::Intended, Field::Turn],
+    description: "a time in a trace, and is not the first turn of a session",
+    sample: |request| {
+        let is_later = request.get(Field::Turn).is_some_and(|turn| turn > 0);
+        since_ns(request.get(Field::Planned), request.get(Field::Intended)).filter(|_| is_later).map(|ns| ns as f64)
+    },
+};
 
 /// The latency of a session, a sample of its last turn.
 pub(crate) const SESSION_LATENCY: Quotient = Quotient {

@@ -277,6 +277,15 @@ metrics! {
         formula: "session latency - sum of the pauses of the session" => Quotient(&request::SESSION_ACTIVE),
         source: "Assay",
     }
+    BackPressure {
+        key: "back_pressure", name: "back_pressure_ms", column: "back_pressure_ns", title: "back-pressure", unit: Milliseconds,
+        better: Some(Lower), section: Regularity, requires: [TraceSessions], uses: [],
+        statistics: [P50, P99],
+        meaning: "the delay of the later turns of a trace's sessions behind their times in the trace, by the responses before them: what the endpoint causes, while send lateness is what the client causes; below 0 if responses were faster than the recorded ones",
+        formula: "intended send time - planned time, for each turn but the first of its session; the planned time is the start of the session plus the turn's time since then in the trace"
+            => Quotient(&request::BACK_PRESSURE),
+        source: "Assay",
+    }
     SendLateness {
         key: "send_lateness", name: "send_lateness_ms", column: "send_lateness_ns", title: "send lateness", unit: Milliseconds,
         better: Some(Lower), section: Regularity, requires: [IntendedTimes], uses: [],

@@ -126,6 +126,8 @@ fn gates_judge_these_names() {
     session_ms_p99
     session_active_ms_p50
     session_active_ms_p99
+    back_pressure_ms_p50
+    back_pressure_ms_p99
     send_lateness_ms_p50
     send_lateness_ms_p99
     queue_wait_ms_p50

@@ -170,7 +170,7 @@ pub(crate) fn build_work(
         max_concurrency: load.max_concurrency.map(Count),
         connections: load.connections,
         prompts,
-        sessions: serving.sessions.as_ref().map(|written| sessions(written, load.sessions)),
+        sessions: serving.sessions.as_ref().map(|written| sessions(written, load.sessions, serving.plays_trace())),
         session_header: serving.sessions.as_ref().and_then(|written| written.header.clone()),
         output,
         text: Some(serving.text).filter(|text| *text != SyntheticText::Words),
@@ -243,11 +243,18 @@ fn recipe_digest(workload: &FrozenWorkload, work: &ServingWork, point: &Point) -
 
 fn time_rules(times: TraceTimes) -> TimeRules {
     let ns = |duration: Duration| nanoseconds(duration).0;
-    TimeRules { from_ns: ns(times.from), to_ns: times.to.map(ns), max_gap_ns: times.max_gap.map(ns), sample: times.sample }
+    TimeRules {
+        from_ns: ns(times.from),
+        to_ns: times.to.map(ns),
+        max_gap_ns: times.max_gap.map(ns),
+        max_tool_ns: times.max_tool_time.map(ns),
+        sample: times.sample,
+    }
 }
 
-fn sessions(written: &Sessions, count: Option<u64>) -> assay_manifest::Sessions {
+fn sessions(written: &Sessions, count: Option<u64>, of_trace: bool) -> assay_manifest::Sessions {
     let think_time = match written.think_time {
+        _ if of_trace => PauseLaw::Recorded,
         Pause::Fixed(pause) => PauseLaw::Fixed { ns: nanoseconds(pause) },
         Pause::Uniform { min, max } => PauseLaw::Uniform { min_ns: nanoseconds(min), max_ns: nanoseconds(max) },
         Pause::Exponential { mean } => PauseLaw::Exponential { mean_ns: nanoseconds(mean) },

@@ -35,6 +35,9 @@ pub struct Record {
     pub session_start_ns: Option<i64>,
     /// The sum of the pauses of the session before this turn, in nanoseconds.
     pub session_pauses_ns: Option<i64>,
+    /// The time at which it was planned by the trace whose session it belongs to: the start of the session, and the time from there to the turn
+    /// in the trace.
+    pub planned_ns: Option<i64>,
     /// The phase that it was due in.
     pub phase: Phase,
     /// The `x-request-id` that it carried, which is also the trace id of its `traceparent`: 128 bits.

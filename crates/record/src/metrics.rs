@@ -30,6 +30,7 @@ impl Record {
         fields.set(Field::SessionTurns, self.session_turns.map(Into::into));
         fields.set(Field::SessionStart, self.session_start_ns);
         fields.set(Field::SessionPauses, self.session_pauses_ns);
+        fields.set(Field::Planned, self.planned_ns);
         fields
     }
 

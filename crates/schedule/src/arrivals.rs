@@ -11,7 +11,7 @@
 //! - With a rate profile: the time up to which the profile expects as many arrivals as the law has gaps of mean 1 before it ([`Profile`]): `i`
 //!   for equal gaps, and for random ones the sum of the gaps 0 to `i` at a rate of 1.
 //! - Recorded: the row's time divided by the speed, to the nearest nanosecond, halves up, less the beginning of the phase. The speed is
-//!   exact like a constant rate.
+//!   exact like a constant rate. A session of a trace arrives at the time of its first turn.
 //! - A gamma gap is Marsaglia and Tsang's ("A simple method for generating gamma variables", ACM TOMS 26, 2000): of values `3 i`
 //!   to `3 i + 2` the first makes a normal value, the second decides if it is accepted, and the third raises a shape below 1. If
 //!   a pair is rejected, the streams of nonce 1, 2 and so on hold the next pairs.
@@ -23,6 +23,7 @@ use assay_manifest::ArrivalLaw;
 
 use crate::Generator;
 use crate::profile::Profile;
+use crate::sessions::TraceSessions;
 
 /// The fewest arrivals per second: one in three hours. With it and 10^9 requests, exact offsets fit 128 bits.
 pub const MIN_RATE_PER_S: f64 = 1e-4;
@@ -56,6 +57,8 @@ pub(crate) enum Arrivals {
     Random(Box<RandomArrivals>),
     Profiled(Box<ProfiledArrivals>),
     Recorded(RecordedArrivals),
+    /// Those of the sessions of a trace.
+    Sessions(TraceSessions),
 }
 
 /// Arrivals at a rate that changes.
@@ -80,6 +83,9 @@ pub(crate) struct RecordedArrivals {
 pub(crate) struct Speed(ExactRate);
 
 impl Speed {
+    /// The trace's own speed.
+    pub(crate) const OWN: Self = Self(ExactRate { ns: 1, per: 1 });
+
     /// Returns `None` unless the speed is between [`MIN_SPEED`] and [`MAX_SPEED`].
     pub(crate) fn new(speed: f64) -> Option<Self> {
         (MIN_SPEED..=MAX_SPEED).contains(&speed).then(|| ExactRate::of_unit(1, speed)).flatten().map(Self)
@@ -119,6 +125,7 @@ impl Arrivals {
             Self::Constant(rate) => rate.offset_ns(index),
             Self::Random(arrivals) => arrivals.offset_ns(index),
             Self::Recorded(arrivals) => arrivals.offset_ns(index),
+            Self::Sessions(sessions) => sessions.start_ns(index).into(),
         };
         i64::try_from(offset).unwrap_or(i64::MAX)
     }

@@ -4,7 +4,8 @@
 ///
 /// Equal blocks are equal texts, wherever they stand and in whatever request. With a salt, executions have nothing in common; without one,
 /// all trials of a point have the same texts. The seed of block `id` is output `id + 1` of SplitMix64 under the scope, and that of what
-/// follows the blocks of row `r` is output `r + 1` under the scope's complement.
+/// follows the blocks of row `r` is output `r + 1` under the scope's complement. Ids that are equal within a part of the trace only, such as
+/// one session, have as their scope output `p + 1` under the trial's, with `p` the number of the part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockTexts {
     scope: u64,
@@ -13,6 +14,12 @@ pub struct BlockTexts {
 impl BlockTexts {
     pub(crate) fn new(scope: u64) -> Self {
         Self { scope }
+    }
+
+    /// Returns the texts of the blocks of a part of the trace, whose ids are its own.
+    #[must_use]
+    pub fn within(self, part: u64) -> Self {
+        Self { scope: split_mix(self.scope, part.wrapping_add(1)) }
     }
 
     /// Returns the seed of a block's text.
@@ -46,5 +53,8 @@ mod tests {
         let blocks = [1_547_611_027_431_991_965, 15_380_727_978_956_804_243, 9_392_958_633_950_236_203];
         assert_eq!([0, 1, 1_000].map(|id| texts.block_seed(id)), blocks);
         assert_eq!([0, 7].map(|row| texts.rest_seed(row)), [8_856_491_076_634_013_318, 1_874_930_061_820_785_629]);
+        let part = BlockTexts::new(blocks[2]);
+        assert_eq!(texts.within(1_000), part, "the scope of a part is an output under that of the trial");
+        assert_ne!(texts.within(1_000).block_seed(0), texts.within(1_001).block_seed(0));
     }
 }

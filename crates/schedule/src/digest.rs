@@ -13,7 +13,8 @@ use crate::{Phase, ScheduledRequest, TrialSchedule};
 /// adapter (32 bits each, 2^32 - 1 if there is none; no workload has adapters yet); and the seed of the prompt (64 bits).
 /// Integers are little-endian. The record of a request with a query ends with the tokens of the query (32 bits more),
 /// that of a request with a beginning in common with others with the number of its group (32 bits more), and that of a turn of a session
-/// with the number of the session (64 bits more), that of the turn (32 bits) and the pause before it in nanoseconds (64 bits). For a dataset or trace, the
+/// with the number of the session (64 bits more), that of the turn (32 bits) and the pause before it in nanoseconds (64 bits), and, if the
+/// session is of a trace, its time since the start of the session by the trace in nanoseconds (64 bits). For a dataset or trace, the
 /// seed of the prompt is its row, and the SHA-256 of the rows and of their index (32 bytes each) precede the first record.
 /// If requests have images, one byte 2, and width, height and number of the images of each (32 bits each) and one byte for their format (0 is PNG,
 /// 1 is JPEG) precede the first record.
@@ -53,6 +54,9 @@ pub(crate) fn schedule_digest(schedule: &TrialSchedule) -> Digest {
                 hasher.update(&place.session.to_le_bytes());
                 hasher.update(&place.turn.to_le_bytes());
                 hasher.update(&place.pause_ns.to_le_bytes());
+                if let Some(planned_ns) = place.planned_ns {
+                    hasher.update(&planned_ns.to_le_bytes());
+                }
             }
         });
         hasher.update(&[0]);

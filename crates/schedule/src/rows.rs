@@ -6,6 +6,7 @@ use assay_dataset::{Index, IndexedSession};
 use assay_manifest::Digest;
 
 use crate::arrivals::Speed;
+use crate::sessions::TraceSessions;
 use crate::{Generator, Phase};
 
 /// The rows of a dataset in the order of one trial.
@@ -24,6 +25,8 @@ enum RowOrder {
     Shuffled(Arc<[u32]>),
     /// The sessions that rows are turns of, in an order of their own, and then again.
     Sessions(Arc<[IndexedSession]>),
+    /// The sessions of a trace, in their order and once.
+    TraceSessions(TraceSessions),
     /// As recorded, once. The rows of the measured phase begin with this one.
     Recorded { measured_from: u64 },
 }
@@ -41,11 +44,26 @@ impl Rows {
         Self { index: Arc::clone(index), order: RowOrder::Sessions(order.into()), digests }
     }
 
-    /// Returns the order of sessions, if rows are turns of them.
+    /// Returns the rows as turns of the sessions of a trace, in the order in which they began.
+    pub(crate) fn trace_sessions(index: &Arc<Index>, digests: [Digest; 2], speed: Speed) -> Self {
+        let order: Arc<[IndexedSession]> = index.sessions().collect();
+        let trace = TraceSessions { order, index: Arc::clone(index), speed };
+        Self { index: Arc::clone(index), order: RowOrder::TraceSessions(trace), digests }
+    }
+
+    /// Returns the sessions of the trace, if rows are turns of them.
+    pub(crate) fn of_trace(&self) -> Option<&TraceSessions> {
+        match &self.order {
+            RowOrder::TraceSessions(trace) => Some(trace),
+            RowOrder::Shuffled(_) | RowOrder::Sessions(_) | RowOrder::Recorded { .. } => None,
+        }
+    }
+
+    /// Returns the order of sessions, if rows are turns of those of a dataset.
     pub(crate) fn session_order(&self) -> Option<&Arc<[IndexedSession]>> {
         match &self.order {
             RowOrder::Sessions(order) => Some(order),
-            RowOrder::Shuffled(_) | RowOrder::Recorded { .. } => None,
+            RowOrder::Shuffled(_) | RowOrder::TraceSessions(_) | RowOrder::Recorded { .. } => None,
         }
     }
 
@@ -71,7 +89,7 @@ impl Rows {
                 let place = if phase == Phase::Measure { place } else { order.len() - 1 - place };
                 order.get(place).map_or(0, |row| u64::from(*row))
             }
-            (RowOrder::Sessions(_), _) => request % self.index.len(),
+            (RowOrder::Sessions(_) | RowOrder::TraceSessions(_), _) => request % self.index.len(),
             (RowOrder::Recorded { .. }, Phase::WarmUp) => request,
             (RowOrder::Recorded { measured_from }, Phase::Measure) => measured_from.saturating_add(request),
         }
@@ -80,7 +98,7 @@ impl Rows {
     /// Returns the requests of the warm-up; `None` if rows are sent for as long as it lasts.
     pub(crate) fn warmup_count(&self) -> Option<u64> {
         match self.order {
-            RowOrder::Shuffled(_) | RowOrder::Sessions(_) => None,
+            RowOrder::Shuffled(_) | RowOrder::Sessions(_) | RowOrder::TraceSessions(_) => None,
             RowOrder::Recorded { measured_from } => Some(measured_from),
         }
     }

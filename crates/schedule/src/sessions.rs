@@ -8,14 +8,17 @@
 //! A pause is drawn from the concern `pause` at the index of the turn that follows it. An exponential pause is `-ln(1 - u)` times the mean,
 //! with `u` the generator's value in `[0, 1)`; a log-normal one is made like a log-normal length. Pauses are whole nanoseconds, halves away
 //! from zero, and [`MAX_PAUSE_NS`] at most. Draws of more than [`MAX_TURNS`] turns are clipped to it.
+//!
+//! The sessions of a trace come in the order in which they began, once: session `s` is the trace's session `s`, and its pauses are those that
+//! the index records. The speed of a replay divides all times of the trace, pauses and planned times included.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use assay_dataset::{IndexedSession, MAX_TURNS};
+use assay_dataset::{Index, IndexedSession, MAX_TRACE_TURNS, MAX_TURNS};
 use assay_manifest::{Count, LengthLaw, PauseLaw, Sessions};
 
-use crate::arrivals::Arrivals;
+use crate::arrivals::{Arrivals, Speed};
 use crate::lengths::{Lengths, log_moments};
 use crate::{Generator, Stripe};
 
@@ -35,6 +38,8 @@ pub struct SessionTurn {
     pub pause_ns: u64,
     /// The time from the end of the response to the next turn, in nanoseconds; absent for the last.
     pub next_pause_ns: Option<u64>,
+    /// The time from the start of the session at which the trace has this turn, in nanoseconds; absent unless the session is of a trace.
+    pub planned_ns: Option<u64>,
     /// Tokens that this turn adds to what was said before.
     pub own_tokens: u32,
 }
@@ -81,6 +86,43 @@ pub(crate) enum SessionSource {
     Drawn(Box<Lengths>),
     /// The conversations of a dataset, in the order of the trial.
     Recorded(Arc<[IndexedSession]>),
+    /// The sessions of a trace, each once.
+    Trace(TraceSessions),
+}
+
+/// The sessions of a trace in their order, at a speed.
+#[derive(Clone, Debug)]
+pub(crate) struct TraceSessions {
+    pub(crate) order: Arc<[IndexedSession]>,
+    pub(crate) index: Arc<Index>,
+    pub(crate) speed: Speed,
+}
+
+impl TraceSessions {
+    /// Returns the number of sessions.
+    pub(crate) fn len(&self) -> u64 {
+        self.order.len() as u64
+    }
+
+    /// Returns the time at which a session begins, in nanoseconds since the start of the replay; the largest time past the last session.
+    pub(crate) fn start_ns(&self, session: u64) -> u64 {
+        let found = usize::try_from(session).ok().and_then(|place| self.order.get(place));
+        found.map_or(u64::MAX, |found| self.speed.replayed_ns(self.at_ns(found.first_row)))
+    }
+
+    /// Returns the recorded pause before the turn of a row.
+    fn pause_ns(&self, row: u64) -> u64 {
+        self.index.recorded_pause(row).map_or(0, |pause| self.speed.replayed_ns(pause.ns).min(MAX_PAUSE_NS))
+    }
+
+    /// Returns the time from the start of a session to the turn of a row.
+    fn planned_ns(&self, first_row: u64, row: u64) -> u64 {
+        self.speed.replayed_ns(self.at_ns(row).saturating_sub(self.at_ns(first_row)))
+    }
+
+    fn at_ns(&self, row: u64) -> u64 {
+        self.index.row(row).map_or(u64::MAX, |row| row.at_ns)
+    }
 }
 
 impl SessionSource {
@@ -91,6 +133,10 @@ impl SessionSource {
             Self::Recorded(order) => {
                 let place = session.checked_rem(order.len() as u64).unwrap_or(0) as usize;
                 order.get(place).map_or((1, Some(0)), |found| (found.turns.clamp(1, MAX_TURNS), Some(found.first_row)))
+            }
+            Self::Trace(trace) => {
+                let found = usize::try_from(session).ok().and_then(|place| trace.order.get(place));
+                found.map_or((1, Some(0)), |found| (found.turns.clamp(1, MAX_TRACE_TURNS), Some(found.first_row)))
             }
         }
     }
@@ -112,13 +158,14 @@ pub(crate) struct SessionWalk {
 
 impl SessionWalk {
     pub(crate) fn new(sessions: &Sessions, stripe: Stripe, source: SessionSource, pauses: Generator) -> Self {
+        let of_source = if let SessionSource::Trace(trace) = &source { trace.len() } else { u64::MAX };
         Self {
             source,
             pauses: Pauses { law: sessions.think_time, values: pauses },
             stripe,
             next_session: 0,
             next_index: 0,
-            end: sessions.count.map_or(u64::MAX, |count| count.0),
+            end: sessions.count.map_or(u64::MAX, |count| count.0).min(of_source),
             current: None,
         }
     }
@@ -156,9 +203,18 @@ impl SessionWalk {
         None
     }
 
-    /// Returns the pause before the turn at an index.
-    pub(crate) fn pause_ns(&mut self, index: u64) -> u64 {
-        self.pauses.ns(index)
+    /// Returns the pause before the turn at an index, which has this row if it is recorded.
+    pub(crate) fn pause_ns(&mut self, index: u64, row: Option<u64>) -> u64 {
+        match (&self.source, row) {
+            (SessionSource::Trace(trace), Some(row)) => trace.pause_ns(row),
+            _ => self.pauses.ns(index),
+        }
+    }
+
+    /// Returns the time from the start of a session to one of its turns, by the trace.
+    pub(crate) fn planned_ns(&self, cursor: &SessionCursor) -> Option<u64> {
+        let (SessionSource::Trace(trace), Some(first_row)) = (&self.source, cursor.first_row) else { return None };
+        Some(trace.planned_ns(first_row, first_row.saturating_add(u64::from(cursor.next_turn))))
     }
 }
 
@@ -173,6 +229,7 @@ impl Pauses {
     fn ns(&mut self, index: u64) -> u64 {
         match self.law {
             PauseLaw::Fixed { ns } => ns.0.min(MAX_PAUSE_NS),
+            PauseLaw::Recorded => 0,
             PauseLaw::Uniform { min_ns, max_ns } => {
                 let width = NonZeroU64::MIN.saturating_add(max_ns.0.saturating_sub(min_ns.0));
                 min_ns.0.saturating_add(self.values.below(index, width)).min(MAX_PAUSE_NS)
@@ -210,6 +267,7 @@ pub(crate) fn refusal(sessions: &Sessions) -> Option<String> {
 fn longest_named(law: PauseLaw) -> u64 {
     match law {
         PauseLaw::Fixed { ns } => ns.0,
+        PauseLaw::Recorded => 0,
         PauseLaw::Uniform { max_ns, .. } => max_ns.0,
         PauseLaw::Exponential { mean_ns } => mean_ns.0,
         PauseLaw::Lognormal { mean_ns, stddev_ns } => mean_ns.0.max(stddev_ns.0),

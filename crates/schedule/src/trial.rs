@@ -11,7 +11,8 @@
 //!
 //! A trace is replayed once, in the order of its rows and at their times, divided by the speed: rows that are due before the end of the
 //! warm-up are its requests, and the others those of the measured phase, which ends with the last row at the latest. The text of a block
-//! is drawn by [`BlockTexts`], the same wherever the block stands.
+//! is drawn by [`BlockTexts`], the same wherever the block stands. With sessions, a trace's sessions are played instead (see `sessions`): they
+//! begin at their times, or when a user is free.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -19,8 +20,8 @@ use std::time::Duration;
 
 use assay_dataset::Index;
 use assay_manifest::{
-    ArrivalLaw, CacheMode, Count, Digest, FrozenWorkload, Images, LengthLaw, Name, PlannedTrial, Point, PointId, PointKind,
-    PromptSource, RateProfile, RunId, ServingWork, Sessions, Shard, SharedPrefix,
+    ArrivalLaw, CacheMode, Count, Digest, FrozenWorkload, History, Images, LengthLaw, Name, PauseLaw, PlannedTrial, Point,
+    PointId, PointKind, PromptSource, RateProfile, RunId, ServingWork, Sessions, Shard, SharedPrefix,
 };
 
 use crate::arrivals::{
@@ -31,7 +32,7 @@ use crate::groups::{Groups, MAX_GROUPS, MAX_ZIPF};
 use crate::lengths::{self, Lengths, MAX_TOKENS};
 use crate::profile::{self, Profile};
 use crate::rows::{Rows, first_measured};
-use crate::sessions::{SessionCursor, SessionSource, SessionTurn, SessionWalk};
+use crate::sessions::{SessionCursor, SessionSource, SessionTurn, SessionWalk, TraceSessions};
 use crate::{Generator, LoadKey, Nonce, Seed, SeedError, digest};
 
 /// The most requests of a phase, as an expected number if arrivals are random. At 10,000 per second they last half a day.
@@ -390,6 +391,14 @@ impl TrialSchedule {
                     return Err(ScheduleError::OtherIndex { found: index.len(), planned });
                 }
                 let digests = [dataset.rows.digest, dataset.index.digest];
+                if work.sessions.is_some() && index.has_recorded_pauses() {
+                    let speed = match open_loop(work.arrival, offered)? {
+                        Some(OpenLoop::Recorded(speed)) => speed,
+                        _ => Speed::OWN,
+                    };
+                    let rows = Rows::trace_sessions(index, digests, speed);
+                    return Self::with_prompts(work, offered, key, Prompts::Rows(rows));
+                }
                 if let Some(OpenLoop::Recorded(speed)) = open_loop(work.arrival, offered)? {
                     let rows = Rows::recorded(index, digests, speed, work.warmup_ns.0);
                     return Self::with_prompts(work, offered, key, Prompts::Rows(rows));
@@ -547,7 +556,18 @@ impl TrialSchedule {
         Lengths::new(law.clone(), self.generator(phase, concern))
     }
 
+    /// Returns the sessions of the trace, if its requests are played as turns of them.
+    fn trace_sessions(&self) -> Option<&TraceSessions> {
+        match &self.prompts {
+            Prompts::Rows(rows) => rows.of_trace(),
+            Prompts::Synthetic { .. } => None,
+        }
+    }
+
     fn session_source(&self, sessions: &Sessions, phase: Phase) -> SessionSource {
+        if let Some(trace) = self.trace_sessions() {
+            return SessionSource::Trace(trace.clone());
+        }
         let recorded = match &self.prompts {
             Prompts::Rows(rows) => rows.session_order(),
             Prompts::Synthetic { .. } => None,
@@ -563,6 +583,7 @@ impl TrialSchedule {
         match (self.open_loop?, &self.prompts) {
             (OpenLoop::Drawn(law, per_s), _) => Arrivals::new(law, per_s, self.generator(phase, "arrivals")),
             (OpenLoop::Profiled(law), _) => self.profiled_arrivals(phase, law),
+            (OpenLoop::Recorded(_), _) if self.sessions.is_some() => self.trace_sessions().cloned().map(Arrivals::Sessions),
             (OpenLoop::Recorded(speed), Prompts::Rows(rows)) => Some(Arrivals::Recorded(RecordedArrivals {
                 index: Arc::clone(rows.index()),
                 speed,
@@ -727,7 +748,11 @@ fn check_profile(work: &ServingWork, offered: OfferedLoad) -> Result<(), Schedul
 
 fn check_sessions(work: &ServingWork, sessions: &Sessions) -> Result<(), ScheduleError> {
     let problem = match &work.prompts {
-        PromptSource::Dataset(dataset) if dataset.summary.times.is_some() => Some("the requests of a trace"),
+        PromptSource::Dataset(dataset) if plays_trace(work) => {
+            let is_played = sessions.think_time == PauseLaw::Recorded && sessions.history == History::Recorded;
+            (dataset.summary.sessions.is_none() || !is_played)
+                .then_some("the requests of a trace, unless by its own sessions and pauses,")
+        }
         PromptSource::Dataset(dataset) if dataset.summary.sessions.is_none() => Some("requests that were imported one by one"),
         PromptSource::Synthetic { query: Some(_), .. } => Some("requests with a query"),
         PromptSource::Dataset(_) | PromptSource::Synthetic { .. } => None,
@@ -740,6 +765,14 @@ fn check_sessions(work: &ServingWork, sessions: &Sessions) -> Result<(), Schedul
         return Err(ScheduleError::Sessions(what.to_owned()));
     }
     let refuse = |what: &str| Err(ScheduleError::Sessions(what.to_owned()));
+    if sessions.think_time == PauseLaw::Recorded && !plays_trace(work) {
+        return refuse("only a trace has recorded pauses");
+    }
+    if plays_trace(work) && work.arrival == ArrivalLaw::Closed && sessions.count.is_none() {
+        return refuse("a number of sessions ends a trial that plays those of a trace at a concurrency");
+    }
+    let of_dataset = work.prompts.dataset().and_then(|dataset| dataset.summary.sessions).filter(|_| plays_trace(work));
+    of_dataset.map_or(Ok(()), |Count(of_trace)| check_trace_count(sessions, of_trace))?;
     if work.requests.is_some() || (sessions.count.is_some() && work.duration_ns.is_some()) {
         return refuse("either a duration or a number of sessions ends a trial of them");
     }
@@ -794,8 +827,26 @@ fn check_prefix(prefix: &SharedPrefix) -> Result<(), ScheduleError> {
 pub fn request_limit(work: &ServingWork, offered: OfferedLoad, index: Option<&Index>) -> Option<u64> {
     let limit = work.requests.map(|Count(requests)| requests);
     let OfferedLoad::Replay { speed } = offered else { return limit };
+    if work.sessions.is_some() {
+        return limit;
+    }
     let rows = index.zip(Speed::new(speed)).map(|(index, speed)| index.len() - first_measured(index, speed, work.warmup_ns.0));
     limit.into_iter().chain(rows).min()
+}
+
+/// Returns true if the sessions of a trace are played.
+fn plays_trace(work: &ServingWork) -> bool {
+    work.sessions.is_some() && has_times(work)
+}
+
+/// A trace's sessions are played once: their prompts would be in the cache when they came again.
+fn check_trace_count(sessions: &Sessions, of_trace: u64) -> Result<(), ScheduleError> {
+    match sessions.count {
+        Some(Count(count)) if count > of_trace => Err(ScheduleError::Sessions(format!(
+            "the trace has {of_trace}, which are played once each, and the trial asks for {count}"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn has_times(work: &ServingWork) -> bool {
@@ -808,6 +859,9 @@ pub fn check_replay(work: &ServingWork, speed: f64, index: &Index) -> Result<(),
     let due_ns = |row: u64| index.row(row).map_or(u64::MAX, |row| exact.replayed_ns(row.at_ns));
     let from_ns = work.warmup_ns.0;
     let to_ns = work.duration_ns.map(|duration| from_ns.saturating_add(duration.0));
+    if plays_trace(work) {
+        return check_session_replay(work, speed, index, &due_ns);
+    }
     let first = first_measured(index, exact, from_ns);
     let end = to_ns.map_or(index.len(), |to_ns| index.rows_until(|at_ns| exact.replayed_ns(at_ns) >= to_ns));
     let end = end.min(work.requests.map_or(u64::MAX, |requests| first.saturating_add(requests.0)));
@@ -819,6 +873,25 @@ pub fn check_replay(work: &ServingWork, speed: f64, index: &Index) -> Result<(),
     let last_ns = due_ns(end - 1);
     if last_ns >= work.time_limit_ns.0 {
         return Err(ScheduleError::TimeLimit { speed, due: ns(last_ns), limit: ns(work.time_limit_ns.0) });
+    }
+    Ok(())
+}
+
+/// Checks that the turns of a trace's sessions leave something to measure, by their planned times: no turn is due before what it waits for.
+fn check_session_replay(work: &ServingWork, speed: f64, index: &Index, due_ns: &dyn Fn(u64) -> u64) -> Result<(), ScheduleError> {
+    let ns = Duration::from_nanos;
+    let from_ns = work.warmup_ns.0;
+    let count = work.sessions.and_then(|sessions| sessions.count).map_or(u64::MAX, |count| count.0);
+    let rows = index.sessions().take(usize::try_from(count).unwrap_or(usize::MAX)).map(|session| u64::from(session.turns)).sum();
+    let last_ns = (0..rows).map(due_ns).max().unwrap_or(0);
+    if last_ns < from_ns {
+        let to = work.duration_ns.map(|duration| ns(from_ns.saturating_add(duration.0)));
+        return Err(ScheduleError::NothingToMeasure { speed, lasts: ns(last_ns), from: ns(from_ns), to });
+    }
+    let by_clock_ns = work.duration_ns.map_or(u64::MAX, |duration| from_ns.saturating_add(duration.0));
+    let end_ns = last_ns.min(by_clock_ns);
+    if end_ns >= work.time_limit_ns.0 {
+        return Err(ScheduleError::TimeLimit { speed, due: ns(end_ns), limit: ns(work.time_limit_ns.0) });
     }
     Ok(())
 }
@@ -999,7 +1072,10 @@ impl Requests {
         }
         let (index, turn) = (cursor.first_index.saturating_add(u64::from(cursor.next_turn)), cursor.next_turn);
         let has_next = turn + 1 < cursor.turns;
-        let next_pause_ns = self.sessions.as_mut().filter(|_| has_next).map(|walk| walk.pause_ns(index.saturating_add(1)));
+        let next_row = cursor.first_row.map(|first| first.saturating_add(u64::from(turn)).saturating_add(1));
+        let walk = self.sessions.as_mut().filter(|_| has_next);
+        let next_pause_ns = walk.map(|walk| walk.pause_ns(index.saturating_add(1), next_row));
+        let planned_ns = self.sessions.as_ref().and_then(|walk| walk.planned_ns(cursor));
         let prompt = match (cursor.first_row, &self.prompts) {
             (Some(first), DrawnPrompts::Rows(rows)) => row_prompt(rows, first.saturating_add(u64::from(turn))),
             _ => self.prompts.at(self.phase, index, turn > 0),
@@ -1015,6 +1091,7 @@ impl Requests {
             turns: cursor.turns,
             pause_ns: cursor.pause_ns,
             next_pause_ns,
+            planned_ns,
             own_tokens,
         });
         cursor.next_turn += 1;
@@ -1032,3 +1109,5 @@ mod profile_tests;
 mod session_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trace_session_tests;

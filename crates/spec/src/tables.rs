@@ -356,7 +356,10 @@ pub(crate) static LOAD_MODES: [Choice; 3] = [
         "A closed loop: each response is followed by the next request, at a fixed concurrency. Has no intended send times, unless requests are turns of `spec.sessions`.",
     ),
     choice("open", "Requests arrive by a schedule, independent of completions."),
-    choice("replay", "The requests of `spec.trace` arrive at their recorded times, independent of completions, once."),
+    choice(
+        "replay",
+        "The requests of `spec.trace` arrive at their recorded times, independent of completions, once; with `spec.sessions`, its sessions do.",
+    ),
 ];
 pub(crate) static ARRIVALS: [Choice; 3] = [
     choice("constant", "Equal gaps."),
@@ -704,11 +707,15 @@ pub(crate) static REASONING: [Choice; 2] =
 static SESSIONS: Table = Table {
     name: "sessions",
     doc: "Conversations of several requests. Each turn sends all that was said before, and `lengths` are what a turn adds: its own words, and \
-          the response. With `dataset`, they are its conversations. A turn is sent its think time after the response to the turn before, and a turn that fails ends its session.",
+          the response. With `dataset`, they are its conversations, and with `trace` its sessions, with their recorded pauses. A turn is sent its think time after the response to the turn before, and a turn that fails ends its session.",
     selector: None,
     fields: &[
-        optional("turns", &TURNS_LAW, "The number of turns, for each session. The conversations of a dataset have their own."),
-        default("think_time", &PAUSE_LAW, "\"0s\"", "The time from the end of a response to the next turn."),
+        optional(
+            "turns",
+            &TURNS_LAW,
+            "The number of turns, for each session. The conversations of a dataset and the sessions of a trace have their own.",
+        ),
+        default("think_time", &PAUSE_LAW, "\"0s\"", "The time from the end of a response to the next turn. A trace has its own."),
         default("history", &Type::Choice(&HISTORIES), "\"recorded\"", "The responses that the next turns repeat."),
         optional(
             "header",
@@ -725,7 +732,7 @@ static SESSIONS: Table = Table {
     rules: &[],
 };
 
-pub(crate) static DATASET_FORMATS: [Choice; 10] = [
+pub(crate) static DATASET_FORMATS: [Choice; 12] = [
     choice("jsonl", "JSON Lines, or a JSON array: objects with a `prompt` or `messages`, or texts."),
     choice("sharegpt", "ShareGPT: conversations, of which the first turn is the request and the second its recorded response."),
     choice("openai_batch", "A batch file of OpenAI's API: a whole body in each line. Its `max_tokens` stays a limit."),
@@ -736,11 +743,13 @@ pub(crate) static DATASET_FORMATS: [Choice; 10] = [
     TRACE_FORMATS[2],
     TRACE_FORMATS[3],
     TRACE_FORMATS[4],
+    TRACE_FORMATS[5],
+    TRACE_FORMATS[6],
 ];
-pub(crate) const TRACE_FORMATS: [Choice; 5] = [
+pub(crate) const TRACE_FORMATS: [Choice; 7] = [
     choice(
         "mooncake",
-        "Mooncake: JSON Lines with `timestamp` (ms), `input_length`, `output_length` and `hash_ids` of 512 tokens.",
+        "Mooncake: JSON Lines with `timestamp` (ms), `input_length`, `output_length` and `hash_ids` of 512 tokens; also `session_id` and `delay` (ms).",
     ),
     choice(
         "bailian",
@@ -752,11 +761,13 @@ pub(crate) const TRACE_FORMATS: [Choice; 5] = [
         alias: Some("timed-jsonl"),
         ..choice(
             "timed_jsonl",
-            "JSON Lines with `at_ms` and a `prompt`, `messages` or a whole `body`; also `output_tokens` and `session_id`.",
+            "JSON Lines with `at_ms` and a `prompt`, `messages` or a whole `body`; also `output_tokens`, `session_id` and `service_ms`.",
         )
     },
+    choice("weka", "Weka: one session of a coding agent in each line, with its `requests`. Needs `spec.sessions`."),
+    choice("tracelab", "TraceLab: one round of a session of a coding agent in each line. Needs `spec.sessions`."),
 ];
-static TRACE_FORMAT_CHOICES: [Choice; 5] = TRACE_FORMATS;
+static TRACE_FORMAT_CHOICES: [Choice; 7] = TRACE_FORMATS;
 pub(crate) static OVER_LONG: [Choice; 3] = [
     choice("refuse", "The run is refused."),
     choice("truncate", "The end of the prompt is cut off; the plan counts such prompts."),
@@ -809,7 +820,8 @@ static WINDOW: Table = Table {
 pub(crate) static TRACE: Table = Table {
     name: "trace",
     doc: "A file of requests with the times at which they came, pinned by digest when a run is planned. `load.mode` is `replay`: each trial \
-          sends its requests once, in their order. Where a format has lengths and blocks only, prompts are made of words; equal blocks \
+          sends its requests once, in their order. With `spec.sessions`, its sessions are played turn by turn, at their times or, if `load.mode` is \
+          `closed`, at a concurrency. Where a format has lengths and blocks only, prompts are made of words; equal blocks \
           are equal words.",
     selector: None,
     fields: &[
@@ -819,7 +831,16 @@ pub(crate) static TRACE: Table = Table {
         required("format", &Type::Choice(&TRACE_FORMAT_CHOICES), "The format."),
         optional("fields", &Type::Object(&DATASET_FIELDS), "The names of the members that are read, for `timed_jsonl`."),
         optional("window", &Type::Object(&WINDOW), "The part that is replayed. If left out: all of it."),
-        optional("max_gap", &DURATION_TYPE, "The longest time between two requests; longer ones are cut, and counted."),
+        optional(
+            "max_gap",
+            &DURATION_TYPE,
+            "The longest time between two requests; longer ones are cut, and counted. With `spec.sessions`: the longest pause before a later turn.",
+        ),
+        optional(
+            "max_tool_time",
+            &DURATION_TYPE,
+            "With `spec.sessions`, the longest pause after a response that called a tool. If left out: `max_gap`.",
+        ),
         optional(
             "sample",
             &Type::Number { min: 0.0, above_min: true, max: 1.0 },

@@ -224,6 +224,12 @@ pub struct Serving {
 }
 
 impl Serving {
+    /// Returns true if the sessions of a trace are played turn by turn.
+    pub fn plays_trace(&self) -> bool {
+        let is_trace = matches!(&self.prompts, Prompts::Dataset(dataset) if dataset.times.is_some());
+        self.sessions.is_some() && is_trace
+    }
+
     /// Returns true if the workload meets a condition under which a metric can be measured. A price is the pipeline's.
     pub fn meets(&self, requirement: Requirement) -> bool {
         let capabilities = self.api.capabilities();
@@ -239,6 +245,7 @@ impl Serving {
             // Users of sessions pause between turns, so that they are not all busy at any time.
             Requirement::ClosedLoop => !is_open && self.sessions.is_none(),
             Requirement::Sessions => self.sessions.is_some(),
+            Requirement::TraceSessions => self.plays_trace(),
             Requirement::Slos => !self.slos.is_empty(),
             Requirement::Price => false,
         }
@@ -398,8 +405,10 @@ pub struct TraceTimes {
     pub from: Duration,
     /// Its end.
     pub to: Option<Duration>,
-    /// The longest time between two requests.
+    /// The longest time between two requests; with sessions, the longest pause.
     pub max_gap: Option<Duration>,
+    /// The longest pause after a response that called a tool.
+    pub max_tool_time: Option<Duration>,
     /// The share of sessions that is kept.
     pub sample: Option<f64>,
 }
@@ -604,6 +613,7 @@ impl Define for Workload {
         check_images(spec, problems);
         check_dataset(spec, problems);
         check_replay(spec, problems);
+        check_trace_sessions(spec, problems);
         check_prefix(spec, problems);
         check_sessions(spec, problems);
         check_api(spec, problems);
@@ -793,8 +803,10 @@ fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
         let message = "`spec.load.max_concurrency` holds back single requests, and a later turn of a session cannot wait for other sessions";
         problems.add_hinted(cap.span, message, "remove it; `mode: closed` limits the sessions that are played at a time");
     }
-    let api = spec.member("api").and_then(ServingApi::read);
-    if let Some(api) = api.filter(|api| !api.takes_messages()) {
+    // The prompts of a trace's turns are whole ones, which any API that generates takes.
+    let takes_turns =
+        |api: ServingApi| api.takes_messages() || spec.member("trace").is_some() && api.capabilities().has_output_tokens;
+    if let Some(api) = spec.member("api").and_then(ServingApi::read).filter(|api| !takes_turns(*api)) {
         let message = format!("requests of `api: {api}` have no messages, of which sessions consist");
         problems.add_hinted(sessions.anchor, message, format!("write `api: {}`, or remove it", ServingApi::Chat));
     }
@@ -848,8 +860,6 @@ fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
 /// Checks that sessions are drawn, or are the conversations of a file that has some.
 fn check_conversations(spec: &CheckedValue, sessions: &CheckedValue, problems: &mut Problems<'_>) {
     if spec.member("trace").is_some() {
-        let message = "`spec.sessions` belongs to `lengths` or `dataset`: the requests of a trace come at their own times";
-        problems.add_hinted(sessions.anchor, message, "remove it");
         return;
     }
     match (spec.member("dataset"), sessions.member("turns")) {
@@ -886,8 +896,9 @@ fn check_conversations(spec: &CheckedValue, sessions: &CheckedValue, problems: &
 fn check_replay(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let replays = spec.at(&["load", "mode"]).filter(|mode| mode.text() == Some("replay"));
     match (spec.member("trace"), spec.member("load"), replays) {
+        (Some(_), Some(load), None) if load.text_of("mode") == Some("closed") && spec.member("sessions").is_some() => {}
         (Some(_), Some(load), None) => {
-            let message = "`spec.trace` needs `spec.load.mode: replay`";
+            let message = "`spec.trace` needs `spec.load.mode: replay`, or `closed` with `sessions`";
             let hint = "to send its requests at a concurrency or rate of your own, name the file as `dataset`";
             problems.add_hinted(load.member("mode").map_or(load.anchor, |mode| mode.span), message, hint);
         }
@@ -903,6 +914,61 @@ fn check_replay(spec: &CheckedValue, problems: &mut Problems<'_>) {
         && to <= from
     {
         problems.add(window.anchor, "`spec.trace.window.to` is not after `from`");
+    }
+}
+
+/// Checks that the sessions of a trace are played if the format has them, and are if it has nothing else.
+fn check_trace_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let Some(trace) = spec.member("trace") else { return };
+    let Some(format) = trace.text_of("format").and_then(|format| format.parse::<DatasetFormat>().ok()) else { return };
+    let Some(sessions) = spec.member("sessions") else {
+        if format.needs_sessions() {
+            let message = format!("a trace of the format `{format}` consists of sessions, which are played turn by turn");
+            problems.add_hinted(trace.anchor, message, "add `sessions: {}`");
+        }
+        if let Some(tool) = trace.member("max_tool_time") {
+            let message = "`spec.trace.max_tool_time` needs `spec.sessions`: only turns of sessions wait for tools";
+            problems.add_hinted(tool.anchor, message, "remove it, or add `sessions: {}`");
+        }
+        return;
+    };
+    if !format.has_trace_sessions() {
+        let message =
+            format!("the requests of a trace of the format `{format}` belong to no sessions, which `spec.sessions` would play");
+        problems.add_hinted(sessions.anchor, message, "remove it");
+    }
+    for (name, why) in [("turns", "its own turns"), ("think_time", "its own pauses, which `spec.trace.max_gap` can cut")] {
+        let written = sessions.member(name).filter(|member| member.anchor != sessions.anchor);
+        if let Some(member) = written {
+            let message = format!("`spec.sessions.{name}` belongs to `lengths` or `dataset`: a trace has {why}");
+            problems.add_hinted(member.anchor, message, "remove it");
+        }
+    }
+    if let Some(history) = sessions.member("history").filter(|history| history.text() == Some("live")) {
+        let message =
+            "`spec.sessions.history: live` belongs to `lengths` or `dataset`: the prompts of a trace are whole ones, as recorded";
+        problems.add_hinted(history.span, message, "remove it");
+    }
+    let mode = spec.at(&["load", "mode"]);
+    let is_closed = mode.is_some_and(|mode| mode.text() == Some("closed"));
+    if format.has_trace_sessions() && !format.has_session_starts() {
+        let unknown = format!("a trace of the format `{format}` does not record when its sessions began");
+        if let Some(mode) = mode.filter(|mode| mode.text() == Some("replay")) {
+            let hint = "play them at a concurrency, such as `load: {mode: closed, concurrency: [8], sessions: 100}`";
+            problems.add_hinted(mode.span, format!("{unknown}, which `mode: replay` needs"), hint);
+        }
+        if let Some(window) = trace.member("window") {
+            problems.add_hinted(
+                window.anchor,
+                format!("{unknown}, so that no `window` can be taken of it"),
+                "take a part by `sample`",
+            );
+        }
+    }
+    if let Some(duration) = spec.at(&["load", "duration"]).filter(|_| is_closed) {
+        let message =
+            "`spec.load.duration` cannot end a trial that plays each session of a trace once: it may be longer than all of them";
+        problems.add_hinted(duration.span, message, "write `sessions`, the number that is played");
     }
 }
 
@@ -925,6 +991,10 @@ fn check_dataset(spec: &CheckedValue, problems: &mut Problems<'_>) {
         let message = format!("`spec.{member}.fields` belongs to formats whose members have names of your own choosing");
         let other = if member == "trace" { DatasetFormat::TimedJsonl } else { DatasetFormat::Jsonl };
         problems.add_hinted(fields.anchor, message, format!("remove it, or write `format: {other}`"));
+    }
+    if let Some(format) = format.filter(|format| member == "dataset" && format.needs_sessions()) {
+        let message = format!("a dataset of the format `{format}` has no requests outside of its sessions");
+        problems.add_hinted(dataset.anchor, message, "name the file as `trace`, and add `sessions: {}`");
     }
     let Some(api) = spec.member("api").and_then(ServingApi::read) else { return };
     if api.capabilities().input == InputKind::QueryAndDocuments {
@@ -1391,6 +1461,7 @@ impl Read for TraceTimes {
             from: window.map_or(Some(Duration::ZERO), |window| window.get("from"))?,
             to: window.map_or(Some(None), |window| window.get("to"))?,
             max_gap: trace.get("max_gap")?,
+            max_tool_time: trace.get("max_tool_time")?,
             sample: trace.get("sample")?,
         })
     }

@@ -31,6 +31,7 @@ fn full_record() -> Record {
         session_turns: Some(22),
         session_start_ns: Some(-23),
         session_pauses_ns: Some(24),
+        planned_ns: Some(25),
         phase: Phase::Measured,
         request_id: 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736,
         intended_ns: Some(-5),
@@ -102,7 +103,7 @@ fn columns_are_as_agreed() {
             )
         })
         .collect();
-    insta::assert_snapshot!(shown.join(", "), @"global_index int64 !, session int64, turn int64, session_turns int64, session_start_ns int64, session_pauses_ns int64, attempt int64 !, shard int64 !, phase utf8 !, outcome utf8 !, request_id utf8 !, intended_ns int64, ready_ns int64, dequeued_ns int64, connect_start_ns int64, connect_end_ns int64, sent_ns int64, write_done_ns int64, first_byte_ns int64, first_token_ns int64, first_content_ns int64, last_token_ns int64, end_ns int64, http_status int64, finish_reason utf8, error utf8, request_bytes int64 !, response_bytes int64 !, input_tokens_requested int64, input_tokens int64 !, input_tokens_endpoint int64, cached_tokens int64, output_tokens_requested int64, output_tokens int64, output_source utf8 !, reasoning_tokens int64, accepted_prediction_tokens int64, first_event_tokens int64, token_events int64 !, prompt_sha256 utf8, response_sha256 utf8, chunk_at_ns int64 list !, chunk_bytes int64 list !, chunk_tokens int64 list");
+    insta::assert_snapshot!(shown.join(", "), @"global_index int64 !, session int64, turn int64, session_turns int64, session_start_ns int64, session_pauses_ns int64, planned_ns int64, attempt int64 !, shard int64 !, phase utf8 !, outcome utf8 !, request_id utf8 !, intended_ns int64, ready_ns int64, dequeued_ns int64, connect_start_ns int64, connect_end_ns int64, sent_ns int64, write_done_ns int64, first_byte_ns int64, first_token_ns int64, first_content_ns int64, last_token_ns int64, end_ns int64, http_status int64, finish_reason utf8, error utf8, request_bytes int64 !, response_bytes int64 !, input_tokens_requested int64, input_tokens int64 !, input_tokens_endpoint int64, cached_tokens int64, output_tokens_requested int64, output_tokens int64, output_source utf8 !, reasoning_tokens int64, accepted_prediction_tokens int64, first_event_tokens int64, token_events int64 !, prompt_sha256 utf8, response_sha256 utf8, chunk_at_ns int64 list !, chunk_bytes int64 list !, chunk_tokens int64 list");
 }
 
 /// A change here changes the digest of every record file: state it in the change.
@@ -245,6 +246,7 @@ fn any_record() -> impl Strategy<Value = Record> {
                 session_turns: turn,
                 session_start_ns,
                 session_pauses_ns,
+                planned_ns: session_start_ns,
                 phase: words.0,
                 request_id: sizes.0,
                 intended_ns,

@@ -7,6 +7,7 @@ mod images;
 mod judge;
 mod live;
 mod requests;
+mod row_requests;
 mod sessions;
 mod sink;
 
@@ -331,8 +332,7 @@ impl<'a> ServingTrial<'a> {
         }
         trial.sessions = self.work.sessions.as_ref().map(|sessions| assay_load::Sessions { history: history(sessions.history) });
         let mut later_turns = self.work.sessions.as_ref().map(|sessions| {
-            let (tokenizer, rows) = (Arc::clone(&self.tokenizer), self.rows.clone());
-            LaterTurns::new(prompts.conversations(), prompts.scheduled(), tokenizer, rows, &self.work, sessions)
+            LaterTurns::new(prompts.conversations(), prompts.scheduled(), prompts.of_rows(), &self.work, sessions)
         });
         let shard = ctx.shard().index;
         let folder = ctx.scratch().join(format!("serving-{}-{attempt}", self.trial.index));

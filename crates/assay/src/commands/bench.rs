@@ -82,6 +82,7 @@ const OPTIONS: [(&str, &str); 55] = [
     ("spec.trace.window", "--window"),
     ("spec.trace.sample", "--sample"),
     ("spec.trace.max_gap", "--max-gap"),
+    ("spec.trace.max_tool_time", "--max-tool-time"),
     ("spec.trace.max_input", "--max-input"),
     ("spec.trace.over", "--over"),
     ("spec.trace", "--trace"),
@@ -171,8 +172,9 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "NAME=N,..", value_delimiter = ',', conflicts_with = "file")]
     prefix: Vec<String>,
     /// Requests are turns of conversations, drawn or those of a dataset: turns=N or N..M, think_time=2s, 1s..5s or exponential:2s, history=recorded or live,
-    /// reasoning=drop or keep, header=NAME, count=N. Concurrency and rate then count sessions
-    #[arg(long, value_name = "NAME=VALUE,..", value_delimiter = ',', conflicts_with_all = ["trace", "requests"])]
+    /// reasoning=drop or keep, header=NAME, count=N. Concurrency and rate then count sessions. With --trace, history=recorded plays its sessions
+    /// at their times, and count=N so many of them at a --concurrency
+    #[arg(long, value_name = "NAME=VALUE,..", value_delimiter = ',', conflicts_with = "requests")]
     sessions: Vec<String>,
     /// A file or address of prompts: JSON Lines, CSV, text, ShareGPT or an OpenAI batch file, instead of synthetic prompts
     #[arg(long, value_name = "FILE|URL", conflicts_with_all = ["input_tokens", "scenario"], group = "file")]
@@ -180,16 +182,16 @@ pub(crate) struct Bench {
     /// The format of the dataset [default: by the ending of its name]
     #[arg(long, value_name = "FORMAT", requires = "dataset")]
     dataset_format: Option<String>,
-    /// A file or address of requests with their times, which are replayed once in each trial
+    /// A file or address of requests with their times, which are replayed once in each trial; with --sessions, turn by turn
     #[arg(
         long,
         value_name = "FILE|URL",
-        conflicts_with_all = ["input_tokens", "scenario", "dataset", "concurrency", "rate"],
+        conflicts_with_all = ["input_tokens", "scenario", "dataset", "rate"],
         requires = "trace_format",
         group = "file"
     )]
     trace: Option<String>,
-    /// The format of the trace: mooncake, bailian, azure, burstgpt or timed_jsonl
+    /// The format of the trace: mooncake, bailian, azure, burstgpt, timed_jsonl, weka or tracelab
     #[arg(long, value_name = "FORMAT", requires = "trace")]
     trace_format: Option<String>,
     /// The part of the trace that is replayed, since its first request, such as 10m..20m or 1h..
@@ -198,9 +200,12 @@ pub(crate) struct Bench {
     /// The share of the trace's sessions to replay, or of its requests if it names no sessions, such as 0.1
     #[arg(long, value_name = "SHARE", requires = "trace")]
     sample: Option<f64>,
-    /// The longest time between two requests of the trace; longer ones are cut
+    /// The longest time between two requests of the trace, or with --sessions the longest pause; longer ones are cut
     #[arg(long, value_name = "TIME", requires = "trace")]
     max_gap: Option<String>,
+    /// With --sessions, the longest pause after a response that called a tool [default: that of --max-gap]
+    #[arg(long, value_name = "TIME", requires = "trace")]
+    max_tool_time: Option<String>,
     /// The name of a member or column of the dataset, such as prompt=question; also messages, system, output and output_tokens
     #[arg(long, value_name = "PURPOSE=NAME", requires = "file")]
     field: Vec<String>,
@@ -322,7 +327,7 @@ impl Bench {
         let loads = [
             ("bench", closed, !self.concurrency.is_empty()),
             ("bench-open", open, self.is_open()),
-            ("bench-replay", replay, self.trace.is_some()),
+            ("bench-replay", replay, self.trace.is_some() && self.concurrency.is_empty()),
         ];
         for (name, load, wanted) in loads {
             if !wanted {
@@ -428,6 +433,7 @@ impl Bench {
         set(&mut value, "window", self.window.as_deref().map(window).transpose()?);
         set(&mut value, "sample", self.sample.map(Value::from));
         set(&mut value, "max_gap", self.max_gap.clone().map(Value::from));
+        set(&mut value, "max_tool_time", self.max_tool_time.clone().map(Value::from));
         set(&mut value, "max_input", self.max_input.map(Value::from));
         set(&mut value, "over", self.over.clone().map(Value::from));
         let drawn = self.length_tables.output()?;

@@ -9,33 +9,42 @@ use super::unique;
 use crate::DatasetError;
 
 /// The most values of one row: objects, lists and what they hold.
-pub(crate) const MAX_ROW_VALUES: usize = 200_000;
+const MAX_ROW_VALUES: usize = 200_000;
 
 /// Takes a value with the number of its line, or its place in the array.
 type TakeValue<'a> = dyn FnMut(u64, Value) -> Result<(), DatasetError> + 'a;
 
 /// Passes each value to `take`. The first byte decides whether the file is an array.
-pub(super) fn values(mut source: Limited<impl BufRead>, take: &mut TakeValue<'_>) -> Result<(), DatasetError> {
-    let starts_array =
-        source.fill_buf().map_err(DatasetError::Read)?.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
-    if starts_array { items(source, take) } else { lines(source, take) }
+pub(super) fn values(source: Limited<impl BufRead>, take: &mut TakeValue<'_>) -> Result<(), DatasetError> {
+    values_within(source, MAX_ROW_VALUES, take)
 }
 
-fn lines(source: Limited<impl BufRead>, take: &mut TakeValue<'_>) -> Result<(), DatasetError> {
+/// Passes each value to `take`, if it has at most so many values within it.
+pub(super) fn values_within(
+    mut source: Limited<impl BufRead>,
+    most: usize,
+    take: &mut TakeValue<'_>,
+) -> Result<(), DatasetError> {
+    let starts_array =
+        source.fill_buf().map_err(DatasetError::Read)?.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+    if starts_array { items(source, most, take) } else { lines(source, most, take) }
+}
+
+fn lines(source: Limited<impl BufRead>, most: usize, take: &mut TakeValue<'_>) -> Result<(), DatasetError> {
     source.lines(&mut |number, line| {
         if line.iter().all(u8::is_ascii_whitespace) {
             return Ok(());
         }
-        take(number, parse(number, line)?)
+        take(number, parse(number, line, most)?)
     })
 }
 
 /// Parses the text of a row. One of so many values that they would take a hundred times the memory of the text is refused.
-fn parse(row: u64, text: &[u8]) -> Result<Value, DatasetError> {
+fn parse(row: u64, text: &[u8], most: usize) -> Result<Value, DatasetError> {
     let mut scan = Scan::default();
     let values = text.iter().filter(|byte| scan.is_structure(**byte) && matches!(byte, b',' | b'{' | b'[')).count();
-    if values > MAX_ROW_VALUES {
-        return Err(DatasetError::TooManyValues(row));
+    if values > most {
+        return Err(DatasetError::TooManyValues { row, most });
     }
     unique::parse(text).map_err(|error| DatasetError::row(row, format!("is not JSON: {error}")))
 }
@@ -72,13 +81,13 @@ impl Scan {
 }
 
 /// Reads an array item by item, so that only one is in memory.
-fn items(source: Limited<impl BufRead>, take: &mut TakeValue<'_>) -> Result<(), DatasetError> {
+fn items(source: Limited<impl BufRead>, most: usize, take: &mut TakeValue<'_>) -> Result<(), DatasetError> {
     let budget = source.budget();
     let (mut scan, mut item, mut number) = (Scan::default(), Vec::new(), 0);
     let mut is_open = true;
     for byte in source.bytes() {
-        let byte = byte
-            .map_err(|error| if budget.is_spent() { DatasetError::RowTooLarge(number + 1) } else { DatasetError::Read(error) })?;
+        let byte =
+            byte.map_err(|error| if budget.is_spent() { budget.too_large(number + 1) } else { DatasetError::Read(error) })?;
         let depth = scan.depth;
         let is_structure = scan.is_structure(byte);
         let closes = is_structure && depth == 1 && byte == b']';
@@ -89,7 +98,7 @@ fn items(source: Limited<impl BufRead>, take: &mut TakeValue<'_>) -> Result<(), 
             b',' | b']' if is_structure && depth == 1 => {
                 number += 1;
                 budget.reset();
-                take(number, parse(number, &item)?)?;
+                take(number, parse(number, &item, most)?)?;
                 item.clear();
                 is_open = !closes;
             }

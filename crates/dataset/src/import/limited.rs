@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use crate::{DatasetError, MAX_ROW_BYTES};
 
-/// A reader that fails once more than [`MAX_ROW_BYTES`] were read since the last row.
+/// A reader that fails once more than its limit, [`MAX_ROW_BYTES`] if no other is given, was read since the last row.
 pub(super) struct Limited<R> {
     source: R,
     left: RowBudget,
@@ -14,23 +14,35 @@ pub(super) struct Limited<R> {
 
 /// The bytes that the current row may still have.
 #[derive(Clone)]
-pub(super) struct RowBudget(Rc<Cell<u64>>);
+pub(super) struct RowBudget {
+    left: Rc<Cell<u64>>,
+    limit: u64,
+}
 
 impl RowBudget {
     /// Begins a row.
     pub(super) fn reset(&self) {
-        self.0.set(MAX_ROW_BYTES);
+        self.left.set(self.limit);
+    }
+
+    /// Returns the error of a row that is too long.
+    pub(super) fn too_large(&self, row: u64) -> DatasetError {
+        if self.limit == MAX_ROW_BYTES { DatasetError::RowTooLarge(row) } else { DatasetError::SessionTooLarge(row) }
     }
 
     /// Returns true if the row was too long.
     pub(super) fn is_spent(&self) -> bool {
-        self.0.get() == 0
+        self.left.get() == 0
     }
 }
 
 impl<R> Limited<R> {
     pub(super) fn new(source: R) -> Self {
-        Self { source, left: RowBudget(Rc::new(Cell::new(MAX_ROW_BYTES))) }
+        Self::with_limit(source, MAX_ROW_BYTES)
+    }
+
+    pub(super) fn with_limit(source: R, limit: u64) -> Self {
+        Self { source, left: RowBudget { left: Rc::new(Cell::new(limit)), limit } }
     }
 
     pub(super) fn budget(&self) -> RowBudget {
@@ -50,7 +62,7 @@ impl<R: BufRead> Limited<R> {
             self.left.reset();
             let read = self.read_until(b'\n', &mut line);
             if self.left.is_spent() {
-                return Err(DatasetError::RowTooLarge(number));
+                return Err(self.left.too_large(number));
             }
             if read.map_err(DatasetError::Read)? == 0 {
                 break;
@@ -77,12 +89,12 @@ impl<R: BufRead> BufRead for Limited<R> {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a row is too long"));
         }
         let available = self.source.fill_buf()?;
-        let within = usize::try_from(self.left.0.get()).unwrap_or(usize::MAX).min(available.len());
+        let within = usize::try_from(self.left.left.get()).unwrap_or(usize::MAX).min(available.len());
         Ok(&available[..within])
     }
 
     fn consume(&mut self, amount: usize) {
-        self.left.0.set(self.left.0.get().saturating_sub(amount as u64));
+        self.left.left.set(self.left.left.get().saturating_sub(amount as u64));
         self.source.consume(amount);
     }
 }

@@ -27,7 +27,7 @@ fn rules(sessions: bool) -> ImportRules {
 pub(super) fn read(format: DatasetFormat, fields: &Fields, text: &str) -> Result<Rows, String> {
     let request = |row| match row {
         FileRow::Request(row) => row,
-        FileRow::Conversation(_) => panic!("a conversation"),
+        FileRow::Conversation(_) | FileRow::Session(_) => panic!("a conversation"),
     };
     read_with(&rules(false), format, fields, text, request)
 }
@@ -253,4 +253,20 @@ fn names_that_may_be_texts_are_not_shown() {
     let refused = refusal(DatasetFormat::Jsonl, r#"{"sk-1234567890": "a"}"#);
     assert!(!refused.contains("1234"), "{refused}");
     assert!(refusal(DatasetFormat::Csv, "Log Type,text_2\na,b\n").contains("it has `Log Type`, `text_2`"));
+}
+
+#[test]
+fn formats_of_sessions_need_them_and_are_read_with_them() {
+    let refused = [DatasetFormat::Weka, DatasetFormat::Tracelab].map(|format| refusal(format, "{}"));
+    insta::assert_snapshot!(refused.join("\n"), @r"
+    the format `weka` has sessions, which are played as such: add `sessions: {}`
+    the format `tracelab` has sessions, which are played as such: add `sessions: {}`
+    ");
+    let played = ImportRules { times: Some(crate::TimeRules::default()), ..rules(true) };
+    let read =
+        |format, text: &str| read_with(&played, format, &Fields::default(), text, |row| matches!(row, FileRow::Session(_)));
+    let session = r#"{"id":"s","block_size":64,"hash_id_scope":"local","requests":[{"t":0,"type":"n","in":5,"out":1}]}"#;
+    assert_eq!(read(DatasetFormat::Weka, session), Ok(vec![(1, Ok(true))]));
+    insta::assert_snapshot!(read(DatasetFormat::Weka, &session[..60]).expect_err("truncated"), @"row 1 is not JSON: EOF while parsing an object at line 1 column 60");
+    insta::assert_snapshot!(read(DatasetFormat::Tracelab, r#"{"session_id":"a","round_index":0,"#).expect_err("truncated"), @"row 1 is not JSON: EOF while parsing a value at line 1 column 34");
 }

@@ -13,7 +13,7 @@ use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
 use super::{Fields, batch, object};
-use crate::{DatasetError, LeftOut, LeftOutReason, Row, RowContent, RowTime, TokenBlocks};
+use crate::{DatasetError, LeftOut, LeftOutReason, Row, RowContent, RowTime, TokenBlocks, TurnCourse};
 
 /// Tokens of a block of Mooncake's traces.
 const MOONCAKE_BLOCK: u32 = 512;
@@ -30,39 +30,97 @@ const NS_PER_S: f64 = 1e9;
 /// The latest time that is read: 2^62 nanoseconds, 146 years after its origin.
 const MAX_TIME_NS: f64 = (1_u64 << 62) as f64;
 
-/// Reads a row of Mooncake's: `timestamp` (ms), `input_length`, `output_length` and `hash_ids`.
-pub(super) fn mooncake(row: u64, value: &Value) -> Result<Result<Row, LeftOut>, DatasetError> {
+/// Reads a row of Mooncake's: `timestamp` (ms), `input_length`, `output_length` and `hash_ids`; also `session_id` and `delay` (ms), as AIPerf
+/// extends the format. Given `delayed`, a later turn of a session needs no `timestamp` beside its `delay`.
+pub(super) fn mooncake(
+    row: u64,
+    value: &Value,
+    delayed: Option<&mut DelayedTurns>,
+) -> Result<Result<Row, LeftOut>, DatasetError> {
     for member in ["text_input", "messages", "payload", "tools"] {
         if value.get(member).is_some() {
             let problem = format!("has `{member}`: a trace with its texts is of format `timed_jsonl`, with `at_ms`");
             return Err(DatasetError::row(row, problem));
         }
     }
-    if value.get("timestamp").is_none() && value.get("delay").is_some() {
-        return Err(DatasetError::row(
-            row,
-            "has a `delay` and no `timestamp`: requests that wait for others are not replayed yet",
-        ));
-    }
     let session = value.get("session_id").filter(|id| !id.is_null()).map(hash);
-    let time = RowTime { at_ns: time(row, value, "timestamp", NS_PER_MS)?, session };
-    lengths(row, value, ["input_length", "output_length"], MOONCAKE_BLOCK, time)
+    let pause_ns = duration(row, value, "delay", NS_PER_MS)?;
+    let at_ns = match (value.get("timestamp"), pause_ns, delayed.as_deref(), session) {
+        (None, Some(pause_ns), Some(delayed), Some(session)) => delayed.next_ns(row, session, pause_ns)?,
+        (None, Some(_), _, _) => {
+            let problem = "has a `delay` and no `timestamp`: a request that waits for another one is a turn of a session, which \
+                           has a `session_id` and is played with `sessions`";
+            return Err(DatasetError::row(row, problem));
+        }
+        _ => time(row, value, "timestamp", NS_PER_MS)?,
+    };
+    if let (Some(delayed), Some(session)) = (delayed, session) {
+        delayed.remember(session, at_ns);
+    }
+    let read = lengths(row, value, ["input_length", "output_length"], MOONCAKE_BLOCK, RowTime { at_ns, session })?;
+    Ok(read.map(|read| Row { course: TurnCourse { pause_ns, ..TurnCourse::default() }, ..read }))
 }
 
-/// The first turns of chats, by the ids of their turns.
+/// The times of the latest turns of sessions, for turns that have a pause instead of a time.
+#[derive(Default)]
+pub(super) struct DelayedTurns {
+    latest: HashMap<u64, i64>,
+}
+
+impl DelayedTurns {
+    /// Returns the time of a turn this pause after the one before: the earliest that it can have had, because the trace does not record how
+    /// long the response took.
+    fn next_ns(&self, row: u64, session: u64, pause_ns: u64) -> Result<i64, DatasetError> {
+        let before = self.latest.get(&session).ok_or_else(|| {
+            DatasetError::row(row, "has a `delay` and no `timestamp`, and is the first of its session: a first turn has a time")
+        })?;
+        Ok(before.saturating_add_unsigned(pause_ns))
+    }
+
+    fn remember(&mut self, session: u64, at_ns: i64) {
+        if self.latest.len() < MAX_CHATS || self.latest.contains_key(&session) {
+            self.latest.insert(session, at_ns);
+        }
+    }
+}
+
+/// The chats of a trace, by the ids of their turns.
 #[derive(Default)]
 pub(super) struct Chats {
-    first: HashMap<i64, i64>,
+    /// The chat of each turn, by the id of its first turn, and the row of the turn.
+    turns: HashMap<i64, (i64, u64)>,
+    /// The latest turn of each chat.
+    latest: HashMap<i64, i64>,
+    /// Parents that no row before has, and the rows that name them.
+    unseen: HashMap<i64, u64>,
 }
 
 impl Chats {
-    /// Returns the first turn of the chat of a turn, and remembers it. A parent that was not seen is a first turn itself.
-    fn first_turn(&mut self, id: i64, parent: i64) -> i64 {
-        let first = if parent < 0 { id } else { self.first.get(&parent).copied().unwrap_or(parent) };
-        if self.first.len() < MAX_CHATS {
-            self.first.insert(id, first);
+    /// Returns the first turn of the chat of a turn, and true if the turn continues another one than the latest of the chat. A parent that
+    /// was not seen is a first turn itself: the trace may begin within a chat.
+    fn add(&mut self, row: u64, id: i64, parent: i64) -> Result<(i64, bool), DatasetError> {
+        if id == parent {
+            return Err(DatasetError::row(row, "is its own parent: `chat_id` and `parent_chat_id` are equal"));
         }
-        first
+        if let Some((_, other)) = self.turns.get(&id) {
+            return Err(DatasetError::row(row, format!("has the `chat_id` of row {other}: each request has its own")));
+        }
+        if let Some(child) = self.unseen.get(&id) {
+            let problem =
+                format!("is named as parent by row {child} before it: the parents form a circle, or the file is not sorted");
+            return Err(DatasetError::row(row, problem));
+        }
+        let known = self.turns.get(&parent).map(|(first, _)| *first);
+        let first = if parent < 0 { id } else { known.unwrap_or(parent) };
+        let is_branch = parent >= 0 && self.latest.get(&first).is_some_and(|latest| *latest != parent);
+        if self.turns.len() < MAX_CHATS {
+            self.turns.insert(id, (first, row));
+            self.latest.insert(first, id);
+            if parent >= 0 && known.is_none() {
+                self.unseen.entry(parent).or_insert(row);
+            }
+        }
+        Ok((first, is_branch))
     }
 }
 
@@ -73,9 +131,10 @@ pub(super) fn bailian(row: u64, value: &Value, chats: &mut Chats) -> Result<Resu
         let id = value.get(name).and_then(Value::as_i64);
         id.ok_or_else(|| DatasetError::row(row, format!("has no whole number `{name}`")))
     };
-    let first = chats.first_turn(id("chat_id")?, id("parent_chat_id")?);
+    let (first, is_branch) = chats.add(row, id("chat_id")?, id("parent_chat_id")?)?;
     let time = RowTime { at_ns: time(row, value, "timestamp", NS_PER_S)?, session: Some(first.cast_unsigned()) };
-    lengths(row, value, ["input_length", "output_length"], BAILIAN_BLOCK, time)
+    let read = lengths(row, value, ["input_length", "output_length"], BAILIAN_BLOCK, time)?;
+    Ok(read.map(|read| Row { course: TurnCourse { is_branch, ..TurnCourse::default() }, ..read }))
 }
 
 /// Reads a row of Azure's: `TIMESTAMP` (wall clock), `ContextTokens` and `GeneratedTokens`.
@@ -90,16 +149,19 @@ pub(super) fn azure(row: u64, cells: &Map<String, Value>) -> Result<Result<Row, 
     lengths(row, &cells, ["ContextTokens", "GeneratedTokens"], 1, RowTime { at_ns, session: None })
 }
 
-/// Reads a row of BurstGPT's: `Timestamp` (s), `Request tokens` and `Response tokens`, and `Session ID` in its second release.
+/// Reads a row of BurstGPT's: `Timestamp` (s), `Request tokens` and `Response tokens`, and in its second release `Session ID` and
+/// `Elapsed time` (s).
 pub(super) fn burstgpt(row: u64, cells: &Map<String, Value>) -> Result<Result<Row, LeftOut>, DatasetError> {
     let session = cells.get("Session ID").map(hash);
     let cells = Value::Object(cells.clone());
     let time = RowTime { at_ns: time(row, &cells, "Timestamp", NS_PER_S)?, session };
-    lengths(row, &cells, ["Request tokens", "Response tokens"], 1, time)
+    let service_ns = duration(row, &cells, "Elapsed time", NS_PER_S)?;
+    let read = lengths(row, &cells, ["Request tokens", "Response tokens"], 1, time)?;
+    Ok(read.map(|read| Row { course: TurnCourse { service_ns, ..TurnCourse::default() }, ..read }))
 }
 
-/// Reads a row of timed JSON Lines: `at_ms`, and `body`, `prompt` or `messages`; also `output_tokens` and `session_id`. A body needs the member
-/// that the API reads its prompt from.
+/// Reads a row of timed JSON Lines: `at_ms`, and `body`, `prompt` or `messages`; also `output_tokens`, `session_id`, and `service_ms`, the time
+/// from the request to the end of its response. A body needs the member that the API reads its prompt from.
 pub(super) fn timed(row: u64, value: &Value, fields: &Fields, api: ServingApi) -> Result<Row, DatasetError> {
     let session = value.get("session_id").filter(|id| !id.is_null()).map(hash);
     let time = RowTime { at_ns: time(row, value, "at_ms", NS_PER_MS)?, session };
@@ -115,7 +177,8 @@ pub(super) fn timed(row: u64, value: &Value, fields: &Fields, api: ServingApi) -
         Some(_) => return Err(DatasetError::row(row, "has a `body` that is no object, or that stands beside a prompt")),
         None => object::row(row, value, fields)?,
     };
-    Ok(Row { time: Some(time), ..read })
+    let service_ns = duration(row, value, "service_ms", NS_PER_MS)?;
+    Ok(Row { time: Some(time), course: TurnCourse { service_ns, ..TurnCourse::default() }, ..read })
 }
 
 /// Reads the lengths and the blocks of a row.
@@ -149,11 +212,11 @@ fn lengths(
     if output_tokens == 0 {
         return left_out(LeftOutReason::NoResponse);
     }
-    let content = RowContent::Blocks(TokenBlocks { tokens, size, ids });
+    let content = RowContent::Blocks(TokenBlocks { tokens, size, ids, scope: None });
     Ok(Ok(Row { output_tokens: Some(output_tokens), time: Some(time), ..Row::new(content) }))
 }
 
-fn ids(row: u64, value: &Value) -> Result<Vec<u64>, DatasetError> {
+pub(super) fn ids(row: u64, value: &Value) -> Result<Vec<u64>, DatasetError> {
     let ids = match value.get("hash_ids") {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Array(ids)) => ids,
@@ -164,7 +227,7 @@ fn ids(row: u64, value: &Value) -> Result<Vec<u64>, DatasetError> {
 }
 
 /// Reads a time in the unit of this many nanoseconds.
-fn time(row: u64, value: &Value, name: &'static str, unit_ns: f64) -> Result<i64, DatasetError> {
+pub(super) fn time(row: u64, value: &Value, name: &'static str, unit_ns: f64) -> Result<i64, DatasetError> {
     let found = value.get(name).ok_or_else(|| lacks(row, name, "a trace has times"))?;
     let number = found.as_f64().or_else(|| found.as_str()?.trim().parse().ok());
     let ns = number.map(|number| number * unit_ns).filter(|ns| (0.0..=MAX_TIME_NS).contains(ns));
@@ -172,18 +235,24 @@ fn time(row: u64, value: &Value, name: &'static str, unit_ns: f64) -> Result<i64
         .ok_or_else(|| DatasetError::row(row, format!("has a `{name}` that is no time: a number from 0 on")))
 }
 
+/// Reads a duration in the unit of this many nanoseconds, if the row has it.
+pub(super) fn duration(row: u64, value: &Value, name: &'static str, unit_ns: f64) -> Result<Option<u64>, DatasetError> {
+    let found = value.get(name).filter(|found| !found.is_null());
+    found.map(|_| Ok(time(row, value, name, unit_ns)?.unsigned_abs())).transpose()
+}
+
 /// Parses a date and a time, of UTC unless an offset follows.
-fn wall_clock(text: &str) -> Option<Timestamp> {
+pub(super) fn wall_clock(text: &str) -> Option<Timestamp> {
     let text = text.trim();
     text.parse::<Timestamp>().ok().or_else(|| Some(text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp()))
 }
 
-fn lacks(row: u64, name: &str, remedy: &str) -> DatasetError {
+pub(super) fn lacks(row: u64, name: &str, remedy: &str) -> DatasetError {
     DatasetError::row(row, format!("lacks `{name}`: {remedy}"))
 }
 
 /// Returns 64 bits of the digest of a value, to tell sessions apart.
-fn hash(value: &Value) -> u64 {
+pub(super) fn hash(value: &Value) -> u64 {
     let digest = Digest::compute(value.to_string().as_bytes());
     digest.as_bytes().first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }

@@ -256,7 +256,7 @@ fn an_api_that_cannot_take_a_row_is_named() {
 
 #[expect(clippy::unnecessary_wraps, reason = "the form in which importers pass rows")]
 fn length(tokens: u32, ids: &[u64], at_ns: i64) -> Result<Row, LeftOut> {
-    let content = RowContent::Blocks(TokenBlocks { tokens, size: 10, ids: ids.to_vec() });
+    let content = RowContent::Blocks(TokenBlocks { tokens, size: 10, ids: ids.to_vec(), scope: None });
     let time = Some(RowTime { at_ns, session: None });
     Ok(Row { output_tokens: Some(3), time, ..Row::new(content) })
 }
@@ -316,4 +316,107 @@ fn the_least_length_is_that_of_the_shortest_row() {
     let (_, _, summary) =
         write(rules(None, OverLongPrompt::Refuse), vec![prompt(" ", None), prompt("a b", None)]).expect("written");
     assert_eq!((summary.input_tokens.least, summary.input_tokens.most), (0, 2));
+}
+
+/// A turn of a session of a trace with blocks of 10 tokens, in nanoseconds.
+#[expect(clippy::unnecessary_wraps, reason = "the form in which importers pass rows")]
+fn turn(session: u64, at_ns: i64, tokens: u32, ids: &[u64]) -> Result<Row, LeftOut> {
+    let row = length(tokens, ids, at_ns).expect("a row");
+    let course = crate::TurnCourse { service_ns: Some(2), ..crate::TurnCourse::default() };
+    Ok(Row { time: Some(RowTime { at_ns, session: Some(session) }), course, ..row })
+}
+
+fn session_rules(over: OverLongPrompt, times: TimeRules) -> ImportRules {
+    ImportRules { times: Some(times), sessions: true, ..rules(Some(40), over) }
+}
+
+/// Session 9 begins before session 4, whose turns the file has first.
+fn two_sessions() -> Vec<Result<Row, LeftOut>> {
+    vec![
+        turn(4, 50, 20, &[1, 2]),
+        turn(9, 10, 20, &[1, 3]),
+        turn(4, 60, 30, &[1, 2, 4]),
+        turn(9, 70, 40, &[1, 2, 4, 5]),
+        turn(4, 90, 10, &[1]),
+    ]
+}
+
+#[test]
+fn the_sessions_of_a_trace_follow_one_another_and_reuse_what_came_before_in_time() {
+    let (_, index, summary) =
+        write(session_rules(OverLongPrompt::Refuse, TimeRules::default()), two_sessions()).expect("written");
+    assert!(index.has_recorded_pauses());
+    let turns: Vec<_> = index.sessions().map(|session| session.turns).collect();
+    assert_eq!(turns, [2, 3]);
+    let rows: Vec<_> = index.rows().map(|row| (row.at_ns, row.input_tokens, row.reused_tokens, row.continues)).collect();
+    // By time: 0, 40, 50, 60 and 80 since the first. At 60, all three blocks of the prompt at 50 are known.
+    assert_eq!(rows, [(0, 20, 0, false), (60, 40, 30, true), (40, 20, 10, false), (50, 30, 20, true), (80, 10, 10, true)]);
+    let pauses: Vec<u64> = (0..5).map(|row| index.recorded_pause(row).expect("a trace").ns).collect();
+    // From the end of the response before, 2 ns after its request.
+    assert_eq!(pauses, [0, 58, 0, 8, 28]);
+    assert_eq!((summary.read, summary.rows, summary.sessions), (Count(5), Count(5), Some(Count(2))));
+    let times = summary.times.expect("times");
+    assert_eq!((times.span_ns, times.busiest_second), (Count(80), Count(5)));
+    let turns = times.turns.expect("turns");
+    assert_eq!((turns.think_time.turns, turns.think_time.sum_ns, turns.whole_blocks), (Count(3), Count(94), Count(5)));
+    assert_eq!(summary.blocks.map(|blocks| blocks.reused_tokens), Some(Count(70)));
+}
+
+#[test]
+fn a_window_and_a_limit_keep_or_leave_whole_sessions() {
+    let from = |from_ns, to_ns| TimeRules { from_ns, to_ns, ..TimeRules::default() };
+    let (_, index, summary) = write(session_rules(OverLongPrompt::Refuse, from(20, None)), two_sessions()).expect("written");
+    // Session 4 begins 40 ns after session 9, which is 20 ns after the start of the window.
+    assert_eq!(index.rows().map(|row| row.at_ns).collect::<Vec<_>>(), [20, 30, 60]);
+    assert_eq!(summary.times.map(|times| times.outside_window), Some(Count(2)));
+    let (_, index, _) = write(session_rules(OverLongPrompt::Refuse, from(0, Some(20))), two_sessions()).expect("written");
+    assert_eq!(index.len(), 2, "its later turn is after the window, and its session is within it");
+    let long = |over| {
+        let rules = ImportRules { max_input: Some(25), ..session_rules(over, TimeRules::default()) };
+        let (_, index, summary) = write(rules, two_sessions())?;
+        let turns: Vec<u32> = index.sessions().map(|session| session.turns).collect();
+        Ok::<_, String>((turns, summary.too_long, summary.truncated))
+    };
+    assert_eq!(long(OverLongPrompt::Truncate), Ok((vec![1, 1], Count(0), Count(2))));
+    insta::assert_snapshot!(long(OverLongPrompt::Refuse).expect_err("refused"), @"the prompt of row 4 has 40 tokens, more than `max_input`, which is 25");
+    assert!(long(OverLongPrompt::Skip).expect_err("none left").starts_with("the dataset has no prompt"));
+}
+
+#[test]
+fn a_block_of_two_sizes_in_a_session_is_refused_and_scopes_keep_blocks_apart() {
+    let scoped = |session: u64, scope, tokens, ids: &[u64]| {
+        let row = turn(session, session.cast_signed(), tokens, ids).expect("a row");
+        let RowContent::Blocks(blocks) = row.content.clone() else { panic!("blocks") };
+        Ok(Row { content: RowContent::Blocks(TokenBlocks { scope, ..blocks }), ..row })
+    };
+    let rules = session_rules(OverLongPrompt::Refuse, TimeRules::default());
+    let refused = write(rules, vec![scoped(1, Some(1), 15, &[1, 2]), scoped(2, Some(1), 20, &[1, 2])]).expect_err("damaged");
+    assert!(refused.starts_with("row 2 has block 2 with 10 tokens, and an earlier row has it with 5"), "{refused}");
+    let (_, index, summary) =
+        write(rules, vec![scoped(1, Some(1), 15, &[1, 2]), scoped(2, Some(2), 20, &[1, 2])]).expect("written");
+    assert!(index.rows().all(|row| row.reused_tokens == 0));
+    assert_eq!(summary.blocks.map(|blocks| blocks.distinct), Some(Count(4)));
+}
+
+#[test]
+fn a_whole_session_of_a_row_counts_from_its_own_start() {
+    let session = |session: u64, at_ns: [i64; 2]| {
+        let turns = at_ns.map(|at_ns| turn(session, at_ns, 20, &[1, 2]).expect("a row")).to_vec();
+        let left_out = vec![LeftOutReason::NoResponse];
+        Ok(FileRow::Session(crate::TraceSession { session, turns, left_out, subagents: 1, subagent_requests: 3 }))
+    };
+    let rules = session_rules(OverLongPrompt::Refuse, TimeRules { max_gap_ns: Some(5), ..TimeRules::default() });
+    let (_, index, summary) = write_rows(rules, [session(1, [7, 10]), session(2, [100, 200])]).expect("written");
+    // The pauses are 1 ns, and 98 ns of which 93 are cut.
+    assert_eq!(index.rows().map(|row| row.at_ns).collect::<Vec<_>>(), [0, 3, 0, 7]);
+    let times = summary.times.expect("times");
+    let turns = times.turns.expect("turns");
+    assert_eq!((turns.subagents, turns.subagent_requests, turns.think_time.cut_ns), (Count(2), Count(6), Count(93)));
+    assert_eq!((times.span_ns, summary.without_response), (Count(7), Some(Count(2))));
+}
+
+#[test]
+fn a_row_without_a_session_is_refused_where_sessions_are_played() {
+    let refused = write(session_rules(OverLongPrompt::Refuse, TimeRules::default()), vec![length(9, &[], 5)]).expect_err("none");
+    insta::assert_snapshot!(refused, @"row 1 names no session: with `sessions`, each request of a trace belongs to one");
 }

@@ -285,7 +285,12 @@ fn dataset_work() -> Value {
             "output_tokens": {"least": 1, "most": 1024, "sum": "391002"}, "without_response": "0",
             "times": {
                 "span_ns": "3599000000000", "busiest_second": "12", "outside_window": "0", "not_sampled": "0", "gaps_cut": "3",
-                "cut_ns": "41000000000",
+                "cut_ns": "41000000000", "turns": {
+                    "think_time": {"turns": "1204", "sum_ns": "15652000000000", "cut": "9", "cut_ns": "880000000000"},
+                    "tool_time": {"turns": "480", "sum_ns": "960000000000", "cut": "2", "cut_ns": "31000000000"},
+                    "without_end": "12", "overlapping": "4", "branches": "7", "subagents": "16", "subagent_requests": "88",
+                    "beyond_blocks": "901", "whole_blocks": "200", "partial_blocks": "882",
+                },
             },
             "blocks": {"tokens": 512, "distinct": "1310", "rows_without": "11", "reused_tokens": "206848"},
         },

@@ -24,6 +24,12 @@ pub(super) const PAUSE_NS: i64 = 10_000_000;
 /// The reason in the record of a request that was due and was not sent.
 pub(super) const NOT_SENT: &str = "the trial ended before it could be sent";
 
+/// Returns the time at which a trace has a turn of one of its sessions, which begins when the session is due.
+fn planned_ns(prepared: &PreparedRequest) -> Option<i64> {
+    let (since_start_ns, course) = prepared.turn.and_then(|turn| turn.planned_ns).zip(prepared.course)?;
+    Some(course.start_ns.saturating_add(i64::try_from(since_start_ns).unwrap_or(i64::MAX)))
+}
+
 impl Engine<'_> {
     /// Begins the due requests and computes the next due time.
     pub(super) fn offer(&mut self, now: i64) {
@@ -207,6 +213,7 @@ impl Engine<'_> {
         record.session_turns = prepared.turn.map(|turn| turn.turns);
         record.session_start_ns = prepared.course.map(|course| course.start_ns);
         record.session_pauses_ns = prepared.course.map(|course| course.pauses_ns);
+        record.planned_ns = planned_ns(&prepared);
         record.request_id = prepared.request_id;
         let has_intended = matches!(self.trial.arrivals, Arrivals::Open { .. }) || record.turn.is_some();
         // The time to connect is a part of the latency.

@@ -322,7 +322,7 @@ mod tests {
     fn the_turn_that_was_due_first_comes_first_and_one_that_is_not_prepared_holds_none_back() {
         let (queue, _feeder) = turn_queue();
         let mut table = SessionTable::new(Sessions { history: History::Recorded }, queue);
-        let turn = |session, turn| PlannedTurn { session, session_id: 1, turn, turns: 3, pause_ns: Some(0) };
+        let turn = |session, turn| PlannedTurn { session, session_id: 1, turn, turns: 3, pause_ns: Some(0), planned_ns: None };
         let prepared = |session| PreparedRequest { turn: Some(turn(session, 1)), ..PreparedRequest::default() };
         // Two of them have the same id, which makes no difference here.
         let [first, second, third] = [7, 7, 9].map(|session| table.add(turn(session, 0), 0));

@@ -30,6 +30,9 @@ fn plan(sessions: u64, turns: u32, pause_ns: i64) -> Plan {
     Plan { sessions, turns, pause_ns, gap_ns: None }
 }
 
+/// The time between two turns in the trace.
+const PLANNED_GAP_NS: u64 = 1_234;
+
 impl Plan {
     fn request(&self, session: u64, turn: u32, previous: Option<&ResponseText>) -> PlannedRequest {
         let global_index = session * u64::from(self.turns) + u64::from(turn);
@@ -45,6 +48,7 @@ impl Plan {
                 turn,
                 turns: self.turns,
                 pause_ns: (turn + 1 < self.turns).then_some(self.pause_ns.unsigned_abs()),
+                planned_ns: Some(PLANNED_GAP_NS * u64::from(turn)),
             }),
             ..PlannedRequest::default()
         }
@@ -164,6 +168,8 @@ fn check_session(trial: &Trial, plan: Plan, records: &[Record], cancelled: bool)
         assert!(is_open || turn > 0 || record.dequeued_ns == Some(due_ns), "{record:?}");
         assert_eq!((record.session_turns, record.session_start_ns), (Some(plan.turns), records[0].intended_ns));
         assert_eq!(record.session_pauses_ns, Some(plan.pause_ns * i64::try_from(turn).expect("few")));
+        let planned_ns = records[0].intended_ns.map(|start_ns| start_ns + (PLANNED_GAP_NS * turn as u64).cast_signed());
+        assert_eq!(record.planned_ns, planned_ns, "the time of the trace, whatever the responses took");
         assert_eq!(record.phase, if due_ns < trial.warmup_ns { Phase::Warmup } else { Phase::Measured }, "{record:?}");
         assert!(due_ns < ends_ns && record.dequeued_ns >= Some(due_ns), "{record:?}");
         assert!(record.sent_ns.is_none_or(|sent_ns| sent_ns >= due_ns), "{record:?}");

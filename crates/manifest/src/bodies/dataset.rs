@@ -32,13 +32,19 @@ words!(
     Burstgpt = "burstgpt",
     /// JSON Lines of requests with times.
     TimedJsonl = "timed_jsonl",
+    /// Weka's traces of coding agents: one session in each line, with times, lengths and blocks.
+    Weka = "weka",
+    /// TraceLab: one round of a session in each line, with times, lengths and what a cache had.
+    Tracelab = "tracelab",
 );
 
 impl DatasetFormat {
     /// Returns true if the rows of the format have times, so that they can be replayed.
     pub fn has_times(self) -> bool {
         match self {
-            Self::Mooncake | Self::Bailian | Self::Azure | Self::Burstgpt | Self::TimedJsonl => true,
+            Self::Mooncake | Self::Bailian | Self::Azure | Self::Burstgpt | Self::TimedJsonl | Self::Weka | Self::Tracelab => {
+                true
+            }
             Self::Jsonl | Self::Sharegpt | Self::OpenaiBatch | Self::Csv | Self::Text => false,
         }
     }
@@ -46,6 +52,21 @@ impl DatasetFormat {
     /// Returns true if the rows of the format can be whole conversations, whose turns are sent one after the other.
     pub fn has_conversations(self) -> bool {
         matches!(self, Self::Jsonl | Self::Sharegpt)
+    }
+
+    /// Returns true if the rows of a trace of the format may name their sessions, so that these can be played turn by turn.
+    pub fn has_trace_sessions(self) -> bool {
+        self.has_times() && self != Self::Azure
+    }
+
+    /// Returns true if a trace of the format consists of sessions, and its requests mean nothing outside of them.
+    pub fn needs_sessions(self) -> bool {
+        matches!(self, Self::Weka | Self::Tracelab)
+    }
+
+    /// Returns true if a trace of the format records when its sessions began, so that they can be played at these times.
+    pub fn has_session_starts(self) -> bool {
+        self.has_trace_sessions() && self != Self::Weka
     }
 
     /// Returns true if the members or columns of the format have names that a workload may choose.
@@ -130,6 +151,49 @@ pub struct TraceTimes {
     /// Gaps that were cut to the longest allowed one, the time from the start of the window to the first kept row included.
     pub gaps_cut: Count,
     /// The time that was taken out of these gaps, in nanoseconds.
+    pub cut_ns: Count,
+    /// The turns of its sessions, if they are played turn by turn. Times are then those after longer pauses were cut, and no other gaps are.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub turns: Option<TraceTurns>,
+}
+
+/// The kept turns of the sessions of a trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TraceTurns {
+    /// The pauses before later turns, unless the response before them called a tool.
+    pub think_time: TracePauses,
+    /// The pauses after responses that called a tool; none if the format does not record tool calls.
+    pub tool_time: TracePauses,
+    /// Later turns whose pause includes the service time of the turn before, because the trace records no end of its response.
+    pub without_end: Count,
+    /// Later turns that began before the recorded end of the response before: they are sent at its end.
+    pub overlapping: Count,
+    /// Turns that continue an earlier turn of their session than the one before. They are sent in the order of their times.
+    pub branches: Count,
+    /// Subagents that were left out, because a session is played as one line of turns.
+    pub subagents: Count,
+    /// The requests of these subagents.
+    pub subagent_requests: Count,
+    /// Prompts that are longer than their blocks together: what follows the blocks is like no other prompt.
+    pub beyond_blocks: Count,
+    /// Prompts that end with a whole block.
+    pub whole_blocks: Count,
+    /// Prompts whose last block is partial.
+    pub partial_blocks: Count,
+}
+
+/// The pauses of one kind before later turns.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TracePauses {
+    /// Turns with such a pause before them.
+    pub turns: Count,
+    /// The sum of the pauses, without what was cut, in nanoseconds.
+    pub sum_ns: Count,
+    /// Pauses that were cut to the longest allowed one.
+    pub cut: Count,
+    /// The time that was taken out of them, in nanoseconds.
     pub cut_ns: Count,
 }
 

@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 
 use crate::document::words;
 use crate::{
-    Artifact, Block, CaseId, Count, Digest, Images, PointId, PromptSource, RateProfile, SessionCounts, Sessions, Tokenizer,
-    TrialId,
+    Artifact, Block, CaseId, Count, Digest, Images, PauseLaw, PointId, PromptSource, RateProfile, SessionCounts, Sessions,
+    Tokenizer, TrialId,
 };
 
 /// Servers that support token counts per chunk (`continuous_usage_stats`).
@@ -297,6 +297,11 @@ impl ServingWork {
     /// each request opens a connection, whose time is a part of its latency.
     pub fn has_intended_times(&self) -> bool {
         self.arrival != ArrivalLaw::Closed || self.sessions.is_some() || self.connections == ConnectionPolicy::Never
+    }
+
+    /// Returns true if the sessions of a trace are played turn by turn.
+    pub fn plays_trace(&self) -> bool {
+        self.sessions.is_some_and(|sessions| sessions.think_time == PauseLaw::Recorded)
     }
 
     /// Returns the mean number of turns of a session; 1 if each request stands for itself.

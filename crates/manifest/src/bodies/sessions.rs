@@ -52,6 +52,8 @@ pub enum PauseLaw {
         /// The standard deviation, in nanoseconds.
         stddev_ns: Count,
     },
+    /// The pauses of a trace.
+    Recorded,
 }
 
 /// The sessions of a point, over both phases of its counted trials. The rest of those that began were cut by the end of their trial.
@@ -85,7 +87,7 @@ impl SessionCounts {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sessions {
-    /// The number of turns of each session; absent if a dataset has the conversations.
+    /// The number of turns of each session; absent if a dataset or trace has them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub turns: Option<LengthLaw>,
     /// The time from the end of a response to the next turn.

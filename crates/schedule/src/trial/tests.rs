@@ -62,7 +62,7 @@ pub(super) fn closed(work: ServingWork) -> ServingWork {
 pub(super) const RATE: OfferedLoad = OfferedLoad::Rate { per_s: 40.0 };
 pub(super) const USERS: OfferedLoad = OfferedLoad::Concurrency { users: 8 };
 
-fn point() -> PointId {
+pub(super) fn point() -> PointId {
     PointId::new("rate-40").expect("an id")
 }
 
@@ -406,7 +406,7 @@ fn a_shard_without_a_user_has_no_part() {
 }
 
 /// A token is a letter.
-struct Letters;
+pub(super) struct Letters;
 
 impl TextTokens for Letters {
     fn count(&self, text: &str) -> Result<u64, String> {
@@ -472,7 +472,7 @@ pub(super) fn conversations(count: u32) -> (ServingWork, Arc<Index>) {
     finish_import(writer)
 }
 
-fn finish_import(writer: RowWriter<'_, Vec<u8>, Vec<u8>>) -> (ServingWork, Arc<Index>) {
+pub(super) fn finish_import(writer: RowWriter<'_, Vec<u8>, Vec<u8>>) -> (ServingWork, Arc<Index>) {
     let (rows, index, summary) = writer.finish().expect("rows");
     let artifact = |bytes: &[u8]| Artifact {
         name: "x".to_owned(),

@@ -235,7 +235,13 @@ fn a_trace_is_read_with_its_part_and_its_speeds() {
     let Work::Serving(serving) = &workload.spec.work else { panic!("serving") };
     assert_eq!(serving.load.arrivals, ArrivalMode::Replay { speed: vec![0.5, 2.0] });
     let Prompts::Dataset(trace) = &serving.prompts else { panic!("a trace") };
-    let times = TraceTimes { from: Duration::ZERO, to: Some(Duration::from_mins(20)), max_gap: None, sample: Some(0.5) };
+    let times = TraceTimes {
+        from: Duration::ZERO,
+        to: Some(Duration::from_mins(20)),
+        max_gap: None,
+        max_tool_time: None,
+        sample: Some(0.5),
+    };
     assert_eq!((trace.format, trace.times, trace.member()), (DatasetFormat::TimedJsonl, Some(times), "trace"));
     assert_eq!(workload.mutable_parts().paths, ["t.jsonl"]);
 }
@@ -243,7 +249,7 @@ fn a_trace_is_read_with_its_part_and_its_speeds() {
 #[test]
 fn a_trace_and_its_replay_belong_together() {
     assert_snapshot!(serving("lengths: N(480,240)/(300,150)", "trace: {path: t.jsonl, format: mooncake, window: {from: 2m, to: 1m}}"), @r"
-    error: `spec.trace` needs `spec.load.mode: replay`
+    error: `spec.trace` needs `spec.load.mode: replay`, or `closed` with `sessions`
       --> a.yaml:13:11
        |
     13 |     mode: open
@@ -279,6 +285,41 @@ fn a_trace_and_its_replay_belong_together() {
     20 |   prefix: {groups: 9}
        |   ^^^^^^
     ");
+}
+
+/// Returns the messages about a workload that plays the sessions of a trace, without their places and hints.
+fn messages_of_trace_sessions(load: &str, trace: &str, more: &str) -> String {
+    let open =
+        "    mode: open\n    rate: [1, 2.5, 10]\n    arrival: gamma\n    smoothness: 0.5\n    duration: 60s\n    warmup: 10s\n";
+    let text = replace_part(SERVING, open, &format!("    {load}\n"));
+    let text = replace_part(&text, "lengths: N(480,240)/(300,150)", &format!("trace: {{path: t.jsonl, {trace}}}\n{more}"));
+    let found = problems(&text);
+    found.lines().filter_map(|line| line.strip_prefix("error: ")).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_sessions_of_a_trace_are_played_at_their_times_or_at_a_concurrency() {
+    let sessions = "  sessions: {header: x-session}\n";
+    let messages = |load: &str, trace: &str| messages_of_trace_sessions(load, trace, sessions);
+    let (replay, closed) = ("mode: replay", "mode: closed\n    concurrency: [2]\n    sessions: 9");
+    assert_eq!(messages(replay, "format: bailian, max_gap: 9s, max_tool_time: 1s"), "");
+    assert_eq!(messages(closed, "format: weka"), "");
+    assert_eq!(messages(closed, "format: tracelab, window: {to: 1h}"), "");
+    assert_snapshot!(messages(replay, "format: azure"), @"the requests of a trace of the format `azure` belong to no sessions, which `spec.sessions` would play");
+    assert_snapshot!(messages(replay, "format: weka, window: {to: 1h}"), @r"
+    a trace of the format `weka` does not record when its sessions began, which `mode: replay` needs
+    a trace of the format `weka` does not record when its sessions began, so that no `window` can be taken of it
+    ");
+    let by_clock = "mode: closed\n    concurrency: [2]\n    duration: 9s";
+    assert_snapshot!(messages(by_clock, "format: weka"), @"`spec.load.duration` cannot end a trial that plays each session of a trace once: it may be longer than all of them");
+    let with = |more: &str| messages_of_trace_sessions(replay, "format: bailian", &format!("  sessions: {{{more}}}\n"));
+    assert_snapshot!(with("history: live"), @"`spec.sessions.history: live` belongs to `lengths` or `dataset`: the prompts of a trace are whole ones, as recorded");
+    assert_snapshot!(with("turns: 3"), @"`spec.sessions.turns` belongs to `lengths` or `dataset`: a trace has its own turns");
+    let without = |trace: &str| messages_of_trace_sessions(replay, trace, "");
+    assert_snapshot!(without("format: tracelab"), @"a trace of the format `tracelab` consists of sessions, which are played turn by turn");
+    assert_snapshot!(without("format: mooncake, max_tool_time: 1s"), @"`spec.trace.max_tool_time` needs `spec.sessions`: only turns of sessions wait for tools");
+    let completions = format!("{sessions}  api: completions\n");
+    assert_eq!(messages_of_trace_sessions(replay, "format: bailian", &completions), "");
 }
 
 #[test]
@@ -340,18 +381,18 @@ fn the_conversations_of_a_dataset_have_their_own_turns() {
     hint: write `format: sharegpt`, `format: jsonl`, or remove `sessions`
     ");
     assert_snapshot!(serving_with("trace: {path: t.jsonl, format: mooncake}\n  sessions: {think_time: 2s}"), @r"
-    error: `spec.trace` needs `spec.load.mode: replay`
+    error: `spec.trace` needs `spec.load.mode: replay`, or `closed` with `sessions`
       --> a.yaml:13:11
        |
     13 |     mode: open
        |           ^^^^
     hint: to send its requests at a concurrency or rate of your own, name the file as `dataset`
 
-    error: `spec.sessions` belongs to `lengths` or `dataset`: the requests of a trace come at their own times
-      --> a.yaml:20:3
+    error: `spec.sessions.think_time` belongs to `lengths` or `dataset`: a trace has its own pauses, which `spec.trace.max_gap` can cut
+      --> a.yaml:20:14
        |
     20 |   sessions: {think_time: 2s}
-       |   ^^^^^^^^
+       |              ^^^^^^^^^^
     hint: remove it
     ");
     assert_snapshot!(serving_with("lengths: D(9,9)\n  sessions: {think_time: 2s}"), @r"
@@ -522,7 +563,7 @@ fn datasets_that_cannot_be_used_are_refused() {
        |
     19 |   dataset: {path: prompts}
        |   ^^^^^^^
-    hint: `format` (`--dataset-format`) is one of jsonl, sharegpt, openai_batch, csv, text, mooncake, bailian, azure, burstgpt, timed_jsonl
+    hint: `format` (`--dataset-format`) is one of jsonl, sharegpt, openai_batch, csv, text, mooncake, bailian, azure, burstgpt, timed_jsonl, weka, tracelab
     ");
     assert_snapshot!(found("{path: a.json, format: sharegpt, fields: {prompt: x}}"), @r"
     error: `spec.dataset.fields` belongs to formats whose members have names of your own choosing

@@ -65,6 +65,9 @@ columns! {
     SessionStart "session_start_ns" Int true;
     /// The sum of the pauses of the session before this turn, in nanoseconds.
     SessionPauses "session_pauses_ns" Int true;
+    /// The time at which the trace whose session it belongs to has it: the start of the session and the time from there; null without such a
+    /// trace.
+    Planned "planned_ns" Int true;
     /// The attempt, from 0.
     Attempt "attempt" Int false;
     /// The shard that sent it, from 0.

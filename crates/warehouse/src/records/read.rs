@@ -480,6 +480,7 @@ fn records(batch: &Batch) -> Result<Vec<Record>> {
             session_turns: cell.number(C::SessionTurns)?,
             session_start_ns: cell.int(C::SessionStart)?,
             session_pauses_ns: cell.int(C::SessionPauses)?,
+            planned_ns: cell.int(C::Planned)?,
             phase,
             request_id: cell.request_id()?,
             intended_ns: cell.int(C::Intended)?,

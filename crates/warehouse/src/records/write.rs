@@ -235,6 +235,7 @@ fn ints(record: &Record, attempt: u32, shard: u32, index: u64) -> Result<[Option
         small(record.session_turns),
         record.session_start_ns,
         record.session_pauses_ns,
+        record.planned_ns,
         Some(attempt.into()),
         Some(shard.into()),
         record.intended_ns,

@@ -1,32 +1,24 @@
 //! The requests of one shard: its stripe of the schedule, with prompts and bodies.
 
-use std::cell::OnceCell;
 use std::sync::Arc;
 
 use super::images::images_of;
-use super::sessions::{Conversation, Conversations, read_turn};
+use super::row_requests::RowRequests;
+use super::sessions::{Conversation, Conversations, is_of_trace, read_turn};
 use assay_api::RequestInput;
-use assay_dataset::{RowContent, RowReader, TokenBlocks, Turn};
+use assay_dataset::RowReader;
 use assay_load::{Cause, PlannedRequest};
-use assay_manifest::{CacheMode, CaptureMode, Images, PromptSource, ServingWork, SharedPrefix};
+use assay_manifest::{Images, PromptSource, ServingWork, SharedPrefix};
 use assay_record::Phase;
-use assay_schedule::{BlockTexts, Requests as Scheduled, ScheduledRequest, Stripe, TrialSchedule};
-use assay_tokens::{Prompt, SALT_WORDS, Tokenizer};
-
-/// The plan's dataset was not opened.
-pub(super) const NO_DATASET: &str = "the rows of the dataset are not at hand";
+use assay_schedule::{Requests as Scheduled, ScheduledRequest, Stripe, TrialSchedule};
+use assay_tokens::{Prompt, Tokenizer};
 
 /// A generator of the requests of one shard, in order, ahead of time.
 pub(crate) struct Prompts<'a> {
     warmup: Scheduled,
     measured: Scheduled,
-    tokenizer: Arc<Tokenizer>,
-    rows: Option<Arc<RowReader>>,
+    of_rows: RowRequests<'a>,
     work: &'a ServingWork,
-    salt: Option<u64>,
-    block_texts: BlockTexts,
-    /// The salt as the first line of each row of a dataset, made once.
-    marker: OnceCell<Prompt>,
     is_silent: bool,
     /// The sessions of which first turns were prepared, if requests are turns of sessions.
     conversations: Conversations,
@@ -44,12 +36,8 @@ impl<'a> Prompts<'a> {
         Self {
             warmup: of(assay_schedule::Phase::WarmUp),
             measured: of(assay_schedule::Phase::Measure),
-            tokenizer,
-            rows,
+            of_rows: RowRequests::new(schedule, tokenizer, rows, work),
             work,
-            salt: schedule.salt().filter(|_| work.cache == CacheMode::ColdSalt),
-            block_texts: schedule.block_texts(),
-            marker: OnceCell::new(),
             is_silent: false,
             conversations: Conversations::default(),
         }
@@ -65,6 +53,11 @@ impl<'a> Prompts<'a> {
         self.measured.clone()
     }
 
+    /// Returns a copy of the generator of the requests of rows.
+    pub(crate) fn of_rows(&self) -> RowRequests<'a> {
+        self.of_rows.clone()
+    }
+
     /// Returns no more requests: the shard has no user.
     pub(crate) fn disable(&mut self) {
         self.is_silent = true;
@@ -72,13 +65,13 @@ impl<'a> Prompts<'a> {
 
     fn planned(&self, request: &ScheduledRequest, output_tokens: Option<u32>) -> Result<PlannedRequest, Cause> {
         if let Some(row) = request.row {
-            return self.of_row(request, row, output_tokens);
+            return self.of_rows.of_row(request, row, output_tokens);
         }
         if let (Some(group), PromptSource::Synthetic { prefix: Some(prefix), .. }) = (request.group, &self.work.prompts) {
             return self.of_group(request, group, prefix, output_tokens);
         }
         let documents = self.work.documents();
-        let prompt = |number, tokens| self.tokenizer.prompt(request.document_seed(number), self.salt, tokens);
+        let prompt = |number, tokens| self.of_rows.tokenizer().prompt(request.document_seed(number), self.of_rows.salt(), tokens);
         let prompts = (0..documents).map(|number| prompt(number, request.input_tokens)).collect::<Result<Vec<_>, _>>()?;
         let query = request.query_tokens.map(|tokens| prompt(documents, tokens)).transpose()?;
         // A model reads each document together with the query.
@@ -90,33 +83,11 @@ impl<'a> Prompts<'a> {
             return Ok(self.illustrated(request, text, images, input_tokens, output_tokens));
         }
         let input = RequestInput::Texts { query: query.as_deref(), inputs: &prompts };
-        Ok(self.request(request, input, query.iter().chain(&prompts).map(String::as_str), input_tokens, output_tokens))
+        Ok(self.of_rows.request(request, input, query.iter().chain(&prompts).map(String::as_str), input_tokens, output_tokens))
     }
 }
 
 impl Prompts<'_> {
-    /// Returns the request with this input, whose texts have `input_tokens` tokens.
-    fn request<'t>(
-        &self,
-        scheduled: &ScheduledRequest,
-        input: RequestInput<'_>,
-        texts: impl Iterator<Item = &'t str>,
-        input_tokens: u32,
-        output_tokens: Option<u32>,
-    ) -> PlannedRequest {
-        PlannedRequest {
-            global_index: scheduled.global_index,
-            intended_offset_ns: scheduled.offset_ns,
-            body: self.work.request_body(input, output_tokens),
-            input_tokens_requested: Some(scheduled.total_input_tokens(self.work.documents())),
-            input_tokens,
-            output_tokens_requested: output_tokens,
-            request_id: scheduled.request_id,
-            prompt_sha256: (self.work.capture != CaptureMode::None).then(|| digest_prompts(texts)),
-            turn: None,
-        }
-    }
-
     /// Returns the request of a prompt with images. Its digest is over the prompt and the digest of each image, one a line.
     fn illustrated(
         &self,
@@ -126,10 +97,12 @@ impl Prompts<'_> {
         input_tokens: u32,
         output_tokens: Option<u32>,
     ) -> PlannedRequest {
-        let (urls, digests): (Vec<String>, Vec<String>) =
-            images_of(scheduled, images, self.salt).into_iter().map(|image| (image.url, image.digest.to_string())).unzip();
+        let (urls, digests): (Vec<String>, Vec<String>) = images_of(scheduled, images, self.of_rows.salt())
+            .into_iter()
+            .map(|image| (image.url, image.digest.to_string()))
+            .unzip();
         let input = RequestInput::Illustrated { text, images: &urls };
-        self.request(
+        self.of_rows.request(
             scheduled,
             input,
             std::iter::once(text).chain(digests.iter().map(String::as_str)),
@@ -143,14 +116,18 @@ impl Prompts<'_> {
         let Some(mut cursor) = self.measured.next_session() else { return Ok(None) };
         let Some(first) = self.measured.next_turn(&mut cursor) else { return Ok(None) };
         if let Some(row) = first.row {
-            let marker = self.marker()?;
-            let turn = read_turn(self.rows.as_deref(), row, marker)?;
+            if is_of_trace(&first) {
+                let request = self.of_rows.of_row(&first, row, first.output_tokens)?;
+                return Conversation::begin_trace(cursor, first).keep_of_trace(&self.conversations, request).map(Some);
+            }
+            let marker = self.of_rows.marker()?;
+            let turn = read_turn(self.of_rows.rows(), row, marker)?;
             let marker_tokens = marker.map_or(0, |marker| marker.tokens);
             return self.begin(Conversation::begin_recorded(cursor, first, turn, marker_tokens)).map(Some);
         }
         let prompt = match (first.group, &self.work.prompts) {
             (Some(group), PromptSource::Synthetic { prefix: Some(prefix), .. }) => self.group_prompt(&first, group, prefix)?,
-            _ => self.tokenizer.prompt(first.prompt_seed, self.salt, first.input_tokens)?,
+            _ => self.of_rows.tokenizer().prompt(first.prompt_seed, self.of_rows.salt(), first.input_tokens)?,
         };
         self.begin(Conversation::begin(cursor, first, &prompt)).map(Some)
     }
@@ -160,16 +137,6 @@ impl Prompts<'_> {
         let request = conversation.request(self.work);
         conversation.keep(&self.conversations, &request)?;
         Ok(request)
-    }
-
-    /// Returns the line that stands in front of each row; `None` without a salt.
-    fn marker(&self) -> Result<Option<&Prompt>, Cause> {
-        let Some(salt) = self.salt else { return Ok(None) };
-        if self.marker.get().is_none() {
-            let made = self.tokenizer.prompt(salt, None, SALT_WORDS)?;
-            return Ok(Some(self.marker.get_or_init(|| made)));
-        }
-        Ok(self.marker.get())
     }
 
     /// Returns the request of a prompt that begins like others: block 0 is the beginning of all, and block `k` that of group `k`, from 1. A salt
@@ -187,54 +154,19 @@ impl Prompts<'_> {
         }
         let inputs = [prompt.text];
         let input = RequestInput::Texts { query: None, inputs: &inputs };
-        Ok(self.request(request, input, inputs.iter().map(String::as_str), prompt.tokens, output_tokens))
+        Ok(self.of_rows.request(request, input, inputs.iter().map(String::as_str), prompt.tokens, output_tokens))
     }
 
     fn group_prompt(&self, request: &ScheduledRequest, group: u32, prefix: &SharedPrefix) -> Result<Prompt, Cause> {
-        let texts = self.block_texts;
+        let texts = self.of_rows.block_texts();
         let own = request.input_tokens.saturating_sub(prefix.tokens());
         let pieces = [
             (texts.block_seed(0), prefix.system),
             (texts.block_seed(u64::from(group) + 1), prefix.group),
             (request.prompt_seed, own),
         ];
-        Ok(self.tokenizer.pieces(&pieces)?)
+        Ok(self.of_rows.tokenizer().pieces(&pieces)?)
     }
-
-    /// Returns the prompt of a length with blocks. A salt changes all of its words and no length, or blocks would not begin where they do.
-    fn of_blocks(&self, row: u64, blocks: &TokenBlocks) -> Result<Prompt, Cause> {
-        let block = |(id, tokens)| (self.block_texts.block_seed(id), tokens);
-        let rest = (self.block_texts.rest_seed(row), blocks.rest());
-        let pieces: Vec<(u64, u32)> = blocks.blocks().map(block).chain([rest]).collect();
-        Ok(self.tokenizer.pieces(&pieces)?)
-    }
-
-    /// Returns the request of a row of the dataset. A salt stands in front of a text as a line of its own: rows are the same in every trial.
-    fn of_row(&self, request: &ScheduledRequest, row: u64, output_tokens: Option<u32>) -> Result<PlannedRequest, Cause> {
-        let mut content = self.rows.as_ref().ok_or(NO_DATASET)?.read(row)?;
-        let mut input_tokens = request.input_tokens;
-        if let RowContent::Blocks(blocks) = &content {
-            let prompt = self.of_blocks(row, blocks)?;
-            input_tokens = prompt.tokens;
-            content = RowContent::Prompt(prompt.text);
-        } else if let Some(marker) = self.marker()? {
-            content = content.with_marker(&marker.text);
-            input_tokens = input_tokens.saturating_add(marker.tokens);
-        }
-        let texts = content.texts().into_iter().map(str::to_owned).collect::<Vec<_>>();
-        let input = match &content {
-            RowContent::Prompt(_) | RowContent::Blocks(_) => RequestInput::Texts { query: None, inputs: &texts },
-            RowContent::Messages(messages) | RowContent::Turn(Turn { messages, .. }) => RequestInput::Messages(messages),
-            RowContent::Body(body) => RequestInput::Body(body),
-        };
-        Ok(self.request(request, input, texts.iter().map(String::as_str), input_tokens, output_tokens))
-    }
-}
-
-/// Returns the SHA-256 of the query and the prompts, one a line.
-pub(super) fn digest_prompts<'a>(prompts: impl Iterator<Item = &'a str>) -> [u8; 32] {
-    let lines: Vec<&str> = prompts.collect();
-    *assay_manifest::Digest::compute(lines.join("\n").as_bytes()).as_bytes()
 }
 
 impl assay_load::Requests for Prompts<'_> {
@@ -280,7 +212,7 @@ impl assay_load::Requests for WarmPrompts<'_> {
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{Digest, ImageFormat, ServingApi};
+    use assay_manifest::{CacheMode, Digest, ImageFormat, ServingApi};
     use assay_schedule::{Nonce, OfferedLoad, PointKey, Seed, TrialKey};
     use serde_json::{Value, json};
 

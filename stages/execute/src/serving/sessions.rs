@@ -8,10 +8,10 @@ use assay_dataset::{RowContent, RowReader, Turn, message_texts};
 use assay_load::{Cause, PlannedRequest, PlannedTurn, ResponseText};
 use assay_manifest::{CaptureMode, History, ReasoningHistory, ServingWork, Sessions};
 use assay_schedule::{Requests as Scheduled, ScheduledRequest, SessionCursor};
-use assay_tokens::{Prompt, Tokenizer};
+use assay_tokens::Prompt;
 use serde_json::{Value, json};
 
-use super::requests::{NO_DATASET, digest_prompts};
+use super::row_requests::{NO_DATASET, RowRequests, digest_prompts};
 
 /// The document of a request whose seed the recorded response is drawn from.
 const RESPONSE: u32 = 1;
@@ -81,6 +81,11 @@ pub(crate) fn read_turn(rows: Option<&RowReader>, row: u64, marker: Option<&Prom
     }
 }
 
+/// Returns true if a request is a turn of the session of a trace, whose row has all that it sends.
+pub(crate) fn is_of_trace(request: &ScheduledRequest) -> bool {
+    request.turn.is_some_and(|place| place.planned_ns.is_some())
+}
+
 /// A message of a chat.
 fn message(role: &str, content: &str) -> Value {
     json!({"role": role, "content": content})
@@ -115,6 +120,29 @@ impl Conversation {
         }
     }
 
+    /// Begins a session of a trace: what is said in it is in its rows.
+    pub(crate) fn begin_trace(cursor: SessionCursor, first: ScheduledRequest) -> Self {
+        Self {
+            cursor,
+            messages: Vec::new(),
+            tokens: 0,
+            marker_tokens: 0,
+            recorded: None,
+            id: first.request_id,
+            bytes: 0,
+            last: first,
+        }
+    }
+
+    /// Keeps a session of a trace until its next turn, and returns the request of the last one with its place in the session.
+    pub(crate) fn keep_of_trace(self, conversations: &Conversations, request: PlannedRequest) -> Result<PlannedRequest, Cause> {
+        let request = PlannedRequest { turn: self.place(), ..request };
+        if self.cursor.next_turn() < self.cursor.turns() {
+            conversations.put(self.cursor.session(), self)?;
+        }
+        Ok(request)
+    }
+
     /// Keeps a session whose first turn is prepared, until its next turn.
     ///
     /// Fails if all conversations under way hold too many bytes.
@@ -140,14 +168,20 @@ impl Conversation {
             request_id: scheduled.request_id,
             prompt_sha256: (work.capture != CaptureMode::None)
                 .then(|| digest_prompts(self.messages.iter().flat_map(message_texts))),
-            turn: scheduled.turn.map(|place| PlannedTurn {
-                session: place.session,
-                session_id: self.id,
-                turn: place.turn,
-                turns: place.turns,
-                pause_ns: place.next_pause_ns,
-            }),
+            turn: self.place(),
         }
+    }
+
+    /// Returns the place of the last turn in the session.
+    fn place(&self) -> Option<PlannedTurn> {
+        self.last.turn.map(|place| PlannedTurn {
+            session: place.session,
+            session_id: self.id,
+            turn: place.turn,
+            turns: place.turns,
+            pause_ns: place.next_pause_ns,
+            planned_ns: place.planned_ns,
+        })
     }
 }
 
@@ -155,8 +189,7 @@ impl Conversation {
 pub(crate) struct LaterTurns<'a> {
     conversations: Conversations,
     scheduled: Scheduled,
-    tokenizer: Arc<Tokenizer>,
-    rows: Option<Arc<RowReader>>,
+    of_rows: RowRequests<'a>,
     work: &'a ServingWork,
     sessions: &'a Sessions,
 }
@@ -166,12 +199,11 @@ impl<'a> LaterTurns<'a> {
     pub(crate) fn new(
         conversations: Conversations,
         scheduled: Scheduled,
-        tokenizer: Arc<Tokenizer>,
-        rows: Option<Arc<RowReader>>,
+        of_rows: RowRequests<'a>,
         work: &'a ServingWork,
         sessions: &'a Sessions,
     ) -> Self {
-        Self { conversations, scheduled, tokenizer, rows, work, sessions }
+        Self { conversations, scheduled, of_rows, work, sessions }
     }
 
     /// Adds the response of the last turn to what was said.
@@ -194,7 +226,8 @@ impl<'a> LaterTurns<'a> {
             }
             (History::Recorded, _) => {
                 let last = &conversation.last;
-                let drawn = self.tokenizer.prompt(last.document_seed(RESPONSE), None, last.output_tokens.unwrap_or(0))?;
+                let drawn =
+                    self.of_rows.tokenizer().prompt(last.document_seed(RESPONSE), None, last.output_tokens.unwrap_or(0))?;
                 conversation.tokens = conversation.tokens.saturating_add(drawn.tokens);
                 message("assistant", &drawn.text)
             }
@@ -207,12 +240,12 @@ impl<'a> LaterTurns<'a> {
     fn add_turn(&self, conversation: &mut Conversation, turn: &ScheduledRequest) -> Result<(), Cause> {
         let own = turn.turn.map_or(0, |place| place.own_tokens);
         let Some(row) = turn.row else {
-            let prompt = self.tokenizer.prompt(turn.prompt_seed, None, own)?;
+            let prompt = self.of_rows.tokenizer().prompt(turn.prompt_seed, None, own)?;
             conversation.messages.push(message("user", &prompt.text));
             conversation.tokens = conversation.tokens.saturating_add(prompt.tokens);
             return Ok(());
         };
-        let turn_of_row = read_turn(self.rows.as_deref(), row, None)?;
+        let turn_of_row = read_turn(self.of_rows.rows(), row, None)?;
         conversation.messages.extend(turn_of_row.messages);
         conversation.recorded = turn_of_row.response;
         conversation.tokens = match self.sessions.history {
@@ -223,7 +256,7 @@ impl<'a> LaterTurns<'a> {
     }
 
     fn count(&self, text: &str) -> Result<u32, Cause> {
-        Ok(u32::try_from(self.tokenizer.count(text)?).unwrap_or(u32::MAX))
+        Ok(u32::try_from(self.of_rows.tokenizer().count(text)?).unwrap_or(u32::MAX))
     }
 }
 
@@ -232,6 +265,12 @@ impl assay_load::Turns for LaterTurns<'_> {
         let lost = || format!("turn {turn} of session {session} is not the next one");
         let mut conversation =
             self.conversations.take(session).filter(|found| found.cursor.next_turn() == turn).ok_or_else(lost)?;
+        if is_of_trace(&conversation.last) {
+            conversation.last = self.scheduled.next_turn(&mut conversation.cursor).ok_or_else(lost)?;
+            let (next, row) = (conversation.last, conversation.last.row.ok_or_else(lost)?);
+            let request = self.of_rows.of_row(&next, row, next.output_tokens)?;
+            return conversation.keep_of_trace(&self.conversations, request);
+        }
         self.add_response(&mut conversation, previous)?;
         let next = self.scheduled.next_turn(&mut conversation.cursor).ok_or_else(lost)?;
         self.add_turn(&mut conversation, &next)?;
@@ -252,6 +291,7 @@ mod tests {
     use assay_manifest::{Count, Digest, LengthLaw, PauseLaw};
     use assay_record::Phase;
     use assay_schedule::{Nonce, OfferedLoad, PointKey, Seed, Stripe, TrialKey, TrialSchedule};
+    use assay_tokens::Tokenizer;
 
     use super::*;
     use crate::serving::requests::Prompts;
@@ -280,9 +320,9 @@ mod tests {
     /// The generators of the first and of the later turns of the whole trial.
     fn turns(work: &ServingWork) -> (Prompts<'_>, LaterTurns<'_>) {
         let tokenizer = Arc::new(Tokenizer::built_in());
-        let prompts = Prompts::new(&schedule(work), Stripe::WHOLE, Arc::clone(&tokenizer), None, work);
+        let prompts = Prompts::new(&schedule(work), Stripe::WHOLE, tokenizer, None, work);
         let sessions = work.sessions.as_ref().expect("sessions");
-        let later = LaterTurns::new(prompts.conversations(), prompts.scheduled(), tokenizer, None, work, sessions);
+        let later = LaterTurns::new(prompts.conversations(), prompts.scheduled(), prompts.of_rows(), work, sessions);
         (prompts, later)
     }
 

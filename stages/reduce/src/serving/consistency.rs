@@ -198,6 +198,7 @@ const COLUMNS: &[Column] = &[
     Column::SessionTurns,
     Column::SessionStart,
     Column::SessionPauses,
+    Column::Planned,
 ];
 
 impl Rules {
@@ -547,12 +548,14 @@ struct Request {
     session_turns: Option<i64>,
     session_start: Option<i64>,
     session_pauses: Option<i64>,
+    planned: Option<i64>,
 }
 
 impl Request {
     /// Returns true if it belongs to no session.
     fn is_alone(&self) -> bool {
-        [self.session, self.turn, self.session_turns, self.session_start, self.session_pauses].iter().all(Option::is_none)
+        let facts = [self.session, self.turn, self.session_turns, self.session_start, self.session_pauses, self.planned];
+        facts.iter().all(Option::is_none)
     }
 
     /// Returns every number of tokens, and of token events.
@@ -593,6 +596,7 @@ struct Columns<'a> {
     session_turns: Ints<'a>,
     session_start: Ints<'a>,
     session_pauses: Ints<'a>,
+    planned: Ints<'a>,
 }
 
 impl<'a> Columns<'a> {
@@ -627,6 +631,7 @@ impl<'a> Columns<'a> {
             session_turns: batch.ints(Column::SessionTurns)?,
             session_start: batch.ints(Column::SessionStart)?,
             session_pauses: batch.ints(Column::SessionPauses)?,
+            planned: batch.ints(Column::Planned)?,
         })
     }
 
@@ -661,6 +666,7 @@ impl<'a> Columns<'a> {
             session_turns: self.session_turns.get(row),
             session_start: self.session_start.get(row),
             session_pauses: self.session_pauses.get(row),
+            planned: self.planned.get(row),
         }
     }
 }

@@ -297,6 +297,7 @@ fn rules(work: &ServingWork) -> Rules {
         has_sessions: work.sessions.is_some(),
         has_cap: work.max_concurrency.is_some(),
         is_connecting: work.connections == ConnectionPolicy::Never,
+        plays_trace: work.plays_trace(),
         has_output: work.api.capabilities().has_output_tokens,
         slos: work.slos.iter().map(|slo| (slo.metric, slo.at_most_ns.0)).collect(),
     }

@@ -43,6 +43,7 @@ pub(super) fn column(field: Field, rules: &Rules) -> Column {
         Field::SessionTurns => Column::SessionTurns,
         Field::SessionStart => Column::SessionStart,
         Field::SessionPauses => Column::SessionPauses,
+        Field::Planned => Column::Planned,
     }
 }
 
@@ -299,6 +300,7 @@ fn latency(metric: Metric, trials: &[ScannedTrial<'_>], rules: &Rules, room: usi
         (Requirement::Sessions, rules.has_sessions, "requests are not turns of sessions"),
         (Requirement::ConcurrencyCap, rules.has_cap, NO_CAP),
         (Requirement::NewConnections, rules.is_connecting, "connections are reused"),
+        (Requirement::TraceSessions, rules.plays_trace, "requests are not turns of the sessions of a trace"),
     ];
     if let Some((.., why)) = unmet.into_iter().find(|(requirement, met, _)| metric.requires(*requirement) && !met) {
         let why = || Err(why.to_owned());

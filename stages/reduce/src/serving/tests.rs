@@ -357,8 +357,8 @@ fn every_metric_of_four_requests_is_as_by_hand() {
     assert_eq!(point.summary.metrics.len() + serving(&point).absent.len(), all.len(), "each is there or absent");
     assert_eq!(
         serving(&point).absent.len(),
-        21,
-        "four tails, documents, eight of sessions, two of connections, three of a cap, and the steady state, which open loop has not"
+        23,
+        "four tails, documents, ten of sessions, two of connections, three of a cap, and the steady state, which open loop has not"
     );
 }
 
@@ -1164,6 +1164,7 @@ fn every_column_has_a_writer() {
         reduced(&json!({"connections": "never"}), connecting()).fact,
         of_sessions.fact,
         closed_sessions.fact,
+        reduced(&trace_sessions(), planned_turns()).fact,
     ];
     let from_telemetry_and_commands = ["tensor_parallel", "queue_delay_ns_mean", "cost_absent_reason"];
     let but: Vec<_> = PLACE.iter().chain(&from_telemetry_and_commands).copied().collect();

@@ -61,6 +61,8 @@ pub(super) struct Rules {
     pub(super) has_cap: bool,
     /// True if each request opens a connection.
     pub(super) is_connecting: bool,
+    /// True if they are turns of the sessions of a trace.
+    pub(super) plays_trace: bool,
     /// True if responses have tokens.
     pub(super) has_output: bool,
     /// The limits of a good request, in nanoseconds.

@@ -9,7 +9,7 @@ use crate::{MAX_TURNS, RowWriter, TextTokens, Turn};
 fn read(format: DatasetFormat, fields: &Fields, text: &str) -> Result<Numbered<Conversation>, String> {
     let conversation = |row| match row {
         FileRow::Conversation(conversation) => conversation,
-        FileRow::Request(_) => panic!("a request"),
+        FileRow::Request(_) | FileRow::Session(_) => panic!("not a conversation"),
     };
     read_with(&rules(true), format, fields, text, conversation)
 }

@@ -75,7 +75,7 @@ fn a_row_that_cannot_be_mooncakes_says_why() {
     insta::assert_snapshot!(refused(r#"{"timestamp":1,"output_length":9}"#), @"row 1 lacks `input_length`");
     insta::assert_snapshot!(
         refused(r#"{"session_id":"a","delay":5,"input_length":1,"output_length":9}"#),
-        @"row 1 has a `delay` and no `timestamp`: requests that wait for others are not replayed yet"
+        @"row 1 has a `delay` and no `timestamp`: a request that waits for another one is a turn of a session, which has a `session_id` and is played with `sessions`"
     );
     insta::assert_snapshot!(
         refused(r#"{"timestamp":1,"text_input":"a secret","output_length":9}"#),
@@ -98,6 +98,44 @@ fn turns_of_a_chat_of_bailian_are_one_session() {
     assert!(listed(&rows).starts_with("2500000000 20 Some(5) [1, 2] of 16\n2750000000 "), "{}", listed(&rows));
     let lacking = refusal(DatasetFormat::Bailian, r#"{"timestamp":1,"input_length":20,"output_length":5}"#);
     assert_eq!(lacking, "row 1 has no whole number `chat_id`");
+}
+
+#[test]
+fn a_later_turn_of_mooncake_may_have_a_delay_instead_of_a_time() {
+    let mut delayed = DelayedTurns::default();
+    let mut read = |row, text: &str| {
+        let value = serde_json::from_str(text).expect("JSON");
+        let read = mooncake(row, &value, Some(&mut delayed)).map_err(|error| error.to_string())?.expect("a request");
+        Ok::<_, String>((read.time.expect("a time").at_ns, read.course.pause_ns))
+    };
+    let first = read(1, r#"{"session_id":"a","timestamp":30,"input_length":1,"output_length":9}"#);
+    let second = read(2, r#"{"session_id":"a","delay":5,"input_length":1,"output_length":9}"#);
+    let third = read(3, r#"{"session_id":"a","delay":0.5,"input_length":1,"output_length":9}"#);
+    let expected = [(30_000_000, None), (35_000_000, Some(5_000_000)), (35_500_000, Some(500_000))];
+    assert_eq!([first, second, third], expected.map(Ok));
+    insta::assert_snapshot!(
+        read(4, r#"{"session_id":"b","delay":5,"input_length":1,"output_length":9}"#).expect_err("no first turn"),
+        @"row 4 has a `delay` and no `timestamp`, and is the first of its session: a first turn has a time"
+    );
+}
+
+#[test]
+fn chats_of_bailian_that_cannot_be_are_refused() {
+    let row = |id: i64, parent: i64| {
+        let row =
+            serde_json::json!({"chat_id": id, "parent_chat_id": parent, "timestamp": 1, "input_length": 20, "output_length": 5});
+        format!("{row}\n")
+    };
+    let refused = |rows: &[(i64, i64)]| {
+        refusal(DatasetFormat::Bailian, &rows.iter().map(|(id, parent)| row(*id, *parent)).collect::<String>())
+    };
+    insta::assert_snapshot!(refused(&[(8, 8)]), @"row 1 is its own parent: `chat_id` and `parent_chat_id` are equal");
+    insta::assert_snapshot!(refused(&[(8, -1), (8, -1)]), @"row 2 has the `chat_id` of row 1: each request has its own");
+    insta::assert_snapshot!(refused(&[(1, 2), (2, 1)]), @"row 2 is named as parent by row 1 before it: the parents form a circle, or the file is not sorted");
+    let rows = [row(8, -1), row(9, 8), row(10, 8), row(11, 10)].concat();
+    let read = read(DatasetFormat::Bailian, &rows).expect("rows");
+    let branches: Vec<bool> = read.iter().flatten().map(|row| row.course.is_branch).collect();
+    assert_eq!(branches, [false, false, true, false], "the third continues the first, and not the second");
 }
 
 #[test]
@@ -130,11 +168,12 @@ fn burstgpt_has_seconds_and_failed_requests() {
 
 #[test]
 fn timed_rows_have_a_body_or_what_a_dataset_has() {
-    let text = "{\"at_ms\":1.5,\"prompt\":\"a b\",\"output_tokens\":7,\"session_id\":\"s\"}\n\
+    let text = "{\"at_ms\":1.5,\"prompt\":\"a b\",\"output_tokens\":7,\"session_id\":\"s\",\"service_ms\":2.5}\n\
                 {\"at_ms\":2,\"body\":{\"messages\":[{\"role\":\"user\",\"content\":\"c\"}],\"temperature\":0},\"output_tokens\":3}\n";
     let rows: Vec<Row> = read(DatasetFormat::TimedJsonl, text).expect("rows").into_iter().flatten().collect();
     assert_eq!(rows[0].content, RowContent::Prompt("a b".to_owned()));
     assert_eq!((rows[0].output_tokens, rows[0].time.map(|time| time.at_ns)), (Some(7), Some(1_500_000)));
+    assert_eq!((rows[0].course.service_ns, rows[1].course.service_ns), (Some(2_500_000), None));
     assert_eq!((rows[1].content.kind(), rows[1].output_tokens), ("a body", Some(3)));
     let untimed = refusal(DatasetFormat::TimedJsonl, "{\"prompt\":\"a\"}");
     assert_eq!(untimed, "row 1 lacks `at_ms`: a trace has times");

@@ -60,7 +60,9 @@ pub(crate) fn explained_columns(case: &CaseSection) -> Vec<&'static Column> {
     let wanted = |column: &&Column| {
         let is_unneeded = column.fallback().is_some_and(|better| case.has_measured(better));
         // The work says nothing of documents and sessions: if no point has any, the workload has none.
-        let is_of_some = [Requirement::Documents, Requirement::Sessions].into_iter().any(|of| column.metric.requires(of));
+        let is_of_some = [Requirement::Documents, Requirement::Sessions, Requirement::TraceSessions]
+            .into_iter()
+            .any(|of| column.metric.requires(of));
         let is_foreign = is_of_some || (column.metric.requires(Requirement::Slos) && !has_slos);
         // A tail that is shown only because an SLO limits it.
         let is_slo_tail = column.rank == Some(0) && column.definition().slo.is_some();

@@ -2,8 +2,8 @@
 
 use assay_manifest::{
     ArrivalLaw, CacheMode, ConnectionPolicy, Count, DatasetSummary, History, Images, LengthLaw, PauseLaw, PromptSource,
-    RateProfile, ReasoningHistory, ServingWork, Sessions, SharedPrefix, Slo, SyntheticText, TemplateUse, TokenRange, TraceTimes,
-    WeightedTokens,
+    RateProfile, ReasoningHistory, ServingWork, Sessions, SharedPrefix, Slo, SyntheticText, TemplateUse, TokenRange, TracePauses,
+    TraceTimes, WeightedTokens,
 };
 use assay_metric::Metric;
 
@@ -133,6 +133,9 @@ fn arrival_law(work: &ServingWork) -> String {
         ArrivalLaw::Closed if work.sessions.is_some() => {
             "closed loop: each user plays one session to its end, pauses included, and then the next".to_owned()
         }
+        ArrivalLaw::Recorded if work.sessions.is_some() => {
+            "replay of a trace: sessions begin at their recorded times, and turns follow the response before".to_owned()
+        }
         ArrivalLaw::Closed => "closed loop: each response is followed by the next request".to_owned(),
         ArrivalLaw::Constant => "open loop, equal gaps".to_owned(),
         ArrivalLaw::Poisson => "open loop, Poisson".to_owned(),
@@ -196,8 +199,9 @@ fn lengths(work: &ServingWork) -> String {
                 DatasetSummary { times: Some(_), .. } => "request",
                 _ => "prompt",
             };
-            let of_sessions = dataset.summary.sessions.map(|count| format!("{} of ", counted(count.0, "conversation")));
-            let turns = work.sessions.as_ref().map(sessions).unwrap_or_default();
+            let session = if work.plays_trace() { "session" } else { "conversation" };
+            let of_sessions = dataset.summary.sessions.map(|count| format!("{} of ", counted(count.0, session)));
+            let turns = work.sessions.as_ref().map(sessions).unwrap_or_default() + &recorded_pauses(&dataset.summary);
             let reused = reused(&dataset.summary);
             let (file, changed) = (clean(&dataset.file.origin), changed_rows(&dataset.summary));
             let of = of_sessions.unwrap_or_default();
@@ -220,6 +224,7 @@ fn images(images: &Images) -> String {
 /// Returns ` a turn; 2 to 8 turns, 2 s apart, drawn history`.
 fn sessions(sessions: &Sessions) -> String {
     let pause = match sessions.think_time {
+        PauseLaw::Recorded => "at their recorded pauses".to_owned(),
         PauseLaw::Fixed { ns: Count(0) } => "without pauses".to_owned(),
         PauseLaw::Fixed { ns } => format!("{} apart", seconds(ns)),
         PauseLaw::Uniform { min_ns, max_ns } => format!("{} to {} apart", seconds(min_ns), seconds(max_ns)),
@@ -251,6 +256,32 @@ fn template(work: &ServingWork) -> String {
     format!(" ({} of the chat template, which the {applied} applies)", template.tokens)
 }
 
+/// States the recorded pauses of the turns of a trace, and what of its sessions is not as recorded; empty for anything else.
+fn recorded_pauses(summary: &DatasetSummary) -> String {
+    let Some(turns) = summary.times.as_ref().and_then(|times| times.turns.as_ref()) else { return String::new() };
+    let pauses = |pauses: &TracePauses, name: &str| {
+        let cut = |cut: u64| format!(" ({cut} cut, by {} s together)", pauses.cut_ns.0 as f64 / 1e9);
+        let cut = Some(pauses.cut.0).filter(|cut| *cut > 0).map(cut).unwrap_or_default();
+        let mean_s = pauses.sum_ns.0 as f64 / 1e9 / pauses.turns.0.max(1) as f64;
+        (pauses.turns.0 > 0).then(|| format!("{} with {mean_s:.1} s of {name} on average{cut}", counted(pauses.turns.0, "turn")))
+    };
+    let count = |count: Count, what: &str| (count.0 > 0).then(|| format!("{} {what}", counted(count.0, "turn")));
+    let subagents = (turns.subagents.0 > 0).then(|| {
+        let requests = counted(turns.subagent_requests.0, "request");
+        format!("{} with {requests} left out", counted(turns.subagents.0, "subagent"))
+    });
+    let parts = [
+        pauses(&turns.think_time, "think time"),
+        pauses(&turns.tool_time, "tool time"),
+        count(turns.without_end, "whose pause includes the service of the turn before, which the trace does not record"),
+        count(turns.overlapping, "that began before the response before had ended"),
+        count(turns.branches, "that continue an earlier turn than the one before"),
+        subagents,
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() { String::new() } else { format!("; {}", parts.join(", ")) }
+}
+
 fn seconds(ns: Count) -> String {
     format!("{} s", ns.0 as f64 / 1e9)
 }
@@ -277,25 +308,31 @@ fn reused(summary: &DatasetSummary) -> String {
 /// empty if there are none.
 fn changed_rows(summary: &DatasetSummary) -> String {
     let DatasetSummary { read, without_prompt, without_response, too_long, truncated, times, sessions, .. } = summary;
+    // A row of a trace is a turn or a whole session.
+    let of_trace = sessions.is_some() && times.is_some();
     let row = if sessions.is_some() { "conversation" } else { "row" };
     let of_times = |count: fn(&TraceTimes) -> Count| times.as_ref().map_or(0, |times| count(times).0);
     let reasons = [
         (without_prompt.0, "without a prompt"),
         (without_response.map_or(0, |count| count.0), "without a recorded response"),
-        (too_long.0, "longer than `max_input`"),
+        (if of_trace { 0 } else { too_long.0 }, "longer than `max_input`"),
         (of_times(|times| times.outside_window), "outside of the window"),
         (of_times(|times| times.not_sampled), "not in the sample"),
     ];
     let left_out: u64 = reasons.iter().map(|(rows, _)| rows).sum();
     let reasons: Vec<String> = reasons.iter().filter(|(rows, _)| *rows > 0).map(|(rows, why)| format!("{rows} {why}")).collect();
-    let left_out = (left_out > 0).then(|| format!("{left_out} of {} left out: {}", counted(read.0, row), reasons.join(", ")));
+    let of = if of_trace { String::new() } else { format!("{left_out} of {} ", counted(read.0, row)) };
+    let left_out = (left_out > 0).then(|| format!("{of}left out: {}", reasons.join(", ")));
+    let whole = (of_trace && too_long.0 > 0)
+        .then(|| format!("{} left out, with a turn longer than `max_input`", counted(too_long.0, "session")));
     let cut = (truncated.0 > 0).then(|| match sessions {
+        Some(_) if of_trace => format!("{} ended before a turn longer than `max_input`", counted(truncated.0, "session")),
         Some(_) => format!("{} ended before a turn longer than `max_input`", counted(truncated.0, "conversation")),
         None => format!("{} cut to `max_input`", counted(truncated.0, "prompt")),
     });
     let gaps = of_times(|times| times.gaps_cut);
     let gaps = (gaps > 0).then(|| format!("{} cut to `max_gap`", counted(gaps, "gap")));
-    let changes: Vec<String> = left_out.into_iter().chain(cut).chain(gaps).collect();
+    let changes: Vec<String> = left_out.into_iter().chain(whole).chain(cut).chain(gaps).collect();
     if changes.is_empty() { String::new() } else { format!(" ({})", changes.join("; ")) }
 }
 
@@ -338,7 +375,7 @@ fn pairs(input: &LengthLaw, output: &LengthLaw) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{Artifact, ChatTemplate, Count, Digest, PinnedFile};
+    use assay_manifest::{Artifact, ChatTemplate, Count, Digest, PinnedFile, TraceTurns};
 
     use super::*;
 
@@ -375,6 +412,47 @@ mod tests {
         assert_eq!(text(20, 1, 2, 0), " (3 of 20 rows left out: 1 without a prompt, 2 longer than `max_input`)");
         assert_eq!(text(20, 1, 0, 4), " (1 of 20 rows left out: 1 without a prompt; 4 prompts cut to `max_input`)");
         assert_eq!(text(20, 0, 0, 1), " (1 prompt cut to `max_input`)");
+    }
+
+    #[test]
+    fn what_a_trace_records_of_its_sessions_and_what_was_changed_is_stated() {
+        let pauses = |turns, sum_s: u64, cut, cut_s: u64| TracePauses {
+            turns: Count(turns),
+            sum_ns: Count(sum_s * 1_000_000_000),
+            cut: Count(cut),
+            cut_ns: Count(cut_s * 1_000_000_000),
+        };
+        let turns = TraceTurns {
+            think_time: pauses(4, 10, 1, 60),
+            tool_time: pauses(1, 3, 0, 0),
+            without_end: Count(2),
+            overlapping: Count(1),
+            branches: Count(0),
+            subagents: Count(1),
+            subagent_requests: Count(9),
+            ..TraceTurns::default()
+        };
+        let times = Some(TraceTimes { not_sampled: Count(7), turns: Some(turns), ..TraceTimes::default() });
+        let summary = DatasetSummary {
+            read: Count(20),
+            sessions: Some(Count(3)),
+            too_long: Count(2),
+            truncated: Count(1),
+            times,
+            ..DatasetSummary::default()
+        };
+        assert_eq!(
+            recorded_pauses(&summary),
+            "; 4 turns with 2.5 s of think time on average (1 cut, by 60 s together), 1 turn with 3.0 s of tool time on average, 2 turns \
+             whose pause includes the service of the turn before, which the trace does not record, 1 turn that began before the response \
+             before had ended, 1 subagent with 9 requests left out"
+        );
+        assert_eq!(
+            changed_rows(&summary),
+            " (left out: 7 not in the sample; 2 sessions left out, with a turn longer than `max_input`; 1 session ended before a turn longer \
+             than `max_input`)"
+        );
+        assert_eq!(recorded_pauses(&DatasetSummary::default()), "");
     }
 
     #[test]

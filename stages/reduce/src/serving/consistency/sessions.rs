@@ -84,6 +84,8 @@ impl AwaitedTurns {
         };
         ensure(request.session_start == Some(before.start), "states another start of its session")?;
         ensure(request.session_pauses == Some(before.pauses), "states other pauses of its session")?;
+        let planned = place.planned_ns.map(|ns| before.start.saturating_add(i64::try_from(ns).unwrap_or(i64::MAX)));
+        ensure(request.planned == planned, "states another time in the trace than its schedule")?;
         self.check_phase(due, phase)?;
         let end_ns = request.end.ok_or("has no end")?;
         if request.outcome.is_ok() && open.cursor.next_turn() < open.cursor.turns() {

@@ -103,6 +103,7 @@ fn turns(schedule: &TrialSchedule, stripe: Stripe, users: u64) -> Vec<Record> {
                 session_turns: Some(place.turns),
                 session_start_ns: Some(start),
                 session_pauses_ns: Some(pauses),
+                planned_ns: place.planned_ns.map(|ns| start + signed(ns)),
                 ..record(&due, phase, due_ns)
             };
             // A user takes a session up when it is due.
@@ -511,7 +512,7 @@ fn turns_that_contradict_their_session_are_refused() {
     fn first(all: &mut [Record]) -> &mut Record {
         all.iter_mut().find(|one| one.turn == Some(0)).expect("a first turn")
     }
-    let of_both: [RecordChange; 15] = [
+    let of_both: [RecordChange; 16] = [
         (
             "a shorter pause",
             |all| later(all).intended_ns = later(all).intended_ns.map(|at| at - 1),
@@ -526,6 +527,7 @@ fn turns_that_contradict_their_session_are_refused() {
         ("another start", |all| later(all).session_start_ns = Some(-1), "another start"),
         ("no start", |all| first(all).session_start_ns = None, "another start"),
         ("other pauses", |all| later(all).session_pauses_ns = Some(0), "other pauses"),
+        ("a time in a trace", |all| later(all).planned_ns = Some(0), "another time in the trace"),
         ("another index", |all| later(all).global_index += 1, "is none of its schedule"),
         ("another's id", |all| later(all).request_id ^= 1, "another id"),
         ("another phase", |all| all.iter_mut().for_each(|one| one.phase = Phase::Warmup), "outside of its phase"),

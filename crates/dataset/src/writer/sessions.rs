@@ -1,0 +1,197 @@
+//! Writes the sessions of a trace.
+
+use std::io::Write;
+
+use assay_manifest::{OverLongPrompt, TraceTurns};
+
+use super::{RowPlace, RowTokens, RowWriter, TimeRules};
+use crate::session::{HeldTurn, PlacedTurn, place_turns};
+use crate::trace::is_sampled;
+use crate::{DatasetError, FileRow, LeftOut, Row, RowContent, TraceSession};
+
+/// A session that is kept, with the places and the tokens of its turns.
+struct KeptSession {
+    turns: Vec<HeldTurn>,
+    placed: Vec<PlacedTurn>,
+    tokens: Vec<RowTokens>,
+    /// Its start since the start of the replay, in nanoseconds.
+    start_ns: u64,
+}
+
+impl KeptSession {
+    fn at_ns(&self, turn: usize) -> u64 {
+        self.start_ns.saturating_add(self.placed.get(turn).map_or(0, |placed| placed.since_start_ns))
+    }
+}
+
+impl<R: Write, I: Write> RowWriter<'_, R, I> {
+    /// Takes a row of the file: a turn, which is held, or a whole session, which is written.
+    pub(super) fn take_turns(
+        &mut self,
+        number: u64,
+        row: Result<FileRow, LeftOut>,
+        rules: TimeRules,
+    ) -> Result<(), DatasetError> {
+        match row {
+            Ok(FileRow::Session(session)) => self.write_session(number, session, rules),
+            Ok(FileRow::Conversation(_)) => Err(DatasetError::row(number, "is a conversation, which has no times")),
+            Ok(FileRow::Request(row)) => self.hold(number, row, rules),
+            Err(left_out) => {
+                let session = left_out.time.and_then(|time| time.session);
+                if session.is_none_or(|session| self.is_in_sample(session, 1, rules)) {
+                    self.count_left_out(left_out.reason);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn hold(&mut self, number: u64, row: Row, rules: TimeRules) -> Result<(), DatasetError> {
+        let time = row.time.ok_or_else(|| DatasetError::row(number, "has no time"))?;
+        let session = time.session.ok_or_else(|| {
+            DatasetError::row(number, "names no session: with `sessions`, each request of a trace belongs to one")
+        })?;
+        if !self.is_in_sample(session, 1, rules) {
+            return Ok(());
+        }
+        if !row.content.fits(self.rules.api) {
+            return Err(self.api_error(number, row.content.kind()));
+        }
+        self.held.add(session, HeldTurn { number, row, at_ns: time.at_ns })
+    }
+
+    /// Returns true if the sample has a session; if not, its `rows` rows are counted.
+    fn is_in_sample(&mut self, session: u64, rows: u64, rules: TimeRules) -> bool {
+        let is_kept = rules.sample.is_none_or(|share| is_sampled(session, share));
+        if !is_kept && let Some(timeline) = &mut self.timeline {
+            timeline.summary().not_sampled.0 += rows;
+        }
+        is_kept
+    }
+
+    /// Writes a session of a format that has a whole one in each row. Its start is not recorded, so that its times are those since it began.
+    fn write_session(&mut self, number: u64, session: TraceSession, rules: TimeRules) -> Result<(), DatasetError> {
+        if !self.is_in_sample(session.session, 1, rules) {
+            return Ok(());
+        }
+        session.left_out.into_iter().for_each(|reason| self.count_left_out(reason));
+        let numbers = self.turn_numbers();
+        numbers.subagents.0 += session.subagents;
+        numbers.subagent_requests.0 += session.subagent_requests;
+        let held = |row: Row| {
+            let time = row.time.ok_or_else(|| DatasetError::row(number, "has a request without a time"))?;
+            Ok(HeldTurn { number, row, at_ns: time.at_ns })
+        };
+        let turns = session.turns.into_iter().map(held).collect::<Result<Vec<_>, DatasetError>>()?;
+        if let Some(turn) = turns.first()
+            && !turn.row.content.fits(self.rules.api)
+        {
+            return Err(self.api_error(number, turn.row.content.kind()));
+        }
+        let Some(kept) = self.keep_session(turns, 0, rules)? else { return Ok(()) };
+        let mut reused = Vec::with_capacity(kept.turns.len());
+        for turn in &kept.turns {
+            reused.push(self.reused_tokens(turn)?);
+        }
+        if let Some(timeline) = &mut self.timeline {
+            timeline.count_session(kept.placed.iter().map(|placed| placed.since_start_ns));
+        }
+        self.append_session(kept, reused)
+    }
+
+    /// Writes the sessions that were held, in the order in which they began.
+    pub(super) fn write_held(&mut self, rules: TimeRules) -> Result<(), DatasetError> {
+        let sessions = std::mem::take(&mut self.held).into_ordered();
+        let origin_ns = sessions.first().and_then(|turns| turns.first()).map_or(0, |turn| turn.at_ns);
+        let mut kept = Vec::new();
+        for turns in sessions {
+            let since_first_ns = turns.first().map_or(0, |turn| turn.at_ns.abs_diff(origin_ns));
+            let is_inside = since_first_ns >= rules.from_ns && rules.to_ns.is_none_or(|to_ns| since_first_ns < to_ns);
+            if is_inside {
+                kept.extend(self.keep_session(turns, since_first_ns - rules.from_ns, rules)?);
+            } else if let Some(timeline) = &mut self.timeline {
+                timeline.summary().outside_window.0 += turns.len() as u64;
+            }
+        }
+        let reused = self.reuse_by_time(&kept)?;
+        kept.into_iter().zip(reused).try_for_each(|(session, reused)| self.append_session(session, reused))
+    }
+
+    /// Returns the reused tokens of each turn of each session: an earlier prompt is one that is earlier in the trace, of whatever session.
+    fn reuse_by_time(&mut self, kept: &[KeptSession]) -> Result<Vec<Vec<u32>>, DatasetError> {
+        let turns_of = |(place, session): (usize, &KeptSession)| {
+            (0..session.turns.len()).map(|turn| (session.at_ns(turn), place, turn)).collect::<Vec<_>>()
+        };
+        let mut in_order: Vec<(u64, usize, usize)> = kept.iter().enumerate().flat_map(turns_of).collect();
+        in_order.sort_unstable();
+        let mut reused: Vec<Vec<u32>> = kept.iter().map(|session| vec![0; session.turns.len()]).collect();
+        for (at_ns, place, turn) in in_order {
+            if let Some(timeline) = &mut self.timeline {
+                timeline.count(at_ns);
+            }
+            let held = kept.get(place).and_then(|session| session.turns.get(turn));
+            let tokens = held.map_or(Ok(0), |held| self.reused_tokens(held))?;
+            if let Some(slot) = reused.get_mut(place).and_then(|turns| turns.get_mut(turn)) {
+                *slot = tokens;
+            }
+        }
+        Ok(reused)
+    }
+
+    fn reused_tokens(&mut self, turn: &HeldTurn) -> Result<u32, DatasetError> {
+        match &turn.row.content {
+            RowContent::Blocks(blocks) => self.blocks.add(turn.number, blocks),
+            _ => Ok(0),
+        }
+    }
+
+    /// Returns a session with the turns that are not too long; `None` if it is left out.
+    fn keep_session(
+        &mut self,
+        mut turns: Vec<HeldTurn>,
+        start_ns: u64,
+        rules: TimeRules,
+    ) -> Result<Option<KeptSession>, DatasetError> {
+        let mut tokens = Vec::with_capacity(turns.len());
+        for turn in &turns {
+            let input = self.input_tokens(turn.number, &turn.row.content)?;
+            if let Some(max) = self.max_below(input) {
+                if self.rules.over == OverLongPrompt::Refuse {
+                    return Err(DatasetError::TooLong { row: turn.number, tokens: input, max });
+                }
+                break;
+            }
+            tokens.push(RowTokens { input, output: self.output_tokens(turn.number, &turn.row)?, reused: 0 });
+        }
+        let is_too_long = tokens.len() < turns.len();
+        if turns.is_empty() {
+            return Ok(None);
+        }
+        if tokens.is_empty() || is_too_long && self.rules.over == OverLongPrompt::Skip {
+            self.summary.too_long.0 += 1;
+            return Ok(None);
+        }
+        self.summary.truncated.0 += u64::from(is_too_long);
+        self.summary.sessions.get_or_insert_default().0 += 1;
+        turns.truncate(tokens.len());
+        let placed = place_turns(&turns, &rules, self.turn_numbers())?;
+        Ok(Some(KeptSession { turns, placed, tokens, start_ns }))
+    }
+
+    fn append_session(&mut self, session: KeptSession, reused: Vec<u32>) -> Result<(), DatasetError> {
+        let places: Vec<u64> = (0..session.turns.len()).map(|turn| session.at_ns(turn)).collect();
+        let turns = session.turns.into_iter().zip(session.placed).zip(session.tokens).zip(reused).zip(places);
+        for (place, ((((turn, placed), tokens), reused), at_ns)) in turns.enumerate() {
+            let tokens = RowTokens { reused: u64::from(reused), ..tokens };
+            let at = RowPlace { at_ns, pause: Some(placed.pause) };
+            self.append(turn.number, &turn.row.content, at, tokens, place > 0)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the numbers of turns of the import.
+    fn turn_numbers(&mut self) -> &mut TraceTurns {
+        let timeline = self.timeline.get_or_insert_with(|| super::Timeline::new(TimeRules::default()));
+        timeline.summary().turns.get_or_insert_default()
+    }
+}

@@ -1,0 +1,179 @@
+//! The sessions of a trace: whole in every shard, in the order in which they began, with the pauses and the times that the trace records.
+
+use std::collections::BTreeSet;
+
+use assay_dataset::{
+    FileRow, ImportRules, RecordedOutput, Row, RowContent, RowTime, RowWriter, TimeRules, TokenBlocks, TurnCourse,
+};
+use assay_manifest::{History, OverLongPrompt, PauseLaw, ReasoningHistory, ServingApi};
+use proptest::prelude::*;
+
+use super::tests::{Letters, NONCE, SEED, finish_import, point};
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+/// A turn of the trace: its session, its time and the time to the end of its response, both in milliseconds.
+type TraceTurn = (u64, i64, Option<u64>);
+
+/// Returns work that plays the sessions of a trace, and its index. Turn `n` of the file, from 0, has `n + 1` tokens.
+fn trace(turns: &[TraceTurn], arrival: ArrivalLaw, count: Option<u64>) -> (ServingWork, Arc<Index>) {
+    let rules = ImportRules {
+        api: ServingApi::Chat,
+        max_input: None,
+        over: OverLongPrompt::Refuse,
+        output: RecordedOutput::Used { at_most: None },
+        times: Some(TimeRules::default()),
+        sessions: true,
+    };
+    let mut writer = RowWriter::new(rules, &Letters, Vec::new(), Vec::new()).expect("a writer");
+    for (number, (session, at_ms, service_ms)) in (1_u32..).zip(turns) {
+        let blocks = TokenBlocks { tokens: number, size: 1_000, ids: Vec::new(), scope: None };
+        let row = Row {
+            output_tokens: Some(7),
+            time: Some(RowTime { at_ns: *at_ms * 1_000_000, session: Some(*session) }),
+            course: TurnCourse { service_ns: service_ms.map(|ms| ms * MS), ..TurnCourse::default() },
+            ..Row::new(RowContent::Blocks(blocks))
+        };
+        writer.write(u64::from(number), Ok(FileRow::Request(row))).expect("a row");
+    }
+    let (work, index) = finish_import(writer);
+    let sessions = Sessions {
+        turns: None,
+        think_time: PauseLaw::Recorded,
+        history: History::Recorded,
+        reasoning: ReasoningHistory::Drop,
+        count: count.map(Count),
+    };
+    let work = ServingWork { arrival, sessions: Some(sessions), requests: None, duration_ns: None, warmup_ns: Count(0), ..work };
+    (work, index)
+}
+
+fn of(work: &ServingWork, offered: OfferedLoad, index: &Arc<Index>) -> Result<TrialSchedule, ScheduleError> {
+    let (workload, point) = (Digest::compute(b"workload"), point());
+    let key = TrialKey { point: PointKey { seed: &SEED, workload: &workload, point: &point }, trial: 0, nonce: NONCE };
+    TrialSchedule::new(work, offered, &key, Some(index))
+}
+
+fn replay(turns: &[TraceTurn], speed: f64) -> TrialSchedule {
+    let (work, index) = trace(turns, ArrivalLaw::Recorded, None);
+    of(&work, OfferedLoad::Replay { speed }, &index).expect("a schedule")
+}
+
+/// Session 7 begins first in the file, and session 5 before it in time. The pauses of session 7 are 200 - 0 - 50 = 150 ms, and 0 because the
+/// third turn overlaps the second.
+const TURNS: [TraceTurn; 5] = [(7, 100, Some(50)), (5, 20, None), (7, 300, Some(400)), (5, 90, None), (7, 500, Some(1))];
+
+/// Session, turn, arrival, pause and planned time, in milliseconds, and tokens.
+type Listed = (u64, u32, Option<i64>, u64, Option<u64>, u32);
+
+/// Returns these of each request.
+fn listed(schedule: &TrialSchedule) -> Vec<Listed> {
+    let line = |request: ScheduledRequest| {
+        let at = request.turn.expect("a turn");
+        let arrival = request.offset_ns.map(|ns| ns / 1_000_000);
+        (at.session, at.turn, arrival, at.pause_ns / MS, at.planned_ns.map(|ns| ns / MS), request.input_tokens)
+    };
+    schedule.requests(Phase::Measure).map(line).collect()
+}
+
+#[test]
+fn sessions_come_as_they_began_with_their_pauses_and_times() {
+    let expected = [
+        (0, 0, Some(0), 0, Some(0), 2),
+        (0, 1, None, 70, Some(70), 4),
+        (1, 0, Some(80), 0, Some(0), 1),
+        (1, 1, None, 150, Some(200), 3),
+        (1, 2, None, 0, Some(400), 5),
+    ];
+    assert_eq!(listed(&replay(&TURNS, 1.0)), expected);
+    // The speed divides arrivals, pauses and planned times.
+    let faster = expected.map(|(session, turn, at, pause, planned, tokens)| {
+        (session, turn, at.map(|at| at / 2), pause / 2, planned.map(|at| at / 2), tokens)
+    });
+    assert_eq!(listed(&replay(&TURNS, 2.0)), faster);
+    assert_ne!(replay(&TURNS, 1.0).digest(), replay(&TURNS, 2.0).digest());
+}
+
+#[test]
+fn users_play_as_many_sessions_as_asked_for_and_none_twice() {
+    let closed = |count| {
+        let (work, index) = trace(&TURNS, ArrivalLaw::Closed, count);
+        of(&work, OfferedLoad::Concurrency { users: 2 }, &index)
+    };
+    let one = closed(Some(1)).expect("a schedule");
+    assert_eq!(listed(&one), [(0, 0, None, 0, Some(0), 2), (0, 1, None, 70, Some(70), 4)]);
+    assert!(!one.has_open_length(Phase::Measure));
+    assert_eq!(closed(Some(2)).expect("a schedule").requests(Phase::Measure).count(), 5);
+    let refused = |count| closed(count).map(|_| ()).expect_err("refused").to_string();
+    insta::assert_snapshot!(refused(Some(3)), @"the sessions cannot be drawn: the trace has 2, which are played once each, and the trial asks for 3");
+    insta::assert_snapshot!(refused(None), @"the sessions cannot be drawn: a number of sessions ends a trial that plays those of a trace at a concurrency");
+}
+
+#[test]
+fn only_recorded_pauses_and_whole_prompts_are_played() {
+    let refused = |change: fn(&mut Sessions)| {
+        let (work, index) = trace(&TURNS, ArrivalLaw::Recorded, None);
+        let mut sessions = work.sessions.expect("sessions");
+        change(&mut sessions);
+        let work = ServingWork { sessions: Some(sessions), ..work };
+        of(&work, OfferedLoad::Replay { speed: 1.0 }, &index).map(|_| ()).expect_err("refused").to_string()
+    };
+    let drawn = refused(|sessions| sessions.think_time = PauseLaw::Fixed { ns: Count(1) });
+    insta::assert_snapshot!(drawn, @"the requests of a trace, unless by its own sessions and pauses, cannot be sent as sessions");
+    assert_eq!(refused(|sessions| sessions.history = History::Live), drawn);
+}
+
+#[test]
+fn a_replay_of_sessions_has_something_to_measure_within_its_time() {
+    let check = |warmup_ms: u64, limit_ms: u64| {
+        let (work, index) = trace(&TURNS, ArrivalLaw::Recorded, None);
+        let work = ServingWork { warmup_ns: Count(warmup_ms * MS), time_limit_ns: Count(limit_ms * MS), ..work };
+        check_replay(&work, 1.0, &index).map_err(|error| error.to_string())
+    };
+    // The last turn is planned 400 ms after the start of its session at 80 ms.
+    assert_eq!(check(480, 481), Ok(()));
+    insta::assert_snapshot!(check(481, 1_000).expect_err("nothing"), @"at speed 1 the trace lasts 480.0ms, and no request of it is due in the measured phase, from 481.0ms on");
+    insta::assert_snapshot!(check(0, 480).expect_err("too long"), @"at speed 1 the last request is due after 480.0ms, and `time_limit` is 480.0ms");
+}
+
+fn turns() -> impl Strategy<Value = Vec<TraceTurn>> {
+    let turn = (0..6_u64, 0..50_i64, prop::option::of(0..40_u64));
+    prop::collection::vec(turn, 1..40).prop_map(|turns| {
+        // Turns of one time are told apart by their lengths.
+        let mut at_ms = 0;
+        turns
+            .into_iter()
+            .map(|(session, gap_ms, service_ms)| {
+                at_ms += gap_ms;
+                (session, at_ms, service_ms)
+            })
+            .collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn shards_play_together_what_one_plays_and_split_no_session(turns in turns(), speed in prop::sample::select(vec![0.5, 1.0, 3.0])) {
+        let schedule = replay(&turns, speed);
+        let whole: Vec<ScheduledRequest> = schedule.requests(Phase::Measure).collect();
+        prop_assert_eq!(whole.len(), turns.len());
+        for shards in [1, 3, 4] {
+            let mut together = Vec::new();
+            for shard in 0..shards {
+                let of_another = replay(&turns, speed);
+                prop_assert_eq!(of_another.digest(), schedule.digest());
+                let stripe = Stripe::new(shard, shards).expect("a stripe");
+                let own: Vec<ScheduledRequest> = of_another.shard_requests(Phase::Measure, stripe).collect();
+                prop_assert!(own.iter().all(|request| request.turn.is_some_and(|at| at.session % u64::from(shards) == u64::from(shard))));
+                together.extend(own);
+            }
+            together.sort_by_key(|request| request.global_index);
+            prop_assert_eq!(&together, &whole);
+        }
+        let rows: BTreeSet<_> = whole.iter().map(|request| request.row).collect();
+        prop_assert_eq!(rows.len(), turns.len(), "each row once");
+        let arrivals: Vec<i64> = whole.iter().filter_map(|request| request.offset_ns).collect();
+        prop_assert!(arrivals.is_sorted());
+    }
+}

@@ -1,0 +1,172 @@
+//! The sessions of traces over the real binaries: their turns follow the response before by the recorded pause, in any number of shards, and
+//! both the client's lateness and the endpoint's back-pressure are in the results.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assay_record::{Phase, Record};
+use serde_json::{Value, json};
+
+use crate::pipeline::{list, text};
+use crate::serving;
+use crate::support::{Fixture, PIPELINE};
+use crate::traces::{metric, records};
+
+const MS: i64 = 1_000_000;
+
+/// A request of Weka's format, which calls a tool or not.
+fn request(t: f64, input: u32, ids: &[u32], stop: &str, api_time: f64) -> Value {
+    json!({"t": t, "type": "n", "model": "m", "in": input, "out": 4, "hash_ids": ids, "stop": stop, "api_time": api_time})
+}
+
+/// Four sessions: of three turns with a subagent, of two turns, and of one. All of them begin with the same ids, which are different blocks.
+fn weka() -> String {
+    let session = |id: &str, requests: Value| {
+        let trace = json!({"id": id, "models": ["m"], "block_size": 64, "hash_id_scope": "local", "requests": requests});
+        trace.to_string() + "\n"
+    };
+    let subagent = json!({"t": 0.04, "type": "subagent", "agent_id": "a1", "requests": [{"t": 0.05, "type": "n"}]});
+    let first = json!([
+        request(0.0, 130, &[0, 1], "tool_use", 0.02),
+        subagent,
+        request(0.1, 200, &[0, 1, 2, 3], "end_turn", 0.03),
+        request(0.25, 256, &[0, 1, 2, 4], "", 0.01),
+    ]);
+    let second = json!([request(5.0, 70, &[0], "", 0.01), request(5.05, 140, &[0, 1, 2], "", 0.01)]);
+    let one = || json!([request(0.0, 64, &[0], "", 0.01)]);
+    [session("a", first), session("b", second), session("c", one()), session("d", one())].concat()
+}
+
+/// The records of each session, by the turn.
+fn sessions_of(records: Vec<Record>) -> BTreeMap<u64, Vec<Record>> {
+    let mut sessions: BTreeMap<u64, Vec<Record>> = BTreeMap::new();
+    for record in records {
+        sessions.entry(record.session.expect("a session")).or_default().push(record);
+    }
+    for turns in sessions.values_mut() {
+        turns.sort_by_key(|turn| turn.turn);
+    }
+    sessions
+}
+
+/// Checks that turns follow the end of the response before by these pauses, and are planned at these times since the start of the session.
+fn check_turns(turns: &[Record], pauses_ms: &[i64], planned_ms: &[i64]) {
+    assert_eq!(turns.len(), planned_ms.len(), "{turns:?}");
+    for (turn, planned_ms) in turns.iter().zip(planned_ms) {
+        assert_eq!(turn.session_start_ns, turns[0].intended_ns);
+        assert_eq!(turn.planned_ns, turns[0].intended_ns.map(|start| start + planned_ms * MS));
+        assert!(turn.sent_ns >= turn.intended_ns);
+    }
+    for (pair, pause_ms) in turns.windows(2).zip(pauses_ms) {
+        assert_eq!(pair[1].intended_ns, pair[0].end_ns.map(|end| end + pause_ms * MS));
+    }
+}
+
+fn schedules(fixture: &Fixture, run_id: &str) -> BTreeSet<String> {
+    let parts: Vec<Value> = fixture.pointers(run_id, "execute").iter().map(|pointer| pointer.load(&fixture.store())).collect();
+    let attempts = parts.iter().flat_map(|part| list(&part["body"]["attempts"]).clone());
+    attempts.map(|attempt| attempt["serving"]["schedule_digest"].to_string()).collect()
+}
+
+#[test]
+fn sessions_of_a_trace_are_played_at_a_concurrency_by_any_number_of_shards() {
+    let fixture = Fixture::bare();
+    fixture.write("workloads/agents/trace.jsonl", &weka());
+    let fields = "  batching_policy: none
+  load: {mode: closed, concurrency: [3], sessions: 4}
+  trace: {path: trace.jsonl, format: weka, max_gap: 100ms, max_tool_time: 60ms}
+  sessions: {header: x-session-id}
+";
+    serving::workload_of(&fixture, "agents", fields);
+    let mut digests = Vec::new();
+    for (run_id, shards) in [("one", ""), ("three", "  shards: 3\n")] {
+        fixture.write(PIPELINE, &serving::pipeline(&["agents"], &[serving::SIMULATOR], 1, serving::RETRY_BUDGET, shards));
+        fixture.commit("agents");
+        fixture.run(run_id).success();
+        let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();
+        assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+        digests.push(schedules(&fixture, run_id));
+        let played = sessions_of(records(&fixture, run_id).pop().expect("an attempt"));
+        assert!(played.keys().copied().eq(0..4), "{:?}", played.keys());
+        // The tool takes 80 ms of which 20 are cut, and the person 120 ms of which 20 are cut.
+        check_turns(&played[&0], &[60, 100], &[0, 80, 210]);
+        check_turns(&played[&1], &[40], &[0, 50]);
+        let tokens = |session: u64| played[&session].iter().map(|turn| turn.input_tokens_endpoint).collect::<Vec<_>>();
+        assert_eq!([tokens(0), tokens(1)], [vec![Some(130), Some(200), Some(256)], vec![Some(70), Some(140)]]);
+        let found = |session: u64| played[&session].iter().map(|turn| turn.cached_tokens.unwrap_or(0)).collect::<Vec<_>>();
+        // Whole blocks of the session's own turns before, and nothing of other sessions.
+        assert_eq!([found(0), found(1), found(2), found(3)], [vec![0, 128, 192], vec![0, 64], vec![0], vec![0]]);
+        for name in ["back_pressure_ms_p50", "send_lateness_ms_p50"] {
+            assert!(metric(&fixture, run_id, "concurrency-3", name).is_finite());
+        }
+    }
+    assert_eq!((digests[0].len(), &digests[0]), (1, &digests[1]));
+    let plan = fixture.manifest("one", "plan");
+    let summary = &plan["body"]["workloads"][0]["serving"]["prompts"]["summary"];
+    let turns = &summary["times"]["turns"];
+    let counts =
+        ["subagents", "subagent_requests", "beyond_blocks", "whole_blocks", "partial_blocks"].map(|name| text(&turns[name]));
+    assert_eq!(counts, ["1", "1", "2", "3", "2"], "{summary}");
+    assert_eq!([text(&turns["tool_time"]["cut_ns"]), text(&turns["think_time"]["cut_ns"])], ["20000000"; 2]);
+    let shown = fixture.assay(&["show", "one", "--all"]).success();
+    assert!(shown.stdout.contains("1 subagent with 1 request left out"), "{}", shown.stdout);
+}
+
+#[test]
+fn sessions_of_a_trace_are_replayed_from_their_recorded_starts() {
+    let fixture = Fixture::bare();
+    let row = |session: &str, at_ms: u32, words: &str, service_ms: Option<u32>| {
+        let row = json!({"session_id": session, "at_ms": at_ms, "prompt": words, "output_tokens": 3, "service_ms": service_ms});
+        row.to_string() + "\n"
+    };
+    let trace = [
+        row("x", 1_000, "one two three", Some(40)),
+        row("y", 1_050, "four five", Some(10)),
+        row("x", 1_100, "one two three six", Some(5)),
+        row("y", 1_200, "four five seven", None),
+    ];
+    fixture.write("workloads/replayed/trace.jsonl", &trace.concat());
+    let fields = "  batching_policy: none
+  load: {mode: replay, speed: [1, 2]}
+  trace: {path: trace.jsonl, format: timed_jsonl}
+  sessions: {}
+  cache: shared
+";
+    serving::workload_of(&fixture, "replayed", fields);
+    fixture.write(PIPELINE, &serving::pipeline(&["replayed"], &[serving::SIMULATOR], 1, serving::RETRY_BUDGET, ""));
+    fixture.commit("a trace");
+    fixture.run("replayed").success();
+    fixture.verify("replayed").success();
+    let mut starts = BTreeSet::new();
+    for attempt in records(&fixture, "replayed") {
+        assert!(attempt.iter().all(|turn| turn.phase == Phase::Measured));
+        let played = sessions_of(attempt);
+        let start_ms = |session: u64| played[&session][0].intended_ns.expect("a time") / MS;
+        starts.insert((start_ms(0), start_ms(1)));
+        let by = if start_ms(1) == 50 { 1 } else { 2 };
+        check_turns(&played[&0], &[60 / by], &[0, 100 / by]);
+        check_turns(&played[&1], &[140 / by], &[0, 150 / by]);
+        // Each row has its whole prompt.
+        assert_eq!(played[&0].iter().map(|turn| turn.input_tokens).collect::<Vec<_>>(), [3, 4]);
+    }
+    assert_eq!(starts, BTreeSet::from([(0, 50), (0, 25)]));
+}
+
+#[test]
+fn one_line_plays_the_sessions_of_a_trace_and_says_what_it_cannot() {
+    let fixture = Fixture::new();
+    fixture.write("trace.jsonl", &weka());
+    let bench = |more: &[&str]| {
+        let trace = ["bench", "--simulator", "fast", "--trace", "trace.jsonl", "--trace-format", "weka", "--trials", "1"];
+        fixture.assay(&[&trace[..], more].concat())
+    };
+    bench(&["--sessions", "count=4", "--concurrency", "2", "--run-id", "agents"]).success();
+    assert_eq!(records(&fixture, "agents").pop().expect("an attempt").len(), 7);
+    fixture.verify("agents").success();
+    let refused = |more: &[&str], code: i32| bench(more).exits(code).stderr.clone();
+    let found = refused(&["--concurrency", "2"], 2);
+    assert!(found.contains("a trace of the format `weka` consists of sessions"), "{found}");
+    let found = refused(&["--sessions", "history=recorded"], 2);
+    assert!(found.contains("does not record when its sessions began"), "{found}");
+    let found = refused(&["--sessions", "count=5", "--concurrency", "2", "--run-id", "many"], 10);
+    assert!(found.contains("the trace has 4, which are played once each, and the trial asks for 5"), "{found}");
+}
