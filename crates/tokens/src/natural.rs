@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use crate::prompt::{scale_draw, split_mix};
+use crate::draw::{scale_draw, split_mix};
 
 /// The book: paragraphs of words with their punctuation. Source and licence are in `natural-text.md`.
 pub(crate) const TEXT: &str = include_str!("natural-text.txt");

@@ -8,6 +8,7 @@
 use assay_manifest::SyntheticText;
 
 use crate::TokenizerError;
+use crate::draw::{scale_draw, split_mix};
 use crate::natural::Chain;
 use crate::words::COMMON_WORDS;
 
@@ -73,11 +74,6 @@ impl Vocabulary {
     fn word(&self, draw: u32) -> &str {
         &self.words[scale_draw(draw, self.words.len())]
     }
-}
-
-/// Maps a draw to an index below `count`.
-pub(crate) fn scale_draw(draw: u32, count: usize) -> usize {
-    ((u64::from(draw) * count as u64) >> 32) as usize
 }
 
 /// The endless text of a seed and a salt; a prompt is a prefix of it.
@@ -210,13 +206,4 @@ fn rescale(words: u32, tokens: u32, wanted: u32) -> u32 {
         std::cmp::Ordering::Equal => words,
         std::cmp::Ordering::Greater => scaled.min(words.saturating_sub(1)).max(1),
     }
-}
-
-/// Output `number` (from 1) of SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014).
-pub(crate) fn split_mix(seed: u64, number: u64) -> u64 {
-    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-    let state = seed.wrapping_add(GOLDEN.wrapping_mul(number));
-    let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ mixed >> 31
 }

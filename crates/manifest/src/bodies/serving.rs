@@ -301,7 +301,7 @@ impl ServingWork {
 
     /// Returns true if the sessions of a trace are played turn by turn.
     pub fn plays_trace(&self) -> bool {
-        self.sessions.is_some_and(|sessions| sessions.think_time == PauseLaw::Recorded)
+        self.sessions.as_ref().is_some_and(|sessions| sessions.think_time == PauseLaw::Recorded)
     }
 
     /// Returns the mean number of turns of a session; 1 if each request stands for itself.
