@@ -77,7 +77,13 @@ fn schedule(arrival: ArrivalLaw) -> Result<TrialSchedule, ScheduleError> {
         streaming: true,
         capture: CaptureMode::None,
         slos: Vec::new(),
-        tokenizer: Tokenizer { name: "common-words".to_owned(), digest: Digest::compute(b""), file: None },
+        tokenizer: Tokenizer {
+            name: "common-words".to_owned(),
+            digest: Digest::compute(b""),
+            file: None,
+            pattern: None,
+            template: None,
+        },
     };
     let (seed, workload) = (Seed::new([7; 32]), Digest::compute(b"workload"));
     let point = PointId::new("point").map_err(|_| ScheduleError::Endless)?;
