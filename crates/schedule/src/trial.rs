@@ -735,7 +735,7 @@ fn check_profile(work: &ServingWork, offered: OfferedLoad) -> Result<(), Schedul
         (None, OfferedLoad::Profile) => refuse("the workload has none"),
         (None, _) => Ok(()),
         (Some(_), OfferedLoad::Profile)
-            if work.requests.is_some() || work.sessions.is_some_and(|sessions| sessions.count.is_some()) =>
+            if work.requests.is_some() || work.sessions.as_ref().is_some_and(|sessions| sessions.count.is_some()) =>
         {
             refuse("a number of requests or sessions would cut it")
         }
@@ -881,7 +881,7 @@ pub fn check_replay(work: &ServingWork, speed: f64, index: &Index) -> Result<(),
 fn check_session_replay(work: &ServingWork, speed: f64, index: &Index, due_ns: &dyn Fn(u64) -> u64) -> Result<(), ScheduleError> {
     let ns = Duration::from_nanos;
     let from_ns = work.warmup_ns.0;
-    let count = work.sessions.and_then(|sessions| sessions.count).map_or(u64::MAX, |count| count.0);
+    let count = work.sessions.as_ref().and_then(|sessions| sessions.count).map_or(u64::MAX, |count| count.0);
     let rows = index.sessions().take(usize::try_from(count).unwrap_or(usize::MAX)).map(|session| u64::from(session.turns)).sum();
     let last_ns = (0..rows).map(due_ns).max().unwrap_or(0);
     if last_ns < from_ns {

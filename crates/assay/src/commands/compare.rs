@@ -150,7 +150,7 @@ fn surroundings([baseline, candidate]: &[VerifiedRun; 2]) -> Vec<String> {
 /// Returns a remark for each workload whose prompts depend on the responses of the endpoint.
 fn live_histories(plan: &Plan) -> impl Iterator<Item = String> {
     let is_live = |workload: &&FrozenWorkload| {
-        let sessions = workload.serving.as_ref().and_then(|serving| serving.sessions);
+        let sessions = workload.serving.as_ref().and_then(|serving| serving.sessions.as_ref());
         sessions.is_some_and(|sessions| sessions.history == History::Live)
     };
     plan.workloads.iter().filter(is_live).map(|workload| {

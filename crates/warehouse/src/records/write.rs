@@ -127,7 +127,7 @@ fn properties() -> Result<WriterProperties> {
 }
 
 /// The number of columns of whole numbers.
-const INTS: usize = 32;
+const INTS: usize = 34;
 
 /// Rows that wait to be encoded, column by column; each kind of column in the order of [`RecordColumn::ALL`].
 #[derive(Debug)]
