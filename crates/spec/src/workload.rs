@@ -806,7 +806,8 @@ fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
     // The prompts of a trace's turns are whole ones, which any API that generates takes.
     let takes_turns =
         |api: ServingApi| api.takes_messages() || spec.member("trace").is_some() && api.capabilities().has_output_tokens;
-    if let Some(api) = spec.member("api").and_then(ServingApi::read).filter(|api| !takes_turns(*api)) {
+    let api = spec.member("api").and_then(ServingApi::read);
+    if let Some(api) = api.filter(|api| !takes_turns(*api)) {
         let message = format!("requests of `api: {api}` have no messages, of which sessions consist");
         problems.add_hinted(sessions.anchor, message, format!("write `api: {}`, or remove it", ServingApi::Chat));
     }

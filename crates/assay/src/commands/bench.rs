@@ -44,7 +44,7 @@ const OUTPUT_TOKENS: u64 = 128;
 const PIPELINE: &str = "pipelines/bench.yaml";
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 55] = [
+const OPTIONS: [(&str, &str); 56] = [
     ("spec.load.connections", "--connections"),
     ("spec.load.rate.ramp", "--ramp"),
     ("spec.load.rate.series", "--series"),

@@ -423,6 +423,45 @@ fn every_metric_of_sessions_is_as_by_hand() {
     assert!(value(&alone, "session_ms_p50").expect_err("no sessions").contains("not turns of sessions"));
 }
 
+/// The same sessions as those of a trace.
+fn trace_sessions() -> Json {
+    let mut of_trace = sessions();
+    of_trace["sessions"]["think_time"] = json!({"law": "recorded"});
+    of_trace
+}
+
+/// The turns of these sessions, which the trace has 300 ms and 370 ms after their starts.
+fn planned_turns() -> Vec<Record> {
+    let planned = |turn: Record| {
+        let since_start_ms = match (turn.session, turn.turn) {
+            (Some(0), Some(1)) => 300,
+            (Some(1), Some(1)) => 370,
+            _ => 0,
+        };
+        Record { planned_ns: turn.session_start_ns.map(|start| start + since_start_ms * MS), ..turn }
+    };
+    turns().into_iter().map(planned).collect()
+}
+
+#[test]
+fn the_lateness_of_the_client_and_the_back_pressure_of_the_endpoint_are_told_apart() {
+    let point = reduced(&trace_sessions(), planned_turns());
+    assert_values(
+        &point,
+        &[
+            // Planned at 300 and due at 360; planned at 100 + 370 and due at 450.
+            ("back_pressure_ms_p50", 20.0),
+            ("back_pressure_ms_p99", 59.2),
+            // Sent 0, 1, 0, 5 and 0 after they were due.
+            ("send_lateness_ms_p50", 0.0),
+            ("send_lateness_ms_p99", 4.84),
+        ],
+    );
+    let drawn = reduced(&sessions(), turns());
+    let absent = value(&drawn, "back_pressure_ms_p50").expect_err("no trace");
+    assert!(absent.contains("not turns of the sessions of a trace"), "{absent}");
+}
+
 /// The four requests, each on a connection of its own, which takes 3, 5, 7 and 9 ms after it is taken up.
 fn connecting() -> Vec<Record> {
     let connected = |record: Record| {
