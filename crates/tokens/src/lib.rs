@@ -7,8 +7,8 @@
 //! Only the text is counted. The endpoint puts it into its chat template, and may add a token that marks the beginning; those
 //! tokens are only in the endpoint's own count.
 
-mod encoder;
 mod draw;
+mod encoder;
 mod file;
 mod framed;
 mod natural;

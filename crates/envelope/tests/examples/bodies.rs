@@ -305,17 +305,22 @@ fn dataset_work() -> Value {
 fn serving_work() -> Value {
     json!({
         "api": "chat", "model": "chat-8b", "arrival": {"law": "closed"},
-        "prompts": {"from": "synthetic", "input": {"law": "lognormal", "mean": 480.0, "stddev": 240.0}, "query": {"law": "fixed", "tokens": 32},
+        "prompts": {"from": "synthetic", "input": {"law": "lognormal", "mean": 480.0, "stddev": 240.0}, "query": {"law": "paired", "values": [{"tokens": 32, "weight": 3.0}, {"tokens": 64, "weight": 1.0}]},
             "prefix": {"system": 1000, "groups": 64, "group": 200, "zipf": 1.0}},
         "sessions": {"turns": {"law": "uniform", "min": 2, "max": 8}, "think_time": {"law": "exponential", "mean_ns": "2000000000"},
             "history": "recorded", "reasoning": "drop", "count": "100"}, "session_header": "x-session-id", "output": {"law": "fixed", "tokens": 128},
-        "text": "natural", "images": {"width": 512, "height": 256, "count": 2, "format": "jpeg"},
+        "rate_profile": {"profile": "series", "segments": [{"duration_ns": "30000000000", "per_s": 4.0}, {"duration_ns": "30000000000", "per_s": 8.5}]},
+        "max_concurrency": "64", "connections": "sticky", "text": "natural", "images": {"width": 512, "height": 256, "count": 2, "format": "jpeg"},
         "exact_output": true, "continuous_usage": true, "batch": 1, "body": {"temperature": "0"}, "extra_body": {"top_k": 20}, "requests": "500",
         "duration_ns": "60000000000", "warmup_ns": "5000000000", "timeout_ns": "120000000000", "time_limit_ns": "1800000000000",
         "cache": "cold_salt", "streaming": true, "capture": "digest", "slos": [{"metric": "ttft", "at_most_ns": "500000000"}],
         "tokenizer": {
             "name": "tokenizer.json", "digest": digest("workloads/chat-8b/tokenizer.json"),
-            "file": pinned("tokenizer.json", "chat-8b/tokenizer.json", 9_085_657, false),
+            "file": pinned("tokenizer.json", "chat-8b/tokenizer.json", 9_085_657, false), "pattern": "o200k_base",
+            "template": {
+                "usage": "count", "config": pinned("tokenizer_config.json", "chat-8b/tokenizer_config.json", 55_351, false),
+                "file": pinned("chat_template.jinja", "chat-8b/chat_template.jinja", 4_614, false), "tokens": 36,
+            },
         },
     })
 }
@@ -398,6 +403,7 @@ fn targets() -> Value {
             ],
             "headers": [{"name": "authorization", "from_env": "VLLM_AUTHORIZATION", "scheme": "Bearer"}],
             "insecure_skip_tls_verify": true,
+            "replicas": ["http://10.0.0.1:8000", "http://10.0.0.2:8000"],
             "config": {"profile": "h100-8b"},
             "ready_http": "/health",
             "ready_timeout_ns": "300000000000",
@@ -617,6 +623,10 @@ fn environment_of_any_block(plan: Digest, incarnation: u32) -> Environment {
                 "version": {"source": "unknown", "how": "GET /version: 404 Not Found"},
                 "models": ["chat-8b"],
                 "process_start_s": "1763596800",
+                "replicas": [{
+                    "address": "http://10.0.0.1:8000", "version": observed("0.11.0", "GET /version"), "models": ["chat-8b"],
+                    "process_start_s": "1763596790",
+                }],
                 "pods": [{
                     "name": "chat-8b-predictor-5d9c7b6f4-x2k8p", "uid": "0f6b1f0e-7d0a-4f57-9a63-2f1d5c8e9b10", "node": "node-a",
                     "ready": true, "containers": [{

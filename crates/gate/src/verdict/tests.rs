@@ -585,7 +585,7 @@ fn the_same_question_has_the_same_bytes() {
     // signers.
     assert_eq!(
         (CONTRACT, Digest::compute(&one).hex().as_str()),
-        ("assay-gate/9", "9a27ccabe2fef54ecb6609a1d018544f89d7a315b6612323a98185e4fa431d31")
+        ("assay-gate/9", "46b4c00637ca30721f39a7c0d0c3fbbf738c7de7dc7d0ed8332ee55f1a373191")
     );
 }
 
