@@ -170,7 +170,8 @@ fn broken_streams_are_failed_requests_with_their_reason() {
         (stream(events), AfterResponse::KeepAlive)
     });
     let fixture = Fixture::bare();
-    let fields = "  batching_policy: none\n  api: messages\n  load: {mode: closed, concurrency: [1], requests: 10}\n  lengths: D(20,1)\n";
+    let fields =
+        "  batching_policy: none\n  api: messages\n  load: {mode: closed, concurrency: [1], requests: 10}\n  lengths: D(20,1)\n";
     serving::workload_of(&fixture, "broken", fields);
     let target = serving::endpoint("server", &server, "");
     fixture.write(PIPELINE, &serving::pipeline(&["broken"], &[&target], 1, serving::RETRY_BUDGET, ""));

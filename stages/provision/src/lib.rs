@@ -254,7 +254,7 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&PodProvi
     })
 }
 
-/// Asks each server behind the address of an endpoint what it is. One that does not respond serves nobody, and its counters are missing.
+/// Asks each server behind the address of an endpoint what it is. One that does not respond takes no load, and its counters are missing.
 fn replicas(target: &Target) -> Result<Vec<ProvisionedReplica>, Failure> {
     let client = target_client(target)?;
     let ask = |address: &String| {
