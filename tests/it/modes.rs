@@ -60,7 +60,7 @@ fn under_a_cap_requests_wait_and_their_latencies_count_from_the_time_at_which_th
     // Several shards cannot count what all of them have in flight.
     loaded(&fixture, load, "  shards: 3\n");
     let refused = fixture.assay(&["validate"]);
-    assert_eq!(refused.code, 2, "{}", refused.stdout);
+    assert_eq!(refused.code, 10, "{}", refused.stdout);
     let said = format!("{}{}", refused.stdout, refused.stderr);
     assert!(said.contains("`max_concurrency` of the workload `load` holds for all requests together"), "{said}");
 }

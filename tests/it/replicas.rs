@@ -8,7 +8,7 @@ use std::thread;
 use assay_record::Record;
 use serde_json::{Value, json};
 
-use crate::pipeline::list;
+use crate::pipeline::{list, text};
 use crate::serving;
 use crate::support::{Fixture, PIPELINE, binary};
 use crate::traces::{metric, records};
@@ -144,13 +144,12 @@ fn what_four_servers_behind_a_router_count_is_what_the_client_counts() {
     // Each attempt began with four empty caches: the first of the prompts with a beginning found nothing at its server.
     assert!(metric(&fixture, "four", "speed-1", "cached_share") < 0.95);
 
-    let sources = fixture.assay(&[
-        "query",
-        "SELECT DISTINCT scope_id FROM telemetry_slice_fact WHERE scope_kind = 'endpoint' ORDER BY 1",
-        "--format",
-        "csv",
-    ]);
-    assert_eq!(sources.success().stdout.lines().skip(1).collect::<Vec<_>>(), ["four.1", "four.2", "four.3", "four.4"]);
+    let recordings = fixture.pointers("four", "record").into_iter().map(|pointer| pointer.load(&fixture.store()));
+    for recording in recordings {
+        let series = list(&recording["body"]["series"]).iter().map(|series| text(&series["source"]).to_owned());
+        let of_servers: Vec<String> = series.filter(|source| source.starts_with("endpoint/")).collect();
+        assert_eq!(of_servers, ["endpoint/four.1", "endpoint/four.2", "endpoint/four.3", "endpoint/four.4"]);
+    }
 }
 
 #[test]
