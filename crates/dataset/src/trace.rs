@@ -124,13 +124,21 @@ pub(crate) struct BlockTree {
     /// The tokens of each block, by its scope and its id. Blocks without a scope have scope 0.
     tokens: HashMap<(u64, u64), u32>,
     nodes: HashMap<(u64, u32, u64), u32>,
+    /// The rows so far.
+    rows: u64,
     summary: BlockSummary,
 }
 
 impl BlockTree {
     /// Adds the blocks of a row, and returns the number of its leading tokens that an earlier row has as well.
     pub(crate) fn add(&mut self, row: u64, blocks: &TokenBlocks) -> Result<u32, DatasetError> {
-        self.summary.tokens = blocks.size;
+        let is_first = self.rows == 0;
+        self.rows += 1;
+        if is_first {
+            self.summary.tokens = blocks.size;
+        } else if self.summary.tokens != blocks.size {
+            self.summary.tokens = 0;
+        }
         self.summary.rows_without.0 += u64::from(blocks.ids.is_empty());
         let (mut parent, mut reused, mut is_known) = (0, 0, true);
         let scope = blocks.scope.unwrap_or(0);

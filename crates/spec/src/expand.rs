@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use assay_manifest::{
-    Case, CaseId, Hasher, IdError, Name, Point, PointId, PointKind, RateProfile, TargetKind, WorkloadType, canonical_value,
+    CacheMode, Case, CaseId, Hasher, IdError, Name, Point, PointId, PointKind, RateProfile, TargetKind, WorkloadType,
+    canonical_value,
 };
 use assay_metric::{MetricName, Requirement};
 use serde_json::Value as Json;
@@ -35,6 +36,7 @@ pub fn expand(pipeline: &Pipeline, workloads: &[Workload]) -> Result<Vec<Case>, 
     let named: Vec<&Workload> = named_workloads(pipeline, &known, &mut problems);
     check_partners(pipeline, &named, &mut problems);
     check_session_headers(pipeline, &named, &mut problems);
+    check_warm_replicas(pipeline, &named, &mut problems);
     check_sides(pipeline, &named, &mut problems);
     check_gates(pipeline, &named, &mut problems);
     check_hosts(pipeline, &named, &mut problems);
@@ -127,6 +129,22 @@ fn check_session_headers(pipeline: &Pipeline, workloads: &[&Workload], problems:
             let path = format!("spec.targets[{index}].headers.{same}");
             let problem = pipeline.places.problem(&path, message);
             problems.push(problem.with_hint("remove it here, or take another name for `sessions.header`"));
+        }
+    }
+}
+
+/// Checks that no workload warms the cache of several servers: a prompt would warm the one that the router gives it to, and be measured at another.
+fn check_warm_replicas(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<Problem>) {
+    for (index, target) in pipeline.spec.targets.iter().enumerate().filter(|(_, target)| target.replicas.len() > 1) {
+        for workload in workloads.iter().filter(|workload| runs_on(workload, target)) {
+            if serving_of(&[*workload]).any(|serving| serving.cache == CacheMode::Warm) {
+                let message = format!(
+                    "`cache: warm` of the workload `{}` would warm one of several replicas with each prompt",
+                    workload.name
+                );
+                let problem = pipeline.places.problem(&format!("spec.targets[{index}].replicas"), message);
+                problems.push(problem.with_hint("write `cache: cold_flush`, `cold_salt` or `shared`, or measure one server"));
+            }
         }
     }
 }

@@ -764,6 +764,11 @@ fn check_text(spec: &CheckedValue, problems: &mut Problems<'_>) {
         let message = format!("`spec.text` belongs to `lengths`, not to a {file}");
         problems.add_hinted(text.anchor, message, "remove it");
     }
+    if spec.member("prefix").is_some() && spec.member("tokenizer").is_some() {
+        let message =
+            "`spec.text: natural` with a `prefix` has no exact length by a tokenizer: its words have no fixed number of tokens";
+        problems.add_hinted(text.anchor, message, "remove `text`, `prefix` or `tokenizer`");
+    }
 }
 
 /// Checks that only synthetic prompts of an API with one prompt have a beginning in common.

@@ -141,10 +141,14 @@ impl Group<'_> {
     }
 }
 
-/// Returns the growth of the counters of all servers around a window; `None` if it is not known of one of them. A server that responds and
-/// has not yet shown the counter has counted nothing: client libraries show a counter once it has first counted.
+/// Returns the growth of the counters of all servers around a window; `None` if it is not known of one of them. A server that shows
+/// other known counters and not this one has counted nothing: client libraries show a counter once it has first counted.
 fn total_growth(servers: &[Vec<Scrape>], what: CountedQuantity, window: &Window) -> Option<Growth> {
-    let counting = servers.iter().filter(|scrapes| scrapes.is_empty() || scrapes.iter().any(|scrape| counts(scrape, what)));
+    let is_idle = |scrapes: &&Vec<Scrape>| {
+        let shows = |what| scrapes.iter().any(|scrape| counts(scrape, what));
+        !shows(what) && CountedQuantity::ALL.into_iter().any(shows)
+    };
+    let counting = servers.iter().filter(|scrapes| !is_idle(scrapes));
     let of_each = counting.map(|scrapes| growth(scrapes, what, window)).collect::<Option<Vec<_>>>()?;
     of_each.into_iter().reduce(|sum, other| Growth {
         counter: sum.counter,

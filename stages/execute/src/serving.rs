@@ -229,7 +229,7 @@ impl<'a> ServingTrial<'a> {
         }
         let client = Client::for_target(self.target).map_err(|error| unreadable_header(&error))?;
         let servers = if self.target.replicas.is_empty() { std::slice::from_ref(&self.address) } else { &self.target.replicas };
-        let flush = || flush::flush_all(&client, servers, ctx.clock(), ctx.cancel()).map(str::to_owned);
+        let flush = || flush::flush_all(&client, servers, ctx.clock(), ctx.cancel());
         match barrier.run_in_first_shard(ctx, flush)? {
             Ok(path) => Ok(Some(path)),
             Err(FlushError::Never(said)) => Err(flush::flush_failure(self.target.name.as_str(), &said)),

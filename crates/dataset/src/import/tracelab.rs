@@ -22,6 +22,9 @@ const BLOCK: u32 = 64;
 /// The most sessions.
 const MAX_SESSIONS: usize = 1_000_000;
 
+/// The most ids of blocks that the latest rounds of all sessions hold together: 1 GiB.
+const MAX_IDS: usize = (1 << 30) / size_of::<u64>();
+
 /// The kind of an event that calls a tool.
 const TOOL_CALL: &str = "tool_call";
 
@@ -29,6 +32,8 @@ const TOOL_CALL: &str = "tool_call";
 #[derive(Default)]
 pub(super) struct Rounds {
     latest: HashMap<u64, Round>,
+    /// The ids that they hold.
+    ids: usize,
 }
 
 /// The latest round of a session.
@@ -57,12 +62,17 @@ impl Rounds {
             return Err(DatasetError::row(row, problem));
         }
         let before = before.unwrap_or_default();
+        self.ids = self.ids.saturating_sub(before.ids.len());
         let shared = (prefix.min(before.tokens).min(tokens) / BLOCK) as usize;
         let mut ids = before.ids;
         ids.truncate(shared);
         let new = u64::from(tokens.div_ceil(BLOCK)).saturating_sub(ids.len() as u64);
         let next_id = before.next_id.saturating_add(new);
         ids.extend(before.next_id..next_id);
+        self.ids = self.ids.saturating_add(ids.len());
+        if self.ids > MAX_IDS {
+            return Err(DatasetError::TooMuchHeld);
+        }
         self.latest.insert(session, Round { number, row, ids: ids.clone(), next_id, tokens });
         Ok(ids)
     }

@@ -169,7 +169,12 @@ impl Engine<'_> {
         let kept_alive = if self.in_flight < most { self.take_kept(session) } else { None };
         // Sessions in a pause keep their connections.
         if kept_alive.is_none() && self.in_flight as usize + self.of_sessions.len() >= most as usize {
-            self.drop_row(row, "as many requests were under way as may be at once", now);
+            let reason = if self.in_flight < most {
+                "requests and sessions in a pause had as many connections as may be open at once"
+            } else {
+                "as many requests were under way as may be at once"
+            };
+            self.drop_row(row, reason, now);
             if let Some(key) = session {
                 self.end_turn(key, Outcome::Dropped, now, None);
             }

@@ -201,7 +201,7 @@ pub struct TracePauses {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BlockSummary {
-    /// Tokens of a block; the last one of a prompt may have fewer.
+    /// Tokens of a block, of which the last one of a prompt may have fewer; 0 if sessions have blocks of different sizes.
     pub tokens: u32,
     /// Different blocks of the kept rows.
     pub distinct: Count,

@@ -416,3 +416,16 @@ fn the_header_of_sessions_is_set_by_no_target() {
     "#);
     assert_eq!(refusal(&on("X-Session"), &[&talks]), "no problem");
 }
+
+#[test]
+fn several_replicas_are_not_warmed() {
+    let warm = replace_part(SERVING, "  slos:", "  cache: warm\n  slos:");
+    let on = |replicas: &str| {
+        let target = format!("{{name: sim, kind: endpoint, url: \"http://127.0.0.1:1\", replicas: [{replicas}]}}");
+        replace_part(&replace_part(PIPELINE, "[stream]", "[chat]"), "{name: here, kind: host}", &target)
+    };
+    let several = on("http://127.0.0.1:2, http://127.0.0.1:3");
+    assert!(refusal(&several, &[&warm]).contains("`cache: warm` of the workload `chat` would warm one of several replicas"));
+    assert_eq!(refusal(&several, &[SERVING]), "no problem");
+    assert_eq!(refusal(&on("http://127.0.0.1:2"), &[&warm]), "no problem");
+}

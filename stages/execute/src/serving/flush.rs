@@ -4,6 +4,7 @@
 //! newer versions report success in the response; the simulator accepts the same. SGLang accepts `POST /flush_cache`, and refuses
 //! with 400 as long as it has requests in flight.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use assay_probe::{Client, EndpointResponse, Limits, endpoint_url};
@@ -43,16 +44,14 @@ impl FlushError {
     }
 }
 
-/// Empties the cache of each server, one after another, and returns the path that did it at the last.
-pub(crate) fn flush_all(client: &Client, servers: &[String], clock: Clock, cancel: &Cancel) -> Result<&'static str, FlushError> {
-    let mut path = Err(FlushError::Never("it has no server".to_owned()));
+/// Empties the cache of each server, one after another, and returns the paths that did it, each once.
+pub(crate) fn flush_all(client: &Client, servers: &[String], clock: Clock, cancel: &Cancel) -> Result<String, FlushError> {
+    let mut paths = BTreeSet::new();
     for server in servers {
-        path = flush(client, server, clock, cancel).map_err(|error| if servers.len() > 1 { error.at(server) } else { error });
-        if path.is_err() {
-            break;
-        }
+        let path = flush(client, server, clock, cancel);
+        paths.insert(path.map_err(|error| if servers.len() > 1 { error.at(server) } else { error })?);
     }
-    path
+    Ok(Vec::from_iter(paths).join(", "))
 }
 
 /// Retries until the endpoint has emptied its cache, and returns the path that did it.

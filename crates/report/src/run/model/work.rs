@@ -301,7 +301,9 @@ fn shared(prefix: &SharedPrefix) -> String {
 fn reused(summary: &DatasetSummary) -> String {
     let Some(blocks) = &summary.blocks else { return String::new() };
     let share = percent(blocks.reused_tokens.0 as f64 / summary.input_tokens.sum.0.max(1) as f64);
-    format!(", {share} of the prompt tokens in blocks of {} that an earlier request begins with", blocks.tokens)
+    // Sessions of a trace may have blocks of different sizes.
+    let size = if blocks.tokens == 0 { String::new() } else { format!(" of {}", blocks.tokens) };
+    format!(", {share} of the prompt tokens in blocks{size} that an earlier request begins with")
 }
 
 /// States the rows of a dataset that were left out or cut, with the reasons: ` (10 of 20 rows left out: 10 longer than `max_input`)`;
