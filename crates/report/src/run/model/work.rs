@@ -264,7 +264,8 @@ fn recorded_pauses(summary: &DatasetSummary) -> String {
         let cut = Some(pauses.cut.0).filter(|cut| *cut > 0).map(cut).unwrap_or_default();
         let mean_s = pauses.sum_ns.0 as f64 / 1e9 / pauses.turns.0.max(1) as f64;
         let digits = if mean_s < 1.0 { 3 } else { 1 };
-        (pauses.turns.0 > 0).then(|| format!("{} with {mean_s:.digits$} s of {name} on average{cut}", counted(pauses.turns.0, "turn")))
+        (pauses.turns.0 > 0)
+            .then(|| format!("{} with {mean_s:.digits$} s of {name} on average{cut}", counted(pauses.turns.0, "turn")))
     };
     let count = |count: Count, what: &str| (count.0 > 0).then(|| format!("{} {what}", counted(count.0, "turn")));
     let subagents = (turns.subagents.0 > 0).then(|| {
