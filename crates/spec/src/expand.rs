@@ -118,34 +118,41 @@ fn check_partners(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut V
     }
 }
 
+/// Returns each pair of a target, with its place in the pipeline, and a serving workload that runs on it.
+fn served<'a>(
+    pipeline: &'a Pipeline,
+    workloads: &'a [&'a Workload],
+) -> impl Iterator<Item = (usize, &'a Target, &'a Workload, &'a Serving)> {
+    let targets = pipeline.spec.targets.iter().enumerate();
+    targets.flat_map(move |(index, target)| {
+        let on_target = workloads.iter().filter(|workload| runs_on(workload, target));
+        on_target.filter_map(move |workload| match &workload.spec.work {
+            Work::Serving(serving) => Some((index, target, *workload, serving.as_ref())),
+            _ => None,
+        })
+    })
+}
+
 /// Checks that no target sets the header that is to name the session of each request.
 fn check_session_headers(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<Problem>) {
-    for (index, target) in pipeline.spec.targets.iter().enumerate() {
-        for workload in workloads.iter().filter(|workload| runs_on(workload, target)) {
-            let sessions = serving_of(&[*workload]).find_map(|serving| serving.sessions.as_ref());
-            let Some(header) = sessions.and_then(|sessions| sessions.header.as_deref()) else { continue };
-            let Some(same) = target.headers.keys().find(|name| name.eq_ignore_ascii_case(header)) else { continue };
-            let message = format!("the header `{same}` names the session of each request of the workload `{}`", workload.name);
-            let path = format!("spec.targets[{index}].headers.{same}");
-            let problem = pipeline.places.problem(&path, message);
-            problems.push(problem.with_hint("remove it here, or take another name for `sessions.header`"));
-        }
+    for (index, target, workload, serving) in served(pipeline, workloads) {
+        let Some(header) = serving.sessions.as_ref().and_then(|sessions| sessions.header.as_deref()) else { continue };
+        let Some(same) = target.headers.keys().find(|name| name.eq_ignore_ascii_case(header)) else { continue };
+        let message = format!("the header `{same}` names the session of each request of the workload `{}`", workload.name);
+        let problem = pipeline.places.problem(&format!("spec.targets[{index}].headers.{same}"), message);
+        problems.push(problem.with_hint("remove it here, or take another name for `sessions.header`"));
     }
 }
 
 /// Checks that no workload warms the cache of several servers: a prompt would warm the one that the router gives it to, and be measured at another.
 fn check_warm_replicas(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<Problem>) {
-    for (index, target) in pipeline.spec.targets.iter().enumerate().filter(|(_, target)| target.replicas.len() > 1) {
-        for workload in workloads.iter().filter(|workload| runs_on(workload, target)) {
-            if serving_of(&[*workload]).any(|serving| serving.cache == CacheMode::Warm) {
-                let message = format!(
-                    "`cache: warm` of the workload `{}` would warm one of several replicas with each prompt",
-                    workload.name
-                );
-                let problem = pipeline.places.problem(&format!("spec.targets[{index}].replicas"), message);
-                problems.push(problem.with_hint("write `cache: cold_flush`, `cold_salt` or `shared`, or measure one server"));
-            }
-        }
+    let warmed = served(pipeline, workloads)
+        .filter(|(_, target, _, serving)| target.replicas.len() > 1 && serving.cache == CacheMode::Warm);
+    for (index, _, workload, _) in warmed {
+        let message =
+            format!("`cache: warm` of the workload `{}` would warm one of several replicas with each prompt", workload.name);
+        let problem = pipeline.places.problem(&format!("spec.targets[{index}].replicas"), message);
+        problems.push(problem.with_hint("write `cache: cold_flush`, `cold_salt` or `shared`, or measure one server"));
     }
 }
 
