@@ -156,6 +156,23 @@ fn parse_member_value(text: &str) -> Value {
     }
 }
 
+/// Returns the body of a streamed request with this input for 32 tokens.
+#[cfg(test)]
+pub(crate) fn body_of(api: ServingApi, input: RequestInput<'_>, exact_output: bool) -> Value {
+    let bytes = api.request_body(&RequestBody {
+        model: "m",
+        input,
+        output_tokens: Some(32),
+        max_output_tokens: None,
+        exact_output,
+        streamed: true,
+        continuous_usage: true,
+        extra_body: &BTreeMap::new(),
+        extra_members: &Map::new(),
+    });
+    serde_json::from_slice(&bytes).expect("JSON")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

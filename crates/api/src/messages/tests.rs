@@ -1,23 +1,13 @@
 //! Requests of messages: what the messages of a chat become.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::{RequestBody, RequestInput, ServingApi};
+use crate::request::body_of;
+use crate::{RequestInput, ServingApi};
 
 /// Returns the body of a request with this input for 32 tokens.
 fn body(input: RequestInput<'_>) -> Value {
-    let bytes = ServingApi::Messages.request_body(&RequestBody {
-        model: "m",
-        input,
-        output_tokens: Some(32),
-        max_output_tokens: None,
-        exact_output: false,
-        streamed: true,
-        continuous_usage: true,
-        extra_body: &std::collections::BTreeMap::new(),
-        extra_members: &Map::new(),
-    });
-    serde_json::from_slice(&bytes).expect("JSON")
+    body_of(ServingApi::Messages, input, false)
 }
 
 #[test]

@@ -1,22 +1,12 @@
 //! Requests of responses: the items that the messages of a chat become.
 
 use super::*;
-use crate::{RequestBody, RequestInput, ServingApi};
+use crate::request::body_of;
+use crate::{RequestInput, ServingApi};
 
 /// Returns the body of a request with this input for 32 tokens.
 fn body(input: RequestInput<'_>, exact_output: bool) -> Value {
-    let bytes = ServingApi::Responses.request_body(&RequestBody {
-        model: "m",
-        input,
-        output_tokens: Some(32),
-        max_output_tokens: None,
-        exact_output,
-        streamed: true,
-        continuous_usage: true,
-        extra_body: &std::collections::BTreeMap::new(),
-        extra_members: &Map::new(),
-    });
-    serde_json::from_slice(&bytes).expect("JSON")
+    body_of(ServingApi::Responses, input, exact_output)
 }
 
 #[test]
