@@ -58,13 +58,14 @@ pub fn commit_run(
         return Err(Error::NoRunRows { run: run.clone() });
     }
     // A table of another schema is found before anything is written to the others.
-    lake.latest()?;
+    let mut opened = lake.open_tables()?;
     let mut work = RunCommit { lake, run, scratch, watch, steps: 0 };
     let mut snapshot = Snapshot::new();
     for table in TABLES {
+        let open = opened.remove(table.name).map_or_else(|| lake.latest_or_new(table), Ok)?;
         let open = match by_table.get(table.name) {
-            None => lake.latest_or_new(table)?,
-            Some(files) => work.add(table, files)?,
+            None => open,
+            Some(files) => work.add(table, files, open)?,
         };
         snapshot.insert(table.name.to_owned(), Count(open.version()));
     }
@@ -106,9 +107,8 @@ impl RunCommit<'_> {
         }
     }
 
-    fn add(&mut self, table: &'static Table, files: &[&CuratedFile]) -> Result<OpenTable> {
+    fn add(&mut self, table: &'static Table, files: &[&CuratedFile], mut open: OpenTable) -> Result<OpenTable> {
         for _ in 0..MAX_COMMIT_ATTEMPTS {
-            let open = self.lake.latest_or_new(table)?;
             let addition = self.find_missing(table, files, &open)?;
             if addition.transactions.is_empty() {
                 self.finish_step(table, Action::AlreadyCommitted)?;
@@ -123,6 +123,7 @@ impl RunCommit<'_> {
                 self.finish_step(table, Action::Committed)?;
                 return Ok(open);
             }
+            open = self.lake.latest_or_new(table)?;
         }
         Err(Error::Contended { table: table.name, attempts: MAX_COMMIT_ATTEMPTS })
     }

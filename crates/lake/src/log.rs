@@ -106,13 +106,23 @@ impl Lake {
 
     /// Returns the newest version of those of these tables that are there: each costs a reading of its log.
     pub fn latest_of(&self, tables: impl IntoIterator<Item = &'static Table>) -> Result<Snapshot> {
-        let mut versions = Snapshot::new();
+        let opened = self.open_newest(tables)?;
+        Ok(opened.into_iter().map(|(name, open)| (name.to_owned(), Count(open.version()))).collect())
+    }
+
+    /// Opens the newest version of every table that is there, by name.
+    pub(crate) fn open_tables(&self) -> Result<BTreeMap<&'static str, OpenTable>> {
+        self.open_newest(TABLES)
+    }
+
+    fn open_newest(&self, tables: impl IntoIterator<Item = &'static Table>) -> Result<BTreeMap<&'static str, OpenTable>> {
+        let mut opened = BTreeMap::new();
         for table in tables {
             if let Some(open) = self.open_latest(table)? {
-                versions.insert(table.name.to_owned(), Count(open.version()));
+                opened.insert(table.name, open);
             }
         }
-        Ok(versions)
+        Ok(opened)
     }
 
     /// Returns the data files of a table at a version, in the order of their paths.

@@ -7,7 +7,8 @@
 //! verifies up to level 1.
 //!
 //! The first and the last copies are committed to the warehouse as publish does it, and timed. For those between, the tables' logs
-//! get the commits that publish would have written, without checkpoints: the last ones write the next checkpoint.
+//! get the commits that publish would have written, without checkpoints. The one before the last ones is committed as publish does it,
+//! so that it writes the checkpoint which the last ones find in a store that publish has filled, and is not timed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
@@ -32,8 +33,30 @@ use serde_json::Value as Json;
 
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
-/// The number of last copies that are committed as publish does it, and timed.
+/// The number of first and of last copies that are committed as publish does it, and timed.
 const TIMED: usize = 20;
+
+/// How a copy is committed to the warehouse.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Commit {
+    /// Its commits are written to the logs of the tables.
+    Written,
+    /// As publish does it.
+    Published,
+    /// As publish does it, and timed.
+    Timed,
+}
+
+impl Commit {
+    fn of(index: usize, count: usize) -> Self {
+        match count - index {
+            _ if index < TIMED => Self::Timed,
+            left if left <= TIMED => Self::Timed,
+            left if left == TIMED + 1 => Self::Published,
+            _ => Self::Written,
+        }
+    }
+}
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -46,8 +69,7 @@ fn main() -> Result<()> {
     let mut out = std::io::stdout().lock();
     for index in 0..count {
         let template = templates.get(index % templates.len().max(1)).ok_or("no run to copy")?;
-        let is_timed = index < TIMED || index + TIMED >= count;
-        template.copy(&mut target, &keys, index, is_timed)?;
+        template.copy(&mut target, &keys, index, Commit::of(index, count))?;
     }
     let median = |times: &[f64]| {
         let mut times = times.to_vec();
@@ -102,7 +124,7 @@ impl Template {
         Ok(template)
     }
 
-    fn copy(&self, target: &mut Target, keys: &KeyRing, index: usize, is_timed: bool) -> Result<()> {
+    fn copy(&self, target: &mut Target, keys: &KeyRing, index: usize, commit: Commit) -> Result<()> {
         let run_id = RunId::new(format!("nightly-{index:06}"))?;
         let mut copied = Renaming::new(&self.run_id, &run_id);
         for (reference, document, statement) in &self.documents {
@@ -113,7 +135,7 @@ impl Template {
             }
             let mut json: Json = serde_json::from_str(&copied.rename(&String::from_utf8(document.to_bytes()?)?))?;
             if let Document::Publication(_) = document {
-                self.complete_publication(target, &mut json, &copied, is_timed)?;
+                self.complete_publication(target, &mut json, &copied, commit)?;
             }
             copied.resize(&mut json);
             let inputs: Vec<InputRef> = serde_json::from_value(json["header"]["inputs"].clone())?;
@@ -180,9 +202,9 @@ impl Template {
     }
 
     /// Commits the rows, and completes the Publication with the versions and files that follow.
-    fn complete_publication(&self, target: &mut Target, json: &mut Json, copied: &Renaming, is_timed: bool) -> Result<()> {
+    fn complete_publication(&self, target: &mut Target, json: &mut Json, copied: &Renaming, commit: Commit) -> Result<()> {
         let summary = copied.summary.as_ref().ok_or("no summary")?;
-        let versions = target.commit(&copied.run_id, &summary.body.files, is_timed)?;
+        let versions = target.commit(&copied.run_id, &summary.body.files, commit)?;
         json["body"]["warehouse_snapshot"] = serde_json::to_value(versions)?;
         let manifest: Manifest<Publication> = serde_json::from_value(json.clone())?;
         let numbers = Numbers {
@@ -333,12 +355,14 @@ impl Target {
         &mut self,
         run_id: &RunId,
         files: &[CuratedFile],
-        is_timed: bool,
+        commit: Commit,
     ) -> Result<BTreeMap<String, assay_manifest::Count>> {
-        if is_timed {
+        if commit != Commit::Written {
             let began = Instant::now();
             let versions = commit_run(&self.lake, run_id, files, &self.scratch, &mut |_| ControlFlow::Continue(()))?;
-            self.commits.push(began.elapsed().as_secs_f64() * 1e3);
+            if commit == Commit::Timed {
+                self.commits.push(began.elapsed().as_secs_f64() * 1e3);
+            }
             self.versions = versions.iter().map(|(table, version)| (table.clone(), version.0)).collect();
             return Ok(versions);
         }

@@ -6,6 +6,10 @@ use assay_manifest::{
     Body as _, Digest, Document, EndState, Kind, ListedRun, MAX_MANIFEST_BYTES, Plan, RunEnd, RunId, RunOutcome,
 };
 use assay_stage::{AcceptedResult, Context, ErrorCode, Failure, Layout, StageName};
+use assay_verify::try_map_in_threads;
+
+/// The number of runs that are read at a time: a reader mostly waits for the store.
+const READERS: usize = 16;
 
 /// Lists every run that announced one of the plan's cases, and this run with all of them.
 pub(crate) fn runs_of_cases(ctx: &Context, plan: &Plan) -> Result<Vec<ListedRun>, Failure> {
@@ -19,15 +23,14 @@ pub(crate) fn runs_of_cases(ctx: &Context, plan: &Plan) -> Result<Vec<ListedRun>
         }
     }
     cases_of.insert(ctx.run_id().clone(), plan.cases.iter().map(|case| case.case_id.to_string()).collect());
-    cases_of.into_iter().map(|(run_id, cases)| list_run(ctx, run_id, cases.into_iter().collect())).collect()
+    let cases_of: Vec<(RunId, Vec<String>)> =
+        cases_of.into_iter().map(|(run_id, cases)| (run_id, cases.into_iter().collect())).collect();
+    try_map_in_threads(READERS, &cases_of, |(run_id, cases)| list_run(ctx, run_id, cases))
 }
 
-fn list_run(ctx: &Context, run_id: RunId, cases: Vec<String>) -> Result<ListedRun, Failure> {
-    if run_id == *ctx.run_id() {
-        return Ok(ListedRun { run_id, cases, outcome: RunOutcome::This, evidence: None });
-    }
-    let (outcome, evidence) = outcome(ctx, &run_id)?;
-    Ok(ListedRun { run_id, cases, outcome, evidence })
+fn list_run(ctx: &Context, run_id: &RunId, cases: &[String]) -> Result<ListedRun, Failure> {
+    let (outcome, evidence) = if run_id == ctx.run_id() { (RunOutcome::This, None) } else { outcome(ctx, run_id)? };
+    Ok(ListedRun { run_id: run_id.clone(), cases: cases.to_vec(), outcome, evidence })
 }
 
 /// Returns the outcome of another run: by its Summary, otherwise by its last end. Listed by digest, so that a reader can verify
