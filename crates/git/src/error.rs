@@ -123,6 +123,13 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns true if what the repository holds is to blame, and not that it could not be read: a link, a submodule, a folder or a file
+    /// that is too large where a file is named.
+    #[must_use]
+    pub const fn is_about_contents(&self) -> bool {
+        matches!(self, Self::NoFile(_) | Self::FileTooLarge { .. })
+    }
+
     /// Returns advice for a person, if there is any.
     pub fn hint(&self) -> Option<&'static str> {
         match self {

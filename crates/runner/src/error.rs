@@ -630,7 +630,10 @@ impl Error {
             Self::Branch(error) => error.code(),
             Self::Process(_) => ErrorCode::Process,
             Self::File { role, .. } => role.code(),
-            Self::Definition { .. } => ErrorCode::Unreadable,
+            Self::Definition { source, .. } => match source.downcast_ref::<assay_git::Error>() {
+                Some(error) if error.is_about_contents() => ErrorCode::DefinitionInvalid,
+                _ => ErrorCode::Unreadable,
+            },
             Self::Resource { resource, .. } => resource.code(),
             Self::Key { work, .. } => work.code(),
             Self::KeyTooLarge { .. } => ErrorCode::Key,

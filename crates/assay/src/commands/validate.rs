@@ -161,6 +161,12 @@ fn closure_problems(path: &str) -> Vec<Problem> {
             expanded.into_iter().chain(query_problems(root, &found.pipeline.spec.publish.queries)).map(placed).collect()
         }
         Err(ClosureError::Problems(problems)) => problems.into_iter().map(placed).collect(),
-        Err(ClosureError::Read { path, cause }) => vec![placed(Problem::for_file(&path, cause.to_string()))],
+        Err(ClosureError::Read { path, cause }) => {
+            let problem = Problem::for_file(&path, cause.to_string());
+            vec![placed(match cause.hint() {
+                Some(hint) => problem.with_hint(hint),
+                None => problem,
+            })]
+        }
     }
 }
