@@ -224,7 +224,7 @@ impl Index {
             if number == 1 && continues(row) {
                 return Err(IndexError::NoFirstTurn);
             }
-            if !links.add(&mut session, TurnLink::from_bytes(link), !continues(row)) {
+            if !links.add(&mut session, TurnLink::from_bytes(*link), !continues(row)) {
                 return Err(IndexError::Links(number));
             }
             rows.push(*row);

@@ -39,7 +39,7 @@ impl TracePlace {
 }
 
 impl TurnLink {
-    pub(super) fn from_bytes(bytes: &[u8; LINK_BYTES]) -> Self {
+    pub(super) fn from_bytes(bytes: [u8; LINK_BYTES]) -> Self {
         let words = bytes.as_chunks::<2>().0;
         let word = |place: usize| words.get(place).map_or(0, |word| u16::from_le_bytes(*word));
         Self { stream: word(0), after: word(1).checked_sub(1), joined_by: Some(word(2)).filter(|turn| *turn > 0) }
@@ -209,7 +209,7 @@ mod tests {
         for link in [link(0, None, None), link(7, Some(0), Some(9)), link(u16::MAX, Some(9_999), None)] {
             let pause = RecordedPause { ns: 5, is_tool: true };
             let bytes = TracePlace { pause, link }.to_bytes();
-            assert_eq!(bytes.split_last_chunk::<LINK_BYTES>().map(|(_, bytes)| TurnLink::from_bytes(bytes)), Some(link));
+            assert_eq!(bytes.split_last_chunk::<LINK_BYTES>().map(|(_, bytes)| TurnLink::from_bytes(*bytes)), Some(link));
         }
     }
 }
