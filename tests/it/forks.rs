@@ -127,7 +127,9 @@ fn subagents_are_streams_of_their_session_in_any_number_of_shards() {
         let played: BTreeMap<u64, Vec<Record>> = sessions_of(records(&fixture, run_id).pop().expect("an attempt"));
         assert_eq!(played.values().map(Vec::len).collect::<Vec<_>>(), [9, 2, 1]);
         check_forked(&played[&0]);
-        played.values().for_each(|turns| check_pauses(turns));
+        for turns in played.values() {
+            check_pauses(turns);
+        }
     }
     assert_eq!((digests[0].len(), &digests[0], &digests[0]), (1, &digests[1], &digests[2]));
     let plan = fixture.manifest("one", "plan");
