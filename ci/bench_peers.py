@@ -15,6 +15,8 @@ import sys
 import tempfile
 import urllib.request
 
+import bench_peers_weka
+
 MODEL = "assay-simulator"
 REQUESTS, BLOCK = 120, 512
 SCENARIOS = ["D(100,20)", "N(200,60)/(20,6)", "U(50,150)/(10,30)"]
@@ -118,6 +120,11 @@ def measured_by_assay(sent):
     return sent[1:]
 
 
+def last_attempt(sent, requests):
+    """The requests of the attempt that counts: on a busy machine Assay discards an attempt in which its client was late, and repeats it."""
+    return sent[-requests:] if len(sent) % requests == 0 else sent
+
+
 def replay(programs, aiperf, folder, environment):
     rows = mooncake(folder / "trace.jsonl")
     words = next(aiperf.glob("lib/python3*/site-packages/aiperf/dataset/generator/assets/shakespeare.txt"))
@@ -141,6 +148,24 @@ def replay(programs, aiperf, folder, environment):
             "--trace-format", "mooncake", "--trials", "1")
         told["Assay"] = describe_replay(rows, measured_by_assay(simulator.requests()))
     show(f"replay of one trace in Mooncake's format, {REQUESTS} requests, blocks of {BLOCK}", told)
+
+
+def replay_sessions(programs, aiperf, folder, environment):
+    """A trace of agents with subagents, by a user who plays one session after the other. The tokenizer is that of the other replay."""
+    turns = bench_peers_weka.write(folder)
+    told, sessions = {"the trace": bench_peers_weka.told(turns)}, bench_peers_weka.SESSIONS
+    with Simulator(programs, "--block-tokens", str(bench_peers_weka.BLOCK)) as simulator:
+        offline = {**environment, "HF_HOME": str(folder / "hf"), "HF_HUB_OFFLINE": "1"}
+        run(folder, offline, aiperf / "bin/aiperf", "profile", "--model", MODEL, "--url", simulator.url, "--endpoint-type", "chat", "--streaming",
+            "--input-file", "weka", "--custom-dataset-type", "weka_trace", "--concurrency", 1, "--num-conversations", sessions,
+            "--tokenizer", "assay/words", "--random-seed", "7", "--extra-inputs", "ignore_eos:true", "--ui", "none",
+            "--artifact-dir", folder / "aiperf-weka")
+        told["AIPerf"] = bench_peers_weka.describe(turns, simulator.requests())
+    with Simulator(programs, "--block-tokens", str(bench_peers_weka.BLOCK)) as simulator:
+        run(folder, environment, programs / "assay", "bench", "--url", simulator.url, "--model", MODEL, "--trace", "weka.jsonl",
+            "--trace-format", "weka", "--sessions", f"count={sessions}", "--concurrency", 1, "--trials", "1")
+        told["Assay"] = bench_peers_weka.describe(turns, last_attempt(measured_by_assay(simulator.requests()), len(turns)))
+    show(f"{sessions} sessions of a trace in Weka's format, {len(turns)} requests, blocks of {bench_peers_weka.BLOCK}", told)
 
 
 def describe_lengths(sent):
@@ -195,6 +220,7 @@ def main():
         (folder / "home").mkdir()
         environment = {"PATH": "/usr/bin:/bin", "HOME": str(folder / "home"), "TMPDIR": place}
         replay(programs, aiperf, folder, environment)
+        replay_sessions(programs, aiperf, folder, environment)
         scenarios(programs, genai_bench, folder, environment)
 
 

@@ -19,6 +19,7 @@ mod false_claims;
 mod falsify;
 mod foreign;
 mod forgery;
+mod forks;
 mod gate;
 mod git_https;
 mod gitlab;

@@ -137,7 +137,9 @@ pub(crate) fn column_falsification(column: Column, far: bool) -> RecordsFalsific
         Column::GlobalIndex => of(Box::new(move |record| record.global_index += u64::from(tokens))),
         Column::Session => of(Box::new(|record| record.session = Some(record.session.map_or(0, |session| session + 1)))),
         Column::Turn => of(Box::new(move |record| more(&mut record.turn))),
+        Column::Stream => of(Box::new(move |record| more(&mut record.stream))),
         Column::SessionTurns => of(Box::new(move |record| more(&mut record.session_turns))),
+        Column::SessionDone => of(Box::new(move |record| more(&mut record.session_done))),
         Column::SessionStart => of(Box::new(|record| record.session_start_ns = Some(record.session_start_ns.unwrap_or(0) + 1))),
         Column::SessionPauses => {
             of(Box::new(|record| record.session_pauses_ns = Some(record.session_pauses_ns.unwrap_or(0) + 1)))

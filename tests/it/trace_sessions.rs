@@ -14,17 +14,18 @@ use crate::traces::{metric, records};
 const MS: i64 = 1_000_000;
 
 /// A request of Weka's format, which calls a tool or not.
-fn request(t: f64, input: u32, ids: &[u32], stop: &str, api_time: f64) -> Value {
+pub(crate) fn request(t: f64, input: u32, ids: &[u32], stop: &str, api_time: f64) -> Value {
     json!({"t": t, "type": "n", "model": "m", "in": input, "out": 4, "hash_ids": ids, "stop": stop, "api_time": api_time})
 }
 
-/// Four sessions: of three turns with a subagent, of two turns, and of one. All of them begin with the same ids, which are different blocks.
+/// Four sessions: of three turns with a subagent whose request failed, of two turns, and of one. All of them begin with the same ids, which are different blocks.
 fn weka() -> String {
     let session = |id: &str, requests: Value| {
         let trace = json!({"id": id, "models": ["m"], "block_size": 64, "hash_id_scope": "local", "requests": requests});
         trace.to_string() + "\n"
     };
-    let subagent = json!({"t": 0.04, "type": "subagent", "agent_id": "a1", "requests": [{"t": 0.05, "type": "n"}]});
+    let subagent =
+        json!({"t": 0.04, "type": "subagent", "agent_id": "a1", "requests": [{"t": 0.05, "type": "n", "in": 9, "out": 0}]});
     let first = json!([
         request(0.0, 130, &[0, 1], "tool_use", 0.02),
         subagent,
@@ -37,7 +38,7 @@ fn weka() -> String {
 }
 
 /// The records of each session, by the turn.
-fn sessions_of(records: Vec<Record>) -> BTreeMap<u64, Vec<Record>> {
+pub(crate) fn sessions_of(records: Vec<Record>) -> BTreeMap<u64, Vec<Record>> {
     let mut sessions: BTreeMap<u64, Vec<Record>> = BTreeMap::new();
     for record in records {
         sessions.entry(record.session.expect("a session")).or_default().push(record);
@@ -61,7 +62,7 @@ fn check_turns(turns: &[Record], pauses_ms: &[i64], planned_ms: &[i64]) {
     }
 }
 
-fn schedules(fixture: &Fixture, run_id: &str) -> BTreeSet<String> {
+pub(crate) fn schedules(fixture: &Fixture, run_id: &str) -> BTreeSet<String> {
     let parts: Vec<Value> = fixture.pointers(run_id, "execute").iter().map(|pointer| pointer.load(&fixture.store())).collect();
     let attempts = parts.iter().flat_map(|part| list(&part["body"]["attempts"]).clone());
     attempts.map(|attempt| attempt["serving"]["schedule_digest"].to_string()).collect()

@@ -9,10 +9,20 @@
 //! prompt of such a turn is all that was said before it, earlier recorded responses included, and its own messages. Its reused tokens
 //! are those of all that was said before. A session has [`MAX_TURNS`] turns at most, and the first row begins one.
 //!
-//! The index of the sessions of a trace begins with [`TRACE_SESSIONS_FORMAT`] instead, and each row has 8 bytes more: the recorded pause before
-//! the turn in nanoseconds, of which the highest bit is 1 if it is the time of a tool. The prompt of such a turn is that of its row alone, and
-//! its reused tokens are by blocks. Times never go back within a session, nor do the times of first turns; a session has [`MAX_TRACE_TURNS`]
-//! turns at most.
+//! The index of the sessions of a trace begins with [`TRACE_SESSIONS_FORMAT`] instead, and each row has 14 bytes more: the recorded pause before
+//! the turn in nanoseconds (64 bits), of which the highest bit is 1 if it is the time of a tool, and three numbers of 16 bits, in which turns of the
+//! session count from 0: its stream, 1 more than the turn that it comes after, or 0 for the first, and the turn that joins it, or 0 if none does.
+//! The prompt of such a turn is that of its row alone, and its reused tokens are by blocks. No turn is earlier than the one that it comes after,
+//! nor a first turn than that of the session before; a session has [`MAX_TRACE_TURNS`] turns at most. Streams are numbered as they begin; a turn
+//! comes after the one before in its stream or, if it begins one, after any earlier turn. Only the last turn of a stream is joined, by a later
+//! turn of another stream.
+
+mod links;
+
+use links::{LINK_BYTES, Links, OpenSession, PLACE_BYTES};
+
+pub(crate) use links::TracePlace;
+pub use links::TurnLink;
 
 /// The format of an index; its first line.
 pub const INDEX_FORMAT: &str = "assay.dev/dataset-index/v1";
@@ -32,8 +42,8 @@ pub const MAX_TRACE_TURNS: u32 = 10_000;
 /// The bit of a pause that marks the time of a tool.
 const TOOL: u64 = 1 << 63;
 
-/// The bytes of a row with its pause.
-const PAUSED_ROW_BYTES: usize = ROW_BYTES + 8;
+/// The bytes of a row of a trace's session.
+const TRACE_ROW_BYTES: usize = ROW_BYTES + PLACE_BYTES;
 
 /// The bytes of one row.
 pub(crate) const ROW_BYTES: usize = 32;
@@ -62,9 +72,12 @@ pub enum IndexError {
     /// A row does not begin where the row before it ends.
     #[error("row {0} of the index does not begin where the row before it ends")]
     Gap(u64),
-    /// A row is earlier than the row before it.
+    /// A row is earlier than the row before it, or than the turn that it comes after.
     #[error("row {0} of the index is earlier than the row before it")]
     Order(u64),
+    /// The links of a turn to others of its session are none that a session has.
+    #[error("the session up to row {0} of the index has turns that wait for one another in no order in which they could be sent")]
+    Links(u64),
     /// The first row continues a session.
     #[error("the first row of the index continues a session that no row begins")]
     NoFirstTurn,
@@ -174,11 +187,13 @@ pub struct Index {
     rows: Vec<[u8; ROW_BYTES]>,
     /// The pauses before the turns of a trace's sessions, one for each row; empty for anything else.
     pauses: Vec<[u8; 8]>,
+    /// The links of the same turns.
+    links: Links,
 }
 
 impl Index {
     /// The most bytes of an index.
-    pub const MAX_BYTES: u64 = MAX_ROWS * PAUSED_ROW_BYTES as u64 + TRACE_SESSIONS_FORMAT.len() as u64 + 1;
+    pub const MAX_BYTES: u64 = MAX_ROWS * TRACE_ROW_BYTES as u64 + TRACE_SESSIONS_FORMAT.len() as u64 + 1;
 
     /// Parses an index.
     pub fn parse(bytes: &[u8]) -> Result<Self, IndexError> {
@@ -186,13 +201,12 @@ impl Index {
         let (index, bytes) = match (after(INDEX_FORMAT), after(TRACE_SESSIONS_FORMAT)) {
             (Some(body), _) => {
                 let (rows, rest) = body.as_chunks::<ROW_BYTES>();
-                (rest.is_empty().then(|| Self { rows: rows.to_vec(), pauses: Vec::new() }), body.len())
+                let index = Self { rows: rows.to_vec(), pauses: Vec::new(), links: Links::default() };
+                (rest.is_empty().then_some(index), body.len())
             }
             (None, Some(body)) => {
-                let (rows, rest) = body.as_chunks::<PAUSED_ROW_BYTES>();
-                let parts = rows.iter().filter_map(|row| row.split_first_chunk::<ROW_BYTES>());
-                let (rows, pauses) = parts.map(|(row, pause)| (*row, pause.first_chunk().copied().unwrap_or_default())).unzip();
-                (rest.is_empty().then_some(Self { rows, pauses }), body.len())
+                let (rows, rest) = body.as_chunks::<TRACE_ROW_BYTES>();
+                (if rest.is_empty() { Some(Self::of_trace(rows)?) } else { None }, body.len())
             }
             (None, None) => return Err(IndexError::Head),
         };
@@ -201,29 +215,71 @@ impl Index {
         Ok(index)
     }
 
+    fn of_trace(bytes: &[[u8; TRACE_ROW_BYTES]]) -> Result<Self, IndexError> {
+        let (mut rows, mut pauses) = (Vec::with_capacity(bytes.len()), Vec::with_capacity(bytes.len()));
+        let (mut links, mut session) = (Links::default(), OpenSession::default());
+        for (number, bytes) in (1..).zip(bytes) {
+            let Some((row, place)) = bytes.split_first_chunk::<ROW_BYTES>() else { break };
+            let (Some(pause), Some(link)) = (place.first_chunk::<8>(), place.last_chunk::<LINK_BYTES>()) else { break };
+            if number == 1 && continues(row) {
+                return Err(IndexError::NoFirstTurn);
+            }
+            if !links.add(&mut session, TurnLink::from_bytes(*link), !continues(row)) {
+                return Err(IndexError::Links(number));
+            }
+            rows.push(*row);
+            pauses.push(*pause);
+        }
+        if !links.close(&mut session) {
+            return Err(IndexError::Links(rows.len() as u64));
+        }
+        Ok(Self { rows, pauses, links })
+    }
+
     fn check(&self) -> Result<(), IndexError> {
         if self.rows.len() as u64 > MAX_ROWS {
             return Err(IndexError::TooMany(self.rows.len() as u64));
         }
         let is_trace = self.has_recorded_pauses();
-        let (mut expected, mut before_ns, mut session_ns, mut session) = (0, 0, 0, None);
+        let (mut expected, mut before_ns, mut session) = (0, 0, None);
         for (number, row) in (1..).zip(&self.rows) {
             let row = IndexedRow::from_bytes(row);
             if row.offset != expected {
                 return Err(IndexError::Gap(number));
             }
-            // The turns of a trace's session come between those of others.
-            let earliest_ns = if is_trace && row.continues { session_ns } else { before_ns };
+            // The turns of a trace's session come between those of others, and those of a stream between those of other streams.
+            let first_row = session.map_or(number, |(turns, _): (u32, u32)| number - u64::from(turns)) - 1;
+            let after = |turn: u32| self.link(first_row, turn).and_then(|link| link.after);
+            let waited_ns = || {
+                let after = session.and_then(|(turns, _)| after(turns)).map_or(0, u64::from);
+                self.row(first_row + after).map_or(0, |row| row.at_ns)
+            };
+            let earliest_ns = if is_trace && row.continues { waited_ns() } else { before_ns };
             if row.at_ns < earliest_ns {
                 return Err(IndexError::Order(number));
             }
             if !(is_trace && row.continues) {
                 before_ns = row.at_ns;
             }
-            session_ns = row.at_ns;
             (expected, session) = (row.end(), Some(next_turn(number, row, session, is_trace)?));
         }
         Ok(())
+    }
+
+    /// Returns the links of a turn of a session that begins with `first_row`; `None` unless the rows are turns of the sessions of a trace.
+    pub fn link(&self, first_row: u64, turn: u32) -> Option<TurnLink> {
+        self.links.link(first_row, u16::try_from(turn).ok()?)
+    }
+
+    /// Returns the turns of a trace's session that wait for one of its turns, each with the number of turns that it waits for.
+    pub fn followers(&self, first_row: u64, turn: u32) -> impl Iterator<Item = (u32, u32)> {
+        let turn = u16::try_from(turn).unwrap_or(u16::MAX);
+        self.links.followers(first_row, turn).map(|(turn, waits)| (u32::from(turn), waits))
+    }
+
+    /// Returns the streams of the session that has most of them; 0 unless the rows are turns of the sessions of a trace.
+    pub fn most_streams(&self) -> u32 {
+        self.links.most_streams()
     }
 
     /// Returns true if its rows are turns of the sessions of a trace, whose pauses are recorded.
@@ -355,7 +411,10 @@ mod tests {
             IndexedRow { offset, at_ns, bytes: 7, input_tokens, output_tokens, reused_tokens, continues }
         };
         let written = |rows: &[(IndexedRow, RecordedPause)]| {
-            let rows = rows.iter().flat_map(|(row, pause)| [&row.to_bytes()[..], &pause.to_bytes()].concat());
+            let rows = rows.iter().flat_map(|(row, pause)| {
+                let link = TurnLink { after: row.continues.then_some(0), ..TurnLink::default() };
+                [&row.to_bytes()[..], &TracePlace { pause: *pause, link }.to_bytes()].concat()
+            });
             format!("{TRACE_SESSIONS_FORMAT}\n").into_bytes().into_iter().chain(rows).collect::<Vec<u8>>()
         };
         let (none, tool) = (RecordedPause::default(), RecordedPause { ns: 70, is_tool: true });
@@ -368,7 +427,7 @@ mod tests {
         let refused = |second, third| Index::parse(&written(&[(row(0, 10, false), none), (second, tool), (third, none)]));
         assert_eq!(refused(row(8, 9, true), row(16, 20, false)), Err(IndexError::Order(2)), "before its first turn");
         assert_eq!(refused(row(8, 90, true), row(16, 9, false)), Err(IndexError::Order(3)), "before an earlier session");
-        assert_eq!(Index::parse(&sound[..sound.len() - 1]), Err(IndexError::Length(119)));
+        assert_eq!(Index::parse(&sound[..sound.len() - 1]), Err(IndexError::Length(137)));
     }
 
     fn written_plain() -> Vec<u8> {

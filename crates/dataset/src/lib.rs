@@ -14,6 +14,7 @@
 mod body;
 mod conversation;
 mod error;
+mod forks;
 mod import;
 mod index;
 mod reader;
@@ -27,8 +28,10 @@ pub use error::DatasetError;
 pub use import::{Fields, MAX_ROW_BYTES, import};
 pub use index::{
     INDEX_FORMAT, Index, IndexError, IndexedRow, IndexedSession, MAX_ROWS, MAX_TRACE_TURNS, MAX_TURNS, RecordedPause,
-    TRACE_SESSIONS_FORMAT,
+    TRACE_SESSIONS_FORMAT, TurnLink,
 };
 pub use reader::{RowError, RowReader};
-pub use row::{FileRow, LeftOut, LeftOutReason, Row, RowContent, RowTime, TokenBlocks, TraceSession, TurnCourse, message_texts};
+pub use row::{
+    FileRow, LeftOut, LeftOutReason, Row, RowContent, RowTime, TokenBlocks, TraceSession, TraceStream, TurnCourse, message_texts,
+};
 pub use writer::{ImportRules, ImportSummary, MAX_BLOCKS, RecordedOutput, RowWriter, TextTokens, TimeRules};

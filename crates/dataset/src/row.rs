@@ -2,6 +2,7 @@
 
 use crate::body;
 use assay_api::{InputKind, ServingApi};
+use assay_manifest::SubagentTimes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -54,18 +55,33 @@ pub enum FileRow {
 }
 
 /// A session of a trace whose format has one in each row. Its times count from its first request.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TraceSession {
     /// The session, by a number of which only equality counts.
     pub session: u64,
-    /// Its turns, in the order of their times; each has a time.
-    pub turns: Vec<Row>,
+    /// Its streams: its own first, and then those of its subagents, each after the stream that spawned it.
+    pub streams: Vec<TraceStream>,
     /// Its requests that are no turns, with the reasons.
     pub left_out: Vec<LeftOutReason>,
-    /// Subagents of the session, which are left out.
-    pub subagents: u64,
+    /// Subagents that are left out because the session has them twice.
+    pub duplicates: u64,
     /// Their requests.
-    pub subagent_requests: u64,
+    pub duplicate_requests: u64,
+    /// The origin of the times of the requests of subagents, if the file has shown it so far.
+    pub times: Option<SubagentTimes>,
+}
+
+/// A stream of a session: turns of which each follows the one before.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TraceStream {
+    /// The stream that spawned it, by its place among those of the session; absent for the session's own.
+    pub parent: Option<usize>,
+    /// True if no turn waits for its end.
+    pub is_background: bool,
+    /// Its turns, in the order of their times; each has a time.
+    pub turns: Vec<Row>,
+    /// Its requests that are no turns.
+    pub left_out: u64,
 }
 
 /// The course of a session up to a turn and after it, as a trace records it beside the times of turns.

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use assay_manifest::{TracePauses, TraceTurns};
 
-use crate::{DatasetError, MAX_TRACE_TURNS, RecordedPause, Row, RowContent, TimeRules, TokenBlocks};
+use crate::forks::{Forks, Stream};
+use crate::{DatasetError, MAX_TRACE_TURNS, RecordedPause, Row, RowContent, TimeRules, TokenBlocks, TurnLink};
 
 /// The most bytes of the contents of rows that are held until all sessions are known.
 pub(crate) const MAX_HELD_BYTES: usize = 1 << 30;
@@ -22,14 +23,17 @@ pub(crate) struct HeldTurn {
     pub(crate) row: Row,
     /// Its time in the file, in nanoseconds since any origin that the sessions share.
     pub(crate) at_ns: i64,
+    /// Its stream among those of its session.
+    pub(crate) stream: u16,
 }
 
 /// The place of a turn in time, by the rules of the workload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PlacedTurn {
     /// The time since the start of its session, in nanoseconds, without what was cut out of pauses before it.
     pub(crate) since_start_ns: u64,
     pub(crate) pause: RecordedPause,
+    pub(crate) link: TurnLink,
 }
 
 /// The sessions of a file whose rows are single turns, as they are read.
@@ -97,40 +101,62 @@ fn check_order(before: &HeldTurn, turn: &HeldTurn) -> Result<(), DatasetError> {
 
 /// Returns the places of the turns of a session, and adds what they are to the numbers of the import.
 ///
-/// A pause is the time from the recorded end of the response before to the turn, and 0 if the turn began before that end. Without a recorded
-/// end, it is the time from the turn before, and so includes its service. A pause that is longer than allowed is cut, and with it the times
-/// of all later turns of the session.
+/// A pause is the time from the last recorded end of the responses that a turn waits for to the turn, and 0 if the turn began before that end.
+/// Without a recorded end, it is the time from the request, and so includes its service. A pause that is longer than allowed is cut, and with
+/// it the times of all turns that wait for what follows it.
 pub(crate) fn place_turns(
     turns: &[HeldTurn],
+    streams: &[Stream],
     rules: &TimeRules,
     summary: &mut TraceTurns,
 ) -> Result<Vec<PlacedTurn>, DatasetError> {
     let mut placed: Vec<PlacedTurn> = Vec::with_capacity(turns.len());
-    let (first_ns, mut cut_ns) = (turns.first().map_or(0, |turn| turn.at_ns), 0_u64);
+    let mut forks = Forks::new(streams);
+    let first_ns = turns.first().map_or(0, |turn| turn.at_ns);
     for (place, turn) in turns.iter().enumerate() {
         count_blocks(&turn.row.content, summary);
         summary.branches.0 += u64::from(turn.row.course.is_branch);
-        let Some(before) = place.checked_sub(1).and_then(|place| turns.get(place)) else {
-            placed.push(PlacedTurn { since_start_ns: 0, pause: RecordedPause::default() });
-            continue;
-        };
         if place == MAX_TRACE_TURNS as usize {
             return Err(DatasetError::row(turn.number, format!("continues a session of more than {MAX_TRACE_TURNS} turns")));
         }
-        let recorded_ns = recorded_pause_ns(before, turn, summary);
+        let wait = forks.wait(turn.stream, turn.at_ns);
+        let Some((wait, before)) = wait.and_then(|wait| Some((wait, turns.get(wait.after)?))) else {
+            forks.add(turn, None, 0);
+            placed.push(PlacedTurn::default());
+            continue;
+        };
+        let recorded_ns = recorded_pause_ns(before, turn, wait.ends_ns, summary);
         let is_tool = before.row.course.calls_tool;
         let longest_ns = if is_tool { rules.max_tool_ns.or(rules.max_gap_ns) } else { rules.max_gap_ns };
         let ns = longest_ns.map_or(recorded_ns, |longest| recorded_ns.min(longest));
         if ns > MAX_PAUSE_NS {
             return Err(DatasetError::row(turn.number, too_long(ns)));
         }
-        cut_ns = cut_ns.saturating_add(recorded_ns - ns);
+        let cut_ns = wait.ends_ns.abs_diff(wait.cut_ends_ns).saturating_add(recorded_ns - ns);
         count_pause(if is_tool { &mut summary.tool_time } else { &mut summary.think_time }, ns, recorded_ns - ns);
         let since_start_ns = turn.at_ns.abs_diff(first_ns).saturating_sub(cut_ns);
-        let not_before = placed.last().map_or(0, |last| last.since_start_ns);
-        placed.push(PlacedTurn { since_start_ns: since_start_ns.max(not_before), pause: RecordedPause { ns, is_tool } });
+        let not_before = placed.get(wait.after).map_or(0, |after| after.since_start_ns);
+        forks.add(turn, Some(wait.after), cut_ns);
+        let pause = RecordedPause { ns, is_tool };
+        placed.push(PlacedTurn { since_start_ns: since_start_ns.max(not_before), pause, link: TurnLink::default() });
     }
+    let (links, joined) = forks.finish();
+    placed.iter_mut().zip(links).for_each(|(placed, link)| placed.link = link);
+    count_forks(turns, joined, summary);
     Ok(placed)
+}
+
+/// Counts the subagents of a session that has any.
+fn count_forks(turns: &[HeldTurn], joined: u64, summary: &mut TraceTurns) {
+    let last = turns.iter().map(|turn| turn.stream).max().unwrap_or(0);
+    if last == 0 {
+        return;
+    }
+    let forks = summary.forks.get_or_insert_default();
+    forks.subagents.0 += u64::from(last);
+    forks.turns.0 += turns.iter().filter(|turn| turn.stream > 0).count() as u64;
+    forks.joined.0 += joined;
+    forks.most_streams = forks.most_streams.max(u32::from(last) + 1);
 }
 
 fn too_long(pause_ns: u64) -> String {
@@ -141,18 +167,14 @@ fn too_long(pause_ns: u64) -> String {
     )
 }
 
-/// Returns the recorded pause between two turns of a session.
-fn recorded_pause_ns(before: &HeldTurn, turn: &HeldTurn, summary: &mut TraceTurns) -> u64 {
+/// Returns the recorded pause before a turn that comes after another one, and waits for what ended last at `ends_ns`.
+fn recorded_pause_ns(before: &HeldTurn, turn: &HeldTurn, ends_ns: i64, summary: &mut TraceTurns) -> u64 {
     if let Some(stated_ns) = turn.row.course.pause_ns {
         return stated_ns;
     }
-    let since_ns = turn.at_ns.abs_diff(before.at_ns);
-    let Some(service_ns) = before.row.course.service_ns else {
-        summary.without_end.0 += 1;
-        return since_ns;
-    };
-    summary.overlapping.0 += u64::from(since_ns < service_ns);
-    since_ns.saturating_sub(service_ns)
+    summary.without_end.0 += u64::from(before.row.course.service_ns.is_none());
+    summary.overlapping.0 += u64::from(turn.at_ns < ends_ns);
+    turn.at_ns.saturating_sub(ends_ns).max(0).unsigned_abs()
 }
 
 fn count_pause(pauses: &mut TracePauses, ns: u64, cut_ns: u64) {
@@ -190,13 +212,13 @@ mod tests {
     fn turn(number: u64, at_ms: i64, service_ms: Option<u64>, calls_tool: bool) -> HeldTurn {
         let content = RowContent::Blocks(TokenBlocks { tokens: 5, size: 4, ids: Vec::new(), scope: None });
         let course = TurnCourse { service_ns: service_ms.map(|ms| ms * 1_000_000), calls_tool, ..TurnCourse::default() };
-        HeldTurn { number, row: Row { course, ..Row::new(content) }, at_ns: at_ms * MS }
+        HeldTurn { number, row: Row { course, ..Row::new(content) }, at_ns: at_ms * MS, stream: 0 }
     }
 
     /// Returns the times since the start and the pauses in milliseconds; `t` marks the time of a tool.
     fn placed(turns: &[HeldTurn], rules: TimeRules) -> (Vec<String>, TraceTurns) {
         let mut summary = TraceTurns::default();
-        let placed = place_turns(turns, &rules, &mut summary).expect("placed");
+        let placed = place_turns(turns, &[Stream::default()], &rules, &mut summary).expect("placed");
         let text = |turn: &PlacedTurn| {
             let kind = if turn.pause.is_tool { "t" } else { "" };
             format!("{}+{}{kind}", turn.since_start_ns / 1_000_000, turn.pause.ns / 1_000_000)
@@ -245,7 +267,8 @@ mod tests {
     fn a_pause_of_days_and_turns_in_disorder_are_refused_by_row() {
         let mut summary = TraceTurns::default();
         let far = [turn(7, 0, Some(0), false), turn(8, 3 * 24 * 3_600_000, None, false)];
-        let error = place_turns(&far, &TimeRules::default(), &mut summary).expect_err("too long").to_string();
+        let error =
+            place_turns(&far, &[Stream::default()], &TimeRules::default(), &mut summary).expect_err("too long").to_string();
         insta::assert_snapshot!(error, @"row 8 follows the turn before it in its session after 3.0 days: cut such pauses by `max_gap`, unless the times of the trace have another unit than its format");
         let refused = |second: HeldTurn| {
             let mut held = HeldSessions::default();

@@ -8,10 +8,10 @@ use std::io::Write;
 use assay_api::ServingApi;
 use assay_manifest::{Count, DatasetSummary, OverLongPrompt, TokenRange};
 
-use crate::index::{CONTINUES, INDEX_FORMAT, MAX_ROWS, TRACE_SESSIONS_FORMAT};
+use crate::index::{CONTINUES, INDEX_FORMAT, MAX_ROWS, TRACE_SESSIONS_FORMAT, TracePlace};
 use crate::session::HeldSessions;
 use crate::trace::{BlockTree, Timeline};
-use crate::{Conversation, DatasetError, FileRow, IndexedRow, LeftOut, LeftOutReason, RecordedPause, Row, RowContent};
+use crate::{Conversation, DatasetError, FileRow, IndexedRow, LeftOut, LeftOutReason, Row, RowContent};
 
 pub use crate::trace::{MAX_BLOCKS, TimeRules};
 
@@ -81,8 +81,8 @@ struct RowTokens {
 struct RowPlace {
     /// In nanoseconds since the start of the trace.
     at_ns: u64,
-    /// The pause before it, if it is of a session of a trace.
-    pause: Option<RecordedPause>,
+    /// Its place in its session, if that is one of a trace.
+    in_session: Option<TracePlace>,
 }
 
 /// A writer of imported rows and their index.
@@ -177,7 +177,7 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
 
     /// Returns the place of an admitted row.
     fn place(&mut self, admitted_ns: u64) -> RowPlace {
-        RowPlace { at_ns: self.timeline.as_mut().map_or(0, |timeline| timeline.place(admitted_ns)), pause: None }
+        RowPlace { at_ns: self.timeline.as_mut().map_or(0, |timeline| timeline.place(admitted_ns)), in_session: None }
     }
 
     /// Writes the turns of a conversation, up to the first one that is too long if the rules say so.
@@ -279,8 +279,8 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         let (at_ns, output_tokens) = (place.at_ns, tokens.output);
         let row = IndexedRow { offset: self.offset, at_ns, bytes, input_tokens, output_tokens, reused_tokens, continues };
         self.rows.write_all(&line).and_then(|()| self.index.write_all(&row.to_bytes())).map_err(DatasetError::Write)?;
-        if let Some(pause) = place.pause {
-            self.index.write_all(&pause.to_bytes()).map_err(DatasetError::Write)?;
+        if let Some(in_session) = place.in_session {
+            self.index.write_all(&in_session.to_bytes()).map_err(DatasetError::Write)?;
         }
         self.offset = row.end();
         self.summary.rows.0 += 1;

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use assay_reactor::now_ns;
 use assay_record::Phase;
 
-use crate::{Cause, Connections, PlannedRequest, PlannedTurn, Requests, Trial};
+use crate::{Cause, Connections, NextTurn, PlannedRequest, PlannedTurn, Requests, Trial};
 
 /// The maximum requests of one batch. A batch wakes the feeder once for all its requests.
 const BATCH: usize = 32;
@@ -31,6 +31,8 @@ pub(crate) struct PreparedRequest {
     pub(crate) request_id: u128,
     pub(crate) prompt_sha256: Option<[u8; 32]>,
     pub(crate) turn: Option<PlannedTurn>,
+    /// The turns that wait for its end.
+    pub(crate) next: Vec<NextTurn>,
     /// The course of its session up to it; set when it is begun.
     pub(crate) course: Option<SessionCourse>,
 }
@@ -40,7 +42,7 @@ pub(crate) struct PreparedRequest {
 pub(crate) struct SessionCourse {
     /// The time at which the first turn was due.
     pub(crate) start_ns: i64,
-    /// The sum of the pauses before the turn.
+    /// The time before the turn in which no turn was due or in flight.
     pub(crate) pauses_ns: i64,
 }
 
@@ -110,6 +112,7 @@ impl Template {
             request_id: planned.request_id,
             prompt_sha256: planned.prompt_sha256,
             turn: planned.turn,
+            next: planned.next,
             course: None,
         }
     }

@@ -52,7 +52,7 @@ pub use endpoint::{Endpoint, EndpointPaths};
 pub use error::{Cause, Error};
 pub use output::Sink;
 pub use progress::{Progress, ProgressSnapshot};
-pub use requests::{PlannedRequest, PlannedTurn, Requests, ResponseText, Turns};
+pub use requests::{NextTurn, PlannedRequest, PlannedTurn, Requests, ResponseText, Turns};
 pub use response::{MAX_DOCUMENT_BYTES, sse};
 pub use run::{run, run_sessions};
 pub use summary::{ClientStats, Counts, Delays, Lateness, TrialSummary};

@@ -18,13 +18,13 @@ pub trait Requests: Send {
 
 /// A generator of the later turns of sessions, whose first turns are [`Requests`]. One thread of the load generator calls it.
 pub trait Turns: Send {
-    /// Returns turn `turn` (from 1) of a session, which is sent at the end of the response to the turn before, plus the pause after
-    /// that. `previous` is the text of that response, under [`History::Live`](crate::History::Live) alone. Recorded history requests
-    /// a turn when the one before begins, so it may never be sent.
+    /// Returns turn `turn` (from 1) of a session, which is sent at the end of the last response that it waits for, plus its pause. `previous` is
+    /// the text of the response before, under [`History::Live`](crate::History::Live) alone. Recorded history requests a turn when the first
+    /// one begins that it waits for, so it may never be sent. Turns are requested once each, in any order that their waits allow.
     fn next(&mut self, session: u64, turn: u32, previous: Option<&ResponseText>) -> Result<PlannedRequest, Cause>;
 
-    /// Called once for each session that has begun, when no more of it will be sent: after its last turn, after a turn that failed,
-    /// or because the trial is over. No call for the session follows.
+    /// Called once for each session that has begun, when no more of it will be sent: after its last turn, because a turn failed, or because the
+    /// trial is over. No call for the session follows.
     fn end(&mut self, session: u64);
 }
 
@@ -49,10 +49,21 @@ pub struct PlannedTurn {
     pub turn: u32,
     /// The number of turns of the session; copied into the record.
     pub turns: u32,
-    /// The pause from the end of the response to the next turn, in nanoseconds; none after the last turn.
-    pub pause_ns: Option<u64>,
+    /// Its stream among those of the session, from 0; copied into the record. None if the session is not of a trace.
+    pub stream: Option<u32>,
     /// The time from the start of its session at which a trace has it, in nanoseconds; none unless the session is of a trace.
     pub planned_ns: Option<u64>,
+}
+
+/// A turn that waits for the end of another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NextTurn {
+    /// The turn, from 1.
+    pub turn: u32,
+    /// The pause before it, in nanoseconds, since the last end of the turns that it waits for.
+    pub pause_ns: u64,
+    /// The number of turns that it waits for.
+    pub waits: u32,
 }
 
 /// One request, ready to be sent.
@@ -77,4 +88,6 @@ pub struct PlannedRequest {
     pub prompt_sha256: Option<[u8; 32]>,
     /// Its place in its session; every request of a trial of sessions needs one.
     pub turn: Option<PlannedTurn>,
+    /// The turns of its session that wait for its end.
+    pub next: Vec<NextTurn>,
 }

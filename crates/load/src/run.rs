@@ -383,7 +383,9 @@ impl<'a> Engine<'a> {
             && self.timeout_at_ns(slot) <= now
         {
             self.worked = true;
-            self.give_up(slot, Outcome::Timeout, "its time limit", now);
+            // Not the time of the check: other turns of its session may have begun since.
+            let at_ns = self.now();
+            self.give_up(slot, Outcome::Timeout, "its time limit", at_ns);
         }
     }
 

@@ -90,14 +90,17 @@ pub enum Excess {
     Wait,
 }
 
-/// Sessions: requests that follow one another. A later turn is due at the end of the response to the turn before, plus the pause
-/// after that. Under closed loop a user plays one session to its end and then takes the next; under open loop sessions arrive by the
-/// schedule.
+/// Sessions: requests that follow one another. A later turn is due its pause after the last end of the responses that it waits for: in a
+/// session that does not fork, the one before. Under closed loop a user plays one session to the end of all its streams and then takes the next;
+/// under open loop sessions arrive by the schedule.
 ///
 /// The time at which a turn is due decides its phase, and a turn that would be due at or after the end of the measured phase is
-/// not sent. A turn that fails ends its session.
+/// not sent. A turn that fails ends its session: turns that are due after its end are not sent, and those in flight are followed to theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sessions {
+    /// The most turns of a session in flight: the streams of the session that forks most, from 1. Under closed loop it bounds the requests in
+    /// flight, together with the users.
+    pub most_streams: u32,
     /// The earlier responses in the requests of later turns.
     pub history: History,
 }
@@ -156,7 +159,7 @@ impl Trial {
     /// Returns the maximum requests in flight.
     pub(crate) fn max_in_flight(&self) -> u32 {
         match self.arrivals {
-            Arrivals::Closed { users } => users,
+            Arrivals::Closed { users } => users.saturating_mul(self.sessions.map_or(1, |sessions| sessions.most_streams.max(1))),
             Arrivals::Open { max_in_flight, .. } => max_in_flight,
         }
     }
@@ -189,6 +192,9 @@ impl Trial {
         }
         if self.sessions.is_none() && self.connections == Connections::Sticky {
             return problem("its requests belong to no session that could share a connection");
+        }
+        if self.connections == Connections::Sticky && self.sessions.is_some_and(|sessions| sessions.most_streams > 1) {
+            return problem("several turns of a session in flight cannot share its connection");
         }
         let is_live = self.sessions.is_some_and(|sessions| sessions.history == History::Live);
         if is_live && !self.api.capabilities().has_output_tokens {

@@ -17,8 +17,8 @@ enum TurnJob {
     End { session: u64 },
 }
 
-/// The event loop's end of the queues. They have no limit, because the loop may not wait; each holds at most one turn of every
-/// session that has begun and not ended.
+/// The event loop's end of the queues. They have no limit, because the loop may not wait; each holds at most the turns that wait for one in
+/// flight.
 #[derive(Debug)]
 pub(crate) struct TurnQueue {
     jobs: Sender<TurnJob>,

@@ -33,9 +33,11 @@ pub enum Field {
     Turn,
     /// The number of turns of the session.
     SessionTurns,
+    /// The turns of the session that had succeeded when the turn ended; absent if another one had failed before.
+    SessionDone,
     /// The time at which the first turn of the session was due.
     SessionStart,
-    /// The pauses between the turns of the session up to this one, in nanoseconds.
+    /// The time before the turn in which none of its session was due or in flight, in nanoseconds.
     SessionPauses,
     /// The time at which the trace has the turn, since the start of the trial.
     Planned,
@@ -52,7 +54,10 @@ impl Field {
 
     /// Returns true if only the turns of sessions have the fact.
     pub const fn is_of_session(self) -> bool {
-        matches!(self, Self::Turn | Self::SessionTurns | Self::SessionStart | Self::SessionPauses | Self::Planned)
+        matches!(
+            self,
+            Self::Turn | Self::SessionTurns | Self::SessionDone | Self::SessionStart | Self::SessionPauses | Self::Planned
+        )
     }
 
     /// Returns the description of a response that has the fact.
@@ -66,7 +71,7 @@ impl Field {
             Self::CachedTokens => "a count of cached tokens",
             Self::ConnectStart | Self::ConnectEnd => "a connection of its own",
             Self::Start | Self::Intended | Self::Ready | Self::Sent => "a send time",
-            Self::Turn | Self::SessionTurns | Self::SessionStart | Self::SessionPauses => "a session",
+            Self::Turn | Self::SessionTurns | Self::SessionDone | Self::SessionStart | Self::SessionPauses => "a session",
             Self::Planned => "a time in a trace",
         }
     }
@@ -173,22 +178,22 @@ pub(crate) const BACK_PRESSURE: Quotient = Quotient {
     },
 };
 
-/// The latency of a session, a sample of its last turn.
+/// The latency of a session, a sample of the turn that ended last.
 pub(crate) const SESSION_LATENCY: Quotient = Quotient {
-    reads: &[Field::SessionStart, Field::LastToken, Field::Turn, Field::SessionTurns],
+    reads: &[Field::SessionStart, Field::LastToken, Field::SessionDone, Field::SessionTurns],
     description: "a last token event of the last turn of a session",
     sample: |request| session_ns(request).map(|ns| ns as f64),
 };
 
-/// The latency of a session without its pauses, a sample of its last turn.
+/// The latency of a session without its pauses, a sample of the turn that ended last.
 pub(crate) const SESSION_ACTIVE: Quotient = Quotient {
-    reads: &[Field::SessionStart, Field::LastToken, Field::Turn, Field::SessionTurns, Field::SessionPauses],
+    reads: &[Field::SessionStart, Field::LastToken, Field::SessionDone, Field::SessionTurns, Field::SessionPauses],
     description: "a last token event of the last turn of a session",
     sample: |request| Some((session_ns(request)? - request.get(Field::SessionPauses)?) as f64),
 };
 
 fn session_ns(request: &RequestFields) -> Option<i64> {
-    let is_last = request.get(Field::Turn)?.checked_add(1) == request.get(Field::SessionTurns);
+    let is_last = request.get(Field::SessionDone)? == request.get(Field::SessionTurns)?;
     since_ns(request.get(Field::SessionStart), request.get(Field::LastToken)).filter(|_| is_last)
 }
 

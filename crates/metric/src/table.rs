@@ -264,8 +264,8 @@ metrics! {
         key: "session", name: "session_ms", column: "session_ns", title: "session" ("Session latency, pauses included"), unit: Milliseconds,
         better: Some(Lower), section: Latency, requires: [Sessions], uses: [],
         statistics: [P50, P99],
-        meaning: "the time from the start of the first turn of a session to the last token event of its last turn, pauses included",
-        formula: "last token event of the last turn - start of the first turn, for each session whose last turn succeeded"
+        meaning: "the time from the start of the first turn of a session to the last token event of the turn that ended last, pauses included",
+        formula: "last token event of the turn that ended last - start of the first turn, for each session of which all turns succeeded"
             => Quotient(&request::SESSION_LATENCY),
         source: "inference-perf session duration",
     }
@@ -273,7 +273,7 @@ metrics! {
         key: "session_active", name: "session_active_ms", column: "session_active_ns", title: "active" ("Session latency without its pauses"), unit: Milliseconds,
         better: Some(Lower), section: Latency, requires: [Sessions], uses: [],
         statistics: [P50 shown 5, P99],
-        meaning: "the latency of a session without its pauses: the time for which its user waited",
+        meaning: "the latency of a session without its pauses: the time in which one of its turns at least was due or in flight",
         formula: "session latency - sum of the pauses of the session" => Quotient(&request::SESSION_ACTIVE),
         source: "Assay",
     }

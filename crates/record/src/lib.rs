@@ -29,11 +29,15 @@ pub struct Record {
     pub session: Option<u64>,
     /// Its turn in that session, from 0.
     pub turn: Option<u32>,
-    /// The number of turns of that session.
+    /// Its stream among those of that session, from 0; absent unless the session is of a trace.
+    pub stream: Option<u32>,
+    /// The number of turns of that session, in all of its streams.
     pub session_turns: Option<u32>,
+    /// The turns of that session that had succeeded when it ended, itself included if it did; absent if another one had failed before.
+    pub session_done: Option<u32>,
     /// The time at which the first turn of the session was due.
     pub session_start_ns: Option<i64>,
-    /// The sum of the pauses of the session before this turn, in nanoseconds.
+    /// The pauses of the session before this turn: the time in which none of its turns was due or in flight, in nanoseconds.
     pub session_pauses_ns: Option<i64>,
     /// The time at which it was planned by the trace whose session it belongs to: the start of the session, and the time from there to the turn
     /// in the trace.

@@ -33,7 +33,7 @@ pub use lengths::{MAX_TOKENS, MAX_WEIGHTS};
 pub use order::{ComparisonRole, MAX_TRIALS, OrderError, OrderRules, draw_seed, order_digest, order_seed, order_trials};
 pub use recipe::load_recipe_digest;
 pub use seed::{Seed, SeedError};
-pub use sessions::{MAX_PAUSE_NS, SessionCursor, SessionTurn};
+pub use sessions::{Follower, MAX_PAUSE_NS, SessionCursor, SessionTurn};
 pub use trial::{
     MAX_REQUESTS, MAX_TRIAL_NS, OfferedLoad, Phase, PointKey, Requests, ScheduleError, ScheduledRequest, Stripe, TrialKey,
     TrialSchedule, check_replay, request_limit,

@@ -11,6 +11,10 @@
 //!
 //! The sessions of a trace come in the order in which they began, once: session `s` is the trace's session `s`, and its pauses are those that
 //! the index records. The speed of a replay divides all times of the trace, pauses and planned times included.
+//!
+//! A turn waits for the end of others, and is due its pause after the last of them. In most sessions each waits for the one before. Those of a
+//! trace may fork: the turns of a subagent are a stream beside that of the turn that spawned it, and a turn that joins subagents waits for their
+//! last turns, too. The links between turns are those of the index. A session has all of its streams in one shard.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -34,14 +38,25 @@ pub struct SessionTurn {
     pub turn: u32,
     /// The turns of the session.
     pub turns: u32,
-    /// The time from the end of the response before to this turn, in nanoseconds; 0 for the first.
+    /// Its stream among those of the session, from 0; absent unless the session is of a trace.
+    pub stream: Option<u32>,
+    /// The time from the last end of the responses that it waits for to this turn, in nanoseconds; 0 for the first.
     pub pause_ns: u64,
-    /// The time from the end of the response to the next turn, in nanoseconds; absent for the last.
-    pub next_pause_ns: Option<u64>,
     /// The time from the start of the session at which the trace has this turn, in nanoseconds; absent unless the session is of a trace.
     pub planned_ns: Option<u64>,
     /// Tokens that this turn adds to what was said before.
     pub own_tokens: u32,
+}
+
+/// A turn that waits for the end of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Follower {
+    /// The number of the turn.
+    pub turn: u32,
+    /// The time from the last end of the responses that it waits for to the turn, in nanoseconds.
+    pub pause_ns: u64,
+    /// The number of turns that it waits for.
+    pub waits: u32,
 }
 
 /// A session, and the turn that comes next.
@@ -54,8 +69,6 @@ pub struct SessionCursor {
     /// The row of its first turn; absent if it is drawn.
     pub(crate) first_row: Option<u64>,
     pub(crate) next_turn: u32,
-    /// The pause before it.
-    pub(crate) pause_ns: u64,
     /// Tokens of all that was said before the next turn.
     pub(crate) history_tokens: u32,
     /// The arrival in an open loop, in nanoseconds since the trial's start.
@@ -76,6 +89,23 @@ impl SessionCursor {
     /// Returns the number of turns.
     pub fn turns(&self) -> u32 {
         self.turns
+    }
+
+    /// Returns the same session before another turn. Only the turns of a trace's session can be drawn in any order: the prompts of others
+    /// depend on all turns before.
+    #[must_use]
+    pub fn at(self, turn: u32) -> Self {
+        Self { next_turn: turn, ..self }
+    }
+
+    /// Returns the index of a turn's request.
+    fn index_of(&self, turn: u32) -> u64 {
+        self.first_index.saturating_add(u64::from(turn))
+    }
+
+    /// Returns the row of a turn; `None` if it is drawn.
+    fn row_of(&self, turn: u32) -> Option<u64> {
+        self.first_row.map(|first| first.saturating_add(u64::from(turn)))
     }
 }
 
@@ -194,7 +224,6 @@ impl SessionWalk {
                     first_index,
                     first_row,
                     next_turn: 0,
-                    pause_ns: 0,
                     history_tokens: 0,
                     offset_ns: None,
                 });
@@ -203,12 +232,34 @@ impl SessionWalk {
         None
     }
 
-    /// Returns the pause before the turn at an index, which has this row if it is recorded.
-    pub(crate) fn pause_ns(&mut self, index: u64, row: Option<u64>) -> u64 {
-        match (&self.source, row) {
+    /// Returns the pause before a turn of a session.
+    pub(crate) fn pause_ns(&mut self, cursor: &SessionCursor, turn: u32) -> u64 {
+        match (&self.source, cursor.row_of(turn)) {
+            _ if turn == 0 => 0,
             (SessionSource::Trace(trace), Some(row)) => trace.pause_ns(row),
-            _ => self.pauses.ns(index),
+            _ => self.pauses.ns(cursor.index_of(turn)),
         }
+    }
+
+    /// Returns the stream of a turn of a session, if that is of a trace.
+    pub(crate) fn stream(&self, cursor: &SessionCursor, turn: u32) -> Option<u32> {
+        let (trace, first_row) = self.of_trace(cursor)?;
+        trace.index.link(first_row, turn).map(|link| u32::from(link.stream))
+    }
+
+    /// Returns the turns that wait for a turn of a session.
+    pub(crate) fn followers(&mut self, cursor: &SessionCursor, turn: u32) -> Vec<Follower> {
+        let linked: Vec<(u32, u32)> = match self.of_trace(cursor) {
+            Some((trace, first_row)) => trace.index.followers(first_row, turn).collect(),
+            None => (turn + 1 < cursor.turns).then_some((turn + 1, 1)).into_iter().collect(),
+        };
+        linked.into_iter().map(|(turn, waits)| Follower { turn, pause_ns: self.pause_ns(cursor, turn), waits }).collect()
+    }
+
+    /// Returns the trace and the first row of a session, if it is one of a trace.
+    fn of_trace(&self, cursor: &SessionCursor) -> Option<(&TraceSessions, u64)> {
+        let SessionSource::Trace(trace) = &self.source else { return None };
+        cursor.first_row.map(|first_row| (trace, first_row))
     }
 
     /// Returns the time from the start of a session to one of its turns, by the trace.

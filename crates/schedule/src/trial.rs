@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use assay_dataset::Index;
 use assay_manifest::{
-    ArrivalLaw, CacheMode, Count, Digest, FrozenWorkload, History, Images, LengthLaw, Name, PauseLaw, PlannedTrial, Point,
-    PointId, PointKind, PromptSource, RateProfile, RunId, ServingWork, Sessions, Shard, SharedPrefix,
+    ArrivalLaw, CacheMode, ConnectionPolicy, Count, Digest, FrozenWorkload, History, Images, LengthLaw, Name, PauseLaw,
+    PlannedTrial, Point, PointId, PointKind, PromptSource, RateProfile, RunId, ServingWork, Sessions, Shard, SharedPrefix,
 };
 
 use crate::arrivals::{
@@ -32,7 +32,7 @@ use crate::groups::{Groups, MAX_GROUPS, MAX_ZIPF};
 use crate::lengths::{self, Lengths, MAX_TOKENS};
 use crate::profile::{self, Profile};
 use crate::rows::{Rows, first_measured};
-use crate::sessions::{SessionCursor, SessionSource, SessionTurn, SessionWalk, TraceSessions};
+use crate::sessions::{Follower, SessionCursor, SessionSource, SessionTurn, SessionWalk, TraceSessions};
 use crate::{Generator, LoadKey, Nonce, Seed, SeedError, digest};
 
 /// The most requests of a phase, as an expected number if arrivals are random. At 10,000 per second they last half a day.
@@ -396,6 +396,10 @@ impl TrialSchedule {
                         Some(OpenLoop::Recorded(speed)) => speed,
                         _ => Speed::OWN,
                     };
+                    if work.connections == ConnectionPolicy::Sticky && index.most_streams() > 1 {
+                        let what = "sessions with subagents have several turns in flight, which cannot share one connection: `connections: pooled`";
+                        return Err(ScheduleError::Sessions(what.to_owned()));
+                    }
                     let rows = Rows::trace_sessions(index, digests, speed);
                     return Self::with_prompts(work, offered, key, Prompts::Rows(rows));
                 }
@@ -511,6 +515,11 @@ impl TrialSchedule {
     /// each of them belongs.
     pub fn has_sessions(&self) -> bool {
         self.sessions.is_some()
+    }
+
+    /// Returns the most turns of a session that can be in flight at a time: the streams of a trace's session that forks most.
+    pub fn most_streams(&self) -> u32 {
+        self.trace_sessions().map_or(1, |trace| trace.index.most_streams().max(1))
     }
 
     /// Returns the requests of a phase in order. Those of an open length go on for as long as the caller iterates.
@@ -1071,10 +1080,8 @@ impl Requests {
             return None;
         }
         let (index, turn) = (cursor.first_index.saturating_add(u64::from(cursor.next_turn)), cursor.next_turn);
-        let has_next = turn + 1 < cursor.turns;
-        let next_row = cursor.first_row.map(|first| first.saturating_add(u64::from(turn)).saturating_add(1));
-        let walk = self.sessions.as_mut().filter(|_| has_next);
-        let next_pause_ns = walk.map(|walk| walk.pause_ns(index.saturating_add(1), next_row));
+        let pause_ns = self.sessions.as_mut().map_or(0, |walk| walk.pause_ns(cursor, turn));
+        let stream = self.sessions.as_ref().and_then(|walk| walk.stream(cursor, turn));
         let planned_ns = self.sessions.as_ref().and_then(|walk| walk.planned_ns(cursor));
         let prompt = match (cursor.first_row, &self.prompts) {
             (Some(first), DrawnPrompts::Rows(rows)) => row_prompt(rows, first.saturating_add(u64::from(turn))),
@@ -1085,19 +1092,16 @@ impl Requests {
         if prompt.row.is_none() {
             request.input_tokens = cursor.history_tokens.saturating_add(own_tokens);
         }
-        request.turn = Some(SessionTurn {
-            session: cursor.session,
-            turn,
-            turns: cursor.turns,
-            pause_ns: cursor.pause_ns,
-            next_pause_ns,
-            planned_ns,
-            own_tokens,
-        });
+        request.turn =
+            Some(SessionTurn { session: cursor.session, turn, turns: cursor.turns, stream, pause_ns, planned_ns, own_tokens });
         cursor.next_turn += 1;
-        cursor.pause_ns = next_pause_ns.unwrap_or(0);
         cursor.history_tokens = request.input_tokens.saturating_add(request.output_tokens.unwrap_or(0));
         Some(request)
+    }
+
+    /// Returns the turns of a session that wait for the end of one of its turns; none unless requests are turns of sessions.
+    pub fn followers(&mut self, session: &SessionCursor, turn: u32) -> Vec<Follower> {
+        self.sessions.as_mut().map_or_else(Vec::new, |walk| walk.followers(session, turn))
     }
 }
 

@@ -28,7 +28,9 @@ fn full_record() -> Record {
         global_index: 7,
         session: Some(20),
         turn: Some(21),
+        stream: Some(26),
         session_turns: Some(22),
+        session_done: Some(27),
         session_start_ns: Some(-23),
         session_pauses_ns: Some(24),
         planned_ns: Some(25),
@@ -103,7 +105,7 @@ fn columns_are_as_agreed() {
             )
         })
         .collect();
-    insta::assert_snapshot!(shown.join(", "), @"global_index int64 !, session int64, turn int64, session_turns int64, session_start_ns int64, session_pauses_ns int64, planned_ns int64, attempt int64 !, shard int64 !, phase utf8 !, outcome utf8 !, request_id utf8 !, intended_ns int64, ready_ns int64, dequeued_ns int64, connect_start_ns int64, connect_end_ns int64, sent_ns int64, write_done_ns int64, first_byte_ns int64, first_token_ns int64, first_content_ns int64, last_token_ns int64, end_ns int64, http_status int64, finish_reason utf8, error utf8, request_bytes int64 !, response_bytes int64 !, input_tokens_requested int64, input_tokens int64 !, input_tokens_endpoint int64, cached_tokens int64, output_tokens_requested int64, output_tokens int64, output_source utf8 !, reasoning_tokens int64, accepted_prediction_tokens int64, first_event_tokens int64, token_events int64 !, prompt_sha256 utf8, response_sha256 utf8, chunk_at_ns int64 list !, chunk_bytes int64 list !, chunk_tokens int64 list");
+    insta::assert_snapshot!(shown.join(", "), @"global_index int64 !, session int64, turn int64, stream int64, session_turns int64, session_done int64, session_start_ns int64, session_pauses_ns int64, planned_ns int64, attempt int64 !, shard int64 !, phase utf8 !, outcome utf8 !, request_id utf8 !, intended_ns int64, ready_ns int64, dequeued_ns int64, connect_start_ns int64, connect_end_ns int64, sent_ns int64, write_done_ns int64, first_byte_ns int64, first_token_ns int64, first_content_ns int64, last_token_ns int64, end_ns int64, http_status int64, finish_reason utf8, error utf8, request_bytes int64 !, response_bytes int64 !, input_tokens_requested int64, input_tokens int64 !, input_tokens_endpoint int64, cached_tokens int64, output_tokens_requested int64, output_tokens int64, output_source utf8 !, reasoning_tokens int64, accepted_prediction_tokens int64, first_event_tokens int64, token_events int64 !, prompt_sha256 utf8, response_sha256 utf8, chunk_at_ns int64 list !, chunk_bytes int64 list !, chunk_tokens int64 list");
 }
 
 /// A change here changes the digest of every record file: state it in the change.
@@ -243,7 +245,9 @@ fn any_record() -> impl Strategy<Value = Record> {
                 global_index: sizes.1,
                 session: sizes.6,
                 turn,
+                stream: turn,
                 session_turns: turn,
+                session_done: turn,
                 session_start_ns,
                 session_pauses_ns,
                 planned_ns: session_start_ns,

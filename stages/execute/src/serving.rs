@@ -330,7 +330,10 @@ impl<'a> ServingTrial<'a> {
                 trial.measured.requests = trial.measured.requests.map(|_| 0);
             }
         }
-        trial.sessions = self.work.sessions.as_ref().map(|sessions| assay_load::Sessions { history: history(sessions.history) });
+        trial.sessions = self.work.sessions.as_ref().map(|sessions| assay_load::Sessions {
+            history: history(sessions.history),
+            most_streams: most_streams(schedule, trial.arrivals),
+        });
         let mut later_turns = self.work.sessions.as_ref().map(|sessions| {
             LaterTurns::new(prompts.conversations(), prompts.scheduled(), prompts.of_rows(), &self.work, sessions)
         });
@@ -619,6 +622,16 @@ fn tokenizer(
     let read = Arc::new(read);
     known.insert(work.tokenizer.digest, Arc::clone(&read));
     Ok(of_kind(&read))
+}
+
+/// Returns the most turns of a session that may be in flight at a time: those of the session that forks most, if all users together then have no
+/// more connections than a process may have.
+fn most_streams(schedule: &TrialSchedule, arrivals: Arrivals) -> u32 {
+    let of_user = match arrivals {
+        Arrivals::Closed { users } => max_in_flight() / users.max(1),
+        Arrivals::Open { .. } => u32::MAX,
+    };
+    schedule.most_streams().min(of_user).max(1)
 }
 
 /// Returns the open files that are left for connections, at most [`MAX_IN_FLIGHT`].

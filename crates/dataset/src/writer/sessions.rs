@@ -5,6 +5,8 @@ use std::io::Write;
 use assay_manifest::{OverLongPrompt, TraceTurns};
 
 use super::{RowPlace, RowTokens, RowWriter, TimeRules};
+use crate::forks::StreamedTurns;
+use crate::index::TracePlace;
 use crate::session::{HeldTurn, PlacedTurn, place_turns};
 use crate::trace::is_sampled;
 use crate::{DatasetError, FileRow, LeftOut, Row, RowContent, TraceSession};
@@ -57,7 +59,7 @@ impl<R: Write, I: Write> RowWriter<'_, R, I> {
         if !row.content.fits(self.rules.api) {
             return Err(self.api_error(number, row.content.kind()));
         }
-        self.held.add(session, HeldTurn { number, row, at_ns: time.at_ns })
+        self.held.add(session, HeldTurn { number, row, at_ns: time.at_ns, stream: 0 })
     }
 
     /// Returns true if the sample has a session; if not, its `rows` rows are counted.
@@ -74,21 +76,23 @@ impl<R: Write, I: Write> RowWriter<'_, R, I> {
         if !self.is_in_sample(session.session, 1, rules) {
             return Ok(());
         }
-        session.left_out.into_iter().for_each(|reason| self.count_left_out(reason));
+        session.left_out.iter().for_each(|reason| self.count_left_out(*reason));
+        let (duplicates, duplicate_requests, times) = (session.duplicates, session.duplicate_requests, session.times);
+        let streamed = StreamedTurns::of_session(number, session)?;
         let numbers = self.turn_numbers();
-        numbers.subagents.0 += session.subagents;
-        numbers.subagent_requests.0 += session.subagent_requests;
-        let held = |row: Row| {
-            let time = row.time.ok_or_else(|| DatasetError::row(number, "has a request without a time"))?;
-            Ok(HeldTurn { number, row, at_ns: time.at_ns })
-        };
-        let turns = session.turns.into_iter().map(held).collect::<Result<Vec<_>, DatasetError>>()?;
-        if let Some(turn) = turns.first()
+        numbers.subagents.0 += duplicates + streamed.left_out;
+        numbers.subagent_requests.0 += duplicate_requests + streamed.left_out_requests;
+        if duplicates > 0 || times.is_some() {
+            let forks = numbers.forks.get_or_insert_default();
+            forks.duplicates.0 += duplicates;
+            forks.times = forks.times.or(times);
+        }
+        if let Some(turn) = streamed.turns.first()
             && !turn.row.content.fits(self.rules.api)
         {
             return Err(self.api_error(number, turn.row.content.kind()));
         }
-        let Some(kept) = self.keep_session(turns, 0, rules)? else { return Ok(()) };
+        let Some(kept) = self.keep_session(streamed, 0, rules)? else { return Ok(()) };
         let mut reused = Vec::with_capacity(kept.turns.len());
         for turn in &kept.turns {
             reused.push(self.reused_tokens(turn)?);
@@ -108,6 +112,7 @@ impl<R: Write, I: Write> RowWriter<'_, R, I> {
             let since_first_ns = turns.first().map_or(0, |turn| turn.at_ns.abs_diff(origin_ns));
             let is_inside = since_first_ns >= rules.from_ns && rules.to_ns.is_none_or(|to_ns| since_first_ns < to_ns);
             if is_inside {
+                let turns = StreamedTurns::one_stream(turns);
                 kept.extend(self.keep_session(turns, since_first_ns - rules.from_ns, rules)?);
             } else if let Some(timeline) = &mut self.timeline {
                 timeline.summary().outside_window.0 += turns.len() as u64;
@@ -148,10 +153,11 @@ impl<R: Write, I: Write> RowWriter<'_, R, I> {
     /// Returns a session with the turns that are not too long; `None` if it is left out.
     fn keep_session(
         &mut self,
-        mut turns: Vec<HeldTurn>,
+        streamed: StreamedTurns,
         start_ns: u64,
         rules: TimeRules,
     ) -> Result<Option<KeptSession>, DatasetError> {
+        let StreamedTurns { mut turns, streams, .. } = streamed;
         let mut tokens = Vec::with_capacity(turns.len());
         for turn in &turns {
             let input = self.input_tokens(turn.number, &turn.row.content)?;
@@ -174,7 +180,7 @@ impl<R: Write, I: Write> RowWriter<'_, R, I> {
         self.summary.truncated.0 += u64::from(is_too_long);
         self.summary.sessions.get_or_insert_default().0 += 1;
         turns.truncate(tokens.len());
-        let placed = place_turns(&turns, &rules, self.turn_numbers())?;
+        let placed = place_turns(&turns, &streams, &rules, self.turn_numbers())?;
         Ok(Some(KeptSession { turns, placed, tokens, start_ns }))
     }
 
@@ -183,7 +189,7 @@ impl<R: Write, I: Write> RowWriter<'_, R, I> {
         let turns = session.turns.into_iter().zip(session.placed).zip(session.tokens).zip(reused).zip(places);
         for (place, ((((turn, placed), tokens), reused), at_ns)) in turns.enumerate() {
             let tokens = RowTokens { reused: u64::from(reused), ..tokens };
-            let at = RowPlace { at_ns, pause: Some(placed.pause) };
+            let at = RowPlace { at_ns, in_session: Some(TracePlace { pause: placed.pause, link: placed.link }) };
             self.append(turn.number, &turn.row.content, at, tokens, place > 0)?;
         }
         Ok(())

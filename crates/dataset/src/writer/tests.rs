@@ -402,8 +402,10 @@ fn a_block_of_two_sizes_in_a_session_is_refused_and_scopes_keep_blocks_apart() {
 fn a_whole_session_of_a_row_counts_from_its_own_start() {
     let session = |session: u64, at_ns: [i64; 2]| {
         let turns = at_ns.map(|at_ns| turn(session, at_ns, 20, &[1, 2]).expect("a row")).to_vec();
+        let streams = vec![crate::TraceStream { turns, ..crate::TraceStream::default() }];
         let left_out = vec![LeftOutReason::NoResponse];
-        Ok(FileRow::Session(crate::TraceSession { session, turns, left_out, subagents: 1, subagent_requests: 3 }))
+        let (duplicates, duplicate_requests) = (1, 3);
+        Ok(FileRow::Session(crate::TraceSession { session, streams, left_out, duplicates, duplicate_requests, times: None }))
     };
     let rules = session_rules(OverLongPrompt::Refuse, TimeRules { max_gap_ns: Some(5), ..TimeRules::default() });
     let (_, index, summary) = write_rows(rules, [session(1, [7, 10]), session(2, [100, 200])]).expect("written");
@@ -412,6 +414,7 @@ fn a_whole_session_of_a_row_counts_from_its_own_start() {
     let times = summary.times.expect("times");
     let turns = times.turns.expect("turns");
     assert_eq!((turns.subagents, turns.subagent_requests, turns.think_time.cut_ns), (Count(2), Count(6), Count(93)));
+    assert_eq!(turns.forks.map(|forks| (forks.subagents, forks.duplicates)), Some((Count(0), Count(2))));
     assert_eq!((times.span_ns, summary.without_response), (Count(7), Some(Count(2))));
 }
 

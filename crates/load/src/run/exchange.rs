@@ -246,8 +246,8 @@ impl Engine<'_> {
             places.free(ending.at_ns);
             self.next_due_ns = self.next_due_ns.min(ending.at_ns);
         }
-        match exchange.session {
-            Some(key) => self.end_turn(key, ending.outcome, ending.at_ns, text),
+        match exchange.session.zip(row.record.turn) {
+            Some((key, turn)) => row.record.session_done = self.end_turn(key, turn, ending.outcome, ending.at_ns, text),
             None => self.free_user(ending.outcome, ending.at_ns),
         }
         self.record_end(row, ending.at_ns);

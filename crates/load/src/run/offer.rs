@@ -174,13 +174,14 @@ impl Engine<'_> {
             } else {
                 "as many requests were under way as may be at once"
             };
-            self.drop_row(row, reason, now);
-            if let Some(key) = session {
-                self.end_turn(key, Outcome::Dropped, now, None);
+            if let (Some(key), Some(turn)) = (session, row.record.turn) {
+                row.record.session_done = self.end_turn(key, turn, Outcome::Dropped, now, None);
             }
+            self.drop_row(row, reason, now);
             return;
         }
-        let keeps_text = session.zip(self.sessions.as_mut()).is_some_and(|(key, sessions)| sessions.prepare_next(key));
+        let of_session = session.zip(row.record.turn).zip(self.sessions.as_mut());
+        let keeps_text = of_session.is_some_and(|((key, turn), sessions)| sessions.prepare_next(key, turn));
         self.in_flight += 1;
         self.client.most_in_flight = self.client.most_in_flight.max(u64::from(self.in_flight));
         add(&self.progress.sent, 1);
@@ -215,6 +216,7 @@ impl Engine<'_> {
         record.global_index = prepared.global_index;
         record.session = prepared.turn.map(|turn| turn.session);
         record.turn = prepared.turn.map(|turn| turn.turn);
+        record.stream = prepared.turn.and_then(|turn| turn.stream);
         record.session_turns = prepared.turn.map(|turn| turn.turns);
         record.session_start_ns = prepared.course.map(|course| course.start_ns);
         record.session_pauses_ns = prepared.course.map(|course| course.pauses_ns);
@@ -255,14 +257,16 @@ impl Engine<'_> {
                     // A session that begins with a request that is not sent has begun, and ends.
                     if let (Some(sessions), Some(turn)) = (&mut self.sessions, prepared.turn) {
                         let due_ns = intended.unwrap_or(now);
-                        let key = sessions.add(turn, due_ns);
+                        let key = sessions.add(turn, Vec::new(), due_ns);
                         prepared.begin_session(due_ns);
                         sessions.end(key);
                     }
                     if phase == Phase::Measured {
                         self.count_due(prepared.intended_ns);
                     }
-                    let (row, _) = self.new_row(prepared, phase, now);
+                    let done = prepared.turn.map(|_| 0);
+                    let (mut row, _) = self.new_row(prepared, phase, now);
+                    row.record.session_done = done;
                     self.drop_row(row, NOT_SENT, now);
                 }
                 NextRequest::Ready(_) | NextRequest::Exhausted if self.phase == Phase::Warmup => self.enter_measured(),

@@ -9,7 +9,7 @@ use super::offer::{NOT_SENT, STARTS, STARVED_NS};
 use super::{Engine, NEVER};
 use crate::feeder::{NextRequest, PreparedRequest, SessionCourse};
 use crate::turn_feeder::{KeptText, TurnQueue};
-use crate::{Arrivals, History, PlannedTurn, Sessions};
+use crate::{Arrivals, History, NextTurn, PlannedTurn, Sessions};
 
 /// The sessions that have begun and not ended. The key of a session is its place in the order in which they began: its id is the
 /// caller's, who may use one twice.
@@ -17,25 +17,54 @@ pub(super) struct SessionTable {
     history: History,
     queue: TurnQueue,
     active: BTreeMap<u64, Session>,
-    /// The times at which later turns are due, each with its session, the earliest first. Those that were due before they were prepared are
-    /// not in it.
-    due: BinaryHeap<Reverse<(i64, u64)>>,
+    /// The times at which later turns are due, each with its session and its number, the earliest first. Those that were due before they were
+    /// prepared are not in it, and those of sessions in which a turn failed before may be.
+    due: BinaryHeap<Reverse<(i64, u64, u32)>>,
     /// The number of turns that were due and are not prepared.
     overdue: usize,
     begun: u64,
 }
 
 /// A session that has begun.
+#[derive(Default)]
 struct Session {
-    /// Its latest turn that has begun.
-    turn: PlannedTurn,
-    /// Its course up to that turn.
-    course: SessionCourse,
-    /// Its next turn, once it is prepared.
-    next: Option<PreparedRequest>,
-    /// The time at which its next turn was due, while it is not prepared.
-    overdue_ns: Option<i64>,
-    /// True if its next turn was due before it was prepared.
+    id: u64,
+    /// The time at which its first turn was due.
+    start_ns: i64,
+    /// The time so far in which none of its turns was due or in flight.
+    idle_ns: i64,
+    /// The latest end of a turn.
+    last_end_ns: i64,
+    /// The turns that are in flight or due, each with those that wait for its end.
+    in_flight: BTreeMap<u32, Vec<NextTurn>>,
+    /// The turns of which another that they wait for has begun.
+    waiting: BTreeMap<u32, WaitingTurn>,
+    /// The number of turns that are due at a known time and have not begun, those that were due included.
+    coming: usize,
+    /// The turns that succeeded.
+    done: u32,
+    /// The end and the outcome of the first turn that failed.
+    failed: Option<(i64, Outcome)>,
+    /// True if a turn would have been due after the end of the measured phase.
+    is_cut: bool,
+}
+
+/// A turn that has not begun.
+#[derive(Default)]
+struct WaitingTurn {
+    pause_ns: u64,
+    /// The number of turns that it waits for.
+    waits: u32,
+    /// The latest end of those that have ended.
+    last_end_ns: i64,
+    /// The time at which it is due, once all of them have ended.
+    due_ns: Option<i64>,
+    /// The course of its session up to it, once it is due.
+    course: Option<SessionCourse>,
+    prepared: Option<PreparedRequest>,
+    /// True if it was due and is not prepared.
+    is_overdue: bool,
+    /// True if it was due before it was prepared.
     starved: bool,
 }
 
@@ -48,6 +77,17 @@ struct DueTurn {
     starved: bool,
 }
 
+/// The end of a turn.
+#[derive(Default)]
+struct TurnEnd {
+    /// The turns of its session that have succeeded; none if another one had failed before.
+    done: Option<u32>,
+    /// The turns that are due now, with the time.
+    released: Vec<(u32, i64)>,
+    /// True if no more turns of the session are in flight or due.
+    is_last: bool,
+}
+
 /// The state of the next session.
 enum NextSession {
     /// It was due, and has begun.
@@ -58,47 +98,111 @@ enum NextSession {
     Exhausted,
 }
 
+impl Session {
+    fn new(id: u64, start_ns: i64) -> Self {
+        Self { id, start_ns, last_end_ns: start_ns, ..Self::default() }
+    }
+
+    /// Notes that a turn is due, and returns the course of the session up to it. Turns are noted in the order in which they are due.
+    fn course(&mut self, due_ns: i64) -> SessionCourse {
+        if self.in_flight.is_empty() && self.waiting.values().all(|turn| turn.course.is_none()) {
+            self.idle_ns = self.idle_ns.saturating_add(due_ns.saturating_sub(self.last_end_ns).max(0));
+        }
+        SessionCourse { start_ns: self.start_ns, pauses_ns: self.idle_ns }
+    }
+
+    /// Ends a turn. A turn that failed ends the session: only turns that were due by then are sent.
+    fn end_turn(&mut self, turn: u32, outcome: Outcome, at_ns: i64, ends_ns: i64) -> TurnEnd {
+        let next = self.in_flight.remove(&turn).unwrap_or_default();
+        self.last_end_ns = self.last_end_ns.max(at_ns);
+        let mut end = TurnEnd { done: self.failed.is_none().then_some(self.done), ..TurnEnd::default() };
+        if outcome != Outcome::Ok {
+            if self.failed.is_none() {
+                self.fail(at_ns, outcome);
+            }
+        } else if self.failed.is_none() {
+            self.done += 1;
+            end.done = Some(self.done);
+            end.released = next.into_iter().filter_map(|next| self.release(next, at_ns, ends_ns)).collect();
+        }
+        end.is_last = self.in_flight.is_empty() && self.coming == 0;
+        end
+    }
+
+    fn fail(&mut self, at_ns: i64, outcome: Outcome) {
+        self.failed = Some((at_ns, outcome));
+        self.waiting.retain(|_, turn| turn.due_ns.is_some_and(|due_ns| due_ns <= at_ns));
+        self.coming = self.waiting.len();
+    }
+
+    /// Lets a turn no longer wait for one that has ended. Returns the turn with the time at which it is due if it waits for no other.
+    fn release(&mut self, next: NextTurn, at_ns: i64, ends_ns: i64) -> Option<(u32, i64)> {
+        let turn = self.waiting.get_mut(&next.turn)?;
+        turn.waits = turn.waits.saturating_sub(1);
+        turn.last_end_ns = turn.last_end_ns.max(at_ns);
+        if turn.waits > 0 {
+            return None;
+        }
+        let due_ns = turn.last_end_ns.saturating_add(i64::try_from(turn.pause_ns).unwrap_or(i64::MAX));
+        if due_ns >= ends_ns {
+            self.is_cut = true;
+            return None;
+        }
+        turn.due_ns = Some(due_ns);
+        self.coming += 1;
+        Some((next.turn, due_ns))
+    }
+}
+
 impl SessionTable {
     pub(super) fn new(sessions: Sessions, queue: TurnQueue) -> Self {
-        let Sessions { history } = sessions;
+        let Sessions { history, .. } = sessions;
         Self { history, queue, active: BTreeMap::new(), due: BinaryHeap::new(), overdue: 0, begun: 0 }
     }
 
     /// Adds a session that begins with this turn, which was due at `start_ns`, and returns its key.
-    pub(super) fn add(&mut self, turn: PlannedTurn, start_ns: i64) -> u64 {
+    pub(super) fn add(&mut self, turn: PlannedTurn, next: Vec<NextTurn>, start_ns: i64) -> u64 {
         let key = self.begun;
         self.begun += 1;
-        self.active.insert(
-            key,
-            Session { turn, course: SessionCourse { start_ns, pauses_ns: 0 }, next: None, overdue_ns: None, starved: false },
-        );
+        let mut session = Session::new(turn.session, start_ns);
+        session.in_flight.insert(turn.turn, next);
+        self.active.insert(key, session);
         key
     }
 
-    /// Requests the turn after one that is about to be sent, if recorded history allows it already. Returns true if the text of the
-    /// response must be kept for it instead.
-    pub(super) fn prepare_next(&mut self, key: u64) -> bool {
-        let Some(turn) = self.active.get(&key).map(|session| session.turn).filter(|turn| turn.pause_ns.is_some()) else {
-            return false;
-        };
-        if self.history == History::Recorded {
-            self.queue.prepare(key, turn.session, turn.turn + 1, None);
+    /// Requests the turns that wait for one that is about to be sent, if recorded history allows it already. Returns true if the text of the
+    /// response must be kept for them instead.
+    pub(super) fn prepare_next(&mut self, key: u64, turn: u32) -> bool {
+        // After a failure nothing that waits is sent.
+        let Some(session) = self.active.get_mut(&key).filter(|session| session.failed.is_none()) else { return false };
+        let next = session.in_flight.get(&turn).cloned().unwrap_or_default();
+        for NextTurn { turn, pause_ns, waits } in next.iter().copied() {
+            let is_known = session.waiting.contains_key(&turn);
+            session.waiting.entry(turn).or_insert(WaitingTurn {
+                pause_ns,
+                waits,
+                last_end_ns: i64::MIN,
+                ..WaitingTurn::default()
+            });
+            if self.history == History::Recorded && !is_known {
+                self.queue.prepare(key, session.id, turn, None);
+            }
         }
-        self.history == History::Live
+        self.history == History::Live && !next.is_empty()
     }
 
-    /// Returns the time at which the turn after one that ended at `end_ns` is due; none if it was the last.
-    fn next_due_ns(&self, key: u64, end_ns: i64) -> Option<i64> {
-        let pause_ns = self.active.get(&key)?.turn.pause_ns?;
-        Some(end_ns.saturating_add(i64::try_from(pause_ns).unwrap_or(i64::MAX)))
-    }
-
-    /// Lets a session's next turn be due at this time. Live history requests it now.
-    fn wait(&mut self, key: u64, due_ns: i64, text: Option<KeptText>) {
-        self.due.push(Reverse((due_ns, key)));
-        if let (History::Live, Some(session)) = (self.history, self.active.get(&key)) {
-            self.queue.prepare(key, session.turn.session, session.turn.turn + 1, text);
+    /// Ends a turn, and lets those that waited for it be due. Live history requests them now.
+    fn end_turn(&mut self, key: u64, turn: u32, outcome: Outcome, at_ns: i64, ends_ns: i64, text: Option<KeptText>) -> TurnEnd {
+        let Some(session) = self.active.get_mut(&key) else { return TurnEnd::default() };
+        let end = session.end_turn(turn, outcome, at_ns, ends_ns);
+        let mut text = text;
+        for (turn, due_ns) in end.released.iter().copied() {
+            self.due.push(Reverse((due_ns, key, turn)));
+            if self.history == History::Live {
+                self.queue.prepare(key, session.id, turn, text.take());
+            }
         }
+        end
     }
 
     /// Takes the turn that was due first of those that are due and prepared.
@@ -106,34 +210,37 @@ impl SessionTable {
         while let Some((key, prepared)) = self.queue.try_next() {
             self.keep_prepared(key, prepared);
         }
-        while let Some(&Reverse((due_ns, key))) = self.due.peek()
+        while let Some(&Reverse((due_ns, key, number))) = self.due.peek()
             && due_ns <= now
         {
             self.due.pop();
             let Some(session) = self.active.get_mut(&key) else { continue };
-            if let Some(mut prepared) = session.next.take() {
+            // Not there if another turn failed before it was due.
+            let Some(mut turn) = session.waiting.remove(&number) else { continue };
+            let course = turn.course.unwrap_or_else(|| session.course(due_ns));
+            if let Some(mut prepared) = turn.prepared.take() {
+                session.coming -= 1;
+                session.in_flight.insert(number, std::mem::take(&mut prepared.next));
                 prepared.intended_ns = Some(due_ns);
-                let pause_ns = session.turn.pause_ns.map_or(0, |pause| i64::try_from(pause).unwrap_or(i64::MAX));
-                session.course.pauses_ns = session.course.pauses_ns.saturating_add(pause_ns);
-                prepared.course = Some(session.course);
-                session.turn = prepared.turn.unwrap_or(session.turn);
-                return Some(DueTurn { key, due_ns, prepared, starved: std::mem::take(&mut session.starved) });
+                prepared.course = Some(course);
+                return Some(DueTurn { key, due_ns, prepared, starved: turn.starved });
             }
-            // The turns behind it, which are other sessions', do not wait for it.
-            session.overdue_ns = Some(due_ns);
+            // Other turns, behind it, do not wait for it.
+            session.waiting.insert(number, WaitingTurn { course: Some(course), is_overdue: true, ..turn });
             self.overdue += 1;
         }
         None
     }
 
     fn keep_prepared(&mut self, key: u64, prepared: PreparedRequest) {
-        // Not there if the session has ended meanwhile.
-        let Some(session) = self.active.get_mut(&key) else { return };
-        session.next = Some(prepared);
-        if let Some(due_ns) = session.overdue_ns.take() {
-            session.starved = true;
+        // Not there if the session has ended meanwhile, or if a turn of it has failed.
+        let Some(number) = prepared.turn.map(|turn| turn.turn) else { return };
+        let Some(turn) = self.active.get_mut(&key).and_then(|session| session.waiting.get_mut(&number)) else { return };
+        turn.prepared = Some(prepared);
+        if let Some(due_ns) = turn.due_ns.filter(|_| std::mem::take(&mut turn.is_overdue)) {
+            turn.starved = true;
             self.overdue -= 1;
-            self.due.push(Reverse((due_ns, key)));
+            self.due.push(Reverse((due_ns, key, number)));
         }
     }
 
@@ -153,20 +260,24 @@ impl SessionTable {
 
     /// Returns the time at which a turn may have to be begun.
     fn wake_ns(&self, now: i64) -> i64 {
-        let due_ns = self.due.peek().map_or(NEVER, |Reverse((due_ns, _))| *due_ns);
+        let due_ns = self.due.peek().map_or(NEVER, |Reverse((due_ns, _, _))| *due_ns);
         if self.overdue > 0 { due_ns.min(now + STARVED_NS) } else { due_ns }
     }
 
     /// Ends a session: nothing more of it is due.
     pub(super) fn end(&mut self, key: u64) {
-        if let Some(session) = self.active.remove(&key) {
-            self.queue.end(session.turn.session);
-        }
+        drop(self.take(key));
+    }
+
+    fn take(&mut self, key: u64) -> Option<Session> {
+        let session = self.active.remove(&key)?;
+        self.queue.end(session.id);
+        Some(session)
     }
 
     fn end_all(&mut self) {
         while let Some((_, session)) = self.active.pop_first() {
-            self.queue.end(session.turn.session);
+            self.queue.end(session.id);
         }
     }
 }
@@ -235,7 +346,7 @@ impl Engine<'_> {
         prepared.begin_session(due_ns);
         self.free_users = self.free_users.saturating_sub(1);
         if let (Some(turn), Some(sessions)) = (prepared.turn, &mut self.sessions) {
-            let key = sessions.add(turn, due_ns);
+            let key = sessions.add(turn, std::mem::take(&mut prepared.next), due_ns);
             self.begin_turn(key, prepared, due_ns, now);
         }
     }
@@ -272,27 +383,24 @@ impl Engine<'_> {
         }
     }
 
-    /// Ends a turn: its session waits for the next one, or has ended. A turn that failed ends it.
-    pub(super) fn end_turn(&mut self, key: u64, outcome: Outcome, at_ns: i64, text: Option<KeptText>) {
+    /// Ends a turn: its session waits for others, or has ended. Returns the number of its turns that have succeeded, for the record.
+    pub(super) fn end_turn(&mut self, key: u64, turn: u32, outcome: Outcome, at_ns: i64, text: Option<KeptText>) -> Option<u32> {
         let ends_ns = self.measured_end_ns();
-        let Some(sessions) = &mut self.sessions else { return };
-        match sessions.next_due_ns(key, at_ns).filter(|_| outcome == Outcome::Ok) {
-            Some(due_ns) if due_ns < ends_ns => {
-                sessions.wait(key, due_ns, text);
-                self.next_due_ns = self.next_due_ns.min(due_ns);
-            }
-            // Its user is in the pause up to the end, and begins no other session instead: near the end of the phase there would be
-            // more first turns than before.
-            Some(_) => {
-                sessions.end(key);
-                self.release(key);
-            }
-            None => {
-                sessions.end(key);
-                self.release(key);
+        let sessions = self.sessions.as_mut()?;
+        let TurnEnd { done, released, is_last } = sessions.end_turn(key, turn, outcome, at_ns, ends_ns, text);
+        if let Some(due_ns) = released.iter().map(|(_, due_ns)| *due_ns).min() {
+            self.next_due_ns = self.next_due_ns.min(due_ns);
+        }
+        if is_last && let Some(session) = sessions.take(key) {
+            self.release(key);
+            // The user of a session that the end of the phase cut is in a pause up to it, and begins no other session instead: near the end
+            // there would be more first turns than before.
+            if !session.is_cut {
+                let outcome = session.failed.map_or(Outcome::Ok, |(_, outcome)| outcome);
                 self.free_user(outcome, at_ns);
             }
         }
+        done
     }
 
     /// Records the later turns that were due and will not be sent, and ends all sessions. If `wait` is set it waits until those
@@ -304,7 +412,9 @@ impl Engine<'_> {
             if phase == Phase::Measured {
                 self.count_due(Some(due.due_ns));
             }
-            let (row, _) = self.new_row(due.prepared, phase, now);
+            let turn = due.prepared.turn.map_or(0, |turn| turn.turn);
+            let (mut row, _) = self.new_row(due.prepared, phase, now);
+            row.record.session_done = self.end_turn(due.key, turn, Outcome::Dropped, now, None);
             self.drop_row(row, NOT_SENT, now);
         }
         if let Some(sessions) = &mut self.sessions {
@@ -318,19 +428,38 @@ mod tests {
     use super::*;
     use crate::turn_feeder::turn_queue;
 
+    const FLOW: u64 = 7;
+
+    fn planned(turn: u32) -> PlannedTurn {
+        PlannedTurn { session: FLOW, session_id: 1, turn, turns: 5, stream: None, planned_ns: None }
+    }
+
+    fn prepared(turn: u32, next: &[(u32, u64, u32)]) -> PreparedRequest {
+        PreparedRequest { turn: Some(planned(turn)), next: followed(next), ..PreparedRequest::default() }
+    }
+
+    /// Turns that wait: number, pause, and the number of turns that each waits for.
+    fn followed(next: &[(u32, u64, u32)]) -> Vec<NextTurn> {
+        next.iter().map(|(turn, pause_ns, waits)| NextTurn { turn: *turn, pause_ns: *pause_ns, waits: *waits }).collect()
+    }
+
+    /// A table without any session. Its turns are never prepared by a thread.
+    fn table() -> (SessionTable, crate::turn_feeder::TurnFeeder) {
+        let (queue, feeder) = turn_queue();
+        (SessionTable::new(Sessions { history: History::Recorded, most_streams: 1 }, queue), feeder)
+    }
+
     #[test]
     fn the_turn_that_was_due_first_comes_first_and_one_that_is_not_prepared_holds_none_back() {
-        let (queue, _feeder) = turn_queue();
-        let mut table = SessionTable::new(Sessions { history: History::Recorded }, queue);
-        let turn = |session, turn| PlannedTurn { session, session_id: 1, turn, turns: 3, pause_ns: Some(0), planned_ns: None };
-        let prepared = |session| PreparedRequest { turn: Some(turn(session, 1)), ..PreparedRequest::default() };
-        // Two of them have the same id, which makes no difference here.
-        let [first, second, third] = [7, 7, 9].map(|session| table.add(turn(session, 0), 0));
-        table.keep_prepared(first, prepared(7));
-        table.keep_prepared(third, prepared(9));
-        for (key, due_ns) in [(first, 30), (second, 10), (third, 20)] {
-            table.wait(key, due_ns, None);
+        let (mut table, _feeder) = table();
+        // All of them have the same id, which makes no difference here.
+        let [first, second, third] = [(); 3].map(|()| table.add(planned(0), followed(&[(1, 0, 1)]), 0));
+        for (key, end_ns) in [(first, 30), (second, 10), (third, 20)] {
+            assert!(!table.prepare_next(key, 0));
+            assert!(!table.end_turn(key, 0, Outcome::Ok, end_ns, NEVER, None).is_last);
         }
+        table.keep_prepared(first, prepared(1, &[]));
+        table.keep_prepared(third, prepared(1, &[]));
         let take = |table: &mut SessionTable, now| {
             table.take_due(now).map(|due| (due.key, due.due_ns, due.prepared.intended_ns, due.starved))
         };
@@ -339,12 +468,78 @@ mod tests {
         assert_eq!((take(&mut table, 25), table.wake_ns(25)), (None, 30));
         assert_eq!(take(&mut table, 30), Some((first, 30, Some(30), false)));
         assert_eq!((take(&mut table, 31), table.wake_ns(31)), (None, 31 + STARVED_NS));
-        table.keep_prepared(second, prepared(7));
+        table.keep_prepared(second, prepared(1, &[]));
         assert_eq!(take(&mut table, 31), Some((second, 10, Some(10), true)));
         assert_eq!((take(&mut table, NEVER), table.wake_ns(31)), (None, NEVER));
         // One that has ended meanwhile is not found again.
         table.end(first);
-        table.keep_prepared(first, prepared(7));
+        table.keep_prepared(first, prepared(1, &[]));
         assert_eq!(take(&mut table, NEVER), None);
+    }
+
+    /// Returns the turn that is due by `now`, with its due time and the pauses of its session before it.
+    fn due(table: &mut SessionTable, now: i64) -> Option<(u32, i64, Option<i64>)> {
+        table.take_due(now).map(|due| {
+            let turn = due.prepared.turn.map_or(u32::MAX, |turn| turn.turn);
+            assert!(!table.prepare_next(due.key, turn));
+            (turn, due.due_ns, due.prepared.course.map(|course| course.pauses_ns))
+        })
+    }
+
+    /// Begins a session whose turn 0 spawns the streams 1 and 2, and 3, of which turn 4 joins the turns 1 and 2.
+    fn forked() -> (SessionTable, u64, crate::turn_feeder::TurnFeeder) {
+        let (mut table, feeder) = table();
+        let key = table.add(planned(0), followed(&[(1, 5, 1), (2, 20, 1), (3, 400, 1), (4, 50, 3)]), 100);
+        table.prepare_next(key, 0);
+        let join = [(4, 50, 3)];
+        for (turn, next) in [(1, &join[..]), (2, &join), (3, &[]), (4, &[])] {
+            table.keep_prepared(key, prepared(turn, next));
+        }
+        (table, key, feeder)
+    }
+
+    #[test]
+    fn a_turn_that_joins_others_is_due_after_the_last_of_them_and_a_session_ends_with_all_streams() {
+        let (mut table, key, _feeder) = forked();
+        let end = |table: &mut SessionTable, turn, at_ns| {
+            let end = table.end_turn(key, turn, Outcome::Ok, at_ns, NEVER, None);
+            (end.done, end.released, end.is_last)
+        };
+        assert_eq!(end(&mut table, 0, 130), (Some(1), vec![(1, 135), (2, 150), (3, 530)], false));
+        assert_eq!(due(&mut table, 140), Some((1, 135, Some(5))));
+        // The second subagent begins while the first is under way: no pause.
+        assert_eq!(due(&mut table, 155), Some((2, 150, Some(5))));
+        assert_eq!(due(&mut table, 155), None);
+        assert_eq!(end(&mut table, 2, 300), (Some(2), vec![], false));
+        assert_eq!(end(&mut table, 1, 310), (Some(3), vec![(4, 360)], false));
+        assert_eq!(due(&mut table, 359), None);
+        assert_eq!(due(&mut table, 365), Some((4, 360, Some(55))));
+        // The subagent in the background is waited for by nothing, but its session has not ended before it has.
+        assert_eq!(end(&mut table, 4, 400), (Some(4), vec![], false));
+        assert_eq!(due(&mut table, 600), Some((3, 530, Some(185))));
+        assert_eq!(end(&mut table, 3, 610), (Some(5), vec![], true));
+    }
+
+    #[test]
+    fn a_turn_that_fails_ends_its_session_once_the_turns_that_were_due_have_ended() {
+        let (mut table, key, _feeder) = forked();
+        table.end_turn(key, 0, Outcome::Ok, 130, NEVER, None);
+        assert_eq!(due(&mut table, 140), Some((1, 135, Some(5))));
+        let failed = table.end_turn(key, 1, Outcome::Timeout, 160, NEVER, None);
+        assert_eq!((failed.done, failed.is_last), (Some(1), false), "turn 2 was due at 150");
+        assert_eq!(due(&mut table, 165), Some((2, 150, Some(5))));
+        let second = table.end_turn(key, 2, Outcome::Ok, 170, NEVER, None);
+        assert_eq!((second.done, second.released, second.is_last), (None, vec![], true));
+        assert_eq!(due(&mut table, NEVER), None, "turn 3 would have been due at 530");
+    }
+
+    #[test]
+    fn turns_after_the_end_of_the_phase_are_not_due() {
+        let (mut table, key, _feeder) = forked();
+        let end = table.end_turn(key, 0, Outcome::Ok, 130, 150, None);
+        assert_eq!((end.released, end.is_last), (vec![(1, 135)], false));
+        assert_eq!(due(&mut table, 135), Some((1, 135, Some(5))));
+        assert!(table.end_turn(key, 1, Outcome::Ok, 140, 150, None).is_last);
+        assert!(table.take(key).is_some_and(|session| session.is_cut));
     }
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
 use assay_load::{
-    Arrivals, Cause, Connections, Error, History, MeasuredLimits, PlannedRequest, PlannedTurn, Progress, Requests, ResponseText,
-    ServingApi, Sessions, Sink, Trial, TrialSummary, Turns, run_sessions,
+    Arrivals, Cause, Connections, Error, History, MeasuredLimits, NextTurn, PlannedRequest, PlannedTurn, Progress, Requests,
+    ResponseText, ServingApi, Sessions, Sink, Trial, TrialSummary, Turns, run_sessions,
 };
 use assay_record::{Outcome, Phase, Record};
 use proptest::prelude::*;
@@ -47,9 +47,13 @@ impl Plan {
                 session_id: u128::from(session) + 0xab00,
                 turn,
                 turns: self.turns,
-                pause_ns: (turn + 1 < self.turns).then_some(self.pause_ns.unsigned_abs()),
+                stream: Some(0),
                 planned_ns: Some(PLANNED_GAP_NS * u64::from(turn)),
             }),
+            next: (turn + 1..self.turns)
+                .take(1)
+                .map(|turn| NextTurn { turn, pause_ns: self.pause_ns.unsigned_abs(), waits: 1 })
+                .collect(),
             ..PlannedRequest::default()
         }
     }
@@ -109,7 +113,7 @@ impl Played {
 }
 
 fn with_history(trial: Trial, history: History) -> Trial {
-    Trial { sessions: Some(Sessions { history }), ..trial }
+    Trial { sessions: Some(Sessions { history, most_streams: 1 }), ..trial }
 }
 
 fn recorded(trial: Trial) -> Trial {

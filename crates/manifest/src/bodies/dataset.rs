@@ -171,16 +171,48 @@ pub struct TraceTurns {
     pub overlapping: Count,
     /// Turns that continue an earlier turn of their session than the one before. They are sent in the order of their times.
     pub branches: Count,
-    /// Subagents that were left out, because a session is played as one line of turns.
+    /// Subagents that were left out: duplicates, those without a request, and those that began before any turn that could have spawned them.
     pub subagents: Count,
     /// The requests of these subagents.
     pub subagent_requests: Count,
+    /// The subagents that are played as streams of their own; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub forks: Option<TraceForks>,
     /// Prompts that are longer than their blocks together: what follows the blocks is like no other prompt.
     pub beyond_blocks: Count,
     /// Prompts that end with a whole block.
     pub whole_blocks: Count,
     /// Prompts whose last block is partial.
     pub partial_blocks: Count,
+}
+
+/// The subagents of a trace, each of which is a stream of turns beside that of the turn that spawned it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TraceForks {
+    /// Subagents, each with at least one turn.
+    pub subagents: Count,
+    /// Their turns.
+    pub turns: Count,
+    /// Subagents that a turn of the stream that spawned them waits for.
+    pub joined: Count,
+    /// Subagents that were left out because the trace has them twice.
+    pub duplicates: Count,
+    /// The streams of the session that has most of them, its own included.
+    pub most_streams: u32,
+    /// The origin of the times of their requests; absent if the trace is the same by both.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub times: Option<SubagentTimes>,
+}
+
+/// The origin of the times of the requests of subagents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SubagentTimes {
+    /// The start of the session, as of all other requests.
+    Session,
+    /// The start of the subagent.
+    Subagent,
 }
 
 /// The pauses of one kind before later turns.

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use assay_dataset::{
-    FileRow, ImportRules, RecordedOutput, Row, RowContent, RowTime, RowWriter, TimeRules, TokenBlocks, TurnCourse,
+    FileRow, ImportRules, RecordedOutput, Row, RowContent, RowTime, RowWriter, TimeRules, TokenBlocks, TraceSession, TraceStream,
+    TurnCourse,
 };
 use assay_manifest::{History, OverLongPrompt, PauseLaw, ReasoningHistory, ServingApi};
 use proptest::prelude::*;
@@ -18,6 +19,22 @@ type TraceTurn = (u64, i64, Option<u64>);
 
 /// Returns work that plays the sessions of a trace, and its index. Turn `n` of the file, from 0, has `n + 1` tokens.
 fn trace(turns: &[TraceTurn], arrival: ArrivalLaw, count: Option<u64>) -> (ServingWork, Arc<Index>) {
+    let rows = (1_u32..).zip(turns).map(|(number, turn)| FileRow::Request(row(number, turn)));
+    trace_of(rows, arrival, count)
+}
+
+/// Returns the turn of a row, which has as many tokens as its number says.
+fn row(number: u32, (session, at_ms, service_ms): &TraceTurn) -> Row {
+    let blocks = TokenBlocks { tokens: number, size: 1_000, ids: Vec::new(), scope: None };
+    Row {
+        output_tokens: Some(7),
+        time: Some(RowTime { at_ns: *at_ms * 1_000_000, session: Some(*session) }),
+        course: TurnCourse { service_ns: service_ms.map(|ms| ms * MS), ..TurnCourse::default() },
+        ..Row::new(RowContent::Blocks(blocks))
+    }
+}
+
+fn trace_of(rows: impl Iterator<Item = FileRow>, arrival: ArrivalLaw, count: Option<u64>) -> (ServingWork, Arc<Index>) {
     let rules = ImportRules {
         api: ServingApi::Chat,
         max_input: None,
@@ -27,15 +44,8 @@ fn trace(turns: &[TraceTurn], arrival: ArrivalLaw, count: Option<u64>) -> (Servi
         sessions: true,
     };
     let mut writer = RowWriter::new(rules, &Letters, Vec::new(), Vec::new()).expect("a writer");
-    for (number, (session, at_ms, service_ms)) in (1_u32..).zip(turns) {
-        let blocks = TokenBlocks { tokens: number, size: 1_000, ids: Vec::new(), scope: None };
-        let row = Row {
-            output_tokens: Some(7),
-            time: Some(RowTime { at_ns: *at_ms * 1_000_000, session: Some(*session) }),
-            course: TurnCourse { service_ns: service_ms.map(|ms| ms * MS), ..TurnCourse::default() },
-            ..Row::new(RowContent::Blocks(blocks))
-        };
-        writer.write(u64::from(number), Ok(FileRow::Request(row))).expect("a row");
+    for (number, row) in (1..).zip(rows) {
+        writer.write(number, Ok(row)).expect("a row");
     }
     let (work, index) = finish_import(writer);
     let sessions = Sessions {
@@ -93,6 +103,50 @@ fn sessions_come_as_they_began_with_their_pauses_and_times() {
     });
     assert_eq!(listed(&replay(&TURNS, 2.0)), faster);
     assert_ne!(replay(&TURNS, 1.0).digest(), replay(&TURNS, 2.0).digest());
+}
+
+/// Two equal sessions of four turns: the first spawns a subagent of one turn, which the last joins, and one in the background.
+fn forked() -> impl Iterator<Item = FileRow> {
+    let stream = |parent, is_background, turns: &[(u32, i64)]| {
+        let turns = turns.iter().map(|(number, at_ms)| row(*number, &(1, *at_ms, Some(10)))).collect();
+        TraceStream { parent, is_background, turns, left_out: 0 }
+    };
+    let streams =
+        vec![stream(None, false, &[(1, 0), (4, 100)]), stream(Some(0), false, &[(2, 20)]), stream(Some(0), true, &[(3, 40)])];
+    (0..2).map(move |session| FileRow::Session(TraceSession { session, streams: streams.clone(), ..TraceSession::default() }))
+}
+
+#[test]
+fn the_turns_of_subagents_are_streams_of_one_session_which_no_shard_splits() {
+    let (work, index) = trace_of(forked(), ArrivalLaw::Closed, Some(2));
+    let schedule = of(&work, OfferedLoad::Concurrency { users: 4 }, &index).expect("a schedule");
+    assert_eq!(schedule.most_streams(), 3);
+    let whole: Vec<ScheduledRequest> = schedule.requests(Phase::Measure).collect();
+    let places: Vec<_> = whole[..4].iter().map(|request| request.turn.map(|at| (at.stream, at.pause_ns / MS))).collect();
+    assert_eq!(places, [Some((Some(0), 0)), Some((Some(1), 10)), Some((Some(2), 30)), Some((Some(0), 70))]);
+    let mut requests = schedule.requests(Phase::Measure);
+    let session = requests.next_session().expect("a session");
+    let mut followers = |turn| {
+        let mut found: Vec<_> =
+            requests.followers(&session, turn).iter().map(|next| (next.turn, next.pause_ns / MS, next.waits)).collect();
+        found.sort_unstable();
+        found
+    };
+    assert_eq!([0, 1, 2, 3].map(&mut followers), [vec![(1, 10, 1), (2, 30, 1), (3, 70, 2)], vec![(3, 70, 2)], vec![], vec![]]);
+    // Turns may be drawn in any order.
+    let at = |requests: &mut Requests, turn| {
+        requests.next_turn(&mut session.at(turn)).map(|request| (request.global_index, request.row))
+    };
+    assert_eq!([3, 1].map(|turn| at(&mut requests, turn)), [Some((3, Some(3))), Some((1, Some(1)))]);
+    for shards in [1, 3, 4] {
+        let striped = |shard| schedule.shard_requests(Phase::Measure, Stripe::new(shard, shards).expect("a stripe"));
+        let mut together: Vec<ScheduledRequest> = (0..shards).flat_map(striped).collect();
+        together.sort_by_key(|request| request.global_index);
+        assert_eq!(together, whole);
+    }
+    let sticky = ServingWork { connections: ConnectionPolicy::Sticky, ..work };
+    let refused = of(&sticky, OfferedLoad::Concurrency { users: 4 }, &index).map(|_| ()).expect_err("refused").to_string();
+    insta::assert_snapshot!(refused, @"the sessions cannot be drawn: sessions with subagents have several turns in flight, which cannot share one connection: `connections: pooled`");
 }
 
 #[test]

@@ -59,11 +59,15 @@ columns! {
     Session "session" Int true;
     /// Its turn in that session, from 0.
     Turn "turn" Int true;
-    /// The number of turns of that session.
+    /// Its stream among those of that session, from 0: a subagent is a stream of its own; null unless the session is of a trace.
+    Stream "stream" Int true;
+    /// The number of turns of that session, in all of its streams.
     SessionTurns "session_turns" Int true;
+    /// The turns of that session that had succeeded when it ended, itself included if it did; null if another one had failed before.
+    SessionDone "session_done" Int true;
     /// The time at which the first turn of the session was due.
     SessionStart "session_start_ns" Int true;
-    /// The sum of the pauses of the session before this turn, in nanoseconds.
+    /// The pauses of the session before this turn: the time in which none of its turns was due or in flight, in nanoseconds.
     SessionPauses "session_pauses_ns" Int true;
     /// The time at which the trace whose session it belongs to has it: the start of the session and the time from there; null without such a
     /// trace.

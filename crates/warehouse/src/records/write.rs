@@ -127,7 +127,7 @@ fn properties() -> Result<WriterProperties> {
 }
 
 /// The number of columns of whole numbers.
-const INTS: usize = 34;
+const INTS: usize = 36;
 
 /// Rows that wait to be encoded, column by column; each kind of column in the order of [`RecordColumn::ALL`].
 #[derive(Debug)]
@@ -232,7 +232,9 @@ fn ints(record: &Record, attempt: u32, shard: u32, index: u64) -> Result<[Option
         large(RecordColumn::GlobalIndex, record.global_index)?,
         record.session.map_or(Ok(None), |session| large(RecordColumn::Session, session))?,
         small(record.turn),
+        small(record.stream),
         small(record.session_turns),
+        small(record.session_done),
         record.session_start_ns,
         record.session_pauses_ns,
         record.planned_ns,

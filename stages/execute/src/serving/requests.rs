@@ -115,21 +115,22 @@ impl Prompts<'_> {
     fn first_turn(&mut self) -> Result<Option<PlannedRequest>, Cause> {
         let Some(mut cursor) = self.measured.next_session() else { return Ok(None) };
         let Some(first) = self.measured.next_turn(&mut cursor) else { return Ok(None) };
+        let begun = Conversation::begin(cursor, first, self.measured.followers(&cursor, 0));
         if let Some(row) = first.row {
             if is_of_trace(&first) {
                 let request = self.of_rows.of_row(&first, row, first.output_tokens)?;
-                return Conversation::begin_trace(cursor, first).keep_of_trace(&self.conversations, request).map(Some);
+                return begun.keep_of_trace(&self.conversations, request).map(Some);
             }
             let marker = self.of_rows.marker()?;
             let turn = read_turn(self.of_rows.rows(), row, marker)?;
             let marker_tokens = marker.map_or(0, |marker| marker.tokens);
-            return self.begin(Conversation::begin_recorded(cursor, first, turn, marker_tokens)).map(Some);
+            return self.begin(begun.with_turn(turn, marker_tokens)).map(Some);
         }
         let prompt = match (first.group, &self.work.prompts) {
             (Some(group), PromptSource::Synthetic { prefix: Some(prefix), .. }) => self.group_prompt(&first, group, prefix)?,
             _ => self.of_rows.tokenizer().prompt(first.prompt_seed, self.of_rows.salt(), first.input_tokens)?,
         };
-        self.begin(Conversation::begin(cursor, first, &prompt)).map(Some)
+        self.begin(begun.with_prompt(&prompt)).map(Some)
     }
 
     /// Returns the request of a session that begins, and keeps what was said.

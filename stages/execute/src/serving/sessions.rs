@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use assay_api::RequestInput;
 use assay_dataset::{RowContent, RowReader, Turn, message_texts};
-use assay_load::{Cause, PlannedRequest, PlannedTurn, ResponseText};
+use assay_load::{Cause, NextTurn, PlannedRequest, PlannedTurn, ResponseText};
 use assay_manifest::{CaptureMode, History, ReasoningHistory, ServingWork, Sessions};
-use assay_schedule::{Requests as Scheduled, ScheduledRequest, SessionCursor};
+use assay_schedule::{Follower, Requests as Scheduled, ScheduledRequest, SessionCursor};
 use assay_tokens::Prompt;
 use serde_json::{Value, json};
 
@@ -47,6 +47,8 @@ pub(crate) struct Conversation {
     bytes: usize,
     /// The last turn, whose response is not among the messages yet.
     last: ScheduledRequest,
+    /// The turns that wait for it.
+    followers: Vec<Follower>,
 }
 
 impl Conversations {
@@ -92,36 +94,8 @@ fn message(role: &str, content: &str) -> Value {
 }
 
 impl Conversation {
-    /// Begins a session with its first turn, whose prompt is given.
-    pub(crate) fn begin(cursor: SessionCursor, first: ScheduledRequest, prompt: &Prompt) -> Self {
-        Self {
-            cursor,
-            messages: vec![message("user", &prompt.text)],
-            tokens: prompt.tokens,
-            marker_tokens: 0,
-            recorded: None,
-            id: first.request_id,
-            bytes: 0,
-            last: first,
-        }
-    }
-
-    /// Begins a session with the first turn of a conversation of the dataset, in front of which a marker of `marker_tokens` stands.
-    pub(crate) fn begin_recorded(cursor: SessionCursor, first: ScheduledRequest, turn: Turn, marker_tokens: u32) -> Self {
-        Self {
-            cursor,
-            messages: turn.messages,
-            tokens: first.input_tokens.saturating_add(marker_tokens),
-            marker_tokens,
-            recorded: turn.response,
-            id: first.request_id,
-            bytes: 0,
-            last: first,
-        }
-    }
-
-    /// Begins a session of a trace: what is said in it is in its rows.
-    pub(crate) fn begin_trace(cursor: SessionCursor, first: ScheduledRequest) -> Self {
+    /// Begins a session, for whose first turn `followers` wait. Nothing is said in one of a trace: its rows have whole prompts.
+    pub(crate) fn begin(cursor: SessionCursor, first: ScheduledRequest, followers: Vec<Follower>) -> Self {
         Self {
             cursor,
             messages: Vec::new(),
@@ -131,15 +105,25 @@ impl Conversation {
             id: first.request_id,
             bytes: 0,
             last: first,
+            followers,
         }
     }
 
-    /// Keeps a session of a trace until its next turn, and returns the request of the last one with its place in the session.
+    /// Begins it with a prompt.
+    pub(crate) fn with_prompt(self, prompt: &Prompt) -> Self {
+        Self { messages: vec![message("user", &prompt.text)], tokens: prompt.tokens, ..self }
+    }
+
+    /// Begins it with the first turn of a conversation of the dataset, in front of which a marker of `marker_tokens` stands.
+    pub(crate) fn with_turn(self, turn: Turn, marker_tokens: u32) -> Self {
+        let tokens = self.last.input_tokens.saturating_add(marker_tokens);
+        Self { messages: turn.messages, tokens, marker_tokens, recorded: turn.response, ..self }
+    }
+
+    /// Keeps a session of a trace until it ends, and returns the request of the last turn with its place in the session.
     pub(crate) fn keep_of_trace(self, conversations: &Conversations, request: PlannedRequest) -> Result<PlannedRequest, Cause> {
-        let request = PlannedRequest { turn: self.place(), ..request };
-        if self.cursor.next_turn() < self.cursor.turns() {
-            conversations.put(self.cursor.session(), self)?;
-        }
+        let request = PlannedRequest { turn: self.place(), next: self.next(), ..request };
+        conversations.put(self.cursor.session(), self)?;
         Ok(request)
     }
 
@@ -169,7 +153,14 @@ impl Conversation {
             prompt_sha256: (work.capture != CaptureMode::None)
                 .then(|| digest_prompts(self.messages.iter().flat_map(message_texts))),
             turn: self.place(),
+            next: self.next(),
         }
+    }
+
+    /// Returns the turns that wait for the last turn.
+    fn next(&self) -> Vec<NextTurn> {
+        let next = |Follower { turn, pause_ns, waits }: &Follower| NextTurn { turn: *turn, pause_ns: *pause_ns, waits: *waits };
+        self.followers.iter().map(next).collect()
     }
 
     /// Returns the place of the last turn in the session.
@@ -179,7 +170,7 @@ impl Conversation {
             session_id: self.id,
             turn: place.turn,
             turns: place.turns,
-            pause_ns: place.next_pause_ns,
+            stream: place.stream,
             planned_ns: place.planned_ns,
         })
     }
@@ -204,6 +195,14 @@ impl<'a> LaterTurns<'a> {
         sessions: &'a Sessions,
     ) -> Self {
         Self { conversations, scheduled, of_rows, work, sessions }
+    }
+
+    /// Draws the next turn of a session.
+    fn draw(&mut self, conversation: &mut Conversation) -> Option<ScheduledRequest> {
+        let turn = conversation.cursor.next_turn();
+        conversation.last = self.scheduled.next_turn(&mut conversation.cursor)?;
+        conversation.followers = self.scheduled.followers(&conversation.cursor, turn);
+        Some(conversation.last)
     }
 
     /// Adds the response of the last turn to what was said.
@@ -263,18 +262,19 @@ impl<'a> LaterTurns<'a> {
 impl assay_load::Turns for LaterTurns<'_> {
     fn next(&mut self, session: u64, turn: u32, previous: Option<&ResponseText>) -> Result<PlannedRequest, Cause> {
         let lost = || format!("turn {turn} of session {session} is not the next one");
-        let mut conversation =
-            self.conversations.take(session).filter(|found| found.cursor.next_turn() == turn).ok_or_else(lost)?;
+        let mut conversation = self.conversations.take(session).ok_or_else(lost)?;
         if is_of_trace(&conversation.last) {
-            conversation.last = self.scheduled.next_turn(&mut conversation.cursor).ok_or_else(lost)?;
-            let (next, row) = (conversation.last, conversation.last.row.ok_or_else(lost)?);
-            let request = self.of_rows.of_row(&next, row, next.output_tokens)?;
+            conversation.cursor = conversation.cursor.at(turn);
+            let next = self.draw(&mut conversation).ok_or_else(lost)?;
+            let request = self.of_rows.of_row(&next, next.row.ok_or_else(lost)?, next.output_tokens)?;
             return conversation.keep_of_trace(&self.conversations, request);
         }
+        if conversation.cursor.next_turn() != turn {
+            return Err(lost().into());
+        }
         self.add_response(&mut conversation, previous)?;
-        let next = self.scheduled.next_turn(&mut conversation.cursor).ok_or_else(lost)?;
+        let next = self.draw(&mut conversation).ok_or_else(lost)?;
         self.add_turn(&mut conversation, &next)?;
-        conversation.last = next;
         let request = conversation.request(self.work);
         conversation.keep(&self.conversations, &request)?;
         Ok(request)
@@ -372,7 +372,9 @@ mod tests {
                 );
                 let place = request.turn.expect("a turn");
                 assert_eq!((place.turn as usize, place.turns), (turn, 3));
-                assert_eq!(place.pause_ns.is_some_and(|pause| (5..=9).contains(&pause)), turn < 2, "{place:?}");
+                let next: Vec<_> = request.next.iter().map(|next| (next.turn, next.waits)).collect();
+                assert_eq!(next, (place.turn + 1..3).take(1).map(|turn| (turn, 1)).collect::<Vec<_>>());
+                assert!(request.next.iter().all(|next| (5..=9).contains(&next.pause_ns)), "{next:?}");
             }
         }
         assert_ne!(messages(&requests[0]), messages(&requests[3]), "sessions differ");

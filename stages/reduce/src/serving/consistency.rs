@@ -195,7 +195,9 @@ const COLUMNS: &[Column] = &[
     Column::TokenEvents,
     Column::Session,
     Column::Turn,
+    Column::Stream,
     Column::SessionTurns,
+    Column::SessionDone,
     Column::SessionStart,
     Column::SessionPauses,
     Column::Planned,
@@ -545,7 +547,9 @@ struct Request {
     token_events: i64,
     session: Option<i64>,
     turn: Option<i64>,
+    stream: Option<i64>,
     session_turns: Option<i64>,
+    session_done: Option<i64>,
     session_start: Option<i64>,
     session_pauses: Option<i64>,
     planned: Option<i64>,
@@ -554,8 +558,9 @@ struct Request {
 impl Request {
     /// Returns true if it belongs to no session.
     fn is_alone(&self) -> bool {
-        let facts = [self.session, self.turn, self.session_turns, self.session_start, self.session_pauses, self.planned];
-        facts.iter().all(Option::is_none)
+        let places = [self.session, self.turn, self.stream, self.session_turns, self.session_done];
+        let times = [self.session_start, self.session_pauses, self.planned];
+        places.iter().chain(&times).all(Option::is_none)
     }
 
     /// Returns every number of tokens, and of token events.
@@ -593,7 +598,9 @@ struct Columns<'a> {
     token_events: Ints<'a>,
     session: Ints<'a>,
     turn: Ints<'a>,
+    stream: Ints<'a>,
     session_turns: Ints<'a>,
+    session_done: Ints<'a>,
     session_start: Ints<'a>,
     session_pauses: Ints<'a>,
     planned: Ints<'a>,
@@ -628,7 +635,9 @@ impl<'a> Columns<'a> {
             token_events: batch.ints(Column::TokenEvents)?,
             session: batch.ints(Column::Session)?,
             turn: batch.ints(Column::Turn)?,
+            stream: batch.ints(Column::Stream)?,
             session_turns: batch.ints(Column::SessionTurns)?,
+            session_done: batch.ints(Column::SessionDone)?,
             session_start: batch.ints(Column::SessionStart)?,
             session_pauses: batch.ints(Column::SessionPauses)?,
             planned: batch.ints(Column::Planned)?,
@@ -663,7 +672,9 @@ impl<'a> Columns<'a> {
             token_events: self.token_events.get(row).unwrap_or_default(),
             session: self.session.get(row),
             turn: self.turn.get(row),
+            stream: self.stream.get(row),
             session_turns: self.session_turns.get(row),
+            session_done: self.session_done.get(row),
             session_start: self.session_start.get(row),
             session_pauses: self.session_pauses.get(row),
             planned: self.planned.get(row),

@@ -41,6 +41,7 @@ pub(super) fn column(field: Field, rules: &Rules) -> Column {
         Field::CachedTokens => Column::CachedTokens,
         Field::Turn => Column::Turn,
         Field::SessionTurns => Column::SessionTurns,
+        Field::SessionDone => Column::SessionDone,
         Field::SessionStart => Column::SessionStart,
         Field::SessionPauses => Column::SessionPauses,
         Field::Planned => Column::Planned,

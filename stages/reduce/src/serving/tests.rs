@@ -376,6 +376,7 @@ fn turns() -> Vec<Record> {
         session: Some(session),
         turn: Some(turn),
         session_turns: Some(2),
+        session_done: Some(turn + 1),
         session_start_ns: Some(start * MS),
         session_pauses_ns: Some(pauses * MS),
         ..record
@@ -383,7 +384,7 @@ fn turns() -> Vec<Record> {
     vec![
         turn(0, 0, 0, 0, request(0, [0, 0, 100, 300], 5)),
         turn(1, 0, 100, 0, request(2, [100, 101, 220, 400], 5)),
-        turn(2, 0, 200, 0, failed(4, [200, 200, 450], Outcome::Timeout)),
+        Record { session_done: Some(0), ..turn(2, 0, 200, 0, failed(4, [200, 200, 450], Outcome::Timeout)) },
         turn(0, 1, 0, 50, request(1, [360, 365, 460, 660], 5)),
         turn(1, 1, 100, 40, request(3, [450, 450, 520, 700], 5)),
     ]

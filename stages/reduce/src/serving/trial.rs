@@ -437,6 +437,7 @@ const COLUMNS: &[Column] = &[
     Column::TokenEvents,
     Column::Turn,
     Column::SessionTurns,
+    Column::SessionDone,
 ];
 
 /// The fields of a request that the first pass reads.
@@ -463,6 +464,7 @@ pub(super) struct Request {
     token_events: i64,
     turn: Option<i64>,
     session_turns: Option<i64>,
+    session_done: Option<i64>,
 }
 
 impl Request {
@@ -590,12 +592,12 @@ impl<'a> Pass<'a, '_> {
     }
 }
 
-/// Counts a session with its first turn, and with the one that ends it.
+/// Counts a session with its first turn, and with the one that completes it or is the first that failed.
 fn add_turn(request: &Request, sessions: &mut SessionCounts) {
-    let is_last = request.turn.map(|turn| turn + 1) == request.session_turns;
+    let is_last = request.session_done == request.session_turns;
     sessions.begun.0 += u64::from(request.turn == Some(0));
     sessions.complete.0 += u64::from(request.outcome.is_ok() && is_last);
-    sessions.failed.0 += u64::from(!request.outcome.is_ok());
+    sessions.failed.0 += u64::from(!request.outcome.is_ok() && request.session_done.is_some());
 }
 
 fn add_successful(request: &Request, tally: &mut Tally) {
@@ -664,6 +666,7 @@ struct Columns<'a> {
     token_events: Ints<'a>,
     turn: Ints<'a>,
     session_turns: Ints<'a>,
+    session_done: Ints<'a>,
 }
 
 impl<'a> Columns<'a> {
@@ -690,6 +693,7 @@ impl<'a> Columns<'a> {
             token_events: batch.ints(Column::TokenEvents)?,
             turn: batch.ints(Column::Turn)?,
             session_turns: batch.ints(Column::SessionTurns)?,
+            session_done: batch.ints(Column::SessionDone)?,
         })
     }
 
@@ -716,6 +720,7 @@ impl<'a> Columns<'a> {
             token_events: self.token_events.get(row)?,
             turn: self.turn.get(row),
             session_turns: self.session_turns.get(row),
+            session_done: self.session_done.get(row),
         })
     }
 }

@@ -272,12 +272,17 @@ fn recorded_pauses(summary: &DatasetSummary) -> String {
         let requests = counted(turns.subagent_requests.0, "request");
         format!("{} with {requests} left out", counted(turns.subagents.0, "subagent"))
     });
+    let forks = turns.forks.as_ref().filter(|forks| forks.subagents.0 > 0).map(|forks| {
+        let (subagents, turns) = (counted(forks.subagents.0, "subagent"), counted(forks.turns.0, "turn"));
+        format!("{subagents} ({} joined) with {turns}", forks.joined.0)
+    });
     let parts = [
         pauses(&turns.think_time, "think time"),
         pauses(&turns.tool_time, "tool time"),
         count(turns.without_end, "whose pause includes the service of the turn before, which the trace does not record"),
         count(turns.overlapping, "that began before the response before had ended"),
         count(turns.branches, "that continue an earlier turn than the one before"),
+        forks,
         subagents,
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
@@ -379,7 +384,7 @@ fn pairs(input: &LengthLaw, output: &LengthLaw) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{Artifact, ChatTemplate, Count, Digest, PinnedFile, TraceTurns};
+    use assay_manifest::{Artifact, ChatTemplate, Count, Digest, PinnedFile, TraceForks, TraceTurns};
 
     use super::*;
 
@@ -434,6 +439,7 @@ mod tests {
             branches: Count(0),
             subagents: Count(1),
             subagent_requests: Count(9),
+            forks: Some(TraceForks { subagents: Count(4), turns: Count(1), joined: Count(3), ..TraceForks::default() }),
             ..TraceTurns::default()
         };
         let times = Some(TraceTimes { not_sampled: Count(7), turns: Some(turns), ..TraceTimes::default() });
@@ -449,7 +455,7 @@ mod tests {
             recorded_pauses(&summary),
             "; 4 turns with 2.5 s of think time on average (1 cut, by 60 s together), 1 turn with 3.0 s of tool time on average, 2 turns \
              whose pause includes the service of the turn before, which the trace does not record, 1 turn that began before the response \
-             before had ended, 1 subagent with 9 requests left out"
+             before had ended, 4 subagents (3 joined) with 1 turn, 1 subagent with 9 requests left out"
         );
         assert_eq!(
             changed_rows(&summary),

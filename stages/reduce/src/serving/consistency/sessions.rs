@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use assay_manifest::Shard;
 use assay_record::Phase;
-use assay_schedule::{Phase as PlannedPhase, Requests, ScheduledRequest, SessionCursor, Stripe, TrialSchedule};
+use assay_schedule::{Follower, Phase as PlannedPhase, Requests, ScheduledRequest, SessionCursor, Stripe, TrialSchedule};
 
 use super::{Contradiction, PlannedMeasurement, Request, ensure};
 
 const OTHER: &str = "is none of its schedule";
 
-/// The turns that are awaited. The turns of a session have their records in the order of the turns, because each begins after the one
-/// before has ended.
+/// The turns that are awaited. Records come in the order in which their requests ended, so that those of the turns that a turn waits for come
+/// before its own.
 pub(super) struct AwaitedTurns {
     stripe: Option<Stripe>,
     next: Requests,
@@ -29,19 +29,94 @@ pub(super) struct AwaitedTurns {
 /// A session with turns to come.
 struct OpenSession {
     cursor: SessionCursor,
-    /// The turns that have records; absent before the first.
-    before: Option<TurnsBefore>,
+    /// The time at which the first turn was due.
+    start: i64,
+    /// The turns that must have records and have not had them yet, each with the time at which it was due, which for a first turn the record
+    /// states.
+    awaited: BTreeMap<u32, Option<i64>>,
+    /// The turns that wait for others, each with the number of those that have not succeeded, and the latest end of those that have.
+    waiting: BTreeMap<u32, (u32, i64)>,
+    /// The turns that have records.
+    recorded: Vec<RecordedTurn>,
+    /// The number of turns that succeeded.
+    done: u32,
+    /// The end of the first turn that failed.
+    failed: Option<i64>,
+    /// True if a turn would have been due after the end of the measured phase.
+    is_cut: bool,
 }
 
-/// The course of a session up to a turn, by the records, in nanoseconds.
+/// A turn by its record, in nanoseconds.
 #[derive(Clone, Copy)]
-struct TurnsBefore {
-    /// The time at which the first was due.
-    start: i64,
-    /// The sum of the pauses.
-    pauses: i64,
-    /// The end of the last one.
+struct RecordedTurn {
+    turn: u32,
+    due: i64,
     end: i64,
+    /// The stated pauses of the session before it.
+    pauses: i64,
+}
+
+impl OpenSession {
+    fn new(cursor: SessionCursor) -> Self {
+        Self {
+            cursor,
+            start: 0,
+            awaited: BTreeMap::from([(0, None)]),
+            waiting: BTreeMap::new(),
+            recorded: Vec::new(),
+            done: 0,
+            failed: None,
+            is_cut: false,
+        }
+    }
+
+    /// Returns the turn of a record, no longer awaits it, and returns the time at which it was due unless only the record states it.
+    fn take(&mut self, turn: u32) -> Result<Option<i64>, &'static str> {
+        if let Some(due) = self.awaited.remove(&turn) {
+            return Ok(due);
+        }
+        let is_recorded = self.recorded.iter().any(|recorded| recorded.turn == turn);
+        ensure(is_recorded || self.failed.is_none(), "is of a session that had ended, or is there twice")?;
+        Err("stands where turns before it are missing, or is there twice")
+    }
+
+    /// Ends a turn, which lets others be due that waited for it alone. After a failure only turns that were due by then are sent.
+    fn end(&mut self, request: &Request, followers: Vec<Follower>, end_ns: i64, phase_end_ns: i64) -> Result<(), &'static str> {
+        let is_first_failure = !request.outcome.is_ok() && self.failed.is_none();
+        self.done += u32::from(request.outcome.is_ok() && self.failed.is_none());
+        let done = self.failed.is_none().then_some(i64::from(self.done));
+        ensure(request.session_done == done, "states another number of turns of its session that had succeeded")?;
+        if is_first_failure {
+            self.failed = Some(end_ns);
+            self.awaited.retain(|_, due| due.is_none_or(|due| due <= end_ns));
+        }
+        for Follower { turn, pause_ns, waits } in followers.into_iter().filter(|_| self.failed.is_none()) {
+            let (left, latest) = self.waiting.remove(&turn).unwrap_or((waits, i64::MIN));
+            let (left, latest) = (left.saturating_sub(1), latest.max(end_ns));
+            let due = latest.saturating_add(i64::try_from(pause_ns).unwrap_or(i64::MAX));
+            if left > 0 {
+                self.waiting.insert(turn, (left, latest));
+            } else if due < phase_end_ns {
+                self.awaited.insert(turn, Some(due));
+            } else {
+                self.is_cut = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the latest end of its turns. Fails if one of them states other pauses than their times show: a pause is the time in which no turn
+    /// of the session is due or in flight.
+    fn close(&mut self) -> Result<i64, &'static str> {
+        self.recorded.sort_by_key(|turn| turn.due);
+        let (mut latest, mut pauses) = (self.start, 0_i64);
+        for turn in &self.recorded {
+            pauses = pauses.saturating_add(turn.due.saturating_sub(latest).max(0));
+            ensure(turn.pauses == pauses, "ends a session in which a turn states other pauses than its times show")?;
+            latest = latest.max(turn.end);
+        }
+        Ok(latest)
+    }
 }
 
 impl AwaitedTurns {
@@ -63,36 +138,41 @@ impl AwaitedTurns {
         let session = request.session.and_then(|session| u64::try_from(session).ok()).ok_or("belongs to no session")?;
         self.draw_to(session)?;
         let mut open = self.open.remove(&session).ok_or("is of a session that had ended, or is there twice")?;
+        let number = request.turn.and_then(|turn| u32::try_from(turn).ok()).ok_or("belongs to no session")?;
+        let awaited_at = open.take(number)?;
+        open.cursor = open.cursor.at(number);
         let turn = self.next.next_turn(&mut open.cursor).ok_or(OTHER)?;
         let place = turn.turn.ok_or(OTHER)?;
         ensure(request.index == i64::try_from(turn.global_index).unwrap_or(i64::MAX), OTHER)?;
-        ensure(request.turn == Some(place.turn.into()), "stands where turns before it are missing, or is there twice")?;
         ensure(request.session_turns == Some(place.turns.into()), "states another number of turns than its schedule")?;
+        ensure(request.stream == place.stream.map(Into::into), "states another stream of its session than its schedule")?;
         let due = request.intended.ok_or("has no time at which it was due")?;
-        let pause_ns = i64::try_from(place.pause_ns).unwrap_or(i64::MAX);
-        let before = if let Some(before) = open.before {
-            let wanted = before.end.checked_add(pause_ns);
-            ensure(Some(due) == wanted, "was due at another time than its pause after the response before")?;
-            TurnsBefore { pauses: before.pauses.saturating_add(pause_ns), ..before }
+        if let Some(awaited_at) = awaited_at {
+            ensure(due == awaited_at, "was due at another time than its pause after the last response that it waits for")?;
         } else {
             ensure(turn.offset_ns.is_none_or(|offset| offset == due), "was due at another time than by its schedule")?;
             // In a closed loop a session is due when a user takes it up.
             let is_taken_up = turn.offset_ns.is_some() || request.dequeued == Some(due);
             ensure(is_taken_up, "was due at another time than when a user took it up")?;
             self.begun.push(due);
-            TurnsBefore { start: due, pauses: 0, end: due }
-        };
-        ensure(request.session_start == Some(before.start), "states another start of its session")?;
-        ensure(request.session_pauses == Some(before.pauses), "states other pauses of its session")?;
-        let planned = place.planned_ns.map(|ns| before.start.saturating_add(i64::try_from(ns).unwrap_or(i64::MAX)));
+            open.start = due;
+        }
+        ensure(request.session_start == Some(open.start), "states another start of its session")?;
+        let pauses = request.session_pauses.ok_or("states no pauses of its session")?;
+        let planned = place.planned_ns.map(|ns| open.start.saturating_add(i64::try_from(ns).unwrap_or(i64::MAX)));
         ensure(request.planned == planned, "states another time in the trace than its schedule")?;
         self.check_phase(due, phase)?;
         let end_ns = request.end.ok_or("has no end")?;
-        if request.outcome.is_ok() && open.cursor.next_turn() < open.cursor.turns() {
-            self.open.insert(session, OpenSession { cursor: open.cursor, before: Some(TurnsBefore { end: end_ns, ..before }) });
-        } else {
-            self.ended.push(end_ns);
+        open.recorded.push(RecordedTurn { turn: number, due, end: end_ns, pauses });
+        let followers = self.next.followers(&open.cursor, number);
+        open.end(request, followers, end_ns, self.end_ns())?;
+        if !open.awaited.is_empty() {
+            self.open.insert(session, open);
+            return Ok(turn);
         }
+        let ended_ns = open.close()?;
+        // A session that the clock cut keeps its user to the end, and so has no place among the ended.
+        self.ended.extend((!open.is_cut).then_some(ended_ns));
         Ok(turn)
     }
 
@@ -102,7 +182,7 @@ impl AwaitedTurns {
         ensure(place < self.end, "stands where sessions before it are missing")?;
         while self.drawn <= place {
             let cursor = self.next.next_session().ok_or(OTHER)?;
-            self.open.insert(cursor.session(), OpenSession { cursor, before: None });
+            self.open.insert(cursor.session(), OpenSession::new(cursor));
             self.drawn += 1;
         }
         Ok(())
@@ -123,15 +203,10 @@ impl AwaitedTurns {
 
     /// Fails if a turn that was due has no record, or if a user played two sessions at a time.
     pub(super) fn finish(mut self, shard: Shard, users: Option<u64>) -> Result<(), Contradiction> {
-        let end_ns = self.end_ns();
         let missing = |session, turn| Contradiction::MissingTurn { session, turn, shard: shard.index };
-        for (session, mut open) in std::mem::take(&mut self.open) {
-            let Some(before) = open.before else { return Err(missing(session, 0)) };
-            let next = self.next.next_turn(&mut open.cursor).and_then(|turn| turn.turn);
-            let pause_ns = next.map_or(0, |place| i64::try_from(place.pause_ns).unwrap_or(i64::MAX));
-            if before.end.saturating_add(pause_ns) < end_ns {
-                return Err(missing(session, open.cursor.next_turn().saturating_sub(1)));
-            }
+        let first = |(session, open): (&u64, &OpenSession)| open.awaited.keys().next().map(|turn| missing(*session, *turn));
+        if let Some(missing) = self.open.iter().find_map(first) {
+            return Err(missing);
         }
         let is_counted = self.planned.phase.duration_ns.is_none();
         // A session of an open loop arrives whatever the others do, and if a number of sessions ends the trial, all of them begin.
@@ -145,7 +220,6 @@ impl AwaitedTurns {
         self.begun.sort_unstable();
         self.ended.sort_unstable();
         let later = self.begun.iter().skip(usize::try_from(users).unwrap_or(usize::MAX));
-        // A session that the clock cut keeps its user to the end, and so has no place among the ended.
         let all_ended = self.ended.iter().copied().chain(std::iter::repeat(i64::MAX));
         match later.zip(all_ended).find(|(begun, ended)| **begun < *ended) {
             Some((at_ns, _)) => Err(Contradiction::TooManySessions { shard: shard.index, users, at_ns: *at_ns }),

@@ -1,5 +1,9 @@
+use std::sync::Arc;
+
+use assay_dataset::Index;
 use assay_manifest::{Attempt, Block, Digest, Instant, PlannedTrial, Point, Window};
 use assay_record::{Record, TokenSource};
+use assay_schedule::SessionCursor;
 use assay_warehouse::records::RecordWriter;
 use serde_json::{Value, json};
 
@@ -23,6 +27,11 @@ struct Load {
 
 /// A load in which each request takes 20 ms. `users` makes it a closed loop, in which users begin one after the other.
 fn load(changes: &Value, users: Option<u64>, shards: u32) -> Load {
+    load_of(changes, users, shards, None)
+}
+
+/// The same, of a dataset with this index if it has one.
+fn load_of(changes: &Value, users: Option<u64>, shards: u32, index: Option<&Arc<Index>>) -> Load {
     let mut work = json!({
         "api": "chat", "model": "m", "arrival": {"law": if users.is_some() { "closed" } else { "poisson" }},
         "prompts": {"from": "synthetic", "input": {"law": "uniform", "min": 4, "max": 64}}, "output": {"law": "uniform", "min": 4, "max": 64}, "exact_output": true,
@@ -39,7 +48,7 @@ fn load(changes: &Value, users: Option<u64>, shards: u32) -> Load {
     let plan: assay_manifest::Plan = serde_json::from_value(plan).expect("a plan");
     let (workload, point, trial) = (&plan.workloads[0], plan.cases[0].points[0].clone(), plan.trials[0].clone());
     let run = "nightly".parse().expect("a run id");
-    let schedule = TrialSchedule::for_attempt(workload, &point, &trial, &run, 0, None).expect("a schedule");
+    let schedule = TrialSchedule::for_attempt(workload, &point, &trial, &run, 0, index).expect("a schedule");
     let work = workload.serving.clone().expect("serving");
     let stripe = |index| schedule.stripe(Shard { index, count: shards }).expect("a shard");
     let own_users = |index| Stripe::new(index, shards).expect("a shard").share(users.unwrap_or(0));
@@ -76,58 +85,94 @@ fn requests(schedule: &TrialSchedule, stripe: Stripe, users: u64) -> Vec<Record>
 
 /// Returns the records of a client that plays the sessions of a stripe, in the order of the ends. Every eleventh turn fails.
 fn turns(schedule: &TrialSchedule, stripe: Stripe, users: u64) -> Vec<Record> {
-    let signed = |ns: u64| i64::try_from(ns).expect("short");
-    let from = signed(schedule.measure_start_ns());
-    let ends = schedule.phase_end_ns(PlannedPhase::Measure).map_or(i64::MAX, signed);
     let mut records = Vec::new();
     let mut free = vec![0; usize::try_from(users).expect("few")];
     let mut scheduled = schedule.shard_requests(PlannedPhase::Measure, stripe);
-    while let Some(mut cursor) = scheduled.next_session() {
+    while let Some(cursor) = scheduled.next_session() {
         let user = free.iter_mut().min();
-        let taken_up = user.as_ref().map(|free| **free);
-        let (mut at, mut start, mut pauses) = (None, 0, 0);
-        let mut ended = None;
-        while let Some(due) = scheduled.next_turn(&mut cursor) {
-            let place = due.turn.expect("a turn");
-            let due_ns = at.or(due.offset_ns).or(taken_up).expect("due or a user");
-            if due_ns >= ends {
-                break;
-            }
-            start = if place.turn == 0 { due_ns } else { start };
-            pauses += signed(place.pause_ns);
-            let phase = if due_ns < from { Phase::Warmup } else { Phase::Measured };
-            let mut record = Record {
-                intended_ns: Some(due_ns),
-                session: Some(place.session),
-                turn: Some(place.turn),
-                session_turns: Some(place.turns),
-                session_start_ns: Some(start),
-                session_pauses_ns: Some(pauses),
-                planned_ns: place.planned_ns.map(|ns| start + signed(ns)),
-                ..record(&due, phase, due_ns)
-            };
-            // A user takes a session up when it is due.
-            record.dequeued_ns = Some(due_ns);
-            let end_ns = record.end_ns.expect("an end");
-            at = place.next_pause_ns.map(|pause| end_ns + signed(pause));
-            let failed = due.global_index % 11 == 10;
-            if failed {
-                record = Record { outcome: Outcome::Timeout, ..record };
-            }
-            records.push(record);
-            if failed || at.is_none() {
-                ended = Some(end_ns);
-                break;
-            }
-        }
-        match (user, ended) {
-            (Some(free), ended) if at.is_some() || ended.is_some() => *free = ended.unwrap_or(i64::MAX),
-            (Some(_), _) => break,
+        let session = play(schedule, &mut scheduled, cursor, user.as_ref().map(|free| **free));
+        match (user, session.records.is_empty()) {
+            (Some(_), true) => break,
+            (Some(free), false) => *free = if session.is_cut { i64::MAX } else { session.end },
             (None, _) => {}
         }
+        records.extend(session.records);
     }
     records.sort_by_key(|record| record.end_ns);
     records
+}
+
+/// The records of a session, in the order of the ends.
+struct PlayedSession {
+    records: Vec<Record>,
+    end: i64,
+    /// True if a turn of it would have been due after the end of the phase.
+    is_cut: bool,
+}
+
+/// Plays a session that a user takes up at a time, or that arrives by the schedule.
+fn play(schedule: &TrialSchedule, scheduled: &mut Requests, mut cursor: SessionCursor, taken_up: Option<i64>) -> PlayedSession {
+    let signed = |ns: u64| i64::try_from(ns).expect("short");
+    let from = signed(schedule.measure_start_ns());
+    let ends = schedule.phase_end_ns(PlannedPhase::Measure).map_or(i64::MAX, signed);
+    let mut session = PlayedSession { records: Vec::new(), end: 0, is_cut: false };
+    // The turns that are due, and the ends of those that others wait for.
+    let mut due = BTreeMap::from([(0, 0)]);
+    let mut waiting: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
+    let (mut start, mut pauses, mut failed) = (None, 0, i64::MAX);
+    while let Some((mut due_ns, turn)) = due.pop_first() {
+        cursor = cursor.at(turn);
+        let request = scheduled.next_turn(&mut cursor).expect("a turn");
+        let place = request.turn.expect("a turn");
+        if start.is_none() {
+            due_ns = request.offset_ns.or(taken_up).expect("due or a user");
+            session.end = due_ns;
+        }
+        if due_ns >= ends || due_ns > failed {
+            session.is_cut |= due_ns >= ends;
+            continue;
+        }
+        let start = *start.get_or_insert(due_ns);
+        pauses += (due_ns - session.end).max(0);
+        let phase = if due_ns < from { Phase::Warmup } else { Phase::Measured };
+        let mut record = Record {
+            intended_ns: Some(due_ns),
+            session: Some(place.session),
+            turn: Some(place.turn),
+            stream: place.stream,
+            session_turns: Some(place.turns),
+            session_start_ns: Some(start),
+            session_pauses_ns: Some(pauses),
+            planned_ns: place.planned_ns.map(|ns| start + signed(ns)),
+            ..self::record(&request, phase, due_ns)
+        };
+        // A user takes a session up when it is due.
+        record.dequeued_ns = Some(due_ns);
+        let end_ns = record.end_ns.expect("an end");
+        session.end = session.end.max(end_ns);
+        if request.global_index % 11 == 10 {
+            record.outcome = Outcome::Timeout;
+            failed = failed.min(end_ns);
+        }
+        session.records.push(record);
+        for next in scheduled.followers(&cursor, turn).into_iter().filter(|_| end_ns < failed) {
+            let ended = waiting.entry(next.turn).or_default();
+            ended.push(end_ns);
+            if ended.len() == next.waits as usize {
+                let last = ended.iter().max().expect("one");
+                // Turns of the tests are due at different times.
+                assert_eq!(due.insert(last + signed(next.pause_ns), next.turn), None);
+            }
+        }
+    }
+    session.records.sort_by_key(|record| record.end_ns);
+    let (mut done, mut has_failed) = (0, false);
+    for record in &mut session.records {
+        done += u32::from(record.outcome.is_ok());
+        record.session_done = (!has_failed).then_some(done);
+        has_failed |= !record.outcome.is_ok();
+    }
+    session
 }
 
 fn record(due: &ScheduledRequest, phase: Phase, at: i64) -> Record {
@@ -512,7 +557,7 @@ fn turns_that_contradict_their_session_are_refused() {
     fn first(all: &mut [Record]) -> &mut Record {
         all.iter_mut().find(|one| one.turn == Some(0)).expect("a first turn")
     }
-    let of_both: [RecordChange; 16] = [
+    let of_both: [RecordChange; 18] = [
         (
             "a shorter pause",
             |all| later(all).intended_ns = later(all).intended_ns.map(|at| at - 1),
@@ -524,6 +569,8 @@ fn turns_that_contradict_their_session_are_refused() {
         ("another session", |all| later(all).session = Some(1 << 40), "sessions before it are missing"),
         ("no session", |all| later(all).session = None, "belongs to no session"),
         ("more turns", |all| later(all).session_turns = Some(9), "another number of turns"),
+        ("another stream", |all| later(all).stream = Some(1), "another stream"),
+        ("more turns that succeeded", |all| later(all).session_done = Some(3), "another number of turns of its session"),
         ("another start", |all| later(all).session_start_ns = Some(-1), "another start"),
         ("no start", |all| first(all).session_start_ns = None, "another start"),
         ("other pauses", |all| later(all).session_pauses_ns = Some(0), "other pauses"),
@@ -537,7 +584,7 @@ fn turns_that_contradict_their_session_are_refused() {
                 let session = later(all).session;
                 all.iter_mut()
                     .filter(|one| one.session == session && one.turn == Some(0))
-                    .for_each(|one| one.outcome = Outcome::Timeout);
+                    .for_each(|one| *one = Record { outcome: Outcome::Timeout, session_done: Some(0), ..one.clone() });
             },
             "of a session that had ended",
         ),
@@ -582,3 +629,5 @@ fn a_request_that_stands_for_itself_belongs_to_no_session() {
     let found = load.check().expect_err("there are no sessions");
     assert!(found.contains("belongs to a session, and its trial has none"), "{found}");
 }
+
+mod forks;
