@@ -5,7 +5,11 @@ use assay_stage::Failure;
 use super::OPTIONS;
 
 /// Parts of messages and hints that have a form of their own in options.
-const PHRASES: [(&str, &str); 17] = [
+const PHRASES: [(&str, &str); 18] = [
+    (
+        "`spec.load` needs at least one of `duration`, `requests`, `sessions`",
+        "a trial needs `--duration`, `--requests` or `--sessions count=N`",
+    ),
     ("write `dataset: {path: FILE, output: server}` instead of `lengths` (`--dataset FILE`)", "use `--dataset FILE`"),
     ("`format` (`--dataset-format`)", "`--dataset-format`"),
     ("`pattern` (`--tokenizer-pattern`)", "`--tokenizer-pattern`"),
@@ -205,7 +209,6 @@ fn with_part(option: &str, rest: &str) -> String {
         ("--ramp", Some("N"), _) => format!("`{option} steps=`"),
         (_, Some(part), Some(number)) => format!("`{part}` in part {} of `{option}`", number + 1),
         (_, Some(part), None) => format!("`{part}` of `{option}`"),
-        (_, None, Some(number)) if name.is_empty() => format!("part {} of `{option}`", number + 1),
         (..) => format!("`{option}`"),
     }
 }
