@@ -84,6 +84,98 @@ fn conversations_repeat_what_was_said_in_every_api_of_messages() {
     }
 }
 
+/// Text Generation Inference's own API as options of `assay bench`.
+const GENERATE: [&str; 6] = [
+    "--api-path",
+    "/generate_stream",
+    "--api-body",
+    r#"{"inputs":"${prompt}","parameters":{"max_new_tokens":"${output_tokens}"},"stream":"${stream}"}"#,
+    "--api-response",
+    "text=token.text,input_tokens=details.prefill_tokens,output_tokens=details.generated_tokens,finish=details.finish_reason",
+];
+
+#[test]
+fn an_api_of_the_endpoints_own_is_measured_by_its_description() {
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&requests);
+    let first = r#"{"index":1,"token":{"id":1,"text":"one"},"generated_text":null,"details":null}"#;
+    let last = r#"{"index":2,"token":{"id":2,"text":" two"},"generated_text":"one two","details":{"finish_reason":"length","generated_tokens":2,"prefill_tokens":23}}"#;
+    let server = Server::start_with_test_requests(MODEL, move |request: &Request| {
+        seen.lock().expect("no panic").push((request.head.clone(), request.body.clone()));
+        (stream(&[first, last]), AfterResponse::KeepAlive)
+    });
+    let fixture = Fixture::bare();
+    let more = [&GENERATE[..], &["--output-tokens", "2", "--cache", "shared"]].concat();
+    let url = server.url();
+    let load = ["bench", "--url", &url, "--model", MODEL, "--api", "custom", "--concurrency", "1", "--trials", "1"];
+    let short = ["--requests", "10", "--warmup", "0s", "--input-tokens", "20", "--run-id", "described"];
+    fixture.assay(&[&load[..], &short, &more].concat()).success();
+    let requests = requests.lock().expect("no panic");
+    assert_eq!(requests.len(), 11, "a test request, and ten");
+    for (head, body) in requests.iter().skip(1) {
+        assert!(head.starts_with("POST /generate_stream HTTP/1.1\r\n"), "{head}");
+        let body: Value = serde_json::from_slice(body).expect("JSON");
+        assert_eq!(text(&body["inputs"]).split(' ').count(), 20);
+        let rest = json!({"inputs": body["inputs"], "parameters": {"max_new_tokens": 2}, "stream": true});
+        assert_eq!(body, rest, "nothing is added to it");
+    }
+    let all = records(&fixture, "described").pop().expect("an attempt");
+    assert_eq!(all.len(), 10);
+    for record in &all {
+        assert_eq!((record.outcome, record.finish_reason.as_deref()), (Outcome::Ok, Some("length")), "{record:?}");
+        assert_eq!((record.input_tokens, record.input_tokens_endpoint), (20, Some(23)));
+        assert_eq!((record.output_tokens, record.output_source, record.token_events), (Some(2), TokenSource::Usage, 2));
+    }
+    fixture.assay(&["verify", "described", "--recompute"]).success();
+}
+
+#[test]
+fn a_described_api_of_the_simulator_is_measured_like_the_known_one() {
+    let fixture = Fixture::bare();
+    let body = r#"{"model": "${model}", "prompt": "${prompt}", "max_tokens": "${output_tokens}", "ignore_eos": true, "stream": "${stream}"}"#;
+    let places = "text: choices.0.text, input_tokens: usage.prompt_tokens, output_tokens: usage.completion_tokens, finish: choices.0.finish_reason";
+    for (run_id, streaming, first) in [("streamed", true, true), ("whole", false, false)] {
+        let fields = format!(
+            "  load: {{mode: closed, concurrency: [2], requests: 20, timeout: 60s}}\n  lengths: D(40,8)\n  cache: shared\n  \
+             streaming: {streaming}\n  custom: {{path: /v1/completions, body: '{body}', response: {{{places}}}}}\n"
+        );
+        let all = measure(&fixture, run_id, "custom", &fields);
+        assert_eq!(all.len(), 20);
+        for record in &all {
+            assert_eq!((record.outcome, record.finish_reason.as_deref()), (Outcome::Ok, Some("length")), "{record:?}");
+            assert_eq!((record.input_tokens, record.output_tokens), (40, Some(8)), "{record:?}");
+            assert_eq!(record.first_token_ns.is_some(), first, "{record:?}");
+        }
+        // 5 ms to the first token, and 1 ms between tokens.
+        assert!(metric(&fixture, run_id, "concurrency-2", "e2e_ms_p50") >= 12.0);
+    }
+}
+
+#[test]
+fn a_description_without_what_a_workload_needs_is_refused_in_options() {
+    let fixture = Fixture::bare();
+    let refused = |more: &[&str]| {
+        let load = ["bench", "--url", "http://127.0.0.1:9", "--model", "m", "--concurrency", "1"];
+        fixture.assay(&[&load[..], more].concat()).refuses(2, "option").stderr
+    };
+    let described = |body: &'static str| ["--api-path", "/g", "--api-body", body, "--api-response", "text=a"];
+    let alone = refused(&["--api", "custom"]);
+    assert!(alone.contains("`--api custom` needs `--api-path`, `--api-body` and `--api-response`"), "{alone}");
+    let other = refused(&described(r#"{"a":"${prompt}","n":"${output_tokens}"}"#));
+    assert!(other.contains("`--api-body` belongs to `--api custom`"), "{other}");
+    let lengthless = refused(&[&["--api", "custom"][..], &described(r#"{"a":"${prompt}"}"#)].concat());
+    assert!(
+        lengthless.contains("`--api-body` has no `${output_tokens}`, so that no request can ask for its length"),
+        "{lengthless}"
+    );
+    assert!(lengthless.contains("or write `--no-exact-output`"), "{lengthless}");
+    let promptless = refused(&[&["--api", "custom"][..], &described(r#"{"n":"${output_tokens}"}"#)].concat());
+    assert!(
+        promptless.contains("`--api-body` cannot be used: the body has neither `${prompt}` nor `${messages}`"),
+        "{promptless}"
+    );
+}
+
 const START: &str = r#"{"type":"message_start","message":{"usage":{"input_tokens":20,"output_tokens":1}}}"#;
 const DELTA: &str = r#"{"type":"content_block_delta","delta":{"type":"text_delta","text":"word"}}"#;
 const END: &str = r#"{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"output_tokens":1}}"#;

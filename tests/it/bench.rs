@@ -258,7 +258,7 @@ fn what_is_typed_wrong_is_said_before_anything_runs() {
         (&["--simulator", "fast", "--rate", "fast"], "invalid value 'fast' for '--rate <PER_S,..>'"),
         (
             &["--simulator", "fast", "--concurrency", "1", "--api", "speech"],
-            "[possible values: chat, completions, embeddings, rerank, rerank_tei, responses, messages]",
+            "[possible values: chat, completions, embeddings, rerank, rerank_tei, responses, messages, custom]",
         ),
         (&["--simulator", "fast", "--concurrency", "1", "--scenario", "D(1,1)", "--output-tokens", "5"], "cannot be used with"),
         (

@@ -85,6 +85,32 @@ fn a_trial_sends_rows_in_an_order_of_its_own_and_each_once() {
     );
 }
 
+/// A file of pyarrow: two chats in two row groups, with columns that no prompt has.
+const PYARROW: &[u8] = include_bytes!("../../crates/warehouse/tests/data/pyarrow.parquet");
+
+#[test]
+fn a_parquet_file_is_read_as_lines_of_json_are() {
+    let fixture = Fixture::new();
+    // Its first bytes tell its format, and not its name.
+    for (name, run_id) in [("chats.parquet", "named"), ("chats", "recognised")] {
+        fs::write(fixture.repo().join(name), PYARROW).expect("written");
+        let (ran, bodies) = bench(&fixture, name, run_id, &["--requests", "2", "--cache", "shared"]);
+        ran.success();
+        let sent: BTreeSet<String> =
+            bodies.iter().map(|body| json!([body["messages"], body["max_tokens"]]).to_string()).collect();
+        let system = json!({"role": "system", "content": "be brief"});
+        let user = |text: &str| json!({"role": "user", "content": text});
+        let expected = [json!([[system, user("hello there")], 7]), json!([[user("again")], null])];
+        assert_eq!(sent, expected.map(|body| body.to_string()).into());
+        fixture.verify(run_id).success();
+    }
+    let gzip = include_bytes!("../../crates/warehouse/tests/data/pyarrow-gzip.parquet");
+    fs::write(fixture.repo().join("gzip.parquet"), gzip).expect("written");
+    let (ran, bodies) = bench(&fixture, "gzip.parquet", "gzip", &["--requests", "2"]);
+    assert!(bodies.is_empty());
+    assert!(ran.stderr.contains("the file is compressed by GZIP"), "{}", ran.stderr);
+}
+
 #[test]
 fn a_salt_stands_in_front_of_each_row() {
     let fixture = Fixture::new();
@@ -153,7 +179,11 @@ fn a_dataset_that_cannot_be_used_names_its_row_before_anything_is_sent() {
     fixture.write("b.csv", "question,n\na b c d,3\n");
     let long = ["--field", "prompt=question", "--field", "output_tokens=n", "--max-input", "3", "--requests", "1"];
     let (ran, _) = bench(&fixture, "b.csv", "long", &long);
-    assert!(ran.refuses(10, "dataset").stderr.contains("the prompt of row 1 has 4 tokens, more than `max_input`, which is 3"));
+    assert!(ran.refuses(10, "dataset").stderr.contains("the prompt of row 1 has 4 tokens, more than `--max-input`, which is 3"));
+    let (ran, _) = bench(&fixture, "b.csv", "unnamed", &["--requests", "1"]);
+    let ran = ran.refuses(10, "dataset");
+    let named = ["the dataset `b.csv` cannot be used", "name the one with the prompt: `--field prompt=NAME`"];
+    assert!(named.iter().all(|text| ran.stderr.contains(text)), "{}", ran.stderr);
     let (ran, bodies) = bench(&fixture, "b.csv", "cut", &[&long[..], &["--over", "truncate", "--cache", "shared"]].concat());
     ran.success();
     assert_eq!(message_texts(&bodies), ["a b c"]);

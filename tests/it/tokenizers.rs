@@ -102,6 +102,33 @@ fn a_template_that_the_client_applies_is_a_part_of_the_length() {
 }
 
 #[test]
+fn a_template_that_names_no_special_token_needs_no_configuration() {
+    let fixture = Fixture::new();
+    write_folder(&fixture, TEMPLATE);
+    std::fs::remove_file(fixture.repo().join("model/tokenizer_config.json")).expect("removed");
+    let template = ["--tokenizer", "model", "--template", "apply", "--api", "completions"];
+    let (ran, bodies) = bench(&fixture, "alone", &template);
+    ran.success();
+    assert!(bodies.len() == 6 && bodies.iter().all(|body| count_in_folder(&fixture, text(&body["prompt"])) == 40));
+    assert_eq!(planned_tokenizer(&fixture, "alone")["template"].get("config"), None);
+    fixture.verify("alone").success();
+    fixture.write("model/chat_template.jinja", &format!("{{{{ bos_token }}}}{TEMPLATE}"));
+    let refused = bench(&fixture, "named", &template).0.refuses(10, "tokenizer");
+    assert!(refused.stderr.contains("it names `bos_token`, whose text a `tokenizer_config.json` has"), "{}", refused.stderr);
+    std::fs::remove_file(fixture.repo().join("model/chat_template.jinja")).expect("removed");
+    let refused = bench(&fixture, "neither", &template).0.refuses(2, "option");
+    assert!(refused.stderr.contains("`model` has no `chat_template.jinja` and no `tokenizer_config.json`"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_pattern_that_cannot_be_read_is_named_as_such() {
+    let fixture = Fixture::new();
+    fixture.write("words.tiktoken", &vocabulary("words"));
+    let (ran, _) = bench(&fixture, "pattern", &["--tokenizer", "words.tiktoken", "--tokenizer-pattern", "("]);
+    assert!(ran.stderr.contains("hint: correct `--tokenizer-pattern`"), "{}", ran.stderr);
+}
+
+#[test]
 fn a_template_that_the_endpoint_applies_is_counted() {
     let fixture = Fixture::new();
     write_folder(&fixture, TEMPLATE);
@@ -134,7 +161,7 @@ fn a_vocabulary_that_cannot_be_used_is_named_before_anything_is_sent() {
     fixture.write("own.tiktoken", "QQ== 0\n");
     let (ran, bodies) = bench(&fixture, "unnamed", &["--tokenizer", "own.tiktoken"]);
     let refused = ran.exits(2);
-    assert!(refused.stderr.contains("lacks `pattern`") && refused.stderr.contains("--tokenizer-pattern"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("`--tokenizer` lacks `--tokenizer-pattern`"), "{}", refused.stderr);
     assert!(bodies.is_empty());
     let (ran, bodies) = bench(&fixture, "broken", &["--tokenizer", "own.tiktoken", "--tokenizer-pattern", "cl100k_base"]);
     let refused = ran.exits(10);

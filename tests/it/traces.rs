@@ -192,7 +192,7 @@ fn a_part_of_a_trace_is_replayed_from_its_start() {
 
     let ran = bench("warm", &["--warmup", "5s"]).refuses(10, "schedule");
     let reason = "at speed 1 the trace lasts 900.0ms, and no request of it is due in the measured phase, from 5.0s on";
-    assert!(ran.stderr.contains(reason) && ran.stderr.contains("`spec.trace`"), "{}", ran.stderr);
+    assert!(ran.stderr.contains(reason) && ran.stderr.contains("`--trace`"), "{}", ran.stderr);
     fixture.write("trace.jsonl", &(row(5, 600, 2, &[1]) + &row(4, 600, 2, &[1])));
     let ran = bench("unsorted", &[]).refuses(10, "dataset");
     assert!(ran.stderr.contains("row 2 is earlier than the row before it: sort the file by time"), "{}", ran.stderr);

@@ -10,6 +10,7 @@
 mod api_format;
 mod chat;
 mod completions;
+mod custom;
 mod embeddings;
 mod generation;
 mod images;
@@ -24,6 +25,7 @@ mod serving_api;
 mod simulated;
 
 pub use api_format::{CallRules, Capabilities, InputKind};
+pub use custom::{CustomApi, CustomApiError, ResponsePaths};
 pub use json::{Scan, Text};
 pub use received::{InputCounts, InputReader, ReceivedRequest};
 pub use request::{RequestBody, RequestInput};

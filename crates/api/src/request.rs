@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::ServingApi;
+use crate::custom::CustomApi;
 use crate::images::illustrated_message;
 
 /// The content of a request's body.
@@ -83,16 +84,7 @@ impl ServingApi {
                 body.insert("store".to_owned(), json!(false));
             }
         }
-        for (name, text) in request.extra_body {
-            body.insert(name.clone(), parse_member_value(text));
-        }
-        for (name, value) in request.extra_members {
-            match value {
-                Value::Null => drop(body.remove(name)),
-                value => drop(body.insert(name.clone(), value.clone())),
-            }
-        }
-        Value::Object(body).to_string().into_bytes()
+        with_further_members(body, request)
     }
 
     /// Returns true if a member of the body states what is measured: the model, the inputs, their lengths or streaming. Settings of
@@ -146,6 +138,27 @@ impl ServingApi {
         }
         body
     }
+}
+
+impl CustomApi {
+    /// Builds the body of a request.
+    pub fn request_body(&self, request: &RequestBody<'_>) -> Vec<u8> {
+        with_further_members(self.fill(request), request)
+    }
+}
+
+/// Returns the bytes of a body after the workload's own members have been added to it.
+fn with_further_members(mut body: Map<String, Value>, request: &RequestBody<'_>) -> Vec<u8> {
+    for (name, text) in request.extra_body {
+        body.insert(name.clone(), parse_member_value(text));
+    }
+    for (name, value) in request.extra_members {
+        match value {
+            Value::Null => drop(body.remove(name)),
+            value => drop(body.insert(name.clone(), value.clone())),
+        }
+    }
+    Value::Object(body).to_string().into_bytes()
 }
 
 /// Returns the value of a member of `extra_body`: the number or boolean that the text holds, or else the text as a string.

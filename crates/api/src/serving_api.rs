@@ -130,6 +130,7 @@ apis! {
     RerankTei, "rerank_tei", crate::rerank::Tei, "`/rerank` of Text Embeddings Inference, with the scenario `R(document,query)`.";
     Responses, "responses", crate::responses::Responses, "`/v1/responses` of OpenAI.";
     Messages, "messages", crate::messages::Messages, "`/v1/messages` of Anthropic.";
+    Custom, "custom", crate::custom::Custom, "Any other that responds to a prompt with JSON, as `custom` describes it.";
 }
 
 impl ServingApi {
@@ -141,6 +142,11 @@ impl ServingApi {
     /// Returns true if requests may have the messages of a chat, which only the endpoint's template turns into a prompt.
     pub const fn takes_messages(self) -> bool {
         self.capabilities().takes_messages
+    }
+
+    /// Returns true if a request may have a whole body that a file holds.
+    pub const fn takes_whole_bodies(self) -> bool {
+        !matches!(self, Self::Custom)
     }
 
     /// Returns the API at a path of a server.
@@ -184,12 +190,13 @@ mod tests {
             assert_eq!(api.as_str().parse(), Ok(*api));
             assert_eq!(serde_json::to_value(api).expect("JSON"), api.as_str());
             assert_eq!(ServingApi::at_path(api.path()), Some(*api));
-            assert!(api.summary().starts_with(&format!("`{}`", api.path())), "{api}");
+            let names_path = api.summary().starts_with(&format!("`{}`", api.path()));
+            assert_eq!(names_path, *api != ServingApi::Custom, "{api}: a workload has the path of its own API");
         }
         assert_eq!(ServingApi::at_path("/v1/models"), None);
         assert_eq!(
             "speech".parse::<ServingApi>(),
-            Err("`speech` is not a serving API: expected one of chat, completions, embeddings, rerank, rerank_tei, responses, messages".to_owned())
+            Err("`speech` is not a serving API: expected one of chat, completions, embeddings, rerank, rerank_tei, responses, messages, custom".to_owned())
         );
     }
 

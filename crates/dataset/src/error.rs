@@ -19,6 +19,9 @@ pub enum DatasetError {
         /// The difference.
         reason: String,
     },
+    /// The file is Parquet, and its format is one of text.
+    #[error("the file is Parquet, and its format is stated as `{0}`, which is text")]
+    NotText(DatasetFormat),
     /// A row is not of the format.
     #[error("row {row} {problem}")]
     Row {
@@ -101,6 +104,9 @@ pub enum DatasetError {
     /// No row is left.
     #[error("the dataset has no prompt: {0}")]
     Empty(String),
+    /// No request of a trace is left.
+    #[error("the trace has no request to replay: {0}")]
+    EmptyTrace(String),
     /// A text could not be counted by the tokenizer.
     #[error("the tokens of row {row} cannot be counted: {reason}")]
     Tokens {

@@ -5,6 +5,7 @@ mod csv;
 mod json;
 mod limited;
 mod object;
+mod parquet;
 mod sharegpt;
 mod text;
 mod trace;
@@ -13,6 +14,9 @@ mod unique;
 mod weka;
 
 use std::io::BufRead;
+
+pub use json::MAX_ROW_VALUES;
+pub use parquet::{import_parquet_row, parquet_columns};
 
 use assay_manifest::DatasetFormat;
 
@@ -43,7 +47,7 @@ pub struct Fields {
 /// Takes a request with the number of its row, or the reason why a row of the file is no request.
 pub(crate) type TakeRow<'a> = dyn FnMut(u64, Result<Row, LeftOut>) -> Result<(), DatasetError> + 'a;
 
-/// Reads a dataset row by row and passes each to `take`, with its number from 1: in formats of lines the number of its line, in others its
+/// Reads a dataset of a format of text row by row and passes each to `take`, with its number from 1: in formats of lines the number of its line, in others its
 /// place. The first error ends it. Rows are whole conversations if the rules are for sessions without times, and requests if not.
 pub fn import(
     format: DatasetFormat,
@@ -52,6 +56,9 @@ pub fn import(
     mut source: impl BufRead,
     take: &mut dyn FnMut(u64, Result<FileRow, LeftOut>) -> Result<(), DatasetError>,
 ) -> Result<(), DatasetError> {
+    if DatasetFormat::by_first_bytes(source.fill_buf().map_err(DatasetError::Read)?).is_some() {
+        return Err(DatasetError::NotText(format));
+    }
     skip_byte_order_mark(&mut source)?;
     let plays_trace = rules.trace_sessions().is_some() && format.has_times();
     if plays_trace && format == DatasetFormat::Weka {
@@ -90,6 +97,7 @@ pub fn import(
             json::values(source, &mut |row, value| take(row, tracelab::round(row, &value, &mut rounds)?))
         }
         DatasetFormat::Weka => Err(DatasetError::NeedsSessions(format)),
+        DatasetFormat::Parquet => Err(DatasetError::NotText(format)),
     }
 }
 
@@ -117,6 +125,7 @@ fn conversations(
         DatasetFormat::Sharegpt => json::values(source, &mut |row, value| take(row, sharegpt::conversation(row, &value)?)),
         DatasetFormat::OpenaiBatch
         | DatasetFormat::Csv
+        | DatasetFormat::Parquet
         | DatasetFormat::Text
         | DatasetFormat::Mooncake
         | DatasetFormat::Bailian

@@ -34,7 +34,7 @@ pub const TRACE_SESSIONS_FORMAT: &str = "assay.dev/trace-sessions-index/v1";
 pub const MAX_ROWS: u64 = 10_000_000;
 
 /// The most turns of a session, of a dataset or drawn.
-pub const MAX_TURNS: u32 = 1_000;
+pub const MAX_TURNS: u32 = assay_manifest::MAX_SESSION_TURNS;
 
 /// The most turns of a session of a trace.
 pub const MAX_TRACE_TURNS: u32 = 10_000;

@@ -1,6 +1,7 @@
 //! Datasets: files of prompts and traces of requests, in the formats that the field uses, imported into one form.
 //!
-//! The plan stage imports a dataset once. [`import`] reads a format row by row, [`RowWriter`] applies the rules of the workload (which
+//! The plan stage imports a dataset once. [`import`] reads a format of text row by row ([`import_parquet_row`] a row that the warehouse's reader has
+//! made an object of), [`RowWriter`] applies the rules of the workload (which
 //! prompts are too long, and what becomes of them), counts tokens, and writes two artifacts: the rows as JSON Lines, and an
 //! [index](Index) of fixed size per row with its place, its time and its token counts. Everything after the plan knows these two and no format:
 //! the schedule draws rows from the index, and the load generator reads single rows from the other with a [`RowReader`].
@@ -25,7 +26,7 @@ mod writer;
 
 pub use conversation::{Conversation, Turn};
 pub use error::DatasetError;
-pub use import::{Fields, MAX_ROW_BYTES, import};
+pub use import::{Fields, MAX_ROW_BYTES, MAX_ROW_VALUES, import, import_parquet_row, parquet_columns};
 pub use index::{
     INDEX_FORMAT, Index, IndexError, IndexedRow, IndexedSession, MAX_ROWS, MAX_TRACE_TURNS, MAX_TURNS, RecordedPause,
     TRACE_SESSIONS_FORMAT, TurnLink,

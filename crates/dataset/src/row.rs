@@ -195,7 +195,7 @@ impl RowContent {
         match self {
             Self::Prompt(_) | Self::Blocks(_) => input != InputKind::QueryAndDocuments,
             Self::Messages(_) | Self::Turn(_) => api.takes_messages(),
-            Self::Body(_) => input == InputKind::Prompt,
+            Self::Body(_) => input == InputKind::Prompt && api.takes_whole_bodies(),
         }
     }
 
@@ -346,7 +346,7 @@ mod tests {
         let body = RowContent::Body(Map::new());
         for api in ServingApi::ALL {
             let chats = [ServingApi::Chat, ServingApi::Responses, ServingApi::Messages].contains(api);
-            let generates = api.capabilities().has_output_tokens;
+            let generates = api.capabilities().has_output_tokens && *api != ServingApi::Custom;
             assert_eq!((messages().fits(*api), body.fits(*api)), (chats, generates), "{api}");
             assert_eq!(RowContent::Turn(turn()).fits(*api), chats, "{api}");
         }

@@ -236,7 +236,12 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
             self.write_held(rules)?;
         }
         if self.summary.rows.0 == 0 {
-            return Err(DatasetError::Empty(self.left_out()));
+            let times = self.rules.times;
+            let left_out = self.left_out();
+            return Err(match times {
+                Some(_) => DatasetError::EmptyTrace(left_out),
+                None => DatasetError::Empty(left_out),
+            });
         }
         self.summary.times = self.timeline.map(Timeline::finish);
         self.summary.blocks = self.blocks.finish();
@@ -247,6 +252,9 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
     /// Returns the reasons why no row is left, with their numbers.
     fn left_out(self) -> String {
         let ImportSummary { read, without_prompt, too_long, without_response, .. } = self.summary;
+        if read.0 == 0 {
+            return "the file has no row".to_owned();
+        }
         let mut text = format!("of {} rows, {} have no prompt and {} are too long", read.0, without_prompt.0, too_long.0);
         if let Some(failed) = without_response {
             let _ = write!(text, ", {} record no response", failed.0);

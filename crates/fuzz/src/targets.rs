@@ -4,7 +4,9 @@ use std::sync::LazyLock;
 
 use assay_api::{ReceivedRequest, ServingApi, TextSink};
 use assay_cluster::read_service;
-use assay_dataset::{Fields, ImportRules, Index, RecordedOutput, RowWriter, TextTokens, TimeRules, import};
+use assay_dataset::{
+    Fields, ImportRules, Index, RecordedOutput, RowWriter, TextTokens, TimeRules, import, import_parquet_row, parquet_columns,
+};
 use assay_envelope::{Bundle, PublicKey, Statement, check_bundle, check_timestamp};
 use assay_git::parse_commit;
 use assay_load::{Arrivals, Capture, ChunkLists, Connections, Endpoint, EndpointPaths, MeasuredLimits, Trial};
@@ -17,8 +19,8 @@ use assay_spec::{Definition, Scenario, parse_objects};
 use assay_stage::AcceptedResult;
 use assay_telemetry::counters;
 use assay_tokens::{TemplateFiles, Tokenizer};
-use assay_warehouse::TABLES;
 use assay_warehouse::records::RecordFile;
+use assay_warehouse::{ObjectError, ObjectLimits, TABLES, for_each_object};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -43,6 +45,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "key", run: key },
     Target { name: "manifest", run: manifest },
     Target { name: "objects", run: objects },
+    Target { name: "parquet", run: parquet },
     Target { name: "pointer", run: pointer },
     Target { name: "records", run: records },
     Target { name: "request", run: request },
@@ -92,7 +95,8 @@ fn dataset(bytes: &[u8]) {
         max_tool_ns: (place >= 224).then_some(500),
         sample: (place >= 192).then_some(0.5),
     };
-    let Some(format) = DatasetFormat::ALL.get(place % DatasetFormat::ALL.len()) else { return };
+    let formats: Vec<_> = DatasetFormat::ALL.iter().filter(|format| **format != DatasetFormat::Parquet).collect();
+    let Some(format) = formats.get(place % formats.len()).copied() else { return };
     let over = [OverLongPrompt::Refuse, OverLongPrompt::Truncate, OverLongPrompt::Skip][place / 8 % 3];
     let rules = |sessions| ImportRules {
         api: ServingApi::Chat,
@@ -104,6 +108,18 @@ fn dataset(bytes: &[u8]) {
     };
     import_rows(*format, &rules(false), file);
     import_rows(*format, &rules(true), file);
+}
+
+/// Rules without limits and times.
+fn dataset_rules(sessions: bool) -> ImportRules {
+    ImportRules {
+        api: ServingApi::Chat,
+        max_input: None,
+        over: OverLongPrompt::Refuse,
+        output: RecordedOutput::Used { at_most: None },
+        times: None,
+        sessions,
+    }
 }
 
 /// Imports a file, and checks what is written.
@@ -173,6 +189,27 @@ fn manifest(bytes: &[u8]) {
 /// Kubernetes objects in YAML.
 fn objects(bytes: &[u8]) {
     let _ = parse_objects("file.yaml", bytes);
+}
+
+/// A dataset in Parquet, with small limits of its rows.
+fn parquet(bytes: &[u8]) {
+    let limits = ObjectLimits { bytes: 4_096, values: 64 };
+    let fields = Fields { output_tokens: Some("usage.tokens".to_owned()), ..Fields::default() };
+    for sessions in [false, true] {
+        let rules = dataset_rules(sessions);
+        let Ok(mut writer) = RowWriter::new(rules, &Words, Vec::new(), Vec::new()) else { return };
+        let mut visit = |row, object: serde_json::Map<_, _>| {
+            assert!(object.len() <= parquet_columns(&fields).len() + 8, "only wanted columns, and the names of some others");
+            // What is not a prompt for one reading may be one for the other: no row ends the file.
+            for fields in [&fields, &Fields::default()] {
+                if let Ok(content) = import_parquet_row(fields, &rules, row, object.clone()) {
+                    let _ = writer.write(row, content);
+                }
+            }
+            Ok::<(), ObjectError>(())
+        };
+        let _ = for_each_object(bytes.to_vec(), &parquet_columns(&fields), limits, &mut visit);
+    }
 }
 
 /// A pointer of a store.
@@ -251,8 +288,8 @@ fn tokenizer(bytes: &[u8]) {
         let _ = tokenizer.count("The text of a prompt, with 3 numbers and a sign: é.");
     }
     for files in [
-        TemplateFiles { config: bytes, template: None },
-        TemplateFiles { config: b"{\"bos_token\": \"<s>\"}", template: Some(bytes) },
+        TemplateFiles { config: Some(bytes), template: None },
+        TemplateFiles { config: Some(b"{\"bos_token\": \"<s>\"}"), template: Some(bytes) },
     ] {
         if let Ok(tokenizer) = Tokenizer::built_in().with_template(&files, TemplateUse::Apply) {
             texts(&tokenizer);
@@ -309,6 +346,7 @@ MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEaxfR8uEsQkf4vOblY6RA8ncDfYEt
 static TRIAL: LazyLock<Trial> = LazyLock::new(|| Trial {
     endpoint: Endpoint::parse("http://127.0.0.1:9").and_then(Endpoint::resolve).expect("an endpoint"),
     api: ServingApi::Chat,
+    custom: None,
     streaming: true,
     arrivals: Arrivals::Closed { users: 1 },
     start_at_ns: 0,

@@ -340,6 +340,7 @@ fn trial(address: &str, streaming: bool, arrivals: Arrivals) -> Trial {
     Trial {
         endpoint: Endpoint::parse(&format!("http://{address}")).unwrap().resolve().unwrap(),
         api: ServingApi::Chat,
+        custom: None,
         streaming,
         arrivals,
         start_at_ns: 0,

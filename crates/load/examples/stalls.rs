@@ -220,6 +220,7 @@ fn client(address: SocketAddr, mode: &str, seconds: i64) -> Result<()> {
     let trial = Trial {
         endpoint: Endpoint::parse(&format!("http://{address}"))?.resolve()?,
         api: ServingApi::Completions,
+        custom: None,
         streaming: true,
         arrivals: if is_open {
             Arrivals::Open { max_in_flight: 1_000, excess: Excess::Drop }

@@ -136,6 +136,7 @@ fn measure(address: SocketAddr, streams: u32, requests: u64) -> Result<(HashMap<
     let trial = Trial {
         endpoint: Endpoint::parse(&format!("http://{address}"))?.resolve()?,
         api: ServingApi::Completions,
+        custom: None,
         streaming: true,
         arrivals: Arrivals::Closed { users: streams },
         start_at_ns,

@@ -213,9 +213,9 @@ impl Endpoint {
         &self.addresses
     }
 
-    /// Returns the path and query of an API's requests.
-    pub fn target(&self, api: ServingApi) -> String {
-        let mut target = EndpointPaths::parse(&self.path).resource_path(api.path());
+    /// Returns the path and query of the requests of an API with this path.
+    pub fn target(&self, api_path: &str) -> String {
+        let mut target = EndpointPaths::parse(&self.path).resource_path(api_path);
         if let Some(query) = &self.query {
             target.push('?');
             target.push_str(query);
@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     fn target(url: &str, api: ServingApi) -> String {
-        Endpoint::parse(url).expect("an endpoint").target(api)
+        Endpoint::parse(url).expect("an endpoint").target(api.path())
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Template {
         let accept = if trial.streaming { "text/event-stream" } else { "application/json" };
         let mut head = format!(
             "POST {} HTTP/1.1\r\nhost: {}\r\nuser-agent: {}\r\naccept: {accept}\r\naccept-encoding: identity\r\ncontent-type: application/json\r\n",
-            endpoint.target(trial.api),
+            endpoint.target(trial.custom.as_ref().map_or(trial.api.path(), |custom| &custom.path)),
             endpoint.host_header(),
             printable(&trial.user_agent),
         );

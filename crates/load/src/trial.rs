@@ -1,6 +1,8 @@
 //! The definition of a trial for the load generator.
 
-use assay_api::ServingApi;
+use std::sync::Arc;
+
+use assay_api::{ResponsePaths, ServingApi};
 use assay_record::Record;
 
 use crate::{Endpoint, Error};
@@ -12,6 +14,8 @@ pub struct Trial {
     pub endpoint: Endpoint,
     /// The API that they use.
     pub api: ServingApi,
+    /// The call of an API that the workload describes; none for one that is known.
+    pub custom: Option<Arc<CustomCall>>,
     /// True if the bodies request streamed responses.
     pub streaming: bool,
     /// The arrival process of the requests.
@@ -36,6 +40,15 @@ pub struct Trial {
     pub capture: Capture,
     /// Sent as `user-agent`.
     pub user_agent: String,
+}
+
+/// The call of an API that a workload describes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CustomCall {
+    /// The path of requests.
+    pub path: String,
+    /// The places of what responses say.
+    pub responses: ResponsePaths,
 }
 
 /// The arrival process of the requests.

@@ -15,7 +15,7 @@ mod instant;
 
 pub use address::{Address, AddressError, MIN_ROW_DIGITS};
 pub use artifact::{Artifact, Count};
-pub use assay_api::ServingApi;
+pub use assay_api::{CustomApi, ServingApi};
 pub use assay_metric::SloMetric;
 pub use bodies::{
     collection::*, common::*, dataset::*, environment::*, execution::*, images::*, plan::*, publication::*, rate_profile::*,

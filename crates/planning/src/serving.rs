@@ -81,8 +81,8 @@ pub struct TokenizerSource<'a> {
 pub struct TemplateSource<'a> {
     /// The side that applies it.
     pub usage: TemplateUse,
-    /// The bytes of `tokenizer_config.json`.
-    pub config: &'a [u8],
+    /// The bytes of `tokenizer_config.json`, if there is one.
+    pub config: Option<&'a [u8]>,
     /// The bytes of `chat_template.jinja`, if there is one.
     pub file: Option<&'a [u8]>,
 }
@@ -164,6 +164,7 @@ pub(crate) fn build_work(
     let load = &serving.load;
     Ok(Some(ServingWork {
         api: serving.api,
+        custom: serving.custom.clone(),
         model: workload.spec.dimensions.model.clone().unwrap_or_default(),
         arrival: arrival(&load.arrivals),
         rate_profile: rate_profile(&load.arrivals).cloned(),
@@ -352,8 +353,8 @@ fn tokenizer(files: &SourceFiles<'_>, pins: &mut dyn Pins, workload: &Workload, 
     let own = pattern.as_ref().map_or(file.artifact.digest, |pattern| tiktoken_digest(&file.artifact.digest, pattern));
     let template = template.map(|template| ChatTemplate { tokens, ..template });
     let digest = template.as_ref().map_or(own, |template| {
-        let file = template.file.as_ref().map(|file| &file.artifact.digest);
-        template_digest(&own, template.usage, &template.config.artifact.digest, file)
+        let digest = |file: &Option<PinnedFile>| file.as_ref().map(|file| file.artifact.digest);
+        template_digest(&own, template.usage, digest(&template.config).as_ref(), digest(&template.file).as_ref())
     });
     Ok(Tokenizer { name: written.path.clone(), digest, file: Some(file), pattern, template })
 }
@@ -367,13 +368,12 @@ struct PinnedTokenizer {
 impl PinnedTokenizer {
     fn of(files: &SourceFiles<'_>, workload: &Workload, written: &WorkloadTokenizer) -> Result<Self, Failure> {
         let file = files.pin_file(&workload.name, &written.path)?;
+        // The closure has one of the two files, at least.
         let template = written.template.as_ref().map(|template| {
-            let config = files.pin_file(&workload.name, &template.config)?;
-            // A folder whose template is in the configuration has no such file.
-            let file = files.pin_file(&workload.name, &template.file).ok();
-            Ok::<_, Failure>(ChatTemplate { usage: template.usage, config, file, tokens: 0 })
+            let pinned = |path: &str| files.pin_file(&workload.name, path).ok();
+            ChatTemplate { usage: template.usage, config: pinned(&template.config), file: pinned(&template.file), tokens: 0 }
         });
-        Ok(Self { file, template: template.transpose()? })
+        Ok(Self { file, template })
     }
 }
 
@@ -384,10 +384,11 @@ fn tokenizer_source<'a>(
     file: &PinnedFile,
     template: Option<&ChatTemplate>,
 ) -> TokenizerSource<'a> {
+    let bytes = |file: &Option<PinnedFile>| file.as_ref().map(|file| files.bytes(&file.origin));
     let template = template.map(|template| TemplateSource {
         usage: template.usage,
-        config: files.bytes(&template.config.origin),
-        file: template.file.as_ref().map(|file| files.bytes(&file.origin)),
+        config: bytes(&template.config),
+        file: bytes(&template.file),
     });
     TokenizerSource {
         workload: &workload.name,

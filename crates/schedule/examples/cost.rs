@@ -52,6 +52,7 @@ fn best(pass: impl Fn() -> u64) -> f64 {
 fn schedule(arrival: ArrivalLaw) -> Result<TrialSchedule, ScheduleError> {
     let work = ServingWork {
         api: ServingApi::Chat,
+        custom: None,
         model: "model".to_owned(),
         arrival,
         prompts: PromptSource::Synthetic { input: LengthLaw::Normal { mean: 480.0, stddev: 240.0 }, query: None, prefix: None },

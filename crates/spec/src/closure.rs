@@ -204,8 +204,14 @@ impl<E> ClosureReader<'_, E> {
             };
             self.file(&path, missing)?;
         }
-        for part in parts.optional_path.as_deref().into_iter().chain(["README.md"]) {
-            self.optional_file(&format!("{folder}/{part}"))?;
+        let one_of: Vec<String> = parts.one_of.iter().map(|part| format!("{folder}/{part}")).collect();
+        for path in one_of.iter().cloned().chain([format!("{folder}/README.md")]) {
+            self.optional_file(&path)?;
+        }
+        if !one_of.is_empty() && !one_of.iter().any(|path| self.known.get(path) == Some(&true)) {
+            let names: Vec<String> = one_of.iter().map(|path| quote(path)).collect();
+            let problem = workload.places.problem("spec.tokenizer", format!("there is no file {}", names.join(" or ")));
+            self.problems.push(problem.with_hint("a folder with a chat template has one of them"));
         }
         Ok(())
     }

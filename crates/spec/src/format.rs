@@ -469,6 +469,17 @@ pub(crate) static JSON_OBJECT: Format = Format {
     },
 };
 
+pub(crate) static RESPONSE_PATH: Format = Format {
+    what: "a path in a response",
+    pattern: "^[^.]+(\\.[^.]+)*$",
+    example: "choices.0.text",
+    max: 200,
+    normal: |text| {
+        let has_steps = text.split('.').all(|step| !step.is_empty() && !step.chars().any(char::is_control));
+        keep_if(text, has_steps, "names and places of lists, joined by dots")
+    },
+};
+
 fn canonical_text(value: &Json) -> Result<String, String> {
     let bytes = assay_manifest::canonical_value(value).map_err(|error| error.to_string())?;
     String::from_utf8(bytes).map_err(|error| error.to_string())

@@ -69,8 +69,11 @@ impl Workload {
                 file["pattern"] = json!(pattern);
             }
             if let Some(WorkloadTemplate { usage, config, file: template }) = &tokenizer.template {
-                let written = pins.contents.contains_key(template).then(|| template.clone());
-                let files: Vec<String> = [config.clone()].into_iter().chain(written).collect();
+                let there = [config, template].into_iter().filter(|path| pins.contents.contains_key(*path));
+                let mut files: Vec<String> = there.cloned().collect();
+                if files.is_empty() {
+                    files.push(config.clone());
+                }
                 file["template"] = json!({"files": pin_files(&files, pins, &mut unpinned), "usage": usage});
             }
             spec.insert("tokenizer".to_owned(), file);
@@ -128,11 +131,10 @@ impl Workload {
         };
         let files = path.into_iter().chain(self.spec.files.iter().cloned());
         let template = self.tokenizer().and_then(|tokenizer| tokenizer.template.as_ref());
-        let tokenizer = self.tokenizer().map(|tokenizer| &tokenizer.path).into_iter();
-        let tokenizer = tokenizer.chain(template.map(|template| &template.config)).cloned();
+        let tokenizer = self.tokenizer().map(|tokenizer| tokenizer.path.clone());
         MutableParts {
             paths: files.chain(tokenizer).chain(dataset).collect(),
-            optional_path: template.map(|template| template.file.clone()),
+            one_of: template.map_or_else(Vec::new, |template| vec![template.config.clone(), template.file.clone()]),
             url,
             dataset_url,
             image: self.spec.image.clone(),
@@ -145,8 +147,8 @@ impl Workload {
 pub struct MutableParts {
     /// Files, relative to the workload's folder, the script first.
     pub paths: Vec<String>,
-    /// A file that is used if it is there: that of a chat template.
-    pub optional_path: Option<String>,
+    /// Files of which at least one has to be there, and each is used if it is: those of a chat template.
+    pub one_of: Vec<String>,
     /// The script's address, if it has one.
     pub url: Option<String>,
     /// The dataset's address, if it has one.

@@ -18,6 +18,7 @@ mod acknowledgement;
 mod check;
 mod checked_value;
 mod closure;
+mod custom_api;
 mod define;
 mod definition;
 mod expand;

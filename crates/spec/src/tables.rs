@@ -3,11 +3,12 @@
 //! This is the only place that defines them. A field is added here, read in the reader of its kind, and is then checked,
 //! documented, suggested and in the JSON Schema. A default never changes within an apiVersion, because it is left out of digests.
 
+mod custom_api;
 mod pod;
 mod tokenizer;
 
 use assay_api::ServingApi;
-use assay_manifest::{MAX_IMAGE_SIDE, MAX_IMAGES};
+use assay_manifest::{MAX_IMAGE_SIDE, MAX_IMAGES, MAX_SESSION_TURNS};
 use assay_metric::{SloMetric, Unit};
 
 use crate::field::{Choice, Field, Rule, Table, Type, Uniqueness, choice, default, optional, required};
@@ -56,8 +57,8 @@ const MAX_GROUPS: i64 = 100_000;
 /// The most pairs of lengths, and the most bins of a histogram: as many as a schedule takes.
 const MAX_WEIGHTS: usize = 1_000;
 
-/// The most turns of a session; the schedule has the same limit.
-const MAX_TURNS: i64 = 1_000;
+/// The most turns of a session.
+const MAX_TURNS: i64 = MAX_SESSION_TURNS as i64;
 
 static TEXT_TYPE: Type = Type::Text(&TEXT);
 static WORD_TYPE: Type = Type::Text(&WORD);
@@ -241,6 +242,7 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
             "A JSON object whose members are added to each request's body, such as `{\"chat_template_kwargs\":{\"enable_thinking\":false}}`. A member that is `null` removes one, such as the `temperature` of 0 that requests have by default.",
         )
         .only(SERVING),
+        optional("custom", &Type::Object(&custom_api::CUSTOM_API), "The description of the API, for `api: custom`.").only(SERVING),
         optional(
             "tokenizer",
             &tokenizer::TOKENIZER,
@@ -600,8 +602,8 @@ static IMAGES: Table = Table {
     doc: "Synthetic images, which the seed decides to the byte. They are sent as data URLs behind the text of the prompt.",
     selector: None,
     fields: &[
-        required("width", &IMAGE_SIDE, "Pixels of a line."),
-        required("height", &IMAGE_SIDE, "Lines."),
+        required("width", &IMAGE_SIDE, "The width of an image, in pixels."),
+        required("height", &IMAGE_SIDE, "The height of an image, in pixels."),
         default("count", &Type::Integer { min: 1, max: MAX_IMAGES as i64 }, "1", "Images of each request."),
         default("format", &Type::Choice(&IMAGE_FORMATS), "\"jpeg\"", "Their file format."),
     ],
@@ -732,11 +734,15 @@ static SESSIONS: Table = Table {
     rules: &[],
 };
 
-pub(crate) static DATASET_FORMATS: [Choice; 12] = [
+pub(crate) static DATASET_FORMATS: [Choice; 13] = [
     choice("jsonl", "JSON Lines, or a JSON array: objects with a `prompt` or `messages`, or texts."),
     choice("sharegpt", "ShareGPT: conversations, of which the first turn is the request and the second its recorded response."),
     choice("openai_batch", "A batch file of OpenAI's API: a whole body in each line. Its `max_tokens` stays a limit."),
     choice("csv", "Comma-separated values with a line of column names."),
+    choice(
+        "parquet",
+        "Parquet: columns as the members of `jsonl`, lists of messages too, or a column `conversations` as in `sharegpt`.",
+    ),
     choice("text", "One prompt in each line."),
     TRACE_FORMATS[0],
     TRACE_FORMATS[1],

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use assay_api::{InputKind, ServingApi};
+use assay_api::{CustomApi, InputKind, ServingApi};
 use assay_manifest::{
     BetterDirection, CacheMode, CaptureMode, ConnectionPolicy, Count, DatasetFormat, History, Images, InstructionCounter,
     MeasuredCommand, Name, OverLongPrompt, RateProfile, RateSegment, ReasoningHistory, SharedPrefix, SloMetric, SyntheticText,
@@ -15,6 +15,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::check::NO_CREDENTIALS;
 use crate::checked_value::{CheckedValue, Read, Value, read_from_text};
+use crate::custom_api::check_custom_api;
 use crate::define::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::field::Type;
 use crate::format::{parse_latency, write_duration};
@@ -191,6 +192,8 @@ pub enum Parameter {
 pub struct Serving {
     /// The API of the endpoint.
     pub api: ServingApi,
+    /// The description of an API of the endpoint's own.
+    pub custom: Option<CustomApi>,
     /// True if the endpoint has to generate exactly the drawn number of tokens.
     pub exact_output: bool,
     /// Documents in each request, if the API takes documents.
@@ -617,6 +620,7 @@ impl Define for Workload {
         check_prefix(spec, problems);
         check_sessions(spec, problems);
         check_api(spec, problems);
+        check_custom_api(spec, problems);
         check_cache(spec, problems);
         check_files(spec, problems);
         check_tokenizer(spec, problems);
@@ -1305,6 +1309,7 @@ impl Read for Serving {
     fn read(spec: &CheckedValue) -> Option<Self> {
         Some(Self {
             api: spec.get("api")?,
+            custom: spec.get("custom")?,
             exact_output: spec.get("exact_output")?,
             batch: spec.get("batch")?,
             body: spec.get("body")?,
@@ -1490,6 +1495,7 @@ fn format_by_name(name: &str) -> Option<DatasetFormat> {
     Some(match ending.to_ascii_lowercase().as_str() {
         "jsonl" | "ndjson" => DatasetFormat::Jsonl,
         "csv" => DatasetFormat::Csv,
+        "parquet" => DatasetFormat::Parquet,
         "txt" => DatasetFormat::Text,
         _ => return None,
     })

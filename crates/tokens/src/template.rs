@@ -27,11 +27,14 @@ pub const MAX_TEMPLATE_TEXT: usize = 64 << 10;
 /// Two messages that no template has in its own text.
 const PLACEHOLDERS: [&str; 2] = ["placeholder qzx", "another placeholder qzy"];
 
+/// The special tokens of a configuration that a template can name.
+const SPECIAL_TOKENS: [&str; 4] = ["bos_token", "eos_token", "unk_token", "pad_token"];
+
 /// The files of a chat template, as Hugging Face publishes them with a model.
 #[derive(Clone, Copy, Debug)]
 pub struct TemplateFiles<'a> {
-    /// `tokenizer_config.json`: the names of special tokens, and in older folders the template.
-    pub config: &'a [u8],
+    /// `tokenizer_config.json`: the names of special tokens, and in older folders the template. It may be absent if the template names none.
+    pub config: Option<&'a [u8]>,
     /// `chat_template.jinja`, which precedes the template of the configuration.
     pub template: Option<&'a [u8]>,
 }
@@ -61,12 +64,12 @@ struct Config {
 impl Frame {
     /// Renders the template of these files.
     pub(crate) fn render(files: &TemplateFiles<'_>) -> Result<Self, TokenizerError> {
-        for bytes in [files.config, files.template.unwrap_or_default()] {
+        for bytes in [files.config, files.template].into_iter().flatten() {
             if bytes.len() > MAX_TEMPLATE_BYTES {
                 return Err(TokenizerError::FileTooLarge(bytes.len()));
             }
         }
-        let config: Config = serde_json::from_slice(files.config)
+        let config: Config = serde_json::from_slice(files.config.unwrap_or(b"{}"))
             .map_err(|error| TokenizerError::Template(format!("`tokenizer_config.json`: {}", quote(&error))))?;
         let source = match files.template {
             Some(bytes) => std::str::from_utf8(bytes).map_err(|error| TokenizerError::Template(error.to_string()))?,
@@ -75,6 +78,10 @@ impl Frame {
                 TokenizerError::Template(missing.to_owned())
             })?,
         };
+        if let (None, Some(name)) = (files.config, SPECIAL_TOKENS.iter().find(|name| source.contains(**name))) {
+            let problem = format!("it names `{name}`, whose text a `tokenizer_config.json` has, and there is none");
+            return Err(TokenizerError::Template(problem));
+        }
         let [one, other] = PLACEHOLDERS.map(|message| catch_panic(|| around(source, &config, message)));
         let (one, other) = (one?, other?);
         if one != other {
@@ -107,14 +114,9 @@ impl Config {
 
     /// Returns the special tokens by their names in a template.
     fn special_tokens(&self) -> impl Iterator<Item = (&'static str, Value)> {
-        let named = [
-            ("bos_token", &self.bos_token),
-            ("eos_token", &self.eos_token),
-            ("unk_token", &self.unk_token),
-            ("pad_token", &self.pad_token),
-        ];
+        let tokens = [&self.bos_token, &self.eos_token, &self.unk_token, &self.pad_token];
         // A token is its text, or an object with it.
-        named.into_iter().filter_map(|(name, token)| {
+        SPECIAL_TOKENS.into_iter().zip(tokens).filter_map(|(name, token)| {
             let text = token.as_str().or_else(|| token.get("content")?.as_str())?;
             Some((name, Value::from(text)))
         })

@@ -4,10 +4,12 @@
 //! reference page ([`reference()`]). Files are byte-repeatable: equal rows in equal order give equal bytes, so that a digest in a
 //! Summary can be computed again.
 //!
-//! The files of raw [`records`], which execute writes and reduce reads, are separate.
+//! The files of raw [`records`], which execute writes and reduce reads, are separate. Files of other writers, such as datasets, are read as
+//! objects ([`for_each_object`]).
 
 mod error;
 mod metric_columns;
+mod objects;
 mod pages;
 mod read;
 pub mod records;
@@ -18,6 +20,7 @@ mod tables;
 mod write;
 
 pub use error::Error;
+pub use objects::{ObjectError, ObjectLimits, for_each_object};
 pub use pages::{PageError, PageSizes, check_pages};
 pub use read::{MAX_FILE_ROWS, MAX_FOUND_ROWS, MAX_READ_ROWS, Source, find, for_each_row, read};
 pub use reference::reference;

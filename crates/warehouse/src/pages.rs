@@ -19,8 +19,20 @@ const MAX_BATCH_TEXT_BYTES: u64 = 64 << 20;
 const MAX_GROUP_VALUES: u64 = 32 << 20;
 /// The most bytes of the texts of a column of lists in a row group, if each value is its dictionary's longest.
 const MAX_LIST_TEXT_BYTES: u64 = 1 << 30;
+/// The most values of the largest pages of the columns that are read as views, all columns together: a few bytes may stand for all of them.
+const MAX_PAGE_VALUES: u64 = 8 << 20;
 /// The longest header of a page: it may contain the smallest and the largest value.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
+/// The bytes with which a file begins and ends.
+const MAGIC: &[u8] = b"PAR1";
+/// The end of a file: the length of its footer, and the magic bytes.
+const TAIL_BYTES: u64 = 8;
+/// The longest footer: a file of a thousand row groups with a hundred columns has one of a few MiB.
+const MAX_FOOTER_BYTES: u64 = 16 << 20;
+/// The most elements of a schema: columns, lists and structs.
+const MAX_SCHEMA_ELEMENTS: u64 = 40_000;
+/// The most levels of a schema: each list and each struct adds one or two.
+const MAX_SCHEMA_DEPTH: usize = 64;
 /// The maximum nesting of a header: a page's statistics are two levels below it.
 const MAX_DEPTH: u8 = 8;
 /// An encoding that repeats the beginning of the previous text: a page of it may unpack to a thousand times its size.
@@ -32,6 +44,12 @@ pub enum PageError {
     /// A page's header, or its description in the file's footer, is not valid.
     #[error("its pages cannot be read: {0}")]
     Malformed(String),
+    /// The pages are compressed by a method that this reader does not unpack.
+    #[error("its pages cannot be read: its compression is {0}")]
+    Compression(String),
+    /// The file does not begin and end as Parquet files do.
+    #[error("it does not begin and end with the bytes `PAR1`")]
+    NotParquet,
     /// The file would need more memory than any file of Assay's writers.
     #[error("it unpacks to more than {limit} {what}")]
     TooLarge {
@@ -82,6 +100,33 @@ pub fn check_pages(source: &impl ChunkReader, metadata: &ParquetMetaData) -> Res
     Ok(PageSizes(sizes))
 }
 
+/// Checks the pages of the columns that are read as views of their texts, by their places in the file: what a dictionary repeats takes no
+/// memory then. Returns nothing, because a reader counts the pages that it unpacks.
+pub(crate) fn check_viewed_pages(source: &impl ChunkReader, group: &RowGroupMetaData, columns: &[usize]) -> Result<()> {
+    let (mut held, mut values) = (0_u64, 0_u64);
+    for column in columns.iter().filter_map(|place| group.columns().get(*place)) {
+        let sizes = check_chunk(source, column)?;
+        check_values(group, column, &sizes)?;
+        held = held.saturating_add(sizes.dictionary).saturating_add(sizes.largest_page);
+        values = values.saturating_add(sizes.most_values);
+    }
+    if held > MAX_HELD_BYTES {
+        return Err(too_large("bytes of pages at a time", MAX_HELD_BYTES));
+    }
+    if values > MAX_PAGE_VALUES { Err(too_large("values of pages at a time", MAX_PAGE_VALUES)) } else { Ok(()) }
+}
+
+/// Checks that a column has a value for each row, and as many as it states.
+fn check_values(group: &RowGroupMetaData, column: &ColumnChunkMetaData, sizes: &ChunkSizes) -> Result<()> {
+    let rows = u64::try_from(group.num_rows()).map_err(|_| malformed("a row group has less than no rows"))?;
+    let stated = u64::try_from(column.num_values()).unwrap_or(u64::MAX);
+    let is_list = column.column_descr().max_rep_level() > 0;
+    if sizes.values != stated || sizes.values < rows || (!is_list && sizes.values != rows) {
+        return Err(malformed(format!("a column of {rows} rows says that it has {stated} values, and has {}", sizes.values)));
+    }
+    Ok(())
+}
+
 /// The sizes to which one column chunk unpacks.
 #[derive(Default)]
 struct ChunkSizes {
@@ -90,18 +135,16 @@ struct ChunkSizes {
     /// The bytes of a page divided by its values, of the page with the most.
     largest_share: u64,
     values: u64,
+    /// The most values of a page.
+    most_values: u64,
 }
 
 fn check_group(source: &impl ChunkReader, group: &RowGroupMetaData, text_bytes: &mut [u64]) -> Result<()> {
-    let rows = u64::try_from(group.num_rows()).map_err(|_| malformed("a row group has less than no rows"))?;
     let mut held = 0_u64;
     for (column, text_bytes) in group.columns().iter().zip(text_bytes) {
         let sizes = check_chunk(source, column)?;
-        let said = u64::try_from(column.num_values()).unwrap_or(u64::MAX);
         let is_list = column.column_descr().max_rep_level() > 0;
-        if sizes.values != said || sizes.values < rows || (!is_list && sizes.values != rows) {
-            return Err(malformed(format!("a column of {rows} rows says that it has {said} values, and has {}", sizes.values)));
-        }
+        check_values(group, column, &sizes)?;
         if sizes.values > MAX_GROUP_VALUES {
             return Err(too_large("values of a column in one row group", MAX_GROUP_VALUES));
         }
@@ -120,7 +163,9 @@ fn check_group(source: &impl ChunkReader, group: &RowGroupMetaData, text_bytes: 
 fn check_chunk(source: &impl ChunkReader, column: &ColumnChunkMetaData) -> Result<ChunkSizes> {
     // With other compressions, the bytes decide the unpacked size, and not the header.
     if !matches!(column.compression(), Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_)) {
-        return Err(malformed(format!("its compression is {}", column.compression())));
+        // Without the level of the writer, as `GZIP(GzipLevel(6))` has it.
+        let name = column.compression().to_string();
+        return Err(PageError::Compression(name.split('(').next().unwrap_or_default().to_owned()));
     }
     let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
     let place = (u64::try_from(start), u64::try_from(column.compressed_size()));
@@ -143,6 +188,7 @@ fn check_chunk(source: &impl ChunkReader, column: &ColumnChunkMetaData) -> Resul
             PageKind::Dictionary => sizes.dictionary = sizes.dictionary.saturating_add(page.unpacked),
             PageKind::Data => {
                 sizes.values = sizes.values.saturating_add(page.values);
+                sizes.most_values = sizes.most_values.max(page.values);
                 sizes.largest_page = sizes.largest_page.max(page.unpacked);
                 sizes.largest_share = sizes.largest_share.max(page.unpacked.div_ceil(page.values.max(1)));
             }
@@ -150,6 +196,29 @@ fn check_chunk(source: &impl ChunkReader, column: &ColumnChunkMetaData) -> Resul
         }
     }
     Ok(sizes)
+}
+
+/// Checks the footer of a file before the library parses it: its size, and the number and the depth of its columns, which the library
+/// descends without a limit.
+pub(crate) fn check_footer(source: &impl ChunkReader) -> Result<()> {
+    let unreadable = |error: parquet::errors::ParquetError| malformed(error.to_string());
+    let start = source.len().checked_sub(TAIL_BYTES).filter(|start| *start >= MAGIC.len() as u64);
+    let start = start.ok_or_else(|| malformed("the file is too short"))?;
+    let tail = source.get_bytes(start, TAIL_BYTES as usize).map_err(unreadable)?;
+    let beginning = source.get_bytes(0, MAGIC.len()).map_err(unreadable)?;
+    let (Some((length, magic)), true) = (tail.split_first_chunk(), beginning.as_ref() == MAGIC) else {
+        return Err(PageError::NotParquet);
+    };
+    if magic != MAGIC {
+        return Err(PageError::NotParquet);
+    }
+    let length = u64::from(u32::from_le_bytes(*length));
+    if length > MAX_FOOTER_BYTES {
+        return Err(too_large("bytes of its footer", MAX_FOOTER_BYTES));
+    }
+    let at = start.checked_sub(length).ok_or_else(|| malformed("its footer is longer than the file"))?;
+    let read = source.get_read(at).map_err(unreadable)?;
+    HeaderReader { source: read.take(length), read: 0 }.check_schema()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +238,7 @@ struct PageHeader {
 }
 
 /// The values of a header's fields and of the struct for its kind of page, by id. Fields that are not needed are skipped.
-type HeaderFields = [Option<i64>; 5];
+type HeaderFields = [Option<i64>; 6];
 
 /// Reads headers in Thrift's compact protocol, of which they use structs, whole numbers, flags and bytes.
 struct HeaderReader<R> {
@@ -184,17 +253,22 @@ const I8: u8 = 3;
 const I64: u8 = 6;
 const DOUBLE: u8 = 7;
 const BINARY: u8 = 8;
+const LIST: u8 = 9;
 const STRUCT: u8 = 12;
+
+/// The field of a footer that has the schema, and the field of an element that has the number of those within it, which is the last of
+/// [`HeaderFields`].
+const SCHEMA_FIELD: i16 = 2;
 
 impl<R: Read> HeaderReader<R> {
     fn page(&mut self) -> Result<PageHeader> {
         let (own, [first, _, dictionary, second]) = self.header()?;
-        let needed = |value: Option<i64>| value.ok_or_else(|| malformed("a page's header lacks a field"));
+        let needed = |value: Option<i64>| value.ok_or_else(|| malformed("a header lacks a field"));
         let size = |value: Option<i64>| {
             let value = i32::try_from(needed(value)?).ok().and_then(|value| u64::try_from(value).ok());
             value.ok_or_else(|| malformed("a page has less than no bytes"))
         };
-        let [_, kind, unpacked, packed, _] = own;
+        let [_, kind, unpacked, packed, ..] = own;
         let (kind, values, encoding) = match needed(kind)? {
             0 => (PageKind::Data, first[1], first[2]),
             1 => (PageKind::Index, Some(0), Some(0)),
@@ -209,6 +283,48 @@ impl<R: Read> HeaderReader<R> {
             values: size(values)?,
             encoding: needed(encoding)?,
         })
+    }
+
+    /// Reads the beginning of a footer, up to the end of its schema: a list of elements, each with the number of those within it.
+    fn check_schema(&mut self) -> Result<()> {
+        let mut last = 0;
+        while let Some((id, kind)) = self.field(last)? {
+            last = id;
+            if id == SCHEMA_FIELD && kind == LIST {
+                return self.check_elements();
+            }
+            self.skip(kind, 0)?;
+        }
+        Err(malformed("its footer has no schema"))
+    }
+
+    fn check_elements(&mut self) -> Result<()> {
+        let first = self.byte()?;
+        let count = if first >> 4 == 15 { self.varint()? } else { u64::from(first >> 4) };
+        if count > MAX_SCHEMA_ELEMENTS {
+            return Err(too_large("columns, lists and structs", MAX_SCHEMA_ELEMENTS));
+        }
+        // The elements that are to come, within each that is open.
+        let mut open: Vec<u64> = Vec::new();
+        for _ in 0..count {
+            let [.., children] = self.fields()?;
+            let children = u64::try_from(children.unwrap_or(0)).unwrap_or(0);
+            if children > 0 {
+                open.push(children);
+            } else {
+                while let Some(left) = open.last_mut() {
+                    *left -= 1;
+                    if *left > 0 {
+                        break;
+                    }
+                    open.pop();
+                }
+            }
+            if open.len() > MAX_SCHEMA_DEPTH {
+                return Err(too_large("levels of lists and structs", MAX_SCHEMA_DEPTH as u64));
+            }
+        }
+        Ok(())
     }
 
     /// Reads the fields of a header, and those of the structs 5 to 8 in it.
@@ -254,13 +370,13 @@ impl<R: Read> HeaderReader<R> {
             0 => i16::try_from(self.int()?).ok(),
             step => last.checked_add(step),
         };
-        let id = id.filter(|id| *id > last).ok_or_else(|| malformed("the fields of a page's header are not in order"))?;
+        let id = id.filter(|id| *id > last).ok_or_else(|| malformed("the fields of a header are not in order"))?;
         Ok(Some((id, byte & 0x0f)))
     }
 
     fn skip(&mut self, kind: u8, depth: u8) -> Result<()> {
         if depth > MAX_DEPTH {
-            return Err(malformed("a page's header is nested too deep"));
+            return Err(malformed("a header is nested too deep"));
         }
         match kind {
             TRUE | FALSE => {}
@@ -281,14 +397,14 @@ impl<R: Read> HeaderReader<R> {
                 }
             }
             // A header has no lists, sets or maps.
-            _ => return Err(malformed("a field of a page's header is of no known type")),
+            _ => return Err(malformed("a field of a header is of no known type")),
         }
         Ok(())
     }
 
     fn byte(&mut self) -> Result<u8> {
         let mut byte = [0];
-        self.source.read_exact(&mut byte).map_err(|_| malformed("a page's header ends too early"))?;
+        self.source.read_exact(&mut byte).map_err(|_| malformed("a header ends too early"))?;
         self.read += 1;
         let [byte] = byte;
         Ok(byte)
@@ -297,7 +413,7 @@ impl<R: Read> HeaderReader<R> {
     fn pass(&mut self, bytes: u64) -> Result<()> {
         let passed = std::io::copy(&mut self.source.by_ref().take(bytes), &mut std::io::sink()).unwrap_or(0);
         self.read = self.read.saturating_add(passed);
-        if passed == bytes { Ok(()) } else { Err(malformed("a page's header ends too early")) }
+        if passed == bytes { Ok(()) } else { Err(malformed("a header ends too early")) }
     }
 
     fn varint(&mut self) -> Result<u64> {
@@ -309,7 +425,7 @@ impl<R: Read> HeaderReader<R> {
                 return Ok(value);
             }
         }
-        Err(malformed("a number of a page's header does not end"))
+        Err(malformed("a number of a header does not end"))
     }
 
     fn int(&mut self) -> Result<i64> {
@@ -344,15 +460,15 @@ mod tests {
             bytes[place] = byte;
             refusal(&bytes)
         };
-        insta::assert_snapshot!(refusal(&DATA[..9]), @"its pages cannot be read: a page's header ends too early");
-        insta::assert_snapshot!(refusal(&[0]), @"its pages cannot be read: a page's header lacks a field");
+        insta::assert_snapshot!(refusal(&DATA[..9]), @"its pages cannot be read: a header ends too early");
+        insta::assert_snapshot!(refusal(&[0]), @"its pages cannot be read: a header lacks a field");
         insta::assert_snapshot!(changed(1, 0x0a), @"its pages cannot be read: a page is of no known kind");
         insta::assert_snapshot!(changed(6, 0x63), @"its pages cannot be read: a page has less than no bytes");
-        insta::assert_snapshot!(changed(0, 0x1d), @"its pages cannot be read: a field of a page's header is of no known type");
-        insta::assert_snapshot!(refusal(&[0x15, 0, 0x05, 2, 0]), @"its pages cannot be read: the fields of a page's header are not in order");
-        insta::assert_snapshot!(refusal(&[0x1c; 40]), @"its pages cannot be read: a page's header is nested too deep");
-        insta::assert_snapshot!(refusal(&[0xff; 40]), @"its pages cannot be read: a field of a page's header is of no known type");
-        insta::assert_snapshot!(refusal(&[[0x15].as_slice(), &[0x80; 20]].concat()), @"its pages cannot be read: a number of a page's header does not end");
+        insta::assert_snapshot!(changed(0, 0x1d), @"its pages cannot be read: a field of a header is of no known type");
+        insta::assert_snapshot!(refusal(&[0x15, 0, 0x05, 2, 0]), @"its pages cannot be read: the fields of a header are not in order");
+        insta::assert_snapshot!(refusal(&[0x1c; 40]), @"its pages cannot be read: a header is nested too deep");
+        insta::assert_snapshot!(refusal(&[0xff; 40]), @"its pages cannot be read: a field of a header is of no known type");
+        insta::assert_snapshot!(refusal(&[[0x15].as_slice(), &[0x80; 20]].concat()), @"its pages cannot be read: a number of a header does not end");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, Parq
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::ChunkReader;
 
-use crate::pages::{PageError, check_pages};
+use crate::pages::{PageError, check_footer, check_pages};
 use crate::row::Value;
 use crate::schema::{Column, ROW_ID, Table, Type};
 use crate::write::MAX_ROW_GROUP_ROWS;
@@ -132,17 +132,22 @@ fn malformed(table: &'static Table) -> impl Fn(Box<dyn std::error::Error + Send 
     move |source| Error::Malformed { table: table.name, source }
 }
 
+fn unreadable(table: &'static Table, error: PageError) -> Error {
+    match error {
+        PageError::TooLarge { what, limit } => Error::TooMany { table: table.name, what, limit },
+        error @ (PageError::Malformed(_) | PageError::NotParquet | PageError::Compression(_)) => malformed(table)(error.into()),
+    }
+}
+
 fn walk<R: ChunkReader + 'static>(table: &'static Table, source: R, visit: &mut dyn FnMut(Row) -> Result<()>) -> Result<()> {
     let bad = malformed(table);
     // The schema is taken from Parquet's own: the Arrow schema that the writer also embeds would be one more thing to check.
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    check_footer(&source).map_err(|error| unreadable(table, error))?;
     let metadata = ArrowReaderMetadata::load(&source, options).map_err(|error| bad(error.into()))?;
     let columns = check_schema(table, metadata.schema())?;
     check_size(table, metadata.metadata())?;
-    let sizes = check_pages(&source, metadata.metadata()).map_err(|error| match error {
-        PageError::TooLarge { what, limit } => Error::TooMany { table: table.name, what, limit },
-        error @ PageError::Malformed(_) => bad(error.into()),
-    })?;
+    let sizes = check_pages(&source, metadata.metadata()).map_err(|error| unreadable(table, error))?;
     let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(source, metadata);
     for batch in builder.with_batch_size(sizes.batch_rows(BATCH_ROWS)).build().map_err(|error| bad(error.into()))? {
         visit_rows(table, &columns, &batch.map_err(|error| bad(error.into()))?, visit)?;

@@ -8,7 +8,7 @@ use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use assay_warehouse::records::{RecordColumn, RecordFile, RecordKind, record_schema};
-use assay_warehouse::{Error, OUTCOME_FACT, ROW_ID, Row, Type, read, row_id};
+use assay_warehouse::{Error, OUTCOME_FACT, ObjectError, ObjectLimits, ROW_ID, Row, Type, for_each_object, read, row_id};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::properties::WriterProperties;
@@ -38,6 +38,13 @@ fn child() {
             Err(error @ (Error::TooMany { .. } | Error::TextTooLong { .. })) => format!("{}: {error}", error.code().as_str()),
             other => format!("unexpected: {:?}", other.map(|rows| rows.len())),
         },
+        Ok("objects") => {
+            let limits = ObjectLimits { bytes: 16 << 20, values: 200_000 };
+            match for_each_object(open(), &["prompt", "messages"], limits, &mut |_, _| Ok::<(), ObjectError>(())) {
+                Err(error) => error.to_string(),
+                Ok(()) => "none".to_owned(),
+            }
+        }
         _ => match RecordFile::open(open()).and_then(|file| file.records()?.last().transpose()) {
             Err(error) => error.to_string(),
             Ok(_) => "unexpected".to_owned(),
@@ -193,4 +200,43 @@ fn a_huge_text_in_many_records_is_unpacked_a_few_rows_at_a_time() {
     let batch = RecordBatch::try_new(schema.clone(), arrays).expect("a batch");
     // Its words are not in the list, which is detected once a batch is unpacked: that batch is small.
     insta::assert_snapshot!(refusal(&file(&schema, [batch], properties().build()), "records"), @"record 0 of the file is not valid");
+}
+
+/// A file of one column.
+fn column(name: &str, column: ArrayRef, properties: WriterProperties) -> Vec<u8> {
+    let schema = Arc::new(Schema::new(vec![Field::new(name, column.data_type().clone(), true)]));
+    let batch = RecordBatch::try_new(schema.clone(), vec![column]).expect("a batch");
+    file(&schema, [batch], properties)
+}
+
+/// Lists of numbers, each of so many.
+fn lists(items: usize, rows: usize) -> ArrayRef {
+    let mut lists = ListBuilder::new(Int64Builder::new());
+    for _ in 0..rows {
+        lists.values().append_slice(&vec![7; items]);
+        lists.append(true);
+    }
+    Arc::new(lists.finish())
+}
+
+#[test]
+fn a_huge_text_in_many_rows_of_a_dataset_takes_the_memory_of_one() {
+    // More than this process may have, if each row had its own: with views, a row is as large as its text, and is dropped before the next.
+    let bytes = column("prompt", repeated(&"a".repeat(1 << 20), 450), properties().build());
+    assert!(bytes.len() < 100 << 10, "{}", bytes.len());
+    assert_eq!(refusal(&bytes, "objects"), "none");
+    let bytes = column("prompt", repeated(&"a".repeat(17 << 20), 2_000), properties().build());
+    insta::assert_snapshot!(refusal(&bytes, "objects"), @"row 1 has more than 16777216 bytes of text");
+    let bytes = column("prompt", repeated(&"a".repeat(300 << 20), 1), properties().build());
+    insta::assert_snapshot!(refusal(&bytes, "objects"), @"the file unpacks to more than 268435456 bytes of pages at a time");
+}
+
+#[test]
+fn a_row_of_very_many_values_is_refused_before_they_are_in_memory() {
+    let properties = || properties().set_data_page_row_count_limit(usize::MAX);
+    let bytes = column("messages", lists(300_000, 3), properties().build());
+    assert!(bytes.len() < 100 << 10, "{}", bytes.len());
+    insta::assert_snapshot!(refusal(&bytes, "objects"), @"row 1 has more than 200000 values");
+    let bytes = column("messages", lists(16 << 20, 1), properties().build());
+    insta::assert_snapshot!(refusal(&bytes, "objects"), @"the file unpacks to more than 8388608 values of pages at a time");
 }

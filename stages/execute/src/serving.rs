@@ -21,11 +21,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use assay_dataset::{Index, RowReader};
-use assay_load::{Arrivals, ChunkLists, Connections, Endpoint, Excess, MeasuredLimits, Progress, Trial, TrialSummary};
+use assay_load::{
+    Arrivals, ChunkLists, Connections, CustomCall, Endpoint, Excess, MeasuredLimits, Progress, Trial, TrialSummary,
+};
 use assay_manifest::{
-    Artifact, Attempt, CacheMode, CaptureMode, ClientHealth, ClockOffset, ConnectionPolicy, Count, Dataset, Environment,
-    FrozenWorkload, History, HostFacts, Isolation, Plan, PlannedTrial, Point, ProvisionedTarget, Reason, ServingOutcome,
-    ServingWork, SyntheticText, Target,
+    Artifact, Attempt, CacheMode, CaptureMode, ClientHealth, ClockOffset, ConnectionPolicy, Count, CustomApi, Dataset,
+    Environment, FrozenWorkload, History, HostFacts, Isolation, Plan, PlannedTrial, Point, ProvisionedTarget, Reason,
+    ServingOutcome, ServingWork, SyntheticText, Target,
 };
 use assay_probe::{Client, HeaderError, Headers};
 use assay_record::{Outcome, Phase};
@@ -79,6 +81,8 @@ pub(crate) struct ServingTrial<'a> {
     workload: &'a FrozenWorkload,
     point: &'a Point,
     tokenizer: Arc<Tokenizer>,
+    /// The call of an API that the workload describes.
+    custom: Option<Arc<CustomCall>>,
     /// The rows of the dataset; absent if prompts are synthetic.
     rows: Option<Arc<RowReader>>,
     /// True if each attempt begins with an empty prefix cache.
@@ -106,8 +110,9 @@ impl<'a> ServingTrial<'a> {
         let work = observed_work(planned, environment, target);
         let tokenizer = tokenizer(ctx, &work, &mut sources.tokenizers)?;
         let rows = work.prompts.dataset().map(|dataset| dataset_rows(ctx, dataset, &mut sources.datasets)).transpose()?;
+        let custom = work.custom.as_ref().map(custom_call).transpose()?;
         let flushes = work.cache == CacheMode::ColdFlush || plan.isolation == Isolation::Flush;
-        Ok(Some(Self { trial, work, target, address, workload, point, tokenizer, rows, flushes, pods: None }))
+        Ok(Some(Self { trial, work, target, address, workload, point, tokenizer, custom, rows, flushes, pods: None }))
     }
 
     /// Returns the seed-determined load of one attempt.
@@ -264,6 +269,7 @@ impl<'a> ServingTrial<'a> {
         Trial {
             endpoint,
             api: self.work.api,
+            custom: self.custom.clone(),
             streaming: self.work.is_streamed(),
             arrivals: self.open_loop(),
             start_at_ns,
@@ -581,6 +587,14 @@ fn dataset_rows(
     Ok(rows)
 }
 
+/// Returns the call of an API that the workload describes.
+fn custom_call(custom: &CustomApi) -> Result<Arc<CustomCall>, Failure> {
+    let responses = custom
+        .check()
+        .map_err(|error| Failure::new(ErrorCode::Plan, "the description of the workload's API cannot be used").because(&error))?;
+    Ok(Arc::new(CustomCall { path: custom.path.clone(), responses }))
+}
+
 /// Returns the tokenizer of a file, with its chat template if it has one.
 fn tokenizer_of_file(
     ctx: &Context,
@@ -592,8 +606,9 @@ fn tokenizer_of_file(
     let tokenizer = Tokenizer::load(&bytes, planned.pattern.as_deref()).map_err(unusable)?;
     let Some(template) = &planned.template else { return Ok(tokenizer) };
     let get = |file: &assay_manifest::PinnedFile| ctx.get(&file.artifact, assay_tokens::MAX_TEMPLATE_BYTES as u64);
-    let (config, file) = (get(&template.config)?, template.file.as_ref().map(get).transpose()?);
-    let files = TemplateFiles { config: &config, template: file.as_deref() };
+    let [config, file] = [&template.config, &template.file].map(|file| file.as_ref().map(get).transpose());
+    let (config, file) = (config?, file?);
+    let files = TemplateFiles { config: config.as_deref(), template: file.as_deref() };
     let tokenizer = tokenizer.with_template(&files, template.usage).map_err(unusable)?;
     if tokenizer.template_tokens() != Some(template.tokens) {
         let found = tokenizer.template_tokens().unwrap_or(0);

@@ -2,15 +2,20 @@
 
 use assay_planning::TokenizerSource;
 use assay_stage::{ErrorCode, Failure};
-use assay_tokens::{TemplateFiles, Tokenizer};
+use assay_tokens::{TemplateFiles, Tokenizer, TokenizerError};
 
 /// Loads the tokenizer that a workload names.
 pub(crate) fn load_tokenizer(source: &TokenizerSource<'_>) -> Result<Tokenizer, Failure> {
     let TokenizerSource { workload, path, bytes, pattern, template } = source;
     let tokenizer = Tokenizer::load(bytes, *pattern).map_err(|error| {
         let what = if pattern.is_some() { "vocabulary of tiktoken" } else { "`tokenizer.json`" };
-        Failure::from_error(ErrorCode::Tokenizer, &error)
-            .hint(format!("`workloads/{workload}/{path}` must be a {what} that can be read"))
+        let hint = match &error {
+            TokenizerError::Pattern(_) => {
+                "correct `pattern` (`--tokenizer-pattern`): the name of an encoding, such as `o200k_base`, or a regular expression".to_owned()
+            }
+            _ => format!("`workloads/{workload}/{path}` must be a {what} that can be read"),
+        };
+        Failure::from_error(ErrorCode::Tokenizer, &error).hint(hint)
     })?;
     let Some(template) = template else { return Ok(tokenizer) };
     let files = TemplateFiles { config: template.config, template: template.file };

@@ -37,6 +37,8 @@ const MAX_TEXT: usize = 200;
 struct TestRequest<'a> {
     target: &'a Target,
     api: ServingApi,
+    /// The path of requests, as the workload has it.
+    path: String,
     is_streamed: bool,
     url: String,
     body: Vec<u8>,
@@ -97,8 +99,9 @@ impl<'a> TestRequest<'a> {
         Self {
             target,
             api: work.api,
+            path: work.path().to_owned(),
             is_streamed: work.is_streamed(),
-            url: endpoint_url(address, work.api.path()),
+            url: endpoint_url(address, work.path()),
             body: without_default_temperature(work).request_body(RequestInput::Texts { query, inputs: &inputs }, output_tokens),
             time: Duration::from_nanos(work.timeout_ns.0).min(TIME),
         }
@@ -286,7 +289,7 @@ impl<'a> TestRequest<'a> {
         let message = failure.message + &models;
         Failure::new(ErrorCode::EndpointPath, message).hint(format!(
             "does the endpoint serve `{}` below another path, or another model? The path is that of `url`, and `/v1` if it names no version",
-            self.api.path()
+            self.path
         ))
     }
 

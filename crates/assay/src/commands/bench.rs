@@ -7,11 +7,13 @@ mod tokenizer;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use assay_api::{InputKind, ServingApi};
-use assay_manifest::{RunId, SloMetric};
+use assay_manifest::{DatasetFormat, RunId, SloMetric};
 use assay_runner::SourceSpec;
 use assay_runs::read_regular_file;
 use assay_spec::{
@@ -23,13 +25,17 @@ use assay_stage::{ErrorCode, Exit, Failure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Map, Value, json};
 
+mod custom_api;
 mod lengths;
+mod wording;
 
 use crate::commands::run::RunRequest;
 use crate::output;
-use tokenizer::TokenizerOptions;
+use tokenizer::{TOKENIZER_FILE, TokenizerOptions};
 
+use custom_api::CustomApiOptions;
 use lengths::LengthTables;
+use wording::Wording;
 
 /// The time limit for the endpoint to become ready: the user is there to start it.
 const READY_TIMEOUT: &str = "10s";
@@ -43,8 +49,11 @@ const OUTPUT_TOKENS: u64 = 128;
 /// The path of the pipeline in the Source.
 const PIPELINE: &str = "pipelines/bench.yaml";
 
+/// The workloads: of the closed loop, of the open loop, and of a replay.
+const WORKLOADS: [&str; 3] = ["bench", "bench-open", "bench-replay"];
+
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 56] = [
+const OPTIONS: [(&str, &str); 60] = [
     ("spec.load.connections", "--connections"),
     ("spec.load.rate.ramp", "--ramp"),
     ("spec.load.rate.series", "--series"),
@@ -89,6 +98,10 @@ const OPTIONS: [(&str, &str); 56] = [
     ("spec.tokenizer.pattern", "--tokenizer-pattern"),
     ("spec.tokenizer.template", "--template"),
     ("spec.tokenizer", "--tokenizer"),
+    ("spec.custom.path", "--api-path"),
+    ("spec.custom.body", "--api-body"),
+    ("spec.custom.response", "--api-response"),
+    ("spec.custom", "--api-body"),
     ("spec.batch", "--documents"),
     ("spec.slos", "--slo"),
     ("spec.body", "--body"),
@@ -176,7 +189,7 @@ pub(crate) struct Bench {
     /// at their times, and count=N so many of them at a --concurrency
     #[arg(long, value_name = "NAME=VALUE,..", value_delimiter = ',', conflicts_with = "requests")]
     sessions: Vec<String>,
-    /// A file or address of prompts: JSON Lines, CSV, text, ShareGPT or an OpenAI batch file, instead of synthetic prompts
+    /// A file or address of prompts: JSON Lines, CSV, Parquet, text, ShareGPT or an OpenAI batch file, instead of synthetic prompts
     #[arg(long, value_name = "FILE|URL", conflicts_with_all = ["input_tokens", "scenario"], group = "file")]
     dataset: Option<String>,
     /// The format of the dataset [default: by the ending of its name]
@@ -221,6 +234,8 @@ pub(crate) struct Bench {
     /// The API to call
     #[arg(long, value_name = "API", default_value = "chat", value_parser = api_parser())]
     api: ServingApi,
+    #[command(flatten)]
+    custom_api: CustomApiOptions,
     /// Request whole responses instead of streams
     #[arg(long)]
     no_streaming: bool,
@@ -293,7 +308,8 @@ impl Bench {
             return Err(Failure::new(ErrorCode::Option, message).hint("write `--concurrency` alone, or add `--rate`"));
         }
         let adhoc = self.definitions()?;
-        check(&adhoc)?;
+        let wording = self.wording();
+        check(&adhoc, &wording)?;
         if self.print {
             for (path, bytes) in adhoc.iter().filter(|(path, _)| path.rsplit('.').next() == Some("yaml")) {
                 output::line("---");
@@ -305,8 +321,24 @@ impl Bench {
         let source = SourceSpec { pipeline: PIPELINE.to_owned(), adhoc, ..SourceSpec::default() };
         let plan = PlanParameters { fetch: self.file().is_some_and(|(_, file)| is_address(file)) };
         let asked = RunRequest { source, store: self.store, name: self.name, plan, json: self.json, command: "assay bench" };
-        let (url, has_key, is_trace) = (self.url, self.api_key.is_some(), self.trace.is_some());
-        asked.run().map_err(|failure| with_options(failure, url.as_deref(), has_key, is_trace))
+        let (url, has_key) = (self.url, self.api_key.is_some());
+        asked.run().map_err(|failure| wording.failure(with_options(failure, url.as_deref(), has_key, wording.is_trace)))
+    }
+
+    /// Returns the words of these options, with the paths of the files that are copied into the Source.
+    fn wording(&self) -> Wording {
+        let file =
+            self.file().filter(|(_, file)| !is_address(file)).map(|(member, path)| (file_name(member, path), path.to_owned()));
+        let tokenizer = self.tokenizer().map(|tokenizer| tokenizer.copy());
+        let mut given = Vec::new();
+        for (name, path) in file.into_iter().chain(tokenizer) {
+            given.extend(WORKLOADS.map(|workload| (format!("workloads/{workload}/{name}"), path.clone())));
+            // A name that is a word, or the usual one, means more than this file.
+            if name.contains('.') && name != TOKENIZER_FILE {
+                given.push((name, path));
+            }
+        }
+        Wording { given, is_trace: self.trace.is_some() }
     }
 
     /// Makes the files of the Source: JSON, which is YAML.
@@ -325,11 +357,11 @@ impl Bench {
         let speed = if self.speed.is_empty() { vec![1.0] } else { self.speed.clone() };
         let replay = json!({"mode": "replay", "speed": speed});
         let loads = [
-            ("bench", closed, !self.concurrency.is_empty()),
-            ("bench-open", open, self.is_open()),
-            ("bench-replay", replay, self.trace.is_some() && self.concurrency.is_empty()),
+            (closed, !self.concurrency.is_empty()),
+            (open, self.is_open()),
+            (replay, self.trace.is_some() && self.concurrency.is_empty()),
         ];
-        for (name, load, wanted) in loads {
+        for (name, (load, wanted)) in WORKLOADS.into_iter().zip(loads) {
             if !wanted {
                 continue;
             }
@@ -402,6 +434,7 @@ impl Bench {
             None => spec["lengths"] = lengths,
         }
         let prefix = self.prefix.iter().map(|pair| parse_prefix(pair)).collect::<Result<Map<_, _>, _>>()?;
+        set(&mut spec, "custom", self.custom_api.written()?);
         set(&mut spec, "prefix", (!prefix.is_empty()).then_some(Value::Object(prefix)));
         set(&mut spec, "text", self.length_tables.text());
         set(&mut spec, "images", self.length_tables.images()?);
@@ -427,7 +460,8 @@ impl Bench {
     /// Returns the dataset or trace of the workload.
     fn file_of(&self, member: &str, file: &str) -> Result<Value, Failure> {
         let mut value = if is_address(file) { json!({"url": file}) } else { json!({"path": file_name(member, file)}) };
-        set(&mut value, "format", self.dataset_format.clone().or_else(|| self.trace_format.clone()).map(Value::from));
+        let format = self.dataset_format.clone().or_else(|| self.trace_format.clone());
+        set(&mut value, "format", format.map(Value::from).or_else(|| format_by_first_bytes(file)));
         let fields = pairs("--field", &self.field)?;
         set(&mut value, "fields", (!fields.is_empty()).then_some(Value::Object(fields)));
         set(&mut value, "window", self.window.as_deref().map(window).transpose()?);
@@ -674,6 +708,16 @@ fn file_name(member: &str, path: &str) -> String {
     if is_plain { format!("{member}.{}", ending.to_ascii_lowercase()) } else { member.to_owned() }
 }
 
+/// Returns the format of a file of this machine, if its first bytes tell it.
+fn format_by_first_bytes(path: &str) -> Option<Value> {
+    if is_address(path) {
+        return None;
+    }
+    let mut first = [0; 4];
+    File::open(path).and_then(|mut file| file.read_exact(&mut first)).ok()?;
+    DatasetFormat::by_first_bytes(&first).map(|format| json!(format))
+}
+
 /// Reads the file of a dataset or trace, within the limit of files of a Source.
 fn read_file(member: &str, path: &Path) -> Result<Vec<u8>, Failure> {
     let serve = "serve it by HTTP on this machine or by HTTPS, and name the address";
@@ -728,27 +772,45 @@ fn literal_secret(option: &str) -> Failure {
 
 /// Checks that the options make definitions that can be run. A problem names the option, because the user did not write the
 /// files.
-fn check(files: &BTreeMap<String, Vec<u8>>) -> Result<(), Failure> {
+fn check(files: &BTreeMap<String, Vec<u8>>, wording: &Wording) -> Result<(), Failure> {
     let problems = match read_closure::<Infallible>(PIPELINE, &mut |path| Ok(files.get(path).cloned())) {
         Ok(found) => expand(&found.pipeline, &found.workloads).err().unwrap_or_default(),
         Err(ClosureError::Problems(problems)) => problems,
         Err(ClosureError::Read { cause, .. }) => match cause {},
     };
-    let mut messages: Vec<_> = problems.iter().map(in_options).collect();
-    messages.dedup();
-    let Some(first) = problems.first() else { return Ok(()) };
-    let failure = Failure::new(ErrorCode::Option, messages.join("; "));
-    Err(match &first.hint {
-        Some(hint) if hint == STATED_MEMBER => failure.hint(
-            "set it with its own option: `--model`, `--input-tokens`, `--output-tokens`, `--scenario`, `--no-exact-output` or \
-             `--no-streaming`",
-        ),
-        Some(hint) if hint == NO_CREDENTIALS => {
-            failure.hint("remove it; `--header NAME=VARIABLE` sends the credentials that an environment variable holds")
+    let mut told: Vec<(String, String)> = Vec::new();
+    for problem in &problems {
+        let problem = (wording.message(&problem.message), remedy(problem, wording));
+        // The workloads of the closed and of the open loop have most problems in common.
+        if !told.contains(&problem) {
+            told.push(problem);
         }
-        Some(hint) => failure.hint(hint),
-        None => failure.hint("`assay bench --help` says what each option takes"),
+    }
+    Err(match told.as_slice() {
+        [] => return Ok(()),
+        [(message, remedy)] => Failure::new(ErrorCode::Option, message.clone()).hint(remedy.clone()),
+        several => {
+            let mut failure = Failure::new(ErrorCode::Option, format!("{} problems with the options", several.len()));
+            failure.causes = several.iter().map(|(message, remedy)| format!("{message}; {remedy}")).collect();
+            failure
+        }
     })
+}
+
+/// Returns the remedy of a problem, in options.
+fn remedy(problem: &Problem, wording: &Wording) -> String {
+    match problem.hint.as_deref() {
+        Some(STATED_MEMBER) => {
+            "set it with its own option: `--model`, `--input-tokens`, `--output-tokens`, `--scenario`, `--no-exact-output` or \
+             `--no-streaming`"
+                .to_owned()
+        }
+        Some(NO_CREDENTIALS) => {
+            "remove it; `--header NAME=VARIABLE` sends the credentials that an environment variable holds".to_owned()
+        }
+        Some(hint) => wording.hint(hint),
+        None => "`assay bench --help` says what each option takes".to_owned(),
+    }
 }
 
 /// Names the options in a failure of the endpoint: the user wrote no pipeline in which to raise a timeout or name a key.
@@ -800,15 +862,6 @@ fn dataset_hint(text: &str, is_trace: bool) -> &'static str {
     } else {
         "correct the row; `--field prompt=NAME` reads another member or column, and `--dataset-format` another format"
     }
-}
-
-/// Returns a problem's message, with the option in place of the field that it became.
-fn in_options(problem: &Problem) -> String {
-    let message = &problem.message;
-    let found = OPTIONS.iter().find_map(|(field, option)| Some((message.find(field)?, *option)));
-    let Some((start, option)) = found else { return message.clone() };
-    let end = message.get(start..).and_then(|rest| rest.find('`')).map_or(message.len(), |length| start + length);
-    format!("{}{option}{}", message.get(..start).unwrap_or_default(), message.get(end..).unwrap_or_default())
 }
 
 fn set(object: &mut Value, name: &str, value: Option<Value>) {

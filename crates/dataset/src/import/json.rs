@@ -9,7 +9,7 @@ use super::unique;
 use crate::DatasetError;
 
 /// The most values of one row: objects, lists and what they hold.
-const MAX_ROW_VALUES: usize = 200_000;
+pub const MAX_ROW_VALUES: usize = 200_000;
 
 /// Takes a value with the number of its line, or its place in the array.
 type TakeValue<'a> = dyn FnMut(u64, Value) -> Result<(), DatasetError> + 'a;

@@ -1,6 +1,6 @@
 use assay_api::ServingApi;
 use assay_manifest::OverLongPrompt;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::{RecordedOutput, RowContent};
@@ -131,6 +131,42 @@ fn csv_has_names_quotes_and_empty_cells() {
     assert_eq!(rows, [(1, prompt("a, \"b\"\n c", Some(3))), (2, prompt("d", None))]);
     insta::assert_snapshot!(refusal(DatasetFormat::Csv, "prompt,b\n1,2,3\n"), @"row 1 has 3 cells, and the line of column names has 2");
     insta::assert_snapshot!(read(DatasetFormat::Csv, &Fields::default(), "p,q\n1,2\n").expect_err("no prompt"), @"row 1 has neither `prompt` nor `messages`; it has `p`, `q`: name the one with the prompt: `fields: {prompt: NAME}`");
+}
+
+/// Reads the rows of a Parquet file, as they would be in JSON Lines.
+fn parquet_rows(fields: &Fields, sessions: bool, rows: &[Value]) -> Result<Vec<Result<FileRow, LeftOut>>, String> {
+    let object = |row: &Value| row.as_object().expect("an object").clone();
+    let read = (1..).zip(rows).map(|(number, row)| import_parquet_row(fields, &rules(sessions), number, object(row)));
+    read.collect::<Result<_, _>>().map_err(|error| error.to_string())
+}
+
+#[test]
+fn rows_of_parquet_are_those_of_json_lines_or_of_sharegpt() {
+    let plain = Fields::default();
+    let request = |prompt: &str, tokens| Ok(FileRow::Request(self::prompt(prompt, tokens).expect("a row")));
+    let rows = [json!({"prompt": "a", "output_tokens": 3, "id": null}), json!({"prompt": "b"})];
+    assert_eq!(parquet_rows(&plain, false, &rows), Ok(vec![request("a", Some(3)), request("b", None)]));
+    assert_eq!(parquet_rows(&named("question"), false, &[json!({"question": "a"})]), Ok(vec![request("a", None)]));
+    let shared = json!({"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]});
+    let turn = json!({"conversation": [{"role": "assistant", "content": "b"}], "prompt": null});
+    let read = parquet_rows(&plain, false, &[shared.clone(), turn]).expect("rows");
+    let first = Row { output: Some("b".to_owned()), ..self::prompt("a", None).expect("a row") };
+    assert_eq!(read, [Ok(FileRow::Request(first)), Err(LeftOut::NO_PROMPT)]);
+    let Ok(FileRow::Conversation(talk)) = &parquet_rows(&plain, true, &[shared]).expect("rows")[0] else {
+        panic!("a conversation")
+    };
+    assert_eq!(talk.turns().len(), 1);
+    let messages = json!({"messages": [{"role": "user", "content": "a"}]});
+    assert!(matches!(&parquet_rows(&plain, true, &[messages]).expect("rows")[0], Ok(FileRow::Conversation(_))));
+    insta::assert_snapshot!(parquet_rows(&plain, false, &[json!({"text": null, "id": null})]).expect_err("no prompt"), @"row 1 has neither `prompt` nor `messages`; it has `id`, `text`: name the one with the prompt: `fields: {prompt: NAME}`");
+    let fields = Fields { output_tokens: Some("usage.completion.tokens".to_owned()), ..named("question") };
+    let columns = parquet_columns(&fields);
+    assert!(["question", "usage", "conversations", "system"].iter().all(|name| columns.contains(name)), "{columns:?}");
+}
+
+#[test]
+fn a_parquet_file_is_no_text() {
+    insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, "PAR1..."), @"the file is Parquet, and its format is stated as `jsonl`, which is text");
 }
 
 #[test]

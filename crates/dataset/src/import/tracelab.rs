@@ -117,8 +117,13 @@ const FIELDS: &str = "a round of TraceLab has `session_id`, `round_index`, `inpu
 
 /// Returns the time of the first event in nanoseconds since 1970, the time from it to the last event, and true if one calls a tool.
 fn events(row: u64, value: &Value) -> Result<(i64, u64, bool), DatasetError> {
-    let events = value.get("timing_events").and_then(Value::as_array).filter(|events| !events.is_empty());
-    let events = events.ok_or_else(|| lacks(row, "timing_events", FIELDS))?;
+    let events = match value.get("timing_events") {
+        None => return Err(lacks(row, "timing_events", FIELDS)),
+        Some(events) => events.as_array().ok_or_else(|| DatasetError::row(row, "has `timing_events` that are no list"))?,
+    };
+    if events.is_empty() {
+        return Err(DatasetError::row(row, "has `timing_events` without any event, so that its time is not known"));
+    }
     let wrong = || DatasetError::row(row, "has an event whose `timestamp` is no time such as `2026-05-10T00:00:00.5Z`");
     let (mut first, mut last) = (i64::MAX, i64::MIN);
     for event in events {

@@ -304,7 +304,7 @@ fn a_trace_without_a_row_says_where_its_rows_went() {
     let trace =
         ImportRules { times: Some(TimeRules { from_ns: 10, ..TimeRules::default() }), ..rules(None, OverLongPrompt::Refuse) };
     let refused = write(trace, vec![length(25, &[], 100), failed(110)]).expect_err("none left");
-    insta::assert_snapshot!(refused, @"the dataset has no prompt: of 2 rows, 0 have no prompt and 0 are too long, 1 record no response, 1 lie outside of the window and 0 are not in the sample");
+    insta::assert_snapshot!(refused, @"the trace has no request to replay: of 2 rows, 0 have no prompt and 0 are too long, 1 record no response, 1 lie outside of the window and 0 are not in the sample");
 }
 
 #[test]
@@ -379,7 +379,7 @@ fn a_window_and_a_limit_keep_or_leave_whole_sessions() {
     };
     assert_eq!(long(OverLongPrompt::Truncate), Ok((vec![1, 1], Count(0), Count(2))));
     insta::assert_snapshot!(long(OverLongPrompt::Refuse).expect_err("refused"), @"the prompt of row 4 has 40 tokens, more than `max_input`, which is 25");
-    assert!(long(OverLongPrompt::Skip).expect_err("none left").starts_with("the dataset has no prompt"));
+    assert!(long(OverLongPrompt::Skip).expect_err("none left").starts_with("the trace has no request to replay"));
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod head;
 pub mod sse;
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use assay_api::{InputParts, ParsedResponse, ServingApi, TextSink, member_names};
 use assay_record::{Chunk, Outcome, Record, TokenSource};
@@ -17,7 +18,7 @@ use self::sse::{Event, StopReason, Stream};
 use crate::budget::{Budget, Charge, MAX_HELD_BYTES};
 use crate::output::Row;
 use crate::turn_feeder::KeptText;
-use crate::{Capture, Trial};
+use crate::{Capture, CustomCall, Trial};
 
 /// The maximum bytes of a response that is not streamed: a batch of embeddings is the largest.
 pub const MAX_DOCUMENT_BYTES: usize = 64 << 20;
@@ -92,6 +93,7 @@ pub(crate) struct Reader {
 #[derive(Debug)]
 struct ResponseState {
     api: ServingApi,
+    custom: Option<Arc<CustomCall>>,
     capture: Capture,
     hasher: Sha256,
     /// Content and reasoning, if the session's next turn needs them.
@@ -133,7 +135,7 @@ impl Reader {
             keep_alive: false,
             refusal_bytes: 0,
             stream: Stream::default(),
-            response: ResponseState::new(trial.api, trial.capture, is_streamed, true, None),
+            response: ResponseState::new(trial.api, trial.custom.clone(), trial.capture, is_streamed, true, None),
             charge: Charge::new(budget),
         }
     }
@@ -144,8 +146,9 @@ impl Reader {
         self.refusal_bytes = 0;
         self.free_buffers();
         let ResponseState { api, capture, streamed, .. } = self.response;
+        let custom = self.response.custom.take();
         let kept = keeps_text.then(|| KeptText::new(self.charge.new_sibling()));
-        self.response = ResponseState::new(api, capture, streamed, lists, kept);
+        self.response = ResponseState::new(api, custom, capture, streamed, lists, kept);
     }
 
     /// Takes the text that was kept of a response that is over.
@@ -388,9 +391,17 @@ impl Reader {
 }
 
 impl ResponseState {
-    fn new(api: ServingApi, capture: Capture, streamed: bool, lists: bool, kept: Option<KeptText>) -> Self {
+    fn new(
+        api: ServingApi,
+        custom: Option<Arc<CustomCall>>,
+        capture: Capture,
+        streamed: bool,
+        lists: bool,
+        kept: Option<KeptText>,
+    ) -> Self {
         Self {
             api,
+            custom,
             capture,
             hasher: Sha256::new(),
             kept,
@@ -456,7 +467,11 @@ impl ResponseState {
             Some(KeptText { content, reasoning, .. }) => TextSink::Apart { content, reasoning, all: &mut all },
             None => all,
         };
-        let said = self.api.parse_response(document, &mut keep).map_err(|problem| {
+        let parsed = match &self.custom {
+            Some(custom) => custom.responses.parse_response(document, &mut keep),
+            None => self.api.parse_response(document, &mut keep),
+        };
+        let said = parsed.map_err(|problem| {
             (Outcome::Malformed, format!("the response is not in the API's format: {problem}{}", excerpt(document)))
         })?;
         if row.text.len().max(self.kept.as_ref().map_or(0, KeptText::len)) > MAX_TEXT_BYTES {
@@ -510,7 +525,9 @@ impl ResponseState {
 
     fn finish_stream(&mut self, record: &Record) -> Result<Outcome, Fault> {
         self.check_not_aborted()?;
-        if self.done_ns.is_none() && !self.finished {
+        // A response without a finish reason of its own ends when all of it has come.
+        let states_end = self.custom.as_ref().is_none_or(|custom| custom.responses.has_finish());
+        if self.done_ns.is_none() && !self.finished && states_end {
             let last = self.api.rules().last_event;
             return Err((Outcome::Truncated, format!("the stream ended without `{last}` and without a finish reason")));
         }

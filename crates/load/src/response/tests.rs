@@ -14,6 +14,7 @@ fn trial(api: ServingApi, streaming: bool) -> Trial {
     Trial {
         endpoint: Endpoint::parse("http://127.0.0.1:1").expect("an endpoint"),
         api,
+        custom: None,
         streaming,
         arrivals: Arrivals::Closed { users: 1 },
         start_at_ns: 0,

@@ -76,6 +76,7 @@ pub(crate) fn trial(url: &str) -> Trial {
     Trial {
         endpoint: Endpoint::parse(url).and_then(Endpoint::resolve).expect("an endpoint"),
         api: ServingApi::Chat,
+        custom: None,
         streaming: true,
         arrivals: Arrivals::Closed { users: 1 },
         start_at_ns: assay_reactor::now_ns(),

@@ -9,6 +9,9 @@ use crate::{Artifact, Count, LengthLaw, PinnedFile};
 /// The largest number of tokens that a row of a dataset may record for its response.
 pub const MAX_DATASET_TOKENS: u32 = 16_000_000;
 
+/// The most turns of a session, drawn or of a dataset.
+pub const MAX_SESSION_TURNS: u32 = 1_000;
+
 words!(
     /// The format of a dataset.
     DatasetFormat, "format of a dataset",
@@ -20,6 +23,8 @@ words!(
     OpenaiBatch = "openai_batch",
     /// Comma-separated values with a line of column names.
     Csv = "csv",
+    /// Parquet: columns as the members of JSON Lines, or conversations of ShareGPT.
+    Parquet = "parquet",
     /// One prompt in each line.
     Text = "text",
     /// Mooncake's traces: times, lengths and the blocks of each prompt.
@@ -38,20 +43,28 @@ words!(
     Tracelab = "tracelab",
 );
 
+/// The bytes that a Parquet file begins with.
+const PARQUET: &[u8] = b"PAR1";
+
 impl DatasetFormat {
+    /// Returns the format that the first bytes of a file tell: of those whose files begin with bytes of their own.
+    pub fn by_first_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.starts_with(PARQUET).then_some(Self::Parquet)
+    }
+
     /// Returns true if the rows of the format have times, so that they can be replayed.
     pub fn has_times(self) -> bool {
         match self {
             Self::Mooncake | Self::Bailian | Self::Azure | Self::Burstgpt | Self::TimedJsonl | Self::Weka | Self::Tracelab => {
                 true
             }
-            Self::Jsonl | Self::Sharegpt | Self::OpenaiBatch | Self::Csv | Self::Text => false,
+            Self::Jsonl | Self::Sharegpt | Self::OpenaiBatch | Self::Csv | Self::Parquet | Self::Text => false,
         }
     }
 
     /// Returns true if the rows of the format can be whole conversations, whose turns are sent one after the other.
     pub fn has_conversations(self) -> bool {
-        matches!(self, Self::Jsonl | Self::Sharegpt)
+        matches!(self, Self::Jsonl | Self::Sharegpt | Self::Parquet)
     }
 
     /// Returns true if the rows of a trace of the format may name their sessions, so that these can be played turn by turn.
@@ -71,7 +84,7 @@ impl DatasetFormat {
 
     /// Returns true if the members or columns of the format have names that a workload may choose.
     pub fn has_fields(self) -> bool {
-        matches!(self, Self::Jsonl | Self::Csv | Self::TimedJsonl)
+        matches!(self, Self::Jsonl | Self::Csv | Self::Parquet | Self::TimedJsonl)
     }
 }
 

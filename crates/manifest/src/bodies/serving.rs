@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use assay_api::{RequestBody, RequestInput, ServingApi};
+use assay_api::{CustomApi, RequestBody, RequestInput, ServingApi};
 use assay_metric::SloMetric;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -221,6 +221,9 @@ pub struct Slo {
 pub struct ServingWork {
     /// The API that is called.
     pub api: ServingApi,
+    /// The description of the API; absent if it is one that Assay knows.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub custom: Option<CustomApi>,
     /// The model's name in each request.
     pub model: String,
     /// The rule that decides when a request is sent.
@@ -319,7 +322,7 @@ impl ServingWork {
 
     /// Builds the body that requests a response of this many tokens to these inputs; without a number, of as many as the endpoint decides.
     pub fn request_body(&self, input: RequestInput<'_>, output_tokens: Option<u32>) -> Vec<u8> {
-        self.api.request_body(&RequestBody {
+        let request = RequestBody {
             model: &self.model,
             input,
             output_tokens,
@@ -329,7 +332,16 @@ impl ServingWork {
             continuous_usage: self.continuous_usage,
             extra_body: &self.body,
             extra_members: &self.extra_body,
-        })
+        };
+        match &self.custom {
+            Some(custom) => custom.request_body(&request),
+            None => self.api.request_body(&request),
+        }
+    }
+
+    /// Returns the path of requests.
+    pub fn path(&self) -> &str {
+        self.custom.as_ref().map_or(self.api.path(), |custom| &custom.path)
     }
 
     /// Returns the work as it is sent to this server software: if it supports token counts per chunk, they are requested, whatever

@@ -35,8 +35,9 @@ words!(
 pub struct ChatTemplate {
     /// The side that applies it.
     pub usage: TemplateUse,
-    /// `tokenizer_config.json`, pinned.
-    pub config: PinnedFile,
+    /// `tokenizer_config.json`, pinned; absent if the folder has none, and `file` names no token of it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub config: Option<PinnedFile>,
     /// `chat_template.jinja`, pinned; absent if the template is a member of `config`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub file: Option<PinnedFile>,
@@ -66,7 +67,7 @@ pub struct Tokenizer {
 impl Tokenizer {
     /// Returns the files that it consists of.
     pub fn files(&self) -> impl Iterator<Item = &PinnedFile> {
-        let of_template = self.template.iter().flat_map(|template| [Some(&template.config), template.file.as_ref()]);
+        let of_template = self.template.iter().flat_map(|template| [template.config.as_ref(), template.file.as_ref()]);
         self.file.iter().chain(of_template.flatten())
     }
 }
@@ -79,7 +80,7 @@ pub fn tiktoken_digest(vocabulary: &Digest, pattern: &str) -> Digest {
 }
 
 /// Returns the digest of a tokenizer with a chat template: SHA-256 over the digests of its parts in canonical JSON.
-pub fn template_digest(tokenizer: &Digest, usage: TemplateUse, config: &Digest, file: Option<&Digest>) -> Digest {
+pub fn template_digest(tokenizer: &Digest, usage: TemplateUse, config: Option<&Digest>, file: Option<&Digest>) -> Digest {
     let rules = json!({"config": config, "template": file, "tokenizer": tokenizer, "usage": usage});
     Digest::compute(&canonical_value(&rules).unwrap_or_default())
 }

@@ -20,6 +20,7 @@ pub(super) fn synthetic(input: LengthLaw) -> PromptSource {
 pub(super) fn work() -> ServingWork {
     ServingWork {
         api: ServingApi::Chat,
+        custom: None,
         model: "model".to_owned(),
         arrival: ArrivalLaw::Poisson,
         prompts: synthetic(LengthLaw::Normal { mean: 480.0, stddev: 240.0 }),

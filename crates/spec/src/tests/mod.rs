@@ -1,6 +1,7 @@
 //! Tests over whole definitions: the values that are read, and every problem as a person sees it.
 
 mod closure;
+mod custom_api;
 mod expand;
 mod freeze;
 mod lengths;

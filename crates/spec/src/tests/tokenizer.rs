@@ -38,8 +38,8 @@ fn a_folder_may_have_a_template() {
     let template = serving.tokenizer.expect("a tokenizer").template.expect("a template");
     assert_eq!((template.usage, template.config.as_str()), (TemplateUse::Count, "m/tokenizer_config.json"));
     let parts = workload(&chat).mutable_parts();
-    assert_eq!(parts.paths, ["m/tokenizer.json", "m/tokenizer_config.json"]);
-    assert_eq!(parts.optional_path.as_deref(), Some("m/chat_template.jinja"));
+    assert_eq!(parts.paths, ["m/tokenizer.json"]);
+    assert_eq!(parts.one_of, ["m/tokenizer_config.json", "m/chat_template.jinja"]);
 }
 
 #[test]
@@ -59,6 +59,8 @@ fn a_template_is_a_part_of_the_frozen_workload() {
     assert_eq!(all.json["tokenizer"]["template"]["usage"], "count");
     let without = freeze(&["tokenizer.json", "tokenizer_config.json"]);
     assert!(without.unpinned.is_empty() && without.digest != all.digest);
+    let alone = freeze(&["tokenizer.json", "chat_template.jinja"]);
+    assert!(alone.unpinned.is_empty() && alone.digest != all.digest);
     assert_eq!(freeze(&["tokenizer.json"]).unpinned, ["m/tokenizer_config.json"]);
 }
 

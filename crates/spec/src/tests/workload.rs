@@ -563,7 +563,7 @@ fn datasets_that_cannot_be_used_are_refused() {
        |
     19 |   dataset: {path: prompts}
        |   ^^^^^^^
-    hint: `format` (`--dataset-format`) is one of jsonl, sharegpt, openai_batch, csv, text, mooncake, bailian, azure, burstgpt, timed_jsonl, weka, tracelab
+    hint: `format` (`--dataset-format`) is one of jsonl, sharegpt, openai_batch, csv, parquet, text, mooncake, bailian, azure, burstgpt, timed_jsonl, weka, tracelab
     ");
     assert_snapshot!(found("{path: a.json, format: sharegpt, fields: {prompt: x}}"), @r"
     error: `spec.dataset.fields` belongs to formats whose members have names of your own choosing

@@ -26,7 +26,7 @@ fn config() -> Vec<u8> {
 }
 
 fn frame(template: &str) -> Result<Frame, TokenizerError> {
-    Frame::render(&TemplateFiles { config: &config(), template: Some(template.as_bytes()) })
+    Frame::render(&TemplateFiles { config: Some(&config()), template: Some(template.as_bytes()) })
 }
 
 #[test]
@@ -42,14 +42,14 @@ fn templates_give_what_jinja_gives() {
 fn the_template_of_a_configuration_is_its_text_or_the_one_named_default() {
     let own = |template: Json| {
         let config = json!({"chat_template": template}).to_string();
-        Frame::render(&TemplateFiles { config: config.as_bytes(), template: None })
+        Frame::render(&TemplateFiles { config: Some(config.as_bytes()), template: None })
     };
     let expected = Frame { before: "user: ".to_owned(), after: String::new() };
     let text = "{{ messages[0].role }}: {{ messages[0].content }}";
     assert_eq!(own(json!(text)), Ok(expected.clone()));
     assert_eq!(own(json!([{"name": "tool_use", "template": ""}, {"name": "default", "template": text}])), Ok(expected.clone()));
     let config = json!({"chat_template": "unused"}).to_string();
-    let of_file = Frame::render(&TemplateFiles { config: config.as_bytes(), template: Some(text.as_bytes()) });
+    let of_file = Frame::render(&TemplateFiles { config: Some(config.as_bytes()), template: Some(text.as_bytes()) });
     assert_eq!(of_file, Ok(expected));
 }
 
@@ -81,12 +81,23 @@ fn a_template_that_cannot_be_used_is_refused() {
         "
     );
     let config_refused =
-        |config: &[u8]| Frame::render(&TemplateFiles { config, template: None }).expect_err("refused").to_string();
+        |config: &[u8]| Frame::render(&TemplateFiles { config: Some(config), template: None }).expect_err("refused").to_string();
     let missing = "there is no `chat_template.jinja`, and `tokenizer_config.json` has no `chat_template`";
     for config in [b"{}".as_slice(), b"{\"chat_template\": [{\"name\": \"rag\"}]}", b"{\"chat_template\": 7}"] {
         assert_eq!(config_refused(config), format!("the chat template cannot be used: {missing}"));
     }
     assert!(config_refused(b"{").starts_with("the chat template cannot be used: `tokenizer_config.json`: EOF"));
+}
+
+#[test]
+fn a_template_that_names_no_special_token_needs_no_configuration() {
+    let alone = |text: &str| Frame::render(&TemplateFiles { config: None, template: Some(text.as_bytes()) });
+    let frame = alone("<|user|>{{ messages[0].content }}<|end|>").expect("a frame");
+    assert_eq!((frame.before.as_str(), frame.after.as_str()), ("<|user|>", "<|end|>"));
+    let refused = alone("{{ bos_token }}{{ messages[0].content }}").expect_err("refused").to_string();
+    insta::assert_snapshot!(refused, @"the chat template cannot be used: it names `bos_token`, whose text a `tokenizer_config.json` has, and there is none");
+    let neither = Frame::render(&TemplateFiles { config: None, template: None }).expect_err("refused").to_string();
+    assert!(neither.contains("there is no `chat_template.jinja`"), "{neither}");
 }
 
 #[test]
@@ -105,14 +116,14 @@ fn a_template_has_limits() {
     let long = format!("{}{{{{ messages[0].content }}}}", "x".repeat(MAX_TEMPLATE_TEXT + 1));
     assert_eq!(frame(&long), Err(TokenizerError::Template("it puts 65537 bytes around a message, more than 65536".to_owned())));
     let large = vec![b' '; MAX_TEMPLATE_BYTES + 1];
-    let of_large = Frame::render(&TemplateFiles { config: &large, template: None });
+    let of_large = Frame::render(&TemplateFiles { config: Some(&large), template: None });
     assert_eq!(of_large, Err(TokenizerError::FileTooLarge(MAX_TEMPLATE_BYTES + 1)));
 }
 
 /// A tokenizer whose tokens are words and the special texts of the ChatML template.
 fn tokenizer(usage: TemplateUse) -> Tokenizer {
     let template = &golden()[0].template;
-    let files = TemplateFiles { config: &config(), template: Some(template.as_bytes()) };
+    let files = TemplateFiles { config: Some(&config()), template: Some(template.as_bytes()) };
     Tokenizer::from_file(&special_words(200, &["<|im_start|>", "<|im_end|>"]))
         .and_then(|tokenizer| tokenizer.with_template(&files, usage))
         .expect("a tokenizer")
@@ -149,7 +160,7 @@ fn pieces_have_their_sum_with_the_template() {
 #[test]
 fn a_template_may_merge_with_a_word() {
     // By words between spaces and signs, `xtime` is one token, as `time` is: the template adds a letter and no token.
-    let files = TemplateFiles { config: &config(), template: Some(b"x{{ messages[0].content }}") };
+    let files = TemplateFiles { config: Some(&config()), template: Some(b"x{{ messages[0].content }}") };
     let tokenizer =
         Tokenizer::from_file(&word_level(200)).and_then(|tokenizer| tokenizer.with_template(&files, TemplateUse::Apply));
     let tokenizer = tokenizer.expect("a tokenizer");
@@ -161,7 +172,7 @@ fn a_template_may_merge_with_a_word() {
 #[test]
 fn a_prompt_of_words_that_do_not_add_up_states_what_it_has() {
     let (config, golden) = (config(), golden());
-    let files = TemplateFiles { config: &config, template: Some(golden[1].template.as_bytes()) };
+    let files = TemplateFiles { config: Some(&config), template: Some(golden[1].template.as_bytes()) };
     // By bytes, `<s>[INST] ` and ` [/INST]` are 10 and 8 tokens.
     let tokenizer = Tokenizer::from_file(&BYTES).and_then(|tokenizer| tokenizer.with_template(&files, TemplateUse::Apply));
     let tokenizer = tokenizer.expect("a tokenizer");

@@ -21,7 +21,7 @@ use super::column::{RecordColumn, RecordKind};
 use super::positioned::PositionedFile;
 use super::{MAX_CHUNKS, MAX_ERROR_BYTES, MAX_FINISH_REASON_BYTES, ROW_GROUP_CHUNKS, ROW_GROUP_ROWS, RecordError, Result};
 use crate::Source;
-use crate::pages::{PageError, PageSizes, check_pages};
+use crate::pages::{PageError, PageSizes, check_footer, check_pages};
 use crate::read::panic_text;
 
 /// The number of rows of a batch without lists.
@@ -57,13 +57,11 @@ impl RecordFile {
     fn check(source: PositionedFile) -> Result<Self> {
         // The schema is taken from Parquet's own: one that a writer may embed would be one more thing to check.
         let plain = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        check_footer(&source).map_err(unreadable)?;
         let metadata = ArrowReaderMetadata::load(&source, plain).map_err(malformed)?;
         check_schema(metadata.schema())?;
         let rows = check_size(metadata.metadata())?;
-        let sizes = check_pages(&source, metadata.metadata()).map_err(|error| match error {
-            PageError::TooLarge { what, limit } => RecordError::TooMany { what, limit },
-            error @ PageError::Malformed(_) => RecordError::Malformed(error.into()),
-        })?;
+        let sizes = check_pages(&source, metadata.metadata()).map_err(unreadable)?;
         let fields: Vec<_> = RecordColumn::ALL.iter().map(|column| column.read_field()).collect();
         let typed = ArrowReaderOptions::new().with_schema(Arc::new(Schema::new(fields)));
         let metadata = ArrowReaderMetadata::try_new(metadata.metadata().clone(), typed).map_err(malformed)?;
@@ -138,6 +136,15 @@ impl RecordFile {
 fn positioned(file: File) -> Result<PositionedFile> {
     let length = file.metadata().map_err(|error| RecordError::Malformed(error.into()))?.len();
     Ok(PositionedFile::File(Arc::new(file), length))
+}
+
+fn unreadable(error: PageError) -> RecordError {
+    match error {
+        PageError::TooLarge { what, limit } => RecordError::TooMany { what, limit },
+        error @ (PageError::Malformed(_) | PageError::NotParquet | PageError::Compression(_)) => {
+            RecordError::Malformed(error.into())
+        }
+    }
 }
 
 fn malformed(error: parquet::errors::ParquetError) -> RecordError {

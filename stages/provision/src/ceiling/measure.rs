@@ -222,6 +222,7 @@ impl Simulator {
         Trial {
             endpoint: self.endpoint.clone(),
             api: API,
+            custom: None,
             streaming: true,
             arrivals: Arrivals::Open { max_in_flight, excess: Excess::Drop },
             start_at_ns: assay_reactor::now_ns(),

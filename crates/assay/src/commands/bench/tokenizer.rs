@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use assay_manifest::TiktokenEncoding;
-use assay_stage::Failure;
+use assay_stage::{ErrorCode, Failure};
 use serde_json::{Value, json};
 
 use super::read_source_file;
@@ -12,6 +12,9 @@ use super::read_source_file;
 /// The hint beside an unusable `--tokenizer`.
 const HINT: &str =
     "`--tokenizer` takes the model's tokenizer.json, a vocabulary of tiktoken, or the folder of a model with `tokenizer.json`";
+
+/// The name of a tokenizer's file among a model's files.
+pub(super) const TOKENIZER_FILE: &str = "tokenizer.json";
 
 /// The folder of a model's files in the Source.
 const FOLDER: &str = "tokenizer";
@@ -30,16 +33,28 @@ impl TokenizerOptions<'_> {
             files.insert(format!("{folder}/{}", file_name(self.path)), read_source_file(self.path, HINT, HINT)?);
             return Ok(());
         }
-        let mut names = vec!["tokenizer.json"];
+        let mut names = vec![TOKENIZER_FILE];
         if self.template.is_some() {
-            names.push("tokenizer_config.json");
-            let template = "chat_template.jinja";
-            names.extend(self.path.join(template).is_file().then_some(template));
+            let is_there = |name: &&str| self.path.join(name).is_file();
+            let there: Vec<&str> = ["tokenizer_config.json", "chat_template.jinja"].into_iter().filter(is_there).collect();
+            if there.is_empty() {
+                let message = format!("`{}` has no `chat_template.jinja` and no `tokenizer_config.json`", self.path.display());
+                return Err(Failure::new(ErrorCode::Option, message).hint("`--template` needs one of them; leave it out"));
+            }
+            names.extend(there);
         }
         for name in names {
             files.insert(format!("{folder}/{FOLDER}/{name}"), read_source_file(&self.path.join(name), HINT, HINT)?);
         }
         Ok(())
+    }
+
+    /// Returns the name of its file in the workload's folder, and the path that the user gave.
+    pub(super) fn copy(&self) -> (String, String) {
+        if self.path.is_dir() {
+            return (format!("{FOLDER}/{TOKENIZER_FILE}"), self.path.join(TOKENIZER_FILE).display().to_string());
+        }
+        (file_name(self.path).to_owned(), self.path.display().to_string())
     }
 
     /// Returns the tokenizer of the workload.
@@ -64,6 +79,6 @@ fn file_name(path: &Path) -> &str {
         Some((encoding, "tiktoken")) if encoding.parse::<TiktokenEncoding>().is_ok() => name,
         Some((_, "tiktoken")) => "tokenizer.tiktoken",
         Some((_, "model")) => "tokenizer.model",
-        _ => "tokenizer.json",
+        _ => TOKENIZER_FILE,
     }
 }

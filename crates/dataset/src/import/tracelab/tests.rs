@@ -61,6 +61,7 @@ fn a_damaged_round_says_what_is_wrong() {
     insta::assert_snapshot!(refused(&|row| row["newly_append_tokens"] = json!(65)), @"row 2 has 64 `prefix_tokens` and 65 `newly_append_tokens`, which are not its 128 `input_tokens_total`");
     insta::assert_snapshot!(refused(&|row| row["prefix_tokens"] = json!(-1)), @"row 2 has `prefix_tokens` that are not a number from 0 to 16000000");
     insta::assert_snapshot!(refused(&|row| row["timing_events"][0]["timestamp"] = json!(17)), @"row 2 has an event whose `timestamp` is no time such as `2026-05-10T00:00:00.5Z`");
-    insta::assert_snapshot!(refused(&|row| row["timing_events"] = json!([])), @"row 2 lacks `timing_events`: a round of TraceLab has `session_id`, `round_index`, `input_tokens_total`, `prefix_tokens`, `newly_append_tokens`, `output_tokens` and `timing_events`");
+    insta::assert_snapshot!(refused(&|row| row["timing_events"] = json!([])), @"row 2 has `timing_events` without any event, so that its time is not known");
+    insta::assert_snapshot!(refused(&|row| row["timing_events"] = json!("now")), @"row 2 has `timing_events` that are no list");
     insta::assert_snapshot!(refused(&|row| row["session_id"] = Value::Null), @"row 2 lacks `session_id`: a round of TraceLab has `session_id`, `round_index`, `input_tokens_total`, `prefix_tokens`, `newly_append_tokens`, `output_tokens` and `timing_events`");
 }

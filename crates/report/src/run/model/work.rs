@@ -153,6 +153,7 @@ fn temperature(work: &ServingWork) -> String {
         (Some(value), _) if value.is_null() => "temperature of the endpoint".to_owned(),
         (Some(value), _) => clean(&format!("temperature {value}")),
         (None, Some(text)) => clean(&format!("temperature {text}")),
+        (None, None) if work.custom.is_some() => "temperature as the workload's own body has it".to_owned(),
         (None, None) if bodies > 0 && all => "temperature as each row has it".to_owned(),
         (None, None) if bodies > 0 => "temperature 0, or as each whole body has it".to_owned(),
         (None, None) => "temperature 0".to_owned(),
@@ -489,7 +490,7 @@ mod tests {
         };
         let path = "m/tokenizer_config.json".to_owned();
         let config = PinnedFile { origin: format!("workloads/chat/{path}"), path, executable: false, artifact };
-        let template = ChatTemplate { usage: TemplateUse::Apply, config, file: None, tokens: 14 };
+        let template = ChatTemplate { usage: TemplateUse::Apply, config: Some(config), file: None, tokens: 14 };
         work.tokenizer.template = Some(template.clone());
         let text = |work: &ServingWork| RequestedWork::new(work).lengths;
         assert_eq!(text(&work), "tokens log-normal (480, 240) in (14 of the chat template, which the client applies), 128 out");
