@@ -211,7 +211,7 @@ impl<M: Model, I: Iterator<Item = SimulatedRequest>> Simulation<M, I> {
     fn handle_event(&mut self, event: Event) {
         let Some(under_way) = self.in_flight.get_mut(&event.request) else { return };
         match event.kind {
-            EventKind::Admitted { cached_tokens } => under_way.record.cached_tokens = Some(cached_tokens),
+            EventKind::Admitted { cached_tokens, .. } => under_way.record.cached_tokens = Some(cached_tokens),
             EventKind::Chunk { tokens, channel } => under_way.chunk(event.at_ns, tokens, channel),
             EventKind::Finished => {
                 if let Some(under_way) = self.in_flight.remove(&event.request) {
