@@ -258,9 +258,12 @@ impl LoadSamples {
             steady_ns: Err("a prediction has no steady state".to_owned()),
             is_open_loop: false,
             has_cap: false,
+            has_sessions: false,
             has_slos: false,
             no_output: None,
             documents: None,
+            repeated: Err("a prediction has no repeated prompts".to_owned()),
+            gpus: Err("a prediction has no GPUs".to_owned()),
             price_per_s: Err("a prediction has no price".to_owned()),
         };
         let mut values = Vec::new();
