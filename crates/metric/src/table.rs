@@ -285,7 +285,7 @@ metrics! {
     }
     TtftFirstTurn {
         key: "ttft_first_turn", name: "ttft_first_turn_ms", column: "ttft_first_turn_ns", title: "TTFT of first turns", unit: Milliseconds,
-        better: Some(Lower), section: Latency, requires: [Streaming, Sessions], uses: [],
+        better: Some(Lower), section: Latency, requires: [Streaming, Sessions], uses: [Prediction],
         statistics: [P50, P99],
         meaning: "the TTFT of the first turns of sessions, which have no history",
         formula: "first token event - start, for each first turn" => Quotient(&request::FIRST_TURN_TTFT),
@@ -293,7 +293,7 @@ metrics! {
     }
     TtftLaterTurns {
         key: "ttft_later_turns", name: "ttft_later_turns_ms", column: "ttft_later_turns_ns", title: "TTFT of later turns", unit: Milliseconds,
-        better: Some(Lower), section: Latency, requires: [Streaming, Sessions], uses: [],
+        better: Some(Lower), section: Latency, requires: [Streaming, Sessions], uses: [Prediction],
         statistics: [P50, P99],
         meaning: "the TTFT of the turns after the first, which repeat what was said before",
         formula: "first token event - start, for each turn but the first; its start is the end of the response before, plus the pause"
