@@ -409,7 +409,7 @@ metrics! {
         source: "AIPerf `output_token_throughput`, over the window",
     }
     OutputThroughputPerGpu {
-        key: "output_tokens_per_gpu", name: "output_tokens_per_gpu_per_s", column: "output_tokens_per_gpu_per_s", title: "tokens/s/GPU" ("Output tokens/s per GPU"), unit: TokensPerSecond,
+        key: "output_tokens_per_gpu", name: "output_tokens_per_gpu_per_s", column: "output_tokens_per_gpu_per_s", title: "tokens/s/GPU", unit: TokensPerSecond,
         better: Some(Higher), section: Throughput, requires: [OutputTokens, Gpus], uses: [],
         statistics: [Value shown 0],
         meaning: "Output tokens of successful requests per second of the window, for each GPU of the target, whatever its role",

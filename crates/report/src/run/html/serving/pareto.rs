@@ -10,7 +10,7 @@ use crate::render::svg::axis::Axis;
 use crate::render::svg::plot::{Frame, VerticalAxis, px};
 use crate::render::thinning::evenly_spaced;
 use crate::run::model::section::{CaseSection, PointSection};
-use crate::run::model::serving::{Column, throughput_unit};
+use crate::run::model::serving::Column;
 
 /// Returns the metrics of both axes: that of one user, and that of one GPU.
 fn axes() -> Option<[&'static Column; 2]> {
@@ -23,17 +23,19 @@ fn dots<'a>(case: &'a CaseSection, [user, gpu]: [&Column; 2]) -> Vec<Dot<'a>> {
     evenly_spaced(&all, MAX_DOTS).map(|dot| Dot { point: dot.point, x: dot.x, y: dot.y }).collect()
 }
 
-/// Writes the picture, or the reason why there is none. Nothing is written if no load has tokens per second of a user either.
+/// Writes the picture, if it has two loads to compare.
 pub(super) fn pareto_plot(page: &mut Writer, workload: &Workload<'_>) {
     let Some(axes) = axes() else { return };
     let lines: Vec<Vec<Dot<'_>>> = workload.cases.iter().map(|case| dots(case, axes)).collect();
     let all = || lines.iter().flatten();
+    if all().count() < 2 {
+        return;
+    }
     let x = Axis::from_zero(all().flat_map(|dot| extent(dot.x)));
     let y = Axis::from_zero(all().flat_map(|dot| extent(dot.y)));
     let (Some(x), Some(y)) = (x, y) else { return };
-    let [user, gpu] = axes;
     page.element("div", &[("class", "plot")], |page| {
-        page.leaf("p", &[("class", "axis-title")], &throughput_unit(gpu));
+        page.leaf("p", &[("class", "axis-title")], &format!("output tokens/s per GPU ({})", y.describe()));
         page.element("svg", &[("role", "img"), ("width", "100%"), ("height", &px(CURVE_HEIGHT))], |page| {
             page.leaf("title", &[], &title(workload, &lines));
             let frame = Frame { height: CURVE_HEIGHT, x: &x, y: VerticalAxis::Values(&y) };
@@ -43,19 +45,20 @@ pub(super) fn pareto_plot(page: &mut Writer, workload: &Workload<'_>) {
             }
             write_labels(page, &frame, workload, &lines, None);
         });
-        page.leaf("p", &[("class", "axis-title below")], &format!("{} p50", throughput_unit(user)));
+        page.leaf("p", &[("class", "axis-title below")], "tokens/s of a user, p50");
     });
 }
 
-/// Returns the reason why there is no picture although users have a rate; `None` if there is one, or if users have none.
+/// Returns the reason why there is no picture although several loads have a rate of a user; `None` if there is one.
 pub(super) fn missing_pareto(workload: &Workload<'_>) -> Option<String> {
     let axes = axes()?;
     if workload.cases.iter().any(|case| !dots(case, axes).is_empty()) {
         return None;
     }
     let [user, gpu] = axes;
-    let mut points = workload.cases.iter().flat_map(|case| &case.points).filter(|point| point.measured(user.text).is_some());
-    let why = points.find_map(|point| point.row(gpu.text)?.measured.as_ref().err())?;
+    let points = workload.cases.iter().flat_map(|case| &case.points).filter(|point| point.measured(user.text).is_some());
+    let points: Vec<&PointSection> = points.collect();
+    let why = points.iter().find_map(|point| point.row(gpu.text)?.measured.as_ref().err()).filter(|_| points.len() > 1)?;
     Some(format!("Output tokens/s per GPU against the tokens/s of a user are not drawn: {why}."))
 }
 
