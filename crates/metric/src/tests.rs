@@ -290,7 +290,9 @@ fn stretch_compares_the_time_of_responses_with_the_recorded_one() {
         (Field::SessionTurns, 3),
         (Field::SessionPauses, 30),
     ];
-    facts.iter().for_each(|(field, value)| turn.set(*field, Some(*value)));
+    for (field, value) in facts {
+        turn.set(field, Some(value));
+    }
     assert_eq!((stretch.sample)(&turn), Some(1.4));
     let with = |field, value| {
         let mut other = turn;
