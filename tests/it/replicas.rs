@@ -14,16 +14,22 @@ use crate::support::{Fixture, PIPELINE, binary};
 use crate::traces::{metric, records};
 
 /// A simulator that ends with the test.
-struct Replica {
+pub(crate) struct Replica {
     process: Child,
-    url: String,
+    pub(crate) url: String,
 }
 
 impl Replica {
     fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// Starts a simulator with these arguments, too.
+    pub(crate) fn with(more: &[&str]) -> Self {
         let arguments = ["--profile", "fast", "--model", serving::MODEL, "--until-stdin-closes"];
         let mut process = Command::new(binary("assay-simulator"))
             .args(arguments)
+            .args(more)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -39,10 +45,17 @@ impl Replica {
     }
 
     /// The inference requests that it was sent, in lines of JSON.
-    fn requests(&self) -> Vec<Value> {
+    pub(crate) fn requests(&self) -> Vec<Value> {
         let body = ureq_text(&format!("{}/truth", self.url));
         let lines = body.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON"));
         lines.filter(|line| line["kind"] == "request").collect()
+    }
+
+    /// The value of a counter or gauge.
+    pub(crate) fn metric(&self, name: &str) -> f64 {
+        let page = ureq_text(&format!("{}/metrics", self.url));
+        let value = page.lines().find(|line| line.starts_with(&format!("{name}{{"))).and_then(|line| line.rsplit_once(' '));
+        value.expect("the metric").1.parse().expect("a number")
     }
 }
 

@@ -94,6 +94,8 @@ fn turns_come_their_pause_after_the_response_before_and_are_the_same_in_any_numb
                 .into();
         assert!(numbers["session_active_ms_p50"] <= numbers["session_ms_p50"], "{numbers:?}");
         assert!(numbers.values().all(|value| *value > 0.0), "{numbers:?}");
+        // The cache is large enough for all that the turns before sent.
+        assert!((metric(&fixture, run_id, "concurrency-3", "reuse_efficiency") - 1.0).abs() < 1e-9);
     }
     assert_eq!(schedules[0].len(), 1);
     assert_eq!(schedules[0], schedules[1]);

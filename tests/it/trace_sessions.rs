@@ -96,6 +96,15 @@ fn sessions_of_a_trace_are_played_at_a_concurrency_by_any_number_of_shards() {
         let found = |session: u64| played[&session].iter().map(|turn| turn.cached_tokens.unwrap_or(0)).collect::<Vec<_>>();
         // Whole blocks of the session's own turns before, and nothing of other sessions.
         assert_eq!([found(0), found(1), found(2), found(3)], [vec![0, 128, 192], vec![0, 64], vec![0], vec![0]]);
+        // The responses before the last turn took 20 + 30 ms and 10 ms in the trace.
+        let live = |session: u64| {
+            let last = played[&session].last().expect("a turn");
+            let [start, pauses] = [last.session_start_ns, last.session_pauses_ns].map(|ns| ns.expect("a time"));
+            (last.intended_ns.expect("a time") - start - pauses) as f64 / 1e6
+        };
+        let stretch = f64::midpoint(live(0) / 50.0, live(1) / 10.0);
+        assert!((metric(&fixture, run_id, "concurrency-3", "session_stretch_p50") - stretch).abs() < 1e-9);
+        assert!((metric(&fixture, run_id, "concurrency-3", "reuse_efficiency") - 1.0).abs() < 1e-9);
         for name in ["back_pressure_ms_p50", "send_lateness_ms_p50"] {
             assert!(metric(&fixture, run_id, "concurrency-3", name).is_finite());
         }

@@ -8,6 +8,7 @@ use assay_warehouse::records::RecordFile;
 use serde_json::{Value, json};
 
 use crate::pipeline::{list, text};
+use crate::replicas::Replica;
 use crate::serving;
 use crate::support::{CommandResult, Fixture, PIPELINE, blob};
 
@@ -149,21 +150,49 @@ fn an_endpoint_finds_the_prefixes_of_the_trace_to_the_block() {
         let summary = &plan["body"]["workloads"][0]["serving"]["prompts"]["summary"];
         let sum: f64 = text(&summary["input_tokens"]["sum"]).parse().expect("a number");
         assert!((metric(&fixture, "cached", "speed-2", "cached_share") - found as f64 / sum).abs() < 1e-9);
+        // The plan tells as much, in the blocks that the simulator states.
+        assert!((metric(&fixture, "cached", "speed-2", "theoretical_cached_share") - found as f64 / sum).abs() < 1e-9);
+        assert!((metric(&fixture, "cached", "speed-2", "reuse_efficiency") - 1.0).abs() < 1e-9);
+        let environment = fixture.manifest("cached", "provision");
+        assert_eq!(environment["body"]["targets"][0]["cache_block_tokens"], size);
         assert_eq!(text(&summary["blocks"]["reused_tokens"]), "6620");
         assert_eq!(text(&summary["times"]["span_ns"]), "900000000");
     }
 }
 
+/// Replays the trace twice, each time with words of its own, on a server with this many blocks of `size` tokens. Returns the tokens that its
+/// cache found, those that it missed because it had evicted them, and its evictions.
+fn replay_on(size: u32, kv_blocks: &str) -> [u64; 3] {
+    let server = Replica::with(&["--block-tokens", &size.to_string(), "--kv-blocks", kv_blocks]);
+    let fixture = Fixture::new();
+    fixture.write("trace.jsonl", &mooncake());
+    let load = ["--trace", "trace.jsonl", "--trace-format", "mooncake", "--speed", "2", "--trials", "2", "--run-id", "cached"];
+    fixture.assay(&[&["bench", "--url", &server.url, "--model", serving::MODEL][..], &load].concat()).success();
+    let served = server.requests();
+    let sum = |name: &str| served.iter().map(|request| request[name].as_u64().expect("a number")).sum::<u64>();
+    let sums = ["cached_tokens", "evicted_tokens", "evictions"].map(sum);
+    let counters = [
+        "vllm:prefix_cache_hits_total",
+        "assay_simulator_prefix_cache_evicted_tokens_total",
+        "assay_simulator_prefix_cache_evictions_total",
+    ];
+    assert_eq!(counters.map(|name| server.metric(name) as u64), sums);
+    assert!(server.metric("assay_simulator_prefix_cache_blocks") <= kv_blocks.parse().expect("a number"));
+    let of_client = records(&fixture, "cached").into_iter().flatten();
+    assert_eq!(of_client.map(|record| u64::from(record.cached_tokens.expect("the simulator tells"))).sum::<u64>(), sums[0]);
+    sums
+}
+
 #[test]
-fn a_cache_that_is_too_small_finds_less() {
-    let fixture = Fixture::bare();
-    fixture.write("workloads/replayed/trace.jsonl", &mooncake());
-    workload(&fixture, "speed: [2]", "", "");
-    fixture.write(PIPELINE, &serving::pipeline(&["replayed"], &[&simulator("kv_blocks: 100")], 1, serving::RETRY_BUDGET, ""));
-    fixture.commit("a trace");
-    fixture.run("small").success();
-    let found = metric(&fixture, "small", "speed-2", "cached_tokens");
-    assert!(found > 0.0 && found < found_in_blocks_of(16) as f64, "{found}");
+fn what_a_small_cache_does_not_find_is_what_it_evicted_to_the_block() {
+    for (size, large, small) in [(16, "2000", "100"), (128, "200", "12")] {
+        let unlimited = 2 * found_in_blocks_of(size);
+        assert_eq!(replay_on(size, large), [unlimited, 0, 0]);
+        let [found, evicted, evictions] = replay_on(size, small);
+        assert_eq!(found + evicted, unlimited, "{size}");
+        // A block that is missed because it was evicted was evicted once before each miss.
+        assert!(evicted > 0 && evicted / u64::from(size) <= evictions, "{size}: {evicted} tokens, {evictions} blocks");
+    }
 }
 
 #[test]
@@ -229,11 +258,13 @@ fn synthetic_prompts_begin_as_their_group_does() {
     // All but the first request of a trial find the 224 tokens of both in the cache, which are 14 whole blocks; a salt keeps trials apart.
     assert!((metric(&fixture, "shared", "concurrency-1", "cached_tokens") - 19.0 * 224.0).abs() < 0.5);
     assert!((metric(&fixture, "shared", "concurrency-1", "cached_share") - 19.0 * 224.0 / (20.0 * 274.0)).abs() < 1e-9);
+    assert!((metric(&fixture, "shared", "concurrency-1", "reuse_efficiency") - 1.0).abs() < 1e-9);
     fixture.verify("shared").success();
     let groups =
         ["--prefix", "group=160,groups=4", "--input-tokens", "50", "--output-tokens", "2", "--run-id", "groups", "--seed", "7"];
     fixture.assay(&[&load[..], &groups].concat()).success();
     let found = metric(&fixture, "groups", "concurrency-1", "cached_tokens") / 160.0;
+    assert!((metric(&fixture, "groups", "concurrency-1", "reuse_efficiency") - 1.0).abs() < 1e-9);
     assert!((16.0..20.0).contains(&found), "at most four of twenty requests are the first of their group: {found}");
     let other = ["--prefix", "system=many", "--run-id", "no"];
     assert!(

@@ -21,7 +21,9 @@ pub use reference::reference_page;
 pub use request::{Field, Quotient, RequestFields, TpotDivisor, is_length_mismatch, since_ns, tpot_ns};
 pub use statistic::{Estimator, Statistic};
 pub use table::{Metric, SloMetric};
-pub use trial::{MeasuredValue, NO_CAP, Sum, Totals, TrialTotals, WorkTotals, no_request_succeeded, no_response_has, quantity};
+pub use trial::{
+    MeasuredValue, NO_CAP, RepeatedInput, Sum, Totals, TrialTotals, WorkTotals, no_request_succeeded, no_response_has, quantity,
+};
 pub use unit::Unit;
 pub use window::{BusySpan, MeasuredPhase, PhaseEnd, SHARE_BITS, TIME_SLICES, share_within, time_slice_of};
 
@@ -110,8 +112,14 @@ pub enum Requirement {
     Sessions,
     /// Requests are turns of the sessions of a trace.
     TraceSessions,
+    /// The trace records when the responses to all turns ended, and its turns follow one another.
+    RecordedEnds,
+    /// The plan tells which beginnings of prompts are repeated.
+    RepeatedPrompts,
     /// The workload has SLOs.
     Slos,
+    /// The GPUs of the target are known: observed on its hosts, else declared.
+    Gpus,
     /// The pipeline states a price, and the GPUs of the target are known.
     Price,
 }
@@ -130,7 +138,10 @@ impl Requirement {
             Self::ClosedLoop => "closed loop",
             Self::Sessions => "sessions",
             Self::TraceSessions => "sessions of a trace",
+            Self::RecordedEnds => "recorded ends of its responses, no subagents",
+            Self::RepeatedPrompts => "prompts whose common beginnings are known: synthetic ones, or the blocks of a trace",
             Self::Slos => "SLOs",
+            Self::Gpus => "a known number of GPUs",
             Self::Price => "a price",
         }
     }

@@ -25,6 +25,8 @@ pub enum Field {
     OutputTokens,
     /// Tokens that the first token event brought, if the endpoint reports them.
     FirstEventTokens,
+    /// Tokens of the prompt, by the workload's tokenizer.
+    InputTokens,
     /// Tokens of the prompt, as the endpoint counts them.
     EndpointInputTokens,
     /// Tokens of the prompt that the endpoint found in its prefix cache.
@@ -67,6 +69,7 @@ impl Field {
             Self::FirstContent => "a content event",
             Self::OutputTokens => "a token count",
             Self::FirstEventTokens => "a count of the first event's tokens",
+            Self::InputTokens => "a length of its prompt",
             Self::EndpointInputTokens => "a count of input tokens",
             Self::CachedTokens => "a count of cached tokens",
             Self::ConnectStart | Self::ConnectEnd => "a connection of its own",
@@ -168,6 +171,31 @@ fn ttft_of_turn(request: &RequestFields, is_wanted: fn(i64) -> bool) -> Option<f
     since_ns(request.get(Field::Start), request.get(Field::FirstToken)).filter(|_| is_wanted).map(|ns| ns as f64)
 }
 
+/// Makes TTFT of the requests with inputs of more than `$over` tokens, up to `$to`.
+macro_rules! ttft_of_inputs {
+    ($over:expr, $to:expr) => {
+        Quotient {
+            reads: &[Field::Start, Field::FirstToken, Field::InputTokens],
+            description: "a token event and an input of this length",
+            sample: |request| {
+                let is_wanted = request.get(Field::InputTokens).is_some_and(|tokens| tokens > $over && tokens <= $to);
+                since_ns(request.get(Field::Start), request.get(Field::FirstToken)).filter(|_| is_wanted).map(|ns| ns as f64)
+            },
+        }
+    };
+}
+
+/// TTFT of inputs of up to 1,024 tokens.
+pub(crate) const TTFT_INPUT_1K: Quotient = ttft_of_inputs!(-1, 1 << 10);
+/// TTFT of longer inputs of up to 4,096 tokens.
+pub(crate) const TTFT_INPUT_4K: Quotient = ttft_of_inputs!(1 << 10, 1 << 12);
+/// TTFT of longer inputs of up to 16,384 tokens.
+pub(crate) const TTFT_INPUT_16K: Quotient = ttft_of_inputs!(1 << 12, 1 << 14);
+/// TTFT of longer inputs of up to 65,536 tokens.
+pub(crate) const TTFT_INPUT_64K: Quotient = ttft_of_inputs!(1 << 14, 1 << 16);
+/// TTFT of longer inputs.
+pub(crate) const TTFT_INPUT_LONGER: Quotient = ttft_of_inputs!(1 << 16, i64::MAX);
+
 /// The delay of a later turn of a trace's session behind its time in the trace, before the client sends it.
 pub(crate) const BACK_PRESSURE: Quotient = Quotient {
     reads: &[Field::Planned, Field::Intended, Field::Turn],
@@ -192,9 +220,27 @@ pub(crate) const SESSION_ACTIVE: Quotient = Quotient {
     sample: |request| Some((session_ns(request)? - request.get(Field::SessionPauses)?) as f64),
 };
 
+/// The active time of a session of a trace up to its last turn, over the recorded one: both are the time from the first turn to the last one
+/// without the pauses, live and in the trace. A sample of its last turn.
+pub(crate) const SESSION_STRETCH: Quotient = Quotient {
+    reads: &[Field::SessionStart, Field::Intended, Field::Planned, Field::SessionDone, Field::SessionTurns, Field::SessionPauses],
+    description: "a last turn of a session in whose turns before it the trace spent time",
+    sample: |request| {
+        let (start, pauses) = (request.get(Field::SessionStart), request.get(Field::SessionPauses)?);
+        let live = since_ns(start, request.get(Field::Intended)).filter(|_| is_last_ended(request))?.checked_sub(pauses)?;
+        let recorded = since_ns(start, request.get(Field::Planned))?.checked_sub(pauses)?;
+        (recorded > 0).then(|| live as f64 / recorded as f64)
+    },
+};
+
 fn session_ns(request: &RequestFields) -> Option<i64> {
-    let is_last = request.get(Field::SessionDone)? == request.get(Field::SessionTurns)?;
-    since_ns(request.get(Field::SessionStart), request.get(Field::LastToken)).filter(|_| is_last)
+    since_ns(request.get(Field::SessionStart), request.get(Field::LastToken)).filter(|_| is_last_ended(request))
+}
+
+/// Returns true for the turn of a session that ended last.
+fn is_last_ended(request: &RequestFields) -> bool {
+    let done = request.get(Field::SessionDone);
+    done.is_some() && done == request.get(Field::SessionTurns)
 }
 
 /// The facts that TPOT is computed from.

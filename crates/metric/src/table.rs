@@ -243,9 +243,49 @@ metrics! {
         formula: "connection established - connection requested, for every request that connected" => Span { from: Field::ConnectStart, to: Field::ConnectEnd },
         source: "AIPerf `http_req_connection_overhead`, without the name resolution, which is done once",
     }
+    TtftInput1k {
+        key: "ttft_input_1k", name: "ttft_input_1k_ms", column: "ttft_input_1k_ns", title: "TTFT, input to 1k", unit: Milliseconds,
+        better: Some(Lower), section: Latency, requires: [Streaming], uses: [],
+        statistics: [P50, P99],
+        meaning: "the TTFT of inputs of up to 1,024 tokens by the workload's tokenizer, history included",
+        formula: "first token event - start, for each request with at most 1,024 input tokens" => Quotient(&request::TTFT_INPUT_1K),
+        source: "TTFT by context bucket; the edges are Assay's",
+    }
+    TtftInput4k {
+        key: "ttft_input_4k", name: "ttft_input_4k_ms", column: "ttft_input_4k_ns", title: "TTFT, input 1k to 4k", unit: Milliseconds,
+        better: Some(Lower), section: Latency, requires: [Streaming], uses: [],
+        statistics: [P50, P99],
+        meaning: "the TTFT of inputs of 1,025 to 4,096 tokens by the workload's tokenizer, history included",
+        formula: "first token event - start, for each request with 1,025 to 4,096 input tokens" => Quotient(&request::TTFT_INPUT_4K),
+        source: "TTFT by context bucket; the edges are Assay's",
+    }
+    TtftInput16k {
+        key: "ttft_input_16k", name: "ttft_input_16k_ms", column: "ttft_input_16k_ns", title: "TTFT, input 4k to 16k", unit: Milliseconds,
+        better: Some(Lower), section: Latency, requires: [Streaming], uses: [],
+        statistics: [P50, P99],
+        meaning: "the TTFT of inputs of 4,097 to 16,384 tokens by the workload's tokenizer, history included",
+        formula: "first token event - start, for each request with 4,097 to 16,384 input tokens" => Quotient(&request::TTFT_INPUT_16K),
+        source: "TTFT by context bucket; the edges are Assay's",
+    }
+    TtftInput64k {
+        key: "ttft_input_64k", name: "ttft_input_64k_ms", column: "ttft_input_64k_ns", title: "TTFT, input 16k to 64k", unit: Milliseconds,
+        better: Some(Lower), section: Latency, requires: [Streaming], uses: [],
+        statistics: [P50, P99],
+        meaning: "the TTFT of inputs of 16,385 to 65,536 tokens by the workload's tokenizer, history included",
+        formula: "first token event - start, for each request with 16,385 to 65,536 input tokens" => Quotient(&request::TTFT_INPUT_64K),
+        source: "TTFT by context bucket; the edges are Assay's",
+    }
+    TtftInputLonger {
+        key: "ttft_input_longer", name: "ttft_input_longer_ms", column: "ttft_input_longer_ns", title: "TTFT, input above 64k", unit: Milliseconds,
+        better: Some(Lower), section: Latency, requires: [Streaming], uses: [],
+        statistics: [P50, P99],
+        meaning: "the TTFT of inputs of more than 65,536 tokens by the workload's tokenizer, history included",
+        formula: "first token event - start, for each request with more than 65,536 input tokens" => Quotient(&request::TTFT_INPUT_LONGER),
+        source: "TTFT by context bucket; the edges are Assay's",
+    }
     TtftFirstTurn {
         key: "ttft_first_turn", name: "ttft_first_turn_ms", column: "ttft_first_turn_ns", title: "TTFT of first turns", unit: Milliseconds,
-        better: Some(Lower), section: Latency, requires: [Streaming, Sessions], uses: [],
+        better: Some(Lower), section: Latency, requires: [Streaming, Sessions], uses: [Prediction],
         statistics: [P50, P99],
         meaning: "the TTFT of the first turns of sessions, which have no history",
         formula: "first token event - start, for each first turn" => Quotient(&request::FIRST_TURN_TTFT),
@@ -253,7 +293,7 @@ metrics! {
     }
     TtftLaterTurns {
         key: "ttft_later_turns", name: "ttft_later_turns_ms", column: "ttft_later_turns_ns", title: "TTFT of later turns", unit: Milliseconds,
-        better: Some(Lower), section: Latency, requires: [Streaming, Sessions], uses: [],
+        better: Some(Lower), section: Latency, requires: [Streaming, Sessions], uses: [Prediction],
         statistics: [P50, P99],
         meaning: "the TTFT of the turns after the first, which repeat what was said before",
         formula: "first token event - start, for each turn but the first; its start is the end of the response before, plus the pause"
@@ -284,6 +324,15 @@ metrics! {
         meaning: "the delay of the later turns of a trace's sessions behind their times in the trace, by the responses before them: what the endpoint causes, while send lateness is what the client causes; below 0 if responses were faster than the recorded ones",
         formula: "intended send time - planned time, for each turn but the first of its session; the planned time is the start of the session plus the turn's time since then in the trace"
             => Quotient(&request::BACK_PRESSURE),
+        source: "Assay",
+    }
+    SessionStretch {
+        key: "session_stretch", name: "session_stretch", column: "session_stretch", title: "stretch" ("Active time of a session over the recorded one"), unit: Ratio,
+        better: Some(Lower), section: Regularity, requires: [TraceSessions, RecordedEnds], uses: [],
+        statistics: [P50, P99],
+        meaning: "the time that the responses of a session took, over the time that they took in the trace, without the last response: 1 is as fast as the recorded endpoint",
+        formula: "(intended send time of the last turn - start of the session - pauses) / (planned time of the last turn - start of the session - pauses), for each session whose last turn succeeded"
+            => Quotient(&request::SESSION_STRETCH),
         source: "Assay",
     }
     SendLateness {
@@ -358,6 +407,14 @@ metrics! {
         meaning: "Output tokens of successful requests per second of the window",
         formula: "output tokens of successful requests / window" => Trial(trial::output_throughput),
         source: "AIPerf `output_token_throughput`, over the window",
+    }
+    OutputThroughputPerGpu {
+        key: "output_tokens_per_gpu", name: "output_tokens_per_gpu_per_s", column: "output_tokens_per_gpu_per_s", title: "tokens/s/GPU", unit: TokensPerSecond,
+        better: Some(Higher), section: Throughput, requires: [OutputTokens, Gpus], uses: [],
+        statistics: [Value shown 0],
+        meaning: "Output tokens of successful requests per second of the window, for each GPU of the target, whatever its role",
+        formula: "output tokens of successful requests / window / GPUs" => Trial(trial::output_throughput_per_gpu),
+        source: "InferenceX output throughput per GPU",
     }
     OutputThroughputSteady {
         key: "output_tokens_steady", name: "output_tokens_steady_per_s", column: "output_tokens_steady_per_s", title: "steady tokens/s", unit: TokensPerSecond,
@@ -503,12 +560,36 @@ metrics! {
         formula: "cached input tokens / input tokens of the responses that report them, as the endpoint counts them or else the workload's tokenizer" => Trial(trial::cached_share),
         source: "inference-perf `kv_cache_hit_percent`, as a share",
     }
+    TheoreticalCachedShare {
+        key: "theoretical_cached", name: "theoretical_cached_share", column: "theoretical_cached_share", title: "theoretical cached share", unit: Ratio,
+        better: None, section: Cache, requires: [RepeatedPrompts], uses: [],
+        statistics: [Value],
+        meaning: "The share of input tokens that a prefix cache without limits would hold, in whole blocks of the server's cache, or in single tokens if the size of its blocks is not known",
+        formula: "leading tokens that an earlier request has as well, by the plan, without the last token of the prompt, in whole blocks / input tokens, of successful requests" => Trial(trial::theoretical_cached_share),
+        source: "AIPerf's theoretical prefix hit rate, by the server's blocks",
+    }
+    ReuseEfficiency {
+        key: "reuse_efficiency", name: "reuse_efficiency", column: "reuse_efficiency", title: "reuse efficiency", unit: Ratio,
+        better: Some(Higher), section: Cache, requires: [RepeatedPrompts], uses: [],
+        statistics: [Value],
+        meaning: "The cached input tokens over those that a prefix cache without limits would hold, if every response reports its cached tokens",
+        formula: "sum of cached input tokens / the tokens of `theoretical_cached_share`" => Trial(trial::reuse_efficiency),
+        source: "Assay",
+    }
     CostPerRequest {
         key: "cost_per_request", name: "cost_per_request", column: "cost_per_request", title: "cost of a request", unit: Currency,
         better: Some(Lower), section: Cost, requires: [Price], uses: [],
         statistics: [Value],
         meaning: "Cost of a request that completed successfully, in `currency`",
         formula: "price of a GPU-second x GPUs / requests per second" => Trial(trial::cost_per_request),
+        source: "Assay",
+    }
+    CostPerSession {
+        key: "cost_per_session", name: "cost_per_session", column: "cost_per_session", title: "cost of a session", unit: Currency,
+        better: Some(Lower), section: Cost, requires: [Sessions, Price], uses: [],
+        statistics: [Value],
+        meaning: "Cost of a session, of which each turn that completed successfully counts as its part, in `currency`",
+        formula: "price of a GPU-second x GPUs / sessions per second; a session of n turns counts by 1 / n for each turn of it in the window" => Trial(trial::cost_per_session),
         source: "Assay",
     }
     CostPerMillionTokens {

@@ -118,6 +118,16 @@ fn gates_judge_these_names() {
     e2e_per_output_token_ms_p99
     connect_ms_p50
     connect_ms_p99
+    ttft_input_1k_ms_p50
+    ttft_input_1k_ms_p99
+    ttft_input_4k_ms_p50
+    ttft_input_4k_ms_p99
+    ttft_input_16k_ms_p50
+    ttft_input_16k_ms_p99
+    ttft_input_64k_ms_p50
+    ttft_input_64k_ms_p99
+    ttft_input_longer_ms_p50
+    ttft_input_longer_ms_p99
     ttft_first_turn_ms_p50
     ttft_first_turn_ms_p99
     ttft_later_turns_ms_p50
@@ -128,6 +138,8 @@ fn gates_judge_these_names() {
     session_active_ms_p99
     back_pressure_ms_p50
     back_pressure_ms_p99
+    session_stretch_p50
+    session_stretch_p99
     send_lateness_ms_p50
     send_lateness_ms_p99
     queue_wait_ms_p50
@@ -141,6 +153,7 @@ fn gates_judge_these_names() {
     request_throughput_per_s
     request_throughput_steady_per_s
     output_tokens_per_s
+    output_tokens_per_gpu_per_s
     output_tokens_steady_per_s
     input_tokens_per_s
     total_tokens_per_s
@@ -150,7 +163,9 @@ fn gates_judge_these_names() {
     good_fraction
     error_rate
     osl_mismatch_rate
+    reuse_efficiency
     cost_per_request
+    cost_per_session
     cost_per_million_output_tokens
     ");
     let primary = |has_slos| MetricName::default_primary(has_slos).map(|name| name.text).collect::<Vec<_>>().join(" ");
@@ -263,6 +278,33 @@ fn a_length_is_missed_by_five_percent_or_fifty_tokens() {
 }
 
 #[test]
+fn stretch_compares_the_time_of_responses_with_the_recorded_one() {
+    let Formula::Quotient(stretch) = Metric::SessionStretch.definition().formula else { panic!("a quotient") };
+    let mut turn = RequestFields::default();
+    // The last of three turns. Pauses of 30; the responses before it took 70 live, and 50 in the trace.
+    let facts = [
+        (Field::SessionStart, 1_000),
+        (Field::Intended, 1_100),
+        (Field::Planned, 1_080),
+        (Field::SessionDone, 3),
+        (Field::SessionTurns, 3),
+        (Field::SessionPauses, 30),
+    ];
+    for (field, value) in facts {
+        turn.set(field, Some(value));
+    }
+    assert_eq!((stretch.sample)(&turn), Some(1.4));
+    let with = |field, value| {
+        let mut other = turn;
+        other.set(field, value);
+        (stretch.sample)(&other)
+    };
+    assert_eq!(with(Field::SessionDone, Some(2)), None, "not the last turn");
+    assert_eq!(with(Field::Planned, Some(1_030)), None, "the trace spent no time in responses");
+    assert_eq!(with(Field::Planned, None), None);
+}
+
+#[test]
 fn input_throughput_is_of_the_work_within_the_window() {
     let mut totals = Totals::default();
     totals.completed.add(1 << SHARE_BITS, Some(12), Some(5));
@@ -275,9 +317,12 @@ fn input_throughput_is_of_the_work_within_the_window() {
         steady_ns: Err(String::new()),
         is_open_loop: true,
         has_cap: false,
+        has_sessions: false,
         has_slos: false,
         no_output: None,
         documents: None,
+        repeated: Err(String::new()),
+        gpus: Err(String::new()),
         price_per_s: Err(String::new()),
     };
     let Formula::Trial(formula) = Metric::InputThroughput.definition().formula else { panic!("a value of a trial") };
@@ -300,9 +345,12 @@ fn only_an_open_loop_offers_a_rate() {
         steady_ns: Err(String::new()),
         is_open_loop,
         has_cap: false,
+        has_sessions: false,
         has_slos: false,
         no_output: None,
         documents: None,
+        repeated: Err(String::new()),
+        gpus: Err(String::new()),
         price_per_s: Err(String::new()),
     };
     let Formula::Trial(formula) = Metric::OfferedRate.definition().formula else { panic!("a value of a trial") };
@@ -322,9 +370,12 @@ fn responses_without_output_tokens_have_no_output_length() {
         steady_ns: Err(String::new()),
         is_open_loop: true,
         has_cap: false,
+        has_sessions: false,
         has_slos: false,
         no_output: no_output.map(str::to_owned),
         documents: Some(1),
+        repeated: Err(String::new()),
+        gpus: Err(String::new()),
         price_per_s: Err(String::new()),
     };
     for (metric, value) in [(Metric::Osl, 500.0), (Metric::OslMismatch, 0.0)] {

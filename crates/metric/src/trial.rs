@@ -110,6 +110,8 @@ pub struct Totals {
     pub mismatched: u64,
     /// The work of successful requests within the window.
     pub completed: WorkTotals,
+    /// The sessions that this work is of, in shares of a session: a request that is a turn of `n` is 1 / `n` of one.
+    pub completed_sessions: u128,
     /// The part of it that met every SLO.
     pub completed_good: WorkTotals,
     /// The work that was done in the steady state.
@@ -147,6 +149,7 @@ impl Totals {
         self.with_both_lengths += other.with_both_lengths;
         self.mismatched += other.mismatched;
         self.completed.merge(other.completed);
+        self.completed_sessions += other.completed_sessions;
         self.completed_good.merge(other.completed_good);
         self.steady.merge(other.steady);
         self.good += other.good;
@@ -155,6 +158,17 @@ impl Totals {
         self.sent_first_ns = self.sent_first_ns.into_iter().chain(other.sent_first_ns).min();
         self.sent_last_ns = self.sent_last_ns.max(other.sent_last_ns);
     }
+}
+
+/// The input tokens of successful requests that earlier requests have as the beginning of their prompts, by the plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RepeatedInput {
+    /// The requests.
+    pub requests: u64,
+    /// The tokens of them that a cache without limits finds, in whole blocks.
+    pub repeated: u64,
+    /// All of their input tokens.
+    pub tokens: u64,
 }
 
 /// The inputs of the formulas of a trial.
@@ -174,12 +188,18 @@ pub struct TrialTotals<'a> {
     pub is_open_loop: bool,
     /// True if due requests wait while as many are in flight as the workload allows.
     pub has_cap: bool,
+    /// True if requests are turns of sessions.
+    pub has_sessions: bool,
     /// True if the workload has SLOs.
     pub has_slos: bool,
     /// The reason why responses have no output tokens; `None` if they have.
     pub no_output: Option<String>,
     /// The documents of each request; `None` if requests have none.
     pub documents: Option<u32>,
+    /// The input that is repeated by the plan, or the reason why it is not known.
+    pub repeated: Result<RepeatedInput, String>,
+    /// The number of GPUs of the measured system, or the reason why it is not known.
+    pub gpus: Result<u64, String>,
     /// The price of one second of the measured system, or the reason why there is none.
     pub price_per_s: Result<f64, String>,
 }
@@ -240,6 +260,13 @@ pub(crate) fn request_throughput_steady(trial: &TrialTotals<'_>) -> MeasuredValu
 
 pub(crate) fn output_throughput(trial: &TrialTotals<'_>) -> MeasuredValue {
     trial.output_rate(&trial.totals.completed)
+}
+
+pub(crate) fn output_throughput_per_gpu(trial: &TrialTotals<'_>) -> MeasuredValue {
+    match trial.gpus.clone()? {
+        0 => Err("the target has no GPU".to_owned()),
+        gpus => output_throughput(trial).map(|(rate, n)| (rate / gpus as f64, n)),
+    }
 }
 
 pub(crate) fn output_throughput_steady(trial: &TrialTotals<'_>) -> MeasuredValue {
@@ -354,8 +381,33 @@ pub(crate) fn cached_share(trial: &TrialTotals<'_>) -> MeasuredValue {
     if of.sum > 0 { Ok((cached.sum as f64 / of.sum as f64, of.n)) } else { Err(NOT_REPORTED.to_owned()) }
 }
 
+pub(crate) fn theoretical_cached_share(trial: &TrialTotals<'_>) -> MeasuredValue {
+    let repeated = trial.repeated.clone()?;
+    share(repeated.repeated, repeated.tokens, "no request succeeded").map(|(share, _)| (share, repeated.requests))
+}
+
+/// Returns the cached tokens over those that a cache without limits would have found, if all successful requests report theirs.
+pub(crate) fn reuse_efficiency(trial: &TrialTotals<'_>) -> MeasuredValue {
+    let RepeatedInput { requests, repeated, .. } = trial.repeated.clone()?;
+    let Sum { n, sum } = trial.totals.cached;
+    match repeated {
+        _ if n == 0 => Err(NOT_REPORTED.to_owned()),
+        _ if n < requests => Err(format!("only {n} of {} report it", quantity(requests, "response"))),
+        0 => Err("no prompt begins like an earlier one".to_owned()),
+        repeated => Ok((sum as f64 / repeated as f64, n)),
+    }
+}
+
 pub(crate) fn cost_per_request(trial: &TrialTotals<'_>) -> MeasuredValue {
     trial.cost(request_throughput(trial), "request")
+}
+
+pub(crate) fn cost_per_session(trial: &TrialTotals<'_>) -> MeasuredValue {
+    if !trial.has_sessions {
+        return Err("requests are not turns of sessions".to_owned());
+    }
+    let completed = trial.totals.completed_sessions;
+    trial.cost(trial.per_second(completed, trial.totals.completed.responses), "turn of a session")
 }
 
 /// Returns the price of a million output tokens.

@@ -2,8 +2,8 @@
 //!
 //! There is no standard for the version. Models are read from OpenAI's API; the version from the paths of vLLM, SGLang and TGI,
 //! in this order, and last from the `Server` header. What no response contains is unknown, with the reason. The start of the
-//! process is the metric `process_start_time_seconds` of Prometheus client libraries, which most servers have at `/metrics`. Pods are
-//! reported by the API server of a cluster, and are added by the caller.
+//! process is the metric `process_start_time_seconds` of Prometheus client libraries, which most servers have at `/metrics`; there vLLM also
+//! states the size of the blocks of its cache. Pods are reported by the API server of a cluster, and are added by the caller.
 
 mod pods;
 
@@ -23,6 +23,10 @@ const METRIC_LIMITS: Limits = Limits { time: Duration::from_secs(5), bytes: 8 <<
 
 /// The metric of Prometheus client libraries with the start of the process, in seconds since the Unix epoch.
 const PROCESS_START: &str = "process_start_time_seconds";
+
+/// The metric of vLLM whose labels describe its cache, and the label with the tokens of a block.
+const CACHE_CONFIG: &str = "vllm:cache_config_info";
+const CACHE_BLOCK: &str = "block_size=\"";
 
 /// The most models of a list.
 const MAX_MODELS: usize = 1000;
@@ -64,6 +68,8 @@ pub struct Identity {
     pub models: Result<Vec<String>, String>,
     /// The start of the process that responded, in seconds since the Unix epoch; `None` if it has no such metric.
     pub process_start_s: Option<u64>,
+    /// Tokens of a block of its prefix cache; `None` if it has no metric with them.
+    pub cache_block_tokens: Option<u32>,
     /// Its running pods; `None` if it is no object of a cluster.
     pub pods: Option<Vec<PodFacts>>,
 }
@@ -84,13 +90,14 @@ impl Identity {
         };
         let server = server(listed.as_ref().ok(), &version);
         let models = listed.map_err(|error| error.to_string()).and_then(|response| models(&response));
-        let process_start_s = if presence == Presence::Responded { process_start(client, url) } else { None };
+        let metrics = if presence == Presence::Responded { metrics(client, url) } else { String::new() };
+        let (process_start_s, cache_block_tokens) = (parse_process_start(&metrics), parse_cache_block(&metrics));
         // The whole URL: the path depends on the version that the endpoint's URL ends in.
         let models = models.map_err(|why| client.mask(format!("GET {list_url}: {why}")));
         // The responses were masked before they were decoded; what is published is masked once more.
         let version = Fact { value: version.value.map(|version| client.mask(version)), ..version };
         let models = models.map(|models| models.into_iter().map(|model| client.mask(model)).collect());
-        Self { presence, version, server, models, process_start_s, pods: None }
+        Self { presence, version, server, models, process_start_s, cache_block_tokens, pods: None }
     }
 
     /// Adds the running pods of the endpoint, as the API server of its cluster reports them.
@@ -205,10 +212,20 @@ fn owner(list: &Value) -> Option<&'static str> {
     SERVERS_BY_OWNER.iter().find(|(name, _)| *name == owner).map(|(_, server)| *server)
 }
 
-/// Reads the start of the process from the metrics of the endpoint.
-fn process_start(client: &Client, url: &str) -> Option<u64> {
-    let response = client.get(&endpoint_url(url, "/metrics"), METRIC_LIMITS).ok().filter(EndpointResponse::is_success)?;
-    parse_process_start(&String::from_utf8_lossy(&response.body))
+/// Reads the metrics of the endpoint; empty if it has none.
+fn metrics(client: &Client, url: &str) -> String {
+    let response = client.get(&endpoint_url(url, "/metrics"), METRIC_LIMITS).ok().filter(EndpointResponse::is_success);
+    response.map(|response| String::from_utf8_lossy(&response.body).into_owned()).unwrap_or_default()
+}
+
+/// Parses the tokens of a block of the prefix cache from metrics in the text format of Prometheus; `None` if engines have different ones.
+fn parse_cache_block(metrics: &str) -> Option<u32> {
+    let labels = metrics.lines().filter_map(|line| line.strip_prefix(CACHE_CONFIG)?.strip_prefix('{'));
+    let size = |labels: &str| labels.split_once(CACHE_BLOCK).and_then(|(_, rest)| rest.split_once('"')?.0.parse::<u32>().ok());
+    let mut sizes: Vec<Option<u32>> = labels.map(size).collect();
+    sizes.dedup();
+    let [size] = sizes[..] else { return None };
+    size.filter(|tokens| *tokens > 0)
 }
 
 /// Parses the start of the process from metrics in the text format of Prometheus; `None` if several processes have one.

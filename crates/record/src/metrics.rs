@@ -24,6 +24,7 @@ impl Record {
         fields.set(Field::LastToken, self.last_token_ns);
         fields.set(Field::OutputTokens, self.output_tokens.map(Into::into));
         fields.set(Field::FirstEventTokens, self.first_event_tokens.map(Into::into));
+        fields.set(Field::InputTokens, Some(self.input_tokens.into()));
         fields.set(Field::EndpointInputTokens, self.input_tokens_endpoint.map(Into::into));
         fields.set(Field::CachedTokens, self.cached_tokens.map(Into::into));
         fields.set(Field::Turn, self.turn.map(Into::into));

@@ -16,6 +16,7 @@ mod lengths;
 mod order;
 mod profile;
 mod recipe;
+mod reuse;
 mod rows;
 mod seed;
 mod sessions;
@@ -32,6 +33,7 @@ pub use groups::{MAX_GROUPS, MAX_ZIPF};
 pub use lengths::{MAX_TOKENS, MAX_WEIGHTS};
 pub use order::{ComparisonRole, MAX_TRIALS, OrderError, OrderRules, draw_seed, order_digest, order_seed, order_trials};
 pub use recipe::load_recipe_digest;
+pub use reuse::{PrefixReuse, tokens_in_blocks};
 pub use seed::{Seed, SeedError};
 pub use sessions::{Follower, MAX_PAUSE_NS, SessionCursor, SessionTurn};
 pub use trial::{

@@ -1110,6 +1110,8 @@ mod length_tests;
 #[cfg(test)]
 mod profile_tests;
 #[cfg(test)]
+mod reuse_tests;
+#[cfg(test)]
 mod session_tests;
 #[cfg(test)]
 mod tests;

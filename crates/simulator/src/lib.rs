@@ -34,5 +34,5 @@ pub use model::{Arrival, Channel, CoTenant, Event, EventKind, Latency, Model, Oc
 pub use program::main;
 pub use server::{RunningServer, ServeError, Server, Stopper};
 pub use settings::{Settings, SettingsError};
-pub use simulation::{Load, SimulatedRequest, Simulation, simulate};
+pub use simulation::{LaterTurn, Load, SimulatedRequest, SimulatedTurn, Simulation, simulate};
 pub use truth::{ChunkTruth, Ending, RequestTruth, Truth, TruthEnd};

@@ -110,6 +110,10 @@ pub enum EventKind {
     Admitted {
         /// Tokens of its prompt that were found in the prefix cache and need no work.
         cached_tokens: u32,
+        /// Tokens after them that had been in the prefix cache and were evicted: a cache without limit would have found these, too.
+        evicted_tokens: u32,
+        /// Blocks that were evicted from the prefix cache to make room for its prompt.
+        evictions: u32,
     },
     /// Tokens are sent together.
     Chunk {
@@ -141,4 +145,10 @@ pub struct Occupancy {
     pub waiting: u32,
     /// The share of its KV cache that running requests hold, from 0 to 1.
     pub kv_usage: f64,
+    /// Blocks in the prefix cache.
+    pub cached_blocks: u64,
+    /// Blocks that were evicted from the prefix cache so far.
+    pub evictions: u64,
+    /// Those of them that there was no room to remember: that they are missed later is not recognised.
+    pub forgotten_evictions: u64,
 }

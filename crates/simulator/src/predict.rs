@@ -3,6 +3,8 @@
 //! The definitions are those of every other number: the formulas of `assay-metric` and the quantiles of `assay-stats`. Nothing
 //! here reads a clock, so equal settings give equal bytes on every machine.
 
+use std::collections::VecDeque;
+
 use assay_metric::{Estimator, Formula, Gap, Metric, RequestFields, SHARE_BITS, Statistic, Totals, TrialTotals, Use, since_ns};
 use assay_record::Record;
 use assay_stats::{quantile, quantiles_ns};
@@ -15,13 +17,20 @@ use crate::engine::{Engine, TooManyStalls};
 use crate::fault::Fault;
 use crate::model::PerRequest;
 use crate::settings::{SettingsError, out_of_range, within};
-use crate::simulation::{Load, SimulatedRequest, simulate};
+use crate::simulation::{LaterTurn, Load, SimulatedRequest, SimulatedTurn, simulate};
 
 /// The maximum requests of a load; each is held until its turn.
 const MAX_REQUESTS: u32 = 1_000_000;
 
 /// The maximum tokens of all responses together: each is a sample of 8 bytes until the end.
 const MAX_OUTPUT_TOKENS: u32 = 20_000_000;
+
+/// The maximum blocks of the prompts of all sessions at a time, each of 8 bytes.
+const MAX_SESSION_BLOCKS: u64 = 20_000_000;
+
+/// The maximum turns of a session, and the maximum pause between them: an hour.
+const MAX_TURNS: u32 = 1_000;
+const MAX_THINK_TIME_MS: f64 = 3_600_000.0;
 
 /// The minimum and maximum request rate, per second: one in three hours, one every 100 ns. Those of Assay's own schedules.
 const RATE_PER_S: (f64, f64) = (1e-4, 1e7);
@@ -41,12 +50,18 @@ pub(crate) struct LoadArgs {
     /// Total requests
     #[arg(long, value_name = "N", help_heading = "Load")]
     requests: u32,
-    /// Tokens per prompt; no two prompts share a prefix
+    /// Tokens per prompt; no two prompts share a prefix. With --turns, the tokens that each turn adds
     #[arg(long, value_name = "TOKENS", default_value_t = 128, help_heading = "Load")]
     isl: u32,
     /// Tokens per response
     #[arg(long, value_name = "TOKENS", default_value_t = 128, help_heading = "Load")]
     osl: u32,
+    /// Sessions of so many turns, each of which sends all that was said before; as many sessions at a time as --concurrency
+    #[arg(long, value_name = "N", conflicts_with = "rate", help_heading = "Load")]
+    turns: Option<u32>,
+    /// Time from the end of a response to the next turn of its session [default: 0]
+    #[arg(long, value_name = "MS", requires = "turns", help_heading = "Load")]
+    think_time_ms: Option<f64>,
 }
 
 /// The reason why a load cannot be predicted.
@@ -80,6 +95,10 @@ struct Parameters {
     requests: u32,
     isl: u32,
     osl: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turns: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    think_time_ms: Option<f64>,
     seed: String,
 }
 
@@ -120,6 +139,12 @@ pub(crate) fn predict(config: &Config, args: &LoadArgs) -> Result<Prediction, Pr
     check(config, args)?;
     let mut engine = Engine::new(PerRequest::new(config.latency.clone(), &config.seed));
     config.stalls.iter().try_for_each(|stall| engine.stall(*stall))?;
+    if let (Some(clients), Some(turns)) = (args.concurrency, args.turns) {
+        let mut seen = LoadSamples::new();
+        let load = Load::Closed { clients, requests: sessions(config, args, turns) };
+        simulate(engine, config.seed, load).for_each(|record| seen.add(&record));
+        return seen.into_prediction(config, args);
+    }
     let requests = requests(config, args);
     let last_due_ns = requests.last().map_or(0, |due| due.offset_ns);
     // Requests with one of these faults are refused at once: they do not queue and do not load the engine.
@@ -131,22 +156,7 @@ pub(crate) fn predict(config: &Config, args: &LoadArgs) -> Result<Prediction, Pr
     };
     let mut seen = LoadSamples { failed: refused.len() as u32, last_ns: last_due_ns, ..LoadSamples::new() };
     simulate(engine, config.seed, load).with_max_waiting(config.limits.waiting).for_each(|record| seen.add(&record));
-    if seen.last_ns > MAX_NS {
-        return Err(PredictError::TooLong);
-    }
-    Ok(Prediction {
-        name: "prediction",
-        component: "assay-simulator",
-        parameters: Parameters {
-            concurrency: args.concurrency,
-            rate: args.rate,
-            requests: args.requests,
-            isl: args.isl,
-            osl: args.osl,
-            seed: config.seed.to_string(),
-        },
-        result: seen.into_metrics(args.requests),
-    })
+    seen.into_prediction(config, args)
 }
 
 fn check(config: &Config, args: &LoadArgs) -> Result<(), SettingsError> {
@@ -158,6 +168,9 @@ fn check(config: &Config, args: &LoadArgs) -> Result<(), SettingsError> {
     if !(1..=most).contains(&args.requests) {
         let range = format!("from 1 to {most} with responses of {} tokens", args.osl);
         return Err(out_of_range("requests", &args.requests.to_string(), &range));
+    }
+    if let Some(turns) = args.turns {
+        check_sessions(config, args, turns)?;
     }
     if config.ready_after_ns > 0 {
         let ms = config.ready_after_ns as f64 / 1e6;
@@ -177,6 +190,69 @@ fn check(config: &Config, args: &LoadArgs) -> Result<(), SettingsError> {
     }
 }
 
+fn check_sessions(config: &Config, args: &LoadArgs, turns: u32) -> Result<(), SettingsError> {
+    within("think_time_ms", args.think_time_ms, 0.0, MAX_THINK_TIME_MS)?;
+    let longest = config.max_model_len / args.isl.saturating_add(args.osl).max(1);
+    let at_a_time = u64::from(args.concurrency.unwrap_or(1));
+    let blocks: u64 =
+        (0..turns.min(MAX_TURNS)).map(|turn| u64::from(turn_tokens(args, turn) / config.latency.block_tokens.max(1))).sum();
+    if !(1..=MAX_TURNS.min(longest)).contains(&turns) {
+        return Err(out_of_range(
+            "turns",
+            &turns.to_string(),
+            &format!("from 1 to {} with turns of this length", MAX_TURNS.min(longest)),
+        ));
+    }
+    if !args.requests.is_multiple_of(turns) {
+        let range = format!("a multiple of the {turns} turns of a session");
+        return Err(out_of_range("requests", &args.requests.to_string(), &range));
+    }
+    if blocks.saturating_mul(at_a_time) > MAX_SESSION_BLOCKS {
+        let range = format!("so small that the prompts of all sessions at a time have at most {MAX_SESSION_BLOCKS} blocks");
+        return Err(out_of_range("concurrency", &at_a_time.to_string(), &range));
+    }
+    // A turn that is refused would end its session.
+    if at_a_time > config.limits.waiting.into() {
+        let range = format!("at most `max_waiting`, {}, with sessions", config.limits.waiting);
+        return Err(out_of_range("concurrency", &at_a_time.to_string(), &range));
+    }
+    match config.faults.first() {
+        Some(fault) => Err(out_of_range("fault", &fault.to_string(), "absent with sessions, which end with a failed turn")),
+        None => Ok(()),
+    }
+}
+
+/// Returns the tokens of the prompt of a turn: all that was said before, and its own.
+fn turn_tokens(args: &LoadArgs, turn: u32) -> u32 {
+    args.isl.saturating_mul(turn + 1).saturating_add(args.osl.saturating_mul(turn))
+}
+
+/// Returns the first turns of the sessions, each with its later ones. No two sessions share a prefix.
+fn sessions(config: &Config, args: &LoadArgs, turns: u32) -> impl Iterator<Item = SimulatedRequest> {
+    let reasoning_tokens = (f64::from(args.osl) * config.reasoning_share) as u32;
+    let pause_ns = (args.think_time_ms.unwrap_or(0.0) * 1e6) as i64;
+    let (args, block_tokens, sessions) = (args.clone(), config.latency.block_tokens.max(1), args.requests / turns);
+    let request = move |session: u32, turn: u32| {
+        let prompt_tokens = turn_tokens(&args, turn);
+        // A session is one growing text, so that the place of a block in it names the block.
+        let block = |block: u32| u64::from(session) << 32 | u64::from(block);
+        SimulatedRequest {
+            offset_ns: 0,
+            request_id: u128::from(session * turns + turn + 1),
+            prompt_tokens,
+            output_tokens: args.osl,
+            reasoning_tokens,
+            prefix_blocks: (0..prompt_tokens / block_tokens).map(block).collect(),
+            turn: Some(SimulatedTurn { session: session.into(), turn, turns }),
+            later_turns: VecDeque::new(),
+        }
+    };
+    (0..sessions).map(move |session| {
+        let later = (1..turns).map(|turn| LaterTurn { pause_ns, request: request(session, turn) });
+        SimulatedRequest { later_turns: later.collect(), ..request(session, 0) }
+    })
+}
+
 fn requests(config: &Config, args: &LoadArgs) -> Vec<SimulatedRequest> {
     let reasoning_tokens = (f64::from(args.osl) * config.reasoning_share) as u32;
     let due = |(number, offset_ns)| SimulatedRequest {
@@ -185,7 +261,7 @@ fn requests(config: &Config, args: &LoadArgs) -> Vec<SimulatedRequest> {
         prompt_tokens: args.isl,
         output_tokens: args.osl,
         reasoning_tokens,
-        prefix_blocks: Vec::new(),
+        ..SimulatedRequest::default()
     };
     let numbers = 1..=args.requests;
     match args.rate {
@@ -248,6 +324,27 @@ impl LoadSamples {
         self.totals.completed.add(WHOLE_REQUEST, None, Some(record.output_tokens.unwrap_or(0).into()));
     }
 
+    fn into_prediction(self, config: &Config, args: &LoadArgs) -> Result<Prediction, PredictError> {
+        if self.last_ns > MAX_NS {
+            return Err(PredictError::TooLong);
+        }
+        Ok(Prediction {
+            name: "prediction",
+            component: "assay-simulator",
+            parameters: Parameters {
+                concurrency: args.concurrency,
+                rate: args.rate,
+                requests: args.requests,
+                isl: args.isl,
+                osl: args.osl,
+                turns: args.turns,
+                think_time_ms: args.think_time_ms,
+                seed: config.seed.to_string(),
+            },
+            result: self.into_metrics(args.requests),
+        })
+    }
+
     fn into_metrics(self, requests: u32) -> PredictedMetrics {
         let Self { mut distributions, totals, failed, last_ns } = self;
         let trial = TrialTotals {
@@ -258,9 +355,12 @@ impl LoadSamples {
             steady_ns: Err("a prediction has no steady state".to_owned()),
             is_open_loop: false,
             has_cap: false,
+            has_sessions: false,
             has_slos: false,
             no_output: None,
             documents: None,
+            repeated: Err("a prediction has no repeated prompts".to_owned()),
+            gpus: Err("a prediction has no GPUs".to_owned()),
             price_per_s: Err("a prediction has no price".to_owned()),
         };
         let mut values = Vec::new();

@@ -3,7 +3,7 @@
 //! A perfect client sends at the intended instant, and the network takes no time. Values that exist only on a wire are absent or
 //! zero in its records: connection times, bytes of requests and responses.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use assay_record::{Chunk, Outcome, Phase, Record, TokenSource};
 
@@ -29,6 +29,46 @@ pub struct SimulatedRequest {
     /// A hash of every full block of its prompt, each including all tokens before it; if empty, it finds nothing in the prefix
     /// cache.
     pub prefix_blocks: Vec<u64>,
+    /// Its place in its session; absent if it stands for itself.
+    pub turn: Option<SimulatedTurn>,
+    /// The turns of its session after it. Each is sent its pause after the end of the response before, and only if that is complete. Under
+    /// closed loop a client takes its next request after the last turn.
+    pub later_turns: VecDeque<LaterTurn>,
+}
+
+/// The place of a request in its session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SimulatedTurn {
+    /// The number of the session.
+    pub session: u64,
+    /// The number of the turn, from 0.
+    pub turn: u32,
+    /// The turns of the session.
+    pub turns: u32,
+}
+
+/// A turn that follows another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaterTurn {
+    /// The time from the end of the response before, in nanoseconds.
+    pub pause_ns: i64,
+    /// The request, without turns after it.
+    pub request: SimulatedRequest,
+}
+
+/// The course of a session so far.
+#[derive(Clone, Copy, Debug)]
+struct SessionCourse {
+    start_ns: i64,
+    pauses_ns: i64,
+}
+
+/// A later turn that is due.
+#[derive(Debug)]
+struct DueTurn {
+    at_ns: i64,
+    course: SessionCourse,
+    request: SimulatedRequest,
 }
 
 impl SimulatedRequest {
@@ -74,6 +114,7 @@ where
         requests,
         offered: 0,
         in_flight: HashMap::new(),
+        later_turns: BTreeMap::new(),
         events: Vec::new(),
         ended: VecDeque::new(),
     }
@@ -92,6 +133,8 @@ pub struct Simulation<M, I> {
     requests: I,
     offered: u64,
     in_flight: HashMap<u64, InFlightRequest>,
+    /// Later turns by the time at which they are due, and by the request before them.
+    later_turns: BTreeMap<(i64, u64), DueTurn>,
     events: Vec<Event>,
     ended: VecDeque<Record>,
 }
@@ -101,6 +144,8 @@ struct InFlightRequest {
     key: RequestKey,
     reasoning_tokens: u32,
     sent: u32,
+    course: SessionCourse,
+    later_turns: VecDeque<LaterTurn>,
 }
 
 impl<M: Model, I: Iterator<Item = SimulatedRequest>> Simulation<M, I> {
@@ -113,14 +158,21 @@ impl<M: Model, I: Iterator<Item = SimulatedRequest>> Simulation<M, I> {
     /// Advances to the next arrival or event; returns false if none is left.
     fn step(&mut self) -> bool {
         self.send_for_idle_clients();
-        let due_ns = self.next_offset_ns();
+        let offset_ns = self.next_offset_ns();
+        let turn_ns = self.later_turns.first_key_value().map(|((at_ns, _), _)| *at_ns);
+        let due_ns = offset_ns.into_iter().chain(turn_ns).min();
         let event_ns = self.engine.next_ns();
         match (due_ns, event_ns) {
             (None, None) => return false,
             // Actions of an engine at an instant come before arrivals at that instant.
             (Some(due_ns), event_ns) if event_ns.is_none_or(|event_ns| due_ns < event_ns) => {
-                if let Some(due) = self.next.take() {
-                    self.send(due, due_ns, Some(due_ns));
+                self.now_ns = due_ns;
+                if turn_ns == Some(due_ns)
+                    && let Some((_, DueTurn { at_ns, course, request })) = self.later_turns.pop_first()
+                {
+                    self.send(request, at_ns, Some(at_ns), course);
+                } else if let Some(due) = self.next.take() {
+                    self.send(due, due_ns, Some(due_ns), SessionCourse { start_ns: due_ns, pauses_ns: 0 });
                 }
             }
             (_, Some(event_ns)) => self.advance(event_ns),
@@ -144,16 +196,22 @@ impl<M: Model, I: Iterator<Item = SimulatedRequest>> Simulation<M, I> {
             && let Some(due) = self.requests.next()
         {
             self.idle_clients = self.idle_clients.map(|idle| idle - 1);
-            self.send(due, self.now_ns, None);
+            let intended_ns = due.turn.map(|_| self.now_ns);
+            self.send(due, self.now_ns, intended_ns, SessionCourse { start_ns: self.now_ns, pauses_ns: 0 });
         }
     }
 
-    fn send(&mut self, due: SimulatedRequest, at_ns: i64, intended_ns: Option<i64>) {
+    fn send(&mut self, due: SimulatedRequest, at_ns: i64, intended_ns: Option<i64>, course: SessionCourse) {
         let request = self.offered;
         self.offered += 1;
         let key = due.key(&self.seed);
         let record = Record {
             global_index: request,
+            session: due.turn.map(|turn| turn.session),
+            turn: due.turn.map(|turn| turn.turn),
+            session_turns: due.turn.map(|turn| turn.turns),
+            session_start_ns: due.turn.map(|_| course.start_ns),
+            session_pauses_ns: due.turn.map(|_| course.pauses_ns),
             phase: Phase::Measured,
             request_id: due.request_id,
             intended_ns,
@@ -175,7 +233,8 @@ impl<M: Model, I: Iterator<Item = SimulatedRequest>> Simulation<M, I> {
         if waiting > 0 && waiting >= self.max_waiting {
             return self.refuse(record, at_ns);
         }
-        self.in_flight.insert(request, InFlightRequest { record, key, reasoning_tokens: due.reasoning_tokens, sent: 0 });
+        let (reasoning_tokens, later_turns) = (due.reasoning_tokens, due.later_turns);
+        self.in_flight.insert(request, InFlightRequest { record, key, reasoning_tokens, sent: 0, course, later_turns });
         let arrival = Arrival {
             request,
             key,
@@ -211,15 +270,29 @@ impl<M: Model, I: Iterator<Item = SimulatedRequest>> Simulation<M, I> {
     fn handle_event(&mut self, event: Event) {
         let Some(under_way) = self.in_flight.get_mut(&event.request) else { return };
         match event.kind {
-            EventKind::Admitted { cached_tokens } => under_way.record.cached_tokens = Some(cached_tokens),
+            EventKind::Admitted { cached_tokens, .. } => under_way.record.cached_tokens = Some(cached_tokens),
             EventKind::Chunk { tokens, channel } => under_way.chunk(event.at_ns, tokens, channel),
             EventKind::Finished => {
-                if let Some(under_way) = self.in_flight.remove(&event.request) {
-                    self.idle_clients = self.idle_clients.map(|idle| idle + 1);
+                if let Some(mut under_way) = self.in_flight.remove(&event.request) {
+                    match under_way.later_turns.pop_front().filter(|_| under_way.sent > 0) {
+                        Some(next) => self.wait_for_turn(event, &mut under_way, next),
+                        None => self.idle_clients = self.idle_clients.map(|idle| idle + 1),
+                    }
                     self.ended.push_back(under_way.end(event.at_ns));
                 }
             }
         }
+    }
+}
+
+impl<M: Model, I: Iterator<Item = SimulatedRequest>> Simulation<M, I> {
+    /// Sends the next turn of a session its pause after the response before.
+    fn wait_for_turn(&mut self, event: Event, before: &mut InFlightRequest, next: LaterTurn) {
+        let pauses_ns = before.course.pauses_ns.saturating_add(next.pause_ns);
+        let at_ns = event.at_ns.saturating_add(next.pause_ns);
+        let request = SimulatedRequest { later_turns: std::mem::take(&mut before.later_turns), ..next.request };
+        let due = DueTurn { at_ns, course: SessionCourse { pauses_ns, ..before.course }, request };
+        self.later_turns.insert((at_ns, event.request), due);
     }
 }
 

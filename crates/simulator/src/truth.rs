@@ -39,6 +39,10 @@ pub struct RequestTruth {
     pub prompt_tokens: u32,
     /// Those that were found in the prefix cache.
     pub cached_tokens: u32,
+    /// Those after them that had been in the prefix cache and were evicted: a cache without limit would have found these, too.
+    pub evicted_tokens: u32,
+    /// Blocks that were evicted from the prefix cache to make room for its prompt.
+    pub evictions: u32,
     /// Tokens that were planned for its response.
     pub output_tokens: u32,
     /// Those of them that are reasoning.
@@ -181,6 +185,8 @@ mod tests {
             finish_reason: Some("length".to_owned()),
             prompt_tokens: 3,
             cached_tokens: 0,
+            evicted_tokens: 0,
+            evictions: 0,
             output_tokens: 2,
             reasoning_tokens: 0,
             arrived_ns: 1,

@@ -233,6 +233,14 @@ impl Serving {
         self.sessions.is_some() && is_trace
     }
 
+    /// Returns true if the plan tells which beginnings of prompts are repeated.
+    fn repeats_beginnings(&self) -> bool {
+        match &self.prompts {
+            Prompts::Synthetic(_) => self.prefix.is_some() || self.sessions.is_some(),
+            Prompts::Dataset(dataset) => dataset.times.is_some(),
+        }
+    }
+
     /// Returns true if the workload meets a condition under which a metric can be measured. A price is the pipeline's.
     pub fn meets(&self, requirement: Requirement) -> bool {
         let capabilities = self.api.capabilities();
@@ -248,8 +256,12 @@ impl Serving {
             // Users of sessions pause between turns, so that they are not all busy at any time.
             Requirement::ClosedLoop => !is_open && self.sessions.is_none(),
             Requirement::Sessions => self.sessions.is_some(),
-            Requirement::TraceSessions => self.plays_trace(),
+            // If a trace records the ends of responses is known when it was imported.
+            Requirement::TraceSessions | Requirement::RecordedEnds => self.plays_trace(),
+            Requirement::RepeatedPrompts => self.repeats_beginnings(),
             Requirement::Slos => !self.slos.is_empty(),
+            // If they are known is found when the target is provisioned.
+            Requirement::Gpus => true,
             Requirement::Price => false,
         }
     }

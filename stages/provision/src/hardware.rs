@@ -209,6 +209,7 @@ mod tests {
             server: None,
             models: Vec::new(),
             process_start_s: None,
+            cache_block_tokens: None,
             replicas: Vec::new(),
             image: None,
             pods: nodes.iter().map(pod).collect(),

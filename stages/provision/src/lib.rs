@@ -242,6 +242,7 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&PodProvi
         server: found.server,
         models: found.models,
         process_start_s: found.process_start_s,
+        cache_block_tokens: found.cache_block_tokens,
         replicas: replicas(target)?,
         image: brought_up.as_ref().and_then(pods::RunningTarget::image).or(planned),
         pods: brought_up.as_ref().map(|up| up.pods.clone()).unwrap_or_default(),
@@ -295,6 +296,7 @@ struct TargetProperties {
     server: Option<Fact<String>>,
     models: Vec<String>,
     process_start_s: Option<Count>,
+    cache_block_tokens: Option<u32>,
     probes: Vec<Probe>,
 }
 
@@ -302,7 +304,15 @@ impl TargetProperties {
     /// Describes a target that cannot be queried.
     fn without_query(target: &Target) -> Self {
         let version = Fact::unknown(format!("a target of kind `{}` gives no version", target.kind));
-        Self { address: target.url.clone(), version, server: None, models: Vec::new(), process_start_s: None, probes: Vec::new() }
+        Self {
+            address: target.url.clone(),
+            version,
+            server: None,
+            models: Vec::new(),
+            process_start_s: None,
+            cache_block_tokens: None,
+            probes: Vec::new(),
+        }
     }
 
     /// Waits until the target is ready, then queries its properties, and sends an endpoint one request of each kind that the run
@@ -330,7 +340,16 @@ impl TargetProperties {
         let models = identity.listed_models().to_vec();
         let server = Some(identity.server);
         let process_start_s = identity.process_start_s.map(Count);
-        Ok(Self { address: Some(address), version: identity.version, server, models, process_start_s, probes })
+        let cache_block_tokens = identity.cache_block_tokens;
+        Ok(Self {
+            address: Some(address),
+            version: identity.version,
+            server,
+            models,
+            process_start_s,
+            cache_block_tokens,
+            probes,
+        })
     }
 }
 

@@ -623,6 +623,7 @@ fn environment_of_any_block(plan: Digest, incarnation: u32) -> Environment {
                 "version": {"source": "unknown", "how": "GET /version: 404 Not Found"},
                 "models": ["chat-8b"],
                 "process_start_s": "1763596800",
+                "cache_block_tokens": 16,
                 "replicas": [{
                     "address": "http://10.0.0.1:8000", "version": observed("0.11.0", "GET /version"), "models": ["chat-8b"],
                     "process_start_s": "1763596790",

@@ -328,6 +328,9 @@ pub struct ProvisionedTarget {
     /// if it has none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub process_start_s: Option<Count>,
+    /// Tokens of a block of its prefix cache, as its metric `vllm:cache_config_info` says; absent if it has none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cache_block_tokens: Option<u32>,
     /// The servers behind its address, in the order of the plan. They are a part of its identity: execute compares them.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub replicas: Vec<ProvisionedReplica>,

@@ -134,6 +134,7 @@ fn recorded(version: Option<&str>, models: &[&str]) -> ProvisionedTarget {
         server: None,
         models: models.iter().map(|model| (*model).to_owned()).collect(),
         process_start_s: None,
+        cache_block_tokens: None,
         replicas: Vec::new(),
         image: None,
         pods: vec![],
@@ -156,6 +157,7 @@ fn a_process_that_started_after_provisioning_is_a_restart() {
         server: Fact::unknown("x"),
         models: Err("none".to_owned()),
         process_start_s: start,
+        cache_block_tokens: None,
         pods: None,
     };
     let restart = now(Some(1_001)).restart_since(&target(Some(Count(900))), provisioned).expect("a restart");
@@ -185,6 +187,7 @@ fn another_version_or_another_list_is_another_endpoint() {
         server: Fact::unknown("x"),
         models: Ok(vec!["a".to_owned()]),
         process_start_s: None,
+        cache_block_tokens: None,
         pods: None,
     };
     assert_eq!(now.differs_from(&recorded(Some("1"), &["a"])), None, "where it was read is no difference");
@@ -197,6 +200,7 @@ fn another_version_or_another_list_is_another_endpoint() {
         server: Fact::unknown("x"),
         models: Err("GET /v1/models: gone".to_owned()),
         process_start_s: None,
+        cache_block_tokens: None,
         pods: None,
     };
     assert_eq!(silent.differs_from(&recorded(None, &[])), None, "it never said anything");
@@ -223,6 +227,7 @@ fn other_pods_are_another_target_whatever_the_endpoint_reports() {
         server: Fact::unknown("x"),
         models: Err("none".to_owned()),
         process_start_s: None,
+        cache_block_tokens: None,
         pods,
     };
     let then = ProvisionedTarget { kind: TargetKind::Objects, pods: vec![pod("1")], ..recorded(Some("1"), &["a"]) };
@@ -261,6 +266,7 @@ fn a_held_target_that_is_gone_or_another_has_changed() {
         server: Fact::unknown("x"),
         models: Err("none".to_owned()),
         process_start_s: None,
+        cache_block_tokens: None,
         pods: None,
     };
     let at = Instant::from_unix_ns(0);
@@ -295,6 +301,7 @@ fn a_replica_that_is_gone_or_another_has_changed() {
         server: Fact::unknown("x"),
         models: Ok(vec!["a".to_owned()]),
         process_start_s: start,
+        cache_block_tokens: None,
         pods: None,
     };
     let recorded = now(Presence::Responded, "1", Some(900)).to_replica("http://one");

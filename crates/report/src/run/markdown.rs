@@ -9,6 +9,7 @@ use crate::render::number::grouped;
 use crate::render::text::{all_of, counted};
 use crate::run::model::Report;
 use crate::run::model::fold;
+use crate::run::model::input_lengths::{self, InputLengths, LengthCell};
 use crate::run::model::lineage::{ArtifactRow, Lineage, WorkloadLineage};
 use crate::run::model::load::Load;
 use crate::run::model::section::{CaseSection, PointSection, Row};
@@ -126,7 +127,22 @@ fn serving_table(out: &mut String, case: &CaseSection, end: usize) -> usize {
         }
     }
     write_remarks(out, case, end);
+    input_lengths(out, case, end);
     case.points.len() - shown
+}
+
+/// Writes TTFT by the length of the input, if the inputs of a case differ much, until `end`.
+fn input_lengths(out: &mut String, case: &CaseSection, end: usize) {
+    let Some(table) = InputLengths::of_case(case) else { return };
+    let _ = writeln!(out, "\n{}, p50 / p99 in ms:\n\n| load | {} |", input_lengths::TITLE, table.ranges.join(" | "));
+    let _ = writeln!(out, "| --- |{}", " ---: |".repeat(table.ranges.len()));
+    for (label, cells) in &table.loads {
+        if out.len() < end {
+            let cells: Vec<String> =
+                cells.iter().map(|cell| cell.as_ref().map_or_else(|| "—".to_owned(), LengthCell::describe)).collect();
+            let _ = writeln!(out, "| {} | {} |", escape(label), cells.join(" | "));
+        }
+    }
 }
 
 /// Writes the remarks on a case until `end`, each folded one with the texts that it stands for.

@@ -505,6 +505,7 @@ impl EventLoop {
     fn gauges(&self) -> Gauges {
         Gauges {
             occupancy: self.engine.occupancy(),
+            cache: self.config.latency.prefix_cache.then_some((self.config.latency.block_tokens, self.config.latency.kv_blocks)),
             connections: self.open,
             truth_dropped: self.truth.dropped(),
             truth_file_dropped: self.log.as_ref().map_or(0, |log| log.dropped),
@@ -590,6 +591,8 @@ impl EventLoop {
             finish_reason: None,
             prompt_tokens: ask.prompt.tokens,
             cached_tokens: 0,
+            evicted_tokens: 0,
+            evictions: 0,
             output_tokens: length.tokens,
             reasoning_tokens: length.reasoning_tokens,
             arrived_ns,
@@ -731,12 +734,15 @@ impl EventLoop {
         // The event may belong to a request that was cut off a moment ago.
         let Some(under_way) = self.requests.get_mut(&event.request) else { return };
         match event.kind {
-            EventKind::Admitted { cached_tokens } => {
+            EventKind::Admitted { cached_tokens, evicted_tokens, evictions } => {
                 under_way.response.cached_tokens = cached_tokens;
                 under_way.truth.cached_tokens = cached_tokens;
+                under_way.truth.evicted_tokens = evicted_tokens;
+                under_way.truth.evictions = evictions;
                 under_way.truth.admitted_ns = Some(event.at_ns);
                 self.metrics.prefix_queries += u64::from(under_way.truth.prompt_tokens);
                 self.metrics.prefix_hits += u64::from(cached_tokens);
+                self.metrics.prefix_evicted += u64::from(evicted_tokens);
                 self.metrics.queue.observe_ns(event.at_ns - under_way.truth.arrived_ns);
             }
             EventKind::Chunk { tokens, channel } => {

@@ -44,6 +44,7 @@ pub(crate) struct Metrics {
     pub(crate) generation_tokens: u64,
     pub(crate) prefix_queries: u64,
     pub(crate) prefix_hits: u64,
+    pub(crate) prefix_evicted: u64,
     finished: [u64; 3],
     pub(crate) images: u64,
     pub(crate) faults: u64,
@@ -63,6 +64,8 @@ pub(crate) struct Metrics {
 /// The gauges, which are read when the metrics are requested.
 pub(crate) struct Gauges {
     pub(crate) occupancy: Occupancy,
+    /// The tokens of a block of the prefix cache, and its blocks; absent if it has none.
+    pub(crate) cache: Option<(u32, u32)>,
     pub(crate) connections: usize,
     pub(crate) truth_dropped: u64,
     pub(crate) truth_file_dropped: u64,
@@ -75,6 +78,7 @@ impl Metrics {
             generation_tokens: 0,
             prefix_queries: 0,
             prefix_hits: 0,
+            prefix_evicted: 0,
             finished: [0; 3],
             images: 0,
             faults: 0,
@@ -114,6 +118,14 @@ impl Metrics {
         page.counter("vllm:generation_tokens_total", "Tokens that were sent", self.generation_tokens)?;
         page.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked for in the prefix cache", self.prefix_queries)?;
         page.counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache", self.prefix_hits)?;
+        if let Some((block_tokens, blocks)) = standing.cache {
+            page.head("vllm:cache_config_info", "The prefix cache", "gauge")?;
+            let labels = &page.labels;
+            writeln!(
+                page.text,
+                "vllm:cache_config_info{{{labels},block_size=\"{block_tokens}\",num_gpu_blocks=\"{blocks}\"}} 1.0"
+            )?;
+        }
         page.counter("vllm:num_preemptions_total", "Requests that had to give up their place", 0)?;
         page.head("vllm:request_success_total", "Requests that came to their end", "counter")?;
         for reason in FinishedReason::ALL {
@@ -129,6 +141,22 @@ impl Metrics {
         page.histogram("vllm:request_prompt_tokens", "Tokens of a request's prompt", &self.request_prompt)?;
         page.histogram("vllm:request_generation_tokens", "Tokens of a request's response", &self.request_generation)?;
         page.histogram("assay_simulator_chunk_lateness_seconds", "From planned to sent, of each chunk", &self.lateness)?;
+        page.gauge("assay_simulator_prefix_cache_blocks", "Blocks in the prefix cache", occupancy.cached_blocks as f64)?;
+        page.counter(
+            "assay_simulator_prefix_cache_evictions_total",
+            "Blocks evicted from the prefix cache",
+            occupancy.evictions,
+        )?;
+        page.counter(
+            "assay_simulator_prefix_cache_evicted_tokens_total",
+            "Prompt tokens that were not found because they had been evicted",
+            self.prefix_evicted,
+        )?;
+        page.counter(
+            "assay_simulator_prefix_cache_forgotten_evictions_total",
+            "Evicted blocks that there was no room to remember",
+            occupancy.forgotten_evictions,
+        )?;
         page.gauge("assay_simulator_connections", "Open connections", standing.connections as f64)?;
         page.counter("assay_simulator_images_total", "Images of requests, none of which is a token", self.images)?;
         page.counter("assay_simulator_faults_total", "Requests that met a fault", self.faults)?;

@@ -215,3 +215,58 @@ fn the_endpoint_keeps_to_what_was_predicted() {
     assert!((metric(flags, "ttft_ms_p50") - middle / 2e6).abs() < 1e-9, "{planned:?}");
     assert!((metric(flags, "ttft_ms_p99") - last / 1e6).abs() < 1e-9, "{planned:?}");
 }
+
+/// Sessions of three turns of 100 own tokens and responses of 20: a turn's prompt begins with the prompt of the turn before, of which the cache
+/// has the whole blocks of 16.
+const SESSIONS: &str = "--ttft-ms 50 --prefill-per-token-us 100 --itl-ms 10 --isl 100 --osl 20 --turns 3 --think-time-ms 10";
+
+#[test]
+fn later_turns_find_the_earlier_ones_in_the_cache() {
+    let of = |name: &str| metric(&format!("{SESSIONS} --concurrency 1 --requests 6"), name);
+    let close = |name: &str, expected: f64| assert!((of(name) - expected).abs() < 1e-9, "{name}: {}", of(name));
+    // 100 new tokens; 220 of which 96 are cached; 340 of which 208 are.
+    close("ttft_first_turn_ms_p50", 60.0);
+    close("ttft_later_turns_ms_p50", f64::midpoint(62.4, 63.2));
+    // Two sessions one after the other: 185.6 ms to first tokens, 19 gaps of 10 ms a turn, and two pauses.
+    close("request_throughput_per_s", 6.0 / (2.0 * (0.1856 + 3.0 * 0.19 + 0.02)));
+    // Six blocks hold the first prompt, and no more: its beginning is found, and what follows is evicted.
+    let small = format!("{SESSIONS} --concurrency 1 --requests 6 --kv-blocks 6");
+    assert!((metric(&small, "ttft_later_turns_ms_p50") - f64::midpoint(62.4, 50.0 + 24.4)).abs() < 1e-9);
+    let without = metric(&format!("{SESSIONS} --concurrency 1 --requests 6 --prefix-cache false"), "ttft_later_turns_ms_p50");
+    assert!((without - f64::midpoint(72.0, 84.0)).abs() < 1e-9);
+}
+
+#[test]
+fn sessions_that_cannot_be_predicted_are_refused() {
+    let refused = |flags: &str| refusal(&format!("{SESSIONS} --concurrency 2 {flags}"));
+    assert_eq!(refused("--requests 7"), "error: `requests` is 7, and has to be a multiple of the 3 turns of a session\n");
+    assert!(refused("--requests 6 --max-model-len 300").starts_with("error: `turns` is 3, and has to be from 1 to 2"));
+    assert!(refused("--requests 6 --fault status:500").contains("absent with sessions"));
+    assert!(refused("--requests 6 --max-waiting 1").contains("at most `max_waiting`, 1"));
+    assert!(refusal("--rate 5 --requests 6 --turns 3").contains("cannot be used with"));
+    assert!(refusal("--concurrency 2 --requests 6 --think-time-ms 5").contains("--turns <N>"));
+}
+
+/// The endpoint plans the turns of a session as the prediction does.
+#[test]
+fn the_endpoint_keeps_to_predicted_sessions() {
+    let server = serve(r#"{"model": "m", "ttft_ms": 2, "prefill_per_token_us": 20, "itl_ms": 0.1}"#);
+    let mut client = Client::new(server.address());
+    for session in 0..2 {
+        let mut text = String::new();
+        for turn in 0..3 {
+            // Words of the turn, after those of the recorded response before.
+            let words = |count: usize, kind: &str| format!("{kind}{session}-{turn} ").repeat(count);
+            text += &if turn == 0 { words(40, "own") } else { words(5, "said") + &words(40, "own") };
+            let body = format!(r#"{{"model": "m", "prompt": "{text}", "max_tokens": 5, "ignore_eos": true, "stream": true}}"#);
+            client.post("/v1/completions", &body);
+        }
+    }
+    let planned: Vec<i64> =
+        requests(server.address()).iter().map(|request| request.chunks[0].planned_ns - request.arrived_ns).collect();
+    let flags = "--ttft-ms 2 --prefill-per-token-us 20 --itl-ms 0.1 --isl 40 --osl 5 --turns 3 --concurrency 1 --requests 6";
+    // 40 tokens; 85 less 32; 130 less 80.
+    assert_eq!(planned, [2_800_000, 3_060_000, 3_000_000, 2_800_000, 3_060_000, 3_000_000]);
+    assert!((metric(flags, "ttft_first_turn_ms_p50") - 2.8).abs() < 1e-9);
+    assert!((metric(flags, "ttft_later_turns_ms_p50") - f64::midpoint(3.06, 3.0)).abs() < 1e-9);
+}

@@ -98,7 +98,7 @@ fn a_simulation_of_the_same_arrivals_has_the_same_plan() {
         prompt_tokens: 3,
         output_tokens: OUTPUT_TOKENS,
         reasoning_tokens: 5,
-        prefix_blocks: Vec::new(),
+        ..SimulatedRequest::default()
     };
     let config = config(BUSY);
     let engine = Engine::new(PerRequest::new(config.latency, &config.seed));

@@ -35,6 +35,7 @@ fn target(kind: TargetKind, pods: Vec<PodFacts>) -> ProvisionedTarget {
         server: None,
         models: Vec::new(),
         process_start_s: None,
+        cache_block_tokens: None,
         replicas: Vec::new(),
         image: None,
         pods,

@@ -18,6 +18,7 @@ fn listing(models: Result<Vec<&str>, &str>) -> Identity {
         presence: Presence::Responded,
         version: Fact::unknown("a test"),
         process_start_s: None,
+        cache_block_tokens: None,
         pods: None,
         server: Fact::unknown("a test"),
         models,

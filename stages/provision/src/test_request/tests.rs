@@ -34,6 +34,7 @@ fn verdict_within(time: Duration, streaming: bool, reply: Reply) -> String {
         version: Fact::unknown("a test"),
         server: Fact::unknown("a test"),
         process_start_s: None,
+        cache_block_tokens: None,
         pods: None,
         models: Ok(vec!["llama".to_owned()]),
     };

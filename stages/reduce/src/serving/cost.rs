@@ -21,15 +21,20 @@ impl Price {
 }
 
 /// Returns the price of a case's target, or the reason why there is none.
-pub(super) fn price(plan: &Plan, environments: &[&Environment], case: &Case) -> Result<Price, String> {
+pub(super) fn price(plan: &Plan, gpus: &Result<u64, String>) -> Result<Price, String> {
     let pricing = plan.pricing.as_ref().ok_or("the pipeline states no price")?;
+    match gpus.clone()? {
+        0 => Err("the price is that of a GPU, and the target has none".to_owned()),
+        gpus => Ok(Price { gpu_hour: pricing.gpu_hour, gpus, currency: pricing.currency.clone() }),
+    }
+}
+
+/// Returns the number of GPUs of a case's target, or the reason why it is not known.
+pub(super) fn gpu_count(environments: &[&Environment], case: &Case) -> Result<u64, String> {
     let counts: Vec<u64> = environments.iter().filter_map(|environment| gpus(environment, case)).collect::<Result<_, _>>()?;
     match counts.as_slice() {
         [] => Err(format!("no environment tells of target `{}`", case.target)),
-        [0, ..] => Err("the price is that of a GPU, and the target has none".to_owned()),
-        [gpus, others @ ..] if others.iter().all(|other| other == gpus) => {
-            Ok(Price { gpu_hour: pricing.gpu_hour, gpus: *gpus, currency: pricing.currency.clone() })
-        }
+        [gpus, others @ ..] if others.iter().all(|other| other == gpus) => Ok(*gpus),
         _ => Err("the target's number of GPUs differs between blocks".to_owned()),
     }
 }

@@ -6,6 +6,7 @@ mod consistency;
 mod cost;
 mod fact;
 mod failures;
+mod reuse;
 mod samples;
 mod time_slices;
 mod trial;
@@ -21,8 +22,8 @@ use assay_manifest::{
     MetricSummary, Point, PointSummary, PointView, Reason, ServingPoint, ServingWork, SessionCounts, Shard, SloMetric, TrialId,
     TrialValue, ordinal,
 };
-use assay_metric::{Definition, Formula, MeasuredPhase, MeasuredValue, Metric, MetricName, TrialTotals, Unit};
-use assay_schedule::{OfferedLoad, TrialSchedule, request_limit};
+use assay_metric::{Definition, Formula, MeasuredPhase, MeasuredValue, Metric, MetricName, RepeatedInput, TrialTotals, Unit};
+use assay_schedule::{OfferedLoad, ScheduleError, TrialSchedule, request_limit};
 use assay_stage::{ErrorCode, Failure};
 use assay_warehouse::Row;
 use assay_warehouse::records::{RecordError, RecordFile};
@@ -116,14 +117,16 @@ pub(crate) fn reduce(
         })?;
     }
     let measured = measure(&files, work, Limits::for_machine())?;
-    let price = cost::price(context.plan, context.environments, case);
+    let gpus = cost::gpu_count(context.environments, case);
+    let price = cost::price(context.plan, &gpus);
+    let repeated = repeated_input(context, (workload, work, case, point), records.index.as_ref(), &counted, &files)?;
     let excluded = attempts.iter().flatten().filter(|attempt| !attempt.counts()).filter_map(exclusion);
     let mut summary =
         PointSummary { excluded: excluded.collect(), ..summarise_counts(workload, case, point, &attempts, files.len()) };
     let mut serving = serving_point(work, &measured, price.as_ref().err());
     serving.excluded_outcomes = excluded_outcomes(attempts.iter().flatten());
     let reported = metrics_to_report(workload, work, &mut serving.absent);
-    let values = trial_values(&measured, work, &price);
+    let values = trial_values(&measured, work, &CaseFacts { price: &price, gpus: &gpus, repeated: &repeated });
     let seed = |metric: &str| seed(context.collection_manifest, case, point, metric);
     summary.metrics = metrics(&reported, &measured.trials, &values, price.as_ref().ok(), seed, &mut serving.absent)?;
     summary.serving = Some(serving);
@@ -240,11 +243,7 @@ fn check_records(
     attempt: &AttemptShards<'_>,
     files: &TrialFiles,
 ) -> Result<(), Failure> {
-    let planned = context.plan.trials.iter().find(|trial| trial.trial_id == files.trial_id);
-    let unplanned = || Failure::new(ErrorCode::Plan, format!("the plan has no trial `{}`", files.trial_id));
-    let planned = planned.ok_or_else(unplanned)?;
-    let schedule = TrialSchedule::for_attempt(workload, point, planned, context.run_id, files.attempt, index);
-    let checked = schedule
+    let checked = schedule(context, (workload, point), index, files)?
         .map_err(Contradiction::from)
         .and_then(|schedule| consistency::check(&schedule, work, attempt, files, Limits::for_machine().threads));
     checked.map_err(|error| {
@@ -255,6 +254,44 @@ fn check_records(
         );
         Failure::new(ErrorCode::RecordsDiffer, what).because(&error)
     })
+}
+
+/// Returns the schedule of an attempt, which follows from the plan.
+fn schedule(
+    context: &RowContext<'_>,
+    (workload, point): (&FrozenWorkload, &Point),
+    index: Option<&Arc<Index>>,
+    files: &TrialFiles,
+) -> Result<Result<TrialSchedule, ScheduleError>, Failure> {
+    let planned = context.plan.trials.iter().find(|trial| trial.trial_id == files.trial_id);
+    let unplanned = || Failure::new(ErrorCode::Plan, format!("the plan has no trial `{}`", files.trial_id));
+    Ok(TrialSchedule::for_attempt(workload, point, planned.ok_or_else(unplanned)?, context.run_id, files.attempt, index))
+}
+
+/// Returns the input of each counted trial that is repeated by the plan, or the reason why it is not known.
+fn repeated_input(
+    context: &RowContext<'_>,
+    (workload, work, case, point): (&FrozenWorkload, &ServingWork, &Case, &Point),
+    index: Option<&Arc<Index>>,
+    counted: &[&AttemptShards<'_>],
+    files: &[TrialFiles],
+) -> Result<Result<Vec<RepeatedInput>, String>, Failure> {
+    let reuse = match reuse::reuse(work, OfferedLoad::from_point(point).ok(), index) {
+        Ok(reuse) => reuse,
+        Err(why) => return Ok(Err(why)),
+    };
+    let of_trial = |(attempt, files): (&&AttemptShards<'_>, &TrialFiles)| {
+        let schedule = match schedule(context, (workload, point), index, files)? {
+            Ok(schedule) => schedule,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let block = attempt
+            .shards
+            .first()
+            .map_or(1, |shard| reuse::cache_block_tokens(context.environments, case, shard.collected.block));
+        reuse::repeated_input(reuse.clone(), &schedule, files, block).map(Ok).map_err(unreadable)
+    };
+    counted.iter().zip(files).map(of_trial).collect()
 }
 
 fn signed(count: Count) -> i64 {
@@ -298,9 +335,16 @@ fn rules(work: &ServingWork) -> Rules {
         has_cap: work.max_concurrency.is_some(),
         is_connecting: work.connections == ConnectionPolicy::Never,
         plays_trace: work.plays_trace(),
+        has_recorded_ends: has_recorded_ends(work),
         has_output: work.api.capabilities().has_output_tokens,
         slos: work.slos.iter().map(|slo| (slo.metric, slo.at_most_ns.0)).collect(),
     }
+}
+
+/// Returns true if the trace whose sessions are played records the end of every response.
+fn has_recorded_ends(work: &ServingWork) -> bool {
+    let times = work.prompts.dataset().and_then(|dataset| dataset.summary.times.as_ref());
+    times.and_then(|times| times.turns.as_ref()).is_some_and(|turns| turns.without_end.0 == 0 && turns.forks.is_none())
 }
 
 /// Reads all records once: computes counts and sums, and selects the records of the measured phase.
@@ -375,8 +419,10 @@ impl FirstPass<'_> {
 
     /// Returns every value that is a count over a count, or over the length of the window. Metrics of cost are absent.
     pub fn rates(&self, work: &ServingWork) -> Statistics {
-        let unpriced = Err("there is no price".to_owned());
-        self.0.first().map(|scanned| counted_values(scanned, work, &unpriced)).unwrap_or_default()
+        let (price, gpus) = (Err("there is no price".to_owned()), Err("there is no target".to_owned()));
+        let repeated = Err("the schedule was not read".to_owned());
+        let facts = CaseFacts { price: &price, gpus: &gpus, repeated: &repeated };
+        self.0.first().map(|scanned| counted_values((0, scanned), work, &facts)).unwrap_or_default()
     }
 }
 
@@ -476,9 +522,17 @@ fn metrics_to_report(
 /// The values of one trial, by metric.
 type TrialValues = Statistics;
 
-fn trial_values(measured: &Measurements<'_>, work: &ServingWork, price: &Result<Price, String>) -> Vec<TrialValues> {
+/// The facts beside its records that the values of a trial are computed from, each with the reason if it is not known.
+struct CaseFacts<'a> {
+    price: &'a Result<Price, String>,
+    gpus: &'a Result<u64, String>,
+    /// The repeated input of each counted trial.
+    repeated: &'a Result<Vec<RepeatedInput>, String>,
+}
+
+fn trial_values(measured: &Measurements<'_>, work: &ServingWork, facts: &CaseFacts<'_>) -> Vec<TrialValues> {
     let of_trial = |(place, scanned): (usize, &ScannedTrial<'_>)| {
-        let mut values: TrialValues = counted_values(scanned, work, price);
+        let mut values: TrialValues = counted_values((place, scanned), work, facts);
         for distribution in &measured.distributions {
             values.extend(distribution.trials.get(place).into_iter().flatten().cloned());
         }
@@ -488,7 +542,7 @@ fn trial_values(measured: &Measurements<'_>, work: &ServingWork, price: &Result<
 }
 
 /// Returns every value that is a count over a count, or over the length of the window.
-fn counted_values(scanned: &ScannedTrial<'_>, work: &ServingWork, price: &Result<Price, String>) -> TrialValues {
+fn counted_values((place, scanned): (usize, &ScannedTrial<'_>), work: &ServingWork, facts: &CaseFacts<'_>) -> TrialValues {
     let steady = scanned.steady.as_ref().map_err(Clone::clone);
     let api = work.api.capabilities();
     let trial = TrialTotals {
@@ -499,10 +553,13 @@ fn counted_values(scanned: &ScannedTrial<'_>, work: &ServingWork, price: &Result
         steady_ns: steady.and_then(|steady| length_ns(steady).ok_or_else(|| "it has no length".to_owned())),
         is_open_loop: is_open_loop(work),
         has_cap: work.max_concurrency.is_some(),
+        has_sessions: work.sessions.is_some(),
         has_slos: !work.slos.is_empty(),
         no_output: (!api.has_output_tokens).then(|| format!("{} have no output tokens", api.responses)),
         documents: api.input.has_documents().then(|| work.documents()),
-        price_per_s: price.as_ref().map(Price::per_second).map_err(Clone::clone),
+        repeated: facts.repeated.as_ref().map_err(Clone::clone).map(|trials| trials.get(place).copied().unwrap_or_default()),
+        gpus: facts.gpus.clone(),
+        price_per_s: facts.price.as_ref().map(Price::per_second).map_err(Clone::clone),
     };
     let values = |row: &'static Definition| {
         let value = if let Formula::Trial(formula) = row.formula { Some(formula(&trial)) } else { None };

@@ -37,6 +37,7 @@ pub(super) fn column(field: Field, rules: &Rules) -> Column {
         Field::LastToken => Column::LastToken,
         Field::OutputTokens => Column::OutputTokens,
         Field::FirstEventTokens => Column::FirstEventTokens,
+        Field::InputTokens => Column::InputTokens,
         Field::EndpointInputTokens => Column::InputTokensEndpoint,
         Field::CachedTokens => Column::CachedTokens,
         Field::Turn => Column::Turn,
@@ -302,6 +303,7 @@ fn latency(metric: Metric, trials: &[ScannedTrial<'_>], rules: &Rules, room: usi
         (Requirement::ConcurrencyCap, rules.has_cap, NO_CAP),
         (Requirement::NewConnections, rules.is_connecting, "connections are reused"),
         (Requirement::TraceSessions, rules.plays_trace, "requests are not turns of the sessions of a trace"),
+        (Requirement::RecordedEnds, rules.has_recorded_ends, "the trace does not record the end of every response, or has subagents, which are active side by side"),
     ];
     if let Some((.., why)) = unmet.into_iter().find(|(requirement, met, _)| metric.requires(*requirement) && !met) {
         let why = || Err(why.to_owned());

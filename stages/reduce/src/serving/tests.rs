@@ -7,7 +7,7 @@
 )]
 use std::collections::BTreeMap;
 
-use assay_manifest::{Count, Digest, Environment, HostFacts, Shard, Validity};
+use assay_manifest::{Count, DatasetSummary, Digest, Environment, HostFacts, Shard, TraceTimes, TraceTurns, Validity};
 use assay_record::{Chunk, Outcome, Phase, Record, TokenSource};
 use assay_warehouse::records::RecordWriter;
 use assay_warehouse::{ROW_ID, Value};
@@ -136,6 +136,7 @@ fn serving_run(changes: &Json, metrics: &Json, trials: &[Vec<AttemptRecords>]) -
     let mut plan = serde_json::to_value(plan(trials.len())).expect("json");
     let workload = &mut plan["workloads"][0];
     workload["workload_type"] = json!("serving");
+    workload["seed"] = json!("0".repeat(64));
     workload["serving"] = work(changes);
     workload["metrics"] = metrics.clone();
     plan["pricing"] = json!({"gpu_hour": 3.6, "currency": "EUR", "source": "list", "as_of": "2026-01-01"});
@@ -342,6 +343,9 @@ fn every_metric_of_four_requests_is_as_by_hand() {
             ("cached_share", 6.0 / 22.0),
             // Two GPUs at 3.6 an hour: 0.002 a second.
             ("cost_per_request", 0.002 / 0.3),
+            // 1.4 for two GPUs.
+            ("output_tokens_per_gpu_per_s", 0.7),
+            ("ttft_input_1k_ms_p50", 210.0),
             ("cost_per_million_output_tokens", 0.002 / 1.4 * 1e6),
         ],
     );
@@ -357,9 +361,59 @@ fn every_metric_of_four_requests_is_as_by_hand() {
     assert_eq!(point.summary.metrics.len() + serving(&point).absent.len(), all.len(), "each is there or absent");
     assert_eq!(
         serving(&point).absent.len(),
-        23,
-        "four tails, documents, ten of sessions, two of connections, three of a cap, and the steady state, which open loop has not"
+        36,
+        "four tails, documents, thirteen of sessions, two of connections, three of a cap, eight of long inputs, two of repeated prompts, and the \
+         steady state, which open loop has not"
     );
+}
+
+/// A workload whose prompts have 8 of 18 tokens in common.
+fn prefixed() -> Json {
+    json!({"prompts": {"from": "synthetic", "input": {"law": "fixed", "tokens": 10},
+        "prefix": {"system": 8, "groups": 1, "group": 0, "zipf": 0.0}}})
+}
+
+/// The four requests, of which each that succeeded reports cached tokens: 0, 8 and 4.
+fn with_cached() -> Vec<Record> {
+    let cached = |(tokens, record): (u32, Record)| Record { cached_tokens: record.outcome.is_ok().then_some(tokens), ..record };
+    [0, 8, 4, 0].into_iter().zip(four()).map(cached).collect()
+}
+
+#[test]
+fn what_is_repeated_is_counted_in_the_blocks_of_the_server() {
+    let run = serving_run(&prefixed(), &json!([]), &[vec![attempted(with_cached())]]);
+    let of_blocks = |tokens: Option<u32>| {
+        let mut environment = environment(None);
+        environment.targets[0].cache_block_tokens = tokens;
+        run.reduce_in(&environment).expect("reduced")
+    };
+    // The second and the third of three prompts repeat 8 of their 18 tokens: 8 in single tokens and in blocks of 4, 5 in blocks of 5.
+    for (tokens, repeated) in [(None, 16.0), (Some(4), 16.0), (Some(5), 10.0)] {
+        let expected = [("theoretical_cached_share", repeated / 54.0), ("reuse_efficiency", 12.0 / repeated)];
+        assert_values(&of_blocks(tokens), &expected);
+    }
+    assert_values(&of_blocks(Some(16)), &[("theoretical_cached_share", 0.0)]);
+    let why = |point: &ReducedServingPoint| value(point, "reuse_efficiency").expect_err("absent");
+    assert!(why(&of_blocks(Some(16))).ends_with("no prompt begins like an earlier one"));
+    let some = reduced(&prefixed(), four());
+    assert!(why(&some).ends_with("only 2 of 3 responses report it"), "{}", why(&some));
+    assert!(why(&reduced(&json!({}), four())).ends_with("no two prompts begin alike, by the plan"));
+}
+
+/// The four requests with inputs of these lengths.
+fn of_lengths(tokens: [u32; 4]) -> Vec<Record> {
+    let long = |(tokens, record): (u32, Record)| Record { input_tokens: tokens, ..record };
+    tokens.into_iter().zip(four()).map(long).collect()
+}
+
+#[test]
+fn inputs_are_told_apart_by_their_length() {
+    let point = reduced(&json!({}), of_lengths([1_024, 1_025, 70_000, 70_000]));
+    // TTFT of 100, 210 and 300 ms; the last request failed.
+    let expected = [("ttft_input_1k_ms_p50", 100.0), ("ttft_input_4k_ms_p99", 210.0), ("ttft_input_longer_ms_p50", 300.0)];
+    assert_values(&point, &expected);
+    let why = value(&point, "ttft_input_64k_ms_p50").expect_err("absent");
+    assert!(why.ends_with("none of 3 responses has a token event and an input of this length"), "{why}");
 }
 
 /// The workload of sessions of the tests below.
@@ -404,6 +458,8 @@ fn every_metric_of_sessions_is_as_by_hand() {
             ("ttft_first_turn_ms_p50", 110.0),
             ("ttft_later_turns_ms_p50", 85.0),
             ("error_rate", 0.2),
+            // Four turns of sessions of two in ten seconds are a fifth of a session per second; two GPUs cost 0.002 a second.
+            ("cost_per_session", 0.01),
         ],
     );
     assert_eq!(serving(&point).latency_from, "intended");
@@ -461,6 +517,29 @@ fn the_lateness_of_the_client_and_the_back_pressure_of_the_endpoint_are_told_apa
     let drawn = reduced(&sessions(), turns());
     let absent = value(&drawn, "back_pressure_ms_p50").expect_err("no trace");
     assert!(absent.contains("not turns of the sessions of a trace"), "{absent}");
+}
+
+/// The same sessions as those of a trace, in which this many pauses include a response.
+fn recorded_sessions(without_end: u64) -> Json {
+    let turns = TraceTurns { without_end: Count(without_end), ..TraceTurns::default() };
+    let times = TraceTimes { turns: Some(turns), ..TraceTimes::default() };
+    let summary = DatasetSummary { times: Some(times), ..DatasetSummary::default() };
+    let artifact = json!({"name": "a", "digest": digest("a"), "size": "1", "media_type": "text/plain"});
+    let mut of_trace = trace_sessions();
+    of_trace["prompts"] = json!({
+        "from": "dataset", "format": "timed_jsonl", "rows": artifact, "index": artifact, "summary": summary,
+        "file": {"path": "t", "origin": "t", "executable": false, "artifact": artifact},
+    });
+    of_trace
+}
+
+#[test]
+fn stretch_needs_the_recorded_end_of_every_response() {
+    let point = reduced(&recorded_sessions(0), planned_turns());
+    // Live 360 - 0 - 50 and 450 - 100 - 40 ms; in the trace 300 - 0 - 50 and 470 - 100 - 40.
+    assert_values(&point, &[("session_stretch_p50", f64::midpoint(310.0 / 250.0, 310.0 / 330.0))]);
+    let absent = value(&reduced(&recorded_sessions(1), planned_turns()), "session_stretch_p50").expect_err("no ends");
+    assert!(absent.ends_with("the trace does not record the end of every response"), "{absent}");
 }
 
 /// The four requests, each on a connection of its own, which takes 3, 5, 7 and 9 ms after it is taken up.
@@ -1205,6 +1284,10 @@ fn every_column_has_a_writer() {
         of_sessions.fact,
         closed_sessions.fact,
         reduced(&trace_sessions(), planned_turns()).fact,
+        reduced(&recorded_sessions(0), planned_turns()).fact,
+        reduced(&prefixed(), with_cached()).fact,
+        reduced(&json!({}), of_lengths([1_025, 4_097, 16_385, 1])).fact,
+        reduced(&json!({}), of_lengths([65_537, 1, 1, 1])).fact,
     ];
     let from_telemetry_and_commands = ["tensor_parallel", "queue_delay_ns_mean", "cost_absent_reason"];
     let but: Vec<_> = PLACE.iter().chain(&from_telemetry_and_commands).copied().collect();
@@ -1339,7 +1422,9 @@ proptest! {
         let work = one.run.plan.workloads[0].serving.as_ref().expect("work");
         let measured = |limits| {
             let measured = measure(&files, work, limits).expect("measured");
-            (trial_values(&measured, work, &Err("x".to_owned())), measured.curves, measured.timeline)
+            let (price, gpus, repeated) = (Err("x".to_owned()), Err("x".to_owned()), Err("x".to_owned()));
+            let facts = CaseFacts { price: &price, gpus: &gpus, repeated: &repeated };
+            (trial_values(&measured, work, &facts), measured.curves, measured.timeline)
         };
         prop_assert_eq!(measured(Limits { threads: 1, room }), measured(Limits { threads: 3, room: 1_000_000 }));
     }

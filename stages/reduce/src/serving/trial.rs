@@ -63,6 +63,8 @@ pub(super) struct Rules {
     pub(super) is_connecting: bool,
     /// True if they are turns of the sessions of a trace.
     pub(super) plays_trace: bool,
+    /// True if this trace records the end of every response.
+    pub(super) has_recorded_ends: bool,
     /// True if responses have tokens.
     pub(super) has_output: bool,
     /// The limits of a good request, in nanoseconds.
@@ -584,6 +586,8 @@ impl<'a> Pass<'a, '_> {
             0
         };
         tally.totals.completed.add(share, input, output);
+        let turns = request.session_turns.and_then(|turns| u64::try_from(turns).ok()).filter(|turns| *turns > 0);
+        tally.totals.completed_sessions += turns.map_or(0, |turns| u128::from(share / turns));
         if !self.rules.slos.is_empty()
             && self.rules.slos.iter().all(|(metric, at_most_ns)| request.is_within(*metric, *at_most_ns))
         {

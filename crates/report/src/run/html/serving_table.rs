@@ -3,11 +3,13 @@
 
 use super::panel::{Panels, number_link};
 use super::table::{Budget, group_rows, header, write_remarks};
+use crate::render::html::table::scrolling_table;
 use crate::render::html::writer::Writer;
 use crate::render::html::{FIGURE_SPACE, PUNCTUATION_SPACE};
 use crate::render::number::grouped;
 use crate::render::text::{align_points, counted};
 use crate::run::model::Report;
+use crate::run::model::input_lengths::{self, InputLengths};
 use crate::run::model::load::Load;
 use crate::run::model::section::{CaseSection, PointSection, Row};
 use crate::run::model::serving::{self, Column, is_certain};
@@ -60,6 +62,7 @@ pub(super) fn serving_table(
         });
     });
     write_remarks(page, budget, case);
+    input_lengths(page, case);
     other_metrics(page, budget, case, &columns, report, detail);
 }
 
@@ -197,6 +200,30 @@ fn verdict_cell(page: &mut Writer, point: &PointSection) {
         Some(false) => page.leaf("td", &[("class", "caution")], "missed"),
         None => page.leaf("td", &[("class", "quiet")], "—"),
     }
+}
+
+/// Writes TTFT by the length of the input, if the inputs of a case differ much.
+fn input_lengths(page: &mut Writer, case: &CaseSection) {
+    let Some(table) = InputLengths::of_case(case) else { return };
+    page.leaf("h4", &[], &format!("{}, p50 / p99 in ms", input_lengths::TITLE));
+    let columns: Vec<(&str, bool)> =
+        std::iter::once(("load", false)).chain(table.ranges.iter().map(|range| (*range, true))).collect();
+    scrolling_table(page, "loads", &columns, |page| {
+        for (label, cells) in &table.loads {
+            page.element("tr", &[], |page| {
+                page.leaf("th", &[("scope", "row")], label);
+                for cell in cells {
+                    page.element("td", &[("class", "n")], |page| match cell {
+                        Some(cell) => {
+                            page.text(&format!("{} / {}", cell.p50, cell.p99));
+                            page.leaf("small", &[], &format!("n = {}", cell.requests));
+                        }
+                        None => page.text("—"),
+                    });
+                }
+            });
+        }
+    });
 }
 
 /// Writes all metrics that are not columns, folded.

@@ -120,6 +120,56 @@ fn serving_pictures_say_what_they_show_and_what_they_do_not() {
 }
 
 #[test]
+fn what_a_gpu_gives_is_drawn_against_what_a_user_gets() {
+    let mut model = fixture::serving::whole();
+    let drawn = "output tokens/s per GPU against tokens/s of a user";
+    assert!(!model.report().html().contains(drawn), "no metric of a GPU, and no reason for its absence");
+    let absent = |model: &mut fixture::Model| {
+        for serving in model.summary.points.iter_mut().filter_map(|point| point.serving.as_mut()) {
+            serving.absent.insert("output_tokens_per_gpu_per_s".to_owned(), "the hosts are not known".to_owned());
+        }
+    };
+    absent(&mut model);
+    let html = model.report().html();
+    assert!(!html.contains(drawn));
+    assert!(html.contains("Output tokens/s per GPU against the tokens/s of a user are not drawn: the hosts are not known."));
+    fixture::serving::derive(&mut model, "output_tokens_per_s", "output_tokens_per_gpu_per_s", 0.125);
+    let html = model.report().html();
+    check_balance(&html).expect("well formed");
+    // A picture for each of both workloads, with a line for each target.
+    assert_eq!(html.matches(drawn).count(), 2);
+    let title = html.split_once(drawn).expect("a picture").1.split_once("</title>").expect("its title").0;
+    assert!(
+        title.contains("vllm: concurrency 1: ") && title.contains(" tokens/s/GPU at ") && title.contains("sglang: "),
+        "{title}"
+    );
+    assert!(html.contains(">tokens/s/GPU<"), "its column");
+    assert!(model.report().markdown().contains(" tokens/s/GPU |"));
+}
+
+#[test]
+fn ttft_is_told_apart_by_the_length_of_the_input() {
+    let mut model = fixture::serving::small();
+    let mut add = |range: &str, factor: f64| {
+        for percentile in ["p50", "p99"] {
+            let name = format!("ttft_input_{range}_ms_{percentile}");
+            fixture::serving::derive(&mut model, &format!("ttft_ms_{percentile}"), &name, factor);
+        }
+        model.report()
+    };
+    assert!(!add("1k", 0.5).html().contains("TTFT by the length of the input"), "of one range alone it is TTFT");
+    let report = add("16k", 2.0);
+    let (html, markdown) = (report.html(), report.markdown());
+    check_balance(&html).expect("well formed");
+    let table = html.split_once("TTFT by the length of the input").expect("a table").1.split_once("</table>").expect("its end").0;
+    assert!(table.contains("up to 1k tokens") && table.contains("4k to 16k tokens") && !table.contains("16k to 64k"), "{table}");
+    let row = table.split_once("<tbody>").expect("rows").1.split_once("</tr>").expect("a row").0;
+    assert!(row.contains("concurrency 1") && row.contains("n = 800"), "{row}");
+    let lines = markdown.split_once("TTFT by the length of the input").expect("a table").1;
+    assert!(lines.contains("| load | up to 1k tokens | 4k to 16k tokens |") && lines.contains(", 800 requests |"), "{lines}");
+}
+
+#[test]
 fn the_trials_of_a_load_are_drawn_over_time() {
     let mut model = fixture::serving::small();
     let html = model.report().html();

@@ -8,6 +8,7 @@ pub(crate) mod exclusions;
 pub(crate) mod fine_print;
 pub(crate) mod fold;
 pub(crate) mod headline;
+pub(crate) mod input_lengths;
 pub(crate) mod lineage;
 pub(crate) mod load;
 pub(crate) mod overview;

@@ -59,8 +59,8 @@ pub(crate) fn explained_columns(case: &CaseSection) -> Vec<&'static Column> {
     let has_slos = case.serving.as_ref().is_some_and(|work| !work.slos.is_empty());
     let wanted = |column: &&Column| {
         let is_unneeded = column.fallback().is_some_and(|better| case.has_measured(better));
-        // The work says nothing of documents and sessions: if no point has any, the workload has none.
-        let is_of_some = [Requirement::Documents, Requirement::Sessions, Requirement::TraceSessions]
+        // The work says nothing of documents, sessions and GPUs: if no point has any, there are none, or they are not known.
+        let is_of_some = [Requirement::Documents, Requirement::Sessions, Requirement::TraceSessions, Requirement::Gpus]
             .into_iter()
             .any(|of| column.metric.requires(of));
         let is_foreign = is_of_some || (column.metric.requires(Requirement::Slos) && !has_slos);

@@ -7,6 +7,7 @@ use crate::render::number::{grouped, percent};
 use crate::render::terminal::table::{Cell, NEVER_DROPPED, PICTURE_RANK, Table, TableColumn};
 use crate::render::terminal::{Paint, Screen};
 use crate::render::text::{align_points, columns, counted, trials_glyphs};
+use crate::run::model::input_lengths::{self, InputLengths, LengthCell};
 use crate::run::model::load::Load;
 use crate::run::model::section::{CaseSection, MetricGroup, MetricStatistics, PointSection, deviations};
 use crate::run::model::serving::{self, Column, reach, throughput};
@@ -38,7 +39,21 @@ impl Screen {
         self.curve(case);
         self.paragraph(INDENT, LEGEND, Paint::Faint);
         self.remarks(case);
+        self.input_lengths(case);
         self.other_metrics(case, &shown);
+    }
+
+    /// Writes TTFT by the length of the input, if the inputs of a case differ much.
+    fn input_lengths(&mut self, case: &CaseSection) {
+        let Some(table) = InputLengths::of_case(case) else { return };
+        self.line("");
+        let title = self.paint(Paint::Strong, &format!("{INDENT}{}, p50 / p99 in ms", input_lengths::TITLE));
+        self.line(&title);
+        for (label, cells) in &table.loads {
+            let of_range = |(range, cell): (&&str, &Option<LengthCell>)| Some(format!("{range} {}", cell.as_ref()?.describe()));
+            let texts: Vec<String> = table.ranges.iter().zip(cells).filter_map(of_range).collect();
+            self.paragraph("    ", &format!("{label}: {}", texts.join("; ")), Paint::Plain);
+        }
     }
 
     /// Writes the table of a serving case, with the reach of the intervals beneath the numbers if `with_intervals` is true. Returns the

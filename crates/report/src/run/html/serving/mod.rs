@@ -1,6 +1,7 @@
 //! The pictures of serving: throughput against latency, latency distributions to their tails, and trials and requests over time.
 
 mod distributions;
+mod pareto;
 mod throughput;
 mod time_slices;
 mod timelines;

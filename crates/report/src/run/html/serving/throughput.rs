@@ -1,5 +1,6 @@
 //! Throughput against latency: for each workload, a line for each case and a mark for each load.
 
+use super::pareto::{missing_pareto, pareto_plot};
 use super::workload::{MAX_PANELS, MAX_SLO_RATIO, PieceWriter, Workload, workloads};
 use crate::render::html::table::data_table;
 use crate::render::html::writer::Writer;
@@ -12,10 +13,10 @@ use crate::run::model::serving::{Column, drawn_latencies, is_solid, throughput, 
 use crate::run::model::work::SloLine;
 
 /// Maximum number of loads on a line of the throughput picture.
-const MAX_DOTS: usize = 60;
+pub(super) const MAX_DOTS: usize = 60;
 
 /// Heights of the pictures, in CSS pixels.
-const CURVE_HEIGHT: f64 = 230.0;
+pub(super) const CURVE_HEIGHT: f64 = 230.0;
 
 /// Writes, for each workload, latency over throughput: a line for each case and a mark for each load.
 pub(crate) fn throughput_figures(page: &mut Writer, report: &Report) {
@@ -27,10 +28,10 @@ pub(crate) fn throughput_figures(page: &mut Writer, report: &Report) {
 }
 
 /// The mark of a load in the picture.
-struct Dot<'a> {
-    point: &'a PointSection,
-    x: &'a MetricStatistics,
-    y: &'a MetricStatistics,
+pub(super) struct Dot<'a> {
+    pub(super) point: &'a PointSection,
+    pub(super) x: &'a MetricStatistics,
+    pub(super) y: &'a MetricStatistics,
 }
 
 fn dots<'a>(case: &'a CaseSection, metric: &Column) -> Vec<Dot<'a>> {
@@ -53,9 +54,13 @@ fn throughput_figure(page: &mut Writer, workload: &Workload<'_>) {
             for metric in &metrics {
                 throughput_plot(page, workload, metric);
             }
+            pareto_plot(page, workload);
         });
         if metrics.is_empty() {
             page.leaf("p", &[("class", "quiet")], "No load has a counted trial, so there is nothing to draw.");
+        }
+        if let Some(why) = missing_pareto(workload) {
+            page.leaf("p", &[("class", "quiet")], &why);
         }
         write_missing_loads(page, workload);
         throughput_data(page, workload, &metrics);
@@ -105,7 +110,7 @@ fn throughput_plot(page: &mut Writer, workload: &Workload<'_>, metric: &Column) 
                 slo_across(page, &frame, slo);
             }
             for (line, dots) in lines.iter().enumerate() {
-                write_line(page, &frame, line, dots);
+                write_line(page, &frame, line, dots, "ms");
             }
             write_labels(page, &frame, workload, &lines, drawn_slo);
         });
@@ -113,7 +118,7 @@ fn throughput_plot(page: &mut Writer, workload: &Workload<'_>, metric: &Column) 
     });
 }
 
-fn extent(measured: &MetricStatistics) -> impl Iterator<Item = f64> {
+pub(super) fn extent(measured: &MetricStatistics) -> impl Iterator<Item = f64> {
     let ends = measured.interval.as_ref().ok().map(|ends| [ends.low, ends.high]);
     ends.into_iter().flatten().chain([measured.median])
 }
@@ -137,7 +142,8 @@ fn slo_across(page: &mut Writer, frame: &Frame<'_>, slo: &SloLine) {
     );
 }
 
-fn write_line(page: &mut Writer, frame: &Frame<'_>, line: usize, dots: &[Dot<'_>]) {
+/// Writes the line of a case with its marks; `unit` is that of the vertical axis.
+pub(super) fn write_line(page: &mut Writer, frame: &Frame<'_>, line: usize, dots: &[Dot<'_>], unit: &str) {
     page.element("g", &[("class", line_class(line))], |page| {
         for pair in dots.windows(2) {
             let [from, to] = pair else { continue };
@@ -146,12 +152,12 @@ fn write_line(page: &mut Writer, frame: &Frame<'_>, line: usize, dots: &[Dot<'_>
             page.shape("line", &[("class", "line"), ("x1", &x1), ("x2", &x2), ("y1", &y1), ("y2", &y2)]);
         }
         for dot in dots {
-            write_dot(page, frame, dot);
+            write_dot(page, frame, dot, unit);
         }
     });
 }
 
-fn write_dot(page: &mut Writer, frame: &Frame<'_>, dot: &Dot<'_>) {
+fn write_dot(page: &mut Writer, frame: &Frame<'_>, dot: &Dot<'_>, unit: &str) {
     let (x, y) = (pc(frame.x.position(dot.x.median)), px(frame.y(dot.y.median)));
     if let Ok(ends) = &dot.x.interval {
         let (x1, x2) = (pc(frame.x.position(ends.low)), pc(frame.x.position(ends.high)));
@@ -164,12 +170,22 @@ fn write_dot(page: &mut Writer, frame: &Frame<'_>, dot: &Dot<'_>) {
     let class = if is_solid(dot.point) { "mark" } else { "mark hollow" };
     page.element("circle", &[("class", class), ("cx", &x), ("cy", &y), ("r", "4.5")], |page| {
         let interval = dot.y.interval.as_ref().map_or_else(|_| "no interval".to_owned(), |ends| ends.text.clone());
-        page.leaf("title", &[], &format!("{}: {} ms {interval} at {}", dot.point.label, dot.y.median_text, dot.x.median_text));
+        page.leaf(
+            "title",
+            &[],
+            &format!("{}: {} {unit} {interval} at {}", dot.point.label, dot.y.median_text, dot.x.median_text),
+        );
     });
 }
 
 /// Writes the load beside each mark; the last one of a line also has the line's name.
-fn write_labels(page: &mut Writer, frame: &Frame<'_>, workload: &Workload<'_>, lines: &[Vec<Dot<'_>>], slo: Option<&SloLine>) {
+pub(super) fn write_labels(
+    page: &mut Writer,
+    frame: &Frame<'_>,
+    workload: &Workload<'_>,
+    lines: &[Vec<Dot<'_>>],
+    slo: Option<&SloLine>,
+) {
     let mut labels = Labels::default();
     let place = |dot: &Dot<'_>| (frame.x.position(dot.x.median), frame.y(dot.y.median));
     if let Some(slo) = slo {
