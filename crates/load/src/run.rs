@@ -24,7 +24,7 @@ use crate::feeder::{Lane, Lanes, Template, lanes};
 use crate::meter::{CpuTime, Histogram, LoopMeter};
 use crate::output::{Output, Row, output};
 use crate::progress::add;
-use crate::transport::Tls;
+use crate::tls::Tls;
 use crate::turn_feeder::turn_queue;
 use crate::{
     Arrivals, Cause, ClientStats, Connections, Counts, Error, PlannedRequest, Progress, Requests, ResponseText, Sink, Trial,

@@ -103,6 +103,13 @@ fn a_response_in_the_format_of_the_api_is_accepted() {
 }
 
 #[test]
+fn a_server_of_http_2_is_refused_by_name() {
+    // Its settings, and GOAWAY with the error PROTOCOL_ERROR.
+    let frames = [0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    insta::assert_snapshot!(verdict_on(true, Reply::raw(frames)), @"");
+}
+
+#[test]
 fn what_refuses_one_request_refuses_all() {
     let error = r#"{"error":{"message":"Incorrect API key\nprovided"}}"#;
     insta::assert_snapshot!(verdict_on(true, Reply::with_body("401 Unauthorized", &[], error)), @r"
