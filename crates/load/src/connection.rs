@@ -19,6 +19,8 @@ pub(crate) struct Slot {
     pub(crate) watches_write: bool,
     pub(crate) reader: Reader,
     pub(crate) exchange: Option<Exchange>,
+    /// The key of the session whose pause the kept-alive connection outlasts, if it is kept for one.
+    pub(crate) kept_for: Option<u64>,
 }
 
 /// The state of a slot's connection.
@@ -58,7 +60,7 @@ pub(crate) struct Exchange {
 
 impl Slot {
     pub(crate) fn new(reader: Reader) -> Self {
-        Self { generation: 0, state: ConnectionState::Vacant, transport: None, watches_write: false, reader, exchange: None }
+        Self { generation: 0, state: ConnectionState::Vacant, transport: None, watches_write: false, reader, exchange: None, kept_for: None }
     }
 
     /// Closes the connection.

@@ -232,7 +232,8 @@ impl Engine<'_> {
         };
         if keeps && exchange.is_written {
             place.state = ConnectionState::Idle;
-            match exchange.session.filter(|_| self.trial.connections == Connections::Sticky) {
+            place.kept_for = exchange.session.filter(|_| self.trial.connections == Connections::Sticky);
+            match place.kept_for {
                 Some(key) => drop(self.of_sessions.insert(key, (slot, place.generation))),
                 None => self.idle.push((slot, place.generation)),
             }
@@ -267,9 +268,14 @@ impl Engine<'_> {
         }
     }
 
-    /// Handles an event of a kept-alive connection, which can only be its end, because there is no request on it.
+    /// Handles an event of a kept-alive connection, which can only be its end, because there is no request on it. A session in a pause
+    /// has no connection from then on.
     pub(super) fn end_idle(&mut self, slot: u32) {
-        self.slots[slot as usize].disconnect();
+        let place = &mut self.slots[slot as usize];
+        place.disconnect();
+        if let Some(key) = place.kept_for.take() {
+            self.of_sessions.remove(&key);
+        }
         self.vacant.push(slot);
         // Its entry in the idle list is skipped when it is popped; the list is cleaned so that such entries do not accumulate.
         if self.idle.len() > 2 * self.slots.len() + 64 {

@@ -283,6 +283,7 @@ impl Engine<'_> {
                     return None;
                 }
                 if place.transport.as_ref().is_some_and(Transport::is_silent) {
+                    self.slots[slot as usize].kept_for = None;
                     return Some(slot);
                 }
                 self.client.resends += 1;

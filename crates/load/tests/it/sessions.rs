@@ -314,6 +314,97 @@ fn a_session_whose_connection_the_endpoint_closes_opens_another_one() {
     assert_eq!(connected, [true, true, false]);
 }
 
+/// First turns of an open loop, of which the last is prepared only once the gate is open.
+struct GatedTurns {
+    first: FirstTurns,
+    gate: Gate,
+}
+
+impl Requests for GatedTurns {
+    fn next(&mut self, phase: Phase) -> Result<Option<PlannedRequest>, Cause> {
+        if self.first.next + 1 == self.first.plan.sessions {
+            self.gate.pass();
+        }
+        self.first.next(phase)
+    }
+}
+
+/// Opens the gate at the record of session 1, and ends the trial at that of session 2.
+struct OpeningSink<'a> {
+    kept: RecordingSink,
+    gate: Gate,
+    cancel: &'a AtomicBool,
+}
+
+impl Sink for OpeningSink<'_> {
+    fn record(&mut self, record: &Record, response: Option<&[u8]>) -> Result<(), Cause> {
+        match record.session {
+            Some(1) => self.gate.open(),
+            Some(2) => self.cancel.store(true, Ordering::SeqCst),
+            _ => {}
+        }
+        self.kept.record(record, response)
+    }
+}
+
+#[test]
+fn a_connection_that_the_endpoint_closes_in_a_pause_takes_no_place() {
+    // Session 0 gets its response, and its connection ends. Then session 1 gets its own, and then session 2 begins. Two connections
+    // may be open, and only that of session 1 is.
+    let (closed, turns) = (Gate::default(), plan(3, 2, LONG));
+    let is_closed = closed.clone();
+    let server = Server::with(
+        move |request, stream| match place(request) {
+            (0, _) => {
+                let _ = good(request, stream);
+                AfterResponse::Close
+            }
+            _ => {
+                closed.pass();
+                good(request, stream)
+            }
+        },
+        move |stream| Some(GateOnDrop { stream, gate: is_closed.clone() }),
+    );
+    let trial = Trial { connections: Connections::Sticky, ..recorded(open(&server.url(), 2)) };
+    let (gate, cancel) = (Gate::default(), AtomicBool::new(false));
+    let first = FirstTurns { plan: Plan { gap_ns: Some(0), ..turns }, next: 0 };
+    let mut later = LaterTurns { plan: turns, before: &|_, _| Ok(()), previous: Vec::new(), ended: Vec::new() };
+    let mut sink = OpeningSink { kept: RecordingSink::default(), gate: gate.clone(), cancel: &cancel };
+    run_sessions(&trial, &mut GatedTurns { first, gate }, &mut later, &mut sink, &cancel, &Progress::new()).expect("a trial");
+    let outcomes: Vec<_> = sink.kept.records.iter().map(|record| (record.session, record.outcome)).collect();
+    assert_eq!(outcomes, [0, 1, 2].map(|session| (Some(session), Outcome::Ok)), "{:?}", sink.kept.records);
+}
+
+/// A connection that opens a gate once it is closed.
+struct GateOnDrop {
+    stream: std::net::TcpStream,
+    gate: Gate,
+}
+
+impl Drop for GateOnDrop {
+    fn drop(&mut self) {
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        self.gate.open();
+    }
+}
+
+impl std::io::Read for GateOnDrop {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for GateOnDrop {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.stream.flush()
+    }
+}
+
 #[test]
 fn every_request_of_a_session_names_it_in_the_header() {
     let heads = Arc::new(Mutex::new(BTreeMap::<u64, Vec<String>>::new()));
