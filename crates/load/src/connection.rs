@@ -56,11 +56,23 @@ pub(crate) struct Exchange {
     pub(crate) tries: usize,
     /// The key of its session, if it is a turn of one.
     pub(crate) session: Option<u64>,
+    /// The time from its last byte to its cancellation, if it is to be cancelled.
+    pub(crate) cancel_after_ns: Option<u64>,
+    /// The time of its cancellation, once it is written.
+    pub(crate) cancel_at_ns: Option<i64>,
 }
 
 impl Slot {
     pub(crate) fn new(reader: Reader) -> Self {
-        Self { generation: 0, state: ConnectionState::Vacant, transport: None, watches_write: false, reader, exchange: None, kept_for: None }
+        Self {
+            generation: 0,
+            state: ConnectionState::Vacant,
+            transport: None,
+            watches_write: false,
+            reader,
+            exchange: None,
+            kept_for: None,
+        }
     }
 
     /// Closes the connection.

@@ -33,6 +33,7 @@ pub(crate) struct PreparedRequest {
     pub(crate) turn: Option<PlannedTurn>,
     /// The course of its session up to it; set when it is begun.
     pub(crate) course: Option<SessionCourse>,
+    pub(crate) cancel_after_ns: Option<u64>,
 }
 
 /// The course of a session up to one of its turns.
@@ -111,6 +112,7 @@ impl Template {
             prompt_sha256: planned.prompt_sha256,
             turn: planned.turn,
             course: None,
+            cancel_after_ns: planned.cancel_after_ns,
         }
     }
 }

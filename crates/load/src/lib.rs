@@ -22,6 +22,8 @@
 //!   before that, and if it is sent later, for any reason, its record shows the lateness.
 //! - Time counts from the intended instant. The schedule is never re-anchored: after a stall of the client the requests that
 //!   became due meanwhile are sent at once, late, and record it.
+//! - A request that is to be cancelled is [`Cancelled`](assay_record::Outcome::Cancelled) from its time on, counted from its last byte: what is
+//!   read later, because the client is late, does not count. What ends before is not cancelled.
 //! - A request's stamps are of the read that brought the bytes. Events that came with one read have one stamp, because that is
 //!   all that is known of them.
 //! - A request is written on another connection only if the server provably has not read it: its kept-alive connection was closed

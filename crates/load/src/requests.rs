@@ -77,4 +77,7 @@ pub struct PlannedRequest {
     pub prompt_sha256: Option<[u8; 32]>,
     /// Its place in its session; every request of a trial of sessions needs one.
     pub turn: Option<PlannedTurn>,
+    /// The time from its last byte, in nanoseconds, after which it is cancelled if its response is not complete
+    /// ([`Outcome::Cancelled`](assay_record::Outcome::Cancelled)); none if it is not cancelled.
+    pub cancel_after_ns: Option<u64>,
 }

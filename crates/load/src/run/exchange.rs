@@ -112,6 +112,11 @@ impl Engine<'_> {
                     exchange.delays.write_ns = done - started;
                 }
                 exchange.wire = Vec::new();
+                if let Some(after_ns) = exchange.cancel_after_ns {
+                    let at_ns = done.saturating_add(i64::try_from(after_ns).unwrap_or(i64::MAX));
+                    exchange.cancel_at_ns = Some(at_ns);
+                    self.cancellations.push(at_ns, slot, exchange.row.record.request_id);
+                }
                 self.watch_write(slot, false);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.watch_write(slot, true),
@@ -157,6 +162,12 @@ impl Engine<'_> {
         let (mut got, stamp) = transport.read(buffer);
         let at_ns = stamp - self.trial.start_at_ns;
         let delay_ns = self.delays.record_read(at_ns);
+        let cancel_at_ns = self.slots[slot as usize].exchange.as_ref().and_then(|exchange| exchange.cancel_at_ns);
+        if cancel_at_ns.is_some_and(|cancel_at_ns| cancel_at_ns <= at_ns) {
+            // These bytes came after its time, so that the client would not have read them if it had not been late.
+            self.cancel(slot, at_ns);
+            return at_ns;
+        }
         loop {
             let place = &mut self.slots[slot as usize];
             let (Some(transport), Some(exchange)) = (&mut place.transport, &mut place.exchange) else { return at_ns };

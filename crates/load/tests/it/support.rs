@@ -51,6 +51,7 @@ impl Requests for NumberedRequests {
             request_id: u128::from(global_index) + 0xabc0,
             prompt_sha256: None,
             turn: None,
+            cancel_after_ns: None,
         }))
     }
 }

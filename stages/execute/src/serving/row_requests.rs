@@ -72,6 +72,7 @@ impl<'a> RowRequests<'a> {
             request_id: scheduled.request_id,
             prompt_sha256: (self.work.capture != CaptureMode::None).then(|| digest_prompts(texts)),
             turn: None,
+            cancel_after_ns: scheduled.cancel_after_ns,
         }
     }
 

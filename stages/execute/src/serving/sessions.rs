@@ -169,6 +169,7 @@ impl Conversation {
             prompt_sha256: (work.capture != CaptureMode::None)
                 .then(|| digest_prompts(self.messages.iter().flat_map(message_texts))),
             turn: self.place(),
+            cancel_after_ns: scheduled.cancel_after_ns,
         }
     }
 

@@ -357,8 +357,8 @@ fn every_metric_of_four_requests_is_as_by_hand() {
     assert_eq!(point.summary.metrics.len() + serving(&point).absent.len(), all.len(), "each is there or absent");
     assert_eq!(
         serving(&point).absent.len(),
-        23,
-        "four tails, documents, ten of sessions, two of connections, three of a cap, and the steady state, which open loop has not"
+        24,
+        "four tails, documents, ten of sessions, two of connections, three of a cap, one of cancellation, and the steady state, which open loop has not"
     );
 }
 
@@ -460,6 +460,29 @@ fn the_lateness_of_the_client_and_the_back_pressure_of_the_endpoint_are_told_apa
     let drawn = reduced(&sessions(), turns());
     let absent = value(&drawn, "back_pressure_ms_p50").expect_err("no trace");
     assert!(absent.contains("not turns of the sessions of a trace"), "{absent}");
+}
+
+#[test]
+fn requests_that_the_client_cancelled_are_neither_good_nor_failed() {
+    let mut records = four();
+    records[1].outcome = Outcome::Cancelled;
+    let cancel = json!({"cancel": {"share": 0.5, "after_ns": "1"}});
+    let point = reduced(&cancel, records);
+    // One of four was cancelled, and one of the three others failed: the slower of the two that are left is the median of the three.
+    assert_values(
+        &point,
+        &[("cancelled_share", 0.25), ("error_rate", 1.0 / 3.0), ("ttft_ms_p50", 200.0), ("ttft_ms_p50_with_failures", 300.0)],
+    );
+    assert_eq!(serving(&point).outcomes.get("cancelled"), Some(&Count(1)));
+    assert_eq!(serving(&point).failures.iter().map(|failed| failed.count).collect::<Vec<_>>(), [Count(1)]);
+    let mut failed = four();
+    (failed[1].outcome, failed[2].outcome) = (Outcome::Cancelled, Outcome::Timeout);
+    let point = reduced(&cancel, failed);
+    assert_values(&point, &[("cancelled_share", 0.25), ("error_rate", 2.0 / 3.0)]);
+    assert_eq!(
+        value(&reduced(&json!({}), four()), "cancelled_share"),
+        Err("trial `w.t.default.one.t0`: the workload cancels no request".to_owned())
+    );
 }
 
 /// The four requests, each on a connection of its own, which takes 3, 5, 7 and 9 ms after it is taken up.
@@ -1204,6 +1227,7 @@ fn every_column_has_a_writer() {
         of_sessions.fact,
         closed_sessions.fact,
         reduced(&trace_sessions(), planned_turns()).fact,
+        reduced(&json!({"cancel": {"share": 0.5, "after_ns": "1"}}), four()).fact,
     ];
     let from_telemetry_and_commands = ["tensor_parallel", "queue_delay_ns_mean", "cost_absent_reason"];
     let but: Vec<_> = PLACE.iter().chain(&from_telemetry_and_commands).copied().collect();

@@ -10,6 +10,7 @@ pub(crate) mod fold;
 pub(crate) mod headline;
 pub(crate) mod lineage;
 pub(crate) mod load;
+pub(crate) mod outcome;
 pub(crate) mod overview;
 pub(crate) mod remark;
 pub(crate) mod section;
