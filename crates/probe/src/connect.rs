@@ -175,11 +175,7 @@ pub(crate) struct Http1Connector;
 impl Connector<Box<dyn Transport>> for Http1Connector {
     type Out = Box<dyn Transport>;
 
-    fn connect(
-        &self,
-        _: &ConnectionDetails<'_>,
-        chained: Option<Box<dyn Transport>>,
-    ) -> Result<Option<Self::Out>, ureq::Error> {
+    fn connect(&self, _: &ConnectionDetails<'_>, chained: Option<Box<dyn Transport>>) -> Result<Option<Self::Out>, ureq::Error> {
         Ok(chained.map(|inner| Box::new(Http1Transport { inner, is_begun: false }) as Box<dyn Transport>))
     }
 }
