@@ -85,7 +85,9 @@ pub fn run_sessions(
         return Err(Error::NoAddress { host: trial.endpoint.host().to_owned() });
     }
     limits::ensure_files(u64::from(trial.max_in_flight()))?;
-    let tls = Tls::new(&trial.endpoint, trial.connections != Connections::Never)?;
+    let endpoint = &trial.endpoint;
+    let resumes = trial.connections != Connections::Never;
+    let tls = endpoint.is_tls().then(|| Tls::new(endpoint.tls_settings(), endpoint.host(), resumes)).transpose()?;
     let poller = Poller::new(READY_BATCH).map_err(Error::system("make a poller"))?;
     let template = Template::new(trial);
     let (lanes, feeder) = lanes(trial);

@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use rustls_platform_verifier::Verifier;
 
-use crate::{Endpoint, Error};
+use crate::Error;
 
 /// The one protocol that the client offers in the handshake.
 const ALPN: &[u8] = b"http/1.1";
@@ -47,7 +47,7 @@ impl TlsSettings {
     }
 }
 
-/// The TLS configuration of a trial; none for a plain endpoint.
+/// The TLS configuration of a trial.
 #[derive(Clone, Debug)]
 pub(crate) struct Tls {
     pub(crate) config: Arc<ClientConfig>,
@@ -55,17 +55,14 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// Configures TLS as the endpoint has it. Unless it `resumes` sessions, every connection has a full handshake.
-    pub(crate) fn new(endpoint: &Endpoint, resumes: bool) -> Result<Option<Self>, Error> {
-        if !endpoint.is_tls() {
-            return Ok(None);
-        }
-        let mut config = endpoint.tls_settings().client_config()?;
+    /// Configures TLS for a host. Unless it `resumes` sessions, every connection has a full handshake.
+    pub(crate) fn new(settings: &TlsSettings, host: &str, resumes: bool) -> Result<Self, Error> {
+        let mut config = settings.client_config()?;
         if !resumes {
             config.resumption = Resumption::disabled();
         }
-        let name = ServerName::try_from(endpoint.host().to_owned()).map_err(|error| Error::Tls { reason: error.to_string() })?;
-        Ok(Some(Self { config: Arc::new(config), name }))
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| Error::Tls { reason: error.to_string() })?;
+        Ok(Self { config: Arc::new(config), name })
     }
 }
 

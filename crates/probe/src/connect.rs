@@ -1,4 +1,4 @@
-//! How connections are made: over TLS as the load generator does it, and watched for HTTP/2.
+//! The connections of requests: over TLS as the load generator makes them, and watched for HTTP/2.
 //!
 //! The connectors of ureq are outside its promise of stable interfaces: a new minor version may need changes here.
 

@@ -134,7 +134,7 @@ pub(crate) struct Bench {
     /// The reuse of connections: pooled, never (each request opens one, and its latencies include that), or sticky (one for each session)
     #[arg(long, value_name = "POLICY", default_value = "pooled")]
     connections: String,
-    /// The share of requests that the client cancels, and the time from sending one to its cancellation, such as 0.1:500ms. Counted apart, not as failures
+    /// The share of requests that the client cancels, and how long after it was sent each of them is, such as 0.1:500ms. Counted apart, not as failures
     #[arg(long, value_name = "SHARE:TIME")]
     cancel: Option<String>,
     /// The speed of a replayed trace: 2 halves all of its times [default: 1]

@@ -360,7 +360,7 @@ fn what_ends_before_its_cancellation_is_not_cancelled() {
     let mut requests = CancelledRequests { requests: numbered(5), cancelled: &[0, 1, 2, 3, 4], after_ns: LONG.unsigned_abs() };
     let (_, kept) = run_trial(&closed(&server.url(), 2), &mut requests);
     assert_eq!(indices(&kept, Outcome::Ok), [0, 1, 2, 3, 4]);
-    // Nobody is there: such a request was never sent, and so it is not cancelled.
+    // Without a server, a request is never sent, and so it is not cancelled.
     let mut requests = CancelledRequests { requests: numbered(2), cancelled: &[0, 1], after_ns: 0 };
     let (_, kept) = run_trial(&trial(CLOSED_URL), &mut requests);
     assert_eq!(indices(&kept, Outcome::ConnectError), [0, 1]);

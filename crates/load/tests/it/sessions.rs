@@ -354,15 +354,13 @@ fn a_connection_that_the_endpoint_closes_in_a_pause_takes_no_place() {
     let (closed, turns) = (Gate::default(), plan(3, 2, LONG));
     let is_closed = closed.clone();
     let server = Server::with(
-        move |request, stream| match place(request) {
-            (0, _) => {
+        move |request, stream| {
+            if place(request).0 == 0 {
                 let _ = good(request, stream);
-                AfterResponse::Close
+                return AfterResponse::Close;
             }
-            _ => {
-                closed.pass();
-                good(request, stream)
-            }
+            closed.pass();
+            good(request, stream)
         },
         move |stream| Some(GateOnDrop { stream, gate: is_closed.clone() }),
     );

@@ -137,7 +137,7 @@ fn what_is_no_http_is_no_response() {
     }
 }
 
-/// What a server of HTTP/2 sends at the beginning: its settings, and, because a request of HTTP/1.1 is not HTTP/2, GOAWAY.
+/// The first bytes from a server of HTTP/2: its settings, and, because a request of HTTP/1.1 is not HTTP/2, GOAWAY.
 const FRAMES: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 
 #[test]

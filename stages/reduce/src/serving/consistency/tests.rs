@@ -353,7 +353,7 @@ fn cancelling_loop() -> Load {
     let mut load = load(&json!({"duration_ns": "2000000000", "cancel": {"share": 0.25, "after_ns": "10000000"}}), None, 1);
     let named = load.schedule.requests(PlannedPhase::Measure).filter(|due| due.cancel_after_ns.is_some());
     let named: Vec<u64> = named.map(|due| due.global_index).collect();
-    for record in load.shards[0].iter_mut() {
+    for record in &mut load.shards[0] {
         record.write_done_ns = record.sent_ns;
         if named.contains(&record.global_index) {
             record.outcome = Outcome::Cancelled;
@@ -393,7 +393,7 @@ fn a_request_is_cancelled_if_its_schedule_says_so_and_at_its_time() {
     let unplanned = lie(ok, &|record| record.outcome = Outcome::Cancelled);
     assert!(unplanned.contains("allow no cancellation"), "{unplanned}");
     let late = lie(cancelled, &|record| {
-        (record.outcome, record.end_ns) = (Outcome::Ok, record.write_done_ns.map(|done| done + 11 * MS))
+        (record.outcome, record.end_ns) = (Outcome::Ok, record.write_done_ns.map(|done| done + 11 * MS));
     });
     assert!(late.contains("succeeded after the time of its cancellation"), "{late}");
 }
