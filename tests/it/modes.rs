@@ -128,6 +128,54 @@ fn one_line_offers_a_ramp_a_series_and_a_cap() {
 }
 
 #[test]
+fn a_share_of_requests_is_cancelled_counted_apart_and_seen_by_the_endpoint() {
+    let fixture = Fixture::bare();
+    // A response takes 12 ms or more; a cancelled request gets 6 ms.
+    let load = "mode: closed, concurrency: [4], requests: 80, cancel: {share: 0.25, after: 6ms}";
+    let mut schedules = BTreeSet::new();
+    for (run_id, shards) in [("one", ""), ("three", "  shards: 3\n")] {
+        loaded(&fixture, load, shards);
+        fixture.run(run_id).success();
+        let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();
+        assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+        let attempts = fixture.pointers(run_id, "execute").into_iter().flat_map(|pointer| {
+            let part = pointer.load(&fixture.store());
+            list(&part["body"]["attempts"]).clone()
+        });
+        schedules.extend(attempts.map(|attempt| attempt["serving"]["schedule_digest"].to_string()));
+    }
+    assert_eq!(schedules.len(), 1, "{schedules:?}");
+    let all = counted(&fixture, "one");
+    let cancelled: Vec<&Record> = all.iter().filter(|record| record.outcome == Outcome::Cancelled).collect();
+    assert!(all.len() == 80 && (5..40).contains(&cancelled.len()), "{}", cancelled.len());
+    let of_three: Vec<u64> = counted(&fixture, "three")
+        .iter()
+        .filter(|record| record.outcome == Outcome::Cancelled)
+        .map(|record| record.global_index)
+        .collect();
+    assert_eq!(cancelled.iter().map(|record| record.global_index).collect::<Vec<_>>(), of_three);
+    for record in &cancelled {
+        assert!(record.end_ns >= record.write_done_ns.map(|done| done + 6 * MS), "{record:?}");
+    }
+    let of = |name: &str| metric(&fixture, "one", "concurrency-4", name);
+    assert!((of("cancelled_share") - cancelled.len() as f64 / 80.0).abs() < 1e-12);
+    assert!(of("error_rate").abs() < 1e-12);
+    let query = "SELECT cancelled, failed, completed FROM serving_outcome_fact WHERE run_id = 'one'";
+    let counts = fixture.assay(&["query", query, "--format", "csv"]).success().stdout;
+    assert!(counts.contains(&format!("\n{},0,{}\n", cancelled.len(), 80 - cancelled.len())), "{counts}");
+    let shown = fixture.assay(&["show", "one", "--all"]).success().stdout;
+    let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("of the requests were cancelled by the client, 0.006 s after they were sent"), "{shown}");
+    // The endpoint counts them as aborted, and its count of requests agrees with the client's.
+    let collection = fixture.manifest("one", "collect");
+    let checks = list(&collection["body"]["cross_checks"]);
+    for what in ["requests", "output_tokens"] {
+        let of_kind: Vec<_> = checks.iter().filter(|check| check["what"] == what).collect();
+        assert!(!of_kind.is_empty() && of_kind.iter().all(|check| check["outcome"] == "agrees"), "{checks:#?}");
+    }
+}
+
+#[test]
 fn each_request_may_open_a_connection_and_each_session_may_have_its_own() {
     let fixture = Fixture::bare();
     loaded(&fixture, "mode: closed, concurrency: [2], requests: 20, connections: never", "");

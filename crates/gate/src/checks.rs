@@ -151,8 +151,10 @@ fn check_error_rate(point: &PointSummary, policy: &GatePolicy, scope: &str) -> O
     let (most, ServingPoint { requests, outcomes, excluded_outcomes, .. }) = (policy.max_error_rate?, point.serving.as_ref()?);
     // Attempts that do not count had requests too, and may have been excluded because these failed.
     let all = requests.0 + excluded_outcomes.values().map(|count| count.0).sum::<u64>();
-    let ok = [outcomes, excluded_outcomes].iter().filter_map(|of| of.get("ok")).map(|ok| ok.0).sum();
-    let failed = all.saturating_sub(ok);
+    let count = |word: &str| [outcomes, excluded_outcomes].iter().filter_map(|of| of.get(word)).map(|count| count.0).sum::<u64>();
+    // Requests that the client cancelled as planned are neither.
+    let all = all.saturating_sub(count("cancelled"));
+    let failed = all.saturating_sub(count("ok"));
     // Without requests there is no proof that requests succeed.
     let rate = if all == 0 { 1.0 } else { failed as f64 / all as f64 };
     let detail = format!("{failed} of {all} requests failed; at most {:.2} % may", most * 100.0);

@@ -19,6 +19,8 @@ pub(crate) struct Slot {
     pub(crate) watches_write: bool,
     pub(crate) reader: Reader,
     pub(crate) exchange: Option<Exchange>,
+    /// The key of the session whose pause the kept-alive connection outlasts, if it is kept for one.
+    pub(crate) kept_for: Option<u64>,
 }
 
 /// The state of a slot's connection.
@@ -54,11 +56,23 @@ pub(crate) struct Exchange {
     pub(crate) tries: usize,
     /// The key of its session, if it is a turn of one.
     pub(crate) session: Option<u64>,
+    /// The time from its last byte to its cancellation, if it is to be cancelled.
+    pub(crate) cancel_after_ns: Option<u64>,
+    /// The time of its cancellation, once it is written.
+    pub(crate) cancel_at_ns: Option<i64>,
 }
 
 impl Slot {
     pub(crate) fn new(reader: Reader) -> Self {
-        Self { generation: 0, state: ConnectionState::Vacant, transport: None, watches_write: false, reader, exchange: None }
+        Self {
+            generation: 0,
+            state: ConnectionState::Vacant,
+            transport: None,
+            watches_write: false,
+            reader,
+            exchange: None,
+            kept_for: None,
+        }
     }
 
     /// Closes the connection.

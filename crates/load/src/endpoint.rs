@@ -7,7 +7,7 @@ use assay_api::ServingApi;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use crate::Error;
+use crate::{Error, TlsSettings};
 
 /// The maximum addresses that are tried for one name.
 const MAX_ADDRESSES: usize = 16;
@@ -99,9 +99,7 @@ pub struct Endpoint {
     source: Option<IpAddr>,
     headers: Vec<(String, String)>,
     session_header: Option<String>,
-    roots: Vec<CertificateDer<'static>>,
-    /// True if any certificate is accepted.
-    accepts_any_certificate: bool,
+    tls_settings: TlsSettings,
 }
 
 impl Endpoint {
@@ -130,8 +128,7 @@ impl Endpoint {
             source: None,
             headers: Vec::new(),
             session_header: None,
-            roots: Vec::new(),
-            accepts_any_certificate: false,
+            tls_settings: TlsSettings::default(),
         })
     }
 
@@ -173,7 +170,8 @@ impl Endpoint {
     /// Trusts further certificate authorities, in PEM, besides the system's.
     pub fn with_roots_pem(mut self, pem: &[u8]) -> Result<Self, Error> {
         for root in CertificateDer::pem_slice_iter(pem) {
-            self.roots
+            self.tls_settings
+                .roots
                 .push(root.map_err(|error| Error::Tls { reason: format!("the certificate authority is no PEM: {error}") })?);
         }
         Ok(self)
@@ -182,7 +180,7 @@ impl Endpoint {
     /// Accepts any certificate over TLS, also one that no authority has signed: anyone on the way could then be the endpoint.
     #[must_use]
     pub fn accepting_any_certificate(mut self) -> Self {
-        self.accepts_any_certificate = true;
+        self.tls_settings.accepts_any_certificate = true;
         self
     }
 
@@ -232,12 +230,8 @@ impl Endpoint {
         &self.headers
     }
 
-    pub(crate) fn roots(&self) -> &[CertificateDer<'static>] {
-        &self.roots
-    }
-
-    pub(crate) fn accepts_any_certificate(&self) -> bool {
-        self.accepts_any_certificate
+    pub(crate) fn tls_settings(&self) -> &TlsSettings {
+        &self.tls_settings
     }
 
     pub(crate) fn source(&self) -> Option<IpAddr> {

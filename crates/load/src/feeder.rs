@@ -35,6 +35,7 @@ pub(crate) struct PreparedRequest {
     pub(crate) next: Vec<NextTurn>,
     /// The course of its session up to it; set when it is begun.
     pub(crate) course: Option<SessionCourse>,
+    pub(crate) cancel_after_ns: Option<u64>,
 }
 
 /// The course of a session up to one of its turns.
@@ -114,6 +115,7 @@ impl Template {
             turn: planned.turn,
             next: planned.next,
             course: None,
+            cancel_after_ns: planned.cancel_after_ns,
         }
     }
 }

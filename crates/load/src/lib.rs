@@ -22,6 +22,8 @@
 //!   before that, and if it is sent later, for any reason, its record shows the lateness.
 //! - Time counts from the intended instant. The schedule is never re-anchored: after a stall of the client the requests that
 //!   became due meanwhile are sent at once, late, and record it.
+//! - A request that is to be cancelled is [`Cancelled`](assay_record::Outcome::Cancelled) from its time on, counted from its last byte: what is
+//!   read later, because the client is late, does not count. What ends before is not cancelled.
 //! - A request's stamps are of the read that brought the bytes. Events that came with one read have one stamp, because that is
 //!   all that is known of them.
 //! - A request is written on another connection only if the server provably has not read it: its kept-alive connection was closed
@@ -35,6 +37,7 @@ mod delay;
 mod endpoint;
 mod error;
 mod feeder;
+mod http2;
 mod meter;
 mod output;
 mod progress;
@@ -42,6 +45,7 @@ mod requests;
 mod response;
 mod run;
 mod summary;
+mod tls;
 mod transport;
 mod trial;
 mod turn_feeder;
@@ -50,12 +54,14 @@ mod validity;
 pub use assay_api::ServingApi;
 pub use endpoint::{Endpoint, EndpointPaths};
 pub use error::{Cause, Error};
+pub use http2::is_http2;
 pub use output::Sink;
 pub use progress::{Progress, ProgressSnapshot};
 pub use requests::{NextTurn, PlannedRequest, PlannedTurn, Requests, ResponseText, Turns};
 pub use response::{MAX_DOCUMENT_BYTES, sse};
 pub use run::{run, run_sessions};
 pub use summary::{ClientStats, Counts, Delays, Lateness, TrialSummary};
+pub use tls::TlsSettings;
 pub use trial::{Arrivals, Capture, ChunkLists, Connections, CustomCall, Excess, History, MeasuredLimits, Sessions, Trial};
 pub use validity::{DELAY_GRAIN, MAX_DELAY_SHARE, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE};
 

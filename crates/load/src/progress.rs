@@ -22,7 +22,7 @@ pub struct ProgressSnapshot {
     pub in_flight: u64,
     /// Requests that succeeded.
     pub ok: u64,
-    /// Requests that failed, without the dropped ones.
+    /// Requests that failed, without the dropped ones. Those that were cancelled as planned are in none of these counts.
     pub failed: u64,
     /// Requests that were due and not sent.
     pub dropped: u64,

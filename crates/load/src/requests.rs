@@ -90,4 +90,7 @@ pub struct PlannedRequest {
     pub turn: Option<PlannedTurn>,
     /// The turns of its session that wait for its end.
     pub next: Vec<NextTurn>,
+    /// The time from its last byte, in nanoseconds, after which it is cancelled if its response is not complete
+    /// ([`Outcome::Cancelled`](assay_record::Outcome::Cancelled)); none if it is not cancelled.
+    pub cancel_after_ns: Option<u64>,
 }

@@ -1,5 +1,6 @@
 //! The event loop: one thread that sends requests when they are due, and follows every connection until its response has ended.
 
+mod cancellations;
 mod exchange;
 mod limits;
 mod offer;
@@ -15,6 +16,7 @@ use assay_metric::{MeasuredPhase, PhaseEnd};
 use assay_reactor::{Poller, ReadySocket, now_ns};
 use assay_record::{Outcome, Phase, Record};
 
+use self::cancellations::Cancellations;
 use self::places::Places;
 use self::sessions::SessionTable;
 use crate::budget::{Budget, MAX_HELD_BYTES};
@@ -24,7 +26,7 @@ use crate::feeder::{Lane, Lanes, Template, lanes};
 use crate::meter::{CpuTime, Histogram, LoopMeter};
 use crate::output::{Output, Row, output};
 use crate::progress::add;
-use crate::transport::Tls;
+use crate::tls::Tls;
 use crate::turn_feeder::turn_queue;
 use crate::{
     Arrivals, Cause, ClientStats, Connections, Counts, Error, PlannedRequest, Progress, Requests, ResponseText, Sink, Trial,
@@ -83,7 +85,9 @@ pub fn run_sessions(
         return Err(Error::NoAddress { host: trial.endpoint.host().to_owned() });
     }
     limits::ensure_files(u64::from(trial.max_in_flight()))?;
-    let tls = Tls::new(&trial.endpoint, trial.connections != Connections::Never)?;
+    let endpoint = &trial.endpoint;
+    let resumes = trial.connections != Connections::Never;
+    let tls = endpoint.is_tls().then(|| Tls::new(endpoint.tls_settings(), endpoint.host(), resumes)).transpose()?;
     let poller = Poller::new(READY_BATCH).map_err(Error::system("make a poller"))?;
     let template = Template::new(trial);
     let (lanes, feeder) = lanes(trial);
@@ -147,6 +151,7 @@ struct Engine<'a> {
     /// The kept-alive connections of sessions in a pause by slot and generation, if each session has its own.
     of_sessions: HashMap<u64, (u32, u32)>,
     order: TimeoutList,
+    cancellations: Cancellations,
     in_flight: u32,
     /// The places for requests in flight, if due requests wait for one.
     places: Option<Places>,
@@ -211,6 +216,7 @@ impl<'a> Engine<'a> {
             idle: Vec::new(),
             of_sessions: HashMap::new(),
             order: TimeoutList::new(),
+            cancellations: Cancellations::default(),
             in_flight: 0,
             places: trial.has_waiting().then(|| Places::new(trial.max_in_flight())),
             warmup: lanes.warmup,
@@ -280,6 +286,7 @@ impl<'a> Engine<'a> {
                 return Ok(true);
             }
             self.offer(now);
+            self.cancel_due(now);
             self.end_timed_out(now);
             if self.output.due_ns().is_some_and(|due| now >= due) {
                 self.output.flush(now);
@@ -345,6 +352,9 @@ impl<'a> Engine<'a> {
         let mut wake = (now + MAX_WAIT_NS).min(self.next_due_ns - SPIN_NS).min(ends.max(now));
         if let Some(slot) = self.order.first() {
             wake = wake.min(self.timeout_at_ns(slot));
+        }
+        if let Some(at_ns) = self.cancellations.first_ns() {
+            wake = wake.min(at_ns.max(now));
         }
         if let Some(due) = self.output.due_ns() {
             wake = wake.min(due);
@@ -423,6 +433,7 @@ impl<'a> Engine<'a> {
 
     /// Ends the trial at once.
     fn stop(&mut self, now: i64) {
+        self.cancel_due(now);
         if self.offered_to_ns.is_none() {
             self.drop_rest(now, false, now);
             self.offered_to_ns = Some(now);
@@ -454,12 +465,12 @@ impl<'a> Engine<'a> {
     }
 
     fn update_progress(&self, record: &Record) {
-        let counter = match record.outcome {
-            Outcome::Ok => &self.progress.ok,
-            Outcome::Dropped => &self.progress.dropped,
-            _ => &self.progress.failed,
-        };
-        add(counter, 1);
+        match record.outcome {
+            Outcome::Ok => add(&self.progress.ok, 1),
+            Outcome::Dropped => add(&self.progress.dropped, 1),
+            Outcome::Cancelled => {}
+            _ => add(&self.progress.failed, 1),
+        }
         add(&self.progress.token_events, u64::from(record.token_events));
         self.progress.in_flight.store(u64::from(self.in_flight), Ordering::Relaxed);
     }

@@ -2,93 +2,13 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::sync::Arc;
 
 use assay_reactor::now_ns;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::WebPkiSupportedAlgorithms;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme};
-use rustls_platform_verifier::Verifier;
+use rustls::{AlertDescription, ClientConnection};
 
-use crate::{Endpoint, Error};
-
-/// The TLS configuration of a trial; none for a plain endpoint.
-#[derive(Clone, Debug)]
-pub(crate) struct Tls {
-    config: Arc<ClientConfig>,
-    name: ServerName<'static>,
-}
-
-impl Tls {
-    /// Configures TLS with the system's certificate authorities and the endpoint's own; HTTP/1.1 only. Unless it `resumes` sessions, every
-    /// connection has a full handshake.
-    pub(crate) fn new(endpoint: &Endpoint, resumes: bool) -> Result<Option<Self>, Error> {
-        if !endpoint.is_tls() {
-            return Ok(None);
-        }
-        let refuse = |error: &dyn std::fmt::Display| Error::Tls { reason: error.to_string() };
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let verifier: Arc<dyn ServerCertVerifier> = if endpoint.accepts_any_certificate() {
-            Arc::new(AnyCertificate(provider.signature_verification_algorithms))
-        } else {
-            let roots = endpoint.roots().iter().cloned();
-            Arc::new(Verifier::new_with_extra_roots(roots, provider.clone()).map_err(|error| refuse(&error))?)
-        };
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| refuse(&error))?;
-        // The builder calls every custom verifier "dangerous", the platform's own included.
-        let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        if !resumes {
-            config.resumption = Resumption::disabled();
-        }
-        let name = ServerName::try_from(endpoint.host().to_owned()).map_err(|error| refuse(&error))?;
-        Ok(Some(Self { config: Arc::new(config), name }))
-    }
-}
-
-/// A verifier that accepts any certificate. The server still proves that it has the certificate's key.
-#[derive(Debug)]
-struct AnyCertificate(WebPkiSupportedAlgorithms);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, &self.0)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, &self.0)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_schemes()
-    }
-}
+use crate::http2;
+use crate::tls::Tls;
 
 /// One connection.
 #[derive(Debug)]
@@ -147,7 +67,7 @@ impl Transport {
             }
             match tls.read_tls(&mut self.socket) {
                 Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed in the handshake")),
-                Ok(_) => tls.process_new_packets().map(drop).map_err(io::Error::other)?,
+                Ok(_) => tls.process_new_packets().map(drop).map_err(handshake_error)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
             }
@@ -223,6 +143,14 @@ impl Transport {
             }
         }
         Ok(ReadResult::Bytes { count, more: true })
+    }
+}
+
+/// Returns the error of a handshake, which names HTTP/2 if the server speaks nothing that the client offers.
+fn handshake_error(error: rustls::Error) -> io::Error {
+    match error {
+        rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol) => io::Error::other(http2::REFUSED_IN_TLS),
+        error => io::Error::other(error),
     }
 }
 

@@ -106,6 +106,8 @@ pub enum Requirement {
     ConcurrencyCap,
     /// Each request opens a connection of its own.
     NewConnections,
+    /// The client cancels a share of requests.
+    Cancellation,
     /// A request is sent when an earlier one ends: closed loop.
     ClosedLoop,
     /// Requests are turns of sessions.
@@ -135,6 +137,7 @@ impl Requirement {
             Self::OpenLoop => "open loop",
             Self::NewConnections => "`connections: never`",
             Self::ConcurrencyCap => "`max_concurrency`",
+            Self::Cancellation => "`cancel`",
             Self::ClosedLoop => "closed loop",
             Self::Sessions => "sessions",
             Self::TraceSessions => "sessions of a trace",

@@ -359,6 +359,14 @@ metrics! {
         formula: "requests whose queue wait is above 0 / requests that were sent" => Trial(trial::queued_share),
         source: "Assay",
     }
+    CancelledShare {
+        key: "cancelled", name: "cancelled_share", column: "cancelled_share", title: "cancelled", unit: Ratio,
+        better: None, section: Regularity, requires: [Cancellation], uses: [],
+        statistics: [Value],
+        meaning: "The share of requests that the client cancelled as `cancel` plans it, of those that were sent, 0 to 1; a request whose response was complete before is not cancelled",
+        formula: "requests with the outcome `cancelled` / requests that were sent" => Trial(trial::cancelled_share),
+        source: "AIPerf `--request-cancellation-rate`, which is the planned share",
+    }
     Jitter {
         key: "jitter", name: "jitter_ms", column: "jitter_ns", title: "jitter", unit: Milliseconds,
         better: Some(Lower), section: Regularity, requires: [Streaming], uses: [],
@@ -476,16 +484,16 @@ metrics! {
         key: "good_fraction", name: "good_fraction", column: "good_fraction", title: "good fraction", unit: Ratio,
         better: Some(Higher), section: Goodput, requires: [Slos], uses: [],
         statistics: [Value],
-        meaning: "Requests that met every SLO over those due, 0 to 1",
-        formula: "good requests / requests due" => Trial(trial::good_fraction),
+        meaning: "Requests that met every SLO over those due, without those that the client cancelled as planned, 0 to 1",
+        formula: "good requests / (requests due - requests cancelled as planned)" => Trial(trial::good_fraction),
         source: "AIPerf `good_request_fraction`",
     }
     ErrorRate {
         key: "error_rate", name: "error_rate", column: "error_rate_median", title: "error rate", unit: Ratio,
         better: Some(Lower), section: Failures, requires: [], uses: [Prediction],
         statistics: [Value],
-        meaning: "The share of requests that failed or were dropped, 0 to 1; for a point, the median over its trials",
-        formula: "(requests due - successful requests) / requests due" => Trial(trial::error_rate),
+        meaning: "The share of requests that failed or were dropped, of those that the client did not cancel as planned, 0 to 1; for a point, the median over its trials",
+        formula: "failed and dropped requests / (requests due - requests cancelled as planned)" => Trial(trial::error_rate),
         source: "AIPerf `request_error_rate`, dropped requests included",
     }
     IslRequested {

@@ -312,6 +312,7 @@ fn input_throughput_is_of_the_work_within_the_window() {
     let trial = |window_ns| TrialTotals {
         requests: 2,
         ok: 2,
+        cancelled: None,
         totals: &totals,
         window_ns,
         steady_ns: Err(String::new()),
@@ -340,6 +341,7 @@ fn only_an_open_loop_offers_a_rate() {
     let trial = |is_open_loop| TrialTotals {
         requests: 3,
         ok: 3,
+        cancelled: None,
         totals: &totals,
         window_ns: Some(1),
         steady_ns: Err(String::new()),
@@ -365,6 +367,7 @@ fn responses_without_output_tokens_have_no_output_length() {
     let trial = |no_output: Option<&str>| TrialTotals {
         requests: 1,
         ok: 1,
+        cancelled: None,
         totals: &totals,
         window_ns: Some(1),
         steady_ns: Err(String::new()),

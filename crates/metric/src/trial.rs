@@ -178,6 +178,8 @@ pub struct TrialTotals<'a> {
     pub requests: u64,
     /// Those of them with the outcome `ok`.
     pub ok: u64,
+    /// Those of them that the client cancelled as planned: neither good nor failed. `None` if the workload cancels none.
+    pub cancelled: Option<u64>,
     /// The sums over the requests.
     pub totals: &'a Totals,
     /// The length of the window; `None` if it has none.
@@ -220,6 +222,11 @@ impl TrialTotals<'_> {
     /// Fails with the reason if responses have no output tokens.
     fn need_output(&self) -> Result<(), String> {
         self.no_output.clone().map_or(Ok(()), Err)
+    }
+
+    /// Returns the number of requests that were due and that the client did not cancel as planned.
+    fn uncancelled(&self) -> u64 {
+        self.requests.saturating_sub(self.cancelled.unwrap_or(0))
     }
 
     /// Fails if the workload has no SLOs.
@@ -309,11 +316,11 @@ pub(crate) fn goodput_tokens(trial: &TrialTotals<'_>) -> MeasuredValue {
 
 pub(crate) fn good_fraction(trial: &TrialTotals<'_>) -> MeasuredValue {
     trial.need_slos()?;
-    share(trial.totals.good, trial.requests, NONE_DUE)
+    share(trial.totals.good, trial.uncancelled(), NONE_DUE)
 }
 
 pub(crate) fn error_rate(trial: &TrialTotals<'_>) -> MeasuredValue {
-    share(trial.requests - trial.ok, trial.requests, NONE_DUE)
+    share(trial.uncancelled().saturating_sub(trial.ok), trial.uncancelled(), NONE_DUE)
 }
 
 pub(crate) fn isl_requested(trial: &TrialTotals<'_>) -> MeasuredValue {
@@ -369,6 +376,11 @@ pub(crate) fn queued_share(trial: &TrialTotals<'_>) -> MeasuredValue {
         return Err(NO_CAP.to_owned());
     }
     share(trial.totals.queued, trial.totals.sent, "no request was sent")
+}
+
+pub(crate) fn cancelled_share(trial: &TrialTotals<'_>) -> MeasuredValue {
+    let cancelled = trial.cancelled.ok_or("the workload cancels no request")?;
+    share(cancelled, trial.totals.sent, "no request was sent")
 }
 
 pub(crate) fn cached_tokens(trial: &TrialTotals<'_>) -> MeasuredValue {

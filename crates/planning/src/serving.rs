@@ -170,6 +170,7 @@ pub(crate) fn build_work(
         rate_profile: rate_profile(&load.arrivals).cloned(),
         max_concurrency: load.max_concurrency.map(Count),
         connections: load.connections,
+        cancel: load.cancel,
         prompts,
         sessions: serving.sessions.as_ref().map(|written| sessions(written, load.sessions, serving.plays_trace())),
         session_header: serving.sessions.as_ref().and_then(|written| written.header.clone()),

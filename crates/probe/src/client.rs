@@ -4,12 +4,15 @@ use std::fmt;
 use std::io::Read as _;
 use std::time::Duration;
 
-use assay_load::EndpointPaths;
+use assay_load::{EndpointPaths, TlsSettings};
 use assay_manifest::Target;
 use ureq::http::{Response, StatusCode, Uri};
 use ureq::tls::{RootCerts, TlsConfig};
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::{Connector as _, TcpConnector};
 use ureq::{Agent, Body, RequestBuilder};
 
+use crate::connect::{Boxed, Http1Connector, HttpsConnector};
 use crate::error::{CONNECT_TIME, RequestError, to_request_error};
 use crate::partial::{NeededPart, PartialBody, PartialResponse};
 use crate::{HeaderError, Headers};
@@ -86,7 +89,7 @@ impl Client {
     /// Creates a client that sends these headers with each request. Over TLS it trusts the certificates that the machine trusts
     /// (`SSL_CERT_FILE` is respected).
     pub fn new(headers: Headers) -> Self {
-        Self::with_roots(headers, RootCerts::PlatformVerifier)
+        Self::with_tls(headers, TlsSettings::default())
     }
 
     /// Creates a client for a target of a plan, with its headers. It accepts any certificate if the target says so.
@@ -100,15 +103,10 @@ impl Client {
 
     /// Creates a client that sends these headers with each request, and accepts any certificate over TLS.
     pub fn accepting_any_certificate(headers: Headers) -> Self {
-        Self::with_tls(headers, TlsConfig::builder().disable_verification(true).build())
+        Self::with_tls(headers, TlsSettings { accepts_any_certificate: true, ..TlsSettings::default() })
     }
 
-    fn with_roots(headers: Headers, roots: RootCerts) -> Self {
-        Self::with_tls(headers, tls(roots))
-    }
-
-    fn with_tls(headers: Headers, tls: TlsConfig) -> Self {
-        install_provider();
+    fn with_tls(headers: Headers, tls: TlsSettings) -> Self {
         let config = Agent::config_builder()
             .max_redirects(0)
             .http_status_as_error(false)
@@ -116,9 +114,9 @@ impl Client {
             .timeout_connect(Some(CONNECT_TIME))
             .proxy(None)
             .user_agent(concat!("assay/", env!("CARGO_PKG_VERSION")))
-            .tls_config(tls)
             .build();
-        Self { agent: config.into(), headers }
+        let connector = ().chain(TcpConnector::default()).chain(Boxed).chain(HttpsConnector::new(tls)).chain(Http1Connector);
+        Self { agent: Agent::with_parts(config, connector, DefaultResolver::default()), headers }
     }
 
     /// Sends a GET request and returns the whole response.

@@ -3,6 +3,8 @@
 use std::io;
 use std::time::Duration;
 
+use crate::connect::Http2Only;
+
 /// The time for a connection to be established, from its first packet to the end of the TLS handshake. A first packet that is lost is
 /// sent again after one and after three seconds. The time is shorter than that of any request here, so that a server that accepts
 /// connections and never ends a handshake is distinguished from one that does not respond.
@@ -32,6 +34,9 @@ pub enum RequestError {
     /// TLS failed: the certificate is not trusted, or the server does not speak TLS.
     #[error("TLS: {0}")]
     Tls(String),
+    /// The server speaks HTTP/2 and not HTTP/1.1.
+    #[error("the server speaks HTTP/2 and not HTTP/1.1: {0}")]
+    Http2(&'static str),
     /// The response is not HTTP.
     #[error("{0}")]
     Protocol(String),
@@ -50,13 +55,22 @@ pub(crate) fn to_request_error(error: ureq::Error, time: Duration) -> RequestErr
     match error {
         ureq::Error::Timeout(ureq::Timeout::Connect) => RequestError::ConnectTimeout(CONNECT_TIME),
         ureq::Error::Timeout(_) => RequestError::Timeout(time),
-        ureq::Error::Io(error) => match error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>()) {
-            Some(cause) => RequestError::Tls(cause.to_string().chars().take(300).collect()),
-            None => RequestError::Connection(error),
-        },
+        ureq::Error::Io(error) => from_io(error),
         ureq::Error::Rustls(cause) => RequestError::Tls(cause.to_string().chars().take(300).collect()),
         ureq::Error::HostNotFound => RequestError::Connection(io::Error::new(io::ErrorKind::NotFound, "the host has no address")),
         ureq::Error::ConnectionFailed => RequestError::Connection(io::Error::other("the connection failed")),
         error => RequestError::Protocol(error.to_string().chars().take(300).collect()),
     }
+}
+
+/// Converts an error of a connection by its cause, if it has one of its own.
+fn from_io(error: io::Error) -> RequestError {
+    let Some(cause) = error.get_ref() else { return RequestError::Connection(error) };
+    if let Some(cause) = cause.downcast_ref::<Http2Only>() {
+        return RequestError::Http2(cause.reason());
+    }
+    if cause.is::<rustls::Error>() || cause.is::<assay_load::Error>() {
+        return RequestError::Tls(cause.to_string().chars().take(300).collect());
+    }
+    RequestError::Connection(error)
 }

@@ -9,6 +9,7 @@
 //! An endpoint is not trusted: for any response, the result is a value or a reason.
 
 mod client;
+mod connect;
 mod error;
 mod headers;
 mod identity;

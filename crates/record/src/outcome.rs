@@ -90,6 +90,8 @@ words!(
     Timeout = "timeout",
     /// The trial and its drain time ended before the response was complete.
     CancelledAtEnd = "cancelled_at_end",
+    /// The client cancelled the request, as the workload plans it for a share of requests: no failure of the endpoint.
+    Cancelled = "cancelled",
     /// The request was due and could not be sent: no free connection, or the trial ended.
     Dropped = "dropped",
 );
@@ -125,5 +127,10 @@ impl Outcome {
     /// Returns true if the response was complete.
     pub fn is_ok(self) -> bool {
         self == Self::Ok
+    }
+
+    /// Returns true if the request failed: it was neither complete nor cancelled as planned.
+    pub fn is_failure(self) -> bool {
+        !matches!(self, Self::Ok | Self::Cancelled)
     }
 }

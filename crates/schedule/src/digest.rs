@@ -17,7 +17,8 @@ use crate::{Phase, ScheduledRequest, TrialSchedule};
 /// session is of a trace, its time since the start of the session by the trace in nanoseconds (64 bits). For a dataset or trace, the
 /// seed of the prompt is its row, and the SHA-256 of the rows and of their index (32 bytes each) precede the first record.
 /// If requests have images, one byte 2, and width, height and number of the images of each (32 bits each) and one byte for their format (0 is PNG,
-/// 1 is JPEG) precede the first record.
+/// 1 is JPEG) precede the first record. If the client cancels requests, one byte 3 and the time from the end of sending one to its cancellation in
+/// nanoseconds (64 bits) precede the first record, and every record ends with one byte: 1 if the request is cancelled, or 0.
 ///
 /// A phase of [open length](TrialSchedule::has_open_length) contributes its first [`OPEN_LENGTH_INDICES`]. Request ids and salt
 /// are absent, because they differ between executions of the same trial.
@@ -40,6 +41,10 @@ pub(crate) fn schedule_digest(schedule: &TrialSchedule) -> Digest {
         }
         hasher.update(&[images.format as u8]);
     }
+    if let Some(cancel) = schedule.cancellation() {
+        hasher.update(&[3]);
+        hasher.update(&cancel.after_ns.0.to_le_bytes());
+    }
     for phase in Phase::ALL {
         let limit = if schedule.has_open_length(phase) { OPEN_LENGTH_INDICES } else { u64::MAX };
         schedule.requests(phase).take(usize::try_from(limit).unwrap_or(usize::MAX)).for_each(|request| {
@@ -57,6 +62,9 @@ pub(crate) fn schedule_digest(schedule: &TrialSchedule) -> Digest {
                 if let Some(planned_ns) = place.planned_ns {
                     hasher.update(&planned_ns.to_le_bytes());
                 }
+            }
+            if schedule.cancellation().is_some() {
+                hasher.update(&[u8::from(request.cancel_after_ns.is_some())]);
             }
         });
         hasher.update(&[0]);

@@ -1,8 +1,8 @@
 //! The recipe of a point's load, known before any of the load is made.
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, CanonicalError, Count, Digest, Images, LengthLaw, PointId, PromptSource, RateProfile, ServingWork,
-    Sessions, SharedPrefix, SyntheticText, Tokenizer, canonical_json,
+    ArrivalLaw, CacheMode, Cancellation, CanonicalError, Count, Digest, Images, LengthLaw, PointId, PromptSource, RateProfile,
+    ServingWork, Sessions, SharedPrefix, SyntheticText, Tokenizer, canonical_json,
 };
 use serde::Serialize;
 
@@ -40,6 +40,8 @@ struct Recipe<'a> {
     text: Option<SyntheticText>,
     #[serde(skip_serializing_if = "Option::is_none")]
     images: Option<&'a Images>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cancel: Option<&'a Cancellation>,
     batch: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<Count>,
@@ -90,6 +92,7 @@ pub fn load_recipe_digest(work: &ServingWork, offered: OfferedLoad, key: &PointK
         output: work.output.as_ref(),
         text: work.text,
         images: work.images.as_ref(),
+        cancel: work.cancel.as_ref(),
         batch: work.batch,
         requests: work.requests,
         duration_ns: work.duration_ns,

@@ -1,7 +1,7 @@
 //! The requests of one serving trial.
 //!
 //! A trial has two phases, the warm-up and the measured phase, each with a load of its own that begins at index 0. Every value of a request comes
-//! from the generator of its phase and concern at the request's index: `arrivals`, `input`, `query`, `group`, `output` (input and output of pairs
+//! from the generator of its phase and concern at the request's index: `arrivals`, `input`, `query`, `group`, `output`, `cancel` (input and output of pairs
 //! have `pair` instead), `prompt` and `request-id` (two values, at `2 i` and `2 i + 1`). So each of N shards computes its own stripe of the same
 //! load; only the times of random arrivals are sums, for which each shard walks the gaps of the others too.
 //!
@@ -20,8 +20,9 @@ use std::time::Duration;
 
 use assay_dataset::Index;
 use assay_manifest::{
-    ArrivalLaw, CacheMode, ConnectionPolicy, Count, Digest, FrozenWorkload, History, Images, LengthLaw, Name, PauseLaw,
-    PlannedTrial, Point, PointId, PointKind, PromptSource, RateProfile, RunId, ServingWork, Sessions, Shard, SharedPrefix,
+    ArrivalLaw, CacheMode, Cancellation, ConnectionPolicy, Count, Digest, FrozenWorkload, History, Images, LengthLaw, Name,
+    PauseLaw, PlannedTrial, Point, PointId, PointKind, PromptSource, RateProfile, RunId, ServingWork, Sessions, Shard,
+    SharedPrefix,
 };
 
 use crate::arrivals::{
@@ -210,6 +211,9 @@ pub enum ScheduleError {
     /// Images that no request can have.
     #[error("the images cannot be sent: {0}")]
     Images(String),
+    /// Requests that cannot be cancelled.
+    #[error("requests cannot be cancelled: {0}")]
+    Cancellation(&'static str),
     /// Sessions that cannot be drawn.
     #[error("the sessions cannot be drawn: {0}")]
     Sessions(String),
@@ -267,6 +271,8 @@ pub struct ScheduledRequest {
     pub group: Option<u32>,
     /// Its place in its session; absent if it stands for itself.
     pub turn: Option<SessionTurn>,
+    /// The time from the end of sending it to its cancellation by the client, in nanoseconds; absent if it is not cancelled.
+    pub cancel_after_ns: Option<u64>,
     /// Its id. Differs between executions of the trial.
     pub request_id: u128,
 }
@@ -357,6 +363,7 @@ pub struct TrialSchedule {
     mean_turns: f64,
     output: Option<LengthLaw>,
     images: Option<Images>,
+    cancel: Option<Cancellation>,
     has_salt: bool,
     warmup_ns: u64,
     duration_ns: Option<u64>,
@@ -431,6 +438,7 @@ impl TrialSchedule {
         check_lengths("output", work.output.as_ref())?;
         work.sessions.as_ref().map_or(Ok(()), |sessions| check_sessions(work, sessions))?;
         work.images.as_ref().map_or(Ok(()), |images| check_images(work, images))?;
+        work.cancel.as_ref().map_or(Ok(()), |cancel| check_cancellation(work, cancel))?;
         check_profile(work, offered)?;
         let schedule = Self {
             seed: *key.point.seed,
@@ -445,6 +453,7 @@ impl TrialSchedule {
             mean_turns: work.mean_turns(),
             output: work.output.clone(),
             images: work.images,
+            cancel: work.cancel,
             has_salt: work.cache == CacheMode::ColdSalt,
             warmup_ns: work.warmup_ns.0,
             duration_ns: work.duration_ns.map(|Count(duration)| duration),
@@ -555,6 +564,7 @@ impl TrialSchedule {
                 Box::new(SessionWalk::new(sessions, stripe, source, self.generator(phase, "pause")))
             }),
             output: self.output.as_ref().map(|law| self.lengths(phase, law, "output")),
+            cancellations: self.cancel.map(|cancel| (cancel, self.generator(phase, "cancel"))),
             ids: self.key(phase.as_str(), "request-id").generator_with_nonce(self.nonce),
         }
     }
@@ -651,6 +661,11 @@ impl TrialSchedule {
             Prompts::Rows(rows) => rows.digests(),
             Prompts::Synthetic { .. } => &[],
         }
+    }
+
+    /// Returns the requests that the client cancels; `None` if it cancels none.
+    pub(crate) fn cancellation(&self) -> Option<&Cancellation> {
+        self.cancel.as_ref()
     }
 
     /// Returns the images of each request; `None` if requests have none.
@@ -819,6 +834,11 @@ fn check_images(work: &ServingWork, images: &Images) -> Result<(), ScheduleError
     misplaced.or_else(|| images.refusal()).map_or(Ok(()), |reason| Err(ScheduleError::Images(reason)))
 }
 
+fn check_cancellation(work: &ServingWork, cancel: &Cancellation) -> Result<(), ScheduleError> {
+    let misplaced = work.sessions.is_some().then_some("a turn that is cancelled would end its session");
+    misplaced.or_else(|| cancel.refusal()).map_or(Ok(()), |reason| Err(ScheduleError::Cancellation(reason)))
+}
+
 fn check_pairs(input: &LengthLaw, output: Option<&LengthLaw>) -> Result<(), ScheduleError> {
     let refused = lengths::pairs_refusal(input, output);
     refused.map_or(Ok(()), |reason| Err(ScheduleError::Lengths { side: "paired", reason }))
@@ -945,6 +965,7 @@ pub struct Requests {
     prompts: DrawnPrompts,
     sessions: Option<Box<SessionWalk>>,
     output: Option<Lengths>,
+    cancellations: Option<(Cancellation, Generator)>,
     ids: Generator,
 }
 
@@ -1049,8 +1070,15 @@ impl Requests {
             row: prompt.row,
             group: prompt.group,
             turn: None,
+            cancel_after_ns: self.cancel_after_ns(index),
             request_id: u128::from(self.ids.at(2 * index)) << 64 | u128::from(self.ids.at(2 * index + 1)),
         }
+    }
+
+    /// Returns the time to the cancellation of a request, which its value of the concern `cancel` decides: it is cancelled below the share.
+    fn cancel_after_ns(&mut self, index: u64) -> Option<u64> {
+        let (cancel, draws) = self.cancellations.as_mut()?;
+        (draws.unit_f64(index) < cancel.share).then_some(cancel.after_ns.0)
     }
 
     fn next_of_sessions(&mut self, current: Option<SessionCursor>) -> Option<ScheduledRequest> {

@@ -350,6 +350,7 @@ impl LoadSamples {
         let trial = TrialTotals {
             requests: requests.into(),
             ok: (requests - failed).into(),
+            cancelled: None,
             totals: &totals,
             window_ns: u64::try_from(last_ns).ok().filter(|ns| *ns > 0),
             steady_ns: Err("a prediction has no steady state".to_owned()),

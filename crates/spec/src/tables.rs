@@ -473,8 +473,20 @@ pub(crate) static LOAD: Table = Table {
         ),
         default("timeout", &DURATION_TYPE, "\"5m\"", "The time after which a request has failed."),
         default("connections", &Type::Choice(&CONNECTIONS), "\"pooled\"", "The reuse of connections."),
+        optional("cancel", &Type::Object(&CANCEL), "The requests that the client cancels, as users do who stop waiting. The seed decides which."),
     ],
     rules: &[Rule::AtLeastOneFor(&["closed", "open"], &["duration", "requests", "sessions"])],
+};
+
+static CANCEL: Table = Table {
+    name: "cancel",
+    doc: "A share of the requests is cancelled by the client: it closes the connection so long after the request was sent. A request whose response is complete before is not cancelled. Cancelled requests are counted apart: they are no failures, and no latency and no rate has them.",
+    selector: None,
+    fields: &[
+        required("share", &Type::Number { min: 0.0, above_min: true, max: 1.0 }, "The probability that a request is cancelled."),
+        required("after", &DURATION_TYPE, "The time from the last byte of the request to its cancellation; `0s` closes at once."),
+    ],
+    rules: &[],
 };
 
 static LENGTHS: Type =

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use assay_api::{CustomApi, InputKind, ServingApi};
 use assay_manifest::{
-    BetterDirection, CacheMode, CaptureMode, ConnectionPolicy, Count, DatasetFormat, History, Images, InstructionCounter,
-    MeasuredCommand, Name, OverLongPrompt, RateProfile, RateSegment, ReasoningHistory, SharedPrefix, SloMetric, SyntheticText,
-    WorkloadType,
+    BetterDirection, CacheMode, Cancellation, CaptureMode, ConnectionPolicy, Count, DatasetFormat, History, Images,
+    InstructionCounter, MeasuredCommand, Name, OverLongPrompt, RateProfile, RateSegment, ReasoningHistory, SharedPrefix,
+    SloMetric, SyntheticText, WorkloadType,
 };
 use assay_metric::Requirement;
 use serde_json::{Map, Value as Json};
@@ -252,6 +252,7 @@ impl Serving {
             Requirement::OpenLoop => is_open,
             Requirement::ConcurrencyCap => self.load.max_concurrency.is_some(),
             Requirement::IntendedTimes => is_open || self.sessions.is_some() || self.load.connections == ConnectionPolicy::Never,
+            Requirement::Cancellation => self.load.cancel.is_some(),
             Requirement::NewConnections => self.load.connections == ConnectionPolicy::Never,
             // Users of sessions pause between turns, so that they are not all busy at any time.
             Requirement::ClosedLoop => !is_open && self.sessions.is_none(),
@@ -287,6 +288,8 @@ pub struct Load {
     pub timeout: Duration,
     /// The reuse of connections.
     pub connections: ConnectionPolicy,
+    /// The requests that the client cancels; `None` if it cancels none.
+    pub cancel: Option<Cancellation>,
 }
 
 /// The arrival mode: the event that triggers a request.
@@ -823,6 +826,10 @@ fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
     if let Some(cap) = spec.at(&["load", "max_concurrency"]) {
         let message = "`spec.load.max_concurrency` holds back single requests, and a later turn of a session cannot wait for other sessions";
         problems.add_hinted(cap.span, message, "remove it; `mode: closed` limits the sessions that are played at a time");
+    }
+    if let Some(cancel) = spec.at(&["load", "cancel"]) {
+        let message = "`spec.load.cancel` cancels single requests: a turn that is cancelled would end its session";
+        problems.add_hinted(cancel.anchor, message, "remove it, or `sessions`");
     }
     // The prompts of a trace's turns are whole ones, which any API that generates takes.
     let takes_turns =
@@ -1363,6 +1370,7 @@ impl Read for Load {
             warmup: load.get("warmup")?,
             timeout: load.get("timeout")?,
             connections: load.get("connections")?,
+            cancel: load.get("cancel")?,
         })
     }
 }
@@ -1406,6 +1414,13 @@ impl Read for ArrivalProcess {
             "gamma" => Self::Gamma { smoothness: load.get("smoothness")? },
             _ => Self::Poisson,
         })
+    }
+}
+
+impl Read for Cancellation {
+    fn read(cancel: &CheckedValue) -> Option<Self> {
+        let after: Duration = cancel.get("after")?;
+        Some(Self { share: cancel.get("share")?, after_ns: Count(u64::try_from(after.as_nanos()).ok()?) })
     }
 }
 

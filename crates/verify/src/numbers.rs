@@ -298,6 +298,7 @@ mod tests {
                 .with("completed", 100_i64)?
                 .with("failed", 0_i64)?
                 .with("dropped", 0_i64)?
+                .with("cancelled", 0_i64)?
                 .with("duration_ns", 1_000_i64)?
                 .with("ttft_ns_p99", 12_000_000_i64)?
                 .with("currency", "EUR")?

@@ -456,13 +456,15 @@ fn check_spread(row: &Row, name: &MetricName, metric: Option<&MetricSummary>) ->
 fn check_counts(row: &Row, point: &PointSummary, serving: &ServingPoint) -> Result<()> {
     let count = |word: &str| serving.outcomes.get(word).map_or(0, |count| count.0);
     let (requests, completed, dropped) = (serving.requests.0, count("ok"), count("dropped"));
+    let uncancelled = requests.saturating_sub(count("cancelled"));
     check_column(row, "trials_counted", point.trials_counted)?;
     check_column(row, "requests", Value::from_count(requests))?;
     check_column(row, "completed", Value::from_count(completed))?;
     check_column(row, "dropped", Value::from_count(dropped))?;
-    check_column(row, "failed", Value::from_count(requests.saturating_sub(completed.saturating_add(dropped))))?;
-    let unanswered = requests.saturating_sub(completed);
-    check_column(row, "error_rate", (requests > 0).then(|| unanswered as f64 / requests as f64))?;
+    check_column(row, "failed", Value::from_count(uncancelled.saturating_sub(completed.saturating_add(dropped))))?;
+    check_column(row, "cancelled", Value::from_count(count("cancelled")))?;
+    let unanswered = uncancelled.saturating_sub(completed);
+    check_column(row, "error_rate", (uncancelled > 0).then(|| unanswered as f64 / uncancelled as f64))?;
     check_column(row, "duration_ns", Value::from_count(serving.duration_ns.0))?;
     check_column(row, "slo_met", serving.slo_met)?;
     check_column(row, "cost_absent_reason", serving.cost_absent.as_deref())

@@ -213,7 +213,8 @@ pub static SERVING_OUTCOME_FACT: Table = Table {
             int("completed", "Requests that succeeded.").unit("requests").required(),
             int("failed", "Requests that failed, timed out or were cut short.").unit("requests").required(),
             int("dropped", "Requests that were due and could not be sent.").unit("requests").required(),
-            float("error_rate", "Failed and dropped over due, of all counted trials together, 0 to 1; null if none was due."),
+            int("cancelled", "Requests that the client cancelled, as the workload plans it. They are no failures.").unit("requests").required(),
+            float("error_rate", "Failed and dropped over due without cancelled, of all counted trials together, 0 to 1; null if there are none."),
         ],
         metric_columns!(Section::Failures),
         &[

@@ -52,7 +52,7 @@ impl ClientCounts {
             }
             // These reached no endpoint.
             Ok(Outcome::Dropped | Outcome::ConnectError) => return,
-            Ok(Outcome::CancelledAtEnd | Outcome::Timeout) => (count, count),
+            Ok(Outcome::CancelledAtEnd | Outcome::Cancelled | Outcome::Timeout) => (count, count),
             Ok(
                 Outcome::HttpError
                 | Outcome::ConnectionClosed

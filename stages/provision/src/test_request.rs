@@ -151,6 +151,7 @@ impl<'a> TestRequest<'a> {
                     "does the address need `http`? `SSL_CERT_FILE` names certificate authorities to trust; `insecure_skip_tls_verify: true` accepts any certificate",
                 ));
             }
+            Err(RequestError::Http2(why)) => return Verdict::Refused(self.http2_failure(why)),
             Err(error) => return Verdict::Unavailable(format!("POST {}: {}", self.url, clean(&error.to_string()))),
         };
         let text = self.describe_body(&response);
@@ -266,6 +267,16 @@ impl<'a> TestRequest<'a> {
             "is this the address of the API, and not of a web page or a gateway? A path prefix belongs to it, such as `/openai/v1`"
         };
         Failure::new(ErrorCode::EndpointProtocol, message).hint(hint)
+    }
+
+    fn http2_failure(&self, why: &str) -> Failure {
+        let message = format!(
+            "target `{}` speaks HTTP/2 and not HTTP/1.1, over which load is sent: POST {}: {why}",
+            self.target.name, self.url
+        );
+        Failure::new(ErrorCode::EndpointProtocol, message).hint(
+            "use an address of the server that speaks HTTP/1.1: most servers have one, or a setting for it. A proxy in front of it that speaks HTTP/1.1 is measured together with it",
+        )
     }
 
     fn redirect_failure(&self, response: &PartialResponse) -> Failure {

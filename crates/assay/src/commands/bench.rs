@@ -53,7 +53,8 @@ const PIPELINE: &str = "pipelines/bench.yaml";
 const WORKLOADS: [&str; 3] = ["bench", "bench-open", "bench-replay"];
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 60] = [
+const OPTIONS: [(&str, &str); 61] = [
+    ("spec.load.cancel", "--cancel"),
     ("spec.load.connections", "--connections"),
     ("spec.load.rate.ramp", "--ramp"),
     ("spec.load.rate.series", "--series"),
@@ -146,6 +147,9 @@ pub(crate) struct Bench {
     /// The reuse of connections: pooled, never (each request opens one, and its latencies include that), or sticky (one for each session)
     #[arg(long, value_name = "POLICY", default_value = "pooled")]
     connections: String,
+    /// The share of requests that the client cancels, and how long after it was sent each of them is, such as 0.1:500ms. Counted apart, not as failures
+    #[arg(long, value_name = "SHARE:TIME")]
+    cancel: Option<String>,
     /// The speed of a replayed trace: 2 halves all of its times [default: 1]
     #[arg(long, value_name = "FACTOR,..", value_delimiter = ',', requires = "trace")]
     speed: Vec<f64>,
@@ -410,6 +414,7 @@ impl Bench {
         load["warmup"] = json!(self.warmup.as_deref().unwrap_or(warmup));
         load["timeout"] = json!(self.timeout);
         set(&mut load, "connections", Some(self.connections.as_str()).filter(|policy| *policy != "pooled").map(Value::from));
+        set(&mut load, "cancel", self.cancel.as_deref().map(parse_cancel).transpose()?);
         let lengths = self.lengths()?;
         let file = self.file().map(|(member, file)| self.file_of(member, file).map(|of| (member, of))).transpose()?;
         let is_simulated = self.simulator.is_some();
@@ -600,6 +605,16 @@ fn parse_doublings(text: &str) -> Result<Doublings, String> {
     }
     let doublings = std::iter::successors(Some(first), |number| number.checked_mul(2)).take_while(|number| *number < last);
     Ok(Doublings(doublings.chain([last]).collect()))
+}
+
+/// Parses the share of requests that are cancelled, and the time after which they are.
+fn parse_cancel(text: &str) -> Result<Value, Failure> {
+    let parts = text.split_once(':').and_then(|(share, after)| Some((share.parse::<f64>().ok()?, after)));
+    let (share, after) = parts.ok_or_else(|| {
+        Failure::new(ErrorCode::Option, format!("`--cancel {text}` is not of the form SHARE:TIME"))
+            .hint("such as `--cancel 0.1:500ms`: one request in ten, half a second after it was sent")
+    })?;
+    Ok(json!({"share": share, "after": after}))
 }
 
 /// Parses `NAME=NUMBER`.

@@ -48,6 +48,9 @@ struct Requests<'a> {
     ok: u64,
     /// The number of requests of each other outcome.
     failed: BTreeMap<&'a str, u64>,
+    /// The number of requests that the client cancelled as the workload plans it; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cancelled: Option<u64>,
     /// The failed requests by status code, the most frequent first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     failures: Vec<FailureResult<'a>>,
@@ -133,9 +136,10 @@ impl<'a> PointResult<'a> {
             failed: serving
                 .outcomes
                 .iter()
-                .filter(|(name, _)| *name != "ok")
+                .filter(|(name, _)| !["ok", "cancelled"].contains(&name.as_str()))
                 .map(|(name, count)| (name.as_str(), count.0))
                 .collect(),
+            cancelled: serving.outcomes.get("cancelled").map(|count| count.0),
             failures: serving.failures.iter().map(FailureResult::new).collect(),
         });
         Self {

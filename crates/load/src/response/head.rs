@@ -1,5 +1,7 @@
 //! Parses the head of an HTTP/1.1 response: its status and the framing of its body.
 
+use crate::http2;
+
 /// The maximum bytes of a head.
 pub(crate) const MAX_HEAD_BYTES: usize = 64 << 10;
 /// The maximum header lines of a head.
@@ -51,6 +53,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Head, usize)>, &'static str> 
         Ok(httparse::Status::Partial) if bytes.len() >= MAX_HEAD_BYTES => Err("the head of the response is too long"),
         Ok(httparse::Status::Partial) => Ok(None),
         Err(httparse::Error::TooManyHeaders) => Err("the head of the response has too many lines"),
+        Err(_) if http2::is_http2(bytes) => Err(http2::FRAMES),
         Err(_) => Err("the response is not HTTP"),
     }
 }
@@ -166,6 +169,7 @@ mod tests {
     fn what_is_no_head_is_refused_and_a_head_has_limits() {
         assert!(read(b"SSH-2.0-OpenSSH_9.6\r\n").is_err());
         assert!(read(b"\x15\x03\x01\x00\x02\x02").is_err());
+        assert_eq!(read(&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 100]), Err(http2::FRAMES));
         assert_eq!(read(b"HTTP/1.1 200 OK\r\nconte"), Ok(None));
         assert_eq!(read(b""), Ok(None));
         let long = format!("HTTP/1.1 200 OK\r\nx: {}", "y".repeat(MAX_HEAD_BYTES));

@@ -112,6 +112,11 @@ impl Engine<'_> {
                     exchange.delays.write_ns = done - started;
                 }
                 exchange.wire = Vec::new();
+                if let Some(after_ns) = exchange.cancel_after_ns {
+                    let at_ns = done.saturating_add(i64::try_from(after_ns).unwrap_or(i64::MAX));
+                    exchange.cancel_at_ns = Some(at_ns);
+                    self.cancellations.push(at_ns, slot, exchange.row.record.request_id);
+                }
                 self.watch_write(slot, false);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.watch_write(slot, true),
@@ -157,6 +162,12 @@ impl Engine<'_> {
         let (mut got, stamp) = transport.read(buffer);
         let at_ns = stamp - self.trial.start_at_ns;
         let delay_ns = self.delays.record_read(at_ns);
+        let cancel_at_ns = self.slots[slot as usize].exchange.as_ref().and_then(|exchange| exchange.cancel_at_ns);
+        if cancel_at_ns.is_some_and(|cancel_at_ns| cancel_at_ns <= at_ns) {
+            // These bytes came after its time, so that the client would not have read them if it had not been late.
+            self.cancel(slot, at_ns);
+            return at_ns;
+        }
         loop {
             let place = &mut self.slots[slot as usize];
             let (Some(transport), Some(exchange)) = (&mut place.transport, &mut place.exchange) else { return at_ns };
@@ -232,7 +243,8 @@ impl Engine<'_> {
         };
         if keeps && exchange.is_written {
             place.state = ConnectionState::Idle;
-            match exchange.session.filter(|_| self.trial.connections == Connections::Sticky) {
+            place.kept_for = exchange.session.filter(|_| self.trial.connections == Connections::Sticky);
+            match place.kept_for {
                 Some(key) => drop(self.of_sessions.insert(key, (slot, place.generation))),
                 None => self.idle.push((slot, place.generation)),
             }
@@ -267,9 +279,14 @@ impl Engine<'_> {
         }
     }
 
-    /// Handles an event of a kept-alive connection, which can only be its end, because there is no request on it.
+    /// Handles an event of a kept-alive connection, which can only be its end, because there is no request on it. A session in a pause
+    /// has no connection from then on.
     pub(super) fn end_idle(&mut self, slot: u32) {
-        self.slots[slot as usize].disconnect();
+        let place = &mut self.slots[slot as usize];
+        place.disconnect();
+        if let Some(key) = place.kept_for.take() {
+            self.of_sessions.remove(&key);
+        }
         self.vacant.push(slot);
         // Its entry in the idle list is skipped when it is popped; the list is cleaned so that such entries do not accumulate.
         if self.idle.len() > 2 * self.slots.len() + 64 {

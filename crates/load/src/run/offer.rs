@@ -162,6 +162,7 @@ impl Engine<'_> {
     /// Begins a request: on a kept-alive connection, on a new one, or not at all. `session` is the key of its session.
     pub(super) fn begin(&mut self, prepared: PreparedRequest, session: Option<u64>, phase: Phase, now: i64) {
         let lists = self.trial.chunk_lists.lists(prepared.global_index);
+        let cancel_after_ns = prepared.cancel_after_ns;
         let (mut row, wire) = self.new_row(prepared, phase, now);
         let due_ns = row.record.intended_ns.unwrap_or(now);
         row.record.ready_ns = self.places.as_mut().and_then(|places| places.take(due_ns));
@@ -199,6 +200,8 @@ impl Engine<'_> {
             delays: RequestDelays::default(),
             tries: 0,
             session,
+            cancel_after_ns,
+            cancel_at_ns: None,
         });
         self.order.push(slot);
         if reused {
@@ -287,6 +290,7 @@ impl Engine<'_> {
                     return None;
                 }
                 if place.transport.as_ref().is_some_and(Transport::is_silent) {
+                    self.slots[slot as usize].kept_for = None;
                     return Some(slot);
                 }
                 self.client.resends += 1;

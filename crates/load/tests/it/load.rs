@@ -308,6 +308,82 @@ fn what_still_waits_for_a_place_at_the_end_is_dropped_and_counted() {
     assert!(dropped.clone().all(|record| record.ready_ns.is_none() && record.sent_ns.is_none()));
 }
 
+/// Requests of which some are cancelled: their indices and the time after which each is.
+struct CancelledRequests {
+    requests: crate::support::NumberedRequests,
+    cancelled: &'static [u64],
+    after_ns: u64,
+}
+
+impl Requests for CancelledRequests {
+    fn next(&mut self, phase: Phase) -> Result<Option<PlannedRequest>, Cause> {
+        let Some(request) = self.requests.next(phase)? else { return Ok(None) };
+        let cancel_after_ns = self.cancelled.contains(&request.global_index).then_some(self.after_ns);
+        Ok(Some(PlannedRequest { cancel_after_ns, ..request }))
+    }
+}
+
+#[test]
+fn a_request_is_cancelled_so_long_after_it_was_sent_and_its_connection_is_closed() {
+    // The endpoint sends a part of its response and then nothing, to requests that are to be cancelled.
+    let closed_by_client = Gate::default();
+    let noted = closed_by_client.clone();
+    let server = Server::start(move |request, stream| {
+        let body: serde_json::Value = serde_json::from_slice(&request.body).expect("a body");
+        if body["index"] != 1 {
+            return good(request, stream);
+        }
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n");
+        let _ = stream.flush();
+        // Only a connection that the other side has closed ends the writing of comments.
+        while stream.write_all(b"2\r\n:\n\r\n").is_ok() {
+            std::thread::yield_now();
+        }
+        noted.open();
+        AfterResponse::Close
+    });
+    let after_ns = 20 * MS.unsigned_abs();
+    let mut requests = CancelledRequests { requests: numbered(4), cancelled: &[1], after_ns };
+    let (finished, kept) = run_trial(&closed(&server.url(), 1), &mut requests);
+    closed_by_client.pass();
+    assert_eq!((indices(&kept, Outcome::Ok), indices(&kept, Outcome::Cancelled)), (vec![0, 2, 3], vec![1]));
+    let cancelled = kept.records.iter().find(|record| record.outcome == Outcome::Cancelled).expect("one");
+    assert!(cancelled.end_ns >= cancelled.write_done_ns.map(|done| done + 20 * MS), "{cancelled:?}");
+    assert!(cancelled.first_byte_ns.is_some());
+    // The user goes on with another connection.
+    assert_eq!((server.connections.load(Ordering::SeqCst), finished.counts.due(Phase::Measured)), (2, 4));
+}
+
+#[test]
+fn what_ends_before_its_cancellation_is_not_cancelled() {
+    let server = Server::start(good);
+    let mut requests = CancelledRequests { requests: numbered(5), cancelled: &[0, 1, 2, 3, 4], after_ns: LONG.unsigned_abs() };
+    let (_, kept) = run_trial(&closed(&server.url(), 2), &mut requests);
+    assert_eq!(indices(&kept, Outcome::Ok), [0, 1, 2, 3, 4]);
+    // Without a server, a request is never sent, and so it is not cancelled.
+    let mut requests = CancelledRequests { requests: numbered(2), cancelled: &[0, 1], after_ns: 0 };
+    let (_, kept) = run_trial(&trial(CLOSED_URL), &mut requests);
+    assert_eq!(indices(&kept, Outcome::ConnectError), [0, 1]);
+}
+
+#[test]
+fn a_request_may_be_cancelled_as_soon_as_it_is_sent() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let server = Server::start(move |_, _| {
+        held.pass();
+        AfterResponse::Close
+    });
+    let mut requests = CancelledRequests {
+        requests: every(MS, 20),
+        cancelled: &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19],
+        after_ns: 0,
+    };
+    let (_, kept) = run_trial(&open(&server.url(), 64), &mut requests);
+    gate.open();
+    assert_eq!(indices(&kept, Outcome::Cancelled), (0..20).collect::<Vec<_>>());
+}
+
 #[test]
 fn each_request_may_have_a_connection_of_its_own_and_its_latency_counts_from_before_it() {
     let heads = Arc::new(Mutex::new(Vec::new()));

@@ -23,11 +23,18 @@ fn server() -> Server {
 
 /// Starts a server that notes the kind of each handshake.
 fn server_noting(kinds: Arc<Mutex<Vec<Option<HandshakeKind>>>>) -> Server {
+    server_of(&[], kinds)
+}
+
+/// Starts one that speaks these protocols by ALPN.
+fn server_of(protocols: &[&[u8]], kinds: Arc<Mutex<Vec<Option<HandshakeKind>>>>) -> Server {
     let certificate = CertificateDer::from_pem_slice(CERTIFICATE).expect("a certificate");
     let key = PrivateKeyDer::from_pem_slice(KEY).expect("a key");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().expect("versions");
-    let config = Arc::new(builder.with_no_client_auth().with_single_cert(vec![certificate], key).expect("a key that fits"));
+    let mut config = builder.with_no_client_auth().with_single_cert(vec![certificate], key).expect("a key that fits");
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    let config = Arc::new(config);
     Server::with(good, move |stream: TcpStream| {
         let mut stream = StreamOwned::new(ServerConnection::new(config.clone()).expect("a connection"), stream);
         // A client that does not trust the server ends the handshake.
@@ -76,6 +83,17 @@ fn a_server_that_is_not_trusted_is_a_connect_error() {
     assert_eq!(indices(&kept, Outcome::ConnectError), [0, 1]);
     let reason = kept.records[0].error.as_deref().unwrap_or_default();
     assert!(reason.contains("certificate"), "{reason}");
+}
+
+#[test]
+fn a_server_that_refuses_http_1_by_alpn_is_a_connect_error_that_says_so() {
+    let server = server_of(&[b"h2"], Arc::default());
+    let mut trial = trial(&url(&server));
+    trial.endpoint = trial.endpoint.with_roots_pem(AUTHORITY).expect("an authority");
+    let (_, kept) = run_trial(&trial, &mut numbered(1));
+    assert_eq!(indices(&kept, Outcome::ConnectError), [0]);
+    let reason = kept.records[0].error.as_deref().unwrap_or_default();
+    assert!(reason.contains("the server does not speak HTTP/1.1 over TLS"), "{reason}");
 }
 
 #[test]

@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 
 use crate::document::words;
 use crate::{
-    Artifact, Block, CaseId, Count, Digest, Images, PauseLaw, PointId, PromptSource, RateProfile, SessionCounts, Sessions,
-    Tokenizer, TrialId,
+    Artifact, Block, Cancellation, CaseId, Count, Digest, Images, PauseLaw, PointId, PromptSource, RateProfile, SessionCounts,
+    Sessions, Tokenizer, TrialId,
 };
 
 /// Servers that support token counts per chunk (`continuous_usage_stats`).
@@ -238,6 +238,9 @@ pub struct ServingWork {
     /// The reuse of connections; absent if they are pooled.
     #[serde(skip_serializing_if = "ConnectionPolicy::is_pooled", default = "pooled")]
     pub connections: ConnectionPolicy,
+    /// The requests that the client cancels; absent if it cancels none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cancel: Option<Cancellation>,
     /// The source of prompts.
     pub prompts: PromptSource,
     /// The conversations that requests belong to; absent if each request stands for itself.

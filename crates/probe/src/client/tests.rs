@@ -137,6 +137,41 @@ fn what_is_no_http_is_no_response() {
     }
 }
 
+/// The first bytes from a server of HTTP/2: its settings, and, because a request of HTTP/1.1 is not HTTP/2, GOAWAY.
+const FRAMES: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+
+#[test]
+fn a_server_of_http_2_is_named() {
+    let error_of = |bytes: &'static [u8]| {
+        let server = Server::start(move |_| Reply::raw(bytes));
+        client().get(&server.url(), LONG).expect_err("no HTTP/1.1")
+    };
+    for reply in [FRAMES, &FRAMES[9..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+        let error = error_of(reply);
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(error, @"the server speaks HTTP/2 and not HTTP/1.1: it responded to a request of HTTP/1.1 with HTTP/2");
+        }
+        assert!(!error.is_unreachable());
+    }
+    // A frame of another kind is no beginning of HTTP/2, and neither is a part of one.
+    for reply in [&[0, 0, 0, 1, 0, 0, 0, 0, 0], &FRAMES[..8]] {
+        let error = error_of(reply);
+        assert!(!matches!(error, RequestError::Http2(_)), "{error}");
+    }
+}
+
+#[test]
+fn a_server_that_refuses_http_1_in_the_handshake_is_named() {
+    let (url, _, server) = tls_server_of(&[b"h2"]);
+    let error = Client::accepting_any_certificate(Headers::default()).get(&url, LONG).expect_err("no HTTP/1.1");
+    insta::assert_snapshot!(error, @"the server speaks HTTP/2 and not HTTP/1.1: it refused HTTP/1.1 in the TLS handshake (ALPN)");
+    server.join().expect("no panic");
+    // A server that speaks both is asked by HTTP/1.1.
+    let (url, _, server) = tls_server_of(&[b"h2", b"http/1.1"]);
+    assert_eq!(Client::accepting_any_certificate(Headers::default()).get(&url, LONG).expect("a response").body, b"hidden");
+    server.join().expect("no panic");
+}
+
 #[test]
 fn an_absent_server_is_silence_and_a_bad_response_is_not() {
     // Port 1 is never assigned by the system: a port that was released may be another test's already.
@@ -157,12 +192,19 @@ fn every_address_of_a_name_is_tried() {
 
 /// Starts a server over TLS for one connection; returns its address and its self-signed certificate.
 fn tls_server() -> (String, CertificateDer<'static>, std::thread::JoinHandle<()>) {
+    tls_server_of(&[])
+}
+
+/// Starts one that speaks these protocols by ALPN.
+fn tls_server_of(protocols: &[&[u8]]) -> (String, CertificateDer<'static>, std::thread::JoinHandle<()>) {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let pair = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
     let certificate = pair.cert.der().clone();
     let key = PrivateKeyDer::try_from(pair.signing_key.serialize_der()).expect("a key");
     let config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate.clone()], key);
-    let config = Arc::new(config.expect("a pair"));
+    let mut config = config.expect("a pair");
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    let config = Arc::new(config);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("https://{}", listener.local_addr().expect("an address"));
     let thread = std::thread::spawn(move || {
@@ -180,8 +222,7 @@ fn tls_server() -> (String, CertificateDer<'static>, std::thread::JoinHandle<()>
 #[test]
 fn an_endpoint_over_tls_is_asked_like_another_and_a_stranger_is_not() {
     let (url, certificate, server) = tls_server();
-    let certificate = ureq::tls::Certificate::from_der(&certificate).to_owned();
-    let trusting = Client::with_roots(Headers::default(), RootCerts::new_with_certs(&[certificate]));
+    let trusting = Client::with_tls(Headers::default(), TlsSettings { roots: vec![certificate], ..TlsSettings::default() });
     assert_eq!(trusting.get(&url, LONG).expect("trusted").body, b"hidden");
     server.join().expect("no panic");
 

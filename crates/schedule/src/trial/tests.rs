@@ -27,6 +27,7 @@ pub(super) fn work() -> ServingWork {
         sessions: None,
         rate_profile: None,
         max_concurrency: None,
+        cancel: None,
         connections: assay_manifest::ConnectionPolicy::Pooled,
         session_header: None,
         output: Some(LengthLaw::TruncatedUniform { low: 1, high: 300, floor: 2 }),
@@ -167,10 +168,42 @@ fn what_does_not_shape_the_load_is_not_in_its_recipe() {
         ServingWork { duration_ns: None, ..work() },
         ServingWork { warmup_ns: Count(0), ..work() },
         ServingWork { cache: CacheMode::Warm, ..work() },
+        ServingWork { cancel: Some(Cancellation { share: 0.1, after_ns: Count(5) }), ..work() },
+        ServingWork { cancel: Some(Cancellation { share: 0.2, after_ns: Count(5) }), ..work() },
         ServingWork { tokenizer: Tokenizer { digest: Digest::compute(b"other"), ..work().tokenizer }, ..work() },
     ];
     let recipes: BTreeSet<Digest> = others.iter().map(recipe).chain([recipe(&work())]).collect();
     assert_eq!(recipes.len(), others.len() + 1);
+}
+
+#[test]
+fn the_seed_decides_which_requests_are_cancelled_for_any_number_of_shards() {
+    let cancelling = |share, after_ns| ServingWork { cancel: Some(Cancellation { share, after_ns: Count(after_ns) }), ..work() };
+    let of = |work: &ServingWork| schedule(work, RATE);
+    let whole = of(&cancelling(0.25, 7));
+    let all: Vec<_> = whole.requests(Phase::Measure).collect();
+    let cancelled = all.iter().filter(|request| request.cancel_after_ns.is_some()).count();
+    // 500 draws with probability 1/4: 125 on average, and the standard deviation is 9.7.
+    assert!((85..165).contains(&cancelled), "{cancelled} of {}", all.len());
+    assert!(all.iter().all(|request| request.cancel_after_ns.is_none_or(|after_ns| after_ns == 7)));
+    let mut sharded: Vec<_> =
+        (0..3).flat_map(|shard| whole.shard_requests(Phase::Measure, Stripe::new(shard, 3).expect("a shard"))).collect();
+    sharded.sort_by_key(|request| request.global_index);
+    assert_eq!(sharded, all);
+    // What is cancelled changes nothing else, and a larger share cancels the same requests and more.
+    let plain: Vec<_> = of(&work()).requests(Phase::Measure).collect();
+    let more: Vec<_> = of(&cancelling(0.5, 7)).requests(Phase::Measure).collect();
+    for ((request, plain), more) in all.iter().zip(&plain).zip(&more) {
+        assert_eq!(ScheduledRequest { cancel_after_ns: None, ..*request }, *plain);
+        assert!(request.cancel_after_ns.is_none() || more.cancel_after_ns.is_some());
+    }
+    assert!(of(&cancelling(1.0, 7)).requests(Phase::WarmUp).all(|request| request.cancel_after_ns.is_some()));
+    let digests: BTreeSet<Digest> =
+        [work(), cancelling(0.25, 7), cancelling(0.25, 8), cancelling(0.5, 7)].iter().map(|work| of(work).digest()).collect();
+    assert_eq!(digests.len(), 4);
+    for share in [0.0, 1.5, f64::NAN] {
+        assert!(matches!(refused(&cancelling(share, 7), RATE), ScheduleError::Cancellation(_)));
+    }
 }
 
 #[test]

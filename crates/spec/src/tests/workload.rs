@@ -172,6 +172,7 @@ fn a_serving_workload_is_read_with_its_defaults() {
                 process: ArrivalProcess::Gamma { smoothness: 0.5 }
             },
             max_concurrency: None,
+            cancel: None,
             duration: Some(Duration::from_mins(1)),
             requests: None,
             sessions: None,
@@ -1541,6 +1542,29 @@ fn passwords_in_addresses_are_not_shown() {
       |                 ^
     hint: remove it; credentials go into a target's `headers`, as references
     ");
+}
+
+#[test]
+fn a_share_of_single_requests_may_be_cancelled() {
+    let with =
+        |text: &str, cancel: &str| replace_part(text, "    mode: open\n", &format!("    mode: open\n    cancel: {cancel}\n"));
+    let cancelling = workload(&with(SERVING, "{share: 0.1, after: 500ms}"));
+    let Work::Serving(serving) = &cancelling.spec.work else { panic!("serving") };
+    assert_eq!(serving.load.cancel, Some(assay_manifest::Cancellation { share: 0.1, after_ns: Count(500_000_000) }));
+    assert_snapshot!(problems(&with(SERVING, "{share: 0, after: 500ms}")), @r"
+    error: `spec.load.cancel.share` must be above 0 and at most 1, not 0
+      --> a.yaml:14:21
+       |
+    14 |     cancel: {share: 0, after: 500ms}
+       |                     ^
+    ");
+    assert!(problems(&with(SERVING, "{share: 0.1}")).contains("lacks `after`"));
+    let sessions = replace_part(SERVING, "lengths: N(480,240)/(300,150)", "lengths: D(9,9)\n  sessions: {turns: 2}");
+    let refused = problems(&with(&sessions, "{share: 0.1, after: 0s}"));
+    assert!(
+        refused.contains("`spec.load.cancel` cancels single requests: a turn that is cancelled would end its session"),
+        "{refused}"
+    );
 }
 
 #[test]

@@ -73,6 +73,7 @@ impl<'a> RowRequests<'a> {
             prompt_sha256: (self.work.capture != CaptureMode::None).then(|| digest_prompts(texts)),
             turn: None,
             next: Vec::new(),
+            cancel_after_ns: scheduled.cancel_after_ns,
         }
     }
 

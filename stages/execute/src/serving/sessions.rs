@@ -154,6 +154,7 @@ impl Conversation {
                 .then(|| digest_prompts(self.messages.iter().flat_map(message_texts))),
             turn: self.place(),
             next: self.next(),
+            cancel_after_ns: scheduled.cancel_after_ns,
         }
     }
 

@@ -45,7 +45,7 @@ impl RecordSummary {
     }
 
     fn add_error(&mut self, record: &Record) {
-        if record.phase != Phase::Measured {
+        if record.phase != Phase::Measured || !record.outcome.is_failure() {
             return;
         }
         let said = match (record.http_status, record.error.as_deref()) {

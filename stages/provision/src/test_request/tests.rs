@@ -104,6 +104,17 @@ fn a_response_in_the_format_of_the_api_is_accepted() {
 }
 
 #[test]
+fn a_server_of_http_2_is_refused_by_name() {
+    // Its settings, and GOAWAY with the error PROTOCOL_ERROR.
+    let frames = [0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    insta::assert_snapshot!(verdict_on(true, Reply::raw(frames)), @r"
+    error[endpoint_protocol]: target `t` speaks HTTP/2 and not HTTP/1.1, over which load is sent: POST http://h/v1/chat/completions: it responded to a request of HTTP/1.1 with HTTP/2
+
+    hint: use an address of the server that speaks HTTP/1.1: most servers have one, or a setting for it. A proxy in front of it that speaks HTTP/1.1 is measured together with it
+    ");
+}
+
+#[test]
 fn what_refuses_one_request_refuses_all() {
     let error = r#"{"error":{"message":"Incorrect API key\nprovided"}}"#;
     insta::assert_snapshot!(verdict_on(true, Reply::with_body("401 Unauthorized", &[], error)), @r"

@@ -179,6 +179,7 @@ const COLUMNS: &[Column] = &[
     Column::ConnectStart,
     Column::ConnectEnd,
     Column::Sent,
+    Column::WriteDone,
     Column::FirstByte,
     Column::FirstToken,
     Column::FirstContent,
@@ -332,6 +333,7 @@ impl Rules {
         ensure(request.id == due.request_id, "has another id than by its schedule")?;
         ensure(request.input_tokens_requested == Some(asked), "asks for another length of prompt than its schedule")?;
         ensure(request.output_tokens_requested == due.output_tokens.map(i64::from), "asks for another length than its schedule")?;
+        check_cancellation(request, due.cancel_after_ns)?;
         ensure(request.counts().all(|count| u32::try_from(count).is_ok()), "has a number of tokens that no client writes")
     }
 
@@ -372,6 +374,19 @@ impl Rules {
         let follow = in_order(&[dequeued, sent, first_byte, first_token, last_token, end])
             && in_order(&[first_token, first_content, last_token]);
         ensure(follow, "has times that do not follow one another")
+    }
+}
+
+/// Checks that a request was cancelled only if its schedule says so and at its time, and that none that was to be cancelled succeeded later.
+fn check_cancellation(request: &Request, after_ns: Option<u64>) -> Result<(), &'static str> {
+    let at = request.write_done.zip(after_ns).map(|(done, after)| done.saturating_add(i64::try_from(after).unwrap_or(i64::MAX)));
+    match request.outcome {
+        Outcome::Cancelled => {
+            let at = at.ok_or("was cancelled, and its schedule or its times allow no cancellation")?;
+            ensure(request.end >= Some(at), "was cancelled before its time")
+        }
+        Outcome::Ok => ensure(at.is_none_or(|at| request.end <= Some(at)), "succeeded after the time of its cancellation"),
+        _ => Ok(()),
     }
 }
 
@@ -531,6 +546,7 @@ struct Request {
     connect_start: Option<i64>,
     connect_end: Option<i64>,
     sent: Option<i64>,
+    write_done: Option<i64>,
     first_byte: Option<i64>,
     first_token: Option<i64>,
     first_content: Option<i64>,
@@ -582,6 +598,7 @@ struct Columns<'a> {
     connect_start: Ints<'a>,
     connect_end: Ints<'a>,
     sent: Ints<'a>,
+    write_done: Ints<'a>,
     first_byte: Ints<'a>,
     first_token: Ints<'a>,
     first_content: Ints<'a>,
@@ -619,6 +636,7 @@ impl<'a> Columns<'a> {
             connect_start: batch.ints(Column::ConnectStart)?,
             connect_end: batch.ints(Column::ConnectEnd)?,
             sent: batch.ints(Column::Sent)?,
+            write_done: batch.ints(Column::WriteDone)?,
             first_byte: batch.ints(Column::FirstByte)?,
             first_token: batch.ints(Column::FirstToken)?,
             first_content: batch.ints(Column::FirstContent)?,
@@ -656,6 +674,7 @@ impl<'a> Columns<'a> {
             connect_start: self.connect_start.get(row),
             connect_end: self.connect_end.get(row),
             sent: self.sent.get(row),
+            write_done: self.write_done.get(row),
             first_byte: self.first_byte.get(row),
             first_token: self.first_token.get(row),
             first_content: self.first_content.get(row),

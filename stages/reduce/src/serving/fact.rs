@@ -96,9 +96,10 @@ fn load(row: Row, point: &Point, work: &ServingWork, summary: &PointSummary, ser
     let count = |words: &[&str]| {
         serving.outcomes.iter().filter(|(word, _)| words.contains(&word.as_str())).map(|(_, n)| n.0).sum::<u64>()
     };
-    let (ok, dropped) = (count(&["ok"]), count(&["dropped"]));
-    let failed = serving.requests.0.saturating_sub(ok + dropped);
-    let error_rate = (serving.requests.0 > 0).then(|| (failed + dropped) as f64 / serving.requests.0 as f64);
+    let (ok, dropped, cancelled) = (count(&["ok"]), count(&["dropped"]), count(&["cancelled"]));
+    let failed = serving.requests.0.saturating_sub(ok + dropped + cancelled);
+    let uncancelled = serving.requests.0.saturating_sub(cancelled);
+    let error_rate = (uncancelled > 0).then(|| (failed + dropped) as f64 / uncancelled as f64);
     let number = |kind: PointKind, name: &str| point.value.get(name).filter(|_| point.kind == kind);
     let concurrency = number(PointKind::Concurrency, "concurrency").and_then(|text| text.parse::<i64>().ok());
     let rate = number(PointKind::Rate, "rate").and_then(|text| text.parse::<f64>().ok()).filter(|rate| rate.is_finite());
@@ -116,6 +117,7 @@ fn load(row: Row, point: &Point, work: &ServingWork, summary: &PointSummary, ser
         .with("completed", Value::from_count(ok))?
         .with("failed", Value::from_count(failed))?
         .with("dropped", Value::from_count(dropped))?
+        .with("cancelled", Value::from_count(cancelled))?
         .with("error_rate", error_rate)?
         .with("duration_ns", Value::from_count(serving.duration_ns.0))
 }

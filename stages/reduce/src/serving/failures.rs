@@ -77,7 +77,7 @@ fn failures_of_span(span: &RowGroupSpan<'_>) -> Result<Failures, RecordError> {
         let outcomes: Vec<Outcome> = batch.words(Column::Outcome)?;
         let (indices, statuses) = (batch.ints(Column::GlobalIndex)?, batch.ints(Column::HttpStatus)?);
         for (row, outcome) in outcomes.into_iter().enumerate() {
-            if span.measured.get(before + row) && !span.ok.get(before + row) {
+            if span.measured.get(before + row) && outcome.is_failure() {
                 let status = statuses.get(row).and_then(|status| u16::try_from(status).ok());
                 let index = indices.get(row).unwrap_or(i64::MAX);
                 failures.entry((outcome, status)).or_default().add(index, batch.error(row)?);

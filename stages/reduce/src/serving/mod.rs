@@ -312,7 +312,7 @@ pub(crate) struct Measurements<'a> {
 pub(crate) fn measure<'a>(files: &'a [TrialFiles], work: &ServingWork, limits: Limits) -> Result<Measurements<'a>, Failure> {
     let mut trials = first_pass(files, work, limits)?;
     let distributions = quantile_pass(&trials, work, limits)?;
-    let failed: u64 = trials.iter().map(|scanned| scanned.tally.requests() - scanned.tally.ok()).sum();
+    let failed: u64 = trials.iter().map(|scanned| scanned.tally.uncancelled() - scanned.tally.ok()).sum();
     let mut curves: Vec<_> = distributions
         .iter()
         .filter_map(|distribution| distribution.pooled.as_ref())
@@ -548,6 +548,7 @@ fn counted_values((place, scanned): (usize, &ScannedTrial<'_>), work: &ServingWo
     let trial = TrialTotals {
         requests: scanned.tally.requests(),
         ok: scanned.tally.ok(),
+        cancelled: work.cancel.map(|_| scanned.tally.cancelled()),
         totals: &scanned.tally.totals,
         window_ns: window_ns(scanned),
         steady_ns: steady.and_then(|steady| length_ns(steady).ok_or_else(|| "it has no length".to_owned())),

@@ -110,7 +110,7 @@ impl Channel {
         let selection = |scanned: &ScannedTrial<'_>| {
             let mut wants: Vec<WantedQuantile> = names(metric)
                 .iter()
-                .filter_map(|name| wanted_quantile(name.statistic.estimator(), scanned.tally.requests()))
+                .filter_map(|name| wanted_quantile(name.statistic.estimator(), scanned.tally.uncancelled()))
                 .collect();
             if has_curve && !separate {
                 wants.extend(grid());
@@ -193,12 +193,12 @@ impl Channel {
                     Estimator::Quantile(_) => sample_of(quantiles.next().unwrap_or(SelectedQuantile::Absent), self.quotient)
                         .ok_or_else(|| why_none(scanned)),
                     Estimator::WithFailures(q) => match quantiles.next() {
-                        Some(SelectedQuantile::Beyond) => Err(beyond(q, scanned.tally.requests(), n)),
+                        Some(SelectedQuantile::Beyond) => Err(beyond(q, scanned.tally.uncancelled(), n)),
                         quantile => sample_of(quantile.unwrap_or(SelectedQuantile::Absent), self.quotient)
                             .ok_or_else(|| why_none(scanned)),
                     },
                 };
-                let n = if name.statistic.counts_failures() { scanned.tally.requests() } else { n };
+                let n = if name.statistic.counts_failures() { scanned.tally.uncancelled() } else { n };
                 (name.text, sample.map(|sample| (name.definition().unit.from_sample(sample), n)))
             });
             of_trials.push(measured.collect());
@@ -303,7 +303,11 @@ fn latency(metric: Metric, trials: &[ScannedTrial<'_>], rules: &Rules, room: usi
         (Requirement::ConcurrencyCap, rules.has_cap, NO_CAP),
         (Requirement::NewConnections, rules.is_connecting, "connections are reused"),
         (Requirement::TraceSessions, rules.plays_trace, "requests are not turns of the sessions of a trace"),
-        (Requirement::RecordedEnds, rules.has_recorded_ends, "the trace does not record the end of every response, or has subagents, which are active side by side"),
+        (
+            Requirement::RecordedEnds,
+            rules.has_recorded_ends,
+            "the trace does not record the end of every response, or has subagents, which are active side by side",
+        ),
     ];
     if let Some((.., why)) = unmet.into_iter().find(|(requirement, met, _)| metric.requires(*requirement) && !met) {
         let why = || Err(why.to_owned());

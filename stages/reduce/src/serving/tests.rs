@@ -361,8 +361,8 @@ fn every_metric_of_four_requests_is_as_by_hand() {
     assert_eq!(point.summary.metrics.len() + serving(&point).absent.len(), all.len(), "each is there or absent");
     assert_eq!(
         serving(&point).absent.len(),
-        36,
-        "four tails, documents, thirteen of sessions, two of connections, three of a cap, eight of long inputs, two of repeated prompts, and the \
+        37,
+        "four tails, documents, thirteen of sessions, two of connections, three of a cap, one of cancellation, eight of long inputs, two of repeated prompts, and the \
          steady state, which open loop has not"
     );
 }
@@ -539,7 +539,30 @@ fn stretch_needs_the_recorded_end_of_every_response() {
     // Live 360 - 0 - 50 and 450 - 100 - 40 ms; in the trace 300 - 0 - 50 and 470 - 100 - 40.
     assert_values(&point, &[("session_stretch_p50", f64::midpoint(310.0 / 250.0, 310.0 / 330.0))]);
     let absent = value(&reduced(&recorded_sessions(1), planned_turns()), "session_stretch_p50").expect_err("no ends");
-    assert!(absent.ends_with("the trace does not record the end of every response"), "{absent}");
+    assert!(absent.contains("the trace does not record the end of every response"), "{absent}");
+}
+
+#[test]
+fn requests_that_the_client_cancelled_are_neither_good_nor_failed() {
+    let mut records = four();
+    records[1].outcome = Outcome::Cancelled;
+    let cancel = json!({"cancel": {"share": 0.5, "after_ns": "1"}});
+    let point = reduced(&cancel, records);
+    // One of four was cancelled, and one of the three others failed: the slower of the two that are left is the median of the three.
+    assert_values(
+        &point,
+        &[("cancelled_share", 0.25), ("error_rate", 1.0 / 3.0), ("ttft_ms_p50", 200.0), ("ttft_ms_p50_with_failures", 300.0)],
+    );
+    assert_eq!(serving(&point).outcomes.get("cancelled"), Some(&Count(1)));
+    assert_eq!(serving(&point).failures.iter().map(|failed| failed.count).collect::<Vec<_>>(), [Count(1)]);
+    let mut failed = four();
+    (failed[1].outcome, failed[2].outcome) = (Outcome::Cancelled, Outcome::Timeout);
+    let point = reduced(&cancel, failed);
+    assert_values(&point, &[("cancelled_share", 0.25), ("error_rate", 2.0 / 3.0)]);
+    assert_eq!(
+        value(&reduced(&json!({}), four()), "cancelled_share"),
+        Err("trial `w.t.default.one.t0`: the workload cancels no request".to_owned())
+    );
 }
 
 /// The four requests, each on a connection of its own, which takes 3, 5, 7 and 9 ms after it is taken up.
@@ -1288,6 +1311,7 @@ fn every_column_has_a_writer() {
         reduced(&prefixed(), with_cached()).fact,
         reduced(&json!({}), of_lengths([1_025, 4_097, 16_385, 1])).fact,
         reduced(&json!({}), of_lengths([65_537, 1, 1, 1])).fact,
+        reduced(&json!({"cancel": {"share": 0.5, "after_ns": "1"}}), four()).fact,
     ];
     let from_telemetry_and_commands = ["tensor_parallel", "queue_delay_ns_mean", "cost_absent_reason"];
     let but: Vec<_> = PLACE.iter().chain(&from_telemetry_and_commands).copied().collect();

@@ -22,7 +22,7 @@ pub(super) struct SliceTally {
 impl SliceTally {
     pub(super) fn add(&mut self, request: &Request) {
         if !request.outcome.is_ok() {
-            self.failed += 1;
+            self.failed += u64::from(request.outcome.is_failure());
             return;
         }
         self.ok += 1;

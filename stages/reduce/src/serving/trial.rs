@@ -172,6 +172,16 @@ impl Tally {
         self.outcomes.get(Outcome::Ok as usize).copied().unwrap_or(0)
     }
 
+    /// Returns the number of requests that the client cancelled as planned.
+    pub(super) fn cancelled(&self) -> u64 {
+        self.outcomes.get(Outcome::Cancelled as usize).copied().unwrap_or(0)
+    }
+
+    /// Returns the number of the others: those that succeeded or failed.
+    pub(super) fn uncancelled(&self) -> u64 {
+        self.requests() - self.cancelled()
+    }
+
     fn merge(&mut self, other: Self) {
         self.outcomes.iter_mut().zip(other.outcomes).for_each(|(mine, theirs)| *mine += theirs);
         self.sources.iter_mut().zip(other.sources).for_each(|(mine, theirs)| *mine += theirs);

@@ -108,7 +108,7 @@ impl LowestRequests {
 impl Sample {
     pub(super) fn add(&mut self, request: &Request) {
         let index = request.index.cast_unsigned();
-        let list = if request.outcome.is_ok() { &mut self.others } else { &mut self.failed };
+        let list = if request.outcome.is_failure() { &mut self.failed } else { &mut self.others };
         list.add(index, || to_timeline_request(request));
     }
 

@@ -3,12 +3,14 @@
 use assay_manifest::{PointSummary, RateProfile, ServingWork};
 use assay_metric::{Metric, Statistic};
 
+use super::work::seconds;
 use crate::render::number::percent;
 
-/// Returns what a reader has to know of the course of a load: that its rate changed, and which share of requests waited.
+/// Returns what a reader has to know of the course of a load: that its rate changed, which share of requests waited, and which was
+/// cancelled.
 pub(super) fn course_texts(work: &ServingWork, found: &PointSummary) -> Vec<String> {
     let changing = work.rate_profile.as_ref().map(changing_text);
-    changing.into_iter().chain(queued_text(work, found)).collect()
+    changing.into_iter().chain(queued_text(work, found)).chain(cancelled_text(work, found)).collect()
 }
 
 fn changing_text(profile: &RateProfile) -> String {
@@ -22,17 +24,33 @@ fn changing_text(profile: &RateProfile) -> String {
 /// States the share of requests that waited for a place under the cap, and for how long; `None` if none waited, or if the load has no cap.
 fn queued_text(work: &ServingWork, found: &PointSummary) -> Option<String> {
     let cap = work.max_concurrency?;
-    let median = |metric: Metric, statistic| {
-        let name = metric.name(statistic)?;
-        found.metrics.iter().find(|metric| metric.metric == name.text).map(|metric| metric.median)
-    };
-    let share = median(Metric::QueuedShare, Statistic::Value).filter(|share| *share > 0.0)?;
-    let wait = median(Metric::QueueWait, Statistic::P99).map_or_else(String::new, |ms| format!("; queue wait p99 {ms:.1} ms"));
+    let share = median(found, Metric::QueuedShare, Statistic::Value).filter(|share| *share > 0.0)?;
+    let wait =
+        median(found, Metric::QueueWait, Statistic::P99).map_or_else(String::new, |ms| format!("; queue wait p99 {ms:.1} ms"));
     Some(format!(
         "{} of the requests waited because as many were in flight as `max_concurrency` allows ({cap}){wait}; latencies count from the \
          time at which a request was due, so they include the wait",
         percent(share)
     ))
+}
+
+/// States the share of requests that the client cancelled; `None` if the workload plans none.
+fn cancelled_text(work: &ServingWork, found: &PointSummary) -> Option<String> {
+    let cancel = work.cancel?;
+    let share = median(found, Metric::CancelledShare, Statistic::Value)?;
+    Some(format!(
+        "{} of the requests were cancelled by the client, {} after they were sent (`cancel`: a share of {}); they are no failures, and no \
+         latency and no rate has them",
+        percent(share),
+        seconds(cancel.after_ns),
+        percent(cancel.share)
+    ))
+}
+
+/// Returns the median of a metric over the trials.
+fn median(found: &PointSummary, metric: Metric, statistic: Statistic) -> Option<f64> {
+    let name = metric.name(statistic)?;
+    found.metrics.iter().find(|metric| metric.metric == name.text).map(|metric| metric.median)
 }
 
 #[cfg(test)]
@@ -52,6 +70,16 @@ mod tests {
         let mut work = model.plan.workloads[0].serving.clone().expect("it serves");
         (work.max_concurrency, work.rate_profile) = (Some(Count(8)), profile);
         course_texts(&work, &found)
+    }
+
+    #[test]
+    fn requests_that_the_client_cancelled_are_stated() {
+        let model = fixture::serving::small();
+        let mut found = model.summary.points[0].clone();
+        found.metrics.push(MetricSummary { metric: "cancelled_share".to_owned(), median: 0.093, ..found.metrics[0].clone() });
+        let mut work = model.plan.workloads[0].serving.clone().expect("it serves");
+        work.cancel = Some(assay_manifest::Cancellation { share: 0.1, after_ns: Count(500_000_000) });
+        insta::assert_snapshot!(course_texts(&work, &found).join("\n"), @"9.3 % of the requests were cancelled by the client, 0.5 s after they were sent (`cancel`: a share of 10 %); they are no failures, and no latency and no rate has them");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use assay_manifest::{
 
 use super::cache_hits::CacheHits;
 use super::course::course_texts;
+use super::outcome::PLANNED_CANCELLATION;
 use super::time_slices::TimeSlices;
 use super::views::{Curve, Timeline};
 use crate::render::number::{grouped, percent};
@@ -33,6 +34,8 @@ pub(crate) struct Load {
     /// The requests of attempts that do not count.
     pub(crate) excluded: ExcludedRequests,
     pub(crate) ok: u64,
+    /// Those that the client cancelled as planned.
+    pub(crate) cancelled: u64,
     /// The failed requests by their kind, most frequent first.
     pub(crate) failures: Vec<Failure>,
     pub(crate) slo_met: Option<bool>,
@@ -99,6 +102,7 @@ impl Load {
             are_excluded,
             excluded,
             ok,
+            cancelled: outcomes.and_then(|outcomes| outcomes.get(PLANNED_CANCELLATION)).map_or(0, |count| count.0),
             failures: failures(outcomes, kinds),
             slo_met: serving.and_then(|serving| serving.slo_met),
             course: work.map(|work| course_texts(work, found)).unwrap_or_default(),
@@ -114,9 +118,9 @@ impl Load {
         }
     }
 
-    /// Returns the number of requests with any outcome except `ok`.
+    /// Returns the number of requests that neither succeeded nor were cancelled as planned.
     pub(crate) fn failed(&self) -> u64 {
-        self.requests.saturating_sub(self.ok)
+        self.requests.saturating_sub(self.ok).saturating_sub(self.cancelled)
     }
 
     /// Returns the noun for the requests that [`failed`](Self::failed) counts, and their number: `800 requests`, or `800 counted requests`
@@ -164,7 +168,7 @@ impl ExcludedRequests {
     pub(super) fn new(outcomes: &BTreeMap<String, Count>) -> Self {
         let count = |outcome: &str| outcomes.get(outcome).map_or(0, |count| count.0);
         let all = outcomes.values().fold(0_u64, |sum, count| sum.saturating_add(count.0));
-        let cancelled = count(CANCELLED);
+        let cancelled = count(CANCELLED).saturating_add(count(PLANNED_CANCELLATION));
         Self { all, failed: all.saturating_sub(count("ok")).saturating_sub(cancelled), cancelled }
     }
 
@@ -227,7 +231,9 @@ pub(super) fn failures<'a>(
     listed: impl IntoIterator<Item = &'a FailedRequests>,
 ) -> Vec<Failure> {
     let mut rest: BTreeMap<&str, u64> = BTreeMap::new();
-    for (outcome, count) in outcomes.into_iter().flatten().filter(|(outcome, _)| *outcome != "ok") {
+    for (outcome, count) in
+        outcomes.into_iter().flatten().filter(|(outcome, _)| !["ok", PLANNED_CANCELLATION].contains(&outcome.as_str()))
+    {
         let sum = rest.entry(outcome).or_default();
         *sum = sum.saturating_add(count.0);
     }

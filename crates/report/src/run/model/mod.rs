@@ -11,6 +11,7 @@ pub(crate) mod headline;
 pub(crate) mod input_lengths;
 pub(crate) mod lineage;
 pub(crate) mod load;
+pub(crate) mod outcome;
 pub(crate) mod overview;
 pub(crate) mod remark;
 pub(crate) mod section;

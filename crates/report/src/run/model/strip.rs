@@ -11,6 +11,7 @@ use assay_metric::{Metric, Statistic};
 use super::environment;
 use super::exclusions::{describe_none_counted, reason_counts};
 use super::load::{self, ExcludedRequests, Failure};
+use super::outcome::PLANNED_CANCELLATION;
 use crate::render::number::{bytes, grouped, milliseconds, percent};
 use crate::render::strip::StripItem;
 use crate::render::text::{all_of, clean, counted};
@@ -51,18 +52,30 @@ pub(super) fn requests(inputs: &Inputs<'_>) -> Option<StripItem> {
         return Some(excluded_requests(inputs, &points, excluded));
     }
     let ok: u64 = points.iter().filter_map(|point| point.outcomes.get("ok")).map(|count| count.0).sum();
-    let failed = due.saturating_sub(ok);
+    let cancelled: u64 = points.iter().filter_map(|point| point.outcomes.get(PLANNED_CANCELLATION)).map(|count| count.0).sum();
+    let uncancelled = due.saturating_sub(cancelled);
+    let failed = uncancelled.saturating_sub(ok);
     let request = if excluded.all > 0 { "counted request" } else { "request" };
     let headline = match failed {
+        0 if cancelled > 0 => format!("all others of {} succeeded", counted(due, request)),
         0 if due == 1 => format!("the only {request} succeeded"),
         0 if due > 0 => format!("{} succeeded", all_of(due, request)),
-        _ => format!("{} of {} failed ({})", grouped(failed), counted(due, request), share(failed, due)),
+        _ => format!("{} of {} failed ({})", grouped(failed), counted(uncancelled, request), share(failed, uncancelled)),
     };
-    let headline = headline + &excluded.clause();
+    let headline = cancelled_clause(cancelled) + &headline + &excluded.clause();
     let listed = points.iter().flat_map(|point| &point.failures);
     let mut details = failure_counts(&load::failures(points.iter().map(|point| &point.outcomes), listed));
     details.push("of the measured phases of counted trials, of which none is left out of the error rate".to_owned());
     Some(StripItem::new("Requests", failed > 0 || due == 0, headline, details))
+}
+
+/// States how many requests the client cancelled as planned; empty if it cancelled none.
+fn cancelled_clause(cancelled: u64) -> String {
+    match cancelled {
+        0 => String::new(),
+        1 => "1 was cancelled by the client as planned, ".to_owned(),
+        _ => format!("{} were cancelled by the client as planned, ", grouped(cancelled)),
+    }
 }
 
 /// Returns each kind of failed requests with its number and the first message.
@@ -473,6 +486,22 @@ mod tests {
             (serving.requests, serving.outcomes) = (Count(0), BTreeMap::new());
         }
         insta::assert_snapshot!(item(&model, "Requests").headline, @"2 of 6 requests were cancelled, in attempts that do not count");
+    }
+
+    #[test]
+    fn requests_that_were_cancelled_as_planned_are_not_called_failed() {
+        let mut model = fixture::serving::small();
+        for serving in model.summary.points.iter_mut().filter_map(|point| point.serving.as_mut()) {
+            (serving.requests, serving.outcomes) = (Count(0), BTreeMap::new());
+        }
+        let headline = |model: &mut Model, outcomes: &[(&str, u64)]| {
+            let serving = model.summary.points[0].serving.as_mut().expect("it serves");
+            serving.requests = Count(outcomes.iter().map(|(_, count)| count).sum());
+            serving.outcomes = outcomes.iter().map(|(name, count)| ((*name).to_owned(), Count(*count))).collect();
+            item(model, "Requests").headline
+        };
+        insta::assert_snapshot!(headline(&mut model, &[("ok", 60), ("cancelled", 20)]), @"20 were cancelled by the client as planned, all others of 80 requests succeeded");
+        insta::assert_snapshot!(headline(&mut model, &[("ok", 57), ("cancelled", 1), ("timeout", 3)]), @"1 was cancelled by the client as planned, 3 of 60 requests failed (5.0 %)");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use assay_manifest::{TimelineRequest, TrialId};
 use assay_metric::Metric;
 
+use super::outcome::has_failed;
 use crate::render::text::{clean, counted};
 use crate::render::thinning::evenly_spaced;
 
@@ -88,7 +89,7 @@ impl Timeline {
         let mut kept: Vec<&TimelineRequest> = if all.len() <= MAX_TIMELINE {
             all.clone()
         } else {
-            let (ok, failed): (Vec<_>, Vec<_>) = all.iter().copied().partition(|request| request.outcome == "ok");
+            let (ok, failed): (Vec<_>, Vec<_>) = all.iter().copied().partition(|request| !has_failed(request));
             let failed: Vec<_> = evenly_spaced(&failed, MAX_FAILED_SHOWN).copied().collect();
             evenly_spaced(&ok, MAX_TIMELINE - failed.len()).copied().chain(failed).collect()
         };

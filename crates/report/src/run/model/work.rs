@@ -94,7 +94,10 @@ fn arrivals(work: &ServingWork) -> String {
         ConnectionPolicy::Never => Some("a new connection for each request".to_owned()),
         ConnectionPolicy::Sticky => Some("a connection for each session".to_owned()),
     };
-    let more: Vec<String> = cap.into_iter().chain(connections).collect();
+    let cancel = work
+        .cancel
+        .map(|cancel| format!("{} cancelled {} after they were sent", percent(cancel.share), seconds(cancel.after_ns)));
+    let more: Vec<String> = cap.into_iter().chain(connections).chain(cancel).collect();
     if more.is_empty() {
         return arrivals;
     }
@@ -290,7 +293,7 @@ fn recorded_pauses(summary: &DatasetSummary) -> String {
     if parts.is_empty() { String::new() } else { format!("; {}", parts.join(", ")) }
 }
 
-fn seconds(ns: Count) -> String {
+pub(super) fn seconds(ns: Count) -> String {
     format!("{} s", ns.0 as f64 / 1e9)
 }
 

@@ -393,6 +393,56 @@ fn a_connection_for_each_request_is_opened_after_it_was_taken_up() {
     }
 }
 
+/// An open loop whose client cancels every request that its schedule names 10 ms after it was sent, before its response is complete.
+fn cancelling_loop() -> Load {
+    let mut load = load(&json!({"duration_ns": "2000000000", "cancel": {"share": 0.25, "after_ns": "10000000"}}), None, 1);
+    let named = load.schedule.requests(PlannedPhase::Measure).filter(|due| due.cancel_after_ns.is_some());
+    let named: Vec<u64> = named.map(|due| due.global_index).collect();
+    for record in &mut load.shards[0] {
+        record.write_done_ns = record.sent_ns;
+        if named.contains(&record.global_index) {
+            record.outcome = Outcome::Cancelled;
+            record.end_ns = record.write_done_ns.map(|done| done + 10 * MS);
+        }
+    }
+    load.shards[0].sort_by_key(|record| record.end_ns);
+    load
+}
+
+#[test]
+fn a_request_is_cancelled_if_its_schedule_says_so_and_at_its_time() {
+    let honest = cancelling_loop();
+    assert_eq!(honest.check(), Ok(()));
+    let place_of =
+        |load: &Load, is: fn(Outcome) -> bool| load.shards[0].iter().position(|record| is(record.outcome)).expect("a record");
+    let (cancelled, ok) =
+        (place_of(&honest, |outcome| outcome == Outcome::Cancelled), place_of(&honest, |outcome| outcome == Outcome::Ok));
+    // One that was complete before its time, or failed, is not cancelled.
+    for outcome in [Outcome::Ok, Outcome::Truncated] {
+        let mut load = cancelling_loop();
+        let record = &mut load.shards[0][cancelled];
+        (record.outcome, record.end_ns) = (outcome, record.write_done_ns.map(|done| done + 9 * MS));
+        (record.first_token_ns, record.first_content_ns, record.last_token_ns) = (record.end_ns, record.end_ns, record.end_ns);
+        load.shards[0].sort_by_key(|record| record.end_ns);
+        assert_eq!(load.check(), Ok(()), "{outcome}");
+    }
+    let lie = |place: usize, change: &dyn Fn(&mut Record)| {
+        let mut load = cancelling_loop();
+        change(&mut load.shards[0][place]);
+        load.check().expect_err("a lie")
+    };
+    let early = lie(cancelled, &|record| record.end_ns = record.write_done_ns);
+    assert!(early.contains("was cancelled before its time"), "{early}");
+    let unsent = lie(cancelled, &|record| record.write_done_ns = None);
+    assert!(unsent.contains("allow no cancellation"), "{unsent}");
+    let unplanned = lie(ok, &|record| record.outcome = Outcome::Cancelled);
+    assert!(unplanned.contains("allow no cancellation"), "{unplanned}");
+    let late = lie(cancelled, &|record| {
+        (record.outcome, record.end_ns) = (Outcome::Ok, record.write_done_ns.map(|done| done + 11 * MS));
+    });
+    assert!(late.contains("succeeded after the time of its cancellation"), "{late}");
+}
+
 #[test]
 fn requests_that_failed_need_no_response() {
     let mut load = closed_loop();

@@ -12,6 +12,7 @@ use crate::render::svg::plot::{path_coordinate, pc, px, stretched};
 use crate::render::thinning::evenly_spaced;
 use crate::run::model::Report;
 use crate::run::model::load::Load;
+use crate::run::model::outcome::has_failed;
 use crate::run::model::section::{CaseSection, PointSection};
 use crate::run::model::views::Timeline;
 
@@ -76,7 +77,7 @@ fn write_timeline(page: &mut Writer, point: &PointSection, timeline: &Timeline) 
     page.leaf("p", &[("class", "axis-title")], &point.label);
     page.element("div", &[("class", "timeline")], |page| {
         page.element("svg", &[("role", "img"), ("width", "100%"), ("height", &px(height))], |page| {
-            let failed = requests.iter().filter(|request| request.outcome != "ok").count();
+            let failed = requests.iter().filter(|request| has_failed(request)).count();
             page.leaf(
                 "title",
                 &[],
@@ -131,7 +132,7 @@ fn timeline_lines(page: &mut Writer, requests: &[TimelineRequest], axis: &Axis, 
 
 /// Marks requests that failed, by shape.
 fn timeline_marks(page: &mut Writer, requests: &[TimelineRequest], axis: &Axis) {
-    for (row, request) in requests.iter().enumerate().filter(|(_, request)| request.outcome != "ok") {
+    for (row, request) in requests.iter().enumerate().filter(|(_, request)| has_failed(request)) {
         let (x, y) = (pc(axis.position(last_instant(request) / 1e3)), px(row_y(row)));
         if request.sent_ms.is_none() {
             page.shape("circle", &[("class", "never-sent"), ("cx", &x), ("cy", &y), ("r", "3")]);
