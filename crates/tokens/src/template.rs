@@ -3,6 +3,8 @@
 //! A template is a small program from elsewhere, so it runs with limits, and what it may call is listed here. It is rendered as Hugging
 //! Face's `apply_chat_template` does: one message of the user, no tools, and the beginning of a response. It is rendered twice,
 //! around two placeholders: what precedes and follows both is put around every prompt, so no prompt costs a rendering.
+//!
+//! Steps are counted between the operations of a template, and one operation can do anything: so time and memory have limits of their own.
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
@@ -82,12 +84,15 @@ impl Frame {
             let problem = format!("it names `{name}`, whose text a `tokenizer_config.json` has, and there is none");
             return Err(TokenizerError::Template(problem));
         }
-        let [one, other] = PLACEHOLDERS.map(|message| catch_panic(|| around(source, &config, message)));
-        let (one, other) = (one?, other?);
-        if one != other {
-            return Err(TokenizerError::Template("what it puts around a message depends on the message".to_owned()));
-        }
-        Ok(one)
+        let source = source.to_owned();
+        watch::bounded(&watch::RENDERING, move || {
+            let [one, other] = PLACEHOLDERS.map(|message| catch_panic(|| around(&source, &config, message)));
+            let (one, other) = (one?, other?);
+            if one != other {
+                return Err(TokenizerError::Template("what it puts around a message depends on the message".to_owned()));
+            }
+            Ok(one)
+        })
     }
 
     /// Returns a message with the text of the template around it.
@@ -160,6 +165,8 @@ fn render(source: &str, config: &Config, message: &str) -> Result<String, Error>
     let context = Value::from_pairs(variables.into_iter().chain(config.special_tokens()));
     environment.template_from_str(source)?.render(context)
 }
+
+mod watch;
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! CSV with a line of column names.
 
+use std::collections::HashSet;
 use std::io::BufRead;
 
 use ::csv::ReaderBuilder;
@@ -27,7 +28,8 @@ pub(super) fn records(source: Limited<impl BufRead>, take: &mut TakeRecord<'_>) 
     let names: Vec<String> =
         reader.headers().map_err(|error| failed(1, error))?.iter().map(|name| name.trim().to_owned()).collect();
     // The name stays out of the message, because a file without a line of names has a prompt there.
-    if let Some((place, _)) = names.iter().enumerate().find(|(place, name)| !name.is_empty() && names[..*place].contains(*name)) {
+    let mut earlier = HashSet::new();
+    if let Some(place) = names.iter().position(|name| !name.is_empty() && !earlier.insert(name.as_str())) {
         return Err(DatasetError::row(1, format!("cannot be read: column {} is named like an earlier one", place + 1)));
     }
     let mut record = ::csv::StringRecord::new();
