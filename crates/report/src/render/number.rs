@@ -3,6 +3,9 @@
 /// Maximum number of significant digits of a published number.
 const SIGNIFICANT_DIGITS: i32 = 3;
 
+/// Minimum number of significant digits of a published median, however wide its interval is.
+const LEAST_DIGITS: i32 = 2;
+
 /// Number of digits of an interval's width that a number may resolve: 412 for [398, 431], not 412.3.
 const WIDTH_DIGITS: i32 = 2;
 
@@ -28,6 +31,13 @@ impl Format {
         let place = by_value.max(by_width).unwrap_or(0);
         let exponent = magnitude(value).filter(|power| !(EXPONENT_BELOW..EXPONENT_FROM).contains(power));
         Self { place, exponent }
+    }
+
+    /// Returns that format, with two significant digits of `value` at least: a median of 15.9 in [7, 380] is not 20.
+    pub(crate) fn of_median(value: f64, interval: Option<(f64, f64)>) -> Self {
+        let format = Self::new(value, interval);
+        let coarsest = magnitude(value).map_or(format.place, |power| power - LEAST_DIGITS + 1);
+        Self { place: format.place.min(coarsest), ..format }
     }
 
     /// Returns the format with `digits` more digits after the point.
@@ -215,6 +225,18 @@ mod tests {
         for (value, interval, expected) in table {
             assert_eq!(significant(value, Some(interval)), expected, "{value} in {interval:?}");
         }
+    }
+
+    #[test]
+    fn a_median_keeps_two_digits() {
+        let shown = |value: f64, interval| {
+            let format = Format::of_median(value, Some(interval));
+            [value, interval.0, interval.1].map(|value| format.show(value)).join(" ")
+        };
+        assert_eq!(shown(15.882, (7.327, 379.693)), "16 7 380");
+        assert_eq!(shown(412.0, (-2_000.0, 3_000.0)), "410 -2000 3000");
+        assert_eq!(shown(412.0, (398.0, 431.0)), "412 398 431");
+        assert_eq!(shown(0.0, (-0.12, 0.15)), "0.00 -0.12 0.15");
     }
 
     #[test]

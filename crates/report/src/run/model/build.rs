@@ -109,7 +109,7 @@ impl<'a> Builder<'a> {
     fn measured(&self, metric: &MetricSummary, shown: &unit::DisplayUnit, row_id: &assay_manifest::Digest) -> MetricStatistics {
         let median = shown.convert(metric.median);
         let ends = metric.interval.as_ref().map(|interval| (shown.convert(interval.low), shown.convert(interval.high)));
-        let format = Format::new(median, ends);
+        let format = Format::of_median(median, ends);
         let others = metric.rows.iter().filter(|(statistic, _)| *statistic != "median");
         MetricStatistics {
             n: metric.n.0,
