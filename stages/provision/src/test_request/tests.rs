@@ -132,6 +132,11 @@ fn what_refuses_one_request_refuses_all() {
 
     hint: does the endpoint serve `/v1/chat/completions` below another path, or another model? The path is that of `url`, and `/v1` if it names no version
     ");
+    insta::assert_snapshot!(verdict_on(true, Reply::with_body("501 Unsupported method ('POST')", &[], "<html>\n")), @r"
+    error[endpoint_path]: target `t` refuses a test request: POST http://h/v1/chat/completions returned `501 Not Implemented`: <html>; it lists `llama`
+
+    hint: does the endpoint serve `/v1/chat/completions` below another path, or another model? The path is that of `url`, and `/v1` if it names no version
+    ");
     let unknown = r#"{"error":{"message":"Unrecognized request argument supplied: ignore_eos"}}"#;
     insta::assert_snapshot!(verdict_on(true, Reply::with_body("400 Bad Request", &[], unknown)), @r"
     error[endpoint_rejects]: target `t` refuses a test request: POST http://h/v1/chat/completions returned `400 Bad Request`: Unrecognized request argument supplied: ignore_eos
