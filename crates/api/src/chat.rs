@@ -22,7 +22,7 @@ impl ApiFormat for Chat {
         has_output_tokens: true,
         has_reasoning: true,
         takes_messages: true,
-        added_tokens: Some("the endpoint's chat template adds tokens"),
+        added_tokens: Some("the endpoint's chat template may add tokens"),
     };
 
     const RULES: CallRules = CallRules { prompt_member: "messages", takes_reasoning: true, ..CallRules::OPENAI };

@@ -213,10 +213,10 @@ pub(crate) fn check_footer(source: &impl ChunkReader) -> Result<()> {
         return Err(PageError::NotParquet);
     }
     let length = u64::from(u32::from_le_bytes(*length));
+    let at = start.checked_sub(length).ok_or_else(|| malformed("its footer is longer than the file"))?;
     if length > MAX_FOOTER_BYTES {
         return Err(too_large("bytes of its footer", MAX_FOOTER_BYTES));
     }
-    let at = start.checked_sub(length).ok_or_else(|| malformed("its footer is longer than the file"))?;
     let read = source.get_read(at).map_err(unreadable)?;
     HeaderReader { source: read.take(length), read: 0 }.check_schema()
 }
