@@ -287,6 +287,27 @@ fn a_target_that_no_workload_runs_on() {
 }
 
 #[test]
+fn a_script_that_is_a_link() {
+    let fixture = Fixture::bare();
+    fixture.write(PIPELINE, &pipeline("exploratory", &["first"], 3, ""));
+    fixture.indicator("first", &steady_script("first"), "");
+    let script = fixture.repo().join("workloads/first/run.sh");
+    std::fs::rename(&script, fixture.repo().join("shared.sh")).expect("moved");
+    std::os::unix::fs::symlink("../../shared.sh", &script).expect("linked");
+    says!(fixture, &["validate"], @"
+    exit code 10
+    ----- stdout -----
+    error: `workloads/first/run.sh` is a symbolic link
+     --> workloads/first/run.sh
+    hint: name the file that the link points to
+    ----- stderr -----
+    1 problem in 1 file
+    ");
+    let run = fixture.run("one").refuses(10, "definition_invalid");
+    assert!(run.stderr.contains("hint: name the file that the link points to"), "{}", run.stderr);
+}
+
+#[test]
 fn valid_definitions_and_their_plan() {
     let fixture = measured_fixture();
     says!(fixture, &["validate"], @"

@@ -153,6 +153,12 @@ fn a_template_without_an_end_is_refused_before_anything_is_sent() {
     let refused = ran.exits(10);
     assert!(refused.stderr.contains("the chat template cannot be used") && refused.stderr.contains("fuel"), "{}", refused.stderr);
     assert!(bodies.is_empty());
+    // One step of it makes ten billion bytes.
+    write_folder(&fixture, "{{ range(100000)|list|tojson(indent=100000) }}{{ messages[0].content }}");
+    let (ran, bodies) = bench(&fixture, "huge", &["--tokenizer", "model", "--template", "count"]);
+    let refused = ran.exits(10);
+    assert!(refused.stderr.contains("the chat template cannot be used: it takes more than "), "{}", refused.stderr);
+    assert!(bodies.is_empty());
 }
 
 #[test]
