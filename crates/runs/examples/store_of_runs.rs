@@ -36,7 +36,7 @@ type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 /// The number of first and of last copies that are committed as publish does it, and timed.
 const TIMED: usize = 20;
 
-/// How a copy is committed to the warehouse.
+/// A way to commit a copy to the warehouse.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Commit {
     /// Its commits are written to the logs of the tables.

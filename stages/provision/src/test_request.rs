@@ -161,11 +161,10 @@ impl<'a> TestRequest<'a> {
             401 | 403 | 407 => {
                 Verdict::Refused(self.failure(ErrorCode::EndpointUnauthorized, &response, &text).hint(self.credential_hint()))
             }
-            404 | 405 | 410 => Verdict::Refused(self.path_failure(&response, &text, identity)),
+            // A server that does not implement the method is no endpoint, whatever its load is.
+            404 | 405 | 410 | 501 => Verdict::Refused(self.path_failure(&response, &text, identity)),
             408 | 425 | 429 => Verdict::Unavailable(self.describe(&response, &text)),
             400..=499 => Verdict::Refused(self.rejection(&response, &text)),
-            // A server that does not know the method is no endpoint, whatever its load is.
-            501 => Verdict::Refused(self.path_failure(&response, &text, identity)),
             _ => Verdict::Unavailable(self.describe(&response, &text)),
         }
     }

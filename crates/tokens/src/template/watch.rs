@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use crate::TokenizerError;
 
-/// What work may take.
+/// The limits of a piece of work.
 pub(super) struct Limits {
     time: Duration,
     /// Bytes by which the memory of this process may grow meanwhile.
     memory: u64,
 }
 
-/// What the rendering of a template may take. Published ones take a few milliseconds and next to no memory.
+/// The limits of the rendering of a template. Published ones take a few milliseconds and next to no memory.
 pub(super) const RENDERING: Limits = Limits { time: Duration::from_secs(20), memory: 256 << 20 };
 
 /// The time between two looks at the memory.
@@ -31,7 +31,7 @@ pub(super) fn bounded<T: Send + 'static>(
     let (sender, receiver) = channel();
     let before = resident_bytes();
     let thread = std::thread::Builder::new().stack_size(STACK_BYTES).name("template".to_owned());
-    // Nobody waits for a result that comes too late.
+    // A result that comes too late has no receiver any more.
     if let Err(error) = thread.spawn(move || drop(sender.send(work()))) {
         return refused(format!("no thread can be started for it: {error}"));
     }
