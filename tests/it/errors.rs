@@ -304,7 +304,7 @@ fn a_script_that_is_a_link() {
     1 problem in 1 file
     ");
     let run = fixture.run("one").refuses(10, "definition_invalid");
-    assert!(run.stderr.contains("hint: name the file that the link points to"), "{}", run.stderr);
+    assert!(run.stderr.contains("name the file that the link points to"), "{}", run.stderr);
 }
 
 #[test]
