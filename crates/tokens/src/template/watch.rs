@@ -63,7 +63,7 @@ fn resident_bytes() -> Option<u64> {
 mod tests {
     use super::*;
 
-    const AMPLE: Limits = Limits { time: Duration::from_secs(3600), memory: u64::MAX };
+    const AMPLE: Limits = Limits { time: Duration::from_hours(1), memory: u64::MAX };
 
     #[test]
     fn work_that_ends_is_done_and_its_error_is_kept() {
