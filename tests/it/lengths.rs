@@ -95,7 +95,7 @@ fn one_line_is_enough() {
     bench(&["--pairs", "8,4:3;16,2:1", "--images", "width=8,height=8", "--text", "natural"]).success();
     bench(&["--input-histogram", "8,16,32:70,30", "--output-histogram", "2,4:1"]).success();
     bench(&["--scenario", "I(8,8,2)"]).success();
-    let refused: [(&[&str], &str); 10] = [
+    let refused: [(&[&str], &str); 9] = [
         (&["--pairs", "1,2:0"], "error[option]: all weights of `--pairs` are 0"),
         (&["--pairs", "64|10,32|8:70"], "has standard deviations, which pairs do not have"),
         (&["--input-histogram", "9,8:1"], "an edge of `--input-histogram` is not above the edge before it"),
@@ -103,7 +103,6 @@ fn one_line_is_enough() {
         (&["--images", "width=10"], "hint: the height of an image, in pixels"),
         (&["--pairs", "1,2:1;0,2:1"], "`IN` in part 2 of `--pairs` must be from 1"),
         (&["--images", "width=0,height=0"], "2 problems with the options"),
-        (&["--cache", "warm"], "hint: the prompts of the trial are sent once before it"),
         (&["--scenario", "dataset"], "`--dataset FILE`"),
         (&["--scenario", "A(100)"], "`A` scenarios (speech) are not supported"),
     ];

@@ -341,10 +341,11 @@ fn rules(work: &ServingWork) -> Rules {
     }
 }
 
-/// Returns true if the trace whose sessions are played records the end of every response.
+/// Returns true if the trace whose sessions are played records the end of every response, and no turns of subagents.
 fn has_recorded_ends(work: &ServingWork) -> bool {
     let times = work.prompts.dataset().and_then(|dataset| dataset.summary.times.as_ref());
-    times.and_then(|times| times.turns.as_ref()).is_some_and(|turns| turns.without_end.0 == 0 && turns.forks.is_none())
+    let turns = times.and_then(|times| times.turns.as_ref());
+    turns.is_some_and(|turns| turns.without_end.0 == 0 && turns.forks.as_ref().is_none_or(|forks| forks.subagents.0 == 0))
 }
 
 /// Reads all records once: computes counts and sums, and selects the records of the measured phase.
