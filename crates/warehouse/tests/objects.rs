@@ -140,7 +140,7 @@ fn what_is_not_parquet_is_refused() {
     bytes.truncate(bytes.len() / 2);
     insta::assert_snapshot!(refusal(&bytes), @"the file is not a Parquet file that can be read: it does not begin and end with the bytes `PAR1`");
     insta::assert_snapshot!(refusal(b"PAR1\0\0\x10\0\0\0PAR1"), @"the file is not a Parquet file that can be read: its pages cannot be read: its footer is longer than the file");
-    insta::assert_snapshot!(refusal(&[b"PAR1".as_slice(), &[0; 32], &[0, 0, 0, 2], b"PAR1"].concat()), @"the file unpacks to more than 16777216 bytes of its footer");
+    insta::assert_snapshot!(refusal(&[b"PAR1".as_slice(), &vec![0; 32 << 20], &[0, 0, 0, 2], b"PAR1"].concat()), @"the file unpacks to more than 16777216 bytes of its footer");
 }
 
 /// Returns a file with a footer, of which only the beginning is valid: a version and a list of elements, each with so many within it.
