@@ -140,7 +140,7 @@ def main():
 
         for history in ("recorded", "live"):
             print(f"sessions of five turns, {history} history, by chat")
-            metrics, sent, told = bench.run([], "--sessions", f"turns=5,think_time=1ms,history={history}", "--input-tokens", "400",
+            metrics, sent, told = bench.run([], "--sessions", f"turns=5,think_time=500ms,history={history}", "--input-tokens", "400",
                                                 "--output-tokens", "24", "--duration", "15s")
             account("accounts", sent, told)
             first, later = metrics["ttft_first_turn_ms_p50"], metrics["ttft_later_turns_ms_p50"]
