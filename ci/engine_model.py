@@ -1,6 +1,6 @@
 """Writes a model of random weights for llama.cpp, and its tokenizer: `python3 ci/engine_model.py FOLDER`.
 
-FOLDER/model.gguf is a Llama of 8 layers and 17 million weights, drawn from a fixed seed. A token is a byte, in the model's vocabulary and in
+FOLDER/model.gguf is a Llama of 8 layers and 14 million weights, drawn from a fixed seed. A token is a byte, in the model's vocabulary and in
 FOLDER/tokenizer.json alike, so that both count the same tokens. Only letters, digits, punctuation and the space can be answered, so that each
 answered token is a text of its own.
 """
