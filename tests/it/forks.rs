@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::pipeline::text;
 use crate::serving;
 use crate::support::{Fixture, PIPELINE};
-use crate::trace_sessions::{request, schedules, sessions_of};
+use crate::trace_sessions::{bench_weka, request, schedules, sessions_of};
 use crate::traces::records;
 
 const MS: i64 = 1_000_000;
@@ -151,10 +151,7 @@ fn subagents_are_streams_of_their_session_in_any_number_of_shards() {
 fn a_user_plays_a_session_with_all_its_subagents_before_the_next() {
     let fixture = Fixture::new();
     fixture.write("trace.jsonl", &weka());
-    let bench = |more: &[&str]| {
-        let trace = ["bench", "--simulator", "fast", "--trace", "trace.jsonl", "--trace-format", "weka", "--trials", "1"];
-        fixture.assay(&[&trace[..], more].concat())
-    };
+    let bench = |more: &[&str]| bench_weka(&fixture, more);
     bench(&["--sessions", "count=3", "--concurrency", "1", "--run-id", "agents"]).success();
     fixture.verify("agents").success();
     let played = sessions_of(records(&fixture, "agents").pop().expect("an attempt"));

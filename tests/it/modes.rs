@@ -7,6 +7,7 @@ use assay_record::{Outcome, Phase, Record};
 use crate::pipeline::list;
 use crate::serving::{self, SIMULATOR};
 use crate::support::{Fixture, PIPELINE};
+use crate::trace_sessions;
 use crate::traces::{metric, records};
 
 const MS: i64 = 1_000_000;
@@ -76,11 +77,7 @@ fn a_rate_that_changes_is_offered_as_the_workload_says_by_any_number_of_shards()
         fixture.run(run_id).success();
         let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();
         assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
-        for pointer in fixture.pointers(run_id, "execute") {
-            let part = pointer.load(&fixture.store());
-            schedules
-                .extend(list(&part["body"]["attempts"]).iter().map(|attempt| attempt["serving"]["schedule_digest"].to_string()));
-        }
+        schedules.extend(trace_sessions::schedules(&fixture, run_id));
         let due = |phase: Phase| -> Vec<i64> {
             let of_phase = counted(&fixture, run_id).into_iter().filter(|record| record.phase == phase);
             of_phase.map(|record| record.intended_ns.expect("an open loop")).collect()
@@ -138,11 +135,7 @@ fn a_share_of_requests_is_cancelled_counted_apart_and_seen_by_the_endpoint() {
         fixture.run(run_id).success();
         let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();
         assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
-        let attempts = fixture.pointers(run_id, "execute").into_iter().flat_map(|pointer| {
-            let part = pointer.load(&fixture.store());
-            list(&part["body"]["attempts"]).clone()
-        });
-        schedules.extend(attempts.map(|attempt| attempt["serving"]["schedule_digest"].to_string()));
+        schedules.extend(trace_sessions::schedules(&fixture, run_id));
     }
     assert_eq!(schedules.len(), 1, "{schedules:?}");
     let all = counted(&fixture, "one");

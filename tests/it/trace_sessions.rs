@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::pipeline::{list, text};
 use crate::serving;
-use crate::support::{Fixture, PIPELINE};
+use crate::support::{CommandResult, Fixture, PIPELINE};
 use crate::traces::{metric, records};
 
 const MS: i64 = 1_000_000;
@@ -161,14 +161,17 @@ fn sessions_of_a_trace_are_replayed_from_their_recorded_starts() {
     assert_eq!(starts, BTreeSet::from([(0, 50), (0, 25)]));
 }
 
+/// Plays the Weka trace of the folder on the simulator by one command.
+pub(crate) fn bench_weka(fixture: &Fixture, more: &[&str]) -> CommandResult {
+    let trace = ["bench", "--simulator", "fast", "--trace", "trace.jsonl", "--trace-format", "weka", "--trials", "1"];
+    fixture.assay(&[&trace[..], more].concat())
+}
+
 #[test]
 fn one_line_plays_the_sessions_of_a_trace_and_says_what_it_cannot() {
     let fixture = Fixture::new();
     fixture.write("trace.jsonl", &weka());
-    let bench = |more: &[&str]| {
-        let trace = ["bench", "--simulator", "fast", "--trace", "trace.jsonl", "--trace-format", "weka", "--trials", "1"];
-        fixture.assay(&[&trace[..], more].concat())
-    };
+    let bench = |more: &[&str]| bench_weka(&fixture, more);
     bench(&["--sessions", "count=4", "--concurrency", "2", "--run-id", "agents"]).success();
     assert_eq!(records(&fixture, "agents").pop().expect("an attempt").len(), 7);
     fixture.verify("agents").success();
