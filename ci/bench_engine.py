@@ -47,7 +47,7 @@ class Engine:
                     return self
             except (urllib.error.URLError, ConnectionError):
                 if self.process.poll() is not None or time.monotonic() - begun > START_S:
-                    sys.exit(f"the engine does not answer:\n{self.log.read_text()[-3000:]}")
+                    sys.exit(f"the engine does not respond:\n{self.log.read_text()[-3000:]}")
                 time.sleep(0.1)
 
     def __exit__(self, *_):
@@ -55,7 +55,7 @@ class Engine:
         self.process.wait()
 
     def told(self):
-        """Requests that it answered, and tokens of prompts that it found and computed."""
+        """Requests that it responded to, and tokens of prompts that it found and computed."""
         log = self.log.read_text()
         found = [(int(hit), int(rest)) for hit, rest in re.findall(r"(\d+) prefix-match hit, remaining (\d+) prompt", log)]
         return {
@@ -115,9 +115,9 @@ def prompts(path):
 
 
 def account(name, sent, told):
-    """Prints both sides' counts. One request more asks before the first trial whether the endpoint answers."""
+    """Prints both sides' counts. One request more asks before the first trial whether the endpoint responds."""
     same = "agree" if told["requests"] == sent["sent"] + 1 and told["refused"] == 0 else "DIFFER"
-    print(f"  {name}: sent {sent['sent']} + 1, failed {sent['failed']}, answered by the engine {told['requests']}, refused {told['refused']}: {same}")
+    print(f"  {name}: sent {sent['sent']} + 1, failed {sent['failed']}, responses by the engine {told['requests']}, refused {told['refused']}: {same}")
     print(f"    input tokens: recorded {sent['tokens']}, by the engine {told['found'] + told['computed']} ({told['found']} found, {told['computed']} computed)")
 
 

@@ -1,8 +1,8 @@
 """Writes a model of random weights for llama.cpp, and its tokenizer: `python3 ci/engine_model.py FOLDER`.
 
 FOLDER/model.gguf is a Llama of 8 layers and 14 million weights, drawn from a fixed seed. A token is a byte, in the model's vocabulary and in
-FOLDER/tokenizer.json alike, so that both count the same tokens. Only letters, digits, punctuation and the space can be answered, so that each
-answered token is a text of its own.
+FOLDER/tokenizer.json alike, so that both count the same tokens. Responses consist of letters, digits, punctuation and the space alone, so that
+each of their tokens is a text of its own.
 """
 
 import json
@@ -57,8 +57,8 @@ def write_model(path, letters):
         add(f"blk.{layer}.ffn_up.weight", HIDDEN, WIDTH)
         add(f"blk.{layer}.ffn_down.weight", WIDTH, HIDDEN)
     one("output_norm.weight")
-    answered = numpy.array([[32 <= byte < 127] for byte in range(len(letters) + 1)])
-    output = draw.standard_normal((len(letters) + 1, WIDTH)) * answered
+    printable = numpy.array([[32 <= byte < 127] for byte in range(len(letters) + 1)])
+    output = draw.standard_normal((len(letters) + 1, WIDTH)) * printable
     writer.add_tensor("output.weight", output.astype(numpy.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -1,7 +1,7 @@
 //! Any other API that takes a prompt and responds with JSON over HTTP: its path, the body of its requests, and the places of what its
 //! responses say, as the workload states them.
 //!
-//! What no API has in common is data here ([`CustomApi`]). The simulator serves the API `custom` at `/custom`, as completions.
+//! The parts that differ from API to API are data here ([`CustomApi`]). The simulator serves the API `custom` at `/custom`, as completions.
 
 use std::fmt;
 

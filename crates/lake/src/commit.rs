@@ -58,7 +58,7 @@ pub fn commit_run(
         return Err(Error::NoRunRows { run: run.clone() });
     }
     // A table of another schema is found before anything is written to the others.
-    let mut opened = lake.open_tables()?;
+    let mut opened = lake.open_newest(TABLES)?;
     let mut work = RunCommit { lake, run, scratch, watch, steps: 0 };
     let mut snapshot = Snapshot::new();
     for table in TABLES {

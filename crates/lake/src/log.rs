@@ -110,12 +110,11 @@ impl Lake {
         Ok(opened.into_iter().map(|(name, open)| (name.to_owned(), Count(open.version()))).collect())
     }
 
-    /// Opens the newest version of every table that is there, by name.
-    pub(crate) fn open_tables(&self) -> Result<BTreeMap<&'static str, OpenTable>> {
-        self.open_newest(TABLES)
-    }
-
-    fn open_newest(&self, tables: impl IntoIterator<Item = &'static Table>) -> Result<BTreeMap<&'static str, OpenTable>> {
+    /// Opens the newest version of those of these tables that are there, by name.
+    pub(crate) fn open_newest(
+        &self,
+        tables: impl IntoIterator<Item = &'static Table>,
+    ) -> Result<BTreeMap<&'static str, OpenTable>> {
         let mut opened = BTreeMap::new();
         for table in tables {
             if let Some(open) = self.open_latest(table)? {
