@@ -60,6 +60,34 @@ fn a_pipeline_that_is_not_there() {
 }
 
 #[test]
+fn a_benchmark_without_a_load() {
+    let fixture = Fixture::bare();
+    says!(fixture, &["bench", "--model", "m"], @"
+    exit code 2
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error: the following required arguments were not provided:
+      --url <URL>
+
+    Usage: assay bench --url <URL> --model <NAME> <LOAD> [OPTIONS]
+           assay bench --simulator <PROFILE> <LOAD> [OPTIONS]
+
+    LOAD is one of --concurrency <N,..>, --rate <PER_S,..>, --ramp, --series and --trace <FILE|URL>,
+    or --concurrency beside --rate or --trace.
+
+    For more information, try '--help'.
+    ");
+    says!(fixture, &["bench", "--url", "http://127.0.0.1:9", "--model", "m"], @"
+    exit code 2
+    ----- stdout: nothing -----
+    ----- stderr -----
+    error[option]: no load is given
+
+    hint: such as `--concurrency 1..64`, which measures 1, 2, 4, ..., 64 requests in flight, `--rate 5`, or `--trace FILE`
+    ");
+}
+
+#[test]
 fn a_file_where_a_folder_is_needed() {
     let fixture = measured_fixture();
     let file = fixture.root().join("a-file");

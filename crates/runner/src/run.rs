@@ -247,12 +247,12 @@ impl Run {
         let mut watching = StageTracker { observer, at: StageName::Plan };
         let driven = drive(&self.run_id, source, &self.store, &self.policies, self.plan.clone(), runner, &mut watching);
         driven.map_err(|error| {
-            let error = match self.cancel.reason() {
-                Some(reason) => Error::Cancelled(CancelledWork::Run(reason.to_owned())),
+            let failure = match self.cancel.reason() {
+                Some(reason) => cancelled(reason, &error.into()),
                 // A store that is gone takes logs and results with it, and whatever failed did so because of that.
-                None => self.store.check_there().err().map_or(error, Error::from),
+                None => self.store.check_there().err().map_or(error, Error::from).into(),
             };
-            let failure = name_lost_file(Failure::from(error));
+            let failure = name_lost_file(failure);
             match self.sign_end(&failure, watching.at, source).map_err(Failure::from) {
                 Ok(()) => failure.into(),
                 Err(unsigned) => failure.hint(format!("the end of the run could not be recorded: {unsigned}")).into(),
@@ -509,6 +509,14 @@ fn policies(closure: &Closure, trust: Digest) -> StagePolicies {
         Some((name, StagePolicy { timeout: Some(timeout), retries: stage.retries }))
     });
     StagePolicies { trust, stages: stages.collect(), shards: spec.shards }
+}
+
+/// Returns the failure of a cancelled run. A failure that its end brought with it is part of the cancellation; one that a stage stated by itself,
+/// such as a wrong result in the time that it is given to end, is not lost: it is the cause.
+fn cancelled(reason: &str, own: &Failure) -> Failure {
+    let failure = Failure::from(Error::Cancelled(CancelledWork::Run(reason.to_owned())));
+    let of_the_end = own.exit == Exit::Cancelled || matches!(own.code, ErrorCode::ToldToEnd | ErrorCode::StageKilled);
+    if of_the_end { failure } else { failure.because(own) }
 }
 
 /// Names the store as what failed if a file of the run is not in it any more. A reader who verifies a run doubts it because of a missing file;

@@ -2,7 +2,7 @@
 
 use assay_manifest::TemplateUse;
 
-use crate::prompt::{self, Prompt, WordSequence};
+use crate::prompt::{Prompt, WordSequence};
 use crate::template::Frame;
 use crate::{Tokenizer, TokenizerError};
 
@@ -72,7 +72,7 @@ impl FramedPrompts {
         if let Some((_, last)) = pieces.last_mut() {
             *last = last.saturating_sub(self.tokens).max(1);
         }
-        let text = prompt::join_pieces(&tokenizer.vocabulary, tokenizer.text, &pieces);
+        let text = tokenizer.join(&pieces)?;
         if self.additive && tokenizer.additive {
             let own = pieces.iter().fold(0_u32, |sum, (_, tokens)| sum.saturating_add(*tokens));
             return Ok(self.finished(text, own));

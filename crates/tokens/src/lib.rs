@@ -245,11 +245,12 @@ impl Tokenizer {
         if self.additive { Ok(Prompt { text: draw.text(tokens), tokens }) } else { draw.correct_length(|text| self.count(text)) }
     }
 
-    /// Makes a prompt of pieces, each with a seed and a number of tokens: its words are those of a [prompt](Tokenizer::prompt) of that seed,
-    /// so that prompts have in common what their pieces have in common.
+    /// Makes a prompt of pieces, each with a seed and a number of tokens, with single spaces between them. All but the last are what prompts have in
+    /// common, and the last is its own: it may have none.
     ///
-    /// The prompt states its number of tokens: the sum of those of the pieces if the tokenizer [is additive](Tokenizer::is_additive), else as
-    /// many as it counts, because no piece can be changed without changing others like it.
+    /// A piece has the same words wherever it stands before the last: those of a [prompt](Tokenizer::prompt) of that seed, if the tokenizer [is
+    /// additive](Tokenizer::is_additive), otherwise as many words as have its tokens behind a space. The last piece makes up for what the others
+    /// have too much or too little of, so that the whole has the sum of tokens, or slightly more or fewer if no words add up. The prompt states its number.
     pub fn pieces(&self, pieces: &[(u64, u32)]) -> Result<Prompt, TokenizerError> {
         let tokens = pieces.iter().fold(0_u32, |sum, (_, tokens)| sum.saturating_add(*tokens));
         if tokens > MAX_PROMPT_TOKENS {
@@ -258,12 +259,48 @@ impl Tokenizer {
         if let Some(framed) = &self.framed {
             return framed.pieces(self, pieces);
         }
-        let text = prompt::join_pieces(&self.vocabulary, self.text, pieces);
+        let text = self.join(pieces)?;
         if self.additive {
             return Ok(Prompt { text, tokens });
         }
         let tokens = u32::try_from(self.count(&text)?).unwrap_or(u32::MAX);
         Ok(Prompt { text, tokens })
+    }
+
+    /// Returns the text of pieces.
+    fn join(&self, pieces: &[(u64, u32)]) -> Result<String, TokenizerError> {
+        let Some(((own, own_tokens), common)) = pieces.split_last() else { return Ok(String::new()) };
+        let words: usize = pieces.iter().map(|(_, tokens)| *tokens as usize).sum();
+        let mut text = String::with_capacity(words * prompt::BYTES_PER_WORD);
+        for (seed, tokens) in common {
+            self.add_piece(&mut text, *seed, *tokens)?;
+        }
+        let wanted = if self.additive || *own_tokens == 0 {
+            *own_tokens
+        } else {
+            let in_common = common.iter().fold(0_u64, |sum, (_, tokens)| sum.saturating_add(u64::from(*tokens)));
+            let rest = (in_common + u64::from(*own_tokens)).saturating_sub(self.count(&text)?);
+            u32::try_from(rest).unwrap_or(u32::MAX).clamp(1, MAX_PROMPT_TOKENS)
+        };
+        self.add_piece(&mut text, *own, wanted)?;
+        Ok(text)
+    }
+
+    /// Adds a piece of `tokens` tokens to a text. It begins with an opener, so that it has the same words at the beginning of a text.
+    fn add_piece(&self, text: &mut String, seed: u64, tokens: u32) -> Result<(), TokenizerError> {
+        if tokens == 0 {
+            return Ok(());
+        }
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        let words = prompt::WordSequence::new(&self.vocabulary, seed, None, tokens).of_kind(self.text);
+        if self.additive {
+            text.push_str(&words.text(tokens));
+        } else {
+            text.push_str(&words.correct_length(|piece| self.count(&format!(" {piece}")))?.text);
+        }
+        Ok(())
     }
 }
 

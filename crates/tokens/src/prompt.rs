@@ -19,7 +19,7 @@ pub const SALT_WORDS: u32 = 4;
 pub const MAX_PROMPT_TOKENS: u32 = 16_000_000;
 
 /// The size of a word with its space, for reserving memory; more is reserved if words are longer.
-const BYTES_PER_WORD: usize = 7;
+pub(crate) const BYTES_PER_WORD: usize = 7;
 
 /// The number of times that the number of words is corrected.
 const SCALINGS: u32 = 8;
@@ -181,19 +181,6 @@ impl<'a> WordSequence<'a> {
         self.push(&mut text, before, draw);
         text
     }
-}
-
-/// Writes the texts of pieces, one after the other. Each begins with an opener, so that it has the same words wherever it stands.
-pub(crate) fn join_pieces(vocabulary: &Vocabulary, kind: SyntheticText, pieces: &[(u64, u32)]) -> String {
-    let words: usize = pieces.iter().map(|(_, tokens)| *tokens as usize).sum();
-    let mut text = String::with_capacity(words * BYTES_PER_WORD);
-    for (seed, tokens) in pieces.iter().filter(|(_, tokens)| *tokens > 0) {
-        if !text.is_empty() {
-            text.push(' ');
-        }
-        text.push_str(&WordSequence::new(vocabulary, *seed, None, *tokens).of_kind(kind).text(*tokens));
-    }
-    text
 }
 
 /// Scales the number of words for `wanted` tokens, if `words` of them have `tokens`. Changes it by at least one, unless it is

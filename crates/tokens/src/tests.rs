@@ -217,10 +217,26 @@ fn equal_pieces_are_equal_words_wherever_they_stand() {
         assert_eq!(text(&[(2, 16), (1, 16)]), format!("{two} {one}"));
         assert!(one.starts_with(&text(&[(1, 5)])), "a shorter piece is the beginning of a longer one");
     }
-    let superword = read(&SUPERWORD);
-    let prompt = superword.pieces(&[(1, 16), (2, 16)]).expect("a prompt");
-    assert_eq!(superword.count(&prompt.text), Ok(u64::from(prompt.tokens)));
-    assert_ne!(prompt.tokens, 32, "what the pieces lose or gain is reported");
+}
+
+/// Words of several tokens each: what prompts have in common is as long as was asked for, and the last piece makes up for the joins.
+#[test]
+fn pieces_of_words_that_are_several_tokens_have_their_sum() {
+    for tokenizer in [read(&BYTES), read(&SUPERWORD)] {
+        let text = |pieces: &[(u64, u32)], at_most: u32| {
+            let prompt = tokenizer.pieces(pieces).expect("a prompt");
+            assert_eq!(tokenizer.count(&prompt.text), Ok(u64::from(prompt.tokens)));
+            let sum: u32 = pieces.iter().map(|(_, tokens)| tokens).sum();
+            assert!(prompt.tokens.abs_diff(sum) <= at_most, "{} for {sum}", prompt.tokens);
+            prompt.text
+        };
+        let common = text(&[(1, 1_400), (2, 64), (9, 0)], 4);
+        for own in [3, 4] {
+            assert!(text(&[(1, 1_400), (2, 64), (own, 200)], 1).starts_with(&common));
+        }
+        let [first, second] = [1, 2].map(|seed| text(&[(seed, 64), (9, 0)], 4));
+        assert_eq!(text(&[(2, 64), (1, 64), (9, 0)], 4), format!("{second} {first}"), "wherever they stand");
+    }
 }
 
 #[test]

@@ -117,8 +117,16 @@ const OPTIONS: [(&str, &str); 61] = [
     ("spec.model", "--model"),
 ];
 
+/// The ways to say what is measured, and with which load.
+const USAGE: &str = "assay bench --url <URL> --model <NAME> <LOAD> [OPTIONS]
+       assay bench --simulator <PROFILE> <LOAD> [OPTIONS]
+
+LOAD is one of --concurrency <N,..>, --rate <PER_S,..>, --ramp, --series and --trace <FILE|URL>,
+or --concurrency beside --rate or --trace.";
+
 /// Benchmark an endpoint: each concurrency and each request rate is a separate load.
 #[derive(clap::Args)]
+#[command(override_usage = USAGE)]
 pub(crate) struct Bench {
     /// The endpoint's address, such as http://127.0.0.1:8000
     #[arg(long, value_name = "URL", required_unless_present = "simulator", conflicts_with = "simulator")]
@@ -129,8 +137,8 @@ pub(crate) struct Bench {
     /// The model name in requests
     #[arg(long, value_name = "NAME", required_unless_present = "simulator")]
     model: Option<String>,
-    /// Closed loop: requests in flight; each response is followed by the next request. `1..64` means 1, 2, 4, ..., 64
-    #[arg(long, value_name = "N,..", value_delimiter = ',', required_unless_present_any = ["rate", "ramp", "series", "trace"], value_parser = parse_doublings)]
+    /// Closed loop: requests in flight, up to 1,000,000; each response is followed by the next request. `1..64` means 1, 2, 4, ..., 64
+    #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = parse_doublings)]
     concurrency: Vec<Doublings>,
     /// Open loop: requests per second, independent of completions. With `--concurrency`, both are measured
     #[arg(long, value_name = "PER_S,..", value_delimiter = ',', allow_negative_numbers = true)]
@@ -306,6 +314,10 @@ impl Bench {
         if self.output_tokens.is_some() && !self.api.capabilities().has_output_tokens {
             let message = format!("`--output-tokens` means nothing with `--api {}`: its responses have no tokens", self.api);
             return Err(Failure::new(ErrorCode::Option, message).hint("leave it out"));
+        }
+        if self.concurrency.is_empty() && !self.is_open() && self.trace.is_none() {
+            let hint = "such as `--concurrency 1..64`, which measures 1, 2, 4, ..., 64 requests in flight, `--rate 5`, or `--trace FILE`";
+            return Err(Failure::new(ErrorCode::Option, "no load is given").hint(hint));
         }
         if self.max_concurrency.is_some() && !self.is_open() && self.trace.is_none() {
             let message = "`--max-concurrency` holds back the requests of an open loop, and `--concurrency` is a closed one";

@@ -167,3 +167,20 @@ fn a_run_is_resumed_from_the_source_that_it_began_with() {
     ");
     assert_eq!(other.exit, Exit::Usage);
 }
+
+#[test]
+fn a_failure_of_a_stage_that_was_told_to_end_is_not_hidden() {
+    let own = Failure::new(ErrorCode::RowDiffers, "a row differs").because(&std::io::Error::other("the file was written to"));
+    insta::assert_snapshot!(cancelled("SIGINT", &own), @r"
+    error[cancelled]: the run was stopped (SIGINT)
+      because: error[row_differs]: a row differs
+      because: the file was written to
+
+    hint: repeat the command that began the run, with its `--run-id`: what is finished is kept
+    ");
+    let alone = cancelled("SIGINT", &Failure::cancelled("SIGINT"));
+    for code in [ErrorCode::ToldToEnd, ErrorCode::StageKilled] {
+        assert_eq!(cancelled("SIGINT", &Failure::new(code, "the end")), alone);
+    }
+    assert_eq!((alone.exit, alone.causes.len()), (Exit::Cancelled, 0));
+}
