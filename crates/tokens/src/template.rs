@@ -4,7 +4,8 @@
 //! Face's `apply_chat_template` does: one message of the user, no tools, and the beginning of a response. It is rendered twice,
 //! around two placeholders: what precedes and follows both is put around every prompt, so no prompt costs a rendering.
 //!
-//! Steps are counted between the operations of a template, and one operation can do anything: so time and memory have limits of their own.
+//! Steps are counted between the operations of a template, and one operation can do anything: so time and memory have limits of their own, and
+//! what could use up the stack is refused before.
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
@@ -22,6 +23,9 @@ const MAX_STEPS: u64 = 200_000;
 
 /// The depth to which macros and blocks of a template may call each other.
 const MAX_DEPTH: usize = 100;
+
+/// The most tokens of a template, by Jinja's own lexer. Long published ones have some thousand.
+const MAX_TOKENS: usize = 16_384;
 
 /// The longest text around a message.
 pub const MAX_TEMPLATE_TEXT: usize = 64 << 10;
@@ -150,7 +154,9 @@ fn render(source: &str, config: &Config, message: &str) -> Result<String, Error>
     environment.set_fuel(Some(MAX_STEPS));
     environment.set_recursion_limit(MAX_DEPTH);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
-    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
+    nesting::check(source, syntax.clone())?;
+    environment.set_syntax(syntax);
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     environment.add_function("raise_exception", |reason: String| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, format!("it refuses the message: {reason}")))
@@ -166,6 +172,7 @@ fn render(source: &str, config: &Config, message: &str) -> Result<String, Error>
     environment.template_from_str(source)?.render(context)
 }
 
+mod nesting;
 mod watch;
 
 #[cfg(test)]

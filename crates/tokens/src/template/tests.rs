@@ -184,3 +184,49 @@ fn a_prompt_of_words_that_do_not_add_up_states_what_it_has() {
         assert!(prompt.tokens.abs_diff(tokens) <= 3, "{} for {tokens}", prompt.tokens);
     }
 }
+
+/// Each of these would overflow a stack, which ends the process: nested operators, branches, a value that holds itself.
+#[test]
+fn a_template_that_would_use_up_the_stack_is_refused() {
+    let told = |template: &str| {
+        frame(&format!("{template}{{{{ messages[0].content }}}}")).map(|_| ()).map_err(|error| error.to_string())
+    };
+    let too_long = "the chat template cannot be used: invalid operation: it has more than 16384 tokens";
+    let long = [
+        format!("{{{{ {}1 }}}}", "-".repeat(100_000)),
+        format!("{{{{ {}1 }}}}", "not ".repeat(50_000)),
+        format!("{{{{ 1{} }}}}", "|string".repeat(60_000)),
+        format!("{{{{ a{} }}}}", ".b".repeat(100_000)),
+        format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}".repeat(30_000)),
+    ];
+    for template in long {
+        assert_eq!(told(&template), Err(too_long.to_owned()));
+    }
+    let whole = "the chat template cannot be used: invalid operation: the namespace `n` is used as a whole, and not by a member such as `n.a`";
+    let elsewhere =
+        "the chat template cannot be used: invalid operation: `namespace` stands elsewhere than in `set NAME = namespace(...)`";
+    for template in [
+        "{% set n = namespace() %}{% set n.a = n %}{{ n }}",
+        "{% set n = namespace() %}{% for m in [n] %}{% set m.a = m %}{% endfor %}",
+    ] {
+        assert_eq!(told(template), Err(whole.to_owned()), "{template}");
+    }
+    for template in ["{% set f = namespace %}", "{% for n in [namespace()] %}{% set n.a = n %}{% endfor %}", "{{ namespace() }}"]
+    {
+        assert_eq!(told(template), Err(elsewhere.to_owned()), "{template}");
+    }
+    // What is as deep as it may be does not overflow: operators, and a value that holds another as often as steps allow.
+    let deepest = MAX_TOKENS - 20;
+    for template in [
+        format!("{{{{ {}1 }}}}", "-".repeat(deepest)),
+        format!("{{{{ {}1 }}}}", "not ".repeat(deepest)),
+        format!("{{{{ 1{} }}}}", "|string".repeat(deepest / 2)),
+        format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}".repeat(deepest / 4)),
+        "{% set n = namespace(a=1) %}{% for i in range(9999) %}{% set n.a = [n.a] %}{% endfor %}{{ n.a|string|length }}"
+            .to_owned(),
+    ] {
+        let _ = told(&template);
+    }
+    let used = "{% set n = namespace(found=false) %}{% if not n.found %}{% set n.found = true %}{% endif %}{{ n['found'] }} {{ messages[0].content }}";
+    assert_eq!(frame(used).map(|frame| frame.before), Ok("True ".to_owned()));
+}

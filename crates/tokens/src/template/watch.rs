@@ -18,8 +18,9 @@ pub(super) const RENDERING: Limits = Limits { time: Duration::from_secs(20), mem
 /// The time between two looks at the memory.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The stack of the work, as large as that of a main thread.
-const STACK_BYTES: usize = 8 << 20;
+/// The stack of the work: 16 KiB for each token of the longest template, because operators nest as deep as they are many. What is not used takes
+/// no memory.
+const STACK_BYTES: usize = 256 << 20;
 
 /// Does the work in a thread of its own, and waits until it is done or has taken more than it may. In that case the thread goes on: the caller
 /// has to end this process, as a stage does whose tokenizer cannot be read.
