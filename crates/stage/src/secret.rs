@@ -69,7 +69,7 @@ pub fn read_value(variable: &EnvVar) -> Result<OsString, MissingValue> {
 /// Secrets that were passed to another program, which may repeat them in its output. They are never printed.
 ///
 /// A secret is found as it is; escaped as in JSON, HTML, addresses and messages, in any mixture, also escapes of escapes; in base64, alone
-/// or within a longer text; with other white space; and after a wrong decoding of its characters. It is not found if the other program
+/// or within a longer text; in hexadecimal; all in upper or in lower case; with other white space; and after a wrong decoding of its characters. It is not found if the other program
 /// changes it in another way: masking protects against programs that repeat what they received, not against those that hide it.
 #[derive(Clone, Default)]
 pub struct Secrets {
@@ -224,6 +224,10 @@ fn forms(secret: &[u8]) -> Vec<Form> {
         plain.push(secret.iter().map(|byte| char::from(*byte)).collect::<String>().into_bytes());
         plain.push(String::from_utf8_lossy(secret).into_owned().into_bytes());
     }
+    // As programs change it that compare without case, and that print bytes.
+    plain.extend([secret.to_ascii_lowercase(), secret.to_ascii_uppercase()]);
+    let [lower, upper] = [b"0123456789abcdef", b"0123456789ABCDEF"].map(|digits| hexadecimal(secret, digits));
+    plain.extend([lower, upper]);
     // In the query of an address, a blank is a plus sign.
     let blanks = |form: &Vec<u8>| form.iter().map(|byte| if *byte == b' ' { b'+' } else { *byte }).collect();
     plain.extend(plain.iter().map(blanks).collect::<Vec<_>>());
@@ -241,6 +245,12 @@ fn forms(secret: &[u8]) -> Vec<Form> {
         }
     }
     distinct
+}
+
+/// Returns the bytes of a secret as two digits each.
+fn hexadecimal(secret: &[u8], digits: &[u8; 16]) -> Vec<u8> {
+    let digit = |nibble: u8| digits.get(usize::from(nibble)).copied().unwrap_or(b'0');
+    secret.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// Returns the base64 of a secret that stands behind this many other bytes: the characters that depend on nothing else.
@@ -642,6 +652,21 @@ mod tests {
         ] {
             assert_eq!(masked(text, &["hunter22>>>?"]), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_secret_is_masked_in_hexadecimal_and_in_another_case() {
+        for (text, expected) in [
+            ("<736b2d53652f7265743d>", "<[secret]>"),
+            ("<736B2D53652F7265743D>", "<[secret]>"),
+            ("<sk-se/ret=>", "<[secret]>"),
+            ("<SK-SE/RET=>", "<[secret]>"),
+            ("<sk-se%2Fret=>", "<[secret]>"),
+            ("<736b2d53>", "<736b2d53>"),
+        ] {
+            assert_eq!(masked(text, &["sk-Se/ret="]), expected, "{text}");
+        }
+        assert_eq!(Secrets::new(["sk-Se/ret="]).mask_truncated("no 736b2d53").as_deref(), Some("no [secret]"), "cut");
     }
 
     #[test]
