@@ -57,9 +57,6 @@ const MAX_GROUPS: i64 = 100_000;
 /// The most pairs of lengths, and the most bins of a histogram: as many as a schedule takes.
 const MAX_WEIGHTS: usize = 1_000;
 
-/// The most turns of a session.
-const MAX_TURNS: i64 = MAX_SESSION_TURNS as i64;
-
 static TEXT_TYPE: Type = Type::Text(&TEXT);
 static WORD_TYPE: Type = Type::Text(&WORD);
 static NAME_TYPE: Type = Type::Text(&NAME);
@@ -641,9 +638,9 @@ static PREFIX: Table = Table {
     rules: &[Rule::AtLeastOne(&["system", "group"])],
 };
 
-static TURNS: Type = Type::Integer { min: 1, max: MAX_TURNS };
-static MEAN_TURNS: Type = Type::Number { min: 1.0, above_min: false, max: MAX_TURNS as f64 };
-static SPREAD_OF_TURNS: Type = Type::Number { min: 0.0, above_min: false, max: MAX_TURNS as f64 };
+static TURNS: Type = Type::Integer { min: 1, max: MAX_SESSION_TURNS as i64 };
+static MEAN_TURNS: Type = Type::Number { min: 1.0, above_min: false, max: MAX_SESSION_TURNS as f64 };
+static SPREAD_OF_TURNS: Type = Type::Number { min: 0.0, above_min: false, max: MAX_SESSION_TURNS as f64 };
 static TURNS_LAW: Type = Type::Shapes { scalar: Some(&TURNS), list: None, map: Some(&Type::Object(&TURNS_TABLE)) };
 static TURNS_TABLE: Table = Table {
     name: "turns",

@@ -23,7 +23,7 @@ use assay_manifest::{Digest, SyntheticText, TemplateUse};
 
 pub use encoder::MAX_OWN_WORDS;
 pub use file::{MAX_FILE_BYTES, MAX_GROWTH};
-pub use prompt::{MAX_PROMPT_TOKENS, Prompt, SALT_WORDS};
+pub use prompt::{MAX_PROMPT_TOKENS, Prompt};
 pub use template::{MAX_TEMPLATE_BYTES, MAX_TEMPLATE_TEXT, TemplateFiles};
 pub use tiktoken::{MAX_PIECE_BYTES, MAX_TOKEN_BYTES};
 pub use words::{BUILT_IN, COMMON_WORDS};
@@ -226,7 +226,7 @@ impl Tokenizer {
     /// Makes a prompt of `tokens` tokens: words of the vocabulary, or of [natural text](Tokenizer::with_text), with single spaces between them, drawn
     /// by `seed`.
     ///
-    /// With a salt, the first [`SALT_WORDS`] words (at most half of a short prompt) are drawn by the salt instead, so they are
+    /// With a salt, the first [`SALT_WORDS`](assay_manifest::SALT_WORDS) words (at most half of a short prompt) are drawn by the salt instead, so they are
     /// the same in every prompt with that salt. Equal arguments give equal prompts, in this version and later ones.
     ///
     /// The prompt states its number of tokens. It is exactly the requested number if the tokenizer [is

@@ -5,15 +5,12 @@
 //! are allowed at its position. The probabilities of words differ by less than one in a hundred thousand. The first word is
 //! always an opener, a word that is one token without a space before it.
 
-use assay_manifest::SyntheticText;
+use assay_manifest::{SALT_WORDS, SyntheticText};
 
 use crate::TokenizerError;
 use crate::draw::{scale_draw, split_mix};
 use crate::natural::Chain;
 use crate::words::COMMON_WORDS;
-
-/// The number of words that distinguish the prompts of one execution from those of any other: 1,214^4 is 2 x 10^12.
-pub const SALT_WORDS: u32 = 4;
 
 /// The largest number of tokens of a prompt: ten times the longest context that is served at present.
 pub const MAX_PROMPT_TOKENS: u32 = 16_000_000;

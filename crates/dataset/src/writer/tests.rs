@@ -24,14 +24,7 @@ impl TextTokens for Words {
 }
 
 fn rules(max_input: Option<u32>, over: OverLongPrompt) -> ImportRules {
-    ImportRules {
-        api: ServingApi::Chat,
-        max_input,
-        over,
-        output: RecordedOutput::Used { at_most: None },
-        times: None,
-        sessions: false,
-    }
+    ImportRules { max_input, over, ..ImportRules::UNLIMITED }
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the form in which importers pass rows")]

@@ -15,6 +15,10 @@ use crate::{
     Sessions, Tokenizer, TrialId,
 };
 
+/// The words that distinguish the prompts of one execution from those of any other. Synthetic prompts have them within their length, and rows
+/// with texts in front of it.
+pub const SALT_WORDS: u32 = 4;
+
 /// Servers that support token counts per chunk (`continuous_usage_stats`).
 const CONTINUOUS_USAGE: [&str; 2] = ["vllm", "assay-simulator"];
 

@@ -35,14 +35,7 @@ fn row(number: u32, (session, at_ms, service_ms): &TraceTurn) -> Row {
 }
 
 fn trace_of(rows: impl Iterator<Item = FileRow>, arrival: ArrivalLaw, count: Option<u64>) -> (ServingWork, Arc<Index>) {
-    let rules = ImportRules {
-        api: ServingApi::Chat,
-        max_input: None,
-        over: OverLongPrompt::Refuse,
-        output: RecordedOutput::Used { at_most: None },
-        times: Some(TimeRules::default()),
-        sessions: true,
-    };
+    let rules = ImportRules { times: Some(TimeRules::default()), sessions: true, ..ImportRules::UNLIMITED };
     let mut writer = RowWriter::new(rules, &Letters, Vec::new(), Vec::new()).expect("a writer");
     for (number, row) in (1..).zip(rows) {
         writer.write(number, Ok(row)).expect("a row");

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use assay_api::RequestInput;
 use assay_dataset::{RowContent, RowReader, TokenBlocks, Turn};
 use assay_load::{Cause, PlannedRequest};
-use assay_manifest::{CacheMode, CaptureMode, ServingWork};
+use assay_manifest::{CacheMode, CaptureMode, SALT_WORDS, ServingWork};
 use assay_schedule::{BlockTexts, ScheduledRequest, TrialSchedule};
-use assay_tokens::{Prompt, SALT_WORDS, Tokenizer};
+use assay_tokens::{Prompt, Tokenizer};
 
 /// The plan's dataset was not opened.
 pub(super) const NO_DATASET: &str = "the rows of the dataset are not at hand";

@@ -37,14 +37,7 @@ fn forked(sessions: u32, users: u64, shards: u32) -> Load {
     let line = |number: u32| {
         json!({"id": number.to_string(), "block_size": 64, "hash_id_scope": "local", "requests": requests}).to_string() + "\n"
     };
-    let rules = ImportRules {
-        api: ServingApi::Chat,
-        max_input: None,
-        over: OverLongPrompt::Refuse,
-        output: RecordedOutput::Used { at_most: None },
-        times: Some(TimeRules::default()),
-        sessions: true,
-    };
+    let rules = ImportRules { times: Some(TimeRules::default()), sessions: true, ..ImportRules::UNLIMITED };
     let mut writer = RowWriter::new(rules, &Letters, Vec::new(), Vec::new()).expect("a writer");
     let text: String = (0..sessions).map(line).collect();
     assay_dataset::import(DatasetFormat::Weka, &Fields::default(), &rules, text.as_bytes(), &mut |row, content| {
