@@ -45,6 +45,7 @@ mod replicas;
 mod stand_in;
 mod support;
 mod tamper;
+mod token_ids;
 mod tokenizers;
 mod trace_sessions;
 mod traces;

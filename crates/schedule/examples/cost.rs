@@ -64,6 +64,7 @@ fn schedule(arrival: ArrivalLaw) -> Result<TrialSchedule, ScheduleError> {
         session_header: None,
         output: Some(LengthLaw::Uniform { min: 100, max: 300 }),
         text: None,
+        token_ids: None,
         images: None,
         exact_output: true,
         continuous_usage: false,

@@ -2,7 +2,7 @@
 
 use assay_manifest::{
     ArrivalLaw, CacheMode, Cancellation, CanonicalError, Count, Digest, Images, LengthLaw, PointId, PromptSource, RateProfile,
-    ServingWork, Sessions, SharedPrefix, SyntheticText, Tokenizer, canonical_json,
+    ServingWork, Sessions, SharedPrefix, SyntheticText, TokenIds, Tokenizer, canonical_json,
 };
 use serde::Serialize;
 
@@ -38,6 +38,8 @@ struct Recipe<'a> {
     output: Option<&'a LengthLaw>,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<SyntheticText>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_ids: Option<&'a TokenIds>,
     #[serde(skip_serializing_if = "Option::is_none")]
     images: Option<&'a Images>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,6 +93,7 @@ pub fn load_recipe_digest(work: &ServingWork, offered: OfferedLoad, key: &PointK
         sessions: work.sessions.as_ref(),
         output: work.output.as_ref(),
         text: work.text,
+        token_ids: work.token_ids.as_ref(),
         images: work.images.as_ref(),
         cancel: work.cancel.as_ref(),
         batch: work.batch,

@@ -22,7 +22,7 @@ use assay_dataset::Index;
 use assay_manifest::{
     ArrivalLaw, CacheMode, Cancellation, ConnectionPolicy, Count, Digest, FrozenWorkload, History, Images, LengthLaw, Name,
     PauseLaw, PlannedTrial, Point, PointId, PointKind, PromptSource, RateProfile, RunId, ServingWork, Sessions, Shard,
-    SharedPrefix,
+    SharedPrefix, TokenIds,
 };
 
 use crate::arrivals::{
@@ -208,6 +208,9 @@ pub enum ScheduleError {
         /// The reason.
         reason: String,
     },
+    /// Prompts that cannot be sent as token ids.
+    #[error("prompts cannot be sent as token ids: {0}")]
+    TokenIds(String),
     /// Images that no request can have.
     #[error("the images cannot be sent: {0}")]
     Images(String),
@@ -437,6 +440,7 @@ impl TrialSchedule {
         }
         check_lengths("output", work.output.as_ref())?;
         work.sessions.as_ref().map_or(Ok(()), |sessions| check_sessions(work, sessions))?;
+        work.token_ids.as_ref().map_or(Ok(()), |ids| check_token_ids(work, *ids))?;
         work.images.as_ref().map_or(Ok(()), |images| check_images(work, images))?;
         work.cancel.as_ref().map_or(Ok(()), |cancel| check_cancellation(work, cancel))?;
         check_profile(work, offered)?;
@@ -832,6 +836,18 @@ fn check_images(work: &ServingWork, images: &Images) -> Result<(), ScheduleError
         None
     };
     misplaced.or_else(|| images.refusal()).map_or(Ok(()), |reason| Err(ScheduleError::Images(reason)))
+}
+
+fn check_token_ids(work: &ServingWork, ids: TokenIds) -> Result<(), ScheduleError> {
+    let has_texts = work.prompts.dataset().is_some_and(|dataset| dataset.format.has_texts());
+    let misplaced = if !work.api.takes_token_ids() {
+        Some(format!("the API `{}` takes none", work.api))
+    } else if has_texts {
+        Some("the rows of its file are texts".to_owned())
+    } else {
+        None
+    };
+    misplaced.or_else(|| ids.refusal()).map_or(Ok(()), |reason| Err(ScheduleError::TokenIds(reason)))
 }
 
 fn check_cancellation(work: &ServingWork, cancel: &Cancellation) -> Result<(), ScheduleError> {

@@ -39,6 +39,7 @@ mod schema;
 mod secret;
 mod sizing;
 mod tables;
+mod token_ids;
 mod tokenizer;
 mod trust;
 mod validate;

@@ -199,6 +199,12 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
         )
         .only(SERVING),
         optional(
+            "token_ids",
+            &Type::Object(&TOKEN_IDS),
+            "Prompts are lists of token ids instead of texts, for `api: completions`: drawn ones, and those of traces that have lengths. If left out: texts.",
+        )
+        .only(SERVING),
+        optional(
             "images",
             &Type::Object(&IMAGES),
             "The images of each request, beside `lengths`. If left out: none, or those of a scenario `I(width,height,images)`.",
@@ -615,6 +621,18 @@ static IMAGES: Table = Table {
         required("height", &IMAGE_SIDE, "The height of an image, in pixels."),
         default("count", &Type::Integer { min: 1, max: MAX_IMAGES as i64 }, "1", "Images of each request."),
         default("format", &Type::Choice(&IMAGE_FORMATS), "\"jpeg\"", "Their file format."),
+    ],
+    rules: &[],
+};
+
+static TOKEN_ID: Type = Type::Integer { min: 0, max: u32::MAX as i64 };
+static TOKEN_IDS: Table = Table {
+    name: "token ids",
+    doc: "The ids that prompts are drawn from: with neither bound, those of the words of the `tokenizer`.",
+    selector: None,
+    fields: &[
+        optional("least", &TOKEN_ID, "The smallest id, included."),
+        optional("most", &TOKEN_ID, "The largest id, included. At least 64 ids are needed."),
     ],
     rules: &[],
 };

@@ -8,7 +8,7 @@ use assay_api::{CustomApi, InputKind, ServingApi};
 use assay_manifest::{
     BetterDirection, CacheMode, Cancellation, CaptureMode, ConnectionPolicy, Count, DatasetFormat, History, Images,
     InstructionCounter, MeasuredCommand, Name, OverLongPrompt, RateProfile, RateSegment, ReasoningHistory, SharedPrefix,
-    SloMetric, SyntheticText, WorkloadType,
+    SloMetric, SyntheticText, TokenIds, WorkloadType,
 };
 use assay_metric::Requirement;
 use serde_json::{Map, Value as Json};
@@ -26,6 +26,7 @@ use crate::normal_form::normal_json;
 use crate::problem::{Problem, Problems, did_you_mean, quote};
 use crate::secret::{looks_secret_member, refuse_secrets};
 use crate::tables::WORKLOAD_SPEC;
+use crate::token_ids::check_token_ids;
 use crate::tokenizer::{WorkloadTokenizer, check_tokenizer};
 
 /// A workload as its file defines it. Only [`Workload::parse`] makes one, so that it always agrees with its digest.
@@ -210,6 +211,8 @@ pub struct Serving {
     pub prompts: Prompts,
     /// The kind of the text of synthetic prompts.
     pub text: SyntheticText,
+    /// The ids of tokens that prompts are sent as; `None` if they are texts.
+    pub token_ids: Option<TokenIds>,
     /// The images of each request.
     pub images: Option<Images>,
     /// The beginnings that synthetic prompts have in common.
@@ -628,6 +631,7 @@ impl Define for Workload {
         check_distributions(spec, problems);
         check_length_tables(spec, problems);
         check_text(spec, problems);
+        check_token_ids(spec, problems);
         check_images(spec, problems);
         check_dataset(spec, problems);
         check_replay(spec, problems);
@@ -1337,6 +1341,7 @@ impl Read for Serving {
             load: spec.get("load")?,
             prompts: Prompts::read(spec)?,
             text: spec.get("text")?,
+            token_ids: spec.get("token_ids")?,
             images: scenario_images(spec).map_or_else(|| spec.get("images"), |images| Some(Some(images)))?,
             prefix: spec.get("prefix")?,
             sessions: spec.get("sessions")?,
@@ -1516,7 +1521,7 @@ impl Read for ResponseLength {
 }
 
 /// Returns the format that the ending of a file's name tells; `None` for one that several formats have, such as `.json`.
-fn format_by_name(name: &str) -> Option<DatasetFormat> {
+pub(crate) fn format_by_name(name: &str) -> Option<DatasetFormat> {
     let name = name.split(['?', '#']).next().unwrap_or_default();
     let (_, ending) = name.rsplit_once('.')?;
     Some(match ending.to_ascii_lowercase().as_str() {

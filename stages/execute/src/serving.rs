@@ -623,9 +623,13 @@ fn tokenizer(
     work: &ServingWork,
     known: &mut BTreeMap<assay_manifest::Digest, Arc<Tokenizer>>,
 ) -> Result<Arc<Tokenizer>, Failure> {
-    let of_kind = |tokenizer: &Tokenizer| Arc::new(tokenizer.clone().with_text(work.text.unwrap_or(SyntheticText::Words)));
+    let of_kind = |tokenizer: &Tokenizer| {
+        let tokenizer = tokenizer.clone().with_text(work.text.unwrap_or(SyntheticText::Words));
+        let with_ids = work.token_ids.map_or(Ok(tokenizer.clone()), |ids| tokenizer.with_token_ids(ids));
+        with_ids.map(Arc::new).map_err(|error| Failure::from_error(ErrorCode::Tokenizer, &error))
+    };
     if let Some(tokenizer) = known.get(&work.tokenizer.digest) {
-        return Ok(of_kind(tokenizer));
+        return of_kind(tokenizer);
     }
     let read = match &work.tokenizer.file {
         None => Tokenizer::built_in(),
@@ -636,7 +640,7 @@ fn tokenizer(
     }
     let read = Arc::new(read);
     known.insert(work.tokenizer.digest, Arc::clone(&read));
-    Ok(of_kind(&read))
+    of_kind(&read)
 }
 
 /// Returns the most turns of a session that may be in flight at a time: those of the session that forks most, if all users together then have no

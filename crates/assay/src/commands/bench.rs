@@ -53,7 +53,7 @@ const PIPELINE: &str = "pipelines/bench.yaml";
 const WORKLOADS: [&str; 3] = ["bench", "bench-open", "bench-replay"];
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 61] = [
+const OPTIONS: [(&str, &str); 62] = [
     ("spec.load.cancel", "--cancel"),
     ("spec.load.connections", "--connections"),
     ("spec.load.rate.ramp", "--ramp"),
@@ -76,6 +76,7 @@ const OPTIONS: [(&str, &str); 61] = [
     ("spec.lengths.output", "--output-tokens"),
     ("spec.lengths", "--scenario"),
     ("spec.images", "--images"),
+    ("spec.token_ids", "--prompt-token-ids"),
     ("spec.prefix", "--prefix"),
     ("spec.sessions.turns", "--sessions turns="),
     ("spec.sessions.think_time", "--sessions think_time="),
@@ -442,6 +443,7 @@ impl Bench {
         set(&mut spec, "custom", self.custom_api.written()?);
         set(&mut spec, "prefix", (!prefix.is_empty()).then_some(Value::Object(prefix)));
         set(&mut spec, "text", self.length_tables.text());
+        set(&mut spec, "token_ids", self.length_tables.token_ids()?);
         set(&mut spec, "images", self.length_tables.images()?);
         set(&mut spec, "sessions", sessions);
         set(&mut spec, "batch", Some(self.documents).filter(|documents| *documents != 1).map(Value::from));

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::document::words;
 use crate::{
     Artifact, Block, Cancellation, CaseId, Count, Digest, Images, PauseLaw, PointId, PromptSource, RateProfile, SessionCounts,
-    Sessions, Tokenizer, TrialId,
+    Sessions, TokenIds, Tokenizer, TrialId,
 };
 
 /// The words that distinguish the prompts of one execution from those of any other. Synthetic prompts have them within their length, and rows
@@ -259,6 +259,9 @@ pub struct ServingWork {
     /// The kind of the text of synthetic prompts; absent if it is words, and if prompts are not synthetic.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub text: Option<SyntheticText>,
+    /// The ids of tokens that prompts are sent as; absent if prompts are sent as texts.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub token_ids: Option<TokenIds>,
     /// The images of each request; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub images: Option<Images>,

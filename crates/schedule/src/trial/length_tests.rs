@@ -1,6 +1,6 @@
 use super::tests::{RATE, schedule, synthetic, work};
 use super::*;
-use assay_manifest::{ImageFormat, WeightedTokens};
+use assay_manifest::{ImageFormat, TokenIds, WeightedTokens};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -84,6 +84,22 @@ fn images_are_part_of_the_schedule_and_of_the_recipe() {
     );
     let embeddings = ServingWork { api: assay_manifest::ServingApi::Embeddings, ..with(Some(images)) };
     assert_eq!(refusal(&embeddings), "the images cannot be sent: requests of the API `embeddings` have none");
+}
+
+#[test]
+fn token_ids_are_part_of_the_recipe_and_need_an_api_and_enough_of_them() {
+    let with = |token_ids| ServingWork { api: assay_manifest::ServingApi::Completions, token_ids, ..work() };
+    let range = |least, most| Some(TokenIds::Range { least, most });
+    let point = PointId::new("rate-40").expect("an id");
+    let key = PointKey { seed: &super::tests::SEED, workload: &Digest::compute(b"w"), point: &point };
+    let recipe = |ids| crate::load_recipe_digest(&with(ids), RATE, &key).expect("a recipe");
+    let all: BTreeSet<_> = [None, Some(TokenIds::Tokenizer), range(0, 99), range(0, 100)].map(recipe).into();
+    assert_eq!(all.len(), 4);
+    let digest = |ids| schedule(&with(ids), RATE).digest();
+    assert_eq!(digest(None), digest(range(0, 99)), "lengths and times are the same");
+    assert_eq!(refusal(&with(range(1, 63))), "prompts cannot be sent as token ids: 63 ids are fewer than 64");
+    let chat = ServingWork { api: assay_manifest::ServingApi::Chat, ..with(range(0, 99)) };
+    assert_eq!(refusal(&chat), "prompts cannot be sent as token ids: the API `chat` takes none");
 }
 
 #[test]

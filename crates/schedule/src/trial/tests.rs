@@ -32,6 +32,7 @@ pub(super) fn work() -> ServingWork {
         session_header: None,
         output: Some(LengthLaw::TruncatedUniform { low: 1, high: 300, floor: 2 }),
         text: None,
+        token_ids: None,
         images: None,
         exact_output: true,
         continuous_usage: false,

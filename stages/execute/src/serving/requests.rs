@@ -67,6 +67,9 @@ impl<'a> Prompts<'a> {
         if let Some(row) = request.row {
             return self.of_rows.of_row(request, row, output_tokens);
         }
+        if let Some(ids) = self.token_ids(request)? {
+            return Ok(self.of_rows.of_token_ids(request, &ids, output_tokens));
+        }
         if let (Some(group), PromptSource::Synthetic { prefix: Some(prefix), .. }) = (request.group, &self.work.prompts) {
             return self.of_group(request, group, prefix, output_tokens);
         }
@@ -159,14 +162,25 @@ impl Prompts<'_> {
     }
 
     fn group_prompt(&self, request: &ScheduledRequest, group: u32, prefix: &SharedPrefix) -> Result<Prompt, Cause> {
+        Ok(self.of_rows.tokenizer().pieces(&self.group_pieces(request, group, prefix))?)
+    }
+
+    /// Returns the pieces of a prompt that begins like others, each with its seed and its tokens.
+    fn group_pieces(&self, request: &ScheduledRequest, group: u32, prefix: &SharedPrefix) -> [(u64, u32); 3] {
         let texts = self.of_rows.block_texts();
         let own = request.input_tokens.saturating_sub(prefix.tokens());
-        let pieces = [
-            (texts.block_seed(0), prefix.system),
-            (texts.block_seed(u64::from(group) + 1), prefix.group),
-            (request.prompt_seed, own),
-        ];
-        Ok(self.of_rows.tokenizer().pieces(&pieces)?)
+        [(texts.block_seed(0), prefix.system), (texts.block_seed(u64::from(group) + 1), prefix.group), (request.prompt_seed, own)]
+    }
+
+    /// Returns the ids of a drawn prompt; `None` if prompts are texts.
+    fn token_ids(&self, request: &ScheduledRequest) -> Result<Option<Vec<u32>>, Cause> {
+        let tokenizer = self.of_rows.tokenizer();
+        Ok(match (request.group, &self.work.prompts) {
+            (Some(group), PromptSource::Synthetic { prefix: Some(prefix), .. }) => {
+                tokenizer.id_pieces(&self.group_pieces(request, group, prefix))?
+            }
+            _ => tokenizer.id_prompt(request.prompt_seed, self.of_rows.salt(), request.input_tokens)?,
+        })
     }
 }
 

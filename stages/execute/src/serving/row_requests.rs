@@ -87,13 +87,19 @@ impl<'a> RowRequests<'a> {
         Ok(self.marker.get())
     }
 
-    /// Returns the prompt of a length with blocks. A salt changes all of its words and no length, or blocks would not begin where they do.
-    fn of_blocks(&self, row: u64, blocks: &TokenBlocks) -> Result<Prompt, Cause> {
+    /// Returns the pieces of a length with blocks. A salt changes all of their words and no length, or blocks would not begin where they do.
+    fn pieces_of(&self, row: u64, blocks: &TokenBlocks) -> Vec<(u64, u32)> {
         let texts = blocks.scope.map_or(self.block_texts, |scope| self.block_texts.within(scope));
         let block = |(id, tokens)| (texts.block_seed(id), tokens);
         let rest = (self.block_texts.rest_seed(row), blocks.rest());
-        let pieces: Vec<(u64, u32)> = blocks.blocks().map(block).chain([rest]).collect();
-        Ok(self.tokenizer.pieces(&pieces)?)
+        blocks.blocks().map(block).chain([rest]).collect()
+    }
+
+    /// Returns the request of a prompt of token ids. Its digest is over the list as it is sent.
+    pub(super) fn of_token_ids(&self, scheduled: &ScheduledRequest, ids: &[u32], output_tokens: Option<u32>) -> PlannedRequest {
+        let list = serde_json::json!(ids).to_string();
+        let tokens = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+        self.request(scheduled, RequestInput::TokenIds(ids), std::iter::once(list.as_str()), tokens, output_tokens)
     }
 
     /// Returns the request of a row of the dataset. A salt stands in front of a text as a line of its own: rows are the same in every trial.
@@ -106,7 +112,11 @@ impl<'a> RowRequests<'a> {
         let mut content = self.rows().ok_or(NO_DATASET)?.read(row)?;
         let mut input_tokens = request.input_tokens;
         if let RowContent::Blocks(blocks) = &content {
-            let prompt = self.of_blocks(row, blocks)?;
+            let pieces = self.pieces_of(row, blocks);
+            if let Some(ids) = self.tokenizer.id_pieces(&pieces)? {
+                return Ok(self.of_token_ids(request, &ids, output_tokens));
+            }
+            let prompt = self.tokenizer.pieces(&pieces)?;
             input_tokens = prompt.tokens;
             content = RowContent::Prompt(prompt.text);
         } else if let Some(marker) = self.marker()? {

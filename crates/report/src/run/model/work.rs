@@ -3,7 +3,7 @@
 use assay_manifest::{
     ArrivalLaw, CacheMode, ConnectionPolicy, Count, DatasetFormat, DatasetSummary, History, Images, LengthLaw, MAX_SESSION_TURNS,
     PauseLaw, PromptSource, RateProfile, ReasoningHistory, SALT_WORDS, ServingWork, Sessions, SharedPrefix, Slo, SyntheticText,
-    TemplateUse, TokenRange, TracePauses, TraceTimes, WeightedTokens,
+    TemplateUse, TokenIds, TokenRange, TracePauses, TraceTimes, WeightedTokens,
 };
 use assay_metric::Metric;
 
@@ -178,6 +178,7 @@ fn lengths(work: &ServingWork) -> String {
             let template = template(work);
             let images = work.images.as_ref().map(images).unwrap_or_default();
             let input = if work.text == Some(SyntheticText::Natural) { format!("{input} of natural text") } else { input };
+            let input = format!("{input}{}", token_ids(work));
             match &work.sessions {
                 None => format!("tokens {input}{template}{shared}{query}{drawn}{images}"),
                 Some(of) if shared.is_empty() => format!("tokens {input}{drawn}{}", sessions(of)),
@@ -209,9 +210,18 @@ fn lengths(work: &ServingWork) -> String {
             let reused = reused(&dataset.summary);
             let (file, changed) = (clean(&dataset.file.origin), changed_rows(&dataset.summary));
             let of = of_sessions.unwrap_or_default();
-            let input = format!("{} in{}", range(input_tokens), salt(work, dataset.format));
+            let input = format!("{} in{}{}", range(input_tokens), token_ids(work), salt(work, dataset.format));
             format!("{} of {of}{file}{changed}, tokens {input}{output}{reused}{turns}", counted(rows.0, noun))
         }
+    }
+}
+
+/// Returns ` as token ids`, with their range if they have one; empty if prompts are texts.
+fn token_ids(work: &ServingWork) -> String {
+    match work.token_ids {
+        None => String::new(),
+        Some(TokenIds::Tokenizer) => " as token ids of the tokenizer's words".to_owned(),
+        Some(TokenIds::Range { least, most }) => format!(" as token ids from {least} to {most}"),
     }
 }
 
@@ -559,6 +569,12 @@ mod tests {
         assert_eq!(
             RequestedWork::new(&work).lengths,
             "10 prompts of data/prompts.jsonl (10 of 20 rows left out: 10 longer than `max_input`), tokens 0 in and 4 of the salt, 128 out"
+        );
+        let ids = ServingWork { token_ids: Some(TokenIds::Range { least: 100, most: 31_999 }), ..work.clone() };
+        assert!(RequestedWork::new(&ids).lengths.contains("tokens 0 in as token ids from 100 to 31999"));
+        assert_eq!(
+            token_ids(&ServingWork { token_ids: Some(TokenIds::Tokenizer), ..work.clone() }),
+            " as token ids of the tokenizer's words"
         );
         // Words of blocks are others with another salt, and a cache that is not salted leaves rows as they are.
         assert_eq!(salt(&work, DatasetFormat::Mooncake), "");
