@@ -51,7 +51,7 @@ fn a_trace_by_token_ids_has_its_lengths_and_its_hits_to_the_block() {
         let attempts = parts.iter().flat_map(|part| list(&part["body"]["attempts"]).clone());
         digests.extend(attempts.map(|attempt| attempt["serving"]["schedule_digest"].to_string()));
         let shown = fixture.assay(&["show", "ids", "--all"]).success().stdout;
-        assert!(shown.replace("\n", " ").contains("as token ids from 1000 to 31999"), "{shown}");
+        assert!(shown.replace('\n', " ").contains("as token ids from 1000 to 31999"), "{shown}");
     }
     assert_eq!(digests.len(), 1, "one schedule for any number of shards");
 }
@@ -103,7 +103,7 @@ fn what_has_no_token_ids_says_so() {
     fixture.write("prompts.jsonl", "{\"prompt\": \"a b\"}\n");
     let refused = |more: &[&str]| {
         let load = ["bench", "--simulator", "fast", "--concurrency", "1", "--requests", "1", "--warmup", "0s", "--run-id", "no"];
-        fixture.assay(&[&load[..], more].concat()).exits(10).stderr
+        fixture.assay(&[&load[..], more].concat()).refuses(2, "option").stderr
     };
     let cases: [(&[&str], &str); 5] = [
         (&["--prompt-token-ids", "0..99"], "requests of `--api chat` have no token ids"),

@@ -830,8 +830,8 @@ fn check_lengths(side: &'static str, law: Option<&LengthLaw>) -> Result<(), Sche
 fn check_images(work: &ServingWork, images: &Images) -> Result<(), ScheduleError> {
     let misplaced = if !work.api.takes_images() {
         Some(format!("requests of the API `{}` have none", work.api))
-    } else if work.sessions.is_some() || work.prompts.dataset().is_some() {
-        Some("only drawn prompts that stand for themselves have any".to_owned())
+    } else if work.prompts.dataset().is_some_and(|dataset| dataset.summary.whole_bodies.is_some()) {
+        Some("rows that are whole bodies are sent as they are".to_owned())
     } else {
         None
     };

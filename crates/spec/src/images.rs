@@ -1,7 +1,7 @@
 //! Checks of the images of requests.
 
 use assay_api::ServingApi;
-use assay_manifest::{ImageFormat, Images};
+use assay_manifest::{DatasetFormat, ImageFormat, Images};
 
 use crate::checked_value::{CheckedValue, Read, read_from_text};
 use crate::lengths::Scenario;
@@ -28,7 +28,13 @@ pub(crate) fn scenario_images(spec: &CheckedValue) -> Option<Images> {
     }
 }
 
-/// Checks that images stand beside drawn prompts of an API that takes them, and that a request can have them.
+/// Returns true if the rows of a file are whole bodies by its format.
+fn has_whole_bodies(spec: &CheckedValue, name: &str) -> bool {
+    let format = spec.member(name).and_then(|file| file.text_of("format"));
+    format.is_some_and(|format| format == DatasetFormat::OpenaiBatch.as_str())
+}
+
+/// Checks that images stand beside prompts or turns of an API that takes them, and that a request can have them.
 pub(crate) fn check_images(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let scenario = spec.member("lengths").filter(|_| scenario_images(spec).is_some());
     let Some(images) = spec.member("images").or(scenario) else { return };
@@ -40,12 +46,14 @@ pub(crate) fn check_images(spec: &CheckedValue, problems: &mut Problems<'_>) {
             "remove one of them",
         );
     }
-    if let Some(file) = ["dataset", "trace"].into_iter().find(|name| spec.member(name).is_some()) {
-        let message = format!("`{field}` belongs to `lengths`: the requests of a {file} have what its rows have");
-        problems.add_hinted(images.anchor, message, "remove it; rows of a dataset may have messages with images");
+    if let Some(file) = ["dataset", "trace"].into_iter().find(|name| has_whole_bodies(spec, name)) {
+        let message = format!("`{field}` cannot be added to the rows of this {file}, which are whole bodies of requests");
+        problems.add_hinted(images.anchor, message, "remove it; the messages of a body may have images of their own");
     }
-    if spec.member("sessions").is_some() {
-        problems.add_hinted(images.anchor, format!("`{field}` cannot be sent as turns of `spec.sessions`"), "remove one of them");
+    if scenario.is_some() && spec.member("sessions").is_some() {
+        let message =
+            "`spec.lengths` of images cannot be sent as turns of `spec.sessions`, whose responses have lengths of their own";
+        problems.add_hinted(images.anchor, message, "write `images` beside the lengths of a turn, such as `lengths: D(64,128)`");
     }
     if let Some(api) = spec.member("api").and_then(ServingApi::read).filter(|api| !api.takes_images()) {
         let takers = ServingApi::ALL.iter().filter(|api| api.takes_images()).map(|api| format!("`api: {api}`"));

@@ -195,7 +195,7 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
             "text",
             &Type::Choice(&TEXTS_OF_PROMPTS),
             "\"words\"",
-            "The kind of the text of synthetic prompts, with `lengths`.",
+            "The kind of the text of prompts that are drawn: by `lengths`, or for rows that have lengths.",
         )
         .only(SERVING),
         optional(
@@ -207,7 +207,7 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
         optional(
             "images",
             &Type::Object(&IMAGES),
-            "The images of each request, beside `lengths`. If left out: none, or those of a scenario `I(width,height,images)`.",
+            "The images of each request or turn. If left out: none, or those of a scenario `I(width,height,images)`.",
         )
         .only(SERVING),
         optional(

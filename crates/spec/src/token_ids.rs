@@ -1,11 +1,11 @@
 //! Prompts that are sent as token ids.
 
 use assay_api::ServingApi;
-use assay_manifest::{DatasetFormat, SyntheticText, TokenIds};
+use assay_manifest::{SyntheticText, TokenIds};
 
 use crate::checked_value::{CheckedValue, Read};
 use crate::problem::Problems;
-use crate::workload::{PinnableFile, format_by_name};
+use crate::workload::format_of;
 
 impl Read for TokenIds {
     fn read(ids: &CheckedValue) -> Option<Self> {
@@ -32,9 +32,7 @@ pub(crate) fn check_token_ids(spec: &CheckedValue, problems: &mut Problems<'_>) 
     }
     for name in ["dataset", "trace"] {
         let Some(file) = spec.member(name) else { continue };
-        let written = file.text_of("format").and_then(|format| format.parse::<DatasetFormat>().ok());
-        let by_name = || PinnableFile::read(file).and_then(|file| format_by_name(file.location()));
-        if let Some(format) = written.or_else(by_name).filter(|format| format.has_texts()) {
+        if let Some(format) = format_of(file).filter(|format| format.has_texts()) {
             let message = format!("`spec.token_ids` draws prompts, and the rows of a {name} of the format `{format}` have texts");
             problems.add_hinted(ids.anchor, message, "remove it: the endpoint's tokenizer makes their ids");
         }

@@ -783,9 +783,18 @@ fn check_distributions(spec: &CheckedValue, problems: &mut Problems<'_>) {
 /// Checks that only synthetic prompts have a kind of text.
 fn check_text(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let Some(text) = spec.member("text").filter(|text| text.text() == Some(SyntheticText::Natural.as_str())) else { return };
-    if let Some(file) = ["dataset", "trace"].into_iter().find(|name| spec.member(name).is_some()) {
-        let message = format!("`spec.text` belongs to `lengths`, not to a {file}");
-        problems.add_hinted(text.anchor, message, "remove it");
+    for name in ["dataset", "trace"] {
+        let Some(file) = spec.member(name) else { continue };
+        if let Some(format) = format_of(file).filter(|format| format.has_texts()) {
+            let message =
+                format!("`spec.text` is of prompts that are drawn, and the rows of a {name} of the format `{format}` have texts");
+            problems.add_hinted(text.anchor, message, "remove it");
+        } else if spec.member("tokenizer").is_some() {
+            let message = format!(
+                "`spec.text: natural` of a {name} has no exact length by a tokenizer: its words have no fixed number of tokens"
+            );
+            problems.add_hinted(text.anchor, message, "remove `text` or `tokenizer`");
+        }
     }
     if spec.member("prefix").is_some() && spec.member("tokenizer").is_some() {
         let message =
@@ -1520,8 +1529,14 @@ impl Read for ResponseLength {
     }
 }
 
+/// Returns the format of a dataset or trace: as written, or as its name tells it.
+pub(crate) fn format_of(file: &CheckedValue) -> Option<DatasetFormat> {
+    let written = file.text_of("format").and_then(|format| format.parse::<DatasetFormat>().ok());
+    written.or_else(|| format_by_name(PinnableFile::read(file)?.location()))
+}
+
 /// Returns the format that the ending of a file's name tells; `None` for one that several formats have, such as `.json`.
-pub(crate) fn format_by_name(name: &str) -> Option<DatasetFormat> {
+fn format_by_name(name: &str) -> Option<DatasetFormat> {
     let name = name.split(['?', '#']).next().unwrap_or_default();
     let (_, ending) = name.rsplit_once('.')?;
     Some(match ending.to_ascii_lowercase().as_str() {

@@ -7,16 +7,24 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 /// An image as it is sent.
-pub(super) struct SentImage {
-    /// Its data URL (RFC 2397).
-    pub(super) url: String,
-    /// The digest of its file.
-    pub(super) digest: Digest,
+struct SentImage {
+    url: String,
+    digest: Digest,
+}
+
+/// The images of a request, in their order: their data URLs, and the digests of their files.
+pub(super) struct SentImages {
+    /// The data URLs (RFC 2397).
+    pub(super) urls: Vec<String>,
+    /// The digests of the files, as texts.
+    pub(super) digests: Vec<String>,
 }
 
 /// Returns the images of a request, in their order. A salt changes them, as it changes prompts: servers cache what they computed of an image.
-pub(super) fn images_of(request: &ScheduledRequest, images: &Images, salt: Option<u64>) -> Vec<SentImage> {
-    (0..images.count).map(|number| sent_image(request.image_seed(number, salt), images)).collect()
+pub(super) fn images_of(request: &ScheduledRequest, images: &Images, salt: Option<u64>) -> SentImages {
+    let sent = (0..images.count).map(|number| sent_image(request.image_seed(number, salt), images));
+    let (urls, digests) = sent.map(|image| (image.url, image.digest.to_string())).unzip();
+    SentImages { urls, digests }
 }
 
 fn sent_image(seed: u64, images: &Images) -> SentImage {

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use super::images::images_of;
 use super::row_requests::RowRequests;
 use super::sessions::{Conversation, Conversations, is_of_trace, read_turn};
 use assay_api::RequestInput;
 use assay_dataset::RowReader;
 use assay_load::{Cause, PlannedRequest};
-use assay_manifest::{Images, PromptSource, ServingWork, SharedPrefix};
+use assay_manifest::{PromptSource, ServingWork, SharedPrefix};
 use assay_record::Phase;
 use assay_schedule::{Requests as Scheduled, ScheduledRequest, Stripe, TrialSchedule};
 use assay_tokens::{Prompt, Tokenizer};
@@ -82,8 +81,8 @@ impl<'a> Prompts<'a> {
         let input_tokens = prompts.iter().fold(0_u32, |sum, prompt| sum.saturating_add(prompt.tokens).saturating_add(of_query));
         let query = query.map(|query| query.text);
         let prompts: Vec<String> = prompts.into_iter().map(|prompt| prompt.text).collect();
-        if let (Some(images), [text]) = (&self.work.images, prompts.as_slice()) {
-            return Ok(self.illustrated(request, text, images, input_tokens, output_tokens));
+        if let (Some(images), [text]) = (self.of_rows.images(request), prompts.as_slice()) {
+            return Ok(self.of_rows.illustrated(request, text, &images, input_tokens, output_tokens));
         }
         let input = RequestInput::Texts { query: query.as_deref(), inputs: &prompts };
         Ok(self.of_rows.request(request, input, query.iter().chain(&prompts).map(String::as_str), input_tokens, output_tokens))
@@ -91,29 +90,6 @@ impl<'a> Prompts<'a> {
 }
 
 impl Prompts<'_> {
-    /// Returns the request of a prompt with images. Its digest is over the prompt and the digest of each image, one a line.
-    fn illustrated(
-        &self,
-        scheduled: &ScheduledRequest,
-        text: &str,
-        images: &Images,
-        input_tokens: u32,
-        output_tokens: Option<u32>,
-    ) -> PlannedRequest {
-        let (urls, digests): (Vec<String>, Vec<String>) = images_of(scheduled, images, self.of_rows.salt())
-            .into_iter()
-            .map(|image| (image.url, image.digest.to_string()))
-            .unzip();
-        let input = RequestInput::Illustrated { text, images: &urls };
-        self.of_rows.request(
-            scheduled,
-            input,
-            std::iter::once(text).chain(digests.iter().map(String::as_str)),
-            input_tokens,
-            output_tokens,
-        )
-    }
-
     /// Returns the first turn of the next session.
     fn first_turn(&mut self) -> Result<Option<PlannedRequest>, Cause> {
         let Some(mut cursor) = self.measured.next_session() else { return Ok(None) };
@@ -127,17 +103,18 @@ impl Prompts<'_> {
             let marker = self.of_rows.marker()?;
             let turn = read_turn(self.of_rows.rows(), row, marker)?;
             let marker_tokens = marker.map_or(0, |marker| marker.tokens);
-            return self.begin(begun.with_turn(turn, marker_tokens)).map(Some);
+            return self.begin(begun.with_turn(turn, marker_tokens), &first).map(Some);
         }
         let prompt = match (first.group, &self.work.prompts) {
             (Some(group), PromptSource::Synthetic { prefix: Some(prefix), .. }) => self.group_prompt(&first, group, prefix)?,
             _ => self.of_rows.tokenizer().prompt(first.prompt_seed, self.of_rows.salt(), first.input_tokens)?,
         };
-        self.begin(begun.with_prompt(&prompt)).map(Some)
+        self.begin(begun.with_prompt(&prompt), &first).map(Some)
     }
 
     /// Returns the request of a session that begins, and keeps what was said.
-    fn begin(&self, conversation: Conversation) -> Result<PlannedRequest, Cause> {
+    fn begin(&self, mut conversation: Conversation, first: &ScheduledRequest) -> Result<PlannedRequest, Cause> {
+        conversation.illustrate(0, self.of_rows.images(first));
         let request = conversation.request(self.work);
         conversation.keep(&self.conversations, &request)?;
         Ok(request)
@@ -153,8 +130,8 @@ impl Prompts<'_> {
         output_tokens: Option<u32>,
     ) -> Result<PlannedRequest, Cause> {
         let prompt = self.group_prompt(request, group, prefix)?;
-        if let Some(images) = &self.work.images {
-            return Ok(self.illustrated(request, &prompt.text, images, prompt.tokens, output_tokens));
+        if let Some(images) = self.of_rows.images(request) {
+            return Ok(self.of_rows.illustrated(request, &prompt.text, &images, prompt.tokens, output_tokens));
         }
         let inputs = [prompt.text];
         let input = RequestInput::Texts { query: None, inputs: &inputs };
@@ -227,7 +204,7 @@ impl assay_load::Requests for WarmPrompts<'_> {
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{CacheMode, Digest, ImageFormat, ServingApi};
+    use assay_manifest::{CacheMode, Digest, ImageFormat, Images, ServingApi};
     use assay_schedule::{Nonce, OfferedLoad, PointKey, Seed, TrialKey};
     use serde_json::{Value, json};
 

@@ -3,12 +3,14 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use assay_api::RequestInput;
+use assay_api::{RequestInput, add_images};
 use assay_dataset::{RowContent, RowReader, TokenBlocks, Turn};
 use assay_load::{Cause, PlannedRequest};
 use assay_manifest::{CacheMode, CaptureMode, SALT_WORDS, ServingWork};
 use assay_schedule::{BlockTexts, ScheduledRequest, TrialSchedule};
 use assay_tokens::{Prompt, Tokenizer};
+
+use super::images::{SentImages, images_of};
 
 /// The plan's dataset was not opened.
 pub(super) const NO_DATASET: &str = "the rows of the dataset are not at hand";
@@ -102,6 +104,25 @@ impl<'a> RowRequests<'a> {
         self.request(scheduled, RequestInput::TokenIds(ids), std::iter::once(list.as_str()), tokens, output_tokens)
     }
 
+    /// Returns the images of a request; `None` if requests have none.
+    pub(super) fn images(&self, request: &ScheduledRequest) -> Option<SentImages> {
+        self.work.images.as_ref().map(|images| images_of(request, images, self.salt))
+    }
+
+    /// Returns the request of a prompt with images. Its digest is over the prompt and the digest of each image, one a line.
+    pub(super) fn illustrated(
+        &self,
+        scheduled: &ScheduledRequest,
+        text: &str,
+        images: &SentImages,
+        input_tokens: u32,
+        output_tokens: Option<u32>,
+    ) -> PlannedRequest {
+        let input = RequestInput::Illustrated { text, images: &images.urls };
+        let texts = std::iter::once(text).chain(images.digests.iter().map(String::as_str));
+        self.request(scheduled, input, texts, input_tokens, output_tokens)
+    }
+
     /// Returns the request of a row of the dataset. A salt stands in front of a text as a line of its own: rows are the same in every trial.
     pub(super) fn of_row(
         &self,
@@ -123,7 +144,18 @@ impl<'a> RowRequests<'a> {
             content = content.with_marker(&marker.text);
             input_tokens = input_tokens.saturating_add(marker.tokens);
         }
-        let texts = content.texts().into_iter().map(str::to_owned).collect::<Vec<_>>();
+        let mut texts = content.texts().into_iter().map(str::to_owned).collect::<Vec<_>>();
+        if let Some(images) = self.images(request) {
+            if let RowContent::Prompt(text) = &content {
+                return Ok(self.illustrated(request, text, &images, input_tokens, output_tokens));
+            }
+            // A row without a message of a person has none.
+            if let RowContent::Messages(messages) = &mut content
+                && add_images(messages, &images.urls)
+            {
+                texts.extend(images.digests);
+            }
+        }
         let input = match &content {
             RowContent::Prompt(_) | RowContent::Blocks(_) => RequestInput::Texts { query: None, inputs: &texts },
             RowContent::Messages(messages) | RowContent::Turn(Turn { messages, .. }) => RequestInput::Messages(messages),

@@ -15,11 +15,11 @@ pub(super) struct LengthTables {
     /// The same for output tokens
     #[arg(long, value_name = "EDGES:WEIGHTS", conflicts_with_all = ["output_tokens", "scenario", "pairs"])]
     output_histogram: Option<String>,
-    /// Synthetic images of each request, such as width=512,height=512,count=2,format=png
-    #[arg(long, value_name = "NAME=VALUE,..", value_delimiter = ',', conflicts_with_all = ["file", "sessions"])]
+    /// Synthetic images of each request or turn, such as width=512,height=512,count=2,format=png
+    #[arg(long, value_name = "NAME=VALUE,..", value_delimiter = ',')]
     images: Vec<String>,
     /// The kind of the text of synthetic prompts: words that are drawn by themselves, or prose
-    #[arg(long, value_name = "KIND", value_parser = ["words", "natural"], conflicts_with = "file")]
+    #[arg(long, value_name = "KIND", value_parser = ["words", "natural"])]
     text: Option<String>,
     /// Send prompts as token ids by completions: those of the words of --tokenizer, or of this range, such as 1000..31999
     #[arg(long, value_name = "LEAST..MOST", num_args = 0..=1, default_missing_value = "")]

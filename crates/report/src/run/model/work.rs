@@ -166,6 +166,7 @@ fn temperature(work: &ServingWork) -> String {
 /// Returns the numbers of tokens: `tokens 128 in, 64 out`, or those of the dataset with its name.
 fn lengths(work: &ServingWork) -> String {
     let drawn = work.output.as_ref().map(|law| format!(", {} out", length(law)));
+    let images = work.images.as_ref().map(images).unwrap_or_default();
     match &work.prompts {
         PromptSource::Synthetic { input, query, prefix } => {
             let query = query.as_ref().map(|law| format!(", {} query", length(law))).unwrap_or_default();
@@ -176,13 +177,11 @@ fn lengths(work: &ServingWork) -> String {
                 None => (format!("{} in", length(input)), drawn.unwrap_or_else(|| undecided(work))),
             };
             let template = template(work);
-            let images = work.images.as_ref().map(images).unwrap_or_default();
-            let input = if work.text == Some(SyntheticText::Natural) { format!("{input} of natural text") } else { input };
-            let input = format!("{input}{}", token_ids(work));
+            let input = format!("{input}{}", kind_of_text(work));
             match &work.sessions {
                 None => format!("tokens {input}{template}{shared}{query}{drawn}{images}"),
-                Some(of) if shared.is_empty() => format!("tokens {input}{drawn}{}", sessions(of)),
-                Some(of) => format!("tokens {input}{drawn}{}; first turns{shared}", sessions(of)),
+                Some(of) if shared.is_empty() => format!("tokens {input}{drawn}{images}{}", sessions(of)),
+                Some(of) => format!("tokens {input}{drawn}{images}{}; first turns{shared}", sessions(of)),
             }
         }
         PromptSource::Dataset(dataset) => {
@@ -210,15 +209,16 @@ fn lengths(work: &ServingWork) -> String {
             let reused = reused(&dataset.summary);
             let (file, changed) = (clean(&dataset.file.origin), changed_rows(&dataset.summary));
             let of = of_sessions.unwrap_or_default();
-            let input = format!("{} in{}{}", range(input_tokens), token_ids(work), salt(work, dataset.format));
-            format!("{} of {of}{file}{changed}, tokens {input}{output}{reused}{turns}", counted(rows.0, noun))
+            let input = format!("{} in{}{}", range(input_tokens), kind_of_text(work), salt(work, dataset.format));
+            format!("{} of {of}{file}{changed}, tokens {input}{output}{images}{reused}{turns}", counted(rows.0, noun))
         }
     }
 }
 
-/// Returns ` as token ids`, with their range if they have one; empty if prompts are texts.
-fn token_ids(work: &ServingWork) -> String {
+/// Returns ` of natural text`, or ` as token ids` with their range if they have one; empty if prompts are words.
+fn kind_of_text(work: &ServingWork) -> String {
     match work.token_ids {
+        None if work.text == Some(SyntheticText::Natural) => " of natural text".to_owned(),
         None => String::new(),
         Some(TokenIds::Tokenizer) => " as token ids of the tokenizer's words".to_owned(),
         Some(TokenIds::Range { least, most }) => format!(" as token ids from {least} to {most}"),
@@ -573,7 +573,7 @@ mod tests {
         let ids = ServingWork { token_ids: Some(TokenIds::Range { least: 100, most: 31_999 }), ..work.clone() };
         assert!(RequestedWork::new(&ids).lengths.contains("tokens 0 in as token ids from 100 to 31999"));
         assert_eq!(
-            token_ids(&ServingWork { token_ids: Some(TokenIds::Tokenizer), ..work.clone() }),
+            kind_of_text(&ServingWork { token_ids: Some(TokenIds::Tokenizer), ..work.clone() }),
             " as token ids of the tokenizer's words"
         );
         // Words of blocks are others with another salt, and a cache that is not salted leaves rows as they are.

@@ -1,7 +1,7 @@
 //! Sessions that fork: turns overlap only where the trace forks, and a turn that joins subagents waits for all of them.
 
-use assay_dataset::{Fields, ImportRules, RecordedOutput, RowWriter, TextTokens, TimeRules};
-use assay_manifest::{Artifact, DatasetFormat, OverLongPrompt, ServingApi};
+use assay_dataset::{Fields, ImportRules, RowWriter, TextTokens, TimeRules};
+use assay_manifest::{Artifact, DatasetFormat};
 
 use super::*;
 
