@@ -1,9 +1,8 @@
-use assay_api::ServingApi;
 use assay_manifest::OverLongPrompt;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{RecordedOutput, RowContent};
+use crate::RowContent;
 
 mod conversations;
 
@@ -220,10 +219,10 @@ fn an_error_names_the_row_and_quotes_no_text() {
 #[test]
 fn a_quote_that_is_never_closed_is_no_end_of_a_row() {
     let text = "prompt,n\n\"a\",1\n\"b\n,2\nc,3\n";
-    insta::assert_snapshot!(refusal(DatasetFormat::Csv, text), @"");
-    insta::assert_snapshot!(refusal(DatasetFormat::Csv, "prompt\na\n\"b"), @"");
-    insta::assert_snapshot!(refusal(DatasetFormat::Csv, "prompt,\"n\na,1\n"), @"");
-    insta::assert_snapshot!(refusal(DatasetFormat::Azure, "TIMESTAMP,ContextTokens,GeneratedTokens\n\"2024-01-01 00:00:00,3,4\n"), @"");
+    insta::assert_snapshot!(refusal(DatasetFormat::Csv, text), @"row 2 has a quote that is never closed, so that the rest of the file is a part of it: close it, or double a quote that is a part of a quoted text; it opens in line 3");
+    insta::assert_snapshot!(refusal(DatasetFormat::Csv, "prompt\na\n\"b"), @"row 2 has a quote that is never closed, so that the rest of the file is a part of it: close it, or double a quote that is a part of a quoted text; it opens in line 3");
+    insta::assert_snapshot!(refusal(DatasetFormat::Csv, "prompt,\"n\na,1\n"), @"row 1 has a quote that is never closed, so that the rest of the file is a part of it: close it, or double a quote that is a part of a quoted text; it opens in line 1");
+    insta::assert_snapshot!(refusal(DatasetFormat::Azure, "TIMESTAMP,ContextTokens,GeneratedTokens\n\"2024-01-01 00:00:00,3,4\n"), @"row 1 has a quote that is never closed, so that the rest of the file is a part of it: close it, or double a quote that is a part of a quoted text; it opens in line 2");
     // The first problem of a file is the one that is stated.
     insta::assert_snapshot!(refusal(DatasetFormat::Csv, "prompt\na,b\n\"c"), @"row 1 has 2 cells, and the line of column names has 1");
     assert_eq!(read(DatasetFormat::Csv, &Fields::default(), "prompt\n\"a\"").expect("closed").len(), 1);

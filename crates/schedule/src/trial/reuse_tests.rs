@@ -1,7 +1,7 @@
 //! The repeated beginnings of prompts, against hand-made sequences.
 
-use assay_dataset::{FileRow, ImportRules, RecordedOutput, Row, RowContent, RowTime, RowWriter, TimeRules, TokenBlocks};
-use assay_manifest::{History, OverLongPrompt, PauseLaw, ReasoningHistory, ServingApi};
+use assay_dataset::{FileRow, ImportRules, Row, RowContent, RowTime, RowWriter, TimeRules, TokenBlocks};
+use assay_manifest::{History, PauseLaw, ReasoningHistory, ServingApi};
 
 use super::tests::{Letters, RATE, USERS, closed, finish_import, schedule, synthetic, work};
 use super::*;

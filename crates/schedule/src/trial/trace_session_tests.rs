@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 
 use assay_dataset::{
-    FileRow, ImportRules, RecordedOutput, Row, RowContent, RowTime, RowWriter, TimeRules, TokenBlocks, TraceSession, TraceStream,
-    TurnCourse,
+    FileRow, ImportRules, Row, RowContent, RowTime, RowWriter, TimeRules, TokenBlocks, TraceSession, TraceStream, TurnCourse,
 };
-use assay_manifest::{History, OverLongPrompt, PauseLaw, ReasoningHistory, ServingApi};
+use assay_manifest::{History, PauseLaw, ReasoningHistory};
 use proptest::prelude::*;
 
 use super::tests::{Letters, NONCE, SEED, finish_import, point};
