@@ -1,4 +1,4 @@
-//! Synthetic images beside the rows of datasets and the turns of sessions, over the real binaries.
+//! Images beside the rows of datasets and the turns of sessions, and image files, over the real binaries.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -7,8 +7,12 @@ use serde_json::{Value, json};
 
 use crate::pipeline::{list, text};
 use crate::server::{AfterResponse, Server, complete_stream};
-use crate::serving::MODEL;
-use crate::support::Fixture;
+use crate::serving::{self, MODEL};
+use crate::support::{Fixture, PIPELINE};
+use crate::traces::records;
+
+/// Small synthetic images.
+const SYNTHETIC: &str = "width=8,height=8,format=png";
 
 /// Runs `assay bench` against a server that keeps the bodies of its requests, and returns the messages of each.
 fn bench(fixture: &Fixture, run_id: &str, more: &[&str]) -> Vec<Value> {
@@ -20,7 +24,7 @@ fn bench(fixture: &Fixture, run_id: &str, more: &[&str]) -> Vec<Value> {
     });
     let url = server.url();
     let load = ["bench", "--url", &url, "--model", MODEL, "--concurrency", "1", "--warmup", "0s", "--cache", "shared"];
-    fixture.assay(&[&load[..], &["--images", "width=8,height=8,format=png", "--run-id", run_id], more].concat()).success();
+    fixture.assay(&[&load[..], &["--run-id", run_id], more].concat()).success();
     let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();
     assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
     let bodies = bodies.lock().expect("no panic");
@@ -42,7 +46,8 @@ fn each_row_of_a_dataset_has_its_own_images_in_every_trial() {
         json!({"messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "a b"}], "output_tokens": 2});
     let prompts = format!("{}\n{chat}\n", json!({"prompt": "c d", "output_tokens": 2}));
     fixture.write("prompts.jsonl", &prompts);
-    let sent = bench(&fixture, "rows", &["--dataset", "prompts.jsonl", "--requests", "2", "--trials", "2"]);
+    let sent =
+        bench(&fixture, "rows", &["--dataset", "prompts.jsonl", "--requests", "2", "--trials", "2", "--images", SYNTHETIC]);
     assert_eq!(sent.len(), 4);
     let mut of_rows: BTreeSet<(String, String)> = BTreeSet::new();
     for messages in &sent {
@@ -65,7 +70,7 @@ fn the_turns_of_a_conversation_have_images_and_repeat_them() {
     let said = |role: &str, content: &str| json!({"role": role, "content": content});
     let chat = [said("user", "a"), said("assistant", "b"), said("user", "c"), said("assistant", "d")];
     fixture.write("chats.jsonl", &format!("{}\n", json!({"messages": chat})));
-    let more = ["--dataset", "chats.jsonl", "--sessions", "think_time=1ms,count=1", "--trials", "1"];
+    let more = ["--dataset", "chats.jsonl", "--sessions", "think_time=1ms,count=1", "--trials", "1", "--images", SYNTHETIC];
     let sent = bench(&fixture, "turns", &more);
     let [first, second] = &sent[..] else { panic!("{sent:?}") };
     assert_eq!((list(first).len(), list(second).len()), (1, 3));
@@ -74,6 +79,101 @@ fn the_turns_of_a_conversation_have_images_and_repeat_them() {
     let (one, other) = (parts(&second[0]), parts(&second[2]));
     assert_eq!((one.0, other.0), (vec!["a".to_owned()], vec!["c".to_owned()]));
     assert!(one.1.len() == 1 && other.1.len() == 1 && one.1 != other.1);
+}
+
+/// Bytes that begin as those of a PNG file, and go on with a number of their own.
+fn png(number: u8) -> Vec<u8> {
+    [b"\x89PNG\r\n\x1a\n".as_slice(), &[number; 5]].concat()
+}
+
+/// Bytes that begin as those of a JPEG file.
+fn jpeg(number: u8) -> Vec<u8> {
+    vec![0xff, 0xd8, 0xff, 0xe0, number]
+}
+
+fn data_url(kind: &str, file: &[u8]) -> String {
+    use base64::Engine as _;
+    format!("data:image/{kind};base64,{}", base64::engine::general_purpose::STANDARD.encode(file))
+}
+
+#[test]
+fn image_files_are_drawn_byte_for_byte_among_those_of_a_folder() {
+    let fixture = Fixture::new();
+    fixture.write_bytes("pictures/b.png", &png(1));
+    fixture.write_bytes("pictures/a.JPG", &jpeg(2));
+    fixture.write_bytes("pictures/notes.txt", b"none of them");
+    let more = ["--image-files", "pictures", "--image-count", "3", "--requests", "20", "--trials", "1", "--output-tokens", "2"];
+    let sent = bench(&fixture, "files", &more);
+    assert_eq!(sent.len(), 20);
+    let images: Vec<Vec<String>> = sent.iter().map(|messages| parts(&messages[0]).1).collect();
+    assert!(images.iter().all(|images| images.len() == 3), "{images:?}");
+    let urls: BTreeSet<String> = images.iter().flatten().cloned().collect();
+    assert_eq!(urls, [data_url("jpeg", &jpeg(2)), data_url("png", &png(1))].into());
+    assert!(images.iter().collect::<BTreeSet<_>>().len() > 2, "each request draws its own");
+    // The plan pins what was sent, and the published folder has it as a file of the Source.
+    let work = fixture.manifest("files", "plan")["body"]["workloads"][0]["serving"]["image_files"].clone();
+    let files = list(&work["files"]);
+    let pinned: Vec<_> = files.iter().map(|file| (text(&file["path"]), text(&file["artifact"]["digest"]).to_owned())).collect();
+    let digest = |bytes: &[u8]| assay_manifest::Digest::compute(bytes).to_string();
+    assert_eq!(pinned, [("images/001.jpg", digest(&jpeg(2))), ("images/002.png", digest(&png(1)))]);
+    let report = std::fs::read_to_string(fixture.published("files").join("report.md")).expect("a report");
+    assert!(report.contains("tokens 128 in, 2 out, with 3 images drawn from 2 files"), "{report}");
+    let copy = fixture.published("files").join("source/files/workloads/bench/images/002.png");
+    assert_eq!(std::fs::read(&copy).expect("a file"), png(1));
+    std::fs::write(&copy, png(9)).expect("written");
+    let folder = fixture.published("files");
+    fixture.assay(&["verify", folder.to_str().expect("a path")]).exits(20);
+}
+
+#[test]
+fn any_number_of_shards_sends_the_same_image_files() {
+    let fixture = Fixture::bare();
+    fixture.write_bytes("workloads/mix/one.png", &png(1));
+    fixture.write_bytes("workloads/mix/two.jpg", &jpeg(2));
+    let fields = "  batching_policy: none
+  load: {mode: closed, concurrency: [3], requests: 12}
+  lengths: D(8,2)
+  cache: shared
+  image_files: {paths: [two.jpg, one.png]}
+";
+    serving::workload_of(&fixture, "mix", fields);
+    let mut of_runs = Vec::new();
+    for (run_id, shards) in [("one", 1), ("three", 3)] {
+        let target = "{name: sim, kind: simulator, config: {profile: fast}}";
+        let shards = format!("  shards: {shards}\n");
+        fixture.write(PIPELINE, &serving::pipeline(&["mix"], &[target], 1, serving::RETRY_BUDGET, &shards));
+        fixture.commit("mix");
+        fixture.run(run_id).success();
+        let parts: Vec<Value> = fixture.pointers(run_id, "execute").iter().map(|part| part.load(&fixture.store())).collect();
+        let attempts = parts.iter().flat_map(|part| list(&part["body"]["attempts"]).clone());
+        let digests: BTreeSet<String> = attempts.map(|attempt| attempt["serving"]["schedule_digest"].to_string()).collect();
+        let mut sent: Vec<_> =
+            records(&fixture, run_id).remove(0).into_iter().map(|record| (record.global_index, record.prompt_sha256)).collect();
+        sent.sort_unstable();
+        assert_eq!((digests.len(), sent.len()), (1, 12));
+        of_runs.push((digests, sent));
+    }
+    assert_eq!(of_runs[0], of_runs[1], "the digests of prompts are over their images, too");
+}
+
+#[test]
+fn what_is_no_image_file_is_refused_by_name() {
+    let fixture = Fixture::new();
+    fixture.write_bytes("a.gif", b"GIF89a");
+    fixture.write_bytes("large.png", &[png(0), vec![0; 8 << 20]].concat());
+    fixture.write_bytes("empty/notes.txt", b"none");
+    let load = ["bench", "--simulator", "fast", "--concurrency", "1", "--requests", "1", "--run-id", "no", "--image-files"];
+    let bench = |more: &[&str]| fixture.assay(&[&load[..], more].concat());
+    let gif = bench(&["a.gif"]).refuses(10, "image_file");
+    assert!(gif.stderr.contains("is neither a PNG nor a JPEG file by its first bytes"), "{}", gif.stderr);
+    let large = bench(&["large.png"]).refuses(10, "image_file");
+    assert!(large.stderr.contains("has 8388621 bytes, and an image file has at most 8388608"), "{}", large.stderr);
+    let empty = bench(&["empty"]).refuses(2, "option");
+    assert!(empty.stderr.contains("`empty` has no file whose name ends in .png, .jpg or .jpeg"), "{}", empty.stderr);
+    let both = bench(&["a.gif", "--images", "width=8,height=8"]).exits(2);
+    assert!(both.stderr.contains("cannot be used with"), "{}", both.stderr);
+    let completions = bench(&["a.gif", "--api", "completions"]).refuses(2, "option");
+    assert!(completions.stderr.contains("requests of `--api completions` have no images"), "{}", completions.stderr);
 }
 
 #[test]

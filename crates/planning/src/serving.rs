@@ -17,6 +17,7 @@ use assay_spec::{
     Scenario, Serving, Sessions, TraceTimes, Workload, WorkloadTokenizer,
 };
 
+use crate::image_files::image_files;
 use crate::{Pins, SourceFiles, nanoseconds};
 
 /// The smallest lengths of prompt and response in genai-bench, in tokens.
@@ -180,6 +181,7 @@ pub(crate) fn build_work(
         text: Some(serving.text).filter(|text| *text != SyntheticText::Words),
         token_ids: serving.token_ids,
         images: serving.images,
+        image_files: serving.image_files.as_ref().map(|written| image_files(files, workload, written)).transpose()?,
         exact_output: serving.exact_output,
         continuous_usage: workload.spec.dimensions.stack.as_deref().is_some_and(|stack| CONTINUOUS_USAGE.contains(&stack)),
         batch: serving.batch,

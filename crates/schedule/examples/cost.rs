@@ -66,6 +66,7 @@ fn schedule(arrival: ArrivalLaw) -> Result<TrialSchedule, ScheduleError> {
         text: None,
         token_ids: None,
         images: None,
+        image_files: None,
         exact_output: true,
         continuous_usage: false,
         batch: 1,

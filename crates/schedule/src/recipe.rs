@@ -42,6 +42,9 @@ struct Recipe<'a> {
     token_ids: Option<&'a TokenIds>,
     #[serde(skip_serializing_if = "Option::is_none")]
     images: Option<&'a Images>,
+    /// The images of each request, and the digests of the files that they are drawn from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image_files: Option<(u32, Vec<&'a Digest>)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cancel: Option<&'a Cancellation>,
     batch: u32,
@@ -95,6 +98,10 @@ pub fn load_recipe_digest(work: &ServingWork, offered: OfferedLoad, key: &PointK
         text: work.text,
         token_ids: work.token_ids.as_ref(),
         images: work.images.as_ref(),
+        image_files: work
+            .image_files
+            .as_ref()
+            .map(|images| (images.count, images.files.iter().map(|file| &file.artifact.digest).collect())),
         cancel: work.cancel.as_ref(),
         batch: work.batch,
         requests: work.requests,

@@ -20,6 +20,21 @@ impl Read for Images {
     }
 }
 
+/// Image files of a workload, of which each request has some.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkloadImageFiles {
+    /// The files, relative to the workload's folder.
+    pub paths: Vec<String>,
+    /// Images of each request.
+    pub count: u32,
+}
+
+impl Read for WorkloadImageFiles {
+    fn read(images: &CheckedValue) -> Option<Self> {
+        Some(Self { paths: images.get("paths")?, count: images.get("count")? })
+    }
+}
+
 /// Returns the images of a scenario `I`, which are JPEG files as genai-bench makes them; `None` if the lengths are none.
 pub(crate) fn scenario_images(spec: &CheckedValue) -> Option<Images> {
     match spec.member("lengths").and_then(Scenario::read)? {
@@ -37,8 +52,17 @@ fn has_whole_bodies(spec: &CheckedValue, name: &str) -> bool {
 /// Checks that images stand beside prompts or turns of an API that takes them, and that a request can have them.
 pub(crate) fn check_images(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let scenario = spec.member("lengths").filter(|_| scenario_images(spec).is_some());
-    let Some(images) = spec.member("images").or(scenario) else { return };
-    let field = if spec.member("images").is_some() { "spec.images" } else { "spec.lengths" };
+    let files = spec.member("image_files");
+    let Some(images) = spec.member("images").or(files).or(scenario) else { return };
+    let field = match (spec.member("images"), files) {
+        (Some(_), _) => "spec.images",
+        (None, Some(_)) => "spec.image_files",
+        (None, None) => "spec.lengths",
+    };
+    if let Some(files) = files.filter(|files| files.anchor != images.anchor || scenario.is_some()) {
+        let message = "`spec.image_files` stands beside synthetic images, and the images of a request are of one kind";
+        problems.add_hinted(files.anchor, message, "remove one of them");
+    }
     if spec.member("images").is_some() && scenario.is_some() {
         problems.add_hinted(
             images.anchor,

@@ -59,6 +59,7 @@ pub use definition::Definition;
 pub use expand::{MAX_CASES, MAX_POINTS, MAX_TRIALS, expand};
 pub use format::{parse_duration, write_duration};
 pub use freeze::{FreezeError, FrozenSpec, MutableParts, Pins, derive_seed};
+pub use images::WorkloadImageFiles;
 pub use lengths::{MAX_TOKENS, Scenario, ScenarioError};
 pub use noise::{MetricNoise, NOISE, Noise, NoiseRun};
 pub use objects::{MAX_OBJECT_BYTES, parse_objects};

@@ -8,7 +8,7 @@ mod pod;
 mod tokenizer;
 
 use assay_api::ServingApi;
-use assay_manifest::{MAX_IMAGE_SIDE, MAX_IMAGES, MAX_SESSION_TURNS};
+use assay_manifest::{MAX_IMAGE_FILES, MAX_IMAGE_SIDE, MAX_IMAGES, MAX_SESSION_TURNS};
 use assay_metric::{SloMetric, Unit};
 
 use crate::field::{Choice, Field, Rule, Table, Type, Uniqueness, choice, default, optional, required};
@@ -208,6 +208,12 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
             "images",
             &Type::Object(&IMAGES),
             "The images of each request or turn. If left out: none, or those of a scenario `I(width,height,images)`.",
+        )
+        .only(SERVING),
+        optional(
+            "image_files",
+            &Type::Object(&IMAGE_FILES),
+            "Files of images, of which each request or turn has some, drawn by its seed. If left out: none.",
         )
         .only(SERVING),
         optional(
@@ -621,6 +627,23 @@ static IMAGES: Table = Table {
         required("height", &IMAGE_SIDE, "The height of an image, in pixels."),
         default("count", &Type::Integer { min: 1, max: MAX_IMAGES as i64 }, "1", "Images of each request."),
         default("format", &Type::Choice(&IMAGE_FORMATS), "\"jpeg\"", "Their file format."),
+    ],
+    rules: &[],
+};
+
+static IMAGE_PATHS: Type = Type::List { item: &PATH_TYPE, min: 1, max: MAX_IMAGE_FILES, unique: Uniqueness::Item };
+static IMAGE_FILES: Table = Table {
+    name: "image files",
+    doc: "Image files, which are sent as data URLs behind the text of the prompt.",
+    selector: None,
+    fields: &[
+        required("paths", &IMAGE_PATHS, "PNG and JPEG files of at most 8 MiB each, relative to the workload's folder."),
+        default(
+            "count",
+            &Type::Integer { min: 1, max: MAX_IMAGES as i64 },
+            "1",
+            "Images of each request. A file may be drawn more than once.",
+        ),
     ],
     rules: &[],
 };

@@ -19,7 +19,7 @@ use crate::custom_api::check_custom_api;
 use crate::define::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::field::Type;
 use crate::format::{parse_latency, write_duration};
-use crate::images::{check_images, scenario_images};
+use crate::images::{WorkloadImageFiles, check_images, scenario_images};
 use crate::length_tables::check_length_tables;
 use crate::lengths::{MAX_TOKENS, Scenario, scenario_example, scenario_form};
 use crate::normal_form::normal_json;
@@ -215,6 +215,8 @@ pub struct Serving {
     pub token_ids: Option<TokenIds>,
     /// The images of each request.
     pub images: Option<Images>,
+    /// The image files that each request has some of.
+    pub image_files: Option<WorkloadImageFiles>,
     /// The beginnings that synthetic prompts have in common.
     pub prefix: Option<SharedPrefix>,
     /// The conversations that requests belong to; `None` if each stands for itself.
@@ -1352,6 +1354,7 @@ impl Read for Serving {
             text: spec.get("text")?,
             token_ids: spec.get("token_ids")?,
             images: scenario_images(spec).map_or_else(|| spec.get("images"), |images| Some(Some(images)))?,
+            image_files: spec.get("image_files")?,
             prefix: spec.get("prefix")?,
             sessions: spec.get("sessions")?,
             cache: spec.get("cache")?,

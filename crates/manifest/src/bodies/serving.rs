@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 
 use crate::document::words;
 use crate::{
-    Artifact, Block, Cancellation, CaseId, Count, Digest, Images, PauseLaw, PointId, PromptSource, RateProfile, SessionCounts,
-    Sessions, TokenIds, Tokenizer, TrialId,
+    Artifact, Block, Cancellation, CaseId, Count, Digest, ImageFiles, Images, PauseLaw, PinnedFile, PointId, PromptSource,
+    RateProfile, SessionCounts, Sessions, TokenIds, Tokenizer, TrialId,
 };
 
 /// The words that distinguish the prompts of one execution from those of any other. Synthetic prompts have them within their length, and rows
@@ -265,6 +265,9 @@ pub struct ServingWork {
     /// The images of each request; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub images: Option<Images>,
+    /// The image files that each request has some of; absent if it has none, or synthetic ones.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub image_files: Option<ImageFiles>,
     /// True if requests ask for exactly the drawn or recorded number of tokens (`ignore_eos`, `min_tokens`).
     pub exact_output: bool,
     /// True if the endpoint is asked to count tokens chunk by chunk, which few servers support.
@@ -323,6 +326,11 @@ impl ServingWork {
         let summary = self.prompts.dataset().map(|dataset| &dataset.summary);
         let recorded = || summary.and_then(|summary| Some(summary.rows.0 as f64 / summary.sessions?.0.max(1) as f64));
         drawn.or_else(recorded).unwrap_or(1.0)
+    }
+
+    /// Returns the files of the workload that requests are made from: those of the tokenizer, and image files.
+    pub fn files(&self) -> impl Iterator<Item = &PinnedFile> {
+        self.tokenizer.files().chain(self.image_files.iter().flat_map(|images| &images.files))
     }
 
     /// Returns the number of inputs of one request: 1, or the documents.

@@ -1,9 +1,8 @@
 use super::*;
 use crate::load_recipe_digest;
-use assay_dataset::{Fields, FileRow, ImportRules, RecordedOutput, Row, RowContent, RowTime, RowWriter, TextTokens, TimeRules};
+use assay_dataset::{Fields, FileRow, ImportRules, Row, RowContent, RowTime, RowWriter, TextTokens, TimeRules};
 use assay_manifest::{
-    Artifact, CaptureMode, Dataset, DatasetFormat, OverLongPrompt, PinnedFile, RunId, ServingApi, SharedPrefix, Tokenizer,
-    TrialId,
+    Artifact, CaptureMode, Dataset, DatasetFormat, PinnedFile, RunId, ServingApi, SharedPrefix, Tokenizer, TrialId,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -34,6 +33,7 @@ pub(super) fn work() -> ServingWork {
         text: None,
         token_ids: None,
         images: None,
+        image_files: None,
         exact_output: true,
         continuous_usage: false,
         batch: 1,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::images::SentImage;
 use super::row_requests::RowRequests;
 use super::sessions::{Conversation, Conversations, is_of_trace, read_turn};
 use assay_api::RequestInput;
@@ -40,6 +41,11 @@ impl<'a> Prompts<'a> {
             is_silent: false,
             conversations: Conversations::default(),
         }
+    }
+
+    /// Returns the generator of requests with images among these files.
+    pub(crate) fn with_image_files(self, files: Option<Arc<[Arc<SentImage>]>>) -> Self {
+        Self { of_rows: self.of_rows.with_image_files(files), ..self }
     }
 
     /// Returns the sessions of which first turns were prepared; all copies are the same.

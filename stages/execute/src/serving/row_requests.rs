@@ -10,7 +10,7 @@ use assay_manifest::{CacheMode, CaptureMode, SALT_WORDS, ServingWork};
 use assay_schedule::{BlockTexts, ScheduledRequest, TrialSchedule};
 use assay_tokens::{Prompt, Tokenizer};
 
-use super::images::{SentImages, images_of};
+use super::images::{SentImage, SentImages, files_of, images_of};
 
 /// The plan's dataset was not opened.
 pub(super) const NO_DATASET: &str = "the rows of the dataset are not at hand";
@@ -23,6 +23,7 @@ pub(crate) struct RowRequests<'a> {
     work: &'a ServingWork,
     salt: Option<u64>,
     block_texts: BlockTexts,
+    image_files: Option<Arc<[Arc<SentImage>]>>,
     /// The salt as the first line of each row of a dataset, made once.
     marker: OnceCell<Prompt>,
 }
@@ -35,7 +36,12 @@ impl<'a> RowRequests<'a> {
         work: &'a ServingWork,
     ) -> Self {
         let salt = schedule.salt().filter(|_| work.cache == CacheMode::ColdSalt);
-        Self { tokenizer, rows, work, salt, block_texts: schedule.block_texts(), marker: OnceCell::new() }
+        Self { tokenizer, rows, work, salt, block_texts: schedule.block_texts(), image_files: None, marker: OnceCell::new() }
+    }
+
+    /// Returns the generator of requests with images among these files.
+    pub(super) fn with_image_files(self, image_files: Option<Arc<[Arc<SentImage>]>>) -> Self {
+        Self { image_files, ..self }
     }
 
     pub(super) fn tokenizer(&self) -> &Tokenizer {
@@ -106,6 +112,9 @@ impl<'a> RowRequests<'a> {
 
     /// Returns the images of a request; `None` if requests have none.
     pub(super) fn images(&self, request: &ScheduledRequest) -> Option<SentImages> {
+        if let (Some(images), Some(files)) = (&self.work.image_files, &self.image_files) {
+            return Some(files_of(request, images.count, files));
+        }
         self.work.images.as_ref().map(|images| images_of(request, images, self.salt))
     }
 

@@ -47,7 +47,7 @@ const SNIPPETS: [(&str, &str); 7] = [
 ];
 
 /// Fields by their own names. An option that ends with `=` takes its value right after it.
-const FIELDS: [(&str, &str); 41] = [
+const FIELDS: [(&str, &str); 42] = [
     ("api", "--api"),
     ("arrival", "--arrival"),
     ("batch", "--documents"),
@@ -60,6 +60,7 @@ const FIELDS: [(&str, &str); 41] = [
     ("format", "--dataset-format"),
     ("header", "--sessions header="),
     ("history", "--sessions history="),
+    ("image_files", "--image-files"),
     ("images", "--images"),
     ("lengths", "--scenario"),
     ("max_concurrency", "--max-concurrency"),

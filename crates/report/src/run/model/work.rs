@@ -1,9 +1,9 @@
 //! The requested work of a serving case: model, arrivals, lengths and SLOs.
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, ConnectionPolicy, Count, DatasetFormat, DatasetSummary, History, Images, LengthLaw, MAX_SESSION_TURNS,
-    PauseLaw, PromptSource, RateProfile, ReasoningHistory, SALT_WORDS, ServingWork, Sessions, SharedPrefix, Slo, SyntheticText,
-    TemplateUse, TokenIds, TokenRange, TracePauses, TraceTimes, WeightedTokens,
+    ArrivalLaw, CacheMode, ConnectionPolicy, Count, DatasetFormat, DatasetSummary, History, ImageFiles, Images, LengthLaw,
+    MAX_SESSION_TURNS, PauseLaw, PromptSource, RateProfile, ReasoningHistory, SALT_WORDS, ServingWork, Sessions, SharedPrefix,
+    Slo, SyntheticText, TemplateUse, TokenIds, TokenRange, TracePauses, TraceTimes, WeightedTokens,
 };
 use assay_metric::Metric;
 
@@ -166,7 +166,7 @@ fn temperature(work: &ServingWork) -> String {
 /// Returns the numbers of tokens: `tokens 128 in, 64 out`, or those of the dataset with its name.
 fn lengths(work: &ServingWork) -> String {
     let drawn = work.output.as_ref().map(|law| format!(", {} out", length(law)));
-    let images = work.images.as_ref().map(images).unwrap_or_default();
+    let images = work.images.as_ref().map(images).or_else(|| work.image_files.as_ref().map(image_files)).unwrap_or_default();
     match &work.prompts {
         PromptSource::Synthetic { input, query, prefix } => {
             let query = query.as_ref().map(|law| format!(", {} query", length(law))).unwrap_or_default();
@@ -240,6 +240,12 @@ fn undecided(work: &ServingWork) -> String {
 fn images(images: &Images) -> String {
     let Images { width, height, count, format } = images;
     format!(", with {} of {width} x {height} pixels ({format})", counted(u64::from(*count), "image"))
+}
+
+/// Returns `, with 2 images drawn from 30 files`.
+fn image_files(images: &ImageFiles) -> String {
+    let (count, files) = (counted(u64::from(images.count), "image"), counted(images.files.len() as u64, "file"));
+    format!(", with {count} drawn from {files}")
 }
 
 /// Returns ` a turn; 2 to 8 turns, 2 s apart, drawn history`.
@@ -432,6 +438,7 @@ mod tests {
         let of = |count| Images { width: 512, height: 256, count, format: assay_manifest::ImageFormat::Jpeg };
         assert_eq!(images(&of(2)), ", with 2 images of 512 x 256 pixels (jpeg)");
         assert_eq!(images(&of(1)), ", with 1 image of 512 x 256 pixels (jpeg)");
+        assert_eq!(image_files(&ImageFiles { files: Vec::new(), count: 2 }), ", with 2 images drawn from 0 files");
     }
 
     #[test]
