@@ -162,7 +162,7 @@ fn what_is_no_image_file_is_refused_by_name() {
     fixture.write_bytes("a.gif", b"GIF89a");
     fixture.write_bytes("large.png", &[png(0), vec![0; 8 << 20]].concat());
     fixture.write_bytes("empty/notes.txt", b"none");
-    let load = ["bench", "--simulator", "fast", "--concurrency", "1", "--requests", "1", "--run-id", "no", "--image-files"];
+    let load = ["bench", "--simulator", "fast", "--concurrency", "1", "--requests", "1", "--image-files"];
     let bench = |more: &[&str]| fixture.assay(&[&load[..], more].concat());
     let gif = bench(&["a.gif"]).refuses(10, "image_file");
     assert!(gif.stderr.contains("is neither a PNG nor a JPEG file by its first bytes"), "{}", gif.stderr);

@@ -107,7 +107,7 @@ fn what_has_no_token_ids_says_so() {
     };
     let cases: [(&[&str], &str); 5] = [
         (&["--prompt-token-ids", "0..99"], "requests of `--api chat` have no token ids"),
-        (&["--api", "completions", "--prompt-token-ids"], "has neither a range of ids nor the file of a `--tokenizer`"),
+        (&["--api", "completions", "--prompt-token-ids"], "has neither a range of ids nor the file of a `tokenizer`"),
         (&["--api", "completions", "--prompt-token-ids", "0..9"], "has no range of ids: 10 ids are fewer than 64"),
         (
             &["--api", "completions", "--prompt-token-ids", "0..99", "--dataset", "prompts.jsonl"],

@@ -19,6 +19,7 @@ mod check;
 mod checked_value;
 mod closure;
 mod custom_api;
+mod dataset_format;
 mod define;
 mod definition;
 mod expand;

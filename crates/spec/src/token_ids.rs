@@ -4,8 +4,8 @@ use assay_api::ServingApi;
 use assay_manifest::{SyntheticText, TokenIds};
 
 use crate::checked_value::{CheckedValue, Read};
+use crate::dataset_format::format_of;
 use crate::problem::Problems;
-use crate::workload::format_of;
 
 impl Read for TokenIds {
     fn read(ids: &CheckedValue) -> Option<Self> {

@@ -16,6 +16,7 @@ use serde_json::{Map, Value as Json};
 use crate::check::NO_CREDENTIALS;
 use crate::checked_value::{CheckedValue, Read, Value, read_from_text};
 use crate::custom_api::check_custom_api;
+use crate::dataset_format::{format_by_name, format_of};
 use crate::define::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::field::Type;
 use crate::format::{parse_latency, write_duration};
@@ -908,9 +909,7 @@ fn check_conversations(spec: &CheckedValue, sessions: &CheckedValue, problems: &
     }
     match (spec.member("dataset"), sessions.member("turns")) {
         (Some(dataset), turns) => {
-            let format = dataset.text_of("format").and_then(|format| format.parse::<DatasetFormat>().ok());
-            let format = format.or_else(|| format_by_name(PinnableFile::read(dataset)?.location()));
-            if let Some(format) = format.filter(|format| !format.has_conversations()) {
+            if let Some(format) = format_of(dataset).filter(|format| !format.has_conversations()) {
                 let message =
                     format!("a dataset of the format `{format}` has no conversations, which `spec.sessions` would send");
                 let hint = format!(
@@ -1530,25 +1529,6 @@ impl Read for ResponseLength {
             None => Distribution::read(value).map(Self::Drawn),
         }
     }
-}
-
-/// Returns the format of a dataset or trace: as written, or as its name tells it.
-pub(crate) fn format_of(file: &CheckedValue) -> Option<DatasetFormat> {
-    let written = file.text_of("format").and_then(|format| format.parse::<DatasetFormat>().ok());
-    written.or_else(|| format_by_name(PinnableFile::read(file)?.location()))
-}
-
-/// Returns the format that the ending of a file's name tells; `None` for one that several formats have, such as `.json`.
-fn format_by_name(name: &str) -> Option<DatasetFormat> {
-    let name = name.split(['?', '#']).next().unwrap_or_default();
-    let (_, ending) = name.rsplit_once('.')?;
-    Some(match ending.to_ascii_lowercase().as_str() {
-        "jsonl" | "ndjson" => DatasetFormat::Jsonl,
-        "csv" => DatasetFormat::Csv,
-        "parquet" => DatasetFormat::Parquet,
-        "txt" => DatasetFormat::Text,
-        _ => return None,
-    })
 }
 
 impl Read for Lengths {

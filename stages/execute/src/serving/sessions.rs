@@ -304,7 +304,7 @@ impl assay_load::Turns for LaterTurns<'_> {
 #[cfg(test)]
 mod tests {
     use assay_load::{Requests as _, Turns as _};
-    use assay_manifest::{Count, Digest, ImageFormat, Images, LengthLaw, PauseLaw, SyntheticText};
+    use assay_manifest::{Count, Digest, ImageFormat, Images, LengthLaw, PauseLaw, PromptSource, SyntheticText};
     use assay_record::Phase;
     use assay_schedule::{Nonce, OfferedLoad, PointKey, Seed, Stripe, TrialKey, TrialSchedule};
     use assay_tokens::Tokenizer;
@@ -442,7 +442,13 @@ mod tests {
 
     #[test]
     fn drawn_turns_and_responses_may_be_prose() {
-        let work = ServingWork { text: Some(SyntheticText::Natural), ..work(History::Recorded, ReasoningHistory::Drop) };
+        let lengths = LengthLaw::Fixed { tokens: 60 };
+        let work = ServingWork {
+            text: Some(SyntheticText::Natural),
+            prompts: PromptSource::Synthetic { input: lengths.clone(), query: None, prefix: None },
+            output: Some(lengths),
+            ..work(History::Recorded, ReasoningHistory::Drop)
+        };
         let tokenizer = Arc::new(Tokenizer::built_in().with_text(SyntheticText::Natural));
         let (mut prompts, mut later) = turns_by(&work, tokenizer);
         let first = prompts.next(Phase::Measured).expect("prepared").expect("a session");
@@ -453,7 +459,7 @@ mod tests {
         let contents: Vec<&str> = sent.iter().map(|message| message["content"].as_str().expect("a text")).collect();
         let words: usize = contents.iter().map(|content| content.split(' ').count()).sum();
         assert_eq!((second.input_tokens as usize, second.input_tokens_requested), (words, Some(second.input_tokens)));
-        // The words of the salt begin the first turn, and prose has words that are not in the list.
+        // Prose has words that are not in the list, such as those of one letter or two.
         assert!(contents.iter().all(|content| content.split(' ').any(|word| !common.contains(word))), "{contents:?}");
     }
 
