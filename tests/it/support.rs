@@ -223,6 +223,10 @@ impl Fixture {
         write_file(&self.repo().join(path), text.as_bytes());
     }
 
+    pub(crate) fn write_bytes(&self, path: &str, bytes: &[u8]) {
+        write_file(&self.repo().join(path), bytes);
+    }
+
     /// Writes a workload `name` with this script, and these further lines of its `spec`.
     pub(crate) fn indicator(&self, name: &str, script: &str, more: &str) {
         self.write(&format!("workloads/{name}/workload.yaml"), &workload(name, more));

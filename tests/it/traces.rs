@@ -19,7 +19,7 @@ fn row(at_ms: u32, tokens: u32, output: u32, ids: &[u32]) -> String {
 
 /// Prompts that share beginnings, one that is sent twice, and one without a block; their last blocks are partial, some of them left out. No
 /// prompt is the beginning of another, so that the sum of what a cache finds does not depend on the order of requests that come at once.
-fn mooncake() -> String {
+pub(crate) fn mooncake() -> String {
     [
         row(0, 1_100, 2, &[1, 2]),
         row(100, 1_500, 3, &[1, 2, 10]),
@@ -35,7 +35,7 @@ fn mooncake() -> String {
 
 /// The tokens that a cache without limits finds in blocks of `size`, by the definition: of each prompt, the whole blocks of its longest
 /// beginning that an earlier prompt has, but never its last token.
-fn found_in_blocks_of(size: u32) -> u64 {
+pub(crate) fn found_in_blocks_of(size: u32) -> u64 {
     let reused_of =
         [(1_100, 0), (1_500, 1_024), (1_100, 512), (1_600, 1_024), (2_000, 1_536), (1_200, 1_024), (300, 0), (1_500, 1_500)];
     reused_of.iter().map(|(tokens, reused): &(u32, u32)| u64::from((*reused).min(tokens - 1) / size * size)).sum()

@@ -130,7 +130,7 @@ impl CustomApi {
         let prompt = match request.input {
             RequestInput::Texts { inputs, .. } => inputs.first().map_or("", String::as_str),
             RequestInput::Illustrated { text, .. } => text,
-            RequestInput::Messages(_) | RequestInput::Body(_) => "",
+            RequestInput::TokenIds(_) | RequestInput::Messages(_) | RequestInput::Body(_) => "",
         };
         fill_object(&self.body, &Filling { prompt, request })
     }

@@ -26,6 +26,7 @@ mod simulated;
 
 pub use api_format::{CallRules, Capabilities, InputKind};
 pub use custom::{CustomApi, CustomApiError, ResponsePaths};
+pub use images::add_images;
 pub use json::{Scan, Text};
 pub use received::{InputCounts, InputReader, ReceivedRequest};
 pub use request::{RequestBody, RequestInput};

@@ -49,6 +49,8 @@ pub enum RequestInput<'a> {
         /// The URLs of the images.
         images: &'a [String],
     },
+    /// A prompt as the ids of its tokens, for an API that [takes them](ServingApi::takes_token_ids).
+    TokenIds(&'a [u32]),
     /// The messages of a chat.
     Messages(&'a [Value]),
     /// A whole body, of which the members that state what is measured are replaced.
@@ -56,6 +58,11 @@ pub enum RequestInput<'a> {
 }
 
 impl ServingApi {
+    /// Returns true if a prompt may be a list of the ids of its tokens.
+    pub const fn takes_token_ids(self) -> bool {
+        matches!(self, Self::Completions)
+    }
+
     /// Builds the body of a request.
     pub fn request_body(self, request: &RequestBody<'_>) -> Vec<u8> {
         let mut body = Map::new();
@@ -116,6 +123,7 @@ impl ServingApi {
             RequestInput::Illustrated { text, images } => {
                 body.insert("messages".to_owned(), Value::Array(vec![illustrated_message(text, images)]));
             }
+            RequestInput::TokenIds(ids) => drop(body.insert(self.rules().prompt_member.to_owned(), json!(ids))),
             RequestInput::Messages(messages) => self.insert_messages(messages, &mut body),
             RequestInput::Body(_) => {}
         }
@@ -214,6 +222,13 @@ mod tests {
             let sent = body(RequestInput::Body(row.as_object().expect("an object")), json!({}));
             assert_eq!(sent.get("temperature"), row.get("temperature"));
         }
+    }
+
+    #[test]
+    fn a_prompt_may_be_the_ids_of_its_tokens() {
+        let body = body_of(ServingApi::Completions, RequestInput::TokenIds(&[7, 0, 31_999]), false);
+        assert_eq!(body["prompt"], json!([7, 0, 31_999]));
+        assert!(ServingApi::ALL.iter().all(|api| api.takes_token_ids() == (*api == ServingApi::Completions)));
     }
 
     #[test]

@@ -60,10 +60,8 @@ fn check_origin(source: &Source) -> Result<(), BrokenLink> {
 fn pinned_files(plan: &Plan) -> impl Iterator<Item = &PinnedFile> {
     let of_workloads = plan.workloads.iter().flat_map(|workload| {
         let indicator = workload.indicator.iter().flat_map(|work| work.script.iter().chain(&work.files));
-        let serving = workload
-            .serving
-            .iter()
-            .flat_map(|work| work.tokenizer.files().chain(work.prompts.dataset().map(|dataset| &dataset.file)));
+        let serving =
+            workload.serving.iter().flat_map(|work| work.files().chain(work.prompts.dataset().map(|dataset| &dataset.file)));
         indicator.chain(serving)
     });
     of_workloads.chain(plan.targets.iter().flat_map(|target| &target.objects)).chain(&plan.queries)

@@ -1,10 +1,11 @@
 //! Whole conversations, divided into turns.
 
+use assay_manifest::MAX_SESSION_TURNS;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::LeftOut;
 use crate::row::message_texts;
-use crate::{DatasetError, LeftOut, MAX_TURNS};
 
 /// The role of the messages that an endpoint writes.
 pub(crate) const ASSISTANT: &str = "assistant";
@@ -42,7 +43,7 @@ impl Turn {
     }
 }
 
-/// A conversation of a dataset: at least one turn, and at most [`MAX_TURNS`].
+/// A conversation of a dataset: at least one turn, and at most [`MAX_SESSION_TURNS`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conversation {
     turns: Vec<Turn>,
@@ -51,16 +52,17 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Divides the messages of a row into turns. One that does not begin with a text for the endpoint is no conversation.
-    pub(crate) fn divide(row: u64, messages: Vec<Value>) -> Result<Result<Self, LeftOut>, DatasetError> {
+    /// Divides the messages of a row into turns. One that does not begin with a text for the endpoint is no conversation, and one of more
+    /// turns than a session has is left out.
+    pub(crate) fn divide(messages: Vec<Value>) -> Result<Self, LeftOut> {
         let turns = divide(messages);
         if !turns.first().is_some_and(Turn::begins_conversation) {
-            return Ok(Err(LeftOut::NO_PROMPT));
+            return Err(LeftOut::NO_PROMPT);
         }
-        if turns.len() > MAX_TURNS as usize {
-            return Err(DatasetError::row(row, format!("has {} turns, more than {MAX_TURNS}", turns.len())));
+        if turns.len() > MAX_SESSION_TURNS as usize {
+            return Err(LeftOut::TOO_MANY_TURNS);
         }
-        Ok(Ok(Self { turns, last_output_tokens: None }))
+        Ok(Self { turns, last_output_tokens: None })
     }
 
     /// Adds what a row records of the last response apart from the messages: its text, which stands for a last message of the assistant, as in
@@ -145,7 +147,7 @@ mod tests {
             let added: String = turn.messages.iter().map(letter).collect();
             format!("{added}>{}", turn.response.as_ref().map(letter).unwrap_or_default())
         };
-        let divided = Conversation::divide(1, messages(roles)).expect("few turns").ok()?;
+        let divided = Conversation::divide(messages(roles)).ok()?;
         Some(divided.turns().iter().map(turn).collect::<Vec<_>>().join(" "))
     }
 
@@ -173,27 +175,23 @@ mod tests {
         let blank = |content: Value| {
             let first = json!({"role": "user", "content": content});
             let rest = messages("aua");
-            Conversation::divide(1, [vec![first], rest].concat()).expect("few turns").is_err()
+            Conversation::divide([vec![first], rest].concat()) == Err(LeftOut::NO_PROMPT)
         };
         assert!(blank(json!(" \n")) && blank(Value::Null) && blank(json!([{"type": "image_url"}])));
         assert!(!blank(json!([{"type": "text", "text": "a"}])));
     }
 
     #[test]
-    fn more_turns_than_a_session_has_are_refused() {
-        let most = "ua".repeat(MAX_TURNS as usize);
-        assert_eq!(
-            Conversation::divide(7, messages(&most)).map(|read| read.map(|read| read.turns().len())).ok(),
-            Some(Ok(1_000))
-        );
-        let refused = Conversation::divide(7, messages(&format!("{most}u"))).expect_err("too many").to_string();
-        insta::assert_snapshot!(refused, @"row 7 has 1001 turns, more than 1000");
+    fn a_conversation_of_more_turns_than_a_session_has_is_left_out() {
+        let most = "ua".repeat(1_000);
+        assert_eq!(Conversation::divide(messages(&most)).map(|read| read.turns().len()), Ok(1_000));
+        assert_eq!(Conversation::divide(messages(&format!("{most}u"))), Err(LeftOut::TOO_MANY_TURNS));
     }
 
     #[test]
     fn a_response_beside_the_messages_is_that_of_the_last_turn() {
         let recorded = |roles| {
-            let conversation = Conversation::divide(1, messages(roles)).expect("few turns").expect("a conversation");
+            let conversation = Conversation::divide(messages(roles)).expect("a conversation");
             conversation.with_last_response(Some("x y".to_owned()), Some(9))
         };
         for roles in ["uau", "uaua"] {
@@ -206,7 +204,7 @@ mod tests {
     proptest! {
         #[test]
         fn turns_have_every_message_once_and_in_order(roles in "u[suta]{0,20}") {
-            let conversation = Conversation::divide(1, messages(&roles)).expect("few turns").expect("a conversation");
+            let conversation = Conversation::divide(messages(&roles)).expect("a conversation");
             let all: Vec<Value> =
                 conversation.into_turns().into_iter().flat_map(|turn| turn.messages.into_iter().chain(turn.response)).collect();
             // Only messages of the assistant after the last response are in no turn.

@@ -6,6 +6,7 @@ mod json;
 mod limited;
 mod object;
 mod parquet;
+mod quotes;
 mod sharegpt;
 mod text;
 mod trace;

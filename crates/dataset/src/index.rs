@@ -7,7 +7,7 @@
 //!
 //! The highest bit of the bytes of a line is 1 if the row continues the session of the row before it; a line has fewer than 2^31 bytes. The
 //! prompt of such a turn is all that was said before it, earlier recorded responses included, and its own messages. Its reused tokens
-//! are those of all that was said before. A session has [`MAX_TURNS`] turns at most, and the first row begins one.
+//! are those of all that was said before. A session has [`MAX_SESSION_TURNS`] turns at most, and the first row begins one.
 //!
 //! The index of the sessions of a trace begins with [`TRACE_SESSIONS_FORMAT`] instead, and each row has 14 bytes more: the recorded pause before
 //! the turn in nanoseconds (64 bits), of which the highest bit is 1 if it is the time of a tool, and three numbers of 16 bits, in which turns of the
@@ -19,6 +19,7 @@
 
 mod links;
 
+use assay_manifest::MAX_SESSION_TURNS;
 use links::{LINK_BYTES, Links, OpenSession, PLACE_BYTES};
 
 pub(crate) use links::TracePlace;
@@ -32,9 +33,6 @@ pub const TRACE_SESSIONS_FORMAT: &str = "assay.dev/trace-sessions-index/v1";
 
 /// The most rows of a dataset.
 pub const MAX_ROWS: u64 = 10_000_000;
-
-/// The most turns of a session, of a dataset or drawn.
-pub const MAX_TURNS: u32 = assay_manifest::MAX_SESSION_TURNS;
 
 /// The most turns of a session of a trace.
 pub const MAX_TRACE_TURNS: u32 = 10_000;
@@ -330,7 +328,7 @@ fn next_turn(number: u64, row: IndexedRow, before: Option<(u32, u32)>, is_trace:
         return Ok((1, row.input_tokens));
     }
     let (turns, input_tokens) = before.ok_or(IndexError::NoFirstTurn)?;
-    let most = if is_trace { MAX_TRACE_TURNS } else { MAX_TURNS };
+    let most = if is_trace { MAX_TRACE_TURNS } else { MAX_SESSION_TURNS };
     if turns == most {
         return Err(IndexError::TooManyTurns { row: number, most });
     }
@@ -400,8 +398,11 @@ mod tests {
         let with = |third| refused(&[turn_row(0, 0), turn_row(1, 1), third]);
         assert_eq!([2, 3, 5, 6].map(|reused| with(third(reused)).is_ok()), [false, true, true, false]);
         assert_eq!(with(third(2)), Err(IndexError::History(3)));
-        assert_eq!(Index::parse(&sessions(&[1, MAX_TURNS])).map(|index| index.len()), Ok(1_001));
-        assert_eq!(Index::parse(&sessions(&[1, MAX_TURNS + 1])), Err(IndexError::TooManyTurns { row: 1_002, most: 1_000 }));
+        assert_eq!(Index::parse(&sessions(&[1, MAX_SESSION_TURNS])).map(|index| index.len()), Ok(1_001));
+        assert_eq!(
+            Index::parse(&sessions(&[1, MAX_SESSION_TURNS + 1])),
+            Err(IndexError::TooManyTurns { row: 1_002, most: 1_000 })
+        );
     }
 
     #[test]

@@ -28,8 +28,8 @@ pub use conversation::{Conversation, Turn};
 pub use error::DatasetError;
 pub use import::{Fields, MAX_ROW_BYTES, MAX_ROW_VALUES, import, import_parquet_row, parquet_columns};
 pub use index::{
-    INDEX_FORMAT, Index, IndexError, IndexedRow, IndexedSession, MAX_ROWS, MAX_TRACE_TURNS, MAX_TURNS, RecordedPause,
-    TRACE_SESSIONS_FORMAT, TurnLink,
+    INDEX_FORMAT, Index, IndexError, IndexedRow, IndexedSession, MAX_ROWS, MAX_TRACE_TURNS, RecordedPause, TRACE_SESSIONS_FORMAT,
+    TurnLink,
 };
 pub use reader::{RowError, RowReader};
 pub use row::{

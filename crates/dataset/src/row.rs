@@ -27,11 +27,16 @@ pub enum LeftOutReason {
     NoPrompt,
     /// It records no token of a response: the recorded request failed.
     NoResponse,
+    /// It is a conversation of more than [`assay_manifest::MAX_SESSION_TURNS`] turns.
+    TooManyTurns,
 }
 
 impl LeftOut {
     /// A row without a prompt and without a time.
     pub const NO_PROMPT: Self = Self { reason: LeftOutReason::NoPrompt, time: None };
+
+    /// A conversation of more turns than a session has.
+    pub(crate) const TOO_MANY_TURNS: Self = Self { reason: LeftOutReason::TooManyTurns, time: None };
 }
 
 /// The time of a row of a trace.

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use assay_api::ServingApi;
-use assay_manifest::{Count, DatasetSummary, OverLongPrompt, TokenRange};
+use assay_manifest::{Count, DatasetSummary, MAX_SESSION_TURNS, OverLongPrompt, TokenRange};
 
 use crate::index::{CONTINUES, INDEX_FORMAT, MAX_ROWS, TRACE_SESSIONS_FORMAT, TracePlace};
 use crate::session::HeldSessions;
@@ -57,6 +57,16 @@ pub struct ImportRules {
 }
 
 impl ImportRules {
+    /// Rules of chats without a limit, which use recorded lengths and no times, and keep every row as a request of its own.
+    pub const UNLIMITED: Self = Self {
+        api: ServingApi::Chat,
+        max_input: None,
+        over: OverLongPrompt::Refuse,
+        output: RecordedOutput::Used { at_most: None },
+        times: None,
+        sessions: false,
+    };
+
     /// Returns the use of times if the sessions of a trace are played.
     pub(crate) fn trace_sessions(&self) -> Option<TimeRules> {
         self.times.filter(|_| self.sessions)
@@ -144,6 +154,7 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         match reason {
             LeftOutReason::NoPrompt => self.summary.without_prompt.0 += 1,
             LeftOutReason::NoResponse => self.summary.without_response.get_or_insert_default().0 += 1,
+            LeftOutReason::TooManyTurns => self.summary.too_many_turns.get_or_insert_default().0 += 1,
         }
     }
 
@@ -251,13 +262,16 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
 
     /// Returns the reasons why no row is left, with their numbers.
     fn left_out(self) -> String {
-        let ImportSummary { read, without_prompt, too_long, without_response, .. } = self.summary;
+        let ImportSummary { read, without_prompt, too_long, without_response, too_many_turns, .. } = self.summary;
         if read.0 == 0 {
             return "the file has no row".to_owned();
         }
         let mut text = format!("of {} rows, {} have no prompt and {} are too long", read.0, without_prompt.0, too_long.0);
         if let Some(failed) = without_response {
             let _ = write!(text, ", {} record no response", failed.0);
+        }
+        if let Some(conversations) = too_many_turns {
+            let _ = write!(text, ", {} have more than {MAX_SESSION_TURNS} turns", conversations.0);
         }
         if let Some(times) = self.timeline.map(Timeline::finish) {
             let (outside, not_sampled) = (times.outside_window.0, times.not_sampled.0);

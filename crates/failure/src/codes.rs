@@ -99,6 +99,7 @@ error_codes! {
     FileMissing, "file_missing", Definition, Lasting, "The source lacks a file that a definition names.", "Add the file to the repository and commit it, or correct the path in the definition.";
     Freeze, "freeze", Definition, Lasting, "A workload cannot be pinned, for example because content has another digest than declared.", "Correct the declared SHA-256 in the workload, or restore the content.";
     Image, "image", Definition, Lasting, "The name of a container image is not valid.", "Write the image as `registry/name:tag` or `registry/name@sha256:...`.";
+    ImageFile, "image_file", Definition, Lasting, "An image file of a workload is no image that requests can have.", "Convert the file to PNG or JPEG, make it smaller, or remove it from the workload.";
     LoadRecipe, "load_recipe", Definition, Lasting, "The digest of a workload's load cannot be computed.", "Correct the load of the workload that the message names.";
     NoSchedule, "no_schedule", Definition, Lasting, "The pipeline has no schedule.", "Write `schedule: {cron: \"0 2 * * *\"}` into the pipeline's `spec`.";
     Order, "order", Definition, Lasting, "The trials cannot be put in an order, because their comparison does not fit the cases or they are too many.", "Correct `comparison` or `trials` in the pipeline.";

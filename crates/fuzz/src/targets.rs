@@ -110,18 +110,6 @@ fn dataset(bytes: &[u8]) {
     import_rows(*format, &rules(true), file);
 }
 
-/// Rules without limits and times.
-fn dataset_rules(sessions: bool) -> ImportRules {
-    ImportRules {
-        api: ServingApi::Chat,
-        max_input: None,
-        over: OverLongPrompt::Refuse,
-        output: RecordedOutput::Used { at_most: None },
-        times: None,
-        sessions,
-    }
-}
-
 /// Imports a file, and checks what is written.
 fn import_rows(format: DatasetFormat, rules: &ImportRules, file: &[u8]) {
     let Ok(mut writer) = RowWriter::new(*rules, &Words, Vec::new(), Vec::new()) else { return };
@@ -196,7 +184,7 @@ fn parquet(bytes: &[u8]) {
     let limits = ObjectLimits { bytes: 4_096, values: 64 };
     let fields = Fields { output_tokens: Some("usage.tokens".to_owned()), ..Fields::default() };
     for sessions in [false, true] {
-        let rules = dataset_rules(sessions);
+        let rules = ImportRules { sessions, ..ImportRules::UNLIMITED };
         let Ok(mut writer) = RowWriter::new(rules, &Words, Vec::new(), Vec::new()) else { return };
         let mut visit = |row, object: serde_json::Map<_, _>| {
             assert!(object.len() <= parquet_columns(&fields).len() + 8, "only wanted columns, and the names of some others");

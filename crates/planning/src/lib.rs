@@ -1,6 +1,7 @@
 //! The Plan that results from a Source's files. The plan stage resolves mutable references and plans with them; verify plans
 //! again with the pins that the signed Plan records, so that a Plan holds nothing but what files and pins determine.
 
+mod image_files;
 mod queries;
 mod recorded_pins;
 mod serving;

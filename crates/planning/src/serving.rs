@@ -6,8 +6,8 @@ use assay_dataset::{Fields, ImportRules, Index, RecordedOutput, TimeRules};
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{
     ArrivalLaw, Artifact, Case, ChatTemplate, Count, Dataset, DatasetFormat, Digest, FrozenWorkload, LengthLaw, Name, PauseLaw,
-    PinnedFile, Plan, Point, PromptSource, RateProfile, ServingWork, Slo, SyntheticText, TemplateUse, Tokenizer, WeightedTokens,
-    template_digest, tiktoken_digest,
+    PinnedFile, Plan, Point, PromptSource, RateProfile, ServingWork, Slo, SyntheticText, TemplateUse, TokenIds, Tokenizer,
+    WeightedTokens, template_digest, tiktoken_digest,
 };
 use assay_schedule::{
     Nonce, OfferedLoad, PointKey, ScheduleError, Seed, TrialKey, TrialSchedule, check_replay, load_recipe_digest,
@@ -17,6 +17,7 @@ use assay_spec::{
     Scenario, Serving, Sessions, TraceTimes, Workload, WorkloadTokenizer,
 };
 
+use crate::image_files::image_files;
 use crate::{Pins, SourceFiles, nanoseconds};
 
 /// The smallest lengths of prompt and response in genai-bench, in tokens.
@@ -74,6 +75,8 @@ pub struct TokenizerSource<'a> {
     pub pattern: Option<&'a str>,
     /// Its chat template.
     pub template: Option<TemplateSource<'a>>,
+    /// True if prompts are the ids of its words.
+    pub makes_ids: bool,
 }
 
 /// The chat template of a tokenizer.
@@ -105,7 +108,7 @@ pub(crate) fn import_dataset(
     };
     let tokenizer = serving.tokenizer.as_ref().map(|written| {
         let PinnedTokenizer { file, template } = PinnedTokenizer::of(files, workload, written)?;
-        Ok::<_, Failure>(tokenizer_source(files, workload, written, &file, template.as_ref()))
+        Ok::<_, Failure>(tokenizer_source(files, workload, serving, written, &file, template.as_ref()))
     });
     let named = |purpose: &str| dataset.fields.get(purpose).cloned();
     let fields = Fields {
@@ -176,7 +179,9 @@ pub(crate) fn build_work(
         session_header: serving.sessions.as_ref().and_then(|written| written.header.clone()),
         output,
         text: Some(serving.text).filter(|text| *text != SyntheticText::Words),
+        token_ids: serving.token_ids,
         images: serving.images,
+        image_files: serving.image_files.as_ref().map(|written| image_files(files, workload, written)).transpose()?,
         exact_output: serving.exact_output,
         continuous_usage: workload.spec.dimensions.stack.as_deref().is_some_and(|stack| CONTINUOUS_USAGE.contains(&stack)),
         batch: serving.batch,
@@ -348,7 +353,7 @@ fn tokenizer(files: &SourceFiles<'_>, pins: &mut dyn Pins, workload: &Workload, 
         return Ok(Tokenizer { name, digest, file: None, pattern: None, template: None });
     };
     let PinnedTokenizer { file, template } = PinnedTokenizer::of(files, workload, written)?;
-    let source = tokenizer_source(files, workload, written, &file, template.as_ref());
+    let source = tokenizer_source(files, workload, serving, written, &file, template.as_ref());
     let tokens = pins.check_tokenizer(&source)?;
     let pattern = written.pattern.clone();
     let own = pattern.as_ref().map_or(file.artifact.digest, |pattern| tiktoken_digest(&file.artifact.digest, pattern));
@@ -381,6 +386,7 @@ impl PinnedTokenizer {
 fn tokenizer_source<'a>(
     files: &'a SourceFiles<'_>,
     workload: &'a Workload,
+    serving: &Serving,
     written: &'a WorkloadTokenizer,
     file: &PinnedFile,
     template: Option<&ChatTemplate>,
@@ -397,5 +403,6 @@ fn tokenizer_source<'a>(
         bytes: files.bytes(&file.origin),
         pattern: written.pattern.as_deref(),
         template,
+        makes_ids: serving.token_ids == Some(TokenIds::Tokenizer),
     }
 }

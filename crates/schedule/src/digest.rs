@@ -17,7 +17,8 @@ use crate::{Phase, ScheduledRequest, TrialSchedule};
 /// session is of a trace, its time since the start of the session by the trace in nanoseconds (64 bits). For a dataset or trace, the
 /// seed of the prompt is its row, and the SHA-256 of the rows and of their index (32 bytes each) precede the first record.
 /// If requests have images, one byte 2, and width, height and number of the images of each (32 bits each) and one byte for their format (0 is PNG,
-/// 1 is JPEG) precede the first record. If the client cancels requests, one byte 3 and the time from the end of sending one to its cancellation in
+/// 1 is JPEG) precede the first record. If requests have image files, one byte 4, the images of each and the number of files (32 bits each) and the SHA-256
+/// of each file (32 bytes) precede the first record. If the client cancels requests, one byte 3 and the time from the end of sending one to its cancellation in
 /// nanoseconds (64 bits) precede the first record, and every record ends with one byte: 1 if the request is cancelled, or 0.
 ///
 /// A phase of [open length](TrialSchedule::has_open_length) contributes its first [`OPEN_LENGTH_INDICES`]. Request ids and salt
@@ -40,6 +41,12 @@ pub(crate) fn schedule_digest(schedule: &TrialSchedule) -> Digest {
             hasher.update(&number.to_le_bytes());
         }
         hasher.update(&[images.format as u8]);
+    }
+    if let Some((count, files)) = schedule.image_files() {
+        hasher.update(&[4]);
+        hasher.update(&count.to_le_bytes());
+        hasher.update(&(files.len() as u32).to_le_bytes());
+        files.iter().for_each(|digest| hasher.update(digest.as_bytes()));
     }
     if let Some(cancel) = schedule.cancellation() {
         hasher.update(&[3]);

@@ -2,7 +2,7 @@
 
 use assay_manifest::{
     ArrivalLaw, CacheMode, Cancellation, CanonicalError, Count, Digest, Images, LengthLaw, PointId, PromptSource, RateProfile,
-    ServingWork, Sessions, SharedPrefix, SyntheticText, Tokenizer, canonical_json,
+    ServingWork, Sessions, SharedPrefix, SyntheticText, TokenIds, Tokenizer, canonical_json,
 };
 use serde::Serialize;
 
@@ -39,7 +39,12 @@ struct Recipe<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<SyntheticText>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    token_ids: Option<&'a TokenIds>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     images: Option<&'a Images>,
+    /// The images of each request, and the digests of the files that they are drawn from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image_files: Option<(u32, Vec<&'a Digest>)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cancel: Option<&'a Cancellation>,
     batch: u32,
@@ -91,7 +96,12 @@ pub fn load_recipe_digest(work: &ServingWork, offered: OfferedLoad, key: &PointK
         sessions: work.sessions.as_ref(),
         output: work.output.as_ref(),
         text: work.text,
+        token_ids: work.token_ids.as_ref(),
         images: work.images.as_ref(),
+        image_files: work
+            .image_files
+            .as_ref()
+            .map(|images| (images.count, images.files.iter().map(|file| &file.artifact.digest).collect())),
         cancel: work.cancel.as_ref(),
         batch: work.batch,
         requests: work.requests,

@@ -7,7 +7,7 @@
 //!
 //! A pause is drawn from the concern `pause` at the index of the turn that follows it. An exponential pause is `-ln(1 - u)` times the mean,
 //! with `u` the generator's value in `[0, 1)`; a log-normal one is made like a log-normal length. Pauses are whole nanoseconds, halves away
-//! from zero, and [`MAX_PAUSE_NS`] at most. Draws of more than [`MAX_TURNS`] turns are clipped to it.
+//! from zero, and [`MAX_PAUSE_NS`] at most. Draws of more than [`MAX_SESSION_TURNS`] turns are clipped to it.
 //!
 //! The sessions of a trace come in the order in which they began, once: session `s` is the trace's session `s`, and its pauses are those that
 //! the index records. The speed of a replay divides all times of the trace, pauses and planned times included.
@@ -19,8 +19,8 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use assay_dataset::{Index, IndexedSession, MAX_TRACE_TURNS, MAX_TURNS};
-use assay_manifest::{Count, LengthLaw, PauseLaw, Sessions};
+use assay_dataset::{Index, IndexedSession, MAX_TRACE_TURNS};
+use assay_manifest::{Count, LengthLaw, MAX_SESSION_TURNS, PauseLaw, Sessions};
 
 use crate::arrivals::{Arrivals, Speed};
 use crate::lengths::{Lengths, log_moments};
@@ -159,10 +159,10 @@ impl SessionSource {
     /// Returns the number of turns of a session, and the row of the first if it is recorded.
     fn session(&mut self, session: u64) -> (u32, Option<u64>) {
         match self {
-            Self::Drawn(turns) => (turns.tokens(session).clamp(1, MAX_TURNS), None),
+            Self::Drawn(turns) => (turns.tokens(session).clamp(1, MAX_SESSION_TURNS), None),
             Self::Recorded(order) => {
                 let place = session.checked_rem(order.len() as u64).unwrap_or(0) as usize;
-                order.get(place).map_or((1, Some(0)), |found| (found.turns.clamp(1, MAX_TURNS), Some(found.first_row)))
+                order.get(place).map_or((1, Some(0)), |found| (found.turns.clamp(1, MAX_SESSION_TURNS), Some(found.first_row)))
             }
             Self::Trace(trace) => {
                 let found = usize::try_from(session).ok().and_then(|place| trace.order.get(place));
@@ -341,5 +341,5 @@ fn too_many(turns: &LengthLaw) -> Option<String> {
     if least == 0 {
         return Some("a session needs at least one turn".to_owned());
     }
-    (named > f64::from(MAX_TURNS)).then(|| format!("{named} turns are more than {MAX_TURNS}"))
+    (named > f64::from(MAX_SESSION_TURNS)).then(|| format!("{named} turns are more than {MAX_SESSION_TURNS}"))
 }

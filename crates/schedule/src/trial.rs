@@ -20,9 +20,9 @@ use std::time::Duration;
 
 use assay_dataset::Index;
 use assay_manifest::{
-    ArrivalLaw, CacheMode, Cancellation, ConnectionPolicy, Count, Digest, FrozenWorkload, History, Images, LengthLaw, Name,
-    PauseLaw, PlannedTrial, Point, PointId, PointKind, PromptSource, RateProfile, RunId, ServingWork, Sessions, Shard,
-    SharedPrefix,
+    ArrivalLaw, CacheMode, Cancellation, ConnectionPolicy, Count, Digest, FrozenWorkload, History, ImageFiles, Images, LengthLaw,
+    Name, PauseLaw, PlannedTrial, Point, PointId, PointKind, PromptSource, RateProfile, RunId, ServingWork, Sessions, Shard,
+    SharedPrefix, TokenIds,
 };
 
 use crate::arrivals::{
@@ -208,6 +208,9 @@ pub enum ScheduleError {
         /// The reason.
         reason: String,
     },
+    /// Prompts that cannot be sent as token ids.
+    #[error("prompts cannot be sent as token ids: {0}")]
+    TokenIds(String),
     /// Images that no request can have.
     #[error("the images cannot be sent: {0}")]
     Images(String),
@@ -295,6 +298,12 @@ impl ScheduledRequest {
     pub fn image_seed(&self, number: u32, salt: Option<u64>) -> u64 {
         split_mix(self.prompt_seed ^ salt.unwrap_or(0), (1 << 32) + u64::from(number) + 1)
     }
+
+    /// Returns the place of image file `number` of the request, from 0, among `files` files: with `h` the high half of the image's seed without a salt,
+    /// it is `h x files / 2^32`.
+    pub fn image_file(&self, number: u32, files: usize) -> usize {
+        (((self.image_seed(number, None) >> 32) * files as u64) >> 32) as usize
+    }
 }
 
 /// A shard's part of the indices, and of the users of a closed loop: every `shards`-th one, beginning with the shard's own
@@ -363,6 +372,8 @@ pub struct TrialSchedule {
     mean_turns: f64,
     output: Option<LengthLaw>,
     images: Option<Images>,
+    /// The image files of each request, by their number and the digests of all.
+    image_files: Option<(u32, Vec<Digest>)>,
     cancel: Option<Cancellation>,
     has_salt: bool,
     warmup_ns: u64,
@@ -437,7 +448,9 @@ impl TrialSchedule {
         }
         check_lengths("output", work.output.as_ref())?;
         work.sessions.as_ref().map_or(Ok(()), |sessions| check_sessions(work, sessions))?;
-        work.images.as_ref().map_or(Ok(()), |images| check_images(work, images))?;
+        work.token_ids.as_ref().map_or(Ok(()), |ids| check_token_ids(work, *ids))?;
+        work.images.as_ref().map_or(Ok(()), |images| check_images(work, images.refusal()))?;
+        work.image_files.as_ref().map_or(Ok(()), |images| check_images(work, images.refusal()))?;
         work.cancel.as_ref().map_or(Ok(()), |cancel| check_cancellation(work, cancel))?;
         check_profile(work, offered)?;
         let schedule = Self {
@@ -453,6 +466,7 @@ impl TrialSchedule {
             mean_turns: work.mean_turns(),
             output: work.output.clone(),
             images: work.images,
+            image_files: work.image_files.as_ref().map(digests_of),
             cancel: work.cancel,
             has_salt: work.cache == CacheMode::ColdSalt,
             warmup_ns: work.warmup_ns.0,
@@ -668,6 +682,11 @@ impl TrialSchedule {
         self.cancel.as_ref()
     }
 
+    /// Returns the number of image files of each request, and the digests of those that they are drawn from; `None` if requests have none.
+    pub(crate) fn image_files(&self) -> Option<(u32, &[Digest])> {
+        self.image_files.as_ref().map(|(count, files)| (*count, files.as_slice()))
+    }
+
     /// Returns the images of each request; `None` if requests have none.
     pub(crate) fn images(&self) -> Option<&Images> {
         self.images.as_ref()
@@ -823,15 +842,34 @@ fn check_lengths(side: &'static str, law: Option<&LengthLaw>) -> Result<(), Sche
     law.and_then(lengths::refusal).map_or(Ok(()), |reason| Err(ScheduleError::Lengths { side, reason }))
 }
 
-fn check_images(work: &ServingWork, images: &Images) -> Result<(), ScheduleError> {
+fn digests_of(images: &ImageFiles) -> (u32, Vec<Digest>) {
+    (images.count, images.files.iter().map(|file| file.artifact.digest).collect())
+}
+
+/// Checks that requests can have images, of which `refusal` is the problem if they have one of their own.
+fn check_images(work: &ServingWork, refusal: Option<String>) -> Result<(), ScheduleError> {
     let misplaced = if !work.api.takes_images() {
         Some(format!("requests of the API `{}` have none", work.api))
-    } else if work.sessions.is_some() || work.prompts.dataset().is_some() {
-        Some("only drawn prompts that stand for themselves have any".to_owned())
+    } else if work.prompts.dataset().is_some_and(|dataset| dataset.summary.whole_bodies.is_some()) {
+        Some("rows that are whole bodies are sent as they are".to_owned())
+    } else if work.images.is_some() && work.image_files.is_some() {
+        Some("they are either synthetic or files".to_owned())
     } else {
         None
     };
-    misplaced.or_else(|| images.refusal()).map_or(Ok(()), |reason| Err(ScheduleError::Images(reason)))
+    misplaced.or(refusal).map_or(Ok(()), |reason| Err(ScheduleError::Images(reason)))
+}
+
+fn check_token_ids(work: &ServingWork, ids: TokenIds) -> Result<(), ScheduleError> {
+    let has_texts = work.prompts.dataset().is_some_and(|dataset| dataset.format.has_texts());
+    let misplaced = if !work.api.takes_token_ids() {
+        Some(format!("the API `{}` takes none", work.api))
+    } else if has_texts {
+        Some("the rows of its file are texts".to_owned())
+    } else {
+        None
+    };
+    misplaced.or_else(|| ids.refusal()).map_or(Ok(()), |reason| Err(ScheduleError::TokenIds(reason)))
 }
 
 fn check_cancellation(work: &ServingWork, cancel: &Cancellation) -> Result<(), ScheduleError> {

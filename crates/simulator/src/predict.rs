@@ -28,7 +28,7 @@ const MAX_OUTPUT_TOKENS: u32 = 20_000_000;
 /// The maximum blocks of the prompts of all sessions at a time, each of 8 bytes.
 const MAX_SESSION_BLOCKS: u64 = 20_000_000;
 
-/// The maximum turns of a session, and the maximum pause between them: an hour.
+/// The maximum turns of a session, as workloads have it (the simulator links no manifests), and the maximum pause between them: an hour.
 const MAX_TURNS: u32 = 1_000;
 const MAX_THINK_TIME_MS: f64 = 3_600_000.0;
 

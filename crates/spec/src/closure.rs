@@ -309,6 +309,9 @@ fn field_path(workload: &Workload, path: &str) -> String {
         {
             format!("spec.{}.path", dataset.member())
         }
-        None => "spec.tokenizer".to_owned(),
+        None => {
+            let place = workload.image_files().and_then(|images| images.paths.iter().position(|image| image == path));
+            place.map_or_else(|| "spec.tokenizer".to_owned(), |place| format!("spec.image_files.paths[{place}]"))
+        }
     }
 }

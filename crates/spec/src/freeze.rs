@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use assay_manifest::{CanonicalError, Digest, canonical_value};
 use serde_json::{Map, Value as Json, json};
 
+use crate::images::WorkloadImageFiles;
 use crate::problem::quote;
 use crate::tokenizer::{WorkloadTemplate, WorkloadTokenizer};
 use crate::workload::{Dataset, PinnableFile, Prompts, Script, Work, Workload};
@@ -78,6 +79,10 @@ impl Workload {
             }
             spec.insert("tokenizer".to_owned(), file);
         }
+        if let Some(images) = self.image_files() {
+            let files = pin_files(&images.paths, pins, &mut unpinned);
+            spec.insert("image_files".to_owned(), json!({"count": images.count, "files": files}));
+        }
         if let Some(dataset) = self.dataset() {
             let member = dataset.member();
             let mut pinned = spec.get(member).and_then(Json::as_object).cloned().unwrap_or_default();
@@ -109,6 +114,13 @@ impl Workload {
         }
     }
 
+    pub(crate) fn image_files(&self) -> Option<&WorkloadImageFiles> {
+        match &self.spec.work {
+            Work::Serving(serving) => serving.image_files.as_ref(),
+            Work::Indicator(_) | Work::Training(_) => None,
+        }
+    }
+
     fn tokenizer(&self) -> Option<&WorkloadTokenizer> {
         match &self.spec.work {
             Work::Serving(serving) => serving.tokenizer.as_ref(),
@@ -132,8 +144,9 @@ impl Workload {
         let files = path.into_iter().chain(self.spec.files.iter().cloned());
         let template = self.tokenizer().and_then(|tokenizer| tokenizer.template.as_ref());
         let tokenizer = self.tokenizer().map(|tokenizer| tokenizer.path.clone());
+        let images = self.image_files().into_iter().flat_map(|images| images.paths.iter().cloned());
         MutableParts {
-            paths: files.chain(tokenizer).chain(dataset).collect(),
+            paths: files.chain(tokenizer).chain(dataset).chain(images).collect(),
             one_of: template.map_or_else(Vec::new, |template| vec![template.config.clone(), template.file.clone()]),
             url,
             dataset_url,

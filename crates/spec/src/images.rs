@@ -1,7 +1,7 @@
 //! Checks of the images of requests.
 
 use assay_api::ServingApi;
-use assay_manifest::{ImageFormat, Images};
+use assay_manifest::{DatasetFormat, ImageFormat, Images};
 
 use crate::checked_value::{CheckedValue, Read, read_from_text};
 use crate::lengths::Scenario;
@@ -20,6 +20,21 @@ impl Read for Images {
     }
 }
 
+/// Image files of a workload, of which each request has some.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkloadImageFiles {
+    /// The files, relative to the workload's folder.
+    pub paths: Vec<String>,
+    /// Images of each request.
+    pub count: u32,
+}
+
+impl Read for WorkloadImageFiles {
+    fn read(images: &CheckedValue) -> Option<Self> {
+        Some(Self { paths: images.get("paths")?, count: images.get("count")? })
+    }
+}
+
 /// Returns the images of a scenario `I`, which are JPEG files as genai-bench makes them; `None` if the lengths are none.
 pub(crate) fn scenario_images(spec: &CheckedValue) -> Option<Images> {
     match spec.member("lengths").and_then(Scenario::read)? {
@@ -28,11 +43,26 @@ pub(crate) fn scenario_images(spec: &CheckedValue) -> Option<Images> {
     }
 }
 
-/// Checks that images stand beside drawn prompts of an API that takes them, and that a request can have them.
+/// Returns true if the rows of a file are whole bodies by its format.
+fn has_whole_bodies(spec: &CheckedValue, name: &str) -> bool {
+    let format = spec.member(name).and_then(|file| file.text_of("format"));
+    format.is_some_and(|format| format == DatasetFormat::OpenaiBatch.as_str())
+}
+
+/// Checks that images stand beside prompts or turns of an API that takes them, and that a request can have them.
 pub(crate) fn check_images(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let scenario = spec.member("lengths").filter(|_| scenario_images(spec).is_some());
-    let Some(images) = spec.member("images").or(scenario) else { return };
-    let field = if spec.member("images").is_some() { "spec.images" } else { "spec.lengths" };
+    let files = spec.member("image_files");
+    let Some(images) = spec.member("images").or(files).or(scenario) else { return };
+    let field = match (spec.member("images"), files) {
+        (Some(_), _) => "spec.images",
+        (None, Some(_)) => "spec.image_files",
+        (None, None) => "spec.lengths",
+    };
+    if let Some(files) = files.filter(|files| files.anchor != images.anchor || scenario.is_some()) {
+        let message = "`spec.image_files` stands beside synthetic images, and the images of a request are of one kind";
+        problems.add_hinted(files.anchor, message, "remove one of them");
+    }
     if spec.member("images").is_some() && scenario.is_some() {
         problems.add_hinted(
             images.anchor,
@@ -40,12 +70,14 @@ pub(crate) fn check_images(spec: &CheckedValue, problems: &mut Problems<'_>) {
             "remove one of them",
         );
     }
-    if let Some(file) = ["dataset", "trace"].into_iter().find(|name| spec.member(name).is_some()) {
-        let message = format!("`{field}` belongs to `lengths`: the requests of a {file} have what its rows have");
-        problems.add_hinted(images.anchor, message, "remove it; rows of a dataset may have messages with images");
+    if let Some(file) = ["dataset", "trace"].into_iter().find(|name| has_whole_bodies(spec, name)) {
+        let message = format!("`{field}` cannot be added to the rows of this {file}, which are whole bodies of requests");
+        problems.add_hinted(images.anchor, message, "remove it; the messages of a body may have images of their own");
     }
-    if spec.member("sessions").is_some() {
-        problems.add_hinted(images.anchor, format!("`{field}` cannot be sent as turns of `spec.sessions`"), "remove one of them");
+    if scenario.is_some() && spec.member("sessions").is_some() {
+        let message =
+            "`spec.lengths` of images cannot be sent as turns of `spec.sessions`, whose responses have lengths of their own";
+        problems.add_hinted(images.anchor, message, "write `images` beside the lengths of a turn, such as `lengths: D(64,128)`");
     }
     if let Some(api) = spec.member("api").and_then(ServingApi::read).filter(|api| !api.takes_images()) {
         let takers = ServingApi::ALL.iter().filter(|api| api.takes_images()).map(|api| format!("`api: {api}`"));

@@ -8,7 +8,7 @@ mod pod;
 mod tokenizer;
 
 use assay_api::ServingApi;
-use assay_manifest::{MAX_IMAGE_SIDE, MAX_IMAGES, MAX_SESSION_TURNS};
+use assay_manifest::{MAX_IMAGE_FILES, MAX_IMAGE_SIDE, MAX_IMAGES, MAX_SESSION_TURNS};
 use assay_metric::{SloMetric, Unit};
 
 use crate::field::{Choice, Field, Rule, Table, Type, Uniqueness, choice, default, optional, required};
@@ -56,9 +56,6 @@ const MAX_GROUPS: i64 = 100_000;
 
 /// The most pairs of lengths, and the most bins of a histogram: as many as a schedule takes.
 const MAX_WEIGHTS: usize = 1_000;
-
-/// The most turns of a session.
-const MAX_TURNS: i64 = MAX_SESSION_TURNS as i64;
 
 static TEXT_TYPE: Type = Type::Text(&TEXT);
 static WORD_TYPE: Type = Type::Text(&WORD);
@@ -198,13 +195,25 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
             "text",
             &Type::Choice(&TEXTS_OF_PROMPTS),
             "\"words\"",
-            "The kind of the text of synthetic prompts, with `lengths`.",
+            "The kind of the text of prompts that are drawn: by `lengths`, or for rows that have lengths.",
+        )
+        .only(SERVING),
+        optional(
+            "token_ids",
+            &Type::Object(&TOKEN_IDS),
+            "Prompts are lists of token ids instead of texts, for `api: completions`: drawn ones, and those of traces that have lengths. If left out: texts.",
         )
         .only(SERVING),
         optional(
             "images",
             &Type::Object(&IMAGES),
-            "The images of each request, beside `lengths`. If left out: none, or those of a scenario `I(width,height,images)`.",
+            "The images of each request or turn. If left out: none, or those of a scenario `I(width,height,images)`.",
+        )
+        .only(SERVING),
+        optional(
+            "image_files",
+            &Type::Object(&IMAGE_FILES),
+            "Files of images, of which each request or turn has some, drawn by its seed. If left out: none.",
         )
         .only(SERVING),
         optional(
@@ -622,6 +631,35 @@ static IMAGES: Table = Table {
     rules: &[],
 };
 
+static IMAGE_PATHS: Type = Type::List { item: &PATH_TYPE, min: 1, max: MAX_IMAGE_FILES, unique: Uniqueness::Item };
+static IMAGE_FILES: Table = Table {
+    name: "image files",
+    doc: "Image files, which are sent as data URLs behind the text of the prompt.",
+    selector: None,
+    fields: &[
+        required("paths", &IMAGE_PATHS, "PNG and JPEG files of at most 8 MiB each, relative to the workload's folder."),
+        default(
+            "count",
+            &Type::Integer { min: 1, max: MAX_IMAGES as i64 },
+            "1",
+            "Images of each request. A file may be drawn more than once.",
+        ),
+    ],
+    rules: &[],
+};
+
+static TOKEN_ID: Type = Type::Integer { min: 0, max: u32::MAX as i64 };
+static TOKEN_IDS: Table = Table {
+    name: "token ids",
+    doc: "The ids that prompts are drawn from: with neither bound, those of the words of the `tokenizer`.",
+    selector: None,
+    fields: &[
+        optional("least", &TOKEN_ID, "The smallest id, included."),
+        optional("most", &TOKEN_ID, "The largest id, included. At least 64 ids are needed."),
+    ],
+    rules: &[],
+};
+
 static SHARED_TOKENS: Type = Type::Integer { min: 0, max: MAX_TOKENS.cast_signed() };
 static PREFIX: Table = Table {
     name: "prefix",
@@ -641,9 +679,9 @@ static PREFIX: Table = Table {
     rules: &[Rule::AtLeastOne(&["system", "group"])],
 };
 
-static TURNS: Type = Type::Integer { min: 1, max: MAX_TURNS };
-static MEAN_TURNS: Type = Type::Number { min: 1.0, above_min: false, max: MAX_TURNS as f64 };
-static SPREAD_OF_TURNS: Type = Type::Number { min: 0.0, above_min: false, max: MAX_TURNS as f64 };
+static TURNS: Type = Type::Integer { min: 1, max: MAX_SESSION_TURNS as i64 };
+static MEAN_TURNS: Type = Type::Number { min: 1.0, above_min: false, max: MAX_SESSION_TURNS as f64 };
+static SPREAD_OF_TURNS: Type = Type::Number { min: 0.0, above_min: false, max: MAX_SESSION_TURNS as f64 };
 static TURNS_LAW: Type = Type::Shapes { scalar: Some(&TURNS), list: None, map: Some(&Type::Object(&TURNS_TABLE)) };
 static TURNS_TABLE: Table = Table {
     name: "turns",

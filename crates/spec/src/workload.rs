@@ -8,7 +8,7 @@ use assay_api::{CustomApi, InputKind, ServingApi};
 use assay_manifest::{
     BetterDirection, CacheMode, Cancellation, CaptureMode, ConnectionPolicy, Count, DatasetFormat, History, Images,
     InstructionCounter, MeasuredCommand, Name, OverLongPrompt, RateProfile, RateSegment, ReasoningHistory, SharedPrefix,
-    SloMetric, SyntheticText, WorkloadType,
+    SloMetric, SyntheticText, TokenIds, WorkloadType,
 };
 use assay_metric::Requirement;
 use serde_json::{Map, Value as Json};
@@ -16,16 +16,18 @@ use serde_json::{Map, Value as Json};
 use crate::check::NO_CREDENTIALS;
 use crate::checked_value::{CheckedValue, Read, Value, read_from_text};
 use crate::custom_api::check_custom_api;
+use crate::dataset_format::{format_by_name, format_of};
 use crate::define::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::field::Type;
 use crate::format::{parse_latency, write_duration};
-use crate::images::{check_images, scenario_images};
+use crate::images::{WorkloadImageFiles, check_images, scenario_images};
 use crate::length_tables::check_length_tables;
 use crate::lengths::{MAX_TOKENS, Scenario, scenario_example, scenario_form};
 use crate::normal_form::normal_json;
 use crate::problem::{Problem, Problems, did_you_mean, quote};
 use crate::secret::{looks_secret_member, refuse_secrets};
 use crate::tables::WORKLOAD_SPEC;
+use crate::token_ids::check_token_ids;
 use crate::tokenizer::{WorkloadTokenizer, check_tokenizer};
 
 /// A workload as its file defines it. Only [`Workload::parse`] makes one, so that it always agrees with its digest.
@@ -210,8 +212,12 @@ pub struct Serving {
     pub prompts: Prompts,
     /// The kind of the text of synthetic prompts.
     pub text: SyntheticText,
+    /// The ids of tokens that prompts are sent as; `None` if they are texts.
+    pub token_ids: Option<TokenIds>,
     /// The images of each request.
     pub images: Option<Images>,
+    /// The image files that each request has some of.
+    pub image_files: Option<WorkloadImageFiles>,
     /// The beginnings that synthetic prompts have in common.
     pub prefix: Option<SharedPrefix>,
     /// The conversations that requests belong to; `None` if each stands for itself.
@@ -628,6 +634,7 @@ impl Define for Workload {
         check_distributions(spec, problems);
         check_length_tables(spec, problems);
         check_text(spec, problems);
+        check_token_ids(spec, problems);
         check_images(spec, problems);
         check_dataset(spec, problems);
         check_replay(spec, problems);
@@ -779,9 +786,18 @@ fn check_distributions(spec: &CheckedValue, problems: &mut Problems<'_>) {
 /// Checks that only synthetic prompts have a kind of text.
 fn check_text(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let Some(text) = spec.member("text").filter(|text| text.text() == Some(SyntheticText::Natural.as_str())) else { return };
-    if let Some(file) = ["dataset", "trace"].into_iter().find(|name| spec.member(name).is_some()) {
-        let message = format!("`spec.text` belongs to `lengths`, not to a {file}");
-        problems.add_hinted(text.anchor, message, "remove it");
+    for name in ["dataset", "trace"] {
+        let Some(file) = spec.member(name) else { continue };
+        if let Some(format) = format_of(file).filter(|format| format.has_texts()) {
+            let message =
+                format!("`spec.text` is of prompts that are drawn, and the rows of a {name} of the format `{format}` have texts");
+            problems.add_hinted(text.anchor, message, "remove it");
+        } else if spec.member("tokenizer").is_some() {
+            let message = format!(
+                "`spec.text: natural` of a {name} has no exact length by a tokenizer: its words have no fixed number of tokens"
+            );
+            problems.add_hinted(text.anchor, message, "remove `text` or `tokenizer`");
+        }
     }
     if spec.member("prefix").is_some() && spec.member("tokenizer").is_some() {
         let message =
@@ -893,9 +909,7 @@ fn check_conversations(spec: &CheckedValue, sessions: &CheckedValue, problems: &
     }
     match (spec.member("dataset"), sessions.member("turns")) {
         (Some(dataset), turns) => {
-            let format = dataset.text_of("format").and_then(|format| format.parse::<DatasetFormat>().ok());
-            let format = format.or_else(|| format_by_name(PinnableFile::read(dataset)?.location()));
-            if let Some(format) = format.filter(|format| !format.has_conversations()) {
+            if let Some(format) = format_of(dataset).filter(|format| !format.has_conversations()) {
                 let message =
                     format!("a dataset of the format `{format}` has no conversations, which `spec.sessions` would send");
                 let hint = format!(
@@ -1337,7 +1351,9 @@ impl Read for Serving {
             load: spec.get("load")?,
             prompts: Prompts::read(spec)?,
             text: spec.get("text")?,
+            token_ids: spec.get("token_ids")?,
             images: scenario_images(spec).map_or_else(|| spec.get("images"), |images| Some(Some(images)))?,
+            image_files: spec.get("image_files")?,
             prefix: spec.get("prefix")?,
             sessions: spec.get("sessions")?,
             cache: spec.get("cache")?,
@@ -1513,19 +1529,6 @@ impl Read for ResponseLength {
             None => Distribution::read(value).map(Self::Drawn),
         }
     }
-}
-
-/// Returns the format that the ending of a file's name tells; `None` for one that several formats have, such as `.json`.
-fn format_by_name(name: &str) -> Option<DatasetFormat> {
-    let name = name.split(['?', '#']).next().unwrap_or_default();
-    let (_, ending) = name.rsplit_once('.')?;
-    Some(match ending.to_ascii_lowercase().as_str() {
-        "jsonl" | "ndjson" => DatasetFormat::Jsonl,
-        "csv" => DatasetFormat::Csv,
-        "parquet" => DatasetFormat::Parquet,
-        "txt" => DatasetFormat::Text,
-        _ => return None,
-    })
 }
 
 impl Read for Lengths {

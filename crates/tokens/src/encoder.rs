@@ -47,7 +47,8 @@ impl dyn Encoder {
         if candidates.len() >= MIN_WORDS {
             let openers = (0..candidates.len()).filter(|place| candidates[*place].opens).collect();
             let words = candidates.iter().map(|word| word.text.clone()).collect();
-            if let Some(vocabulary) = Vocabulary::new(words, openers) {
+            let ids = candidates.iter().map(|word| word.id).collect();
+            if let Some(vocabulary) = Vocabulary::new(words, openers, ids) {
                 let additive = !self.spans_words() && self.adds_up(&candidates, &vocabulary)?;
                 return Ok((vocabulary, additive));
             }

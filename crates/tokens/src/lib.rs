@@ -11,6 +11,7 @@ mod draw;
 mod encoder;
 mod file;
 mod framed;
+mod ids;
 mod natural;
 mod prompt;
 mod template;
@@ -19,11 +20,11 @@ mod words;
 
 use std::sync::Arc;
 
-use assay_manifest::{Digest, SyntheticText, TemplateUse};
+use assay_manifest::{Digest, SyntheticText, TemplateUse, TokenIds};
 
 pub use encoder::MAX_OWN_WORDS;
 pub use file::{MAX_FILE_BYTES, MAX_GROWTH};
-pub use prompt::{MAX_PROMPT_TOKENS, Prompt, SALT_WORDS};
+pub use prompt::{MAX_PROMPT_TOKENS, Prompt};
 pub use template::{MAX_TEMPLATE_BYTES, MAX_TEMPLATE_TEXT, TemplateFiles};
 pub use tiktoken::{MAX_PIECE_BYTES, MAX_TOKEN_BYTES};
 pub use words::{BUILT_IN, COMMON_WORDS};
@@ -31,6 +32,7 @@ pub use words::{BUILT_IN, COMMON_WORDS};
 use encoder::Encoder;
 use file::FileRules;
 use framed::FramedPrompts;
+use ids::IdSource;
 use prompt::Vocabulary;
 use tiktoken::RankedBytes;
 
@@ -83,6 +85,9 @@ pub enum TokenizerError {
     /// The text is longer than [`MAX_TEXT_BYTES`].
     #[error("a text of {0} bytes is not tokenised: the limit is {MAX_TEXT_BYTES}")]
     TextTooLong(usize),
+    /// Prompts cannot be ids of tokens.
+    #[error("prompts cannot be token ids: {0}")]
+    TokenIds(String),
     /// The prompt is longer than [`MAX_PROMPT_TOKENS`].
     #[error("a prompt of {0} tokens is not made: the limit is {MAX_PROMPT_TOKENS}")]
     TooManyTokens(u32),
@@ -97,6 +102,7 @@ pub struct Tokenizer {
     additive: bool,
     text: SyntheticText,
     framed: Option<Arc<FramedPrompts>>,
+    ids: Option<IdSource>,
 }
 
 #[derive(Clone)]
@@ -120,6 +126,7 @@ impl Tokenizer {
             additive: true,
             text: SyntheticText::Words,
             framed: None,
+            ids: None,
         }
     }
 
@@ -155,6 +162,7 @@ impl Tokenizer {
             additive,
             text: SyntheticText::Words,
             framed: None,
+            ids: None,
         })
     }
 
@@ -168,6 +176,25 @@ impl Tokenizer {
     /// Returns the tokens of the chat template around a message: those of a prompt that are not words of its own.
     pub fn template_tokens(&self) -> Option<u32> {
         self.framed.as_ref().map(|framed| framed.tokens())
+    }
+
+    /// Returns the tokenizer that makes prompts of token ids, too. Fails if there are too few.
+    pub fn with_token_ids(self, ids: TokenIds) -> Result<Self, TokenizerError> {
+        let source = IdSource::new(ids, &self.vocabulary)?;
+        Ok(Self { ids: Some(source), ..self })
+    }
+
+    /// Returns the ids of a prompt of exactly `tokens` tokens, drawn by `seed`; `None` if prompts are texts.
+    ///
+    /// With a salt, the first [`SALT_WORDS`](assay_manifest::SALT_WORDS) ids (at most half of a short prompt) are drawn by the salt instead. Equal arguments
+    /// give equal ids, in this version and later ones.
+    pub fn id_prompt(&self, seed: u64, salt: Option<u64>, tokens: u32) -> Result<Option<Vec<u32>>, TokenizerError> {
+        self.ids.as_ref().map(|source| source.prompt(seed, salt, tokens)).transpose()
+    }
+
+    /// Returns the ids of pieces, each with a seed and a number of tokens, one after the other; `None` if prompts are texts.
+    pub fn id_pieces(&self, pieces: &[(u64, u32)]) -> Result<Option<Vec<u32>>, TokenizerError> {
+        self.ids.as_ref().map(|source| source.pieces(pieces)).transpose()
     }
 
     /// Returns the tokenizer that makes prompts of this kind of text: words drawn by themselves, or prose.
@@ -226,7 +253,7 @@ impl Tokenizer {
     /// Makes a prompt of `tokens` tokens: words of the vocabulary, or of [natural text](Tokenizer::with_text), with single spaces between them, drawn
     /// by `seed`.
     ///
-    /// With a salt, the first [`SALT_WORDS`] words (at most half of a short prompt) are drawn by the salt instead, so they are
+    /// With a salt, the first [`SALT_WORDS`](assay_manifest::SALT_WORDS) words (at most half of a short prompt) are drawn by the salt instead, so they are
     /// the same in every prompt with that salt. Equal arguments give equal prompts, in this version and later ones.
     ///
     /// The prompt states its number of tokens. It is exactly the requested number if the tokenizer [is

@@ -8,12 +8,9 @@
 use assay_manifest::SyntheticText;
 
 use crate::TokenizerError;
-use crate::draw::{scale_draw, split_mix};
+use crate::draw::{Draws, scale_draw, split_mix};
 use crate::natural::Chain;
 use crate::words::COMMON_WORDS;
-
-/// The number of words that distinguish the prompts of one execution from those of any other: 1,214^4 is 2 x 10^12.
-pub const SALT_WORDS: u32 = 4;
 
 /// The largest number of tokens of a prompt: ten times the longest context that is served at present.
 pub const MAX_PROMPT_TOKENS: u32 = 16_000_000;
@@ -42,19 +39,26 @@ pub(crate) struct Vocabulary {
     words: Vec<String>,
     /// The indices of the words that may be at the start.
     openers: Vec<usize>,
+    /// The token of each word after a space, in their order; none of the built-in words.
+    ids: Vec<u32>,
 }
 
 impl Vocabulary {
     pub(crate) fn from_common_words() -> Self {
         let words: Vec<String> = COMMON_WORDS.lines().map(str::to_owned).collect();
         let openers = (0..words.len()).collect();
-        Self { words, openers }
+        Self { words, openers, ids: Vec::new() }
     }
 
     /// Returns `None` if no word can start a prompt.
-    pub(crate) fn new(words: Vec<String>, openers: Vec<usize>) -> Option<Self> {
+    pub(crate) fn new(words: Vec<String>, openers: Vec<usize>, ids: Vec<u32>) -> Option<Self> {
         let fits = !openers.is_empty() && openers.iter().all(|opener| *opener < words.len());
-        fits.then_some(Self { words, openers })
+        fits.then_some(Self { words, openers, ids })
+    }
+
+    /// Returns the token of each word after a space, in the order of the words.
+    pub(crate) fn ids(&self) -> &[u32] {
+        &self.ids
     }
 
     pub(crate) fn words(&self) -> &[String] {
@@ -79,18 +83,14 @@ impl Vocabulary {
 /// The endless text of a seed and a salt; a prompt is a prefix of it.
 pub(crate) struct WordSequence<'a> {
     vocabulary: &'a Vocabulary,
-    seed: u64,
-    salt: u64,
-    salt_words: u32,
+    draws: Draws,
     tokens: u32,
     kind: SyntheticText,
 }
 
 impl<'a> WordSequence<'a> {
     pub(crate) fn new(vocabulary: &'a Vocabulary, seed: u64, salt: Option<u64>, tokens: u32) -> Self {
-        // A prompt that was all salt would equal every other prompt of the trial.
-        let salt_words = salt.map_or(0, |_| SALT_WORDS.min(tokens / 2));
-        Self { vocabulary, seed, salt: salt.unwrap_or(0), salt_words, tokens, kind: SyntheticText::Words }
+        Self { vocabulary, draws: Draws::new(seed, salt, tokens), tokens, kind: SyntheticText::Words }
     }
 
     /// Returns the sequence of this kind of text.
@@ -103,28 +103,19 @@ impl<'a> WordSequence<'a> {
         if self.kind == SyntheticText::Words {
             return self.drawn_words(words);
         }
-        let of_salt = self.salt_words.min(words);
+        let of_salt = self.draws.of_salt().min(words);
         let mut text = self.drawn_words(of_salt);
         if of_salt > 0 && of_salt < words {
             text.push(' ');
         }
-        text.push_str(&Chain::shared().text(self.seed, words - of_salt));
+        text.push_str(&Chain::shared().text(self.draws.seed(), words - of_salt));
         text
     }
 
     /// Returns `words` words of the vocabulary.
     fn drawn_words(&self, words: u32) -> String {
         let mut text = String::with_capacity(words as usize * BYTES_PER_WORD);
-        let mut place = 0;
-        while place < words {
-            // One output of the generator serves two positions.
-            let (low, high) = self.pair(place);
-            self.push(&mut text, place, low);
-            if place + 1 < words {
-                self.push(&mut text, place + 1, high);
-            }
-            place += 2;
-        }
+        self.draws.each(words, |place, draw| self.push(&mut text, place, draw));
         text
     }
 
@@ -135,18 +126,6 @@ impl<'a> WordSequence<'a> {
             text.push(' ');
             text.push_str(self.vocabulary.word(draw));
         }
-    }
-
-    /// Returns the draws of an even position and the next one.
-    fn pair(&self, place: u32) -> (u32, u32) {
-        let number = u64::from(place / 2) + 1;
-        let of_seed = split_mix(self.seed, number);
-        if place >= self.salt_words {
-            return (of_seed as u32, (of_seed >> 32) as u32);
-        }
-        let of_salt = split_mix(self.salt, number);
-        let high = if place + 1 < self.salt_words { of_salt } else { of_seed };
-        (of_salt as u32, (high >> 32) as u32)
     }
 
     /// Makes the prompt for a tokenizer whose words are not one token each: encodes it, and makes it longer or shorter until it
@@ -177,7 +156,7 @@ impl<'a> WordSequence<'a> {
     fn vary_ending(&self, words: u32, variation: u32) -> String {
         let before = (words + variation % 3).saturating_sub(2);
         let mut text = self.text(before);
-        let draw = split_mix(self.seed ^ (u64::from(variation) + 1), u64::from(words)) as u32;
+        let draw = split_mix(self.draws.seed() ^ (u64::from(variation) + 1), u64::from(words)) as u32;
         self.push(&mut text, before, draw);
         text
     }

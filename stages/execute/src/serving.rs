@@ -69,6 +69,7 @@ const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 pub(crate) struct PromptSources {
     tokenizers: BTreeMap<assay_manifest::Digest, Arc<Tokenizer>>,
     datasets: BTreeMap<assay_manifest::Digest, Arc<RowReader>>,
+    images: images::KnownImages,
 }
 
 /// One serving trial with the parts of the plan that its attempts need.
@@ -85,6 +86,8 @@ pub(crate) struct ServingTrial<'a> {
     custom: Option<Arc<CustomCall>>,
     /// The rows of the dataset; absent if prompts are synthetic.
     rows: Option<Arc<RowReader>>,
+    /// The image files; absent if requests have none.
+    image_files: Option<Arc<[Arc<images::SentImage>]>>,
     /// True if each attempt begins with an empty prefix cache.
     flushes: bool,
     /// The watch over the target's pods while load runs; absent if it has none, and if another shard watches them.
@@ -110,9 +113,24 @@ impl<'a> ServingTrial<'a> {
         let work = observed_work(planned, environment, target);
         let tokenizer = tokenizer(ctx, &work, &mut sources.tokenizers)?;
         let rows = work.prompts.dataset().map(|dataset| dataset_rows(ctx, dataset, &mut sources.datasets)).transpose()?;
+        let image_files =
+            work.image_files.as_ref().map(|files| images::read_files(ctx, files, &mut sources.images)).transpose()?;
         let custom = work.custom.as_ref().map(custom_call).transpose()?;
         let flushes = work.cache == CacheMode::ColdFlush || plan.isolation == Isolation::Flush;
-        Ok(Some(Self { trial, work, target, address, workload, point, tokenizer, custom, rows, flushes, pods: None }))
+        Ok(Some(Self {
+            trial,
+            work,
+            target,
+            address,
+            workload,
+            point,
+            tokenizer,
+            custom,
+            rows,
+            image_files,
+            flushes,
+            pods: None,
+        }))
     }
 
     /// Returns the seed-determined load of one attempt.
@@ -249,7 +267,8 @@ impl<'a> ServingTrial<'a> {
     fn warm_cache(&self, ctx: &Context, schedule: &TrialSchedule, endpoint: &Endpoint) -> Result<(), Failure> {
         const USERS: u32 = 16;
         let prompts =
-            Prompts::new(schedule, load_stripe(ctx, schedule), Arc::clone(&self.tokenizer), self.rows.clone(), &self.work);
+            Prompts::new(schedule, load_stripe(ctx, schedule), Arc::clone(&self.tokenizer), self.rows.clone(), &self.work)
+                .with_image_files(self.image_files.clone());
         let trial = Trial {
             arrivals: Arrivals::Closed { users: USERS },
             start_at_ns: assay_reactor::now_ns(),
@@ -327,7 +346,8 @@ impl<'a> ServingTrial<'a> {
         let stripe = load_stripe(ctx, schedule);
         let mut trial = self.build_trial(endpoint, start.monotonic_ns);
         trial.measured.requests = schedule.request_limit().map(|requests| stripe.share(requests));
-        let mut prompts = Prompts::new(schedule, stripe, Arc::clone(&self.tokenizer), self.rows.clone(), &self.work);
+        let mut prompts = Prompts::new(schedule, stripe, Arc::clone(&self.tokenizer), self.rows.clone(), &self.work)
+            .with_image_files(self.image_files.clone());
         if let Some(users) = own_users(ctx, schedule) {
             trial.arrivals = Arrivals::Closed { users: users.max(1) };
             // A shard without its own users still takes part, with no request.
@@ -623,9 +643,13 @@ fn tokenizer(
     work: &ServingWork,
     known: &mut BTreeMap<assay_manifest::Digest, Arc<Tokenizer>>,
 ) -> Result<Arc<Tokenizer>, Failure> {
-    let of_kind = |tokenizer: &Tokenizer| Arc::new(tokenizer.clone().with_text(work.text.unwrap_or(SyntheticText::Words)));
+    let of_kind = |tokenizer: &Tokenizer| {
+        let tokenizer = tokenizer.clone().with_text(work.text.unwrap_or(SyntheticText::Words));
+        let with_ids = work.token_ids.map_or(Ok(tokenizer.clone()), |ids| tokenizer.with_token_ids(ids));
+        with_ids.map(Arc::new).map_err(|error| Failure::from_error(ErrorCode::Tokenizer, &error))
+    };
     if let Some(tokenizer) = known.get(&work.tokenizer.digest) {
-        return Ok(of_kind(tokenizer));
+        return of_kind(tokenizer);
     }
     let read = match &work.tokenizer.file {
         None => Tokenizer::built_in(),
@@ -636,7 +660,7 @@ fn tokenizer(
     }
     let read = Arc::new(read);
     known.insert(work.tokenizer.digest, Arc::clone(&read));
-    Ok(of_kind(&read))
+    of_kind(&read)
 }
 
 /// Returns the most turns of a session that may be in flight at a time: those of the session that forks most, if all users together then have no

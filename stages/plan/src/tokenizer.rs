@@ -1,12 +1,13 @@
 //! The tokenizer of a workload.
 
+use assay_manifest::TokenIds;
 use assay_planning::TokenizerSource;
 use assay_stage::{ErrorCode, Failure};
 use assay_tokens::{TemplateFiles, Tokenizer, TokenizerError};
 
 /// Loads the tokenizer that a workload names.
 pub(crate) fn load_tokenizer(source: &TokenizerSource<'_>) -> Result<Tokenizer, Failure> {
-    let TokenizerSource { workload, path, bytes, pattern, template } = source;
+    let TokenizerSource { workload, path, bytes, pattern, template, makes_ids } = source;
     let tokenizer = Tokenizer::load(bytes, *pattern).map_err(|error| {
         let what = if pattern.is_some() { "vocabulary of tiktoken" } else { "`tokenizer.json`" };
         let hint = match &error {
@@ -17,6 +18,12 @@ pub(crate) fn load_tokenizer(source: &TokenizerSource<'_>) -> Result<Tokenizer, 
         };
         Failure::from_error(ErrorCode::Tokenizer, &error).hint(hint)
     })?;
+    if *makes_ids {
+        return tokenizer.with_token_ids(TokenIds::Tokenizer).map_err(|error| {
+            Failure::from_error(ErrorCode::Tokenizer, &error)
+                .hint("name a range of the model's ids instead of a tokenizer: `token_ids: {least: 1000, most: 31999}`")
+        });
+    }
     let Some(template) = template else { return Ok(tokenizer) };
     let files = TemplateFiles { config: template.config, template: template.file };
     tokenizer.with_template(&files, template.usage).map_err(|error| {

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use assay_api::{InputKind, RequestInput, TextSink};
-use assay_manifest::{Count, Plan, Probe, ServingApi, ServingWork, Target};
+use assay_manifest::{Count, Plan, Probe, ServingApi, ServingWork, Target, TokenIds};
 use assay_probe::{Client, FirstEvent, Identity, JsonRequest, PartialResponse, RequestError, endpoint_url};
 use assay_stage::{Context, ErrorCode, Event, Failure};
 
@@ -32,6 +32,9 @@ const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// The characters of an endpoint's text in a message.
 const MAX_TEXT: usize = 200;
+
+/// The token id of a test request whose ids are those of a tokenizer, which has at least as many words.
+const TEST_ID: u32 = 63;
 
 /// One kind of request: its path, its body, and the format of its response.
 struct TestRequest<'a> {
@@ -96,13 +99,18 @@ impl<'a> TestRequest<'a> {
         let query = (capabilities.input == InputKind::QueryAndDocuments).then_some(INPUT);
         let inputs = vec![INPUT.to_owned(); work.documents() as usize];
         let output_tokens = capabilities.has_output_tokens.then_some(work.api.rules().least_limit);
+        let ids = work.token_ids.map(|ids| match ids {
+            TokenIds::Range { least, .. } => [least],
+            TokenIds::Tokenizer => [TEST_ID],
+        });
+        let input = ids.as_ref().map_or(RequestInput::Texts { query, inputs: &inputs }, |ids| RequestInput::TokenIds(ids));
         Self {
             target,
             api: work.api,
             path: work.path().to_owned(),
             is_streamed: work.is_streamed(),
             url: endpoint_url(address, work.path()),
-            body: without_default_temperature(work).request_body(RequestInput::Texts { query, inputs: &inputs }, output_tokens),
+            body: without_default_temperature(work).request_body(input, output_tokens),
             time: Duration::from_nanos(work.timeout_ns.0).min(TIME),
         }
     }

@@ -26,6 +26,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Map, Value, json};
 
 mod custom_api;
+mod image_files;
 mod lengths;
 mod wording;
 
@@ -34,6 +35,7 @@ use crate::output;
 use tokenizer::{TOKENIZER_FILE, TokenizerOptions};
 
 use custom_api::CustomApiOptions;
+use image_files::ImageFileOptions;
 use lengths::LengthTables;
 use wording::Wording;
 
@@ -53,7 +55,7 @@ const PIPELINE: &str = "pipelines/bench.yaml";
 const WORKLOADS: [&str; 3] = ["bench", "bench-open", "bench-replay"];
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 61] = [
+const OPTIONS: [(&str, &str); 64] = [
     ("spec.load.cancel", "--cancel"),
     ("spec.load.connections", "--connections"),
     ("spec.load.rate.ramp", "--ramp"),
@@ -76,6 +78,9 @@ const OPTIONS: [(&str, &str); 61] = [
     ("spec.lengths.output", "--output-tokens"),
     ("spec.lengths", "--scenario"),
     ("spec.images", "--images"),
+    ("spec.image_files.count", "--image-count"),
+    ("spec.image_files", "--image-files"),
+    ("spec.token_ids", "--prompt-token-ids"),
     ("spec.prefix", "--prefix"),
     ("spec.sessions.turns", "--sessions turns="),
     ("spec.sessions.think_time", "--sessions think_time="),
@@ -193,6 +198,8 @@ pub(crate) struct Bench {
     scenario: Option<String>,
     #[command(flatten)]
     length_tables: LengthTables,
+    #[command(flatten)]
+    image_files: ImageFileOptions,
     /// Tokens that synthetic prompts begin with in common: system=N for all, group=N for those of one of groups=K, with zipf=S
     #[arg(long, value_name = "NAME=N,..", value_delimiter = ',', conflicts_with = "file")]
     prefix: Vec<String>,
@@ -347,7 +354,9 @@ impl Bench {
             self.file().filter(|(_, file)| !is_address(file)).map(|(member, path)| (file_name(member, path), path.to_owned()));
         let tokenizer = self.tokenizer().map(|tokenizer| tokenizer.copy());
         let mut given = Vec::new();
-        for (name, path) in file.into_iter().chain(tokenizer) {
+        let images = self.image_files.copies().unwrap_or_default().into_iter();
+        let images = images.map(|(name, path)| (name, path.display().to_string()));
+        for (name, path) in file.into_iter().chain(tokenizer).chain(images) {
             given.extend(WORKLOADS.map(|workload| (format!("workloads/{workload}/{name}"), path.clone())));
             // A name that is a word, or the usual one, means more than this file.
             if name.contains('.') && name != TOKENIZER_FILE {
@@ -389,6 +398,7 @@ impl Bench {
             if let Some((member, path)) = self.file().filter(|(_, file)| !is_address(file)) {
                 files.insert(format!("{folder}/{}", file_name(member, path)), read_file(member, Path::new(path))?);
             }
+            self.image_files.add_files(&folder, &mut files)?;
             files.insert(format!("{folder}/workload.yaml"), written(&self.workload(name, load)?));
         }
         files.insert(PIPELINE.to_owned(), written(&self.pipeline(&workloads)?));
@@ -454,7 +464,9 @@ impl Bench {
         set(&mut spec, "custom", self.custom_api.written()?);
         set(&mut spec, "prefix", (!prefix.is_empty()).then_some(Value::Object(prefix)));
         set(&mut spec, "text", self.length_tables.text());
+        set(&mut spec, "token_ids", self.length_tables.token_ids()?);
         set(&mut spec, "images", self.length_tables.images()?);
+        set(&mut spec, "image_files", self.image_files.written()?);
         set(&mut spec, "sessions", sessions);
         set(&mut spec, "batch", Some(self.documents).filter(|documents| *documents != 1).map(Value::from));
         set(&mut spec, "extra_body", self.extra_body.clone().map(Value::from));

@@ -71,8 +71,7 @@ pub(super) fn conversation(row: u64, value: &Value, fields: &Fields) -> Result<R
         messages.insert(0, system_message(&system));
     }
     let (output, output_tokens) = (named(&fields.output, "output")?, output_tokens(row, value, fields)?);
-    let conversation = Conversation::divide(row, messages)?;
-    Ok(conversation.map(|conversation| conversation.with_last_response(output, output_tokens)))
+    Ok(Conversation::divide(messages).map(|conversation| conversation.with_last_response(output, output_tokens)))
 }
 
 /// Returns the recorded number of tokens of the response, if the row has one.

@@ -42,7 +42,7 @@ pub(super) fn conversation(row: u64, value: &Value) -> Result<Result<Conversatio
             messages.push(json!({"role": role_of_message(role), "content": text}));
         }
     }
-    Conversation::divide(row, messages)
+    Ok(Conversation::divide(messages))
 }
 
 fn entries(row: u64, value: &Value) -> Result<&Vec<Value>, DatasetError> {

@@ -1,9 +1,8 @@
-use assay_api::ServingApi;
 use assay_manifest::OverLongPrompt;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{RecordedOutput, RowContent};
+use crate::RowContent;
 
 mod conversations;
 
@@ -13,14 +12,7 @@ type Numbered<T> = Vec<(u64, Result<T, LeftOut>)>;
 type Rows = Numbered<Row>;
 
 fn rules(sessions: bool) -> ImportRules {
-    ImportRules {
-        api: ServingApi::Chat,
-        max_input: None,
-        over: OverLongPrompt::Refuse,
-        output: RecordedOutput::Used { at_most: None },
-        times: None,
-        sessions,
-    }
+    ImportRules { sessions, ..ImportRules::UNLIMITED }
 }
 
 /// Imports a text, and returns its rows or the error.
@@ -181,6 +173,15 @@ fn a_byte_order_mark_is_no_part_of_the_first_row() {
     assert_eq!(first(DatasetFormat::Text, "one\n"), prompt("one", None));
     assert_eq!(first(DatasetFormat::Jsonl, "\"one\"\n"), prompt("one", None));
     assert_eq!(first(DatasetFormat::Csv, "prompt\none\n"), prompt("one", None));
+    let lengths = [
+        (DatasetFormat::Mooncake, "{\"timestamp\":0,\"input_length\":3,\"output_length\":4}"),
+        (DatasetFormat::Bailian, "{\"chat_id\":1,\"parent_chat_id\":-1,\"timestamp\":0,\"input_length\":3,\"output_length\":4}"),
+        (DatasetFormat::Azure, "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-01-01 00:00:00,3,4\n"),
+        (DatasetFormat::Burstgpt, "Timestamp,Request tokens,Response tokens\n0,3,4\n"),
+    ];
+    for (format, text) in lengths {
+        assert_eq!(first(format, text).map(|row| row.output_tokens), Ok(Some(4)), "{format}");
+    }
 }
 
 #[test]
@@ -213,6 +214,18 @@ fn an_error_names_the_row_and_quotes_no_text() {
     insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, "{\"prompt\":\"a\",\"messages\":[{\"role\":\"user\"}]}"), @"row 1 has a prompt and messages: name one of them in `fields`");
     insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, "{\"prompt\":\"\"}"), @"row 1 has an empty prompt");
     insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, "{\"prompt\":\"a\",\"output_tokens\":0}"), @"row 1 has output tokens that are not a whole number from 1 to 16000000");
+}
+
+#[test]
+fn a_quote_that_is_never_closed_is_no_end_of_a_row() {
+    let text = "prompt,n\n\"a\",1\n\"b\n,2\nc,3\n";
+    insta::assert_snapshot!(refusal(DatasetFormat::Csv, text), @"row 2 has a quote that is never closed, so that the rest of the file is a part of it: close it, or double a quote that is a part of a quoted text; it opens in line 3");
+    insta::assert_snapshot!(refusal(DatasetFormat::Csv, "prompt\na\n\"b"), @"row 2 has a quote that is never closed, so that the rest of the file is a part of it: close it, or double a quote that is a part of a quoted text; it opens in line 3");
+    insta::assert_snapshot!(refusal(DatasetFormat::Csv, "prompt,\"n\na,1\n"), @"row 1 has a quote that is never closed, so that the rest of the file is a part of it: close it, or double a quote that is a part of a quoted text; it opens in line 1");
+    insta::assert_snapshot!(refusal(DatasetFormat::Azure, "TIMESTAMP,ContextTokens,GeneratedTokens\n\"2024-01-01 00:00:00,3,4\n"), @"row 1 has a quote that is never closed, so that the rest of the file is a part of it: close it, or double a quote that is a part of a quoted text; it opens in line 2");
+    // The first problem of a file is the one that is stated.
+    insta::assert_snapshot!(refusal(DatasetFormat::Csv, "prompt\na,b\n\"c"), @"row 1 has 2 cells, and the line of column names has 1");
+    assert_eq!(read(DatasetFormat::Csv, &Fields::default(), "prompt\n\"a\"").expect("closed").len(), 1);
 }
 
 #[test]

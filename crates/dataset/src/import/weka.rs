@@ -139,7 +139,8 @@ impl SessionReader<'_> {
                     self.take(own, read).map_err(wrong)?;
                 }
                 Some("subagent") => self.subagent(request, own, origin_ns, &place.within(number))?,
-                _ => return Err(wrong("of a `type` that is none of `n`, `s` and `subagent`".to_owned())),
+                Some(_) => return Err(wrong("of a `type` that is none of `n`, `s` and `subagent`".to_owned())),
+                None => return Err(wrong("without a text `type`, which is `n`, `s` or `subagent`".to_owned())),
             }
         }
         Ok(())

@@ -24,14 +24,7 @@ impl TextTokens for Words {
 }
 
 fn rules(max_input: Option<u32>, over: OverLongPrompt) -> ImportRules {
-    ImportRules {
-        api: ServingApi::Chat,
-        max_input,
-        over,
-        output: RecordedOutput::Used { at_most: None },
-        times: None,
-        sessions: false,
-    }
+    ImportRules { max_input, over, ..ImportRules::UNLIMITED }
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the form in which importers pass rows")]
@@ -111,7 +104,7 @@ fn only_the_last_message_of_a_conversation_is_cut() {
 fn conversation(texts: &[&str]) -> Result<FileRow, LeftOut> {
     let roles = ["user", "assistant"].iter().cycle();
     let messages = roles.zip(texts).map(|(role, text)| json!({"role": role, "content": text})).collect();
-    Conversation::divide(1, messages).expect("few turns").map(FileRow::Conversation)
+    Conversation::divide(messages).map(FileRow::Conversation)
 }
 
 fn write_conversations(rules: ImportRules, conversations: &[&[&str]]) -> Result<(Vec<u8>, Index, ImportSummary), String> {

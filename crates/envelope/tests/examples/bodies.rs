@@ -282,7 +282,7 @@ fn dataset_work() -> Value {
         "summary": {
             "read": "2000", "rows": "1994", "sessions": "310", "without_prompt": "2", "too_long": "4", "truncated": "0", "whole_bodies": "1",
             "input_tokens": {"least": 4, "most": 4096, "sum": "412118"}, "recorded_outputs": "1990",
-            "output_tokens": {"least": 1, "most": 1024, "sum": "391002"}, "without_response": "0",
+            "output_tokens": {"least": 1, "most": 1024, "sum": "391002"}, "without_response": "0", "too_many_turns": "3",
             "times": {
                 "span_ns": "3599000000000", "busiest_second": "12", "outside_window": "0", "not_sampled": "0", "gaps_cut": "3",
                 "cut_ns": "41000000000", "turns": {
@@ -311,7 +311,7 @@ fn serving_work() -> Value {
         "sessions": {"turns": {"law": "uniform", "min": 2, "max": 8}, "think_time": {"law": "exponential", "mean_ns": "2000000000"},
             "history": "recorded", "reasoning": "drop", "count": "100"}, "session_header": "x-session-id", "output": {"law": "fixed", "tokens": 128},
         "rate_profile": {"profile": "series", "segments": [{"duration_ns": "30000000000", "per_s": 4.0}, {"duration_ns": "30000000000", "per_s": 8.5}]},
-        "max_concurrency": "64", "cancel": {"share": 0.1, "after_ns": "500000000"}, "connections": "sticky", "text": "natural", "images": {"width": 512, "height": 256, "count": 2, "format": "jpeg"},
+        "max_concurrency": "64", "cancel": {"share": 0.1, "after_ns": "500000000"}, "connections": "sticky", "text": "natural", "token_ids": {"from": "range", "least": 1000, "most": 31999}, "images": {"width": 512, "height": 256, "count": 2, "format": "jpeg"}, "image_files": {"files": [pinned("images/cat.jpg", "chat-8b/images/cat.jpg", 48_211, false)], "count": 1},
         "custom": {"path": "/generate", "body": {"inputs": "${prompt}", "max_new_tokens": "${output_tokens}"}, "text": "generated.0.text",
             "input_tokens": "usage.in", "output_tokens": "usage.out", "finish": "generated.0.reason"},
         "exact_output": true, "continuous_usage": true, "batch": 1, "body": {"temperature": "0"}, "extra_body": {"top_k": 20}, "requests": "500",

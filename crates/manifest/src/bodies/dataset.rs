@@ -82,6 +82,14 @@ impl DatasetFormat {
         self.has_trace_sessions() && self != Self::Weka
     }
 
+    /// Returns true if the rows of the format have texts, and not lengths from which texts are made.
+    pub fn has_texts(self) -> bool {
+        match self {
+            Self::Jsonl | Self::Sharegpt | Self::OpenaiBatch | Self::Csv | Self::Parquet | Self::Text | Self::TimedJsonl => true,
+            Self::Mooncake | Self::Bailian | Self::Azure | Self::Burstgpt | Self::Weka | Self::Tracelab => false,
+        }
+    }
+
     /// Returns true if the members or columns of the format have names that a workload may choose.
     pub fn has_fields(self) -> bool {
         matches!(self, Self::Jsonl | Self::Csv | Self::Parquet | Self::TimedJsonl)
@@ -127,6 +135,9 @@ pub struct DatasetSummary {
     /// Rows of a trace that were left out because they record no token of a response: failed requests.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub without_response: Option<Count>,
+    /// Conversations that were left out because they have more turns than a session may have; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub too_many_turns: Option<Count>,
     /// Rows that were left out because their prompt is too long, or conversations because a turn's prompt is.
     pub too_long: Count,
     /// Kept rows whose prompt was cut, or conversations that were ended before their first turn that is too long.

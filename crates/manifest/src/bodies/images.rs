@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::PinnedFile;
 use crate::document::words;
 
 /// The largest width and the largest height of an image, in pixels.
@@ -23,6 +24,48 @@ words!(
     /// JPEG, baseline, of quality 75.
     Jpeg = "jpeg",
 );
+
+/// The most bytes of an image file. Its data URL has a third more.
+pub const MAX_IMAGE_FILE_BYTES: u64 = 8 << 20;
+
+/// The most bytes of all image files of a workload, which each shard holds in memory.
+pub const MAX_IMAGE_FILES_BYTES: u64 = 64 << 20;
+
+/// The most image files of a workload.
+pub const MAX_IMAGE_FILES: usize = 500;
+
+impl ImageFormat {
+    /// Returns the format that the first bytes of a file tell; `None` for any other.
+    ///
+    /// Source: the signature of PNG (ISO/IEC 15948, 5.2), and the markers SOI and the beginning of the next one of JPEG (ITU-T T.81, B.1.1).
+    pub fn by_first_bytes(bytes: &[u8]) -> Option<Self> {
+        if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
+            return Some(Self::Png);
+        }
+        bytes.starts_with(&[0xff, 0xd8, 0xff]).then_some(Self::Jpeg)
+    }
+}
+
+/// Image files of the workload, of which each request has some, drawn by its seed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ImageFiles {
+    /// The files, in the order of their paths. Each is PNG or JPEG.
+    pub files: Vec<PinnedFile>,
+    /// Images of each request.
+    pub count: u32,
+}
+
+impl ImageFiles {
+    /// Returns the reason why no request can have these images; `None` if requests can.
+    pub fn refusal(&self) -> Option<String> {
+        let (files, count) = (self.files.len(), self.count);
+        if !(1..=MAX_IMAGE_FILES).contains(&files) {
+            return Some(format!("{files} image files: there are 1 to {MAX_IMAGE_FILES}"));
+        }
+        (!(1..=MAX_IMAGES).contains(&count)).then(|| format!("{count} images: a request has 1 to {MAX_IMAGES}"))
+    }
+}
 
 /// The images of each request: synthetic ones of one size, which a seed decides to the byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -66,6 +109,16 @@ impl Images {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_bytes_of_a_file_tell_its_format() {
+        let format = ImageFormat::by_first_bytes;
+        assert_eq!(format(b"\x89PNG\r\n\x1a\n\0\0"), Some(ImageFormat::Png));
+        assert_eq!(format(&[0xff, 0xd8, 0xff, 0xe0, 0]), Some(ImageFormat::Jpeg));
+        for other in [&b""[..], b"\x89PNG\r\n", b"GIF89a", b"RIFF\0\0\0\0WEBP", &[0xff, 0xd8], b"<svg/>"] {
+            assert_eq!(format(other), None, "{other:?}");
+        }
+    }
 
     #[test]
     fn images_have_limits() {

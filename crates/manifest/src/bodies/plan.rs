@@ -555,8 +555,7 @@ body!(Plan, |plan| {
             artifacts.extend(work.script.as_ref().map(|script| &script.artifact));
             artifacts.extend(work.files.iter().map(|file| &file.artifact));
         }
-        let tokenizer = workload.serving.iter().flat_map(|work| work.tokenizer.files());
-        artifacts.extend(tokenizer.map(|file| &file.artifact));
+        artifacts.extend(workload.serving.iter().flat_map(ServingWork::files).map(|file| &file.artifact));
         let dataset = workload.serving.as_ref().and_then(|work| work.prompts.dataset());
         artifacts.extend(dataset.into_iter().flat_map(|dataset| [&dataset.file.artifact, &dataset.rows, &dataset.index]));
     }

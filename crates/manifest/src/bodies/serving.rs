@@ -11,9 +11,13 @@ use serde_json::{Map, Value};
 
 use crate::document::words;
 use crate::{
-    Artifact, Block, Cancellation, CaseId, Count, Digest, Images, PauseLaw, PointId, PromptSource, RateProfile, SessionCounts,
-    Sessions, Tokenizer, TrialId,
+    Artifact, Block, Cancellation, CaseId, Count, Digest, ImageFiles, Images, PauseLaw, PinnedFile, PointId, PromptSource,
+    RateProfile, SessionCounts, Sessions, TokenIds, Tokenizer, TrialId,
 };
+
+/// The words that distinguish the prompts of one execution from those of any other. Synthetic prompts have them within their length, and rows
+/// with texts in front of it.
+pub const SALT_WORDS: u32 = 4;
 
 /// Servers that support token counts per chunk (`continuous_usage_stats`).
 const CONTINUOUS_USAGE: [&str; 2] = ["vllm", "assay-simulator"];
@@ -255,9 +259,15 @@ pub struct ServingWork {
     /// The kind of the text of synthetic prompts; absent if it is words, and if prompts are not synthetic.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub text: Option<SyntheticText>,
+    /// The ids of tokens that prompts are sent as; absent if prompts are sent as texts.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub token_ids: Option<TokenIds>,
     /// The images of each request; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub images: Option<Images>,
+    /// The image files that each request has some of; absent if it has none, or synthetic ones.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub image_files: Option<ImageFiles>,
     /// True if requests ask for exactly the drawn or recorded number of tokens (`ignore_eos`, `min_tokens`).
     pub exact_output: bool,
     /// True if the endpoint is asked to count tokens chunk by chunk, which few servers support.
@@ -316,6 +326,11 @@ impl ServingWork {
         let summary = self.prompts.dataset().map(|dataset| &dataset.summary);
         let recorded = || summary.and_then(|summary| Some(summary.rows.0 as f64 / summary.sessions?.0.max(1) as f64));
         drawn.or_else(recorded).unwrap_or(1.0)
+    }
+
+    /// Returns the files of the workload that requests are made from: those of the tokenizer, and image files.
+    pub fn files(&self) -> impl Iterator<Item = &PinnedFile> {
+        self.tokenizer.files().chain(self.image_files.iter().flat_map(|images| &images.files))
     }
 
     /// Returns the number of inputs of one request: 1, or the documents.

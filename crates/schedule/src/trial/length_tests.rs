@@ -1,6 +1,6 @@
 use super::tests::{RATE, schedule, synthetic, work};
 use super::*;
-use assay_manifest::{ImageFormat, WeightedTokens};
+use assay_manifest::{Artifact, ImageFiles, ImageFormat, PinnedFile, TokenIds, WeightedTokens};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -84,6 +84,67 @@ fn images_are_part_of_the_schedule_and_of_the_recipe() {
     );
     let embeddings = ServingWork { api: assay_manifest::ServingApi::Embeddings, ..with(Some(images)) };
     assert_eq!(refusal(&embeddings), "the images cannot be sent: requests of the API `embeddings` have none");
+}
+
+#[test]
+fn token_ids_are_part_of_the_recipe_and_need_an_api_and_enough_of_them() {
+    let with = |token_ids| ServingWork { api: assay_manifest::ServingApi::Completions, token_ids, ..work() };
+    let range = |least, most| Some(TokenIds::Range { least, most });
+    let point = PointId::new("rate-40").expect("an id");
+    let key = PointKey { seed: &super::tests::SEED, workload: &Digest::compute(b"w"), point: &point };
+    let recipe = |ids| crate::load_recipe_digest(&with(ids), RATE, &key).expect("a recipe");
+    let all: BTreeSet<_> = [None, Some(TokenIds::Tokenizer), range(0, 99), range(0, 100)].map(recipe).into();
+    assert_eq!(all.len(), 4);
+    let digest = |ids| schedule(&with(ids), RATE).digest();
+    assert_eq!(digest(None), digest(range(0, 99)), "lengths and times are the same");
+    assert_eq!(refusal(&with(range(1, 63))), "prompts cannot be sent as token ids: 63 ids are fewer than 64");
+    let chat = ServingWork { api: assay_manifest::ServingApi::Chat, ..with(range(0, 99)) };
+    assert_eq!(refusal(&chat), "prompts cannot be sent as token ids: the API `chat` takes none");
+}
+
+fn image_files(count: u32, contents: &[&[u8]]) -> ImageFiles {
+    let file = |bytes: &&[u8]| {
+        let artifact = Artifact {
+            name: "x".to_owned(),
+            digest: Digest::compute(bytes),
+            size: Count(bytes.len() as u64),
+            media_type: "application/octet-stream".to_owned(),
+        };
+        PinnedFile { path: "x.png".to_owned(), origin: "x.png".to_owned(), executable: false, artifact }
+    };
+    ImageFiles { files: contents.iter().map(file).collect(), count }
+}
+
+#[test]
+fn image_files_are_part_of_the_schedule_and_of_the_recipe() {
+    let with = |files| ServingWork { image_files: files, ..work() };
+    let point = PointId::new("rate-40").expect("an id");
+    let key = PointKey { seed: &super::tests::SEED, workload: &Digest::compute(b"w"), point: &point };
+    let all = [
+        None,
+        Some(image_files(1, &[b"a"])),
+        Some(image_files(2, &[b"a"])),
+        Some(image_files(1, &[b"a", b"b"])),
+        Some(image_files(1, &[b"b", b"a"])),
+    ];
+    let digests: BTreeSet<_> = all.iter().map(|files| schedule(&with(files.clone()), RATE).digest()).collect();
+    let recipe = |files: &Option<ImageFiles>| crate::load_recipe_digest(&with(files.clone()), RATE, &key).expect("a recipe");
+    assert_eq!((digests.len(), all.iter().map(recipe).collect::<BTreeSet<_>>().len()), (5, 5));
+    assert_eq!(refusal(&with(Some(image_files(1, &[])))), "the images cannot be sent: 0 image files: there are 1 to 500");
+    assert_eq!(refusal(&with(Some(image_files(101, &[b"a"])))), "the images cannot be sent: 101 images: a request has 1 to 100");
+    let images = Some(Images { width: 8, height: 8, count: 1, format: ImageFormat::Png });
+    let both = ServingWork { images, ..with(Some(image_files(1, &[b"a"]))) };
+    assert_eq!(refusal(&both), "the images cannot be sent: they are either synthetic or files");
+}
+
+#[test]
+fn a_file_is_drawn_by_the_seed_of_its_image() {
+    let request = schedule(&work(), RATE).requests(Phase::Measure).next().expect("a request");
+    // Of the golden image seeds below under 0, the high halves are 0x46093cf9 and 0xe7ff814e: of 10 files 2 and 9, as 0.27 and 0.91 of them.
+    let request = ScheduledRequest { prompt_seed: 0, ..request };
+    assert_eq!([0, 1].map(|number| request.image_file(number, 10)), [2, 9]);
+    assert_eq!((0..200).map(|number| request.image_file(number, 10)).collect::<BTreeSet<_>>(), (0..10).collect());
+    assert_eq!(request.image_file(0, 1), 0);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The repeated beginnings of prompts, against hand-made sequences.
 
-use assay_dataset::{FileRow, ImportRules, RecordedOutput, Row, RowContent, RowTime, RowWriter, TimeRules, TokenBlocks};
-use assay_manifest::{History, OverLongPrompt, PauseLaw, ReasoningHistory, ServingApi};
+use assay_dataset::{FileRow, ImportRules, Row, RowContent, RowTime, RowWriter, TimeRules, TokenBlocks};
+use assay_manifest::{History, PauseLaw, ReasoningHistory, ServingApi};
 
 use super::tests::{Letters, RATE, USERS, closed, finish_import, schedule, synthetic, work};
 use super::*;
@@ -67,14 +67,7 @@ fn a_later_turn_repeats_the_prompt_of_the_turn_before() {
 
 /// A trace of these blocks of 10 tokens, one row a second.
 fn trace(rows: &[&[u64]]) -> (ServingWork, Arc<Index>) {
-    let rules = ImportRules {
-        api: ServingApi::Chat,
-        max_input: None,
-        over: OverLongPrompt::Refuse,
-        output: RecordedOutput::Used { at_most: None },
-        times: Some(TimeRules::default()),
-        sessions: false,
-    };
+    let rules = ImportRules { times: Some(TimeRules::default()), ..ImportRules::UNLIMITED };
     let mut writer = RowWriter::new(rules, &Letters, Vec::new(), Vec::new()).expect("a writer");
     for (number, ids) in (1_u64..).zip(rows) {
         let tokens = 10 * ids.len() as u32 + 3;

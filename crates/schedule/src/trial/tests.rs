@@ -1,9 +1,8 @@
 use super::*;
 use crate::load_recipe_digest;
-use assay_dataset::{Fields, FileRow, ImportRules, RecordedOutput, Row, RowContent, RowTime, RowWriter, TextTokens, TimeRules};
+use assay_dataset::{Fields, FileRow, ImportRules, Row, RowContent, RowTime, RowWriter, TextTokens, TimeRules};
 use assay_manifest::{
-    Artifact, CaptureMode, Dataset, DatasetFormat, OverLongPrompt, PinnedFile, RunId, ServingApi, SharedPrefix, Tokenizer,
-    TrialId,
+    Artifact, CaptureMode, Dataset, DatasetFormat, PinnedFile, RunId, ServingApi, SharedPrefix, Tokenizer, TrialId,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -32,7 +31,9 @@ pub(super) fn work() -> ServingWork {
         session_header: None,
         output: Some(LengthLaw::TruncatedUniform { low: 1, high: 300, floor: 2 }),
         text: None,
+        token_ids: None,
         images: None,
+        image_files: None,
         exact_output: true,
         continuous_usage: false,
         batch: 1,
@@ -465,14 +466,7 @@ fn trace_work(times_ns: &[i64]) -> (ServingWork, Arc<Index>) {
 }
 
 fn imported(times: impl Iterator<Item = Option<RowTime>>, rules: Option<TimeRules>) -> (ServingWork, Arc<Index>) {
-    let rules = ImportRules {
-        api: ServingApi::Chat,
-        max_input: None,
-        over: OverLongPrompt::Refuse,
-        output: RecordedOutput::Used { at_most: None },
-        times: rules,
-        sessions: false,
-    };
+    let rules = ImportRules { times: rules, ..ImportRules::UNLIMITED };
     let mut writer = RowWriter::new(rules, &Letters, Vec::new(), Vec::new()).expect("a writer");
     for (row, time) in (0_u32..).zip(times) {
         let content = RowContent::Prompt("x".repeat(row as usize + 1));
@@ -484,14 +478,7 @@ fn imported(times: impl Iterator<Item = Option<RowTime>>, rules: Option<TimeRule
 
 /// Returns work with a dataset of conversations of 1 to 4 turns: each person's message has 10 tokens, and each response 3.
 pub(super) fn conversations(count: u32) -> (ServingWork, Arc<Index>) {
-    let rules = ImportRules {
-        api: ServingApi::Chat,
-        max_input: None,
-        over: OverLongPrompt::Refuse,
-        output: RecordedOutput::Used { at_most: None },
-        times: None,
-        sessions: true,
-    };
+    let rules = ImportRules { sessions: true, ..ImportRules::UNLIMITED };
     let mut writer = RowWriter::new(rules, &Letters, Vec::new(), Vec::new()).expect("a writer");
     let said = |turns: u32| {
         let turn = [json!({"role": "user", "content": "x".repeat(10)}), json!({"role": "assistant", "content": "yyy"})];

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 
 use assay_dataset::{
-    FileRow, ImportRules, RecordedOutput, Row, RowContent, RowTime, RowWriter, TimeRules, TokenBlocks, TraceSession, TraceStream,
-    TurnCourse,
+    FileRow, ImportRules, Row, RowContent, RowTime, RowWriter, TimeRules, TokenBlocks, TraceSession, TraceStream, TurnCourse,
 };
-use assay_manifest::{History, OverLongPrompt, PauseLaw, ReasoningHistory, ServingApi};
+use assay_manifest::{History, PauseLaw, ReasoningHistory};
 use proptest::prelude::*;
 
 use super::tests::{Letters, NONCE, SEED, finish_import, point};
@@ -35,14 +34,7 @@ fn row(number: u32, (session, at_ms, service_ms): &TraceTurn) -> Row {
 }
 
 fn trace_of(rows: impl Iterator<Item = FileRow>, arrival: ArrivalLaw, count: Option<u64>) -> (ServingWork, Arc<Index>) {
-    let rules = ImportRules {
-        api: ServingApi::Chat,
-        max_input: None,
-        over: OverLongPrompt::Refuse,
-        output: RecordedOutput::Used { at_most: None },
-        times: Some(TimeRules::default()),
-        sessions: true,
-    };
+    let rules = ImportRules { times: Some(TimeRules::default()), sessions: true, ..ImportRules::UNLIMITED };
     let mut writer = RowWriter::new(rules, &Letters, Vec::new(), Vec::new()).expect("a writer");
     for (number, row) in (1..).zip(rows) {
         writer.write(number, Ok(row)).expect("a row");

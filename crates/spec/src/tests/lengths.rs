@@ -104,13 +104,16 @@ fn images_need_a_place() {
         found(&replace_part(&with_images(size), "N(480,240)/(300,150)", "I(8,8)")),
         ["error: `spec.images` stands beside a scenario that has images of its own", "hint: remove one of them"]
     );
+    let beside = |file: &str| replace_part(&with_images(size), "lengths: N(480,240)/(300,150)", file);
+    assert!(images(&beside("dataset: {path: p.jsonl}")).is_some());
     assert_eq!(
-        found(&replace_part(&with_images(size), "lengths: N(480,240)/(300,150)", "dataset: {path: p.jsonl}")),
+        found(&beside("dataset: {path: p.jsonl, format: openai_batch}")),
         [
-            "error: `spec.images` belongs to `lengths`: the requests of a dataset have what its rows have",
-            "hint: remove it; rows of a dataset may have messages with images",
+            "error: `spec.images` cannot be added to the rows of this dataset, which are whole bodies of requests",
+            "hint: remove it; the messages of a body may have images of their own",
         ]
     );
+    assert!(images(&replace_part(&with_images(size), "  load:", "  sessions: {turns: 2}\n  load:")).is_some());
     let completions = replace_part(&with_images(size), "  load:", "  api: completions\n  load:");
     let none = ["error: requests of `api: completions` have no images", "hint: write `api: chat`, or remove it"];
     assert_eq!(found(&completions), none);
@@ -118,7 +121,10 @@ fn images_need_a_place() {
     let sessions = replace_part(&with_lengths("I(8,8)"), "  load:", "  sessions: {turns: 2}\n  load:");
     assert_eq!(
         found(&sessions),
-        ["error: `spec.lengths` cannot be sent as turns of `spec.sessions`", "hint: remove one of them"]
+        [
+            "error: `spec.lengths` of images cannot be sent as turns of `spec.sessions`, whose responses have lengths of their own",
+            "hint: write `images` beside the lengths of a turn, such as `lengths: D(64,128)`",
+        ]
     );
     assert_eq!(
         found(&with_images("{width: 8192, height: 8192}")),
@@ -145,6 +151,16 @@ fn only_synthetic_prompts_have_a_kind_of_text() {
         (text(SERVING), text(&with("words")), text(&with("natural"))),
         (SyntheticText::Words, SyntheticText::Words, SyntheticText::Natural)
     );
-    let dataset = replace_part(&with("natural"), "lengths: N(480,240)/(300,150)", "dataset: {path: p.jsonl}");
-    assert_eq!(found(&dataset), ["error: `spec.text` belongs to `lengths`, not to a dataset", "hint: remove it"]);
+    let of = |file: &str| replace_part(&with("natural"), "lengths: N(480,240)/(300,150)", file);
+    let refused = "error: `spec.text` is of prompts that are drawn, and the rows of a dataset of the format `jsonl` have texts";
+    assert_eq!(found(&of("dataset: {path: p.jsonl}")), [refused, "hint: remove it"]);
+    assert_eq!(text(&of("dataset: {path: t, format: mooncake}")), SyntheticText::Natural);
+    assert_eq!(
+        found(&of("dataset: {path: t, format: mooncake}\n  tokenizer: tokenizer.json")),
+        [
+            "error: `spec.text: natural` of a dataset has no exact length by a tokenizer: its words have no fixed number of tokens",
+            "hint: remove `text` or `tokenizer`",
+        ]
+    );
+    assert_eq!(text(&replace_part(&with("natural"), "  load:", "  sessions: {turns: 2}\n  load:")), SyntheticText::Natural);
 }

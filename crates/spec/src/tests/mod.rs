@@ -8,6 +8,7 @@ mod lengths;
 mod pipeline;
 mod pod;
 mod tables;
+mod token_ids;
 mod tokenizer;
 mod trust;
 mod workload;

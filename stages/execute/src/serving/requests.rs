@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::images::images_of;
+use super::images::SentImage;
 use super::row_requests::RowRequests;
 use super::sessions::{Conversation, Conversations, is_of_trace, read_turn};
 use assay_api::RequestInput;
 use assay_dataset::RowReader;
 use assay_load::{Cause, PlannedRequest};
-use assay_manifest::{Images, PromptSource, ServingWork, SharedPrefix};
+use assay_manifest::{PromptSource, ServingWork, SharedPrefix};
 use assay_record::Phase;
 use assay_schedule::{Requests as Scheduled, ScheduledRequest, Stripe, TrialSchedule};
 use assay_tokens::{Prompt, Tokenizer};
@@ -43,6 +43,11 @@ impl<'a> Prompts<'a> {
         }
     }
 
+    /// Returns the generator of requests with images among these files.
+    pub(crate) fn with_image_files(self, files: Option<Arc<[Arc<SentImage>]>>) -> Self {
+        Self { of_rows: self.of_rows.with_image_files(files), ..self }
+    }
+
     /// Returns the sessions of which first turns were prepared; all copies are the same.
     pub(crate) fn conversations(&self) -> Conversations {
         self.conversations.clone()
@@ -67,6 +72,9 @@ impl<'a> Prompts<'a> {
         if let Some(row) = request.row {
             return self.of_rows.of_row(request, row, output_tokens);
         }
+        if let Some(ids) = self.token_ids(request)? {
+            return Ok(self.of_rows.of_token_ids(request, &ids, output_tokens));
+        }
         if let (Some(group), PromptSource::Synthetic { prefix: Some(prefix), .. }) = (request.group, &self.work.prompts) {
             return self.of_group(request, group, prefix, output_tokens);
         }
@@ -79,8 +87,8 @@ impl<'a> Prompts<'a> {
         let input_tokens = prompts.iter().fold(0_u32, |sum, prompt| sum.saturating_add(prompt.tokens).saturating_add(of_query));
         let query = query.map(|query| query.text);
         let prompts: Vec<String> = prompts.into_iter().map(|prompt| prompt.text).collect();
-        if let (Some(images), [text]) = (&self.work.images, prompts.as_slice()) {
-            return Ok(self.illustrated(request, text, images, input_tokens, output_tokens));
+        if let (Some(images), [text]) = (self.of_rows.images(request), prompts.as_slice()) {
+            return Ok(self.of_rows.illustrated(request, text, &images, input_tokens, output_tokens));
         }
         let input = RequestInput::Texts { query: query.as_deref(), inputs: &prompts };
         Ok(self.of_rows.request(request, input, query.iter().chain(&prompts).map(String::as_str), input_tokens, output_tokens))
@@ -88,29 +96,6 @@ impl<'a> Prompts<'a> {
 }
 
 impl Prompts<'_> {
-    /// Returns the request of a prompt with images. Its digest is over the prompt and the digest of each image, one a line.
-    fn illustrated(
-        &self,
-        scheduled: &ScheduledRequest,
-        text: &str,
-        images: &Images,
-        input_tokens: u32,
-        output_tokens: Option<u32>,
-    ) -> PlannedRequest {
-        let (urls, digests): (Vec<String>, Vec<String>) = images_of(scheduled, images, self.of_rows.salt())
-            .into_iter()
-            .map(|image| (image.url, image.digest.to_string()))
-            .unzip();
-        let input = RequestInput::Illustrated { text, images: &urls };
-        self.of_rows.request(
-            scheduled,
-            input,
-            std::iter::once(text).chain(digests.iter().map(String::as_str)),
-            input_tokens,
-            output_tokens,
-        )
-    }
-
     /// Returns the first turn of the next session.
     fn first_turn(&mut self) -> Result<Option<PlannedRequest>, Cause> {
         let Some(mut cursor) = self.measured.next_session() else { return Ok(None) };
@@ -124,17 +109,18 @@ impl Prompts<'_> {
             let marker = self.of_rows.marker()?;
             let turn = read_turn(self.of_rows.rows(), row, marker)?;
             let marker_tokens = marker.map_or(0, |marker| marker.tokens);
-            return self.begin(begun.with_turn(turn, marker_tokens)).map(Some);
+            return self.begin(begun.with_turn(turn, marker_tokens), &first).map(Some);
         }
         let prompt = match (first.group, &self.work.prompts) {
             (Some(group), PromptSource::Synthetic { prefix: Some(prefix), .. }) => self.group_prompt(&first, group, prefix)?,
             _ => self.of_rows.tokenizer().prompt(first.prompt_seed, self.of_rows.salt(), first.input_tokens)?,
         };
-        self.begin(begun.with_prompt(&prompt)).map(Some)
+        self.begin(begun.with_prompt(&prompt), &first).map(Some)
     }
 
     /// Returns the request of a session that begins, and keeps what was said.
-    fn begin(&self, conversation: Conversation) -> Result<PlannedRequest, Cause> {
+    fn begin(&self, mut conversation: Conversation, first: &ScheduledRequest) -> Result<PlannedRequest, Cause> {
+        conversation.illustrate(0, self.of_rows.images(first));
         let request = conversation.request(self.work);
         conversation.keep(&self.conversations, &request)?;
         Ok(request)
@@ -150,8 +136,8 @@ impl Prompts<'_> {
         output_tokens: Option<u32>,
     ) -> Result<PlannedRequest, Cause> {
         let prompt = self.group_prompt(request, group, prefix)?;
-        if let Some(images) = &self.work.images {
-            return Ok(self.illustrated(request, &prompt.text, images, prompt.tokens, output_tokens));
+        if let Some(images) = self.of_rows.images(request) {
+            return Ok(self.of_rows.illustrated(request, &prompt.text, &images, prompt.tokens, output_tokens));
         }
         let inputs = [prompt.text];
         let input = RequestInput::Texts { query: None, inputs: &inputs };
@@ -159,14 +145,25 @@ impl Prompts<'_> {
     }
 
     fn group_prompt(&self, request: &ScheduledRequest, group: u32, prefix: &SharedPrefix) -> Result<Prompt, Cause> {
+        Ok(self.of_rows.tokenizer().pieces(&self.group_pieces(request, group, prefix))?)
+    }
+
+    /// Returns the pieces of a prompt that begins like others, each with its seed and its tokens.
+    fn group_pieces(&self, request: &ScheduledRequest, group: u32, prefix: &SharedPrefix) -> [(u64, u32); 3] {
         let texts = self.of_rows.block_texts();
         let own = request.input_tokens.saturating_sub(prefix.tokens());
-        let pieces = [
-            (texts.block_seed(0), prefix.system),
-            (texts.block_seed(u64::from(group) + 1), prefix.group),
-            (request.prompt_seed, own),
-        ];
-        Ok(self.of_rows.tokenizer().pieces(&pieces)?)
+        [(texts.block_seed(0), prefix.system), (texts.block_seed(u64::from(group) + 1), prefix.group), (request.prompt_seed, own)]
+    }
+
+    /// Returns the ids of a drawn prompt; `None` if prompts are texts.
+    fn token_ids(&self, request: &ScheduledRequest) -> Result<Option<Vec<u32>>, Cause> {
+        let tokenizer = self.of_rows.tokenizer();
+        Ok(match (request.group, &self.work.prompts) {
+            (Some(group), PromptSource::Synthetic { prefix: Some(prefix), .. }) => {
+                tokenizer.id_pieces(&self.group_pieces(request, group, prefix))?
+            }
+            _ => tokenizer.id_prompt(request.prompt_seed, self.of_rows.salt(), request.input_tokens)?,
+        })
     }
 }
 
@@ -213,7 +210,7 @@ impl assay_load::Requests for WarmPrompts<'_> {
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{CacheMode, Digest, ImageFormat, ServingApi};
+    use assay_manifest::{CacheMode, Digest, ImageFormat, Images, ServingApi};
     use assay_schedule::{Nonce, OfferedLoad, PointKey, Seed, TrialKey};
     use serde_json::{Value, json};
 

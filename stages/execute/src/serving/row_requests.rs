@@ -3,12 +3,14 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use assay_api::RequestInput;
+use assay_api::{RequestInput, add_images};
 use assay_dataset::{RowContent, RowReader, TokenBlocks, Turn};
 use assay_load::{Cause, PlannedRequest};
-use assay_manifest::{CacheMode, CaptureMode, ServingWork};
+use assay_manifest::{CacheMode, CaptureMode, SALT_WORDS, ServingWork};
 use assay_schedule::{BlockTexts, ScheduledRequest, TrialSchedule};
-use assay_tokens::{Prompt, SALT_WORDS, Tokenizer};
+use assay_tokens::{Prompt, Tokenizer};
+
+use super::images::{SentImage, SentImages, files_of, images_of};
 
 /// The plan's dataset was not opened.
 pub(super) const NO_DATASET: &str = "the rows of the dataset are not at hand";
@@ -21,6 +23,7 @@ pub(crate) struct RowRequests<'a> {
     work: &'a ServingWork,
     salt: Option<u64>,
     block_texts: BlockTexts,
+    image_files: Option<Arc<[Arc<SentImage>]>>,
     /// The salt as the first line of each row of a dataset, made once.
     marker: OnceCell<Prompt>,
 }
@@ -33,7 +36,12 @@ impl<'a> RowRequests<'a> {
         work: &'a ServingWork,
     ) -> Self {
         let salt = schedule.salt().filter(|_| work.cache == CacheMode::ColdSalt);
-        Self { tokenizer, rows, work, salt, block_texts: schedule.block_texts(), marker: OnceCell::new() }
+        Self { tokenizer, rows, work, salt, block_texts: schedule.block_texts(), image_files: None, marker: OnceCell::new() }
+    }
+
+    /// Returns the generator of requests with images among these files.
+    pub(super) fn with_image_files(self, image_files: Option<Arc<[Arc<SentImage>]>>) -> Self {
+        Self { image_files, ..self }
     }
 
     pub(super) fn tokenizer(&self) -> &Tokenizer {
@@ -87,13 +95,41 @@ impl<'a> RowRequests<'a> {
         Ok(self.marker.get())
     }
 
-    /// Returns the prompt of a length with blocks. A salt changes all of its words and no length, or blocks would not begin where they do.
-    fn of_blocks(&self, row: u64, blocks: &TokenBlocks) -> Result<Prompt, Cause> {
+    /// Returns the pieces of a length with blocks. A salt changes all of their words and no length, or blocks would not begin where they do.
+    fn pieces_of(&self, row: u64, blocks: &TokenBlocks) -> Vec<(u64, u32)> {
         let texts = blocks.scope.map_or(self.block_texts, |scope| self.block_texts.within(scope));
         let block = |(id, tokens)| (texts.block_seed(id), tokens);
         let rest = (self.block_texts.rest_seed(row), blocks.rest());
-        let pieces: Vec<(u64, u32)> = blocks.blocks().map(block).chain([rest]).collect();
-        Ok(self.tokenizer.pieces(&pieces)?)
+        blocks.blocks().map(block).chain([rest]).collect()
+    }
+
+    /// Returns the request of a prompt of token ids. Its digest is over the list as it is sent.
+    pub(super) fn of_token_ids(&self, scheduled: &ScheduledRequest, ids: &[u32], output_tokens: Option<u32>) -> PlannedRequest {
+        let list = serde_json::json!(ids).to_string();
+        let tokens = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+        self.request(scheduled, RequestInput::TokenIds(ids), std::iter::once(list.as_str()), tokens, output_tokens)
+    }
+
+    /// Returns the images of a request; `None` if requests have none.
+    pub(super) fn images(&self, request: &ScheduledRequest) -> Option<SentImages> {
+        if let (Some(images), Some(files)) = (&self.work.image_files, &self.image_files) {
+            return Some(files_of(request, images.count, files));
+        }
+        self.work.images.as_ref().map(|images| images_of(request, images, self.salt))
+    }
+
+    /// Returns the request of a prompt with images. Its digest is over the prompt and the digest of each image, one a line.
+    pub(super) fn illustrated(
+        &self,
+        scheduled: &ScheduledRequest,
+        text: &str,
+        images: &SentImages,
+        input_tokens: u32,
+        output_tokens: Option<u32>,
+    ) -> PlannedRequest {
+        let input = RequestInput::Illustrated { text, images: &images.urls };
+        let texts = std::iter::once(text).chain(images.digests.iter().map(String::as_str));
+        self.request(scheduled, input, texts, input_tokens, output_tokens)
     }
 
     /// Returns the request of a row of the dataset. A salt stands in front of a text as a line of its own: rows are the same in every trial.
@@ -106,14 +142,29 @@ impl<'a> RowRequests<'a> {
         let mut content = self.rows().ok_or(NO_DATASET)?.read(row)?;
         let mut input_tokens = request.input_tokens;
         if let RowContent::Blocks(blocks) = &content {
-            let prompt = self.of_blocks(row, blocks)?;
+            let pieces = self.pieces_of(row, blocks);
+            if let Some(ids) = self.tokenizer.id_pieces(&pieces)? {
+                return Ok(self.of_token_ids(request, &ids, output_tokens));
+            }
+            let prompt = self.tokenizer.pieces(&pieces)?;
             input_tokens = prompt.tokens;
             content = RowContent::Prompt(prompt.text);
         } else if let Some(marker) = self.marker()? {
             content = content.with_marker(&marker.text);
             input_tokens = input_tokens.saturating_add(marker.tokens);
         }
-        let texts = content.texts().into_iter().map(str::to_owned).collect::<Vec<_>>();
+        let mut texts = content.texts().into_iter().map(str::to_owned).collect::<Vec<_>>();
+        if let Some(images) = self.images(request) {
+            if let RowContent::Prompt(text) = &content {
+                return Ok(self.illustrated(request, text, &images, input_tokens, output_tokens));
+            }
+            // A row without a message of a person has none.
+            if let RowContent::Messages(messages) = &mut content
+                && add_images(messages, &images.urls)
+            {
+                texts.extend(images.digests);
+            }
+        }
         let input = match &content {
             RowContent::Prompt(_) | RowContent::Blocks(_) => RequestInput::Texts { query: None, inputs: &texts },
             RowContent::Messages(messages) | RowContent::Turn(Turn { messages, .. }) => RequestInput::Messages(messages),

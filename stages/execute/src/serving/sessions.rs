@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use assay_api::RequestInput;
+use assay_api::{RequestInput, add_images};
 use assay_dataset::{RowContent, RowReader, Turn, message_texts};
 use assay_load::{Cause, NextTurn, PlannedRequest, PlannedTurn, ResponseText};
 use assay_manifest::{CaptureMode, History, ReasoningHistory, ServingWork, Sessions};
@@ -11,6 +11,7 @@ use assay_schedule::{Follower, Requests as Scheduled, ScheduledRequest, SessionC
 use assay_tokens::Prompt;
 use serde_json::{Value, json};
 
+use super::images::SentImages;
 use super::row_requests::{NO_DATASET, RowRequests, digest_prompts};
 
 /// The document of a request whose seed the recorded response is drawn from.
@@ -39,6 +40,8 @@ pub(crate) struct Conversation {
     tokens: u32,
     /// Tokens that the first message has beside those of the dataset.
     marker_tokens: u32,
+    /// The digests of the images of its messages, in their order.
+    image_digests: Vec<String>,
     /// The recorded response to the last turn.
     recorded: Option<Value>,
     /// The id of its first request, which no other session has.
@@ -101,6 +104,7 @@ impl Conversation {
             messages: Vec::new(),
             tokens: 0,
             marker_tokens: 0,
+            image_digests: Vec::new(),
             recorded: None,
             id: first.request_id,
             bytes: 0,
@@ -118,6 +122,14 @@ impl Conversation {
     pub(crate) fn with_turn(self, turn: Turn, marker_tokens: u32) -> Self {
         let tokens = self.last.input_tokens.saturating_add(marker_tokens);
         Self { messages: turn.messages, tokens, marker_tokens, recorded: turn.response, ..self }
+    }
+
+    /// Adds the images of a turn, whose messages are those from `from` on. A turn without a message of a person has none.
+    pub(crate) fn illustrate(&mut self, from: usize, images: Option<SentImages>) {
+        let added = self.messages.get_mut(from..).unwrap_or_default();
+        if let Some(images) = images.filter(|images| add_images(added, &images.urls)) {
+            self.image_digests.extend(images.digests);
+        }
     }
 
     /// Keeps a session of a trace until it ends, and returns the request of the last turn with its place in the session.
@@ -150,8 +162,9 @@ impl Conversation {
             input_tokens: self.tokens,
             output_tokens_requested: scheduled.output_tokens,
             request_id: scheduled.request_id,
-            prompt_sha256: (work.capture != CaptureMode::None)
-                .then(|| digest_prompts(self.messages.iter().flat_map(message_texts))),
+            prompt_sha256: (work.capture != CaptureMode::None).then(|| {
+                digest_prompts(self.messages.iter().flat_map(message_texts).chain(self.image_digests.iter().map(String::as_str)))
+            }),
             turn: self.place(),
             next: self.next(),
             cancel_after_ns: scheduled.cancel_after_ns,
@@ -275,7 +288,9 @@ impl assay_load::Turns for LaterTurns<'_> {
         }
         self.add_response(&mut conversation, previous)?;
         let next = self.draw(&mut conversation).ok_or_else(lost)?;
+        let said = conversation.messages.len();
         self.add_turn(&mut conversation, &next)?;
+        conversation.illustrate(said, self.of_rows.images(&next));
         let request = conversation.request(self.work);
         conversation.keep(&self.conversations, &request)?;
         Ok(request)
@@ -289,7 +304,7 @@ impl assay_load::Turns for LaterTurns<'_> {
 #[cfg(test)]
 mod tests {
     use assay_load::{Requests as _, Turns as _};
-    use assay_manifest::{Count, Digest, LengthLaw, PauseLaw};
+    use assay_manifest::{Count, Digest, ImageFormat, Images, LengthLaw, PauseLaw, PromptSource, SyntheticText};
     use assay_record::Phase;
     use assay_schedule::{Nonce, OfferedLoad, PointKey, Seed, Stripe, TrialKey, TrialSchedule};
     use assay_tokens::Tokenizer;
@@ -320,7 +335,10 @@ mod tests {
 
     /// The generators of the first and of the later turns of the whole trial.
     fn turns(work: &ServingWork) -> (Prompts<'_>, LaterTurns<'_>) {
-        let tokenizer = Arc::new(Tokenizer::built_in());
+        turns_by(work, Arc::new(Tokenizer::built_in()))
+    }
+
+    fn turns_by(work: &ServingWork, tokenizer: Arc<Tokenizer>) -> (Prompts<'_>, LaterTurns<'_>) {
         let prompts = Prompts::new(&schedule(work), Stripe::WHOLE, tokenizer, None, work);
         let sessions = work.sessions.as_ref().expect("sessions");
         let later = LaterTurns::new(prompts.conversations(), prompts.scheduled(), prompts.of_rows(), work, sessions);
@@ -396,6 +414,53 @@ mod tests {
         assert_eq!([&dropped[1], &dropped[3]], [&json!({"role": "assistant", "content": "some words"}); 2]);
         let kept = last(ReasoningHistory::Keep);
         assert_eq!(kept[1], json!({"role": "assistant", "content": "some words", "reasoning_content": "a thought"}));
+    }
+
+    #[test]
+    fn each_turn_adds_its_images_and_repeats_the_earlier_ones() {
+        let images = Images { width: 8, height: 8, count: 2, format: ImageFormat::Png };
+        let work = ServingWork { images: Some(images), ..work(History::Recorded, ReasoningHistory::Drop) };
+        let requests = play(&work, &said("ignored", ""));
+        let mut urls = Vec::new();
+        for session in requests.chunks(3) {
+            let last = messages(&session[2]);
+            for (turn, request) in session.iter().enumerate() {
+                let sent = messages(request);
+                assert_eq!(sent[..], last[..2 * turn + 1], "what was said stands, images included");
+                let parts = sent[2 * turn]["content"].as_array().expect("parts");
+                assert_eq!((parts.len(), &parts[0]["type"]), (3, &json!("text")));
+                urls.extend(parts[1..].iter().map(|part| part["image_url"]["url"].as_str().expect("a URL").to_owned()));
+            }
+            assert!(last[1]["content"].is_string(), "a response has no image");
+        }
+        assert_eq!((urls.len(), urls.iter().collect::<std::collections::BTreeSet<_>>().len()), (12, 12), "each is another");
+        let digests: Vec<_> = requests.iter().map(|request| request.prompt_sha256).collect();
+        let plain = ServingWork { images: None, ..work };
+        let without: Vec<_> = play(&plain, &said("ignored", "")).iter().map(|request| request.prompt_sha256).collect();
+        assert!(digests.iter().zip(&without).all(|(one, other)| one.is_some() && one != other), "a digest has the images");
+    }
+
+    #[test]
+    fn drawn_turns_and_responses_may_be_prose() {
+        let lengths = LengthLaw::Fixed { tokens: 60 };
+        let work = ServingWork {
+            text: Some(SyntheticText::Natural),
+            prompts: PromptSource::Synthetic { input: lengths.clone(), query: None, prefix: None },
+            output: Some(lengths),
+            ..work(History::Recorded, ReasoningHistory::Drop)
+        };
+        let tokenizer = Arc::new(Tokenizer::built_in().with_text(SyntheticText::Natural));
+        let (mut prompts, mut later) = turns_by(&work, tokenizer);
+        let first = prompts.next(Phase::Measured).expect("prepared").expect("a session");
+        let second = later.next(first.turn.expect("a turn").session, 1, None).expect("a turn");
+        let common: std::collections::BTreeSet<&str> = assay_tokens::COMMON_WORDS.lines().collect();
+        let sent = messages(&second);
+        assert_eq!(sent.len(), 3);
+        let contents: Vec<&str> = sent.iter().map(|message| message["content"].as_str().expect("a text")).collect();
+        let words: usize = contents.iter().map(|content| content.split(' ').count()).sum();
+        assert_eq!((second.input_tokens as usize, second.input_tokens_requested), (words, Some(second.input_tokens)));
+        // Prose has words that are not in the list, such as those of one letter or two.
+        assert!(contents.iter().all(|content| content.split(' ').any(|word| !common.contains(word))), "{contents:?}");
     }
 
     #[test]

@@ -95,6 +95,18 @@ fn a_request_for_rows_that_are_whole_bodies_has_no_temperature_of_its_own() {
 }
 
 #[test]
+fn token_ids_are_tested_by_one_of_them() {
+    let target = target();
+    let prompt = |token_ids: TokenIds| {
+        let work = ServingWork { api: ServingApi::Completions, token_ids: Some(token_ids), ..work(true) };
+        let request = TestRequest::new(&target, &work, "http://h");
+        serde_json::from_slice::<serde_json::Value>(&request.body).expect("JSON")["prompt"].clone()
+    };
+    assert_eq!(prompt(TokenIds::Range { least: 1_000, most: 2_000 }), json!([1_000]));
+    assert_eq!(prompt(TokenIds::Tokenizer), json!([63]));
+}
+
+#[test]
 fn a_response_in_the_format_of_the_api_is_accepted() {
     let token = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n";
     insta::assert_snapshot!(verdict_on(true, with_type("text/event-stream; charset=utf-8", token)), @"accepted: 200 OK, an event stream");

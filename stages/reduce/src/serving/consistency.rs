@@ -155,6 +155,8 @@ pub(super) struct Rules {
     /// The number of documents of a request.
     documents: u32,
     streaming: bool,
+    /// True if prompts are token ids, whose number is exact.
+    has_token_ids: bool,
     /// Set under closed loop, in which the clock decides to which phase a request belongs.
     closed: Option<PlannedMeasurement>,
     /// The most requests in flight of an open loop; `None` if no due request waits.
@@ -216,6 +218,7 @@ impl Rules {
             shard,
             documents: work.documents(),
             streaming: work.is_streamed(),
+            has_token_ids: work.token_ids.is_some(),
             closed: schedule.users().map(|_| planned).filter(|_| !is_open_loop(work)),
             cap: work.max_concurrency.map(|Count(cap)| cap),
             is_connecting: work.connections == ConnectionPolicy::Never,
@@ -332,6 +335,7 @@ impl Rules {
         let asked = i64::from(due.total_input_tokens(self.documents));
         ensure(request.id == due.request_id, "has another id than by its schedule")?;
         ensure(request.input_tokens_requested == Some(asked), "asks for another length of prompt than its schedule")?;
+        ensure(!self.has_token_ids || request.input_tokens == asked, "has another number of token ids than was asked for")?;
         ensure(request.output_tokens_requested == due.output_tokens.map(i64::from), "asks for another length than its schedule")?;
         check_cancellation(request, due.cancel_after_ns)?;
         ensure(request.counts().all(|count| u32::try_from(count).is_ok()), "has a number of tokens that no client writes")

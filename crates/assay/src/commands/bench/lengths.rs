@@ -15,12 +15,15 @@ pub(super) struct LengthTables {
     /// The same for output tokens
     #[arg(long, value_name = "EDGES:WEIGHTS", conflicts_with_all = ["output_tokens", "scenario", "pairs"])]
     output_histogram: Option<String>,
-    /// Synthetic images of each request, such as width=512,height=512,count=2,format=png
-    #[arg(long, value_name = "NAME=VALUE,..", value_delimiter = ',', conflicts_with_all = ["file", "sessions"])]
+    /// Synthetic images of each request or turn, such as width=512,height=512,count=2,format=png
+    #[arg(long, value_name = "NAME=VALUE,..", value_delimiter = ',')]
     images: Vec<String>,
     /// The kind of the text of synthetic prompts: words that are drawn by themselves, or prose
-    #[arg(long, value_name = "KIND", value_parser = ["words", "natural"], conflicts_with = "file")]
+    #[arg(long, value_name = "KIND", value_parser = ["words", "natural"])]
     text: Option<String>,
+    /// Send prompts as token ids by completions: those of the words of --tokenizer, or of this range, such as 1000..31999
+    #[arg(long, value_name = "LEAST..MOST", num_args = 0..=1, default_missing_value = "")]
+    prompt_token_ids: Option<String>,
 }
 
 impl LengthTables {
@@ -42,6 +45,11 @@ impl LengthTables {
         self.text.clone().map(Value::from)
     }
 
+    /// Returns the token ids that prompts are sent as; `None` if they are texts.
+    pub(super) fn token_ids(&self) -> Result<Option<Value>, Failure> {
+        self.prompt_token_ids.as_deref().map(parse_ids).transpose()
+    }
+
     /// Returns the images of each request; `None` if there are none.
     pub(super) fn images(&self) -> Result<Option<Value>, Failure> {
         let images = self.images.iter().map(|pair| parse_image(pair)).collect::<Result<Map<_, _>, _>>()?;
@@ -52,6 +60,19 @@ impl LengthTables {
     pub(super) fn output(&self) -> Result<Option<Value>, Failure> {
         histogram("--output-histogram", self.output_histogram.as_deref())
     }
+}
+
+/// Parses `LEAST..MOST`; without them, ids are those of the tokenizer.
+fn parse_ids(text: &str) -> Result<Value, Failure> {
+    if text.is_empty() {
+        return Ok(json!({}));
+    }
+    let bounds = text.split_once("..").and_then(|(least, most)| Some((least.parse::<u32>().ok()?, most.parse::<u32>().ok()?)));
+    let (least, most) = bounds.ok_or_else(|| {
+        Failure::new(ErrorCode::Option, format!("`--prompt-token-ids {text}` is not of the form LEAST..MOST"))
+            .hint("such as `--prompt-token-ids 1000..31999`, or without a range the ids of the words of `--tokenizer`")
+    })?;
+    Ok(json!({"least": least, "most": most}))
 }
 
 /// Parses `NAME=VALUE`; a number is a number, anything else a text.
@@ -110,6 +131,7 @@ mod tests {
             output_histogram: owned(output),
             images: Vec::new(),
             text: None,
+            prompt_token_ids: None,
         }
     }
 
@@ -140,6 +162,16 @@ mod tests {
         assert_eq!(written(&tables(None, None, None)), Ok(None));
         let refused = written(&tables(None, Some("1,2"), None)).expect_err("no weights");
         assert!(refused.contains("`--input-histogram 1,2` is not of the form EDGES:WEIGHTS"), "{refused}");
+    }
+
+    #[test]
+    fn token_ids_are_a_range_or_those_of_the_tokenizer() {
+        let ids = |text: &str| parse_ids(text).map_err(|failure| failure.to_string());
+        assert_eq!(ids("1000..31999"), Ok(json!({"least": 1000, "most": 31999})));
+        assert_eq!(ids(""), Ok(json!({})));
+        for wrong in ["1000", "..9", "1..", "-1..9", "1..4294967296"] {
+            assert!(ids(wrong).is_err_and(|text| text.contains("is not of the form LEAST..MOST")), "{wrong}");
+        }
     }
 
     #[test]

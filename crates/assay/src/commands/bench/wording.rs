@@ -36,17 +36,18 @@ const PHRASES: [(&str, &str); 18] = [
 ];
 
 /// Fields and values that have a form of their own in options.
-const SNIPPETS: [(&str, &str); 6] = [
+const SNIPPETS: [(&str, &str); 7] = [
     ("exact_output: false", "--no-exact-output"),
     ("sessions: {}", "--sessions history=recorded"),
     ("load: {mode: closed, concurrency: [8], sessions: 100}", "--concurrency 8 --sessions count=100"),
     ("turns: {uniform: {min: 2, max: 8}}", "--sessions turns=2..8"),
     ("fields: {prompt: NAME}", "--field prompt=NAME"),
     ("output: {fixed: 128}", "--output-tokens 128"),
+    ("token_ids: {least: 1000, most: 31999}", "--prompt-token-ids 1000..31999"),
 ];
 
 /// Fields by their own names. An option that ends with `=` takes its value right after it.
-const FIELDS: [(&str, &str); 40] = [
+const FIELDS: [(&str, &str); 42] = [
     ("api", "--api"),
     ("arrival", "--arrival"),
     ("batch", "--documents"),
@@ -59,6 +60,7 @@ const FIELDS: [(&str, &str); 40] = [
     ("format", "--dataset-format"),
     ("header", "--sessions header="),
     ("history", "--sessions history="),
+    ("image_files", "--image-files"),
     ("images", "--images"),
     ("lengths", "--scenario"),
     ("max_concurrency", "--max-concurrency"),
@@ -82,6 +84,7 @@ const FIELDS: [(&str, &str); 40] = [
     ("text", "--text"),
     ("think_time", "--sessions think_time="),
     ("timeout", "--timeout"),
+    ("token_ids", "--prompt-token-ids"),
     ("tokenizer", "--tokenizer"),
     ("trace", "--trace"),
     ("turns", "--sessions turns="),

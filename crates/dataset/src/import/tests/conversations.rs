@@ -1,10 +1,11 @@
 //! Whole conversations, of the formats that have them.
 
+use assay_manifest::Count;
 use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::{MAX_TURNS, RowWriter, TextTokens, Turn};
+use crate::{RowWriter, TextTokens, Turn};
 
 fn read(format: DatasetFormat, fields: &Fields, text: &str) -> Result<Numbered<Conversation>, String> {
     let conversation = |row| match row {
@@ -153,13 +154,25 @@ fn what_is_no_conversation_is_refused_by_name() {
 }
 
 #[test]
-fn a_conversation_has_a_limit_of_turns() {
+fn a_conversation_of_too_many_turns_is_left_out_and_counted() {
     let entries: Vec<Value> =
-        (0..=2 * MAX_TURNS).map(|place| json!({"from": if place % 2 == 0 { "human" } else { "gpt" }, "value": "a"})).collect();
-    let text = |entries: &[Value]| format!("{}\n{}", json!({"conversations": []}), json!({"conversations": entries}));
-    assert_eq!(turns(DatasetFormat::Sharegpt, &text(&entries[1..])).len(), 2);
-    let refused = refusal(DatasetFormat::Sharegpt, &text(&entries));
-    insta::assert_snapshot!(refused, @"row 2 has 1001 turns, more than 1000");
+        (0..=2_000_u32).map(|place| json!({"from": if place % 2 == 0 { "human" } else { "gpt" }, "value": "a"})).collect();
+    let text =
+        |lists: &[&[Value]]| lists.iter().map(|list| json!({"conversations": list}).to_string() + "\n").collect::<String>();
+    let imported = |text: &str| {
+        let mut writer = RowWriter::new(rules(true), &Bytes, Vec::new(), Vec::new()).expect("a writer");
+        import(DatasetFormat::Sharegpt, &Fields::default(), &rules(true), text.as_bytes(), &mut |row, content| {
+            writer.write(row, content)
+        })
+        .expect("the file is read to its end");
+        writer.finish().map(|(_, _, summary)| summary)
+    };
+    // The last person's message makes a turn more than 1,000.
+    let summary = imported(&text(&[&entries[..2_000], &entries, &entries[..1], &[]])).expect("rows");
+    let counted = (summary.read, summary.rows, summary.sessions, summary.too_many_turns, summary.without_prompt);
+    assert_eq!(counted, (Count(4), Count(1_001), Some(Count(2)), Some(Count(1)), Count(1)));
+    let refused = imported(&text(&[&entries])).expect_err("no row is left").to_string();
+    insta::assert_snapshot!(refused, @"the dataset has no prompt: of 1 rows, 0 have no prompt and 0 are too long, 1 have more than 1000 turns");
 }
 
 /// A token is a byte.

@@ -64,6 +64,7 @@ fn a_damaged_session_says_what_is_wrong() {
         refusal(&trace("s", &[request(0.5, 64, &[0], ""), second]))
     };
     insta::assert_snapshot!(damaged("type", json!("x")), @"row 3 has request 2 of a `type` that is none of `n`, `s` and `subagent`");
+    insta::assert_snapshot!(damaged("type", Value::Null), @"row 3 has request 2 without a text `type`, which is `n`, `s` or `subagent`");
     insta::assert_snapshot!(damaged("t", Value::Null), @"row 3 has request 2 that has a `t` that is no time: a number from 0 on");
     insta::assert_snapshot!(damaged("t", json!(0.25)), @"row 3 has request 2 that is earlier than the one before");
     insta::assert_snapshot!(damaged("t", json!(0.5)), @"row 3 has request 2 that is the one before again: a request is in a session once");

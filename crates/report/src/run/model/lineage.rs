@@ -1,6 +1,6 @@
 //! The lineage of a number: row, file, Summary, evidence, plan, workload, commit, and the signatures on each step.
 
-use assay_manifest::{Address, Artifact, FrozenWorkload, Name, PinnedFile, PublishedQuery, Role};
+use assay_manifest::{Address, Artifact, FrozenWorkload, Name, PinnedFile, PublishedQuery, Role, ServingWork};
 
 use crate::evidence::ChainSignature;
 use crate::render::command::shell_word;
@@ -178,7 +178,7 @@ impl WorkloadLineage {
         let work = workload.indicator.as_ref();
         let serving = workload.serving.as_ref();
         let files = work.into_iter().flat_map(|work| work.script.iter().chain(&work.files));
-        let files = files.chain(serving.into_iter().flat_map(|work| work.tokenizer.files()));
+        let files = files.chain(serving.into_iter().flat_map(ServingWork::files));
         let files = files.chain(serving.and_then(|work| work.prompts.dataset()).map(|dataset| &dataset.file));
         let time_limit = work.map(|work| work.time_limit_ns).or(serving.map(|work| work.time_limit_ns));
         Self {

@@ -1,9 +1,9 @@
 //! The requested work of a serving case: model, arrivals, lengths and SLOs.
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, ConnectionPolicy, Count, DatasetSummary, History, Images, LengthLaw, PauseLaw, PromptSource,
-    RateProfile, ReasoningHistory, ServingWork, Sessions, SharedPrefix, Slo, SyntheticText, TemplateUse, TokenRange, TracePauses,
-    TraceTimes, WeightedTokens,
+    ArrivalLaw, CacheMode, ConnectionPolicy, Count, DatasetFormat, DatasetSummary, History, ImageFiles, Images, LengthLaw,
+    MAX_SESSION_TURNS, PauseLaw, PromptSource, RateProfile, ReasoningHistory, SALT_WORDS, ServingWork, Sessions, SharedPrefix,
+    Slo, SyntheticText, TemplateUse, TokenIds, TokenRange, TracePauses, TraceTimes, WeightedTokens,
 };
 use assay_metric::Metric;
 
@@ -166,6 +166,7 @@ fn temperature(work: &ServingWork) -> String {
 /// Returns the numbers of tokens: `tokens 128 in, 64 out`, or those of the dataset with its name.
 fn lengths(work: &ServingWork) -> String {
     let drawn = work.output.as_ref().map(|law| format!(", {} out", length(law)));
+    let images = work.images.as_ref().map(images).or_else(|| work.image_files.as_ref().map(image_files)).unwrap_or_default();
     match &work.prompts {
         PromptSource::Synthetic { input, query, prefix } => {
             let query = query.as_ref().map(|law| format!(", {} query", length(law))).unwrap_or_default();
@@ -176,12 +177,11 @@ fn lengths(work: &ServingWork) -> String {
                 None => (format!("{} in", length(input)), drawn.unwrap_or_else(|| undecided(work))),
             };
             let template = template(work);
-            let images = work.images.as_ref().map(images).unwrap_or_default();
-            let input = if work.text == Some(SyntheticText::Natural) { format!("{input} of natural text") } else { input };
+            let input = format!("{input}{}", kind_of_text(work));
             match &work.sessions {
                 None => format!("tokens {input}{template}{shared}{query}{drawn}{images}"),
-                Some(of) if shared.is_empty() => format!("tokens {input}{drawn}{}", sessions(of)),
-                Some(of) => format!("tokens {input}{drawn}{}; first turns{shared}", sessions(of)),
+                Some(of) if shared.is_empty() => format!("tokens {input}{drawn}{images}{}", sessions(of)),
+                Some(of) => format!("tokens {input}{drawn}{images}{}; first turns{shared}", sessions(of)),
             }
         }
         PromptSource::Dataset(dataset) => {
@@ -209,9 +209,26 @@ fn lengths(work: &ServingWork) -> String {
             let reused = reused(&dataset.summary);
             let (file, changed) = (clean(&dataset.file.origin), changed_rows(&dataset.summary));
             let of = of_sessions.unwrap_or_default();
-            format!("{} of {of}{file}{changed}, tokens {} in{output}{reused}{turns}", counted(rows.0, noun), range(input_tokens))
+            let input = format!("{} in{}{}", range(input_tokens), kind_of_text(work), salt(work, dataset.format));
+            format!("{} of {of}{file}{changed}, tokens {input}{output}{images}{reused}{turns}", counted(rows.0, noun))
         }
     }
+}
+
+/// Returns ` of natural text`, or ` as token ids` with their range if they have one; empty if prompts are words.
+fn kind_of_text(work: &ServingWork) -> String {
+    match work.token_ids {
+        None if work.text == Some(SyntheticText::Natural) => " of natural text".to_owned(),
+        None => String::new(),
+        Some(TokenIds::Tokenizer) => " as token ids of the tokenizer's words".to_owned(),
+        Some(TokenIds::Range { least, most }) => format!(" as token ids from {least} to {most}"),
+    }
+}
+
+/// Returns ` and 4 of the salt`, which stands in front of the rows of a dataset with texts; empty if nothing does.
+fn salt(work: &ServingWork, format: DatasetFormat) -> String {
+    let is_salted = work.cache == CacheMode::ColdSalt && format.has_texts();
+    if is_salted { format!(" and {SALT_WORDS} of the salt") } else { String::new() }
 }
 
 /// Returns what a result says of responses whose length no one requests; empty if responses have no tokens.
@@ -223,6 +240,12 @@ fn undecided(work: &ServingWork) -> String {
 fn images(images: &Images) -> String {
     let Images { width, height, count, format } = images;
     format!(", with {} of {width} x {height} pixels ({format})", counted(u64::from(*count), "image"))
+}
+
+/// Returns `, with 2 images drawn from 30 files`.
+fn image_files(images: &ImageFiles) -> String {
+    let (count, files) = (counted(u64::from(images.count), "image"), counted(images.files.len() as u64, "file"));
+    format!(", with {count} drawn from {files}")
 }
 
 /// Returns ` a turn; 2 to 8 turns, 2 s apart, drawn history`.
@@ -320,14 +343,17 @@ fn reused(summary: &DatasetSummary) -> String {
 /// States the rows of a dataset that were left out or cut, with the reasons: ` (10 of 20 rows left out: 10 longer than `max_input`)`;
 /// empty if there are none.
 fn changed_rows(summary: &DatasetSummary) -> String {
-    let DatasetSummary { read, without_prompt, without_response, too_long, truncated, times, sessions, .. } = summary;
+    let DatasetSummary { read, without_prompt, without_response, too_many_turns, too_long, truncated, times, sessions, .. } =
+        summary;
     // A row of a trace is a turn or a whole session.
     let of_trace = sessions.is_some() && times.is_some();
     let row = if sessions.is_some() { "conversation" } else { "row" };
     let of_times = |count: fn(&TraceTimes) -> Count| times.as_ref().map_or(0, |times| count(times).0);
+    let too_many = format!("of more than {MAX_SESSION_TURNS} turns");
     let reasons = [
         (without_prompt.0, "without a prompt"),
         (without_response.map_or(0, |count| count.0), "without a recorded response"),
+        (too_many_turns.map_or(0, |count| count.0), &too_many),
         (if of_trace { 0 } else { too_long.0 }, "longer than `max_input`"),
         (of_times(|times| times.outside_window), "outside of the window"),
         (of_times(|times| times.not_sampled), "not in the sample"),
@@ -412,6 +438,7 @@ mod tests {
         let of = |count| Images { width: 512, height: 256, count, format: assay_manifest::ImageFormat::Jpeg };
         assert_eq!(images(&of(2)), ", with 2 images of 512 x 256 pixels (jpeg)");
         assert_eq!(images(&of(1)), ", with 1 image of 512 x 256 pixels (jpeg)");
+        assert_eq!(image_files(&ImageFiles { files: Vec::new(), count: 2 }), ", with 2 images drawn from 0 files");
     }
 
     #[test]
@@ -425,6 +452,9 @@ mod tests {
         assert_eq!(text(20, 1, 2, 0), " (3 of 20 rows left out: 1 without a prompt, 2 longer than `max_input`)");
         assert_eq!(text(20, 1, 0, 4), " (1 of 20 rows left out: 1 without a prompt; 4 prompts cut to `max_input`)");
         assert_eq!(text(20, 0, 0, 1), " (1 prompt cut to `max_input`)");
+        let (sessions, too_many_turns) = (Some(Count(3)), Some(Count(2)));
+        let summary = DatasetSummary { read: Count(5), sessions, too_many_turns, ..DatasetSummary::default() };
+        assert_eq!(changed_rows(&summary), " (2 of 5 conversations left out: 2 of more than 1000 turns)");
     }
 
     #[test]
@@ -533,7 +563,7 @@ mod tests {
         work.sessions = Some(Sessions { turns: None, ..sessions });
         assert_eq!(
             lengths(&work),
-            "10 turns of 4 conversations of data/prompts.jsonl (2 of 6 conversations left out: 2 without a prompt; 1 conversation ended before a turn longer than `max_input`), tokens 0 in, 128 out; turns 2 s apart, recorded history"
+            "10 turns of 4 conversations of data/prompts.jsonl (2 of 6 conversations left out: 2 without a prompt; 1 conversation ended before a turn longer than `max_input`), tokens 0 in and 4 of the salt, 128 out; turns 2 s apart, recorded history"
         );
     }
 
@@ -545,7 +575,16 @@ mod tests {
         work.prompts = crate::run::fixture::serving::dataset(summary);
         assert_eq!(
             RequestedWork::new(&work).lengths,
-            "10 prompts of data/prompts.jsonl (10 of 20 rows left out: 10 longer than `max_input`), tokens 0 in, 128 out"
+            "10 prompts of data/prompts.jsonl (10 of 20 rows left out: 10 longer than `max_input`), tokens 0 in and 4 of the salt, 128 out"
         );
+        let ids = ServingWork { token_ids: Some(TokenIds::Range { least: 100, most: 31_999 }), ..work.clone() };
+        assert!(RequestedWork::new(&ids).lengths.contains("tokens 0 in as token ids from 100 to 31999"));
+        assert_eq!(
+            kind_of_text(&ServingWork { token_ids: Some(TokenIds::Tokenizer), ..work.clone() }),
+            " as token ids of the tokenizer's words"
+        );
+        // Words of blocks are others with another salt, and a cache that is not salted leaves rows as they are.
+        assert_eq!(salt(&work, DatasetFormat::Mooncake), "");
+        assert_eq!(salt(&ServingWork { cache: CacheMode::Warm, ..work }, DatasetFormat::Jsonl), "");
     }
 }

@@ -541,6 +541,19 @@ fn a_closed_loop_counts_what_was_begun_in_its_phase() {
 }
 
 #[test]
+fn prompts_of_token_ids_have_exactly_their_number() {
+    let ids = json!({"api": "completions", "token_ids": {"from": "range", "least": 1_000, "most": 31_999}, "requests": "40"});
+    let texts = json!({"requests": "40"});
+    for (changes, said) in [(&ids, Some("has another number of token ids than was asked for")), (&texts, None)] {
+        let mut load = load(changes, None, 1);
+        assert_eq!(load.check(), Ok(()));
+        // A tokenizer may miss a length, and ids cannot.
+        load.shards[0][9].input_tokens += 1;
+        assert_eq!(load.check().err().map(|found| said.is_some_and(|said| found.contains(said))), said.map(|_| true));
+    }
+}
+
+#[test]
 fn a_shard_has_its_own_requests() {
     let mut load = load(&json!({"requests": "40"}), None, 2);
     load.shards.swap(0, 1);

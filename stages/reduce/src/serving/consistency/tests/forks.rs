@@ -1,7 +1,7 @@
 //! Sessions that fork: turns overlap only where the trace forks, and a turn that joins subagents waits for all of them.
 
-use assay_dataset::{Fields, ImportRules, RecordedOutput, RowWriter, TextTokens, TimeRules};
-use assay_manifest::{Artifact, DatasetFormat, OverLongPrompt, ServingApi};
+use assay_dataset::{Fields, ImportRules, RowWriter, TextTokens, TimeRules};
+use assay_manifest::{Artifact, DatasetFormat};
 
 use super::*;
 
@@ -37,14 +37,7 @@ fn forked(sessions: u32, users: u64, shards: u32) -> Load {
     let line = |number: u32| {
         json!({"id": number.to_string(), "block_size": 64, "hash_id_scope": "local", "requests": requests}).to_string() + "\n"
     };
-    let rules = ImportRules {
-        api: ServingApi::Chat,
-        max_input: None,
-        over: OverLongPrompt::Refuse,
-        output: RecordedOutput::Used { at_most: None },
-        times: Some(TimeRules::default()),
-        sessions: true,
-    };
+    let rules = ImportRules { times: Some(TimeRules::default()), sessions: true, ..ImportRules::UNLIMITED };
     let mut writer = RowWriter::new(rules, &Letters, Vec::new(), Vec::new()).expect("a writer");
     let text: String = (0..sessions).map(line).collect();
     assay_dataset::import(DatasetFormat::Weka, &Fields::default(), &rules, text.as_bytes(), &mut |row, content| {
