@@ -46,7 +46,9 @@ pub(crate) fn schedule_digest(schedule: &TrialSchedule) -> Digest {
         hasher.update(&[4]);
         hasher.update(&count.to_le_bytes());
         hasher.update(&(files.len() as u32).to_le_bytes());
-        files.iter().for_each(|digest| hasher.update(digest.as_bytes()));
+        for digest in files {
+            hasher.update(digest.as_bytes());
+        }
     }
     if let Some(cancel) = schedule.cancellation() {
         hasher.update(&[3]);
