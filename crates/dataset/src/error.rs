@@ -101,6 +101,17 @@ pub enum DatasetError {
         crate::MAX_BLOCKS
     )]
     TooManyBlocks,
+    /// The rows have far more text than their file has bytes.
+    #[error(
+        "with row {row}, the imported rows have more than {} MiB, the most for a file of its size: use a part of it, or a file that is not compressed",
+        most >> 20
+    )]
+    TooMuchText {
+        /// The row.
+        row: u64,
+        /// The most bytes of all rows.
+        most: u64,
+    },
     /// No row is left.
     #[error("the dataset has no prompt: {0}")]
     Empty(String),

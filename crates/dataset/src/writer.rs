@@ -39,6 +39,12 @@ pub enum RecordedOutput {
     Unused,
 }
 
+/// How much larger the imported rows may be than their file. Text compresses to a tenth, and columns that repeat a long text to less.
+const MAX_GROWTH: u64 = 100;
+
+/// What the rows of any file may have: 4 GiB.
+const LEAST_MAX_BYTES: u64 = 4 << 30;
+
 /// The rules by which rows are kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ImportRules {
@@ -102,6 +108,8 @@ pub struct RowWriter<'a, R, I> {
     rows: R,
     index: I,
     offset: u64,
+    /// The most bytes of all rows together.
+    max_bytes: u64,
     timeline: Option<Timeline>,
     blocks: BlockTree,
     /// The turns of a trace's sessions that are not written yet.
@@ -116,7 +124,14 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         index.write_all(format!("{format}\n").as_bytes()).map_err(DatasetError::Write)?;
         let (timeline, blocks) = (rules.times.map(Timeline::new), BlockTree::default());
         let (held, summary) = (HeldSessions::default(), ImportSummary::default());
-        Ok(Self { rules, tokens, rows, index, offset: 0, timeline, blocks, held, summary })
+        Ok(Self { rules, tokens, rows, index, offset: 0, max_bytes: u64::MAX, timeline, blocks, held, summary })
+    }
+
+    /// Limits all rows together to what a file of this many bytes may become: compressed columns and dictionaries of values repeat a text for next to
+    /// nothing, and a small file must not fill a disk.
+    #[must_use]
+    pub fn of_file(self, bytes: u64) -> Self {
+        Self { max_bytes: bytes.saturating_mul(MAX_GROWTH).max(LEAST_MAX_BYTES), ..self }
     }
 
     /// Writes a row of the file, counted from 1, or counts the reason why it has no prompt. A row that the rules leave out is counted. A
@@ -300,6 +315,9 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         line.push(b'\n');
         let (at_ns, output_tokens) = (place.at_ns, tokens.output);
         let row = IndexedRow { offset: self.offset, at_ns, bytes, input_tokens, output_tokens, reused_tokens, continues };
+        if row.end() > self.max_bytes {
+            return Err(DatasetError::TooMuchText { row: number, most: self.max_bytes });
+        }
         self.rows.write_all(&line).and_then(|()| self.index.write_all(&row.to_bytes())).map_err(DatasetError::Write)?;
         if let Some(in_session) = place.in_session {
             self.index.write_all(&in_session.to_bytes()).map_err(DatasetError::Write)?;

@@ -121,7 +121,8 @@ pub(crate) fn import_dataset(
         let what = format!("the {kind} `{}` of workload `{}` cannot be used", file.origin, request.workload);
         Failure::new(ErrorCode::Dataset, what).because(error)
     };
-    let mut writer = RowWriter::new(request.rules, &tokens, rows, index).map_err(|error| refused(&error))?;
+    let size = file.artifact.size.0;
+    let mut writer = RowWriter::new(request.rules, &tokens, rows, index).map_err(|error| refused(&error))?.of_file(size);
     match request.format {
         DatasetFormat::Parquet => import_parquet(content, request, &mut writer).map_err(|error| refused(&error))?,
         _ => import_text(content, request, &mut writer).map_err(|error| refused(&error))?,

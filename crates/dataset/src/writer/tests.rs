@@ -47,6 +47,18 @@ fn write_rows(
 }
 
 #[test]
+fn a_small_file_does_not_fill_a_disk() {
+    let writer = || RowWriter::new(rules(None, OverLongPrompt::Refuse), &Words, Vec::new(), Vec::new()).expect("a writer");
+    assert_eq!([178, 1 << 30].map(|bytes| writer().of_file(bytes).max_bytes), [4 << 30, 100 << 30]);
+    // Each row is `{"prompt":"a b"}` and the end of its line.
+    let mut writer = RowWriter { max_bytes: 2 * 17, ..writer() };
+    let mut write = |number| writer.write(number, prompt("a b", None).map(FileRow::Request)).map_err(|error| error.to_string());
+    assert_eq!([write(1), write(2)], [Ok(()), Ok(())]);
+    let refused = "with row 3, the imported rows have more than 0 MiB, the most for a file of its size: use a part of it, or a file that is not compressed";
+    assert_eq!(write(3), Err(refused.to_owned()));
+}
+
+#[test]
 fn rows_are_read_back_by_their_index() {
     let messages = RowContent::Messages(vec![json!({"role": "user", "content": "c d e"})]);
     let second = Row { output_tokens: Some(9), ..Row::new(messages.clone()) };
