@@ -4,8 +4,6 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 
 use assay_api::ServingApi;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 
 use crate::{Error, TlsSettings};
 
@@ -167,20 +165,10 @@ impl Endpoint {
         self.session_header.as_deref()
     }
 
-    /// Trusts further certificate authorities, in PEM, besides the system's.
-    pub fn with_roots_pem(mut self, pem: &[u8]) -> Result<Self, Error> {
-        for root in CertificateDer::pem_slice_iter(pem) {
-            self.tls_settings
-                .roots
-                .push(root.map_err(|error| Error::Tls { reason: format!("the certificate authority is no PEM: {error}") })?);
-        }
-        Ok(self)
-    }
-
-    /// Accepts any certificate over TLS, also one that no authority has signed: anyone on the way could then be the endpoint.
+    /// Sets which certificates are accepted over TLS, and which one is shown.
     #[must_use]
-    pub fn accepting_any_certificate(mut self) -> Self {
-        self.tls_settings.accepts_any_certificate = true;
+    pub fn with_tls(mut self, settings: TlsSettings) -> Self {
+        self.tls_settings = settings;
         self
     }
 

@@ -61,7 +61,7 @@ pub use requests::{NextTurn, PlannedRequest, PlannedTurn, Requests, ResponseText
 pub use response::{MAX_DOCUMENT_BYTES, sse};
 pub use run::{run, run_sessions};
 pub use summary::{ClientStats, Counts, Delays, Lateness, TrialSummary};
-pub use tls::TlsSettings;
+pub use tls::{ClientCertificate, TlsSettings, client_certificate_problem};
 pub use trial::{Arrivals, Capture, ChunkLists, Connections, CustomCall, Excess, History, MeasuredLimits, Sessions, Trial};
 pub use validity::{DELAY_GRAIN, MAX_DELAY_SHARE, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE};
 

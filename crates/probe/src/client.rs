@@ -15,7 +15,7 @@ use ureq::{Agent, Body, RequestBuilder};
 use crate::connect::{Boxed, Http1Connector, HttpsConnector};
 use crate::error::{CONNECT_TIME, RequestError, to_request_error};
 use crate::partial::{NeededPart, PartialBody, PartialResponse};
-use crate::{HeaderError, Headers};
+use crate::{CredentialError, Headers, target_tls};
 
 /// The limits of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,21 +92,13 @@ impl Client {
         Self::with_tls(headers, TlsSettings::default())
     }
 
-    /// Creates a client for a target of a plan, with its headers. It accepts any certificate if the target says so.
-    pub fn for_target(target: &Target) -> Result<Self, HeaderError> {
-        let headers = Headers::read(&target.headers)?;
-        if !target.insecure_skip_tls_verify {
-            return Ok(Self::new(headers));
-        }
-        Ok(Self::accepting_any_certificate(headers))
+    /// Creates a client for a target of a plan, with its headers and its certificates.
+    pub fn for_target(target: &Target) -> Result<Self, CredentialError> {
+        Ok(Self::with_tls(Headers::read(&target.headers)?, target_tls(target)?))
     }
 
-    /// Creates a client that sends these headers with each request, and accepts any certificate over TLS.
-    pub fn accepting_any_certificate(headers: Headers) -> Self {
-        Self::with_tls(headers, TlsSettings { accepts_any_certificate: true, ..TlsSettings::default() })
-    }
-
-    fn with_tls(headers: Headers, tls: TlsSettings) -> Self {
+    /// Creates a client that sends these headers with each request, and accepts and shows these certificates over TLS.
+    pub fn with_tls(headers: Headers, tls: TlsSettings) -> Self {
         let config = Agent::config_builder()
             .max_redirects(0)
             .http_status_as_error(false)
@@ -218,7 +210,7 @@ fn install_provider() {
 }
 
 /// Builds a TLS configuration that trusts `roots`, with the one provider that Assay uses.
-pub fn tls(roots: RootCerts) -> TlsConfig {
+pub fn tls_config(roots: RootCerts) -> TlsConfig {
     install_provider();
     TlsConfig::builder().root_certs(roots).build()
 }

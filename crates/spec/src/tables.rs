@@ -1071,6 +1071,26 @@ pub(crate) static INFERENCE_APIS: [Choice; 3] = [
     choice("kserve_llm", "KServe's LLMInferenceService, `serving.kserve.io/v1alpha1`."),
     choice("ome", "OME's, `ome.io/v1beta1`."),
 ];
+static CLIENT_CERTIFICATE: Table = Table {
+    name: "client certificate",
+    doc: "The certificate that the client shows to a server that demands one (mutual TLS).",
+    selector: None,
+    fields: &[
+        required("cert", &Type::Reference, "The certificate in PEM, and behind it those that lead to its authority."),
+        required("key", &Type::Reference, "Its private key in PEM, not encrypted. It is in no manifest, log or result."),
+    ],
+    rules: &[],
+};
+static TARGET_TLS: Table = Table {
+    name: "tls",
+    doc: "The certificates of connections to a target at `https`.",
+    selector: None,
+    fields: &[
+        optional("ca", &Type::Reference, "Certificate authorities in PEM that are trusted besides those of the machine."),
+        optional("client", &Type::Object(&CLIENT_CERTIFICATE), "The certificate of the client."),
+    ],
+    rules: &[Rule::AtLeastOne(&["ca", "client"])],
+};
 pub(crate) static TARGET: Table = Table {
     name: "target",
     doc: "A system under test.",
@@ -1109,6 +1129,7 @@ pub(crate) static TARGET: Table = Table {
             "Accept any certificate over TLS. Results state it, and earn no publication grade.",
         )
         .only(&["endpoint"]),
+        optional("tls", &Type::Object(&TARGET_TLS), "The certificates of connections to it, also to its replicas.").only(&["endpoint"]),
         default(
             "replicas",
             &Type::List { item: &Type::Text(&HTTP_URL), min: 0, max: MAX_REPLICAS, unique: Uniqueness::Item },

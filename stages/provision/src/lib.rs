@@ -1,6 +1,7 @@
 //! Provision: brings the targets of a block up, or verifies that they are up, and records what they run on.
 
 mod ceiling;
+mod client_certificate;
 mod endpoint_pods;
 mod execution;
 mod hardware;
@@ -361,7 +362,7 @@ fn target_address(target: &Target) -> Result<String, Failure> {
 
 fn target_client(target: &Target) -> Result<Client, Failure> {
     Client::for_target(target).map_err(|error| {
-        Failure::new(ErrorCode::SecretAbsent, format!("the headers of target `{}` cannot be sent", target.name)).because(&error)
+        Failure::new(ErrorCode::SecretAbsent, error.headline(&format!("target `{}`", target.name))).because(&error)
     })
 }
 

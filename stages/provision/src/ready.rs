@@ -5,10 +5,11 @@ use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
 use assay_manifest::{Count, Probe, Target, TargetKind};
-use assay_probe::{Client, endpoint_url};
+use assay_probe::{Client, RequestError, endpoint_url};
 use assay_process::Cancel;
 use assay_stage::{Clock, ErrorCode, Failure};
 
+use crate::client_certificate::client_certificate_failure;
 use crate::target_end::TargetEnd;
 
 /// The polling interval.
@@ -18,7 +19,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const ASK_LIMIT: Duration = Duration::from_secs(5);
 
 /// Waits until the target is ready at `address`: by an HTTP request if a path is given, else by a connection. After each check it
-/// fails if a held target has ended: the response then came from another process.
+/// fails if a held target has ended: the response then came from another process. A server that does not accept the client certificate is
+/// not waited for.
 pub(crate) fn wait(
     clock: Clock,
     cancel: &Cancel,
@@ -41,7 +43,8 @@ pub(crate) fn wait(
                 let waited_ns = Count(watch.elapsed_ns());
                 return Ok(Probe { request: check.to_string(), ready: true, response, waited_ns });
             }
-            Err(why) => why,
+            Err(Unready::Certificate(problem)) => return Err(client_certificate_failure(target, problem)),
+            Err(Unready::Yet(why)) => why,
         };
         if watch.elapsed_ns() >= target.ready_timeout_ns.0 {
             return Err(not_ready(target, address, &check, &why));
@@ -61,6 +64,15 @@ fn not_ready(target: &Target, address: &str, check: &ReadyCheck, why: &str) -> F
         _ => "look into its log beside the stage's, or give it more time with `ready.timeout`".to_owned(),
     };
     Failure::new(ErrorCode::TargetNotReady, format!("target `{}` was not ready after {limit:?}: {why}", target.name)).hint(hint)
+}
+
+/// The reason why a check failed.
+#[derive(Debug)]
+enum Unready {
+    /// The target may be ready later.
+    Yet(String),
+    /// Its server does not accept the client certificate, or misses it.
+    Certificate(&'static str),
 }
 
 /// A readiness check.
@@ -92,14 +104,17 @@ impl ReadyCheck {
         }
     }
 
-    fn run(&self, client: &Client) -> Result<String, String> {
+    fn run(&self, client: &Client) -> Result<String, Unready> {
         match self {
             Self::Http { url, path } => {
-                let status = client.get_status(url, ASK_LIMIT).map_err(|error| error.to_string())?;
+                let status = client.get_status(url, ASK_LIMIT).map_err(|error| match error {
+                    RequestError::ClientCertificate(problem) => Unready::Certificate(problem),
+                    error => Unready::Yet(error.to_string()),
+                })?;
                 let text = Client::status_text(status);
-                if (200..300).contains(&status) { Ok(text) } else { Err(format!("`{path}` returned `{text}`")) }
+                if (200..300).contains(&status) { Ok(text) } else { Err(Unready::Yet(format!("`{path}` returned `{text}`"))) }
             }
-            Self::Connect { host, port } => connect(host, *port),
+            Self::Connect { host, port } => connect(host, *port).map_err(Unready::Yet),
         }
     }
 }

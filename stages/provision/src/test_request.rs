@@ -13,6 +13,7 @@ use assay_manifest::{Count, Plan, Probe, ServingApi, ServingWork, Target};
 use assay_probe::{Client, FirstEvent, Identity, JsonRequest, PartialResponse, RequestError, endpoint_url};
 use assay_stage::{Context, ErrorCode, Event, Failure};
 
+use crate::client_certificate::client_certificate_failure;
 use crate::models::list_models;
 
 /// The `x-request-id` of a test request, by which an endpoint's log tells it from the load: `assay test req.` in ASCII.
@@ -148,8 +149,11 @@ impl<'a> TestRequest<'a> {
             Err(RequestError::Tls(why)) => {
                 let message = format!("target `{}` cannot be reached over TLS: {}", self.target.name, clean(&why));
                 return Verdict::Refused(Failure::new(ErrorCode::EndpointProtocol, message).hint(
-                    "does the address need `http`? `SSL_CERT_FILE` names certificate authorities to trust; `insecure_skip_tls_verify: true` accepts any certificate",
+                    "does the address need `http`? The target's `tls.ca`, or `SSL_CERT_FILE`, names certificate authorities to trust; `insecure_skip_tls_verify: true` accepts any certificate",
                 ));
+            }
+            Err(RequestError::ClientCertificate(problem)) => {
+                return Verdict::Refused(client_certificate_failure(self.target, problem));
             }
             Err(RequestError::Http2(why)) => return Verdict::Refused(self.http2_failure(why)),
             Err(error) => return Verdict::Unavailable(format!("POST {}: {}", self.url, clean(&error.to_string()))),

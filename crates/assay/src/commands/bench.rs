@@ -27,6 +27,7 @@ use serde_json::{Map, Value, json};
 
 mod custom_api;
 mod lengths;
+mod tls;
 mod wording;
 
 use crate::commands::run::RunRequest;
@@ -35,6 +36,7 @@ use tokenizer::{TOKENIZER_FILE, TokenizerOptions};
 
 use custom_api::CustomApiOptions;
 use lengths::LengthTables;
+use tls::TlsOptions;
 use wording::Wording;
 
 /// The time limit for the endpoint to become ready: the user is there to start it.
@@ -53,7 +55,7 @@ const PIPELINE: &str = "pipelines/bench.yaml";
 const WORKLOADS: [&str; 3] = ["bench", "bench-open", "bench-replay"];
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 61] = [
+const OPTIONS: [(&str, &str); 62] = [
     ("spec.load.cancel", "--cancel"),
     ("spec.load.connections", "--connections"),
     ("spec.load.rate.ramp", "--ramp"),
@@ -114,6 +116,7 @@ const OPTIONS: [(&str, &str); 61] = [
     ("spec.targets[0].url", "--url"),
     ("spec.targets[0].config.profile", "--simulator"),
     ("spec.targets[0].headers", "--header"),
+    ("spec.targets[0].tls", "--cert"),
     ("spec.model", "--model"),
 ];
 
@@ -257,9 +260,8 @@ pub(crate) struct Bench {
     /// A header of each request, and the environment variable with its value; `NAME: VALUE` if it is no secret
     #[arg(long, value_name = "NAME=VARIABLE")]
     header: Vec<String>,
-    /// Accept any TLS certificate, which the result states
-    #[arg(long)]
-    insecure: bool,
+    #[command(flatten)]
+    tls: TlsOptions,
     /// A field to add to each request's body, such as temperature=0.7
     #[arg(long, value_name = "NAME=VALUE")]
     body: Vec<String>,
@@ -325,8 +327,8 @@ impl Bench {
         let source = SourceSpec { pipeline: PIPELINE.to_owned(), adhoc, ..SourceSpec::default() };
         let plan = PlanParameters { fetch: self.file().is_some_and(|(_, file)| is_address(file)) };
         let asked = RunRequest { source, store: self.store, name: self.name, plan, json: self.json, command: "assay bench" };
-        let (url, has_key) = (self.url, self.api_key.is_some());
-        asked.run().map_err(|failure| wording.failure(with_options(failure, url.as_deref(), has_key, wording.is_trace)))
+        let (url, has) = (self.url, (self.api_key.is_some(), self.tls.has_certificate()));
+        asked.run().map_err(|failure| wording.failure(with_options(failure, url.as_deref(), has, wording.is_trace)))
     }
 
     /// Returns the words of these options, with the paths of the files that are copied into the Source.
@@ -567,8 +569,8 @@ impl Bench {
             (Some(profile), _) => json!({"name": "simulator", "kind": "simulator", "config": {"profile": profile}}),
             (None, url) => json!({"name": "endpoint", "kind": "endpoint", "url": url, "ready": {"timeout": READY_TIMEOUT}}),
         };
-        if self.insecure && self.url.is_some() {
-            target["insecure_skip_tls_verify"] = json!(true);
+        if let Some(url) = &self.url {
+            self.tls.add_to(&mut target, url, self.print)?;
         }
         if !headers.is_empty() {
             target["headers"] = Value::Object(headers);
@@ -829,12 +831,18 @@ fn remedy(problem: &Problem, wording: &Wording) -> String {
 }
 
 /// Names the options in a failure of the endpoint: the user wrote no pipeline in which to raise a timeout or name a key.
-fn with_options(failure: Failure, url: Option<&str>, has_key: bool, is_trace: bool) -> Failure {
+fn with_options(failure: Failure, url: Option<&str>, (has_key, has_certificate): (bool, bool), is_trace: bool) -> Failure {
     match url {
         _ if failure.code == ErrorCode::Dataset => {
             let hint = dataset_hint(&failure.to_string(), is_trace);
             failure.hint(hint)
         }
+        Some(_) if failure.code == ErrorCode::EndpointUnauthorized && failure.message.contains("TLS connection") => failure.hint(if has_certificate {
+            "has an authority that the endpoint trusts signed the certificate of `--cert` for clients, and does its text hold the certificates \
+             between the two?"
+        } else {
+            "`--cert` names the client certificate, and `--key` its private key"
+        }),
         Some(_) if failure.code == ErrorCode::EndpointUnauthorized => {
             let key = match (has_key, std::env::var_os(KEY_VARIABLE).is_some()) {
                 (true, _) => "is the key that `--api-key` names valid for this endpoint and model?",
@@ -848,7 +856,7 @@ fn with_options(failure: Failure, url: Option<&str>, has_key: bool, is_trace: bo
         }
         Some(url) if failure.code == ErrorCode::EndpointProtocol && url.starts_with("https:") && failure.message.contains("over TLS") => {
             failure.hint(
-                "`SSL_CERT_FILE` names the certificate authorities to trust; `--insecure` accepts any certificate; a server without TLS \
+                "`--cacert` names certificate authorities to trust; `--insecure` accepts any certificate; a server without TLS \
                  needs `http` in `--url`",
             )
         }
@@ -925,24 +933,24 @@ mod tests {
     fn an_endpoint_that_is_not_there_is_named_by_its_option() {
         let failed = |code| Failure::new(code, "refused").hint("`ready.timeout`");
         let hint = |failure: Failure| failure.hint.unwrap_or_default();
-        let asked = hint(with_options(failed(ErrorCode::TargetNotReady), Some("http://h:1"), false, false));
+        let asked = hint(with_options(failed(ErrorCode::TargetNotReady), Some("http://h:1"), (false, false), false));
         assert!(
             asked.starts_with("is a server up at `http://h:1`, as `--url` says?") && !asked.contains("ready.timeout"),
             "{asked}"
         );
         assert_eq!(
-            hint(with_options(failed(ErrorCode::TargetNotReady), None, false, false)),
+            hint(with_options(failed(ErrorCode::TargetNotReady), None, (false, false), false)),
             "`ready.timeout`",
             "the simulator has no address"
         );
-        assert!(hint(with_options(failed(ErrorCode::ModelNotServed), Some("http://h:1"), false, false)).contains("`--model`"));
-        let of_file = |text: &str, is_trace| hint(with_options(Failure::new(ErrorCode::Dataset, text), None, false, is_trace));
+        assert!(hint(with_options(failed(ErrorCode::ModelNotServed), Some("http://h:1"), (false, false), false)).contains("`--model`"));
+        let of_file = |text: &str, is_trace| hint(with_options(Failure::new(ErrorCode::Dataset, text), None, (false, false), is_trace));
         let dataset = |text: &str| of_file(text, false);
         assert!(of_file("row 2 is earlier than the row before it", true).contains("`--trace-format`"));
         assert!(dataset("the prompt of row 3 has 9 tokens, more than `max_input`, which is 8").contains("`--over skip`"));
         assert!(dataset("row 3 has no `prompt`").contains("`--field prompt=NAME`"));
         assert_eq!(
-            hint(with_options(failed(ErrorCode::Drift), Some("http://h:1"), false, false)),
+            hint(with_options(failed(ErrorCode::Drift), Some("http://h:1"), (false, false), false)),
             "`ready.timeout`",
             "it was there"
         );

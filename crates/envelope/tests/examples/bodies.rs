@@ -406,6 +406,10 @@ fn targets() -> Value {
             ],
             "headers": [{"name": "authorization", "from_env": "VLLM_AUTHORIZATION", "scheme": "Bearer"}],
             "insecure_skip_tls_verify": true,
+            "tls": {
+                "ca": {"name": "ca", "from_file": "/etc/certs/ca.pem"},
+                "client": {"cert": {"name": "cert", "from_env": "CLIENT_CERT"}, "key": {"name": "key", "from_env": "CLIENT_KEY"}},
+            },
             "replicas": ["http://10.0.0.1:8000", "http://10.0.0.2:8000"],
             "config": {"profile": "h100-8b"},
             "ready_http": "/health",

@@ -623,6 +623,39 @@ fn secrets_are_references() {
 }
 
 #[test]
+fn certificates_are_places_of_a_target_over_tls() {
+    let with = |url: &str, more: &str| {
+        let target = format!("targets: [{{name: a, kind: endpoint, url: '{url}', {more}}}]");
+        format!("apiVersion: assay.dev/v1alpha1\nkind: Pipeline\nmetadata: {{name: p}}\nspec: {{workloads: [w], {target}}}\n")
+    };
+    let client = "client: {cert: {from_file: /c.pem}, key: {from_env: KEY}}";
+    let read = pipeline(&with("https://h", &format!("tls: {{ca: {{from_env: CA}}, {client}}}"))).spec.targets.remove(0);
+    let tls = read.tls.expect("certificates");
+    assert_eq!(tls.ca, Some(SecretRef::Env("CA".to_owned())));
+    let client_read = tls.client.expect("a client certificate");
+    assert_eq!((client_read.cert, client_read.key), (SecretRef::File("/c.pem".to_owned()), SecretRef::Env("KEY".to_owned())));
+    let refused = |url: &str, more: &str| {
+        let text = problems(&with(url, more));
+        text.lines().filter_map(|line| line.strip_prefix("error: ")).collect::<Vec<_>>().join("; ")
+    };
+    assert_eq!(
+        refused("http://h", &format!("tls: {{{client}}}")),
+        "`spec.targets[0].tls` is for a target at `https`, and `spec.targets[0].url` begins with `http://`"
+    );
+    assert_eq!(
+        refused("https://h", "tls: {ca: {from_env: CA}}, insecure_skip_tls_verify: true"),
+        "`spec.targets[0].tls.ca` has no effect if `spec.targets[0].insecure_skip_tls_verify` accepts any certificate"
+    );
+    assert_eq!(refused("https://h", "tls: {}"), "`spec.targets[0].tls` needs at least one of `ca`, `client`");
+    let half = "tls: {client: {cert: {from_env: CERT}}}";
+    assert_eq!(refused("https://h", half), "`spec.targets[0].tls.client` lacks `key`");
+    let pem = "tls: {client: {cert: {from_env: CERT}, key: '-----BEGIN PRIVATE KEY-----'}}";
+    let message = "`spec.targets[0].tls.client.key` must say where its value is found, never what it is";
+    assert_eq!(refused("https://h", pem), message);
+    assert!(!problems(&with("https://h", pem)).contains("BEGIN"));
+}
+
+#[test]
 fn headers_are_one_whatever_their_case() {
     let twice = "authorization: {from_env: A}\n        Authorization: {from_env: B}";
     assert_snapshot!(comparing("Authorization: {from_file: /run/secrets/key}", twice), @r"
