@@ -39,6 +39,7 @@ mod serving;
 mod sessions;
 mod stalls;
 mod stores;
+mod unix_sockets;
 // The fake forge that the tests post to.
 mod replicas;
 #[path = "../../crates/forge/tests/it/stand_in.rs"]

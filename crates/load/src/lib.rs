@@ -31,6 +31,7 @@
 //!   closes the connection later, it may have read the request, and so the request has failed (`connection_closed`): otherwise a
 //!   worker that crashes would not be visible.
 
+mod address;
 mod budget;
 mod connection;
 mod delay;
@@ -51,6 +52,7 @@ mod trial;
 mod turn_feeder;
 mod validity;
 
+pub use address::{EndpointAddress, MAX_SOCKET_PATH_BYTES, split_unix_url};
 pub use assay_api::ServingApi;
 pub use endpoint::{Endpoint, EndpointPaths};
 pub use error::{Cause, Error};

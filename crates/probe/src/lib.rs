@@ -17,6 +17,7 @@ mod partial;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod tls;
+mod unix;
 
 pub use client::{Client, EndpointResponse, JsonRequest, Limits, endpoint_url, tls_config};
 pub use error::RequestError;

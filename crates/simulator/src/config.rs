@@ -8,6 +8,7 @@ use thiserror::Error;
 use crate::draw::{Concern, RequestKey, Seed};
 use crate::engine::Stall;
 use crate::fault::Fault;
+use crate::listen::ListenAddress;
 use crate::model::Latency;
 
 /// Nanoseconds of a millisecond.
@@ -17,7 +18,7 @@ const MS: i64 = 1_000_000;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The address to listen on; port 0 selects a free one.
-    pub listen: SocketAddr,
+    pub listen: ListenAddress,
     /// The name of the only model that it serves.
     pub model: String,
     /// The seed of every draw.
@@ -90,7 +91,7 @@ impl Config {
     /// Returns the configuration of a profile, with defaults for the rest.
     pub fn from_profile(profile: Profile) -> Self {
         Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)).into(),
             model: "assay-simulator".to_owned(),
             seed: Seed::default(),
             latency: profile.latency(),

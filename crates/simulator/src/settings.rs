@@ -1,7 +1,6 @@
 //! The settings, as flags and as a configuration file. A flag overrides the file, the file overrides the profile.
 
 use std::io::Read as _;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -11,6 +10,7 @@ use crate::config::{Config, Profile, UnknownProfile};
 use crate::draw::SeedError;
 use crate::engine::{MAX_STALLS, Stall};
 use crate::fault::FaultError;
+use crate::listen::ListenAddress;
 use crate::model::Latency;
 
 /// The most bytes of a file of settings that are read.
@@ -50,9 +50,9 @@ macro_rules! settings {
 }
 
 settings! {
-    /// Address to listen on; port 0 selects a free port [default: 127.0.0.1:0]
+    /// Address to listen on; port 0 selects a free port, and unix:PATH is a Unix socket [default: 127.0.0.1:0]
     #[arg(long, value_name = "ADDRESS")]
-    listen: SocketAddr,
+    listen: ListenAddress,
     /// Latency profile: instant, fast, h100-8b, h100-8b-prefill, h100-70b-tp8 [default: instant]
     #[arg(long, value_name = "NAME")]
     profile: String,

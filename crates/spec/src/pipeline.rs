@@ -379,6 +379,7 @@ impl Define for Pipeline {
         check_secrets(spec, problems);
         check_simulators(spec, problems);
         check_tls(spec, problems);
+        check_sockets(spec, problems);
         check_cpus(spec, problems);
         check_telemetry(spec, problems);
     }
@@ -626,6 +627,19 @@ fn check_simulators(spec: &CheckedValue, problems: &mut Problems<'_>) {
         let known = SIMULATOR_PROFILES.map(|profile| format!("`{profile}`")).join(", ");
         let near = did_you_mean(name, SIMULATOR_PROFILES).map(|near| format!("{near} ")).unwrap_or_default();
         problems.add_hinted(profile.span, message, format!("{near}the profiles are {known}"));
+    }
+}
+
+/// Checks that only an endpoint is at a Unix socket: a target that a run starts has a port of its own.
+fn check_sockets(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let targets = spec.member("targets").map_or(&[][..], CheckedValue::items);
+    for (index, target) in targets.iter().enumerate().filter(|(_, target)| target.text_of("kind") != Some("endpoint")) {
+        if let Some(url) = target.member("url").filter(|url| url.text().is_some_and(|text| text.starts_with("unix:"))) {
+            let kind = target.text_of("kind").unwrap_or_default();
+            let message =
+                format!("`spec.targets[{index}].url` is a Unix socket, at which only an `endpoint` may be, not `kind: {kind}`");
+            problems.add_hinted(url.span, message, "write an address with a host and a port, or `kind: endpoint`");
+        }
     }
 }
 

@@ -13,10 +13,10 @@ use assay_metric::{SloMetric, Unit};
 
 use crate::field::{Choice, Field, Rule, Table, Type, Uniqueness, choice, default, optional, required};
 use crate::format::{
-    BRANCH, CASE_ID, CERTIFICATES, COMMIT, CPUS, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENV_NAME, GIT_REF, HEADER,
-    HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE, INSTANT, JSON_OBJECT, LABEL, LATENCY, MEMBER, METRIC, NAME, OBJECT_NAME, PATH,
-    PAUSE, PUBLIC_KEY, QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED, SESSION_HEADER, SHA256, SQL_PATH, TELEMETRY_URL, TEXT, TIMEZONE,
-    UNIT, WORD,
+    BRANCH, CASE_ID, CERTIFICATES, COMMIT, CPUS, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENDPOINT_URL, ENV_NAME,
+    GIT_REF, HEADER, HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE, INSTANT, JSON_OBJECT, LABEL, LATENCY, MEMBER, METRIC, NAME,
+    OBJECT_NAME, PATH, PAUSE, PUBLIC_KEY, QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED, SESSION_HEADER, SHA256, SQL_PATH,
+    TELEMETRY_URL, TEXT, TIMEZONE, UNIT, WORD,
 };
 use crate::lengths::MAX_TOKENS;
 
@@ -1100,8 +1100,8 @@ pub(crate) static TARGET: Table = Table {
         required("kind", &Type::Choice(&TARGET_KINDS), "The kind of target."),
         optional(
             "url",
-            &Type::Text(&HTTP_URL),
-            "Its address. For `objects`: a Service among them, with its port. A simulator without one chooses a free port.",
+            &Type::Text(&ENDPOINT_URL),
+            "Its address. For `objects`: a Service among them, with its port. A simulator without one chooses a free port. An `endpoint` may be at a Unix socket of this machine: `unix:/run/server.sock`, with the path of its requests after another `:` if it is not `/v1`.",
         )
         .only(REACHED)
         .required_for_choices(&["endpoint", "process", "objects"]),

@@ -186,6 +186,7 @@ fn block_targets(plan: &Plan, block: u32) -> Result<Vec<&Target>, Failure> {
 
 fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&PodProvisioner>) -> Result<ProvisionedTarget, Failure> {
     let ready = target.ready_http.as_deref();
+    check_socket(target, pods.is_some())?;
     let mut brought_up = match (target.kind, pods) {
         (TargetKind::Process | TargetKind::Simulator, Some(pods)) => Some(pods.bring_up(ctx, plan, target)?),
         (TargetKind::Objects, Some(pods)) => Some(pods.bring_up_objects(ctx, target)?),
@@ -273,6 +274,19 @@ fn replicas(target: &Target) -> Result<Vec<ProvisionedReplica>, Failure> {
 fn no_replica(target: &Target, address: &str, why: &str) -> Failure {
     Failure::new(ErrorCode::TargetNotReady, format!("the replica {address} of target `{}` does not respond: {why}", target.name))
         .hint("`replicas` lists the servers behind `url`: correct the address, or remove it from the list")
+}
+
+/// Refuses a Unix socket in a cluster: the pods of a run have file systems of their own, in which there is none.
+fn check_socket(target: &Target, is_in_pod: bool) -> Result<(), Failure> {
+    match target.url.as_deref().filter(|url| is_in_pod && assay_load::split_unix_url(url).is_some()) {
+        Some(url) => {
+            let message =
+                format!("target `{}` is at the Unix socket `{url}`, which the pods of this run cannot reach", target.name);
+            Err(Failure::new(ErrorCode::TargetUrl, message)
+                .hint("write an address with a host and a port, or run on the machine of the server"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Refuses to flush several pods: only one of them handles the request, so only one cache would be flushed.

@@ -2,8 +2,11 @@
 
 use std::fmt;
 use std::net::{TcpStream, ToSocketAddrs as _};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use assay_load::{Endpoint, split_unix_url};
 use assay_manifest::{Count, Probe, Target, TargetKind};
 use assay_probe::{Client, RequestError, endpoint_url};
 use assay_process::Cancel;
@@ -82,6 +85,8 @@ enum ReadyCheck {
     Http { url: String, path: String },
     /// Ready if the address accepts a connection.
     Connect { host: String, port: u16 },
+    /// Ready if the Unix socket accepts a connection.
+    ConnectUnix { socket: PathBuf },
 }
 
 impl fmt::Display for ReadyCheck {
@@ -89,6 +94,7 @@ impl fmt::Display for ReadyCheck {
         match self {
             Self::Http { url, .. } => write!(f, "GET {url}"),
             Self::Connect { host, port } => write!(f, "connect to {host}:{port}"),
+            Self::ConnectUnix { socket } => write!(f, "connect to unix:{}", socket.display()),
         }
     }
 }
@@ -96,9 +102,16 @@ impl fmt::Display for ReadyCheck {
 impl ReadyCheck {
     fn new(target: &Target, address: &str, path: Option<&str>) -> Result<Self, Failure> {
         let bad = |what: String| Failure::new(ErrorCode::TargetUrl, format!("target `{}` {what}", target.name));
-        let place = parse_address(address).ok_or_else(|| bad(format!("is at `{address}`, which is not an address")))?;
+        let no_address = || bad(format!("is at `{address}`, which is not an address"));
+        let connect = if let Some((socket, _)) = split_unix_url(address) {
+            Endpoint::parse(address).map_err(|error| no_address().because(&error))?;
+            Self::ConnectUnix { socket: PathBuf::from(socket) }
+        } else {
+            let HostPort { host, port, .. } = parse_address(address).ok_or_else(no_address)?;
+            Self::Connect { host, port }
+        };
         match path {
-            None => Ok(Self::Connect { host: place.host, port: place.port }),
+            None => Ok(connect),
             Some(path) if is_path(path) => Ok(Self::Http { url: endpoint_url(address, path), path: path.to_owned() }),
             Some(path) => Err(bad(format!("is to be asked for `{}`, which is not a path", path.escape_debug()))),
         }
@@ -115,6 +128,10 @@ impl ReadyCheck {
                 if (200..300).contains(&status) { Ok(text) } else { Err(Unready::Yet(format!("`{path}` returned `{text}`"))) }
             }
             Self::Connect { host, port } => connect(host, *port).map_err(Unready::Yet),
+            Self::ConnectUnix { socket } => match UnixStream::connect(socket) {
+                Ok(_) => Ok("connected".to_owned()),
+                Err(error) => Err(Unready::Yet(error.to_string())),
+            },
         }
     }
 }

@@ -332,6 +332,40 @@ fn a_version_at_the_end_of_an_address_is_not_doubled() {
 }
 
 #[test]
+fn a_server_at_a_unix_socket_is_asked_like_another() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("server.sock");
+    let url = endpoint_url(&format!("unix:{}:/v1", path.display()), "/v1/models");
+    assert_eq!(url, format!("unix:{}:/v1/models", path.display()));
+    let error = client().get(&url, LONG).expect_err("nobody");
+    assert!(error.is_unreachable(), "{error}");
+    let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let mut head = String::new();
+        let mut byte = [0];
+        while !head.ends_with("\r\n\r\n") && stream.read(&mut byte).expect("a byte") == 1 {
+            head.push(char::from(byte[0]));
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nhere").expect("sent");
+        drop(stream);
+        // The next one gets no response until it leaves.
+        let (mut silent, _) = listener.accept().expect("a connection");
+        let _ = silent.read_to_end(&mut Vec::new());
+        head
+    });
+    assert_eq!(client().get(&url, LONG).expect("a response").body, b"here");
+    let error = client().get(&url, SHORT).expect_err("no response");
+    insta::assert_snapshot!(error, @"no response within 50ms");
+    let head = server.join().expect("no panic");
+    assert!(head.starts_with("GET /v1/models HTTP/1.1\r\n"), "{head}");
+    assert!(head.to_ascii_lowercase().contains("\r\nhost: localhost\r\n"), "{head}");
+    for bad in ["unix:", "unix:a", "unix:/a:v1", "unix:/a:/v 1"] {
+        assert!(matches!(client().get(bad, LONG), Err(RequestError::Address(_))), "{bad}");
+    }
+}
+
+#[test]
 fn only_an_address_is_asked() {
     for bad in ["", "a", "/health", "ftp://a/", "http://", "http://u:p@a/", "http://a b/", "file:///etc/passwd"] {
         assert!(matches!(client().get(bad, LONG), Err(RequestError::Address(_))), "{bad}");

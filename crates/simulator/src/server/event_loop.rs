@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
-use std::net::TcpListener;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use assay_api::{ContentFault, OutputTokens, ResponseNames, ResponsePlan, ServingApi, SimulatedResponse, TokenRun};
@@ -14,6 +13,7 @@ use crate::config::Config;
 use crate::draw::RequestKey;
 use crate::engine::{Engine, Stall};
 use crate::fault::Fault;
+use crate::listen::Listener;
 use crate::model::{Arrival, Channel, Event, EventKind, Model};
 use crate::server::connection::{Connection, Input, Stamp};
 use crate::server::http::Head;
@@ -225,10 +225,10 @@ impl EventLoop {
 
 /// Connections.
 impl EventLoop {
-    pub(super) fn accept(&mut self, listener: &TcpListener, poller: &Poller) {
+    pub(super) fn accept(&mut self, listener: &Listener, poller: &Poller) {
         for _ in 0..ACCEPTS_AT_A_TIME {
             match listener.accept() {
-                Ok((socket, _)) if self.open < self.config.limits.connections => {
+                Ok(socket) if self.open < self.config.limits.connections => {
                     // A connection that broke at once needs no further handling.
                     let _ = self.admit(socket, poller);
                 }
@@ -246,8 +246,6 @@ impl EventLoop {
     }
 
     fn admit(&mut self, socket: std::net::TcpStream, poller: &Poller) -> io::Result<()> {
-        socket.set_nonblocking(true)?;
-        socket.set_nodelay(true)?;
         let place = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
             self.uses.push(0);
@@ -275,7 +273,7 @@ impl EventLoop {
     }
 
     /// Listens again after it had no file left, if the pause is over.
-    pub(super) fn listen_again(&mut self, listener: &TcpListener, poller: &Poller) {
+    pub(super) fn listen_again(&mut self, listener: &Listener, poller: &Poller) {
         if !self.listening && now_ns() >= self.listen_after_ns {
             self.listening = poller.add(listener, LISTENER, Interest::Read).is_ok();
         }

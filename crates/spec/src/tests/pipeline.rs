@@ -874,3 +874,27 @@ fn a_branch_may_be_of_another_remote() {
     hint: letters, digits and inner `.`, `_`, `/`, `-`, as Git allows
     ");
 }
+
+#[test]
+fn only_an_endpoint_is_at_a_unix_socket() {
+    for url in ["unix:/run/server.sock", "unix:/run/server.sock:/openai/v1"] {
+        assert_eq!(minimal("kind: host", &format!("kind: endpoint, url: '{url}'")), "no problem");
+    }
+    let refused = |kind: &str, url: &str| minimal("kind: host", &format!("kind: {kind}, url: '{url}'"));
+    let long = format!("unix:/{}", "a".repeat(107));
+    for (kind, url, said) in [
+        ("endpoint", "unix:server.sock", "hint: must name the absolute path of a socket of at most 107 bytes after `unix:`"),
+        ("endpoint", long.as_str(), "hint: must name the absolute path of a socket of at most 107 bytes after `unix:`"),
+        ("endpoint", "unix:/run/server.sock:v1", "after a second `:` comes a path, as in `unix:/run/server.sock:/v1`"),
+        (
+            "simulator",
+            "unix:/run/server.sock",
+            "`spec.targets[0].url` is a Unix socket, at which only an `endpoint` may be, not `kind: simulator`",
+        ),
+    ] {
+        let text = refused(kind, url);
+        assert!(text.starts_with("error: `spec.targets[0].url` is ") && text.contains(said), "{text}");
+    }
+    let longest = &long[..long.len() - 1];
+    assert_eq!(refused("endpoint", longest), "no problem");
+}
