@@ -2,6 +2,7 @@
 //!
 //! They form one binary, so that it is linked once. Every test has its own repository, home and store.
 
+mod adapters;
 mod apis;
 mod attack_matrix;
 mod bench;

@@ -1,8 +1,8 @@
 //! The recipe of a point's load, known before any of the load is made.
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, Cancellation, CanonicalError, Count, Digest, Images, LengthLaw, PointId, PromptSource, RateProfile,
-    ServingWork, Sessions, SharedPrefix, SyntheticText, Tokenizer, canonical_json,
+    Adapter, ArrivalLaw, CacheMode, Cancellation, CanonicalError, Count, Digest, Images, LengthLaw, PointId, PromptSource,
+    RateProfile, ServingWork, Sessions, SharedPrefix, SyntheticText, Tokenizer, canonical_json,
 };
 use serde::Serialize;
 
@@ -42,6 +42,8 @@ struct Recipe<'a> {
     images: Option<&'a Images>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cancel: Option<&'a Cancellation>,
+    #[serde(skip_serializing_if = "<[Adapter]>::is_empty")]
+    adapters: &'a [Adapter],
     batch: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<Count>,
@@ -93,6 +95,7 @@ pub fn load_recipe_digest(work: &ServingWork, offered: OfferedLoad, key: &PointK
         text: work.text,
         images: work.images.as_ref(),
         cancel: work.cancel.as_ref(),
+        adapters: &work.adapters,
         batch: work.batch,
         requests: work.requests,
         duration_ns: work.duration_ns,

@@ -21,6 +21,8 @@ pub struct Config {
     pub listen: ListenAddress,
     /// The name of the only model that it serves.
     pub model: String,
+    /// The names of LoRA adapters of the model. They are as fast as the model itself, and each has prompts of its own in the cache.
+    pub adapters: Vec<String>,
     /// The seed of every draw.
     pub seed: Seed,
     /// The latencies.
@@ -88,11 +90,17 @@ impl Default for Limits {
 }
 
 impl Config {
+    /// Returns the name that is served for an adapter, by its place; without one, the model's.
+    pub fn name_of(&self, adapter: Option<usize>) -> &str {
+        adapter.and_then(|place| self.adapters.get(place)).unwrap_or(&self.model)
+    }
+
     /// Returns the configuration of a profile, with defaults for the rest.
     pub fn from_profile(profile: Profile) -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)).into(),
             model: "assay-simulator".to_owned(),
+            adapters: Vec::new(),
             seed: Seed::default(),
             latency: profile.latency(),
             output: LengthDistribution { median_tokens: 128, sigma: 0.6, max_tokens: 2_048 },

@@ -59,6 +59,9 @@ settings! {
     /// Name of the served model [default: assay-simulator]
     #[arg(long, value_name = "NAME")]
     model: String,
+    /// Names of LoRA adapters of the model that are served too, with commas between them
+    #[arg(long, value_name = "NAME,..")]
+    adapters: String,
     /// Seed of every draw: 1 to 64 hexadecimal digits [default: 0]
     #[arg(long, value_name = "HEX")]
     seed: String,
@@ -251,6 +254,9 @@ impl Settings {
         self.set_limits(&mut config)?;
         set(&mut config.listen, self.listen);
         set(&mut config.model, self.model);
+        if let Some(names) = self.adapters {
+            config.adapters = parse_adapters(&names)?;
+        }
         if let Some(seed) = self.seed {
             config.seed = seed.parse()?;
         }
@@ -385,6 +391,20 @@ pub(crate) fn within<T: PartialOrd + std::fmt::Display>(
 
 pub(crate) fn out_of_range(name: &'static str, value: &str, range: &str) -> SettingsError {
     SettingsError::OutOfRange { name, value: value.chars().take(60).collect(), range: range.to_owned() }
+}
+
+/// The most adapters of a simulator.
+const MAX_ADAPTERS: usize = 1000;
+
+fn parse_adapters(text: &str) -> Result<Vec<String>, SettingsError> {
+    let names: Vec<String> = text.split(',').map(str::to_owned).collect();
+    let mut distinct = names.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    if names.len() > MAX_ADAPTERS || distinct.len() < names.len() || names.iter().any(String::is_empty) {
+        return Err(out_of_range("adapters", text, "up to 1000 different names with commas between them"));
+    }
+    Ok(names)
 }
 
 fn read_stall(text: &str) -> Result<Stall, SettingsError> {

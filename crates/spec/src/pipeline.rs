@@ -28,6 +28,7 @@ pub const SIMULATOR_PROFILES: [&str; 5] = ["instant", "fast", "h100-8b", "h100-8
 pub const SIMULATOR_SETTINGS: &[&str] = &[
     "profile",
     "model",
+    "adapters",
     "seed",
     "seed_from",
     "ttft_ms",

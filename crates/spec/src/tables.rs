@@ -201,6 +201,13 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
             "The kind of the text of synthetic prompts, with `lengths`.",
         )
         .only(SERVING),
+        default(
+            "adapters",
+            &Type::List { item: &Type::Object(&ADAPTER), min: 0, max: 1000, unique: Uniqueness::Field("name") },
+            "[]",
+            "The LoRA adapters of `model` that requests name in its place. Each request has one of them, each session one for all of its turns.",
+        )
+        .only(SERVING),
         optional(
             "images",
             &Type::Object(&IMAGES),
@@ -504,6 +511,20 @@ static LENGTHS_TABLE: Table = Table {
 };
 static PAIRS: Type = Type::List { item: &Type::Object(&PAIR), min: 1, max: MAX_WEIGHTS, unique: Uniqueness::No };
 static WEIGHT: Type = Type::Number { min: 0.0, above_min: false, max: 1e9 };
+static ADAPTER: Table = Table {
+    name: "adapter",
+    doc: "A LoRA adapter, by the name that the endpoint serves it under.",
+    selector: None,
+    fields: &[
+        required(
+            "name",
+            &WORD_TYPE,
+            "Its name, which requests have as their `model`. The name of the model itself stands for no adapter.",
+        ),
+        default("weight", &WEIGHT, "1", "The weight: the adapter is drawn with a probability in proportion to it."),
+    ],
+    rules: &[],
+};
 static PAIR: Table = Table {
     name: "pair of lengths",
     doc: "An input and an output that belong together.",

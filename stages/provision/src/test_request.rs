@@ -70,9 +70,12 @@ pub(crate) fn send_all(
     let works = cases.filter_map(|case| plan.workload(&case.workload)?.serving.as_ref());
     let (mut sent, mut probes) = (BTreeSet::new(), Vec::new());
     for work in works {
-        let request = TestRequest::new(target, &work.for_server(identity.server.value.as_deref()), address);
-        if sent.insert((request.url.clone(), request.body.clone())) {
-            probes.push(request.send(ctx, client, identity)?);
+        let work = work.for_server(identity.server.value.as_deref());
+        for model in work.requested_models() {
+            let request = TestRequest::new(target, &work, model, address);
+            if sent.insert((request.url.clone(), request.body.clone())) {
+                probes.push(request.send(ctx, client, identity)?);
+            }
         }
     }
     Ok(probes)
@@ -92,7 +95,7 @@ fn without_default_temperature(work: &ServingWork) -> Cow<'_, ServingWork> {
 }
 
 impl<'a> TestRequest<'a> {
-    fn new(target: &'a Target, work: &ServingWork, address: &str) -> Self {
+    fn new(target: &'a Target, work: &ServingWork, model: &str, address: &str) -> Self {
         let capabilities = work.api.capabilities();
         let query = (capabilities.input == InputKind::QueryAndDocuments).then_some(INPUT);
         let inputs = vec![INPUT.to_owned(); work.documents() as usize];
@@ -103,7 +106,11 @@ impl<'a> TestRequest<'a> {
             path: work.path().to_owned(),
             is_streamed: work.is_streamed(),
             url: endpoint_url(address, work.path()),
-            body: without_default_temperature(work).request_body(RequestInput::Texts { query, inputs: &inputs }, output_tokens),
+            body: without_default_temperature(work).request_body(
+                model,
+                RequestInput::Texts { query, inputs: &inputs },
+                output_tokens,
+            ),
             time: Duration::from_nanos(work.timeout_ns.0).min(TIME),
         }
     }

@@ -55,7 +55,7 @@ const PIPELINE: &str = "pipelines/bench.yaml";
 const WORKLOADS: [&str; 3] = ["bench", "bench-open", "bench-replay"];
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 62] = [
+const OPTIONS: [(&str, &str); 63] = [
     ("spec.load.cancel", "--cancel"),
     ("spec.load.connections", "--connections"),
     ("spec.load.rate.ramp", "--ramp"),
@@ -117,6 +117,7 @@ const OPTIONS: [(&str, &str); 62] = [
     ("spec.targets[0].config.profile", "--simulator"),
     ("spec.targets[0].headers", "--header"),
     ("spec.targets[0].tls", "--cert"),
+    ("spec.adapters", "--adapter"),
     ("spec.model", "--model"),
 ];
 
@@ -132,6 +133,9 @@ pub(crate) struct Bench {
     /// The model name in requests
     #[arg(long, value_name = "NAME", required_unless_present = "simulator")]
     model: Option<String>,
+    /// A LoRA adapter of the model that requests name in its place; several are drawn by their weights, one for each session if there are any
+    #[arg(long = "adapter", value_name = "NAME[=WEIGHT]")]
+    adapters: Vec<String>,
     /// Closed loop: requests in flight; each response is followed by the next request. `1..64` means 1, 2, 4, ..., 64
     #[arg(long, value_name = "N,..", value_delimiter = ',', required_unless_present_any = ["rate", "ramp", "series", "trace"], value_parser = parse_doublings)]
     concurrency: Vec<Doublings>,
@@ -446,6 +450,8 @@ impl Bench {
         set(&mut spec, "text", self.length_tables.text());
         set(&mut spec, "images", self.length_tables.images()?);
         set(&mut spec, "sessions", sessions);
+        let adapters = self.adapters.iter().map(|text| parse_adapter(text)).collect::<Result<Vec<_>, _>>()?;
+        set(&mut spec, "adapters", (!adapters.is_empty()).then_some(Value::Array(adapters)));
         set(&mut spec, "batch", Some(self.documents).filter(|documents| *documents != 1).map(Value::from));
         set(&mut spec, "extra_body", self.extra_body.clone().map(Value::from));
         set(&mut spec, "seed", self.seed.as_deref().map(|seed| json!(seed_digits(seed))));
@@ -617,6 +623,16 @@ fn parse_cancel(text: &str) -> Result<Value, Failure> {
             .hint("such as `--cancel 0.1:500ms`: one request in ten, half a second after it was sent")
     })?;
     Ok(json!({"share": share, "after": after}))
+}
+
+/// Parses `NAME=WEIGHT`, or a name alone.
+fn parse_adapter(text: &str) -> Result<Value, Failure> {
+    let Some((name, weight)) = text.rsplit_once('=') else { return Ok(json!({"name": text})) };
+    match weight.parse::<f64>() {
+        Ok(weight) if weight.is_finite() => Ok(json!({"name": name, "weight": weight})),
+        _ => Err(Failure::new(ErrorCode::Option, format!("`--adapter {text}` is not of the form NAME or NAME=WEIGHT"))
+            .hint("such as `--adapter sql=3 --adapter chat=1`: three of four requests name `sql` as their model")),
+    }
 }
 
 /// Parses `NAME=NUMBER`.
@@ -943,8 +959,12 @@ mod tests {
             "`ready.timeout`",
             "the simulator has no address"
         );
-        assert!(hint(with_options(failed(ErrorCode::ModelNotServed), Some("http://h:1"), (false, false), false)).contains("`--model`"));
-        let of_file = |text: &str, is_trace| hint(with_options(Failure::new(ErrorCode::Dataset, text), None, (false, false), is_trace));
+        assert!(
+            hint(with_options(failed(ErrorCode::ModelNotServed), Some("http://h:1"), (false, false), false))
+                .contains("`--model`")
+        );
+        let of_file =
+            |text: &str, is_trace| hint(with_options(Failure::new(ErrorCode::Dataset, text), None, (false, false), is_trace));
         let dataset = |text: &str| of_file(text, false);
         assert!(of_file("row 2 is earlier than the row before it", true).contains("`--trace-format`"));
         assert!(dataset("the prompt of row 3 has 9 tokens, more than `max_input`, which is 8").contains("`--over skip`"));

@@ -493,11 +493,16 @@ impl EventLoop {
     }
 
     fn models(&self) -> String {
-        let model = json!({
-            "id": self.config.model, "object": "model", "created": self.created_s, "owned_by": "assay",
-            "root": self.config.model, "parent": null, "max_model_len": self.config.max_model_len,
-        });
-        json!({ "object": "list", "data": [model] }).to_string()
+        let Config { model, adapters, max_model_len, .. } = &self.config;
+        let listed = |name: &str, parent: Option<&str>| {
+            json!({
+                "id": name, "object": "model", "created": self.created_s, "owned_by": "assay",
+                "root": name, "parent": parent, "max_model_len": max_model_len,
+            })
+        };
+        let adapters = adapters.iter().map(|adapter| listed(adapter, Some(model)));
+        let data: Vec<_> = std::iter::once(listed(model, None)).chain(adapters).collect();
+        json!({ "object": "list", "data": data }).to_string()
     }
 
     fn gauges(&self) -> Gauges {
@@ -602,7 +607,7 @@ impl EventLoop {
             self.plan_response(&ask, length),
             ResponseNames {
                 request_id: &truth.request_id,
-                model: &self.config.model,
+                model: self.config.name_of(ask.adapter),
                 reasoning_field: &self.config.reasoning_field,
             },
         );
