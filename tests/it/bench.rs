@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
@@ -553,6 +553,49 @@ fn an_untrusted_certificate_is_named_and_accepted_only_if_told_so() {
     assert!(list(&issues).iter().any(|issue| issue["code"] == "tls_not_verified"), "{issues:#}");
     assert_eq!(fixture.manifest("accepted", "plan")["body"]["targets"][0]["insecure_skip_tls_verify"], json!(true));
     fixture.assay(&["verify", "accepted", "--recompute"]).success();
+}
+
+#[test]
+fn a_client_certificate_is_shown_to_an_endpoint_that_demands_one() {
+    let pair = rcgen::generate_simple_self_signed(vec!["client.example".to_owned()]).expect("a certificate");
+    let script = |_: &crate::server::Request| (complete_stream(), AfterResponse::KeepAlive);
+    let (server, authority) = Server::start_demanding(MODEL, pair.cert.der().clone(), script);
+    let fixture = Fixture::bare();
+    let place = |name: &str, text: &str| {
+        let path = fixture.root().join(name);
+        fs::write(&path, text).expect("written");
+        path.to_str().expect("UTF-8").to_owned()
+    };
+    let key_text = pair.signing_key.serialize_pem();
+    let (ca, cert, key) = (place("ca.pem", &authority), place("client.pem", &pair.cert.pem()), place("client.key", &key_text));
+
+    let ran = bench_endpoint(&fixture, &server, "without", &["--cacert", &ca]).refuses(30, "endpoint_unauthorized");
+    assert!(ran.stderr.contains("it demands a client certificate") && ran.stderr.contains("`--cert`"), "{}", ran.stderr);
+    let other = rcgen::generate_simple_self_signed(vec!["other.example".to_owned()]).expect("a certificate");
+    let of_other = place("other.pem", &(other.cert.pem() + &other.signing_key.serialize_pem()));
+    let ran =
+        bench_endpoint(&fixture, &server, "other", &["--cacert", &ca, "--cert", &of_other]).refuses(30, "endpoint_unauthorized");
+    assert!(ran.stderr.contains("client certificate"), "{}", ran.stderr);
+    assert_eq!(server.request_count(), 0, "nothing is measured");
+    let mixed = ["--cacert", &ca, "--cert", &cert, "--key", &of_other];
+    let ran = bench_endpoint(&fixture, &server, "mixed", &mixed).refuses(30, "secret_absent");
+    assert!(ran.stderr.contains("the certificates of target `endpoint` cannot be used"), "{}", ran.stderr);
+
+    let shown = ["--cacert", &ca, "--cert", &cert, "--key", &key];
+    let ran = bench_endpoint(&fixture, &server, "shown", &shown).success();
+    assert!(!ran.stderr.contains("is not verified"), "{}", ran.stderr);
+    assert!(server.request_count() > 0);
+    let target = fixture.manifest("shown", "plan")["body"]["targets"][0].clone();
+    assert_eq!(target["tls"]["client"]["key"], json!({"name": "key", "from_file": key}));
+    fixture.assay(&["verify", "shown", "--recompute"]).success();
+    // The places are in the plan; no file of the store holds the texts, in whatever lines.
+    let line = key_text.lines().nth(1).expect("a line of the key");
+    let holds_key = |path: &PathBuf| {
+        let bytes = fs::read(path).unwrap_or_default();
+        bytes.windows(line.len()).any(|window| window == line.as_bytes())
+    };
+    let kept: Vec<PathBuf> = files_under(&fixture.root()).into_iter().filter(holds_key).collect();
+    assert_eq!(kept, [fixture.root().join("client.key")]);
 }
 
 #[test]

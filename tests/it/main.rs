@@ -2,6 +2,7 @@
 //!
 //! They form one binary, so that it is linked once. Every test has its own repository, home and store.
 
+mod adapters;
 mod apis;
 mod attack_matrix;
 mod bench;
@@ -40,6 +41,7 @@ mod serving;
 mod sessions;
 mod stalls;
 mod stores;
+mod unix_sockets;
 // The fake forge that the tests post to.
 mod replicas;
 #[path = "../../crates/forge/tests/it/stand_in.rs"]

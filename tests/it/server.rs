@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
-use rustls::pki_types::PrivateKeyDer;
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{WantsServerCert, WebPkiClientVerifier};
+use rustls::{ConfigBuilder, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
 /// An inference request as it was received.
 pub(crate) struct Request {
@@ -74,10 +75,32 @@ impl Server {
         script: impl Fn(&Request) -> (Vec<u8>, AfterResponse) + Send + Sync + 'static,
     ) -> Self {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        Self::start_with_tls(model, ServerConfig::builder().with_no_client_auth(), script).0
+    }
+
+    /// Starts a server over TLS that demands this client certificate; returns its own certificate in PEM, too.
+    pub(crate) fn start_demanding(
+        model: &str,
+        client: CertificateDer<'static>,
+        script: impl Fn(&Request) -> (Vec<u8>, AfterResponse) + Send + Sync + 'static,
+    ) -> (Self, String) {
+        let mut roots = RootCertStore::empty();
+        roots.add(client).expect("an authority");
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build().expect("a verifier");
+        Self::start_with_tls(model, ServerConfig::builder().with_client_cert_verifier(verifier), script)
+    }
+
+    fn start_with_tls(
+        model: &str,
+        builder: ConfigBuilder<ServerConfig, WantsServerCert>,
+        script: impl Fn(&Request) -> (Vec<u8>, AfterResponse) + Send + Sync + 'static,
+    ) -> (Self, String) {
         let pair = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
         let key = PrivateKeyDer::try_from(pair.signing_key.serialize_der()).expect("a key");
-        let tls = ServerConfig::builder().with_no_client_auth().with_single_cert(vec![pair.cert.der().clone()], key);
-        Self::start_with(model, None, false, Some(Arc::new(tls.expect("a pair"))), script)
+        let tls = builder.with_single_cert(vec![pair.cert.der().clone()], key);
+        let server = Self::start_with(model, None, false, Some(Arc::new(tls.expect("a pair"))), script);
+        (server, pair.cert.pem())
     }
 
     /// Starts a server whose version depends on the number of inference requests that it has received.

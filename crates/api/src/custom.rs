@@ -125,6 +125,12 @@ impl CustomApi {
         self.body.values().any(|value| has_placeholder(value, Placeholder::OutputTokens))
     }
 
+    /// Returns true if requests name the model.
+    pub fn names_model(&self) -> bool {
+        // It may be a part of a text.
+        self.body.values().any(|value| value.to_string().contains("${model}"))
+    }
+
     /// Builds the body of a request. Of its inputs, the first text is the prompt.
     pub(crate) fn fill(&self, request: &RequestBody<'_>) -> Map<String, Value> {
         let prompt = match request.input {

@@ -164,8 +164,11 @@ fn shared_cpus(counted: &CountedAttempt<'_>, environments: &[&Environment]) -> O
     }
 }
 
-/// Returns true if an address refers to the local machine.
+/// Returns true if an address refers to the local machine, as a Unix socket always does.
 fn is_loopback(address: &str) -> bool {
+    if address.starts_with("unix:") {
+        return true;
+    }
     let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
@@ -203,6 +206,7 @@ mod tests {
             "http://[::1]:8000/v1",
             "http://user@127.0.0.1:80",
             "http://0.0.0.0:8000",
+            "unix:/run/server.sock:/v1",
         ] {
             assert!(is_loopback(address), "{address}");
         }

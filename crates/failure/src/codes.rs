@@ -331,7 +331,7 @@ error_codes! {
     EndpointProtocol, "endpoint_protocol", Environment, Lasting, "What is at an endpoint's address does not respond in the format of the API, or its certificate is not trusted.", "Check the address; if its path is below a prefix, add the prefix.";
     EndpointRedirects, "endpoint_redirects", Environment, Lasting, "An endpoint redirects requests, and redirects are not followed.", "Write the address that the redirect names as the target's `url`.";
     EndpointRejects, "endpoint_rejects", Environment, Lasting, "An endpoint rejects the requests of a workload as not valid.", "Correct the setting that its message names; `exact_output: false` leaves out `ignore_eos` and `min_tokens`.";
-    EndpointUnauthorized, "endpoint_unauthorized", Environment, Lasting, "An endpoint does not accept the credentials of requests, or misses them.", "Give a valid key: with `--api-key` or `--header` of `assay bench`, or in the target's `headers`.";
+    EndpointUnauthorized, "endpoint_unauthorized", Environment, Lasting, "An endpoint does not accept the credentials of requests, or misses them.", "Give a valid key or client certificate: with `--api-key`, `--header` or `--cert` of `assay bench`, or in the target's `headers` or `tls`.";
     Evicted, "evicted", Environment, AtOnce, "A pod was evicted because its node was short of memory or disk space.", "Use nodes with more free disk space, or request more memory for the stage.";
     Export, "export", Environment, AtOnce, "The folder of a published run cannot be written.", "Check the permissions of the folder and the free disk space.";
     Fetch, "fetch", Environment, AtOnce, "A commit, an image digest or a pinned file cannot be fetched.", "Check the address, the network, the credentials and the allowed hosts.";
@@ -399,7 +399,7 @@ error_codes! {
     Runtime, "runtime", Environment, AtOnce, "The server cannot start its threads.", "Check the limits on threads and memory.";
     Scratch, "scratch", Environment, AtOnce, "A scratch folder or file cannot be created, read or written.", "Check the free disk space and the rights on the temporary folder.";
     ScratchFull, "scratch_full", Environment, AtOnce, "The scratch folder reached its size limit.", "Give the stage a larger scratch volume and limit.";
-    SecretAbsent, "secret_absent", Environment, Lasting, "A secret that a target's headers or variables refer to cannot be read.", "Set the environment variable or create the file that the definition names.";
+    SecretAbsent, "secret_absent", Environment, Lasting, "A secret that a target's headers, certificates or variables refer to cannot be read or used.", "Set the environment variable or create the file that the definition names.";
     Sha256Remote, "sha256_remote", Environment, AtOnce, "The remote repository has SHA-256 objects, which are not supported.", "Use a repository with SHA-1 objects.";
     ShardLost, "shard_lost", Environment, AtOnce, "Another shard of the attempt ended or did not respond in time.", "See the logs of the other shards; the attempt is repeated if the retry budget allows.";
     ShardMissing, "shard_missing", Environment, AtOnce, "A shard of the load did not start within the time limit.", "Read the log of that shard, and resume the run, which repeats the attempt.";

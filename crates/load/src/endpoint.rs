@@ -1,12 +1,12 @@
 //! The target of requests: an address, a path and headers.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::net::{IpAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
 
 use assay_api::ServingApi;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 
+use crate::address::{EndpointAddress, split_unix_url, unix_problem};
 use crate::{Error, TlsSettings};
 
 /// The maximum addresses that are tried for one name.
@@ -95,7 +95,9 @@ pub struct Endpoint {
     port: u16,
     path: String,
     query: Option<String>,
-    addresses: Vec<SocketAddr>,
+    /// The path of its socket, if it is a Unix socket.
+    socket: Option<PathBuf>,
+    addresses: Vec<EndpointAddress>,
     source: Option<IpAddr>,
     headers: Vec<(String, String)>,
     session_header: Option<String>,
@@ -105,7 +107,13 @@ pub struct Endpoint {
 impl Endpoint {
     /// Parses `http://host:port/base` or `https://..`. A base path that ends in a version (`/v1`) is used as it is, any other
     /// gets `/v1` appended; a complete path of an API is left unchanged. Makes no DNS query.
+    ///
+    /// `unix:/path/to.sock` and `unix:/path/to.sock:/base` are endpoints at a Unix socket, without TLS. Their `host` header is `localhost`, as
+    /// of `curl --unix-socket PATH http://localhost`.
     pub fn parse(url: &str) -> Result<Self, Error> {
+        if let Some((socket, base)) = split_unix_url(url) {
+            return Self::at_socket(url, socket, base);
+        }
         let parsed = url::Url::parse(url).map_err(|_| refuse(url, "it is not a URL such as `http://127.0.0.1:8000`"))?;
         let tls = match parsed.scheme() {
             "http" => false,
@@ -124,6 +132,7 @@ impl Endpoint {
             port: parsed.port_or_known_default().unwrap_or(if tls { 443 } else { 80 }),
             path: parsed.path().trim_end_matches('/').to_owned(),
             query: parsed.query().map(str::to_owned),
+            socket: None,
             addresses: Vec::new(),
             source: None,
             headers: Vec::new(),
@@ -132,12 +141,36 @@ impl Endpoint {
         })
     }
 
-    /// Resolves the host's addresses, once, so that no trial waits for DNS. They are tried in this order.
+    fn at_socket(url: &str, socket: &str, base: &str) -> Result<Self, Error> {
+        if let Some(problem) = unix_problem(socket, base) {
+            return Err(refuse(url, problem));
+        }
+        let (path, query) = base.split_once('?').map_or((base, None), |(path, query)| (path, Some(query)));
+        Ok(Self {
+            tls: false,
+            host: "localhost".to_owned(),
+            port: 80,
+            path: path.trim_end_matches('/').to_owned(),
+            query: query.map(str::to_owned),
+            socket: Some(PathBuf::from(socket)),
+            addresses: Vec::new(),
+            source: None,
+            headers: Vec::new(),
+            session_header: None,
+            tls_settings: TlsSettings::default(),
+        })
+    }
+
+    /// Resolves the host's addresses, once, so that no trial waits for DNS. They are tried in this order. A Unix socket has one address.
     pub fn resolve(mut self) -> Result<Self, Error> {
+        if let Some(socket) = &self.socket {
+            self.addresses = vec![EndpointAddress::Unix(socket.clone())];
+            return Ok(self);
+        }
         let name = self.host.trim_start_matches('[').trim_end_matches(']');
         let found = (name, self.port).to_socket_addrs();
         let found = found.map_err(|source| Error::Resolve { host: self.host.clone(), source })?;
-        self.addresses = found.take(MAX_ADDRESSES).collect();
+        self.addresses = found.take(MAX_ADDRESSES).map(EndpointAddress::Tcp).collect();
         if self.addresses.is_empty() { Err(Error::NoAddress { host: self.host }) } else { Ok(self) }
     }
 
@@ -167,20 +200,10 @@ impl Endpoint {
         self.session_header.as_deref()
     }
 
-    /// Trusts further certificate authorities, in PEM, besides the system's.
-    pub fn with_roots_pem(mut self, pem: &[u8]) -> Result<Self, Error> {
-        for root in CertificateDer::pem_slice_iter(pem) {
-            self.tls_settings
-                .roots
-                .push(root.map_err(|error| Error::Tls { reason: format!("the certificate authority is no PEM: {error}") })?);
-        }
-        Ok(self)
-    }
-
-    /// Accepts any certificate over TLS, also one that no authority has signed: anyone on the way could then be the endpoint.
+    /// Sets which certificates are accepted over TLS, and which one is shown.
     #[must_use]
-    pub fn accepting_any_certificate(mut self) -> Self {
-        self.tls_settings.accepts_any_certificate = true;
+    pub fn with_tls(mut self, settings: TlsSettings) -> Self {
+        self.tls_settings = settings;
         self
     }
 
@@ -207,7 +230,7 @@ impl Endpoint {
     }
 
     /// Returns the addresses that [`Endpoint::resolve`] found.
-    pub fn addresses(&self) -> &[SocketAddr] {
+    pub fn addresses(&self) -> &[EndpointAddress] {
         &self.addresses
     }
 
@@ -264,6 +287,10 @@ impl fmt::Debug for Endpoint {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(socket) = &self.socket {
+            let colon = if self.path.is_empty() { "" } else { ":" };
+            return write!(f, "unix:{}{colon}{}", socket.display(), self.path);
+        }
         write!(f, "{}://{}:{}{}", if self.tls { "https" } else { "http" }, self.host, self.port, self.path)
     }
 }
@@ -326,13 +353,25 @@ mod tests {
     #[test]
     fn addresses_are_found_and_kept() {
         let endpoint = Endpoint::parse("http://[::1]:8000").and_then(Endpoint::resolve).expect("resolved");
-        assert_eq!(endpoint.addresses(), ["[::1]:8000".parse().expect("an address")]);
+        assert_eq!(endpoint.addresses(), [EndpointAddress::Tcp("[::1]:8000".parse().expect("an address"))]);
         assert_eq!(endpoint.host(), "::1");
     }
 
     #[test]
+    fn a_unix_socket_is_an_endpoint_whose_host_is_this_one() {
+        assert_eq!(target("unix:/run/a.sock", ServingApi::Chat), "/v1/chat/completions");
+        assert_eq!(target("unix:/run/a.sock:/openai/v1?x=1", ServingApi::Embeddings), "/openai/v1/embeddings?x=1");
+        let endpoint = Endpoint::parse("unix:/run/a.sock:/v1").and_then(Endpoint::resolve).expect("an endpoint");
+        assert_eq!(
+            (endpoint.host_header(), endpoint.is_tls(), endpoint.to_string()),
+            ("localhost".to_owned(), false, "unix:/run/a.sock:/v1".to_owned())
+        );
+        assert_eq!(endpoint.addresses(), [EndpointAddress::Unix("/run/a.sock".into())]);
+    }
+
+    #[test]
     fn what_is_no_endpoint_is_refused_and_secrets_are_not_shown() {
-        for url in ["", "h:8000", "ftp://h", "http://", "http://h/#x"] {
+        for url in ["", "h:8000", "ftp://h", "http://", "http://h/#x", "unix:", "unix:a.sock", "unix://a.sock/", "unix:/a:v1"] {
             assert!(matches!(Endpoint::parse(url), Err(Error::Url { .. })), "{url}");
         }
         let error = Endpoint::parse("http://user:hunter2@h").expect_err("a password");

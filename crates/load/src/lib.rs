@@ -31,6 +31,7 @@
 //!   closes the connection later, it may have read the request, and so the request has failed (`connection_closed`): otherwise a
 //!   worker that crashes would not be visible.
 
+mod address;
 mod budget;
 mod connection;
 mod delay;
@@ -51,6 +52,7 @@ mod trial;
 mod turn_feeder;
 mod validity;
 
+pub use address::{EndpointAddress, MAX_SOCKET_PATH_BYTES, split_unix_url};
 pub use assay_api::ServingApi;
 pub use endpoint::{Endpoint, EndpointPaths};
 pub use error::{Cause, Error};
@@ -61,7 +63,7 @@ pub use requests::{NextTurn, PlannedRequest, PlannedTurn, Requests, ResponseText
 pub use response::{MAX_DOCUMENT_BYTES, sse};
 pub use run::{run, run_sessions};
 pub use summary::{ClientStats, Counts, Delays, Lateness, TrialSummary};
-pub use tls::TlsSettings;
+pub use tls::{ClientCertificate, TlsSettings, client_certificate_problem};
 pub use trial::{Arrivals, Capture, ChunkLists, Connections, CustomCall, Excess, History, MeasuredLimits, Sessions, Trial};
 pub use validity::{DELAY_GRAIN, MAX_DELAY_SHARE, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE};
 

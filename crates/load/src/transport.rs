@@ -2,17 +2,21 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use assay_reactor::now_ns;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustls::{AlertDescription, ClientConnection};
 
+use crate::EndpointAddress;
 use crate::http2;
 use crate::tls::Tls;
 
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Transport {
+    /// Of TCP, or a Unix socket: the methods that are used here make no difference between stream sockets.
     pub(crate) socket: TcpStream,
     tls: Option<Box<ClientConnection>>,
 }
@@ -30,14 +34,12 @@ pub(crate) enum ReadResult {
 
 impl Transport {
     /// Begins to connect. Returns true if it is already connected, which happens on one host.
-    pub(crate) fn connect(address: SocketAddr, source: Option<IpAddr>, tls: Option<&Tls>) -> io::Result<(Self, bool)> {
-        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
-        rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
-        if let Some(source) = source {
-            rustix::net::bind(&socket, &SocketAddr::new(source, 0))?;
-        }
-        let stands = match rustix::net::connect(&socket, &address) {
+    pub(crate) fn connect(address: &EndpointAddress, source: Option<IpAddr>, tls: Option<&Tls>) -> io::Result<(Self, bool)> {
+        let (socket, connected) = match address {
+            EndpointAddress::Tcp(address) => connect_tcp(*address, source)?,
+            EndpointAddress::Unix(path) => connect_unix(path)?,
+        };
+        let stands = match connected {
             Ok(()) => true,
             Err(rustix::io::Errno::INPROGRESS) => false,
             Err(error) => return Err(error.into()),
@@ -144,6 +146,31 @@ impl Transport {
         }
         Ok(ReadResult::Bytes { count, more: true })
     }
+}
+
+/// A socket, and the immediate result of its connect.
+type Connecting = (OwnedFd, rustix::io::Result<()>);
+
+fn connect_tcp(address: SocketAddr, source: Option<IpAddr>) -> io::Result<Connecting> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = stream_socket(family)?;
+    rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
+    if let Some(source) = source {
+        rustix::net::bind(&socket, &SocketAddr::new(source, 0))?;
+    }
+    let connected = rustix::net::connect(&socket, &address);
+    Ok((socket, connected))
+}
+
+/// Connects to a Unix socket, at once or not at all: if the queue of the listener is full, the error is `WouldBlock` (connect(2)).
+fn connect_unix(path: &Path) -> io::Result<Connecting> {
+    let socket = stream_socket(AddressFamily::UNIX)?;
+    let connected = rustix::net::connect(&socket, &SocketAddrUnix::new(path)?);
+    Ok((socket, connected))
+}
+
+fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    Ok(rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?)
 }
 
 /// Returns the error of a handshake, which names HTTP/2 if the server speaks nothing that the client offers.

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{
-    Artifact, Control, ControlFact, ControlState, Count, Dataset, Digest, FrozenWorkload, Image, IndicatorWork, Metric, Name,
-    PinnedFile, PipelineRef, Plan, PrepareCommand, RunId, Source, SourceFile, SourceRef, Target, TrialOrder, TrialPolicy,
-    UnpinnedInput, Variant,
+    Artifact, ClientCertificateSource, Control, ControlFact, ControlState, Count, Dataset, Digest, FrozenWorkload, Image,
+    IndicatorWork, Metric, Name, PinnedFile, PipelineRef, Plan, PrepareCommand, RunId, Source, SourceFile, SourceRef, Target,
+    TargetTls, TrialOrder, TrialPolicy, UnpinnedInput, Variant,
 };
 use assay_schedule::{OrderRules, order_digest, order_seed, order_trials};
 use assay_spec::{Closure, ClosureError, ControlRequirement, Parameter, Program, Script, Work, Workload, expand, read_closure};
@@ -305,6 +305,7 @@ fn plan_target(pins: &mut dyn Pins, files: &SourceFiles<'_>, target: &assay_spec
         env: target.env.clone(),
         headers: target.headers.iter().map(|(name, value)| value.to_env_var(name)).collect(),
         insecure_skip_tls_verify: target.insecure_skip_tls_verify,
+        tls: target.tls.as_ref().map(plan_tls),
         replicas: target.replicas.clone(),
         objects: objects(pins, files, target)?,
         inference_service: target.inference_service.clone(),
@@ -319,6 +320,14 @@ fn plan_target(pins: &mut dyn Pins, files: &SourceFiles<'_>, target: &assay_spec
         folder: target.folder.clone(),
         artifacts: target.artifacts.clone(),
     })
+}
+
+fn plan_tls(tls: &assay_spec::TargetTls) -> TargetTls {
+    let client = |client: &assay_spec::ClientCertificate| ClientCertificateSource {
+        cert: client.cert.to_env_var("cert"),
+        key: client.key.to_env_var("key"),
+    };
+    TargetTls { ca: tls.ca.as_ref().map(|ca| ca.to_env_var("ca")), client: tls.client.as_ref().map(client) }
 }
 
 /// The environment controls as the pipeline declares them; a required proof is absent until provision.

@@ -169,6 +169,7 @@ pub(crate) fn build_work(
         api: serving.api,
         custom: serving.custom.clone(),
         model: workload.spec.dimensions.model.clone().unwrap_or_default(),
+        adapters: serving.adapters.clone(),
         arrival: arrival(&load.arrivals),
         rate_profile: rate_profile(&load.arrivals).cloned(),
         max_concurrency: load.max_concurrency.map(Count),

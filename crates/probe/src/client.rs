@@ -4,18 +4,18 @@ use std::fmt;
 use std::io::Read as _;
 use std::time::Duration;
 
-use assay_load::{EndpointPaths, TlsSettings};
+use assay_load::{EndpointPaths, TlsSettings, split_unix_url};
 use assay_manifest::Target;
 use ureq::http::{Response, StatusCode, Uri};
 use ureq::tls::{RootCerts, TlsConfig};
-use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{Connector as _, TcpConnector};
 use ureq::{Agent, Body, RequestBuilder};
 
 use crate::connect::{Boxed, Http1Connector, HttpsConnector};
 use crate::error::{CONNECT_TIME, RequestError, to_request_error};
 use crate::partial::{NeededPart, PartialBody, PartialResponse};
-use crate::{HeaderError, Headers};
+use crate::unix::{UnixConnector, UnixResolver, http_url, socket_of};
+use crate::{CredentialError, Headers, target_tls};
 
 /// The limits of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,21 +92,13 @@ impl Client {
         Self::with_tls(headers, TlsSettings::default())
     }
 
-    /// Creates a client for a target of a plan, with its headers. It accepts any certificate if the target says so.
-    pub fn for_target(target: &Target) -> Result<Self, HeaderError> {
-        let headers = Headers::read(&target.headers)?;
-        if !target.insecure_skip_tls_verify {
-            return Ok(Self::new(headers));
-        }
-        Ok(Self::accepting_any_certificate(headers))
+    /// Creates a client for a target of a plan, with its headers and its certificates.
+    pub fn for_target(target: &Target) -> Result<Self, CredentialError> {
+        Ok(Self::with_tls(Headers::read(&target.headers)?, target_tls(target)?))
     }
 
-    /// Creates a client that sends these headers with each request, and accepts any certificate over TLS.
-    pub fn accepting_any_certificate(headers: Headers) -> Self {
-        Self::with_tls(headers, TlsSettings { accepts_any_certificate: true, ..TlsSettings::default() })
-    }
-
-    fn with_tls(headers: Headers, tls: TlsSettings) -> Self {
+    /// Creates a client that sends these headers with each request, and accepts and shows these certificates over TLS.
+    pub fn with_tls(headers: Headers, tls: TlsSettings) -> Self {
         let config = Agent::config_builder()
             .max_redirects(0)
             .http_status_as_error(false)
@@ -115,8 +107,13 @@ impl Client {
             .proxy(None)
             .user_agent(concat!("assay/", env!("CARGO_PKG_VERSION")))
             .build();
-        let connector = ().chain(TcpConnector::default()).chain(Boxed).chain(HttpsConnector::new(tls)).chain(Http1Connector);
-        Self { agent: Agent::with_parts(config, connector, DefaultResolver::default()), headers }
+        let connector =
+            ().chain(UnixConnector)
+                .chain(TcpConnector::default())
+                .chain(Boxed)
+                .chain(HttpsConnector::new(tls))
+                .chain(Http1Connector);
+        Self { agent: Agent::with_parts(config, connector, UnixResolver::default()), headers }
     }
 
     /// Sends a GET request and returns the whole response.
@@ -155,7 +152,8 @@ impl Client {
 
     /// Sends a POST request without a body and returns the response. It is for commands, such as flushing a cache.
     pub fn post(&self, url: &str, limits: Limits) -> Result<EndpointResponse, RequestError> {
-        let request = self.with_defaults(self.agent.post(check_url(url)?), limits.time);
+        let uri = check_url(url)?;
+        let request = self.with_defaults(self.agent.post(uri.clone()), &uri, limits.time);
         self.read_response(request.send_empty().map_err(|error| self.error(error, limits.time))?, limits)
     }
 
@@ -164,7 +162,8 @@ impl Client {
         let id = request.request_id;
         let span = ((id >> 64) as u64 ^ id as u64).max(1);
         let is_set = |name: &str| self.headers.iter().any(|(set, _)| set.as_str().eq_ignore_ascii_case(name));
-        let post = self.with_defaults(self.agent.post(check_url(url)?), time);
+        let uri = check_url(url)?;
+        let post = self.with_defaults(self.agent.post(uri.clone()), &uri, time);
         let of_api = request.headers.iter().filter(|(name, _)| !is_set(name));
         let sent = of_api
             .fold(post, |post, (name, value)| post.header(*name, *value))
@@ -196,7 +195,8 @@ impl Client {
     }
 
     fn call(&self, url: &str, time: Duration) -> Result<Response<Body>, RequestError> {
-        let request = self.with_defaults(self.agent.get(check_url(url)?), time);
+        let uri = check_url(url)?;
+        let request = self.with_defaults(self.agent.get(uri.clone()), &uri, time);
         request.call().map_err(|error| self.error(error, time))
     }
 
@@ -205,9 +205,10 @@ impl Client {
         self.mask_error(to_request_error(error, time))
     }
 
-    /// Adds to a request what all have in common: a timeout, a connection of its own, the headers.
-    fn with_defaults<B>(&self, question: RequestBuilder<B>, time: Duration) -> RequestBuilder<B> {
+    /// Adds to a request what all have in common: a timeout, a connection of its own, the headers. The host of a Unix socket is this one.
+    fn with_defaults<B>(&self, question: RequestBuilder<B>, uri: &Uri, time: Duration) -> RequestBuilder<B> {
         let question = question.config().timeout_global(Some(time)).build().header("connection", "close");
+        let question = if socket_of(uri).is_some() { question.header("host", "localhost") } else { question };
         self.headers.iter().fold(question, |question, (name, value)| question.header(name, value))
     }
 }
@@ -218,7 +219,7 @@ fn install_provider() {
 }
 
 /// Builds a TLS configuration that trusts `roots`, with the one provider that Assay uses.
-pub fn tls(roots: RootCerts) -> TlsConfig {
+pub fn tls_config(roots: RootCerts) -> TlsConfig {
     install_provider();
     TlsConfig::builder().root_certs(roots).build()
 }
@@ -230,6 +231,9 @@ pub fn endpoint_url(url: &str, path: &str) -> String {
         Some((place, query)) => (place, format!("?{query}")),
         None => (url, String::new()),
     };
+    if let Some((socket, base)) = split_unix_url(place) {
+        return format!("unix:{socket}:{}{query}", EndpointPaths::parse(base).resource_path(path));
+    }
     let host_at = place.find("://").map_or(0, |scheme| scheme + "://".len());
     let path_at = place.get(host_at..).and_then(|rest| rest.find('/')).map_or(place.len(), |slash| host_at + slash);
     let (host, own) = place.split_at(path_at);
@@ -238,7 +242,11 @@ pub fn endpoint_url(url: &str, path: &str) -> String {
 
 fn check_url(url: &str) -> Result<Uri, RequestError> {
     let unusable = || RequestError::Address(url.chars().take(200).collect());
-    let uri: Uri = url.parse().map_err(|_| unusable())?;
+    let of_socket = http_url(url);
+    let uri: Uri = of_socket.as_deref().unwrap_or(url).parse().map_err(|_| unusable())?;
+    if of_socket.is_some() && socket_of(&uri).is_none() {
+        return Err(unusable());
+    }
     let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
     let is_plain = uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
     if is_http && is_plain && uri.host().is_some_and(|host| !host.is_empty()) { Ok(uri) } else { Err(unusable()) }

@@ -135,6 +135,15 @@ struct TlsTransport {
     stream: StreamOwned<ClientConnection, TransportAdapter>,
 }
 
+impl TlsTransport {
+    /// Returns the alert with which the server ended the connection. A write fails as soon as the connection is closed, with the alert still
+    /// unread.
+    fn received_alert(&mut self) -> Option<io::Error> {
+        self.stream.conn.read_tls(&mut self.stream.sock).ok()?;
+        self.stream.conn.process_new_packets().err().map(io::Error::other)
+    }
+}
+
 impl Transport for TlsTransport {
     fn buffers(&mut self) -> &mut dyn Buffers {
         &mut self.buffers
@@ -143,7 +152,8 @@ impl Transport for TlsTransport {
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
         self.stream.sock.set_timeout(timeout);
         let output = self.buffers.output().get(..amount).unwrap_or_default();
-        Ok(self.stream.write_all(output)?)
+        let Err(error) = self.stream.write_all(output) else { return Ok(()) };
+        Err(self.received_alert().unwrap_or(error).into())
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {

@@ -3,6 +3,8 @@
 use std::io;
 use std::time::Duration;
 
+use assay_load::client_certificate_problem;
+
 use crate::connect::Http2Only;
 
 /// The time for a connection to be established, from its first packet to the end of the TLS handshake. A first packet that is lost is
@@ -34,6 +36,9 @@ pub enum RequestError {
     /// TLS failed: the certificate is not trusted, or the server does not speak TLS.
     #[error("TLS: {0}")]
     Tls(String),
+    /// The server ended the connection for the client certificate that it got, or did not get.
+    #[error("TLS: {0}")]
+    ClientCertificate(&'static str),
     /// The server speaks HTTP/2 and not HTTP/1.1.
     #[error("the server speaks HTTP/2 and not HTTP/1.1: {0}")]
     Http2(&'static str),
@@ -56,7 +61,7 @@ pub(crate) fn to_request_error(error: ureq::Error, time: Duration) -> RequestErr
         ureq::Error::Timeout(ureq::Timeout::Connect) => RequestError::ConnectTimeout(CONNECT_TIME),
         ureq::Error::Timeout(_) => RequestError::Timeout(time),
         ureq::Error::Io(error) => from_io(error),
-        ureq::Error::Rustls(cause) => RequestError::Tls(cause.to_string().chars().take(300).collect()),
+        ureq::Error::Rustls(cause) => from_io(io::Error::other(cause)),
         ureq::Error::HostNotFound => RequestError::Connection(io::Error::new(io::ErrorKind::NotFound, "the host has no address")),
         ureq::Error::ConnectionFailed => RequestError::Connection(io::Error::other("the connection failed")),
         error => RequestError::Protocol(error.to_string().chars().take(300).collect()),
@@ -68,6 +73,9 @@ fn from_io(error: io::Error) -> RequestError {
     let Some(cause) = error.get_ref() else { return RequestError::Connection(error) };
     if let Some(cause) = cause.downcast_ref::<Http2Only>() {
         return RequestError::Http2(cause.reason());
+    }
+    if let Some(problem) = cause.downcast_ref().and_then(client_certificate_problem) {
+        return RequestError::ClientCertificate(problem);
     }
     if cause.is::<rustls::Error>() || cause.is::<assay_load::Error>() {
         return RequestError::Tls(cause.to_string().chars().take(300).collect());

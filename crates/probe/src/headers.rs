@@ -112,12 +112,17 @@ fn read_header(header: &EnvVar) -> Result<(HeaderName, HeaderValue), HeaderError
 fn read_header_value(header: &EnvVar) -> Result<Vec<u8>, HeaderError> {
     use std::os::unix::ffi::OsStringExt;
 
-    let absent = |place: String, source| HeaderError::Absent { name: header.name.clone(), place, source };
-    assay_stage::read_value(header).map(OsStringExt::into_vec).map_err(|why| match why {
-        MissingValue::Env(variable) => absent(format!("the environment variable `{variable}`, which is not set"), None),
-        MissingValue::File(path, error) => absent(format!("the file `{path}`, which cannot be read"), Some(error)),
-        MissingValue::Undefined => absent("nowhere".to_owned(), None),
-    })
+    let absent = |(place, source)| HeaderError::Absent { name: header.name.clone(), place, source };
+    assay_stage::read_value(header).map(OsStringExt::into_vec).map_err(|why| absent(missing_place(why)))
+}
+
+/// Returns the place of a value that is missing, with what is wrong with it, and the error of the place.
+pub(crate) fn missing_place(why: MissingValue) -> (String, Option<std::io::Error>) {
+    match why {
+        MissingValue::Env(variable) => (format!("the environment variable `{variable}`, which is not set"), None),
+        MissingValue::File(path, error) => (format!("the file `{path}`, which cannot be read"), Some(error)),
+        MissingValue::Undefined => ("nowhere".to_owned(), None),
+    }
 }
 
 #[cfg(test)]

@@ -16,9 +16,12 @@ mod identity;
 mod partial;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod tls;
+mod unix;
 
-pub use client::{Client, EndpointResponse, JsonRequest, Limits, endpoint_url, tls};
+pub use client::{Client, EndpointResponse, JsonRequest, Limits, endpoint_url, tls_config};
 pub use error::RequestError;
 pub use headers::{HeaderError, Headers};
 pub use identity::{Identity, Presence, describe_pod_change};
 pub use partial::{FirstEvent, PartialBody, PartialResponse};
+pub use tls::{CredentialError, read_tls, target_tls};

@@ -62,6 +62,7 @@ fn schedule(arrival: ArrivalLaw) -> Result<TrialSchedule, ScheduleError> {
         cancel: None,
         connections: assay_manifest::ConnectionPolicy::Pooled,
         session_header: None,
+        adapters: Vec::new(),
         output: Some(LengthLaw::Uniform { min: 100, max: 300 }),
         text: None,
         token_ids: None,

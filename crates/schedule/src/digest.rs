@@ -10,7 +10,7 @@ use crate::{Phase, ScheduledRequest, TrialSchedule};
 /// The digest is SHA-256 over them and then, for the warm-up and after it for the measured phase, over a record of every request,
 /// in the order of their indices, and one byte 0. A record has 37 bytes: one byte 1; the index (64 bits); the offset since the
 /// trial's start in nanoseconds, or -1 without one (64 bits, signed); tokens of the prompt, tokens of the response, and the
-/// adapter (32 bits each, 2^32 - 1 if there is none; no workload has adapters yet); and the seed of the prompt (64 bits).
+/// place of the adapter in the workload's list (32 bits each, 2^32 - 1 if there is none); and the seed of the prompt (64 bits).
 /// Integers are little-endian. The record of a request with a query ends with the tokens of the query (32 bits more),
 /// that of a request with a beginning in common with others with the number of its group (32 bits more), and that of a turn of a session
 /// with the number of the session (64 bits more), that of the turn (32 bits) and the pause before it in nanoseconds (64 bits), and, if the
@@ -20,6 +20,8 @@ use crate::{Phase, ScheduledRequest, TrialSchedule};
 /// 1 is JPEG) precede the first record. If requests have image files, one byte 4, the images of each and the number of files (32 bits each) and the SHA-256
 /// of each file (32 bytes) precede the first record. If the client cancels requests, one byte 3 and the time from the end of sending one to its cancellation in
 /// nanoseconds (64 bits) precede the first record, and every record ends with one byte: 1 if the request is cancelled, or 0.
+/// If requests have adapters, one byte 4, the number of adapters (32 bits), and of each the bytes of its name (their number in 32 bits, then
+/// the bytes) precede the first record.
 ///
 /// A phase of [open length](TrialSchedule::has_open_length) contributes its first [`OPEN_LENGTH_INDICES`]. Request ids and salt
 /// are absent, because they differ between executions of the same trial.
@@ -53,6 +55,14 @@ pub(crate) fn schedule_digest(schedule: &TrialSchedule) -> Digest {
     if let Some(cancel) = schedule.cancellation() {
         hasher.update(&[3]);
         hasher.update(&cancel.after_ns.0.to_le_bytes());
+    }
+    if !schedule.adapters().is_empty() {
+        hasher.update(&[4]);
+        hasher.update(&(schedule.adapters().len() as u32).to_le_bytes());
+        for adapter in schedule.adapters() {
+            hasher.update(&(adapter.name.len() as u32).to_le_bytes());
+            hasher.update(adapter.name.as_bytes());
+        }
     }
     for phase in Phase::ALL {
         let limit = if schedule.has_open_length(phase) { OPEN_LENGTH_INDICES } else { u64::MAX };
@@ -91,7 +101,7 @@ fn record(request: &ScheduledRequest) -> [u8; RECORD_BYTES] {
     wide[8..].copy_from_slice(&request.offset_ns.unwrap_or(-1).to_le_bytes());
     narrow[..4].copy_from_slice(&request.input_tokens.to_le_bytes());
     narrow[4..8].copy_from_slice(&request.output_tokens.unwrap_or(NONE).to_le_bytes());
-    narrow[8..].copy_from_slice(&NONE.to_le_bytes());
+    narrow[8..].copy_from_slice(&request.adapter.unwrap_or(NONE).to_le_bytes());
     seed.copy_from_slice(&request.prompt_seed.to_le_bytes());
     record
 }

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+mod adapters;
 mod arrivals;
 mod block_texts;
 mod digest;

@@ -1,8 +1,8 @@
 //! The recipe of a point's load, known before any of the load is made.
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, Cancellation, CanonicalError, Count, Digest, Images, LengthLaw, PointId, PromptSource, RateProfile,
-    ServingWork, Sessions, SharedPrefix, SyntheticText, TokenIds, Tokenizer, canonical_json,
+    Adapter, ArrivalLaw, CacheMode, Cancellation, CanonicalError, Count, Digest, Images, LengthLaw, PointId, PromptSource,
+    RateProfile, ServingWork, Sessions, SharedPrefix, SyntheticText, TokenIds, Tokenizer, canonical_json,
 };
 use serde::Serialize;
 
@@ -47,6 +47,8 @@ struct Recipe<'a> {
     image_files: Option<(u32, Vec<&'a Digest>)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cancel: Option<&'a Cancellation>,
+    #[serde(skip_serializing_if = "<[Adapter]>::is_empty")]
+    adapters: &'a [Adapter],
     batch: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<Count>,
@@ -103,6 +105,7 @@ pub fn load_recipe_digest(work: &ServingWork, offered: OfferedLoad, key: &PointK
             .as_ref()
             .map(|images| (images.count, images.files.iter().map(|file| &file.artifact.digest).collect())),
         cancel: work.cancel.as_ref(),
+        adapters: &work.adapters,
         batch: work.batch,
         requests: work.requests,
         duration_ns: work.duration_ns,

@@ -25,8 +25,10 @@ enum Kind {
     Blocks(Arc<Index>),
     Synthetic {
         prefix: Option<SharedPrefix>,
-        /// The groups of the requests so far.
-        groups: HashSet<u32>,
+        /// The groups of the requests so far, with their adapters: servers keep what they computed for one adapter apart from that for others.
+        groups: HashSet<(Option<u32>, u32)>,
+        /// The adapters of the requests so far.
+        adapters: HashSet<Option<u32>>,
         /// Tokens of the last prompt.
         before: u32,
     },
@@ -52,13 +54,16 @@ impl PrefixReuse {
                 Err("no two prompts begin alike, by the plan".to_owned())
             }
             PromptSource::Synthetic { prefix, .. } => {
-                Ok(Self(Kind::Synthetic { prefix: *prefix, groups: HashSet::new(), before: 0 }))
+                Ok(Self(Kind::Synthetic { prefix: *prefix, groups: HashSet::new(), adapters: HashSet::new(), before: 0 }))
             }
             PromptSource::Dataset(dataset) => {
                 let is_in_order = matches!(offered, OfferedLoad::Replay { .. }) || work.plays_trace();
                 let played = work.sessions.as_ref().and_then(|sessions| sessions.count);
                 let index = index.filter(|_| dataset.summary.blocks.is_some()).ok_or("its prompts are texts without blocks")?;
                 match played.zip(dataset.summary.sessions) {
+                    _ if work.adapters.len() > 1 => {
+                        Err("its requests have adapters, of which the blocks of the trace say nothing".to_owned())
+                    }
                     _ if !is_in_order => Err("the rows of the trace are not sent in its order".to_owned()),
                     Some((played, of)) if played < of => Err("only a part of the trace's sessions is played".to_owned()),
                     _ => Ok(Self(Kind::Blocks(Arc::clone(index)))),
@@ -75,13 +80,13 @@ impl PrefixReuse {
             Kind::Blocks(index) => {
                 request.row.and_then(|row| index.row(row)).map_or(0, |row| row.reused_tokens.min(request.input_tokens))
             }
-            Kind::Synthetic { prefix, groups, before } => {
+            Kind::Synthetic { prefix, groups, adapters, before } => {
                 let is_later_turn = request.turn.is_some_and(|turn| turn.turn > 0);
                 let repeated = match (prefix, request.group) {
                     _ if is_later_turn => *before,
                     (Some(prefix), Some(group)) => {
-                        let is_first = groups.is_empty();
-                        let is_known = !groups.insert(group);
+                        let is_first = adapters.insert(request.adapter);
+                        let is_known = !groups.insert((request.adapter, group));
                         if is_known {
                             prefix.tokens()
                         } else if is_first {

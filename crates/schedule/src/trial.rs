@@ -1,7 +1,7 @@
 //! The requests of one serving trial.
 //!
 //! A trial has two phases, the warm-up and the measured phase, each with a load of its own that begins at index 0. Every value of a request comes
-//! from the generator of its phase and concern at the request's index: `arrivals`, `input`, `query`, `group`, `output`, `cancel` (input and output of pairs
+//! from the generator of its phase and concern at the request's index: `arrivals`, `input`, `query`, `group`, `output`, `cancel`, `adapter` (input and output of pairs
 //! have `pair` instead), `prompt` and `request-id` (two values, at `2 i` and `2 i + 1`). So each of N shards computes its own stripe of the same
 //! load; only the times of random arrivals are sums, for which each shard walks the gaps of the others too.
 //!
@@ -20,11 +20,12 @@ use std::time::Duration;
 
 use assay_dataset::Index;
 use assay_manifest::{
-    ArrivalLaw, CacheMode, Cancellation, ConnectionPolicy, Count, Digest, FrozenWorkload, History, ImageFiles, Images, LengthLaw,
-    Name, PauseLaw, PlannedTrial, Point, PointId, PointKind, PromptSource, RateProfile, RunId, ServingWork, Sessions, Shard,
-    SharedPrefix, TokenIds,
+    Adapter, ArrivalLaw, CacheMode, Cancellation, ConnectionPolicy, Count, Digest, FrozenWorkload, History, ImageFiles, Images,
+    LengthLaw, Name, PauseLaw, PlannedTrial, Point, PointId, PointKind, PromptSource, RateProfile, RunId, ServingWork, Sessions,
+    Shard, SharedPrefix, TokenIds,
 };
 
+use crate::adapters::Adapters;
 use crate::arrivals::{
     Arrivals, MAX_RATE_PER_S, MAX_SMOOTHNESS, MAX_SPEED, MIN_RATE_PER_S, MIN_SMOOTHNESS, MIN_SPEED, RecordedArrivals, Speed,
 };
@@ -217,6 +218,9 @@ pub enum ScheduleError {
     /// Requests that cannot be cancelled.
     #[error("requests cannot be cancelled: {0}")]
     Cancellation(&'static str),
+    /// Adapters that requests cannot be dealt to.
+    #[error("requests cannot be dealt to the adapters: {0}")]
+    Adapters(&'static str),
     /// Sessions that cannot be drawn.
     #[error("the sessions cannot be drawn: {0}")]
     Sessions(String),
@@ -276,6 +280,8 @@ pub struct ScheduledRequest {
     pub turn: Option<SessionTurn>,
     /// The time from the end of sending it to its cancellation by the client, in nanoseconds; absent if it is not cancelled.
     pub cancel_after_ns: Option<u64>,
+    /// The adapter that it asks for, by its place in the workload's list; absent if it asks for the model.
+    pub adapter: Option<u32>,
     /// Its id. Differs between executions of the trial.
     pub request_id: u128,
 }
@@ -375,6 +381,7 @@ pub struct TrialSchedule {
     /// The image files of each request, by their number and the digests of all.
     image_files: Option<(u32, Vec<Digest>)>,
     cancel: Option<Cancellation>,
+    adapters: Vec<Adapter>,
     has_salt: bool,
     warmup_ns: u64,
     duration_ns: Option<u64>,
@@ -452,6 +459,7 @@ impl TrialSchedule {
         work.images.as_ref().map_or(Ok(()), |images| check_images(work, images.refusal()))?;
         work.image_files.as_ref().map_or(Ok(()), |images| check_images(work, images.refusal()))?;
         work.cancel.as_ref().map_or(Ok(()), |cancel| check_cancellation(work, cancel))?;
+        check_adapters(work)?;
         check_profile(work, offered)?;
         let schedule = Self {
             seed: *key.point.seed,
@@ -468,6 +476,7 @@ impl TrialSchedule {
             images: work.images,
             image_files: work.image_files.as_ref().map(digests_of),
             cancel: work.cancel,
+            adapters: work.adapters.clone(),
             has_salt: work.cache == CacheMode::ColdSalt,
             warmup_ns: work.warmup_ns.0,
             duration_ns: work.duration_ns.map(|Count(duration)| duration),
@@ -579,6 +588,7 @@ impl TrialSchedule {
             }),
             output: self.output.as_ref().map(|law| self.lengths(phase, law, "output")),
             cancellations: self.cancel.map(|cancel| (cancel, self.generator(phase, "cancel"))),
+            adapters: Adapters::new(&self.adapters, self.generator(phase, "adapter")),
             ids: self.key(phase.as_str(), "request-id").generator_with_nonce(self.nonce),
         }
     }
@@ -685,6 +695,11 @@ impl TrialSchedule {
     /// Returns the number of image files of each request, and the digests of those that they are drawn from; `None` if requests have none.
     pub(crate) fn image_files(&self) -> Option<(u32, &[Digest])> {
         self.image_files.as_ref().map(|(count, files)| (*count, files.as_slice()))
+    }
+
+    /// Returns the adapters of the requests; empty if they have none.
+    pub(crate) fn adapters(&self) -> &[Adapter] {
+        &self.adapters
     }
 
     /// Returns the images of each request; `None` if requests have none.
@@ -877,6 +892,12 @@ fn check_cancellation(work: &ServingWork, cancel: &Cancellation) -> Result<(), S
     misplaced.or_else(|| cancel.refusal()).map_or(Ok(()), |reason| Err(ScheduleError::Cancellation(reason)))
 }
 
+fn check_adapters(work: &ServingWork) -> Result<(), ScheduleError> {
+    let is_nameless = !work.adapters.is_empty() && !work.names_model();
+    let misplaced = is_nameless.then_some("its requests name no model");
+    misplaced.or_else(|| Adapter::refusal(&work.adapters)).map_or(Ok(()), |reason| Err(ScheduleError::Adapters(reason)))
+}
+
 fn check_pairs(input: &LengthLaw, output: Option<&LengthLaw>) -> Result<(), ScheduleError> {
     let refused = lengths::pairs_refusal(input, output);
     refused.map_or(Ok(()), |reason| Err(ScheduleError::Lengths { side: "paired", reason }))
@@ -1004,6 +1025,7 @@ pub struct Requests {
     sessions: Option<Box<SessionWalk>>,
     output: Option<Lengths>,
     cancellations: Option<(Cancellation, Generator)>,
+    adapters: Option<Adapters>,
     ids: Generator,
 }
 
@@ -1109,6 +1131,7 @@ impl Requests {
             group: prompt.group,
             turn: None,
             cancel_after_ns: self.cancel_after_ns(index),
+            adapter: self.adapters.as_mut().map(|adapters| adapters.at(index)),
             request_id: u128::from(self.ids.at(2 * index)) << 64 | u128::from(self.ids.at(2 * index + 1)),
         }
     }
@@ -1154,6 +1177,7 @@ impl Requests {
             _ => self.prompts.at(self.phase, index, turn > 0),
         };
         let mut request = self.request_of(index, cursor.offset_ns.filter(|_| turn == 0), &prompt);
+        request.adapter = self.adapters.as_mut().map(|adapters| adapters.at(cursor.session));
         let own_tokens = prompt.input_tokens.saturating_sub(prompt.said_before);
         if prompt.row.is_none() {
             request.input_tokens = cursor.history_tokens.saturating_add(own_tokens);

@@ -8,6 +8,7 @@ use thiserror::Error;
 use crate::draw::{Concern, RequestKey, Seed};
 use crate::engine::Stall;
 use crate::fault::Fault;
+use crate::listen::ListenAddress;
 use crate::model::Latency;
 
 /// Nanoseconds of a millisecond.
@@ -17,9 +18,11 @@ const MS: i64 = 1_000_000;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The address to listen on; port 0 selects a free one.
-    pub listen: SocketAddr,
+    pub listen: ListenAddress,
     /// The name of the only model that it serves.
     pub model: String,
+    /// The names of LoRA adapters of the model. They are as fast as the model itself, and each has prompts of its own in the cache.
+    pub adapters: Vec<String>,
     /// The seed of every draw.
     pub seed: Seed,
     /// The latencies.
@@ -87,11 +90,17 @@ impl Default for Limits {
 }
 
 impl Config {
+    /// Returns the name that is served for an adapter, by its place; without one, the model's.
+    pub fn name_of(&self, adapter: Option<usize>) -> &str {
+        adapter.and_then(|place| self.adapters.get(place)).unwrap_or(&self.model)
+    }
+
     /// Returns the configuration of a profile, with defaults for the rest.
     pub fn from_profile(profile: Profile) -> Self {
         Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)).into(),
             model: "assay-simulator".to_owned(),
+            adapters: Vec::new(),
             seed: Seed::default(),
             latency: profile.latency(),
             output: LengthDistribution { median_tokens: 128, sigma: 0.6, max_tokens: 2_048 },

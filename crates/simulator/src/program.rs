@@ -157,7 +157,7 @@ fn serve(program: Program) -> Result<(), ProgramError> {
     if let Some(path) = &program.port_file {
         write_port(path, server.address().port())?;
     }
-    writeln!(std::io::stdout(), "listening on http://{}", server.address()).map_err(ProgramError::Output)?;
+    writeln!(std::io::stdout(), "listening on {}", server.listen_address().url()).map_err(ProgramError::Output)?;
     server.run()?;
     Ok(())
 }

@@ -12,7 +12,7 @@ mod metrics;
 mod response;
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU64;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -23,6 +23,7 @@ use thiserror::Error;
 
 use crate::config::Config;
 use crate::engine::Engine;
+use crate::listen::{ListenAddress, Listener};
 use crate::model::{Model, PerRequest};
 use event_loop::EventLoop;
 
@@ -45,7 +46,7 @@ pub enum ServeError {
     #[error("cannot listen on `{address}`")]
     Listen {
         /// The address.
-        address: SocketAddr,
+        address: ListenAddress,
         /// The cause.
         source: io::Error,
     },
@@ -64,8 +65,8 @@ pub enum ServeError {
 
 /// An endpoint that listens and does not serve yet.
 pub struct Server {
-    listener: TcpListener,
-    address: SocketAddr,
+    listener: Listener,
+    address: ListenAddress,
     stop: UnixStream,
     stopper: UnixStream,
     lane: EventLoop,
@@ -80,22 +81,21 @@ impl Server {
 
     /// Listens, with another model; the latencies of the configuration are then ignored.
     pub fn with_model(config: Config, model: Box<dyn Model>) -> Result<Self, ServeError> {
-        let address = config.listen;
-        let listen = || {
-            let listener = TcpListener::bind(address)?;
-            rustix::net::listen(&listener, ACCEPT_QUEUE)?;
-            listener.set_nonblocking(true)?;
-            Ok((listener.local_addr()?, listener))
-        };
-        let (address, listener) = listen().map_err(|source| ServeError::Listen { address, source })?;
+        let refused = |source| ServeError::Listen { address: config.listen.clone(), source };
+        let (listener, address) = Listener::bind(&config.listen, ACCEPT_QUEUE).map_err(refused)?;
         let (stop, stopper) = UnixStream::pair()?;
         stop.set_nonblocking(true)?;
         Ok(Self { listener, address, stop, stopper, lane: EventLoop::new(config, Engine::new(model))? })
     }
 
     /// Returns the address that it listens on.
+    pub fn listen_address(&self) -> &ListenAddress {
+        &self.address
+    }
+
+    /// Returns its address of TCP; that of a server on a Unix socket is unspecified.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        tcp_address(&self.address)
     }
 
     /// Returns a handle that stops it, from any thread.
@@ -134,7 +134,7 @@ impl Server {
 
     /// Serves on a thread of its own.
     pub fn spawn(self) -> Result<RunningServer, ServeError> {
-        let (address, stopper) = (self.address, self.stopper()?);
+        let (address, stopper) = (self.address(), self.stopper()?);
         let thread = std::thread::Builder::new().name("simulator".to_owned()).spawn(move || self.run())?;
         Ok(RunningServer { address, stopper, thread: Some(thread) })
     }
@@ -192,6 +192,13 @@ impl Stopper {
     }
 }
 
+fn tcp_address(address: &ListenAddress) -> SocketAddr {
+    match address {
+        ListenAddress::Tcp(address) => *address,
+        ListenAddress::Unix(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+    }
+}
+
 /// A server on its own thread. It ends when this is dropped.
 pub struct RunningServer {
     address: SocketAddr,
@@ -200,7 +207,7 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
-    /// Returns the address that it listens on.
+    /// Returns its address of TCP; that of a server on a Unix socket is unspecified.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

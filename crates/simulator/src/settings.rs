@@ -1,7 +1,6 @@
 //! The settings, as flags and as a configuration file. A flag overrides the file, the file overrides the profile.
 
 use std::io::Read as _;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -11,6 +10,7 @@ use crate::config::{Config, Profile, UnknownProfile};
 use crate::draw::SeedError;
 use crate::engine::{MAX_STALLS, Stall};
 use crate::fault::FaultError;
+use crate::listen::ListenAddress;
 use crate::model::Latency;
 
 /// The most bytes of a file of settings that are read.
@@ -50,15 +50,18 @@ macro_rules! settings {
 }
 
 settings! {
-    /// Address to listen on; port 0 selects a free port [default: 127.0.0.1:0]
+    /// Address to listen on; port 0 selects a free port, and unix:PATH is a Unix socket [default: 127.0.0.1:0]
     #[arg(long, value_name = "ADDRESS")]
-    listen: SocketAddr,
+    listen: ListenAddress,
     /// Latency profile: instant, fast, h100-8b, h100-8b-prefill, h100-70b-tp8 [default: instant]
     #[arg(long, value_name = "NAME")]
     profile: String,
     /// Name of the served model [default: assay-simulator]
     #[arg(long, value_name = "NAME")]
     model: String,
+    /// Names of LoRA adapters of the model that are served too, with commas between them
+    #[arg(long, value_name = "NAME,..")]
+    adapters: String,
     /// Seed of every draw: 1 to 64 hexadecimal digits [default: 0]
     #[arg(long, value_name = "HEX")]
     seed: String,
@@ -251,6 +254,9 @@ impl Settings {
         self.set_limits(&mut config)?;
         set(&mut config.listen, self.listen);
         set(&mut config.model, self.model);
+        if let Some(names) = self.adapters {
+            config.adapters = parse_adapters(&names)?;
+        }
         if let Some(seed) = self.seed {
             config.seed = seed.parse()?;
         }
@@ -385,6 +391,20 @@ pub(crate) fn within<T: PartialOrd + std::fmt::Display>(
 
 pub(crate) fn out_of_range(name: &'static str, value: &str, range: &str) -> SettingsError {
     SettingsError::OutOfRange { name, value: value.chars().take(60).collect(), range: range.to_owned() }
+}
+
+/// The most adapters of a simulator.
+const MAX_ADAPTERS: usize = 1000;
+
+fn parse_adapters(text: &str) -> Result<Vec<String>, SettingsError> {
+    let names: Vec<String> = text.split(',').map(str::to_owned).collect();
+    let mut distinct = names.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    if names.len() > MAX_ADAPTERS || distinct.len() < names.len() || names.iter().any(String::is_empty) {
+        return Err(out_of_range("adapters", text, "up to 1000 different names with commas between them"));
+    }
+    Ok(names)
 }
 
 fn read_stall(text: &str) -> Result<Stall, SettingsError> {

@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 
 use crate::checked_value::{CheckedValue, Value};
 use crate::field::{Choice, Field, Need, Rule, Table, Type, Uniqueness};
-use crate::format::{Format, HTTP_URL, HTTPS_URL, REMOTE, TELEMETRY_URL, TEXT, WORD};
+use crate::format::{ENDPOINT_URL, Format, HTTP_URL, HTTPS_URL, REMOTE, TELEMETRY_URL, TEXT, WORD};
 use crate::problem::{Problems, Source, Span, did_you_mean, quote};
 use crate::secret::{carries_key, carries_password};
 use crate::tables::{HEADER_SOURCE, REFERENCE};
@@ -480,7 +480,7 @@ impl Checker<'_, '_> {
 /// Returns a name for the credentials that a text carries, if it is an address with any. A malformed address with an `@` may hide
 /// them in an unusual place, so it counts as one with credentials.
 fn find_credentials(format: &'static Format, text: &str) -> Option<&'static str> {
-    let is_address = [&raw const HTTP_URL, &raw const HTTPS_URL, &raw const TELEMETRY_URL]
+    let is_address = [&raw const ENDPOINT_URL, &raw const HTTP_URL, &raw const HTTPS_URL, &raw const TELEMETRY_URL]
         .iter()
         .any(|address| std::ptr::eq(format, *address));
     if carries_password(text) || (is_address && text.contains('@') && (format.normal)(text).is_err()) {

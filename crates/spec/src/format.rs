@@ -337,6 +337,33 @@ pub(crate) static HTTP_URL: Format = Format {
     normal: |text| normal_url(text, &["http", "https"]),
 };
 
+/// The address of a target: of a host, or of a Unix socket of this machine.
+pub(crate) static ENDPOINT_URL: Format = Format {
+    what: "an address",
+    pattern: "^(https?://|unix:/)[!-~]+$",
+    example: "http://127.0.0.1:8000",
+    max: 2000,
+    normal: |text| match text.strip_prefix("unix:") {
+        Some(socket) => normal_socket(socket).map(|()| text.to_owned()),
+        None => normal_url(text, &["http", "https"]),
+    },
+};
+
+/// The most bytes of the path of a Unix socket, which is a limit of the system.
+const MAX_SOCKET_PATH: usize = 107;
+
+/// Checks the path of a Unix socket, and the path of its requests after another `:`.
+fn normal_socket(text: &str) -> Result<(), String> {
+    let (socket, base) = text.split_once(':').unwrap_or((text, "/"));
+    if !socket.starts_with('/') || socket.ends_with('/') || socket.len() > MAX_SOCKET_PATH {
+        return Err(format!("must name the absolute path of a socket of at most {MAX_SOCKET_PATH} bytes after `unix:`"));
+    }
+    if !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains('#') || !base.starts_with('/') {
+        return Err("must not hold spaces, and after a second `:` comes a path, as in `unix:/run/server.sock:/v1`".to_owned());
+    }
+    Ok(())
+}
+
 /// The address of a telemetry source, which is asked without credentials.
 pub(crate) static TELEMETRY_URL: Format = Format {
     what: "an address",

@@ -65,8 +65,9 @@ pub use lengths::{MAX_TOKENS, Scenario, ScenarioError};
 pub use noise::{MetricNoise, NOISE, Noise, NoiseRun};
 pub use objects::{MAX_OBJECT_BYTES, parse_objects};
 pub use pipeline::{
-    ControlRequirement, Gate, HeaderSource, MAX_SIZED, MIN_TRIALS, Pipeline, PipelineSpec, PublishSettings, ReadinessProbe,
-    SIMULATOR_PROFILES, SIMULATOR_SETTINGS, Schedule, SecretRef, Shards, Stage, Target, Trials, Variant,
+    ClientCertificate, ControlRequirement, Gate, HeaderSource, MAX_SIZED, MIN_TRIALS, Pipeline, PipelineSpec, PublishSettings,
+    ReadinessProbe, SIMULATOR_PROFILES, SIMULATOR_SETTINGS, Schedule, SecretRef, Shards, Stage, Target, TargetTls, Trials,
+    Variant,
 };
 pub use pod::PodOverride;
 pub use problem::{Excerpt, MAX_PROBLEMS, Problem, did_you_mean, render};

@@ -28,6 +28,7 @@ pub const SIMULATOR_PROFILES: [&str; 5] = ["instant", "fast", "h100-8b", "h100-8
 pub const SIMULATOR_SETTINGS: &[&str] = &[
     "profile",
     "model",
+    "adapters",
     "seed",
     "seed_from",
     "ttft_ms",
@@ -173,6 +174,8 @@ pub struct Target {
     pub headers: BTreeMap<String, HeaderSource>,
     /// True if any certificate is accepted over TLS.
     pub insecure_skip_tls_verify: bool,
+    /// The certificates of connections to it.
+    pub tls: Option<TargetTls>,
     /// The addresses of the servers behind its own.
     pub replicas: Vec<String>,
     /// The readiness probe.
@@ -193,6 +196,24 @@ pub struct Target {
     pub folder: Option<String>,
     /// Files and folders that it executes, relative to the repository's root.
     pub artifacts: Vec<String>,
+}
+
+/// The certificates of connections to a target, as the locations of texts in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetTls {
+    /// Certificate authorities that are trusted besides the system's.
+    pub ca: Option<SecretRef>,
+    /// The certificate of the client, and its private key.
+    pub client: Option<ClientCertificate>,
+}
+
+/// A certificate of the client, and its private key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// The location of the certificate, and of those that lead to its authority.
+    pub cert: SecretRef,
+    /// The location of the key.
+    pub key: SecretRef,
 }
 
 /// The location of a secret.
@@ -358,6 +379,8 @@ impl Define for Pipeline {
         check_publish(spec, problems);
         check_secrets(spec, problems);
         check_simulators(spec, problems);
+        check_tls(spec, problems);
+        check_sockets(spec, problems);
         check_cpus(spec, problems);
         check_telemetry(spec, problems);
     }
@@ -569,6 +592,24 @@ fn check_telemetry(spec: &CheckedValue, problems: &mut Problems<'_>) {
     }
 }
 
+/// Checks that certificates are for an address with TLS, and that authorities are trusted only if certificates are verified.
+fn check_tls(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let targets = spec.member("targets").map_or(&[][..], CheckedValue::items);
+    for (index, target) in targets.iter().enumerate() {
+        let Some(tls) = target.member("tls") else { continue };
+        let path = format!("spec.targets[{index}]");
+        if target.text_of("url").is_some_and(|url| url.starts_with("http://")) {
+            let message = format!("`{path}.tls` is for a target at `https`, and `{path}.url` begins with `http://`");
+            problems.add_hinted(tls.anchor, message, "write `https://` if the server speaks TLS, or remove `tls`");
+        }
+        let skips = matches!(target.member("insecure_skip_tls_verify").map(|skip| &skip.value), Some(Value::Bool(true)));
+        if let Some(ca) = tls.member("ca").filter(|_| skips) {
+            let message = format!("`{path}.tls.ca` has no effect if `{path}.insecure_skip_tls_verify` accepts any certificate");
+            problems.add_hinted(ca.anchor, message, "keep one of them: with `ca`, the server's certificate is verified");
+        }
+    }
+}
+
 /// Checks the settings of simulators, because a simulator would find an error only after its start, and report it in its log.
 fn check_simulators(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let targets = spec.member("targets").map_or(&[][..], CheckedValue::items);
@@ -587,6 +628,19 @@ fn check_simulators(spec: &CheckedValue, problems: &mut Problems<'_>) {
         let known = SIMULATOR_PROFILES.map(|profile| format!("`{profile}`")).join(", ");
         let near = did_you_mean(name, SIMULATOR_PROFILES).map(|near| format!("{near} ")).unwrap_or_default();
         problems.add_hinted(profile.span, message, format!("{near}the profiles are {known}"));
+    }
+}
+
+/// Checks that only an endpoint is at a Unix socket: a target that a run starts has a port of its own.
+fn check_sockets(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let targets = spec.member("targets").map_or(&[][..], CheckedValue::items);
+    for (index, target) in targets.iter().enumerate().filter(|(_, target)| target.text_of("kind") != Some("endpoint")) {
+        if let Some(url) = target.member("url").filter(|url| url.text().is_some_and(|text| text.starts_with("unix:"))) {
+            let kind = target.text_of("kind").unwrap_or_default();
+            let message =
+                format!("`spec.targets[{index}].url` is a Unix socket, at which only an `endpoint` may be, not `kind: {kind}`");
+            problems.add_hinted(url.span, message, "write an address with a host and a port, or `kind: endpoint`");
+        }
     }
 }
 
@@ -651,6 +705,7 @@ impl Read for Target {
             env: read_env(target)?,
             headers: target.get("headers")?,
             insecure_skip_tls_verify: target.get::<Option<bool>>("insecure_skip_tls_verify")?.unwrap_or(false),
+            tls: target.get("tls")?,
             replicas: target.get("replicas")?,
             ready: target.get::<Option<ReadinessProbe>>("ready")?.unwrap_or(unprobed),
             config: target.get::<Option<BTreeMap<String, String>>>("config")?.unwrap_or_default(),
@@ -715,6 +770,18 @@ impl Read for HeaderSource {
             Some(plain) => Self::Plain(plain.to_owned()),
             None => Self::Secret { place: SecretRef::read(value)?, scheme: value.get("scheme")? },
         })
+    }
+}
+
+impl Read for TargetTls {
+    fn read(tls: &CheckedValue) -> Option<Self> {
+        Some(Self { ca: tls.get("ca")?, client: tls.get("client")? })
+    }
+}
+
+impl Read for ClientCertificate {
+    fn read(client: &CheckedValue) -> Option<Self> {
+        Some(Self { cert: client.get("cert")?, key: client.get("key")? })
     }
 }
 

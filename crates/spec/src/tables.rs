@@ -13,10 +13,10 @@ use assay_metric::{SloMetric, Unit};
 
 use crate::field::{Choice, Field, Rule, Table, Type, Uniqueness, choice, default, optional, required};
 use crate::format::{
-    BRANCH, CASE_ID, CERTIFICATES, COMMIT, CPUS, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENV_NAME, GIT_REF, HEADER,
-    HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE, INSTANT, JSON_OBJECT, LABEL, LATENCY, MEMBER, METRIC, NAME, OBJECT_NAME, PATH,
-    PAUSE, PUBLIC_KEY, QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED, SESSION_HEADER, SHA256, SQL_PATH, TELEMETRY_URL, TEXT, TIMEZONE,
-    UNIT, WORD,
+    BRANCH, CASE_ID, CERTIFICATES, COMMIT, CPUS, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENDPOINT_URL, ENV_NAME,
+    GIT_REF, HEADER, HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE, INSTANT, JSON_OBJECT, LABEL, LATENCY, MEMBER, METRIC, NAME,
+    OBJECT_NAME, PATH, PAUSE, PUBLIC_KEY, QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED, SESSION_HEADER, SHA256, SQL_PATH,
+    TELEMETRY_URL, TEXT, TIMEZONE, UNIT, WORD,
 };
 use crate::lengths::MAX_TOKENS;
 
@@ -202,6 +202,13 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
             "token_ids",
             &Type::Object(&TOKEN_IDS),
             "Prompts are lists of token ids instead of texts, for `api: completions`: drawn ones, and those of traces that have lengths. If left out: texts.",
+        )
+        .only(SERVING),
+        default(
+            "adapters",
+            &Type::List { item: &Type::Object(&ADAPTER), min: 0, max: 1000, unique: Uniqueness::Field("name") },
+            "[]",
+            "The LoRA adapters of `model` that requests name in its place. Each request has one of them, each session one for all of its turns.",
         )
         .only(SERVING),
         optional(
@@ -513,6 +520,20 @@ static LENGTHS_TABLE: Table = Table {
 };
 static PAIRS: Type = Type::List { item: &Type::Object(&PAIR), min: 1, max: MAX_WEIGHTS, unique: Uniqueness::No };
 static WEIGHT: Type = Type::Number { min: 0.0, above_min: false, max: 1e9 };
+static ADAPTER: Table = Table {
+    name: "adapter",
+    doc: "A LoRA adapter, by the name that the endpoint serves it under.",
+    selector: None,
+    fields: &[
+        required(
+            "name",
+            &WORD_TYPE,
+            "Its name, which requests have as their `model`. The name of the model itself stands for no adapter.",
+        ),
+        default("weight", &WEIGHT, "1", "The weight: the adapter is drawn with a probability in proportion to it."),
+    ],
+    rules: &[],
+};
 static PAIR: Table = Table {
     name: "pair of lengths",
     doc: "An input and an output that belong together.",
@@ -1109,6 +1130,26 @@ pub(crate) static INFERENCE_APIS: [Choice; 3] = [
     choice("kserve_llm", "KServe's LLMInferenceService, `serving.kserve.io/v1alpha1`."),
     choice("ome", "OME's, `ome.io/v1beta1`."),
 ];
+static CLIENT_CERTIFICATE: Table = Table {
+    name: "client certificate",
+    doc: "The certificate that the client shows to a server that demands one (mutual TLS).",
+    selector: None,
+    fields: &[
+        required("cert", &Type::Reference, "The certificate in PEM, and behind it those that lead to its authority."),
+        required("key", &Type::Reference, "Its private key in PEM, not encrypted. It is in no manifest, log or result."),
+    ],
+    rules: &[],
+};
+static TARGET_TLS: Table = Table {
+    name: "tls",
+    doc: "The certificates of connections to a target at `https`.",
+    selector: None,
+    fields: &[
+        optional("ca", &Type::Reference, "Certificate authorities in PEM that are trusted besides those of the machine."),
+        optional("client", &Type::Object(&CLIENT_CERTIFICATE), "The certificate of the client."),
+    ],
+    rules: &[Rule::AtLeastOne(&["ca", "client"])],
+};
 pub(crate) static TARGET: Table = Table {
     name: "target",
     doc: "A system under test.",
@@ -1118,8 +1159,8 @@ pub(crate) static TARGET: Table = Table {
         required("kind", &Type::Choice(&TARGET_KINDS), "The kind of target."),
         optional(
             "url",
-            &Type::Text(&HTTP_URL),
-            "Its address. For `objects`: a Service among them, with its port. A simulator without one chooses a free port.",
+            &Type::Text(&ENDPOINT_URL),
+            "Its address. For `objects`: a Service among them, with its port. A simulator without one chooses a free port. An `endpoint` may be at a Unix socket of this machine: `unix:/run/server.sock`, with the path of its requests after another `:` if it is not `/v1`.",
         )
         .only(REACHED)
         .required_for_choices(&["endpoint", "process", "objects"]),
@@ -1147,6 +1188,7 @@ pub(crate) static TARGET: Table = Table {
             "Accept any certificate over TLS. Results state it, and earn no publication grade.",
         )
         .only(&["endpoint"]),
+        optional("tls", &Type::Object(&TARGET_TLS), "The certificates of connections to it, also to its replicas.").only(&["endpoint"]),
         default(
             "replicas",
             &Type::List { item: &Type::Text(&HTTP_URL), min: 0, max: MAX_REPLICAS, unique: Uniqueness::Item },

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use assay_api::{CustomApi, InputKind, ServingApi};
 use assay_manifest::{
-    BetterDirection, CacheMode, Cancellation, CaptureMode, ConnectionPolicy, Count, DatasetFormat, History, Images,
+    Adapter, BetterDirection, CacheMode, Cancellation, CaptureMode, ConnectionPolicy, Count, DatasetFormat, History, Images,
     InstructionCounter, MeasuredCommand, Name, OverLongPrompt, RateProfile, RateSegment, ReasoningHistory, SharedPrefix,
     SloMetric, SyntheticText, TokenIds, WorkloadType,
 };
@@ -196,6 +196,8 @@ pub struct Serving {
     pub api: ServingApi,
     /// The description of an API of the endpoint's own.
     pub custom: Option<CustomApi>,
+    /// The LoRA adapters that requests name in place of the model; empty if all of them name the model.
+    pub adapters: Vec<Adapter>,
     /// True if the endpoint has to generate exactly the drawn number of tokens.
     pub exact_output: bool,
     /// Documents in each request, if the API takes documents.
@@ -643,6 +645,7 @@ impl Define for Workload {
         check_sessions(spec, problems);
         check_api(spec, problems);
         check_custom_api(spec, problems);
+        check_adapters(spec, problems);
         check_cache(spec, problems);
         check_files(spec, problems);
         check_tokenizer(spec, problems);
@@ -820,6 +823,25 @@ fn check_prefix(spec: &CheckedValue, problems: &mut Problems<'_>) {
             format!("requests of `api: {api}` have no prompt that could begin like others"),
             "remove it",
         );
+    }
+}
+
+/// Checks that requests can be dealt to the adapters, and that they name a model at all.
+fn check_adapters(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let Some(written) = spec.member("adapters").filter(|written| !written.items().is_empty()) else { return };
+    let Some(adapters) = Vec::<Adapter>::read(written) else { return };
+    if let Some(reason) = Adapter::refusal(&adapters) {
+        problems.add(written.anchor, format!("`spec.adapters` cannot be drawn: {reason}"));
+    }
+    let Some(api) = spec.member("api").and_then(ServingApi::read) else { return };
+    let names_model = match spec.member("custom").and_then(CustomApi::read) {
+        Some(custom) => custom.names_model(),
+        None => api.capabilities().names_model,
+    };
+    if !names_model {
+        let message = format!("`spec.adapters` needs requests that name a model, which those of `api: {api}` do not");
+        let hint = if api == ServingApi::Custom { "write `${model}` into `custom.body`" } else { "remove it" };
+        problems.add_hinted(written.anchor, message, hint);
     }
 }
 
@@ -1343,6 +1365,7 @@ impl Read for Serving {
         Some(Self {
             api: spec.get("api")?,
             custom: spec.get("custom")?,
+            adapters: spec.get("adapters")?,
             exact_output: spec.get("exact_output")?,
             batch: spec.get("batch")?,
             body: spec.get("body")?,
@@ -1538,6 +1561,12 @@ impl Read for Lengths {
             _ if lengths.member("pairs").is_some() => lengths.get("pairs").map(Self::Pairs),
             _ => Some(Self::Explicit { input: lengths.get("input")?, output: lengths.get("output")? }),
         }
+    }
+}
+
+impl Read for Adapter {
+    fn read(adapter: &CheckedValue) -> Option<Self> {
+        Some(Self { name: adapter.get("name")?, weight: adapter.get("weight")? })
     }
 }
 

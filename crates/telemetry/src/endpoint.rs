@@ -42,9 +42,11 @@ impl SourceKind for Endpoint {
             let planned = plan.target(&target.id);
             let headers = planned.map_or_else(Vec::new, |planned| planned.headers.clone());
             let insecure_skip_tls_verify = planned.is_some_and(|planned| planned.insecure_skip_tls_verify);
+            let tls = planned.and_then(|planned| planned.tls.clone()).map(Box::new);
             let sampled = move |source, address: &String| {
                 let address = ScrapeAddress::Endpoint { address: address.clone(), path: PATH };
-                Sampled { source, sampling: Sampling::Scrape { address, headers: headers.clone(), insecure_skip_tls_verify } }
+                let (headers, tls) = (headers.clone(), tls.clone());
+                Sampled { source, sampling: Sampling::Scrape { address, headers, insecure_skip_tls_verify, tls } }
             };
             let replicas = planned.map_or(&[][..], |planned| &planned.replicas);
             let sources = planned.map_or_else(|| vec![Source::endpoint(&target.id)], Source::servers);

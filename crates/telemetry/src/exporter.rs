@@ -137,7 +137,7 @@ impl SourceKind for Exporter {
             let address = ScrapeAddress::Url(with_default_path(&exporter.scrape));
             Sampled {
                 source: Source::exporter(&exporter.name),
-                sampling: Sampling::Scrape { address, headers: Vec::new(), insecure_skip_tls_verify: false },
+                sampling: Sampling::Scrape { address, headers: Vec::new(), insecure_skip_tls_verify: false, tls: None },
             }
         };
         plan.telemetry.iter().map(sampled).collect()

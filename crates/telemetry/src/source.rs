@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use assay_manifest::{Case, CaseId, EnvVar, Environment, Name, Plan, Target};
+use assay_manifest::{Case, CaseId, EnvVar, Environment, Name, Plan, Target, TargetTls};
 
 use crate::endpoint::Endpoint;
 use crate::exporter::Exporter;
@@ -125,6 +125,8 @@ pub enum Sampling {
         headers: Vec<EnvVar>,
         /// True if any certificate is accepted over TLS.
         insecure_skip_tls_verify: bool,
+        /// The certificates of the connection.
+        tls: Option<Box<TargetTls>>,
     },
 }
 

@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Moment};
 
-use assay_manifest::{Count, EnvVar, Gap, Instant, Window};
-use assay_probe::{Client, EndpointResponse, Headers, Limits, RequestError, endpoint_url};
+use assay_manifest::{Count, Gap, Instant, Window};
+use assay_probe::{Client, CredentialError, EndpointResponse, Headers, Limits, RequestError, endpoint_url, read_tls};
 use assay_stage::{Clock, Context, ErrorCode, Event, Failure, Stopwatch};
 use assay_telemetry::{Sampled, Sampling, ScrapeAddress, ScrapeLine, Source};
 
@@ -49,13 +49,14 @@ impl Scrapers {
     pub(crate) fn start(ctx: &Context, sampled: &[Sampled], watch: Stopwatch) -> Result<Self, Failure> {
         let scraped = sampled.iter().filter_map(|Sampled { source, sampling }| match sampling {
             Sampling::Counters => None,
-            Sampling::Scrape { address, headers, insecure_skip_tls_verify } => {
-                Some((source, address, headers, *insecure_skip_tls_verify))
+            Sampling::Scrape { address, headers, insecure_skip_tls_verify, tls } => {
+                Some((source, address, headers, (tls.as_deref(), *insecure_skip_tls_verify)))
             }
         });
-        let started = scraped.map(|(source, address, headers, is_insecure)| {
-            let headers = read_headers(source, headers)?;
-            let client = if is_insecure { Client::accepting_any_certificate(headers) } else { Client::new(headers) };
+        let started = scraped.map(|(source, address, headers, (tls, is_insecure))| {
+            let unusable = |error| credential_failure(source, &error);
+            let headers = Headers::read(headers).map_err(|error| unusable(error.into()))?;
+            let client = Client::with_tls(headers, read_tls(tls, is_insecure).map_err(unusable)?);
             let path = ctx.scratch().join(source.file_name());
             ScraperThread::start(Scraper::new(client, source, address, path, watch)?)
         });
@@ -94,11 +95,8 @@ impl Scrapers {
     }
 }
 
-fn read_headers(source: &Source, headers: &[EnvVar]) -> Result<Headers, Failure> {
-    Headers::read(headers).map_err(|error| {
-        let message = format!("the headers of {} cannot be sent", source.description());
-        Failure::new(ErrorCode::SecretAbsent, message).because(&error)
-    })
+fn credential_failure(source: &Source, error: &CredentialError) -> Failure {
+    Failure::new(ErrorCode::SecretAbsent, error.headline(&source.description())).because(error)
 }
 
 impl ScraperThread {

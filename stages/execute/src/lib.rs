@@ -28,7 +28,7 @@ use assay_stage::{Context, ErrorCode, Event, Failure, Inputs, Stage, StageName, 
 
 use crate::attempt::Runner;
 use crate::journal::{CheckpointContext, Journal};
-use crate::serving::{Barrier, PromptSources, ServingTrial, unreadable_header};
+use crate::serving::{Barrier, PromptSources, ServingTrial, unusable_credential};
 use crate::target_pods::{PodWatch, TargetPods};
 use crate::verdict::ShardVerdict;
 use crate::workspace::Workspace;
@@ -197,7 +197,7 @@ impl<'a> BlockRun<'a> {
     fn target_change(&self, case: &CaseId) -> Result<Option<(&Name, String)>, Failure> {
         let Some((target, found)) = self.target(case) else { return Ok(None) };
         let Some(address) = &found.address else { return Ok(None) };
-        let client = Client::for_target(target).map_err(|error| unreadable_header(&error))?;
+        let client = Client::for_target(target).map_err(|error| unusable_credential(&error))?;
         let identity = Identity::query(&client, address).with_pods(self.target_pods.query(found)?);
         let provisioned = self.environment.observed_at;
         let changed = |replica: &ProvisionedReplica| Identity::query(&client, &replica.address).change_of_replica(replica);

@@ -29,7 +29,7 @@ use assay_manifest::{
     Environment, FrozenWorkload, History, HostFacts, Isolation, Plan, PlannedTrial, Point, ProvisionedTarget, Reason,
     ServingOutcome, ServingWork, SyntheticText, Target,
 };
-use assay_probe::{Client, HeaderError, Headers};
+use assay_probe::{Client, CredentialError, Headers, target_tls};
 use assay_record::{Outcome, Phase};
 use assay_schedule::Phase::Measure;
 use assay_schedule::{DRAIN, Stripe, TrialSchedule};
@@ -151,7 +151,7 @@ impl<'a> ServingTrial<'a> {
         self.check_shards(ctx)?;
         let schedule = self.schedule(ctx, attempt)?;
         let schedule_digest = schedule.digest();
-        let headers = Headers::read(&self.target.headers).map_err(|error| unreadable_header(&error))?;
+        let headers = Headers::read(&self.target.headers).map_err(|error| unusable_credential(&error.into()))?;
         let endpoint = self.endpoint(&headers)?;
         let secrets = headers.secrets().clone();
         let barrier = Barrier::new(ctx, self.trial, attempt);
@@ -230,9 +230,7 @@ impl<'a> ServingTrial<'a> {
     fn endpoint(&self, headers: &Headers) -> Result<Endpoint, Failure> {
         let unusable = |error: assay_load::Error| Failure::from_error(ErrorCode::Endpoint, &error);
         let mut endpoint = Endpoint::parse(&self.address).and_then(Endpoint::resolve).map_err(unusable)?;
-        if self.target.insecure_skip_tls_verify {
-            endpoint = endpoint.accepting_any_certificate();
-        }
+        endpoint = endpoint.with_tls(target_tls(self.target).map_err(|error| unusable_credential(&error))?);
         for (name, value) in headers.iter() {
             let value = value.to_str().map_err(|error| Failure::from_error(ErrorCode::Header, &error))?;
             endpoint = endpoint.with_header(name.as_str(), value).map_err(unusable)?;
@@ -250,7 +248,7 @@ impl<'a> ServingTrial<'a> {
         if !self.flushes {
             return Ok(None);
         }
-        let client = Client::for_target(self.target).map_err(|error| unreadable_header(&error))?;
+        let client = Client::for_target(self.target).map_err(|error| unusable_credential(&error))?;
         let servers = if self.target.replicas.is_empty() { std::slice::from_ref(&self.address) } else { &self.target.replicas };
         let flush = || flush::flush_all(&client, servers, ctx.clock(), ctx.cancel());
         match barrier.run_in_first_shard(ctx, flush)? {
@@ -714,8 +712,8 @@ fn health(finished: &TrialSummary, is_open: bool) -> ClientHealth {
     }
 }
 
-/// Returns the failure for a header whose secret cannot be read from its reference.
-pub(crate) fn unreadable_header(error: &HeaderError) -> Failure {
+/// Returns the failure for a header or a certificate that cannot be read from its reference, or not be used.
+pub(crate) fn unusable_credential(error: &CredentialError) -> Failure {
     Failure::from_error(ErrorCode::SecretAbsent, error)
 }
 

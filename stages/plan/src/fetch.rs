@@ -89,7 +89,7 @@ impl Fetcher {
             .max_redirects(0)
             .http_status_as_error(false)
             .user_agent(concat!("assay/", env!("CARGO_PKG_VERSION")))
-            .tls_config(assay_probe::tls(RootCerts::PlatformVerifier))
+            .tls_config(assay_probe::tls_config(RootCerts::PlatformVerifier))
             .build();
         Self { agent: config.into(), allow }
     }

@@ -1,6 +1,7 @@
 //! Provision: brings the targets of a block up, or verifies that they are up, and records what they run on.
 
 mod ceiling;
+mod client_certificate;
 mod endpoint_pods;
 mod execution;
 mod hardware;
@@ -185,6 +186,7 @@ fn block_targets(plan: &Plan, block: u32) -> Result<Vec<&Target>, Failure> {
 
 fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&PodProvisioner>) -> Result<ProvisionedTarget, Failure> {
     let ready = target.ready_http.as_deref();
+    check_socket(target, pods.is_some())?;
     let mut brought_up = match (target.kind, pods) {
         (TargetKind::Process | TargetKind::Simulator, Some(pods)) => Some(pods.bring_up(ctx, plan, target)?),
         (TargetKind::Objects, Some(pods)) => Some(pods.bring_up_objects(ctx, target)?),
@@ -274,6 +276,19 @@ fn no_replica(target: &Target, address: &str, why: &str) -> Failure {
         .hint("`replicas` lists the servers behind `url`: correct the address, or remove it from the list")
 }
 
+/// Refuses a Unix socket in a cluster: the pods of a run have file systems of their own, in which there is none.
+fn check_socket(target: &Target, is_in_pod: bool) -> Result<(), Failure> {
+    match target.url.as_deref().filter(|url| is_in_pod && assay_load::split_unix_url(url).is_some()) {
+        Some(url) => {
+            let message =
+                format!("target `{}` is at the Unix socket `{url}`, which the pods of this run cannot reach", target.name);
+            Err(Failure::new(ErrorCode::TargetUrl, message)
+                .hint("write an address with a host and a port, or run on the machine of the server"))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Refuses to flush several pods: only one of them handles the request, so only one cache would be flushed.
 fn check_flush(isolation: Isolation, target: &Target, pods: usize) -> Result<(), Failure> {
     if isolation != Isolation::Flush || pods <= 1 {
@@ -361,7 +376,7 @@ fn target_address(target: &Target) -> Result<String, Failure> {
 
 fn target_client(target: &Target) -> Result<Client, Failure> {
     Client::for_target(target).map_err(|error| {
-        Failure::new(ErrorCode::SecretAbsent, format!("the headers of target `{}` cannot be sent", target.name)).because(&error)
+        Failure::new(ErrorCode::SecretAbsent, error.headline(&format!("target `{}`", target.name))).because(&error)
     })
 }
 

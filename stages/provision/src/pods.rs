@@ -12,7 +12,6 @@ use assay_manifest::{Artifact, Block, Image, Plan, PodFacts, PodSelector, RunId,
 use assay_stage::{Context, ErrorCode, Event, Failure};
 use serde_json::Value;
 
-use crate::models::requested_models;
 use crate::ready::parse_address;
 use crate::simulator;
 use crate::target_address;
@@ -323,7 +322,7 @@ pub(crate) fn not_up_failure(target: &Target, failure: Failure, said: &str) -> F
 fn simulator_command(plan: &Plan, target: &Target) -> Result<Vec<String>, Failure> {
     let listen = format!("0.0.0.0:{SIMULATOR_PORT}");
     let mut command = vec!["/assay/assay-simulator".to_owned(), "--listen".to_owned(), listen];
-    command.extend(simulator::settings(target, &requested_models(plan, target))?);
+    command.extend(simulator::settings(target, &simulator::requested(plan, target))?);
     Ok(command)
 }
 

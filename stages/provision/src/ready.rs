@@ -2,13 +2,17 @@
 
 use std::fmt;
 use std::net::{TcpStream, ToSocketAddrs as _};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use assay_load::{Endpoint, split_unix_url};
 use assay_manifest::{Count, Probe, Target, TargetKind};
-use assay_probe::{Client, endpoint_url};
+use assay_probe::{Client, RequestError, endpoint_url};
 use assay_process::Cancel;
 use assay_stage::{Clock, ErrorCode, Failure};
 
+use crate::client_certificate::client_certificate_failure;
 use crate::target_end::TargetEnd;
 
 /// The polling interval.
@@ -18,7 +22,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const ASK_LIMIT: Duration = Duration::from_secs(5);
 
 /// Waits until the target is ready at `address`: by an HTTP request if a path is given, else by a connection. After each check it
-/// fails if a held target has ended: the response then came from another process.
+/// fails if a held target has ended: the response then came from another process. A server that does not accept the client certificate is
+/// not waited for.
 pub(crate) fn wait(
     clock: Clock,
     cancel: &Cancel,
@@ -41,7 +46,8 @@ pub(crate) fn wait(
                 let waited_ns = Count(watch.elapsed_ns());
                 return Ok(Probe { request: check.to_string(), ready: true, response, waited_ns });
             }
-            Err(why) => why,
+            Err(Unready::Certificate(problem)) => return Err(client_certificate_failure(target, problem)),
+            Err(Unready::Yet(why)) => why,
         };
         if watch.elapsed_ns() >= target.ready_timeout_ns.0 {
             return Err(not_ready(target, address, &check, &why));
@@ -63,6 +69,15 @@ fn not_ready(target: &Target, address: &str, check: &ReadyCheck, why: &str) -> F
     Failure::new(ErrorCode::TargetNotReady, format!("target `{}` was not ready after {limit:?}: {why}", target.name)).hint(hint)
 }
 
+/// The reason why a check failed.
+#[derive(Debug)]
+enum Unready {
+    /// The target may be ready later.
+    Yet(String),
+    /// Its server does not accept the client certificate, or misses it.
+    Certificate(&'static str),
+}
+
 /// A readiness check.
 #[derive(Debug, PartialEq, Eq)]
 enum ReadyCheck {
@@ -70,6 +85,8 @@ enum ReadyCheck {
     Http { url: String, path: String },
     /// Ready if the address accepts a connection.
     Connect { host: String, port: u16 },
+    /// Ready if the Unix socket accepts a connection.
+    ConnectUnix { socket: PathBuf },
 }
 
 impl fmt::Display for ReadyCheck {
@@ -77,6 +94,7 @@ impl fmt::Display for ReadyCheck {
         match self {
             Self::Http { url, .. } => write!(f, "GET {url}"),
             Self::Connect { host, port } => write!(f, "connect to {host}:{port}"),
+            Self::ConnectUnix { socket } => write!(f, "connect to unix:{}", socket.display()),
         }
     }
 }
@@ -84,22 +102,36 @@ impl fmt::Display for ReadyCheck {
 impl ReadyCheck {
     fn new(target: &Target, address: &str, path: Option<&str>) -> Result<Self, Failure> {
         let bad = |what: String| Failure::new(ErrorCode::TargetUrl, format!("target `{}` {what}", target.name));
-        let place = parse_address(address).ok_or_else(|| bad(format!("is at `{address}`, which is not an address")))?;
+        let no_address = || bad(format!("is at `{address}`, which is not an address"));
+        let connect = if let Some((socket, _)) = split_unix_url(address) {
+            Endpoint::parse(address).map_err(|error| no_address().because(&error))?;
+            Self::ConnectUnix { socket: PathBuf::from(socket) }
+        } else {
+            let HostPort { host, port, .. } = parse_address(address).ok_or_else(no_address)?;
+            Self::Connect { host, port }
+        };
         match path {
-            None => Ok(Self::Connect { host: place.host, port: place.port }),
+            None => Ok(connect),
             Some(path) if is_path(path) => Ok(Self::Http { url: endpoint_url(address, path), path: path.to_owned() }),
             Some(path) => Err(bad(format!("is to be asked for `{}`, which is not a path", path.escape_debug()))),
         }
     }
 
-    fn run(&self, client: &Client) -> Result<String, String> {
+    fn run(&self, client: &Client) -> Result<String, Unready> {
         match self {
             Self::Http { url, path } => {
-                let status = client.get_status(url, ASK_LIMIT).map_err(|error| error.to_string())?;
+                let status = client.get_status(url, ASK_LIMIT).map_err(|error| match error {
+                    RequestError::ClientCertificate(problem) => Unready::Certificate(problem),
+                    error => Unready::Yet(error.to_string()),
+                })?;
                 let text = Client::status_text(status);
-                if (200..300).contains(&status) { Ok(text) } else { Err(format!("`{path}` returned `{text}`")) }
+                if (200..300).contains(&status) { Ok(text) } else { Err(Unready::Yet(format!("`{path}` returned `{text}`"))) }
             }
-            Self::Connect { host, port } => connect(host, *port),
+            Self::Connect { host, port } => connect(host, *port).map_err(Unready::Yet),
+            Self::ConnectUnix { socket } => match UnixStream::connect(socket) {
+                Ok(_) => Ok("connected".to_owned()),
+                Err(error) => Err(Unready::Yet(error.to_string())),
+            },
         }
     }
 }

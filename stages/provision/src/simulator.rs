@@ -13,7 +13,7 @@ use assay_manifest::{Plan, Target};
 use assay_process::Cancel;
 use assay_stage::{Clock, Context, ErrorCode, Event, Failure};
 
-use crate::models::requested_models;
+use crate::models::{base_models, requested_adapters};
 use crate::path_text;
 use crate::ready::parse_address;
 use crate::target_end::TargetEnd;
@@ -40,7 +40,7 @@ pub(crate) fn start(
 ) -> Result<String, Failure> {
     let port_file = ctx.scratch().join(format!("port-of-{}", target.name));
     let listen = listen_at(target)?;
-    ctx.emit(hold(command(&program()?, target, &requested_models(plan, target), listen, &port_file)?)?);
+    ctx.emit(hold(command(&program()?, target, &requested(plan, target), listen, &port_file)?)?);
     let limit = START_LIMIT.min(Duration::from_nanos(target.ready_timeout_ns.0));
     let port = wait_for_port(ctx.clock(), ctx.cancel(), target, &port_file, limit, end)?;
     Ok(target.url.clone().unwrap_or_else(|| format!("http://{}", SocketAddr::new(listen.ip(), port))))
@@ -80,7 +80,7 @@ fn listen_at(target: &Target) -> Result<SocketAddr, Failure> {
 fn command(
     program: &Path,
     target: &Target,
-    asked: &BTreeSet<&str>,
+    asked: &RequestedNames<'_>,
     listen: SocketAddr,
     port_file: &Path,
 ) -> Result<Vec<String>, Failure> {
@@ -90,11 +90,25 @@ fn command(
     Ok(command)
 }
 
-/// Returns a simulator's options: the settings of its definition, and the model that the workloads request.
-pub(crate) fn settings(target: &Target, asked: &BTreeSet<&str>) -> Result<Vec<String>, Failure> {
+/// The names that the workloads on a simulator request.
+pub(crate) struct RequestedNames<'a> {
+    models: BTreeSet<&'a str>,
+    adapters: BTreeSet<&'a str>,
+}
+
+/// Returns the names that the plan's workloads request from a simulator.
+pub(crate) fn requested<'a>(plan: &'a Plan, target: &Target) -> RequestedNames<'a> {
+    RequestedNames { models: base_models(plan, target), adapters: requested_adapters(plan, target) }
+}
+
+/// Returns a simulator's options: the settings of its definition, and the model and the adapters that the workloads request.
+pub(crate) fn settings(target: &Target, asked: &RequestedNames<'_>) -> Result<Vec<String>, Failure> {
     let mut command = Vec::new();
     if !target.config.contains_key("model") {
-        command.extend(only_model(target, asked)?.map(|model| format!("--model={model}")));
+        command.extend(only_model(target, &asked.models)?.map(|model| format!("--model={model}")));
+    }
+    if !target.config.contains_key("adapters") && !asked.adapters.is_empty() {
+        command.push(format!("--adapters={}", asked.adapters.iter().copied().collect::<Vec<_>>().join(",")));
     }
     for (key, value) in &target.config {
         let option = key.replace('_', "-");

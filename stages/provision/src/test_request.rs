@@ -13,6 +13,7 @@ use assay_manifest::{Count, Plan, Probe, ServingApi, ServingWork, Target, TokenI
 use assay_probe::{Client, FirstEvent, Identity, JsonRequest, PartialResponse, RequestError, endpoint_url};
 use assay_stage::{Context, ErrorCode, Event, Failure};
 
+use crate::client_certificate::client_certificate_failure;
 use crate::models::list_models;
 
 /// The `x-request-id` of a test request, by which an endpoint's log tells it from the load: `assay test req.` in ASCII.
@@ -72,9 +73,12 @@ pub(crate) fn send_all(
     let works = cases.filter_map(|case| plan.workload(&case.workload)?.serving.as_ref());
     let (mut sent, mut probes) = (BTreeSet::new(), Vec::new());
     for work in works {
-        let request = TestRequest::new(target, &work.for_server(identity.server.value.as_deref()), address);
-        if sent.insert((request.url.clone(), request.body.clone())) {
-            probes.push(request.send(ctx, client, identity)?);
+        let work = work.for_server(identity.server.value.as_deref());
+        for model in work.requested_models() {
+            let request = TestRequest::new(target, &work, model, address);
+            if sent.insert((request.url.clone(), request.body.clone())) {
+                probes.push(request.send(ctx, client, identity)?);
+            }
         }
     }
     Ok(probes)
@@ -94,7 +98,7 @@ fn without_default_temperature(work: &ServingWork) -> Cow<'_, ServingWork> {
 }
 
 impl<'a> TestRequest<'a> {
-    fn new(target: &'a Target, work: &ServingWork, address: &str) -> Self {
+    fn new(target: &'a Target, work: &ServingWork, model: &str, address: &str) -> Self {
         let capabilities = work.api.capabilities();
         let query = (capabilities.input == InputKind::QueryAndDocuments).then_some(INPUT);
         let inputs = vec![INPUT.to_owned(); work.documents() as usize];
@@ -110,7 +114,7 @@ impl<'a> TestRequest<'a> {
             path: work.path().to_owned(),
             is_streamed: work.is_streamed(),
             url: endpoint_url(address, work.path()),
-            body: without_default_temperature(work).request_body(input, output_tokens),
+            body: without_default_temperature(work).request_body(model, input, output_tokens),
             time: Duration::from_nanos(work.timeout_ns.0).min(TIME),
         }
     }
@@ -156,8 +160,11 @@ impl<'a> TestRequest<'a> {
             Err(RequestError::Tls(why)) => {
                 let message = format!("target `{}` cannot be reached over TLS: {}", self.target.name, clean(&why));
                 return Verdict::Refused(Failure::new(ErrorCode::EndpointProtocol, message).hint(
-                    "does the address need `http`? `SSL_CERT_FILE` names certificate authorities to trust; `insecure_skip_tls_verify: true` accepts any certificate",
+                    "does the address need `http`? The target's `tls.ca`, or `SSL_CERT_FILE`, names certificate authorities to trust; `insecure_skip_tls_verify: true` accepts any certificate",
                 ));
+            }
+            Err(RequestError::ClientCertificate(problem)) => {
+                return Verdict::Refused(client_certificate_failure(self.target, problem));
             }
             Err(RequestError::Http2(why)) => return Verdict::Refused(self.http2_failure(why)),
             Err(error) => return Verdict::Unavailable(format!("POST {}: {}", self.url, clean(&error.to_string()))),

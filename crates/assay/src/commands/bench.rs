@@ -28,6 +28,7 @@ use serde_json::{Map, Value, json};
 mod custom_api;
 mod image_files;
 mod lengths;
+mod tls;
 mod wording;
 
 use crate::commands::run::RunRequest;
@@ -37,6 +38,7 @@ use tokenizer::{TOKENIZER_FILE, TokenizerOptions};
 use custom_api::CustomApiOptions;
 use image_files::ImageFileOptions;
 use lengths::LengthTables;
+use tls::TlsOptions;
 use wording::Wording;
 
 /// The time limit for the endpoint to become ready: the user is there to start it.
@@ -55,7 +57,7 @@ const PIPELINE: &str = "pipelines/bench.yaml";
 const WORKLOADS: [&str; 3] = ["bench", "bench-open", "bench-replay"];
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 64] = [
+const OPTIONS: [(&str, &str); 66] = [
     ("spec.load.cancel", "--cancel"),
     ("spec.load.connections", "--connections"),
     ("spec.load.rate.ramp", "--ramp"),
@@ -119,6 +121,8 @@ const OPTIONS: [(&str, &str); 64] = [
     ("spec.targets[0].url", "--url"),
     ("spec.targets[0].config.profile", "--simulator"),
     ("spec.targets[0].headers", "--header"),
+    ("spec.targets[0].tls", "--cert"),
+    ("spec.adapters", "--adapter"),
     ("spec.model", "--model"),
 ];
 
@@ -142,6 +146,9 @@ pub(crate) struct Bench {
     /// The model name in requests
     #[arg(long, value_name = "NAME", required_unless_present = "simulator")]
     model: Option<String>,
+    /// A LoRA adapter of the model that requests name in its place; several are drawn by their weights, one for each session if there are any
+    #[arg(long = "adapter", value_name = "NAME[=WEIGHT]")]
+    adapters: Vec<String>,
     /// Closed loop: requests in flight, up to 1,000,000; each response is followed by the next request. `1..64` means 1, 2, 4, ..., 64
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = parse_doublings)]
     concurrency: Vec<Doublings>,
@@ -272,9 +279,8 @@ pub(crate) struct Bench {
     /// A header of each request, and the environment variable with its value; `NAME: VALUE` if it is no secret
     #[arg(long, value_name = "NAME=VARIABLE")]
     header: Vec<String>,
-    /// Accept any TLS certificate, which the result states
-    #[arg(long)]
-    insecure: bool,
+    #[command(flatten)]
+    tls: TlsOptions,
     /// A field to add to each request's body, such as temperature=0.7
     #[arg(long, value_name = "NAME=VALUE")]
     body: Vec<String>,
@@ -344,8 +350,8 @@ impl Bench {
         let source = SourceSpec { pipeline: PIPELINE.to_owned(), adhoc, ..SourceSpec::default() };
         let plan = PlanParameters { fetch: self.file().is_some_and(|(_, file)| is_address(file)) };
         let asked = RunRequest { source, store: self.store, name: self.name, plan, json: self.json, command: "assay bench" };
-        let (url, has_key) = (self.url, self.api_key.is_some());
-        asked.run().map_err(|failure| wording.failure(with_options(failure, url.as_deref(), has_key, wording.is_trace)))
+        let (url, has) = (self.url, (self.api_key.is_some(), self.tls.has_certificate()));
+        asked.run().map_err(|failure| wording.failure(with_options(failure, url.as_deref(), has, wording.is_trace)))
     }
 
     /// Returns the words of these options, with the paths of the files that are copied into the Source.
@@ -468,6 +474,8 @@ impl Bench {
         set(&mut spec, "images", self.length_tables.images()?);
         set(&mut spec, "image_files", self.image_files.written()?);
         set(&mut spec, "sessions", sessions);
+        let adapters = self.adapters.iter().map(|text| parse_adapter(text)).collect::<Result<Vec<_>, _>>()?;
+        set(&mut spec, "adapters", (!adapters.is_empty()).then_some(Value::Array(adapters)));
         set(&mut spec, "batch", Some(self.documents).filter(|documents| *documents != 1).map(Value::from));
         set(&mut spec, "extra_body", self.extra_body.clone().map(Value::from));
         set(&mut spec, "seed", self.seed.as_deref().map(|seed| json!(seed_digits(seed))));
@@ -591,8 +599,8 @@ impl Bench {
             (Some(profile), _) => json!({"name": "simulator", "kind": "simulator", "config": {"profile": profile}}),
             (None, url) => json!({"name": "endpoint", "kind": "endpoint", "url": url, "ready": {"timeout": READY_TIMEOUT}}),
         };
-        if self.insecure && self.url.is_some() {
-            target["insecure_skip_tls_verify"] = json!(true);
+        if let Some(url) = &self.url {
+            self.tls.add_to(&mut target, url, self.print)?;
         }
         if !headers.is_empty() {
             target["headers"] = Value::Object(headers);
@@ -639,6 +647,16 @@ fn parse_cancel(text: &str) -> Result<Value, Failure> {
             .hint("such as `--cancel 0.1:500ms`: one request in ten, half a second after it was sent")
     })?;
     Ok(json!({"share": share, "after": after}))
+}
+
+/// Parses `NAME=WEIGHT`, or a name alone.
+fn parse_adapter(text: &str) -> Result<Value, Failure> {
+    let Some((name, weight)) = text.rsplit_once('=') else { return Ok(json!({"name": text})) };
+    match weight.parse::<f64>() {
+        Ok(weight) if weight.is_finite() => Ok(json!({"name": name, "weight": weight})),
+        _ => Err(Failure::new(ErrorCode::Option, format!("`--adapter {text}` is not of the form NAME or NAME=WEIGHT"))
+            .hint("such as `--adapter sql=3 --adapter chat=1`: three of four requests name `sql` as their model")),
+    }
 }
 
 /// Parses `NAME=NUMBER`.
@@ -853,12 +871,18 @@ fn remedy(problem: &Problem, wording: &Wording) -> String {
 }
 
 /// Names the options in a failure of the endpoint: the user wrote no pipeline in which to raise a timeout or name a key.
-fn with_options(failure: Failure, url: Option<&str>, has_key: bool, is_trace: bool) -> Failure {
+fn with_options(failure: Failure, url: Option<&str>, (has_key, has_certificate): (bool, bool), is_trace: bool) -> Failure {
     match url {
         _ if failure.code == ErrorCode::Dataset => {
             let hint = dataset_hint(&failure.to_string(), is_trace);
             failure.hint(hint)
         }
+        Some(_) if failure.code == ErrorCode::EndpointUnauthorized && failure.message.contains("TLS connection") => failure.hint(if has_certificate {
+            "has an authority that the endpoint trusts signed the certificate of `--cert` for clients, and does its text hold the certificates \
+             between the two?"
+        } else {
+            "`--cert` names the client certificate, and `--key` its private key"
+        }),
         Some(_) if failure.code == ErrorCode::EndpointUnauthorized => {
             let key = match (has_key, std::env::var_os(KEY_VARIABLE).is_some()) {
                 (true, _) => "is the key that `--api-key` names valid for this endpoint and model?",
@@ -872,7 +896,7 @@ fn with_options(failure: Failure, url: Option<&str>, has_key: bool, is_trace: bo
         }
         Some(url) if failure.code == ErrorCode::EndpointProtocol && url.starts_with("https:") && failure.message.contains("over TLS") => {
             failure.hint(
-                "`SSL_CERT_FILE` names the certificate authorities to trust; `--insecure` accepts any certificate; a server without TLS \
+                "`--cacert` names certificate authorities to trust; `--insecure` accepts any certificate; a server without TLS \
                  needs `http` in `--url`",
             )
         }
@@ -949,24 +973,28 @@ mod tests {
     fn an_endpoint_that_is_not_there_is_named_by_its_option() {
         let failed = |code| Failure::new(code, "refused").hint("`ready.timeout`");
         let hint = |failure: Failure| failure.hint.unwrap_or_default();
-        let asked = hint(with_options(failed(ErrorCode::TargetNotReady), Some("http://h:1"), false, false));
+        let asked = hint(with_options(failed(ErrorCode::TargetNotReady), Some("http://h:1"), (false, false), false));
         assert!(
             asked.starts_with("is a server up at `http://h:1`, as `--url` says?") && !asked.contains("ready.timeout"),
             "{asked}"
         );
         assert_eq!(
-            hint(with_options(failed(ErrorCode::TargetNotReady), None, false, false)),
+            hint(with_options(failed(ErrorCode::TargetNotReady), None, (false, false), false)),
             "`ready.timeout`",
             "the simulator has no address"
         );
-        assert!(hint(with_options(failed(ErrorCode::ModelNotServed), Some("http://h:1"), false, false)).contains("`--model`"));
-        let of_file = |text: &str, is_trace| hint(with_options(Failure::new(ErrorCode::Dataset, text), None, false, is_trace));
+        assert!(
+            hint(with_options(failed(ErrorCode::ModelNotServed), Some("http://h:1"), (false, false), false))
+                .contains("`--model`")
+        );
+        let of_file =
+            |text: &str, is_trace| hint(with_options(Failure::new(ErrorCode::Dataset, text), None, (false, false), is_trace));
         let dataset = |text: &str| of_file(text, false);
         assert!(of_file("row 2 is earlier than the row before it", true).contains("`--trace-format`"));
         assert!(dataset("the prompt of row 3 has 9 tokens, more than `max_input`, which is 8").contains("`--over skip`"));
         assert!(dataset("row 3 has no `prompt`").contains("`--field prompt=NAME`"));
         assert_eq!(
-            hint(with_options(failed(ErrorCode::Drift), Some("http://h:1"), false, false)),
+            hint(with_options(failed(ErrorCode::Drift), Some("http://h:1"), (false, false), false)),
             "`ready.timeout`",
             "it was there"
         );

@@ -24,7 +24,7 @@ impl Engine<'_> {
             if exchange.tries == addresses.len() {
                 return self.fail_to_connect(slot, error);
             }
-            let address = addresses[(self.address + exchange.tries) % addresses.len()];
+            let address = &addresses[(self.address + exchange.tries) % addresses.len()];
             exchange.tries += 1;
             self.client.connections_opened += 1;
             match Transport::connect(address, self.trial.endpoint.source(), self.tls.as_ref())

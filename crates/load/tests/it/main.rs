@@ -6,3 +6,4 @@ mod server;
 mod sessions;
 mod support;
 mod tls;
+mod unix;

@@ -83,7 +83,7 @@ impl Drop for Server {
     }
 }
 
-fn serve(mut stream: impl Read + Write, numbers: &AtomicUsize, script: &impl Script) {
+pub(crate) fn serve(mut stream: impl Read + Write, numbers: &AtomicUsize, script: &impl Script) {
     let mut unread = Vec::new();
     while let Some((head, body)) = request(&mut stream, &mut unread) {
         let number = numbers.fetch_add(1, Ordering::SeqCst);

@@ -310,11 +310,12 @@ pub struct FrozenWorkload {
     pub serving: Option<ServingWork>,
 }
 
-/// An environment variable of a target or variant, or a header of a target. A secret is a reference; its value is never stored here.
+/// An environment variable of a target or variant, a header of a target, or a file of its TLS. A secret is a reference; its value is
+/// never stored here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EnvVar {
-    /// The name of the variable or header.
+    /// The name of the variable, header or file.
     pub name: String,
     /// A plain value.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -351,6 +352,9 @@ pub struct Target {
     /// True if any certificate is accepted over TLS.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub insecure_skip_tls_verify: bool,
+    /// The certificates of connections to it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tls: Option<TargetTls>,
     /// The addresses of the servers behind its own, which may be that of a router: the counters of each are read, and the cache of
     /// each is emptied.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -389,6 +393,28 @@ pub struct Target {
     /// Files and folders that it executes, relative to the repository's root; provision takes their digests.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub artifacts: Vec<String>,
+}
+
+/// The certificates of connections to a target, as references to texts in PEM. No certificate and no key is stored here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TargetTls {
+    /// Certificate authorities that are trusted besides the system's: `ca`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ca: Option<EnvVar>,
+    /// The certificate that the client shows to a server that demands one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub client: Option<ClientCertificateSource>,
+}
+
+/// The source of a client certificate and of its private key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClientCertificateSource {
+    /// The certificate, and those that lead to its authority: `cert`.
+    pub cert: EnvVar,
+    /// The private key: `key`.
+    pub key: EnvVar,
 }
 
 /// An exporter whose counters are recorded while trials run, as a text of Prometheus.

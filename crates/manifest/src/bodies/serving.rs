@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 
 use crate::document::words;
 use crate::{
-    Artifact, Block, Cancellation, CaseId, Count, Digest, ImageFiles, Images, PauseLaw, PinnedFile, PointId, PromptSource,
-    RateProfile, SessionCounts, Sessions, TokenIds, Tokenizer, TrialId,
+    Adapter, Artifact, Block, Cancellation, CaseId, Count, Digest, ImageFiles, Images, PauseLaw, PinnedFile, PointId,
+    PromptSource, RateProfile, SessionCounts, Sessions, TokenIds, Tokenizer, TrialId,
 };
 
 /// The words that distinguish the prompts of one execution from those of any other. Synthetic prompts have them within their length, and rows
@@ -228,8 +228,11 @@ pub struct ServingWork {
     /// The description of the API; absent if it is one that Assay knows.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub custom: Option<CustomApi>,
-    /// The model's name in each request.
+    /// The model's name in each request, unless it has an adapter.
     pub model: String,
+    /// The LoRA adapters of the requests; empty if all of them ask for the model.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub adapters: Vec<Adapter>,
     /// The rule that decides when a request is sent.
     pub arrival: ArrivalLaw,
     /// The course of the rate in each trial; absent if it is constant, and then the point gives it.
@@ -338,10 +341,23 @@ impl ServingWork {
         if self.api.capabilities().input.has_documents() { self.batch.max(1) } else { 1 }
     }
 
-    /// Builds the body that requests a response of this many tokens to these inputs; without a number, of as many as the endpoint decides.
-    pub fn request_body(&self, input: RequestInput<'_>, output_tokens: Option<u32>) -> Vec<u8> {
+    /// Returns the name that a request with this adapter, by its place in the list, has as its model.
+    pub fn model_of(&self, adapter: Option<u32>) -> &str {
+        let named = adapter.and_then(|place| self.adapters.get(place as usize));
+        named.map_or(&self.model, |adapter| &adapter.name)
+    }
+
+    /// Returns the names that requests may have as their model, each once: the model's, or those of all adapters.
+    pub fn requested_models(&self) -> impl Iterator<Item = &str> {
+        let model = self.adapters.is_empty().then_some(self.model.as_str());
+        model.into_iter().chain(self.adapters.iter().map(|adapter| adapter.name.as_str()))
+    }
+
+    /// Builds the body that requests a response of this many tokens to these inputs from a model or an adapter of this name; without a number, of
+    /// as many as the endpoint decides.
+    pub fn request_body(&self, model: &str, input: RequestInput<'_>, output_tokens: Option<u32>) -> Vec<u8> {
         let request = RequestBody {
-            model: &self.model,
+            model,
             input,
             output_tokens,
             max_output_tokens: self.prompts.dataset().and_then(|dataset| dataset.max_output_tokens),
@@ -354,6 +370,14 @@ impl ServingWork {
         match &self.custom {
             Some(custom) => custom.request_body(&request),
             None => self.api.request_body(&request),
+        }
+    }
+
+    /// Returns true if requests name the model.
+    pub fn names_model(&self) -> bool {
+        match &self.custom {
+            Some(custom) => custom.names_model(),
+            None => self.api.capabilities().names_model,
         }
     }
 
@@ -579,6 +603,9 @@ pub struct ServingPoint {
     /// Requests that were due in the measured phases of attempts that do not count, by outcome. No statistic includes them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub excluded_outcomes: BTreeMap<String, Count>,
+    /// The requests by the adapter that they asked for; empty if they have none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub adapters: BTreeMap<String, Count>,
     /// The sessions that requests are turns of; absent without sessions.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sessions: Option<SessionCounts>,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use assay_manifest::EnvVar;
 use proptest::prelude::*;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
 
 use super::*;
 use crate::testing::{Reply, Server};
@@ -162,13 +163,13 @@ fn a_server_of_http_2_is_named() {
 
 #[test]
 fn a_server_that_refuses_http_1_in_the_handshake_is_named() {
-    let (url, _, server) = tls_server_of(&[b"h2"]);
-    let error = Client::accepting_any_certificate(Headers::default()).get(&url, LONG).expect_err("no HTTP/1.1");
+    let (url, _, server) = tls_server_of(&[b"h2"], None);
+    let error = accepting_any_certificate().get(&url, LONG).expect_err("no HTTP/1.1");
     insta::assert_snapshot!(error, @"the server speaks HTTP/2 and not HTTP/1.1: it refused HTTP/1.1 in the TLS handshake (ALPN)");
     server.join().expect("no panic");
     // A server that speaks both is asked by HTTP/1.1.
-    let (url, _, server) = tls_server_of(&[b"h2", b"http/1.1"]);
-    assert_eq!(Client::accepting_any_certificate(Headers::default()).get(&url, LONG).expect("a response").body, b"hidden");
+    let (url, _, server) = tls_server_of(&[b"h2", b"http/1.1"], None);
+    assert_eq!(accepting_any_certificate().get(&url, LONG).expect("a response").body, b"hidden");
     server.join().expect("no panic");
 }
 
@@ -190,19 +191,34 @@ fn every_address_of_a_name_is_tried() {
     assert_eq!(client().get(&url, LONG).expect("reached").body, b"here");
 }
 
-/// Starts a server over TLS for one connection; returns its address and its self-signed certificate.
-fn tls_server() -> (String, CertificateDer<'static>, std::thread::JoinHandle<()>) {
-    tls_server_of(&[])
+fn accepting_any_certificate() -> Client {
+    Client::with_tls(Headers::default(), TlsSettings { accepts_any_certificate: true, ..TlsSettings::default() })
 }
 
-/// Starts one that speaks these protocols by ALPN.
-fn tls_server_of(protocols: &[&[u8]]) -> (String, CertificateDer<'static>, std::thread::JoinHandle<()>) {
+/// Starts a server over TLS for one connection; returns its address and its self-signed certificate.
+fn tls_server() -> (String, CertificateDer<'static>, std::thread::JoinHandle<()>) {
+    tls_server_of(&[], None)
+}
+
+/// Starts one that speaks these protocols by ALPN, and demands a certificate of this authority.
+fn tls_server_of(
+    protocols: &[&[u8]],
+    client: Option<CertificateDer<'static>>,
+) -> (String, CertificateDer<'static>, std::thread::JoinHandle<()>) {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let pair = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
     let certificate = pair.cert.der().clone();
     let key = PrivateKeyDer::try_from(pair.signing_key.serialize_der()).expect("a key");
-    let config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate.clone()], key);
-    let mut config = config.expect("a pair");
+    let builder = rustls::ServerConfig::builder();
+    let builder = match client {
+        None => builder.with_no_client_auth(),
+        Some(authority) => {
+            let mut roots = rustls::RootCertStore::empty();
+            roots.add(authority).expect("an authority");
+            builder.with_client_cert_verifier(WebPkiClientVerifier::builder(Arc::new(roots)).build().expect("a verifier"))
+        }
+    };
+    let mut config = builder.with_single_cert(vec![certificate.clone()], key).expect("a pair");
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     let config = Arc::new(config);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -230,6 +246,56 @@ fn an_endpoint_over_tls_is_asked_like_another_and_a_stranger_is_not() {
     let error = client().get(&url, LONG).expect_err("nobody vouches for it");
     assert!(error.to_string().contains("certificate"), "{error}");
     server.join().expect("no panic");
+}
+
+#[test]
+fn a_server_that_demands_a_client_certificate_is_named_and_gets_one() {
+    let authority = rcgen::generate_simple_self_signed(vec!["client.example".to_owned()]).expect("a certificate");
+    let stranger = rcgen::generate_simple_self_signed(vec!["stranger.example".to_owned()]).expect("a certificate");
+    let show = |pair: &rcgen::CertifiedKey<rcgen::KeyPair>| {
+        let (certificate, key) = (pair.cert.pem(), pair.signing_key.serialize_pem());
+        Some(assay_load::ClientCertificate::from_pem(certificate.as_bytes(), key.as_bytes()).expect("a pair"))
+    };
+    // Each connection has a server of its own.
+    let ask = |client| {
+        let (url, certificate, server) = tls_server_of(&[], Some(authority.cert.der().clone()));
+        let tls = TlsSettings { roots: vec![certificate], client, ..TlsSettings::default() };
+        let response = Client::with_tls(Headers::default(), tls).get(&url, LONG);
+        server.join().expect("no panic");
+        response
+    };
+    assert_eq!(ask(show(&authority)).expect("a response").body, b"hidden");
+    let error = ask(None).expect_err("no certificate");
+    insta::assert_snapshot!(error, @"TLS: it demands a client certificate");
+    assert!(!error.is_unreachable());
+    let error = ask(show(&stranger)).expect_err("another certificate");
+    assert!(matches!(error, RequestError::ClientCertificate(_)), "{error:?}");
+}
+
+#[test]
+fn certificates_come_from_the_places_that_a_target_names() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pair = rcgen::generate_simple_self_signed(vec!["client.example".to_owned()]).expect("a certificate");
+    let place = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("written");
+        serde_json::json!({"name": name, "from_file": path})
+    };
+    let cert = place("cert", &pair.cert.pem());
+    let key = place("key", &pair.signing_key.serialize_pem());
+    let read = |tls: serde_json::Value| {
+        let target = serde_json::json!({
+            "name": "t", "kind": "endpoint", "command": [], "env": [], "ready_timeout_ns": "1", "hardware": {}, "tls": tls,
+        });
+        target_tls(&serde_json::from_value(target).expect("a target"))
+    };
+    let settings = read(serde_json::json!({"ca": cert, "client": {"cert": cert, "key": key}})).expect("readable");
+    assert_eq!((settings.roots.len(), settings.client.is_some(), settings.accepts_any_certificate), (1, true, false));
+    let absent = serde_json::json!({"name": "key", "from_env": "ASSAY_TEST_NO_SUCH_VARIABLE"});
+    let error = read(serde_json::json!({"client": {"cert": cert, "key": absent}})).expect_err("no key");
+    insta::assert_snapshot!(error, @"`tls` names the environment variable `ASSAY_TEST_NO_SUCH_VARIABLE`, which is not set");
+    assert_eq!(error.headline("target `t`"), "the certificates of target `t` cannot be used");
+    assert!(read(serde_json::json!({"client": {"cert": key, "key": key}})).is_err());
 }
 
 #[test]
@@ -263,6 +329,40 @@ fn a_version_at_the_end_of_an_address_is_not_doubled() {
         "what is no interface stands beside the version"
     );
     assert_eq!(endpoint_url("https://a/openai/v1?key=1", "/v1/models"), "https://a/openai/v1/models?key=1");
+}
+
+#[test]
+fn a_server_at_a_unix_socket_is_asked_like_another() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("server.sock");
+    let url = endpoint_url(&format!("unix:{}:/v1", path.display()), "/v1/models");
+    assert_eq!(url, format!("unix:{}:/v1/models", path.display()));
+    let error = client().get(&url, LONG).expect_err("nobody");
+    assert!(error.is_unreachable(), "{error}");
+    let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let mut head = String::new();
+        let mut byte = [0];
+        while !head.ends_with("\r\n\r\n") && stream.read(&mut byte).expect("a byte") == 1 {
+            head.push(char::from(byte[0]));
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nhere").expect("sent");
+        drop(stream);
+        // The next one gets no response until it leaves.
+        let (mut silent, _) = listener.accept().expect("a connection");
+        let _ = silent.read_to_end(&mut Vec::new());
+        head
+    });
+    assert_eq!(client().get(&url, LONG).expect("a response").body, b"here");
+    let error = client().get(&url, SHORT).expect_err("no response");
+    insta::assert_snapshot!(error, @"no response within 50ms");
+    let head = server.join().expect("no panic");
+    assert!(head.starts_with("GET /v1/models HTTP/1.1\r\n"), "{head}");
+    assert!(head.to_ascii_lowercase().contains("\r\nhost: localhost\r\n"), "{head}");
+    for bad in ["unix:", "unix:a", "unix:/a:v1", "unix:/a:/v 1"] {
+        assert!(matches!(client().get(bad, LONG), Err(RequestError::Address(_))), "{bad}");
+    }
 }
 
 #[test]

@@ -29,6 +29,7 @@ pub(super) fn work() -> ServingWork {
         cancel: None,
         connections: assay_manifest::ConnectionPolicy::Pooled,
         session_header: None,
+        adapters: Vec::new(),
         output: Some(LengthLaw::TruncatedUniform { low: 1, high: 300, floor: 2 }),
         text: None,
         token_ids: None,
@@ -170,6 +171,7 @@ fn what_does_not_shape_the_load_is_not_in_its_recipe() {
         ServingWork { warmup_ns: Count(0), ..work() },
         ServingWork { cache: CacheMode::Warm, ..work() },
         ServingWork { cancel: Some(Cancellation { share: 0.1, after_ns: Count(5) }), ..work() },
+        ServingWork { adapters: vec![Adapter { name: "a".to_owned(), weight: 1.0 }], ..work() },
         ServingWork { cancel: Some(Cancellation { share: 0.2, after_ns: Count(5) }), ..work() },
         ServingWork { tokenizer: Tokenizer { digest: Digest::compute(b"other"), ..work().tokenizer }, ..work() },
     ];
@@ -205,6 +207,45 @@ fn the_seed_decides_which_requests_are_cancelled_for_any_number_of_shards() {
     for share in [0.0, 1.5, f64::NAN] {
         assert!(matches!(refused(&cancelling(share, 7), RATE), ScheduleError::Cancellation(_)));
     }
+}
+
+#[test]
+fn the_seed_deals_requests_to_adapters_for_any_number_of_shards() {
+    let adapter = |(name, weight): (&str, f64)| Adapter { name: name.to_owned(), weight };
+    let with = |adapters: &[(&str, f64)]| ServingWork { adapters: adapters.iter().copied().map(adapter).collect(), ..work() };
+    let of = |work: &ServingWork| schedule(work, RATE);
+    let whole = of(&with(&[("sql", 3.0), ("unused", 0.0), ("chat", 1.0)]));
+    let all: Vec<_> = whole.requests(Phase::Measure).collect();
+    let number = |place| all.iter().filter(|request| request.adapter == Some(place)).count();
+    // 500 draws with probability 3/4: 375 on average, and the standard deviation is 9.7.
+    assert!((335..415).contains(&number(0)) && number(1) == 0 && number(0) + number(2) == all.len(), "{}", number(0));
+    for shards in [3, 4] {
+        let of_shard = |shard| whole.shard_requests(Phase::Measure, Stripe::new(shard, shards).expect("a shard"));
+        let mut sharded: Vec<_> = (0..shards).flat_map(of_shard).collect();
+        sharded.sort_by_key(|request| request.global_index);
+        assert_eq!(sharded, all);
+    }
+    // Nothing else changes, and the digest depends on names and draws alone.
+    for (request, plain) in all.iter().zip(of(&work()).requests(Phase::Measure)) {
+        assert_eq!(ScheduledRequest { adapter: None, ..*request }, plain);
+    }
+    let digest = |adapters: &[(&str, f64)]| of(&with(adapters)).digest();
+    let digests = [
+        digest(&[]),
+        digest(&[("sql", 1.0)]),
+        digest(&[("chat", 1.0)]),
+        digest(&[("chat", 1.0), ("sql", 1.0)]),
+        digest(&[("sql", 1.0), ("chat", 1.0)]),
+        digest(&[("sql", 9.0), ("chat", 1.0)]),
+    ];
+    assert_eq!(digests.iter().collect::<BTreeSet<_>>().len(), 6);
+    assert_eq!(digest(&[]), of(&work()).digest());
+    assert_eq!(digest(&[("sql", 2.0), ("chat", 2.0)]), digests[4]);
+    for wrong in [&[("a", -1.0)][..], &[("a", f64::NAN)], &[("a", 0.0)], &[("a", 1.0), ("a", 1.0)]] {
+        assert!(matches!(refused(&with(wrong), RATE), ScheduleError::Adapters(_)), "{wrong:?}");
+    }
+    let nameless = ServingWork { api: ServingApi::RerankTei, ..with(&[("a", 1.0)]) };
+    assert_eq!(refused(&nameless, RATE), ScheduleError::Adapters("its requests name no model"));
 }
 
 #[test]

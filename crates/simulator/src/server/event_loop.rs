@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
-use std::net::TcpListener;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use assay_api::{ContentFault, OutputTokens, ResponseNames, ResponsePlan, ServingApi, SimulatedResponse, TokenRun};
@@ -14,6 +13,7 @@ use crate::config::Config;
 use crate::draw::RequestKey;
 use crate::engine::{Engine, Stall};
 use crate::fault::Fault;
+use crate::listen::Listener;
 use crate::model::{Arrival, Channel, Event, EventKind, Model};
 use crate::server::connection::{Connection, Input, Stamp};
 use crate::server::http::Head;
@@ -225,10 +225,10 @@ impl EventLoop {
 
 /// Connections.
 impl EventLoop {
-    pub(super) fn accept(&mut self, listener: &TcpListener, poller: &Poller) {
+    pub(super) fn accept(&mut self, listener: &Listener, poller: &Poller) {
         for _ in 0..ACCEPTS_AT_A_TIME {
             match listener.accept() {
-                Ok((socket, _)) if self.open < self.config.limits.connections => {
+                Ok(socket) if self.open < self.config.limits.connections => {
                     // A connection that broke at once needs no further handling.
                     let _ = self.admit(socket, poller);
                 }
@@ -246,8 +246,6 @@ impl EventLoop {
     }
 
     fn admit(&mut self, socket: std::net::TcpStream, poller: &Poller) -> io::Result<()> {
-        socket.set_nonblocking(true)?;
-        socket.set_nodelay(true)?;
         let place = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
             self.uses.push(0);
@@ -275,7 +273,7 @@ impl EventLoop {
     }
 
     /// Listens again after it had no file left, if the pause is over.
-    pub(super) fn listen_again(&mut self, listener: &TcpListener, poller: &Poller) {
+    pub(super) fn listen_again(&mut self, listener: &Listener, poller: &Poller) {
         if !self.listening && now_ns() >= self.listen_after_ns {
             self.listening = poller.add(listener, LISTENER, Interest::Read).is_ok();
         }
@@ -495,11 +493,16 @@ impl EventLoop {
     }
 
     fn models(&self) -> String {
-        let model = json!({
-            "id": self.config.model, "object": "model", "created": self.created_s, "owned_by": "assay",
-            "root": self.config.model, "parent": null, "max_model_len": self.config.max_model_len,
-        });
-        json!({ "object": "list", "data": [model] }).to_string()
+        let Config { model, adapters, max_model_len, .. } = &self.config;
+        let listed = |name: &str, parent: Option<&str>| {
+            json!({
+                "id": name, "object": "model", "created": self.created_s, "owned_by": "assay",
+                "root": name, "parent": parent, "max_model_len": max_model_len,
+            })
+        };
+        let adapters = adapters.iter().map(|adapter| listed(adapter, Some(model)));
+        let data: Vec<_> = std::iter::once(listed(model, None)).chain(adapters).collect();
+        json!({ "object": "list", "data": data }).to_string()
     }
 
     fn gauges(&self) -> Gauges {
@@ -604,7 +607,7 @@ impl EventLoop {
             self.plan_response(&ask, length),
             ResponseNames {
                 request_id: &truth.request_id,
-                model: &self.config.model,
+                model: self.config.name_of(ask.adapter),
                 reasoning_field: &self.config.reasoning_field,
             },
         );

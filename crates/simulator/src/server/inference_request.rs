@@ -12,6 +12,8 @@ use crate::draw::RequestKey;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InferenceRequest {
     pub(crate) api: ServingApi,
+    /// The adapter that it asks for, by its place in the configuration; absent if it asks for the model.
+    pub(crate) adapter: Option<usize>,
     pub(crate) stream: bool,
     /// True if a stream ends with its usage.
     pub(crate) include_usage: bool,
@@ -54,21 +56,26 @@ impl Refusal {
 pub(crate) fn parse_request(api: ServingApi, body: &[u8], config: &Config) -> Result<InferenceRequest, Refusal> {
     let bad_request = |reason: String| Refusal::new(400, reason);
     let body = ReceivedRequest::parse(body).map_err(bad_request)?;
-    match &body.model {
+    let unknown = |model: &String| {
+        let model: String = model.chars().take(200).collect();
+        Refusal::new(404, format!("the model `{model}` does not exist"))
+    };
+    let adapter = match &body.model {
         None if api.capabilities().names_model => return Err(Refusal::new(400, "`model` is missing")),
         Some(model) if *model != config.model => {
-            let model: String = model.chars().take(200).collect();
-            return Err(Refusal::new(404, format!("the model `{model}` does not exist")));
+            let place = config.adapters.iter().position(|adapter| adapter == model);
+            Some(place.ok_or_else(|| unknown(model))?)
         }
-        _ => {}
-    }
+        _ => None,
+    };
     if body.n.is_some_and(|n| n != 1) {
         return Err(Refusal::new(400, "`n` other than 1 is not supported"));
     }
-    let mut prompt = PromptReader::new(api, body.cache_salt.as_deref(), config.latency.block_tokens);
+    let mut prompt = PromptReader::new(api, adapter, body.cache_salt.as_deref(), config.latency.block_tokens);
     let counts = api.read_inputs(&body, &mut prompt).map_err(bad_request)?;
     let ask = InferenceRequest {
         api,
+        adapter,
         stream: body.is_streamed() && api.capabilities().streams,
         include_usage: body.includes_usage(),
         continuous_usage: body.has_continuous_usage(),
@@ -127,9 +134,13 @@ struct PromptReader {
 }
 
 impl PromptReader {
-    fn new(api: ServingApi, salt: Option<&str>, block_tokens: u32) -> Self {
+    /// Creates a reader. Equal prompts have equal blocks if they have the same adapter and the same salt.
+    fn new(api: ServingApi, adapter: Option<usize>, salt: Option<&str>, block_tokens: u32) -> Self {
         // These hashes are only compared for equality, so any hasher will do that is the same for every request.
         let mut chain = DefaultHasher::new();
+        if let Some(place) = adapter {
+            chain.write_usize(place);
+        }
         chain.write(salt.unwrap_or_default().as_bytes());
         let digest = Sha256::new_with_prefix([api as u8]);
         Self { tokens: 0, images: 0, block_tokens: block_tokens.max(1), blocks: Vec::new(), chain, digest }

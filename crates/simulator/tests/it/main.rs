@@ -8,3 +8,4 @@ mod predict;
 mod program;
 mod protocol;
 mod truth;
+mod unix;

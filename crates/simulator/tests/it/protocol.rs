@@ -25,6 +25,26 @@ fn resources_are_served() {
 }
 
 #[test]
+fn adapters_are_listed_and_served_each_with_prompts_of_its_own_in_the_cache() {
+    let server = serve(r#"{"model": "m", "adapters": "sql,chat", "prefix_cache": true, "block_tokens": 2}"#);
+    let mut client = Client::new(server.address());
+    let models = client.get("/v1/models").json();
+    let listed: Vec<_> =
+        models["data"].as_array().expect("a list").iter().map(|model| (&model["id"], &model["parent"])).collect();
+    let (none, base) = (serde_json::Value::Null, "m".into());
+    assert_eq!(listed, [(&"m".into(), &none), (&"sql".into(), &base), (&"chat".into(), &base)]);
+    let mut cached = |model: &str| {
+        let body = format!(r#"{{"model": "{model}", "prompt": "a b c d e", "max_tokens": 1}}"#);
+        let reply = client.post("/v1/completions", &body).json();
+        assert_eq!(reply["model"], model);
+        reply["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().expect("a number")
+    };
+    assert_eq!(["sql", "sql", "chat", "m", "sql", "m"].map(&mut cached), [0, 4, 0, 0, 4, 4]);
+    assert_eq!(client.post("/v1/completions", r#"{"model": "other", "prompt": "a"}"#).status, 404);
+    server.stop().expect("a clean end");
+}
+
+#[test]
 fn a_chat_stream_is_a_role_then_tokens_then_usage_then_done() {
     let server = serve(INSTANT);
     let fields = r#", "stream": true, "max_tokens": 5, "stream_options": {"include_usage": true}"#;

@@ -623,6 +623,39 @@ fn secrets_are_references() {
 }
 
 #[test]
+fn certificates_are_places_of_a_target_over_tls() {
+    let with = |url: &str, more: &str| {
+        let target = format!("targets: [{{name: a, kind: endpoint, url: '{url}', {more}}}]");
+        format!("apiVersion: assay.dev/v1alpha1\nkind: Pipeline\nmetadata: {{name: p}}\nspec: {{workloads: [w], {target}}}\n")
+    };
+    let client = "client: {cert: {from_file: /c.pem}, key: {from_env: KEY}}";
+    let read = pipeline(&with("https://h", &format!("tls: {{ca: {{from_env: CA}}, {client}}}"))).spec.targets.remove(0);
+    let tls = read.tls.expect("certificates");
+    assert_eq!(tls.ca, Some(SecretRef::Env("CA".to_owned())));
+    let client_read = tls.client.expect("a client certificate");
+    assert_eq!((client_read.cert, client_read.key), (SecretRef::File("/c.pem".to_owned()), SecretRef::Env("KEY".to_owned())));
+    let refused = |url: &str, more: &str| {
+        let text = problems(&with(url, more));
+        text.lines().filter_map(|line| line.strip_prefix("error: ")).collect::<Vec<_>>().join("; ")
+    };
+    assert_eq!(
+        refused("http://h", &format!("tls: {{{client}}}")),
+        "`spec.targets[0].tls` is for a target at `https`, and `spec.targets[0].url` begins with `http://`"
+    );
+    assert_eq!(
+        refused("https://h", "tls: {ca: {from_env: CA}}, insecure_skip_tls_verify: true"),
+        "`spec.targets[0].tls.ca` has no effect if `spec.targets[0].insecure_skip_tls_verify` accepts any certificate"
+    );
+    assert_eq!(refused("https://h", "tls: {}"), "`spec.targets[0].tls` needs at least one of `ca`, `client`");
+    let half = "tls: {client: {cert: {from_env: CERT}}}";
+    assert_eq!(refused("https://h", half), "`spec.targets[0].tls.client` lacks `key`");
+    let pem = "tls: {client: {cert: {from_env: CERT}, key: '-----BEGIN PRIVATE KEY-----'}}";
+    let message = "`spec.targets[0].tls.client.key` must say where its value is found, never what it is";
+    assert_eq!(refused("https://h", pem), message);
+    assert!(!problems(&with("https://h", pem)).contains("BEGIN"));
+}
+
+#[test]
 fn headers_are_one_whatever_their_case() {
     let twice = "authorization: {from_env: A}\n        Authorization: {from_env: B}";
     assert_snapshot!(comparing("Authorization: {from_file: /run/secrets/key}", twice), @r"
@@ -840,4 +873,28 @@ fn a_branch_may_be_of_another_remote() {
        |                                                     ^^
     hint: letters, digits and inner `.`, `_`, `/`, `-`, as Git allows
     ");
+}
+
+#[test]
+fn only_an_endpoint_is_at_a_unix_socket() {
+    for url in ["unix:/run/server.sock", "unix:/run/server.sock:/openai/v1"] {
+        assert_eq!(minimal("kind: host", &format!("kind: endpoint, url: '{url}'")), "no problem");
+    }
+    let refused = |kind: &str, url: &str| minimal("kind: host", &format!("kind: {kind}, url: '{url}'"));
+    let long = format!("unix:/{}", "a".repeat(107));
+    for (kind, url, said) in [
+        ("endpoint", "unix:server.sock", "hint: must name the absolute path of a socket of at most 107 bytes after `unix:`"),
+        ("endpoint", long.as_str(), "hint: must name the absolute path of a socket of at most 107 bytes after `unix:`"),
+        ("endpoint", "unix:/run/server.sock:v1", "after a second `:` comes a path, as in `unix:/run/server.sock:/v1`"),
+        (
+            "simulator",
+            "unix:/run/server.sock",
+            "`spec.targets[0].url` is a Unix socket, at which only an `endpoint` may be, not `kind: simulator`",
+        ),
+    ] {
+        let text = refused(kind, url);
+        assert!(text.starts_with("error: `spec.targets[0].url` is ") && text.contains(said), "{text}");
+    }
+    let longest = &long[..long.len() - 1];
+    assert_eq!(refused("endpoint", longest), "no problem");
 }

@@ -255,6 +255,25 @@ mod tests {
     }
 
     #[test]
+    fn a_request_names_its_adapter_as_its_model_and_nothing_else_changes() {
+        let adapters = ["sql", "chat"].map(|name| assay_manifest::Adapter { name: name.to_owned(), weight: 1.0 });
+        let mixed = ServingWork { adapters: adapters.into(), requests: Some(assay_manifest::Count(40)), ..work() };
+        let plain = ServingWork { adapters: Vec::new(), ..mixed.clone() };
+        let body = |planned: &PlannedRequest| serde_json::from_slice::<Value>(&planned.body).expect("JSON");
+        let drawn: Vec<_> = schedule(&mixed, 1).requests(assay_schedule::Phase::Measure).collect();
+        let mut named = std::collections::BTreeSet::new();
+        for ((of_mix, of_plain), due) in prompts(&mixed, 1, 0, 1).iter().zip(prompts(&plain, 1, 0, 1)).zip(&drawn) {
+            let (mut of_mix, of_plain) = (body(of_mix), body(&of_plain));
+            let model = of_mix["model"].as_str().expect("a name").to_owned();
+            assert_eq!(model, mixed.model_of(due.adapter));
+            of_mix["model"] = json!("m");
+            assert_eq!(of_mix, of_plain);
+            named.insert(model);
+        }
+        assert_eq!(named.into_iter().collect::<Vec<_>>(), ["chat", "sql"]);
+    }
+
+    #[test]
     fn a_salt_parts_the_prompts_of_two_attempts_and_nothing_else_does() {
         let salted = work();
         let shared = ServingWork { cache: CacheMode::Shared, ..work() };
@@ -323,8 +342,12 @@ mod tests {
     }
 
     fn build_body(work: &ServingWork, tokens: Option<u32>) -> Value {
-        serde_json::from_slice(&work.request_body(RequestInput::Texts { query: None, inputs: &["a \"b\"".to_owned()] }, tokens))
-            .expect("JSON")
+        serde_json::from_slice(&work.request_body(
+            "m",
+            RequestInput::Texts { query: None, inputs: &["a \"b\"".to_owned()] },
+            tokens,
+        ))
+        .expect("JSON")
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl<'a> RowRequests<'a> {
         PlannedRequest {
             global_index: scheduled.global_index,
             intended_offset_ns: scheduled.offset_ns,
-            body: self.work.request_body(input, output_tokens),
+            body: self.work.request_body(self.work.model_of(scheduled.adapter), input, output_tokens),
             input_tokens_requested: Some(scheduled.total_input_tokens(self.work.documents())),
             input_tokens,
             output_tokens_requested: output_tokens,

@@ -157,7 +157,11 @@ impl Conversation {
         PlannedRequest {
             global_index: scheduled.global_index,
             intended_offset_ns: scheduled.offset_ns,
-            body: work.request_body(RequestInput::Messages(&self.messages), scheduled.output_tokens),
+            body: work.request_body(
+                work.model_of(scheduled.adapter),
+                RequestInput::Messages(&self.messages),
+                scheduled.output_tokens,
+            ),
             input_tokens_requested: Some(scheduled.input_tokens),
             input_tokens: self.tokens,
             output_tokens_requested: scheduled.output_tokens,
@@ -397,6 +401,22 @@ mod tests {
             }
         }
         assert_ne!(messages(&requests[0]), messages(&requests[3]), "sessions differ");
+    }
+
+    #[test]
+    fn all_turns_of_a_session_have_one_adapter() {
+        let adapters = (0..20).map(|number| assay_manifest::Adapter { name: format!("a{number}"), weight: 1.0 });
+        let work = ServingWork { adapters: adapters.collect(), ..work(History::Recorded, ReasoningHistory::Drop) };
+        let requests = play(&work, &said("some words", ""));
+        let model = |request: &PlannedRequest| {
+            let body: Value = serde_json::from_slice(&request.body).expect("JSON");
+            body["model"].as_str().expect("a name").to_owned()
+        };
+        let models: Vec<String> = requests.iter().map(model).collect();
+        for session in models.chunks(3) {
+            assert_eq!(session, [&session[0]; 3].map(String::clone));
+        }
+        assert_ne!(models[0], models[3], "the seed gives these two sessions different ones");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use assay_manifest::{Digest, Fact};
+use assay_manifest::{Adapter, Digest, Fact};
 use assay_probe::Presence;
 use assay_stage::Exit;
 use serde_json::json;
@@ -44,7 +44,7 @@ fn a_model_that_is_not_served_is_named_with_those_that_are() {
     insta::assert_snapshot!(failure, @r"
     error[model_not_served]: target `vllm` does not serve the model `llama`: it lists `Llama`, `qwen`
 
-    hint: write one of the listed names as the workload's `model`, or start the endpoint with that name (vLLM: `--served-model-name`)
+    hint: write one of the listed names as the workload's `model` or adapter, or start the endpoint with that name (vLLM: `--served-model-name`, `--lora-modules`)
     ");
     insta::assert_snapshot!(refused(&["llama"], vec![]).message, @"target `vllm` does not serve the model `llama`: it lists no model");
     insta::assert_snapshot!(refused(&["llama"], vec!["m"; 12]).message, @"target `vllm` does not serve the model `llama`: it lists `m`, `m`, `m`, `m`, `m`, `m`, `m`, `m`, `m`, `m` and 2 more");
@@ -88,4 +88,16 @@ fn a_target_is_asked_for_the_models_of_its_own_cases() {
     assert_eq!(of("a"), ["llama"]);
     assert_eq!(of("b"), ["bge", "llama"]);
     assert_eq!(of("c"), Vec::<&str>::new());
+
+    // Requests with adapters name these, of which the model may be one.
+    let mut plan = plan;
+    let chat = plan.workloads[0].serving.as_mut().expect("it serves");
+    chat.adapters = ["llama", "sql"].map(|name| Adapter { name: name.to_owned(), weight: 1.0 }).into();
+    let of = |models: BTreeSet<&str>| models.into_iter().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(of(requested_models(&plan, &target("b"))), ["bge", "llama", "sql"]);
+    assert_eq!(of(base_models(&plan, &target("b"))), ["bge", "llama"]);
+    assert_eq!(of(requested_adapters(&plan, &target("b"))), ["sql"]);
+    plan.workloads[0].serving.as_mut().expect("it serves").adapters.remove(0);
+    assert_eq!(of(requested_models(&plan, &target("a"))), ["sql"], "no request names the model");
+    assert_eq!(of(base_models(&plan, &target("a"))), ["llama"]);
 }

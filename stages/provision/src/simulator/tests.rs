@@ -15,9 +15,14 @@ fn target(url: Option<&str>, config: &[(&str, &str)]) -> Target {
 }
 
 fn line(target: &Target, asked: &[&str]) -> Result<String, Failure> {
+    line_with(target, asked, &[])
+}
+
+fn line_with(target: &Target, models: &[&str], adapters: &[&str]) -> Result<String, Failure> {
     let listen = listen_at(target)?;
     let (program, file) = (Path::new("/bin/assay-simulator"), Path::new("/scratch/port"));
-    command(program, target, &asked.iter().copied().collect(), listen, file).map(|command| command.join(" "))
+    let asked = RequestedNames { models: models.iter().copied().collect(), adapters: adapters.iter().copied().collect() };
+    command(program, target, &asked, listen, file).map(|command| command.join(" "))
 }
 
 #[test]
@@ -27,6 +32,13 @@ fn a_simulator_is_started_with_its_settings_and_the_model_that_is_asked_for() {
     insta::assert_snapshot!(line(&target(None, &[("model", "other")]), &["llama", "qwen"]).expect("a command"), @"/bin/assay-simulator --listen 127.0.0.1:0 --port-file /scratch/port --model=other");
     insta::assert_snapshot!(line(&target(Some("http://localhost:8000/"), &[]), &[]).expect("a command"), @"/bin/assay-simulator --listen 127.0.0.1:8000 --port-file /scratch/port");
     insta::assert_snapshot!(line(&target(Some("http://[::1]"), &[]), &[]).expect("a command"), @"/bin/assay-simulator --listen [::1]:80 --port-file /scratch/port");
+}
+
+#[test]
+fn a_simulator_serves_the_adapters_that_are_asked_for() {
+    let with = |config: &[(&str, &str)]| line_with(&target(None, config), &["llama"], &["chat", "sql"]).expect("a command");
+    insta::assert_snapshot!(with(&[]), @"/bin/assay-simulator --listen 127.0.0.1:0 --port-file /scratch/port --model=llama --adapters=chat,sql");
+    insta::assert_snapshot!(with(&[("adapters", "sql")]), @"/bin/assay-simulator --listen 127.0.0.1:0 --port-file /scratch/port --model=llama --adapters=sql");
 }
 
 #[test]

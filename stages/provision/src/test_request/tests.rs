@@ -28,7 +28,7 @@ fn verdict_on(streaming: bool, reply: Reply) -> String {
 fn verdict_within(time: Duration, streaming: bool, reply: Reply) -> String {
     let server = Server::start(move |_| reply.clone());
     let target = target();
-    let request = TestRequest::new(&target, &work(streaming), &server.url());
+    let request = TestRequest::new(&target, &work(streaming), "m", &server.url());
     let identity = Identity {
         presence: Presence::Responded,
         version: Fact::unknown("a test"),
@@ -58,7 +58,7 @@ fn with_type(kind: &str, body: &str) -> Reply {
 #[test]
 fn a_request_is_one_that_the_run_sends_but_for_its_length() {
     let target = target();
-    let request = TestRequest::new(&target, &work(true), "http://h/openai/v1");
+    let request = TestRequest::new(&target, &work(true), "m", "http://h/openai/v1");
     assert_eq!(request.url, "http://h/openai/v1/chat/completions");
     assert_eq!(request.time, Duration::from_secs(1), "the workload's own timeout is shorter");
     assert_eq!(
@@ -86,7 +86,7 @@ fn a_request_for_rows_that_are_whole_bodies_has_no_temperature_of_its_own() {
         }))
         .expect("a dataset");
         work.extra_body = extra.as_object().expect("an object").clone();
-        let request = TestRequest::new(&target, &work, "http://h");
+        let request = TestRequest::new(&target, &work, "m", "http://h");
         serde_json::from_slice::<serde_json::Value>(&request.body).expect("JSON")
     };
     assert_eq!(body("openai_batch", json!({})).get("temperature"), None);
@@ -99,7 +99,7 @@ fn token_ids_are_tested_by_one_of_them() {
     let target = target();
     let prompt = |token_ids: TokenIds| {
         let work = ServingWork { api: ServingApi::Completions, token_ids: Some(token_ids), ..work(true) };
-        let request = TestRequest::new(&target, &work, "http://h");
+        let request = TestRequest::new(&target, &work, "m", "http://h");
         serde_json::from_slice::<serde_json::Value>(&request.body).expect("JSON")["prompt"].clone()
     };
     assert_eq!(prompt(TokenIds::Range { least: 1_000, most: 2_000 }), json!([1_000]));

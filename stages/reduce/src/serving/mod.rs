@@ -2,6 +2,7 @@
 //!
 //! `docs/statistics.md` states every definition; the formulas themselves are `assay-metric`'s and `assay-stats`'s.
 
+mod adapters;
 mod consistency;
 mod cost;
 mod fact;
@@ -120,11 +121,13 @@ pub(crate) fn reduce(
     let gpus = cost::gpu_count(context.environments, case);
     let price = cost::price(context.plan, &gpus);
     let repeated = repeated_input(context, (workload, work, case, point), records.index.as_ref(), &counted, &files)?;
+    let adapters = requests_by_adapter(context, (workload, work, point), records.index.as_ref(), &files)?;
     let excluded = attempts.iter().flatten().filter(|attempt| !attempt.counts()).filter_map(exclusion);
     let mut summary =
         PointSummary { excluded: excluded.collect(), ..summarise_counts(workload, case, point, &attempts, files.len()) };
     let mut serving = serving_point(work, &measured, price.as_ref().err());
     serving.excluded_outcomes = excluded_outcomes(attempts.iter().flatten());
+    serving.adapters = adapters;
     let reported = metrics_to_report(workload, work, &mut serving.absent);
     let values = trial_values(&measured, work, &CaseFacts { price: &price, gpus: &gpus, repeated: &repeated });
     let seed = |metric: &str| seed(context.collection_manifest, case, point, metric);
@@ -294,6 +297,25 @@ fn repeated_input(
     counted.iter().zip(files).map(of_trial).collect()
 }
 
+/// Returns the requests of the counted trials by the adapter that they asked for; none if the workload has no adapters.
+fn requests_by_adapter(
+    context: &RowContext<'_>,
+    (workload, work, point): (&FrozenWorkload, &ServingWork, &Point),
+    index: Option<&Arc<Index>>,
+    files: &[TrialFiles],
+) -> Result<BTreeMap<String, Count>, Failure> {
+    let mut numbers = BTreeMap::new();
+    if work.adapters.is_empty() {
+        return Ok(numbers);
+    }
+    for files in files {
+        let planned = schedule(context, (workload, point), index, files)?;
+        let planned = planned.map_err(|error| Failure::from_error(ErrorCode::Schedule, &error))?;
+        adapters::add_requests(&mut numbers, work, &planned, files).map_err(unreadable)?;
+    }
+    Ok(numbers)
+}
+
 fn signed(count: Count) -> i64 {
     i64::try_from(count.0).unwrap_or(i64::MAX)
 }
@@ -451,6 +473,7 @@ fn serving_point(work: &ServingWork, measured: &Measurements<'_>, cost_absent: O
         outcomes: sum(Tally::outcomes),
         failures: measured.failures.clone(),
         excluded_outcomes: BTreeMap::new(),
+        adapters: BTreeMap::new(),
         sessions: work.sessions.as_ref().map(|_| sessions(tallies())),
         duration_ns: Count(measured.trials.iter().filter_map(window_ns).sum()),
         slo_met: slo_met(work, measured),

@@ -13,17 +13,18 @@ use crate::serving::TrialFiles;
 
 /// The places in the schedule of the requests of a trial.
 #[derive(Default)]
-struct Places {
-    /// A bit for each request of the measured phase that succeeded.
-    ok: Vec<u64>,
+pub(super) struct Places {
+    /// A bit for each request of the measured phase that counts.
+    bits: Vec<u64>,
     /// The number of requests of the warm-up, if it has a sequence of its own.
     warmup: u64,
-    /// The place after the last request that succeeded.
+    /// The place after the last request that counts.
     end: u64,
 }
 
 impl Places {
-    fn read(files: &TrialFiles) -> Result<Self, RecordError> {
+    /// Reads the places of the requests whose outcome counts.
+    pub(super) fn read(files: &TrialFiles, counts: fn(Outcome) -> bool) -> Result<Self, RecordError> {
         let mut places = Self::default();
         for (_, file) in &files.shards {
             for batch in file.batches(&[Column::GlobalIndex, Column::Phase, Column::Outcome], 0..file.row_groups())? {
@@ -37,7 +38,7 @@ impl Places {
                         index.get(row).and_then(|index| u64::try_from(index).ok()).filter(|place| *place < 2 * MAX_REQUESTS);
                     match (place, phase) {
                         (Some(place), Phase::Warmup) => places.warmup = places.warmup.max(place + 1),
-                        (Some(place), Phase::Measured) if outcome.is_ok() => places.add(place),
+                        (Some(place), Phase::Measured) if counts(outcome) => places.add(place),
                         _ => {}
                     }
                 }
@@ -48,17 +49,22 @@ impl Places {
 
     fn add(&mut self, place: u64) {
         let word = (place / 64) as usize;
-        if self.ok.len() <= word {
-            self.ok.resize(word + 1, 0);
+        if self.bits.len() <= word {
+            self.bits.resize(word + 1, 0);
         }
-        if let Some(word) = self.ok.get_mut(word) {
+        if let Some(word) = self.bits.get_mut(word) {
             *word |= 1 << (place % 64);
         }
         self.end = self.end.max(place + 1);
     }
 
-    fn has(&self, place: u64) -> bool {
-        self.ok.get((place / 64) as usize).is_some_and(|word| word >> (place % 64) & 1 == 1)
+    /// Returns true if a request that counts has this place or a later one.
+    pub(super) fn reach(&self, place: u64) -> bool {
+        place < self.end
+    }
+
+    pub(super) fn has(&self, place: u64) -> bool {
+        self.bits.get((place / 64) as usize).is_some_and(|word| word >> (place % 64) & 1 == 1)
     }
 }
 
@@ -74,7 +80,7 @@ pub(super) fn repeated_input(
     files: &TrialFiles,
     block: u32,
 ) -> Result<RepeatedInput, RecordError> {
-    let places = Places::read(files)?;
+    let places = Places::read(files, Outcome::is_ok)?;
     if !schedule.has_sessions() {
         let warmup = schedule.requests(PlannedPhase::WarmUp).take(usize::try_from(places.warmup).unwrap_or(usize::MAX));
         for request in warmup {
@@ -82,7 +88,7 @@ pub(super) fn repeated_input(
         }
     }
     let mut sum = RepeatedInput::default();
-    let measured = schedule.requests(PlannedPhase::Measure).take_while(|request| request.global_index < places.end);
+    let measured = schedule.requests(PlannedPhase::Measure).take_while(|request| places.reach(request.global_index));
     for request in measured {
         let repeated = reuse.repeated_tokens(&request);
         if places.has(request.global_index) {

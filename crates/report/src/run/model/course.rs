@@ -4,13 +4,15 @@ use assay_manifest::{PointSummary, RateProfile, ServingWork};
 use assay_metric::{Metric, Statistic};
 
 use super::work::seconds;
-use crate::render::number::percent;
+use crate::render::number::{grouped, percent};
+use crate::render::text::{clean, counted};
 
-/// Returns what a reader has to know of the course of a load: that its rate changed, which share of requests waited, and which was
-/// cancelled.
+/// Returns what a reader has to know of the course of a load: that its rate changed, which share of requests waited, which was
+/// cancelled, and which adapters they asked for.
 pub(super) fn course_texts(work: &ServingWork, found: &PointSummary) -> Vec<String> {
     let changing = work.rate_profile.as_ref().map(changing_text);
-    changing.into_iter().chain(queued_text(work, found)).chain(cancelled_text(work, found)).collect()
+    let adapters = adapters_text(found);
+    changing.into_iter().chain(queued_text(work, found)).chain(cancelled_text(work, found)).chain(adapters).collect()
 }
 
 fn changing_text(profile: &RateProfile) -> String {
@@ -47,6 +49,20 @@ fn cancelled_text(work: &ServingWork, found: &PointSummary) -> Option<String> {
     ))
 }
 
+/// The most adapters that are named one by one.
+const MAX_ADAPTERS: usize = 10;
+
+/// States how many requests asked for each adapter, those with most of them first; `None` if requests had none.
+fn adapters_text(found: &PointSummary) -> Option<String> {
+    let mut numbers: Vec<_> = found.serving.as_ref()?.adapters.iter().collect();
+    numbers.sort_by_key(|(_, count)| std::cmp::Reverse(count.0));
+    let shown = numbers.iter().take(MAX_ADAPTERS).map(|(name, count)| format!("{} {}", clean(name), grouped(count.0)));
+    let more = numbers.len().saturating_sub(MAX_ADAPTERS);
+    let rest = (more > 0).then(|| counted(more as u64, "more adapter"));
+    let all: Vec<String> = shown.chain(rest).collect();
+    (!all.is_empty()).then(|| format!("requests by adapter: {}", all.join(", ")))
+}
+
 /// Returns the median of a metric over the trials.
 fn median(found: &PointSummary, metric: Metric, statistic: Statistic) -> Option<f64> {
     let name = metric.name(statistic)?;
@@ -70,6 +86,20 @@ mod tests {
         let mut work = model.plan.workloads[0].serving.clone().expect("it serves");
         (work.max_concurrency, work.rate_profile) = (Some(Count(8)), profile);
         course_texts(&work, &found)
+    }
+
+    #[test]
+    fn requests_by_adapter_are_stated_most_of_them_first() {
+        let model = fixture::serving::small();
+        let mut found = model.summary.points[0].clone();
+        let of = |numbers: &[(&str, u64)]| numbers.iter().map(|(name, count)| ((*name).to_owned(), Count(*count))).collect();
+        let serving = found.serving.as_mut().expect("it serves");
+        assert_eq!(serving.adapters, std::collections::BTreeMap::new());
+        serving.adapters = of(&[("chat", 250), ("sql", 750)]);
+        assert_eq!(adapters_text(&found).as_deref(), Some("requests by adapter: sql 750, chat 250"));
+        let names: Vec<String> = (0..12).map(|place| format!("a{place:02}")).collect();
+        found.serving.as_mut().expect("it serves").adapters = names.iter().map(|name| (name.clone(), Count(1))).collect();
+        assert!(adapters_text(&found).expect("adapters").ends_with("a08 1, a09 1, 2 more adapters"));
     }
 
     #[test]

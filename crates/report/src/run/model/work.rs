@@ -14,6 +14,8 @@ use crate::render::text::{clean, counted};
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RequestedWork {
     pub(crate) model: String,
+    /// The adapters that requests name in place of the model: ` with 2 adapters`; empty if there are none.
+    pub(crate) adapters: String,
     pub(crate) api: &'static str,
     pub(crate) streaming: bool,
     /// True if requests are sent at a set request rate, independent of responses.
@@ -42,6 +44,10 @@ impl RequestedWork {
     pub(crate) fn new(work: &ServingWork) -> Self {
         Self {
             model: clean(&work.model),
+            adapters: match work.adapters.len() as u64 {
+                0 => String::new(),
+                count => format!(" with {}", counted(count, "adapter")),
+            },
             api: work.api.as_str(),
             streaming: work.is_streamed(),
             open_loop: !matches!(work.arrival, ArrivalLaw::Closed),
@@ -71,7 +77,7 @@ impl RequestedWork {
     /// Returns the model and the requested work: `llama-8b, chat, streamed`.
     pub(crate) fn summary(&self) -> String {
         let streamed = if self.streaming { ", streamed" } else { "" };
-        format!("{}, {}{streamed}", self.model, self.api)
+        format!("{}{}, {}{streamed}", self.model, self.adapters, self.api)
     }
 }
 
