@@ -446,7 +446,7 @@ mod tests {
             let last = messages(&session[2]);
             for (turn, request) in session.iter().enumerate() {
                 let sent = messages(request);
-                assert_eq!(sent[..], last[..2 * turn + 1], "what was said stands, images included");
+                assert_eq!(sent[..], last[..=2 * turn], "what was said stands, images included");
                 let parts = sent[2 * turn]["content"].as_array().expect("parts");
                 assert_eq!((parts.len(), &parts[0]["type"]), (3, &json!("text")));
                 urls.extend(parts[1..].iter().map(|part| part["image_url"]["url"].as_str().expect("a URL").to_owned()));
