@@ -1114,7 +1114,7 @@ pub(crate) static TARGET: Table = Table {
             &Type::List { item: &Type::Text(&HTTP_URL), min: 0, max: MAX_REPLICAS, unique: Uniqueness::Item },
             "[]",
             "The addresses of the servers behind `url`, where that is a router: the counters of each are read and added up, and the cache of each is \
-             emptied.",
+             emptied. If none is listed, the pods of a Service are found in a cluster.",
         )
         .only(&["endpoint"]),
         default("ready", &Type::Object(&READY), "{}", "The readiness probe.").only(ASKED),

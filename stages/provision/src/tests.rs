@@ -209,10 +209,3 @@ fn every_node_of_a_target_is_placed() {
     assert_eq!(of(&["a", "b"]), ["node/t/0=a", "node/t/1=b"]);
     assert_eq!(of(&[]), [""; 0], "of what nobody brought up as pods nothing is known");
 }
-
-#[test]
-fn a_flush_has_to_reach_every_pod() {
-    let check = |isolation, pods| check_flush(isolation, &target("objects", &[]), pods).err().map(|failure| failure.message);
-    assert_eq!((check(Isolation::Flush, 0), check(Isolation::Flush, 1), check(Isolation::RestartTarget, 2)), (None, None, None));
-    insta::assert_snapshot!(check(Isolation::Flush, 2).expect("refused"), @"`isolation: flush` empties the cache of one pod, and target `t` has 2");
-}

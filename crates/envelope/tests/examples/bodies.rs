@@ -628,7 +628,8 @@ fn environment_of_any_block(plan: Digest, incarnation: u32) -> Environment {
                 "process_start_s": "1763596800",
                 "cache_block_tokens": 16,
                 "replicas": [{
-                    "address": "http://10.0.0.1:8000", "version": observed("0.11.0", "GET /version"), "models": ["chat-8b"],
+                    "address": "http://10.0.0.1:8000", "pod": "chat-8b-predictor-5d9c7b6f4-x2k8p",
+                    "version": observed("0.11.0", "GET /version"), "models": ["chat-8b"],
                     "process_start_s": "1763596790",
                 }],
                 "pods": [{
