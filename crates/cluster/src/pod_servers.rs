@@ -178,8 +178,8 @@ mod tests {
 
     /// Displays servers as `POD ADDRESS`, or the reason.
     fn display(servers: Result<Vec<PodServer>, String>) -> String {
-        let lines = |servers: Vec<PodServer>| servers.iter().map(|found| format!("{} {}", found.pod, found.address)).collect();
-        servers.map_or_else(|why| why, |servers| Vec::join(&lines(servers), "\n"))
+        let line = |found: &PodServer| format!("{} {}", found.pod, found.address);
+        servers.map_or_else(|why| why, |servers| servers.iter().map(line).collect::<Vec<_>>().join("\n"))
     }
 
     fn behind(service: &Value, port: u16, pods: &[Pod]) -> String {

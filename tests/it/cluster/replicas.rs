@@ -72,7 +72,7 @@ fn requests_of(at: &Installation, namespace: &str, pod: &str) -> Vec<Value> {
     lines.filter(|line| line["kind"] == "request").collect()
 }
 
-/// What four pods behind a Service count, each by itself, is what the client counts: requests, lengths and cached tokens.
+/// Four pods behind a Service, each of which counts by itself: together they count what the client counts, requests, lengths and cached tokens.
 #[test]
 fn the_pods_behind_a_service_are_found_and_their_counts_add_up() {
     let Some(at) = shared_installation() else { return };
