@@ -32,6 +32,7 @@ mod redaction;
 mod render;
 mod resources;
 mod root;
+mod serving_role;
 mod target;
 mod target_pods;
 

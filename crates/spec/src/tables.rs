@@ -1125,8 +1125,8 @@ pub(crate) static TARGET: Table = Table {
             "hardware",
             &FACTS,
             "{}",
-            "Declared facts about its hardware, by name, such as `gpu_model`, `gpu_count` and `cpu_model`. Observed facts take \
-             precedence.",
+            "Declared facts about its hardware, by name, such as `gpu_model`, `gpu_count` and `cpu_model`; of a target whose prompts and responses \
+             are computed by different GPUs, `prefill_gpu_count` and `decode_gpu_count`. Observed facts take precedence.",
         ),
         default(
             "software",

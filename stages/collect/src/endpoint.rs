@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
 use assay_manifest::{
-    Attempt, Block, CheckedAttempt, CrossCheck, Environment, ExecutionPart, Name, Plan, ProvisionedTarget, Recording, Series,
-    ServingWork, Shard, Window,
+    Attempt, Block, CheckedAttempt, CrossCheck, Environment, ExecutionPart, Name, Plan, ProvisionedReplica, ProvisionedTarget,
+    Recording, Series, ServingRole, ServingWork, Shard, Window,
 };
 use assay_stage::{Context, ErrorCode, Failure};
 use assay_telemetry::{ReadError, Scrape, ScrapeLine, Source, counters, each_reading, span};
@@ -33,7 +33,7 @@ pub(crate) fn cross_checks(
         let readings = if target.is_some_and(shares_its_address) {
             Readings::SeveralPods
         } else {
-            let servers = target.map_or_else(|| vec![Source::endpoint(&place.1)], Source::servers);
+            let servers = target.map_or_else(|| vec![Source::endpoint(&place.1)], counting_servers);
             let scrapes = servers.iter().map(|server| recorded_scrapes(ctx, recordings, place.0, server));
             Readings::Responses(scrapes.collect::<Result<_, _>>()?)
         };
@@ -52,6 +52,21 @@ fn provisioned_target<'a>(environments: &[&'a Environment], (block, target): &Bl
 /// and each response may come from another one.
 fn shares_its_address(target: &ProvisionedTarget) -> bool {
     target.replicas.is_empty() && target.pods.len() > 1
+}
+
+/// Returns the servers of an endpoint whose counts add up to those of its clients: all but those that compute prompts alone, because a
+/// server of the role `decode` counts each of their requests, too.
+fn counting_servers(target: &ProvisionedTarget) -> Vec<Source> {
+    let role = |replica: &ProvisionedReplica| {
+        target.pods.iter().find(|pod| Some(&pod.name) == replica.pod.as_ref()).and_then(|pod| pod.role)
+    };
+    let counts: Vec<bool> = target.replicas.iter().map(|replica| role(replica) != Some(ServingRole::Prefill)).collect();
+    let servers = Source::servers(target);
+    // Without a server of another role, those for prompts are all that is known.
+    if !counts.contains(&true) {
+        return servers;
+    }
+    servers.into_iter().zip(counts).filter_map(|(server, counts)| counts.then_some(server)).collect()
 }
 
 /// Returns the responses of a server in the order of their requests.

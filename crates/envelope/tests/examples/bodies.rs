@@ -634,7 +634,7 @@ fn environment_of_any_block(plan: Digest, incarnation: u32) -> Environment {
                 }],
                 "pods": [{
                     "name": "chat-8b-predictor-5d9c7b6f4-x2k8p", "uid": "0f6b1f0e-7d0a-4f57-9a63-2f1d5c8e9b10", "node": "node-a",
-                    "ready": true, "containers": [{
+                    "ready": true, "role": "decode", "containers": [{
                         "name": "kserve-container", "image": image(), "command": ["--model_name=chat-8b", "--api-key", "***"],
                         "env": ["HF_TOKEN"], "limits": {"nvidia.com/gpu": "1"}, "restarts": 0,
                     }],

@@ -20,6 +20,15 @@ words!(
 );
 
 words!(
+    /// The part of serving that a server does, if prompts and responses are computed by different ones.
+    ServingRole, "role in serving",
+    /// It computes prompts, up to the first token.
+    Prefill = "prefill",
+    /// It computes the tokens after the first one.
+    Decode = "decode",
+);
+
+words!(
     /// The source of a fact.
     FactSource, "source of a fact",
     /// Read on the host.
@@ -290,6 +299,9 @@ pub struct PodFacts {
     pub node: String,
     /// True if it was ready to serve, as its condition `Ready` says.
     pub ready: bool,
+    /// Its role in serving, as its labels say; absent if they name none, or both.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub role: Option<ServingRole>,
     /// Its containers, without init containers.
     pub containers: Vec<ContainerFacts>,
 }
