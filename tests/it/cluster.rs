@@ -6,6 +6,8 @@
 
 #![expect(clippy::print_stdout, reason = "a test that looks at less says so")]
 
+mod replicas;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -1622,6 +1624,11 @@ fn objects_of_the_repository_are_brought_up_and_released() {
         assert_eq!(environment["placement"][format!("pod/pair/{number}")], identity);
     }
     assert_eq!(environment["placement"]["node/pair"], pods[0]["node"]);
+    let in_pods: Vec<&Value> = list(&found["replicas"]).iter().map(|replica| &replica["pod"]).collect();
+    assert_eq!(in_pods, pods.iter().map(|pod| &pod["name"]).collect::<Vec<_>>(), "each pod is read by itself");
+    let checks = list(&person.fixture.manifest("objects", "collect")["body"]["cross_checks"]).clone();
+    let requests: Vec<&Value> = checks.iter().filter(|check| check["what"] == "requests").collect();
+    assert!(!requests.is_empty() && requests.iter().all(|check| check["outcome"] == "agrees"), "{checks:#?}");
     let evidence = evidence_of(&person, "objects");
     for name in ["readings/objects/pair/deployment-simulators.json", "readings/objects/pair/service-simulators.json"] {
         assert!(evidence.iter().any(|known| known == name), "{evidence:?}");

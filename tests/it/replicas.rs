@@ -93,7 +93,7 @@ fn start_router(servers: Vec<String>) -> String {
 }
 
 /// Twelve groups of five requests that come at once, so that they need five connections; each group begins as another one does.
-fn trace() -> String {
+pub(crate) fn trace() -> String {
     let rows = (0..60_u32).map(|number| {
         let (group, place) = (number / 5, number % 5);
         let row = json!({

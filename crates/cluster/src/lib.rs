@@ -24,6 +24,7 @@ mod pod;
 mod pod_failure;
 #[cfg(test)]
 mod pod_override;
+mod pod_servers;
 mod pod_times;
 mod probe;
 mod queue;
@@ -31,6 +32,7 @@ mod redaction;
 mod render;
 mod resources;
 mod root;
+mod serving_role;
 mod target;
 mod target_pods;
 
@@ -52,6 +54,7 @@ pub use node_labels::node_label_facts;
 pub use objects::{ObjectsOwner, Rollout, TARGET_KINDS, owner_conflict, rollout, service_address, target_objects};
 pub use pod::{FAILURE_FILE, KEY_FOLDER, PodEnvironment, SCRATCH};
 pub use pod_failure::{JobFailure, Obstacle, PodEnd, PodFailure, PodRefusal, Trouble};
+pub use pod_servers::{MAX_SERVERS, PodServer, ServiceUrl, inference_servers, service_servers};
 pub use pod_times::{PULLED, are_scheduled, longest_pull};
 pub use probe::{ProbePod, ProbeState, probe_pod, probe_state};
 pub use redaction::{pod_facts, redact_secrets};

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 use serde_json::Value;
 
 use crate::job_state::is_ready;
+use crate::serving_role::serving_role;
 
 /// The most containers of a pod, arguments of a command and variables that are kept.
 const MAX_ITEMS: usize = 500;
@@ -23,6 +24,7 @@ pub fn pod_facts(pod: &Pod) -> PodFacts {
         uid: pod.metadata.uid.clone().unwrap_or_default(),
         node: spec.and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
         ready: is_ready(pod),
+        role: serving_role(pod),
         containers: spec
             .iter()
             .flat_map(|spec| &spec.containers)

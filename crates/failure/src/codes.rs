@@ -121,7 +121,7 @@ error_codes! {
     TargetConfig, "target_config", Definition, Lasting, "The `config` of a simulator sets an option that Assay sets itself.", "Remove the option from `config`, and set the address with `url`.";
     TargetEnv, "target_env", Definition, Lasting, "A target in a cluster has a variable from a file, which a pod does not have.", "Name a member of the Secret `target-secrets` with `from_env`.";
     TargetImage, "target_image", Definition, Lasting, "A target of kind `process` has no image to run in.", "Name the target's `image`.";
-    TargetIsolation, "target_isolation", Definition, Lasting, "`isolation: flush` needs a target with exactly one pod.", "Give the target one pod, or use `isolation: restart_target`.";
+    TargetIsolation, "target_isolation", Definition, Lasting, "The caches of a target's pods cannot be emptied or warmed one by one.", "Use `cache: cold_salt`, give the target one pod, list its servers in `replicas`, or use `isolation: restart_target`.";
     TargetKind, "target_kind", Definition, Lasting, "A target of that kind exists only in a cluster.", "Run the pipeline with `--on kubernetes`.";
     TargetModels, "target_models", Definition, Lasting, "A simulator is asked for several models, but it serves only one.", "Give each model a target of its own.";
     TargetObjects, "target_objects", Definition, Lasting, "The objects of a target are not allowed or not valid.", "Read in `docs/kubernetes.md` what objects may be, or measure the target as an `endpoint`.";
@@ -213,7 +213,7 @@ error_codes! {
     OtherRun, "other_run", Verification, Lasting, "A manifest belongs to another run, or a store holds another run of the same name.", "Copy the run to a store of its own with `--to`.";
     OtherSequence, "other_sequence", Verification, Lasting, "A verdict and the earlier verdicts that it lists do not belong together.", "";
     OtherSummary, "other_summary", Verification, Lasting, "The Summary of a run is not the one that was judged.", "Restore the run that was judged, or judge a run under another name.";
-    OtherTarget, "other_target", Verification, Lasting, "The Environment has a target that the plan does not have.", "";
+    OtherTarget, "other_target", Verification, Lasting, "The Environment has a target, or a server behind the address of one, that the plan does not have.", "";
     OwnRunListedOtherwise, "own_run_listed_otherwise", Verification, Lasting, "The publication does not list its own run exactly once with the right cases and outcome.", "";
     ParquetTooLarge, "parquet_too_large", Verification, Lasting, "A Parquet file holds more data than the limit allows.", "";
     PinnedKeyMissing, "pinned_key_missing", Verification, Lasting, "No key or trust policy beside the evidence has the pinned fingerprint.", "Pin the fingerprint of the trust policy or of a key; `assay keys list` shows those of this machine.";

@@ -22,7 +22,8 @@ pub use request::{Field, Quotient, RequestFields, TpotDivisor, is_length_mismatc
 pub use statistic::{Estimator, Statistic};
 pub use table::{Metric, SloMetric};
 pub use trial::{
-    MeasuredValue, NO_CAP, RepeatedInput, Sum, Totals, TrialTotals, WorkTotals, no_request_succeeded, no_response_has, quantity,
+    GpuCounts, MeasuredValue, NO_CAP, RepeatedInput, RoleGpus, Sum, Totals, TrialTotals, WorkTotals, no_request_succeeded,
+    no_response_has, quantity,
 };
 pub use unit::Unit;
 pub use window::{BusySpan, MeasuredPhase, PhaseEnd, SHARE_BITS, TIME_SLICES, share_within, time_slice_of};
@@ -122,6 +123,9 @@ pub enum Requirement {
     Slos,
     /// The GPUs of the target are known: observed on its hosts, else declared.
     Gpus,
+    /// The GPUs for prompts and those for the tokens after the first one are others, and their numbers are known: by the labels of the
+    /// target's pods, else declared.
+    GpuRoles,
     /// The pipeline states a price, and the GPUs of the target are known.
     Price,
 }
@@ -145,6 +149,7 @@ impl Requirement {
             Self::RepeatedPrompts => "prompts whose common beginnings are known: synthetic ones, or the blocks of a trace",
             Self::Slos => "SLOs",
             Self::Gpus => "a known number of GPUs",
+            Self::GpuRoles => "GPUs of known roles",
             Self::Price => "a price",
         }
     }

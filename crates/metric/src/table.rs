@@ -424,6 +424,22 @@ metrics! {
         formula: "output tokens of successful requests / window / GPUs" => Trial(trial::output_throughput_per_gpu),
         source: "InferenceX output throughput per GPU",
     }
+    InputThroughputPerPrefillGpu {
+        key: "input_tokens_per_prefill_gpu", name: "input_tokens_per_prefill_gpu_per_s", column: "input_tokens_per_prefill_gpu_per_s", title: "input tokens/s/prefill GPU", unit: TokensPerSecond,
+        better: Some(Higher), section: Throughput, requires: [GpuRoles], uses: [],
+        statistics: [Value],
+        meaning: "Input tokens of successful requests per second of the window, for each GPU of the target that computes prompts alone",
+        formula: "input tokens / window / GPUs of the role `prefill`" => Trial(trial::input_throughput_per_prefill_gpu),
+        source: "InferenceX input throughput per GPU, over the prefill GPUs of a disaggregated target",
+    }
+    OutputThroughputPerDecodeGpu {
+        key: "output_tokens_per_decode_gpu", name: "output_tokens_per_decode_gpu_per_s", column: "output_tokens_per_decode_gpu_per_s", title: "tokens/s/decode GPU", unit: TokensPerSecond,
+        better: Some(Higher), section: Throughput, requires: [OutputTokens, GpuRoles], uses: [],
+        statistics: [Value],
+        meaning: "Output tokens of successful requests per second of the window, for each GPU of the target that computes the tokens after the first one alone",
+        formula: "output tokens of successful requests / window / GPUs of the role `decode`" => Trial(trial::output_throughput_per_decode_gpu),
+        source: "InferenceX output throughput per GPU, over the decode GPUs of a disaggregated target",
+    }
     OutputThroughputSteady {
         key: "output_tokens_steady", name: "output_tokens_steady_per_s", column: "output_tokens_steady_per_s", title: "steady tokens/s", unit: TokensPerSecond,
         better: Some(Higher), section: Throughput, requires: [OutputTokens, ClosedLoop], uses: [],

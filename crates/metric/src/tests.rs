@@ -154,6 +154,8 @@ fn gates_judge_these_names() {
     request_throughput_steady_per_s
     output_tokens_per_s
     output_tokens_per_gpu_per_s
+    input_tokens_per_prefill_gpu_per_s
+    output_tokens_per_decode_gpu_per_s
     output_tokens_steady_per_s
     input_tokens_per_s
     total_tokens_per_s
@@ -386,6 +388,44 @@ fn responses_without_output_tokens_have_no_output_length() {
         assert_eq!(formula(&trial(None)), Ok((value, 1)), "{metric:?}");
         assert_eq!(formula(&trial(Some("scores have no output tokens"))), Err("scores have no output tokens".to_owned()));
     }
+}
+
+#[test]
+fn a_rate_per_gpu_is_of_all_gpus_or_of_those_of_a_role() {
+    let mut totals = Totals::default();
+    totals.completed.add(1 << SHARE_BITS, Some(120), Some(48));
+    let trial = |gpus: Result<GpuCounts, String>| TrialTotals {
+        requests: 1,
+        ok: 1,
+        cancelled: None,
+        totals: &totals,
+        window_ns: Some(2_000_000_000),
+        steady_ns: Err(String::new()),
+        is_open_loop: true,
+        has_cap: false,
+        has_sessions: false,
+        has_slos: false,
+        no_output: None,
+        documents: None,
+        repeated: Err(String::new()),
+        gpus,
+        price_per_s: Err(String::new()),
+    };
+    let values = |gpus: &Result<GpuCounts, String>| {
+        let of = |metric: Metric| {
+            let Formula::Trial(formula) = metric.definition().formula else { panic!("a value of a trial") };
+            formula(&trial(gpus.clone())).map(|(value, _)| value)
+        };
+        [Metric::OutputThroughputPerGpu, Metric::InputThroughputPerPrefillGpu, Metric::OutputThroughputPerDecodeGpu].map(of)
+    };
+    // 120 tokens in and 48 out in two seconds: 24 for 6 GPUs, 60 for 2, 24 for 4.
+    let roles = Ok(RoleGpus { prefill: 2, decode: 4 });
+    assert_eq!(values(&Ok(GpuCounts { all: 6, by_role: roles })), [Ok(4.0), Ok(30.0), Ok(6.0)]);
+    let why = || Err("no label says".to_owned());
+    assert_eq!(values(&Ok(GpuCounts { all: 6, by_role: Err("no label says".to_owned()) })), [Ok(4.0), why(), why()]);
+    let none = || Err("the target has no GPU".to_owned());
+    assert_eq!(values(&Ok(GpuCounts { all: 0, by_role: Ok(RoleGpus { prefill: 0, decode: 0 }) })), [none(), none(), none()]);
+    assert_eq!(values(&Err("no label says".to_owned())), [why(), why(), why()]);
 }
 
 #[test]

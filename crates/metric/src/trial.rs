@@ -200,10 +200,35 @@ pub struct TrialTotals<'a> {
     pub documents: Option<u32>,
     /// The input that is repeated by the plan, or the reason why it is not known.
     pub repeated: Result<RepeatedInput, String>,
-    /// The number of GPUs of the measured system, or the reason why it is not known.
-    pub gpus: Result<u64, String>,
+    /// The GPUs of the measured system, or the reason why their number is not known.
+    pub gpus: Result<GpuCounts, String>,
     /// The price of one second of the measured system, or the reason why there is none.
     pub price_per_s: Result<f64, String>,
+}
+
+/// The GPUs of a measured system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuCounts {
+    /// All of them, whatever their role.
+    pub all: u64,
+    /// Those of each role, or the reason why they are not known.
+    pub by_role: Result<RoleGpus, String>,
+}
+
+/// The GPUs of a system whose prompts and responses are computed by different ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoleGpus {
+    /// Those that compute prompts, up to the first token.
+    pub prefill: u64,
+    /// Those that compute the tokens after the first one.
+    pub decode: u64,
+}
+
+impl RoleGpus {
+    /// Returns the number of all of them.
+    pub fn sum(self) -> u64 {
+        self.prefill.saturating_add(self.decode)
+    }
 }
 
 impl TrialTotals<'_> {
@@ -270,9 +295,22 @@ pub(crate) fn output_throughput(trial: &TrialTotals<'_>) -> MeasuredValue {
 }
 
 pub(crate) fn output_throughput_per_gpu(trial: &TrialTotals<'_>) -> MeasuredValue {
-    match trial.gpus.clone()? {
+    per_gpu(output_throughput(trial), trial.gpus.clone()?.all)
+}
+
+pub(crate) fn input_throughput_per_prefill_gpu(trial: &TrialTotals<'_>) -> MeasuredValue {
+    per_gpu(input_throughput(trial), trial.gpus.clone()?.by_role?.prefill)
+}
+
+pub(crate) fn output_throughput_per_decode_gpu(trial: &TrialTotals<'_>) -> MeasuredValue {
+    per_gpu(output_throughput(trial), trial.gpus.clone()?.by_role?.decode)
+}
+
+/// Returns a rate for each of these GPUs.
+fn per_gpu(rate: MeasuredValue, gpus: u64) -> MeasuredValue {
+    match gpus {
         0 => Err("the target has no GPU".to_owned()),
-        gpus => output_throughput(trial).map(|(rate, n)| (rate / gpus as f64, n)),
+        gpus => rate.map(|(rate, n)| (rate / gpus as f64, n)),
     }
 }
 

@@ -134,6 +134,7 @@ impl Identity {
     pub fn to_replica(&self, address: &str) -> ProvisionedReplica {
         ProvisionedReplica {
             address: address.to_owned(),
+            pod: None,
             version: self.version.clone(),
             models: self.listed_models().to_vec(),
             process_start_s: self.process_start_s.map(Count),

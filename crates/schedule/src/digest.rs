@@ -20,7 +20,7 @@ use crate::{Phase, ScheduledRequest, TrialSchedule};
 /// 1 is JPEG) precede the first record. If requests have image files, one byte 4, the images of each and the number of files (32 bits each) and the SHA-256
 /// of each file (32 bytes) precede the first record. If the client cancels requests, one byte 3 and the time from the end of sending one to its cancellation in
 /// nanoseconds (64 bits) precede the first record, and every record ends with one byte: 1 if the request is cancelled, or 0.
-/// If requests have adapters, one byte 4, the number of adapters (32 bits), and of each the bytes of its name (their number in 32 bits, then
+/// If requests have adapters, one byte 5, the number of adapters (32 bits), and of each the bytes of its name (their number in 32 bits, then
 /// the bytes) precede the first record.
 ///
 /// A phase of [open length](TrialSchedule::has_open_length) contributes its first [`OPEN_LENGTH_INDICES`]. Request ids and salt
@@ -57,7 +57,7 @@ pub(crate) fn schedule_digest(schedule: &TrialSchedule) -> Digest {
         hasher.update(&cancel.after_ns.0.to_le_bytes());
     }
     if !schedule.adapters().is_empty() {
-        hasher.update(&[4]);
+        hasher.update(&[5]);
         hasher.update(&(schedule.adapters().len() as u32).to_le_bytes());
         for adapter in schedule.adapters() {
             hasher.update(&(adapter.name.len() as u32).to_le_bytes());

@@ -1194,7 +1194,7 @@ pub(crate) static TARGET: Table = Table {
             &Type::List { item: &Type::Text(&HTTP_URL), min: 0, max: MAX_REPLICAS, unique: Uniqueness::Item },
             "[]",
             "The addresses of the servers behind `url`, where that is a router: the counters of each are read and added up, and the cache of each is \
-             emptied.",
+             emptied. If none is listed, the pods of a Service are found in a cluster.",
         )
         .only(&["endpoint"]),
         default("ready", &Type::Object(&READY), "{}", "The readiness probe.").only(ASKED),
@@ -1205,8 +1205,8 @@ pub(crate) static TARGET: Table = Table {
             "hardware",
             &FACTS,
             "{}",
-            "Declared facts about its hardware, by name, such as `gpu_model`, `gpu_count` and `cpu_model`. Observed facts take \
-             precedence.",
+            "Declared facts about its hardware, by name, such as `gpu_model`, `gpu_count` and `cpu_model`; of a target whose prompts and responses \
+             are computed by different GPUs, `prefill_gpu_count` and `decode_gpu_count`. Observed facts take precedence.",
         ),
         default(
             "software",

@@ -270,7 +270,7 @@ impl Serving {
             Requirement::RepeatedPrompts => self.repeats_beginnings(),
             Requirement::Slos => !self.slos.is_empty(),
             // If they are known is found when the target is provisioned.
-            Requirement::Gpus => true,
+            Requirement::Gpus | Requirement::GpuRoles => true,
             Requirement::Price => false,
         }
     }

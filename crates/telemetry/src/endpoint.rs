@@ -48,19 +48,23 @@ impl SourceKind for Endpoint {
                 let (headers, tls) = (headers.clone(), tls.clone());
                 Sampled { source, sampling: Sampling::Scrape { address, headers, insecure_skip_tls_verify, tls } }
             };
-            let replicas = planned.map_or(&[][..], |planned| &planned.replicas);
-            let sources = planned.map_or_else(|| vec![Source::endpoint(&target.id)], Source::servers);
-            let addresses = if replicas.is_empty() { target.address.as_slice() } else { replicas };
-            sources.into_iter().zip(addresses).map(|(source, address)| sampled(source, address)).collect::<Vec<_>>()
+            let own = target.address.as_slice();
+            let addresses = if target.replicas.is_empty() { own.iter().collect() } else { replica_addresses(target) };
+            Source::servers(target)
+                .into_iter()
+                .zip(addresses)
+                .map(|(source, address)| sampled(source, address))
+                .collect::<Vec<_>>()
         };
         environment.targets.iter().flat_map(with_address).collect()
     }
 
     /// Returns the target of the case, if the target is an endpoint; its replicas, if it has any.
-    fn observing(&self, plan: &Plan, case: Option<&Case>) -> Vec<Source> {
+    fn observing(&self, plan: &Plan, environment: Option<&Environment>, case: Option<&Case>) -> Vec<Source> {
         let is_serving = |case: &&Case| plan.workload(&case.workload).is_some_and(|workload| workload.serving.is_some());
         let Some(case) = case.filter(is_serving) else { return Vec::new() };
-        plan.target(&case.target).map_or_else(|| vec![Source::endpoint(&case.target)], Source::servers)
+        let found = environment.and_then(|environment| environment.targets.iter().find(|found| found.id == case.target));
+        found.map_or_else(|| vec![Source::endpoint(&case.target)], Source::servers)
     }
 
     fn format(&self) -> LineFormat {
@@ -83,6 +87,10 @@ impl SourceKind for Endpoint {
     fn unit(&self, metric: &str, kind: MetricKind) -> String {
         unit_by_name(metric, kind)
     }
+}
+
+fn replica_addresses(target: &ProvisionedTarget) -> Vec<&String> {
+    target.replicas.iter().map(|replica| &replica.address).collect()
 }
 
 /// Seconds in the server's queue and the requests that left it, by case and point, over the attempts that count.

@@ -144,7 +144,7 @@ impl SourceKind for Exporter {
     }
 
     /// Returns every exporter of the plan: each observes all attempts.
-    fn observing(&self, plan: &Plan, _: Option<&Case>) -> Vec<Source> {
+    fn observing(&self, plan: &Plan, _: Option<&Environment>, _: Option<&Case>) -> Vec<Source> {
         plan.telemetry.iter().map(|exporter| Source::exporter(&exporter.name)).collect()
     }
 

@@ -83,7 +83,7 @@ impl SourceKind for Host {
         vec![Sampled { source: Source::host(), sampling: Sampling::Counters }]
     }
 
-    fn observing(&self, _: &Plan, _: Option<&Case>) -> Vec<Source> {
+    fn observing(&self, _: &Plan, _: Option<&Environment>, _: Option<&Case>) -> Vec<Source> {
         vec![Source::host()]
     }
 

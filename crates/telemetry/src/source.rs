@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use assay_manifest::{Case, CaseId, EnvVar, Environment, Name, Plan, Target, TargetTls};
+use assay_manifest::{Case, CaseId, EnvVar, Environment, Name, Plan, ProvisionedTarget, Target, TargetTls};
 
 use crate::endpoint::Endpoint;
 use crate::exporter::Exporter;
@@ -45,8 +45,9 @@ pub(crate) trait SourceKind: Sync {
     /// Returns its sources in a block, and how each is sampled.
     fn sampled(&self, plan: &Plan, environment: &Environment) -> Vec<Sampled>;
 
-    /// Returns its sources that observe the attempts of a case; `None` stands for a case that the plan does not have.
-    fn observing(&self, plan: &Plan, case: Option<&Case>) -> Vec<Source>;
+    /// Returns its sources that observe the attempts of a case in the block of an environment; `None` stands for a case that the plan does
+    /// not have, and for a block whose environment is missing.
+    fn observing(&self, plan: &Plan, environment: Option<&Environment>, case: Option<&Case>) -> Vec<Source>;
 
     /// Returns the format of its files.
     fn format(&self) -> LineFormat;
@@ -168,10 +169,10 @@ pub fn sampled(plan: &Plan, environment: &Environment) -> Vec<Sampled> {
     Kind::ALL.into_iter().flat_map(|kind| kind.definition().sampled(plan, environment)).collect()
 }
 
-/// Returns the sources that observe the attempts of a case.
-pub fn observing(plan: &Plan, case: &CaseId) -> Vec<Source> {
+/// Returns the sources that observe the attempts of a case in the block of an environment.
+pub fn observing(plan: &Plan, environment: Option<&Environment>, case: &CaseId) -> Vec<Source> {
     let case = plan.case(case);
-    Kind::ALL.into_iter().flat_map(|kind| kind.definition().observing(plan, case)).collect()
+    Kind::ALL.into_iter().flat_map(|kind| kind.definition().observing(plan, environment, case)).collect()
 }
 
 impl Source {
@@ -189,17 +190,17 @@ impl Source {
         Self::new(Kind::Endpoint, Some(SourceName::of(target)))
     }
 
-    /// Returns the counters of a replica of the endpoint of a target, by its number from 1 in the list of the plan.
+    /// Returns the counters of a replica of the endpoint of a target, by its number from 1 among those of the environment.
     pub fn replica(target: &Name, number: u32) -> Self {
         Self::new(Kind::Endpoint, Some(SourceName::of_replica(target, number)))
     }
 
-    /// Returns the counters of an endpoint's servers: of its replicas if the plan names any, else of the endpoint itself.
-    pub fn servers(target: &Target) -> Vec<Self> {
+    /// Returns the counters of an endpoint's servers: of its replicas if provision found any, else of the endpoint itself.
+    pub fn servers(target: &ProvisionedTarget) -> Vec<Self> {
         if target.replicas.is_empty() {
-            return vec![Self::endpoint(&target.name)];
+            return vec![Self::endpoint(&target.id)];
         }
-        (1..).zip(&target.replicas).map(|(number, _)| Self::replica(&target.name, number)).collect()
+        (1..).zip(&target.replicas).map(|(number, _)| Self::replica(&target.id, number)).collect()
     }
 
     /// Returns the counters of an exporter that the pipeline names.

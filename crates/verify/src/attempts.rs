@@ -7,7 +7,7 @@ use assay_claim::find_drift;
 use assay_envelope::Verified;
 use assay_manifest::{
     Attempt, AttemptStatus, Block, Body as _, Collection, Digest, Document, Environment, ExecutionPart, FrozenWorkload, InputRef,
-    Name, Plan, Shard, TrialId, ordinal,
+    Name, Plan, ProvisionedReplica, ProvisionedTarget, Shard, TrialId, ordinal,
 };
 
 use crate::{Error, Result};
@@ -69,7 +69,21 @@ fn check_targets(plan: &Plan, environment: &Environment) -> Result<()> {
     if let Some(target) = environment.targets.iter().find(|target| !seen.insert(&target.id)) {
         return Err(Error::TargetTwice(target.id.clone()));
     }
+    for target in &environment.targets {
+        check_replicas(plan, target)?;
+    }
     Ok(())
+}
+
+/// Checks that the servers behind a target's address are those that the plan lists, or, if it lists none, pods of the target.
+fn check_replicas(plan: &Plan, target: &ProvisionedTarget) -> Result<()> {
+    let listed = plan.target(&target.id).map_or(&[][..], |planned| &planned.replicas);
+    let is_listed = target.replicas.iter().map(|replica| &replica.address).eq(listed);
+    let is_pod = |replica: &ProvisionedReplica| target.pods.iter().any(|pod| Some(&pod.name) == replica.pod.as_ref());
+    if is_listed || listed.is_empty() && target.replicas.iter().all(is_pod) {
+        return Ok(());
+    }
+    Err(Error::OtherReplicas(target.id.clone()))
 }
 
 /// Checks that each block's measurements and recordings were made from the Environment of that block.
@@ -170,3 +184,6 @@ fn check_places(collection: &Collection, parts: &BTreeMap<Digest, &ExecutionPart
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

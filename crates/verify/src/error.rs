@@ -278,6 +278,11 @@ pub enum Error {
     /// An Environment describes a target twice.
     #[error("the environment describes the target `{0}` twice")]
     TargetTwice(Name),
+    /// The servers behind a target's address are neither the listed ones nor pods of the target.
+    #[error(
+        "the environment has servers of the target `{0}` that are neither those that the plan lists nor in pods of the target"
+    )]
+    OtherReplicas(Name),
     /// A manifest is of another block than its Environment.
     #[error(
         "the {kind} says that it is of block {}.{}, and was made from the environment of block {}.{}",
@@ -879,7 +884,7 @@ impl Error {
             Self::EvidenceIncomplete { .. } => ErrorCode::EvidenceIncomplete,
             Self::Attempt { .. } | Self::AttemptPlace { .. } | Self::NoShard(_) => ErrorCode::AttemptDiffers,
             Self::Drift { .. } => ErrorCode::DriftDiffers,
-            Self::OtherTarget { .. } => ErrorCode::OtherTarget,
+            Self::OtherTarget { .. } | Self::OtherReplicas(_) => ErrorCode::OtherTarget,
             Self::TargetTwice(_) => ErrorCode::EnvironmentTwice,
             Self::OtherBlock { .. } => ErrorCode::OtherBlock,
             Self::NoTable { .. } => ErrorCode::UndefinedTable,

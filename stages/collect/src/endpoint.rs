@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
 use assay_manifest::{
-    Attempt, Block, CheckedAttempt, CrossCheck, Environment, ExecutionPart, Name, Plan, Recording, Series, ServingWork, Shard,
-    Window,
+    Attempt, Block, CheckedAttempt, CrossCheck, Environment, ExecutionPart, Name, Plan, ProvisionedReplica, ProvisionedTarget,
+    Recording, Series, ServingRole, ServingWork, Shard, Window,
 };
 use assay_stage::{Context, ErrorCode, Failure};
 use assay_telemetry::{ReadError, Scrape, ScrapeLine, Source, counters, each_reading, span};
@@ -29,12 +29,11 @@ pub(crate) fn cross_checks(
 ) -> Result<Vec<CrossCheck>, Failure> {
     let mut found = Vec::new();
     for (place, attempts) in served_attempts(plan, parts) {
-        let target = plan.target(&place.1);
-        let are_listed = target.is_some_and(|target| !target.replicas.is_empty());
-        let readings = if !are_listed && has_several_pods(environments, &place) {
+        let target = provisioned_target(environments, &place);
+        let readings = if target.is_some_and(shares_its_address) {
             Readings::SeveralPods
         } else {
-            let servers = target.map(Source::servers).unwrap_or_default();
+            let servers = target.map_or_else(|| vec![Source::endpoint(&place.1)], counting_servers);
             let scrapes = servers.iter().map(|server| recorded_scrapes(ctx, recordings, place.0, server));
             Readings::Responses(scrapes.collect::<Result<_, _>>()?)
         };
@@ -43,11 +42,31 @@ pub(crate) fn cross_checks(
     Ok(found)
 }
 
-/// Returns true if several pods serve an endpoint's address: the counters of one are not those of all, and each response may come
-/// from another one.
-fn has_several_pods(environments: &[&Environment], (block, target): &BlockTarget) -> bool {
-    let of_block = environments.iter().filter(|environment| environment.block == *block);
-    of_block.flat_map(|environment| &environment.targets).any(|found| found.id == *target && found.pods.len() > 1)
+/// Returns an endpoint as provision found it for a block.
+fn provisioned_target<'a>(environments: &[&'a Environment], (block, target): &BlockTarget) -> Option<&'a ProvisionedTarget> {
+    let of_block = environments.iter().copied().filter(|environment| environment.block == *block);
+    of_block.flat_map(|environment| &environment.targets).find(|found| found.id == *target)
+}
+
+/// Returns true if several pods serve an endpoint's address and none of them is read by itself: the counters of one are not those of all,
+/// and each response may come from another one.
+fn shares_its_address(target: &ProvisionedTarget) -> bool {
+    target.replicas.is_empty() && target.pods.len() > 1
+}
+
+/// Returns the servers of an endpoint whose counts add up to those of its clients: all but those that compute prompts alone, because a
+/// server of the role `decode` counts each of their requests, too.
+fn counting_servers(target: &ProvisionedTarget) -> Vec<Source> {
+    let role = |replica: &ProvisionedReplica| {
+        target.pods.iter().find(|pod| Some(&pod.name) == replica.pod.as_ref()).and_then(|pod| pod.role)
+    };
+    let counts: Vec<bool> = target.replicas.iter().map(|replica| role(replica) != Some(ServingRole::Prefill)).collect();
+    let servers = Source::servers(target);
+    // Without a server of another role, those for prompts are all that is known.
+    if !counts.contains(&true) {
+        return servers;
+    }
+    servers.into_iter().zip(counts).filter_map(|(server, counts)| counts.then_some(server)).collect()
 }
 
 /// Returns the responses of a server in the order of their requests.

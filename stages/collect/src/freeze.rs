@@ -43,7 +43,7 @@ impl Stage for Collect {
 
         let cross_checks = cross_checks(ctx, plan, &environments, &recordings, &bodies)?;
 
-        let evidence_of = Evidence { plan, coverage };
+        let evidence_of = Evidence { plan, environments: &environments, coverage };
         let mut found = attempts_by_trial(&parts);
         let trials = plan.trials.iter().map(|trial| evidence_of.collect_trial(trial, &mut found)).collect::<Result<_, _>>()?;
         if let Some(extra) = found.keys().next() {
@@ -95,6 +95,7 @@ fn attempts_by_trial<'a>(parts: &Parts<'a>) -> AttemptsByTrial<'a> {
 /// The plan, and the readings that are counted for the attempts.
 struct Evidence<'a> {
     plan: &'a Plan,
+    environments: &'a [&'a Environment],
     coverage: Coverage<'a>,
 }
 
@@ -111,7 +112,8 @@ impl Evidence<'_> {
 
     fn collect_attempt(&self, executed: &ShardAttempt<'_>, counts: Option<(Block, u32)>) -> CollectedAttempt {
         let ShardAttempt { part, body, attempt } = *executed;
-        let sources = assay_telemetry::observing(self.plan, &attempt.case_id);
+        let environment = self.environments.iter().copied().find(|environment| environment.block == body.block);
+        let sources = assay_telemetry::observing(self.plan, environment, &attempt.case_id);
         CollectedAttempt {
             attempt: attempt.attempt,
             block: body.block,

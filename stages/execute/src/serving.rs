@@ -79,6 +79,8 @@ pub(crate) struct ServingTrial<'a> {
     work: Cow<'a, ServingWork>,
     target: &'a Target,
     address: String,
+    /// The addresses of the servers behind the target's own, which are flushed one by one; the target's own if there are no others.
+    servers: Vec<String>,
     workload: &'a FrozenWorkload,
     point: &'a Point,
     tokenizer: Arc<Tokenizer>,
@@ -110,6 +112,7 @@ impl<'a> ServingTrial<'a> {
         let point = case.points.iter().find(|point| point.point_id == trial.point_id).ok_or_else(|| lost("point"))?;
         let target = plan.target(&case.target).ok_or_else(|| lost("target"))?;
         let address = address(environment, target)?;
+        let servers = servers(environment, target, &address);
         let work = observed_work(planned, environment, target);
         let tokenizer = tokenizer(ctx, &work, &mut sources.tokenizers)?;
         let rows = work.prompts.dataset().map(|dataset| dataset_rows(ctx, dataset, &mut sources.datasets)).transpose()?;
@@ -122,6 +125,7 @@ impl<'a> ServingTrial<'a> {
             work,
             target,
             address,
+            servers,
             workload,
             point,
             tokenizer,
@@ -249,8 +253,7 @@ impl<'a> ServingTrial<'a> {
             return Ok(None);
         }
         let client = Client::for_target(self.target).map_err(|error| unusable_credential(&error))?;
-        let servers = if self.target.replicas.is_empty() { std::slice::from_ref(&self.address) } else { &self.target.replicas };
-        let flush = || flush::flush_all(&client, servers, ctx.clock(), ctx.cancel());
+        let flush = || flush::flush_all(&client, &self.servers, ctx.clock(), ctx.cancel());
         match barrier.run_in_first_shard(ctx, flush)? {
             Ok(path) => Ok(Some(path)),
             Err(FlushError::Never(said)) => Err(flush::flush_failure(self.target.name.as_str(), &said)),
@@ -586,6 +589,13 @@ fn address(environment: &Environment, target: &Target) -> Result<String, Failure
     provisioned.and_then(|target| target.address.clone()).ok_or_else(|| {
         Failure::new(ErrorCode::NoAddress, format!("the environment does not say where the target `{}` is", target.name))
     })
+}
+
+/// Returns the addresses of the servers behind a target's own, as provision found them; its own if there are no others.
+fn servers(environment: &Environment, target: &Target, address: &str) -> Vec<String> {
+    let found = environment.targets.iter().filter(|found| found.id == target.name).flat_map(|found| &found.replicas);
+    let servers: Vec<String> = found.map(|replica| replica.address.clone()).collect();
+    if servers.is_empty() { vec![address.to_owned()] } else { servers }
 }
 
 /// Returns the rows of a dataset. The file of rows stays open in the stage's scratch folder.

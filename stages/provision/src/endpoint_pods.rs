@@ -1,13 +1,14 @@
 //! The pods behind an endpoint that is a Service of the cluster, by the name in its address. They belong to their owner, so they are only
 //! read.
 
-use assay_cluster::{ObjectPath, Refusal};
+use assay_cluster::{ObjectPath, Pod, Refusal};
 use assay_manifest::{PodSelector, Target};
 use assay_stage::{Context, Event, Failure};
 use serde_json::Value;
 
 use crate::pods::{PodProvisioner, RunningTarget, TargetState};
 use crate::ready::parse_address;
+use crate::replicas::PodReach;
 
 impl PodProvisioner<'_> {
     /// Finds the pods behind an endpoint. `None` if its address names no Service, if the Service selects no pods, or if provision may not
@@ -16,8 +17,12 @@ impl PodProvisioner<'_> {
         let Some((url, service)) = target.url.as_deref().and_then(|url| Some((url, ServiceName::in_url(url)?))) else {
             return Ok(None);
         };
-        match self.read_service(target, &service) {
-            Ok(found) => Ok(found.map(|(selector, state)| self.record_target(selector, url.to_owned(), state))),
+        match self.read_service(&service) {
+            Ok(found) => Ok(found.map(|(selector, object, pods)| {
+                let reach = PodReach::Service { service: object.clone(), url: url.to_owned() };
+                let seen = TargetState { target: target.name.to_string(), is_ours: false, pods, objects: vec![object] };
+                self.record_target(selector, (url.to_owned(), reach), seen)
+            })),
             Err(error) if error.refusal() == Some(Refusal::Forbidden) => {
                 ctx.emit(Event::Note { message: unknown_pods(target, &service) });
                 Ok(None)
@@ -26,13 +31,14 @@ impl PodProvisioner<'_> {
         }
     }
 
-    fn read_service(&self, target: &Target, service: &ServiceName) -> assay_cluster::Result<Option<(PodSelector, TargetState)>> {
+    /// Returns the selector of the pods behind a Service, the Service and its pods.
+    fn read_service(&self, service: &ServiceName) -> assay_cluster::Result<Option<(PodSelector, Value, Vec<Pod>)>> {
         let place = ObjectPath::named("Service", &service.namespace, &service.name);
         let Some(object) = self.cluster.get::<Value>(&place)? else { return Ok(None) };
         let Some(labels) = selected_labels(&object) else { return Ok(None) };
         let selector = PodSelector { namespace: service.namespace.clone(), labels };
         let pods = self.cluster.target_pods(&selector)?;
-        Ok(Some((selector, TargetState { target: target.name.to_string(), is_ours: false, pods, objects: vec![object] })))
+        Ok(Some((selector, object, pods)))
     }
 }
 

@@ -198,6 +198,7 @@ mod tests {
             uid: "u".to_owned(),
             node: (*node).to_owned(),
             ready: true,
+            role: None,
             containers: Vec::new(),
         };
         ProvisionedTarget {

@@ -9,6 +9,7 @@ use assay_stage::{Context, ErrorCode, Failure};
 use serde_json::Value;
 
 use crate::pods::{PodProvisioner, RunningTarget, TargetState};
+use crate::replicas::PodReach;
 
 /// The polling interval of a service: it becomes ready in minutes.
 const LOOK: Duration = Duration::from_secs(1);
@@ -41,7 +42,7 @@ impl PodProvisioner<'_> {
         let pods = self.cluster.target_pods(&selector).map_err(|error| add_right_hint(error, named))?;
         let address = format!("{}{}", served.address, named.path.as_deref().unwrap_or_default());
         let seen = TargetState { target: target.name.to_string(), is_ours: false, pods, objects: vec![object] };
-        let mut found = self.record_target(selector, address, seen);
+        let mut found = self.record_target(selector, (address, PodReach::Inference(named.api)), seen);
         found.settings = served.settings;
         Ok(found)
     }

@@ -11,6 +11,7 @@ mod node_labels;
 mod objects;
 mod pods;
 mod ready;
+mod replicas;
 mod shards;
 mod simulator;
 mod target_end;
@@ -25,9 +26,9 @@ use assay_cluster::{LoadPod, PodEnvironment};
 use assay_host::{FileDigests, Root};
 use assay_manifest::{
     Artifact, Block, Control, ControlFact, ControlState, Count, EnvVar, Environment, Fact, Host, HostFacts, HostRole, Image,
-    Isolation, Name, Plan, Probe, ProvisionedReplica, ProvisionedTarget, ShardCount, Target, TargetKind,
+    Name, Plan, Probe, ProvisionedTarget, ShardCount, Target, TargetKind,
 };
-use assay_probe::{Client, Identity, Presence};
+use assay_probe::{Client, Identity};
 use assay_stage::parameters::ProvisionParameters;
 use assay_stage::{Context, ErrorCode, Event, Failure, HoldRequest, Inputs, Stage, StageName};
 
@@ -226,7 +227,8 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&PodProvi
         _ => Execution::default(),
     };
     execution.executables.extend(execution::artifacts(target, &mut FileDigests::default()));
-    check_flush(plan.isolation, target, brought_up.as_ref().map_or(0, |up| up.pods.len()))?;
+    let replicas = replicas::find(ctx, target, brought_up.as_ref())?;
+    replicas::check_caches(plan, target, brought_up.as_ref().map_or(0, |up| up.pods.len()), &replicas)?;
     let nodes: Vec<String> = brought_up.iter().flat_map(pods::RunningTarget::nodes).collect();
     let hosts = match (target.kind, pods) {
         _ if !nodes.is_empty() => nodes,
@@ -245,7 +247,7 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&PodProvi
         models: found.models,
         process_start_s: found.process_start_s,
         cache_block_tokens: found.cache_block_tokens,
-        replicas: replicas(target)?,
+        replicas,
         image: brought_up.as_ref().and_then(pods::RunningTarget::image).or(planned),
         pods: brought_up.as_ref().map(|up| up.pods.clone()).unwrap_or_default(),
         pod_selector: brought_up.as_ref().map(|up| up.selector.clone()),
@@ -255,25 +257,6 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&PodProvi
         core_cpus: execution.core_cpus,
         probes: found.probes,
     })
-}
-
-/// Asks each server behind the address of an endpoint what it is. One that does not respond takes no load, and its counters are missing.
-fn replicas(target: &Target) -> Result<Vec<ProvisionedReplica>, Failure> {
-    let client = target_client(target)?;
-    let ask = |address: &String| {
-        let identity = Identity::query(&client, address);
-        match &identity.presence {
-            Presence::Responded => Ok(identity.to_replica(address)),
-            Presence::Silent => Err(no_replica(target, address, "it did not respond in time")),
-            Presence::Gone(why) => Err(no_replica(target, address, why)),
-        }
-    };
-    target.replicas.iter().map(ask).collect()
-}
-
-fn no_replica(target: &Target, address: &str, why: &str) -> Failure {
-    Failure::new(ErrorCode::TargetNotReady, format!("the replica {address} of target `{}` does not respond: {why}", target.name))
-        .hint("`replicas` lists the servers behind `url`: correct the address, or remove it from the list")
 }
 
 /// Refuses a Unix socket in a cluster: the pods of a run have file systems of their own, in which there is none.
@@ -287,16 +270,6 @@ fn check_socket(target: &Target, is_in_pod: bool) -> Result<(), Failure> {
         }
         None => Ok(()),
     }
-}
-
-/// Refuses to flush several pods: only one of them handles the request, so only one cache would be flushed.
-fn check_flush(isolation: Isolation, target: &Target, pods: usize) -> Result<(), Failure> {
-    if isolation != Isolation::Flush || pods <= 1 {
-        return Ok(());
-    }
-    let message = format!("`isolation: flush` empties the cache of one pod, and target `{}` has {pods}", target.name);
-    Err(Failure::new(ErrorCode::TargetIsolation, message)
-        .hint("give it one pod, or have objects brought up anew for each trial with `isolation: restart_target`"))
 }
 
 fn only_in_a_cluster(target: &Target) -> Failure {

@@ -10,6 +10,8 @@ use assay_stage::{Context, ErrorCode, Failure};
 use serde_json::Value;
 
 use crate::pods::{END_LIMIT, PAUSE, PodProvisioner, QueueStatus, RunningTarget, TargetState, emit_note, not_up_failure};
+use crate::ready::parse_address;
+use crate::replicas::PodReach;
 use crate::target_address;
 use crate::wait_limits::WaitStep;
 
@@ -37,8 +39,9 @@ impl PodProvisioner<'_> {
             self.create_or_apply(ctx, &of, object)?;
         }
         let (there, pods) = self.wait_until_up(ctx, target, &objects)?;
+        let reach = reach(&target_address(target)?, &there);
         let seen = TargetState { target: target.name.to_string(), is_ours: true, pods, objects: there };
-        Ok(self.record_target(self.selector(target), address, seen))
+        Ok(self.record_target(self.selector(target), (address, reach), seen))
     }
 
     /// Creates an object; applies it if an earlier try of this stage has created it. Creation comes first, so that of two runs
@@ -126,6 +129,13 @@ impl PodProvisioner<'_> {
         let log = troubled.map(|name| self.cluster.log(&self.here.targets_namespace, name, Some(10)));
         log.and_then(Result::ok).unwrap_or_default()
     }
+}
+
+/// Returns the way from the URL of a target to its pods: through the Service among its objects that the URL names.
+fn reach(url: &str, objects: &[Value]) -> PodReach {
+    let host = parse_address(url).map(|place| place.host).unwrap_or_default();
+    let service = objects.iter().find(|object| object["kind"] == "Service" && name_of(object) == host);
+    service.map_or(PodReach::Pod, |service| PodReach::Service { service: service.clone(), url: url.to_owned() })
 }
 
 fn place_of(object: &Value) -> ObjectPath<'_> {

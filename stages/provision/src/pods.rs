@@ -5,14 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use assay_cluster::{
-    Cluster, ObjectPath, Pod, PodEnvironment, RUN, TARGET, TargetPod, Trouble, by_digest, pod_facts, redact_secrets, target_pod,
-    trouble_of,
+    Cluster, ObjectPath, Pod, PodEnvironment, PodServer, RUN, TARGET, TargetPod, Trouble, by_digest, pod_facts, redact_secrets,
+    target_pod, trouble_of,
 };
 use assay_manifest::{Artifact, Block, Image, Plan, PodFacts, PodSelector, RunId, Target, TargetKind};
 use assay_stage::{Context, ErrorCode, Event, Failure};
 use serde_json::Value;
 
 use crate::ready::parse_address;
+use crate::replicas::PodReach;
 use crate::simulator;
 use crate::target_address;
 use crate::wait_limits::{WaitLimits, WaitStep};
@@ -65,8 +66,12 @@ pub(crate) struct RunningTarget {
     pub(crate) is_ours: bool,
     /// The URL at which it is reached.
     pub(crate) address: String,
+    /// The way in which the address leads to its pods.
+    pub(crate) reach: PodReach,
     /// Its pods, by name.
     pub(crate) pods: Vec<PodFacts>,
+    /// The servers in its ready pods, or the reason why their addresses are not known.
+    pub(crate) servers: Result<Vec<PodServer>, String>,
     /// The model and engine that it reports.
     pub(crate) settings: BTreeMap<String, String>,
 }
@@ -104,13 +109,20 @@ impl<'a> PodProvisioner<'a> {
     }
 
     /// Remembers the state of a target, and returns the target.
-    pub(crate) fn record_target(&self, selector: PodSelector, address: String, mut seen: TargetState) -> RunningTarget {
+    pub(crate) fn record_target(
+        &self,
+        selector: PodSelector,
+        (address, reach): (String, PodReach),
+        mut seen: TargetState,
+    ) -> RunningTarget {
         seen.pods.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
         let brought_up = RunningTarget {
             cluster: self.cluster.clone(),
             selector,
             is_ours: seen.is_ours,
             address,
+            servers: reach.servers(&seen.pods),
+            reach,
             pods: seen.pods.iter().map(pod_facts).collect(),
             settings: BTreeMap::new(),
         };
@@ -126,6 +138,7 @@ impl<'a> PodProvisioner<'a> {
         }
         let pods = self.cluster.target_pods(&up.selector)?;
         up.pods = pods.iter().map(pod_facts).collect();
+        up.servers = up.reach.servers(&pods);
         if let Some(seen) = self.seen.borrow_mut().iter_mut().find(|seen| seen.target == target.name.as_str()) {
             seen.pods = pods;
         }
@@ -217,7 +230,8 @@ impl<'a> PodProvisioner<'a> {
             if let (Some("Running"), Some(ip)) = (status.phase.as_deref(), status.pod_ip.filter(|ip| !ip.is_empty())) {
                 let ip = if ip.contains(':') { format!("[{ip}]") } else { ip };
                 let seen = TargetState { target: target.name.to_string(), is_ours: true, pods: vec![pod], objects: Vec::new() };
-                return Ok(self.record_target(self.selector(target), format!("http://{ip}:{port}"), seen));
+                let address = format!("http://{ip}:{port}");
+                return Ok(self.record_target(self.selector(target), (address, PodReach::Pod), seen));
             }
             let elapsed = Duration::from_nanos(watch.elapsed_ns());
             let pods = std::slice::from_ref(&pod);

@@ -211,13 +211,6 @@ fn every_node_of_a_target_is_placed() {
 }
 
 #[test]
-fn a_flush_has_to_reach_every_pod() {
-    let check = |isolation, pods| check_flush(isolation, &target("objects", &[]), pods).err().map(|failure| failure.message);
-    assert_eq!((check(Isolation::Flush, 0), check(Isolation::Flush, 1), check(Isolation::RestartTarget, 2)), (None, None, None));
-    insta::assert_snapshot!(check(Isolation::Flush, 2).expect("refused"), @"`isolation: flush` empties the cache of one pod, and target `t` has 2");
-}
-
-#[test]
 fn a_unix_socket_is_refused_in_a_pod() {
     let at = |url: &str| Target { url: Some(url.to_owned()), ..target("endpoint", &[]) };
     assert!(check_socket(&at("unix:/run/server.sock"), false).is_ok() && check_socket(&at("http://t:80"), true).is_ok());

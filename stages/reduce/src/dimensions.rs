@@ -158,7 +158,7 @@ const PLACE_LABELS: [(&str, &str); 2] =
     [("region", "topology.kubernetes.io/region"), ("availability_zone", "topology.kubernetes.io/zone")];
 
 /// The resource names of GPUs in the limits of a container.
-const GPU_RESOURCES: [&str; 3] = ["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915"];
+pub(crate) const GPU_RESOURCES: [&str; 3] = ["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915"];
 
 /// The options that give serving programs the number of devices of one replica (vLLM, SGLang, TensorRT-LLM).
 const TENSOR_PARALLEL_OPTIONS: [&str; 6] =

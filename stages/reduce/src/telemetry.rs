@@ -88,11 +88,12 @@ fn attempts_by_place<'a>(context: &RowContext<'a>) -> BTreeMap<BlockSource, Vec<
         for shard in shards {
             attempts.entry((shard.collected.block, shard.attempt.attempt)).or_default().push(shard);
         }
-        let sources = assay_telemetry::observing(context.plan, &trial.case_id);
         for ((block, _), shards) in attempts {
-            for source in &sources {
-                let place = BlockSource { block, source: source.clone() };
-                all.entry(place).or_default().extend(attempt_window(trial, &shards, source));
+            let environment = context.environments.iter().copied().find(|environment| environment.block == block);
+            for source in assay_telemetry::observing(context.plan, environment, &trial.case_id) {
+                let window = attempt_window(trial, &shards, &source);
+                let place = BlockSource { block, source };
+                all.entry(place).or_default().extend(window);
             }
         }
     }

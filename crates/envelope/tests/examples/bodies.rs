@@ -632,12 +632,13 @@ fn environment_of_any_block(plan: Digest, incarnation: u32) -> Environment {
                 "process_start_s": "1763596800",
                 "cache_block_tokens": 16,
                 "replicas": [{
-                    "address": "http://10.0.0.1:8000", "version": observed("0.11.0", "GET /version"), "models": ["chat-8b"],
+                    "address": "http://10.0.0.1:8000", "pod": "chat-8b-predictor-5d9c7b6f4-x2k8p",
+                    "version": observed("0.11.0", "GET /version"), "models": ["chat-8b"],
                     "process_start_s": "1763596790",
                 }],
                 "pods": [{
                     "name": "chat-8b-predictor-5d9c7b6f4-x2k8p", "uid": "0f6b1f0e-7d0a-4f57-9a63-2f1d5c8e9b10", "node": "node-a",
-                    "ready": true, "containers": [{
+                    "ready": true, "role": "decode", "containers": [{
                         "name": "kserve-container", "image": image(), "command": ["--model_name=chat-8b", "--api-key", "***"],
                         "env": ["HF_TOKEN"], "limits": {"nvidia.com/gpu": "1"}, "restarts": 0,
                     }],

@@ -20,6 +20,15 @@ words!(
 );
 
 words!(
+    /// The part of serving that a server does, if prompts and responses are computed by different ones.
+    ServingRole, "role in serving",
+    /// It computes prompts, up to the first token.
+    Prefill = "prefill",
+    /// It computes the tokens after the first one.
+    Decode = "decode",
+);
+
+words!(
     /// The source of a fact.
     FactSource, "source of a fact",
     /// Read on the host.
@@ -290,6 +299,9 @@ pub struct PodFacts {
     pub node: String,
     /// True if it was ready to serve, as its condition `Ready` says.
     pub ready: bool,
+    /// Its role in serving, as its labels say; absent if they name none, or both.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub role: Option<ServingRole>,
     /// Its containers, without init containers.
     pub containers: Vec<ContainerFacts>,
 }
@@ -331,7 +343,8 @@ pub struct ProvisionedTarget {
     /// Tokens of a block of its prefix cache, as its metric `vllm:cache_config_info` says; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cache_block_tokens: Option<u32>,
-    /// The servers behind its address, in the order of the plan. They are a part of its identity: execute compares them.
+    /// The servers behind its address: those that the plan lists, in its order; else, if it runs as several pods, those of its ready pods
+    /// by the names of the pods. They are a part of its identity: execute compares them.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub replicas: Vec<ProvisionedReplica>,
     /// The image that is actually running, for containers.
@@ -367,6 +380,9 @@ pub struct ProvisionedTarget {
 pub struct ProvisionedReplica {
     /// Its own address.
     pub address: String,
+    /// The pod that it runs in, among those of the target, if provision found it in the cluster; absent if the plan lists it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pod: Option<String>,
     /// The version that it reports.
     pub version: Fact<String>,
     /// The models that it lists.

@@ -219,6 +219,7 @@ fn other_pods_are_another_target_whatever_the_endpoint_reports() {
         uid: uid.to_owned(),
         node: "n".to_owned(),
         ready: true,
+        role: None,
         containers: Vec::new(),
     };
     let now = |presence: Presence, pods: Option<Vec<PodFacts>>| Identity {
@@ -250,6 +251,7 @@ fn only_a_few_of_many_pods_are_named() {
             uid: number.to_string(),
             node: "n".to_owned(),
             ready: true,
+            role: None,
             containers: Vec::new(),
         })
         .collect();

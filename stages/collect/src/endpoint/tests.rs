@@ -157,3 +157,31 @@ proptest! {
         let _ = read(3, &packed(&bytes));
     }
 }
+
+#[test]
+fn a_request_that_two_servers_count_is_counted_once() {
+    let unknown = json!({"source": "unknown", "how": "a test"});
+    let target = |roles: &[Option<&str>]| -> ProvisionedTarget {
+        let pod = |(number, role): (usize, Option<&str>)| {
+            let mut pod = json!({"name": format!("p{number}"), "uid": "u", "node": "n", "ready": true, "containers": []});
+            if let Some(role) = role {
+                pod["role"] = json!(role);
+            }
+            pod
+        };
+        let pods: Vec<_> = roles.iter().copied().enumerate().map(pod).collect();
+        let replica = |pod: &serde_json::Value| json!({"address": "http://10.0.0.1:8000", "pod": pod["name"], "version": unknown, "models": []});
+        let replicas: Vec<_> = pods.iter().map(replica).collect();
+        serde_json::from_value(json!({
+            "id": "t", "kind": "inference_service", "hosts": [], "version": unknown, "models": [], "probes": [], "pods": pods,
+            "replicas": replicas,
+        }))
+        .expect("a target")
+    };
+    let counting = |roles: &[Option<&str>]| counting_servers(&target(roles)).iter().map(Source::to_string).collect::<Vec<_>>();
+    let (prefill, decode) = (Some("prefill"), Some("decode"));
+    assert_eq!(counting(&[decode, prefill, decode]), ["endpoint/t.1", "endpoint/t.3"]);
+    assert_eq!(counting(&[None, prefill]), ["endpoint/t.1"], "a server without a role may do both");
+    assert_eq!(counting(&[prefill, prefill]), ["endpoint/t.1", "endpoint/t.2"]);
+    assert_eq!(counting(&[]), ["endpoint/t"]);
+}

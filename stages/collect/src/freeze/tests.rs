@@ -59,7 +59,7 @@ fn collected(parts: &[ExecutionPart]) -> Result<CollectedTrial, Failure> {
             attempt,
         }));
     }
-    let evidence = Evidence { plan: &plan, coverage: Coverage::none() };
+    let evidence = Evidence { plan: &plan, environments: &[], coverage: Coverage::none() };
     let collected = evidence.collect_trial(&trial, &mut found);
     assert!(found.is_empty(), "what was taken is accounted for");
     collected

@@ -7,6 +7,7 @@ mod consistency;
 mod cost;
 mod fact;
 mod failures;
+mod gpus;
 mod reuse;
 mod samples;
 mod time_slices;
@@ -23,7 +24,9 @@ use assay_manifest::{
     MetricSummary, Point, PointSummary, PointView, Reason, ServingPoint, ServingWork, SessionCounts, Shard, SloMetric, TrialId,
     TrialValue, ordinal,
 };
-use assay_metric::{Definition, Formula, MeasuredPhase, MeasuredValue, Metric, MetricName, RepeatedInput, TrialTotals, Unit};
+use assay_metric::{
+    Definition, Formula, GpuCounts, MeasuredPhase, MeasuredValue, Metric, MetricName, RepeatedInput, TrialTotals, Unit,
+};
 use assay_schedule::{OfferedLoad, ScheduleError, TrialSchedule, request_limit};
 use assay_stage::{ErrorCode, Failure};
 use assay_warehouse::Row;
@@ -118,7 +121,7 @@ pub(crate) fn reduce(
         })?;
     }
     let measured = measure(&files, work, Limits::for_machine())?;
-    let gpus = cost::gpu_count(context.environments, case);
+    let gpus = gpus::count(context.environments, case);
     let price = cost::price(context.plan, &gpus);
     let repeated = repeated_input(context, (workload, work, case, point), records.index.as_ref(), &counted, &files)?;
     let adapters = requests_by_adapter(context, (workload, work, point), records.index.as_ref(), &files)?;
@@ -549,7 +552,7 @@ type TrialValues = Statistics;
 /// The facts beside its records that the values of a trial are computed from, each with the reason if it is not known.
 struct CaseFacts<'a> {
     price: &'a Result<Price, String>,
-    gpus: &'a Result<u64, String>,
+    gpus: &'a Result<GpuCounts, String>,
     /// The repeated input of each counted trial.
     repeated: &'a Result<Vec<RepeatedInput>, String>,
 }

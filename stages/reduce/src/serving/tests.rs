@@ -197,8 +197,12 @@ fn outcome(attempted: &AttemptRecords, records: &[Record], digest_of: Digest) ->
 
 /// An environment whose target has the declared number of GPUs.
 fn environment(gpus: Option<&str>) -> Environment {
+    environment_with(&gpus.map(|gpus| ("declared/t/gpu_count", gpus)).into_iter().collect::<BTreeMap<_, _>>())
+}
+
+/// An environment whose target has these declared facts.
+fn environment_with(declared: &BTreeMap<&str, &str>) -> Environment {
     let facts = HostFacts::unknown("nobody looked");
-    let declared = gpus.map(|gpus| ("declared/t/gpu_count", gpus)).into_iter().collect::<BTreeMap<_, _>>();
     serde_json::from_value(json!({
         "plan_digest": digest("plan"), "block": {"index": 0, "incarnation": 0}, "observed_at": "2026-01-01T00:00:00.000000000Z",
         "hosts": [{"name": "far", "roles": ["target"], "facts": facts}], "software": [],
@@ -361,9 +365,9 @@ fn every_metric_of_four_requests_is_as_by_hand() {
     assert_eq!(point.summary.metrics.len() + serving(&point).absent.len(), all.len(), "each is there or absent");
     assert_eq!(
         serving(&point).absent.len(),
-        37,
-        "four tails, documents, thirteen of sessions, two of connections, three of a cap, one of cancellation, eight of long inputs, two of repeated prompts, and the \
-         steady state, which open loop has not"
+        39,
+        "four tails, documents, thirteen of sessions, two of connections, three of a cap, one of cancellation, eight of long inputs, two of repeated prompts, two of \
+         the roles of GPUs, and the steady state, which open loop has not"
     );
 }
 
@@ -1296,6 +1300,12 @@ fn every_column_has_a_writer() {
         &[vec![attempted(turns())]],
     )
     .reduce();
+    let roles = BTreeMap::from([("declared/t/prefill_gpu_count", "1"), ("declared/t/decode_gpu_count", "2")]);
+    let of_roles =
+        serving_run(&json!({}), &json!([]), &[vec![attempted(four())]]).reduce_in(&environment_with(&roles)).expect("reduced");
+    // By hand as in `every_metric_of_four_requests_is_as_by_hand`: 3.1 tokens/s in for one GPU, 1.4 out for two.
+    assert_eq!(value(&of_roles, "input_tokens_per_prefill_gpu_per_s"), Ok(3.1));
+    assert_eq!(value(&of_roles, "output_tokens_per_decode_gpu_per_s"), Ok(0.7));
     let rows = [
         serving_run(&slos, &json!([]), &few).reduce().fact,
         successful.fact,
@@ -1312,6 +1322,7 @@ fn every_column_has_a_writer() {
         reduced(&json!({}), of_lengths([1_025, 4_097, 16_385, 1])).fact,
         reduced(&json!({}), of_lengths([65_537, 1, 1, 1])).fact,
         reduced(&json!({"cancel": {"share": 0.5, "after_ns": "1"}}), four()).fact,
+        of_roles.fact,
     ];
     let from_telemetry_and_commands = ["tensor_parallel", "queue_delay_ns_mean", "cost_absent_reason"];
     let but: Vec<_> = PLACE.iter().chain(&from_telemetry_and_commands).copied().collect();
