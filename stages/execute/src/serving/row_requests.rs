@@ -4,11 +4,12 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 use assay_api::RequestInput;
-use assay_dataset::{RowContent, RowReader, TokenBlocks, Turn};
+use assay_dataset::{MessageRole, RowContent, RowReader, TokenBlocks, Turn};
 use assay_load::{Cause, PlannedRequest};
 use assay_manifest::{CacheMode, CaptureMode, ServingWork};
 use assay_schedule::{BlockTexts, ScheduledRequest, TrialSchedule};
 use assay_tokens::{Prompt, SALT_WORDS, Tokenizer};
+use serde_json::json;
 
 /// The plan's dataset was not opened.
 pub(super) const NO_DATASET: &str = "the rows of the dataset are not at hand";
@@ -87,13 +88,37 @@ impl<'a> RowRequests<'a> {
         Ok(self.marker.get())
     }
 
-    /// Returns the prompt of a length with blocks. A salt changes all of its words and no length, or blocks would not begin where they do.
-    fn of_blocks(&self, row: u64, blocks: &TokenBlocks) -> Result<Prompt, Cause> {
+    /// Returns the prompt of a length with blocks, as one text or as the messages of a trace that has them, and its tokens. A salt changes all of
+    /// its words and no length, or blocks would not begin where they do.
+    fn of_blocks(&self, row: u64, blocks: &TokenBlocks) -> Result<(RowContent, u32), Cause> {
         let texts = blocks.scope.map_or(self.block_texts, |scope| self.block_texts.within(scope));
         let block = |(id, tokens)| (texts.block_seed(id), tokens);
         let rest = (self.block_texts.rest_seed(row), blocks.rest());
+        if !blocks.messages.is_empty() {
+            return self.of_messages(blocks.messages(), block, rest);
+        }
         let pieces: Vec<(u64, u32)> = blocks.blocks().map(block).chain([rest]).collect();
-        Ok(self.tokenizer.pieces(&pieces)?)
+        let prompt = self.tokenizer.pieces(&pieces)?;
+        Ok((RowContent::Prompt(prompt.text), prompt.tokens))
+    }
+
+    /// Returns messages of blocks, of which the last ends with `rest`, and their tokens.
+    fn of_messages(
+        &self,
+        messages: Vec<(MessageRole, Vec<(u64, u32)>)>,
+        block: impl Fn((u64, u32)) -> (u64, u32),
+        rest: (u64, u32),
+    ) -> Result<(RowContent, u32), Cause> {
+        let (count, mut tokens) = (messages.len(), 0_u32);
+        let mut made = Vec::with_capacity(count);
+        for (number, (role, blocks)) in (1..).zip(messages) {
+            let rest = (number == count).then_some(rest);
+            let pieces: Vec<(u64, u32)> = blocks.into_iter().map(&block).chain(rest).collect();
+            let text = self.tokenizer.pieces(&pieces)?;
+            tokens = tokens.saturating_add(text.tokens);
+            made.push(json!({"role": role.as_str(), "content": text.text}));
+        }
+        Ok((RowContent::Messages(made), tokens))
     }
 
     /// Returns the request of a row of the dataset. A salt stands in front of a text as a line of its own: rows are the same in every trial.
@@ -106,9 +131,7 @@ impl<'a> RowRequests<'a> {
         let mut content = self.rows().ok_or(NO_DATASET)?.read(row)?;
         let mut input_tokens = request.input_tokens;
         if let RowContent::Blocks(blocks) = &content {
-            let prompt = self.of_blocks(row, blocks)?;
-            input_tokens = prompt.tokens;
-            content = RowContent::Prompt(prompt.text);
+            (content, input_tokens) = self.of_blocks(row, blocks)?;
         } else if let Some(marker) = self.marker()? {
             content = content.with_marker(&marker.text);
             input_tokens = input_tokens.saturating_add(marker.tokens);
