@@ -53,7 +53,7 @@ const PIPELINE: &str = "pipelines/bench.yaml";
 const WORKLOADS: [&str; 3] = ["bench", "bench-open", "bench-replay"];
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 61] = [
+const OPTIONS: [(&str, &str); 62] = [
     ("spec.load.cancel", "--cancel"),
     ("spec.load.connections", "--connections"),
     ("spec.load.rate.ramp", "--ramp"),
@@ -83,6 +83,7 @@ const OPTIONS: [(&str, &str); 61] = [
     ("spec.sessions.reasoning", "--sessions reasoning="),
     ("spec.sessions.header", "--sessions header="),
     ("spec.sessions", "--sessions"),
+    ("spec.scenario", "--agentx"),
     ("spec.dataset.format", "--dataset-format"),
     ("spec.dataset.fields", "--field"),
     ("spec.dataset.max_input", "--max-input"),
@@ -223,6 +224,9 @@ pub(crate) struct Bench {
     /// With --sessions, the longest pause after a response that called a tool [default: that of --max-gap]
     #[arg(long, value_name = "TIME", requires = "trace")]
     max_tool_time: Option<String>,
+    /// Judge the result by the rules of AgentX: sessions of coding agents of a trace of the format weka
+    #[arg(long, requires = "trace")]
+    agentx: bool,
     /// The name of a member or column of the dataset, such as prompt=question; also messages, system, output and output_tokens
     #[arg(long, value_name = "PURPOSE=NAME", requires = "file")]
     field: Vec<String>,
@@ -444,6 +448,7 @@ impl Bench {
         set(&mut spec, "text", self.length_tables.text());
         set(&mut spec, "images", self.length_tables.images()?);
         set(&mut spec, "sessions", sessions);
+        set(&mut spec, "scenario", self.agentx.then(|| json!("agentx")));
         set(&mut spec, "batch", Some(self.documents).filter(|documents| *documents != 1).map(Value::from));
         set(&mut spec, "extra_body", self.extra_body.clone().map(Value::from));
         set(&mut spec, "seed", self.seed.as_deref().map(|seed| json!(seed_digits(seed))));

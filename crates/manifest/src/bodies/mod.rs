@@ -1,5 +1,6 @@
 //! The bodies of the manifests, one kind a file.
 
+pub(crate) mod agentx;
 pub(crate) mod cancellation;
 pub(crate) mod collection;
 pub(crate) mod common;

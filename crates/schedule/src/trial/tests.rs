@@ -28,6 +28,7 @@ pub(super) fn work() -> ServingWork {
         rate_profile: None,
         max_concurrency: None,
         cancel: None,
+        scenario: None,
         connections: assay_manifest::ConnectionPolicy::Pooled,
         session_header: None,
         output: Some(LengthLaw::TruncatedUniform { low: 1, high: 300, floor: 2 }),

@@ -177,6 +177,8 @@ fn a_damaged_subagent_says_what_is_wrong() {
 
 #[test]
 fn each_stream_has_its_own_system_prompt_and_messages() {
+    use MessageRole::{Assistant, System, User};
+
     let inner = [request(2.0, 128, &[7, 8], ""), request(3.0, 256, &[7, 8, 9, 10], "")];
     let agent = subagent(2.0, "a", &json!({"tool_tokens": 60, "system_tokens": null}), &inner);
     let session = trace("s", &[request(1.0, 192, &[0, 1, 2], "tool_use"), agent, request(9.0, 320, &[0, 1, 2, 3, 4], "")]);
@@ -188,7 +190,6 @@ fn each_stream_has_its_own_system_prompt_and_messages() {
         };
         read.streams[stream].turns.iter().map(of).collect()
     };
-    use MessageRole::{Assistant, System, User};
     let parts =
         |parts: &[(MessageRole, u32)]| parts.iter().map(|(role, blocks)| BlockMessage(*role, *blocks)).collect::<Vec<_>>();
     // A response of 5 tokens is one block.
