@@ -294,6 +294,6 @@ fn one_line_asks_for_the_rules_of_agentx_and_is_refused_what_they_exclude() {
     let bench = |more: &[&str]| bench_weka(&fixture, &[&["--sessions", "count=4", "--agentx"], more].concat());
     let printed = bench(&["--concurrency", "2", "--print"]).success();
     assert!(printed.stdout.contains("scenario"), "{}", printed.stdout);
-    let refused = bench(&["--concurrency", "2", "--max-gap", "1s"]).exits(10).stderr.clone();
+    let refused = bench(&["--concurrency", "2", "--max-gap", "1s"]).exits(2).stderr.clone();
     assert!(refused.contains("the rules of `--agentx` keep the recorded pauses between turns"), "{refused}");
 }

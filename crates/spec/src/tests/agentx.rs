@@ -62,5 +62,5 @@ fn what_the_rules_of_agentx_exclude_is_refused_by_name() {
     let pauses = "keep the recorded pauses between turns";
     refused("format: weka", "format: weka, max_gap: 10s", pauses);
     refused("format: weka", "format: weka, max_tool_time: 10s", pauses);
-    assert_eq!(messages("scenario: agentx", "scenario: agent"), ["`spec.scenario` must be one of `agentx`, not `agent`"]);
+    assert_eq!(messages("scenario: agentx", "scenario: agent"), ["`spec.scenario` must be `agentx`, not `agent`"]);
 }
