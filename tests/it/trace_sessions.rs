@@ -2,11 +2,13 @@
 //! both the client's lateness and the endpoint's back-pressure are in the results.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 
 use assay_record::{Phase, Record};
 use serde_json::{Value, json};
 
 use crate::pipeline::{list, text};
+use crate::server::{AfterResponse, Server, complete_stream};
 use crate::serving;
 use crate::support::{CommandResult, Fixture, PIPELINE};
 use crate::traces::{metric, records};
@@ -182,4 +184,116 @@ fn one_line_plays_the_sessions_of_a_trace_and_says_what_it_cannot() {
     assert!(found.contains("does not record when its sessions began"), "{found}");
     let found = refused(&["--sessions", "count=5", "--concurrency", "2", "--run-id", "many"], 10);
     assert!(found.contains("the trace has 4, which are played once each, and the trial asks for 5"), "{found}");
+}
+
+/// A session with a system prompt of 100 tokens, whose second turn adds a response and a message, and whose third replaces them.
+fn weka_with_roles() -> String {
+    let requests = json!([
+        request(0.0, 250, &[0, 1, 2], "tool_use", 0.01),
+        request(0.02, 448, &[0, 1, 2, 3, 4, 5, 6], "", 0.01),
+        request(0.04, 330, &[0, 1, 2, 3, 9], "", 0.01),
+    ]);
+    let trace = json!({"id": "r", "models": ["m"], "block_size": 64, "hash_id_scope": "local", "tool_tokens": 60, "system_tokens": 40, "requests": requests});
+    trace.to_string() + "\n"
+}
+
+/// Plays the trace by this API against a server that keeps the bodies of requests, and returns those of the session.
+fn bodies_of(fixture: &Fixture, api: &str) -> Vec<Value> {
+    let bodies = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&bodies);
+    let server = Server::start(serving::MODEL, move |request| {
+        kept.lock().expect("no panic").push(serde_json::from_slice(&request.body).expect("JSON"));
+        (complete_stream(), AfterResponse::KeepAlive)
+    });
+    let url = server.url();
+    let load = ["--sessions", "count=1", "--concurrency", "1", "--trials", "1", "--cache", "shared"];
+    let trace =
+        ["bench", "--url", &url, "--model", serving::MODEL, "--api", api, "--trace", "trace.jsonl", "--trace-format", "weka"];
+    fixture.assay(&[&trace[..], &load, &["--run-id", api]].concat()).success();
+    let bodies = bodies.lock().expect("no panic").clone();
+    bodies.into_iter().rev().take(3).rev().collect()
+}
+
+#[test]
+fn the_blocks_of_a_session_are_messages_of_several_roles_for_apis_that_have_messages() {
+    let fixture = Fixture::new();
+    fixture.write("trace.jsonl", &weka_with_roles());
+    let chat = bodies_of(&fixture, "chat");
+    let messages: Vec<&Vec<Value>> = chat.iter().map(|body| list(&body["messages"])).collect();
+    let words = |message: &Value| text(&message["content"]).split_whitespace().count();
+    let roles = |messages: &Vec<Value>| -> Vec<(String, usize)> {
+        messages.iter().map(|message| (text(&message["role"]).to_owned(), words(message))).collect()
+    };
+    let expected = |parts: &[(&str, usize)]| -> Vec<(String, usize)> {
+        parts.iter().map(|(role, tokens)| ((*role).to_owned(), *tokens)).collect()
+    };
+    // The system prompt of 100 tokens is two blocks of 64, a response of 4 is one, and 58 tokens follow the blocks of the first turn.
+    assert_eq!(roles(messages[0]), expected(&[("system", 128), ("user", 122)]));
+    assert_eq!(roles(messages[1]), expected(&[("system", 128), ("user", 64), ("assistant", 64), ("user", 192)]));
+    // The third turn keeps the response to the first, and has the one to the second instead of the last three blocks. What follows them is the user's.
+    assert_eq!(roles(messages[2]), expected(&[("system", 128), ("user", 64), ("assistant", 128), ("user", 10)]));
+    assert_eq!(messages[1][..2], messages[2][..2]);
+    assert!(text(&messages[2][2]["content"]).starts_with(text(&messages[1][2]["content"])), "an equal block has equal words");
+    assert!(text(&messages[0][1]["content"]).starts_with(text(&messages[1][1]["content"])));
+    // Words follow from the workload, and so from its API; lengths do not.
+    let prompts: Vec<usize> =
+        bodies_of(&fixture, "completions").iter().map(|body| text(&body["prompt"]).split_whitespace().count()).collect();
+    assert_eq!(prompts, [250, 448, 330]);
+    let planned = |run_id: &str| {
+        fixture.manifest(run_id, "plan")["body"]["workloads"][0]["serving"]["prompts"]["summary"]["times"]["turns"]["roles"]
+            .clone()
+    };
+    assert_eq!(
+        planned("chat"),
+        json!({"messages": "10", "system_tokens": "384", "user_tokens": "452", "assistant_tokens": "192", "cut": "1"})
+    );
+    assert_eq!(planned("completions"), Value::Null);
+    let shown = fixture.assay(&["show", "chat", "--all"]).success();
+    let words: Vec<&str> = shown.stdout.split_whitespace().collect();
+    let counted = "10 messages (384 tokens of the system, 452 of the user, 192 of the assistant), 1 turn that drop or replace messages of the turn before";
+    assert!(words.join(" ").contains(counted), "{}", shown.stdout);
+}
+
+#[test]
+fn a_result_states_which_rules_of_agentx_it_does_not_meet() {
+    let fixture = Fixture::bare();
+    fixture.write("workloads/agents/trace.jsonl", &weka());
+    let fields = "  batching_policy: none
+  load: {mode: closed, concurrency: [3], sessions: 4}
+  trace: {path: trace.jsonl, format: weka}
+  sessions: {}
+  scenario: agentx
+  seed: '000000000000000000000000000000000000000000000000000000000000002a'
+";
+    serving::workload_of(&fixture, "agents", fields);
+    fixture.write(PIPELINE, &serving::pipeline(&["agents"], &[serving::SIMULATOR], 1, serving::RETRY_BUDGET, ""));
+    fixture.commit("agents");
+    fixture.run("judged").success();
+    fixture.assay(&["verify", "judged", "--recompute"]).success();
+    let summary = fixture.manifest("judged", "reduce");
+    let verdict = &list(&summary["body"]["points"])[0]["serving"]["agentx"];
+    assert_eq!(verdict["agentx_rules_met"], false, "{summary}");
+    let codes: Vec<&str> = list(&verdict["reasons"]).iter().map(|reason| text(&reason["code"])).collect();
+    assert_eq!(codes, ["dataset", "duration", "start", "recycle", "idle_cap", "warmup", "marker"]);
+    let shown = fixture.assay(&["show", "judged", "--json"]).success();
+    let result: Value = serde_json::from_str(&shown.stdout).expect("JSON");
+    assert_eq!(list(&result["results"])[0]["agentx"], *verdict);
+    let shown = fixture.assay(&["show", "judged", "--all"]).success();
+    let words: Vec<&str> = shown.stdout.split_whitespace().collect();
+    let shown = words.join(" ");
+    assert!(
+        shown.contains("the rules of AgentX are not met") && shown.contains("the corpus is not on the allow-list"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn one_line_asks_for_the_rules_of_agentx_and_is_refused_what_they_exclude() {
+    let fixture = Fixture::new();
+    fixture.write("trace.jsonl", &weka());
+    let bench = |more: &[&str]| bench_weka(&fixture, &[&["--sessions", "count=4", "--agentx"], more].concat());
+    let printed = bench(&["--concurrency", "2", "--print"]).success();
+    assert!(printed.stdout.contains("scenario"), "{}", printed.stdout);
+    let refused = bench(&["--concurrency", "2", "--max-gap", "1s"]).exits(2).stderr.clone();
+    assert!(refused.contains("the rules of `--agentx` keep the recorded pauses between turns"), "{refused}");
 }

@@ -232,7 +232,8 @@ mod tests {
     /// A stream of turns, each with its time and its service in milliseconds.
     fn stream(parent: Option<usize>, turns: &[(i64, Option<u64>)]) -> TraceStream {
         let row = |(at_ms, service_ms): &(i64, Option<u64>)| {
-            let content = RowContent::Blocks(TokenBlocks { tokens: 5, size: 4, ids: Vec::new(), scope: None });
+            let content =
+                RowContent::Blocks(TokenBlocks { tokens: 5, size: 4, ids: Vec::new(), scope: None, messages: Vec::new() });
             let course = TurnCourse { service_ns: service_ms.map(|ms| ms * 1_000_000), ..TurnCourse::default() };
             Row { course, time: Some(RowTime { at_ns: at_ms * MS, session: None }), ..Row::new(content) }
         };

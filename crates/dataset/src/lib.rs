@@ -19,6 +19,7 @@ mod forks;
 mod import;
 mod index;
 mod reader;
+mod roles;
 mod row;
 mod session;
 mod trace;
@@ -32,6 +33,7 @@ pub use index::{
     TurnLink,
 };
 pub use reader::{RowError, RowReader};
+pub use roles::{BlockMessage, MessageRole};
 pub use row::{
     FileRow, LeftOut, LeftOutReason, Row, RowContent, RowTime, TokenBlocks, TraceSession, TraceStream, TurnCourse, message_texts,
 };

@@ -6,7 +6,7 @@ use assay_manifest::SubagentTimes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::{Conversation, Turn};
+use crate::{BlockMessage, Conversation, Turn};
 
 /// The member of a chat message that holds its text.
 const CONTENT: &str = "content";
@@ -100,6 +100,8 @@ pub struct TurnCourse {
     pub calls_tool: bool,
     /// True if the turn continues an earlier turn of its session than the one before.
     pub is_branch: bool,
+    /// True if the prompt does not begin with all whole blocks of the prompt before it in its stream, so that messages were dropped or replaced.
+    pub is_cut: bool,
 }
 
 /// One request of a dataset, as an importer reads it.
@@ -137,6 +139,9 @@ pub struct TokenBlocks {
     /// The scope of the ids: equal ids of different scopes are different blocks. Absent if all rows share one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub scope: Option<u64>,
+    /// The messages that the blocks belong to, in order; empty if the prompt is one text.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub messages: Vec<BlockMessage>,
 }
 
 impl TokenBlocks {
@@ -161,6 +166,7 @@ impl TokenBlocks {
         if tokens < self.tokens {
             self.tokens = tokens;
             self.ids.truncate((tokens / self.size.max(1)) as usize);
+            self.cut_messages();
         }
     }
 }
@@ -336,7 +342,8 @@ mod tests {
 
     #[test]
     fn blocks_and_the_rest_make_up_the_whole_prompt() {
-        let blocks = |tokens, ids: &[u64]| TokenBlocks { tokens, size: 512, ids: ids.to_vec(), scope: None };
+        let blocks =
+            |tokens, ids: &[u64]| TokenBlocks { tokens, size: 512, ids: ids.to_vec(), scope: None, messages: Vec::new() };
         let parts = |blocks: &TokenBlocks| (blocks.blocks().collect::<Vec<_>>(), blocks.rest());
         assert_eq!(parts(&blocks(700, &[4, 7])), (vec![(4, 512), (7, 188)], 0));
         assert_eq!(parts(&blocks(700, &[4])), (vec![(4, 512)], 188));

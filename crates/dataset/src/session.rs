@@ -210,7 +210,7 @@ mod tests {
 
     /// A turn at a time in milliseconds, with the service time if it is recorded.
     fn turn(number: u64, at_ms: i64, service_ms: Option<u64>, calls_tool: bool) -> HeldTurn {
-        let content = RowContent::Blocks(TokenBlocks { tokens: 5, size: 4, ids: Vec::new(), scope: None });
+        let content = RowContent::Blocks(TokenBlocks { tokens: 5, size: 4, ids: Vec::new(), scope: None, messages: Vec::new() });
         let course = TurnCourse { service_ns: service_ms.map(|ms| ms * 1_000_000), calls_tool, ..TurnCourse::default() };
         HeldTurn { number, row: Row { course, ..Row::new(content) }, at_ns: at_ms * MS, stream: 0 }
     }
@@ -295,7 +295,7 @@ mod tests {
     fn how_far_blocks_cover_a_prompt_is_counted() {
         let mut summary = TraceTurns::default();
         for (tokens, ids) in [(9, 2), (8, 2), (7, 2), (4, 0)] {
-            let blocks = TokenBlocks { tokens, size: 4, ids: (0..ids).collect(), scope: None };
+            let blocks = TokenBlocks { tokens, size: 4, ids: (0..ids).collect(), scope: None, messages: Vec::new() };
             count_blocks(&RowContent::Blocks(blocks), &mut summary);
         }
         assert_eq!((summary.beyond_blocks, summary.whole_blocks, summary.partial_blocks), (Count(1), Count(1), Count(1)));

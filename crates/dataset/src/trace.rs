@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn reuse_is_of_leading_blocks_under_the_same_blocks() {
         let mut tree = BlockTree::default();
-        let blocks = |tokens, ids: &[u64]| TokenBlocks { tokens, size: 10, ids: ids.to_vec(), scope: None };
+        let blocks = |tokens, ids: &[u64]| TokenBlocks { tokens, size: 10, ids: ids.to_vec(), scope: None, messages: Vec::new() };
         let reused: Vec<u32> =
             [blocks(25, &[1, 2, 3]), blocks(25, &[1, 2, 3]), blocks(24, &[1, 2, 4]), blocks(20, &[2, 1]), blocks(9, &[])]
                 .iter()
@@ -259,9 +259,11 @@ mod tests {
     #[test]
     fn a_block_of_two_sizes_is_refused() {
         let mut tree = BlockTree::default();
-        tree.add(1, &TokenBlocks { tokens: 25, size: 10, ids: vec![1, 2, 3], scope: None }).expect("sound");
-        let error =
-            tree.add(2, &TokenBlocks { tokens: 30, size: 10, ids: vec![1, 2, 3], scope: None }).expect_err("damaged").to_string();
+        tree.add(1, &TokenBlocks { tokens: 25, size: 10, ids: vec![1, 2, 3], scope: None, messages: Vec::new() }).expect("sound");
+        let error = tree
+            .add(2, &TokenBlocks { tokens: 30, size: 10, ids: vec![1, 2, 3], scope: None, messages: Vec::new() })
+            .expect_err("damaged")
+            .to_string();
         assert!(error.starts_with("row 2 has block 3 with 10 tokens, and an earlier row has it with 5"), "{error}");
     }
 }

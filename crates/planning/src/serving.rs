@@ -177,6 +177,7 @@ pub(crate) fn build_work(
         cancel: load.cancel,
         prompts,
         sessions: serving.sessions.as_ref().map(|written| sessions(written, load.sessions, serving.plays_trace())),
+        scenario: serving.scenario,
         session_header: serving.sessions.as_ref().and_then(|written| written.header.clone()),
         output,
         text: Some(serving.text).filter(|text| *text != SyntheticText::Words),

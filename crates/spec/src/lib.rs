@@ -15,6 +15,7 @@
 )]
 
 mod acknowledgement;
+mod agentx;
 mod check;
 mod checked_value;
 mod closure;

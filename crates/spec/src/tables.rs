@@ -235,6 +235,12 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
             "Requests are turns of conversations. If left out, each request stands for itself.",
         )
         .only(SERVING),
+        optional(
+            "scenario",
+            &Type::Choice(&SCENARIOS),
+            "The scenario of another project by whose rules the result is judged, which does not change the load.",
+        )
+        .only(SERVING),
         optional("dataset", &Type::Object(&DATASET), "A file of prompts. Either this, `lengths` or `trace`.").only(SERVING),
         optional(
             "trace",
@@ -777,6 +783,10 @@ pub(crate) static HISTORIES: [Choice; 2] = [
 ];
 pub(crate) static REASONING: [Choice; 2] =
     [choice("drop", "It is left out."), choice("keep", "It is sent back as `reasoning_content`.")];
+pub(crate) static SCENARIOS: [Choice; 1] = [choice(
+    "agentx",
+    "AgentX of InferenceX, `inferencex-agentx-mvp` of AIPerf: sessions of coding agents of a trace in Weka's format. Results state `agentx_rules_met`, with a reason for each rule that is not met.",
+)];
 static SESSIONS: Table = Table {
     name: "sessions",
     doc: "Conversations of several requests. Each turn sends all that was said before, and `lengths` are what a turn adds: its own words, and \

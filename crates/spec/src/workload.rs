@@ -7,12 +7,13 @@ use std::time::Duration;
 use assay_api::{CustomApi, InputKind, ServingApi};
 use assay_manifest::{
     Adapter, BetterDirection, CacheMode, Cancellation, CaptureMode, ConnectionPolicy, Count, DatasetFormat, History, Images,
-    InstructionCounter, MeasuredCommand, Name, OverLongPrompt, RateProfile, RateSegment, ReasoningHistory, SharedPrefix,
-    SloMetric, SyntheticText, TokenIds, WorkloadType,
+    InstructionCounter, JudgedScenario, MeasuredCommand, Name, OverLongPrompt, RateProfile, RateSegment, ReasoningHistory,
+    SharedPrefix, SloMetric, SyntheticText, TokenIds, WorkloadType,
 };
 use assay_metric::Requirement;
 use serde_json::{Map, Value as Json};
 
+use crate::agentx::check_agentx;
 use crate::check::NO_CREDENTIALS;
 use crate::checked_value::{CheckedValue, Read, Value, read_from_text};
 use crate::custom_api::check_custom_api;
@@ -224,6 +225,8 @@ pub struct Serving {
     pub prefix: Option<SharedPrefix>,
     /// The conversations that requests belong to; `None` if each stands for itself.
     pub sessions: Option<Sessions>,
+    /// The scenario by whose rules the result is judged.
+    pub scenario: Option<JudgedScenario>,
     /// The state of the prefix cache.
     pub cache: CacheMode,
     /// True if responses are streamed.
@@ -540,6 +543,7 @@ read_from_text!(
     DatasetFormat,
     History,
     InstructionCounter,
+    JudgedScenario,
     OverLongPrompt,
     ReasoningHistory,
     ServingApi,
@@ -643,6 +647,7 @@ impl Define for Workload {
         check_trace_sessions(spec, problems);
         check_prefix(spec, problems);
         check_sessions(spec, problems);
+        check_agentx(spec, problems);
         check_api(spec, problems);
         check_custom_api(spec, problems);
         check_adapters(spec, problems);
@@ -1379,6 +1384,7 @@ impl Read for Serving {
             image_files: spec.get("image_files")?,
             prefix: spec.get("prefix")?,
             sessions: spec.get("sessions")?,
+            scenario: spec.get("scenario")?,
             cache: spec.get("cache")?,
             streaming: spec.get("streaming")?,
             capture: spec.get("capture")?,
@@ -1617,7 +1623,7 @@ mod tests {
     use crate::field::Choice;
     use crate::tables::{
         ARRIVALS, CACHES, CAPTURES, COUNTERS, DATASET_FORMATS, HISTORIES, IMAGE_FORMATS, LOAD_MODES, OVER_LONG, REASONING,
-        RESPONSE_LENGTHS, TEXTS_OF_PROMPTS, TRACE_FORMATS,
+        RESPONSE_LENGTHS, SCENARIOS, TEXTS_OF_PROMPTS, TRACE_FORMATS,
     };
 
     #[test]
@@ -1630,6 +1636,7 @@ mod tests {
         assert_eq!(words(&OVER_LONG), OverLongPrompt::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&TEXTS_OF_PROMPTS), SyntheticText::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&IMAGE_FORMATS), ImageFormat::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
+        assert_eq!(words(&SCENARIOS), JudgedScenario::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&HISTORIES), History::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&REASONING), ReasoningHistory::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&RESPONSE_LENGTHS), ["recorded", "server"]);

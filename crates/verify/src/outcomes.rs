@@ -434,6 +434,9 @@ pub fn is_close(before: f64, now: f64) -> bool {
 fn check_wide(row: &Row, point: &PointSummary) -> Result<()> {
     if let Some(serving) = &point.serving {
         check_counts(row, point, serving)?;
+        if serving.agentx.as_ref().is_some_and(|verdict| !verdict.is_consistent()) {
+            return Err(point_differs(point, "`agentx_rules_met`"));
+        }
     }
     for name in MetricName::all() {
         let metric = point.metrics.iter().find(|metric| metric.metric == name.text);

@@ -57,7 +57,7 @@ const PIPELINE: &str = "pipelines/bench.yaml";
 const WORKLOADS: [&str; 3] = ["bench", "bench-open", "bench-replay"];
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 66] = [
+const OPTIONS: [(&str, &str); 67] = [
     ("spec.load.cancel", "--cancel"),
     ("spec.load.connections", "--connections"),
     ("spec.load.rate.ramp", "--ramp"),
@@ -90,6 +90,7 @@ const OPTIONS: [(&str, &str); 66] = [
     ("spec.sessions.reasoning", "--sessions reasoning="),
     ("spec.sessions.header", "--sessions header="),
     ("spec.sessions", "--sessions"),
+    ("spec.scenario", "--agentx"),
     ("spec.dataset.format", "--dataset-format"),
     ("spec.dataset.fields", "--field"),
     ("spec.dataset.max_input", "--max-input"),
@@ -245,6 +246,9 @@ pub(crate) struct Bench {
     /// With --sessions, the longest pause after a response that called a tool [default: that of --max-gap]
     #[arg(long, value_name = "TIME", requires = "trace")]
     max_tool_time: Option<String>,
+    /// Judge the result by the rules of AgentX: sessions of coding agents of a trace of the format weka
+    #[arg(long, requires = "trace")]
+    agentx: bool,
     /// The name of a member or column of the dataset, such as prompt=question; also messages, system, output and output_tokens
     #[arg(long, value_name = "PURPOSE=NAME", requires = "file")]
     field: Vec<String>,
@@ -476,6 +480,7 @@ impl Bench {
         set(&mut spec, "sessions", sessions);
         let adapters = self.adapters.iter().map(|text| parse_adapter(text)).collect::<Result<Vec<_>, _>>()?;
         set(&mut spec, "adapters", (!adapters.is_empty()).then_some(Value::Array(adapters)));
+        set(&mut spec, "scenario", self.agentx.then(|| json!("agentx")));
         set(&mut spec, "batch", Some(self.documents).filter(|documents| *documents != 1).map(Value::from));
         set(&mut spec, "extra_body", self.extra_body.clone().map(Value::from));
         set(&mut spec, "seed", self.seed.as_deref().map(|seed| json!(seed_digits(seed))));

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Address, BetterDirection, FailedRequests, MetricSummary, Number, Plan, PointSummary, RunId, ServingWork, Stability, Summary,
+    Address, AgentxVerdict, BetterDirection, FailedRequests, MetricSummary, Number, Plan, PointSummary, RunId, ServingWork,
+    Stability, Summary,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -38,6 +39,9 @@ pub(crate) struct PointResult<'a> {
     requests: Option<Requests<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     slo_met: Option<bool>,
+    /// The judgement by the rules of AgentX: `agentx_rules_met` and the reasons.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agentx: Option<&'a AgentxVerdict>,
     metrics: Vec<MetricResult<'a>>,
 }
 
@@ -153,6 +157,7 @@ impl<'a> PointResult<'a> {
             trials_counted: point.trials_counted,
             requests,
             slo_met: point.serving.as_ref().and_then(|serving| serving.slo_met),
+            agentx: point.serving.as_ref().and_then(|serving| serving.agentx.as_ref()),
             metrics: point.metrics.iter().map(|metric| MetricResult::new(run_id, metric)).collect(),
         }
     }

@@ -212,7 +212,7 @@ fn lengths(
     if output_tokens == 0 {
         return left_out(LeftOutReason::NoResponse);
     }
-    let content = RowContent::Blocks(TokenBlocks { tokens, size, ids, scope: None });
+    let content = RowContent::Blocks(TokenBlocks { tokens, size, ids, scope: None, messages: Vec::new() });
     Ok(Ok(Row { output_tokens: Some(output_tokens), time: Some(time), ..Row::new(content) }))
 }
 

@@ -106,7 +106,7 @@ pub(super) fn round(row: u64, value: &Value, rounds: &mut Rounds) -> Result<Resu
     if output == 0 {
         return left_out(LeftOutReason::NoResponse);
     }
-    let content = RowContent::Blocks(TokenBlocks { tokens, size: BLOCK, ids, scope: Some(session) });
+    let content = RowContent::Blocks(TokenBlocks { tokens, size: BLOCK, ids, scope: Some(session), messages: Vec::new() });
     let course = TurnCourse { service_ns: Some(service_ns), calls_tool, ..TurnCourse::default() };
     Ok(Ok(Row { output_tokens: Some(output), time: Some(time), course, ..Row::new(content) }))
 }

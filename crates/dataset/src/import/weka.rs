@@ -5,6 +5,9 @@
 //!
 //! A subagent is a request that holds requests. Their times count from the start of the session, or, in old captures, from that of the
 //! subagent: for the whole file, the first subagent shows which of them, by a first request that is earlier than itself or not.
+//!
+//! `tool_tokens` and `system_tokens` are the tokens of the system prompt of a session or a subagent, with which all of its prompts begin. With
+//! the lengths of responses they tell which blocks of a prompt are whose message (`roles`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,6 +15,7 @@ use assay_manifest::{MAX_DATASET_TOKENS, SubagentTimes};
 use serde_json::Value;
 
 use super::trace::{duration, hash, ids, time};
+use crate::roles::StreamMessages;
 use crate::{DatasetError, LeftOutReason, Row, RowContent, RowTime, TokenBlocks, TraceSession, TraceStream, TurnCourse};
 
 /// The most values of a session: objects, lists and what they hold. In memory they take 128 MiB.
@@ -72,21 +76,21 @@ pub(super) fn session(row: u64, value: &Value, sessions: &mut Sessions) -> Resul
     }
     let size = value.get("block_size").and_then(Value::as_u64).filter(|size| (1..=MAX_BLOCK).contains(size));
     let size = size.ok_or_else(|| DatasetError::row(row, format!("has no `block_size` from 1 to {MAX_BLOCK}")))?;
-    check_counts(value).map_err(|problem| DatasetError::row(row, format!("has {problem}")))?;
+    let system_tokens = system_tokens(value).map_err(|problem| DatasetError::row(row, format!("has {problem}")))?;
     let read = TraceSession { session, ..TraceSession::default() };
     let mut reader = SessionReader { row, size: size as u32, sessions, seen: HashSet::new(), read };
-    reader.stream(value, None, 0, &Place::default())?;
+    reader.stream(value, None, 0, system_tokens, &Place::default())?;
     let times = reader.sessions.times.map(|(times, _)| times);
     Ok(TraceSession { times, ..reader.read })
 }
 
-/// Checks the numbers of tokens of a session or a subagent that are not read.
-fn check_counts(value: &Value) -> Result<(), String> {
-    let is_count = |name: &&str| value.get(name).is_none_or(|found| found.is_null() || count(found).is_some());
-    match ["tool_tokens", "system_tokens"].iter().find(|name| !is_count(name)) {
-        Some(name) => Err(format!("`{name}` that are not a number of tokens")),
-        None => Ok(()),
-    }
+/// Returns the tokens of the system prompt of a session or a subagent: the descriptions of its tools, and its instructions.
+fn system_tokens(value: &Value) -> Result<u64, String> {
+    let tokens = |name: &str| match value.get(name) {
+        None | Some(Value::Null) => Ok(0),
+        Some(found) => count(found).map(u64::from).ok_or_else(|| format!("`{name}` that are not a number of tokens")),
+    };
+    Ok(tokens("tool_tokens")? + tokens("system_tokens")?)
 }
 
 /// The place of a stream in its session, for messages: the numbers of the requests that hold it.
@@ -122,8 +126,16 @@ struct SessionReader<'a> {
 }
 
 impl SessionReader<'_> {
-    /// Reads the requests of the session, or of a subagent that `parent` spawned, whose times count from `origin_ns`.
-    fn stream(&mut self, value: &Value, parent: Option<usize>, origin_ns: i64, place: &Place) -> Result<(), DatasetError> {
+    /// Reads the requests of the session, or of a subagent that `parent` spawned, whose times count from `origin_ns` and whose prompts begin with
+    /// a system prompt.
+    fn stream(
+        &mut self,
+        value: &Value,
+        parent: Option<usize>,
+        origin_ns: i64,
+        system_tokens: u64,
+        place: &Place,
+    ) -> Result<(), DatasetError> {
         let row = self.row;
         let requests = value.get("requests").and_then(Value::as_array).ok_or_else(|| {
             let of = if parent.is_some() { format!("a subagent, {}, without a", place.holder()) } else { "no".to_owned() };
@@ -131,12 +143,13 @@ impl SessionReader<'_> {
         })?;
         let own = self.read.streams.len();
         self.read.streams.push(TraceStream { parent, ..TraceStream::default() });
+        let mut messages = StreamMessages::new(system_tokens);
         for (number, request) in (1..).zip(requests) {
             let wrong = |problem: String| DatasetError::row(row, format!("has {} {problem}", place.request(number)));
             match request.get("type").and_then(Value::as_str) {
                 Some("n" | "s") => {
                     let read = turn(request, self.size, self.read.session, origin_ns).map_err(wrong)?;
-                    self.take(own, read).map_err(wrong)?;
+                    self.take(own, read, &mut messages).map_err(wrong)?;
                 }
                 Some("subagent") => self.subagent(request, own, origin_ns, &place.within(number))?,
                 Some(_) => return Err(wrong("of a `type` that is none of `n`, `s` and `subagent`".to_owned())),
@@ -146,11 +159,14 @@ impl SessionReader<'_> {
         Ok(())
     }
 
-    fn take(&mut self, own: usize, read: Result<Row, LeftOutReason>) -> Result<(), String> {
+    fn take(&mut self, own: usize, read: Result<Row, LeftOutReason>, messages: &mut StreamMessages) -> Result<(), String> {
         let Some(stream) = self.read.streams.get_mut(own) else { return Ok(()) };
         match read {
-            Ok(turn) => {
+            Ok(mut turn) => {
                 check_order(stream.turns.last(), &turn)?;
+                if let RowContent::Blocks(blocks) = &mut turn.content {
+                    turn.course.is_cut = messages.assign(blocks, turn.output_tokens.unwrap_or(0));
+                }
                 stream.turns.push(turn);
             }
             Err(reason) => {
@@ -170,7 +186,7 @@ impl SessionReader<'_> {
         if self.read.streams.len() > usize::from(u16::MAX) {
             return Err(wrong(format!("that is a subagent more than {}", u16::MAX)));
         }
-        check_counts(value).map_err(|problem| wrong(format!("with {problem}")))?;
+        let system_tokens = system_tokens(value).map_err(|problem| wrong(format!("with {problem}")))?;
         let begins_ns = time(0, value, "t", NS_PER_S).map_err(of_request).map_err(wrong)?;
         let lasts_ns = duration(0, value, "duration_ms", NS_PER_MS).map_err(of_request).map_err(wrong)?;
         if self.is_duplicate(value) {
@@ -187,7 +203,7 @@ impl SessionReader<'_> {
             Some((SubagentTimes::Session, _)) | None => origin_ns,
         };
         let own = self.read.streams.len();
-        self.stream(value, Some(parent), own_origin_ns, place)?;
+        self.stream(value, Some(parent), own_origin_ns, system_tokens, place)?;
         let Some(stream) = self.read.streams.get_mut(own) else { return Ok(()) };
         let is_async = value.get("status").and_then(Value::as_str) == Some(ASYNC_LAUNCHED);
         stream.is_background = is_async || !end_last_turn(stream, lasts_ns.map(|ns| begins_at_ns.saturating_add_unsigned(ns)));
@@ -258,7 +274,7 @@ fn turn(request: &Value, size: u32, session: u64, origin_ns: i64) -> Result<Resu
         return Ok(Err(LeftOutReason::NoResponse));
     }
     let calls_tool = request.get("stop").and_then(Value::as_str) == Some(TOOL_USE);
-    let content = RowContent::Blocks(TokenBlocks { tokens: input, size, ids, scope: Some(session) });
+    let content = RowContent::Blocks(TokenBlocks { tokens: input, size, ids, scope: Some(session), messages: Vec::new() });
     Ok(Ok(Row {
         output_tokens: Some(output),
         time: Some(RowTime { at_ns, session: Some(session) }),
@@ -273,10 +289,20 @@ fn check_order(before: Option<&Row>, turn: &Row) -> Result<(), String> {
     if at_ns(turn) < at_ns(before) {
         return Err("that is earlier than the one before".to_owned());
     }
-    if turn == before {
+    if is_same_request(turn, before) {
         return Err("that is the one before again: a request is in a session once".to_owned());
     }
     Ok(())
+}
+
+/// Returns true if two requests are recorded alike. A turn has no messages yet when it is compared with the one before.
+fn is_same_request(turn: &Row, before: &Row) -> bool {
+    let recorded = |row: &Row| (row.time, row.output_tokens, row.course.service_ns, row.course.calls_tool);
+    let is_same_prompt = match (&turn.content, &before.content) {
+        (RowContent::Blocks(one), RowContent::Blocks(other)) => one.tokens == other.tokens && one.ids == other.ids,
+        (one, other) => one == other,
+    };
+    recorded(turn) == recorded(before) && is_same_prompt
 }
 
 /// Returns a number of tokens.

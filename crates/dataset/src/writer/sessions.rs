@@ -9,7 +9,7 @@ use crate::forks::StreamedTurns;
 use crate::index::TracePlace;
 use crate::session::{HeldTurn, PlacedTurn, place_turns};
 use crate::trace::is_sampled;
-use crate::{DatasetError, FileRow, LeftOut, Row, RowContent, TraceSession};
+use crate::{DatasetError, FileRow, LeftOut, MessageRole, Row, RowContent, TraceSession};
 
 /// A session that is kept, with the places and the tokens of its turns.
 struct KeptSession {
@@ -187,12 +187,37 @@ impl<R: Write, I: Write> RowWriter<'_, R, I> {
     fn append_session(&mut self, session: KeptSession, reused: Vec<u32>) -> Result<(), DatasetError> {
         let places: Vec<u64> = (0..session.turns.len()).map(|turn| session.at_ns(turn)).collect();
         let turns = session.turns.into_iter().zip(session.placed).zip(session.tokens).zip(reused).zip(places);
-        for (place, ((((turn, placed), tokens), reused), at_ns)) in turns.enumerate() {
+        for (place, ((((mut turn, placed), tokens), reused), at_ns)) in turns.enumerate() {
+            self.take_messages(&mut turn.row);
             let tokens = RowTokens { reused: u64::from(reused), ..tokens };
             let at = RowPlace { at_ns, in_session: Some(TracePlace { pause: placed.pause, link: placed.link }) };
             self.append(turn.number, &turn.row.content, at, tokens, place > 0)?;
         }
         Ok(())
+    }
+
+    /// Counts the messages of a prompt of blocks, or drops them if requests of the API have none: such a prompt is one text.
+    fn take_messages(&mut self, row: &mut Row) {
+        let RowContent::Blocks(blocks) = &mut row.content else { return };
+        if !self.rules.api.takes_messages() {
+            blocks.messages.clear();
+        }
+        if blocks.messages.is_empty() {
+            return;
+        }
+        let roles = self.turn_numbers().roles.get_or_insert_default();
+        roles.cut.0 += u64::from(row.course.is_cut);
+        roles.messages.0 += blocks.messages.len() as u64;
+        roles.user_tokens.0 += u64::from(blocks.rest());
+        for (role, of_message) in blocks.messages() {
+            let tokens: u64 = of_message.iter().map(|(_, tokens)| u64::from(*tokens)).sum();
+            let sum = match role {
+                MessageRole::System => &mut roles.system_tokens,
+                MessageRole::User => &mut roles.user_tokens,
+                MessageRole::Assistant => &mut roles.assistant_tokens,
+            };
+            sum.0 += tokens;
+        }
     }
 
     /// Returns the numbers of turns of the import.

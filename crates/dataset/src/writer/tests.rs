@@ -1,7 +1,7 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::{Index, LeftOutReason, RowReader, RowTime, TokenBlocks};
@@ -261,7 +261,7 @@ fn an_api_that_cannot_take_a_row_is_named() {
 
 #[expect(clippy::unnecessary_wraps, reason = "the form in which importers pass rows")]
 fn length(tokens: u32, ids: &[u64], at_ns: i64) -> Result<Row, LeftOut> {
-    let content = RowContent::Blocks(TokenBlocks { tokens, size: 10, ids: ids.to_vec(), scope: None });
+    let content = RowContent::Blocks(TokenBlocks { tokens, size: 10, ids: ids.to_vec(), scope: None, messages: Vec::new() });
     let time = Some(RowTime { at_ns, session: None });
     Ok(Row { output_tokens: Some(3), time, ..Row::new(content) })
 }
@@ -427,4 +427,41 @@ fn a_whole_session_of_a_row_counts_from_its_own_start() {
 fn a_row_without_a_session_is_refused_where_sessions_are_played() {
     let refused = write(session_rules(OverLongPrompt::Refuse, TimeRules::default()), vec![length(9, &[], 5)]).expect_err("none");
     insta::assert_snapshot!(refused, @"row 1 names no session: with `sessions`, each request of a trace belongs to one");
+}
+
+#[test]
+fn messages_are_kept_and_counted_for_apis_that_have_messages() {
+    let session = || {
+        let mut stream = crate::roles::StreamMessages::new(10);
+        let prompts: [(i64, u32, &[u64]); 3] = [(7, 25, &[1, 2]), (20, 45, &[1, 2, 3, 4]), (30, 20, &[1, 9])];
+        let make = |(at_ns, tokens, ids): (i64, u32, &[u64])| {
+            let mut row = turn(1, at_ns, tokens, ids).expect("a row");
+            let RowContent::Blocks(blocks) = &mut row.content else { panic!("blocks") };
+            row.course.is_cut = stream.assign(blocks, 3);
+            row
+        };
+        let streams = vec![crate::TraceStream { turns: prompts.map(make).to_vec(), ..crate::TraceStream::default() }];
+        Ok(FileRow::Session(crate::TraceSession { session: 1, streams, ..crate::TraceSession::default() }))
+    };
+    let rules = |api| ImportRules { api, max_input: None, ..session_rules(OverLongPrompt::Refuse, TimeRules::default()) };
+    let write = |api| write_rows(rules(api), [session()]).expect("written");
+    let (rows, _, summary) = write(ServingApi::Chat);
+    let lines: Vec<Value> =
+        String::from_utf8(rows).expect("text").lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let messages: Vec<Value> = lines.iter().map(|line| line["blocks"]["messages"].clone()).collect();
+    assert_eq!(
+        messages,
+        [
+            json!([["system", 1], ["user", 1]]),
+            json!([["system", 1], ["user", 1], ["assistant", 1], ["user", 1]]),
+            json!([["system", 1], ["user", 1]])
+        ]
+    );
+    let roles = summary.times.and_then(|times| times.turns).and_then(|turns| turns.roles).expect("roles");
+    // Of the user: 10 + 5, 10 + 10 + 5, and 10.
+    let tokens = [roles.system_tokens, roles.user_tokens, roles.assistant_tokens].map(|tokens| tokens.0);
+    assert_eq!((roles.messages.0, tokens, roles.cut.0), (8, [30, 50, 10], 1));
+    let (rows, _, summary) = write(ServingApi::Completions);
+    assert!(!String::from_utf8(rows).expect("text").contains("messages"));
+    assert_eq!(summary.times.and_then(|times| times.turns).and_then(|turns| turns.roles), None);
 }

@@ -208,6 +208,25 @@ pub struct TraceTurns {
     pub whole_blocks: Count,
     /// Prompts whose last block is partial.
     pub partial_blocks: Count,
+    /// The messages that the blocks of prompts belong to; absent if the trace or the API has none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub roles: Option<TraceRoles>,
+}
+
+/// The messages of the prompts of a trace, which follow from the lengths of the system prompt and of responses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TraceRoles {
+    /// The messages of all prompts. A chat template adds its marks to each of them.
+    pub messages: Count,
+    /// The tokens of their system messages.
+    pub system_tokens: Count,
+    /// The tokens of their messages of the user.
+    pub user_tokens: Count,
+    /// The tokens of their messages of the model.
+    pub assistant_tokens: Count,
+    /// Prompts that do not begin with all whole blocks of the prompt before, so that messages were dropped or replaced.
+    pub cut: Count,
 }
 
 /// The subagents of a trace, each of which is a stream of turns beside that of the turn that spawned it.

@@ -1,6 +1,7 @@
 //! The bodies of the manifests, one kind a file.
 
 pub(crate) mod adapters;
+pub(crate) mod agentx;
 pub(crate) mod cancellation;
 pub(crate) mod collection;
 pub(crate) mod common;

@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 
 use crate::document::words;
 use crate::{
-    Adapter, Artifact, Block, Cancellation, CaseId, Count, Digest, ImageFiles, Images, PauseLaw, PinnedFile, PointId,
-    PromptSource, RateProfile, SessionCounts, Sessions, TokenIds, Tokenizer, TrialId,
+    Adapter, AgentxVerdict, Artifact, Block, Cancellation, CaseId, Count, Digest, ImageFiles, Images, JudgedScenario, PauseLaw,
+    PinnedFile, PointId, PromptSource, RateProfile, SessionCounts, Sessions, TokenIds, Tokenizer, TrialId,
 };
 
 /// The words that distinguish the prompts of one execution from those of any other. Synthetic prompts have them within their length, and rows
@@ -256,6 +256,9 @@ pub struct ServingWork {
     /// The name of a header that names the session in each of its requests, so that a router can send them to one server.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub session_header: Option<String>,
+    /// The scenario by whose rules the result is judged; absent if it is judged by none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub scenario: Option<JudgedScenario>,
     /// Tokens of the response; absent if the API has none, and if a dataset or the endpoint decides.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output: Option<LengthLaw>,
@@ -609,6 +612,9 @@ pub struct ServingPoint {
     /// The sessions that requests are turns of; absent without sessions.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sessions: Option<SessionCounts>,
+    /// The judgement by the rules of AgentX; absent unless the workload has that scenario.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub agentx: Option<AgentxVerdict>,
     /// The length of the window that rates are over, summed over trials, in nanoseconds.
     pub duration_ns: Count,
     /// True if the point as a whole met its SLOs (99th percentile of each, failures counted as slowest); absent if it has none.

@@ -71,7 +71,7 @@ fn trace(rows: &[&[u64]]) -> (ServingWork, Arc<Index>) {
     let mut writer = RowWriter::new(rules, &Letters, Vec::new(), Vec::new()).expect("a writer");
     for (number, ids) in (1_u64..).zip(rows) {
         let tokens = 10 * ids.len() as u32 + 3;
-        let blocks = TokenBlocks { tokens, size: 10, ids: ids.to_vec(), scope: None };
+        let blocks = TokenBlocks { tokens, size: 10, ids: ids.to_vec(), scope: None, messages: Vec::new() };
         let row = Row {
             output_tokens: Some(7),
             time: Some(RowTime { at_ns: number.cast_signed() * 1_000_000_000, session: None }),

@@ -24,7 +24,7 @@ fn trace(turns: &[TraceTurn], arrival: ArrivalLaw, count: Option<u64>) -> (Servi
 
 /// Returns the turn of a row, which has as many tokens as its number says.
 fn row(number: u32, (session, at_ms, service_ms): &TraceTurn) -> Row {
-    let blocks = TokenBlocks { tokens: number, size: 1_000, ids: Vec::new(), scope: None };
+    let blocks = TokenBlocks { tokens: number, size: 1_000, ids: Vec::new(), scope: None, messages: Vec::new() };
     Row {
         output_tokens: Some(7),
         time: Some(RowTime { at_ns: *at_ms * 1_000_000, session: Some(*session) }),

@@ -1,5 +1,6 @@
 //! Tests over whole definitions: the values that are read, and every problem as a person sees it.
 
+mod agentx;
 mod closure;
 mod custom_api;
 mod expand;

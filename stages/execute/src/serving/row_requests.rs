@@ -4,11 +4,12 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 use assay_api::{RequestInput, add_images};
-use assay_dataset::{RowContent, RowReader, TokenBlocks, Turn};
+use assay_dataset::{MessageRole, RowContent, RowReader, TokenBlocks, Turn};
 use assay_load::{Cause, PlannedRequest};
 use assay_manifest::{CacheMode, CaptureMode, SALT_WORDS, ServingWork};
 use assay_schedule::{BlockTexts, ScheduledRequest, TrialSchedule};
 use assay_tokens::{Prompt, Tokenizer};
+use serde_json::json;
 
 use super::images::{SentImage, SentImages, files_of, images_of};
 
@@ -97,15 +98,51 @@ impl<'a> RowRequests<'a> {
 
     /// Returns the pieces of a length with blocks. A salt changes all of their words and no length, or blocks would not begin where they do.
     fn pieces_of(&self, row: u64, blocks: &TokenBlocks) -> Vec<(u64, u32)> {
-        let texts = blocks.scope.map_or(self.block_texts, |scope| self.block_texts.within(scope));
-        let block = |(id, tokens)| (texts.block_seed(id), tokens);
+        let block = self.block_pieces(blocks);
         let rest = (self.block_texts.rest_seed(row), blocks.rest());
         blocks.blocks().map(block).chain([rest]).collect()
     }
 
+    /// Returns the piece of a block of these.
+    fn block_pieces(&self, blocks: &TokenBlocks) -> impl Fn((u64, u32)) -> (u64, u32) + use<> {
+        let texts = blocks.scope.map_or(self.block_texts, |scope| self.block_texts.within(scope));
+        move |(id, tokens)| (texts.block_seed(id), tokens)
+    }
+
+    /// Returns the prompt of a length with blocks, as one text or as the messages of a trace that has them, and its tokens.
+    fn of_blocks(&self, row: u64, blocks: &TokenBlocks) -> Result<(RowContent, u32), Cause> {
+        if blocks.messages.is_empty() {
+            let prompt = self.tokenizer.pieces(&self.pieces_of(row, blocks))?;
+            return Ok((RowContent::Prompt(prompt.text), prompt.tokens));
+        }
+        let rest = (self.block_texts.rest_seed(row), blocks.rest());
+        self.of_messages(blocks.messages(), self.block_pieces(blocks), rest)
+    }
+
+    /// Returns messages of blocks, of which the last ends with `rest`, and their tokens.
+    fn of_messages(
+        &self,
+        messages: Vec<(MessageRole, Vec<(u64, u32)>)>,
+        block: impl Fn((u64, u32)) -> (u64, u32),
+        rest: (u64, u32),
+    ) -> Result<(RowContent, u32), Cause> {
+        // The last piece of a text is its own, and blocks are not.
+        const NOTHING: (u64, u32) = (0, 0);
+        let (count, mut tokens) = (messages.len(), 0_u32);
+        let mut made = Vec::with_capacity(count);
+        for (number, (role, blocks)) in (1..).zip(messages) {
+            let own = if number == count { rest } else { NOTHING };
+            let pieces: Vec<(u64, u32)> = blocks.into_iter().map(&block).chain([own]).collect();
+            let text = self.tokenizer.pieces(&pieces)?;
+            tokens = tokens.saturating_add(text.tokens);
+            made.push(json!({"role": role.as_str(), "content": text.text}));
+        }
+        Ok((RowContent::Messages(made), tokens))
+    }
+
     /// Returns the request of a prompt of token ids. Its digest is over the list as it is sent.
     pub(super) fn of_token_ids(&self, scheduled: &ScheduledRequest, ids: &[u32], output_tokens: Option<u32>) -> PlannedRequest {
-        let list = serde_json::json!(ids).to_string();
+        let list = json!(ids).to_string();
         let tokens = u32::try_from(ids.len()).unwrap_or(u32::MAX);
         self.request(scheduled, RequestInput::TokenIds(ids), std::iter::once(list.as_str()), tokens, output_tokens)
     }
@@ -142,13 +179,10 @@ impl<'a> RowRequests<'a> {
         let mut content = self.rows().ok_or(NO_DATASET)?.read(row)?;
         let mut input_tokens = request.input_tokens;
         if let RowContent::Blocks(blocks) = &content {
-            let pieces = self.pieces_of(row, blocks);
-            if let Some(ids) = self.tokenizer.id_pieces(&pieces)? {
+            if let Some(ids) = self.tokenizer.id_pieces(&self.pieces_of(row, blocks))? {
                 return Ok(self.of_token_ids(request, &ids, output_tokens));
             }
-            let prompt = self.tokenizer.pieces(&pieces)?;
-            input_tokens = prompt.tokens;
-            content = RowContent::Prompt(prompt.text);
+            (content, input_tokens) = self.of_blocks(row, blocks)?;
         } else if let Some(marker) = self.marker()? {
             content = content.with_marker(&marker.text);
             input_tokens = input_tokens.saturating_add(marker.tokens);

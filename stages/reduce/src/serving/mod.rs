@@ -3,6 +3,7 @@
 //! `docs/statistics.md` states every definition; the formulas themselves are `assay-metric`'s and `assay-stats`'s.
 
 mod adapters;
+mod agentx;
 mod consistency;
 mod cost;
 mod fact;
@@ -20,9 +21,9 @@ use std::sync::Arc;
 
 use assay_dataset::Index;
 use assay_manifest::{
-    ArrivalLaw, Artifact, Attempt, Block, Case, ConnectionPolicy, Count, Exclusion, FailedRequests, FrozenWorkload,
-    MetricSummary, Point, PointSummary, PointView, Reason, ServingPoint, ServingWork, SessionCounts, Shard, SloMetric, TrialId,
-    TrialValue, ordinal,
+    AgentxVerdict, ArrivalLaw, Artifact, Attempt, Block, Case, ConnectionPolicy, Count, Exclusion, FailedRequests,
+    FrozenWorkload, JudgedScenario, MetricSummary, Point, PointSummary, PointView, Reason, ServingPoint, ServingWork,
+    SessionCounts, Shard, SloMetric, TrialId, TrialValue, ordinal,
 };
 use assay_metric::{
     Definition, Formula, GpuCounts, MeasuredPhase, MeasuredValue, Metric, MetricName, RepeatedInput, TrialTotals, Unit,
@@ -131,6 +132,7 @@ pub(crate) fn reduce(
     let mut serving = serving_point(work, &measured, price.as_ref().err());
     serving.excluded_outcomes = excluded_outcomes(attempts.iter().flatten());
     serving.adapters = adapters;
+    serving.agentx = agentx_verdict(workload, work, &measured);
     let reported = metrics_to_report(workload, work, &mut serving.absent);
     let values = trial_values(&measured, work, &CaseFacts { price: &price, gpus: &gpus, repeated: &repeated });
     let seed = |metric: &str| seed(context.collection_manifest, case, point, metric);
@@ -328,6 +330,8 @@ pub(crate) struct Measurements<'a> {
     trials: Vec<ScannedTrial<'a>>,
     distributions: Vec<Distribution>,
     failures: Vec<FailedRequests>,
+    /// Failed requests that were too long for the endpoint; 0 if no rule asks for them.
+    overflows: u64,
     curves: Vec<assay_manifest::Curve>,
     timeline: Option<assay_manifest::Timeline>,
     time_slices: Option<assay_manifest::TimeSlices>,
@@ -348,9 +352,13 @@ pub(crate) fn measure<'a>(files: &'a [TrialFiles], work: &ServingWork, limits: L
         .collect();
     curves.sort_by_key(|curve| Metric::find(&curve.metric));
     let failures = failures::failures(&trials, limits.threads).map_err(unreadable)?;
+    let overflows = match work.scenario {
+        Some(JudgedScenario::Agentx) => agentx::context_overflows(&trials, limits.threads).map_err(unreadable)?,
+        None => 0,
+    };
     let timeline = trials.first_mut().map(views::timeline);
     let time_slices = time_slices::time_slices(&trials, work, &rules(work), limits).map_err(unreadable)?;
-    Ok(Measurements { trials, distributions, failures, curves, timeline, time_slices })
+    Ok(Measurements { trials, distributions, failures, overflows, curves, timeline, time_slices })
 }
 
 fn rules(work: &ServingWork) -> Rules {
@@ -478,6 +486,7 @@ fn serving_point(work: &ServingWork, measured: &Measurements<'_>, cost_absent: O
         excluded_outcomes: BTreeMap::new(),
         adapters: BTreeMap::new(),
         sessions: work.sessions.as_ref().map(|_| sessions(tallies())),
+        agentx: None,
         duration_ns: Count(measured.trials.iter().filter_map(window_ns).sum()),
         slo_met: slo_met(work, measured),
         token_sources: sum(Tally::sources),
@@ -486,6 +495,22 @@ fn serving_point(work: &ServingWork, measured: &Measurements<'_>, cost_absent: O
         absent: BTreeMap::new(),
         latency_from: if work.has_intended_times() { "intended" } else { "sent" }.to_owned(),
     }
+}
+
+/// Returns the judgement by the rules of AgentX; `None` if the workload is judged by none.
+fn agentx_verdict(workload: &FrozenWorkload, work: &ServingWork, measured: &Measurements<'_>) -> Option<AgentxVerdict> {
+    if work.scenario != Some(JudgedScenario::Agentx) {
+        return None;
+    }
+    let tallies = || measured.trials.iter().map(|scanned| &scanned.tally);
+    let facts = agentx::Facts {
+        seed: &workload.seed,
+        measured_ns: measured.trials.iter().map(|scanned| window_ns(scanned).unwrap_or(0)).collect(),
+        requests: tallies().map(Tally::requests).sum(),
+        failed: tallies().map(|tally| tally.uncancelled() - tally.ok()).sum(),
+        overflows: measured.overflows,
+    };
+    Some(agentx::judge(work, &facts))
 }
 
 /// Adds up the sessions of trials.

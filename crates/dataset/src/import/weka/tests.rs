@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::{BlockMessage, MessageRole};
 
 fn request(t: f64, input: u32, ids: &[u64], stop: &str) -> Value {
     json!({"t": t, "type": "n", "model": "m", "in": input, "out": 5, "hash_ids": ids, "stop": stop, "api_time": 0.5})
@@ -28,8 +29,11 @@ fn a_session_has_its_requests_and_counts_what_is_left_out() {
         read.streams[0].turns.iter().map(|turn| (turn.time.map(|time| time.at_ns), turn.output_tokens, turn.course)).collect();
     let course = TurnCourse { service_ns: Some(500_000_000), ..TurnCourse::default() };
     let first = TurnCourse { calls_tool: true, ..course };
+    let course = TurnCourse { is_cut: true, ..course };
     assert_eq!(turns, [(Some(1_250_000_000), Some(5), first), (Some(4_000_000_000), Some(5), course)]);
-    let blocks = TokenBlocks { tokens: 130, size: 64, ids: vec![0, 1], scope: Some(read.session) };
+    // 100 tokens of tools and 20 of instructions are two blocks.
+    let messages = vec![BlockMessage(MessageRole::System, 2), BlockMessage(MessageRole::User, 0)];
+    let blocks = TokenBlocks { tokens: 130, size: 64, ids: vec![0, 1], scope: Some(read.session), messages };
     assert_eq!(read.streams[0].turns[0].content, RowContent::Blocks(blocks));
 }
 
@@ -170,4 +174,26 @@ fn a_damaged_subagent_says_what_is_wrong() {
     let deep = (0..40).fold(request(1.0, 64, &[1], ""), |inner, _| subagent(1.0, "a", &json!({}), &[inner]));
     let found = refusal(&trace("s", &[request(1.0, 64, &[0], ""), deep]));
     assert!(found.ends_with("within more than 16 subagents"), "{found}");
+}
+
+#[test]
+fn each_stream_has_its_own_system_prompt_and_messages() {
+    use MessageRole::{Assistant, System, User};
+
+    let inner = [request(2.0, 128, &[7, 8], ""), request(3.0, 256, &[7, 8, 9, 10], "")];
+    let agent = subagent(2.0, "a", &json!({"tool_tokens": 60, "system_tokens": null}), &inner);
+    let session = trace("s", &[request(1.0, 192, &[0, 1, 2], "tool_use"), agent, request(9.0, 320, &[0, 1, 2, 3, 4], "")]);
+    let read = read(&session).expect("a session");
+    let messages = |stream: usize| -> Vec<Vec<BlockMessage>> {
+        let of = |row: &Row| match &row.content {
+            RowContent::Blocks(blocks) => blocks.messages.clone(),
+            other => panic!("blocks: {other:?}"),
+        };
+        read.streams[stream].turns.iter().map(of).collect()
+    };
+    let parts =
+        |parts: &[(MessageRole, u32)]| parts.iter().map(|(role, blocks)| BlockMessage(*role, *blocks)).collect::<Vec<_>>();
+    // A response of 5 tokens is one block.
+    assert_eq!(messages(0), [parts(&[(System, 2), (User, 1)]), parts(&[(System, 2), (User, 1), (Assistant, 1), (User, 1)])]);
+    assert_eq!(messages(1), [parts(&[(System, 1), (User, 1)]), parts(&[(System, 1), (User, 1), (Assistant, 1), (User, 1)])]);
 }

@@ -1,6 +1,6 @@
 //! The course of a load during its trials, as far as it changes the meaning of its numbers.
 
-use assay_manifest::{PointSummary, RateProfile, ServingWork};
+use assay_manifest::{AgentxVerdict, PointSummary, RateProfile, ServingWork};
 use assay_metric::{Metric, Statistic};
 
 use super::work::seconds;
@@ -11,8 +11,20 @@ use crate::render::text::{clean, counted};
 /// cancelled, and which adapters they asked for.
 pub(super) fn course_texts(work: &ServingWork, found: &PointSummary) -> Vec<String> {
     let changing = work.rate_profile.as_ref().map(changing_text);
-    let adapters = adapters_text(found);
-    changing.into_iter().chain(queued_text(work, found)).chain(cancelled_text(work, found)).chain(adapters).collect()
+    let agentx = found.serving.as_ref().and_then(|serving| serving.agentx.as_ref()).map(agentx_text);
+    let texts = changing.into_iter().chain(queued_text(work, found)).chain(cancelled_text(work, found));
+    texts.chain(adapters_text(found)).chain(agentx).collect()
+}
+
+/// States if the rules of AgentX are met, and the reasons if not.
+fn agentx_text(verdict: &AgentxVerdict) -> String {
+    let stamp = "only the stamp of AIPerf itself counts for a submission";
+    let sources = AgentxVerdict::SOURCES;
+    if verdict.agentx_rules_met {
+        return format!("the rules of AgentX are met ({sources}); {stamp}");
+    }
+    let reasons: Vec<String> = verdict.reasons.iter().map(|reason| format!("{} ({})", reason.code, reason.detail)).collect();
+    format!("the rules of AgentX are not met ({sources}; {stamp}): {}", reasons.join("; "))
 }
 
 fn changing_text(profile: &RateProfile) -> String {

@@ -309,6 +309,14 @@ fn recorded_pauses(summary: &DatasetSummary) -> String {
         let (subagents, turns) = (counted(forks.subagents.0, "subagent"), counted(forks.turns.0, "turn"));
         format!("{subagents} ({} joined) with {turns}", forks.joined.0)
     });
+    let roles = turns.roles.as_ref().map(|roles| {
+        let [system, user, assistant] = [roles.system_tokens, roles.user_tokens, roles.assistant_tokens].map(|tokens| tokens.0);
+        format!(
+            "{} ({system} tokens of the system, {user} of the user, {assistant} of the assistant)",
+            counted(roles.messages.0, "message")
+        )
+    });
+    let cut = turns.roles.as_ref().map_or(Count(0), |roles| roles.cut);
     let parts = [
         pauses(&turns.think_time, "think time"),
         pauses(&turns.tool_time, "tool time"),
@@ -317,6 +325,8 @@ fn recorded_pauses(summary: &DatasetSummary) -> String {
         count(turns.branches, "that continue an earlier turn than the one before"),
         forks,
         subagents,
+        roles,
+        count(cut, "that drop or replace messages of the turn before"),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     if parts.is_empty() { String::new() } else { format!("; {}", parts.join(", ")) }
