@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use assay_manifest::{Case, CaseId, EnvVar, Environment, Name, Plan, ProvisionedTarget, Target, TargetTls};
+use assay_manifest::{Case, CaseId, EnvVar, Environment, Name, Plan, ProvisionedTarget, TargetTls};
 
 use crate::endpoint::Endpoint;
 use crate::exporter::Exporter;

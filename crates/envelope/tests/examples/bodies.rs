@@ -270,6 +270,18 @@ fn workloads() -> Value {
     ])
 }
 
+/// What an importer counts of the turns of a trace.
+fn turns_of_a_trace() -> Value {
+    json!({
+        "think_time": {"turns": "1204", "sum_ns": "15652000000000", "cut": "9", "cut_ns": "880000000000"},
+        "tool_time": {"turns": "480", "sum_ns": "960000000000", "cut": "2", "cut_ns": "31000000000"},
+        "without_end": "12", "overlapping": "4", "branches": "7", "subagents": "16", "subagent_requests": "88",
+        "roles": {"messages": "5120", "system_tokens": "9830400", "user_tokens": "6220800", "assistant_tokens": "2457600", "cut": "12"},
+        "forks": {"subagents": "31", "turns": "204", "joined": "27", "duplicates": "1", "most_streams": 5, "times": "session"},
+        "beyond_blocks": "901", "whole_blocks": "200", "partial_blocks": "882",
+    })
+}
+
 /// The work of `chat-8b` with the prompts of a dataset.
 fn dataset_work() -> Value {
     let mut work = serving_work();
@@ -285,14 +297,7 @@ fn dataset_work() -> Value {
             "output_tokens": {"least": 1, "most": 1024, "sum": "391002"}, "without_response": "0", "too_many_turns": "3",
             "times": {
                 "span_ns": "3599000000000", "busiest_second": "12", "outside_window": "0", "not_sampled": "0", "gaps_cut": "3",
-                "cut_ns": "41000000000", "turns": {
-                    "think_time": {"turns": "1204", "sum_ns": "15652000000000", "cut": "9", "cut_ns": "880000000000"},
-                    "tool_time": {"turns": "480", "sum_ns": "960000000000", "cut": "2", "cut_ns": "31000000000"},
-                    "without_end": "12", "overlapping": "4", "branches": "7", "subagents": "16", "subagent_requests": "88",
-                    "roles": {"messages": "5120", "system_tokens": "9830400", "user_tokens": "6220800", "assistant_tokens": "2457600", "cut": "12"},
-                    "forks": {"subagents": "31", "turns": "204", "joined": "27", "duplicates": "1", "most_streams": 5, "times": "session"},
-                    "beyond_blocks": "901", "whole_blocks": "200", "partial_blocks": "882",
-                },
+                "cut_ns": "41000000000", "turns": turns_of_a_trace(),
             },
             "blocks": {"tokens": 512, "distinct": "1310", "rows_without": "11", "reused_tokens": "206848"},
         },
