@@ -148,6 +148,7 @@ pub(crate) fn finish(outcome: Result<Exit, Failure>) -> ExitCode {
     let outcome = outcome.and_then(|exit| LOST.get().map_or(Ok(exit), |error| Err(lost(error))));
     outcome.map_or_else(
         |failure| {
+            let failure = failure.or_remedy();
             diagnostic(failure.to_string());
             failure.exit.into()
         },

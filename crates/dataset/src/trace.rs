@@ -146,8 +146,8 @@ impl BlockTree {
             let first = *self.tokens.entry((scope, id)).or_insert(tokens);
             if first != tokens {
                 let problem = format!(
-                    "has block {id} with {tokens} tokens, and an earlier row has it with {first}: the trace is damaged, or its blocks do \
-                     not have {} tokens",
+                    "has block {id} with {tokens} tokens, and an earlier request has it with {first}: the trace is damaged, its blocks do \
+                     not have {} tokens, or a partial last block has no id of its own",
                     blocks.size
                 );
                 return Err(DatasetError::row(row, problem));
@@ -264,6 +264,6 @@ mod tests {
             .add(2, &TokenBlocks { tokens: 30, size: 10, ids: vec![1, 2, 3], scope: None, messages: Vec::new() })
             .expect_err("damaged")
             .to_string();
-        assert!(error.starts_with("row 2 has block 3 with 10 tokens, and an earlier row has it with 5"), "{error}");
+        assert!(error.starts_with("row 2 has block 3 with 10 tokens, and an earlier request has it with 5"), "{error}");
     }
 }

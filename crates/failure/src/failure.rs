@@ -70,6 +70,20 @@ impl Failure {
         }
     }
 
+    /// Returns the failure with the remedy of its code as suggestion, if it has no other: neither a hint, nor problems with hints.
+    #[must_use]
+    pub fn or_remedy(self) -> Self {
+        let remedy = self.code.remedy().trim_end_matches('.');
+        if self.hint.is_some() || remedy.is_empty() || self.message.contains("\nhint: ") {
+            return self;
+        }
+        // A hint begins with a small letter.
+        let mut letters = remedy.chars();
+        let first = letters.next().into_iter().flat_map(char::to_lowercase);
+        let hint = first.chain(letters).collect::<String>();
+        self.hint(hint)
+    }
+
     /// Marks the failure as lasting: an immediate retry is useless.
     #[must_use]
     pub fn lasting(mut self) -> Self {
@@ -141,6 +155,20 @@ mod tests {
         hint: make room
         ");
         insta::assert_snapshot!(Failure::cancelled("SIGINT"), @"error[cancelled]: SIGINT");
+    }
+
+    #[test]
+    fn a_failure_without_a_hint_gets_the_remedy_of_its_code() {
+        let hint = |failure: Failure| failure.or_remedy().hint;
+        assert_eq!(hint(Failure::new(ErrorCode::NoSuchRow, "m")).as_deref(), Some("check the digits of the row id"));
+        assert_eq!(hint(Failure::new(ErrorCode::NoSuchRow, "m").hint("its own")).as_deref(), Some("its own"));
+        assert_eq!(hint(Failure::new(ErrorCode::NoSuchBlock, "m")), None, "the code has no remedy");
+        assert_eq!(hint(Failure::new(ErrorCode::DefinitionInvalid, "a problem\n\nhint: remove it")), None);
+        let begins_well = |code: &ErrorCode| {
+            let hint = hint(Failure::new(*code, "m")).unwrap_or_default();
+            !hint.starts_with(char::is_uppercase) && !hint.ends_with('.')
+        };
+        assert!(ErrorCode::ALL.iter().all(begins_well));
     }
 
     #[test]

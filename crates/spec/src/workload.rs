@@ -994,7 +994,12 @@ fn check_trace_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let Some(sessions) = spec.member("sessions") else {
         if format.needs_sessions() {
             let message = format!("a trace of the format `{format}` consists of sessions, which are played turn by turn");
-            problems.add_hinted(trace.anchor, message, "add `sessions: {}`");
+            let hint = if format.has_session_starts() {
+                "add `sessions: {}`"
+            } else {
+                "add `sessions: {}`, and play them at a concurrency, such as `load: {mode: closed, concurrency: [8], sessions: 100}`"
+            };
+            problems.add_hinted(trace.anchor, message, hint);
         }
         if let Some(tool) = trace.member("max_tool_time") {
             let message = "`spec.trace.max_tool_time` needs `spec.sessions`: only turns of sessions wait for tools";

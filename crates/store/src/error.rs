@@ -1,7 +1,7 @@
 //! The errors of a store, named by what the caller can do about them.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::Digest;
@@ -73,7 +73,7 @@ pub enum Error {
         uri: String,
     },
     /// This user may not use a part of a local store.
-    #[error("`{}` of the store `{}` belongs to {owner}, and {user} may not write there", path.display(), root.display())]
+    #[error("{}", describe_owner(path, root, owner, user))]
     OtherOwner {
         /// The folder or file.
         path: PathBuf,
@@ -198,6 +198,16 @@ pub enum Error {
     },
 }
 
+/// Describes the part of a store that a user may not use: the mode is the fault if the user is its owner.
+fn describe_owner(path: &Path, root: &Path, owner: &str, user: &str) -> String {
+    let part = format!("`{}` of the store `{}`", path.display(), root.display());
+    if owner == user {
+        format!("{part} is not writable, although it belongs to {user}: its mode does not let the owner read and write it")
+    } else {
+        format!("{part} belongs to {owner}, and {user} may not write there")
+    }
+}
+
 impl Error {
     /// Returns a suggestion for the user, if there is one.
     pub fn hint(&self) -> Option<&'static str> {
@@ -215,6 +225,9 @@ impl Error {
             Self::Corrupt { .. } | Self::Oversized { .. } => Some("put the correct bytes again: that repairs the blob"),
             Self::ScratchFull { .. } => Some("give the stage a larger scratch volume and limit"),
             Self::Vanished { .. } => Some("restore or mount the folder, and resume the run with the same `--run-id`"),
+            Self::OtherOwner { owner, user, .. } if owner == user => {
+                Some("give yourself the right: `chmod -R u+rwX STORE`; or is the file system mounted read-only?")
+            }
             Self::OtherOwner { .. } => Some(
                 "several users share a folder through a group: `chgrp -R GROUP STORE`, `chmod -R g+rwX STORE`, `find STORE -type d -exec chmod g+s {} +`; or one user serves it to the others with `assay serve`",
             ),

@@ -69,9 +69,18 @@ impl FetchError {
         matches!(self, Self::Disabled | Self::HostNotAllowed(_) | Self::RedirectHere { .. })
     }
 
+    /// Returns true if the same request will fail again: the server says that the request is wrong, and not that it is busy.
+    fn is_lasting(&self) -> bool {
+        let is_wrong = |status: StatusCode| {
+            status.is_client_error() && !matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS)
+        };
+        self.is_refusal() || matches!(self, Self::Status { status, .. } if is_wrong(*status))
+    }
+
     /// Returns a failure of the stage; `what` was to be fetched.
     pub(crate) fn into_failure(self, what: &str) -> Failure {
-        Failure::new(ErrorCode::Fetch, format!("{what} could not be fetched")).because(&self)
+        let failure = Failure::new(ErrorCode::Fetch, format!("{what} could not be fetched")).because(&self);
+        if self.is_lasting() { failure.lasting() } else { failure }
     }
 }
 
@@ -227,6 +236,15 @@ mod tests {
 
     fn anywhere() -> Fetcher {
         Fetcher::new(Vec::new())
+    }
+
+    #[test]
+    fn only_a_server_that_may_recover_is_asked_again() {
+        let retried = |status: u16| {
+            let status = StatusCode::from_u16(status).expect("a status");
+            FetchError::Status { url: "https://host/file".to_owned(), status }.into_failure("the dataset").is_worth_a_retry()
+        };
+        assert_eq!([404, 403, 410, 408, 429, 500, 503].map(retried), [false, false, false, true, true, true, true]);
     }
 
     #[test]

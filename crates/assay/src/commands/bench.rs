@@ -906,7 +906,7 @@ fn with_options(failure: Failure, url: Option<&str>, (has_key, has_certificate):
             )
         }
         Some(_) if failure.code == ErrorCode::EndpointPath => failure.hint(
-            "does `--url` need a path prefix, such as `/openai/v1`, or `--model` another name? `--api` selects another API",
+            "does `--url` need a path prefix, such as `/openai/v1`, or `--model` another name? `--api` selects another API, and `--api-path` gives the path of `--api custom`",
         ),
         Some(_) if failure.code == ErrorCode::ModelNotServed => failure.hint(
             "name one of the listed models with `--model`, or start the endpoint with that name (vLLM: `--served-model-name`)",

@@ -12,6 +12,9 @@ use crate::commands::run::make_missing_keys;
 use crate::commands::store_options::StoreOptions;
 use crate::output;
 
+/// The note on what no removal takes.
+const REMAINS: &str = "; the runs stay listed under their names, with their manifests";
+
 /// The longest reason, in bytes.
 const MAX_REASON_BYTES: usize = 1_000;
 
@@ -153,7 +156,7 @@ impl Remove {
             output::json(&json!({"runs": runs, "is_dry_run": !self.yes}))?;
         } else if self.yes {
             let (count, bytes) = removed.iter().fold((0, 0), |sum, one| (sum.0 + one.count, sum.1 + one.bytes));
-            output::line(format!("removed {}, {}", counted(count, "blob"), assay_report::bytes(bytes)));
+            output::line(format!("removed {}, {}{REMAINS}", counted(count, "blob"), assay_report::bytes(bytes)));
         } else {
             output::line("nothing was removed: add `--reason TEXT --yes` to remove it");
         }

@@ -15,7 +15,9 @@ pub(super) fn row(row: u64, value: Value, api: ServingApi) -> Result<Row, Datase
     let url = line.get("url").and_then(Value::as_str).ok_or_else(|| DatasetError::row(row, "has no `url`"))?;
     if url != api.path() {
         let url: String = url.escape_debug().take(QUOTED).collect();
-        return Err(DatasetError::row(row, format!("is for `{url}`, and `api: {api}` calls `{}`", api.path())));
+        let of_url = ServingApi::ALL.iter().find(|known| known.path() == url);
+        let hint = of_url.map(|known| format!(": write `api: {known}`")).unwrap_or_default();
+        return Err(DatasetError::row(row, format!("is for `{url}`, and `api: {api}` calls `{}`{hint}", api.path())));
     }
     let Some(Value::Object(body)) = line.remove("body") else { return Err(DatasetError::row(row, "has no object `body`")) };
     content(row, body).map(Row::new)

@@ -46,7 +46,16 @@ fn parse(row: u64, text: &[u8], most: usize) -> Result<Value, DatasetError> {
     if values > most {
         return Err(DatasetError::TooManyValues { row, most });
     }
-    unique::parse(text).map_err(|error| DatasetError::row(row, format!("is not JSON: {error}")))
+    unique::parse(text).map_err(|error| DatasetError::row(row, describe(text, &error)))
+}
+
+/// Describes a text that is not JSON. Lines of the parser are not those of the file, so that only the column of a text of one line is named.
+fn describe(text: &[u8], error: &serde_json::Error) -> String {
+    if text.contains(&0) || std::str::from_utf8(text).is_err() {
+        return "is not JSON in UTF-8: is the file in UTF-16, or binary?".to_owned();
+    }
+    let problem = error.to_string().replace(" at line 1 column ", " at column ");
+    format!("is not JSON: {problem}")
 }
 
 /// Tells the structure of JSON from the insides of its texts, byte by byte.

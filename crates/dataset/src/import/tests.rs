@@ -187,7 +187,7 @@ fn a_byte_order_mark_is_no_part_of_the_first_row() {
 #[test]
 fn what_is_there_twice_is_refused() {
     let text = "{\"prompt\":\"a\"}\n{\"prompt\":\"b\",\"meta\":{\"x\":1,\"x\":1}}\n";
-    insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, text), @"row 2 is not JSON: a member of an object is there twice at line 1 column 34");
+    insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, text), @"row 2 is not JSON: a member of an object is there twice at column 34");
     insta::assert_snapshot!(refusal(DatasetFormat::Csv, "prompt,tokens,prompt\na,1,b\n"), @"row 1 cannot be read: column 3 is named like an earlier one");
 }
 
@@ -209,7 +209,7 @@ fn an_error_names_the_row_and_quotes_no_text() {
         assert!(!refusal.contains(secret), "{refusal}");
         assert!(refusal.contains("row ") || refusal.contains("item "), "{refusal}");
     }
-    insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, "\"a\"\n{\"prompt\":"), @"row 2 is not JSON: EOF while parsing a value at line 1 column 10");
+    insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, "\"a\"\n{\"prompt\":"), @"row 2 is not JSON: EOF while parsing a value at column 10");
     insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, "[\"a\", 1"), @"the file is not a JSON array: after its item 1: the array has no end");
     insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, "{\"prompt\":\"a\",\"messages\":[{\"role\":\"user\"}]}"), @"row 1 has a prompt and messages: name one of them in `fields`");
     insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, "{\"prompt\":\"\"}"), @"row 1 has an empty prompt");
@@ -276,7 +276,7 @@ fn an_array_is_read_whatever_its_texts_hold() {
     for (text, reason) in [
         ("[\"a\"", "the file is not a JSON array: after its item 0: the array has no end"),
         ("[\"a\"] x", "the file is not a JSON array: after its item 1: more follows the end of the array"),
-        ("[\"a\",]", "row 2 is not JSON: EOF while parsing a value at line 1 column 0"),
+        ("[\"a\",]", "row 2 is not JSON: EOF while parsing a value at column 0"),
         ("[}]", "the file is not a JSON array: after its item 0: the array has no end"),
     ] {
         assert_eq!(refusal(DatasetFormat::Jsonl, text), reason, "{text}");
@@ -316,6 +316,6 @@ fn formats_of_sessions_need_them_and_are_read_with_them() {
         |format, text: &str| read_with(&played, format, &Fields::default(), text, |row| matches!(row, FileRow::Session(_)));
     let session = r#"{"id":"s","block_size":64,"hash_id_scope":"local","requests":[{"t":0,"type":"n","in":5,"out":1}]}"#;
     assert_eq!(read(DatasetFormat::Weka, session), Ok(vec![(1, Ok(true))]));
-    insta::assert_snapshot!(read(DatasetFormat::Weka, &session[..60]).expect_err("truncated"), @"row 1 is not JSON: EOF while parsing an object at line 1 column 60");
-    insta::assert_snapshot!(read(DatasetFormat::Tracelab, r#"{"session_id":"a","round_index":0,"#).expect_err("truncated"), @"row 1 is not JSON: EOF while parsing a value at line 1 column 34");
+    insta::assert_snapshot!(read(DatasetFormat::Weka, &session[..60]).expect_err("truncated"), @"row 1 is not JSON: EOF while parsing an object at column 60");
+    insta::assert_snapshot!(read(DatasetFormat::Tracelab, r#"{"session_id":"a","round_index":0,"#).expect_err("truncated"), @"row 1 is not JSON: EOF while parsing a value at column 34");
 }

@@ -135,7 +135,8 @@ impl<R: Write, I: Write> RowWriter<'_, R, I> {
                 timeline.count(at_ns);
             }
             let held = kept.get(place).and_then(|session| session.turns.get(turn));
-            let tokens = held.map_or(Ok(0), |held| self.reused_tokens(held))?;
+            let tokens = held.map_or(Ok(0), |held| self.reused_tokens(held));
+            let tokens = tokens.map_err(|error| of_turn(error, kept.get(place), turn))?;
             if let Some(slot) = reused.get_mut(place).and_then(|turns| turns.get_mut(turn)) {
                 *slot = tokens;
             }
@@ -224,5 +225,19 @@ impl<R: Write, I: Write> RowWriter<'_, R, I> {
     fn turn_numbers(&mut self) -> &mut TraceTurns {
         let timeline = self.timeline.get_or_insert_with(|| super::Timeline::new(TimeRules::default()));
         timeline.summary().turns.get_or_insert_default()
+    }
+}
+
+/// Names the turn in a problem of a row, if the row is a whole session.
+fn of_turn(error: DatasetError, session: Option<&KeptSession>, turn: usize) -> DatasetError {
+    let is_one_row =
+        session.is_some_and(|session| session.turns.windows(2).any(|pair| matches!(pair, [a, b] if a.number == b.number)));
+    let at_ns = session.and_then(|session| session.turns.get(turn)).map(|held| held.at_ns);
+    match (error, at_ns) {
+        (DatasetError::Row { row, problem }, Some(at_ns)) if is_one_row => {
+            let seconds = at_ns as f64 / 1e9;
+            DatasetError::row(row, format!("{problem}: it is request {} of the session by time (at {seconds} s)", turn + 1))
+        }
+        (error, _) => error,
     }
 }

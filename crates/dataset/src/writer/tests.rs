@@ -396,7 +396,7 @@ fn a_block_of_two_sizes_in_a_session_is_refused_and_scopes_keep_blocks_apart() {
     };
     let rules = session_rules(OverLongPrompt::Refuse, TimeRules::default());
     let refused = write(rules, vec![scoped(1, Some(1), 15, &[1, 2]), scoped(2, Some(1), 20, &[1, 2])]).expect_err("damaged");
-    assert!(refused.starts_with("row 2 has block 2 with 10 tokens, and an earlier row has it with 5"), "{refused}");
+    assert!(refused.starts_with("row 2 has block 2 with 10 tokens, and an earlier request has it with 5"), "{refused}");
     let (_, index, summary) =
         write(rules, vec![scoped(1, Some(1), 15, &[1, 2]), scoped(2, Some(2), 20, &[1, 2])]).expect("written");
     assert!(index.rows().all(|row| row.reused_tokens == 0));

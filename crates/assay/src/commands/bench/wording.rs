@@ -5,13 +5,19 @@ use assay_stage::Failure;
 use super::OPTIONS;
 
 /// Parts of messages and hints that have a form of their own in options.
-const PHRASES: [(&str, &str); 18] = [
+const PHRASES: [(&str, &str); 21] = [
     (
         "`spec.load` needs at least one of `duration`, `requests`, `sessions`",
         "a trial needs `--duration`, `--requests` or `--sessions count=N`",
     ),
     ("write `dataset: {path: FILE, output: server}` instead of `lengths` (`--dataset FILE`)", "use `--dataset FILE`"),
     ("`format` (`--dataset-format`)", "`--dataset-format`"),
+    (
+        "add `sessions: {}`, and play them at a concurrency, such as `load: {mode: closed, concurrency: [8], sessions: 100}`",
+        "play them at a concurrency, such as `--concurrency 8 --sessions count=100`",
+    ),
+    ("64 lower-case hexadecimal digits", "a number, such as 42, or 64 lower-case hexadecimal digits"),
+    ("write `duration` instead of `sessions`", "write `--duration` instead of `count=`"),
     ("`pattern` (`--tokenizer-pattern`)", "`--tokenizer-pattern`"),
     ("`template` (`--template`)", "`--template`"),
     (
@@ -20,7 +26,7 @@ const PHRASES: [(&str, &str); 18] = [
     ),
     (
         "to send its requests at a concurrency or rate of your own, name the file as `dataset`",
-        "add `--sessions history=recorded`, or name the file with `--dataset` to send its requests at a concurrency or rate of your own",
+        "add `--sessions count=N`, the number of sessions that are played, or name the file with `--dataset` to send its requests at a concurrency or rate of your own",
     ),
     ("name the file as `trace`, and add `sessions: {}`", "name the file with `--trace`, and add `--sessions history=recorded`"),
     ("`spec` lacks `custom` for `api: custom`", "`--api custom` needs `--api-path`, `--api-body` and `--api-response`"),
@@ -270,6 +276,26 @@ mod tests {
         );
         assert_eq!(of(true, "remove it, or write `format: timed_jsonl`"), "remove it, or write `--trace-format timed_jsonl`");
         assert_eq!(of(true, "add `sessions: {}`"), "add `--sessions history=recorded`");
+        assert_eq!(
+            of(
+                true,
+                "add `sessions: {}`, and play them at a concurrency, such as `load: {mode: closed, concurrency: [8], sessions: 100}`"
+            ),
+            "play them at a concurrency, such as `--concurrency 8 --sessions count=100`",
+            "a hint that works, because it needs no second one"
+        );
+        assert_eq!(
+            of(false, "remove `warmup`, or write `duration` instead of `sessions`"),
+            "remove `--warmup`, or write `--duration` instead of `count=`"
+        );
+        assert!(
+            of(false, "64 lower-case hexadecimal digits").starts_with("a number, such as 42"),
+            "as `--help` says of `--seed`"
+        );
+        assert!(
+            of(true, "to send its requests at a concurrency or rate of your own, name the file as `dataset`")
+                .starts_with("add `--sessions count=N`")
+        );
         assert_eq!(of(false, "remove it, or write `history: live`"), "remove it, or write `--sessions history=live`");
         assert_eq!(of(false, "write `lengths: E(128)`"), "write `--scenario 'E(128)'`");
         assert_eq!(of(false, "limit `e2e`, or write `streaming: true`"), "limit `e2e`, or leave out `--no-streaming`");

@@ -15,8 +15,12 @@ const MAX_LINES: usize = 35;
 /// Maximum number of remarks, one line each.
 const MAX_REMARKS: usize = 5;
 
-/// The lines of a serving table beside its rows: a blank line, the first line of its heading, and two lines of header.
-const SERVING_FRAME: usize = 4;
+/// The lines of a serving table beside its rows and its heading: a blank line, and two lines of header.
+const SERVING_FRAME: usize = 3;
+
+/// The forms of the tables with the numbers of remarks below them, best first. Rows matter more than remarks.
+const LAYOUTS: [(Form, usize); 4] =
+    [(Form::Intervals, MAX_REMARKS), (Form::Medians, MAX_REMARKS), (Form::OneTable, MAX_REMARKS), (Form::OneTable, 1)];
 
 const INDENT: &str = "  ";
 
@@ -32,6 +36,68 @@ fn heading(case: &CaseSection) -> String {
     format!("{}{}", case.case_id, work.unwrap_or_default())
 }
 
+/// The form of the serving tables.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// A table for each case, with intervals.
+    Intervals,
+    /// A table for each case, without intervals.
+    Medians,
+    /// One table for all cases, without intervals and headings.
+    OneTable,
+}
+
+/// The tables of a result.
+struct Tables<'a> {
+    serving: Vec<&'a CaseSection>,
+    /// The rows of all other cases.
+    others: Vec<(&'a CaseSection, &'a PointSection, &'a Row)>,
+}
+
+impl<'a> Tables<'a> {
+    fn new(cases: &'a [CaseSection]) -> Self {
+        let others = cases.iter().filter(|case| case.serving.is_none()).flat_map(headline_rows).collect();
+        Self { serving: cases.iter().filter(|case| case.serving.is_some()).collect(), others }
+    }
+
+    /// Returns the number of loads, and of rows of other cases.
+    fn rows(&self) -> usize {
+        self.others.len() + self.serving.iter().map(|case| case.points.len()).sum::<usize>()
+    }
+
+    /// Returns the number of lines of all tables at this width.
+    fn lines(&self, form: Form, width: usize) -> usize {
+        let headings = || self.serving.iter().map(|case| wrap(&heading(case), width).len()).sum::<usize>();
+        let frames = match (form, self.serving.len()) {
+            (_, 0) => 0,
+            (Form::OneTable, 2..) => SERVING_FRAME,
+            (_, count) => count * SERVING_FRAME + headings(),
+        };
+        let intervals = if form == Form::Intervals { self.rows() - self.others.len() } else { 0 };
+        let legend = usize::from(!self.serving.is_empty());
+        let blank = usize::from(!self.others.is_empty());
+        frames + legend + blank + self.rows() + intervals
+    }
+
+    /// Returns the cases whose tables are written: in one table, all loads are those of one case, and their labels name their own.
+    fn sections(&self, form: Form) -> Vec<CaseSection> {
+        match (form, self.serving.as_slice()) {
+            (Form::OneTable, [first, _, ..]) => {
+                let points = self.serving.iter().flat_map(|case| case.points.iter().map(|point| self.named(case, point)));
+                vec![CaseSection { points: points.collect(), ..(*first).clone() }]
+            }
+            (_, serving) => serving.iter().map(|case| (*case).clone()).collect(),
+        }
+    }
+
+    /// Returns a load whose label names its case: by the workload, if that tells them apart.
+    fn named(&self, case: &CaseSection, point: &PointSection) -> PointSection {
+        let is_unique = self.serving.iter().filter(|other| other.workload == case.workload).count() == 1;
+        let name = if is_unique { &case.workload } else { case.case_id.as_str() };
+        PointSection { label: format!("{name}, {}", point.label), ..point.clone() }
+    }
+}
+
 impl Report {
     /// Returns the first screen of the result, of at most 35 lines at 100 columns. The rest is in [`Report::terminal`] and in the
     /// published report.
@@ -42,14 +108,18 @@ impl Report {
             screen.paragraph("", &headline.to_string(), Paint::Strong);
         }
         let remarks = fold::fold_cases(&self.cases);
-        let remark_lines = if remarks.is_empty() { 0 } else { 1 + remarks.len().min(MAX_REMARKS + 1) };
-        let room = MAX_LINES.saturating_sub(screen.lines() + remark_lines);
-        screen.tables(&self.cases, room);
+        let remark_lines = |most: usize| if remarks.is_empty() { 0 } else { 1 + remarks.len().min(most + 1) };
+        let room = MAX_LINES.saturating_sub(screen.lines());
+        let room = |most: usize| room.saturating_sub(remark_lines(most));
+        let tables = Tables::new(&self.cases);
+        let fits = |(form, most): &(Form, usize)| tables.lines(*form, width) <= room(*most);
+        let (form, most) = LAYOUTS.into_iter().find(fits).unwrap_or((Form::OneTable, 1));
+        screen.tables(&tables, form, room(most), &format!("assay show {} --all", self.run_id));
         if !remarks.is_empty() {
             screen.line("");
         }
-        let more = fold::left_out(&remarks, MAX_REMARKS);
-        let shown: Vec<&String> = remarks.iter().take(MAX_REMARKS).map(|remark| &remark.text).chain(&more).collect();
+        let more = fold::left_out(&remarks, most);
+        let shown: Vec<&String> = remarks.iter().take(most).map(|remark| &remark.text).chain(&more).collect();
         // A remark has further lines where the screen has room for them.
         let mut spare = MAX_LINES.saturating_sub(screen.lines() + shown.len());
         for remark in shown {
@@ -75,46 +145,40 @@ impl Screen {
         report.removals.iter().for_each(|removal| self.paragraph("", removal, Paint::Caution));
     }
 
-    /// Writes the tables of all cases in at most `room` lines: if they do not fit, without intervals; then without the last rows.
-    fn tables(&mut self, cases: &[CaseSection], room: usize) {
-        let serving: Vec<&CaseSection> = cases.iter().filter(|case| case.serving.is_some()).collect();
-        let others: Vec<(&CaseSection, &PointSection, &Row)> =
-            cases.iter().filter(|case| case.serving.is_none()).flat_map(headline_rows).collect();
-        let other_lines = if others.is_empty() { 0 } else { 1 + others.len() };
-        let legend = usize::from(!serving.is_empty());
-        let headings = serving.iter().map(|case| wrap(&heading(case), self.width).len().saturating_sub(1)).sum::<usize>();
-        let frames = serving.len() * SERVING_FRAME + headings + legend;
-        let loads: usize = serving.iter().map(|case| case.points.len()).sum();
-        let with_intervals = frames + 2 * loads + other_lines <= room;
+    /// Writes the tables in at most `room` lines, but one row at least: if they do not fit, without the last rows. `all` is the command that
+    /// shows all of them.
+    fn tables(&mut self, tables: &Tables<'_>, form: Form, room: usize, all: &str) {
+        let (lines, rows) = (tables.lines(form, self.width), tables.rows());
         // One line says how many rows are left out.
-        let mut rows = if frames + loads + other_lines <= room { usize::MAX } else { room.saturating_sub(frames + 2) };
-        let mut left_out = 0;
-        for case in &serving {
-            let shown = case.points.len().min(rows);
-            rows = rows.saturating_sub(case.points.len());
-            left_out += case.points.len() - shown;
-            if shown > 0 {
-                let points = case.points.iter().take(shown).cloned().collect();
-                self.compact_serving(&CaseSection { points, ..(*case).clone() }, with_intervals);
+        let shown = if lines <= room { rows } else { room.saturating_sub(lines - rows + 1).max(1) };
+        let mut left = shown;
+        for case in tables.sections(form) {
+            let points: Vec<PointSection> = case.points.iter().take(left).cloned().collect();
+            left -= points.len();
+            if !points.is_empty() {
+                let has_heading = form != Form::OneTable || tables.serving.len() == 1;
+                self.compact_serving(&CaseSection { points, ..case }, has_heading, form == Form::Intervals);
             }
         }
-        if !serving.is_empty() {
-            self.single_line(INDENT, LEGEND, Paint::Faint);
+        if !tables.serving.is_empty() {
+            let without_intervals = format!("times in ms; rows with ! or — have a remark; intervals: {all}");
+            self.single_line(INDENT, if form == Form::Intervals { LEGEND } else { &without_intervals }, Paint::Faint);
         }
-        let shown = others.len().min(rows);
-        left_out += others.len() - shown;
-        if shown > 0 {
+        let others = tables.others.get(..left.min(tables.others.len())).unwrap_or_default();
+        if !others.is_empty() {
             self.line("");
-            self.indicators(others.get(..shown).unwrap_or_default());
+            self.indicators(others);
         }
-        if left_out > 0 {
-            self.single_line(INDENT, &format!("… and {left_out} more rows, in the report"), Paint::Caution);
+        if shown < rows {
+            self.single_line(INDENT, &format!("{shown} of {rows} rows, all: {all}"), Paint::Caution);
         }
     }
 
-    fn compact_serving(&mut self, case: &CaseSection, with_intervals: bool) {
+    fn compact_serving(&mut self, case: &CaseSection, has_heading: bool, with_intervals: bool) {
         self.line("");
-        self.paragraph("", &heading(case), Paint::Plain);
+        if has_heading {
+            self.paragraph("", &heading(case), Paint::Plain);
+        }
         self.serving_rows(case, with_intervals);
     }
 
@@ -206,7 +270,7 @@ mod tests {
             assert!(text.lines().all(|line| columns(line) <= 100), "{text}");
         }
         let left_out = fixture::many_points(400).terminal_summary(100, false);
-        assert!(left_out.contains("more rows, in the report"), "{left_out}");
+        assert!(left_out.contains(" rows, all: assay show "), "{left_out}");
     }
 
     /// Returns the remarks of the first screen of a model.
@@ -271,6 +335,22 @@ mod tests {
     #[test]
     fn nothing_is_left_out_in_silence() {
         let small = fixture::serving::small().report().terminal_summary(100, false);
-        assert!(!small.contains("more rows"), "{small}");
+        assert!(!small.contains(" rows, all: "), "{small}");
+    }
+
+    #[test]
+    fn rows_of_many_cases_come_before_headings_and_remarks() {
+        let screen = |cases: usize| fixture::serving::many_cases(cases).report().terminal_summary(100, false);
+        let rows = |text: &str| text.lines().filter(|line| line.contains("concurrency 8")).count();
+        for cases in [2, 4, 5, 6, 12] {
+            let text = screen(cases);
+            assert!(rows(&text) == cases && !text.contains(" rows, all: "), "{text}");
+            assert!(text.lines().count() <= super::MAX_LINES, "{text}");
+            assert_eq!(text.contains('±'), !text.contains("intervals: assay show "), "they are not lost in silence: {text}");
+        }
+        let many = screen(50);
+        let shown = rows(&many);
+        assert!(shown >= 20 && many.contains(&format!("{shown} of 50 rows, all: assay show ")), "{many}");
+        assert!(many.lines().count() <= super::MAX_LINES, "{many}");
     }
 }
