@@ -283,6 +283,8 @@ fn yaml_that_is_none() {
       |
     2 |
       | ^
+
+    hint: correct the definitions; `assay validate` checks them again
     ");
 }
 
@@ -395,6 +397,8 @@ fn a_run_that_is_not_there() {
     ----- stdout: nothing -----
     ----- stderr -----
     error[store_uri]: `ftp://example.org/store` does not name a store: its scheme is unknown; expected `file`, `memory`, `s3`, `gs`, `az` or a plain path
+
+    hint: use a folder or a bucket (`s3://bucket/prefix`), and check that the store exists
     ");
     says!(fixture, &["verify", "workloads"], @"
     exit code 2
@@ -451,6 +455,8 @@ fn an_address_that_is_none() {
     ----- stdout: nothing -----
     ----- stderr -----
     error[no_such_row]: no row of `outcome_fact` has an id that begins with `[SHORT]`
+
+    hint: check the digits of the row id
     ");
     let row = row_of_a_median();
     says!(fixture, &["trace", &format!("one/outcome_fact/{row}/speed")], @"
@@ -508,6 +514,8 @@ fn a_key_that_stays_locked() {
     ----- stderr -----
     error[key_locked]: cannot unlock the key `[ROOT]/config/keys/plan.key`
       because: the key is not PEM text: PEM preamble contains invalid data (NUL byte)
+
+    hint: set `COSIGN_PASSWORD` to the password of the key, or replace the key if it is damaged
     ");
 }
 

@@ -353,7 +353,7 @@ error_codes! {
     JobGone, "job_gone", Environment, AtOnce, "The Job of a stage was deleted while it ran.", "Run again with the same `--run-id`; accepted results are kept.";
     JobStays, "job_stays", Environment, AtOnce, "The Job of an earlier try still exists in the cluster.", "Check whether its node is gone; if so, remove the node from the cluster.";
     Key, "key", Environment, AtOnce, "A signing key or a public key cannot be created, read or used.", "Check the file or Secret of the key; `assay keys init` creates missing keys.";
-    KeyLocked, "key_locked", Environment, AtOnce, "A private key cannot be decrypted, for example because the password is wrong.", "Set `COSIGN_PASSWORD` to the password of the key.";
+    KeyLocked, "key_locked", Environment, AtOnce, "A private key cannot be decrypted, for example because the password is wrong.", "Set `COSIGN_PASSWORD` to the password of the key, or replace the key if it is damaged.";
     Listen, "listen", Environment, AtOnce, "The server cannot listen on its address.", "Give another address with `--listen`; port 0 takes a free port.";
     Load, "load", Environment, AtOnce, "The load generator failed.", "Correct the cause that the message names, then run again with the same `--run-id`.";
     Lock, "lock", Environment, AtOnce, "The lock file cannot be created or locked.", "Check the permissions of the folder, and that its file system supports locks.";

@@ -70,11 +70,12 @@ impl Failure {
         }
     }
 
-    /// Returns the failure with the remedy of its code as suggestion, if it has no other: neither a hint, nor problems with hints.
+    /// Returns the failure with the remedy of its code as suggestion, if it has no other: neither a hint, nor problems with
+    /// hints. A cancelled command needs none.
     #[must_use]
     pub fn or_remedy(self) -> Self {
         let remedy = self.code.remedy().trim_end_matches('.');
-        if self.hint.is_some() || remedy.is_empty() || self.message.contains("\nhint: ") {
+        if self.hint.is_some() || remedy.is_empty() || self.exit == Exit::Cancelled || self.message.contains("\nhint: ") {
             return self;
         }
         // A hint begins with a small letter.
@@ -163,6 +164,7 @@ mod tests {
         assert_eq!(hint(Failure::new(ErrorCode::NoSuchRow, "m")).as_deref(), Some("check the digits of the row id"));
         assert_eq!(hint(Failure::new(ErrorCode::NoSuchRow, "m").hint("its own")).as_deref(), Some("its own"));
         assert_eq!(hint(Failure::new(ErrorCode::NoSuchBlock, "m")), None, "the code has no remedy");
+        assert_eq!(hint(Failure::cancelled("SIGINT")), None);
         assert_eq!(hint(Failure::new(ErrorCode::DefinitionInvalid, "a problem\n\nhint: remove it")), None);
         let begins_well = |code: &ErrorCode| {
             let hint = hint(Failure::new(*code, "m")).unwrap_or_default();

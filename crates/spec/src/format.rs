@@ -194,7 +194,7 @@ pub(crate) static DURATION_OR_NONE: Format = Format {
 };
 
 fn above_zero(duration: Duration) -> Result<Duration, String> {
-    if duration.is_zero() { Err("must be longer than nothing".to_owned()) } else { Ok(duration) }
+    if duration.is_zero() { Err("it must be above zero".to_owned()) } else { Ok(duration) }
 }
 
 /// Parses a duration: whole numbers with `h`, `m`, `s`, `ms`, each at most once and in that order.
@@ -492,7 +492,7 @@ pub(crate) static JSON_OBJECT: Format = Format {
     normal: |text| match serde_json::from_str::<Json>(text) {
         Ok(object @ Json::Object(_)) => canonical_text(&object),
         Ok(_) => Err("it has to be an object, in braces".to_owned()),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(format!("write an object in braces, such as `{{\"top_k\":20}}`; the parser stops with: {error}")),
     },
 };
 

@@ -167,7 +167,7 @@ fn tokens(row: u64, value: &Value) -> Result<u32, DatasetError> {
 
 /// Returns the names of a row's members, for an error. They are text of the row themselves if a CSV file has no line of names, so they are
 /// shown only if all look like names.
-fn listed(value: &Value) -> String {
+pub(super) fn listed(value: &Value) -> String {
     let names: Vec<&str> =
         value.as_object().into_iter().flat_map(|object| object.keys()).take(LISTED).map(String::as_str).collect();
     if names.is_empty() {

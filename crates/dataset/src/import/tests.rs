@@ -105,7 +105,7 @@ fn a_batch_keeps_its_bodies() {
     let RowContent::Body(body) = &rows[0].1.as_ref().expect("a row").content else { panic!("a body") };
     assert_eq!(body["max_tokens"], 5);
     let other = line.to_string().replace("chat/completions", "embeddings");
-    insta::assert_snapshot!(refusal(DatasetFormat::OpenaiBatch, &other), @"row 1 is for `/v1/embeddings`, and `api: chat` calls `/v1/chat/completions`");
+    insta::assert_snapshot!(refusal(DatasetFormat::OpenaiBatch, &other), @"row 1 is for `/v1/embeddings`, and `api: chat` calls `/v1/chat/completions`: write `api: embeddings`");
     insta::assert_snapshot!(refusal(DatasetFormat::OpenaiBatch, "{\"url\":\"/v1/chat/completions\"}"), @"row 1 has no object `body`");
     insta::assert_snapshot!(refusal(DatasetFormat::OpenaiBatch, "{\"url\":\"/v1/chat/completions\",\"body\":{}}"), @"row 1 has a body without a text in `messages`, `input` or `prompt`");
 }

@@ -190,7 +190,8 @@ fn lengths(
     time: RowTime,
 ) -> Result<Result<Row, LeftOut>, DatasetError> {
     let count = |name: &str| {
-        let number = value.get(name).ok_or_else(|| DatasetError::row(row, format!("lacks `{name}`")))?;
+        let number =
+            value.get(name).ok_or_else(|| DatasetError::row(row, format!("lacks `{name}`; {}", object::listed(value))))?;
         let number = number.as_u64().or_else(|| number.as_str()?.trim().parse().ok());
         let valid = number.and_then(|number| u32::try_from(number).ok()).filter(|number| *number <= MAX_DATASET_TOKENS);
         let problem = || format!("has a `{name}` that is not a whole number from 0 to {MAX_DATASET_TOKENS}");

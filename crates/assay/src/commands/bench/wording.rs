@@ -102,8 +102,17 @@ const FIELDS: [(&str, &str); 42] = [
 const CAUSE_FIELDS: [&str; 4] = ["fields", "max_input", "sample", "window"];
 
 /// The parts of an option's value, by the end of the field that each becomes.
-const PARTS: [(&str, &str); 7] =
-    [("from", "FROM"), ("to", "TO"), ("input", "IN"), ("output", "OUT"), ("weight", "WEIGHT"), ("steps", "N"), ("rate", "PER_S")];
+const PARTS: [(&str, &str); 9] = [
+    ("share", "SHARE"),
+    ("after", "TIME"),
+    ("from", "FROM"),
+    ("to", "TO"),
+    ("input", "IN"),
+    ("output", "OUT"),
+    ("weight", "WEIGHT"),
+    ("steps", "N"),
+    ("rate", "PER_S"),
+];
 
 /// Fields that no single option becomes.
 const WITHOUT_OPTION: [(&str, &str); 2] =
@@ -257,6 +266,7 @@ mod tests {
         assert_eq!(said("`spec.images.width` must be from 1 to 8192"), "`--images width=` must be from 1 to 8192");
         assert_eq!(said("`spec.lengths.pairs[1].input` must be from 1"), "`IN` in part 2 of `--pairs` must be from 1");
         assert_eq!(said("`spec.load.rate.ramp.from` must be above 0"), "`FROM` of `--ramp` must be above 0");
+        assert_eq!(said("`spec.load.cancel.share` must be above 0"), "`SHARE` of `--cancel` must be above 0");
         assert_eq!(said("`spec.load.rate.ramp.steps` must be from 2"), "`--ramp steps=` must be from 2");
         assert_eq!(said("`spec.trace.window.to` is not after `from`"), "`TO` of `--window` is not after `from`");
         assert_eq!(said("`spec.sessions.turns.uniform.max` is below `min`"), "`--sessions turns=` is below `min`");

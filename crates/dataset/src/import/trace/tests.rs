@@ -72,7 +72,7 @@ fn a_row_that_cannot_be_mooncakes_says_why() {
         @"row 1 has a `timestamp` that is no time: a number from 0 on"
     );
     insta::assert_snapshot!(refused(r#"{"input_length":1,"output_length":9}"#), @"row 1 lacks `timestamp`: a trace has times");
-    insta::assert_snapshot!(refused(r#"{"timestamp":1,"output_length":9}"#), @"row 1 lacks `input_length`");
+    assert!(refused(r#"{"timestamp":1,"output_length":9}"#).starts_with("row 1 lacks `input_length`; it has `"));
     insta::assert_snapshot!(
         refused(r#"{"session_id":"a","delay":5,"input_length":1,"output_length":9}"#),
         @"row 1 has a `delay` and no `timestamp`: a request that waits for another one is a turn of a session, which has a `session_id` and is played with `sessions`"

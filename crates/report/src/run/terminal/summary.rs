@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn rows_of_many_cases_come_before_headings_and_remarks() {
         let screen = |cases: usize| fixture::serving::many_cases(cases).report().terminal_summary(100, false);
-        let rows = |text: &str| text.lines().filter(|line| line.contains("concurrency 8")).count();
+        let rows = |text: &str| text.lines().filter(|line| line.starts_with("  ") && line.contains("concurrency 8")).count();
         for cases in [2, 4, 5, 6, 12] {
             let text = screen(cases);
             assert!(rows(&text) == cases && !text.contains(" rows, all: "), "{text}");
