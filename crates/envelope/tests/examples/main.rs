@@ -3,6 +3,9 @@
 //! The output of this build is compared byte for byte with the files there, so that no format changes unnoticed; all files there
 //! must load and verify, so that no old version is forgotten. [`UPDATE`] writes the current version again.
 
+// The bodies are large `json!` values.
+#![recursion_limit = "256"]
+
 mod bodies;
 mod fields;
 mod keys;
