@@ -24,6 +24,7 @@ mod gate;
 mod git_https;
 mod gitlab;
 mod hostile;
+mod imports;
 mod keeping;
 mod kills;
 mod lengths;
