@@ -26,6 +26,7 @@ mod git_https;
 mod gitlab;
 mod hostile;
 mod images;
+mod imports;
 mod keeping;
 mod kills;
 mod lengths;

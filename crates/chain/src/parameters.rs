@@ -2,9 +2,9 @@
 //!
 //! They are part of what identifies a call, so their JSON form is stable: a member that is left out by default stays left out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use assay_manifest::TrialId;
+use assay_manifest::{Digest, Name, TrialId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -16,11 +16,15 @@ use crate::StageName;
 pub struct PlanParameters {
     /// True if fetching is allowed. Plans of pull requests that are not yet reviewed fetch nothing that their author chose.
     pub fetch: bool,
+    /// The digests of files of datasets that the store holds, by workload: such a file is imported instead of fetched from its address. Only
+    /// a plan that is recomputed takes it, which never signs.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub datasets: BTreeMap<Name, Digest>,
 }
 
 impl Default for PlanParameters {
     fn default() -> Self {
-        Self { fetch: true }
+        Self { fetch: true, datasets: BTreeMap::new() }
     }
 }
 
@@ -159,7 +163,7 @@ mod tests {
         let trial: TrialId = "w.t.default.one.t0".parse().expect("a trial");
         let execute = ExecuteParameters { block: 2, incarnation: 1, close: true, except: BTreeSet::from([trial]) };
         let (plan, provision) = (StageParameters::Plan, StageParameters::Provision);
-        assert_eq!(written(&PlanParameters { fetch: false }, plan), r#"{"fetch":false}"#);
+        assert_eq!(written(&PlanParameters { fetch: false, ..PlanParameters::default() }, plan), r#"{"fetch":false}"#);
         assert_eq!(
             written(&ProvisionParameters { block: 2, incarnation: 1, shards: false }, provision),
             r#"{"block":2,"incarnation":1}"#
@@ -187,7 +191,7 @@ mod tests {
 
     #[test]
     fn members_that_are_missing_have_their_default() {
-        assert_eq!(read("{}"), Ok(PlanParameters { fetch: true }));
+        assert_eq!(read("{}"), Ok(PlanParameters::default()));
         assert_eq!(read("{}"), Ok(ProvisionParameters { block: 0, incarnation: 0, shards: false }));
         assert_eq!(read("{}"), Ok(ExecuteParameters { block: 0, incarnation: 0, close: false, except: BTreeSet::new() }));
         assert_eq!(read(r#"{"block":4}"#), Ok(RecordParameters { block: 4, incarnation: 0, sequence: 0 }));

@@ -160,6 +160,7 @@ error_codes! {
     FolderTooDeep, "folder_too_deep", Verification, Lasting, "A published folder holds folders that are nested deeper than those of any run.", "Remove the folders that do not belong to the run, or fetch it again from its store.";
     ForeignFile, "foreign_file", Verification, Lasting, "The warehouse holds a file of the run that no signed summary names.", "Find out which other program wrote to the table, and do not trust its rows.";
     GateMissing, "gate_missing", Verification, Lasting, "The rules that a verdict names do not contain its gate.", "";
+    ImportDiffers, "import_differs", Verification, Lasting, "The plan pins other rows, numbers or template tokens than the files of its datasets, traces and tokenizers give.", "Recompute with the version of Assay that made the plan; another version may import differently.";
     InputLeftOut, "input_left_out", Verification, Lasting, "A manifest was made without an input that the run has.", "Fetch the run again from its store; if the error remains, do not trust the run.";
     KeyOutsideValidity, "key_outside_validity", Verification, Lasting, "The key of a signer was not valid at the time of signing.", "Compare `not_before` and `not_after` in the trust policy; `assay keys rotate` makes a new key.";
     KeylessBundle, "keyless_bundle", Verification, Lasting, "The bundle is signed with a certificate, which Assay does not verify.", "Verify the bundle with cosign, or use a bundle that is signed with a key and give `--key FILE`.";

@@ -2,6 +2,7 @@
 //! again with the pins that the signed Plan records, so that a Plan holds nothing but what files and pins determine.
 
 mod image_files;
+mod imports;
 mod queries;
 mod recorded_pins;
 mod serving;
@@ -17,6 +18,7 @@ use assay_manifest::{
 use assay_schedule::{OrderRules, order_digest, order_seed, order_trials};
 use assay_spec::{Closure, ClosureError, ControlRequirement, Parameter, Program, Script, Work, Workload, expand, read_closure};
 
+pub use imports::check_imports;
 pub use queries::{check_query, query_failure, row_id_column, run_query};
 pub use recorded_pins::{RecordedPins, check_plan};
 pub use serving::{DatasetFile, DatasetRequest, TemplateSource, TokenizerSource, check_replays};

@@ -170,6 +170,11 @@ impl Context {
         self.binary
     }
 
+    /// Returns true if the result will be signed, false if it is only recomputed.
+    pub fn is_signing(&self) -> bool {
+        self.seal.is_some()
+    }
+
     /// Emits an event.
     pub fn emit(&self, event: Event) {
         crate::event::emit(&event);

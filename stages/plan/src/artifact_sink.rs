@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use assay_manifest::Artifact;
+use assay_manifest::{Artifact, Digest};
 use assay_stage::{Context, Failure};
 
 /// A store of fetched bytes.
@@ -12,6 +12,9 @@ pub(crate) trait ArtifactSink {
 
     /// Stores a file as an output of the plan.
     fn keep_file(&self, name: String, media_type: &str, path: &Path) -> Result<Artifact, Failure>;
+
+    /// Writes an artifact that the store holds to a path, checking its digest on the way.
+    fn write_held(&self, digest: &Digest, to: &Path) -> Result<(), Failure>;
 
     /// Returns the folder for files that are removed with the stage.
     fn folder(&self) -> &Path;
@@ -24,6 +27,10 @@ impl ArtifactSink for Context {
 
     fn keep_file(&self, name: String, media_type: &str, path: &Path) -> Result<Artifact, Failure> {
         self.put_file(name, media_type, path)
+    }
+
+    fn write_held(&self, digest: &Digest, to: &Path) -> Result<(), Failure> {
+        self.write_to(digest, to)
     }
 
     fn folder(&self) -> &Path {

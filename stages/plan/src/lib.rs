@@ -29,12 +29,17 @@ impl Stage for Planner {
     const NAME: StageName = StageName::Plan;
 
     fn run(&self, inputs: &Inputs, parameters: &PlanParameters, ctx: &Context) -> Result<Plan, Failure> {
+        if !parameters.datasets.is_empty() && ctx.is_signing() {
+            let message = "a plan that is signed fetches its datasets: `datasets` is for `--recompute`";
+            return Err(Failure::new(ErrorCode::Parameters, message));
+        }
         let source = &inputs.one::<Source>()?.body;
         let files = SourceFiles::load(source, |artifact| ctx.get(artifact, MAX_FILE_BYTES))?;
         check_commit(ctx, source, &files)?;
         let closure = files.closure()?;
         check_queries(&files, &closure.pipeline.spec.publish.queries)?;
-        let mut pinner = Pinner::new(ctx, parameters.fetch, &closure.pipeline.spec.fetch_allow);
+        let mut pinner =
+            Pinner::new(ctx, parameters.fetch, &closure.pipeline.spec.fetch_allow).with_datasets(&parameters.datasets);
         let DerivedPlan { plan, specs } = derive_plan(&files, &closure, ctx.run_id(), &mut pinner)?;
         ctx.check_cancelled()?;
         check_replays(&plan, |index| ctx.get(index, Index::MAX_BYTES))?;
@@ -79,8 +84,8 @@ mod tests {
     #[test]
     fn a_plan_fetches_unless_it_is_told_not_to() {
         let read = |text| serde_json::from_str::<PlanParameters>(text).expect("parameters");
-        assert_eq!(read("{}"), PlanParameters { fetch: true });
-        assert_eq!(read(r#"{"fetch":false}"#), PlanParameters { fetch: false });
+        assert!(read("{}").fetch);
+        assert!(!read(r#"{"fetch":false}"#).fetch);
         assert!(serde_json::from_str::<PlanParameters>(r#"{"fetsh":false}"#).is_err(), "a slip of the pen is not a permission");
     }
 }

@@ -16,6 +16,7 @@ use crate::tokenizer::load_tokenizer;
 pub(crate) struct Pinner<'a> {
     keep: &'a dyn ArtifactSink,
     fetcher: Option<Fetcher>,
+    datasets: BTreeMap<Name, Digest>,
     images: BTreeMap<String, Image>,
     unpinned: Vec<UnpinnedInput>,
 }
@@ -24,7 +25,12 @@ impl<'a> Pinner<'a> {
     /// Returns a pinner without network access unless `fetch` is set, and with only the hosts in `allow` if there are any.
     pub(crate) fn new(keep: &'a dyn ArtifactSink, fetch: bool, allow: &[String]) -> Self {
         let fetcher = fetch.then(|| Fetcher::new(allow.to_vec()));
-        Self { keep, fetcher, images: BTreeMap::new(), unpinned: Vec::new() }
+        Self { keep, fetcher, datasets: BTreeMap::new(), images: BTreeMap::new(), unpinned: Vec::new() }
+    }
+
+    /// Takes the files of these workloads' datasets from the store instead of from their addresses.
+    pub(crate) fn with_datasets(self, datasets: &BTreeMap<Name, Digest>) -> Self {
+        Self { datasets: datasets.clone(), ..self }
     }
 
     /// Returns the bytes at a script's address. A failure is reported, and bars all workloads that need the script.
@@ -81,7 +87,14 @@ impl Pinner<'_> {
         let fetched = match request.file {
             DatasetFile::InSource { .. } => None,
             DatasetFile::Url(url) => {
-                match self.fetcher.as_ref().ok_or(FetchError::Disabled).and_then(|fetcher| fetcher.save(url, &path)) {
+                let saved = match self.datasets.get(request.workload) {
+                    Some(held) => {
+                        self.keep.write_held(held, &path)?;
+                        Ok(())
+                    }
+                    None => self.fetcher.as_ref().ok_or(FetchError::Disabled).and_then(|fetcher| fetcher.save(url, &path)),
+                };
+                match saved {
                     Ok(()) => Some(FetchedDataset { url, path: &path }),
                     Err(error) if error.is_refusal() => {
                         self.unpinned.push(UnpinnedInput { what: url.to_owned(), reason: error.to_string() });
@@ -154,6 +167,10 @@ mod tests {
 
         fn keep_file(&self, name: String, media_type: &str, path: &Path) -> Result<Artifact, Failure> {
             self.keep(name, media_type, &std::fs::read(path).expect("a file"))
+        }
+
+        fn write_held(&self, _: &Digest, _: &Path) -> Result<(), Failure> {
+            Err(Failure::new(ErrorCode::Internal, "nothing is held"))
         }
 
         fn folder(&self) -> &Path {

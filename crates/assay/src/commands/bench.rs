@@ -352,7 +352,7 @@ impl Bench {
             return Ok(Exit::Done);
         }
         let source = SourceSpec { pipeline: PIPELINE.to_owned(), adhoc, ..SourceSpec::default() };
-        let plan = PlanParameters { fetch: self.file().is_some_and(|(_, file)| is_address(file)) };
+        let plan = PlanParameters { fetch: self.file().is_some_and(|(_, file)| is_address(file)), ..PlanParameters::default() };
         let asked = RunRequest { source, store: self.store, name: self.name, plan, json: self.json, command: "assay bench" };
         let (url, has) = (self.url, (self.api_key.is_some(), self.tls.has_certificate()));
         asked.run().map_err(|failure| wording.failure(with_options(failure, url.as_deref(), has, wording.is_trace)))

@@ -131,7 +131,7 @@ impl Drive {
             source,
             store: installation.store.clone(),
             trust: installation.trust.clone().into_bytes(),
-            plan: PlanParameters { fetch: !self.no_fetch },
+            plan: PlanParameters { fetch: !self.no_fetch, ..PlanParameters::default() },
             home: PathBuf::from(SCRATCH),
         };
         let run = Driven::open_for_driver(&spec, keys, stopped)?;

@@ -16,6 +16,7 @@ mod gate;
 mod gc;
 mod generate;
 mod history;
+mod import_again;
 mod init;
 mod install_programs;
 mod keys;

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use assay_manifest::{Body as _, Digest, Document, InputRef, MAX_MANIFEST_BYTES, Summary};
+use assay_manifest::{Body, Digest, Document, InputRef, MAX_MANIFEST_BYTES, Summary};
 use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Event, Failure};
 use assay_store::Store;
@@ -11,6 +11,7 @@ use assay_verify::{
 };
 use serde_json::Value;
 
+use crate::commands::import_again::import_again;
 use crate::commands::run::binaries;
 
 /// The largest views, in bytes.
@@ -31,11 +32,13 @@ pub(crate) fn recompute(opened: &VerifiedRun) -> Result<Level4, Failure> {
     };
     let Some((_, signed)) = opened.chain.all::<Summary>().next() else { return absent("the run has no summary") };
     let Some(store) = &opened.store else { return absent("the raw evidence: it is in the run's store") };
-    let RecomputedResult { summary, store, _folder } = reduce_again(opened, store, &signed.header.inputs)?;
-    let recomputed = compare(opened, &signed.body, &summary, &StoreBlobs::new(store))?;
+    let RecomputedResult { body: summary, store: output, _folder } = reduce_again(opened, store, &signed.header.inputs)?;
+    let recomputed = compare(opened, &signed.body, &summary, &StoreBlobs::new(output))?;
+    let absent = import_again(opened, store)?;
     let report = LevelReport {
         checked: 1 + summary.files.len() as u64,
         bytes: summary.files.iter().map(|file| file.artifact.size.0).sum(),
+        absent,
         not_compared: list_differences(&recomputed),
         ..LevelReport::default()
     };
@@ -89,15 +92,26 @@ fn views(blobs: &dyn Blobs, summary: &Summary) -> Result<Option<Value>, Failure>
     serde_json::from_slice(&bytes).map(Some).map_err(damaged)
 }
 
-/// The recomputed result of reduce, in a temporary store.
-pub(crate) struct RecomputedResult {
-    pub(crate) summary: Summary,
+/// The recomputed result of a stage, in a temporary store.
+pub(crate) struct RecomputedResult<B> {
+    pub(crate) body: B,
     pub(crate) store: Store,
     pub(crate) _folder: tempfile::TempDir,
 }
 
 /// Runs the reduce binary on the inputs of a signed Summary, unsigned, into a store of its own.
-pub(crate) fn reduce_again(opened: &VerifiedRun, store: &str, inputs: &[InputRef]) -> Result<RecomputedResult, Failure> {
+pub(crate) fn reduce_again(opened: &VerifiedRun, store: &str, inputs: &[InputRef]) -> Result<RecomputedResult<Summary>, Failure> {
+    run_again(opened, store, "reduce", inputs, "{}")
+}
+
+/// Runs the binary of a stage on the inputs of its signed result, unsigned, into a store of its own.
+pub(crate) fn run_again<B: Body + Clone>(
+    opened: &VerifiedRun,
+    store: &str,
+    stage: &str,
+    inputs: &[InputRef],
+    parameters: &str,
+) -> Result<RecomputedResult<B>, Failure> {
     let folder =
         tempfile::tempdir().map_err(|error| Failure::new(ErrorCode::Scratch, "cannot make a scratch folder").because(&error))?;
     let policy = folder.path().join("trust.yaml");
@@ -110,11 +124,11 @@ pub(crate) fn reduce_again(opened: &VerifiedRun, store: &str, inputs: &[InputRef
     };
     std::fs::write(&policy, trust.to_yaml())
         .map_err(|error| Failure::new(ErrorCode::Scratch, "cannot write a scratch file").because(&error))?;
-    let binary = binaries()?.join("assay-reduce");
+    let binary = binaries()?.join(format!("assay-{stage}"));
     let output = folder.path().join("store");
     let mut command = std::process::Command::new(&binary);
     command.args(["--store", store, "--run", opened.chain.run_id.as_str()]).arg("--trust").arg(&policy);
-    command.arg("--recompute").arg(&output);
+    command.arg("--recompute").arg(&output).args(["--parameters", parameters]);
     for input in inputs {
         command.arg("--input").arg(format!("{},{}", input.manifest, input.bundle));
     }
@@ -130,17 +144,17 @@ pub(crate) fn reduce_again(opened: &VerifiedRun, store: &str, inputs: &[InputRef
         _ => None,
     });
     let manifest = manifest.unwrap_or_else(|| {
-        Err(Failure::new(ErrorCode::StageFailed, "reduce ended without a result")
+        Err(Failure::new(ErrorCode::StageFailed, format!("{stage} ended without a result"))
             .hint(String::from_utf8_lossy(&ran.stderr).into_owned()))
     })?;
     let store = Store::open_existing(&output.display().to_string())?;
-    Ok(RecomputedResult { summary: read_result(&store, manifest)?, store, _folder: folder })
+    Ok(RecomputedResult { body: read_result(&store, stage, manifest)?, store, _folder: folder })
 }
 
-fn read_result(store: &Store, manifest: Digest) -> Result<Summary, Failure> {
+fn read_result<B: Body + Clone>(store: &Store, stage: &str, manifest: Digest) -> Result<B, Failure> {
     let bytes = store.get(&manifest, MAX_MANIFEST_BYTES)?;
     let document = Document::parse(&bytes).map_err(|error| Failure::from_error(ErrorCode::Internal, &error))?;
-    let summary = Summary::from_document(&document)
-        .ok_or_else(|| Failure::new(ErrorCode::StageFailed, "reduce gave something else than a summary"))?;
-    Ok(summary.body.clone())
+    let result = B::from_document(&document)
+        .ok_or_else(|| Failure::new(ErrorCode::StageFailed, format!("{stage} gave a manifest of another kind")))?;
+    Ok(result.body.clone())
 }

@@ -71,7 +71,7 @@ enum RunnerKind {
 impl Run {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let source = SourceSpec { pipeline: self.pipeline, repo: self.repo, commit: self.commit, ..SourceSpec::default() };
-        let plan = PlanParameters { fetch: !self.no_fetch };
+        let plan = PlanParameters { fetch: !self.no_fetch, ..PlanParameters::default() };
         let asked = RunRequest { source, store: self.store, name: self.name, plan, json: self.json, command: "assay run" };
         match self.on {
             RunnerKind::Kubernetes => self.in_cluster.run(&asked, !self.no_push, !self.no_fetch),

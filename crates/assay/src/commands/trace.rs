@@ -252,8 +252,8 @@ fn rederive(opened: &VerifiedRun, walk: &NumberTrace<'_>) -> Result<RederivedNum
     let again =
         reduce_again(opened, store, &signed.header.inputs).map_err(|failure| removed_evidence(&opened.removals, failure))?;
     let blobs = StoreBlobs::new(again.store.clone());
-    let recomputed = compare(opened, &signed.body, &again.summary, &blobs)?;
-    let file = again.summary.files.iter().find(|file| file.table == walk.file.table).ok_or_else(lost)?;
+    let recomputed = compare(opened, &signed.body, &again.body, &blobs)?;
+    let file = again.body.files.iter().find(|file| file.table == walk.file.table).ok_or_else(lost)?;
     let bytes = again.store.get(&file.artifact.digest, MAX_BYTES)?;
     let row = read_rows(file, bytes, walk.row.text(ROW_ID).unwrap_or_default())?.pop().ok_or_else(lost)?;
     let value = row.get(walk.column).cloned().ok_or_else(lost)?;
@@ -261,7 +261,7 @@ fn rederive(opened: &VerifiedRun, walk: &NumberTrace<'_>) -> Result<RederivedNum
         (Value::Float(now), Value::Float(before)) => now.to_bits() == before.to_bits(),
         (now, before) => now == before,
     };
-    let same_binary = signed.body.reduce_binary == again.summary.reduce_binary;
+    let same_binary = signed.body.reduce_binary == again.body.reduce_binary;
     match (&value, &walk.value) {
         _ if is_exact => {}
         (Value::Float(now), Value::Float(before)) if !same_binary && is_close(*before, *now) => {}
