@@ -38,7 +38,38 @@ fn differing_import(signed: Option<&Dataset>, again: Option<&Dataset>) -> Option
 }
 
 fn differs(workload: &Name, what: &str) -> Failure {
-    let message =
-        format!("the plan does not follow from its files: importing them again gives workload `{workload}` another {what}");
+    let message = format!("the plan does not follow from its files: the `{what}` of workload `{workload}` is not what they give");
     Failure::new(ErrorCode::ImportDiffers, message).hint("an `assay` of another version may import otherwise")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn dataset(edit: impl FnOnce(&mut Value)) -> Dataset {
+        let artifact = |name: &str| json!({"name": name, "digest": assay_manifest::Digest::compute(name.as_bytes()), "size": "3", "media_type": "a/b"});
+        let summary = serde_json::to_value(assay_manifest::DatasetSummary::default()).expect("JSON");
+        let mut value = json!({
+            "file": {"path": "f", "origin": "workloads/w/f", "executable": false, "artifact": artifact("file")},
+            "format": "jsonl", "rows": artifact("rows"), "index": artifact("index"), "summary": summary,
+        });
+        edit(&mut value);
+        serde_json::from_value(value).expect("a dataset")
+    }
+
+    #[test]
+    fn the_part_of_an_import_that_differs_is_named() {
+        let other = json!(assay_manifest::Digest::compute(b"other"));
+        let compare = |edit: &dyn Fn(&mut Value)| differing_import(Some(&dataset(|_| {})), Some(&dataset(edit)));
+        assert_eq!(compare(&|_| {}), None);
+        assert_eq!(compare(&|value| value["rows"]["digest"] = other.clone()), Some("rows"));
+        assert_eq!(compare(&|value| value["index"]["digest"] = other.clone()), Some("index"));
+        assert_eq!(compare(&|value| value["index"]["size"] = json!("4")), Some("index"));
+        assert_eq!(compare(&|value| value["file"]["artifact"]["digest"] = other.clone()), Some("file"));
+        assert_eq!(compare(&|value| value["summary"]["rows"] = json!("777")), Some("summary"));
+        assert_eq!(differing_import(None, Some(&dataset(|_| {}))), Some("dataset"));
+        assert_eq!(differing_import(None, None), None);
+    }
 }
