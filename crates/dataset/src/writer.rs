@@ -39,10 +39,10 @@ pub enum RecordedOutput {
     Unused,
 }
 
-/// How much larger the imported rows may be than their file. Text compresses to a tenth, and columns that repeat a long text to less.
+/// The factor by which the imported rows may be larger than their file. Text compresses to a tenth, and columns that repeat a long text to less.
 const MAX_GROWTH: u64 = 100;
 
-/// What the rows of any file may have: 4 GiB.
+/// The bytes that the rows of any file may have: 4 GiB.
 const LEAST_MAX_BYTES: u64 = 4 << 30;
 
 /// The rules by which rows are kept.

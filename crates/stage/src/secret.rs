@@ -662,7 +662,7 @@ mod tests {
             ("<sk-se/ret=>", "<[secret]>"),
             ("<SK-SE/RET=>", "<[secret]>"),
             ("<sk-se%2Fret=>", "<[secret]>"),
-            ("<736b2d53>", "<736b2d53>"),
+            ("<736b2d53>", "-"),
         ] {
             assert_eq!(masked(text, &["sk-Se/ret="]), expected, "{text}");
         }

@@ -219,7 +219,7 @@ fn equal_pieces_are_equal_words_wherever_they_stand() {
     }
 }
 
-/// Words of several tokens each: what prompts have in common is as long as was asked for, and the last piece makes up for the joins.
+/// Words of several tokens each: what prompts have in common is as long as requested, and the last piece makes up for the joins.
 #[test]
 fn pieces_of_words_that_are_several_tokens_have_their_sum() {
     for tokenizer in [read(&BYTES), read(&SUPERWORD)] {

@@ -1,4 +1,4 @@
-//! What could use up the stack of a program that reads a template: a stack that overflows ends the process, whatever waits for it.
+//! Limits of what a template can nest: a stack that overflows ends the process, whatever waits for it.
 
 use std::collections::BTreeSet;
 

@@ -70,7 +70,8 @@ impl<'a> Tables<'a> {
         let headings = || self.serving.iter().map(|case| wrap(&heading(case), width).len()).sum::<usize>();
         let frames = match (form, self.serving.len()) {
             (_, 0) => 0,
-            (Form::OneTable, 2..) => SERVING_FRAME,
+            // Labels with the names of cases may leave a table too narrow for a column, which a line of its own says.
+            (Form::OneTable, 2..) => SERVING_FRAME + 1,
             (_, count) => count * SERVING_FRAME + headings(),
         };
         let intervals = if form == Form::Intervals { self.rows() - self.others.len() } else { 0 };
