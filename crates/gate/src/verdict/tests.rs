@@ -585,7 +585,7 @@ fn the_same_question_has_the_same_bytes() {
     // signers.
     assert_eq!(
         (CONTRACT, Digest::compute(&one).hex().as_str()),
-        ("assay-gate/9", "8e42a6a92600423fd2bbcca762624bd1a1af8bbacc2c4095b0164425d4e73f94")
+        ("assay-gate/9", "b2134425c8b96e9cde1728f4cf1026dd9e2550584865f4eec68a528206035057")
     );
 }
 
