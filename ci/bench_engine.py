@@ -148,8 +148,8 @@ def main():
 
         print("a prefix in common: 1,600 tokens a prompt, by completions")
         times = []
-        for prefix in ([], ["--prefix", "system=1400"]):
-            arguments = ["--api", "completions", "--input-tokens", "1600", "--output-tokens", "8", "--requests", "10", *prefix]
+        for own, prefix in ((1600, []), (200, ["--prefix", "system=1400"])):
+            arguments = ["--api", "completions", "--input-tokens", str(own), "--output-tokens", "8", "--requests", "10", *prefix]
             metrics, sent, told = bench.run([], *arguments)
             account("with 1,400 in common" if prefix else "with none in common", sent, told)
             times.append(metrics["ttft_ms_p50"])
