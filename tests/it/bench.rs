@@ -253,7 +253,7 @@ fn what_is_typed_wrong_is_said_before_anything_runs() {
         (&["--concurrency", "1"], "--url <URL>"),
         (&["--url", "http://127.0.0.1:9", "--concurrency", "1"], "--model <NAME>"),
         (&["--url", "http://127.0.0.1:9", "--simulator", "fast", "--concurrency", "1"], "cannot be used with"),
-        (&["--simulator", "fast"], "--concurrency <N,..>"),
+        (&["--simulator", "fast"], "no load is given"),
         (&["--simulator", "fast", "--concurrency", "some"], "invalid value 'some' for '--concurrency <N,..>'"),
         (&["--simulator", "fast", "--rate", "fast"], "invalid value 'fast' for '--rate <PER_S,..>'"),
         (

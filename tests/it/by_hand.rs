@@ -312,7 +312,7 @@ fn parameters_and_shards_are_read_strictly() {
     ----- stdout: nothing -----
     ----- stderr -----
     ERROR assay_stage::harness: error[parameters]: the parameters of plan cannot be read
-      because: unknown field `fetsch`, expected `fetch`
+      because: unknown field `fetsch`, expected `fetch` or `datasets`
     ");
     insta::assert_snapshot!(with(&["--shard", "1/1"]), @"
     exit code 2
