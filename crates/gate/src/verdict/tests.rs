@@ -585,7 +585,7 @@ fn the_same_question_has_the_same_bytes() {
     // signers.
     assert_eq!(
         (CONTRACT, Digest::compute(&one).hex().as_str()),
-        ("assay-gate/9", "b2134425c8b96e9cde1728f4cf1026dd9e2550584865f4eec68a528206035057")
+        ("assay-gate/9", "48ae07053b641faebe2f370b79978285263dc31302348defe2ca41af30d49ef0")
     );
 }
 
