@@ -653,8 +653,11 @@ fn tokenizer(
 ) -> Result<Arc<Tokenizer>, Failure> {
     let of_kind = |tokenizer: &Tokenizer| {
         let tokenizer = tokenizer.clone().with_text(work.text.unwrap_or(SyntheticText::Words));
-        let with_ids = work.token_ids.map_or(Ok(tokenizer.clone()), |ids| tokenizer.with_token_ids(ids));
-        with_ids.map(Arc::new).map_err(|error| Failure::from_error(ErrorCode::Tokenizer, &error))
+        let made = match work.token_ids {
+            Some(ids) => tokenizer.with_token_ids(ids),
+            None => Ok(tokenizer),
+        };
+        made.map(Arc::new).map_err(|error| Failure::from_error(ErrorCode::Tokenizer, &error))
     };
     if let Some(tokenizer) = known.get(&work.tokenizer.digest) {
         return of_kind(tokenizer);

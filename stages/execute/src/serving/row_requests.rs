@@ -179,7 +179,9 @@ impl<'a> RowRequests<'a> {
         let mut content = self.rows().ok_or(NO_DATASET)?.read(row)?;
         let mut input_tokens = request.input_tokens;
         if let RowContent::Blocks(blocks) = &content {
-            if let Some(ids) = self.tokenizer.id_pieces(&self.pieces_of(row, blocks))? {
+            if self.work.token_ids.is_some()
+                && let Some(ids) = self.tokenizer.id_pieces(&self.pieces_of(row, blocks))?
+            {
                 return Ok(self.of_token_ids(request, &ids, output_tokens));
             }
             (content, input_tokens) = self.of_blocks(row, blocks)?;
