@@ -306,17 +306,14 @@ fn stretch_compares_the_time_of_responses_with_the_recorded_one() {
     assert_eq!(with(Field::Planned, None), None);
 }
 
-#[test]
-fn input_throughput_is_of_the_work_within_the_window() {
-    let mut totals = Totals::default();
-    totals.completed.add(1 << SHARE_BITS, Some(12), Some(5));
-    totals.completed.add(1 << (SHARE_BITS - 1), Some(9), None);
-    let trial = |window_ns| TrialTotals {
-        requests: 2,
-        ok: 2,
+/// The sums of a trial of an open loop of one nanosecond whose requests all succeeded, without anything that only some trials have.
+fn of_requests(requests: u64, totals: &Totals) -> TrialTotals<'_> {
+    TrialTotals {
+        requests,
+        ok: requests,
         cancelled: None,
-        totals: &totals,
-        window_ns,
+        totals,
+        window_ns: Some(1),
         steady_ns: Err(String::new()),
         is_open_loop: true,
         has_cap: false,
@@ -327,7 +324,15 @@ fn input_throughput_is_of_the_work_within_the_window() {
         repeated: Err(String::new()),
         gpus: Err(String::new()),
         price_per_s: Err(String::new()),
-    };
+    }
+}
+
+#[test]
+fn input_throughput_is_of_the_work_within_the_window() {
+    let mut totals = Totals::default();
+    totals.completed.add(1 << SHARE_BITS, Some(12), Some(5));
+    totals.completed.add(1 << (SHARE_BITS - 1), Some(9), None);
+    let trial = |window_ns| TrialTotals { window_ns, ..of_requests(2, &totals) };
     let Formula::Trial(formula) = Metric::InputThroughput.definition().formula else { panic!("a value of a trial") };
     // 12 tokens and half of 9 in two seconds; whether output tokens were counted does not matter.
     assert_eq!(formula(&trial(Some(2_000_000_000))), Ok((8.25, 2)));
@@ -340,23 +345,7 @@ fn only_an_open_loop_offers_a_rate() {
     for sent_ns in [0, 500_000_000, 1_000_000_000] {
         totals.add_sent(sent_ns);
     }
-    let trial = |is_open_loop| TrialTotals {
-        requests: 3,
-        ok: 3,
-        cancelled: None,
-        totals: &totals,
-        window_ns: Some(1),
-        steady_ns: Err(String::new()),
-        is_open_loop,
-        has_cap: false,
-        has_sessions: false,
-        has_slos: false,
-        no_output: None,
-        documents: None,
-        repeated: Err(String::new()),
-        gpus: Err(String::new()),
-        price_per_s: Err(String::new()),
-    };
+    let trial = |is_open_loop| TrialTotals { is_open_loop, ..of_requests(3, &totals) };
     let Formula::Trial(formula) = Metric::OfferedRate.definition().formula else { panic!("a value of a trial") };
     assert_eq!(formula(&trial(true)), Ok((2.0, 3)));
     assert_eq!(formula(&trial(false)), Err("a closed loop offers a concurrency, not a rate".to_owned()));
@@ -367,21 +356,9 @@ fn responses_without_output_tokens_have_no_output_length() {
     let mut totals = Totals { with_both_lengths: 1, ..Totals::default() };
     totals.osl.add(500);
     let trial = |no_output: Option<&str>| TrialTotals {
-        requests: 1,
-        ok: 1,
-        cancelled: None,
-        totals: &totals,
-        window_ns: Some(1),
-        steady_ns: Err(String::new()),
-        is_open_loop: true,
-        has_cap: false,
-        has_sessions: false,
-        has_slos: false,
         no_output: no_output.map(str::to_owned),
         documents: Some(1),
-        repeated: Err(String::new()),
-        gpus: Err(String::new()),
-        price_per_s: Err(String::new()),
+        ..of_requests(1, &totals)
     };
     for (metric, value) in [(Metric::Osl, 500.0), (Metric::OslMismatch, 0.0)] {
         let Formula::Trial(formula) = metric.definition().formula else { panic!("a value of a trial") };
@@ -394,23 +371,7 @@ fn responses_without_output_tokens_have_no_output_length() {
 fn a_rate_per_gpu_is_of_all_gpus_or_of_those_of_a_role() {
     let mut totals = Totals::default();
     totals.completed.add(1 << SHARE_BITS, Some(120), Some(48));
-    let trial = |gpus: Result<GpuCounts, String>| TrialTotals {
-        requests: 1,
-        ok: 1,
-        cancelled: None,
-        totals: &totals,
-        window_ns: Some(2_000_000_000),
-        steady_ns: Err(String::new()),
-        is_open_loop: true,
-        has_cap: false,
-        has_sessions: false,
-        has_slos: false,
-        no_output: None,
-        documents: None,
-        repeated: Err(String::new()),
-        gpus,
-        price_per_s: Err(String::new()),
-    };
+    let trial = |gpus: Result<GpuCounts, String>| TrialTotals { window_ns: Some(2_000_000_000), gpus, ..of_requests(1, &totals) };
     let values = |gpus: &Result<GpuCounts, String>| {
         let of = |metric: Metric| {
             let Formula::Trial(formula) = metric.definition().formula else { panic!("a value of a trial") };

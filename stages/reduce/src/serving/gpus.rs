@@ -1,6 +1,6 @@
 //! The GPUs of a case's target: in all, and by the role that they have in serving.
 //!
-//! What the pods of a target may use comes first, then what its hosts show, then what the pipeline declares. A role is that of a pod, as its
+//! The limits of a target's pods come first, then the devices that its hosts show, then the declared numbers. A role is that of a pod, as its
 //! labels say (`PodFacts::role`), else declared (`prefill_gpu_count` and `decode_gpu_count`).
 
 use assay_manifest::{Case, Environment, Host, PodFacts, ProvisionedTarget, ServingRole};
