@@ -19,6 +19,12 @@ fn vocabulary(name: &str) -> String {
 
 /// Runs `assay bench` with fixed lengths against a server that keeps the bodies of its requests, and returns them.
 fn bench(fixture: &Fixture, run_id: &str, more: &[&str]) -> (CommandResult, Vec<Value>) {
+    let lengths = ["--concurrency", "2", "--requests", "6", "--input-tokens", "40", "--output-tokens", "4"];
+    send(fixture, run_id, &[&lengths[..], more].concat())
+}
+
+/// Runs `assay bench` against a server that keeps the bodies of its requests, and returns them.
+fn send(fixture: &Fixture, run_id: &str, more: &[&str]) -> (CommandResult, Vec<Value>) {
     let bodies = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&bodies);
     let server = Server::start(MODEL, move |request| {
@@ -26,9 +32,8 @@ fn bench(fixture: &Fixture, run_id: &str, more: &[&str]) -> (CommandResult, Vec<
         (complete_stream(), AfterResponse::KeepAlive)
     });
     let url = server.url();
-    let load =
-        ["bench", "--url", &url, "--model", MODEL, "--concurrency", "2", "--trials", "1", "--warmup", "0s", "--requests", "6"];
-    let ran = fixture.assay(&[&load[..], &["--input-tokens", "40", "--output-tokens", "4", "--run-id", run_id], more].concat());
+    let load = ["bench", "--url", &url, "--model", MODEL, "--trials", "1", "--warmup", "0s", "--run-id", run_id];
+    let ran = fixture.assay(&[&load[..], more].concat());
     let bodies = bodies.lock().expect("no panic").clone();
     (ran, bodies)
 }
@@ -46,7 +51,7 @@ fn prompts_have_their_lengths_by_a_vocabulary_of_tiktoken() {
     let (ran, bodies) = bench(&fixture, "tiktoken", &tokenizer);
     ran.success();
     let counted = assay_tokens::Tokenizer::from_tiktoken(file.as_bytes(), "o200k_base").expect("a tokenizer");
-    assert_eq!(bodies.len(), 6);
+    assert!(bodies.len() >= 6);
     for body in &bodies {
         assert_eq!(counted.count(text(&body["messages"][0]["content"])), Ok(40), "{body}");
     }
@@ -87,7 +92,7 @@ fn a_template_that_the_client_applies_is_a_part_of_the_length() {
     let template = ["--tokenizer", "model", "--template", "apply", "--api", "completions"];
     let (ran, bodies) = bench(&fixture, "applied", &template);
     ran.success();
-    assert_eq!(bodies.len(), 6);
+    assert!(bodies.len() >= 6);
     for body in &bodies {
         let prompt = text(&body["prompt"]);
         assert!(prompt.starts_with("<|im_start|>user\n") && prompt.ends_with("<|im_end|>\n<|im_start|>assistant\n"), "{prompt}");
@@ -109,7 +114,7 @@ fn a_template_that_names_no_special_token_needs_no_configuration() {
     let template = ["--tokenizer", "model", "--template", "apply", "--api", "completions"];
     let (ran, bodies) = bench(&fixture, "alone", &template);
     ran.success();
-    assert!(bodies.len() == 6 && bodies.iter().all(|body| count_in_folder(&fixture, text(&body["prompt"])) == 40));
+    assert!(bodies.len() >= 6 && bodies.iter().all(|body| count_in_folder(&fixture, text(&body["prompt"])) == 40));
     assert_eq!(planned_tokenizer(&fixture, "alone")["template"].get("config"), None);
     fixture.verify("alone").success();
     fixture.write("model/chat_template.jinja", &format!("{{{{ bos_token }}}}{TEMPLATE}"));
@@ -138,8 +143,107 @@ fn a_template_that_the_endpoint_applies_is_counted() {
     for body in &bodies {
         assert_eq!(count_in_folder(&fixture, text(&body["messages"][0]["content"])), 45, "{body}");
     }
-    assert_eq!(bodies.len(), 6);
+    assert!(bodies.len() >= 6);
     fixture.verify("counted").success();
+}
+
+/// A dataset of one conversation of two turns, with a message of the system.
+const CHAT: &str = r#"{"messages": [{"role": "system", "content": "be good"}, {"role": "user", "content": "time and time"}, {"role": "assistant", "content": "a day"}, {"role": "user", "content": "the year"}, {"role": "assistant", "content": "the end of it"}]}"#;
+
+/// Runs `assay bench` with the dataset `chats.jsonl`, and returns the bodies of its requests.
+fn bench_chats(fixture: &Fixture, run_id: &str, more: &[&str]) -> (CommandResult, Vec<Value>) {
+    let chats =
+        ["--dataset", "chats.jsonl", "--tokenizer", "model", "--concurrency", "1", "--cache", "shared", "--no-exact-output"];
+    send(fixture, run_id, &[&chats[..], more].concat())
+}
+
+/// Returns the smallest and the largest number of tokens of the prompts of the dataset.
+fn planned_range(fixture: &Fixture, run_id: &str) -> [u64; 2] {
+    let work = &fixture.manifest(run_id, "plan")["body"]["workloads"][0]["serving"];
+    let range = &work["prompts"]["summary"]["input_tokens"];
+    ["least", "most"].map(|end| range[end].as_u64().unwrap_or_else(|| panic!("no `{end}` in {work}")))
+}
+
+#[test]
+fn conversations_of_a_dataset_are_sent_through_completions_with_their_template() {
+    let fixture = Fixture::new();
+    write_folder(&fixture, TEMPLATE);
+    fixture.write("chats.jsonl", &format!("{CHAT}\n"));
+    let apply = ["--api", "completions", "--template", "apply"];
+    let (ran, bodies) = bench_chats(&fixture, "turns", &[&apply[..], &["--sessions", "count=2"]].concat());
+    ran.success();
+    let system = "<|im_start|>system\nbe good<|im_end|>\n";
+    let first = format!("{system}<|im_start|>user\ntime and time<|im_end|>\n<|im_start|>assistant\n");
+    let second = format!("{first}a day<|im_end|>\n<|im_start|>user\nthe year<|im_end|>\n<|im_start|>assistant\n");
+    let sent: Vec<&str> = bodies.iter().map(|body| text(&body["prompt"])).collect();
+    // An attempt that does not count is made again.
+    assert!(sent.len() >= 4 && sent.chunks(2).all(|turns| turns == [&*first, &*second]), "{sent:?}");
+    assert_eq!(planned_range(&fixture, "turns"), [&first, &second].map(|prompt| count_in_folder(&fixture, prompt)));
+    fixture.verify("turns").success();
+    // Live history has what the endpoint said, at the same place.
+    let live = [&apply[..], &["--sessions", "count=1,history=live"]].concat();
+    let (ran, bodies) = bench_chats(&fixture, "live", &live);
+    ran.success();
+    let (said, rest) = text(&bodies[1]["prompt"]).split_at(first.len());
+    assert_eq!(
+        (said, rest.ends_with("<|im_end|>\n<|im_start|>user\nthe year<|im_end|>\n<|im_start|>assistant\n")),
+        (&*first, true)
+    );
+    assert!(!rest.starts_with("a day"), "{rest}");
+}
+
+#[test]
+fn rows_of_a_dataset_are_counted_with_their_template_and_only_plain_messages_have_one() {
+    let fixture = Fixture::new();
+    write_folder(&fixture, TEMPLATE);
+    let row = r#"{"messages": [{"role": "system", "content": "be good"}, {"role": "user", "content": "time and time"}]}"#;
+    fixture.write("chats.jsonl", &format!("{row}\n"));
+    let whole = "<|im_start|>system\nbe good<|im_end|>\n<|im_start|>user\ntime and time<|im_end|>\n<|im_start|>assistant\n";
+    let tokens = count_in_folder(&fixture, whole);
+    let (ran, bodies) = bench_chats(&fixture, "counted", &["--template", "count", "--requests", "2"]);
+    ran.success();
+    assert_eq!(bodies[0]["messages"][1]["content"], "time and time");
+    assert_eq!(planned_range(&fixture, "counted"), [tokens; 2]);
+    let apply = ["--api", "completions", "--template", "apply", "--requests", "2"];
+    let (ran, bodies) = bench_chats(&fixture, "applied", &apply);
+    ran.success();
+    assert_eq!(text(&bodies[0]["prompt"]), whole);
+    assert_eq!(planned_range(&fixture, "applied"), [tokens; 2]);
+    fixture.verify("applied").success();
+    let tool = row.replace("system", "tool");
+    fixture.write("chats.jsonl", &format!("{row}\n{tool}\n"));
+    let refused = bench_chats(&fixture, "tool", &apply).0.refuses(10, "dataset");
+    let says = "row 2 has a message that no chat template is put around, number 1, of `tool`";
+    assert!(refused.stderr.contains(says), "{}", refused.stderr);
+    let twice = row.replace("system", "user");
+    fixture.write("chats.jsonl", &format!("{twice}\n"));
+    let refused = bench_chats(&fixture, "twice", &apply).0.refuses(10, "dataset");
+    assert!(refused.stderr.contains("a message of `user` does not follow one of `user`"), "{}", refused.stderr);
+}
+
+/// Returns what the template makes of the messages of a body.
+fn templated(body: &Value) -> String {
+    let messages = body["messages"].as_array().expect("messages").iter();
+    let around =
+        messages.map(|message| format!("<|im_start|>{}\n{}<|im_end|>\n", text(&message["role"]), text(&message["content"])));
+    around.collect::<String>() + "<|im_start|>assistant\n"
+}
+
+#[test]
+fn turns_of_drawn_lengths_have_them_with_the_template() {
+    let fixture = Fixture::new();
+    write_folder(&fixture, TEMPLATE);
+    let sessions = ["--concurrency", "1", "--sessions", "turns=3,count=2", "--input-tokens", "40", "--output-tokens", "4"];
+    for (run_id, api, usage) in [("text", "completions", "apply"), ("messages", "chat", "count")] {
+        let template = ["--tokenizer", "model", "--api", api, "--template", usage];
+        let (ran, bodies) = send(&fixture, run_id, &[&sessions[..], &template].concat());
+        ran.success();
+        let prompts = bodies.iter().map(|body| body["prompt"].as_str().map_or_else(|| templated(body), str::to_owned));
+        let tokens: Vec<u64> = prompts.map(|prompt| count_in_folder(&fixture, &prompt)).collect();
+        // Each turn adds 40 tokens, and the response of 4 before it.
+        assert!(tokens.len() >= 6 && tokens.chunks(3).all(|turns| turns == [40, 84, 128]), "{usage}: {tokens:?}");
+        fixture.verify(run_id).success();
+    }
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod session;
 mod trace;
 mod writer;
 
+pub use assay_manifest::MessageRole;
 pub use conversation::{Conversation, Turn};
 pub use error::DatasetError;
 pub use import::{Fields, MAX_ROW_BYTES, MAX_ROW_VALUES, import, import_parquet_row, parquet_columns};
@@ -33,8 +34,9 @@ pub use index::{
     TurnLink,
 };
 pub use reader::{RowError, RowReader};
-pub use roles::{BlockMessage, MessageRole};
+pub use roles::BlockMessage;
 pub use row::{
     FileRow, LeftOut, LeftOutReason, Row, RowContent, RowTime, TokenBlocks, TraceSession, TraceStream, TurnCourse, message_texts,
+    plain_messages,
 };
 pub use writer::{ImportRules, ImportSummary, MAX_BLOCKS, RecordedOutput, RowWriter, TextTokens, TimeRules};

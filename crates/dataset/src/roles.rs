@@ -5,32 +5,10 @@
 //! before, rounded up to whole blocks, and then what the user added. AIPerf attributes the blocks of Weka's traces in this way
 //! (`dataset/loader/weka_synth_buf.py` of ai-dynamo/aiperf at 1848624113dc8b624bd3f408648664d46fee9073).
 
+use assay_manifest::MessageRole;
 use serde::{Deserialize, Serialize};
 
 use crate::TokenBlocks;
-
-/// The author of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum MessageRole {
-    /// The operator: instructions and the descriptions of tools.
-    System,
-    /// The user, and the tools whose results the user's side sends.
-    User,
-    /// The model.
-    Assistant,
-}
-
-impl MessageRole {
-    /// Returns the role as APIs name it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::System => "system",
-            Self::User => "user",
-            Self::Assistant => "assistant",
-        }
-    }
-}
 
 /// A message: its author, and the number of its blocks. The last message of a prompt has what follows the blocks, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

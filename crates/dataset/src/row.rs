@@ -2,7 +2,7 @@
 
 use crate::body;
 use assay_api::{InputKind, ServingApi};
-use assay_manifest::SubagentTimes;
+use assay_manifest::{MessageRole, SubagentTimes};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -10,6 +10,9 @@ use crate::{BlockMessage, Conversation, Turn};
 
 /// The member of a chat message that holds its text.
 const CONTENT: &str = "content";
+
+/// The member that names its author.
+const ROLE: &str = "role";
 
 /// A row of the file that is no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,6 +225,18 @@ impl RowContent {
         }
     }
 
+    /// Returns its messages for a chat template, each with its author and its text. Fails for content that a template of plain messages cannot
+    /// take, with the reason.
+    pub fn messages(&self) -> Result<Vec<(MessageRole, &str)>, String> {
+        match self {
+            Self::Prompt(text) => Ok(vec![(MessageRole::User, text)]),
+            Self::Messages(messages) => plain_messages(messages),
+            Self::Body(_) | Self::Blocks(_) | Self::Turn(_) => {
+                Err(format!("is {}, which a chat template cannot be put around: only prompts and messages can", self.kind()))
+            }
+        }
+    }
+
     /// Returns true if an endpoint reads no word of it.
     pub(crate) fn is_blank(&self) -> bool {
         !matches!(self, Self::Blocks(_)) && self.texts().iter().all(|text| text.trim().is_empty())
@@ -270,6 +285,27 @@ pub fn message_texts(message: &Value) -> Vec<&str> {
         Some(Value::Array(parts)) => parts.iter().filter_map(|part| part.get("text")?.as_str()).collect(),
         _ => Vec::new(),
     }
+}
+
+/// Returns messages as a chat template takes them: their authors and their texts. Fails if one is more than that, with the reason.
+pub fn plain_messages(messages: &[Value]) -> Result<Vec<(MessageRole, &str)>, String> {
+    let problem = |place: usize, message: &Value| {
+        let role = message.get(ROLE).and_then(Value::as_str).unwrap_or("nobody");
+        format!(
+            "has a message that no chat template is put around, number {}, of `{}`: only those of `system`, `user` and `assistant` with a text as \
+             `content` and no other member are",
+            place + 1,
+            role.escape_debug()
+        )
+    };
+    messages.iter().enumerate().map(|(place, message)| plain_message(message).ok_or_else(|| problem(place, message))).collect()
+}
+
+fn plain_message(message: &Value) -> Option<(MessageRole, &str)> {
+    let members = message.as_object()?;
+    let is_plain = members.keys().all(|name| [ROLE, CONTENT].contains(&name.as_str()));
+    let role = members.get(ROLE)?.as_str()?.parse().ok()?;
+    Some((role, members.get(CONTENT)?.as_str()?)).filter(|_| is_plain)
 }
 
 fn message_text_mut(message: &mut Value) -> Option<&mut String> {

@@ -6,12 +6,15 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use assay_api::ServingApi;
-use assay_manifest::{Count, DatasetSummary, MAX_SESSION_TURNS, OverLongPrompt, TokenRange};
+use assay_manifest::{Count, DatasetSummary, MAX_SESSION_TURNS, MessageRole, OverLongPrompt, TemplateUse, TokenRange};
+
+use serde_json::Value;
 
 use crate::index::{CONTINUES, INDEX_FORMAT, MAX_ROWS, TRACE_SESSIONS_FORMAT, TracePlace};
+use crate::row::plain_messages;
 use crate::session::HeldSessions;
 use crate::trace::{BlockTree, Timeline};
-use crate::{Conversation, DatasetError, FileRow, IndexedRow, LeftOut, LeftOutReason, Row, RowContent};
+use crate::{Conversation, DatasetError, FileRow, IndexedRow, LeftOut, LeftOutReason, Row, RowContent, Turn};
 
 pub use crate::trace::{MAX_BLOCKS, TimeRules};
 
@@ -25,6 +28,17 @@ pub trait TextTokens {
 
     /// Returns the longest beginning of a text with at most this many tokens.
     fn truncate<'a>(&self, text: &'a str, tokens: u32) -> Result<&'a str, String>;
+
+    /// Returns the text that the workload's chat template makes of messages, each with its author and its text, which follow one of `before`
+    /// or begin a conversation; `None` if only the texts of messages are counted.
+    fn in_template(&self, _before: Option<MessageRole>, _messages: &[(MessageRole, &str)]) -> Option<Result<String, String>> {
+        None
+    }
+
+    /// Returns the text that the chat template puts behind the last message of a prompt.
+    fn end_of_prompts(&self) -> &str {
+        ""
+    }
 }
 
 /// The use of the recorded lengths of responses.
@@ -60,6 +74,8 @@ pub struct ImportRules {
     pub times: Option<TimeRules>,
     /// True if rows are whole conversations, or belong to the sessions of a trace, whose turns are sent one after the other.
     pub sessions: bool,
+    /// The side that applies a chat template whose tokens are a part of each prompt; `None` if only texts are counted.
+    pub template: Option<TemplateUse>,
 }
 
 impl ImportRules {
@@ -71,7 +87,18 @@ impl ImportRules {
         output: RecordedOutput::Used { at_most: None },
         times: None,
         sessions: false,
+        template: None,
     };
+
+    /// Returns true if requests can have this content: messages, too, if the client makes them one text.
+    fn take(&self, content: &RowContent) -> bool {
+        content.fits(self.api) || self.take_messages() && matches!(content, RowContent::Messages(_) | RowContent::Turn(_))
+    }
+
+    /// Returns true if requests can have messages, or the text that the client makes of them.
+    fn take_messages(&self) -> bool {
+        self.api.takes_messages() || self.template == Some(TemplateUse::Apply)
+    }
 
     /// Returns the use of times if the sessions of a trace are played.
     pub(crate) fn trace_sessions(&self) -> Option<TimeRules> {
@@ -90,6 +117,16 @@ struct RowTokens {
     output: Option<u32>,
     /// The leading tokens of the prompt that an earlier row has as well.
     reused: u64,
+}
+
+/// What was said in a conversation before a turn, within the chat template.
+#[derive(Default)]
+struct Said {
+    tokens: u64,
+    /// The author of the last message that is counted.
+    last: Option<MessageRole>,
+    /// The response behind it.
+    response: Vec<Value>,
 }
 
 /// The place of a row in time.
@@ -174,7 +211,7 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
     }
 
     fn write_request(&mut self, number: u64, mut row: Row, admitted_ns: u64) -> Result<(), DatasetError> {
-        if !row.content.fits(self.rules.api) {
+        if !self.rules.take(&row.content) {
             return Err(self.api_error(number, row.content.kind()));
         }
         let mut input = self.input_tokens(number, &row.content)?;
@@ -208,7 +245,7 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
 
     /// Writes the turns of a conversation, up to the first one that is too long if the rules say so.
     fn write_conversation(&mut self, number: u64, conversation: Conversation, admitted_ns: u64) -> Result<(), DatasetError> {
-        if !self.rules.api.takes_messages() {
+        if !self.rules.take_messages() {
             return Err(self.api_error(number, "a conversation"));
         }
         let fitting = self.count_turns(number, &conversation)?;
@@ -229,9 +266,12 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
     /// Returns the tokens of the turns before the first one that is too long. Each text is counted once, because a prompt is the one before
     /// it, the response to that, and the messages of its own turn.
     fn count_turns(&self, number: u64, conversation: &Conversation) -> Result<Vec<RowTokens>, DatasetError> {
-        let (mut fitting, mut reused) = (Vec::new(), 0_u64);
+        let (mut fitting, mut reused, mut said) = (Vec::new(), 0_u64, Said::default());
         for (place, turn) in conversation.turns().iter().enumerate() {
-            let input = reused.saturating_add(self.count_all(number, turn.texts())?);
+            let input = match self.rules.template {
+                None => reused.saturating_add(self.count_all(number, turn.texts())?),
+                Some(_) => self.prompt_of_turn(number, &mut said, turn)?,
+            };
             if let Some(max) = self.max_below(input) {
                 if self.rules.over == OverLongPrompt::Refuse {
                     return Err(DatasetError::TurnTooLong { row: number, turn: place as u64 + 1, tokens: input, max });
@@ -245,6 +285,28 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
             reused = input.saturating_add(response);
         }
         Ok(fitting)
+    }
+
+    /// Returns the tokens of the prompt of a turn within the chat template, and adds the turn to what was said.
+    fn prompt_of_turn(&self, row: u64, said: &mut Said, turn: &Turn) -> Result<u64, DatasetError> {
+        let messages = [said.response.as_slice(), &turn.messages].concat();
+        let texts = plain_messages(&messages).map_err(|why| DatasetError::row(row, why))?;
+        check_last(row, &texts)?;
+        let added = self.in_template(row, said.last, &texts)?;
+        said.tokens = said.tokens.saturating_add(self.count(row, &added)?);
+        said.last = Some(MessageRole::User);
+        said.response = turn.response.iter().cloned().collect();
+        Ok(said.tokens.saturating_add(self.count(row, self.tokens.end_of_prompts())?))
+    }
+
+    fn in_template(
+        &self,
+        row: u64,
+        before: Option<MessageRole>,
+        messages: &[(MessageRole, &str)],
+    ) -> Result<String, DatasetError> {
+        let made = self.tokens.in_template(before, messages).unwrap_or_else(|| Err("there is no chat template".to_owned()));
+        made.map_err(|reason| DatasetError::Tokens { row, reason })
     }
 
     fn api_error(&self, row: u64, content: &'static str) -> DatasetError {
@@ -336,12 +398,18 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         Ok(())
     }
 
-    /// Returns the tokens of a prompt: the sum over its texts. What a chat template adds is in the endpoint's count only.
+    /// Returns the tokens of a prompt: the sum over its texts, or those of the whole within the workload's chat template. Without one, what the
+    /// endpoint's template adds is in the endpoint's count only.
     fn input_tokens(&self, row: u64, content: &RowContent) -> Result<u64, DatasetError> {
         if let RowContent::Blocks(blocks) = content {
             return Ok(u64::from(blocks.tokens));
         }
-        self.count_all(row, content.texts())
+        if self.rules.template.is_none() {
+            return self.count_all(row, content.texts());
+        }
+        let messages = content.messages().map_err(|why| DatasetError::row(row, why))?;
+        check_last(row, &messages)?;
+        self.count(row, &(self.in_template(row, None, &messages)? + self.tokens.end_of_prompts()))
     }
 
     fn output_tokens(&self, number: u64, row: &Row) -> Result<Option<u32>, DatasetError> {
@@ -397,6 +465,17 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
 
     fn count(&self, row: u64, text: &str) -> Result<u64, DatasetError> {
         self.tokens.count(text).map_err(|reason| DatasetError::Tokens { row, reason })
+    }
+}
+
+/// Refuses a prompt whose last message is not of the user: a chat template would begin a response to nothing.
+fn check_last(row: u64, messages: &[(MessageRole, &str)]) -> Result<(), DatasetError> {
+    match messages.last() {
+        Some((MessageRole::User, _)) => Ok(()),
+        _ => Err(DatasetError::row(
+            row,
+            "has a prompt that does not end with a message of `user`, and a chat template begins a response there",
+        )),
     }
 }
 

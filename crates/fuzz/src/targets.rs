@@ -105,6 +105,7 @@ fn dataset(bytes: &[u8]) {
         output: RecordedOutput::Used { at_most: (place >= 128).then_some(2) },
         times: format.has_times().then_some(times),
         sessions,
+        template: None,
     };
     import_rows(*format, &rules(false), file);
     import_rows(*format, &rules(true), file);

@@ -130,6 +130,7 @@ pub(crate) fn import_dataset(
         output,
         times: dataset.times.map(time_rules),
         sessions: serving.sessions.is_some(),
+        template: serving.template().map(|template| template.usage),
     };
     pins.dataset(&DatasetRequest {
         workload: &workload.name,

@@ -86,16 +86,25 @@ pub(crate) fn check_tokenizer(spec: &CheckedValue, problems: &mut Problems<'_>) 
     }
 }
 
-/// Checks that only a single message of an API has a template, and that the right side applies it.
+/// Checks that what is sent has a place for a template, and that the right side applies it.
 fn check_template(spec: &CheckedValue, tokenizer: &CheckedValue, problems: &mut Problems<'_>) {
     let Some(template) = tokenizer.member("template") else { return };
     if tokenizer.member("folder").is_none() {
         let message = "`spec.tokenizer.template` belongs to a `folder`, whose files have a template";
         problems.add_hinted(template.anchor, message, "name the folder instead of the file, or remove it");
     }
-    if let Some(other) = ["dataset", "trace", "sessions"].into_iter().find(|name| spec.member(name).is_some()) {
-        let message = format!("`spec.tokenizer.template` belongs to `lengths` without `sessions`, and there is `{other}`");
-        problems.add_hinted(template.anchor, message, "remove it: only the text of prompts is counted then");
+    if spec.member("trace").is_some() {
+        let message =
+            "`spec.tokenizer.template` would move the blocks of `spec.trace`, whose lengths have no chat template in them";
+        problems.add_hinted(
+            template.anchor,
+            message,
+            "remove it: the recorded tokens of prompts are counted then, and nothing beside them",
+        );
+    }
+    if spec.at(&["sessions", "reasoning"]).is_some_and(|reasoning| reasoning.text() == Some("keep")) {
+        let message = "`spec.sessions.reasoning: keep` and `spec.tokenizer.template` exclude each other: a template takes reasoning in its own way";
+        problems.add_hinted(template.anchor, message, "remove one of them");
     }
     let (Some(usage), Some(api)) = (TemplateUse::read(template), spec.member("api").and_then(ServingApi::read)) else { return };
     let right = match usage {

@@ -29,7 +29,7 @@ use crate::problem::{Problem, Problems, did_you_mean, quote};
 use crate::secret::{looks_secret_member, refuse_secrets};
 use crate::tables::WORKLOAD_SPEC;
 use crate::token_ids::check_token_ids;
-use crate::tokenizer::{WorkloadTokenizer, check_tokenizer};
+use crate::tokenizer::{WorkloadTemplate, WorkloadTokenizer, check_tokenizer};
 
 /// A workload as its file defines it. Only [`Workload::parse`] makes one, so that it always agrees with its digest.
 #[derive(Clone, Debug)]
@@ -238,6 +238,11 @@ pub struct Serving {
 }
 
 impl Serving {
+    /// Returns the chat template whose tokens are a part of each prompt.
+    pub fn template(&self) -> Option<&WorkloadTemplate> {
+        self.tokenizer.as_ref()?.template.as_ref()
+    }
+
     /// Returns true if the sessions of a trace are played turn by turn.
     pub fn plays_trace(&self) -> bool {
         let is_trace = matches!(&self.prompts, Prompts::Dataset(dataset) if dataset.times.is_some());
@@ -874,9 +879,9 @@ fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
         let message = "`spec.load.cancel` cancels single requests: a turn that is cancelled would end its session";
         problems.add_hinted(cancel.anchor, message, "remove it, or `sessions`");
     }
-    // The prompts of a trace's turns are whole ones, which any API that generates takes.
-    let takes_turns =
-        |api: ServingApi| api.takes_messages() || spec.member("trace").is_some() && api.capabilities().has_output_tokens;
+    // The prompts of a trace's turns are whole ones, which any API that generates takes; so are those that a chat template is applied to.
+    let has_whole_prompts = spec.member("trace").is_some() || spec.at(&["tokenizer", "template"]).is_some();
+    let takes_turns = |api: ServingApi| api.takes_messages() || has_whole_prompts && api.capabilities().has_output_tokens;
     let api = spec.member("api").and_then(ServingApi::read);
     if let Some(api) = api.filter(|api| !takes_turns(*api)) {
         let message = format!("requests of `api: {api}` have no messages, of which sessions consist");

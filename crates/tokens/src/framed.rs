@@ -1,7 +1,5 @@
 //! Prompts with a chat template around them, of an exact length as a whole.
 
-use assay_manifest::TemplateUse;
-
 use crate::prompt::{Prompt, WordSequence};
 use crate::template::Frame;
 use crate::{Tokenizer, TokenizerError};
@@ -12,14 +10,13 @@ const MAX_TRIED_BYTES: usize = 2 << 10;
 /// The prompts of a tokenizer with a chat template around them.
 pub(crate) struct FramedPrompts {
     frame: Frame,
-    usage: TemplateUse,
     tokens: u32,
     /// True if the template and the words of any prompt add up.
     additive: bool,
 }
 
 impl FramedPrompts {
-    pub(crate) fn new(tokenizer: &Tokenizer, frame: Frame, usage: TemplateUse) -> Result<Self, TokenizerError> {
+    pub(crate) fn new(tokenizer: &Tokenizer, frame: Frame) -> Result<Self, TokenizerError> {
         let vocabulary = &tokenizer.vocabulary;
         let words = vocabulary.words();
         let openers: Vec<&str> = vocabulary.openers().iter().map(|place| words[*place].as_str()).collect();
@@ -39,14 +36,14 @@ impl FramedPrompts {
                 additive &= count(&format!("{opener} {last}"))? == of_two;
             }
         }
-        Ok(Self { frame, usage, tokens, additive })
+        Ok(Self { frame, tokens, additive })
     }
 
     pub(crate) fn tokens(&self) -> u32 {
         self.tokens
     }
 
-    /// Makes a prompt of `tokens` tokens with those of the template: at least one word.
+    /// Makes the message of a prompt of `tokens` tokens with those of the template: at least one word.
     pub(crate) fn prompt(
         &self,
         tokenizer: &Tokenizer,
@@ -66,7 +63,7 @@ impl FramedPrompts {
         Ok(self.finished(made.text, made.tokens))
     }
 
-    /// Makes a prompt of pieces, of which the last is shorter by the template.
+    /// Makes the message of a prompt of pieces, of which the last is shorter by the template.
     pub(crate) fn pieces(&self, tokenizer: &Tokenizer, pieces: &[(u64, u32)]) -> Result<Prompt, TokenizerError> {
         let mut pieces = pieces.to_vec();
         if let Some((_, last)) = pieces.last_mut() {
@@ -82,12 +79,8 @@ impl FramedPrompts {
         Ok(self.finished(text, u32::try_from(own).unwrap_or(u32::MAX)))
     }
 
-    /// Returns the prompt of a message of `own` tokens.
-    fn finished(&self, message: String, own: u32) -> Prompt {
-        let tokens = own.saturating_add(self.tokens);
-        match self.usage {
-            TemplateUse::Apply => Prompt { text: self.frame.around(&message), tokens },
-            TemplateUse::Count => Prompt { text: message, tokens },
-        }
+    /// Returns a message of `own` tokens, with the tokens of its prompt.
+    fn finished(&self, text: String, own: u32) -> Prompt {
+        Prompt { text, tokens: own.saturating_add(self.tokens) }
     }
 }

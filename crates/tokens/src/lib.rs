@@ -20,7 +20,7 @@ mod words;
 
 use std::sync::Arc;
 
-use assay_manifest::{Digest, SyntheticText, TemplateUse, TokenIds};
+use assay_manifest::{Digest, MessageRole, SyntheticText, TemplateUse, TokenIds};
 
 pub use encoder::MAX_OWN_WORDS;
 pub use file::{MAX_FILE_BYTES, MAX_GROWTH};
@@ -34,6 +34,7 @@ use file::FileRules;
 use framed::FramedPrompts;
 use ids::IdSource;
 use prompt::Vocabulary;
+use template::ConversationTemplate;
 use tiktoken::RankedBytes;
 
 /// The longest text that is tokenised: 128 MiB, a prompt of [`MAX_PROMPT_TOKENS`] with room to spare.
@@ -101,8 +102,30 @@ pub struct Tokenizer {
     digest: Digest,
     additive: bool,
     text: SyntheticText,
-    framed: Option<Arc<FramedPrompts>>,
+    template: Option<Arc<Template>>,
+    /// True if prompts are messages even where the client applies the template: it does so when the conversation is known.
+    makes_messages: bool,
     ids: Option<IdSource>,
+}
+
+/// A chat template whose tokens are a part of each prompt.
+struct Template {
+    usage: TemplateUse,
+    conversation: ConversationTemplate,
+    first: FramedPrompts,
+    /// The messages of later turns; why there are none otherwise.
+    later: Result<FramedPrompts, String>,
+}
+
+impl Template {
+    fn new(tokenizer: &Tokenizer, conversation: ConversationTemplate, usage: TemplateUse) -> Result<Self, TokenizerError> {
+        let first = FramedPrompts::new(tokenizer, conversation.frame.clone())?;
+        let later = match conversation.turn_frame() {
+            Ok(frame) => Ok(FramedPrompts::new(tokenizer, frame)?),
+            Err(why) => Err(why.to_owned()),
+        };
+        Ok(Self { usage, conversation, first, later })
+    }
 }
 
 #[derive(Clone)]
@@ -125,7 +148,8 @@ impl Tokenizer {
             digest: words::digest(),
             additive: true,
             text: SyntheticText::Words,
-            framed: None,
+            template: None,
+            makes_messages: false,
             ids: None,
         }
     }
@@ -161,7 +185,8 @@ impl Tokenizer {
             digest,
             additive,
             text: SyntheticText::Words,
-            framed: None,
+            template: None,
+            makes_messages: false,
             ids: None,
         })
     }
@@ -169,13 +194,43 @@ impl Tokenizer {
     /// Counts a chat template into every prompt: its length is that of the message with what the template puts around it. With
     /// [`TemplateUse::Apply`] that is also its text; otherwise its text is the message, and the endpoint applies the template.
     pub fn with_template(mut self, files: &TemplateFiles<'_>, usage: TemplateUse) -> Result<Self, TokenizerError> {
-        self.framed = Some(Arc::new(FramedPrompts::new(&self, template::Frame::render(files)?, usage)?));
+        self.template = Some(Arc::new(Template::new(&self, ConversationTemplate::render(files)?, usage)?));
         Ok(self)
+    }
+
+    /// Returns the tokenizer whose prompts are the messages of conversations: what the client applies is [put around
+    /// them](Tokenizer::applied) when the whole conversation is known.
+    #[must_use]
+    pub fn of_messages(self) -> Self {
+        Self { makes_messages: true, ..self }
     }
 
     /// Returns the tokens of the chat template around a message: those of a prompt that are not words of its own.
     pub fn template_tokens(&self) -> Option<u32> {
-        self.framed.as_ref().map(|framed| framed.tokens())
+        self.template.as_ref().map(|template| template.first.tokens())
+    }
+
+    /// Returns the text that the chat template makes of messages which follow one of `before`, or begin a conversation; `None` without a
+    /// template. A prompt has the [end of prompts](Tokenizer::end_of_prompts) behind the last message.
+    pub fn in_template(
+        &self,
+        before: Option<MessageRole>,
+        messages: &[(MessageRole, &str)],
+    ) -> Option<Result<String, TokenizerError>> {
+        let template = self.template.as_ref()?;
+        Some(template.conversation.text(before, messages).map_err(TokenizerError::Template))
+    }
+
+    /// Returns the text that the chat template puts behind the last message of a prompt; empty without a template.
+    pub fn end_of_prompts(&self) -> &str {
+        self.template.as_ref().map_or("", |template| template.conversation.end())
+    }
+
+    /// Returns the prompt of a conversation if the client applies the chat template; `None` if the endpoint does.
+    pub fn applied(&self, messages: &[(MessageRole, &str)]) -> Option<Result<String, TokenizerError>> {
+        self.template.as_ref().filter(|template| template.usage == TemplateUse::Apply)?;
+        let text = self.in_template(None, messages)?;
+        Some(text.map(|text| text + self.end_of_prompts()))
     }
 
     /// Returns the tokenizer that makes prompts of token ids, too. Fails if there are too few.
@@ -265,9 +320,42 @@ impl Tokenizer {
         if tokens == 0 {
             return Ok(Prompt { text: String::new(), tokens });
         }
-        if let Some(framed) = &self.framed {
-            return framed.prompt(self, seed, salt, tokens);
+        if let Some(template) = &self.template {
+            return template.first.prompt(self, seed, salt, tokens).map(|message| self.finished(template, message));
         }
+        self.words(seed, salt, tokens)
+    }
+
+    /// Makes the message of a later turn of a conversation: with a chat template, `tokens` are those by which the turn makes the prompt longer,
+    /// beside the words of the response before it.
+    pub fn later_message(&self, seed: u64, tokens: u32) -> Result<Prompt, TokenizerError> {
+        let Some(template) = self.template.as_ref().filter(|_| tokens > 0) else { return self.prompt(seed, None, tokens) };
+        if tokens > MAX_PROMPT_TOKENS {
+            return Err(TokenizerError::TooManyTokens(tokens));
+        }
+        template.later.as_ref().map_err(|why| TokenizerError::Template(why.clone()))?.prompt(self, seed, None, tokens)
+    }
+
+    /// Makes a text of `tokens` tokens, of the words of prompts and without a chat template.
+    pub fn unframed(&self, seed: u64, tokens: u32) -> Result<Prompt, TokenizerError> {
+        match tokens {
+            0 => Ok(Prompt { text: String::new(), tokens }),
+            1..=MAX_PROMPT_TOKENS => self.words(seed, None, tokens),
+            _ => Err(TokenizerError::TooManyTokens(tokens)),
+        }
+    }
+
+    /// Returns the prompt of a message: with the template around it, if the client applies it to single messages.
+    fn finished(&self, template: &Template, message: Prompt) -> Prompt {
+        match template.usage {
+            TemplateUse::Apply if !self.makes_messages => {
+                Prompt { text: template.conversation.frame.around(&message.text), ..message }
+            }
+            TemplateUse::Apply | TemplateUse::Count => message,
+        }
+    }
+
+    fn words(&self, seed: u64, salt: Option<u64>, tokens: u32) -> Result<Prompt, TokenizerError> {
         let draw = prompt::WordSequence::new(&self.vocabulary, seed, salt, tokens).of_kind(self.text);
         if self.additive { Ok(Prompt { text: draw.text(tokens), tokens }) } else { draw.correct_length(|text| self.count(text)) }
     }
@@ -283,8 +371,8 @@ impl Tokenizer {
         if tokens > MAX_PROMPT_TOKENS {
             return Err(TokenizerError::TooManyTokens(tokens));
         }
-        if let Some(framed) = &self.framed {
-            return framed.pieces(self, pieces);
+        if let Some(template) = &self.template {
+            return template.first.pieces(self, pieces).map(|message| self.finished(template, message));
         }
         let text = self.join(pieces)?;
         if self.additive {

@@ -1,12 +1,13 @@
-//! Chat templates: the text that a template puts around the message of a user.
+//! Chat templates: the text that a template puts around the message of a user, or around those of a conversation.
 //!
 //! A template is a small program from elsewhere, so it runs with limits, and what it may call is listed here. It is rendered as Hugging
-//! Face's `apply_chat_template` does: one message of the user, no tools, and the beginning of a response. It is rendered twice,
-//! around two placeholders: what precedes and follows both is put around every prompt, so no prompt costs a rendering.
+//! Face's `apply_chat_template` does: messages, no tools, and the beginning of a response. It is rendered around placeholders only: what
+//! precedes and follows them is put around every prompt, so no prompt costs a rendering.
 //!
 //! Steps are counted between the operations of a template, and one operation can do anything: so time and memory have limits of their own, and
 //! what could use up the stack is refused before.
 
+use assay_manifest::MessageRole as Role;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
 use serde::Deserialize;
@@ -67,7 +68,7 @@ struct Config {
     pad_token: Json,
 }
 
-impl Frame {
+impl ConversationTemplate {
     /// Renders the template of these files.
     pub(crate) fn render(files: &TemplateFiles<'_>) -> Result<Self, TokenizerError> {
         for bytes in [files.config, files.template].into_iter().flatten() {
@@ -95,10 +96,12 @@ impl Frame {
             if one != other {
                 return Err(TokenizerError::Template("what it puts around a message depends on the message".to_owned()));
             }
-            Ok(one)
+            catch_panic(|| Self::find(&source, &config, one).map_err(TokenizerError::Template))
         })
     }
+}
 
+impl Frame {
     /// Returns a message with the text of the template around it.
     pub(crate) fn around(&self, message: &str) -> String {
         [self.before.as_str(), message, self.after.as_str()].concat()
@@ -134,7 +137,7 @@ impl Config {
 
 /// Returns what the template puts around this message.
 fn around(source: &str, config: &Config, message: &str) -> Result<Frame, TokenizerError> {
-    let rendered = render(source, config, message).map_err(|error| TokenizerError::Template(quote(&error)))?;
+    let rendered = render(source, config, &[(Role::User, message)]).map_err(|error| TokenizerError::Template(quote(&error)))?;
     let mut parts = rendered.split(message);
     let (Some(before), Some(after), None) = (parts.next(), parts.next(), parts.next()) else {
         let times = rendered.matches(message).count();
@@ -149,7 +152,8 @@ fn around(source: &str, config: &Config, message: &str) -> Result<Frame, Tokeniz
     }
 }
 
-fn render(source: &str, config: &Config, message: &str) -> Result<String, Error> {
+/// Renders the template of a conversation, up to the beginning of the next response.
+fn render(source: &str, config: &Config, messages: &[(Role, &str)]) -> Result<String, Error> {
     let mut environment = Environment::new();
     environment.set_fuel(Some(MAX_STEPS));
     environment.set_recursion_limit(MAX_DEPTH);
@@ -161,9 +165,11 @@ fn render(source: &str, config: &Config, message: &str) -> Result<String, Error>
     environment.add_function("raise_exception", |reason: String| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, format!("it refuses the message: {reason}")))
     });
-    let message = Value::from_pairs([("role", Value::from("user")), ("content", Value::from(message))]);
+    let message = |(role, content): &(Role, &str)| {
+        Value::from_pairs([("role", Value::from(role.as_str())), ("content", Value::from(*content))])
+    };
     let variables = [
-        ("messages", [message].into_iter().collect::<Value>()),
+        ("messages", messages.iter().map(message).collect::<Value>()),
         ("add_generation_prompt", Value::from(true)),
         ("tools", Value::from(())),
         ("documents", Value::from(())),
@@ -172,8 +178,11 @@ fn render(source: &str, config: &Config, message: &str) -> Result<String, Error>
     environment.template_from_str(source)?.render(context)
 }
 
+mod conversation;
 mod nesting;
 mod watch;
+
+pub(crate) use conversation::ConversationTemplate;
 
 #[cfg(test)]
 mod tests;

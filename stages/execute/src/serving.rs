@@ -652,7 +652,10 @@ fn tokenizer(
     known: &mut BTreeMap<assay_manifest::Digest, Arc<Tokenizer>>,
 ) -> Result<Arc<Tokenizer>, Failure> {
     let of_kind = |tokenizer: &Tokenizer| {
-        let tokenizer = tokenizer.clone().with_text(work.text.unwrap_or(SyntheticText::Words));
+        let mut tokenizer = tokenizer.clone().with_text(work.text.unwrap_or(SyntheticText::Words));
+        if work.sessions.is_some() {
+            tokenizer = tokenizer.of_messages();
+        }
         let made = match work.token_ids {
             Some(ids) => tokenizer.with_token_ids(ids),
             None => Ok(tokenizer),

@@ -7,7 +7,7 @@ use std::path::Path;
 use assay_dataset::{
     DatasetError, MAX_ROW_BYTES, MAX_ROW_VALUES, RowWriter, TextTokens, import, import_parquet_row, parquet_columns,
 };
-use assay_manifest::{Artifact, Dataset, DatasetFormat, PinnedFile};
+use assay_manifest::{Artifact, Dataset, DatasetFormat, MessageRole, PinnedFile};
 use assay_planning::{DatasetFile, DatasetRequest};
 use assay_stage::{ErrorCode, Failure};
 use assay_tokens::Tokenizer;
@@ -74,6 +74,14 @@ impl TextTokens for WorkloadTokens {
 
     fn truncate<'a>(&self, text: &'a str, tokens: u32) -> Result<&'a str, String> {
         self.0.truncate(text, tokens).map_err(|error| error.to_string())
+    }
+
+    fn in_template(&self, before: Option<MessageRole>, messages: &[(MessageRole, &str)]) -> Option<Result<String, String>> {
+        Some(self.0.in_template(before, messages)?.map_err(|error| error.to_string()))
+    }
+
+    fn end_of_prompts(&self) -> &str {
+        self.0.end_of_prompts()
     }
 }
 

@@ -29,6 +29,17 @@ words!(
     Count = "count",
 );
 
+words!(
+    /// The author of a message of a conversation, as APIs and chat templates name it.
+    MessageRole, "role of a message",
+    /// The operator: instructions and the descriptions of tools.
+    System = "system",
+    /// The user, and the tools whose results the user's side sends.
+    User = "user",
+    /// The model.
+    Assistant = "assistant",
+);
+
 /// A chat template whose tokens are a part of each prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -110,7 +110,9 @@ fn what_no_tokenizer_can_be_is_a_problem() {
         let problems = problems(&with(tokenizer));
         assert!(problems.contains(says), "{tokenizer}: {problems}");
     }
-    let rows = replace_part(&with("{folder: m, template: count}"), "lengths: N(480,240)/(300,150)", "dataset: {path: a.jsonl}");
-    let problems = problems(&rows);
-    assert!(problems.contains("belongs to `lengths` without `sessions`, and there is `dataset`"), "{problems}");
+    let played = |prompts: &str| replace_part(&with("{folder: m, template: count}"), "lengths: N(480,240)/(300,150)", prompts);
+    let trace = problems(&played("trace: {path: a.jsonl, format: mooncake}"));
+    assert!(trace.contains("would move the blocks of `spec.trace`, whose lengths have no chat template in them"), "{trace}");
+    let kept = problems(&played("dataset: {path: a.jsonl}\n  sessions: {history: live, reasoning: keep}"));
+    assert!(kept.contains("`spec.sessions.reasoning: keep` and `spec.tokenizer.template` exclude each other"), "{kept}");
 }

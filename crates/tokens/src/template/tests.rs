@@ -1,5 +1,7 @@
 //! The vectors in `golden.json` are those of Jinja2 3.1.6, by `golden.py`.
 
+use std::collections::BTreeMap;
+
 use assay_manifest::TemplateUse;
 use serde_json::json;
 
@@ -7,15 +9,26 @@ use super::*;
 use crate::Tokenizer;
 use crate::tests::{BYTES, special_words, word_level};
 
+/// Messages, each with its author and its text.
+type Messages = Vec<(Role, String)>;
+
 #[derive(Deserialize)]
 struct Golden {
+    conversations: BTreeMap<String, Messages>,
+    templates: Vec<GoldenTemplate>,
+}
+
+#[derive(Deserialize)]
+struct GoldenTemplate {
     name: String,
     template: String,
     before: String,
     after: String,
+    /// The texts of the conversations; absent for one that the template refuses.
+    conversations: BTreeMap<String, Option<String>>,
 }
 
-fn golden() -> Vec<Golden> {
+fn golden() -> Golden {
     serde_json::from_str(include_str!("golden.json")).expect("vectors")
 }
 
@@ -25,32 +38,98 @@ fn config() -> Vec<u8> {
         .into_bytes()
 }
 
+fn rendered(template: &str) -> Result<ConversationTemplate, TokenizerError> {
+    ConversationTemplate::render(&TemplateFiles { config: Some(&config()), template: Some(template.as_bytes()) })
+}
+
 fn frame(template: &str) -> Result<Frame, TokenizerError> {
-    Frame::render(&TemplateFiles { config: Some(&config()), template: Some(template.as_bytes()) })
+    rendered(template).map(|template| template.frame)
+}
+
+/// Returns the prompt of a conversation.
+fn prompt(template: &ConversationTemplate, messages: &Messages) -> Result<String, String> {
+    let messages: Vec<(Role, &str)> = messages.iter().map(|(role, text)| (*role, text.as_str())).collect();
+    template.text(None, &messages).map(|text| text + template.end())
 }
 
 #[test]
 fn templates_give_what_jinja_gives() {
     let golden = golden();
-    assert_eq!(golden.len(), 3);
-    for Golden { name, template, before, after } in golden {
+    assert_eq!(golden.templates.len(), 6);
+    for GoldenTemplate { name, template, before, after, .. } in golden.templates {
         assert_eq!(frame(&template), Ok(Frame { before, after }), "{name}");
     }
+}
+
+#[test]
+fn conversations_are_what_jinja_makes_of_them_or_are_refused() {
+    let golden = golden();
+    let mut refused = Vec::new();
+    for GoldenTemplate { name, template, conversations, .. } in golden.templates {
+        let template = rendered(&template).expect("a template");
+        for (conversation, expected) in conversations {
+            match prompt(&template, &golden.conversations[&conversation]) {
+                Ok(text) => assert_eq!(Some(text), expected, "{name}: {conversation}"),
+                Err(why) => refused.push(format!("{name}, {conversation}: {why}")),
+            }
+        }
+    }
+    insta::assert_snapshot!(refused.join("\n"), @r"
+    inst, told: it has no place of its own for a message of `system`
+    inst, told two: it has no place of its own for a message of `system`
+    headers, told: it has no place of its own for a message of `system`
+    headers, told two: it has no place of its own for a message of `system`
+    turns, told: it has no place of its own for a message of `system`
+    turns, told two: it has no place of its own for a message of `system`
+    last, thought: it takes a single message of `user`: what it puts around a message depends on the number of messages
+    last, told: it takes a single message of `user`: what it puts around a message depends on the number of messages
+    last, told two: it takes a single message of `user`: what it puts around a message depends on the number of messages
+    last, two: it takes a single message of `user`: what it puts around a message depends on the number of messages
+    ");
+}
+
+#[test]
+fn only_messages_that_follow_each_other_in_every_template_are_put_together() {
+    let template = rendered(&golden().templates[0].template).expect("a template");
+    let refused = |roles: &[Role]| {
+        let messages = roles.iter().map(|role| (*role, "x".to_owned())).collect();
+        prompt(&template, &messages).expect_err("refused")
+    };
+    use Role::{Assistant, System, User};
+    let all =
+        [refused(&[Assistant, User]), refused(&[User, User]), refused(&[User, System, User]), refused(&[System, Assistant])];
+    insta::assert_snapshot!(all.join("\n"), @r"
+    a conversation does not begin with a message of `assistant`
+    a message of `user` does not follow one of `user`
+    a message of `system` does not follow one of `user`
+    a message of `assistant` does not follow one of `system`
+    ");
+}
+
+#[test]
+fn what_follows_is_what_the_whole_has_behind_what_was_said() {
+    let template = rendered(&golden().templates[0].template).expect("a template");
+    let whole = [(Role::System, "a"), (Role::User, "b"), (Role::Assistant, "c"), (Role::User, "d")];
+    let (said, added) = whole.split_at(2);
+    let parts = [template.text(None, said).expect("said"), template.text(Some(Role::User), added).expect("added")];
+    assert_eq!(Ok(parts.concat()), template.text(None, &whole));
 }
 
 #[test]
 fn the_template_of_a_configuration_is_its_text_or_the_one_named_default() {
     let own = |template: Json| {
         let config = json!({"chat_template": template}).to_string();
-        Frame::render(&TemplateFiles { config: Some(config.as_bytes()), template: None })
+        let files = TemplateFiles { config: Some(config.as_bytes()), template: None };
+        ConversationTemplate::render(&files).map(|template| template.frame)
     };
     let expected = Frame { before: "user: ".to_owned(), after: String::new() };
     let text = "{{ messages[0].role }}: {{ messages[0].content }}";
     assert_eq!(own(json!(text)), Ok(expected.clone()));
     assert_eq!(own(json!([{"name": "tool_use", "template": ""}, {"name": "default", "template": text}])), Ok(expected.clone()));
     let config = json!({"chat_template": "unused"}).to_string();
-    let of_file = Frame::render(&TemplateFiles { config: Some(config.as_bytes()), template: Some(text.as_bytes()) });
-    assert_eq!(of_file, Ok(expected));
+    let of_file =
+        ConversationTemplate::render(&TemplateFiles { config: Some(config.as_bytes()), template: Some(text.as_bytes()) });
+    assert_eq!(of_file.map(|template| template.frame), Ok(expected));
 }
 
 #[test]
@@ -80,8 +159,9 @@ fn a_template_that_cannot_be_used_is_refused() {
         the chat template cannot be used: syntax error: unknown statement generation (in <string>:1)
         "
     );
-    let config_refused =
-        |config: &[u8]| Frame::render(&TemplateFiles { config: Some(config), template: None }).expect_err("refused").to_string();
+    let config_refused = |config: &[u8]| {
+        ConversationTemplate::render(&TemplateFiles { config: Some(config), template: None }).expect_err("refused").to_string()
+    };
     let missing = "there is no `chat_template.jinja`, and `tokenizer_config.json` has no `chat_template`";
     for config in [b"{}".as_slice(), b"{\"chat_template\": [{\"name\": \"rag\"}]}", b"{\"chat_template\": 7}"] {
         assert_eq!(config_refused(config), format!("the chat template cannot be used: {missing}"));
@@ -91,12 +171,12 @@ fn a_template_that_cannot_be_used_is_refused() {
 
 #[test]
 fn a_template_that_names_no_special_token_needs_no_configuration() {
-    let alone = |text: &str| Frame::render(&TemplateFiles { config: None, template: Some(text.as_bytes()) });
-    let frame = alone("<|user|>{{ messages[0].content }}<|end|>").expect("a frame");
+    let alone = |text: &str| ConversationTemplate::render(&TemplateFiles { config: None, template: Some(text.as_bytes()) });
+    let frame = alone("<|user|>{{ messages[0].content }}<|end|>").expect("a frame").frame;
     assert_eq!((frame.before.as_str(), frame.after.as_str()), ("<|user|>", "<|end|>"));
     let refused = alone("{{ bos_token }}{{ messages[0].content }}").expect_err("refused").to_string();
     insta::assert_snapshot!(refused, @"the chat template cannot be used: it names `bos_token`, whose text a `tokenizer_config.json` has, and there is none");
-    let neither = Frame::render(&TemplateFiles { config: None, template: None }).expect_err("refused").to_string();
+    let neither = ConversationTemplate::render(&TemplateFiles { config: None, template: None }).expect_err("refused").to_string();
     assert!(neither.contains("there is no `chat_template.jinja`"), "{neither}");
 }
 
@@ -116,13 +196,13 @@ fn a_template_has_limits() {
     let long = format!("{}{{{{ messages[0].content }}}}", "x".repeat(MAX_TEMPLATE_TEXT + 1));
     assert_eq!(frame(&long), Err(TokenizerError::Template("it puts 65537 bytes around a message, more than 65536".to_owned())));
     let large = vec![b' '; MAX_TEMPLATE_BYTES + 1];
-    let of_large = Frame::render(&TemplateFiles { config: Some(&large), template: None });
+    let of_large = ConversationTemplate::render(&TemplateFiles { config: Some(&large), template: None });
     assert_eq!(of_large, Err(TokenizerError::FileTooLarge(MAX_TEMPLATE_BYTES + 1)));
 }
 
 /// A tokenizer whose tokens are words and the special texts of the ChatML template.
 fn tokenizer(usage: TemplateUse) -> Tokenizer {
-    let template = &golden()[0].template;
+    let template = &golden().templates[0].template;
     let files = TemplateFiles { config: Some(&config()), template: Some(template.as_bytes()) };
     Tokenizer::from_file(&special_words(200, &["<|im_start|>", "<|im_end|>"]))
         .and_then(|tokenizer| tokenizer.with_template(&files, usage))
@@ -158,6 +238,39 @@ fn pieces_have_their_sum_with_the_template() {
 }
 
 #[test]
+fn a_conversation_has_the_tokens_of_its_turns_and_responses() {
+    let (apply, count) = (tokenizer(TemplateUse::Apply).of_messages(), tokenizer(TemplateUse::Count).of_messages());
+    let first = apply.prompt(7, Some(3), 40).expect("made");
+    assert_eq!(first, count.prompt(7, Some(3), 40).expect("made"), "a message, whoever applies the template");
+    let mut said = vec![(Role::User, first.text)];
+    let mut tokens = first.tokens;
+    let whole = |said: &[(Role, String)]| {
+        let messages: Vec<(Role, &str)> = said.iter().map(|(role, text)| (*role, text.as_str())).collect();
+        assert_eq!(count.applied(&messages), None);
+        apply.applied(&messages).expect("applied").expect("a prompt")
+    };
+    for turn in 0..3 {
+        assert_eq!(apply.count(&whole(&said)), Ok(u64::from(tokens)), "turn {turn}");
+        let (response, next) = (apply.unframed(turn, 9).expect("made"), apply.later_message(turn, 30).expect("made"));
+        assert_eq!((response.tokens, next.tokens, apply.count(&response.text)), (9, 30, Ok(9)));
+        said.extend([(Role::Assistant, response.text), (Role::User, next.text)]);
+        tokens += 9 + 30;
+    }
+}
+
+#[test]
+fn a_template_of_single_messages_makes_no_later_turn() {
+    let files = TemplateFiles { config: Some(&config()), template: Some(b"x {{ messages[0].content }} x") };
+    let tokenizer =
+        Tokenizer::from_file(&word_level(200)).and_then(|tokenizer| tokenizer.with_template(&files, TemplateUse::Count));
+    let tokenizer = tokenizer.expect("a tokenizer").of_messages();
+    assert!(tokenizer.prompt(1, None, 12).is_ok());
+    insta::assert_snapshot!(tokenizer.later_message(1, 12).expect_err("refused"), @"the chat template cannot be used: of a conversation, it leaves a message out, repeats or moves it");
+    let messages = [(Role::User, "a"), (Role::Assistant, "b"), (Role::User, "c")];
+    insta::assert_snapshot!(tokenizer.in_template(None, &messages).expect("a template").expect_err("refused"), @"the chat template cannot be used: it takes a single message of `user`: of a conversation, it leaves a message out, repeats or moves it");
+}
+
+#[test]
 fn a_template_may_merge_with_a_word() {
     // By words between spaces and signs, `xtime` is one token, as `time` is: the template adds a letter and no token.
     let files = TemplateFiles { config: Some(&config()), template: Some(b"x{{ messages[0].content }}") };
@@ -172,7 +285,7 @@ fn a_template_may_merge_with_a_word() {
 #[test]
 fn a_prompt_of_words_that_do_not_add_up_states_what_it_has() {
     let (config, golden) = (config(), golden());
-    let files = TemplateFiles { config: Some(&config), template: Some(golden[1].template.as_bytes()) };
+    let files = TemplateFiles { config: Some(&config), template: Some(golden.templates[1].template.as_bytes()) };
     // By bytes, `<s>[INST] ` and ` [/INST]` are 10 and 8 tokens.
     let tokenizer = Tokenizer::from_file(&BYTES).and_then(|tokenizer| tokenizer.with_template(&files, TemplateUse::Apply));
     let tokenizer = tokenizer.expect("a tokenizer");

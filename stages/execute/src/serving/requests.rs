@@ -121,7 +121,7 @@ impl Prompts<'_> {
     /// Returns the request of a session that begins, and keeps what was said.
     fn begin(&self, mut conversation: Conversation, first: &ScheduledRequest) -> Result<PlannedRequest, Cause> {
         conversation.illustrate(0, self.of_rows.images(first));
-        let request = conversation.request(self.work);
+        let request = conversation.request(self.work, self.of_rows.tokenizer())?;
         conversation.keep(&self.conversations, &request)?;
         Ok(request)
     }

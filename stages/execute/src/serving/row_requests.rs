@@ -6,7 +6,7 @@ use std::sync::Arc;
 use assay_api::{RequestInput, add_images};
 use assay_dataset::{MessageRole, RowContent, RowReader, TokenBlocks, Turn};
 use assay_load::{Cause, PlannedRequest};
-use assay_manifest::{CacheMode, CaptureMode, SALT_WORDS, ServingWork};
+use assay_manifest::{CacheMode, CaptureMode, SALT_WORDS, ServingWork, TemplateUse};
 use assay_schedule::{BlockTexts, ScheduledRequest, TrialSchedule};
 use assay_tokens::{Prompt, Tokenizer};
 use serde_json::json;
@@ -90,7 +90,7 @@ impl<'a> RowRequests<'a> {
     pub(super) fn marker(&self) -> Result<Option<&Prompt>, Cause> {
         let Some(salt) = self.salt else { return Ok(None) };
         if self.marker.get().is_none() {
-            let made = self.tokenizer.prompt(salt, None, SALT_WORDS)?;
+            let made = self.tokenizer.unframed(salt, SALT_WORDS)?;
             return Ok(Some(self.marker.get_or_init(|| made)));
         }
         Ok(self.marker.get())
@@ -189,6 +189,9 @@ impl<'a> RowRequests<'a> {
             content = content.with_marker(&marker.text);
             input_tokens = input_tokens.saturating_add(marker.tokens);
         }
+        if let Some(text) = applied(self.work, &self.tokenizer, || content.messages())? {
+            content = RowContent::Prompt(text);
+        }
         let mut texts = content.texts().into_iter().map(str::to_owned).collect::<Vec<_>>();
         if let Some(images) = self.images(request) {
             if let RowContent::Prompt(text) = &content {
@@ -208,6 +211,20 @@ impl<'a> RowRequests<'a> {
         };
         Ok(self.request(request, input, texts.iter().map(String::as_str), input_tokens, output_tokens))
     }
+}
+
+/// Returns the text that the client's chat template makes of messages; `None` if the client applies none.
+pub(super) fn applied<'m>(
+    work: &ServingWork,
+    tokenizer: &Tokenizer,
+    messages: impl FnOnce() -> Result<Vec<(MessageRole, &'m str)>, String>,
+) -> Result<Option<String>, Cause> {
+    let is_applied = work.tokenizer.template.as_ref().is_some_and(|template| template.usage == TemplateUse::Apply);
+    if !is_applied {
+        return Ok(None);
+    }
+    let messages = messages().map_err(|why| format!("a prompt {why}"))?;
+    Ok(tokenizer.applied(&messages).transpose()?)
 }
 
 /// Returns the SHA-256 of the query and the prompts, one a line.

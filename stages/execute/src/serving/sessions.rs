@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use assay_api::{RequestInput, add_images};
-use assay_dataset::{RowContent, RowReader, Turn, message_texts};
+use assay_dataset::{RowContent, RowReader, Turn, message_texts, plain_messages};
 use assay_load::{Cause, NextTurn, PlannedRequest, PlannedTurn, ResponseText};
 use assay_manifest::{CaptureMode, History, ReasoningHistory, ServingWork, Sessions};
 use assay_schedule::{Follower, Requests as Scheduled, ScheduledRequest, SessionCursor};
-use assay_tokens::Prompt;
+use assay_tokens::{Prompt, Tokenizer};
 use serde_json::{Value, json};
 
 use super::images::SentImages;
-use super::row_requests::{NO_DATASET, RowRequests, digest_prompts};
+use super::row_requests::{NO_DATASET, RowRequests, applied, digest_prompts};
 
 /// The document of a request whose seed the recorded response is drawn from.
 const RESPONSE: u32 = 1;
@@ -151,28 +151,29 @@ impl Conversation {
         }
     }
 
-    /// Returns the request of the last turn, which sends everything.
-    pub(crate) fn request(&self, work: &ServingWork) -> PlannedRequest {
+    /// Returns the request of the last turn, which sends everything: messages, or the text that the client's chat template makes of them.
+    pub(crate) fn request(&self, work: &ServingWork, tokenizer: &Tokenizer) -> Result<PlannedRequest, Cause> {
         let scheduled = &self.last;
-        PlannedRequest {
+        let applied = applied(work, tokenizer, || plain_messages(&self.messages))?;
+        let (input, texts) = match &applied {
+            Some(text) => (RequestInput::Texts { query: None, inputs: std::slice::from_ref(text) }, vec![text.as_str()]),
+            None => (RequestInput::Messages(&self.messages), self.messages.iter().flat_map(message_texts).collect()),
+        };
+        let prompt_sha256 = (work.capture != CaptureMode::None)
+            .then(|| digest_prompts(texts.into_iter().chain(self.image_digests.iter().map(String::as_str))));
+        Ok(PlannedRequest {
             global_index: scheduled.global_index,
             intended_offset_ns: scheduled.offset_ns,
-            body: work.request_body(
-                work.model_of(scheduled.adapter),
-                RequestInput::Messages(&self.messages),
-                scheduled.output_tokens,
-            ),
+            body: work.request_body(work.model_of(scheduled.adapter), input, scheduled.output_tokens),
             input_tokens_requested: Some(scheduled.input_tokens),
             input_tokens: self.tokens,
             output_tokens_requested: scheduled.output_tokens,
             request_id: scheduled.request_id,
-            prompt_sha256: (work.capture != CaptureMode::None).then(|| {
-                digest_prompts(self.messages.iter().flat_map(message_texts).chain(self.image_digests.iter().map(String::as_str)))
-            }),
+            prompt_sha256,
             turn: self.place(),
             next: self.next(),
             cancel_after_ns: scheduled.cancel_after_ns,
-        }
+        })
     }
 
     /// Returns the turns that wait for the last turn.
@@ -243,8 +244,7 @@ impl<'a> LaterTurns<'a> {
             }
             (History::Recorded, _) => {
                 let last = &conversation.last;
-                let drawn =
-                    self.of_rows.tokenizer().prompt(last.document_seed(RESPONSE), None, last.output_tokens.unwrap_or(0))?;
+                let drawn = self.of_rows.tokenizer().unframed(last.document_seed(RESPONSE), last.output_tokens.unwrap_or(0))?;
                 conversation.tokens = conversation.tokens.saturating_add(drawn.tokens);
                 message("assistant", &drawn.text)
             }
@@ -257,7 +257,7 @@ impl<'a> LaterTurns<'a> {
     fn add_turn(&self, conversation: &mut Conversation, turn: &ScheduledRequest) -> Result<(), Cause> {
         let own = turn.turn.map_or(0, |place| place.own_tokens);
         let Some(row) = turn.row else {
-            let prompt = self.of_rows.tokenizer().prompt(turn.prompt_seed, None, own)?;
+            let prompt = self.of_rows.tokenizer().later_message(turn.prompt_seed, own)?;
             conversation.messages.push(message("user", &prompt.text));
             conversation.tokens = conversation.tokens.saturating_add(prompt.tokens);
             return Ok(());
@@ -295,7 +295,7 @@ impl assay_load::Turns for LaterTurns<'_> {
         let said = conversation.messages.len();
         self.add_turn(&mut conversation, &next)?;
         conversation.illustrate(said, self.of_rows.images(&next));
-        let request = conversation.request(self.work);
+        let request = conversation.request(self.work, self.of_rows.tokenizer())?;
         conversation.keep(&self.conversations, &request)?;
         Ok(request)
     }
@@ -311,7 +311,6 @@ mod tests {
     use assay_manifest::{Count, Digest, ImageFormat, Images, LengthLaw, PauseLaw, PromptSource, SyntheticText};
     use assay_record::Phase;
     use assay_schedule::{Nonce, OfferedLoad, PointKey, Seed, Stripe, TrialKey, TrialSchedule};
-    use assay_tokens::Tokenizer;
 
     use super::*;
     use crate::serving::requests::Prompts;
