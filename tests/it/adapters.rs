@@ -15,7 +15,10 @@ use crate::trace_sessions;
 fn by_adapter(fixture: &Fixture, run_id: &str) -> BTreeMap<String, u64> {
     let point = fixture.manifest(run_id, "reduce")["body"]["points"][0].clone();
     let adapters = point["serving"]["adapters"].as_object().expect("adapters").clone();
-    adapters.into_iter().map(|(name, count)| (name, count.as_str().expect("a count").parse().expect("a number"))).collect()
+    adapters
+        .into_iter()
+        .map(|(name, found)| (name, found["requests"].as_str().expect("a count").parse().expect("a number")))
+        .collect()
 }
 
 fn verified(fixture: &Fixture, run_id: &str) {

@@ -388,7 +388,7 @@ fn serving_point() -> Value {
             {"outcome": "timeout", "message": "the request's timeout", "count": "2"},
         ],
         "excluded_outcomes": {"ok": "480", "timeout": "20"},
-        "adapters": {"sql": "1125", "chat": "375"}, "sessions": {"begun": "300", "complete": "291", "failed": "2"},
+        "adapters": {"sql": {"requests": "1125", "latencies": {"ttft": {"n": "1120", "p50_ms": 48.25, "p99_ms": 95.5}}}, "chat": {"requests": "375"}}, "sessions": {"begun": "300", "complete": "291", "failed": "2"},
         "agentx": {"agentx_rules_met": false, "reasons": [{"code": "seed", "detail": "the seed is not 42, which the recipe of InferenceX draws by"}]},
         "duration_ns": "180000000000", "slo_met": true,
         "token_sources": {"continuous_usage": "1494", "unknown": "6"}, "tpot_assumed": "0",

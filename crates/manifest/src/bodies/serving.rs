@@ -592,6 +592,29 @@ pub struct FailedRequests {
     pub count: Count,
 }
 
+/// The requests of a point that asked for one LoRA adapter, over its counted trials.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AdapterRequests {
+    /// Their number.
+    pub requests: Count,
+    /// The latencies of those that succeeded, by the key of the metric; empty if none did, or if too many adapters have more requests.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub latencies: BTreeMap<String, PooledLatency>,
+}
+
+/// A latency over the requests of all counted trials together, which has no interval: one metric of each trial has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PooledLatency {
+    /// The number of requests that have it.
+    pub n: Count,
+    /// The median, in milliseconds.
+    pub p50_ms: f64,
+    /// The 99 % quantile, in milliseconds.
+    pub p99_ms: f64,
+}
+
 /// The requests of a point, over its counted trials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -608,7 +631,7 @@ pub struct ServingPoint {
     pub excluded_outcomes: BTreeMap<String, Count>,
     /// The requests by the adapter that they asked for; empty if they have none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
-    pub adapters: BTreeMap<String, Count>,
+    pub adapters: BTreeMap<String, AdapterRequests>,
     /// The sessions that requests are turns of; absent without sessions.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sessions: Option<SessionCounts>,

@@ -8,8 +8,8 @@ use crate::render::markdown::{block, code, escape, prose};
 use crate::render::number::grouped;
 use crate::render::text::{all_of, counted};
 use crate::run::model::Report;
+use crate::run::model::breakdown::{Breakdown, GroupCell};
 use crate::run::model::fold;
-use crate::run::model::input_lengths::{self, InputLengths, LengthCell};
 use crate::run::model::lineage::{ArtifactRow, Lineage, WorkloadLineage};
 use crate::run::model::load::Load;
 use crate::run::model::section::{CaseSection, PointSection, Row};
@@ -127,19 +127,19 @@ fn serving_table(out: &mut String, case: &CaseSection, end: usize) -> usize {
         }
     }
     write_remarks(out, case, end);
-    input_lengths(out, case, end);
+    Breakdown::all_of(case).for_each(|table| breakdown(out, &table, end));
     case.points.len() - shown
 }
 
-/// Writes TTFT by the length of the input, if the inputs of a case differ much, until `end`.
-fn input_lengths(out: &mut String, case: &CaseSection, end: usize) {
-    let Some(table) = InputLengths::of_case(case) else { return };
-    let _ = writeln!(out, "\n{}, p50 / p99 in ms:\n\n| load | {} |", input_lengths::TITLE, table.ranges.join(" | "));
-    let _ = writeln!(out, "| --- |{}", " ---: |".repeat(table.ranges.len()));
+/// Writes TTFT by groups of requests until `end`.
+fn breakdown(out: &mut String, table: &Breakdown<'_>, end: usize) {
+    let groups: Vec<String> = table.groups.iter().map(|group| escape(group)).collect();
+    let _ = writeln!(out, "\n{}, p50 / p99 in ms:\n\n| load | {} |", table.title, groups.join(" | "));
+    let _ = writeln!(out, "| --- |{}", " ---: |".repeat(groups.len()));
     for (label, cells) in &table.loads {
         if out.len() < end {
             let cells: Vec<String> =
-                cells.iter().map(|cell| cell.as_ref().map_or_else(|| "—".to_owned(), LengthCell::describe)).collect();
+                cells.iter().map(|cell| cell.as_ref().map_or_else(|| "—".to_owned(), GroupCell::describe)).collect();
             let _ = writeln!(out, "| {} | {} |", escape(label), cells.join(" | "));
         }
     }

@@ -21,9 +21,9 @@ use std::sync::Arc;
 
 use assay_dataset::Index;
 use assay_manifest::{
-    AgentxVerdict, ArrivalLaw, Artifact, Attempt, Block, Case, ConnectionPolicy, Count, Exclusion, FailedRequests,
-    FrozenWorkload, JudgedScenario, MetricSummary, Point, PointSummary, PointView, Reason, ServingPoint, ServingWork,
-    SessionCounts, Shard, SloMetric, TrialId, TrialValue, ordinal,
+    AdapterRequests, AgentxVerdict, ArrivalLaw, Artifact, Attempt, Block, Case, ConnectionPolicy, Count, Exclusion,
+    FailedRequests, FrozenWorkload, JudgedScenario, MetricSummary, Point, PointSummary, PointView, Reason, ServingPoint,
+    ServingWork, SessionCounts, Shard, SloMetric, TrialId, TrialValue, ordinal,
 };
 use assay_metric::{
     Definition, Formula, GpuCounts, MeasuredPhase, MeasuredValue, Metric, MetricName, RepeatedInput, TrialTotals, Unit,
@@ -125,7 +125,7 @@ pub(crate) fn reduce(
     let gpus = gpus::count(context.environments, case);
     let price = cost::price(context.plan, &gpus);
     let repeated = repeated_input(context, (workload, work, case, point), records.index.as_ref(), &counted, &files)?;
-    let adapters = requests_by_adapter(context, (workload, work, point), records.index.as_ref(), &files)?;
+    let adapters = requests_by_adapter(context, (workload, work, point), records.index.as_ref(), &measured)?;
     let excluded = attempts.iter().flatten().filter(|attempt| !attempt.counts()).filter_map(exclusion);
     let mut summary =
         PointSummary { excluded: excluded.collect(), ..summarise_counts(workload, case, point, &attempts, files.len()) };
@@ -307,18 +307,25 @@ fn requests_by_adapter(
     context: &RowContext<'_>,
     (workload, work, point): (&FrozenWorkload, &ServingWork, &Point),
     index: Option<&Arc<Index>>,
-    files: &[TrialFiles],
-) -> Result<BTreeMap<String, Count>, Failure> {
-    let mut numbers = BTreeMap::new();
+    measured: &Measurements<'_>,
+) -> Result<BTreeMap<String, AdapterRequests>, Failure> {
     if work.adapters.is_empty() {
-        return Ok(numbers);
+        return Ok(BTreeMap::new());
     }
-    for files in files {
-        let planned = schedule(context, (workload, point), index, files)?;
-        let planned = planned.map_err(|error| Failure::from_error(ErrorCode::Schedule, &error))?;
-        adapters::add_requests(&mut numbers, work, &planned, files).map_err(unreadable)?;
+    let schedule = |scanned: &ScannedTrial<'_>| {
+        let planned = schedule(context, (workload, point), index, scanned.trial)?;
+        planned.map_err(|error| Failure::from_error(ErrorCode::Schedule, &error))
+    };
+    let mut numbers = adapters::Numbers::new();
+    for scanned in &measured.trials {
+        adapters::add_requests(&mut numbers, work, &schedule(scanned)?, scanned.trial).map_err(unreadable)?;
     }
-    Ok(numbers)
+    let frequent = adapters::frequent(&numbers);
+    let of_trial = |scanned: &ScannedTrial<'_>| {
+        adapters::TrialAdapters::read(&frequent, work, &schedule(scanned)?, scanned.trial).map_err(unreadable)
+    };
+    let of_trials = measured.trials.iter().map(of_trial).collect::<Result<Vec<_>, _>>()?;
+    adapters::with_latencies(&numbers, &measured.trials, &of_trials, &rules(work), Limits::for_machine()).map_err(unreadable)
 }
 
 fn signed(count: Count) -> i64 {

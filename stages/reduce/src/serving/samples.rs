@@ -3,6 +3,9 @@
 //! One metric is computed at a time, with only the columns that it needs. Samples are held as far as there is room; beyond that,
 //! the records are read again ([`Selection`]). Sums are of whole numbers, so that no order of shards or threads changes a digit.
 
+use std::collections::BTreeMap;
+
+use assay_manifest::{Count, PooledLatency};
 use assay_metric::{
     Estimator, Field, Formula, Jitter, MeasuredValue, Metric, MetricName, NO_CAP, Quotient, RequestFields, Requirement, Sum, Use,
     gaps, no_request_succeeded, no_response_has, quantity,
@@ -127,6 +130,22 @@ impl Channel {
             summing: false,
             pooling: false,
         }
+    }
+
+    /// A channel of the samples of all trials together only.
+    fn pooling(metric: Metric, quotient: bool, pooled: Selection) -> Self {
+        let (selections, sums) = (Vec::new(), Vec::new());
+        Self { metric, quotient, selections, sums, pooled: Some(pooled), trial: None, summing: false, pooling: false }
+    }
+
+    /// Returns its two pooled quantiles; `None` without a sample.
+    fn pooled_latency(&self) -> Option<PooledLatency> {
+        let pooled = self.pooled.as_ref()?;
+        let unit = self.metric.definition().unit;
+        let quantiles = pooled.quantiles();
+        let [p50, p99] = quantiles.as_slice() else { return None };
+        let [p50, p99] = [p50, p99].map(|quantile| sample_of(*quantile, self.quotient).map(|sample| unit.from_sample(sample)));
+        Some(PooledLatency { n: Count(pooled.n()), p50_ms: p50?, p99_ms: p99? })
     }
 
     fn begin(&mut self, trial: Option<usize>, first: bool) {
@@ -260,13 +279,19 @@ fn settle(
     for channel in channels.iter_mut() {
         channel.settle_pooled();
     }
+    settle_pooled(channels, |channels| trials.iter().try_for_each(|scanned| scan(scanned, channels, false)))
+}
+
+/// Feeds channels with the samples of all trials until their pooled quantiles are known. `scan` gives every sample.
+fn settle_pooled(
+    channels: &mut [Channel],
+    mut scan: impl FnMut(&mut [Channel]) -> Result<(), RecordError>,
+) -> Result<(), RecordError> {
     while !channels.iter().all(Channel::is_pooled) {
         for channel in channels.iter_mut() {
             channel.begin(None, false);
         }
-        for scanned in trials {
-            scan(scanned, channels, false)?;
-        }
+        scan(channels)?;
         for channel in channels.iter_mut() {
             channel.settle_pooled();
         }
@@ -326,6 +351,31 @@ fn latency(metric: Metric, trials: &[ScannedTrial<'_>], rules: &Rules, room: usi
     })?;
     let [channel] = channels;
     Ok(channel.finish(trials, |scanned| absence_reason(formula, scanned)))
+}
+
+/// Returns the median and the 99 % quantile of each latency that has a curve, over all marked requests together. A latency that no request has is
+/// left out.
+pub(super) fn pooled_latencies(
+    trials: &[Vec<RowGroupSpan<'_>>],
+    rules: &Rules,
+    limits: Limits,
+) -> Result<BTreeMap<String, PooledLatency>, RecordError> {
+    let metrics: Vec<Metric> = latencies().into_iter().filter(|metric| metric.has_use(Use::Curve)).collect();
+    let room = limits.room / limits.threads.clamp(1, metrics.len().max(1));
+    let of_metric = |metric: &Metric| {
+        let formula = metric.definition().formula;
+        let quotient = matches!(formula, Formula::Quotient(_));
+        let wants = [0.5, 0.99].map(WantedQuantile::Quantile).to_vec();
+        let mut channels = [Channel::pooling(*metric, quotient, Selection::new(wants, room))];
+        settle_pooled(&mut channels, |channels| {
+            let Some(channel) = channels.first_mut() else { return Ok(()) };
+            trials.iter().flatten().try_for_each(|span| scan(formula, rules, span, channel))
+        })?;
+        let [channel] = channels;
+        Ok(channel.pooled_latency().map(|latency| (metric.definition().key.to_owned(), latency)))
+    };
+    let found: Vec<Option<(String, PooledLatency)>> = super::trial::in_parallel(limits.threads, &metrics, of_metric)?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 /// Returns the marks of the requests that a formula is computed of: all of the measured phase, if it reads nothing of a response.

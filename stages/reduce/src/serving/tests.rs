@@ -7,7 +7,9 @@
 )]
 use std::collections::BTreeMap;
 
-use assay_manifest::{Count, DatasetSummary, Digest, Environment, HostFacts, Shard, TraceTimes, TraceTurns, Validity};
+use assay_manifest::{
+    AdapterRequests, Count, DatasetSummary, Digest, Environment, HostFacts, Shard, TraceTimes, TraceTurns, Validity,
+};
 use assay_record::{Chunk, Outcome, Phase, Record, TokenSource};
 use assay_warehouse::records::RecordWriter;
 use assay_warehouse::{ROW_ID, Value};
@@ -567,6 +569,39 @@ fn requests_that_the_client_cancelled_are_neither_good_nor_failed() {
         value(&reduced(&json!({}), four()), "cancelled_share"),
         Err("trial `w.t.default.one.t0`: the workload cancels no request".to_owned())
     );
+}
+
+/// Returns the requests of each adapter in trials with these times to the first token, in the order of the schedule.
+fn adapters_of(trials: &[Vec<i64>], adapters: &Json) -> BTreeMap<String, AdapterRequests> {
+    let attempt = |ttft_ms: &Vec<i64>| {
+        let requests = (0..).zip(ttft_ms).map(|(place, ttft)| {
+            let due = place * 100;
+            request(place as u64, [due, due, due + ttft, due + ttft + 40], 5)
+        });
+        vec![attempted(requests.collect())]
+    };
+    let trials: Vec<_> = trials.iter().map(attempt).collect();
+    serving_run(&json!({"adapters": adapters}), &json!([]), &trials).reduce().summary.serving.expect("it serves").adapters
+}
+
+#[test]
+fn latencies_of_adapters_are_those_of_their_requests_in_all_trials() {
+    let two = json!([{"name": "sql", "weight": 1.0}, {"name": "chat", "weight": 1.0}]);
+    let trials: [Vec<i64>; 2] = [(1..=20).collect(), (101..=120).collect()];
+    let found = adapters_of(&trials, &two);
+    let ms = |name: &str| {
+        let ttft = &found[name].latencies["ttft"];
+        (ttft.n.0, ttft.p50_ms, ttft.p99_ms)
+    };
+    let (sql, chat) = (ms("sql"), ms("chat"));
+    assert_eq!((sql.0 + chat.0, found["sql"].requests.0 + found["chat"].requests.0), (40, 40));
+    assert_ne!(sql, chat, "each has its own requests");
+    // One adapter has all requests of both trials: the middle of 1 to 20 and 101 to 120, and 99 % of the way.
+    let all = &adapters_of(&trials, &json!([{"name": "sql", "weight": 1.0}]))["sql"];
+    let ttft = &all.latencies["ttft"];
+    assert_eq!((all.requests.0, ttft.n.0, ttft.p50_ms, ttft.p99_ms), (40, 40, 60.5, 119.61));
+    // The rest is the same of both: 40 ms for four more tokens.
+    assert_eq!(all.latencies["tpot"].p50_ms, 10.0);
 }
 
 /// The four requests, each on a connection of its own, which takes 3, 5, 7 and 9 ms after it is taken up.

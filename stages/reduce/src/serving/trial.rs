@@ -81,7 +81,27 @@ pub(super) struct RowGroupSpan<'a> {
     pub(super) ok: RowMarks,
 }
 
-impl RowGroupSpan<'_> {
+impl<'a> RowGroupSpan<'a> {
+    /// Returns the span with the marks of those rows only whose whole number in a column is one of these.
+    pub(super) fn marked(&self, column: Column, is_one: impl Fn(i64) -> bool) -> Result<Self, RecordError> {
+        let rows = self.measured.0.len() as u64 * 64;
+        let (mut measured, mut ok) = (RowMarks::with_rows(rows), RowMarks::with_rows(rows));
+        self.each(&[column], |batch, before| {
+            let numbers = batch.ints(column)?;
+            let found = (0..batch.rows()).filter(|row| numbers.get(*row).is_some_and(&is_one)).map(|row| before + row);
+            for row in found {
+                if self.measured.get(row) {
+                    measured.set(row);
+                }
+                if self.ok.get(row) {
+                    ok.set(row);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(Self { file: self.file, groups: self.groups.clone(), measured, ok })
+    }
+
     /// Calls `visit` with batches of some columns, and with the place of their first row among the span's rows.
     pub(super) fn each(
         &self,

@@ -9,7 +9,7 @@ use crate::render::html::{FIGURE_SPACE, PUNCTUATION_SPACE};
 use crate::render::number::grouped;
 use crate::render::text::{align_points, counted};
 use crate::run::model::Report;
-use crate::run::model::input_lengths::{self, InputLengths};
+use crate::run::model::breakdown::Breakdown;
 use crate::run::model::load::Load;
 use crate::run::model::section::{CaseSection, PointSection, Row};
 use crate::run::model::serving::{self, Column, is_certain};
@@ -62,7 +62,7 @@ pub(super) fn serving_table(
         });
     });
     write_remarks(page, budget, case);
-    input_lengths(page, case);
+    Breakdown::all_of(case).for_each(|table| breakdown(page, &table));
     other_metrics(page, budget, case, &columns, report, detail);
 }
 
@@ -202,12 +202,11 @@ fn verdict_cell(page: &mut Writer, point: &PointSection) {
     }
 }
 
-/// Writes TTFT by the length of the input, if the inputs of a case differ much.
-fn input_lengths(page: &mut Writer, case: &CaseSection) {
-    let Some(table) = InputLengths::of_case(case) else { return };
-    page.leaf("h4", &[], &format!("{}, p50 / p99 in ms", input_lengths::TITLE));
+/// Writes TTFT by groups of requests.
+fn breakdown(page: &mut Writer, table: &Breakdown<'_>) {
+    page.leaf("h4", &[], &format!("{}, p50 / p99 in ms", table.title));
     let columns: Vec<(&str, bool)> =
-        std::iter::once(("load", false)).chain(table.ranges.iter().map(|range| (*range, true))).collect();
+        std::iter::once(("load", false)).chain(table.groups.iter().map(|group| (*group, true))).collect();
     scrolling_table(page, "loads", &columns, |page| {
         for (label, cells) in &table.loads {
             page.element("tr", &[], |page| {

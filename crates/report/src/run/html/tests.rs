@@ -1,6 +1,8 @@
 //! Tests of the whole page.
 
-use assay_manifest::{MetricSummary, Stability};
+use std::collections::BTreeMap;
+
+use assay_manifest::{AdapterRequests, Count, MetricSummary, PooledLatency, Stability};
 use proptest::prelude::*;
 
 use crate::render::check::{check_balance, ids};
@@ -167,6 +169,34 @@ fn ttft_is_told_apart_by_the_length_of_the_input() {
     assert!(row.contains("concurrency 1") && row.contains("n = 800"), "{row}");
     let lines = markdown.split_once("TTFT by the length of the input").expect("a table").1;
     assert!(lines.contains("| load | up to 1k tokens | 4k to 16k tokens |") && lines.contains(", 800 requests |"), "{lines}");
+}
+
+#[test]
+fn ttft_is_told_apart_by_adapter() {
+    let mut model = fixture::serving::small();
+    let some = |requests: u64, ms: f64| {
+        let ttft = PooledLatency { n: Count(requests), p50_ms: ms, p99_ms: 2.0 * ms };
+        AdapterRequests { requests: Count(requests), latencies: [("ttft".to_owned(), ttft)].into() }
+    };
+    let mut add = |name: &str, found: AdapterRequests| {
+        model.summary.points[0].serving.as_mut().expect("it serves").adapters.insert(name.to_owned(), found);
+        model.report()
+    };
+    let title = "TTFT by adapter, over all counted trials together, p50 / p99 in ms";
+    assert!(!add("sql", some(750, 41.0)).html().contains(title), "of one adapter alone it is TTFT");
+    add("none", AdapterRequests { requests: Count(3), latencies: BTreeMap::new() });
+    let report = add("a|b", some(1_250, 12.0));
+    let (html, markdown) = (report.html(), report.markdown());
+    check_balance(&html).expect("well formed");
+    let table = html.split_once(title).expect("a table").1.split_once("</table>").expect("its end").0;
+    let row = table.split_once("<tbody>").expect("rows").1.split_once("</tr>").expect("a row").0;
+    assert!(row.contains("12.0 / 24.0") && row.contains("n = 1250") && row.contains("41.0 / 82.0"), "{row}");
+    assert!(!table.contains("none"), "an adapter without a latency has no column: {table}");
+    let lines = markdown.split_once(title).expect("a table").1;
+    assert!(
+        lines.contains("| load | a\\|b | sql |") && lines.contains("| 12.0 / 24.0, 1250 requests | 41.0 / 82.0, 750 requests |"),
+        "{lines}"
+    );
 }
 
 #[test]

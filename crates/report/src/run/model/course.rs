@@ -67,8 +67,8 @@ const MAX_ADAPTERS: usize = 10;
 /// States how many requests asked for each adapter, those with most of them first; `None` if requests had none.
 fn adapters_text(found: &PointSummary) -> Option<String> {
     let mut numbers: Vec<_> = found.serving.as_ref()?.adapters.iter().collect();
-    numbers.sort_by_key(|(_, count)| std::cmp::Reverse(count.0));
-    let shown = numbers.iter().take(MAX_ADAPTERS).map(|(name, count)| format!("{} {}", clean(name), grouped(count.0)));
+    numbers.sort_by_key(|(_, found)| std::cmp::Reverse(found.requests.0));
+    let shown = numbers.iter().take(MAX_ADAPTERS).map(|(name, found)| format!("{} {}", clean(name), grouped(found.requests.0)));
     let more = numbers.len().saturating_sub(MAX_ADAPTERS);
     let rest = (more > 0).then(|| counted(more as u64, "more adapter"));
     let all: Vec<String> = shown.chain(rest).collect();
@@ -83,7 +83,7 @@ fn median(found: &PointSummary, metric: Metric, statistic: Statistic) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{Count, MetricSummary};
+    use assay_manifest::{AdapterRequests, Count, MetricSummary};
 
     use super::*;
     use crate::run::fixture;
@@ -104,13 +104,14 @@ mod tests {
     fn requests_by_adapter_are_stated_most_of_them_first() {
         let model = fixture::serving::small();
         let mut found = model.summary.points[0].clone();
-        let of = |numbers: &[(&str, u64)]| numbers.iter().map(|(name, count)| ((*name).to_owned(), Count(*count))).collect();
+        let some = |count: u64| AdapterRequests { requests: Count(count), latencies: std::collections::BTreeMap::new() };
+        let of = |numbers: &[(&str, u64)]| numbers.iter().map(|(name, count)| ((*name).to_owned(), some(*count))).collect();
         let serving = found.serving.as_mut().expect("it serves");
         assert_eq!(serving.adapters, std::collections::BTreeMap::new());
         serving.adapters = of(&[("chat", 250), ("sql", 750)]);
         assert_eq!(adapters_text(&found).as_deref(), Some("requests by adapter: sql 750, chat 250"));
         let names: Vec<String> = (0..12).map(|place| format!("a{place:02}")).collect();
-        found.serving.as_mut().expect("it serves").adapters = names.iter().map(|name| (name.clone(), Count(1))).collect();
+        found.serving.as_mut().expect("it serves").adapters = names.iter().map(|name| (name.clone(), some(1))).collect();
         assert!(adapters_text(&found).expect("adapters").ends_with("a08 1, a09 1, 2 more adapters"));
     }
 

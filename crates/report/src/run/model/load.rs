@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Count, FailedRequests, Point, PointKind, PointSummary, PointView, ServingPoint, ServingWork, SessionCounts,
+    AdapterRequests, Count, FailedRequests, Point, PointKind, PointSummary, PointView, ServingPoint, ServingWork, SessionCounts,
 };
+use assay_metric::Metric;
 
+use super::breakdown::AdapterTtft;
 use super::cache_hits::CacheHits;
 use super::course::course_texts;
 use super::outcome::PLANNED_CANCELLATION;
@@ -45,6 +47,8 @@ pub(crate) struct Load {
     pub(crate) token_differences: Vec<String>,
     /// The facts on the course of the load that change the meaning of its numbers: requests that waited under a cap, and a rate that changed.
     pub(crate) course: Vec<String>,
+    /// TTFT by LoRA adapter, of those with the most requests.
+    pub(crate) adapters: BTreeMap<String, AdapterTtft>,
     /// The sessions without a latency, if they are more than a few.
     pub(crate) sessions_left_out: Option<String>,
     /// The instant that latencies count from; empty if nothing was measured.
@@ -107,6 +111,7 @@ impl Load {
             slo_met: serving.and_then(|serving| serving.slo_met),
             course: work.map(|work| course_texts(work, found)).unwrap_or_default(),
             cache_hits: work.and_then(|work| CacheHits::new(work, found)),
+            adapters: serving.map(adapters).unwrap_or_default(),
             sessions_left_out: serving.and_then(|serving| sessions_left_out(serving.sessions.as_ref()?)),
             token_differences: work.map(|work| token_differences(work, found)).unwrap_or_default(),
             latency_from: serving.map(|serving| latency_from(&serving.latency_from)).unwrap_or_default(),
@@ -277,6 +282,15 @@ const REPORTED_DIFFERENCE: f64 = 0.1;
 
 /// The share of sessions that did not come to their end from which on it is remarked.
 const REMARKED_SESSIONS: f64 = 0.05;
+
+/// Returns TTFT by adapter, of those that have it.
+fn adapters(serving: &ServingPoint) -> BTreeMap<String, AdapterTtft> {
+    let of = |found: &AdapterRequests| {
+        let ttft = found.latencies.get(Metric::Ttft.definition().key)?;
+        Some(AdapterTtft { requests: ttft.n.0, p50_ms: ttft.p50_ms, p99_ms: ttft.p99_ms })
+    };
+    serving.adapters.iter().filter_map(|(name, found)| Some((clean(name), of(found)?))).collect()
+}
 
 /// States how many sessions have no latency: those are more often long ones, or those of a bad moment.
 fn sessions_left_out(sessions: &SessionCounts) -> Option<String> {

@@ -1,5 +1,6 @@
 //! The report before it is rendered: the content of every rendering, in the order of the renderings.
 
+pub(crate) mod breakdown;
 mod build;
 mod cache_hits;
 mod course;
@@ -8,7 +9,6 @@ pub(crate) mod exclusions;
 pub(crate) mod fine_print;
 pub(crate) mod fold;
 pub(crate) mod headline;
-pub(crate) mod input_lengths;
 pub(crate) mod lineage;
 pub(crate) mod load;
 pub(crate) mod outcome;

@@ -7,7 +7,7 @@ use crate::render::number::{grouped, percent};
 use crate::render::terminal::table::{Cell, NEVER_DROPPED, PICTURE_RANK, Table, TableColumn};
 use crate::render::terminal::{Paint, Screen};
 use crate::render::text::{align_points, columns, counted, trials_glyphs};
-use crate::run::model::input_lengths::{self, InputLengths, LengthCell};
+use crate::run::model::breakdown::{Breakdown, GroupCell};
 use crate::run::model::load::Load;
 use crate::run::model::section::{CaseSection, MetricGroup, MetricStatistics, PointSection, deviations};
 use crate::run::model::serving::{self, Column, reach, throughput};
@@ -39,19 +39,18 @@ impl Screen {
         self.curve(case);
         self.paragraph(INDENT, LEGEND, Paint::Faint);
         self.remarks(case);
-        self.input_lengths(case);
+        Breakdown::all_of(case).for_each(|table| self.breakdown(&table));
         self.other_metrics(case, &shown);
     }
 
-    /// Writes TTFT by the length of the input, if the inputs of a case differ much.
-    fn input_lengths(&mut self, case: &CaseSection) {
-        let Some(table) = InputLengths::of_case(case) else { return };
+    /// Writes TTFT by groups of requests.
+    fn breakdown(&mut self, table: &Breakdown<'_>) {
         self.line("");
-        let title = self.paint(Paint::Strong, &format!("{INDENT}{}, p50 / p99 in ms", input_lengths::TITLE));
+        let title = self.paint(Paint::Strong, &format!("{INDENT}{}, p50 / p99 in ms", table.title));
         self.line(&title);
         for (label, cells) in &table.loads {
-            let of_range = |(range, cell): (&&str, &Option<LengthCell>)| Some(format!("{range} {}", cell.as_ref()?.describe()));
-            let texts: Vec<String> = table.ranges.iter().zip(cells).filter_map(of_range).collect();
+            let of_group = |(group, cell): (&&str, &Option<GroupCell>)| Some(format!("{group} {}", cell.as_ref()?.describe()));
+            let texts: Vec<String> = table.groups.iter().zip(cells).filter_map(of_group).collect();
             self.paragraph("    ", &format!("{label}: {}", texts.join("; ")), Paint::Plain);
         }
     }
