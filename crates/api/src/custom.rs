@@ -120,6 +120,17 @@ impl CustomApi {
         }
     }
 
+    /// Returns true if a document has a text, maybe an empty one, at the place of texts.
+    pub fn has_text(&self, document: &[u8]) -> bool {
+        let Ok(document) = serde_json::from_slice::<Value>(document) else { return false };
+        let step = |value: &'_ Value, step: &str| match value {
+            Value::Array(items) => items.get(step.parse::<usize>().ok()?).cloned(),
+            value => value.get(step).cloned(),
+        };
+        let found = self.text.split('.').try_fold(document, |value, name| step(&value, name));
+        found.is_some_and(|value| value.is_string())
+    }
+
     /// Returns true if requests can ask for a number of output tokens.
     pub fn takes_output_tokens(&self) -> bool {
         self.body.values().any(|value| has_placeholder(value, Placeholder::OutputTokens))

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use assay_api::{InputKind, RequestInput, TextSink};
+use assay_api::{CustomApi, InputKind, RequestInput, TextSink};
 use assay_manifest::{Count, Plan, Probe, ServingApi, ServingWork, Target, TokenIds};
 use assay_probe::{Client, FirstEvent, Identity, JsonRequest, PartialResponse, RequestError, endpoint_url};
 use assay_stage::{Context, ErrorCode, Event, Failure};
@@ -44,6 +44,8 @@ struct TestRequest<'a> {
     /// The path of requests, as the workload has it.
     path: String,
     is_streamed: bool,
+    /// The description of the API, if the workload has one.
+    custom: Option<CustomApi>,
     url: String,
     body: Vec<u8>,
     time: Duration,
@@ -113,6 +115,7 @@ impl<'a> TestRequest<'a> {
             api: work.api,
             path: work.path().to_owned(),
             is_streamed: work.is_streamed(),
+            custom: work.custom.clone(),
             url: endpoint_url(address, work.path()),
             body: without_default_temperature(work).request_body(model, input, output_tokens),
             time: Duration::from_nanos(work.timeout_ns.0).min(TIME),
@@ -216,9 +219,10 @@ impl<'a> TestRequest<'a> {
             (true, Some("text/event-stream")) => {
                 Verdict::Unavailable(format!("{returned} with an event stream that ended before an event with data was complete"))
             }
-            (false, kind) if kind.is_none_or(is_json) && starts_document(&response.body.bytes) => {
-                Verdict::Accepted(format!("{status}, a JSON document"))
-            }
+            (false, kind) if kind.is_none_or(is_json) && starts_document(&response.body.bytes) => match &self.custom {
+                Some(custom) if !custom.has_text(&response.body.bytes) => Verdict::Refused(self.place_failure(custom, text)),
+                _ => Verdict::Accepted(format!("{status}, a JSON document")),
+            },
             (_, kind) => Verdict::Refused(self.format_failure(kind, text)),
         }
     }
@@ -283,6 +287,18 @@ impl<'a> TestRequest<'a> {
             "is this the address of the API, and not of a web page or a gateway? A path prefix belongs to it, such as `/openai/v1`"
         };
         Failure::new(ErrorCode::EndpointProtocol, message).hint(hint)
+    }
+
+    fn place_failure(&self, custom: &CustomApi, text: &str) -> Failure {
+        let message = format!(
+            "target `{}` responds to POST {} with a document that has no text at `{}`: {text}",
+            self.target.name,
+            self.url,
+            clean(&custom.text)
+        );
+        Failure::new(ErrorCode::EndpointProtocol, message).hint(
+            "correct the place of the text, with `assay bench`: `--api-response text=PLACE`; in a workload: `custom.response.text`. It is names, and places of lists from 0, joined by dots",
+        )
     }
 
     fn http2_failure(&self, why: &str) -> Failure {

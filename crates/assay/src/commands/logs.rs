@@ -5,7 +5,7 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use assay_cluster::{Pod, RUN, STAGE, has_begun, has_ended, phase};
-use assay_manifest::{RunId, TrialId};
+use assay_manifest::RunId;
 use assay_stage::{Exit, Failure};
 
 use crate::commands::cluster::{ClusterOptions, require_root};
@@ -32,7 +32,7 @@ pub(crate) struct Logs {
     follow: bool,
     /// Print the stdout and stderr of this trial's attempts instead, from the evidence in the store
     #[arg(long, value_name = "TRIAL", conflicts_with_all = ["stage", "follow"])]
-    trial: Option<TrialId>,
+    trial: Option<String>,
     /// Only this attempt, counted from 1
     #[arg(long, value_name = "N", requires = "trial")]
     attempt: Option<u32>,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use assay_manifest::{Artifact, Attempt, ExecutionPart, TrialId, ordinal};
+use assay_manifest::{Artifact, Attempt, ExecutionPart, ordinal};
 use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Failure, first_names};
 
@@ -13,9 +13,9 @@ const MAX_OUTPUT_BYTES: u64 = 64 << 20;
 
 /// Prints the outputs of the attempts of a trial, from the evidence of a verified run. Without `attempt`, which counts from 1, the
 /// outputs of all attempts.
-pub(crate) fn print(run: &VerifiedRun, trial: &TrialId, attempt: Option<u32>) -> Result<(), Failure> {
+pub(crate) fn print(run: &VerifiedRun, trial: &str, attempt: Option<u32>) -> Result<(), Failure> {
     let parts: Vec<_> = run.chain.all::<ExecutionPart>().map(|(_, part)| &part.body).collect();
-    let of_trial = parts.iter().flat_map(|part| &part.attempts).filter(|known| known.trial_id == *trial);
+    let of_trial = parts.iter().flat_map(|part| &part.attempts).filter(|known| known.trial_id.to_string() == trial);
     let is_requested = |known: &&Attempt| attempt.is_none_or(|number| ordinal(known.attempt) == number);
     let mut attempts: Vec<&Attempt> = of_trial.filter(is_requested).collect();
     attempts.sort_by_key(|known| known.attempt);
@@ -39,9 +39,9 @@ pub(crate) fn print(run: &VerifiedRun, trial: &TrialId, attempt: Option<u32>) ->
 const NAMED_TRIALS: usize = 5;
 
 /// Names the last attempt of the trial or, if it has none, the trials that were attempted.
-fn describe_known(parts: &[&ExecutionPart], trial: &TrialId) -> String {
+fn describe_known(parts: &[&ExecutionPart], trial: &str) -> String {
     let attempts = || parts.iter().flat_map(|part| &part.attempts);
-    let last = attempts().filter(|attempt| attempt.trial_id == *trial).map(|attempt| attempt.attempt).max();
+    let last = attempts().filter(|attempt| attempt.trial_id.to_string() == trial).map(|attempt| attempt.attempt).max();
     match last.map(ordinal) {
         Some(1) => return "the trial has one attempt, 1".to_owned(),
         Some(last) => return format!("the trial has the attempts 1 to {last}"),

@@ -22,13 +22,14 @@ fn work(streaming: bool) -> ServingWork {
 
 /// Returns the verdict on a response, with the server's address replaced.
 fn verdict_on(streaming: bool, reply: Reply) -> String {
-    verdict_within(Duration::from_secs(10), streaming, reply)
+    verdict_within(Duration::from_secs(10), &work(streaming), reply)
 }
 
-fn verdict_within(time: Duration, streaming: bool, reply: Reply) -> String {
+fn verdict_within(time: Duration, work: &ServingWork, reply: Reply) -> String {
+    let streaming = work.streaming;
     let server = Server::start(move |_| reply.clone());
     let target = target();
-    let request = TestRequest::new(&target, &work(streaming), "m", &server.url());
+    let request = TestRequest::new(&target, work, "m", &server.url());
     let identity = Identity {
         presence: Presence::Responded,
         version: Fact::unknown("a test"),
@@ -53,6 +54,24 @@ fn verdict_within(time: Duration, streaming: bool, reply: Reply) -> String {
 
 fn with_type(kind: &str, body: &str) -> Reply {
     Reply::with_body("200 OK", &[&format!("content-type: {kind}")], body)
+}
+
+#[test]
+fn a_response_without_a_text_where_the_workload_says_is_refused() {
+    let custom = json!({"path": "/generate", "body": {"inputs": "${prompt}"}, "text": "choices.1.text"});
+    let custom = Some(serde_json::from_value(custom).expect("a description"));
+    let work = ServingWork { api: ServingApi::Custom, custom, ..work(false) };
+    let verdict = |body: &str| verdict_within(Duration::from_secs(10), &work, with_type("application/json", body));
+    // A text may be empty: the only token of a response may be its end.
+    assert_eq!(verdict(r#"{"choices": [{}, {"text": ""}]}"#), "accepted: 200 OK, a JSON document");
+    for body in [r#"{"choices": [{"text": "a"}]}"#, r#"{"choices": [{}, {"text": 1}]}"#, r#"{"text": "a"}"#] {
+        let refused = verdict(body);
+        assert!(
+            refused.contains("responds to POST http://h/generate with a document that has no text at `choices.1.text`: {"),
+            "{refused}"
+        );
+        assert!(refused.contains("`--api-response text=PLACE`"), "{refused}");
+    }
 }
 
 #[test]
@@ -225,7 +244,7 @@ fn the_reason_is_true_whatever_a_body_is() {
     insta::assert_snapshot!(verdict_on(true, encoded), @"unavailable: POST http://h/v1/chat/completions returned `503 Service Unavailable`: a body of the content encoding `gzip`");
     insta::assert_snapshot!(verdict_on(true, Reply::raw("HTTP/1.1 200 OK\r\ncontent-length: 90\r\n\r\ndata")), @"unavailable: POST http://h/v1/chat/completions returned `200 OK`, and its body broke off after 4 bytes: Peer disconnected");
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: ping\n\n";
-    insta::assert_snapshot!(verdict_within(Duration::from_millis(100), true, Reply::raw(head).and_hang()), @"unavailable: POST http://h/v1/chat/completions returned `200 OK` and no event with data within 100ms; 8 bytes of the body came");
+    insta::assert_snapshot!(verdict_within(Duration::from_millis(100), &work(true), Reply::raw(head).and_hang()), @"unavailable: POST http://h/v1/chat/completions returned `200 OK` and no event with data within 100ms; 8 bytes of the body came");
 }
 
 #[test]
