@@ -314,6 +314,14 @@ fn parameters_and_shards_are_read_strictly() {
     ERROR assay_stage::harness: error[parameters]: the parameters of plan cannot be read
       because: unknown field `fetsch`, expected `fetch` or `datasets`
     ");
+    // Rows that nobody fetched are for comparing a Plan, and never for one that is signed.
+    let datasets = format!(r#"{{"datasets": {{"load": "sha256:{}"}}}}"#, "0".repeat(64));
+    insta::assert_snapshot!(with(&["--parameters", &datasets]), @"
+    exit code 2
+    ----- stdout: nothing -----
+    ----- stderr -----
+    ERROR assay_stage::harness: error[parameters]: a plan that is signed fetches its datasets: `datasets` is for `--recompute`
+    ");
     insta::assert_snapshot!(with(&["--shard", "1/1"]), @"
     exit code 2
     ----- stdout: nothing -----

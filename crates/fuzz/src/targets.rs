@@ -11,8 +11,8 @@ use assay_envelope::{Bundle, PublicKey, Statement, check_bundle, check_timestamp
 use assay_git::parse_commit;
 use assay_load::{Arrivals, Capture, ChunkLists, Connections, Endpoint, EndpointPaths, MeasuredLimits, Trial};
 use assay_manifest::{
-    Address, CaseId, CpuList, DatasetFormat, Digest, Document, Instant, Name, OverLongPrompt, PointId, RunId, TemplateUse,
-    TrialId,
+    Address, CaseId, CpuList, DatasetFormat, Digest, Document, Instant, MessageRole, Name, OverLongPrompt, PointId, RunId,
+    TemplateUse, TrialId,
 };
 use assay_simulator::Fault;
 use assay_spec::{Definition, Scenario, parse_objects};
@@ -107,13 +107,19 @@ fn dataset(bytes: &[u8]) {
         sessions,
         template: None,
     };
-    import_rows(*format, &rules(false), file);
-    import_rows(*format, &rules(true), file);
+    for sessions in [false, true] {
+        import_rows(*format, &rules(sessions), &Words(&WORDS), file);
+        if !format.has_times() {
+            let template = Some(TemplateUse::Apply);
+            let rules = ImportRules { api: ServingApi::Completions, template, ..rules(sessions) };
+            import_rows(*format, &rules, &Words(&FRAMED_WORDS), file);
+        }
+    }
 }
 
 /// Imports a file, and checks what is written.
-fn import_rows(format: DatasetFormat, rules: &ImportRules, file: &[u8]) {
-    let Ok(mut writer) = RowWriter::new(*rules, &Words, Vec::new(), Vec::new()) else { return };
+fn import_rows(format: DatasetFormat, rules: &ImportRules, tokens: &Words, file: &[u8]) {
+    let Ok(mut writer) = RowWriter::new(*rules, tokens, Vec::new(), Vec::new()) else { return };
     let imported = import(format, &Fields::default(), rules, file, &mut |row, content| writer.write(row, content));
     if imported.is_err() {
         return;
@@ -135,16 +141,33 @@ fn import_rows(format: DatasetFormat, rules: &ImportRules, file: &[u8]) {
 
 static WORDS: LazyLock<Tokenizer> = LazyLock::new(Tokenizer::built_in);
 
-/// The built-in tokenizer.
-struct Words;
+/// The built-in tokenizer with a chat template.
+static FRAMED_WORDS: LazyLock<Tokenizer> = LazyLock::new(|| {
+    let files = TemplateFiles { config: None, template: Some(TEMPLATE.as_bytes()) };
+    Tokenizer::built_in().with_template(&files, TemplateUse::Apply).expect("a template")
+});
+
+/// A chat template that takes whole conversations.
+const TEMPLATE: &str = "{% for m in messages %}<{{ m.role }}> {{ m.content | trim }} <end> {% endfor %}{% if add_generation_prompt %}<assistant> {% endif %}";
+
+/// The built-in tokenizer, with or without a template.
+struct Words(&'static Tokenizer);
 
 impl TextTokens for Words {
     fn count(&self, text: &str) -> Result<u64, String> {
-        WORDS.count(text).map_err(|error| error.to_string())
+        self.0.count(text).map_err(|error| error.to_string())
     }
 
     fn truncate<'a>(&self, text: &'a str, tokens: u32) -> Result<&'a str, String> {
-        WORDS.truncate(text, tokens).map_err(|error| error.to_string())
+        self.0.truncate(text, tokens).map_err(|error| error.to_string())
+    }
+
+    fn in_template(&self, before: Option<MessageRole>, messages: &[(MessageRole, &str)]) -> Option<Result<String, String>> {
+        Some(self.0.in_template(before, messages)?.map_err(|error| error.to_string()))
+    }
+
+    fn end_of_prompts(&self) -> &str {
+        self.0.end_of_prompts()
     }
 }
 
@@ -186,7 +209,8 @@ fn parquet(bytes: &[u8]) {
     let fields = Fields { output_tokens: Some("usage.tokens".to_owned()), ..Fields::default() };
     for sessions in [false, true] {
         let rules = ImportRules { sessions, ..ImportRules::UNLIMITED };
-        let Ok(mut writer) = RowWriter::new(rules, &Words, Vec::new(), Vec::new()) else { return };
+        let tokens = Words(&WORDS);
+        let Ok(mut writer) = RowWriter::new(rules, &tokens, Vec::new(), Vec::new()) else { return };
         let mut visit = |row, object: serde_json::Map<_, _>| {
             assert!(object.len() <= parquet_columns(&fields).len() + 8, "only wanted columns, and the names of some others");
             // What is not a prompt for one reading may be one for the other: no row ends the file.
@@ -282,7 +306,24 @@ fn tokenizer(bytes: &[u8]) {
     ] {
         if let Ok(tokenizer) = Tokenizer::built_in().with_template(&files, TemplateUse::Apply) {
             texts(&tokenizer);
+            conversation(&tokenizer);
         }
+    }
+}
+
+/// Puts the template around a conversation, at once and turn by turn.
+fn conversation(tokenizer: &Tokenizer) {
+    use MessageRole::{Assistant, System, User};
+    let _ = tokenizer.later_message(1, 8);
+    let whole =
+        [(System, "be brief"), (User, " a question\n"), (Assistant, "<think>why</think>\n\nan answer"), (User, "another")];
+    for messages in [&whole[..], &whole[1..], &whole[1..2]] {
+        let Some(Ok(applied)) = tokenizer.applied(messages) else { continue };
+        let (said, added) = messages.split_at(messages.len() / 2);
+        let parts = [(None, said), (said.last().map(|(role, _)| *role), added)];
+        let parts =
+            parts.map(|(before, messages)| tokenizer.in_template(before, messages).expect("a template").expect("a part of it"));
+        assert_eq!(applied, parts.concat() + tokenizer.end_of_prompts(), "turns are parts of the whole");
     }
 }
 
