@@ -502,6 +502,9 @@ fn a_case_without_a_valid_trial_ends_the_run_with_30() {
         assert!(unknown.stderr.contains(&format!("no attempt of the trial `{name}`")), "{}", unknown.stderr);
         assert!(unknown.stderr.contains(hint), "{}", unknown.stderr);
     }
+    // The end of a name is enough where only one trial has it.
+    let short = fixture.assay(&["logs", "one", "--trial", "local.default.default.t0"]).refuses(2, "no_such_trial");
+    assert!(short.stderr.contains(hint), "two trials end like that: {}", short.stderr);
     let known = ["logs", "one", "--trial", "good.local.default.default.t0", "--attempt", "7"];
     let unknown = fixture.assay(&known).refuses(2, "no_such_trial");
     assert!(unknown.stderr.contains("no attempt 7 of the trial `good.local.default.default.t0`"), "{}", unknown.stderr);

@@ -230,7 +230,7 @@ impl RowContent {
     pub fn messages(&self) -> Result<Vec<(MessageRole, &str)>, String> {
         match self {
             Self::Prompt(text) => Ok(vec![(MessageRole::User, text)]),
-            Self::Messages(messages) => plain_messages(messages),
+            Self::Messages(messages) => plain_messages(messages, 0),
             Self::Body(_) | Self::Blocks(_) | Self::Turn(_) => {
                 Err(format!("is {}, which a chat template cannot be put around: only prompts and messages can", self.kind()))
             }
@@ -287,14 +287,15 @@ pub fn message_texts(message: &Value) -> Vec<&str> {
     }
 }
 
-/// Returns messages as a chat template takes them: their authors and their texts. Fails if one is more than that, with the reason.
-pub fn plain_messages(messages: &[Value]) -> Result<Vec<(MessageRole, &str)>, String> {
+/// Returns messages as a chat template takes them: their authors and their texts. Fails if one is more than that, with the reason, which numbers
+/// messages from the one after the first `before` of their conversation.
+pub fn plain_messages(messages: &[Value], before: usize) -> Result<Vec<(MessageRole, &str)>, String> {
     let problem = |place: usize, message: &Value| {
         let role = message.get(ROLE).and_then(Value::as_str).unwrap_or("nobody");
         format!(
             "has a message that no chat template is put around, number {}, of `{}`: only those of `system`, `user` and `assistant` with a text as \
              `content` and no other member are",
-            place + 1,
+            before + place + 1,
             role.escape_debug()
         )
     };

@@ -123,6 +123,8 @@ struct RowTokens {
 #[derive(Default)]
 struct Said {
     tokens: u64,
+    /// The number of messages that are counted.
+    messages: usize,
     /// The author of the last message that is counted.
     last: Option<MessageRole>,
     /// The response behind it.
@@ -290,10 +292,11 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
     /// Returns the tokens of the prompt of a turn within the chat template, and adds the turn to what was said.
     fn prompt_of_turn(&self, row: u64, said: &mut Said, turn: &Turn) -> Result<u64, DatasetError> {
         let messages = [said.response.as_slice(), &turn.messages].concat();
-        let texts = plain_messages(&messages).map_err(|why| DatasetError::row(row, why))?;
+        let texts = plain_messages(&messages, said.messages).map_err(|why| DatasetError::row(row, why))?;
         check_last(row, &texts)?;
         let added = self.in_template(row, said.last, &texts)?;
         said.tokens = said.tokens.saturating_add(self.count(row, &added)?);
+        said.messages += messages.len();
         said.last = Some(MessageRole::User);
         said.response = turn.response.iter().cloned().collect();
         Ok(said.tokens.saturating_add(self.count(row, self.tokens.end_of_prompts())?))

@@ -77,6 +77,8 @@ pub struct TokenizerSource<'a> {
     pub template: Option<TemplateSource<'a>>,
     /// True if prompts are the ids of its words.
     pub makes_ids: bool,
+    /// True if it makes the later turns of sessions.
+    pub makes_turns: bool,
 }
 
 /// The chat template of a tokenizer.
@@ -407,5 +409,6 @@ fn tokenizer_source<'a>(
         pattern: written.pattern.as_deref(),
         template,
         makes_ids: serving.token_ids == Some(TokenIds::Tokenizer),
+        makes_turns: serving.sessions.is_some() && !matches!(serving.prompts, Prompts::Dataset(_)),
     }
 }

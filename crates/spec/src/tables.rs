@@ -506,7 +506,11 @@ static CANCEL: Table = Table {
     selector: None,
     fields: &[
         required("share", &Type::Number { min: 0.0, above_min: true, max: 1.0 }, "The probability that a request is cancelled."),
-        required("after", &DURATION_TYPE, "The time from the last byte of the request to its cancellation; `0s` closes at once."),
+        required(
+            "after",
+            &Type::Text(&DURATION_OR_NONE),
+            "The time from the last byte of the request to its cancellation; `0s` closes at once.",
+        ),
     ],
     rules: &[],
 };

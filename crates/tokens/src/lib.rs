@@ -69,6 +69,9 @@ pub enum TokenizerError {
     /// The chat template cannot be rendered, or is of no use.
     #[error("the chat template cannot be used: {0}")]
     Template(String),
+    /// The chat template takes no such messages.
+    #[error("the chat template takes no such messages: {0}")]
+    Messages(String),
     /// The tokenizer has a dropout, so counts would vary.
     #[error("the tokenizer has a dropout of {0}: set `model.dropout` to null, so that equal texts have equal tokens")]
     Dropout(String),
@@ -218,7 +221,17 @@ impl Tokenizer {
         messages: &[(MessageRole, &str)],
     ) -> Option<Result<String, TokenizerError>> {
         let template = self.template.as_ref()?;
-        Some(template.conversation.text(before, messages).map_err(TokenizerError::Template))
+        Some(template.conversation.text(before, messages).map_err(TokenizerError::Messages))
+    }
+
+    /// Returns what the chat template makes of an earlier response, such as without its thoughts; all of it without a template.
+    pub fn response_in_template<'a>(&self, response: &'a str) -> &'a str {
+        self.template.as_ref().map_or(response, |template| template.conversation.response(response))
+    }
+
+    /// Returns why no later turns of a conversation can be made; `None` if they can.
+    pub fn why_no_later_turn(&self) -> Option<&str> {
+        self.template.as_ref()?.later.as_ref().err().map(String::as_str)
     }
 
     /// Returns the text that the chat template puts behind the last message of a prompt; empty without a template.

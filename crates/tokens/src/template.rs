@@ -175,7 +175,7 @@ fn render(source: &str, config: &Config, messages: &[(Role, &str)]) -> Result<St
         ("documents", Value::from(())),
     ];
     let context = Value::from_pairs(variables.into_iter().chain(config.special_tokens()));
-    environment.template_from_str(source)?.render(context)
+    environment.template_from_named_str("chat_template", source)?.render(context)
 }
 
 mod conversation;

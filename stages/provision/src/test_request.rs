@@ -138,8 +138,14 @@ impl<'a> TestRequest<'a> {
                 response,
                 waited_ns: Count(watch.elapsed_ns()),
             };
+            let silent_place = response.as_ref().ok().and_then(|response| self.silent_place(response)).map(str::to_owned);
             match self.judge(response, identity) {
-                Verdict::Accepted(response) => return Ok(probe(true, response)),
+                Verdict::Accepted(response) => {
+                    if let Some(place) = silent_place {
+                        ctx.emit(Event::Note { message: self.silence(&place) });
+                    }
+                    return Ok(probe(true, response));
+                }
                 Verdict::Refused(failure) => return Err(failure),
                 Verdict::Unavailable(why) => {
                     let pause = pauses.next().filter(|_| Duration::from_nanos(watch.elapsed_ns()) < TIME);
@@ -151,6 +157,21 @@ impl<'a> TestRequest<'a> {
                 }
             }
         }
+    }
+
+    /// Returns the place of the texts of a stream whose first event has none there. That may be so, and later events have them.
+    fn silent_place(&self, response: &PartialResponse) -> Option<&str> {
+        let (custom, event) = (self.custom.as_ref()?, response.body.event.as_ref()?);
+        (!custom.has_text(&event.data)).then_some(custom.text.as_str())
+    }
+
+    fn silence(&self, place: &str) -> String {
+        format!(
+            "target `{}`: the first event of a stream has no text at `{}`; if no other has, each request fails: is the place right (`custom.response.text`, \
+             `--api-response text=PLACE`)?",
+            self.target.name,
+            clean(place)
+        )
     }
 
     fn warning(&self, why: &str) -> String {

@@ -30,7 +30,8 @@ pub(crate) struct Logs {
     /// Follow the logs until the run has ended
     #[arg(long, short)]
     follow: bool,
-    /// Print the stdout and stderr of this trial's attempts instead, from the evidence in the store
+    /// Print the stdout and stderr of this trial's attempts instead, from the evidence in the store: CASE.POINT.tN, or the end of it if no other trial's
+    /// is the same, such as t0
     #[arg(long, value_name = "TRIAL", conflicts_with_all = ["stage", "follow"])]
     trial: Option<String>,
     /// Only this attempt, counted from 1

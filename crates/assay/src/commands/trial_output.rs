@@ -15,7 +15,8 @@ const MAX_OUTPUT_BYTES: u64 = 64 << 20;
 /// outputs of all attempts.
 pub(crate) fn print(run: &VerifiedRun, trial: &str, attempt: Option<u32>) -> Result<(), Failure> {
     let parts: Vec<_> = run.chain.all::<ExecutionPart>().map(|(_, part)| &part.body).collect();
-    let of_trial = parts.iter().flat_map(|part| &part.attempts).filter(|known| known.trial_id.to_string() == trial);
+    let trial = &whole_name(&parts, trial);
+    let of_trial = parts.iter().flat_map(|part| &part.attempts).filter(|known| known.trial_id.to_string() == *trial);
     let is_requested = |known: &&Attempt| attempt.is_none_or(|number| ordinal(known.attempt) == number);
     let mut attempts: Vec<&Attempt> = of_trial.filter(is_requested).collect();
     attempts.sort_by_key(|known| known.attempt);
@@ -35,13 +36,24 @@ pub(crate) fn print(run: &VerifiedRun, trial: &str, attempt: Option<u32>) -> Res
     Ok(())
 }
 
+/// Returns the name of the only trial whose name ends with this one, such as `t0` in a run of one point; else the name as it is.
+fn whole_name(parts: &[&ExecutionPart], trial: &str) -> String {
+    let names: BTreeSet<String> =
+        parts.iter().flat_map(|part| &part.attempts).map(|attempt| attempt.trial_id.to_string()).collect();
+    let mut ending = names.iter().filter(|name| name.strip_suffix(trial).is_some_and(|before| before.ends_with('.')));
+    match (names.contains(trial), ending.next(), ending.next()) {
+        (false, Some(only), None) => only.clone(),
+        _ => trial.to_owned(),
+    }
+}
+
 /// Number of trials that a hint names.
 const NAMED_TRIALS: usize = 5;
 
 /// Names the last attempt of the trial or, if it has none, the trials that were attempted.
 fn describe_known(parts: &[&ExecutionPart], trial: &str) -> String {
     let attempts = || parts.iter().flat_map(|part| &part.attempts);
-    let last = attempts().filter(|attempt| attempt.trial_id.to_string() == trial).map(|attempt| attempt.attempt).max();
+    let last = attempts().filter(|attempt| attempt.trial_id.to_string() == *trial).map(|attempt| attempt.attempt).max();
     match last.map(ordinal) {
         Some(1) => return "the trial has one attempt, 1".to_owned(),
         Some(last) => return format!("the trial has the attempts 1 to {last}"),

@@ -1551,6 +1551,9 @@ fn a_share_of_single_requests_may_be_cancelled() {
     let cancelling = workload(&with(SERVING, "{share: 0.1, after: 500ms}"));
     let Work::Serving(serving) = &cancelling.spec.work else { panic!("serving") };
     assert_eq!(serving.load.cancel, Some(assay_manifest::Cancellation { share: 0.1, after_ns: Count(500_000_000) }));
+    let at_once = workload(&with(SERVING, "{share: 0.1, after: 0s}"));
+    let Work::Serving(serving) = &at_once.spec.work else { panic!("serving") };
+    assert_eq!(serving.load.cancel.map(|cancel| cancel.after_ns), Some(Count(0)));
     assert_snapshot!(problems(&with(SERVING, "{share: 0, after: 500ms}")), @r"
     error: `spec.load.cancel.share` must be above 0 and at most 1, not 0
       --> a.yaml:14:21

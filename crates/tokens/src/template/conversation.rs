@@ -14,8 +14,15 @@ const END_OF_THOUGHTS: &str = "</think>";
 /// What all placeholders begin with, and no template has in its own text.
 const PLACEHOLDER: &str = "placeholder qz";
 
-/// The messages of the longest conversation that is tried. None is a part of another.
-const PLACEHOLDERS: [&str; 5] = ["placeholder qza", "placeholder qzb", "placeholder qzc", "placeholder qzd", "placeholder qze"];
+/// The messages of the longest conversation that is tried. None is a part of another. They have what templates replace, escape or look for:
+/// letters of both cases, signs, tags and line breaks.
+const PLACEHOLDERS: [&str; 5] = [
+    "placeholder qza: Is <b>1 & 2</b> \"it\", 'I' {{ask}}?\n\nYes.",
+    "placeholder qzb: Is <b>1 & 2</b> \"it\", 'I' {{ask}}?\n\nYes.",
+    "placeholder qzc: Is <b>1 & 2</b> \"it\", 'I' {{ask}}?\n\nYes.",
+    "placeholder qzd: Is <b>1 & 2</b> \"it\", 'I' {{ask}}?\n\nYes.",
+    "placeholder qze: Is <b>1 & 2</b> \"it\", 'I' {{ask}}?\n\nYes.",
+];
 
 /// The treatment of the thoughts of earlier responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +76,10 @@ impl ConversationTemplate {
         let trims = match render(&[(Role::User, &padded)])? {
             found if found == frame.around(&padded) => false,
             found if found == frame.around(one) => true,
-            _ => return Err("what it makes of the white space around a message depends on the message".to_owned()),
+            _ => {
+                return Err("what it makes of a message is neither the message nor the message without the white space around it"
+                    .to_owned());
+            }
         };
         let dialogue = Dialogue::find(&render, &frame, trims);
         Ok(Self { frame, trims, dialogue })
@@ -111,9 +121,14 @@ impl ConversationTemplate {
             (Some(Role::System), Role::User) => system().map(|system| system.behind.as_str()),
             (Some(Role::User), Role::Assistant) => Ok(&dialogue.user_assistant),
             (Some(Role::Assistant), Role::User) => Ok(&dialogue.assistant_user),
-            (None, Role::User | Role::Assistant) => Err(format!("a conversation does not begin with a message of `{role}`")),
-            (Some(before), _) => Err(format!("a message of `{role}` does not follow one of `{before}`")),
+            (None, Role::User | Role::Assistant) => Err(format!("it would begin with a message of `{role}`")),
+            (Some(before), _) => Err(format!("a message of `{role}` would follow one of `{before}`")),
         }
+    }
+
+    /// Returns what it makes of an earlier response, without what stands around it.
+    pub(crate) fn response<'a>(&self, response: &'a str) -> &'a str {
+        self.message(Role::Assistant, response)
     }
 
     /// Returns what it makes of a message.
@@ -124,8 +139,13 @@ impl ConversationTemplate {
             Role::System => (message, dialogue.and_then(|dialogue| dialogue.system.as_ref()).is_some_and(|system| system.trims)),
             Role::Assistant => dialogue.map_or((message, false), |dialogue| (dialogue.thoughts.of(message), dialogue.trims)),
         };
-        if trims { message.trim() } else { message }
+        if trims { message.trim_matches(is_stripped) } else { message }
     }
+}
+
+/// Returns true for what Jinja takes off at the ends of a text: white space as Python has it.
+fn is_stripped(character: char) -> bool {
+    character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character)
 }
 
 impl Thoughts {

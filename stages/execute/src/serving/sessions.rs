@@ -154,7 +154,7 @@ impl Conversation {
     /// Returns the request of the last turn, which sends everything: messages, or the text that the client's chat template makes of them.
     pub(crate) fn request(&self, work: &ServingWork, tokenizer: &Tokenizer) -> Result<PlannedRequest, Cause> {
         let scheduled = &self.last;
-        let applied = applied(work, tokenizer, || plain_messages(&self.messages))?;
+        let applied = applied(work, tokenizer, || plain_messages(&self.messages, 0))?;
         let (input, texts) = match &applied {
             Some(text) => (RequestInput::Texts { query: None, inputs: std::slice::from_ref(text) }, vec![text.as_str()]),
             None => (RequestInput::Messages(&self.messages), self.messages.iter().flat_map(message_texts).collect()),
@@ -229,7 +229,8 @@ impl<'a> LaterTurns<'a> {
         let response = match (self.sessions.history, previous) {
             (History::Live, Some(previous)) => {
                 let mut response = message("assistant", &previous.content);
-                conversation.tokens = conversation.tokens.saturating_add(self.count(&previous.content)?);
+                let said = self.of_rows.tokenizer().response_in_template(&previous.content);
+                conversation.tokens = conversation.tokens.saturating_add(self.count(said)?);
                 if self.sessions.reasoning == ReasoningHistory::Keep && !previous.reasoning.is_empty() {
                     response["reasoning_content"] = json!(previous.reasoning);
                     conversation.tokens = conversation.tokens.saturating_add(self.count(&previous.reasoning)?);

@@ -72,6 +72,20 @@ fn a_response_without_a_text_where_the_workload_says_is_refused() {
         );
         assert!(refused.contains("`--api-response text=PLACE`"), "{refused}");
     }
+    // The first event of a stream may have none, which is told.
+    let event = |data: &str| {
+        let body = format!("data: {data}\n\n");
+        let server = Server::start(move |_| with_type("text/event-stream", &body));
+        let (target, work) = (target(), ServingWork { streaming: true, ..work.clone() });
+        let request = TestRequest::new(&target, &work, "m", &server.url());
+        let json = JsonRequest { is_streamed: true, request_id: REQUEST_ID, headers: &[], body: &request.body };
+        let response =
+            Client::new(Headers::default()).post_json(&request.url, &json, Duration::from_secs(10)).expect("a response");
+        request.silent_place(&response).map(|place| request.silence(place))
+    };
+    assert_eq!(event(r#"{"choices": [{}, {"text": "a"}]}"#), None);
+    let told = event(r#"{"choices": []}"#).expect("no text");
+    assert!(told.contains("the first event of a stream has no text at `choices.1.text`"), "{told}");
 }
 
 #[test]

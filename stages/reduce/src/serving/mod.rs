@@ -316,7 +316,7 @@ fn requests_by_adapter(
         let planned = schedule(context, (workload, point), index, scanned.trial)?;
         planned.map_err(|error| Failure::from_error(ErrorCode::Schedule, &error))
     };
-    let mut numbers = adapters::Numbers::new();
+    let mut numbers: adapters::Numbers = work.requested_models().map(|name| (name.to_owned(), Count(0))).collect();
     for scanned in &measured.trials {
         adapters::add_requests(&mut numbers, work, &schedule(scanned)?, scanned.trial).map_err(unreadable)?;
     }

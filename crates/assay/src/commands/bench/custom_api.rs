@@ -23,6 +23,12 @@ pub(super) struct CustomApiOptions {
     response: Vec<String>,
 }
 
+/// The place that every API has.
+const TEXT: &str = "text";
+
+/// The places of what responses say.
+const PLACES: [&str; 4] = [TEXT, "input_tokens", "output_tokens", "finish"];
+
 impl CustomApiOptions {
     /// Returns the description; `None` if there is none.
     pub(super) fn written(&self) -> Result<Option<Value>, Failure> {
@@ -33,9 +39,22 @@ impl CustomApiOptions {
                 Failure::new(ErrorCode::Option, format!("`--api-response {pair}` is not of the form NAME=PLACE"))
                     .hint("such as `--api-response text=choices.0.text,output_tokens=usage.completion_tokens`")
             })?;
+            if !PLACES.contains(&name) {
+                return Err(Failure::new(ErrorCode::Option, format!("`--api-response` has no `{name}`")).hint(format!(
+                    "it is one of {}, each with a place, such as `text=choices.0.text`",
+                    PLACES.map(|place| format!("`{place}`")).join(", ")
+                )));
+            }
             if response.insert(name.to_owned(), json!(place)).is_some() {
                 return Err(Failure::new(ErrorCode::Option, format!("`--api-response` gives `{name}` twice")));
             }
+        }
+        if !response.contains_key(TEXT) {
+            return Err(Failure::new(
+                ErrorCode::Option,
+                "`--api-response` lacks `text`, the place of the text in each document of a response",
+            )
+            .hint("such as `--api-response text=choices.0.text`"));
         }
         Ok(Some(json!({"path": path, "body": body, "response": response})))
     }
@@ -56,5 +75,11 @@ mod tests {
         assert_eq!(written(&["text=a.0.b", "finish=c"]), Ok(Some(expected)));
         assert!(written(&["text"]).is_err_and(|text| text.contains("`--api-response text` is not of the form NAME=PLACE")));
         assert!(written(&["text=a", "text=b"]).is_err_and(|text| text.contains("gives `text` twice")));
+        let refused = written(&["txt=a"]).expect_err("refused");
+        assert!(
+            refused.contains("`--api-response` has no `txt`") && refused.contains("such as `text=choices.0.text`"),
+            "{refused}"
+        );
+        assert!(written(&["finish=c"]).is_err_and(|text| text.contains("`--api-response` lacks `text`")));
     }
 }

@@ -1,4 +1,4 @@
-//! TTFT by the length of the input, and by LoRA adapter: a cell for each load and group of requests.
+//! TTFT by the length of the input, and latencies by LoRA adapter: a cell for each load and group of requests.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -29,9 +29,10 @@ pub(crate) struct GroupCell {
     pub(crate) requests: String,
 }
 
-/// TTFT of the requests that asked for one adapter, over all counted trials together.
+/// A latency of the requests that asked for one adapter, over all counted trials together: TTFT, or E2E where responses aren't streamed.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct AdapterTtft {
+pub(crate) struct AdapterLatency {
+    pub(crate) metric: Metric,
     pub(crate) requests: u64,
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
@@ -74,7 +75,7 @@ impl<'a> Breakdown<'a> {
         let mut groups: Vec<&str> = requests.keys().copied().collect();
         groups.sort_by_key(|name| Reverse(requests.get(name)));
         groups.truncate(MAX_ADAPTERS);
-        let cell = |found: &AdapterTtft| GroupCell {
+        let cell = |found: &AdapterLatency| GroupCell {
             p50: in_digits(found.p50_ms),
             p99: in_digits(found.p99_ms),
             requests: grouped(found.requests),
@@ -84,7 +85,13 @@ impl<'a> Breakdown<'a> {
             (point.label.as_str(), groups.iter().map(of_name).collect())
         };
         let loads = case.points.iter().map(load).collect();
-        (groups.len() > 1).then_some(Self { title: "TTFT by adapter, over all counted trials together", groups, loads })
+        let has_ttft = case.points.iter().filter_map(of_load).flatten().any(|(_, found)| found.metric == Metric::Ttft);
+        let title = if has_ttft {
+            "TTFT by adapter, over all counted trials together"
+        } else {
+            "E2E by adapter, over all counted trials together"
+        };
+        (groups.len() > 1).then_some(Self { title, groups, loads })
     }
 }
 

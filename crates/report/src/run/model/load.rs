@@ -7,7 +7,7 @@ use assay_manifest::{
 };
 use assay_metric::Metric;
 
-use super::breakdown::AdapterTtft;
+use super::breakdown::AdapterLatency;
 use super::cache_hits::CacheHits;
 use super::course::course_texts;
 use super::outcome::PLANNED_CANCELLATION;
@@ -47,8 +47,8 @@ pub(crate) struct Load {
     pub(crate) token_differences: Vec<String>,
     /// The facts on the course of the load that change the meaning of its numbers: requests that waited under a cap, and a rate that changed.
     pub(crate) course: Vec<String>,
-    /// TTFT by LoRA adapter, of those with the most requests.
-    pub(crate) adapters: BTreeMap<String, AdapterTtft>,
+    /// Latencies by LoRA adapter, of those with the most requests.
+    pub(crate) adapters: BTreeMap<String, AdapterLatency>,
     /// The sessions without a latency, if they are more than a few.
     pub(crate) sessions_left_out: Option<String>,
     /// The instant that latencies count from; empty if nothing was measured.
@@ -283,11 +283,12 @@ const REPORTED_DIFFERENCE: f64 = 0.1;
 /// The share of sessions that did not come to their end from which on it is remarked.
 const REMARKED_SESSIONS: f64 = 0.05;
 
-/// Returns TTFT by adapter, of those that have it.
-fn adapters(serving: &ServingPoint) -> BTreeMap<String, AdapterTtft> {
+/// Returns TTFT by adapter, or E2E where no response has a token event; without the adapters that have neither.
+fn adapters(serving: &ServingPoint) -> BTreeMap<String, AdapterLatency> {
     let of = |found: &AdapterRequests| {
-        let ttft = found.latencies.get(Metric::Ttft.definition().key)?;
-        Some(AdapterTtft { requests: ttft.n.0, p50_ms: ttft.p50_ms, p99_ms: ttft.p99_ms })
+        let latency = |metric: Metric| Some((metric, found.latencies.get(metric.definition().key)?));
+        let (metric, latency) = latency(Metric::Ttft).or_else(|| latency(Metric::E2e))?;
+        Some(AdapterLatency { metric, requests: latency.n.0, p50_ms: latency.p50_ms, p99_ms: latency.p99_ms })
     };
     serving.adapters.iter().filter_map(|(name, found)| Some((clean(name), of(found)?))).collect()
 }

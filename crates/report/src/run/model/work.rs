@@ -186,8 +186,8 @@ fn lengths(work: &ServingWork) -> String {
             let input = format!("{input}{}", kind_of_text(work));
             match &work.sessions {
                 None => format!("tokens {input}{template}{shared}{query}{drawn}{images}"),
-                Some(of) if shared.is_empty() => format!("tokens {input}{drawn}{images}{}", sessions(of)),
-                Some(of) => format!("tokens {input}{drawn}{images}{}; first turns{shared}", sessions(of)),
+                Some(of) if shared.is_empty() => format!("tokens {input}{template}{drawn}{images}{}", sessions(of)),
+                Some(of) => format!("tokens {input}{template}{drawn}{images}{}; first turns{shared}", sessions(of)),
             }
         }
         PromptSource::Dataset(dataset) => {
@@ -215,7 +215,8 @@ fn lengths(work: &ServingWork) -> String {
             let reused = reused(&dataset.summary);
             let (file, changed) = (clean(&dataset.file.origin), changed_rows(&dataset.summary));
             let of = of_sessions.unwrap_or_default();
-            let input = format!("{} in{}{}", range(input_tokens), kind_of_text(work), salt(work, dataset.format));
+            let input =
+                format!("{} in{}{}{}", range(input_tokens), kind_of_text(work), template(work), salt(work, dataset.format));
             format!("{} of {of}{file}{changed}, tokens {input}{output}{images}{reused}{turns}", counted(rows.0, noun))
         }
     }
@@ -279,14 +280,20 @@ fn sessions(sessions: &Sessions) -> String {
     }
 }
 
-/// Returns ` (14 of the chat template, which the client applies)`; empty if only the text of a prompt is counted.
+/// Returns ` (14 of the chat template, which the client applies)`, or ` with the chat template, ...`; empty if only the text of a prompt is counted.
 fn template(work: &ServingWork) -> String {
     let Some(template) = &work.tokenizer.template else { return String::new() };
     let applied = match template.usage {
         TemplateUse::Apply => "client",
         TemplateUse::Count => "endpoint",
     };
-    format!(" ({} of the chat template, which the {applied} applies)", template.tokens)
+    match (&work.sessions, &work.prompts) {
+        (None, PromptSource::Synthetic { .. }) => {
+            format!(" ({} of the chat template, which the {applied} applies)", template.tokens)
+        }
+        // They differ from turn to turn, and from row to row.
+        _ => format!(" with the chat template, which the {applied} applies"),
+    }
 }
 
 /// States the recorded pauses of the turns of a trace, and what of its sessions is not as recorded; empty for anything else.
@@ -545,6 +552,12 @@ mod tests {
         assert_eq!(text(&work), "tokens log-normal (480, 240) in (14 of the chat template, which the client applies), 128 out");
         work.tokenizer.template = Some(ChatTemplate { usage: TemplateUse::Count, ..template });
         assert_eq!(text(&work), "tokens log-normal (480, 240) in (14 of the chat template, which the endpoint applies), 128 out");
+        let think_time = PauseLaw::Fixed { ns: Count(0) };
+        let (history, reasoning) = (History::Recorded, ReasoningHistory::Drop);
+        let turns = Some(LengthLaw::Fixed { tokens: 3 });
+        work.sessions = Some(Sessions { turns, think_time, history, reasoning, count: None });
+        let expected = "tokens log-normal (480, 240) in with the chat template, which the endpoint applies, 128 out a turn; 3 turns, without pauses, drawn history";
+        assert_eq!(text(&work), expected);
     }
 
     #[test]
