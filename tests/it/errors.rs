@@ -72,8 +72,8 @@ fn a_benchmark_without_a_load() {
     Usage: assay bench --url <URL> --model <NAME> <LOAD> [OPTIONS]
            assay bench --simulator <PROFILE> <LOAD> [OPTIONS]
 
-    LOAD is one of --concurrency <N,..>, --rate <PER_S,..>, --ramp, --series and --trace <FILE|URL>,
-    or --concurrency beside --rate or --trace.
+    LOAD is one of --concurrency <N,..>, --rate <PER_S,..>, --ramp, --series, --users <N,..> with --rate, and
+    --trace <FILE|URL>, or --concurrency beside any of them.
 
     For more information, try '--help'.
     ");

@@ -54,6 +54,7 @@ mod tokenizers;
 mod trace_sessions;
 mod traces;
 mod trust;
+mod users;
 mod verifier_page;
 mod warehouse;
 mod warehouse_files;

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use assay_reactor::now_ns;
 use assay_record::Phase;
 
-use crate::{Cause, Connections, NextTurn, PlannedRequest, PlannedTurn, Requests, Trial};
+use crate::{Cause, Connections, NextTurn, PlannedRequest, PlannedTurn, Requests, Successor, Trial};
 
 /// The maximum requests of one batch. A batch wakes the feeder once for all its requests.
 const BATCH: usize = 32;
@@ -23,6 +23,9 @@ const LANE: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct PreparedRequest {
     pub(crate) global_index: u64,
+    /// The time of the schedule, since the start of the trial.
+    pub(crate) scheduled_ns: Option<i64>,
+    /// The time at which it is due: that of the schedule, unless it waits for something else.
     pub(crate) intended_ns: Option<i64>,
     pub(crate) wire: Vec<u8>,
     pub(crate) input_tokens_requested: Option<u32>,
@@ -33,6 +36,8 @@ pub(crate) struct PreparedRequest {
     pub(crate) turn: Option<PlannedTurn>,
     /// The turns that wait for its end.
     pub(crate) next: Vec<NextTurn>,
+    /// The session that its user plays next.
+    pub(crate) successor: Option<Successor>,
     /// The course of its session up to it; set when it is begun.
     pub(crate) course: Option<SessionCourse>,
     pub(crate) cancel_after_ns: Option<u64>,
@@ -105,6 +110,7 @@ impl Template {
     pub(crate) fn prepare(&self, planned: PlannedRequest) -> PreparedRequest {
         PreparedRequest {
             global_index: planned.global_index,
+            scheduled_ns: planned.intended_offset_ns,
             intended_ns: planned.intended_offset_ns,
             wire: self.wire(planned.request_id, planned.turn, &planned.body),
             input_tokens_requested: planned.input_tokens_requested,
@@ -114,6 +120,7 @@ impl Template {
             prompt_sha256: planned.prompt_sha256,
             turn: planned.turn,
             next: planned.next,
+            successor: planned.successor,
             course: None,
             cancel_after_ns: planned.cancel_after_ns,
         }

@@ -12,18 +12,19 @@ pub trait Requests: Send {
     /// endless; the trial ends it.
     ///
     /// In a trial of [`Sessions`](crate::Sessions) these are the first turns, which are one sequence: every call is for
-    /// [`Phase::Measured`], and the clock decides the phase.
+    /// [`Phase::Measured`], and the clock decides the phase. Of [users](crate::Arrivals::Users), only those of their first sessions.
     fn next(&mut self, phase: Phase) -> Result<Option<PlannedRequest>, Cause>;
 }
 
 /// A generator of the later turns of sessions, whose first turns are [`Requests`]. One thread of the load generator calls it.
 pub trait Turns: Send {
-    /// Returns turn `turn` (from 1) of a session, which is sent at the end of the last response that it waits for, plus its pause. `previous` is
+    /// Returns turn `turn` of a session. Turn 0 is requested of a session that [follows](PlannedRequest::successor) another one of a user, while the
+    /// last turn of that is in flight, or at the end of that if it ends before. Any other turn is sent at the end of the last response that it waits for, plus its pause. `previous` is
     /// the text of the response before, under [`History::Live`](crate::History::Live) alone. Recorded history requests a turn when the first
     /// one begins that it waits for, so it may never be sent. Turns are requested once each, in any order that their waits allow.
     fn next(&mut self, session: u64, turn: u32, previous: Option<&ResponseText>) -> Result<PlannedRequest, Cause>;
 
-    /// Called once for each session that has begun, when no more of it will be sent: after its last turn, because a turn failed, or because the
+    /// Called once for each session that has begun or whose first turn was requested here, when no more of it will be sent: after its last turn, because a turn failed, or because the
     /// trial is over. No call for the session follows.
     fn end(&mut self, session: u64);
 }
@@ -64,6 +65,17 @@ pub struct NextTurn {
     pub pause_ns: u64,
     /// The number of turns that it waits for.
     pub waits: u32,
+    /// The time before which it is not due, in nanoseconds since the trial's start; none unless it is of a user's grid.
+    pub planned_ns: Option<i64>,
+}
+
+/// A session that a user plays after another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Successor {
+    /// The session.
+    pub session: u64,
+    /// The time before which its first turn is not due, in nanoseconds since the trial's start.
+    pub planned_ns: i64,
 }
 
 /// One request, ready to be sent.
@@ -72,7 +84,8 @@ pub struct PlannedRequest {
     /// Its index in the schedule of the whole trial; warm-up and measured phase count separately.
     pub global_index: u64,
     /// The time at which it is to be sent, in nanoseconds since the trial's start (so a measured request's is after the warm-up).
-    /// Open loop needs it, in order; under closed loop there is none. Not used for the later turns of sessions.
+    /// Open loop needs it, in order; under closed loop there is none. Not used for the later turns of sessions, except those of users, whose
+    /// turns all need it.
     pub intended_offset_ns: Option<i64>,
     /// The body: a JSON document.
     pub body: Vec<u8>,
@@ -90,6 +103,8 @@ pub struct PlannedRequest {
     pub turn: Option<PlannedTurn>,
     /// The turns of its session that wait for its end.
     pub next: Vec<NextTurn>,
+    /// The session that its user plays once its own has ended, with its last turn or one that failed; none if the user plays no more.
+    pub successor: Option<Successor>,
     /// The time from its last byte, in nanoseconds, after which it is cancelled if its response is not complete
     /// ([`Outcome::Cancelled`](assay_record::Outcome::Cancelled)); none if it is not cancelled.
     pub cancel_after_ns: Option<u64>,

@@ -202,7 +202,7 @@ impl<'a> Engine<'a> {
         let begins_warm = trial.warmup_ns > 0 && sessions.is_none();
         let free_users = match trial.arrivals {
             Arrivals::Closed { users } => users,
-            Arrivals::Open { .. } => 0,
+            Arrivals::Open { .. } | Arrivals::Users { .. } => 0,
         };
         Self {
             trial,

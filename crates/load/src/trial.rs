@@ -68,6 +68,14 @@ pub enum Arrivals {
         /// The treatment of a request that becomes due beyond it.
         excess: Excess,
     },
+    /// A fixed number of users, each of whom plays sessions one after the other. Every turn has a time of the schedule
+    /// ([`PlannedRequest::intended_offset_ns`](crate::PlannedRequest::intended_offset_ns)): it is due at that time, or when its user's turn before it has
+    /// ended, whichever is later. That time decides its phase, too, and a turn that is late is sent even after the end of the measured phase, until
+    /// the time to drain has passed.
+    Users {
+        /// The number of users of this shard, or fewer if it may not have as many requests in flight: one that becomes due beyond it is dropped.
+        users: u32,
+    },
 }
 
 /// The reuse of connections.
@@ -105,7 +113,7 @@ pub enum Excess {
 
 /// Sessions: requests that follow one another. A later turn is due its pause after the last end of the responses that it waits for: in a
 /// session that does not fork, the one before. Under closed loop a user plays one session to the end of all its streams and then takes the next;
-/// under open loop sessions arrive by the schedule.
+/// under open loop sessions arrive by the schedule. The sessions of a user of [`Arrivals::Users`] name the one that follows.
 ///
 /// The time at which a turn is due decides its phase, and a turn that would be due at or after the end of the measured phase is
 /// not sent. A turn that fails ends its session: turns that are due after its end are not sent, and those in flight are followed to theirs.
@@ -174,6 +182,7 @@ impl Trial {
         match self.arrivals {
             Arrivals::Closed { users } => users.saturating_mul(self.sessions.map_or(1, |sessions| sessions.most_streams.max(1))),
             Arrivals::Open { max_in_flight, .. } => max_in_flight,
+            Arrivals::Users { users } => users,
         }
     }
 
@@ -202,6 +211,9 @@ impl Trial {
         }
         if self.sessions.is_some() && self.has_waiting() {
             return problem("the turns of sessions cannot wait for a place among the requests in flight");
+        }
+        if matches!(self.arrivals, Arrivals::Users { .. }) && (self.sessions.is_none() || self.measured.duration_ns.is_none()) {
+            return problem("its users play sessions until a time has passed; give it both");
         }
         if self.sessions.is_none() && self.connections == Connections::Sticky {
             return problem("its requests belong to no session that could share a connection");

@@ -113,6 +113,8 @@ pub enum Requirement {
     ClosedLoop,
     /// Requests are turns of sessions.
     Sessions,
+    /// Each turn of a session has a time at which it is planned: by a trace, or by the grid of its user.
+    PlannedTurns,
     /// Requests are turns of the sessions of a trace.
     TraceSessions,
     /// The trace records when the responses to all turns ended, and its turns follow one another.
@@ -144,6 +146,7 @@ impl Requirement {
             Self::Cancellation => "`cancel`",
             Self::ClosedLoop => "closed loop",
             Self::Sessions => "sessions",
+            Self::PlannedTurns => "sessions of a trace, or `mode: users`",
             Self::TraceSessions => "sessions of a trace",
             Self::RecordedEnds => "recorded ends of its responses, no subagents",
             Self::RepeatedPrompts => "prompts whose common beginnings are known: synthetic ones, or the blocks of a trace",

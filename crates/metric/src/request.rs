@@ -33,6 +33,8 @@ pub enum Field {
     CachedTokens,
     /// The number of the turn in its session, from 0.
     Turn,
+    /// The stream of the turn in its session, from 0, if that is of a trace.
+    Stream,
     /// The number of turns of the session.
     SessionTurns,
     /// The turns of the session that had succeeded when the turn ended; absent if another one had failed before.
@@ -41,7 +43,7 @@ pub enum Field {
     SessionStart,
     /// The time before the turn in which none of its session was due or in flight, in nanoseconds.
     SessionPauses,
-    /// The time at which the trace has the turn, since the start of the trial.
+    /// The time at which the trace has the turn, or the grid of its user, since the start of the trial.
     Planned,
 }
 
@@ -58,7 +60,13 @@ impl Field {
     pub const fn is_of_session(self) -> bool {
         matches!(
             self,
-            Self::Turn | Self::SessionTurns | Self::SessionDone | Self::SessionStart | Self::SessionPauses | Self::Planned
+            Self::Turn
+                | Self::Stream
+                | Self::SessionTurns
+                | Self::SessionDone
+                | Self::SessionStart
+                | Self::SessionPauses
+                | Self::Planned
         )
     }
 
@@ -75,7 +83,8 @@ impl Field {
             Self::ConnectStart | Self::ConnectEnd => "a connection of its own",
             Self::Start | Self::Intended | Self::Ready | Self::Sent => "a send time",
             Self::Turn | Self::SessionTurns | Self::SessionDone | Self::SessionStart | Self::SessionPauses => "a session",
-            Self::Planned => "a time in a trace",
+            Self::Stream => "a stream of a trace's session",
+            Self::Planned => "a planned time",
         }
     }
 }
@@ -196,13 +205,14 @@ pub(crate) const TTFT_INPUT_64K: Quotient = ttft_of_inputs!(1 << 14, 1 << 16);
 /// TTFT of longer inputs.
 pub(crate) const TTFT_INPUT_LONGER: Quotient = ttft_of_inputs!(1 << 16, i64::MAX);
 
-/// The delay of a later turn of a trace's session behind its time in the trace, before the client sends it.
+/// The delay of a turn behind its planned time, before the client sends it. The first turn of a trace's session has none: the others are planned by
+/// it.
 pub(crate) const BACK_PRESSURE: Quotient = Quotient {
-    reads: &[Field::Planned, Field::Intended, Field::Turn],
-    description: "a time in a trace, and is not the first turn of a session",
+    reads: &[Field::Planned, Field::Intended, Field::Turn, Field::Stream],
+    description: "a planned time, and is not the first turn of a trace's session",
     sample: |request| {
-        let is_later = request.get(Field::Turn).is_some_and(|turn| turn > 0);
-        since_ns(request.get(Field::Planned), request.get(Field::Intended)).filter(|_| is_later).map(|ns| ns as f64)
+        let begins_trace = request.get(Field::Turn) == Some(0) && request.get(Field::Stream).is_some();
+        since_ns(request.get(Field::Planned), request.get(Field::Intended)).filter(|_| !begins_trace).map(|ns| ns as f64)
     },
 };
 

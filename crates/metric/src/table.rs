@@ -319,10 +319,10 @@ metrics! {
     }
     BackPressure {
         key: "back_pressure", name: "back_pressure_ms", column: "back_pressure_ns", title: "back-pressure", unit: Milliseconds,
-        better: Some(Lower), section: Regularity, requires: [TraceSessions], uses: [],
+        better: Some(Lower), section: Regularity, requires: [PlannedTurns], uses: [],
         statistics: [P50, P99],
-        meaning: "the delay of the later turns of a trace's sessions behind their times in the trace, by the responses before them: what the endpoint causes, while send lateness is what the client causes; below 0 if responses were faster than the recorded ones",
-        formula: "intended send time - planned time, for each turn but the first of its session; the planned time is the start of the session plus the turn's time since then in the trace"
+        meaning: "the delay of turns behind their planned times, by the responses before them: what the endpoint causes, while send lateness is what the client causes; for users 0 if the response before was there in time, and for a trace's sessions below 0 if responses were faster than the recorded ones",
+        formula: "intended send time - planned time, for each turn but the first of a trace's session; the planned time is that of the user's grid, or the start of the session plus the turn's time since then in the trace"
             => Quotient(&request::BACK_PRESSURE),
         source: "Assay",
     }

@@ -284,6 +284,7 @@ fn sessions(written: &Sessions, count: Option<u64>, of_trace: bool) -> assay_man
 fn arrival(arrivals: &ArrivalMode) -> ArrivalLaw {
     match arrivals {
         ArrivalMode::Closed { .. } => ArrivalLaw::Closed,
+        ArrivalMode::Users { .. } => ArrivalLaw::Users,
         ArrivalMode::Replay { .. } => ArrivalLaw::Recorded,
         ArrivalMode::Open { process: ArrivalProcess::Constant, .. } => ArrivalLaw::Constant,
         ArrivalMode::Open { process: ArrivalProcess::Poisson, .. } => ArrivalLaw::Poisson,

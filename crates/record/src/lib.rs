@@ -39,7 +39,7 @@ pub struct Record {
     pub session_start_ns: Option<i64>,
     /// The pauses of the session before this turn: the time in which none of its turns was due or in flight, in nanoseconds.
     pub session_pauses_ns: Option<i64>,
-    /// The time at which it was planned by the trace whose session it belongs to: the start of the session, and the time from there to the turn
+    /// The time at which it was planned: by the grid of its user, or by the trace whose session it belongs to: the start of the session, and the time from there to the turn
     /// in the trace.
     pub planned_ns: Option<i64>,
     /// The phase that it was due in.

@@ -28,6 +28,7 @@ impl Record {
         fields.set(Field::EndpointInputTokens, self.input_tokens_endpoint.map(Into::into));
         fields.set(Field::CachedTokens, self.cached_tokens.map(Into::into));
         fields.set(Field::Turn, self.turn.map(Into::into));
+        fields.set(Field::Stream, self.stream.map(Into::into));
         fields.set(Field::SessionTurns, self.session_turns.map(Into::into));
         fields.set(Field::SessionDone, self.session_done.map(Into::into));
         fields.set(Field::SessionStart, self.session_start_ns);

@@ -98,12 +98,12 @@ impl Speed {
 }
 
 impl Arrivals {
-    /// Returns `None` for a closed loop, which has no intended times, and for a trace, whose times are not drawn.
+    /// Returns `None` for a closed loop, which has no intended times, for users, whose turns have a grid, and for a trace, whose times are not drawn.
     pub(crate) fn new(law: ArrivalLaw, rate_per_s: f64, values: Generator) -> Option<Self> {
         let random =
             |gap| Self::Random(Box::new(RandomArrivals { gap, mean_ps: PS_PER_S / rate_per_s, values, next: 0, sum_ps: 0 }));
         match law {
-            ArrivalLaw::Closed | ArrivalLaw::Recorded => None,
+            ArrivalLaw::Closed | ArrivalLaw::Users | ArrivalLaw::Recorded => None,
             ArrivalLaw::Constant => Some(Self::Constant(ExactRate::new(rate_per_s)?)),
             ArrivalLaw::Poisson => Some(random(Gap::Exponential)),
             ArrivalLaw::Gamma { smoothness } => Some(random(Gap::Gamma { shape: smoothness })),
@@ -158,7 +158,7 @@ pub(crate) struct ExactRate {
 }
 
 impl ExactRate {
-    fn new(rate_per_s: f64) -> Option<Self> {
+    pub(crate) fn new(rate_per_s: f64) -> Option<Self> {
         Self::of_unit(NS_PER_S, rate_per_s)
     }
 
@@ -175,7 +175,8 @@ impl ExactRate {
         (per > 0).then_some(Self { ns, per })
     }
 
-    fn offset_ns(self, index: u64) -> u128 {
+    /// Returns the time of an arrival with equal gaps, in nanoseconds, to the nearest, halves up.
+    pub(crate) fn offset_ns(self, index: u64) -> u128 {
         // Within the limits of rate and index the product is below 2 x 10^38, and so below 2^128.
         let twice = u128::from(index).saturating_mul(2).saturating_mul(self.ns);
         twice.saturating_add(self.per) / (2 * self.per)

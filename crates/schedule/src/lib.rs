@@ -22,6 +22,7 @@ mod rows;
 mod seed;
 mod sessions;
 mod trial;
+mod users;
 
 /// The longest time that requests may take to end after the measured phase.
 pub const DRAIN: Duration = Duration::from_secs(30);

@@ -24,6 +24,8 @@ struct Recipe<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     concurrency: Option<Count>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    users: Option<Count>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     speed: Option<f64>,
     arrival: &'a ArrivalLaw,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,11 +73,12 @@ struct Recipe<'a> {
 /// [`TrialSchedule::new`](crate::TrialSchedule::new) decides if a load can be made at all.
 pub fn load_recipe_digest(work: &ServingWork, offered: OfferedLoad, key: &PointKey<'_>) -> Result<Digest, CanonicalError> {
     let Tokenizer { digest: tokenizer, .. } = &work.tokenizer;
-    let (rate_per_s, concurrency, speed) = match offered {
-        OfferedLoad::Rate { per_s } => (Some(per_s), None, None),
-        OfferedLoad::Profile => (None, None, None),
-        OfferedLoad::Concurrency { users } => (None, Some(Count(users)), None),
-        OfferedLoad::Replay { speed } => (None, None, Some(speed)),
+    let (rate_per_s, concurrency, users, speed) = match offered {
+        OfferedLoad::Rate { per_s } => (Some(per_s), None, None, None),
+        OfferedLoad::Profile => (None, None, None, None),
+        OfferedLoad::Concurrency { users } => (None, Some(Count(users)), None, None),
+        OfferedLoad::Users { users, per_s } => (Some(per_s), None, Some(Count(users)), None),
+        OfferedLoad::Replay { speed } => (None, None, None, Some(speed)),
     };
     let (input, query, prefix, dataset) = match &work.prompts {
         PromptSource::Synthetic { input, query, prefix } => (Some(input), query.as_ref(), prefix.as_ref(), None),
@@ -90,6 +93,7 @@ pub fn load_recipe_digest(work: &ServingWork, offered: OfferedLoad, key: &PointK
         rate_per_s,
         rate_profile: work.rate_profile.as_ref(),
         concurrency,
+        users,
         speed,
         arrival: &work.arrival,
         input,

@@ -29,8 +29,6 @@ enum Kind {
         groups: HashSet<(Option<u32>, u32)>,
         /// The adapters of the requests so far.
         adapters: HashSet<Option<u32>>,
-        /// Tokens of the last prompt.
-        before: u32,
     },
 }
 
@@ -54,7 +52,7 @@ impl PrefixReuse {
                 Err("no two prompts begin alike, by the plan".to_owned())
             }
             PromptSource::Synthetic { prefix, .. } => {
-                Ok(Self(Kind::Synthetic { prefix: *prefix, groups: HashSet::new(), adapters: HashSet::new(), before: 0 }))
+                Ok(Self(Kind::Synthetic { prefix: *prefix, groups: HashSet::new(), adapters: HashSet::new() }))
             }
             PromptSource::Dataset(dataset) => {
                 let is_in_order = matches!(offered, OfferedLoad::Replay { .. }) || work.plays_trace();
@@ -80,10 +78,10 @@ impl PrefixReuse {
             Kind::Blocks(index) => {
                 request.row.and_then(|row| index.row(row)).map_or(0, |row| row.reused_tokens.min(request.input_tokens))
             }
-            Kind::Synthetic { prefix, groups, adapters, before } => {
-                let is_later_turn = request.turn.is_some_and(|turn| turn.turn > 0);
+            Kind::Synthetic { prefix, groups, adapters } => {
+                let later_turn = request.turn.filter(|turn| turn.turn > 0);
                 let repeated = match (prefix, request.group) {
-                    _ if is_later_turn => *before,
+                    _ if let Some(turn) = later_turn => turn.sent_before,
                     (Some(prefix), Some(group)) => {
                         let is_first = adapters.insert(request.adapter);
                         let is_known = !groups.insert((request.adapter, group));
@@ -97,7 +95,6 @@ impl PrefixReuse {
                     }
                     _ => 0,
                 };
-                *before = request.input_tokens;
                 repeated.min(request.input_tokens)
             }
         }

@@ -12,10 +12,14 @@
 //! The sessions of a trace come in the order in which they began, once: session `s` is the trace's session `s`, and its pauses are those that
 //! the index records. The speed of a replay divides all times of the trace, pauses and planned times included.
 //!
+//! The sessions of users follow one another on a grid instead (see `users`): session `s` is of user `s` modulo their number, has its turns at points of
+//! the grid, and no pauses of its own. A user has all sessions in one shard.
+//!
 //! A turn waits for the end of others, and is due its pause after the last of them. In most sessions each waits for the one before. Those of a
 //! trace may fork: the turns of a subagent are a stream beside that of the turn that spawned it, and a turn that joins subagents waits for their
 //! last turns, too. The links between turns are those of the index. A session has all of its streams in one shard.
 
+use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
@@ -24,6 +28,7 @@ use assay_manifest::{Count, LengthLaw, MAX_SESSION_TURNS, PauseLaw, Sessions};
 
 use crate::arrivals::{Arrivals, Speed};
 use crate::lengths::{Lengths, log_moments};
+use crate::users::UserGrid;
 use crate::{Generator, Stripe};
 
 /// The longest pause: a day, in nanoseconds. Longer draws are clipped to it.
@@ -46,6 +51,8 @@ pub struct SessionTurn {
     pub planned_ns: Option<u64>,
     /// Tokens that this turn adds to what was said before.
     pub own_tokens: u32,
+    /// Tokens of the prompt of the turn before; 0 for the first.
+    pub sent_before: u32,
 }
 
 /// A turn that waits for the end of another one.
@@ -57,6 +64,8 @@ pub struct Follower {
     pub pause_ns: u64,
     /// The number of turns that it waits for.
     pub waits: u32,
+    /// The time at which it is planned, in nanoseconds since the trial's start: it is not due before. Absent unless it is of a user's grid.
+    pub planned_ns: Option<i64>,
 }
 
 /// A session, and the turn that comes next.
@@ -71,6 +80,8 @@ pub struct SessionCursor {
     pub(crate) next_turn: u32,
     /// Tokens of all that was said before the next turn.
     pub(crate) history_tokens: u32,
+    /// Tokens of the prompt of the turn before the next one.
+    pub(crate) sent_tokens: u32,
     /// The arrival in an open loop, in nanoseconds since the trial's start.
     pub(crate) offset_ns: Option<i64>,
 }
@@ -98,9 +109,9 @@ impl SessionCursor {
         Self { next_turn: turn, ..self }
     }
 
-    /// Returns the index of a turn's request.
-    fn index_of(&self, turn: u32) -> u64 {
-        self.first_index.saturating_add(u64::from(turn))
+    /// Returns the session before its first turn.
+    fn new(session: u64, turns: u32, first_index: u64, first_row: Option<u64>) -> Self {
+        Self { session, turns, first_index, first_row, next_turn: 0, history_tokens: 0, sent_tokens: 0, offset_ns: None }
     }
 
     /// Returns the row of a turn; `None` if it is drawn.
@@ -182,27 +193,90 @@ pub(crate) struct SessionWalk {
     next_index: u64,
     /// The first session that is not begun.
     end: u64,
-    /// The session of which the iterator is in the middle.
-    pub(crate) current: Option<SessionCursor>,
+    /// The sessions of which the iterator is in the middle, in the order in which it continues them: at most one, or one of each user.
+    current: VecDeque<SessionCursor>,
+    /// The grid of the users; absent if sessions do not follow one another on one.
+    grid: Option<UserGrid>,
 }
 
 impl SessionWalk {
-    pub(crate) fn new(sessions: &Sessions, stripe: Stripe, source: SessionSource, pauses: Generator) -> Self {
+    pub(crate) fn new(
+        sessions: &Sessions,
+        stripe: Stripe,
+        source: SessionSource,
+        pauses: Generator,
+        grid: Option<UserGrid>,
+    ) -> Self {
         let of_source = if let SessionSource::Trace(trace) = &source { trace.len() } else { u64::MAX };
+        let first = grid.map_or(u64::MAX, |grid| grid.users.get());
         Self {
             source,
             pauses: Pauses { law: sessions.think_time, values: pauses },
             stripe,
             next_session: 0,
             next_index: 0,
-            end: sessions.count.map_or(u64::MAX, |count| count.0).min(of_source),
-            current: None,
+            end: sessions.count.map_or(u64::MAX, |count| count.0).min(of_source).min(first),
+            current: VecDeque::new(),
+            grid,
         }
     }
 
-    /// Returns the shard's next session; `None` if all have begun, or if the next one would arrive at the end of the clock.
+    /// Takes the session that the iterator continues: the one that it is in the middle of, or the next one. Those of users take turns.
+    pub(crate) fn take_current(&mut self, arrivals: Option<&mut Arrivals>, ends_ns: Option<u64>) -> Option<SessionCursor> {
+        if self.grid.is_some() {
+            let next = self.next(arrivals, ends_ns).or_else(|| self.current.pop_front())?;
+            return if next.next_turn < next.turns { Some(next) } else { self.successor(&next) };
+        }
+        let current = self.current.pop_front().filter(|cursor| cursor.next_turn < cursor.turns);
+        current.or_else(|| self.next(arrivals, ends_ns))
+    }
+
+    /// Lets the iterator continue a session later.
+    pub(crate) fn keep_current(&mut self, cursor: SessionCursor) {
+        self.current.push_back(cursor);
+    }
+
+    /// Returns the session that a user plays after this one; `None` if that would begin at the end of the trial, and unless sessions are those of users.
+    pub(crate) fn successor(&mut self, cursor: &SessionCursor) -> Option<SessionCursor> {
+        let grid = self.grid?;
+        let first_index = grid.point_of(cursor.first_index, cursor.turns);
+        grid.at_ns(first_index).map(|_| self.session_at(cursor.session + grid.users.get(), first_index))
+    }
+
+    /// Returns a session whose first turn has this index.
+    fn session_at(&mut self, session: u64, first_index: u64) -> SessionCursor {
+        let (turns, first_row) = self.source.session(session);
+        let turns = self.grid.map_or(turns, |grid| grid.turns_left(session, turns));
+        SessionCursor::new(session, turns, first_index, first_row)
+    }
+
+    /// Returns the index of a turn's request.
+    pub(crate) fn index_of(&self, cursor: &SessionCursor, turn: u32) -> u64 {
+        let dense = || cursor.first_index.saturating_add(u64::from(turn));
+        self.grid.map_or_else(dense, |grid| grid.point_of(cursor.first_index, turn))
+    }
+
+    /// Returns the time of the schedule at which a turn is planned; `None` if it has none. Only users plan later turns.
+    pub(crate) fn offset_ns(&self, cursor: &SessionCursor, turn: u32) -> Option<i64> {
+        match self.grid {
+            Some(grid) => grid.at_ns(grid.point_of(cursor.first_index, turn)),
+            None => cursor.offset_ns.filter(|_| turn == 0),
+        }
+    }
+
+    /// Returns true if a turn would be planned at the end of the trial or after it.
+    pub(crate) fn is_past_end(&self, cursor: &SessionCursor, turn: u32) -> bool {
+        self.grid.is_some() && self.offset_ns(cursor, turn).is_none()
+    }
+
+    /// Returns the shard's next session; `None` if all have begun, or if the next one would arrive at the end of the clock. Of users, these are their
+    /// first sessions.
     pub(crate) fn next(&mut self, arrivals: Option<&mut Arrivals>, ends_ns: Option<u64>) -> Option<SessionCursor> {
         let cursor = self.next_own()?;
+        if self.is_past_end(&cursor, 0) {
+            self.end = cursor.session;
+            return None;
+        }
         let offset_ns = arrivals.map(|arrivals| arrivals.offset_ns(cursor.session));
         if offset_ns.zip(ends_ns).is_some_and(|(offset, end)| offset.unsigned_abs() >= end) {
             self.end = cursor.session;
@@ -213,20 +287,12 @@ impl SessionWalk {
 
     fn next_own(&mut self) -> Option<SessionCursor> {
         while self.next_session < self.end {
-            let (session, first_index) = (self.next_session, self.next_index);
-            let (turns, first_row) = self.source.session(session);
+            let cursor = self.session_at(self.next_session, self.next_index);
             self.next_session += 1;
-            self.next_index = first_index.saturating_add(u64::from(turns));
-            if self.stripe.position(session).is_some() {
-                return Some(SessionCursor {
-                    session,
-                    turns,
-                    first_index,
-                    first_row,
-                    next_turn: 0,
-                    history_tokens: 0,
-                    offset_ns: None,
-                });
+            // The first sessions of users begin at points of their own, which follow one another.
+            self.next_index = self.next_index.saturating_add(self.grid.map_or(cursor.turns.into(), |_| 1));
+            if self.stripe.position(cursor.session).is_some() {
+                return Some(cursor);
             }
         }
         None
@@ -235,9 +301,9 @@ impl SessionWalk {
     /// Returns the pause before a turn of a session.
     pub(crate) fn pause_ns(&mut self, cursor: &SessionCursor, turn: u32) -> u64 {
         match (&self.source, cursor.row_of(turn)) {
-            _ if turn == 0 => 0,
+            _ if turn == 0 || self.grid.is_some() => 0,
             (SessionSource::Trace(trace), Some(row)) => trace.pause_ns(row),
-            _ => self.pauses.ns(cursor.index_of(turn)),
+            _ => self.pauses.ns(self.index_of(cursor, turn)),
         }
     }
 
@@ -253,7 +319,13 @@ impl SessionWalk {
             Some((trace, first_row)) => trace.index.followers(first_row, turn).collect(),
             None => (turn + 1 < cursor.turns).then_some((turn + 1, 1)).into_iter().collect(),
         };
-        linked.into_iter().map(|(turn, waits)| Follower { turn, pause_ns: self.pause_ns(cursor, turn), waits }).collect()
+        let on_grid = self.grid.is_some();
+        let follower = |(turn, waits)| {
+            let planned_ns = self.offset_ns(cursor, turn).filter(|_| on_grid);
+            let is_past_end = self.is_past_end(cursor, turn);
+            (!is_past_end).then(|| Follower { turn, pause_ns: self.pause_ns(cursor, turn), waits, planned_ns })
+        };
+        linked.into_iter().filter_map(follower).collect()
     }
 
     /// Returns the trace and the first row of a session, if it is one of a trace.

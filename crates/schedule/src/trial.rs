@@ -14,7 +14,7 @@
 //! is drawn by [`BlockTexts`], the same wherever the block stands. With sessions, a trace's sessions are played instead (see `sessions`): they
 //! begin at their times, or when a user is free.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +27,8 @@ use assay_manifest::{
 
 use crate::adapters::Adapters;
 use crate::arrivals::{
-    Arrivals, MAX_RATE_PER_S, MAX_SMOOTHNESS, MAX_SPEED, MIN_RATE_PER_S, MIN_SMOOTHNESS, MIN_SPEED, RecordedArrivals, Speed,
+    Arrivals, ExactRate, MAX_RATE_PER_S, MAX_SMOOTHNESS, MAX_SPEED, MIN_RATE_PER_S, MIN_SMOOTHNESS, MIN_SPEED, RecordedArrivals,
+    Speed,
 };
 use crate::block_texts::{BlockTexts, split_mix};
 use crate::groups::{Groups, MAX_GROUPS, MAX_ZIPF};
@@ -35,6 +36,7 @@ use crate::lengths::{self, Lengths, MAX_TOKENS};
 use crate::profile::{self, Profile};
 use crate::rows::{Rows, first_measured};
 use crate::sessions::{Follower, SessionCursor, SessionSource, SessionTurn, SessionWalk, TraceSessions};
+use crate::users::UserGrid;
 use crate::{Generator, LoadKey, Nonce, Seed, SeedError, digest};
 
 /// The most requests of a phase, as an expected number if arrivals are random. At 10,000 per second they last half a day.
@@ -82,6 +84,13 @@ pub enum OfferedLoad {
         /// Users, each with one request at a time.
         users: u64,
     },
+    /// Users, each of whom has a grid of times for its turns.
+    Users {
+        /// Their number.
+        users: u64,
+        /// The turns of all of them together, per second.
+        per_s: f64,
+    },
     /// Open loop at a rate that changes as the workload's rate profile says.
     Profile,
     /// The requests of a trace at their times.
@@ -92,7 +101,7 @@ pub enum OfferedLoad {
 }
 
 impl OfferedLoad {
-    /// Returns the load of a planned point, from its `rate`, `concurrency` or `speed`.
+    /// Returns the load of a planned point, from its `rate`, `concurrency`, `users` or `speed`.
     pub fn from_point(point: &Point) -> Result<Self, ScheduleError> {
         let text = point.value.get(point.kind.as_str()).map_or("", String::as_str);
         let offered = match point.kind {
@@ -100,6 +109,10 @@ impl OfferedLoad {
             PointKind::Rate if text.contains("..") => Some(Self::Profile),
             PointKind::Rate => text.parse().ok().map(|per_s| Self::Rate { per_s }),
             PointKind::Concurrency => text.parse().ok().map(|users| Self::Concurrency { users }),
+            PointKind::Users => {
+                let rate = point.value.get("rate").and_then(|rate| rate.parse().ok());
+                text.parse().ok().zip(rate).map(|(users, per_s)| Self::Users { users, per_s })
+            }
             PointKind::Speed => text.parse().ok().map(|speed| Self::Replay { speed }),
             PointKind::Scale | PointKind::Parameters => None,
         };
@@ -133,8 +146,8 @@ pub struct TrialKey<'a> {
 /// The reason why there is no schedule.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ScheduleError {
-    /// The point has neither a rate nor a concurrency nor a speed.
-    #[error("point `{0}` has no rate, no concurrency and no speed: a serving trial needs one of them")]
+    /// The point has neither a rate nor a concurrency, users nor a speed.
+    #[error("point `{0}` has no rate, no concurrency, no users with a rate and no speed: a serving trial needs one of them")]
     Point(PointId),
     /// A closed loop with a request rate, or an open one without.
     #[error("the arrivals are {law}, but the point offers a {offered}")]
@@ -181,9 +194,12 @@ pub enum ScheduleError {
         /// The limit of a trial.
         limit: Duration,
     },
-    /// A closed loop without users.
-    #[error("a closed loop needs at least one user")]
+    /// A closed loop, or a grid, without users.
+    #[error("a load of users needs at least one")]
     NoUsers,
+    /// Users whose turns cannot follow a grid.
+    #[error("the turns of users cannot follow a grid: {0}")]
+    Users(&'static str),
     /// A smoothness that is no valid shape, or too extreme for its purpose.
     #[error("the smoothness {0} is not between {MIN_SMOOTHNESS} and {MAX_SMOOTHNESS}")]
     Smoothness(f64),
@@ -357,6 +373,8 @@ enum OpenLoop {
     Drawn(ArrivalLaw, f64),
     /// Drawn, at the rates of the profile.
     Profiled(ArrivalLaw),
+    /// The turns of this many users on their grid, with the turns of all per second.
+    Users(u64, f64),
     /// Those of a trace.
     Recorded(Speed),
 }
@@ -461,6 +479,7 @@ impl TrialSchedule {
         work.cancel.as_ref().map_or(Ok(()), |cancel| check_cancellation(work, cancel))?;
         check_adapters(work)?;
         check_profile(work, offered)?;
+        check_users(work)?;
         let schedule = Self {
             seed: *key.point.seed,
             workload: *key.point.workload,
@@ -469,7 +488,10 @@ impl TrialSchedule {
             nonce: key.nonce,
             open_loop: open_loop(work.arrival, offered)?,
             profile: work.rate_profile.clone(),
-            users: if let OfferedLoad::Concurrency { users } = offered { Some(users) } else { None },
+            users: match offered {
+                OfferedLoad::Concurrency { users } | OfferedLoad::Users { users, .. } => Some(users),
+                OfferedLoad::Rate { .. } | OfferedLoad::Profile | OfferedLoad::Replay { .. } => None,
+            },
             sessions: work.sessions.clone(),
             mean_turns: work.mean_turns(),
             output: work.output.clone(),
@@ -509,7 +531,7 @@ impl TrialSchedule {
         Self::new(work, OfferedLoad::from_point(point)?, &key, index)
     }
 
-    /// Returns a shard's part of the load. The requests of a closed loop are dealt to the shards that have a user, so that all of
+    /// Returns a shard's part of the load. The requests of a number of users are dealt to the shards that have a user, so that all of
     /// them are sent: a shard without a user has no part.
     pub fn stripe(&self, shard: Shard) -> Result<Option<Stripe>, ScheduleError> {
         let whole = Stripe::new(shard.index, shard.count)?;
@@ -518,9 +540,25 @@ impl TrialSchedule {
         Ok(Stripe::new(shard.index, with_users).ok())
     }
 
-    /// Returns the users of a closed loop; `None` for an open one.
+    /// Returns the users of a closed loop or a grid; `None` for an open loop without users.
     pub fn users(&self) -> Option<u64> {
         self.users
+    }
+
+    /// Returns true if each turn of a user has a time on the user's grid.
+    pub fn has_grid(&self) -> bool {
+        matches!(self.open_loop, Some(OpenLoop::Users(..)))
+    }
+
+    /// Returns the grid of the users.
+    fn grid(&self) -> Option<UserGrid> {
+        let Some(OpenLoop::Users(users, per_s)) = self.open_loop else { return None };
+        Some(UserGrid {
+            users: NonZeroU64::new(users)?,
+            rate: ExactRate::new(per_s)?,
+            ends_ns: self.phase_end_ns(Phase::Measure)?,
+            age: self.key("trial", "age").generator().at(0),
+        })
     }
 
     /// Returns the start of the measured phase, in nanoseconds since the trial's start.
@@ -584,7 +622,7 @@ impl TrialSchedule {
             prompts,
             sessions: self.sessions.as_ref().map(|sessions| {
                 let source = self.session_source(sessions, phase);
-                Box::new(SessionWalk::new(sessions, stripe, source, self.generator(phase, "pause")))
+                Box::new(SessionWalk::new(sessions, stripe, source, self.generator(phase, "pause"), self.grid()))
             }),
             output: self.output.as_ref().map(|law| self.lengths(phase, law, "output")),
             cancellations: self.cancel.map(|cancel| (cancel, self.generator(phase, "cancel"))),
@@ -633,7 +671,8 @@ impl TrialSchedule {
                 first_row: rows.row(phase, 0),
                 begins_ns: self.phase_start_ns(phase),
             })),
-            (OpenLoop::Recorded(_), Prompts::Synthetic { .. }) => None,
+            // The times of users are those of their grid.
+            (OpenLoop::Users(..), _) | (OpenLoop::Recorded(_), Prompts::Synthetic { .. }) => None,
         }
     }
 
@@ -756,7 +795,8 @@ impl TrialSchedule {
         let rate = match self.open_loop {
             // A trace ends with its last row, and has no more rows than an index may have.
             Some(OpenLoop::Recorded(_)) => return Ok(()),
-            Some(OpenLoop::Drawn(_, rate)) => Some(rate),
+            Some(OpenLoop::Drawn(_, rate)) => Some(rate * self.mean_turns),
+            Some(OpenLoop::Users(_, rate)) => Some(rate),
             Some(OpenLoop::Profiled(_)) => return self.check_profile_size(),
             None => None,
         };
@@ -768,9 +808,7 @@ impl TrialSchedule {
             return Err(ScheduleError::TooLong);
         }
         let by_clock = |duration_ns: u64| rate.map_or(u64::MAX, |rate| (rate * duration_ns as f64 / 1e9) as u64);
-        let turns = self.mean_turns;
-        let rate = rate.map(|rate| rate * turns);
-        let of_sessions = sessions.map(|Count(count)| (count as f64 * turns) as u64);
+        let of_sessions = sessions.map(|Count(count)| (count as f64 * self.mean_turns) as u64);
         let by_count = self.requests.or(of_sessions).unwrap_or(u64::MAX);
         if rate.is_some() {
             check_request_count(Phase::WarmUp, by_clock(self.warmup_ns))?;
@@ -801,6 +839,23 @@ fn check_profile(work: &ServingWork, offered: OfferedLoad) -> Result<(), Schedul
             profile::refusal(profile, work.duration_ns.map(|duration| duration.0)).map_or(Ok(()), |why| refuse(&why))
         }
         (Some(_), _) => refuse("the point offers another load"),
+    }
+}
+
+/// Checks that users have what their grid needs: sessions that are drawn or a dataset's, without pauses, and an end by the clock.
+fn check_users(work: &ServingWork) -> Result<(), ScheduleError> {
+    if work.arrival != ArrivalLaw::Users {
+        return Ok(());
+    }
+    let refuse = |why: &'static str| Err(ScheduleError::Users(why));
+    match &work.sessions {
+        None => refuse("their requests are not turns of sessions"),
+        Some(_) if has_times(work) => refuse("the turns of a trace have times of their own"),
+        Some(Sessions { count: Some(_), .. }) => refuse("a number of sessions would end them one by one"),
+        Some(Sessions { think_time, .. }) if *think_time != (PauseLaw::Fixed { ns: Count(0) }) => {
+            refuse("it takes the place of a think time")
+        }
+        Some(_) => Ok(()),
     }
 }
 
@@ -987,8 +1042,15 @@ fn check_session_replay(work: &ServingWork, speed: f64, index: &Index, due_ns: &
 fn open_loop(law: ArrivalLaw, offered: OfferedLoad) -> Result<Option<OpenLoop>, ScheduleError> {
     let mismatch = |law, offered| Err(ScheduleError::Mismatch { law, offered });
     match (law, offered) {
-        (ArrivalLaw::Closed, OfferedLoad::Concurrency { users: 0 }) => Err(ScheduleError::NoUsers),
+        (ArrivalLaw::Closed, OfferedLoad::Concurrency { users: 0 })
+        | (ArrivalLaw::Users, OfferedLoad::Users { users: 0, .. }) => Err(ScheduleError::NoUsers),
         (ArrivalLaw::Closed, OfferedLoad::Concurrency { .. }) => Ok(None),
+        (ArrivalLaw::Users, OfferedLoad::Users { per_s, .. }) if !(MIN_RATE_PER_S..=MAX_RATE_PER_S).contains(&per_s) => {
+            Err(ScheduleError::Rate(per_s))
+        }
+        (ArrivalLaw::Users, OfferedLoad::Users { users, per_s }) => Ok(Some(OpenLoop::Users(users, per_s))),
+        (ArrivalLaw::Users, _) => mismatch("those of users with a grid", "load without users"),
+        (_, OfferedLoad::Users { .. }) => mismatch("not those of users", "number of users"),
         (ArrivalLaw::Closed, OfferedLoad::Rate { .. } | OfferedLoad::Profile) => mismatch("those of a closed loop", "rate"),
         (ArrivalLaw::Closed, OfferedLoad::Replay { .. }) => mismatch("those of a closed loop", "speed"),
         (ArrivalLaw::Recorded, OfferedLoad::Replay { speed }) => {
@@ -1098,9 +1160,8 @@ impl Iterator for Requests {
     type Item = ScheduledRequest;
 
     fn next(&mut self) -> Option<ScheduledRequest> {
-        if let Some(walk) = &mut self.sessions {
-            let current = walk.current.take();
-            return self.next_of_sessions(current);
+        if self.sessions.is_some() {
+            return self.next_of_sessions();
         }
         let index = self.next;
         if index >= self.end {
@@ -1142,19 +1203,19 @@ impl Requests {
         (draws.unit_f64(index) < cancel.share).then_some(cancel.after_ns.0)
     }
 
-    fn next_of_sessions(&mut self, current: Option<SessionCursor>) -> Option<ScheduledRequest> {
-        let mut cursor = match current.filter(|cursor| cursor.next_turn < cursor.turns) {
-            Some(cursor) => cursor,
-            None => self.next_session()?,
-        };
-        let request = self.next_turn(&mut cursor);
-        if let Some(walk) = &mut self.sessions {
-            walk.current = Some(cursor);
+    fn next_of_sessions(&mut self) -> Option<ScheduledRequest> {
+        let Self { sessions, arrivals, phase, end, ends_ns, .. } = self;
+        if *phase == Phase::WarmUp && *end == 0 {
+            return None;
         }
+        let mut cursor = sessions.as_mut()?.take_current(arrivals.as_mut(), *ends_ns)?;
+        let request = self.next_turn(&mut cursor);
+        self.sessions.as_mut()?.keep_current(cursor);
         request
     }
 
-    /// Returns the next session of the shard, before its first turn; `None` if there are no more, or if requests are no turns of sessions.
+    /// Returns the next session of the shard, before its first turn; `None` if there are no more, or if requests are no turns of sessions. Of users,
+    /// these are their first sessions, each of which has a [`successor`](Self::successor).
     pub fn next_session(&mut self) -> Option<SessionCursor> {
         let Self { sessions, arrivals, phase, end, ends_ns, .. } = self;
         if *phase == Phase::WarmUp && *end == 0 {
@@ -1168,25 +1229,48 @@ impl Requests {
         if cursor.next_turn >= cursor.turns {
             return None;
         }
-        let (index, turn) = (cursor.first_index.saturating_add(u64::from(cursor.next_turn)), cursor.next_turn);
-        let pause_ns = self.sessions.as_mut().map_or(0, |walk| walk.pause_ns(cursor, turn));
-        let stream = self.sessions.as_ref().and_then(|walk| walk.stream(cursor, turn));
-        let planned_ns = self.sessions.as_ref().and_then(|walk| walk.planned_ns(cursor));
+        let turn = cursor.next_turn;
+        let walk = self.sessions.as_mut()?;
+        if walk.is_past_end(cursor, turn) {
+            return None;
+        }
+        let (index, offset_ns) = (walk.index_of(cursor, turn), walk.offset_ns(cursor, turn));
+        let (pause_ns, stream, planned_ns) = (walk.pause_ns(cursor, turn), walk.stream(cursor, turn), walk.planned_ns(cursor));
         let prompt = match (cursor.first_row, &self.prompts) {
             (Some(first), DrawnPrompts::Rows(rows)) => row_prompt(rows, first.saturating_add(u64::from(turn))),
             _ => self.prompts.at(self.phase, index, turn > 0),
         };
-        let mut request = self.request_of(index, cursor.offset_ns.filter(|_| turn == 0), &prompt);
+        let mut request = self.request_of(index, offset_ns, &prompt);
         request.adapter = self.adapters.as_mut().map(|adapters| adapters.at(cursor.session));
         let own_tokens = prompt.input_tokens.saturating_sub(prompt.said_before);
         if prompt.row.is_none() {
             request.input_tokens = cursor.history_tokens.saturating_add(own_tokens);
         }
-        request.turn =
-            Some(SessionTurn { session: cursor.session, turn, turns: cursor.turns, stream, pause_ns, planned_ns, own_tokens });
+        request.turn = Some(SessionTurn {
+            session: cursor.session,
+            turn,
+            turns: cursor.turns,
+            stream,
+            pause_ns,
+            planned_ns,
+            own_tokens,
+            sent_before: cursor.sent_tokens,
+        });
         cursor.next_turn += 1;
+        cursor.sent_tokens = request.input_tokens;
         cursor.history_tokens = request.input_tokens.saturating_add(request.output_tokens.unwrap_or(0));
         Some(request)
+    }
+
+    /// Returns the session that a user plays after this one, before its first turn; `None` if that would begin at the end of the trial, and unless
+    /// sessions are those of users.
+    pub fn successor(&mut self, session: &SessionCursor) -> Option<SessionCursor> {
+        self.sessions.as_mut()?.successor(session)
+    }
+
+    /// Returns the time at which the next turn of a session is planned, in nanoseconds since the trial's start; `None` if the schedule has none.
+    pub fn planned_ns(&self, session: &SessionCursor) -> Option<i64> {
+        self.sessions.as_ref()?.offset_ns(session, session.next_turn)
     }
 
     /// Returns the turns of a session that wait for the end of one of its turns; none unless requests are turns of sessions.
@@ -1207,3 +1291,5 @@ mod session_tests;
 mod tests;
 #[cfg(test)]
 mod trace_session_tests;
+#[cfg(test)]
+mod users_tests;

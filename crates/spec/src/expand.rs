@@ -314,13 +314,22 @@ fn points(workload: &Workload) -> Result<Vec<Point>, Box<Problem>> {
             ArrivalMode::Open { rate: OfferedRate::Profile(profile), .. } => {
                 std::iter::once(load_point(PointKind::Rate, &profile_text(profile))).collect()
             }
+            ArrivalMode::Users { users, rate } => {
+                let count = users.len().saturating_mul(rate.len());
+                if count > MAX_POINTS {
+                    return Err(Box::new(too_many_points(workload, "spec.load", "users and rates", count)));
+                }
+                let texts = |users: &u64, rate: &f64| (users.to_string(), number(*rate));
+                let pairs = users.iter().flat_map(|users| rate.iter().map(move |rate| texts(users, rate)));
+                pairs.map(|(users, rate)| point(PointKind::Users, &[("users", &users), ("rate", &rate)])).collect()
+            }
             ArrivalMode::Replay { speed } => speed.iter().map(|value| load_point(PointKind::Speed, &number(*value))).collect(),
         },
         Work::Indicator(executable) | Work::Training(executable) => {
             let axes: Vec<_> = executable.parameters.iter().filter_map(|(name, parameter)| axis(name, parameter)).collect();
             let count = axes.iter().map(|(_, values)| values.len()).fold(1, usize::saturating_mul);
             if count > MAX_POINTS {
-                return Err(Box::new(too_many_points(workload, count)));
+                return Err(Box::new(too_many_points(workload, "spec.parameters", "parameters", count)));
             }
             product(&axes).iter().map(|values| point(PointKind::Parameters, values)).collect()
         }
@@ -345,9 +354,9 @@ fn profile_text(profile: &RateProfile) -> String {
     }
 }
 
-fn too_many_points(workload: &Workload, count: usize) -> Problem {
-    let message = format!("the parameters of `{}` make {count} points; at most {MAX_POINTS} are allowed", workload.name);
-    let problem = workload.places.problem("spec.parameters", message);
+fn too_many_points(workload: &Workload, place: &str, axes: &str, count: usize) -> Problem {
+    let message = format!("the {axes} of `{}` make {count} points; at most {MAX_POINTS} are allowed", workload.name);
+    let problem = workload.places.problem(place, message);
     problem.with_hint("every list multiplies the points by its length")
 }
 

@@ -374,12 +374,16 @@ const fn api_choices() -> [Choice; ServingApi::ALL.len()] {
     choices
 }
 
-pub(crate) static LOAD_MODES: [Choice; 3] = [
+pub(crate) static LOAD_MODES: [Choice; 4] = [
     choice(
         "closed",
         "A closed loop: each response is followed by the next request, at a fixed concurrency. Has no intended send times, unless requests are turns of `spec.sessions`.",
     ),
     choice("open", "Requests arrive by a schedule, independent of completions."),
+    choice(
+        "users",
+        "Users, each of whom plays one session of `spec.sessions` after the other, with equal gaps between turns: the number of users over the rate. A turn that waits for the response before it is late and moves no other.",
+    ),
     choice(
         "replay",
         "The requests of `spec.trace` arrive at their recorded times, independent of completions, once; with `spec.sessions`, its sessions do.",
@@ -460,7 +464,13 @@ pub(crate) static LOAD: Table = Table {
     fields: &[
         required("mode", &Type::Choice(&LOAD_MODES), "The rule that decides when a request is sent."),
         required("concurrency", &CONCURRENCIES, "Users at a time, one point each.").only(&["closed"]),
-        required("rate", &OFFERED_RATES, "Arrivals per second, one point each, or a rate that changes during each trial.").only(&["open"]),
+        required("users", &CONCURRENCIES, "Numbers of users, one point each for each rate.").only(&["users"]),
+        required(
+            "rate",
+            &OFFERED_RATES,
+            "Arrivals per second, one point each, or a rate that changes during each trial. Of users, the turns of all of them together.",
+        )
+        .only(&["open", "users"]),
         default("arrival", &Type::Choice(&ARRIVALS), "\"poisson\"", "The arrival process.").only(&["open"]),
         optional(
             "smoothness",
@@ -476,7 +486,7 @@ pub(crate) static LOAD: Table = Table {
         .only(&["open", "replay"]),
         default("speed", &SPEEDS, "[1]", "The speeds of the replay, one point each: 2 halves all times of the trace.")
             .only(&["replay"]),
-        optional("duration", &DURATION_TYPE, "The time for which requests are sent and measured, after the warm-up."),
+        optional("duration", &DURATION_TYPE, "The time for which requests are sent and measured, after the warm-up.").required_for_choices(&["users"]),
         optional(
             "requests",
             &Type::Integer { min: 1, max: 1_000_000_000 },
@@ -802,7 +812,12 @@ static SESSIONS: Table = Table {
             &TURNS_LAW,
             "The number of turns, for each session. The conversations of a dataset and the sessions of a trace have their own.",
         ),
-        default("think_time", &PAUSE_LAW, "\"0s\"", "The time from the end of a response to the next turn. A trace has its own."),
+        default(
+            "think_time",
+            &PAUSE_LAW,
+            "\"0s\"",
+            "The time from the end of a response to the next turn. A trace has its own, and `mode: users` has a grid instead.",
+        ),
         default("history", &Type::Choice(&HISTORIES), "\"recorded\"", "The responses that the next turns repeat."),
         optional(
             "header",

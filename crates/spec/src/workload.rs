@@ -273,6 +273,7 @@ impl Serving {
             // Users of sessions pause between turns, so that they are not all busy at any time.
             Requirement::ClosedLoop => !is_open && self.sessions.is_none(),
             Requirement::Sessions => self.sessions.is_some(),
+            Requirement::PlannedTurns => self.plays_trace() || matches!(self.load.arrivals, ArrivalMode::Users { .. }),
             // If a trace records the ends of responses is known when it was imported.
             Requirement::TraceSessions | Requirement::RecordedEnds => self.plays_trace(),
             Requirement::RepeatedPrompts => self.repeats_beginnings(),
@@ -323,6 +324,13 @@ pub enum ArrivalMode {
         rate: OfferedRate,
         /// The arrival process.
         process: ArrivalProcess,
+    },
+    /// Users, each of whom has equal gaps of its own between the turns of its sessions. One point for each number of users and each rate.
+    Users {
+        /// Numbers of users.
+        users: Vec<u64>,
+        /// Turns of all users together, per second.
+        rate: Vec<f64>,
     },
     /// The requests of a trace arrive at their times. One point for each speed.
     Replay {
@@ -642,6 +650,7 @@ impl Define for Workload {
         check_arrival(spec, problems);
         check_times(spec, problems);
         check_rate_profile(spec, problems);
+        check_users(spec, problems);
         check_distributions(spec, problems);
         check_length_tables(spec, problems);
         check_text(spec, problems);
@@ -782,6 +791,33 @@ fn check_rate_profile(spec: &CheckedValue, problems: &mut Problems<'_>) {
     }
 }
 
+/// Checks that users play drawn sessions or those of a dataset, for a time, and that nothing but their grid decides when their turns come.
+fn check_users(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let Some(load) = spec.member("load").filter(|load| load.text_of("mode") == Some("users")) else { return };
+    let mode = load.member("mode").map_or(load.anchor, |mode| mode.span);
+    let Some(sessions) = spec.member("sessions") else {
+        let hint = "add `sessions`, such as `sessions: {turns: 20}`";
+        return problems.add_hinted(mode, "`spec.load.mode: users` needs `spec.sessions`, whose turns its users send", hint);
+    };
+    if spec.member("trace").is_some() {
+        let message = "`spec.load.mode: users` cannot play a `trace`: its turns have times of their own";
+        problems.add_hinted(mode, message, "write `mode: replay` or `closed`, or name the file as `dataset`");
+    }
+    if let Some(rate) = load.member("rate").filter(|rate| !rate.members().is_empty()) {
+        let message = "`spec.load.rate` of `mode: users` cannot change during a trial: the gap of a user would";
+        problems.add_hinted(rate.anchor, message, "write `rate: [1]`, or `mode: open`, in which sessions arrive at a rate");
+    }
+    if let Some(pause) = sessions.member("think_time").filter(|pause| pause.anchor != sessions.anchor) {
+        let message =
+            "`spec.sessions.think_time` has no place in `mode: users`: the gap of a user is its number of users over the rate";
+        problems.add_hinted(pause.anchor, message, "remove it, or write `mode: closed` or `open`");
+    }
+    if let Some(count) = load.member("sessions") {
+        let message = "`spec.load.sessions` cannot end a trial of `mode: users`: all of its users play up to the end";
+        problems.add_hinted(count.span, message, "write `duration` instead");
+    }
+}
+
 fn check_distributions(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let sides = [["lengths", "input"], ["lengths", "output"], ["dataset", "output"], ["trace", "output"]];
     for path in sides.map(|[of, side]| [of, side, "uniform"]) {
@@ -871,6 +907,8 @@ fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
         return;
     };
     check_conversations(spec, sessions, problems);
+    // `check_users` refuses it for users.
+    let count = count.filter(|_| spec.at(&["load", "mode"]).is_none_or(|mode| mode.text() != Some("users")));
     if let Some(cap) = spec.at(&["load", "max_concurrency"]) {
         let message = "`spec.load.max_concurrency` holds back single requests, and a later turn of a session cannot wait for other sessions";
         problems.add_hinted(cap.span, message, "remove it; `mode: closed` limits the sessions that are played at a time");
@@ -972,6 +1010,8 @@ fn check_replay(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let replays = spec.at(&["load", "mode"]).filter(|mode| mode.text() == Some("replay"));
     match (spec.member("trace"), spec.member("load"), replays) {
         (Some(_), Some(load), None) if load.text_of("mode") == Some("closed") && spec.member("sessions").is_some() => {}
+        // `check_users` refuses it by name.
+        (Some(_), Some(load), None) if load.text_of("mode") == Some("users") => {}
         (Some(_), Some(load), None) => {
             let message = "`spec.trace` needs `spec.load.mode: replay`, or `closed` with `sessions`";
             let hint = "to send its requests at a concurrency or rate of your own, name the file as `dataset`";
@@ -1434,6 +1474,7 @@ impl Read for ArrivalMode {
     fn read(load: &CheckedValue) -> Option<Self> {
         match load.text_of("mode")? {
             "closed" => Some(Self::Closed { concurrency: load.get("concurrency")? }),
+            "users" => Some(Self::Users { users: load.get("users")?, rate: Vec::read(load.member("rate")?)? }),
             "replay" => Some(Self::Replay { speed: load.get("speed")? }),
             _ => Some(Self::Open { rate: load.get("rate")?, process: ArrivalProcess::read(load)? }),
         }
@@ -1652,7 +1693,7 @@ mod tests {
         assert_eq!(words(&RESPONSE_LENGTHS), ["recorded", "server"]);
         let timed = DatasetFormat::ALL.iter().filter(|format| format.has_times());
         assert_eq!(words(&TRACE_FORMATS), timed.map(|word| word.as_str()).collect::<Vec<_>>());
-        assert_eq!(words(&LOAD_MODES), ["closed", "open", "replay"]);
+        assert_eq!(words(&LOAD_MODES), ["closed", "open", "users", "replay"]);
         assert_eq!(words(&ARRIVALS), ["constant", "poisson", "gamma"]);
     }
 }

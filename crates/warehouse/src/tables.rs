@@ -196,9 +196,9 @@ pub static SERVING_OUTCOME_FACT: Table = Table {
         DIMENSIONS,
         &[
             text("point_id", "The point.").required().key(),
-            text("point_kind", "`concurrency`, `rate`, `speed`, `scale` or `parameters`.").required(),
+            text("point_kind", "`concurrency`, `rate`, `users`, `speed`, `scale` or `parameters`.").required(),
             int("concurrency", "Requests in flight at a time, if the point sets it.").unit("requests"),
-            int("session_concurrency", "Sessions at a time, if the point sets it.").unit("sessions"),
+            int("session_concurrency", "Sessions at a time, if the point sets it: of users, their number.").unit("sessions"),
             float("request_rate_per_s", "Configured arrival rate of requests, if the point sets it.").unit("requests/s"),
             float("session_rate_per_s", "Configured arrival rate of sessions, if the point sets it.").unit("sessions/s"),
             float("replay_speed", "Speed at which a trace is replayed, if the point sets it; 1 is the trace's own."),

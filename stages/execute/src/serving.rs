@@ -350,7 +350,12 @@ impl<'a> ServingTrial<'a> {
         let mut prompts = Prompts::new(schedule, stripe, Arc::clone(&self.tokenizer), self.rows.clone(), &self.work)
             .with_image_files(self.image_files.clone());
         if let Some(users) = own_users(ctx, schedule) {
-            trial.arrivals = Arrivals::Closed { users: users.max(1) };
+            trial.arrivals = if schedule.has_grid() {
+                // Of many users, few have a request in flight at a time.
+                Arrivals::Users { users: users.clamp(1, max_in_flight()) }
+            } else {
+                Arrivals::Closed { users: users.max(1) }
+            };
             // A shard without its own users still takes part, with no request.
             if users == 0 {
                 prompts.disable();
@@ -361,9 +366,7 @@ impl<'a> ServingTrial<'a> {
             history: history(sessions.history),
             most_streams: most_streams(schedule, trial.arrivals),
         });
-        let mut later_turns = self.work.sessions.as_ref().map(|sessions| {
-            LaterTurns::new(prompts.conversations(), prompts.scheduled(), prompts.of_rows(), &self.work, sessions)
-        });
+        let mut later_turns = self.work.sessions.as_ref().map(|sessions| LaterTurns::new(prompts.clone(), &self.work, sessions));
         let shard = ctx.shard().index;
         let folder = ctx.scratch().join(format!("serving-{}-{attempt}", self.trial.index));
         std::fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, &error))?;
@@ -429,7 +432,7 @@ fn load_stripe(ctx: &Context, schedule: &TrialSchedule) -> Stripe {
     schedule.stripe(ctx.shard()).ok().flatten().unwrap_or_else(|| stripe(ctx))
 }
 
-/// Returns this shard's number of users of a closed loop; absent under open loop.
+/// Returns this shard's number of users; absent in an open loop without users.
 fn own_users(ctx: &Context, schedule: &TrialSchedule) -> Option<u32> {
     schedule.users().map(|users| u32::try_from(stripe(ctx).share(users)).unwrap_or(u32::MAX))
 }
@@ -682,7 +685,7 @@ fn tokenizer(
 fn most_streams(schedule: &TrialSchedule, arrivals: Arrivals) -> u32 {
     let of_user = match arrivals {
         Arrivals::Closed { users } => max_in_flight() / users.max(1),
-        Arrivals::Open { .. } => u32::MAX,
+        Arrivals::Open { .. } | Arrivals::Users { .. } => u32::MAX,
     };
     schedule.most_streams().min(of_user).max(1)
 }

@@ -59,6 +59,8 @@ fn point_load(case: &Case, point: &Point, work: &ServingWork) -> Vec<RequestedLo
         Ok(OfferedLoad::Concurrency { users }) => vec![load(LoadUnit::Concurrency, users as f64)],
         // Sessions arrive at the rate, and each sends as many requests as it has turns.
         Ok(OfferedLoad::Rate { per_s }) => open_load(work, per_s * work.mean_turns(), load),
+        // Here the rate is that of turns.
+        Ok(OfferedLoad::Users { per_s, .. }) => open_load(work, per_s, load),
         // The busiest second of a profile has its highest rate.
         Ok(OfferedLoad::Profile) => {
             let highest = work.rate_profile.as_ref().map_or(0.0, |profile| profile.range_per_s().1);

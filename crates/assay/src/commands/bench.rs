@@ -53,17 +53,18 @@ const OUTPUT_TOKENS: u64 = 128;
 /// The path of the pipeline in the Source.
 const PIPELINE: &str = "pipelines/bench.yaml";
 
-/// The workloads: of the closed loop, of the open loop, and of a replay.
-const WORKLOADS: [&str; 3] = ["bench", "bench-open", "bench-replay"];
+/// The workloads: of the closed loop, of the open loop, of users, and of a replay.
+const WORKLOADS: [&str; 4] = ["bench", "bench-open", "bench-users", "bench-replay"];
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 67] = [
+const OPTIONS: [(&str, &str); 68] = [
     ("spec.load.cancel", "--cancel"),
     ("spec.load.connections", "--connections"),
     ("spec.load.rate.ramp", "--ramp"),
     ("spec.load.rate.series", "--series"),
     ("spec.load.max_concurrency", "--max-concurrency"),
     ("spec.load.concurrency", "--concurrency"),
+    ("spec.load.users", "--users"),
     ("spec.load.rate", "--rate"),
     ("spec.load.speed", "--speed"),
     ("spec.load.arrival", "--arrival"),
@@ -131,8 +132,8 @@ const OPTIONS: [(&str, &str); 67] = [
 const USAGE: &str = "assay bench --url <URL> --model <NAME> <LOAD> [OPTIONS]
        assay bench --simulator <PROFILE> <LOAD> [OPTIONS]
 
-LOAD is one of --concurrency <N,..>, --rate <PER_S,..>, --ramp, --series and --trace <FILE|URL>,
-or --concurrency beside --rate or --trace.";
+LOAD is one of --concurrency <N,..>, --rate <PER_S,..>, --ramp, --series, --users <N,..> with --rate, and
+--trace <FILE|URL>, or --concurrency beside any of them.";
 
 /// Benchmark an endpoint: each concurrency and each request rate is a separate load.
 #[derive(clap::Args)]
@@ -156,6 +157,16 @@ pub(crate) struct Bench {
     /// Open loop: requests per second, independent of completions. With `--concurrency`, both are measured
     #[arg(long, value_name = "PER_S,..", value_delimiter = ',', allow_negative_numbers = true)]
     rate: Vec<f64>,
+    /// Users who play one session after the other, with equal gaps between their turns: the number of users over `--rate`, the turns of all of them per
+    /// second. Each number is measured at each rate
+    #[arg(
+        long,
+        value_name = "N,..",
+        value_delimiter = ',',
+        requires = "rate",
+        conflicts_with_all = ["ramp", "series", "requests", "trace", "smoothness", "max_concurrency"]
+    )]
+    users: Vec<u64>,
     /// Open loop at a rate that changes over each trial: FROM..TO in a straight line, exponential:FROM..TO, or steps=N:FROM..TO
     #[arg(long, value_name = "[SHAPE:]FROM..TO", conflicts_with_all = ["rate", "series", "requests", "trace"])]
     ramp: Option<String>,
@@ -332,7 +343,7 @@ impl Bench {
             let message = format!("`--output-tokens` means nothing with `--api {}`: its responses have no tokens", self.api);
             return Err(Failure::new(ErrorCode::Option, message).hint("leave it out"));
         }
-        if self.concurrency.is_empty() && !self.is_open() && self.trace.is_none() {
+        if self.concurrency.is_empty() && !self.is_open() && self.users.is_empty() && self.trace.is_none() {
             let hint = "such as `--concurrency 1..64`, which measures 1, 2, 4, ..., 64 requests in flight, `--rate 5`, or `--trace FILE`";
             return Err(Failure::new(ErrorCode::Option, "no load is given").hint(hint));
         }
@@ -389,11 +400,13 @@ impl Bench {
         }
         let closed = json!({"mode": "closed", "concurrency": concurrency});
         let open = json!({"mode": "open", "rate": self.offered_rate()?, "arrival": self.arrival});
+        let users = json!({"mode": "users", "users": self.users, "rate": self.rate});
         let speed = if self.speed.is_empty() { vec![1.0] } else { self.speed.clone() };
         let replay = json!({"mode": "replay", "speed": speed});
         let loads = [
             (closed, !self.concurrency.is_empty()),
             (open, self.is_open()),
+            (users, !self.users.is_empty()),
             (replay, self.trace.is_some() && self.concurrency.is_empty()),
         ];
         for (name, (load, wanted)) in WORKLOADS.into_iter().zip(loads) {
@@ -417,7 +430,7 @@ impl Bench {
 
     /// Returns true if requests arrive by a schedule that is drawn.
     fn is_open(&self) -> bool {
-        !self.rate.is_empty() || self.ramp.is_some() || !self.series.is_empty()
+        !self.rate.is_empty() && self.users.is_empty() || self.ramp.is_some() || !self.series.is_empty()
     }
 
     /// Returns the constant rates, or the course of one that changes.

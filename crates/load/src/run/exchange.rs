@@ -266,7 +266,7 @@ impl Engine<'_> {
     }
 
     pub(super) fn free_user(&mut self, outcome: Outcome, at_ns: i64) {
-        if matches!(self.trial.arrivals, Arrivals::Open { .. }) || self.offered_to_ns.is_some() {
+        if !matches!(self.trial.arrivals, Arrivals::Closed { .. }) || self.offered_to_ns.is_some() {
             return;
         }
         if matches!(outcome, Outcome::ConnectError | Outcome::ConnectionClosed) {

@@ -24,8 +24,11 @@ pub(super) const PAUSE_NS: i64 = 10_000_000;
 /// The reason in the record of a request that was due and was not sent.
 pub(super) const NOT_SENT: &str = "the trial ended before it could be sent";
 
-/// Returns the time at which a trace has a turn of one of its sessions, which begins when the session is due.
-fn planned_ns(prepared: &PreparedRequest) -> Option<i64> {
+/// Returns the time at which a turn was planned: by its user's grid, or by the trace, whose session begins when it is due.
+fn planned_ns(prepared: &PreparedRequest, arrivals: Arrivals) -> Option<i64> {
+    if matches!(arrivals, Arrivals::Users { .. }) {
+        return prepared.scheduled_ns;
+    }
     let (since_start_ns, course) = prepared.turn.and_then(|turn| turn.planned_ns).zip(prepared.course)?;
     Some(course.start_ns.saturating_add(i64::try_from(since_start_ns).unwrap_or(i64::MAX)))
 }
@@ -38,7 +41,8 @@ impl Engine<'_> {
             match self.trial.arrivals {
                 _ if self.sessions.is_some() => self.offer_sessions(now),
                 Arrivals::Closed { .. } => self.offer_closed(now),
-                Arrivals::Open { .. } => self.offer_open(now),
+                // Those of users are sessions.
+                Arrivals::Open { .. } | Arrivals::Users { .. } => self.offer_open(now),
             }
         }
     }
@@ -223,7 +227,7 @@ impl Engine<'_> {
         record.session_turns = prepared.turn.map(|turn| turn.turns);
         record.session_start_ns = prepared.course.map(|course| course.start_ns);
         record.session_pauses_ns = prepared.course.map(|course| course.pauses_ns);
-        record.planned_ns = planned_ns(&prepared);
+        record.planned_ns = planned_ns(&prepared, self.trial.arrivals);
         record.request_id = prepared.request_id;
         let has_intended = matches!(self.trial.arrivals, Arrivals::Open { .. }) || record.turn.is_some();
         // The time to connect is a part of the latency.
@@ -255,21 +259,16 @@ impl Engine<'_> {
             let next = if wait { self.lane().wait() } else { self.lane().next() };
             match next {
                 NextRequest::Ready(intended) if intended.unwrap_or(now) < ends_ns => {
-                    let phase = if self.sessions.is_some() { self.phase_at(intended.unwrap_or(now)) } else { self.phase };
-                    let Some((mut prepared, _)) = self.lane().take() else { return };
-                    // A session that begins with a request that is not sent has begun, and ends.
-                    if let (Some(sessions), Some(turn)) = (&mut self.sessions, prepared.turn) {
-                        let due_ns = intended.unwrap_or(now);
-                        let key = sessions.add(turn, Vec::new(), due_ns);
-                        prepared.begin_session(due_ns);
-                        sessions.end(key);
+                    let Some((prepared, _)) = self.lane().take() else { return };
+                    if self.sessions.is_some() {
+                        self.drop_session(prepared, intended.unwrap_or(now), now);
+                        continue;
                     }
+                    let phase = self.phase;
                     if phase == Phase::Measured {
                         self.count_due(prepared.intended_ns);
                     }
-                    let done = prepared.turn.map(|_| 0);
-                    let (mut row, _) = self.new_row(prepared, phase, now);
-                    row.record.session_done = done;
+                    let (row, _) = self.new_row(prepared, phase, now);
                     self.drop_row(row, NOT_SENT, now);
                 }
                 NextRequest::Ready(_) | NextRequest::Exhausted if self.phase == Phase::Warmup => self.enter_measured(),

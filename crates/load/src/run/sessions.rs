@@ -9,7 +9,7 @@ use super::offer::{NOT_SENT, STARTS, STARVED_NS};
 use super::{Engine, NEVER};
 use crate::feeder::{NextRequest, PreparedRequest, SessionCourse};
 use crate::turn_feeder::{KeptText, TurnQueue};
-use crate::{Arrivals, History, NextTurn, PlannedTurn, Sessions};
+use crate::{Arrivals, History, NextTurn, PlannedTurn, Sessions, Successor};
 
 /// The sessions that have begun and not ended. The key of a session is its place in the order in which they began: its id is the
 /// caller's, who may use one twice.
@@ -47,6 +47,10 @@ struct Session {
     failed: Option<(i64, Outcome)>,
     /// True if a turn would have been due after the end of the measured phase.
     is_cut: bool,
+    /// The session that its user plays next.
+    successor: Option<Successor>,
+    /// The key of that session, once its first turn is requested.
+    successor_key: Option<u64>,
 }
 
 /// A turn that has not begun.
@@ -57,6 +61,8 @@ struct WaitingTurn {
     waits: u32,
     /// The latest end of those that have ended.
     last_end_ns: i64,
+    /// The time before which it is not due, if it is of a user's grid.
+    planned_ns: Option<i64>,
     /// The time at which it is due, once all of them have ended.
     due_ns: Option<i64>,
     /// The course of its session up to it, once it is due.
@@ -143,8 +149,9 @@ impl Session {
         if turn.waits > 0 {
             return None;
         }
-        let due_ns = turn.last_end_ns.saturating_add(i64::try_from(turn.pause_ns).unwrap_or(i64::MAX));
-        if due_ns >= ends_ns {
+        let free_ns = turn.last_end_ns.saturating_add(i64::try_from(turn.pause_ns).unwrap_or(i64::MAX));
+        let due_ns = turn.planned_ns.map_or(free_ns, |planned_ns| planned_ns.max(free_ns));
+        if turn.planned_ns.unwrap_or(due_ns) >= ends_ns {
             self.is_cut = true;
             return None;
         }
@@ -161,13 +168,43 @@ impl SessionTable {
     }
 
     /// Adds a session that begins with this turn, which was due at `start_ns`, and returns its key.
-    pub(super) fn add(&mut self, turn: PlannedTurn, next: Vec<NextTurn>, start_ns: i64) -> u64 {
+    pub(super) fn add(&mut self, turn: PlannedTurn, next: Vec<NextTurn>, successor: Option<Successor>, start_ns: i64) -> u64 {
+        let mut session = Session { successor, ..Session::new(turn.session, start_ns) };
+        session.in_flight.insert(turn.turn, next);
+        self.insert(session)
+    }
+
+    fn insert(&mut self, session: Session) -> u64 {
         let key = self.begun;
         self.begun += 1;
-        let mut session = Session::new(turn.session, start_ns);
-        session.in_flight.insert(turn.turn, next);
         self.active.insert(key, session);
         key
+    }
+
+    /// Requests the first turn of the session that the user of this one plays next, unless it has been. Returns its key.
+    fn prepare_successor(&mut self, key: u64) -> Option<u64> {
+        let session = self.active.get(&key)?;
+        let Successor { session: id, planned_ns } = session.successor?;
+        if session.successor_key.is_some() {
+            return session.successor_key;
+        }
+        let mut next = Session::new(id, planned_ns);
+        next.waiting.insert(0, WaitingTurn { waits: 1, planned_ns: Some(planned_ns), ..WaitingTurn::default() });
+        let next = self.insert(next);
+        self.queue.prepare(next, id, 0, None);
+        self.active.get_mut(&key)?.successor_key = Some(next);
+        Some(next)
+    }
+
+    /// Lets the first turn of the session after this one be due, whose last turn ended at `at_ns`. Returns the time at which it is.
+    fn release_successor(&mut self, key: u64, at_ns: i64, ends_ns: i64) -> Option<i64> {
+        let next = self.prepare_successor(key)?;
+        let session = self.active.get_mut(&next)?;
+        let first = NextTurn { turn: 0, ..NextTurn::default() };
+        let (turn, due_ns) = session.release(first, at_ns, ends_ns)?;
+        (session.start_ns, session.last_end_ns) = (due_ns, due_ns);
+        self.due.push(Reverse((due_ns, next, turn)));
+        Some(due_ns)
     }
 
     /// Requests the turns that wait for one that is about to be sent, if recorded history allows it already. Returns true if the text of the
@@ -176,11 +213,16 @@ impl SessionTable {
         // After a failure nothing that waits is sent.
         let Some(session) = self.active.get_mut(&key).filter(|session| session.failed.is_none()) else { return false };
         let next = session.in_flight.get(&turn).cloned().unwrap_or_default();
-        for NextTurn { turn, pause_ns, waits } in next.iter().copied() {
+        if next.is_empty() {
+            self.prepare_successor(key);
+            return false;
+        }
+        for NextTurn { turn, pause_ns, waits, planned_ns } in next.iter().copied() {
             let is_known = session.waiting.contains_key(&turn);
             session.waiting.entry(turn).or_insert(WaitingTurn {
                 pause_ns,
                 waits,
+                planned_ns,
                 last_end_ns: i64::MIN,
                 ..WaitingTurn::default()
             });
@@ -188,7 +230,7 @@ impl SessionTable {
                 self.queue.prepare(key, session.id, turn, None);
             }
         }
-        self.history == History::Live && !next.is_empty()
+        self.history == History::Live
     }
 
     /// Ends a turn, and lets those that waited for it be due. Live history requests them now.
@@ -221,6 +263,7 @@ impl SessionTable {
             if let Some(mut prepared) = turn.prepared.take() {
                 session.coming -= 1;
                 session.in_flight.insert(number, std::mem::take(&mut prepared.next));
+                session.successor = prepared.successor;
                 prepared.intended_ns = Some(due_ns);
                 prepared.course = Some(course);
                 return Some(DueTurn { key, due_ns, prepared, starved: turn.starved });
@@ -262,11 +305,6 @@ impl SessionTable {
     fn wake_ns(&self, now: i64) -> i64 {
         let due_ns = self.due.peek().map_or(NEVER, |Reverse((due_ns, _, _))| *due_ns);
         if self.overdue > 0 { due_ns.min(now + STARVED_NS) } else { due_ns }
-    }
-
-    /// Ends a session: nothing more of it is due.
-    pub(super) fn end(&mut self, key: u64) {
-        drop(self.take(key));
     }
 
     fn take(&mut self, key: u64) -> Option<Session> {
@@ -346,30 +384,54 @@ impl Engine<'_> {
         prepared.begin_session(due_ns);
         self.free_users = self.free_users.saturating_sub(1);
         if let (Some(turn), Some(sessions)) = (prepared.turn, &mut self.sessions) {
-            let key = sessions.add(turn, std::mem::take(&mut prepared.next), due_ns);
+            let key = sessions.add(turn, std::mem::take(&mut prepared.next), prepared.successor, due_ns);
             self.begin_turn(key, prepared, due_ns, now);
         }
     }
 
-    /// Begins a turn. The clock decides its phase.
+    /// Begins a turn.
     fn begin_turn(&mut self, key: u64, prepared: PreparedRequest, due_ns: i64, now: i64) {
         self.worked = true;
-        let phase = self.phase_at(due_ns);
+        let phase = self.phase_of(&prepared, due_ns);
         if phase == Phase::Measured {
             self.count_due(prepared.intended_ns);
         }
         self.begin(prepared, Some(key), phase, now);
     }
 
-    /// Returns the phase of a turn that is due at this time.
-    pub(super) fn phase_at(&self, due_ns: i64) -> Phase {
-        if due_ns < self.trial.warmup_ns { Phase::Warmup } else { Phase::Measured }
+    /// Returns the phase of a turn: that in which it is due, or, on a user's grid, planned.
+    fn phase_of(&self, prepared: &PreparedRequest, due_ns: i64) -> Phase {
+        let has_grid = matches!(self.trial.arrivals, Arrivals::Users { .. });
+        let at_ns = prepared.scheduled_ns.filter(|_| has_grid).unwrap_or(due_ns);
+        if at_ns < self.trial.warmup_ns { Phase::Warmup } else { Phase::Measured }
+    }
+
+    /// Records the first turn of a session, which was due and will not be sent. The session has begun with it, and ends.
+    pub(super) fn drop_session(&mut self, mut prepared: PreparedRequest, due_ns: i64, now: i64) {
+        prepared.begin_session(due_ns);
+        if let (Some(turn), Some(sessions)) = (prepared.turn, &mut self.sessions) {
+            let key = sessions.add(turn, Vec::new(), prepared.successor, due_ns);
+            self.drop_turn(DueTurn { key, due_ns, prepared, starved: false }, now);
+        }
+    }
+
+    /// Records a turn that was due and will not be sent, which ends its session.
+    fn drop_turn(&mut self, due: DueTurn, now: i64) {
+        let phase = self.phase_of(&due.prepared, due.due_ns);
+        if phase == Phase::Measured {
+            self.count_due(Some(due.due_ns));
+        }
+        let turn = due.prepared.turn.map_or(0, |turn| turn.turn);
+        let (mut row, _) = self.new_row(due.prepared, phase, now);
+        row.record.session_done = self.end_turn(due.key, turn, Outcome::Dropped, now, None);
+        self.drop_row(row, NOT_SENT, now);
     }
 
     /// Returns true if, with no more sessions to begin, no turn can become due: all sessions have ended, or the clock has ended the
     /// measured phase and every turn that was due before has begun.
     fn are_all_turns_due(&self, now: i64) -> bool {
-        let is_ended = now >= self.measured_end_ns();
+        // A user has an active session until the last of its turns has ended.
+        let is_ended = now >= self.measured_end_ns() && !matches!(self.trial.arrivals, Arrivals::Users { .. });
         self.sessions
             .as_ref()
             .is_none_or(|sessions| sessions.active.is_empty() || (is_ended && sessions.due.is_empty() && sessions.overdue == 0))
@@ -378,7 +440,7 @@ impl Engine<'_> {
     /// Returns the time up to which load was offered, once all of it was. An open loop offers none up to its end.
     fn offered_end_ns(&self, now: i64) -> i64 {
         match (self.trial.arrivals, self.measured_end_ns()) {
-            (Arrivals::Open { .. }, ends_ns) if ends_ns != NEVER => ends_ns,
+            (Arrivals::Open { .. } | Arrivals::Users { .. }, ends_ns) if ends_ns != NEVER => ends_ns,
             (_, ends_ns) => now.min(ends_ns),
         }
     }
@@ -391,6 +453,8 @@ impl Engine<'_> {
         if let Some(due_ns) = released.iter().map(|(_, due_ns)| *due_ns).min() {
             self.next_due_ns = self.next_due_ns.min(due_ns);
         }
+        let next_ns = if is_last { sessions.release_successor(key, at_ns, ends_ns) } else { None };
+        self.next_due_ns = next_ns.map_or(self.next_due_ns, |next_ns| self.next_due_ns.min(next_ns));
         if is_last && let Some(session) = sessions.take(key) {
             self.release(key);
             // The user of a session that the end of the phase cut is in a pause up to it, and begins no other session instead: near the end
@@ -406,16 +470,12 @@ impl Engine<'_> {
     /// Records the later turns that were due and will not be sent, and ends all sessions. If `wait` is set it waits until those
     /// turns are prepared, so that none is missed.
     pub(super) fn close_sessions(&mut self, wait: bool) {
-        let until_ns = self.offered_to_ns.unwrap_or(i64::MIN);
+        // The turns of a user were planned before the end, however late they are due; of a trial that was stopped, only those that were due count.
+        let has_grid = matches!(self.trial.arrivals, Arrivals::Users { .. });
+        let until_ns = if wait && has_grid { NEVER } else { self.offered_to_ns.unwrap_or(i64::MIN) };
         while let Some(due) = self.sessions.as_mut().and_then(|sessions| sessions.take_unsent(until_ns, wait)) {
-            let (phase, now) = (self.phase_at(due.due_ns), self.now());
-            if phase == Phase::Measured {
-                self.count_due(Some(due.due_ns));
-            }
-            let turn = due.prepared.turn.map_or(0, |turn| turn.turn);
-            let (mut row, _) = self.new_row(due.prepared, phase, now);
-            row.record.session_done = self.end_turn(due.key, turn, Outcome::Dropped, now, None);
-            self.drop_row(row, NOT_SENT, now);
+            let now = self.now();
+            self.drop_turn(due, now);
         }
         if let Some(sessions) = &mut self.sessions {
             sessions.end_all();
@@ -440,7 +500,9 @@ mod tests {
 
     /// Turns that wait: number, pause, and the number of turns that each waits for.
     fn followed(next: &[(u32, u64, u32)]) -> Vec<NextTurn> {
-        next.iter().map(|(turn, pause_ns, waits)| NextTurn { turn: *turn, pause_ns: *pause_ns, waits: *waits }).collect()
+        next.iter()
+            .map(|(turn, pause_ns, waits)| NextTurn { turn: *turn, pause_ns: *pause_ns, waits: *waits, planned_ns: None })
+            .collect()
     }
 
     /// A table without any session. Its turns are never prepared by a thread.
@@ -453,7 +515,7 @@ mod tests {
     fn the_turn_that_was_due_first_comes_first_and_one_that_is_not_prepared_holds_none_back() {
         let (mut table, _feeder) = table();
         // All of them have the same id, which makes no difference here.
-        let [first, second, third] = [(); 3].map(|()| table.add(planned(0), followed(&[(1, 0, 1)]), 0));
+        let [first, second, third] = [(); 3].map(|()| table.add(planned(0), followed(&[(1, 0, 1)]), None, 0));
         for (key, end_ns) in [(first, 30), (second, 10), (third, 20)] {
             assert!(!table.prepare_next(key, 0));
             assert!(!table.end_turn(key, 0, Outcome::Ok, end_ns, NEVER, None).is_last);
@@ -472,7 +534,7 @@ mod tests {
         assert_eq!(take(&mut table, 31), Some((second, 10, Some(10), true)));
         assert_eq!((take(&mut table, NEVER), table.wake_ns(31)), (None, NEVER));
         // One that has ended meanwhile is not found again.
-        table.end(first);
+        drop(table.take(first));
         table.keep_prepared(first, prepared(1, &[]));
         assert_eq!(take(&mut table, NEVER), None);
     }
@@ -489,7 +551,7 @@ mod tests {
     /// Begins a session whose turn 0 spawns the streams 1 and 2, and 3, of which turn 4 joins the turns 1 and 2.
     fn forked() -> (SessionTable, u64, crate::turn_feeder::TurnFeeder) {
         let (mut table, feeder) = table();
-        let key = table.add(planned(0), followed(&[(1, 5, 1), (2, 20, 1), (3, 400, 1), (4, 50, 3)]), 100);
+        let key = table.add(planned(0), followed(&[(1, 5, 1), (2, 20, 1), (3, 400, 1), (4, 50, 3)]), None, 100);
         table.prepare_next(key, 0);
         let join = [(4, 50, 3)];
         for (turn, next) in [(1, &join[..]), (2, &join), (3, &[]), (4, &[])] {

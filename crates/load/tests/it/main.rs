@@ -7,3 +7,4 @@ mod sessions;
 mod support;
 mod tls;
 mod unix;
+mod users;

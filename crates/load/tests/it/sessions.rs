@@ -52,7 +52,7 @@ impl Plan {
             }),
             next: (turn + 1..self.turns)
                 .take(1)
-                .map(|turn| NextTurn { turn, pause_ns: self.pause_ns.unsigned_abs(), waits: 1 })
+                .map(|turn| NextTurn { turn, pause_ns: self.pause_ns.unsigned_abs(), waits: 1, planned_ns: None })
                 .collect(),
             ..PlannedRequest::default()
         }

@@ -52,6 +52,7 @@ impl Requests for NumberedRequests {
             prompt_sha256: None,
             turn: None,
             next: Vec::new(),
+            successor: None,
             cancel_after_ns: None,
         }))
     }

@@ -18,6 +18,8 @@ words!(
     Concurrency = "concurrency",
     /// Arrivals per second.
     Rate = "rate",
+    /// Users, each with a time of its own for every turn, and the rate of the turns of all of them together.
+    Users = "users",
     /// The speed at which a recorded trace is replayed; 1 is its own.
     Speed = "speed",
     /// Workers or nodes.
@@ -77,7 +79,7 @@ pub struct Point {
     pub point_id: PointId,
     /// The quantity that it varies.
     pub kind: PointKind,
-    /// The values: parameter names, or `concurrency` and the like, as text.
+    /// The values: parameter names, or `concurrency` and the like, as text. Users have their `rate` beside their number.
     pub value: BTreeMap<String, String>,
     /// For serving: the digest of generator version, seed, parameters, dataset and tokenizer.
     #[serde(skip_serializing_if = "Option::is_none", default)]

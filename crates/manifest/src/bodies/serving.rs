@@ -93,6 +93,8 @@ pub enum ArrivalLaw {
         /// Shape of the distribution; its scale is 1 / (rate x smoothness). 1 is Poisson.
         smoothness: f64,
     },
+    /// The turns of a number of users, each at equal gaps of its own. The point gives the users, and the rate of all turns together.
+    Users,
     /// The recorded times of a trace. The point gives the speed.
     Recorded,
 }
@@ -324,6 +326,12 @@ impl ServingWork {
     /// Returns true if the sessions of a trace are played turn by turn.
     pub fn plays_trace(&self) -> bool {
         self.sessions.as_ref().is_some_and(|sessions| sessions.think_time == PauseLaw::Recorded)
+    }
+
+    /// Returns true if each turn of a session has a time at which it is planned, whatever becomes of the turns before: by a trace, or by the grid of
+    /// a user.
+    pub fn has_planned_turns(&self) -> bool {
+        self.plays_trace() || self.arrival == ArrivalLaw::Users
     }
 
     /// Returns the mean number of turns of a session; 1 if each request stands for itself.

@@ -85,6 +85,22 @@ fn each_rate_or_concurrency_is_a_point() {
 }
 
 #[test]
+fn each_number_of_users_is_a_point_at_each_rate() {
+    let open = "    mode: open\n    rate: [1, 2.5, 10]\n    arrival: gamma\n    smoothness: 0.5\n";
+    let users = replace_part(SERVING, open, "    mode: users\n    users: [15, 30]\n    rate: [1, 2.5]\n");
+    let users = replace_part(&users, "lengths: N(480,240)/(300,150)", "lengths: D(9,9)\n  sessions: {turns: 20}");
+    let points = cases(COMPARING, &[&users])[0].points.clone();
+    assert!(points.iter().all(|point| point.kind == PointKind::Users), "{points:?}");
+    let shown = points.iter().map(|point| format!("{} {}/{}", point.point_id, point.value["users"], point.value["rate"]));
+    assert_snapshot!(shown.collect::<Vec<_>>().join(", "), @"users-15-rate-1 15/1, users-15-rate-2-5 15/2.5, users-30-rate-1 30/1, users-30-rate-2-5 30/2.5");
+    let list = |count: u32| (1..=count).map(|value| value.to_string()).collect::<Vec<_>>().join(", ");
+    let many =
+        replace_part(&users, "users: [15, 30]\n    rate: [1, 2.5]", &format!("users: [{}]\n    rate: [{}]", list(40), list(30)));
+    let refused = refusal(COMPARING, &[&many]);
+    assert!(refused.contains("the users and rates of `chat` make 1200 points; at most 1000 are allowed"), "{refused}");
+}
+
+#[test]
 fn a_rate_that_changes_is_one_point() {
     let point = |rate: &str| {
         let open = "    mode: open\n    rate: [1, 2.5, 10]\n    arrival: gamma\n    smoothness: 0.5\n";

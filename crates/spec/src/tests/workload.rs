@@ -323,6 +323,96 @@ fn the_sessions_of_a_trace_are_played_at_their_times_or_at_a_concurrency() {
     assert_eq!(messages_of_trace_sessions(replay, "format: bailian", &completions), "");
 }
 
+/// Returns the messages about a workload of users with these members of `load`, and these of `spec` instead of `lengths`, with their hints.
+fn messages_of_users(load: &str, spec: &str) -> Vec<String> {
+    let open =
+        "    mode: open\n    rate: [1, 2.5, 10]\n    arrival: gamma\n    smoothness: 0.5\n    duration: 60s\n    warmup: 10s\n";
+    let text = replace_part(SERVING, open, &format!("    mode: users\n    users: [15]\n{load}"));
+    let found = problems(&replace_part(&text, "lengths: N(480,240)/(300,150)", spec));
+    let lines = found.lines().filter_map(|line| line.strip_prefix("error: ").or_else(|| line.strip_prefix("hint: ")));
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn users_have_a_rate_and_a_duration() {
+    let load = "    mode: users\n    users: [15, 30]\n    rate: [0.5, 1]\n";
+    let open = "    mode: open\n    rate: [1, 2.5, 10]\n    arrival: gamma\n    smoothness: 0.5\n";
+    let text = replace_part(SERVING, open, load);
+    let text = replace_part(&text, "lengths: N(480,240)/(300,150)", "lengths: D(9,9)\n  sessions: {turns: 20}");
+    let Work::Serving(serving) = workload(&text).spec.work else { panic!("serving") };
+    assert_eq!(serving.load.arrivals, ArrivalMode::Users { users: vec![15, 30], rate: vec![0.5, 1.0] });
+    let rate = "    rate: [1]\n    duration: 60s\n";
+    assert_eq!(messages_of_users(rate, "lengths: D(9,9)\n  sessions: {turns: 20}"), [""; 0]);
+    let chats = "dataset: {path: chats.json, format: sharegpt}\n  sessions: {history: live}";
+    assert_eq!(messages_of_users(rate, chats), [""; 0]);
+}
+
+#[test]
+fn what_users_cannot_do_is_refused() {
+    let drawn = "lengths: D(9,9)\n  sessions: {turns: 20}";
+    let rate = |more: &str| format!("    rate: [1]\n    duration: 60s\n{more}");
+    let cases: [(&str, &str, &[&str]); 11] = [
+        (
+            &rate(""),
+            "lengths: D(9,9)",
+            &[
+                "`spec.load.mode: users` needs `spec.sessions`, whose turns its users send",
+                "add `sessions`, such as `sessions: {turns: 20}`",
+            ],
+        ),
+        (
+            &rate(""),
+            "trace: {path: t.jsonl, format: bailian}\n  sessions: {}",
+            &[
+                "`spec.load.mode: users` cannot play a `trace`: its turns have times of their own",
+                "write `mode: replay` or `closed`, or name the file as `dataset`",
+            ],
+        ),
+        (
+            "    rate: {ramp: {shape: linear, from: 1, to: 5}}\n    duration: 60s\n",
+            drawn,
+            &[
+                "`spec.load.rate` of `mode: users` cannot change during a trial: the gap of a user would",
+                "write `rate: [1]`, or `mode: open`, in which sessions arrive at a rate",
+            ],
+        ),
+        (
+            &rate(""),
+            "lengths: D(9,9)\n  sessions: {turns: 20, think_time: 1s}",
+            &[
+                "`spec.sessions.think_time` has no place in `mode: users`: the gap of a user is its number of users over the rate",
+                "remove it, or write `mode: closed` or `open`",
+            ],
+        ),
+        (
+            &rate("    sessions: 9\n"),
+            drawn,
+            &[
+                "`spec.load.sessions` cannot end a trial of `mode: users`: all of its users play up to the end",
+                "write `duration` instead",
+            ],
+        ),
+        (
+            &rate("    requests: 9\n"),
+            drawn,
+            &[
+                "`spec.load.requests` cannot end a trial of sessions: a session is never cut to a number of requests",
+                "write `sessions`, or `duration`",
+            ],
+        ),
+        ("    rate: [1]\n", drawn, &["`spec.load` lacks `duration` for `mode: users`"]),
+        ("    duration: 60s\n", drawn, &["`spec.load` lacks `rate` for `mode: users`"]),
+        (&rate("    arrival: poisson\n"), drawn, &["`spec.load.arrival`"]),
+        (&rate("    max_concurrency: 9\n"), drawn, &["`spec.load.max_concurrency`"]),
+        (&rate("    cancel: {share: 0.1, after: 1s}\n"), drawn, &["`spec.load.cancel` cancels single requests"]),
+    ];
+    for (load, spec, expected) in cases {
+        let found = messages_of_users(load, spec);
+        let begins = expected.iter().zip(&found).all(|(expected, found)| found.starts_with(expected));
+        assert!(begins && found.len() <= 2, "{expected:?}: {found:#?}");
+    }
+}
+
 #[test]
 fn sessions_are_read_with_their_defaults_and_laws() {
     let of = |sessions: &str| {
@@ -1256,7 +1346,7 @@ fn the_load_fits_its_mode() {
        |
     14 |     rate: [1, 2.5, 10]
        |     ^^^^
-    hint: it belongs to `mode: open`; remove it
+    hint: it belongs to `mode: open` or `mode: users`; remove it
 
     error: `spec.load.arrival` does not belong to a load of `mode: closed`
       --> a.yaml:15:5

@@ -69,8 +69,8 @@ columns! {
     SessionStart "session_start_ns" Int true;
     /// The pauses of the session before this turn: the time in which none of its turns was due or in flight, in nanoseconds.
     SessionPauses "session_pauses_ns" Int true;
-    /// The time at which the trace whose session it belongs to has it: the start of the session and the time from there; null without such a
-    /// trace.
+    /// The time at which it was planned: by the grid of its user, or by the trace whose session it belongs to, the start of the session and the time
+    /// from there; null without either.
     Planned "planned_ns" Int true;
     /// The attempt, from 0.
     Attempt "attempt" Int false;

@@ -10,10 +10,11 @@ use assay_dataset::RowReader;
 use assay_load::{Cause, PlannedRequest};
 use assay_manifest::{PromptSource, ServingWork, SharedPrefix};
 use assay_record::Phase;
-use assay_schedule::{Requests as Scheduled, ScheduledRequest, Stripe, TrialSchedule};
+use assay_schedule::{Requests as Scheduled, ScheduledRequest, SessionCursor, Stripe, TrialSchedule};
 use assay_tokens::{Prompt, Tokenizer};
 
 /// A generator of the requests of one shard, in order, ahead of time.
+#[derive(Clone)]
 pub(crate) struct Prompts<'a> {
     warmup: Scheduled,
     measured: Scheduled,
@@ -98,9 +99,14 @@ impl<'a> Prompts<'a> {
 impl Prompts<'_> {
     /// Returns the first turn of the next session.
     fn first_turn(&mut self) -> Result<Option<PlannedRequest>, Cause> {
-        let Some(mut cursor) = self.measured.next_session() else { return Ok(None) };
+        self.measured.next_session().map_or(Ok(None), |cursor| self.begin_session(cursor))
+    }
+
+    /// Returns the first turn of a session.
+    pub(crate) fn begin_session(&mut self, mut cursor: SessionCursor) -> Result<Option<PlannedRequest>, Cause> {
         let Some(first) = self.measured.next_turn(&mut cursor) else { return Ok(None) };
-        let begun = Conversation::begin(cursor, first, self.measured.followers(&cursor, 0));
+        let begun = Conversation::begin(cursor, first, self.measured.followers(&cursor, 0))
+            .with_successor(&mut self.measured, &self.conversations);
         if let Some(row) = first.row {
             if is_of_trace(&first) {
                 let request = self.of_rows.of_row(&first, row, first.output_tokens)?;

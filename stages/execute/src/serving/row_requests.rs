@@ -82,6 +82,7 @@ impl<'a> RowRequests<'a> {
             prompt_sha256: (self.work.capture != CaptureMode::None).then(|| digest_prompts(texts)),
             turn: None,
             next: Vec::new(),
+            successor: None,
             cancel_after_ns: scheduled.cancel_after_ns,
         }
     }

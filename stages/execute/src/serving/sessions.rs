@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use assay_api::{RequestInput, add_images};
 use assay_dataset::{RowContent, RowReader, Turn, message_texts, plain_messages};
-use assay_load::{Cause, NextTurn, PlannedRequest, PlannedTurn, ResponseText};
+use assay_load::{Cause, NextTurn, PlannedRequest, PlannedTurn, ResponseText, Successor};
 use assay_manifest::{CaptureMode, History, ReasoningHistory, ServingWork, Sessions};
 use assay_schedule::{Follower, Requests as Scheduled, ScheduledRequest, SessionCursor};
 use assay_tokens::{Prompt, Tokenizer};
 use serde_json::{Value, json};
 
 use super::images::SentImages;
+use super::requests::Prompts;
 use super::row_requests::{NO_DATASET, RowRequests, applied, digest_prompts};
 
 /// The document of a request whose seed the recorded response is drawn from.
@@ -31,6 +32,8 @@ pub(crate) struct Conversations(Arc<Mutex<Held>>);
 struct Held {
     conversations: BTreeMap<u64, Conversation>,
     bytes: usize,
+    /// The sessions that users play after those that have begun, by their number: one of each user at most.
+    successors: BTreeMap<u64, SessionCursor>,
 }
 
 /// A session, and all that was said in it.
@@ -52,9 +55,20 @@ pub(crate) struct Conversation {
     last: ScheduledRequest,
     /// The turns that wait for it.
     followers: Vec<Follower>,
+    /// The session that its user plays next.
+    successor: Option<Successor>,
 }
 
 impl Conversations {
+    /// Keeps the session that a user plays next.
+    fn put_successor(&self, cursor: SessionCursor) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).successors.insert(cursor.session(), cursor);
+    }
+
+    fn take_successor(&self, session: u64) -> Option<SessionCursor> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).successors.remove(&session)
+    }
+
     fn put(&self, session: u64, conversation: Conversation) -> Result<(), Cause> {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         held.bytes = held.bytes.saturating_add(conversation.bytes);
@@ -110,7 +124,16 @@ impl Conversation {
             bytes: 0,
             last: first,
             followers,
+            successor: None,
         }
+    }
+
+    /// Names the session that its user plays next, and keeps that until its first turn is requested.
+    pub(crate) fn with_successor(self, scheduled: &mut Scheduled, conversations: &Conversations) -> Self {
+        let Some(cursor) = scheduled.successor(&self.cursor) else { return self };
+        conversations.put_successor(cursor);
+        let planned_ns = scheduled.planned_ns(&cursor);
+        Self { successor: planned_ns.map(|planned_ns| Successor { session: cursor.session(), planned_ns }), ..self }
     }
 
     /// Begins it with a prompt.
@@ -172,13 +195,17 @@ impl Conversation {
             prompt_sha256,
             turn: self.place(),
             next: self.next(),
+            successor: self.successor,
             cancel_after_ns: scheduled.cancel_after_ns,
         })
     }
 
     /// Returns the turns that wait for the last turn.
     fn next(&self) -> Vec<NextTurn> {
-        let next = |Follower { turn, pause_ns, waits }: &Follower| NextTurn { turn: *turn, pause_ns: *pause_ns, waits: *waits };
+        let next = |follower: &Follower| {
+            let Follower { turn, pause_ns, waits, planned_ns } = *follower;
+            NextTurn { turn, pause_ns, waits, planned_ns }
+        };
         self.followers.iter().map(next).collect()
     }
 
@@ -195,9 +222,10 @@ impl Conversation {
     }
 }
 
-/// A generator of the later turns of sessions.
+/// A generator of the later turns of sessions, and of the first turns of those that follow others.
 pub(crate) struct LaterTurns<'a> {
     conversations: Conversations,
+    prompts: Prompts<'a>,
     scheduled: Scheduled,
     of_rows: RowRequests<'a>,
     work: &'a ServingWork,
@@ -205,15 +233,10 @@ pub(crate) struct LaterTurns<'a> {
 }
 
 impl<'a> LaterTurns<'a> {
-    /// Creates the generator; `scheduled` is any copy of the shard's requests of the measured phase.
-    pub(crate) fn new(
-        conversations: Conversations,
-        scheduled: Scheduled,
-        of_rows: RowRequests<'a>,
-        work: &'a ServingWork,
-        sessions: &'a Sessions,
-    ) -> Self {
-        Self { conversations, scheduled, of_rows, work, sessions }
+    /// Creates the generator; `prompts` is a copy of the generator of the shard's first turns.
+    pub(crate) fn new(prompts: Prompts<'a>, work: &'a ServingWork, sessions: &'a Sessions) -> Self {
+        let (conversations, scheduled, of_rows) = (prompts.conversations(), prompts.scheduled(), prompts.of_rows());
+        Self { conversations, prompts, scheduled, of_rows, work, sessions }
     }
 
     /// Draws the next turn of a session.
@@ -281,6 +304,10 @@ impl<'a> LaterTurns<'a> {
 impl assay_load::Turns for LaterTurns<'_> {
     fn next(&mut self, session: u64, turn: u32, previous: Option<&ResponseText>) -> Result<PlannedRequest, Cause> {
         let lost = || format!("turn {turn} of session {session} is not the next one");
+        if turn == 0 {
+            let cursor = self.conversations.take_successor(session).ok_or_else(lost)?;
+            return self.prompts.begin_session(cursor)?.ok_or_else(|| lost().into());
+        }
         let mut conversation = self.conversations.take(session).ok_or_else(lost)?;
         if is_of_trace(&conversation.last) {
             conversation.cursor = conversation.cursor.at(turn);
@@ -303,6 +330,7 @@ impl assay_load::Turns for LaterTurns<'_> {
 
     fn end(&mut self, session: u64) {
         drop(self.conversations.take(session));
+        self.conversations.take_successor(session);
     }
 }
 
@@ -345,7 +373,7 @@ mod tests {
     fn turns_by(work: &ServingWork, tokenizer: Arc<Tokenizer>) -> (Prompts<'_>, LaterTurns<'_>) {
         let prompts = Prompts::new(&schedule(work), Stripe::WHOLE, tokenizer, None, work);
         let sessions = work.sessions.as_ref().expect("sessions");
-        let later = LaterTurns::new(prompts.conversations(), prompts.scheduled(), prompts.of_rows(), work, sessions);
+        let later = LaterTurns::new(prompts.clone(), work, sessions);
         (prompts, later)
     }
 

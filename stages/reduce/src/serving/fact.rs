@@ -102,13 +102,17 @@ fn load(row: Row, point: &Point, work: &ServingWork, summary: &PointSummary, ser
     let error_rate = (uncancelled > 0).then(|| (failed + dropped) as f64 / uncancelled as f64);
     let number = |kind: PointKind, name: &str| point.value.get(name).filter(|_| point.kind == kind);
     let concurrency = number(PointKind::Concurrency, "concurrency").and_then(|text| text.parse::<i64>().ok());
-    let rate = number(PointKind::Rate, "rate").and_then(|text| text.parse::<f64>().ok()).filter(|rate| rate.is_finite());
-    let speed = number(PointKind::Speed, "speed").and_then(|text| text.parse::<f64>().ok()).filter(|speed| speed.is_finite());
+    let finite = |text: &String| text.parse::<f64>().ok().filter(|rate| rate.is_finite());
+    let rate = number(PointKind::Rate, "rate").and_then(finite);
+    // Each user has one session at a time, and the rate is that of their turns.
+    let users = number(PointKind::Users, "users").and_then(|text| text.parse::<i64>().ok());
+    let turn_rate = number(PointKind::Users, "rate").and_then(finite);
+    let speed = number(PointKind::Speed, "speed").and_then(finite);
     row.with("point_id", summary.point_id.as_str())?
         .with("point_kind", point.kind.as_str())?
         .with("concurrency", concurrency.filter(|_| !has_sessions))?
-        .with("session_concurrency", concurrency.filter(|_| has_sessions))?
-        .with("request_rate_per_s", rate.filter(|_| !has_sessions))?
+        .with("session_concurrency", concurrency.filter(|_| has_sessions).or(users))?
+        .with("request_rate_per_s", rate.filter(|_| !has_sessions).or(turn_rate))?
         .with("session_rate_per_s", rate.filter(|_| has_sessions))?
         .with("replay_speed", speed)?
         .with("max_concurrency", work.max_concurrency.map(|cap| Value::from_count(cap.0)))?

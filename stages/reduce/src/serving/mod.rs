@@ -374,6 +374,7 @@ fn rules(work: &ServingWork) -> Rules {
         has_sessions: work.sessions.is_some(),
         has_cap: work.max_concurrency.is_some(),
         is_connecting: work.connections == ConnectionPolicy::Never,
+        has_planned: work.has_planned_turns(),
         plays_trace: work.plays_trace(),
         has_recorded_ends: has_recorded_ends(work),
         has_output: work.api.capabilities().has_output_tokens,

@@ -44,6 +44,7 @@ pub(super) fn column(field: Field, rules: &Rules) -> Column {
         Field::EndpointInputTokens => Column::InputTokensEndpoint,
         Field::CachedTokens => Column::CachedTokens,
         Field::Turn => Column::Turn,
+        Field::Stream => Column::Stream,
         Field::SessionTurns => Column::SessionTurns,
         Field::SessionDone => Column::SessionDone,
         Field::SessionStart => Column::SessionStart,
@@ -327,6 +328,7 @@ fn latency(metric: Metric, trials: &[ScannedTrial<'_>], rules: &Rules, room: usi
         (Requirement::Sessions, rules.has_sessions, "requests are not turns of sessions"),
         (Requirement::ConcurrencyCap, rules.has_cap, NO_CAP),
         (Requirement::NewConnections, rules.is_connecting, "connections are reused"),
+        (Requirement::PlannedTurns, rules.has_planned, "its turns have no planned times, as those of a trace and of users have"),
         (Requirement::TraceSessions, rules.plays_trace, "requests are not turns of the sessions of a trace"),
         (
             Requirement::RecordedEnds,

@@ -501,7 +501,8 @@ fn planned_turns() -> Vec<Record> {
             (Some(1), Some(1)) => 370,
             _ => 0,
         };
-        Record { planned_ns: turn.session_start_ns.map(|start| start + since_start_ms * MS), ..turn }
+        let planned_ns = turn.session_start_ns.map(|start| start + since_start_ms * MS);
+        Record { stream: Some(0), planned_ns, ..turn }
     };
     turns().into_iter().map(planned).collect()
 }
@@ -522,7 +523,24 @@ fn the_lateness_of_the_client_and_the_back_pressure_of_the_endpoint_are_told_apa
     );
     let drawn = reduced(&sessions(), turns());
     let absent = value(&drawn, "back_pressure_ms_p50").expect_err("no trace");
-    assert!(absent.contains("not turns of the sessions of a trace"), "{absent}");
+    assert!(absent.contains("no planned times, as those of a trace and of users have"), "{absent}");
+}
+
+#[test]
+fn the_first_turns_of_users_have_back_pressure_too() {
+    let of_users = {
+        let mut of_users = sessions();
+        of_users["arrival"] = json!({"law": "users"});
+        of_users["sessions"]["think_time"] = json!({"law": "fixed", "ns": "0"});
+        of_users
+    };
+    // Each is due 3 ms after its point.
+    let planned = |turn: Record| Record { planned_ns: turn.intended_ns.map(|due| due - 3 * MS), ..turn };
+    let point = reduced(&of_users, turns().into_iter().map(planned).collect());
+    assert_values(&point, &[("back_pressure_ms_p50", 3.0), ("back_pressure_ms_p99", 3.0)]);
+    let found = point.summary.metrics.iter().find(|metric| metric.metric == "back_pressure_ms_p50").expect("it is measured");
+    // Those that succeeded, first turns included.
+    assert_eq!(found.trials[0].n.0, 4);
 }
 
 /// The same sessions as those of a trace, in which this many pauses include a response.

@@ -61,6 +61,8 @@ pub(super) struct Rules {
     pub(super) has_cap: bool,
     /// True if each request opens a connection.
     pub(super) is_connecting: bool,
+    /// True if their turns have planned times, by a trace or by the grid of a user.
+    pub(super) has_planned: bool,
     /// True if they are turns of the sessions of a trace.
     pub(super) plays_trace: bool,
     /// True if this trace records the end of every response.

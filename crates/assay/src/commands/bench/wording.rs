@@ -5,7 +5,7 @@ use assay_stage::Failure;
 use super::OPTIONS;
 
 /// Parts of messages and hints that have a form of their own in options.
-const PHRASES: [(&str, &str); 21] = [
+const PHRASES: [(&str, &str); 26] = [
     (
         "`spec.load` needs at least one of `duration`, `requests`, `sessions`",
         "a trial needs `--duration`, `--requests` or `--sessions count=N`",
@@ -18,6 +18,11 @@ const PHRASES: [(&str, &str); 21] = [
     ),
     ("64 lower-case hexadecimal digits", "a number, such as 42, or 64 lower-case hexadecimal digits"),
     ("write `duration` instead of `sessions`", "write `--duration` instead of `count=`"),
+    ("`spec.load` lacks `duration` for `mode: users`", "`--users` needs `--duration`"),
+    ("`spec.load.mode: users`", "`--users`"),
+    ("in `mode: users`", "with `--users`"),
+    ("of `mode: users`", "of `--users`"),
+    ("remove it, or write `mode: closed` or `open`", "remove it, or `--users`"),
     ("`pattern` (`--tokenizer-pattern`)", "`--tokenizer-pattern`"),
     ("`template` (`--template`)", "`--template`"),
     (
@@ -42,9 +47,10 @@ const PHRASES: [(&str, &str); 21] = [
 ];
 
 /// Fields and values that have a form of their own in options.
-const SNIPPETS: [(&str, &str); 7] = [
+const SNIPPETS: [(&str, &str); 8] = [
     ("exact_output: false", "--no-exact-output"),
     ("sessions: {}", "--sessions history=recorded"),
+    ("sessions: {turns: 20}", "--sessions turns=20"),
     ("load: {mode: closed, concurrency: [8], sessions: 100}", "--concurrency 8 --sessions count=100"),
     ("turns: {uniform: {min: 2, max: 8}}", "--sessions turns=2..8"),
     ("fields: {prompt: NAME}", "--field prompt=NAME"),
@@ -271,6 +277,15 @@ mod tests {
         assert_eq!(said("`spec.trace.window.to` is not after `from`"), "`TO` of `--window` is not after `from`");
         assert_eq!(said("`spec.sessions.turns.uniform.max` is below `min`"), "`--sessions turns=` is below `min`");
         assert_eq!(said("`spec.load.connections: sticky` needs `spec.sessions`"), "`--connections sticky` needs `--sessions`");
+        let lacking = "`spec.load.mode: users` needs `spec.sessions`, whose turns its users send";
+        assert_eq!(said(lacking), "`--users` needs `--sessions`, whose turns its users send");
+        assert_eq!(said("add `sessions`, such as `sessions: {turns: 20}`"), "add `sessions`, such as `--sessions turns=20`");
+        assert_eq!(
+            said("`spec.sessions.think_time` has no place in `mode: users`"),
+            "`--sessions think_time=` has no place with `--users`"
+        );
+        let counted = "`spec.load.sessions` cannot end a trial of `mode: users`: all";
+        assert_eq!(said(counted), "`--sessions count=` cannot end a trial of `--users`: all");
         assert_eq!(said("the scenario `E(1)` is of `api: embeddings`"), "the scenario `E(1)` is of `--api embeddings`");
         assert_eq!(said("`spec.sessions` lacks `turns`"), "`--sessions` lacks `--sessions turns=`");
         assert_eq!(said("the member `model` of `spec.body` would"), "the member `model` of `--body` would");

@@ -1,18 +1,19 @@
 //! The course of a load during its trials, as far as it changes the meaning of its numbers.
 
-use assay_manifest::{AgentxVerdict, PointSummary, RateProfile, ServingWork};
+use assay_manifest::{AgentxVerdict, ArrivalLaw, PointSummary, RateProfile, ServingWork};
 use assay_metric::{Metric, Statistic};
 
 use super::work::seconds;
 use crate::render::number::{grouped, percent};
 use crate::render::text::{clean, counted};
 
-/// Returns what a reader has to know of the course of a load: that its rate changed, which share of requests waited, which was
+/// Returns what a reader has to know of the course of a load: that its rate changed, which share of requests waited or how late turns were, which was
 /// cancelled, and which adapters they asked for.
 pub(super) fn course_texts(work: &ServingWork, found: &PointSummary) -> Vec<String> {
     let changing = work.rate_profile.as_ref().map(changing_text);
     let agentx = found.serving.as_ref().and_then(|serving| serving.agentx.as_ref()).map(agentx_text);
-    let texts = changing.into_iter().chain(queued_text(work, found)).chain(cancelled_text(work, found));
+    let held_back = queued_text(work, found).or_else(|| back_pressure_text(work, found));
+    let texts = changing.into_iter().chain(held_back).chain(cancelled_text(work, found));
     texts.chain(adapters_text(found)).chain(agentx).collect()
 }
 
@@ -45,6 +46,16 @@ fn queued_text(work: &ServingWork, found: &PointSummary) -> Option<String> {
         "{} of the requests waited because as many were in flight as `max_concurrency` allows ({cap}){wait}; latencies count from the \
          time at which a request was due, so they include the wait",
         percent(share)
+    ))
+}
+
+/// States how late the turns of users were because the responses before them had not ended; `None` if few were, or for another load.
+fn back_pressure_text(work: &ServingWork, found: &PointSummary) -> Option<String> {
+    let late = |statistic| median(found, Metric::BackPressure, statistic).filter(|_| work.arrival == ArrivalLaw::Users);
+    let (p50, p99) = (late(Statistic::P50)?, late(Statistic::P99).filter(|ms| *ms > 0.0)?);
+    Some(format!(
+        "turns were due after the times that their users had planned, because the responses before them had not ended: by {p50:.1} ms (p50) and \
+         {p99:.1} ms (p99); latencies count from the time at which a turn was due, so they do not include that"
     ))
 }
 

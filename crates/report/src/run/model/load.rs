@@ -60,8 +60,8 @@ pub(crate) struct Load {
     pub(crate) time_slices: Option<TimeSlices>,
 }
 
-/// Returns the name of a load: `concurrency 64`, `2.5 req/s`, `speed 2`, of sessions `64 sessions` and `2.5 sessions/s`; `None` for another
-/// kind of point.
+/// Returns the name of a load: `concurrency 64`, `2.5 req/s`, `speed 2`, of sessions `64 sessions`, `2.5 sessions/s` and `15 users, 1 req/s`; `None` for
+/// another kind of point.
 pub(crate) fn label(point: &Point, has_sessions: bool) -> Option<String> {
     let value = |name: &str| point.value.get(name).filter(|_| point.value.len() == 1).map(|text| clean(text));
     match point.kind {
@@ -71,9 +71,19 @@ pub(crate) fn label(point: &Point, has_sessions: bool) -> Option<String> {
         PointKind::Rate if has_sessions => value("rate").map(|text| rate_label(&text, "sessions/s")),
         PointKind::Concurrency => value("concurrency").map(|text| format!("concurrency {text}")),
         PointKind::Rate => value("rate").map(|text| rate_label(&text, "req/s")),
+        PointKind::Users => users(point).map(|(users, rate)| {
+            let (users, rate) = (clean(users), clean(rate));
+            format!("{users} user{}, {rate} req/s", if users == "1" { "" } else { "s" })
+        }),
         PointKind::Speed => value("speed").map(|text| format!("speed {text}")),
         PointKind::Scale | PointKind::Parameters => None,
     }
+}
+
+/// Returns the number of users of a point and the rate of their turns.
+fn users(point: &Point) -> Option<(&str, &str)> {
+    let value = |name: &str| point.value.get(name).filter(|_| point.value.len() == 2).map(String::as_str);
+    value("users").zip(value("rate"))
 }
 
 /// Returns `2.5 req/s`, or `1..50 req/s linear` for a rate that changes.
@@ -91,9 +101,12 @@ impl Load {
             PointKind::Concurrency => point.value.get("concurrency").map(|text| (text.as_str(), "")),
             PointKind::Rate => point.value.get("rate").map(|text| (text.split(' ').next().unwrap_or_default(), "/s")),
             PointKind::Speed => point.value.get("speed").map(|text| (text.as_str(), "x")),
-            PointKind::Scale | PointKind::Parameters => None,
+            // Which of its two numbers a sweep of users varies is not known here.
+            PointKind::Users | PointKind::Scale | PointKind::Parameters => None,
         };
-        let short = value.map_or_else(|| clean(point.point_id.as_str()), |(text, unit)| clean(&format!("{text}{unit}")));
+        let of_users = || users(point).map(|(users, rate)| format!("{users} at {rate}/s"));
+        let short = value.map(|(text, unit)| format!("{text}{unit}")).or_else(of_users);
+        let short = clean(&short.unwrap_or_else(|| point.point_id.to_string()));
         let are_excluded = serving.is_some_and(|serving| serving.requests.0 == 0 && !serving.excluded_outcomes.is_empty());
         let outcomes = serving.map(|serving| if are_excluded { &serving.excluded_outcomes } else { &serving.outcomes });
         let excluded = serving.map(|serving| ExcludedRequests::new(&serving.excluded_outcomes)).unwrap_or_default();

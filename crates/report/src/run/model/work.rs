@@ -145,6 +145,10 @@ fn arrival_law(work: &ServingWork) -> String {
         ArrivalLaw::Recorded if work.sessions.is_some() => {
             "replay of a trace: sessions begin at their recorded times, and turns follow the response before".to_owned()
         }
+        ArrivalLaw::Users => {
+            "users: each plays one session after the other, with a gap of users / rate between its turns, which no response moves"
+                .to_owned()
+        }
         ArrivalLaw::Closed => "closed loop: each response is followed by the next request".to_owned(),
         ArrivalLaw::Constant => "open loop, equal gaps".to_owned(),
         ArrivalLaw::Poisson => "open loop, Poisson".to_owned(),
@@ -186,8 +190,8 @@ fn lengths(work: &ServingWork) -> String {
             let input = format!("{input}{}", kind_of_text(work));
             match &work.sessions {
                 None => format!("tokens {input}{template}{shared}{query}{drawn}{images}"),
-                Some(of) if shared.is_empty() => format!("tokens {input}{template}{drawn}{images}{}", sessions(of)),
-                Some(of) => format!("tokens {input}{template}{drawn}{images}{}; first turns{shared}", sessions(of)),
+                Some(of) if shared.is_empty() => format!("tokens {input}{template}{drawn}{images}{}", turns(work, of)),
+                Some(of) => format!("tokens {input}{template}{drawn}{images}{}; first turns{shared}", turns(work, of)),
             }
         }
         PromptSource::Dataset(dataset) => {
@@ -211,7 +215,8 @@ fn lengths(work: &ServingWork) -> String {
             };
             let session = if work.plays_trace() { "session" } else { "conversation" };
             let of_sessions = dataset.summary.sessions.map(|count| format!("{} of ", counted(count.0, session)));
-            let turns = work.sessions.as_ref().map(sessions).unwrap_or_default() + &recorded_pauses(&dataset.summary);
+            let turns = work.sessions.as_ref().map(|sessions| turns(work, sessions)).unwrap_or_default()
+                + &recorded_pauses(&dataset.summary);
             let reused = reused(&dataset.summary);
             let (file, changed) = (clean(&dataset.file.origin), changed_rows(&dataset.summary));
             let of = of_sessions.unwrap_or_default();
@@ -256,8 +261,9 @@ fn image_files(images: &ImageFiles) -> String {
 }
 
 /// Returns ` a turn; 2 to 8 turns, 2 s apart, drawn history`.
-fn sessions(sessions: &Sessions) -> String {
+fn turns(work: &ServingWork, sessions: &Sessions) -> String {
     let pause = match sessions.think_time {
+        _ if work.arrival == ArrivalLaw::Users => "at the gap of their user".to_owned(),
         PauseLaw::Recorded => "at their recorded pauses".to_owned(),
         PauseLaw::Fixed { ns: Count(0) } => "without pauses".to_owned(),
         PauseLaw::Fixed { ns } => format!("{} apart", seconds(ns)),

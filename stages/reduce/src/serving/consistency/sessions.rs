@@ -1,4 +1,7 @@
 //! The turns of sessions whose records have not been read yet.
+//!
+//! The turns of a user that has a grid follow one another through all of its sessions, so that its records do: each is due at its point of the grid,
+//! or when the turn before it ended.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +21,10 @@ pub(super) struct AwaitedTurns {
     planned: PlannedMeasurement,
     /// The number of the shard's sessions before which all have begun, or are open.
     drawn: u64,
-    /// The sessions that have not ended, by their number.
+    /// The sessions that have not ended, by their number, and those that their users play next.
     open: BTreeMap<u64, OpenSession>,
+    /// The number of users, if each has a grid.
+    grid_users: Option<u64>,
     /// The number of records, an upper bound of the shard's sessions.
     end: u64,
     begun: Vec<i64>,
@@ -31,6 +36,8 @@ struct OpenSession {
     cursor: SessionCursor,
     /// The time at which the first turn was due.
     start: i64,
+    /// The end of the last turn that its user sent before it.
+    free_at: i64,
     /// The turns that must have records and have not had them yet, each with the time at which it was due, which for a first turn the record
     /// states.
     awaited: BTreeMap<u32, Option<i64>>,
@@ -57,10 +64,11 @@ struct RecordedTurn {
 }
 
 impl OpenSession {
-    fn new(cursor: SessionCursor) -> Self {
+    fn new(cursor: SessionCursor, free_at: i64) -> Self {
         Self {
             cursor,
             start: 0,
+            free_at,
             awaited: BTreeMap::from([(0, None)]),
             waiting: BTreeMap::new(),
             recorded: Vec::new(),
@@ -90,13 +98,14 @@ impl OpenSession {
             self.failed = Some(end_ns);
             self.awaited.retain(|_, due| due.is_none_or(|due| due <= end_ns));
         }
-        for Follower { turn, pause_ns, waits } in followers.into_iter().filter(|_| self.failed.is_none()) {
+        for Follower { turn, pause_ns, waits, planned_ns } in followers.into_iter().filter(|_| self.failed.is_none()) {
             let (left, latest) = self.waiting.remove(&turn).unwrap_or((waits, i64::MIN));
             let (left, latest) = (left.saturating_sub(1), latest.max(end_ns));
-            let due = latest.saturating_add(i64::try_from(pause_ns).unwrap_or(i64::MAX));
+            let free = latest.saturating_add(i64::try_from(pause_ns).unwrap_or(i64::MAX));
+            let due = planned_ns.map_or(free, |planned| planned.max(free));
             if left > 0 {
                 self.waiting.insert(turn, (left, latest));
-            } else if due < phase_end_ns {
+            } else if planned_ns.unwrap_or(due) < phase_end_ns {
                 self.awaited.insert(turn, Some(due));
             } else {
                 self.is_cut = true;
@@ -127,6 +136,7 @@ impl AwaitedTurns {
             planned,
             drawn: 0,
             open: BTreeMap::new(),
+            grid_users: schedule.users().filter(|_| schedule.has_grid()),
             end: rows,
             begun: Vec::new(),
             ended: Vec::new(),
@@ -149,6 +159,10 @@ impl AwaitedTurns {
         let due = request.intended.ok_or("has no time at which it was due")?;
         if let Some(awaited_at) = awaited_at {
             ensure(due == awaited_at, "was due at another time than its pause after the last response that it waits for")?;
+        } else if self.grid_users.is_some() {
+            let is_due = turn.offset_ns.is_some_and(|offset| due == offset.max(open.free_at));
+            ensure(is_due, "was due at another time than that of its user's grid or the end of the user's turn before")?;
+            open.start = due;
         } else {
             ensure(turn.offset_ns.is_none_or(|offset| offset == due), "was due at another time than by its schedule")?;
             // In a closed loop a session is due when a user takes it up.
@@ -159,9 +173,10 @@ impl AwaitedTurns {
         }
         ensure(request.session_start == Some(open.start), "states another start of its session")?;
         let pauses = request.session_pauses.ok_or("states no pauses of its session")?;
-        let planned = place.planned_ns.map(|ns| open.start.saturating_add(i64::try_from(ns).unwrap_or(i64::MAX)));
-        ensure(request.planned == planned, "states another time in the trace than its schedule")?;
-        self.check_phase(due, phase)?;
+        let on_grid = turn.offset_ns.filter(|_| self.grid_users.is_some());
+        let in_trace = || place.planned_ns.map(|ns| open.start.saturating_add(i64::try_from(ns).unwrap_or(i64::MAX)));
+        ensure(request.planned == on_grid.or_else(in_trace), "states another planned time than its schedule")?;
+        self.check_phase(on_grid.unwrap_or(due), phase)?;
         let end_ns = request.end.ok_or("has no end")?;
         open.recorded.push(RecordedTurn { turn: number, due, end: end_ns, pauses });
         let followers = self.next.followers(&open.cursor, number);
@@ -171,24 +186,30 @@ impl AwaitedTurns {
             return Ok(turn);
         }
         let ended_ns = open.close()?;
+        if let Some(next) = self.next.successor(&open.cursor) {
+            self.open.insert(next.session(), OpenSession::new(next, ended_ns));
+        }
         // A session that the clock cut keeps its user to the end, and so has no place among the ended.
         self.ended.extend((!open.is_cut).then_some(ended_ns));
         Ok(turn)
     }
 
-    /// Draws the shard's sessions up to this one.
+    /// Draws the shard's sessions up to this one. Those that follow others of a user are drawn when these have ended.
     fn draw_to(&mut self, session: u64) -> Result<(), &'static str> {
+        if self.grid_users.is_some_and(|users| session >= users) {
+            return Ok(());
+        }
         let place = self.stripe.and_then(|stripe| stripe.position(session)).ok_or(OTHER)?;
         ensure(place < self.end, "stands where sessions before it are missing")?;
         while self.drawn <= place {
             let cursor = self.next.next_session().ok_or(OTHER)?;
-            self.open.insert(cursor.session(), OpenSession::new(cursor));
+            self.open.insert(cursor.session(), OpenSession::new(cursor, 0));
             self.drawn += 1;
         }
         Ok(())
     }
 
-    /// A turn belongs to the phase in which it was due, and none is due at the end of the measured phase.
+    /// A turn belongs to the phase in which it was due, or planned by its user's grid, and none is at the end of the measured phase.
     fn check_phase(&self, due: i64, phase: Phase) -> Result<(), &'static str> {
         let (from, end) = (self.planned.phase.from_ns, self.end_ns());
         let is_in_phase = if phase == Phase::Warmup { due < from } else { (from..end).contains(&due) };

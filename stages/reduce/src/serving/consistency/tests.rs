@@ -39,12 +39,17 @@ fn load_of(changes: &Value, users: Option<u64>, shards: u32, index: Option<&Arc<
         "continuous_usage": true, "capture": "none", "slos": [], "tokenizer": {"name": "common-words", "digest": digest("words")},
     });
     changes.as_object().expect("an object").iter().for_each(|(name, value)| work[name] = value.clone());
+    let has_grid = work["arrival"]["law"] == "users";
     let mut plan = serde_json::to_value(plan(1)).expect("json");
     plan["workloads"][0]["serving"] = work;
     plan["workloads"][0]["seed"] = json!("ab".repeat(32));
-    let (kind, value) = users.map_or(("rate", "40".to_owned()), |users| ("concurrency", users.to_string()));
+    let (kind, value) = match users {
+        None => ("rate", json!({"rate": "40"})),
+        Some(users) if has_grid => ("users", json!({"users": users.to_string(), "rate": "40"})),
+        Some(users) => ("concurrency", json!({"concurrency": users.to_string()})),
+    };
     plan["cases"][0]["points"][0]["kind"] = json!(kind);
-    plan["cases"][0]["points"][0]["value"] = json!({kind: value});
+    plan["cases"][0]["points"][0]["value"] = value;
     let plan: assay_manifest::Plan = serde_json::from_value(plan).expect("a plan");
     let (workload, point, trial) = (&plan.workloads[0], plan.cases[0].points[0].clone(), plan.trials[0].clone());
     let run = "nightly".parse().expect("a run id");
@@ -85,6 +90,9 @@ fn requests(schedule: &TrialSchedule, stripe: Stripe, users: u64) -> Vec<Record>
 
 /// Returns the records of a client that plays the sessions of a stripe, in the order of the ends. Every eleventh turn fails.
 fn turns(schedule: &TrialSchedule, stripe: Stripe, users: u64) -> Vec<Record> {
+    if schedule.has_grid() {
+        return grid_turns(schedule, stripe);
+    }
     let mut records = Vec::new();
     let mut free = vec![0; usize::try_from(users).expect("few")];
     let mut scheduled = schedule.shard_requests(PlannedPhase::Measure, stripe);
@@ -97,6 +105,45 @@ fn turns(schedule: &TrialSchedule, stripe: Stripe, users: u64) -> Vec<Record> {
             (None, _) => {}
         }
         records.extend(session.records);
+    }
+    records.sort_by_key(|record| record.end_ns);
+    records
+}
+
+/// Returns the records of a client that follows the grids of the users of a stripe, in the order of the ends. Every eleventh turn fails.
+fn grid_turns(schedule: &TrialSchedule, stripe: Stripe) -> Vec<Record> {
+    let from = i64::try_from(schedule.measure_start_ns()).expect("short");
+    let mut records = Vec::new();
+    let mut scheduled = schedule.shard_requests(PlannedPhase::Measure, stripe);
+    while let Some(first) = scheduled.next_session() {
+        let (mut next, mut free) = (Some(first), 0);
+        while let Some(mut cursor) = next {
+            let (mut start, mut pauses, mut done) = (None, 0, 0);
+            while let Some(request) = scheduled.next_turn(&mut cursor) {
+                let (planned, place) = (request.offset_ns.expect("a time"), request.turn.expect("a turn"));
+                let (due, phase) = (planned.max(free), if planned < from { Phase::Warmup } else { Phase::Measured });
+                pauses += if start.is_some() { due - free } else { 0 };
+                let has_failed = request.global_index % 11 == 10;
+                done += u32::from(!has_failed);
+                records.push(Record {
+                    intended_ns: Some(due),
+                    session: Some(place.session),
+                    turn: Some(place.turn),
+                    session_turns: Some(place.turns),
+                    session_start_ns: Some(*start.get_or_insert(due)),
+                    session_pauses_ns: Some(pauses),
+                    session_done: Some(done),
+                    planned_ns: Some(planned),
+                    outcome: if has_failed { Outcome::Timeout } else { Outcome::Ok },
+                    ..record(&request, phase, due)
+                });
+                free = records.last().and_then(|record| record.end_ns).expect("an end");
+                if has_failed {
+                    break;
+                }
+            }
+            next = scheduled.successor(&cursor);
+        }
     }
     records.sort_by_key(|record| record.end_ns);
     records
@@ -637,7 +684,7 @@ fn turns_that_contradict_their_session_are_refused() {
         ("another start", |all| later(all).session_start_ns = Some(-1), "another start"),
         ("no start", |all| first(all).session_start_ns = None, "another start"),
         ("other pauses", |all| later(all).session_pauses_ns = Some(0), "other pauses"),
-        ("a time in a trace", |all| later(all).planned_ns = Some(0), "another time in the trace"),
+        ("a time in a trace", |all| later(all).planned_ns = Some(0), "another planned time"),
         ("another index", |all| later(all).global_index += 1, "is none of its schedule"),
         ("another's id", |all| later(all).request_id ^= 1, "another id"),
         ("another phase", |all| all.iter_mut().for_each(|one| one.phase = Phase::Warmup), "outside of its phase"),
@@ -667,6 +714,57 @@ fn turns_that_contradict_their_session_are_refused() {
             let found = load.check().expect_err(what);
             assert!(found.contains(said), "{what}, {loop_}: {found}");
         }
+    }
+}
+
+/// Returns a load of users at 40 turns a second.
+fn users(count: u64, shards: u32) -> Load {
+    let sessions = json!({
+        "turns": {"law": "uniform", "min": 1, "max": 4}, "think_time": {"law": "fixed", "ns": "0"}, "history": "recorded", "reasoning": "drop",
+    });
+    let changes =
+        json!({"arrival": {"law": "users"}, "sessions": sessions, "duration_ns": "2000000000", "warmup_ns": "500000000"});
+    load(&changes, Some(count), shards)
+}
+
+#[test]
+fn the_turns_of_an_honest_client_of_users_are_taken() {
+    for (count, shards) in [(4, 1), (5, 3), (2, 3)] {
+        let load = users(count, shards);
+        let all = || load.shards.iter().flatten();
+        assert!(all().any(|one| one.intended_ns > one.planned_ns), "some turns are late");
+        assert!(all().any(|one| one.turn == Some(0) && one.session >= Some(count)));
+        assert_eq!(load.check(), Ok(()), "{count} users, {shards} shards");
+    }
+}
+
+#[test]
+fn turns_that_contradict_the_grid_of_their_user_are_refused() {
+    fn late(all: &mut [Record], is_first: bool) -> &mut Record {
+        let is_late = |one: &&mut Record| one.intended_ns > one.planned_ns && (one.turn == Some(0)) == is_first;
+        all.iter_mut().find(is_late).expect("a late turn")
+    }
+    let cases: [RecordChange; 7] = [
+        ("a late turn in time", |all| late(all, false).intended_ns = late(all, false).planned_ns, "was due at another time"),
+        ("a late first turn in time", |all| late(all, true).intended_ns = late(all, true).planned_ns, "its user's grid"),
+        ("another point", |all| late(all, false).planned_ns = late(all, false).intended_ns, "another planned time"),
+        ("no point", |all| late(all, true).planned_ns = None, "another planned time"),
+        ("a session of another user", |all| late(all, true).session = Some(1 << 40), "of a session that had ended"),
+        ("another phase", |all| all.iter_mut().for_each(|one| one.phase = Phase::Warmup), "outside of its phase"),
+        (
+            "a last session left out",
+            |all| {
+                let last = all.iter().filter_map(|one| one.session).max();
+                all.retain(|one| one.session != last);
+            },
+            "has no record",
+        ),
+    ];
+    for (what, lie, said) in cases {
+        let mut load = users(4, 1);
+        lie(&mut load.shards[0]);
+        let found = load.check().expect_err(what);
+        assert!(found.contains(said), "{what}: {found}");
     }
 }
 
