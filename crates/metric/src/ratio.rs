@@ -64,17 +64,11 @@ macro_rules! mean_of {
     };
 }
 
-static ERROR_RATE: Ratio = Ratio {
-    reads: &[],
-    is_share: true,
-    parts: |request| (!request.is_cancelled).then_some([if request.is_ok { 0 } else { 1 }, 1]),
-};
+static ERROR_RATE: Ratio =
+    Ratio { reads: &[], is_share: true, parts: |request| (!request.is_cancelled).then_some([i64::from(!request.is_ok), 1]) };
 
-static GOOD_FRACTION: Ratio = Ratio {
-    reads: &[],
-    is_share: true,
-    parts: |request| (!request.is_cancelled).then_some([if request.is_good { 1 } else { 0 }, 1]),
-};
+static GOOD_FRACTION: Ratio =
+    Ratio { reads: &[], is_share: true, parts: |request| (!request.is_cancelled).then_some([i64::from(request.is_good), 1]) };
 
 static ISL_REQUESTED: Ratio = mean_of!(Field::InputTokensRequested);
 

@@ -151,7 +151,7 @@ fn coverage(correlation: f64, count: usize, trials: usize) -> Vec<(String, [f64;
     names.zip(held.into_iter().map(|pair| pair.map(Held::percent))).collect()
 }
 
-/// `docs/statistics.md` has this table. The nominal level is 95 %; the band is 90 to 97 %, and three standard errors of so many trials wider.
+/// `docs/statistics.md` has this table. The nominal level is 95 %; the band is 90 to 97 %, and three standard errors of a share over these trials wider.
 #[test]
 fn intervals_by_sessions_hold_the_truth_and_naive_ones_do_not() {
     let mut table = String::new();

@@ -17,6 +17,7 @@ mod views;
 mod within_run;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -666,7 +667,8 @@ fn set_intervals_within_run(
     if measured_ns < WITHIN_RUN_NS {
         let [measured, needed] = [measured_ns, WITHIN_RUN_NS].map(|ns| ns as f64 / 1e9);
         for why in point.metrics.iter_mut().filter_map(|metric| metric.interval_absent.as_mut()) {
-            *why += &format!(
+            let _ = write!(
+                why,
                 "; one trial of sessions has an interval within its run if it is measured for {needed} s, and it was for {measured:.3} s"
             );
         }

@@ -189,7 +189,7 @@ impl Trial<'_> {
         });
         let of_name = |name: &MetricName| {
             let found = match name.statistic.estimator() {
-                Estimator::Value | Estimator::Mean => self.mean(metric, &sums),
+                Estimator::Value | Estimator::Mean => mean_interval(metric, &sums),
                 Estimator::Quantile(_) | Estimator::WithFailures(_) => {
                     of_quantiles.next().unwrap_or_else(|| Err("it was not computed".to_owned()))
                 }
@@ -198,14 +198,6 @@ impl Trial<'_> {
             (name.text, found.map(|(interval, sessions)| stated(&interval, sessions, |end| unit.from_sample(end))))
         };
         Ok(names(metric).iter().map(of_name).collect())
-    }
-
-    fn mean(&self, metric: Metric, sums: &[Sum]) -> Result<(assay_stats::Interval, usize), String> {
-        let scale = if is_quotient(metric) { f64::from(1_u32 << FRACTION_BITS) } else { 1.0 };
-        let with_samples = sums.iter().filter(|sum| sum.n > 0);
-        let clusters: Vec<Cluster> = with_samples.map(|sum| Cluster { part: sum.sum as f64 / scale, of: sum.n as f64 }).collect();
-        let interval = ratio_interval(&clusters, CONFIDENCE_LEVEL).map_err(|why| by_sessions(&why))?;
-        Ok((interval, clusters.len()))
     }
 
     fn clusters_of_quantile(&self, sums: &[Sum], quantile: &Quantile) -> Vec<Cluster> {
@@ -408,6 +400,15 @@ impl Trial<'_> {
         let found = found.map(|interval| stated(&interval, clusters.len(), cut));
         Ok(names(metric).iter().map(|name| (name.text, found.clone())).collect())
     }
+}
+
+/// Returns the interval of a mean, and its number of sessions.
+fn mean_interval(metric: Metric, sums: &[Sum]) -> Result<(assay_stats::Interval, usize), String> {
+    let scale = if is_quotient(metric) { f64::from(1_u32 << FRACTION_BITS) } else { 1.0 };
+    let with_samples = sums.iter().filter(|sum| sum.n > 0);
+    let clusters: Vec<Cluster> = with_samples.map(|sum| Cluster { part: sum.sum as f64 / scale, of: sum.n as f64 }).collect();
+    let interval = ratio_interval(&clusters, CONFIDENCE_LEVEL).map_err(|why| by_sessions(&why))?;
+    Ok((interval, clusters.len()))
 }
 
 /// Returns the facts that a formula of a latency reads.

@@ -147,7 +147,7 @@ fn interval(summary: &Summary) -> String {
     if texts.is_empty() { "No number of this run has an interval.".to_owned() } else { texts.join(" ") }
 }
 
-/// What an interval within a run does not hold.
+/// The limit of an interval within a run, a sentence.
 const WITHIN_RUN_LIMIT: &str = "An interval within run does not hold the variation from run to run: another run of the same system may lie \
                                 outside it.";
 

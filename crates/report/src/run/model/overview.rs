@@ -120,7 +120,7 @@ fn certainty(grade: &Grade, cases: &[CaseSection]) -> String {
     format!("{grade}; {stability}{intervals}.{within_run}")
 }
 
-/// What an interval within a run does not hold.
+/// The limit of an interval within a run, a sentence.
 const WITHIN_RUN_LIMIT: &str = "Intervals within run are of one trial and do not hold the variation from run to run.";
 
 /// Returns the numbers of a case's table.
