@@ -1693,13 +1693,13 @@ fn a_ratio_over_sessions_is_the_value_of_its_metric() {
 fn an_interval_within_a_run_needs_one_planned_long_trial_of_enough_sessions() {
     let records = many_sessions(80);
     let has_interval = |reduced: &ReducedServingPoint| metric(reduced, "ttft_ms_mean").interval.is_some();
-    assert!(has_interval(&measured_for(&long_sessions(), LONG_MS, &[records.clone()])));
+    assert!(has_interval(&measured_for(&long_sessions(), LONG_MS, std::slice::from_ref(&records))));
     let few = measured_for(&long_sessions(), LONG_MS, &[many_sessions(49)]);
     let why = "within its run, with sessions as clusters: 49 clusters are too few for an interval; 50 are needed";
     assert_eq!(interval_absent(&few, "ttft_ms_mean"), why);
     let mut short = long_sessions();
     short["duration_ns"] = json!("899999000000");
-    let short = measured_for(&short, LONG_MS - 1, &[records.clone()]);
+    let short = measured_for(&short, LONG_MS - 1, std::slice::from_ref(&records));
     let why = "; one trial of sessions has an interval within its run if it is measured for 900 s, and it was for 899.999 s";
     assert!(interval_absent(&short, "ttft_ms_mean").ends_with(why), "{}", interval_absent(&short, "ttft_ms_mean"));
     // Two trials are repeated, so that their spread is the one between trials.
