@@ -86,6 +86,12 @@ impl Bench {
         self.fixture.assay(&arguments)
     }
 
+    /// Runs `assay` with the bench's store.
+    pub(crate) fn assay(&self, arguments: &[&str]) -> CommandResult {
+        let store = self.store().display().to_string();
+        self.fixture.assay(&[arguments, &["--store", &store]].concat())
+    }
+
     /// Queries the warehouse of the store.
     pub(crate) fn query(&self, sql: &str) -> CommandResult {
         self.fixture.assay(&["query", sql, "--store", &self.store().display().to_string(), "--format", "csv"])

@@ -34,11 +34,16 @@ pub(crate) const STAGES: [(&str, Role); 8] = [
 /// The stages that run again, honestly, downstream of a falsification; the results of the other stages are signed again instead.
 const RUN_AGAIN: [&str; 3] = ["collect", "reduce", "publish"];
 
+/// A change of a manifest, and of the store.
+pub(crate) type Edit = Box<dyn FnOnce(&Bench, &mut Value)>;
+
 /// A run with a falsified result, in a separate store.
 pub(crate) struct Forgery {
     bench: Bench,
     /// Digests that other results still name, each with the digest that replaces it.
     renamed: BTreeMap<String, String>,
+    /// A further change of the result of a later stage, which is signed again.
+    further: Option<(&'static str, Edit)>,
     refusal: Option<(&'static str, CommandResult)>,
 }
 
@@ -79,12 +84,23 @@ impl Forgery {
         edit: impl FnOnce(&Bench, &mut Value),
         state: impl FnOnce(&mut Predicate),
     ) -> Self {
+        Self::forge_two(bench, stage, edit, state, None)
+    }
+
+    /// Like [`Forgery::forge_in`], with a further change of the result of a later stage up to the recordings.
+    pub(crate) fn forge_two(
+        bench: Bench,
+        stage: &str,
+        edit: impl FnOnce(&Bench, &mut Value),
+        state: impl FnOnce(&mut Predicate),
+        further: Option<(&'static str, Edit)>,
+    ) -> Self {
         let place = STAGES.iter().position(|(name, _)| *name == stage).expect("a stage");
         if stage != "publish" {
             // The honest publish commits rows under the run's name that differ from those in the tables.
             fs::remove_dir_all(bench.store().join("warehouse")).expect("it was copied");
         }
-        let mut forgery = Self { bench, renamed: BTreeMap::new(), refusal: None };
+        let mut forgery = Self { bench, renamed: BTreeMap::new(), further, refusal: None };
         let (_, role) = STAGES[place];
         let pointer = forgery.bench.accepted_pointer("one", stage);
         let mut manifest = pointer.load(&forgery.bench.store());
@@ -109,6 +125,11 @@ impl Forgery {
     /// Returns the stage that refused the falsification, with its error, or `None` if every honest stage accepted it.
     pub(crate) fn refused_by(&self) -> Option<(&'static str, String)> {
         self.refusal.as_ref().map(|(stage, ran)| (*stage, ran.error().unwrap_or_else(|| format!("exit {}", ran.code))))
+    }
+
+    /// Runs `assay` with the store of the falsified run.
+    pub(crate) fn assay(&self, arguments: &[&str]) -> CommandResult {
+        self.bench.assay(arguments)
     }
 
     /// Verifies the run as a reader.
@@ -138,7 +159,10 @@ impl Forgery {
     /// Signs the result of a stage again, with the current digests of its inputs.
     fn sign_follower(&mut self, stage: &str, role: Role) {
         let pointer = self.bench.accepted_pointer("one", stage);
-        let manifest = self.load_with_renamed_inputs(&pointer);
+        let mut manifest = self.load_with_renamed_inputs(&pointer);
+        if let Some((_, edit)) = self.further.take_if(|(further, _)| *further == stage) {
+            edit(&self.bench, &mut manifest);
+        }
         self.sign_again(&pointer, role, &manifest, |_| {});
     }
 

@@ -59,4 +59,5 @@ mod verifier_page;
 mod warehouse;
 mod warehouse_files;
 mod windows;
+mod within_run;
 mod workflows;

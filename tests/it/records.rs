@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use assay_manifest::Instant;
 use assay_record::{Chunk, Outcome, Phase, Record, TokenSource};
 use assay_warehouse::records::{RecordColumn as Column, RecordFile, RecordWriter};
 use serde_json::{Value, json};
 
 use crate::by_hand::Bench;
 use crate::forgery::replace_artifact;
-use crate::pipeline::text;
+use crate::pipeline::{list, text};
 
 /// An hour in nanoseconds.
 const HOUR: i64 = 3_600_000_000_000;
@@ -88,6 +89,42 @@ pub(crate) fn falsify_records(manifest: &mut Value, bench: &Bench, lie: &Records
     let attempts = manifest["body"]["attempts"].as_array_mut().expect("attempts");
     let attempt = attempts.iter_mut().find(is_load).expect("an attempt at a load");
     update_totals(&mut attempt["serving"], &kept.expect("records"));
+}
+
+/// Lets every attempt at a load begin this much earlier and its last response take as much longer, so that a trial of a second is one whose window
+/// ends after a time that no test waits for.
+pub(crate) fn last_longer(manifest: &mut Value, bench: &Bench, by_ns: i64) {
+    for place in 0..list(&manifest["body"]["attempts"]).len() {
+        let attempt = &mut manifest["body"]["attempts"][place];
+        let number = attempt["attempt"].as_u64().and_then(|number| u32::try_from(number).ok()).expect("a number");
+        begin_earlier(&mut attempt["window"]["start"], by_ns);
+        begin_earlier(&mut attempt["serving"]["start"], by_ns);
+        let lasted: i64 = text(&attempt["window"]["duration_ns"]).parse().expect("a number");
+        attempt["window"]["duration_ns"] = json!((lasted + by_ns).to_string());
+        let ended: i64 = text(&attempt["serving"]["measured_to_ns"]).parse().expect("a number");
+        attempt["serving"]["measured_to_ns"] = json!((ended + by_ns).to_string());
+        let name = text(&attempt["serving"]["records"]["name"]).to_owned();
+        replace_artifact(bench, manifest, &name, |bytes| {
+            let mut written = AttemptRecords { attempt: number, ..AttemptRecords::read(bytes) };
+            let last = written.records.iter_mut().max_by_key(|record| record.end_ns).expect("a record");
+            let response = [
+                &mut last.first_byte_ns,
+                &mut last.first_token_ns,
+                &mut last.first_content_ns,
+                &mut last.last_token_ns,
+                &mut last.end_ns,
+            ];
+            response.into_iter().flatten().for_each(|time| *time += by_ns);
+            last.chunks.iter_mut().for_each(|chunk| chunk.at_ns += by_ns);
+            written.bytes()
+        });
+    }
+}
+
+/// Moves an instant of a manifest this much earlier.
+pub(crate) fn begin_earlier(instant: &mut Value, by_ns: i64) {
+    let at: Instant = text(instant).parse().expect("an instant");
+    *instant = json!(Instant::from_unix_ns(at.unix_ns() - by_ns));
 }
 
 /// Recomputes the totals that execute states about records.

@@ -159,8 +159,10 @@ export function checkSummary(runId, summary, rows) {
       };
       for (const [statistic, value] of statistics(metric)) {
         const id = metric.rows[statistic];
+        const interval_kind = statistic.startsWith("ci_") ? metric.interval.kind : null;
         ensure(id, "number_without_row", `the summary names no row for the ${statistic} of ${where}`);
-        check(id, { statistic, value, n: metric.n, trial_id: null, unit: statistic === "cv" ? "ratio" : metric.unit });
+        const unit = statistic === "cv" ? "ratio" : metric.unit;
+        check(id, { statistic, value, n: metric.n, trial_id: null, unit, interval_kind });
         addresses.push(`${runId}/outcome_fact/${id.slice(7, 7 + MIN_ROW_DIGITS)}/value`);
       }
       for (const trial of metric.trials)

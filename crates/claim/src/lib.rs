@@ -29,6 +29,9 @@ pub use tokens::{INPUT_TOKENS, OUTPUT_TOKENS, find_input_token_difference, find_
 /// The minimum number of counted trials of a point for a publication.
 pub const MIN_TRIALS: u32 = 3;
 
+/// The name of the rule that trials were repeated: a number whose interval is within one run is of realism grade at most.
+pub const WITHIN_RUN: &str = "within_run";
+
 /// The name of the rule that the clocks of several shards are known, and of the Summary's issue if they are not.
 pub const CLOCK_OFFSET: &str = "clock_offset";
 
@@ -114,7 +117,19 @@ fn realism_shortfalls(evidence: &Evidence<'_>) -> Vec<Shortfall> {
     found.extend(stated_shortfalls(evidence.issues, &[MOVED_LOAD, MOVED_TARGET, COLOCATED]));
     found.extend(tokens::input_token_shortfalls(evidence.points));
     found.extend(tokens::output_token_shortfalls(evidence.plan, evidence.points));
+    found.extend(evidence.points.iter().filter_map(single_trial_shortfall));
     found
+}
+
+/// Reports a point that was planned as one trial and has no interval within its run: nothing then says how far its numbers can be relied on.
+fn single_trial_shortfall(point: &PointSummary) -> Option<Shortfall> {
+    let is_single = point.trials_planned == 1 && point.trials_counted == 1;
+    if !is_single || point.is_within_run() {
+        return None;
+    }
+    let why = point.metrics.iter().find_map(|metric| metric.interval_absent.as_deref()).unwrap_or("no reason is given");
+    let name = format!("{} at `{}`", point.case_id, point.point_id);
+    Some(shortfall("one_trial", format!("{name} was planned as one trial, and has no interval within its run: {why}")))
 }
 
 /// The shortfalls of traceability: a clean commit, and no input that may change its meaning later.
@@ -171,6 +186,12 @@ fn point_shortfalls(point: &PointSummary) -> Vec<Shortfall> {
     if point.trials_counted < point.trials_planned {
         let (counted, planned) = (point.trials_counted, point.trials_planned);
         found.push(shortfall("complete", format!("{name} has {counted} counted {trials} of {planned} planned")));
+    }
+    if point.is_within_run() {
+        found.push(shortfall(
+            WITHIN_RUN,
+            format!("{name} has intervals within one run, which do not hold the variation from run to run"),
+        ));
     }
     found.extend(point.metrics.iter().filter(|metric| metric.primary).flat_map(|metric| self::metric_shortfalls(&name, metric)));
     found

@@ -1,4 +1,6 @@
-use assay_manifest::{Attempt, Block, ControlFact, Digest, Drift, Fact, HostFacts, Interval, PodPlace, Shard, UnpinnedInput};
+use assay_manifest::{
+    Attempt, Block, ControlFact, Digest, Drift, Fact, HostFacts, Interval, IntervalKind, PodPlace, Shard, UnpinnedInput,
+};
 use serde_json::json;
 
 use super::*;
@@ -64,7 +66,14 @@ fn point() -> PointSummary {
         "trials_planned": 5, "trials_counted": 5, "attempts": 5, "excluded": [], "metrics": [metric],
     });
     let mut point: PointSummary = serde_json::from_value(point).expect("a point");
-    let interval = Interval { low: 0.9, high: 1.1, level: 0.95, method: "order_statistic".to_owned() };
+    let interval = Interval {
+        low: 0.9,
+        high: 1.1,
+        level: 0.95,
+        method: "order_statistic".to_owned(),
+        kind: IntervalKind::BetweenTrials,
+        sessions: None,
+    };
     point.metrics[0].interval = Some(interval);
     point
 }
@@ -112,6 +121,50 @@ fn nothing_mutable_is_left() {
     insta::assert_snapshot!(graded(|run| run.plan.unpinned.push(unpinned)), @r"
     publication -> exploratory
     pinned: `alpine:latest` is not pinned: fetching is off
+    ");
+}
+
+/// Makes a run of one long trial, whose interval is within the run.
+fn measured_once(run: &mut Run) {
+    (run.points[0].trials_planned, run.points[0].trials_counted) = (1, 1);
+    let metric = metric(run);
+    metric.stability = Stability::Unknown;
+    "1 trial cannot agree with others".clone_into(&mut metric.stability_reason);
+    let interval = metric.interval.as_mut().expect("an interval");
+    (interval.kind, interval.sessions) = (IntervalKind::WithinRun, Some(assay_manifest::Count(60)));
+}
+
+#[test]
+fn an_interval_within_a_run_is_of_realism_grade_at_most() {
+    insta::assert_snapshot!(graded(measured_once), @r"
+    publication -> realism
+    trials: w.t.default at `one` has 1 counted trial, fewer than 3
+    within_run: w.t.default at `one` has intervals within one run, which do not hold the variation from run to run
+    stability: the stability of `rate` of w.t.default at `one` is unknown: 1 trial cannot agree with others
+    ");
+    let realism = |run: &mut Run| {
+        measured_once(run);
+        run.plan.intent = Intent::Realism;
+    };
+    assert_eq!(graded(realism), "realism -> realism");
+    // The kind alone makes the difference.
+    let repeated = graded(|run| metric(run).interval.as_mut().expect("an interval").kind = IntervalKind::WithinRun);
+    insta::assert_snapshot!(repeated, @r"
+    publication -> realism
+    within_run: w.t.default at `one` has intervals within one run, which do not hold the variation from run to run
+    ");
+}
+
+#[test]
+fn one_trial_without_an_interval_is_exploratory() {
+    insta::assert_snapshot!(graded(|run| {
+        measured_once(run);
+        run.plan.intent = Intent::Realism;
+        let metric = metric(run);
+        (metric.interval, metric.interval_absent) = (None, Some("49 clusters are too few".to_owned()));
+    }), @r"
+    realism -> exploratory
+    one_trial: w.t.default at `one` was planned as one trial, and has no interval within its run: 49 clusters are too few
     ");
 }
 

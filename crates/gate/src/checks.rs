@@ -6,11 +6,14 @@ use assay_manifest::{
 };
 use assay_schedule::draw_seed;
 
-use crate::evidence::Run;
+use crate::evidence::{ONE_TRIAL, Run, WITHIN_RUN};
 use crate::input::{GateInput, acknowledge_check, percent};
 
 /// The metric whose drift is checked: shorter responses are not faster ones.
 const OUTPUT_LENGTH: &str = "osl_tokens_mean";
+
+/// The name of the check of attempts that failed by themselves.
+const ATTEMPTS: &str = "attempts";
 
 /// The name of the check of the order of the sides.
 pub(crate) const ORDER: &str = "order";
@@ -31,8 +34,19 @@ pub(crate) fn checks(run: &Run<'_>, comparison: &Comparison, question: &GateInpu
         checks.extend(check_slo(point, baseline, question, &scope));
         checks.extend(check_error_rate(point, policy, &scope));
         checks.extend(check_output_drift(run, point, baseline, policy, &scope));
+        if is_within_run(point, baseline) {
+            // Numbers of one trial are never enough to block. A candidate that never succeeded has no numbers, and blocks.
+            let of_numbers = |check: &&mut Check| check.scope == scope && check.name != ATTEMPTS;
+            checks.iter_mut().filter(of_numbers).for_each(|check| check.blocks = false);
+            checks.push(Check::inconclusive(WITHIN_RUN, &scope, false, ONE_TRIAL));
+        }
     }
     checks
+}
+
+/// Returns true if a side of a point was measured in one trial, with intervals within the run.
+fn is_within_run(point: &PointSummary, baseline: Option<&PointSummary>) -> bool {
+    point.is_within_run() || baseline.is_some_and(PointSummary::is_within_run)
 }
 
 fn points_of<'a>(run: &Run<'a>, side: &'a Side) -> impl Iterator<Item = &'a PointSummary> {
@@ -117,7 +131,7 @@ fn check_attempts(point: &PointSummary, baseline: Option<&PointSummary>, scope: 
     }
     let detail = format!("{now} of {} attempts failed by themselves, and {before} of the baseline's", point.attempts);
     let none_counts = point.trials_counted == 0 && baseline.is_some_and(|baseline| baseline.trials_counted > 0);
-    let check = Check::blocking("attempts", scope, false, detail);
+    let check = Check::blocking(ATTEMPTS, scope, false, detail);
     Some(Check { blocks: none_counts, ..check })
 }
 

@@ -10,6 +10,13 @@ use assay_manifest::{
 
 use crate::sides::{differences, is_on_side};
 
+/// The name of the reason why metrics are inconclusive whose intervals are within one run, and of the check that says so.
+pub const WITHIN_RUN: &str = "within_run";
+
+/// The reason itself.
+pub(crate) const ONE_TRIAL: &str = "a side was measured in one trial: its intervals are within run and do not hold the variation from run to run, so \
+                                    one trial never decides";
+
 /// One run, as far as a gate reads it. The caller that creates one has verified its chain.
 #[derive(Clone, Debug)]
 pub struct Run<'a> {
@@ -71,6 +78,8 @@ pub(crate) struct ComparedMetric<'a> {
     pub(crate) planned: u32,
     /// The digest of the work.
     pub(crate) work: Digest,
+    /// True if a side of every run was measured in one trial, with intervals within the run.
+    pub(crate) is_within_run: bool,
 }
 
 impl ComparedMetric<'_> {
@@ -97,12 +106,14 @@ pub(crate) fn pair_metrics<'a>(run: &Run<'a>, number: u32, comparison: &Comparis
         for point in &case.points {
             let of = |case: &Case| point_of(run.summary.1, case, &point.point_id);
             let (Some(baseline), Some(candidate)) = (of(case), other.and_then(of)) else { continue };
+            let is_within_run = baseline.is_within_run() || candidate.is_within_run();
             for metric in &baseline.metrics {
                 let beside = candidate.metrics.iter().find(|beside| beside.metric == metric.metric);
                 let Some(better) = metric.better else { continue };
                 let pairs = pairs(number, metric, beside, &indexes);
                 let (planned, work) = (run.plan.trial_policy.count, baseline.workload_spec_digest);
-                all.push(ComparedMetric { case, point: &point.point_id, metric, better, pairs, planned, work });
+                let point = &point.point_id;
+                all.push(ComparedMetric { case, point, metric, better, pairs, planned, work, is_within_run });
             }
         }
     }

@@ -25,7 +25,7 @@ pub mod sizing;
 pub mod stretch;
 pub mod verdict;
 
-pub use evidence::{MetricKey, Run, pair_unit};
+pub use evidence::{MetricKey, Run, WITHIN_RUN, pair_unit};
 pub use executables::unpinned;
 pub use input::GateInput;
 pub use learning::{History, learn};

@@ -11,7 +11,7 @@ use assay_stats::{Alternative, Limits, Samples, mann_whitney};
 
 use crate::checks::{ORDER, check_definitions, checks};
 use crate::curves::Curves;
-use crate::evidence::{ComparedMetric, Run, pair_metrics, unit};
+use crate::evidence::{ComparedMetric, ONE_TRIAL, Run, WITHIN_RUN, pair_metrics, unit};
 use crate::input::{GateInput, apply_acknowledgements, percent};
 use crate::rule::{BOUND_ALPHA, Effect, JudgedMetric, OutcomeReason, Rules, Series, judge_with, share};
 use crate::sides::find_confounding;
@@ -90,7 +90,12 @@ pub fn judge(question: &GateInput<'_>) -> Result<Verdict, Refusal> {
         let judged = judge_with(&series, &rules, &mut curves);
         let mut curves = Curves::new(later.q_per_direction(), family.len());
         for (((place, compared), series), judged) in family.iter().zip(&members).zip(&series).zip(judged) {
-            verdicts.insert(*place, metric_verdict(compared, series, &judged, &later, &mut curves, decides));
+            let mut verdict = metric_verdict(compared, series, &judged, &later, &mut curves, decides);
+            if compared.is_within_run {
+                (verdict.outcome, verdict.reason) = (Outcome::Inconclusive, Some(Reason::new(WITHIN_RUN, ONE_TRIAL)));
+                verdict.more_pairs = None;
+            }
+            verdicts.insert(*place, verdict);
         }
     }
     let differences: Vec<Difference> = question.runs.iter().flat_map(|run| run.differences(comparison)).collect();
@@ -175,6 +180,7 @@ fn collect_metrics<'a>(runs: &[Run<'a>], comparison: &Comparison) -> Vec<Compare
             match all.iter_mut().find(same) {
                 Some(earlier) => {
                     earlier.planned += compared.planned;
+                    earlier.is_within_run &= compared.is_within_run;
                     earlier.pairs.extend(compared.pairs);
                 }
                 None => all.push(compared),

@@ -1,5 +1,6 @@
 //! More pairs for an inconclusive verdict: the same pipeline at the same commit, run again.
 
+use assay_gate::WITHIN_RUN;
 use assay_manifest::{Outcome, RunId, Source, Verdict};
 use assay_report::counted;
 use assay_stage::{AcceptedResult, ErrorCode, Failure, Layout};
@@ -21,6 +22,9 @@ pub(crate) fn explain_futile_looks(decided: &[GateDecision]) -> Option<String> {
 
 /// Returns the reason why the remaining looks cannot decide; `None` if they may.
 fn explain_undecidable(verdict: &Verdict) -> Option<String> {
+    if verdict.checks.iter().any(|check| check.name == WITHIN_RUN) {
+        return Some("this pipeline measures each side in one trial, which never decides: raise `trials.count`".to_owned());
+    }
     let left = verdict.policy.looks.len().saturating_sub(verdict.sequence.look as usize) as u32;
     let undecided = || verdict.metrics.iter().filter(|metric| metric.primary && metric.outcome == Outcome::Inconclusive);
     // A check that failed, or a missing trial, may succeed the next time.

@@ -6,6 +6,7 @@
 
 mod events;
 mod name;
+mod ratio;
 mod reference;
 mod request;
 mod slo;
@@ -17,6 +18,7 @@ mod window;
 
 pub use events::{Gap, Jitter, gaps};
 pub use name::{ColumnValue, MetricName, SpreadColumns};
+pub use ratio::{CountedRequest, Ratio};
 pub use reference::reference_page;
 pub use request::{Field, Quotient, RequestFields, TpotDivisor, is_length_mismatch, since_ns, tpot_ns};
 pub use statistic::{Estimator, Statistic};

@@ -45,15 +45,29 @@ pub enum Field {
     SessionPauses,
     /// The time at which the trace has the turn, or the grid of its user, since the start of the trial.
     Planned,
+    /// Tokens that the prompt was to have.
+    InputTokensRequested,
+    /// Tokens that the response was requested with.
+    OutputTokensRequested,
 }
 
 impl Field {
-    const COUNT: usize = Self::Planned as usize + 1;
+    const COUNT: usize = Self::OutputTokensRequested as usize + 1;
 
     /// Returns true if the fact is of the response: only successful requests have one.
     pub const fn is_of_response(self) -> bool {
-        !matches!(self, Self::Start | Self::Intended | Self::Ready | Self::ConnectStart | Self::ConnectEnd | Self::Sent)
-            && !self.is_of_session()
+        let is_of_request = matches!(
+            self,
+            Self::Start
+                | Self::Intended
+                | Self::Ready
+                | Self::ConnectStart
+                | Self::ConnectEnd
+                | Self::Sent
+                | Self::InputTokensRequested
+                | Self::OutputTokensRequested
+        );
+        !is_of_request && !self.is_of_session()
     }
 
     /// Returns true if only the turns of sessions have the fact.
@@ -85,6 +99,7 @@ impl Field {
             Self::Turn | Self::SessionTurns | Self::SessionDone | Self::SessionStart | Self::SessionPauses => "a session",
             Self::Stream => "a stream of a trace's session",
             Self::Planned => "a planned time",
+            Self::InputTokensRequested | Self::OutputTokensRequested => "a requested length",
         }
     }
 }

@@ -34,6 +34,8 @@ impl Record {
         fields.set(Field::SessionStart, self.session_start_ns);
         fields.set(Field::SessionPauses, self.session_pauses_ns);
         fields.set(Field::Planned, self.planned_ns);
+        fields.set(Field::InputTokensRequested, self.input_tokens_requested.map(Into::into));
+        fields.set(Field::OutputTokensRequested, self.output_tokens_requested.map(Into::into));
         fields
     }
 

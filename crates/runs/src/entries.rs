@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use assay_envelope::{Bundle, MAX_BUNDLE_BYTES, Statement};
 use assay_manifest::{
-    Body as _, Document, EndState, Instant, Plan, PointSummary, RunEnd, RunId, Source, Summary, Target, TargetKind,
+    Body as _, Document, EndState, Instant, IntervalKind, Plan, PointSummary, RunEnd, RunId, Source, Summary, Target, TargetKind,
 };
 use assay_report::{Headline, short_commit};
 use assay_stage::{AcceptedResult, ErrorCode, Failure, Layout, StageName};
@@ -54,6 +54,8 @@ pub struct RunFigure {
     pub unit: String,
     /// The ends of its interval; `None` if it has none.
     pub interval: Option<[f64; 2]>,
+    /// The variation that its interval holds; `None` if it has none.
+    pub interval_kind: Option<IntervalKind>,
     /// The place where it was measured, such as `chat on vllm, concurrency 64`.
     pub place: String,
     /// The address of the number, for `assay trace`.
@@ -198,8 +200,8 @@ fn unique(texts: impl Iterator<Item = String>) -> Vec<String> {
 impl From<Headline> for RunFigure {
     fn from(headline: Headline) -> Self {
         let text = format!("{} {}", headline.title, headline.text);
-        let Headline { metric, value, unit, interval, place, address, .. } = headline;
-        Self { metric, value, unit, interval, place, address: address.to_string(), text }
+        let Headline { metric, value, unit, interval, interval_kind, place, address, .. } = headline;
+        Self { metric, value, unit, interval, interval_kind, place, address: address.to_string(), text }
     }
 }
 

@@ -106,6 +106,14 @@ impl Closure {
         gate_sizes(&self.pipeline, &self.workloads, cases, self.noise.as_ref(), &work_of)
     }
 
+    /// Returns the gates of a comparison whose sides are measured in one trial each, with intervals within the run: they never decide.
+    pub fn gates_of_one_trial(&self) -> Vec<&Name> {
+        let spec = &self.pipeline.spec;
+        let is_single = spec.trials.count == 1 && spec.comparison.is_some();
+        let is_within_run = is_single && self.workloads.iter().any(|workload| workload.may_count_one_trial().is_ok());
+        spec.gates.iter().filter(|_| is_within_run).map(|gate| &gate.name).collect()
+    }
+
     /// Returns the number of pairs that the most demanding gate needs.
     fn pairs_needed(&self) -> Result<u32, Vec<Problem>> {
         let cases = expand(&self.pipeline, &self.workloads)?;

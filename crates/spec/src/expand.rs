@@ -3,16 +3,17 @@
 use std::collections::HashMap;
 
 use assay_manifest::{
-    CacheMode, Case, CaseId, Hasher, IdError, Name, Point, PointId, PointKind, RateProfile, TargetKind, WorkloadType,
+    CacheMode, Case, CaseId, Hasher, IdError, Intent, Name, Point, PointId, PointKind, RateProfile, TargetKind, WorkloadType,
     canonical_value,
 };
 use assay_metric::{MetricName, Requirement};
 use serde_json::Value as Json;
 
 use crate::format::host_of;
-use crate::pipeline::{Pipeline, Shards, Target};
+use crate::pipeline::{MIN_TRIALS, Pipeline, Shards, Target};
 use crate::problem::Problem;
-use crate::workload::{ArrivalMode, OfferedRate, Parameter, Script, Serving, Work, Workload};
+use crate::workload::{ArrivalMode, OfferedRate, Parameter, Script, Serving, WITHIN_RUN_SECONDS, Work, Workload};
+use assay_stats::MIN_CLUSTERS;
 
 /// The most cases of one pipeline: ten times the largest that is planned for.
 pub const MAX_CASES: usize = 10_000;
@@ -41,6 +42,7 @@ pub fn expand(pipeline: &Pipeline, workloads: &[Workload]) -> Result<Vec<Case>, 
     check_gates(pipeline, &named, &mut problems);
     check_hosts(pipeline, &named, &mut problems);
     check_shards(pipeline, &named, &mut problems);
+    check_single_trial(pipeline, &named, &mut problems);
     let sweeps = named.iter().filter_map(|workload| match points(workload) {
         Ok(points) => Some((*workload, points)),
         Err(problem) => {
@@ -262,6 +264,24 @@ fn check_shards(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec
         );
         problems
             .push(pipeline.places.problem("spec.shards", message).with_hint("write `shards: 1`, or remove `max_concurrency`"));
+    }
+}
+
+/// Checks that a claim that rests on one trial of each point is made only about workloads whose trial can have intervals within its run.
+fn check_single_trial(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<Problem>) {
+    if pipeline.spec.intent != Intent::Realism || pipeline.spec.trials.count != 1 {
+        return;
+    }
+    for workload in workloads {
+        let Err(why) = workload.may_count_one_trial() else { continue };
+        let message = format!(
+            "`intent: realism` needs at least {MIN_TRIALS} trials of each point, or one that has intervals within its run: of the workload `{}`, {why}",
+            workload.name
+        );
+        let hint = format!(
+            "write `count: {MIN_TRIALS}` or more, or measure at least {MIN_CLUSTERS} sessions for `duration: {WITHIN_RUN_SECONDS}s` or longer"
+        );
+        problems.push(pipeline.places.problem("spec.trials.count", message).with_hint(hint));
     }
 }
 

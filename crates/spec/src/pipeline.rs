@@ -408,7 +408,9 @@ fn check_claim(spec: &CheckedValue, problems: &mut Problems<'_>) {
 
 fn check_trials(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let (Some(count), Some(intent)) = (spec.at(&["trials", "count"]), spec.text_of("intent")) else { return };
-    if intent != "exploratory" && u32::read(count).is_some_and(|count| count < MIN_TRIALS) {
+    // For a realism claim, one trial may be enough; the workloads decide (see `expand`).
+    let may_be_enough = |count: u32| intent == "realism" && count == 1;
+    if intent != "exploratory" && u32::read(count).is_some_and(|count| count < MIN_TRIALS && !may_be_enough(count)) {
         let message = format!("`intent: {intent}` needs at least {MIN_TRIALS} trials of each point");
         problems.add_hinted(count.span, message, "5 is the default; fewer are for `intent: exploratory`");
     }

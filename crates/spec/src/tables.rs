@@ -1340,7 +1340,7 @@ static TELEMETRY: Table = Table {
 };
 static TRIALS: Table = Table {
     name: "trials",
-    doc: "The trials of each point: at least 3, unless the intent is exploratory.",
+    doc: "The trials of each point: at least 3, unless the intent is exploratory, or it is realism and each trial measures sessions for at least 900 s: then 1, with intervals within run.",
     selector: None,
     fields: &[
         default(

@@ -237,6 +237,32 @@ pub struct Serving {
     pub slos: Vec<Slo>,
 }
 
+/// The shortest planned duration of a trial that may be the only one of a point.
+pub(crate) const WITHIN_RUN_SECONDS: u64 = assay_manifest::WITHIN_RUN_NS / 1_000_000_000;
+
+impl Workload {
+    /// Returns an error if a trial of the workload, if it is the only one of its point, cannot have intervals within its run: the reason, a clause.
+    ///
+    /// Any workload of sessions that is measured long enough may count one trial, not only one that is judged by the rules of AgentX: the
+    /// interval rests on the sessions, whatever corpus they are from. Those rules ask for that length, so that such a workload need not state
+    /// a duration; if its trial is shorter, it has no interval.
+    pub(crate) fn may_count_one_trial(&self) -> Result<(), String> {
+        let Work::Serving(serving) = &self.spec.work else { return Err("trials have no sessions".to_owned()) };
+        if serving.sessions.is_none() {
+            return Err("requests are not turns of sessions".to_owned());
+        }
+        let is_long = serving.load.duration.is_some_and(|duration| duration.as_secs() >= WITHIN_RUN_SECONDS);
+        if !is_long && serving.scenario.is_none() {
+            return Err(format!("a trial is not planned to be measured for {WITHIN_RUN_SECONDS} s"));
+        }
+        let fewest = assay_stats::MIN_CLUSTERS as u64;
+        match serving.load.sessions.filter(|sessions| *sessions < fewest) {
+            Some(sessions) => Err(format!("a trial has {sessions} sessions, and {fewest} are needed")),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Serving {
     /// Returns the chat template whose tokens are a part of each prompt.
     pub fn template(&self) -> Option<&WorkloadTemplate> {

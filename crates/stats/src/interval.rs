@@ -24,6 +24,10 @@ pub enum Method {
     MannWhitneyNormal,
     /// For the mean of a correlated series, from the means of its batches: see [`correlation`](crate::correlation).
     BatchMeans,
+    /// For a ratio of sums over clusters, by the linearised ratio: see [`cluster`](crate::cluster).
+    ClusterRatio,
+    /// For a quantile over the samples of clusters, by Woodruff: see [`cluster`](crate::cluster).
+    ClusterQuantile,
 }
 
 impl Method {
@@ -37,6 +41,8 @@ impl Method {
             Self::MannWhitney => "mann_whitney",
             Self::MannWhitneyNormal => "mann_whitney_normal",
             Self::BatchMeans => "batch_means",
+            Self::ClusterRatio => "cluster_ratio",
+            Self::ClusterQuantile => "cluster_quantile",
         }
     }
 }
@@ -74,6 +80,10 @@ fn samples_bound(n: usize) -> String {
 
 fn samples_have(n: usize) -> String {
     if n == 1 { "1 sample has".to_owned() } else { format!("{n} samples have") }
+}
+
+fn clusters_are(n: usize) -> String {
+    if n == 1 { "1 cluster is".to_owned() } else { format!("{n} clusters are") }
 }
 
 /// The reason why there is no interval: none is better than a false one.
@@ -161,6 +171,29 @@ pub enum NoInterval {
         n: usize,
         /// The requested number of batches.
         batches: usize,
+    },
+    /// So few clusters do not show how much clusters vary.
+    #[error("{} too few for an interval; {needed} are needed", clusters_are(*n))]
+    TooFewClusters {
+        /// The number of clusters.
+        n: usize,
+        /// The fewest that suffice.
+        needed: usize,
+    },
+    /// All clusters have the same ratio, such as no failure.
+    #[error("its clusters do not differ, so their spread bounds nothing")]
+    NoClusterSpread,
+    /// The clusters vary so much that an end would lie beyond all samples.
+    #[error(
+        "its clusters bound the rank of the {q} quantile by {low:.3} and {high:.3} only, and samples have ranks between 0 and 1"
+    )]
+    RankBeyondSamples {
+        /// The quantile's probability.
+        q: f64,
+        /// The lower rank, a share of the samples.
+        low: f64,
+        /// The upper rank.
+        high: f64,
     },
     /// An end is not a finite number.
     #[error("an end of the interval lies beyond every number")]

@@ -11,7 +11,8 @@
 //!   [unknown](Verdict::Unknown).
 //!
 //! The caller chooses the unit of inference, and this is the most common mistake: requests or repetitions inside one trial are
-//! not independent, so intervals are computed over one value per trial.
+//! not independent, so intervals are computed over one value per trial. Within one long trial, [`cluster`] takes sessions as the unit; such an
+//! interval says nothing about the next trial.
 //!
 //! Most callers need [`estimate()`] and [`stability()`]; the modules hold the parts.
 
@@ -23,6 +24,7 @@
 pub mod bootstrap;
 pub mod change_point;
 pub mod chi_squared;
+pub mod cluster;
 pub mod correlation;
 pub mod dependence;
 pub mod estimate;
@@ -54,6 +56,7 @@ pub mod welch;
 pub use bootstrap::{Bootstrap, Statistic, bootstrap};
 pub use change_point::{ChangePoint, change_points, find_new_change};
 pub use chi_squared::sd_upper_bound;
+pub use cluster::{Cluster, MIN_CLUSTERS, clusters_for_quantile};
 pub use correlation::{batch_means, effective_sample_size};
 pub use dependence::{Dependence, dependence, family_order_p, order_p};
 pub use estimate::{Estimate, estimate};

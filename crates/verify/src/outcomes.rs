@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_claim::Evidence;
 use assay_envelope::Verified;
 use assay_manifest::{
-    Attempt, Body, Collection, Digest, Document, Environment, Exclusion, ExecutionPart, Intent, MetricSummary, Plan,
-    PointSummary, Reason, RunId, RunStatus, ServingPoint, Summary, TrialId,
+    Attempt, Body, Collection, Count, Digest, Document, Environment, Exclusion, ExecutionPart, Intent, IntervalKind,
+    MetricSummary, Plan, PointSummary, Reason, RunId, RunStatus, ServingPoint, Summary, TrialId, WITHIN_RUN_NS,
 };
 use assay_metric::MetricName;
-use assay_stats::{CONFIDENCE_LEVEL, Samples, median_interval};
+use assay_stats::{CONFIDENCE_LEVEL, MIN_CLUSTERS, Method, Samples, median_interval};
 use assay_warehouse::{
     ARTIFACT_LINEAGE_DIM, ATTEMPT_FACT, BENCHMARK_RUN_FACT, CLUSTER_REGION_DIM, HARDWARE_TOPOLOGY_DIM, OUTCOME_FACT, ROW_ID, Row,
     SERVING_OUTCOME_FACT, SOFTWARE_VERSION_DIM, Table, Value, WORKLOAD_DIM,
@@ -363,7 +363,9 @@ impl Outcome<'_> {
         check_column(row, "n", Value::from_count(self.n))?;
         check_column(row, "valid", true)?;
         check_column(row, "better", self.metric.better.map(assay_manifest::BetterDirection::as_str))?;
-        check_column(row, "primary", self.metric.primary)
+        check_column(row, "primary", self.metric.primary)?;
+        let interval = self.metric.interval_kind_of(self.statistic).filter(|_| self.trial.is_none());
+        check_column(row, "interval_kind", interval.map(IntervalKind::as_str))
     }
 }
 
@@ -395,6 +397,10 @@ fn check_statistics(point: &PointSummary, metric: &MetricSummary) -> Result<()> 
     if metric.n.0 != values.len() as u64 {
         return refuse("number of trials");
     }
+    if let Some(wrong) = metric.interval.as_ref().and_then(|interval| find_wrong_kind(point, interval)) {
+        return refuse(wrong);
+    }
+    let is_within_run = metric.interval.as_ref().is_some_and(|interval| interval.kind == IntervalKind::WithinRun);
     let Ok(samples) = Samples::new(&values) else { return refuse("trials' values") };
     let close = |said: Option<f64>, given: Option<f64>| match (said, given) {
         (Some(said), Some(given)) => is_close(said, given),
@@ -404,8 +410,14 @@ fn check_statistics(point: &PointSummary, metric: &MetricSummary) -> Result<()> 
     let is_resampled = samples.len() >= assay_stats::bootstrap::MIN_SAMPLES;
     let given = median_interval(&samples, CONFIDENCE_LEVEL).ok();
     let said = metric.interval.as_ref();
+    // The ends of an interval within a run follow from the records, which only level 4 reads.
     let has_ends = |said: fn(&assay_manifest::Interval) -> f64, given_end: Option<f64>| {
-        is_resampled || close(metric.interval.as_ref().map(said), given_end)
+        is_resampled || is_within_run || close(metric.interval.as_ref().map(said), given_end)
+    };
+    let has_level = |said: &assay_manifest::Interval| !is_within_run || is_close(said.level, CONFIDENCE_LEVEL);
+    let holds_median = |said: &assay_manifest::Interval| {
+        let within_trials = is_within_run || (samples.min() <= said.low && said.high <= samples.max());
+        within_trials && [said.low, samples.median(), said.high].is_sorted()
     };
     let comparisons = [
         ("median", is_close(metric.median, samples.median())),
@@ -416,13 +428,32 @@ fn check_statistics(point: &PointSummary, metric: &MetricSummary) -> Result<()> 
         ("cv", close(metric.cv, samples.cv())),
         // The interval of many trials is resampled, which only level 4 repeats. It contains the median all the same, and lies
         // within the trials.
-        ("interval", said.is_none_or(|said| [samples.min(), said.low, samples.median(), said.high, samples.max()].is_sorted())),
+        ("interval", said.is_none_or(holds_median)),
+        ("interval", said.is_none_or(has_level)),
         ("interval", has_ends(|said| said.low, given.map(|given| given.low))),
         ("interval", has_ends(|said| said.high, given.map(|given| given.high))),
         ("interval", has_ends(|said| said.level, given.map(|given| given.level))),
         ("missing interval", metric.interval.is_some() != metric.interval_absent.is_some()),
     ];
     comparisons.into_iter().find(|(_, is_same)| !is_same).map_or(Ok(()), |(what, _)| refuse(what))
+}
+
+/// Returns the field of an interval that contradicts its kind: one within a run is of the only trial that was planned, which was measured long
+/// enough and had that many sessions, and by a method for clusters.
+fn find_wrong_kind(point: &PointSummary, interval: &assay_manifest::Interval) -> Option<&'static str> {
+    let by_clusters = [Method::ClusterRatio, Method::ClusterQuantile].iter().any(|method| method.name() == interval.method);
+    let is_possible = match interval.kind {
+        IntervalKind::BetweenTrials => return (by_clusters || interval.sessions.is_some()).then_some("kind of the interval"),
+        IntervalKind::WithinRun => by_clusters && (point.trials_planned, point.trials_counted) == (1, 1),
+    };
+    let serving = point.serving.as_ref();
+    let is_long = serving.is_some_and(|serving| serving.duration_ns.0 >= WITHIN_RUN_NS);
+    if !is_possible || !is_long {
+        return Some("kind of the interval");
+    }
+    let begun = serving.and_then(|serving| serving.sessions.as_ref()).map_or(0, |sessions| sessions.begun.0);
+    let is_number = |sessions: Count| sessions.0 >= MIN_CLUSTERS as u64 && sessions.0 <= begun;
+    (!interval.sessions.is_some_and(is_number)).then_some("sessions of the interval")
 }
 
 /// Returns true if two doubles are equal except for their last digits.
@@ -445,7 +476,7 @@ fn check_wide(row: &Row, point: &PointSummary) -> Result<()> {
             check_spread(row, name, metric)?;
         }
     }
-    Ok(())
+    check_column(row, "interval_kind", point.interval_kind().map(IntervalKind::as_str))
 }
 
 fn check_spread(row: &Row, name: &MetricName, metric: Option<&MetricSummary>) -> Result<()> {
@@ -498,3 +529,6 @@ fn point_differs(point: &PointSummary, what: &str) -> Error {
     let (case, point) = (point.case_id.clone(), point.point_id.to_string());
     Error::Point { case, point, difference: what.to_owned() }
 }
+
+#[cfg(test)]
+mod tests;

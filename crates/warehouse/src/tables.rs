@@ -178,6 +178,7 @@ pub static OUTCOME_FACT: Table = Table {
             bool("valid", "True if the row counts; false for a statistic of an attempt that does not count.").required(),
             text("better", "`higher` or `lower`; null if the workload does not declare it."),
             bool("primary", "True if gates judge the metric.").required(),
+            text("interval_kind", "The kind of the interval of an end (`ci_low`, `ci_high`): `between_trials`, or `within_run` for one trial, which does not hold the variation from run to run."),
         ],
         ID,
     ],
@@ -240,6 +241,9 @@ pub static SERVING_OUTCOME_FACT: Table = Table {
         metric_columns!(Section::Cost),
         &[
             text("cost_absent_reason", "The reason if there are no costs."),
+        ],
+        &[
+            text("interval_kind", "The kind of the intervals of the row: `between_trials`, or `within_run` for one trial, which does not hold the variation from run to run; null without an interval."),
         ],
         SPREADS,
         ID,

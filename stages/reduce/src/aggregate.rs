@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
-    BetterDirection, Case, Count, Digest, Exclusion, FrozenWorkload, Interval, Metric, MetricSummary, Point, PointSummary,
-    Stability, TrialValue,
+    BetterDirection, Case, Count, Digest, Exclusion, FrozenWorkload, Interval, IntervalKind, Metric, MetricSummary, Point,
+    PointSummary, Stability, TrialValue,
 };
 use assay_stage::{ErrorCode, Failure};
 use assay_stats::{DEFAULT_NOISE_LIMIT, Estimate, Samples, Verdict, estimate, stability};
@@ -163,7 +163,8 @@ fn metric_summary(
     let (interval, interval_absent) = match across.interval {
         Ok(interval) => {
             let method = interval.method.name().to_owned();
-            (Some(Interval { low: interval.low, high: interval.high, level: interval.level, method }), None)
+            let kind = IntervalKind::BetweenTrials;
+            (Some(Interval { low: interval.low, high: interval.high, level: interval.level, method, kind, sessions: None }), None)
         }
         Err(why) => (None, Some(why.to_string())),
     };

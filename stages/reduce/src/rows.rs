@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Attempt, BetterDirection, Case, Collection, Digest, Environment, FrozenWorkload, Kind, Metric, MetricSummary, Plan,
-    PointSummary, Reason, Recording, RunId, RunStatus, Stability,
+    Attempt, BetterDirection, Case, Collection, Digest, Environment, FrozenWorkload, IntervalKind, Kind, Metric, MetricSummary,
+    Plan, PointSummary, Reason, Recording, RunId, RunStatus, Stability,
 };
 use assay_stage::{ErrorCode, Failure};
 use assay_stats::estimate;
@@ -89,6 +89,8 @@ pub(crate) struct Outcome<'a> {
     pub(crate) value: f64,
     pub(crate) n: u64,
     pub(crate) valid: bool,
+    /// The kind of the interval whose end it is.
+    pub(crate) interval: Option<IntervalKind>,
 }
 
 pub(crate) fn outcome(
@@ -112,6 +114,7 @@ pub(crate) fn outcome(
             .with("valid", outcome.valid)?
             .with("better", outcome.better.map(BetterDirection::as_str))?
             .with("primary", outcome.primary)?
+            .with("interval_kind", outcome.interval.map(IntervalKind::as_str))?
             .seal()
     };
     build().map_err(|error| row_failure(&error))
@@ -178,6 +181,7 @@ fn attempt_rows(
                 value,
                 n: within.n as u64,
                 valid: evidence.counts(),
+                interval: None,
             },
         )?;
         if statistic == "median" {
@@ -222,6 +226,7 @@ pub(crate) fn point_rows(
                     value,
                     n: summary.n.0,
                     valid: true,
+                    interval: summary.interval_kind_of(statistic),
                 },
             )?;
             ids.insert(statistic.to_owned(), row_digest(&row)?);

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use assay_gate::differences_between_runs;
 use assay_manifest::{
-    BetterDirection, Environment, FrozenWorkload, History, MetricSummary, Name, Plan, PointSummary, Summary, TargetKind,
+    BetterDirection, Environment, FrozenWorkload, History, IntervalKind, MetricSummary, Name, Plan, PointSummary, Summary,
+    TargetKind,
 };
 use assay_report::{counted, probability, significant};
 use assay_runs::VerifiedRun;
@@ -47,6 +48,8 @@ struct Row {
     better: Option<BetterDirection>,
     medians: [f64; 2],
     trials: [usize; 2],
+    /// The variation that the interval of each run's median holds; `None` if it has none.
+    kinds: [Option<IntervalKind>; 2],
     /// The Hodges-Lehmann estimate of the ratio and its interval, or the reason why there is none.
     ratio: Result<(f64, Option<[f64; 2]>), String>,
     p: Option<f64>,
@@ -221,6 +224,7 @@ fn row(point: &PointSummary, before: &MetricSummary, now: &MetricSummary) -> Opt
         better: now.better,
         medians: [baseline.median(), candidate.median()],
         trials: [baseline.len(), candidate.len()],
+        kinds: [before, now].map(|metric| metric.interval.as_ref().map(|interval| interval.kind)),
         ratio: ratio.map(|shift| (shift.estimate, shift.interval.ok().map(|interval| [interval.low, interval.high]))),
         p: mann_whitney(&candidate, &baseline, Alternative::TwoSided).ok().map(|tested| tested.p),
         adjusted: 1.0,
@@ -239,6 +243,7 @@ impl Row {
             "baseline_median": self.medians[0],
             "candidate_median": self.medians[1],
             "trials": self.trials,
+            "interval_kinds": self.kinds,
             "ratio": ratio,
             "low": interval.map(|[low, _]| low),
             "high": interval.map(|[_, high]| high),
@@ -246,6 +251,11 @@ impl Row {
             "p": self.p,
             "p_adjusted": self.adjusted,
         })
+    }
+
+    /// Returns true if a run has the metric with an interval within that run only.
+    fn is_within_run(&self) -> bool {
+        self.kinds.contains(&Some(IntervalKind::WithinRun))
     }
 
     /// Returns the row of the table, with a column of this width for the unit.
@@ -258,7 +268,8 @@ impl Row {
             Err(_) => "no ratio".to_owned(),
         };
         let medians = self.medians.map(|median| significant(median, None));
-        let trials = format!("{} / {}", self.trials[0], self.trials[1]);
+        let within_run = if self.is_within_run() { ", within run" } else { "" };
+        let trials = format!("{} / {}{within_run}", self.trials[0], self.trials[1]);
         let p = self.p.map_or_else(|| "-".to_owned(), |_| probability(self.adjusted));
         format!(
             "  {:<32} {:>10} {:>10} {:<unit_width$} {change:<26} {p:>7}  {trials}",
@@ -291,6 +302,10 @@ fn lines(baseline: &str, candidate: &str, rows: &[Row], left_out: &[String], sur
     if !rows.is_empty() {
         lines.push(String::new());
         lines.extend(method(baseline, candidate, rows));
+        if rows.iter().any(Row::is_within_run) {
+            let text = "Within run: one trial, whose interval does not hold the variation from run to run; such a change has no interval.";
+            lines.push(text.to_owned());
+        }
     }
     lines
 }
@@ -343,6 +358,7 @@ mod tests {
             better: None,
             medians: [5.0, 5.5],
             trials: [5, 5],
+            kinds: [Some(IntervalKind::BetweenTrials); 2],
             ratio: Ok((1.1, None)),
             p: Some(0.01),
             adjusted: 0.01,
@@ -354,6 +370,17 @@ mod tests {
         let lines = lines("one", "two", &[compared()], &[], &[]);
         assert!(lines.iter().all(|line| !line.contains('\n')), "{lines:#?}");
         assert!(lines.iter().any(|line| line.starts_with("A is one, B is two;") && line.ends_with("adjusted for 1 test.")));
+    }
+
+    #[test]
+    fn an_interval_within_a_run_is_named_as_one() {
+        let shown = |kinds| lines("one", "two", &[Row { kinds, trials: [1, 1], ..compared() }], &[], &[]).join("\n");
+        let text = shown([Some(IntervalKind::BetweenTrials), Some(IntervalKind::WithinRun)]);
+        assert!(text.contains("  1 / 1, within run\n"), "{text}");
+        assert!(text.ends_with("does not hold the variation from run to run; such a change has no interval."), "{text}");
+        for kinds in [[Some(IntervalKind::BetweenTrials); 2], [None; 2]] {
+            assert!(!shown(kinds).to_lowercase().contains("within run"), "{}", shown(kinds));
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use assay_gate::{DesignPower, SizingError};
-use assay_manifest::{Case, PlannedTrial, Point, RunId};
+use assay_manifest::{Case, Name, PlannedTrial, Point, RunId};
 use assay_process::{Cancel, Spawner};
 use assay_report::counted;
 use assay_runner::{SourceSpec, default_store, read_source};
@@ -251,7 +251,20 @@ fn list_points(case: &Case, mark: &str) -> String {
 /// can decide.
 fn gate_lines(closure: &Closure, cases: &[Case]) -> Vec<String> {
     let planned = closure.pipeline.spec.trials.count;
-    closure.gate_sizes(cases).iter().map(|sized| format!("gate      {}", gate_line(sized, planned))).collect()
+    let of_one_trial = closure.gates_of_one_trial();
+    let line = |sized: &GateSize| {
+        let text = if of_one_trial.contains(&&sized.gate) { never_decides(&sized.gate) } else { gate_line(sized, planned) };
+        format!("gate      {text}")
+    };
+    closure.gate_sizes(cases).iter().map(line).collect()
+}
+
+/// Says that a gate of sides that are measured in one trial each never decides.
+pub(crate) fn never_decides(gate: &Name) -> String {
+    format!(
+        "{gate}: always inconclusive, because each side is measured in one trial: its intervals are within run and do not hold the variation \
+         from run to run"
+    )
 }
 
 fn gate_line(sized: &GateSize, planned: u32) -> String {

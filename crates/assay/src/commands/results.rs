@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Address, AgentxVerdict, BetterDirection, FailedRequests, MetricSummary, Number, Plan, PointSummary, RunId, ServingWork,
-    Stability, Summary,
+    Address, AgentxVerdict, BetterDirection, FailedRequests, IntervalKind, MetricSummary, Number, Plan, PointSummary, RunId,
+    ServingWork, Stability, Summary,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -94,6 +94,12 @@ struct MetricResult<'a> {
     /// The ends of the interval; absent if there are too few trials.
     #[serde(skip_serializing_if = "Option::is_none")]
     interval: Option<[f64; 2]>,
+    /// The variation that it holds: `between_trials`, or `within_run` for one trial.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interval_kind: Option<IntervalKind>,
+    /// The number of sessions that an interval within run rests on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interval_sessions: Option<u64>,
     /// The number of trials.
     n: u64,
     /// The coefficient of variation, as a share.
@@ -171,6 +177,8 @@ impl<'a> MetricResult<'a> {
             better: metric.better,
             median: metric.median,
             interval: metric.interval.as_ref().map(|interval| [interval.low, interval.high]),
+            interval_kind: metric.interval.as_ref().map(|interval| interval.kind),
+            interval_sessions: metric.interval.as_ref().and_then(|interval| interval.sessions).map(|sessions| sessions.0),
             n: metric.n.0,
             cv: metric.cv,
             stability: metric.stability,

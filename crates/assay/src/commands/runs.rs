@@ -87,6 +87,7 @@ fn unreadable_entry(run_id: &RunId, failure: &Failure) -> RunEntry {
 fn figure_json(figure: &RunFigure) -> Value {
     json!({
         "metric": figure.metric, "value": figure.value, "unit": figure.unit, "interval": figure.interval,
+        "interval_kind": figure.interval_kind,
         "place": figure.place, "address": figure.address,
     })
 }

@@ -5,9 +5,10 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use assay_report::counted;
-use assay_spec::{ClosureError, Definition, Problem, read_closure, validate};
+use assay_spec::{Closure, ClosureError, Definition, Problem, read_closure, validate};
 use assay_stage::{ErrorCode, Exit, Failure};
 
+use crate::commands::plan::never_decides;
 use crate::output;
 
 /// The most files of one call: a repository of definitions is far smaller.
@@ -41,6 +42,10 @@ impl Validate {
         } else if !problems.is_empty() {
             output::lines(assay_spec::render(&problems));
         }
+        read.iter()
+            .filter(|(path, bytes)| is_pipeline(path, bytes))
+            .flat_map(|(path, _)| notes(path))
+            .for_each(output::diagnostic);
         if problems.is_empty() {
             output::diagnostic(format!("{} checked, no problems", counted(read.len() as u64, "file")));
             return Ok(Exit::Done);
@@ -142,15 +147,32 @@ fn query_problems(root: &Path, queries: &[String]) -> Vec<Problem> {
     queries.iter().filter_map(problem).collect()
 }
 
-/// Returns the problems of what a pipeline names: workloads, scripts, files, queries.
-fn closure_problems(path: &str) -> Vec<Problem> {
+/// Returns the folder above that of a pipeline, and what the pipeline names; `None` if it lies in no folder.
+fn closure_of(path: &str) -> Option<(&Path, Result<Closure, ClosureError<assay_git::Error>>)> {
     let pipeline = Path::new(path);
     let above = pipeline.parent().and_then(Path::parent).unwrap_or(Path::new(""));
-    let Ok(inside) = pipeline.strip_prefix(above) else { return Vec::new() };
-    let root = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+    let inside = pipeline.strip_prefix(above).ok()?;
+    let root = root_of(above);
     let found = read_closure::<assay_git::Error>(&inside.display().to_string(), &mut |file| {
         Ok(assay_git::read_folder(root, file)?.map(|file| file.bytes))
     });
+    Some((above, found))
+}
+
+fn root_of(above: &Path) -> &Path {
+    if above.as_os_str().is_empty() { Path::new(".") } else { above }
+}
+
+/// Returns what a reader of a valid pipeline has to know before it runs.
+fn notes(path: &str) -> Vec<String> {
+    let Some((_, Ok(closure))) = closure_of(path) else { return Vec::new() };
+    closure.gates_of_one_trial().into_iter().map(|gate| format!("note: {path}: gate {}", never_decides(gate))).collect()
+}
+
+/// Returns the problems of what a pipeline names: workloads, scripts, files, queries.
+fn closure_problems(path: &str) -> Vec<Problem> {
+    let Some((above, found)) = closure_of(path) else { return Vec::new() };
+    let root = root_of(above);
     let placed = |mut problem: Problem| {
         problem.file = above.join(&problem.file).display().to_string();
         problem

@@ -937,7 +937,14 @@ fn metric(case: &str, point: &str, (name, unit, better): (&str, &str, Option<&st
     match better {
         Some(better) => {
             metric["better"] = json!(better);
-            metric["interval"] = json!({"low": median - step, "high": median + step, "level": 0.75, "method": "order_statistic"});
+            // The example of a load has an interval within run, so that every field is in one.
+            let (method, kind) =
+                if name == "ttft_ms" { ("cluster_ratio", "within_run") } else { ("order_statistic", "between_trials") };
+            metric["interval"] =
+                json!({"low": median - step, "high": median + step, "level": 0.75, "method": method, "kind": kind});
+            if name == "ttft_ms" {
+                metric["interval"]["sessions"] = json!("60");
+            }
         }
         None => metric["interval_absent"] = json!("the metric is not declared, so it is shown without a judgement"),
     }

@@ -2,7 +2,8 @@ use std::path::Path;
 
 use assay_manifest::{
     Acknowledgement, Body, Count, Digest, Document, Environment, Executable, ExecutableRole, ExecutionPart, GatePolicy, InputRef,
-    Instant, Kind, Name, Plan, PlannedTrial, RunId, RunStatus, Sequence, Source, Summary, TrialId, TrialValue, canonical_json,
+    Instant, Kind, Name, Plan, PlannedTrial, PointSummary, RunId, RunStatus, Sequence, Source, Summary, TrialId, TrialValue,
+    canonical_json,
 };
 use assay_simulator::{Config, Engine, Latency, Load, PerRequest, Profile, Seed, SimulatedRequest, SlowRequests, simulate};
 
@@ -313,6 +314,86 @@ fn serving_fixture(failed: u64, slo_met: [Option<bool>; 2], tokens: [f64; 2]) ->
         point.metrics.push(good);
     }
     fixture
+}
+
+/// Makes the intervals of a point those of one trial.
+fn measured_once(point: &mut PointSummary) {
+    (point.trials_planned, point.trials_counted) = (1, 1);
+    for metric in &mut point.metrics {
+        metric.interval_absent = None;
+        metric.interval = Some(assay_manifest::Interval {
+            low: metric.median,
+            high: metric.median,
+            level: 0.95,
+            method: "cluster_ratio".to_owned(),
+            kind: assay_manifest::IntervalKind::WithinRun,
+            sessions: Some(Count(60)),
+        });
+    }
+}
+
+#[test]
+fn one_trial_with_intervals_within_its_run_never_decides() {
+    let judged = |ratio: f64, once: bool, block: bool| {
+        let mut fixture = Fixture::new(&[[200_000.0, 200_000.0 * ratio]]);
+        fixture.summary.points.iter_mut().filter(|_| once).for_each(measured_once);
+        let gate: Name = "gate".parse().expect("a name");
+        let mut question = question(&gate, vec![fixture.run()]);
+        question.policy.block_on_inconclusive = block;
+        judge(&question).expect("a verdict")
+    };
+    for ratio in [0.01, 1.0, 100.0] {
+        let verdict = judged(ratio, true, false);
+        assert_eq!((verdict.outcome, verdict.blocks), (Outcome::Inconclusive, false), "{ratio}");
+        let metric = &verdict.metrics[0];
+        assert_eq!((metric.outcome, reason_code(metric), metric.more_pairs), (Outcome::Inconclusive, "within_run", None));
+        assert!(verdict.reasons.iter().any(|reason| reason.code == "within_run"), "{:?}", verdict.reasons);
+        let told = verdict.reasons.iter().all(|reason| reason.detail.contains("do not hold the variation from run to run"));
+        assert!(told, "{:?}", verdict.reasons);
+        // The policy decides if an inconclusive verdict blocks, as it does for any other.
+        assert!(judged(ratio, true, true).blocks);
+    }
+    let repeated = judged(1.0, false, false);
+    assert_eq!((repeated.outcome, reason_code(&repeated.metrics[0])), (Outcome::Inconclusive, "underpowered"));
+    assert!(repeated.reasons.iter().all(|reason| reason.code != "within_run"));
+}
+
+#[test]
+fn enough_pairs_with_intervals_within_one_run_each_do_not_decide_either() {
+    let mut fixture = Fixture::new(&rounds(0.5));
+    let gate: Name = "gate".parse().expect("a name");
+    let outcome = |fixture: &Fixture| judge(&question(&gate, vec![fixture.run()])).expect("a verdict").outcome;
+    assert_eq!(outcome(&fixture), Outcome::Regressed);
+    // One side suffices.
+    measured_once(&mut fixture.summary.points[1]);
+    assert_eq!(outcome(&fixture), Outcome::Inconclusive);
+}
+
+#[test]
+fn rules_about_numbers_of_one_trial_do_not_block_but_a_candidate_that_never_succeeds_does() {
+    let judged = |once: bool, change: fn(&mut Fixture)| {
+        let mut fixture = serving_fixture(50, [Some(true), Some(false)], [100.0, 10.0]);
+        fixture.summary.points.iter_mut().filter(|_| once).for_each(measured_once);
+        change(&mut fixture);
+        let gate: Name = "gate".parse().expect("a name");
+        let mut question = question(&gate, vec![fixture.run()]);
+        (question.policy.slo, question.policy.max_error_rate, question.policy.max_output_drift) = (true, Some(0.01), Some(0.05));
+        judge(&question).expect("a verdict")
+    };
+    assert_eq!((judged(false, |_| {}).outcome, judged(true, |_| {}).outcome), (Outcome::Regressed, Outcome::Inconclusive));
+    let failed: Vec<String> =
+        judged(true, |_| {}).checks.into_iter().filter(|check| !check.passed).map(|check| check.name).collect();
+    assert_eq!(failed, ["slo", "error_rate", "output_drift", "within_run"]);
+    let crashed = |fixture: &mut Fixture| {
+        fixture.summary.points[0].excluded.clear();
+        let candidate = &mut fixture.summary.points[1];
+        candidate.trials_counted = 0;
+        candidate.metrics.clear();
+        let trial_id = fixture.plan.trials[0].trial_id.clone();
+        let reasons = vec![Reason::new("all_failed", "every request failed")];
+        candidate.excluded = vec![assay_manifest::Exclusion { trial_id, attempt: 0, reasons }];
+    };
+    assert_eq!(judged(true, crashed).outcome, Outcome::Regressed);
 }
 
 #[test]

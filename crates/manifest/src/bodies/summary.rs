@@ -30,6 +30,19 @@ words!(
     Failed = "failed",
 );
 
+words!(
+    /// The variation that an interval holds.
+    IntervalKind, "kind of an interval",
+    /// That from trial to trial.
+    BetweenTrials = "between_trials",
+    /// That between the sessions of the only trial, and not that from run to run.
+    WithinRun = "within_run",
+);
+
+/// The shortest measured phase of a trial that may be the only one of a point and have intervals within its run, in nanoseconds: 900 s, as
+/// the rules of AgentX ask for. Anything shorter can be repeated instead.
+pub const WITHIN_RUN_NS: u64 = 900_000_000_000;
+
 /// A confidence interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -42,6 +55,11 @@ pub struct Interval {
     pub level: f64,
     /// The method, such as `bootstrap_percentile`.
     pub method: String,
+    /// The variation that it holds.
+    pub kind: IntervalKind,
+    /// The number of sessions that it was computed over; absent unless it is within a run.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sessions: Option<Count>,
 }
 
 /// One trial's value of a metric.
@@ -91,7 +109,7 @@ pub struct MetricSummary {
     pub min: f64,
     /// The largest value.
     pub max: f64,
-    /// The interval of the median; absent if the trials cannot support one.
+    /// The interval of the median; absent if the trials, or the sessions of the only trial, cannot support one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub interval: Option<Interval>,
     /// The reason why there is no interval.
@@ -185,6 +203,18 @@ pub struct Summary {
 
 body!(Summary, |summary| summary.files.iter().map(|file| &file.artifact).chain(&summary.views).collect());
 
+impl PointSummary {
+    /// Returns the kind of the intervals of its metrics; `None` if none has an interval. All of a point are of one kind.
+    pub fn interval_kind(&self) -> Option<IntervalKind> {
+        self.metrics.iter().find_map(|metric| metric.interval.as_ref()).map(|interval| interval.kind)
+    }
+
+    /// Returns true if its numbers rest on one trial, with intervals within its run: no trial was repeated.
+    pub fn is_within_run(&self) -> bool {
+        self.interval_kind() == Some(IntervalKind::WithinRun)
+    }
+}
+
 impl MetricSummary {
     /// Returns the statistics across trials by name, without those that could not be computed.
     pub fn statistics(&self) -> Vec<(&'static str, f64)> {
@@ -193,6 +223,11 @@ impl MetricSummary {
         statistics.extend(self.cv.map(|cv| ("cv", cv)));
         statistics.extend(self.interval.iter().flat_map(|interval| [("ci_low", interval.low), ("ci_high", interval.high)]));
         statistics
+    }
+
+    /// Returns the kind of the interval of which a statistic is an end; `None` for any other statistic.
+    pub fn interval_kind_of(&self, statistic: &str) -> Option<IntervalKind> {
+        self.interval.as_ref().filter(|_| matches!(statistic, "ci_low" | "ci_high")).map(|interval| interval.kind)
     }
 
     /// Returns the statistic of that name, if it could be computed.

@@ -64,3 +64,13 @@ fn what_the_rules_of_agentx_exclude_is_refused_by_name() {
     refused("format: weka", "format: weka, max_tool_time: 10s", pauses);
     assert_eq!(messages("scenario: agentx", "scenario: agent"), ["`spec.scenario` must be `agentx`, not `agent`"]);
 }
+
+#[test]
+fn one_trial_by_the_rules_of_agentx_needs_enough_sessions_and_no_stated_duration() {
+    let one_trial = |text: String| Workload::parse("a.yaml", text.as_bytes()).expect("a workload").may_count_one_trial();
+    assert_eq!(one_trial(AGENTX.to_owned()), Ok(()));
+    let few = one_trial(AGENTX.replace("sessions: 100", "sessions: 49"));
+    assert_eq!(few, Err("a trial has 49 sessions, and 50 are needed".to_owned()));
+    let plain = one_trial(AGENTX.replace("  scenario: agentx\n", ""));
+    assert_eq!(plain, Err("a trial is not planned to be measured for 900 s".to_owned()));
+}

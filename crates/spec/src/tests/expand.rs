@@ -445,3 +445,33 @@ fn several_replicas_are_not_warmed() {
     assert_eq!(refusal(&several, &[SERVING]), "no problem");
     assert_eq!(refusal(&on("http://127.0.0.1:2"), &[&warm]), "no problem");
 }
+
+/// The problems of a realism claim that rests on this many trials of a workload with this load and these sessions.
+fn realism(count: u32, load: &str, sessions: &str) -> String {
+    let of_load = SERVING.find("  load:").zip(SERVING.find("  lengths:")).map_or("", |(from, to)| &SERVING[from..to]);
+    let serving = replace_part(SERVING, of_load, &format!("  load: {{{load}}}\n{sessions}"));
+    let text = replace_part(COMPARING, "intent: publication_grade", "intent: realism");
+    let text = replace_part(&text, "trials: {count: 7, retry_budget: 0}", &format!("trials: {{count: {count}}}"));
+    refusal(&text, &[&serving])
+}
+
+#[test]
+fn one_trial_is_enough_for_realism_only_if_it_can_have_intervals_within_its_run() {
+    let sessions = "  sessions: {turns: 3, think_time: 1s}\n";
+    let long = "mode: open, rate: [10], duration: 900s";
+    assert_eq!(realism(1, long, sessions), "no problem");
+    assert_eq!(realism(1, "mode: closed, concurrency: [4], duration: 15m", sessions), "no problem");
+    assert_eq!(realism(3, "mode: open, rate: [10], duration: 10s", ""), "no problem");
+    let is_refused = |load: &str, sessions: &str, why: &str| {
+        let found = realism(1, load, sessions);
+        let message = format!("or one that has intervals within its run: of the workload `chat`, {why}");
+        assert!(
+            found.contains(&message) && found.contains("trials: {count: 1}") && found.contains("hint: write `count: 3` or more"),
+            "{found}"
+        );
+    };
+    is_refused(long, "", "requests are not turns of sessions");
+    is_refused("mode: open, rate: [10], duration: 899s", sessions, "a trial is not planned to be measured for 900 s");
+    // A trial that a number of sessions ends lasts as long as it lasts.
+    is_refused("mode: closed, concurrency: [4], sessions: 60", sessions, "a trial is not planned to be measured for 900 s");
+}

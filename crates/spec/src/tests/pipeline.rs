@@ -481,6 +481,14 @@ fn numbers_with_an_interval_need_three_trials() {
        |                   ^
     hint: 5 is the default; fewer are for `intent: exploratory`
     ");
+    assert_snapshot!(comparing("trials: {count: 7, retry_budget: 0}", "trials: {count: 1}"), @r"
+    error: `intent: publication` needs at least 3 trials of each point
+      --> a.yaml:29:19
+       |
+    29 |   trials: {count: 1}
+       |                   ^
+    hint: 5 is the default; fewer are for `intent: exploratory`
+    ");
     assert_eq!(minimal("  targets:", "  trials: {count: 1}\n  targets:"), "no problem");
     assert_snapshot!(minimal("  targets:", "  trials: {count: 0}\n  targets:"), @r"
     error: `spec.trials.count` must be from 1 to 1000, not 0

@@ -1,5 +1,5 @@
 use assay_envelope::{SecretKey, TrustedSigner};
-use assay_manifest::Interval;
+use assay_manifest::{Interval, IntervalKind};
 use serde_json::json;
 
 use super::*;
@@ -25,7 +25,14 @@ fn summary() -> Summary {
         "issues": [], "points": [point], "files": [file("workload_dim"), file("outcome_fact")],
     });
     let mut summary: Summary = serde_json::from_value(summary).expect("a summary");
-    let interval = Interval { low: 2.5, high: 4.5, level: 0.95, method: "order_statistic".to_owned() };
+    let interval = Interval {
+        low: 2.5,
+        high: 4.5,
+        level: 0.95,
+        method: "order_statistic".to_owned(),
+        kind: IntervalKind::BetweenTrials,
+        sessions: None,
+    };
     summary.points[0].metrics[0].interval = Some(interval);
     summary
 }

@@ -1,6 +1,6 @@
 //! The rows of a serving point: its statistics one by one, and all of them in one row.
 
-use assay_manifest::{MetricSummary, Point, PointKind, PointSummary, ServingPoint, ServingWork, SloMetric};
+use assay_manifest::{IntervalKind, MetricSummary, Point, PointKind, PointSummary, ServingPoint, ServingWork, SloMetric};
 use assay_metric::MetricName;
 use assay_stage::{ErrorCode, Failure};
 use assay_warehouse::{Row, SERVING_OUTCOME_FACT, Value};
@@ -60,6 +60,7 @@ fn trial_rows(
                 value: trial.value,
                 n: trial.n.0,
                 valid: true,
+                interval: None,
             },
         )?;
         trial.row_id = row_digest(&row)?;
@@ -84,6 +85,7 @@ pub(super) fn serving_row(
         let row =
             load(row, point, work, summary, serving)?.with("tensor_parallel", tensor_parallel(context, &summary.case_id))?;
         let row = slos_and_prices(row, work, serving, price)?;
+        let row = row.with("interval_kind", summary.interval_kind().map(IntervalKind::as_str))?;
         metric_columns(row, &summary.metrics)?.seal()
     };
     build().map_err(|error| row_failure(&error))

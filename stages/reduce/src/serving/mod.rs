@@ -14,8 +14,10 @@ mod samples;
 mod time_slices;
 mod trial;
 mod views;
+mod within_run;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -23,7 +25,7 @@ use assay_dataset::Index;
 use assay_manifest::{
     AdapterRequests, AgentxVerdict, ArrivalLaw, Artifact, Attempt, Block, Case, ConnectionPolicy, Count, Exclusion,
     FailedRequests, FrozenWorkload, JudgedScenario, MetricSummary, Point, PointSummary, PointView, Reason, ServingPoint,
-    ServingWork, SessionCounts, Shard, SloMetric, TrialId, TrialValue, ordinal,
+    ServingWork, SessionCounts, Shard, SloMetric, TrialId, TrialValue, WITHIN_RUN_NS, ordinal,
 };
 use assay_metric::{
     Definition, Formula, GpuCounts, MeasuredPhase, MeasuredValue, Metric, MetricName, RepeatedInput, TrialTotals, Unit,
@@ -138,6 +140,7 @@ pub(crate) fn reduce(
     let seed = |metric: &str| seed(context.collection_manifest, case, point, metric);
     summary.metrics = metrics(&reported, &measured.trials, &values, price.as_ref().ok(), seed, &mut serving.absent)?;
     summary.serving = Some(serving);
+    set_intervals_within_run(&mut summary, work, &measured.trials, Limits::for_machine())?;
     let outcomes = fact::outcome_rows(context, dimensions, &counted, &mut summary)?;
     let fact = fact::serving_row(context, dimensions, point, &summary, work, price.as_ref().ok())?;
     let view = PointView {
@@ -655,6 +658,40 @@ fn metrics(
         }
     }
     Ok(summaries)
+}
+
+/// Sets the intervals of a point that was planned as one trial of sessions: within its run, if it was measured long enough.
+fn set_intervals_within_run(
+    point: &mut PointSummary,
+    work: &ServingWork,
+    trials: &[ScannedTrial<'_>],
+    limits: Limits,
+) -> Result<(), Failure> {
+    let [scanned] = trials else { return Ok(()) };
+    if point.trials_planned != 1 || work.sessions.is_none() {
+        return Ok(());
+    }
+    let measured_ns = window_ns(scanned).unwrap_or(0);
+    if measured_ns < WITHIN_RUN_NS {
+        let [measured, needed] = [measured_ns, WITHIN_RUN_NS].map(|ns| ns as f64 / 1e9);
+        for why in point.metrics.iter_mut().filter_map(|metric| metric.interval_absent.as_mut()) {
+            let _ = write!(
+                why,
+                "; one trial of sessions has an interval within its run if it is measured for {needed} s, and it was for {measured:.3} s"
+            );
+        }
+        return Ok(());
+    }
+    let wanted = point.metrics.iter().map(|metric| metric.metric.as_str()).collect();
+    let mut found = within_run::intervals(scanned, &wanted, &rules(work), limits).map_err(unreadable)?;
+    for metric in &mut point.metrics {
+        let interval = found.remove(metric.metric.as_str()).unwrap_or_else(|| Err("it was not computed".to_owned()));
+        (metric.interval, metric.interval_absent) = match interval {
+            Ok(interval) => (Some(interval), None),
+            Err(why) => (None, Some(why)),
+        };
+    }
+    Ok(())
 }
 
 fn trial_value(name: &str, scanned: &ScannedTrial<'_>, values: &TrialValues) -> Result<TrialValue, String> {

@@ -50,6 +50,8 @@ pub(super) fn column(field: Field, rules: &Rules) -> Column {
         Field::SessionStart => Column::SessionStart,
         Field::SessionPauses => Column::SessionPauses,
         Field::Planned => Column::Planned,
+        Field::InputTokensRequested => Column::InputTokensRequested,
+        Field::OutputTokensRequested => Column::OutputTokensRequested,
     }
 }
 
@@ -78,15 +80,15 @@ impl PooledDistribution {
     }
 }
 
-fn sample_of(quantile: SelectedQuantile, quotient: bool) -> Option<f64> {
+pub(super) fn sample_of(quantile: SelectedQuantile, quotient: bool) -> Option<f64> {
     if quotient { quantile.decoded_value(decode_key) } else { quantile.value() }
 }
 
 /// The number of binary places below the nanosecond (below the unit, if a metric is no latency) in sums of quotients. A sum of
 /// fixed-point numbers does not depend on its order.
-const FRACTION_BITS: u32 = 16;
+pub(super) const FRACTION_BITS: u32 = 16;
 
-fn fixed_point(value: f64) -> i128 {
+pub(super) fn fixed_point(value: f64) -> i128 {
     let scale = f64::from(1_u32 << FRACTION_BITS);
     // Conversions to 64 bits are quick, and hold 1.6 days in nanoseconds with their fraction.
     if value.abs() < 1.4e14 { i128::from((value * scale).round_ties_even() as i64) } else { (value as i128) << FRACTION_BITS }
@@ -236,7 +238,7 @@ impl Channel {
     }
 }
 
-fn names(metric: Metric) -> &'static [MetricName] {
+pub(super) fn names(metric: Metric) -> &'static [MetricName] {
     metric.definition().names
 }
 
@@ -381,7 +383,7 @@ pub(super) fn pooled_latencies(
 }
 
 /// Returns the marks of the requests that a formula is computed of: all of the measured phase, if it reads nothing of a response.
-fn marks<'a>(formula: Formula, span: &'a RowGroupSpan<'_>) -> &'a RowMarks {
+pub(super) fn marks<'a>(formula: Formula, span: &'a RowGroupSpan<'_>) -> &'a RowMarks {
     match formula {
         Formula::Span { to, .. } if !to.is_of_response() => &span.measured,
         _ => &span.ok,

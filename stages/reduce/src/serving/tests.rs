@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    AdapterRequests, Count, DatasetSummary, Digest, Environment, HostFacts, Shard, TraceTimes, TraceTurns, Validity,
+    AdapterRequests, Count, DatasetSummary, Digest, Environment, HostFacts, IntervalKind, Shard, TraceTimes, TraceTurns, Validity,
 };
 use assay_record::{Chunk, Outcome, Phase, Record, TokenSource};
 use assay_warehouse::records::RecordWriter;
@@ -1530,4 +1530,242 @@ fn an_attempt_s_validity_is_told_once() {
         "its requests are listed, over both shards, and in no number"
     );
     assert_eq!(reasons, &Validity::from_reasons(vec![Reason::new("cpu_throttled", "60 %")]).reasons);
+}
+
+/// The window of a trial that is measured for 900 s, by the clock.
+const LONG_MS: u64 = 900_000;
+
+/// The workload of sessions above, measured for 900 s, with SLOs.
+fn long_sessions() -> Json {
+    let mut long = sessions();
+    long["duration_ns"] = json!("900000000000");
+    long["slos"] = json!([{"metric": "ttft", "at_most_ns": "500000000"}]);
+    long
+}
+
+/// Sessions of one to four turns, each of whose TTFT is 100 ms times a number of the session, and more by its turn. Every eighth session fails
+/// in its last turn.
+fn many_sessions(count: u64) -> Vec<Record> {
+    let mut records = Vec::new();
+    for session in 0..count {
+        let turns = 1 + session % 4;
+        for turn in 0..turns {
+            let (index, start) = (records.len() as u64, (session * 1_000 + turn * 200) as i64);
+            let first = start + 100 * (1 + (session * 7 % 10) as i64) + 3 * turn as i64;
+            let is_failed = session % 8 == 3 && turn + 1 == turns;
+            let at = [first, first + 20, first + 50, first + 90 + session as i64];
+            let record = if is_failed {
+                failed(index, [start, start + 1, start + 90], Outcome::Timeout)
+            } else {
+                Record {
+                    chunks: chunks(&at.map(|ms| (ms, Some(1)))),
+                    token_events: 4,
+                    first_event_tokens: Some(1),
+                    first_content_ns: Some(first * MS),
+                    input_tokens_endpoint: Some(9 + u32::try_from(session % 5).expect("small")),
+                    cached_tokens: Some(u32::try_from(turn).expect("small")),
+                    ..request(index, [start, start + 1, first, at[3]], 4 + u32::try_from(session % 3).expect("small"))
+                }
+            };
+            records.push(Record {
+                session: Some(session),
+                turn: Some(u32::try_from(turn).expect("few")),
+                session_turns: Some(u32::try_from(turns).expect("few")),
+                session_done: (!is_failed).then(|| u32::try_from(turn + 1).expect("few")),
+                session_start_ns: Some(session as i64 * 1_000 * MS),
+                session_pauses_ns: Some(0),
+                ..record
+            });
+        }
+    }
+    records
+}
+
+/// Reduces trials of these records over a window in milliseconds.
+fn measured_for(changes: &Json, window_ms: u64, trials: &[Vec<Record>]) -> ReducedServingPoint {
+    let trial = |records: &Vec<Record>| vec![AttemptRecords { window_ms: (0, window_ms), ..attempted(records.clone()) }];
+    serving_run(changes, &json!([]), &trials.iter().map(trial).collect::<Vec<_>>()).reduce()
+}
+
+fn metric<'a>(reduced: &'a ReducedServingPoint, name: &str) -> &'a MetricSummary {
+    reduced.summary.metrics.iter().find(|metric| metric.metric == name).unwrap_or_else(|| panic!("no `{name}`"))
+}
+
+fn interval_absent<'a>(reduced: &'a ReducedServingPoint, name: &str) -> &'a str {
+    metric(reduced, name).interval_absent.as_deref().unwrap_or_else(|| panic!("`{name}` has an interval"))
+}
+
+/// The interval of a mean by its definition, over the samples of each session: the way in which a reader would compute it.
+fn ratio_by_definition(parts: &BTreeMap<u64, [f64; 2]>) -> [f64; 2] {
+    let (m, sum) = (parts.len() as f64, |place: usize| parts.values().map(|part| part[place]).sum::<f64>());
+    let ratio = sum(0) / sum(1);
+    let squares: f64 = parts.values().map(|[part, of]| (part - ratio * of) * (part - ratio * of)).sum();
+    let half = assay_stats::student::quantile(0.975, m - 1.0) * (m / (m - 1.0) * squares).sqrt() / sum(1);
+    [ratio - half, ratio + half]
+}
+
+/// Adds up the parts of each session.
+fn by_session(records: &[Record], part: impl Fn(&Record) -> Option<[f64; 2]>) -> BTreeMap<u64, [f64; 2]> {
+    let mut parts: BTreeMap<u64, [f64; 2]> = BTreeMap::new();
+    for (record, part) in records.iter().filter_map(|record| Some((record, part(record)?))) {
+        let sums = parts.entry(record.session.expect("a session")).or_default();
+        sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+    }
+    parts
+}
+
+fn assert_interval(reduced: &ReducedServingPoint, name: &str, expected: [f64; 2]) {
+    let found = metric(reduced, name);
+    let interval = found.interval.as_ref().unwrap_or_else(|| panic!("{name}: {:?}", found.interval_absent));
+    for (found, expected) in [interval.low, interval.high].into_iter().zip(expected) {
+        assert!((found - expected).abs() <= 1e-9 * expected.abs().max(1e-9), "{name}: {interval:?}, not {expected}");
+    }
+    assert!(interval.low <= found.median && found.median <= interval.high, "{name}: {interval:?} around {}", found.median);
+    assert_eq!(interval.kind, IntervalKind::WithinRun);
+}
+
+#[test]
+fn one_long_trial_of_sessions_has_intervals_within_its_run() {
+    let records = many_sessions(80);
+    let point = measured_for(&long_sessions(), LONG_MS, std::slice::from_ref(&records));
+    let ok = |record: &Record| record.outcome.is_ok();
+    let ttft_ms = |record: &Record| record.ttft_ns().filter(|_| ok(record)).map(|ns| ns as f64 / 1e6);
+    let mean = ratio_by_definition(&by_session(&records, |record| Some([ttft_ms(record)?, 1.0])));
+    assert_interval(&point, "ttft_ms_mean", mean);
+    let tpot = |record: &Record| record.tpot_ns().filter(|_| ok(record)).map(|(ns, _)| [ns / 1e6, 1.0]);
+    assert_interval(&point, "tpot_ms_mean", ratio_by_definition(&by_session(&records, tpot)));
+    let icl = |record: &Record| ok(record).then(|| [(record.chunks[3].at_ns - record.chunks[0].at_ns) as f64 / 1e6, 3.0]);
+    assert_interval(&point, "icl_ms_mean", ratio_by_definition(&by_session(&records, icl)));
+    let errors = |record: &Record| Some([f64::from(u8::from(!ok(record))), 1.0]);
+    assert_interval(&point, "error_rate", ratio_by_definition(&by_session(&records, errors)));
+    let good = |record: &Record| Some([f64::from(u8::from(ttft_ms(record).is_some_and(|ms| ms <= 500.0))), 1.0]);
+    assert_interval(&point, "good_fraction", ratio_by_definition(&by_session(&records, good)));
+    let lengths = |record: &Record| ok(record).then(|| [f64::from(record.output_tokens.expect("a count")), 1.0]);
+    assert_interval(&point, "osl_tokens_mean", ratio_by_definition(&by_session(&records, lengths)));
+    let difference = |record: &Record| record.input_tokens_endpoint.map(|theirs| [f64::from(theirs) - 10.0, 10.0]);
+    assert_interval(&point, "isl_endpoint_difference", ratio_by_definition(&by_session(&records, difference)));
+
+    // Woodruff's interval of the median, by its definition.
+    let mut sorted: Vec<f64> = records.iter().filter_map(ttft_ms).collect();
+    sorted.sort_by(f64::total_cmp);
+    let at = |rank: f64| assay_stats::quantile(&sorted, rank).expect("a quantile");
+    let median = at(0.5);
+    let below = by_session(&records, |record| Some([f64::from(u8::from(ttft_ms(record)? <= median)), 1.0]));
+    let [low, high] = ratio_by_definition(&below);
+    let half = (high - low) / 2.0;
+    assert_interval(&point, "ttft_ms_p50", [at(0.5 - half), at(0.5 + half)]);
+    let of_point = metric(&point, "ttft_ms_p50").interval.as_ref().expect("an interval");
+    assert_eq!((of_point.method.as_str(), of_point.level, of_point.sessions), ("cluster_quantile", 0.95, Some(Count(80))));
+    // A twin has failed requests as the slowest of their sessions.
+    let twin = metric(&point, "ttft_ms_p50_with_failures").interval.as_ref().expect("an interval");
+    assert!(twin.high >= of_point.high, "{twin:?} {of_point:?}");
+
+    // What has none says why.
+    let snapshot: Vec<&str> = ["ttft_ms_p99", "request_throughput_per_s", "cached_tokens", "cost_per_session", "isl_tokens_mean"]
+        .iter()
+        .map(|name| interval_absent(&point, name))
+        .collect();
+    insta::assert_snapshot!(snapshot.join("\n"), @r"
+    within its run, with sessions as clusters: 80 clusters are too few for an interval; 500 are needed
+    it is a total over the window, and sessions are no sample of it
+    it is a total over the window, and sessions are no sample of it
+    it is a total over the window, and sessions are no sample of it
+    within its run, with sessions as clusters: its clusters do not differ, so their spread bounds nothing
+    ");
+    for metric in &point.summary.metrics {
+        assert!(metric.interval.is_some() != metric.interval_absent.is_some(), "{}", metric.metric);
+    }
+    // The rows say the kind, too.
+    let kind = |row: &Row| row.text("interval_kind").map(str::to_owned);
+    assert_eq!(kind(&point.fact).as_deref(), Some("within_run"));
+    let kinds = |statistic: &str| -> std::collections::BTreeSet<Option<String>> {
+        point.outcomes.iter().filter(|row| row.text("statistic") == Some(statistic)).map(kind).collect()
+    };
+    assert_eq!(kinds("ci_low"), [Some("within_run".to_owned())].into());
+    assert_eq!(kinds("median"), [None].into());
+}
+
+#[test]
+fn the_digits_of_an_interval_do_not_depend_on_shards_threads_or_room() {
+    let records = many_sessions(80);
+    let whole = measured_for(&long_sessions(), LONG_MS, std::slice::from_ref(&records)).summary.metrics;
+    let sharded = AttemptRecords { window_ms: (0, LONG_MS), shards: 3, ..attempted(records.clone()) };
+    let sharded = serving_run(&long_sessions(), &json!([]), &[vec![sharded]]).reduce().summary.metrics;
+    let intervals = |metrics: &[MetricSummary]| -> Vec<_> { metrics.iter().map(|metric| metric.interval.clone()).collect() };
+    assert_eq!(intervals(&whole), intervals(&sharded));
+    let work: ServingWork = serde_json::from_value(work(&long_sessions())).expect("work");
+    let bytes = file(&records, 0, 0);
+    let files = [TrialFiles {
+        trial_id: "w.t.default.one.t0".parse().expect("an id"),
+        attempt: 0,
+        shards: vec![(0, RecordFile::open(bytes).expect("a file"))],
+        planned: PlannedMeasurement {
+            phase: MeasuredPhase { from_ns: 0, duration_ns: Some(900_000_000_000) },
+            requests: None,
+            users: None,
+            has_sessions: true,
+        },
+        stated_window: None,
+        stated_outcomes: None,
+        all_lists: true,
+    }];
+    let found = |limits: Limits| {
+        let trials = first_pass(&files, &work, limits).expect("read");
+        let wanted = whole.iter().map(|metric| metric.metric.as_str()).collect();
+        within_run::intervals(&trials[0], &wanted, &rules(&work), limits).expect("read")
+    };
+    let roomy = found(Limits { threads: 4, room: 1_000_000 });
+    assert_eq!(roomy, found(Limits { threads: 1, room: 5 }));
+    for metric in &whole {
+        let interval = roomy.get(metric.metric.as_str()).and_then(|found| found.as_ref().ok());
+        assert_eq!(interval, metric.interval.as_ref(), "{}", metric.metric);
+    }
+}
+
+#[test]
+fn a_ratio_over_sessions_is_the_value_of_its_metric() {
+    let point = measured_for(&long_sessions(), LONG_MS, &[many_sessions(80)]);
+    let ratios =
+        Metric::ALL.iter().filter(|metric| matches!(metric.definition().formula, Formula::Trial(_)) && metric.ratio().is_ok());
+    let names: Vec<&str> = ratios.flat_map(|metric| metric.definition().names).map(|name| name.text).collect();
+    let mut with_interval = 0;
+    for name in names {
+        let Some(found) = point.summary.metrics.iter().find(|metric| metric.metric == name) else { continue };
+        let Some(interval) = &found.interval else { continue };
+        let is_cut = interval.low == 0.0 || interval.high == 1.0;
+        let middle = f64::midpoint(interval.low, interval.high);
+        assert!(is_cut || (middle - found.median).abs() <= 1e-9 * found.median.abs(), "{name}: {interval:?}, {}", found.median);
+        with_interval += 1;
+    }
+    assert!(with_interval >= 6, "{with_interval}");
+}
+
+#[test]
+fn an_interval_within_a_run_needs_one_planned_long_trial_of_enough_sessions() {
+    let records = many_sessions(80);
+    let has_interval = |reduced: &ReducedServingPoint| metric(reduced, "ttft_ms_mean").interval.is_some();
+    assert!(has_interval(&measured_for(&long_sessions(), LONG_MS, std::slice::from_ref(&records))));
+    let few = measured_for(&long_sessions(), LONG_MS, &[many_sessions(49)]);
+    let why = "within its run, with sessions as clusters: 49 clusters are too few for an interval; 50 are needed";
+    assert_eq!(interval_absent(&few, "ttft_ms_mean"), why);
+    let mut short = long_sessions();
+    short["duration_ns"] = json!("899999000000");
+    let short = measured_for(&short, LONG_MS - 1, std::slice::from_ref(&records));
+    let why = "; one trial of sessions has an interval within its run if it is measured for 900 s, and it was for 899.999 s";
+    assert!(interval_absent(&short, "ttft_ms_mean").ends_with(why), "{}", interval_absent(&short, "ttft_ms_mean"));
+    // Two trials are repeated, so that their spread is the one between trials.
+    let two = measured_for(&long_sessions(), LONG_MS, &[records.clone(), records.clone()]);
+    let is_between_trials = |reduced: &ReducedServingPoint| {
+        let why = interval_absent(reduced, "ttft_ms_mean");
+        assert!(why.contains("the median with") && why.ends_with("5 are needed"), "{why}");
+    };
+    is_between_trials(&two);
+    let mut alone = long_sessions();
+    alone.as_object_mut().expect("an object").remove("sessions");
+    let alone = measured_for(&alone, LONG_MS, &[records]);
+    is_between_trials(&alone);
+    let five = measured_for(&long_sessions(), LONG_MS, &vec![many_sessions(80); 5]);
+    let between = metric(&five, "ttft_ms_mean").interval.as_ref().expect("an interval");
+    assert_eq!((between.kind, between.sessions), (IntervalKind::BetweenTrials, None));
+    assert_eq!(five.fact.text("interval_kind"), Some("between_trials"));
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
-    Address, Case, CaseId, FrozenWorkload, MetricSummary, Plan, Point, PointId, PointSummary, PointView, RunId, Summary, TrialId,
-    TrialValue, Views, WorkloadType, ordinal,
+    Address, Case, CaseId, FrozenWorkload, IntervalKind, MetricSummary, Plan, Point, PointId, PointSummary, PointView, RunId,
+    Summary, TrialId, TrialValue, Views, WorkloadType, ordinal,
 };
 
 use super::exclusions::{ExcludedAttempt, describe_none_counted, reason_counts};
@@ -202,8 +202,9 @@ fn display_interval(
         let unexplained = || "the Summary gives no reason".to_owned();
         return Err(metric.interval_absent.as_deref().map_or_else(unexplained, clean));
     };
-    let text = ends_text(low, high, median, format);
-    Ok(DisplayInterval { low, high, text, level: level(interval.level), method: clean(&interval.method) })
+    let ends = ends_text(low, high, median, format);
+    let text = if interval.kind == IntervalKind::WithinRun { format!("{ends} within run") } else { ends };
+    Ok(DisplayInterval { low, high, text, level: level(interval.level), method: clean(&interval.method), kind: interval.kind })
 }
 
 /// Returns both ends in the median's format. If three digits cannot distinguish them, their distance from the median says more than

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use assay_manifest::{Claim, Isolation, Plan, ProvisionedTarget, Summary};
+use assay_manifest::{Claim, IntervalKind, Isolation, Plan, ProvisionedTarget, Summary};
 
 use super::work::RequestedWork;
 use crate::render::fine_print::FinePrint;
@@ -130,22 +130,33 @@ fn represents(claim: Option<&Claim>) -> String {
 }
 
 fn interval(summary: &Summary) -> String {
-    let metrics = summary.points.iter().flat_map(|point| &point.metrics);
-    let used: BTreeSet<(String, String)> = metrics
-        .filter_map(|metric| metric.interval.as_ref())
-        .map(|interval| (clean(&interval.method), level(interval.level)))
-        .collect();
-    if used.is_empty() {
-        return "No number of this run has an interval.".to_owned();
-    }
-    let methods: Vec<_> = used.iter().map(|(method, level)| format!("{} at {level}", method_name(method))).collect();
-    format!("For the median across trials: {}. The unit of inference is the trial.", methods.join("; "))
+    let intervals = || summary.points.iter().flat_map(|point| &point.metrics).filter_map(|metric| metric.interval.as_ref());
+    let methods = |kind: IntervalKind| {
+        let used: BTreeSet<(String, String)> = intervals()
+            .filter(|interval| interval.kind == kind)
+            .map(|interval| (clean(&interval.method), level(interval.level)))
+            .collect();
+        let methods: Vec<_> = used.iter().map(|(method, level)| format!("{} at {level}", method_name(method))).collect();
+        (!methods.is_empty()).then(|| methods.join("; "))
+    };
+    let between = methods(IntervalKind::BetweenTrials)
+        .map(|methods| format!("For the median across trials: {methods}. The unit of inference is the trial."));
+    let within = methods(IntervalKind::WithinRun)
+        .map(|methods| format!("Within run, of one trial with its sessions as clusters: {methods}. {WITHIN_RUN_LIMIT}"));
+    let texts: Vec<String> = between.into_iter().chain(within).collect();
+    if texts.is_empty() { "No number of this run has an interval.".to_owned() } else { texts.join(" ") }
 }
+
+/// The limit of an interval within a run, a sentence.
+const WITHIN_RUN_LIMIT: &str = "An interval within run does not hold the variation from run to run: another run of the same system may lie \
+                                outside it.";
 
 fn method_name(method: &str) -> &str {
     match method {
         "order_statistic" => "between two order statistics, with their exact coverage,",
         "bootstrap_percentile" => "percentile bootstrap",
+        "cluster_ratio" => "linearised ratio of sums over sessions, Student's t,",
+        "cluster_quantile" => "Woodruff's interval of quantiles over sessions, Student's t,",
         "bootstrap_bca" => "bias-corrected and accelerated bootstrap",
         other => other,
     }

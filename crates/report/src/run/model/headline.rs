@@ -1,6 +1,6 @@
 //! The headline figure of a run, for lists of runs: the number of the report's first sentence.
 
-use assay_manifest::{Address, MetricSummary, Plan, RunId, Summary};
+use assay_manifest::{Address, IntervalKind, MetricSummary, Plan, RunId, Summary};
 
 use super::build::Builder;
 use super::section::{CaseSection, MetricStatistics, Row};
@@ -21,6 +21,8 @@ pub struct Headline {
     pub unit: String,
     /// The ends of its interval, if it has one.
     pub interval: Option<[f64; 2]>,
+    /// The variation that its interval holds.
+    pub interval_kind: Option<IntervalKind>,
     /// The value for people, in a unit that suits it: `412 ms`.
     pub text: String,
     /// The place where it was measured, such as `chat on vllm, concurrency 64`.
@@ -53,6 +55,7 @@ impl Headline {
             value: stored.median,
             unit: clean(&stored.unit),
             interval: stored.interval.as_ref().map(|interval| [interval.low, interval.high]),
+            interval_kind: stored.interval.as_ref().map(|interval| interval.kind),
             text: format!("{} {}", found.median_text, row.unit),
             place: format!("{} on {}, {}", case.workload, case.side, point.label),
             address: address.clone(),

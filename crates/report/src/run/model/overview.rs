@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use assay_manifest::{Fact, Grade, ProvisionedTarget, RunStatus, Stability, TargetKind};
+use assay_manifest::{Fact, Grade, IntervalKind, ProvisionedTarget, RunStatus, Stability, TargetKind};
 
 use super::environment;
 use super::section::{CaseSection, MetricStatistics};
@@ -115,8 +115,13 @@ fn certainty(grade: &Grade, cases: &[CaseSection]) -> String {
         some if (1..total).contains(&some) => format!(", {} have no interval", grouped(some)),
         _ => String::new(),
     };
-    format!("{grade}; {stability}{intervals}.")
+    let is_within_run = |found: &MetricStatistics| found.interval.as_ref().is_ok_and(|ends| ends.kind == IntervalKind::WithinRun);
+    let within_run = if count(is_within_run) > 0 { format!(" {WITHIN_RUN_LIMIT}") } else { String::new() };
+    format!("{grade}; {stability}{intervals}.{within_run}")
 }
+
+/// The limit of an interval within a run, a sentence.
+const WITHIN_RUN_LIMIT: &str = "Intervals within run are of one trial and do not hold the variation from run to run.";
 
 /// Returns the numbers of a case's table.
 fn numbers_of(case: &CaseSection) -> Vec<&MetricStatistics> {

@@ -1,6 +1,6 @@
 //! Remarks explain what the cells of a table only indicate.
 
-use assay_manifest::Stability;
+use assay_manifest::{IntervalKind, Stability};
 
 use super::section::{MetricStatistics, PointSection};
 use crate::render::text::{columns, fit, wrap};
@@ -114,9 +114,23 @@ pub(super) fn stability_text(measured: &MetricStatistics) -> String {
     format!("{of_unknown}{}, {}", measured.stability, measured.stability_reason)
 }
 
+/// Returns true if the intervals of a point are within its run.
+pub(crate) fn is_within_run(point: &PointSection) -> bool {
+    let mut ends = point.rows.iter().filter_map(|row| row.measured.as_ref().ok()?.interval.as_ref().ok());
+    ends.any(|ends| ends.kind == IntervalKind::WithinRun)
+}
+
+/// Returns the remark on a point whose intervals are within its run; `None` if they are between trials.
+pub(super) fn within_run(point: &PointSection) -> Option<Remark> {
+    is_within_run(point).then(|| {
+        let text = "intervals are within run, of one trial, and do not hold the variation from run to run";
+        Remark::for_point(RemarkKind::Caveat, &point.label, text.to_owned())
+    })
+}
+
 /// Returns the remarks on the metrics of a point: all that their cells only indicate.
 pub(crate) fn remarks(point: &PointSection) -> Vec<Remark> {
-    let mut remarks: Vec<Remark> = Vec::new();
+    let mut remarks: Vec<Remark> = within_run(point).into_iter().collect();
     for row in &point.rows {
         let on_row = |kind: RemarkKind, text: String| Remark {
             metrics: vec![row.metric.clone()],

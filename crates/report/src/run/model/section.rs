@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{Address, BetterDirection, CaseId, Stability, WorkloadType};
+use assay_manifest::{Address, BetterDirection, CaseId, IntervalKind, Stability, WorkloadType};
 use assay_metric::MetricName;
 
 use super::exclusions::ExcludedAttempt;
@@ -160,10 +160,11 @@ pub(crate) struct MetricStatistics {
 pub(crate) struct DisplayInterval {
     pub(crate) low: f64,
     pub(crate) high: f64,
-    /// `[398, 431]`; if both ends would look the same, their distance from the median.
+    /// `[398, 431]`; if both ends would look the same, their distance from the median. Followed by `within run` if it is of one trial.
     pub(crate) text: String,
     pub(crate) level: String,
     pub(crate) method: String,
+    pub(crate) kind: IntervalKind,
 }
 
 /// One trial's value.

@@ -4,7 +4,7 @@ use assay_manifest::Stability;
 use assay_metric::{Formula, Metric, Statistic};
 
 use super::load::Load;
-use super::remark::{Remark, RemarkKind, stability_kind, stability_text};
+use super::remark::{Remark, RemarkKind, stability_kind, stability_text, within_run};
 use super::section::{MetricStatistics, PointSection};
 use super::serving::{Column, twin};
 use crate::render::number::{grouped, percent};
@@ -60,6 +60,7 @@ pub(crate) fn remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<
     remarks.extend(course.map(|text| Remark::for_point(RemarkKind::Caveat, &point.label, text.clone())));
     let cache_hits = point.serving.as_ref().and_then(|load| load.cache_hits.as_ref());
     remarks.extend(cache_hits.map(|hits| Remark::for_point(RemarkKind::Caveat, &point.label, hits.describe())));
+    remarks.extend(within_run(point));
     remarks.extend(remarks_on_metrics);
     remarks
 }

@@ -56,7 +56,7 @@ impl Screen {
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{Count, Stability};
+    use assay_manifest::{Count, IntervalKind, Stability};
 
     use crate::render::text::columns;
     use crate::run::fixture;
@@ -69,6 +69,30 @@ mod tests {
     #[test]
     fn a_narrow_terminal() {
         insta::assert_snapshot!(fixture::report().terminal(80, false));
+    }
+
+    #[test]
+    fn an_interval_within_a_run_is_named_in_every_rendering_with_what_it_does_not_hold() {
+        let renderings = |model: &fixture::Model| {
+            let report = model.report();
+            let texts = [report.terminal_summary(120, false), report.terminal(120, false), report.markdown(), report.html()];
+            texts.map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
+        };
+        let mut model = fixture::serving::small();
+        for text in renderings(&model) {
+            assert!(!text.to_lowercase().contains("within run"), "{text}");
+        }
+        let metrics = model.summary.points.iter_mut().flat_map(|point| &mut point.metrics);
+        for interval in metrics.filter_map(|metric| metric.interval.as_mut()) {
+            (interval.kind, interval.sessions) = (IntervalKind::WithinRun, Some(Count(60)));
+            "cluster_quantile".clone_into(&mut interval.method);
+        }
+        for text in renderings(&model) {
+            assert!(text.contains("] within run") || text.contains("the interval within run"), "{text}");
+            assert!(text.contains("do not hold the variation from run to run"), "{text}");
+        }
+        let [.., html] = renderings(&model);
+        assert!(html.contains("interval of quantiles over sessions"), "{html}");
     }
 
     #[test]

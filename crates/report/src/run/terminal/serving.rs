@@ -9,6 +9,7 @@ use crate::render::terminal::{Paint, Screen};
 use crate::render::text::{align_points, columns, counted, trials_glyphs};
 use crate::run::model::breakdown::{Breakdown, GroupCell};
 use crate::run::model::load::Load;
+use crate::run::model::remark::is_within_run;
 use crate::run::model::section::{CaseSection, MetricGroup, MetricStatistics, PointSection, deviations};
 use crate::run::model::serving::{self, Column, reach, throughput};
 use crate::run::model::serving_remarks;
@@ -19,7 +20,12 @@ const INDENT: &str = "  ";
 /// Minimum number of loads for which the curve is shown as a row of bars.
 const MIN_BARS: usize = 3;
 
-pub(super) const LEGEND: &str = "latencies in ms; ± is the reach of the interval; rows with ! or — have a remark below";
+/// Returns the line that explains the tables of some cases.
+pub(super) fn legend<'a>(cases: impl IntoIterator<Item = &'a CaseSection>) -> String {
+    let is_within_run = cases.into_iter().flat_map(|case| &case.points).any(is_within_run);
+    let kind = if is_within_run { " within run" } else { "" };
+    format!("latencies in ms; ± is the reach of the interval{kind}; rows with ! or — have a remark below")
+}
 
 impl Screen {
     pub(super) fn serving_case(&mut self, case: &CaseSection) {
@@ -37,7 +43,7 @@ impl Screen {
         }
         let shown = self.serving_rows(case, true);
         self.curve(case);
-        self.paragraph(INDENT, LEGEND, Paint::Faint);
+        self.paragraph(INDENT, &legend([case]), Paint::Faint);
         self.remarks(case);
         Breakdown::all_of(case).for_each(|table| self.breakdown(&table));
         self.other_metrics(case, &shown);

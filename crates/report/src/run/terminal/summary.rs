@@ -7,7 +7,7 @@ use crate::run::model::fold;
 use crate::run::model::remark;
 use crate::run::model::section::{CaseSection, PointSection, Row};
 
-use super::serving::LEGEND;
+use super::serving::legend;
 
 /// Maximum number of lines at a width of 100 columns; the commands that follow it make 40.
 const MAX_LINES: usize = 35;
@@ -163,7 +163,8 @@ impl Screen {
         }
         if !tables.serving.is_empty() {
             let without_intervals = format!("times in ms; rows with ! or — have a remark; intervals: {all}");
-            self.single_line(INDENT, if form == Form::Intervals { LEGEND } else { &without_intervals }, Paint::Faint);
+            let with_intervals = legend(tables.serving.iter().copied());
+            self.single_line(INDENT, if form == Form::Intervals { &with_intervals } else { &without_intervals }, Paint::Faint);
         }
         let others = tables.others.get(..left.min(tables.others.len())).unwrap_or_default();
         if !others.is_empty() {
