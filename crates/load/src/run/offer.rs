@@ -24,10 +24,11 @@ pub(super) const PAUSE_NS: i64 = 10_000_000;
 /// The reason in the record of a request that was due and was not sent.
 pub(super) const NOT_SENT: &str = "the trial ended before it could be sent";
 
-/// Returns the time at which a trace has a turn of one of its sessions, which begins when the session is due.
+/// Returns the time at which a trace has a turn of one of its sessions, which begins when the session is due, and without idle time that was cut.
 fn planned_ns(prepared: &PreparedRequest) -> Option<i64> {
     let (since_start_ns, course) = prepared.turn.and_then(|turn| turn.planned_ns).zip(prepared.course)?;
-    Some(course.start_ns.saturating_add(i64::try_from(since_start_ns).unwrap_or(i64::MAX)))
+    let since_start_ns = i64::try_from(since_start_ns).unwrap_or(i64::MAX);
+    Some(course.start_ns.saturating_add(since_start_ns).saturating_sub(course.cut_ns))
 }
 
 impl Engine<'_> {

@@ -10,7 +10,7 @@ use assay_dataset::RowReader;
 use assay_load::{Cause, PlannedRequest};
 use assay_manifest::{PromptSource, ServingWork, SharedPrefix};
 use assay_record::Phase;
-use assay_schedule::{Requests as Scheduled, ScheduledRequest, Stripe, TrialSchedule};
+use assay_schedule::{Beginning, Requests as Scheduled, ScheduledRequest, Stripe, TrialSchedule};
 use assay_tokens::{Prompt, Tokenizer};
 
 /// A generator of the requests of one shard, in order, ahead of time.
@@ -96,14 +96,19 @@ impl<'a> Prompts<'a> {
 }
 
 impl Prompts<'_> {
-    /// Returns the first turn of the next session.
+    /// Returns the turn with which the next session begins.
     fn first_turn(&mut self) -> Result<Option<PlannedRequest>, Cause> {
-        let Some(mut cursor) = self.measured.next_session() else { return Ok(None) };
+        let Some(cursor) = self.measured.next_session() else { return Ok(None) };
+        let mut beginnings = self.measured.beginnings(&cursor).into_iter();
+        let Some(Beginning { turn, after_ns }) = beginnings.next() else { return Ok(None) };
+        let mut cursor = cursor.at(turn);
         let Some(first) = self.measured.next_turn(&mut cursor) else { return Ok(None) };
-        let begun = Conversation::begin(cursor, first, self.measured.followers(&cursor, 0));
+        let begun = Conversation::begin(cursor, first, self.measured.followers(&cursor, turn));
         if let Some(row) = first.row {
             if is_of_trace(&first) {
+                let beside = beginnings.map(|Beginning { turn, after_ns }| assay_load::Beginning { turn, after_ns }).collect();
                 let request = self.of_rows.of_row(&first, row, first.output_tokens)?;
+                let request = PlannedRequest { after_ns, beside, ..request };
                 return begun.keep_of_trace(&self.conversations, request).map(Some);
             }
             let marker = self.of_rows.marker()?;

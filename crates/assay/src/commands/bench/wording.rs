@@ -42,9 +42,10 @@ const PHRASES: [(&str, &str); 21] = [
 ];
 
 /// Fields and values that have a form of their own in options.
-const SNIPPETS: [(&str, &str); 7] = [
+const SNIPPETS: [(&str, &str); 8] = [
     ("exact_output: false", "--no-exact-output"),
     ("sessions: {}", "--sessions history=recorded"),
+    ("recycle: true", "--sessions recycle=true"),
     ("load: {mode: closed, concurrency: [8], sessions: 100}", "--concurrency 8 --sessions count=100"),
     ("turns: {uniform: {min: 2, max: 8}}", "--sessions turns=2..8"),
     ("fields: {prompt: NAME}", "--field prompt=NAME"),
@@ -53,7 +54,7 @@ const SNIPPETS: [(&str, &str); 7] = [
 ];
 
 /// Fields by their own names. An option that ends with `=` takes its value right after it.
-const FIELDS: [(&str, &str); 42] = [
+const FIELDS: [(&str, &str); 47] = [
     ("api", "--api"),
     ("arrival", "--arrival"),
     ("batch", "--documents"),
@@ -66,9 +67,11 @@ const FIELDS: [(&str, &str); 42] = [
     ("format", "--dataset-format"),
     ("header", "--sessions header="),
     ("history", "--sessions history="),
+    ("idle_cap", "--sessions idle_cap="),
     ("image_files", "--image-files"),
     ("images", "--images"),
     ("lengths", "--scenario"),
+    ("marker", "--sessions marker="),
     ("max_concurrency", "--max-concurrency"),
     ("max_gap", "--max-gap"),
     ("max_input", "--max-input"),
@@ -81,11 +84,13 @@ const FIELDS: [(&str, &str); 42] = [
     ("prefix", "--prefix"),
     ("rate", "--rate"),
     ("reasoning", "--sessions reasoning="),
+    ("recycle", "--sessions recycle="),
     ("requests", "--requests"),
     ("sample", "--sample"),
     ("sessions", "--sessions"),
     ("smoothness", "--smoothness"),
     ("speed", "--speed"),
+    ("start", "--sessions start="),
     ("template", "--template"),
     ("text", "--text"),
     ("think_time", "--sessions think_time="),
@@ -94,6 +99,7 @@ const FIELDS: [(&str, &str); 42] = [
     ("tokenizer", "--tokenizer"),
     ("trace", "--trace"),
     ("turns", "--sessions turns="),
+    ("warm_history", "--sessions warm_history="),
     ("warmup", "--warmup"),
     ("window", "--window"),
 ];
