@@ -311,7 +311,13 @@ fn recycled_sessions_that_begin_in_their_middle_are_played_by_any_number_of_shar
         assert_eq!(turns(2)[..2], [0, 1]);
         // What the turn before left in the cache is found, up to the last whole block; and the words of each pass are others.
         let found = |session: u64, place: usize| played[&session][place].cached_tokens.unwrap_or(0);
-        assert!(found(0, 1) >= 64 && found(1, 0) >= 64, "the history was sent before the trial");
+        // The marker stands after the system's message of a block, and is the same before the trial: behind it, the next block is found, too.
+        assert!(
+            found(0, 1) >= 128 && found(1, 0) >= 128,
+            "the history was sent before the trial: {} {}",
+            found(0, 1),
+            found(1, 0)
+        );
         assert_eq!(found(2, 0), 0, "another pass has other words");
         // The marker is counted beside the tokens of the trace.
         assert!(
@@ -445,4 +451,23 @@ fn one_line_asks_for_the_rules_of_agentx_and_is_refused_what_they_exclude() {
     assert!(printed.stdout.contains("scenario"), "{}", printed.stdout);
     let refused = bench(&["--concurrency", "2", "--max-gap", "1s"]).exits(2).stderr.clone();
     assert!(refused.contains("the rules of `--agentx` keep the recorded pauses between turns"), "{refused}");
+    let play = "recycle=true,start=0.25..0.75,warm_history=true,idle_cap=10s,marker=true";
+    let print =
+        |sessions: &str| bench_weka(&fixture, &["--sessions", sessions, "--concurrency", "2", "--duration", "1s", "--print"]);
+    let printed = print(play).success();
+    let members = [
+        r#""recycle": true"#,
+        r#""from": 0.25"#,
+        r#""to": 0.75"#,
+        r#""warm_history": true"#,
+        r#""idle_cap": "10s""#,
+        r#""marker": true"#,
+    ];
+    for member in members {
+        assert!(printed.stdout.contains(member), "{member}: {}", printed.stdout);
+    }
+    let refused = print("recycle=true,warm_history=true").exits(2).stderr.clone();
+    assert!(refused.contains("`--sessions warm_history=` needs `--sessions start=`"), "{refused}");
+    let refused = print("history=recorded").exits(2).stderr.clone();
+    assert!(refused.contains("or add `--sessions recycle=true`"), "{refused}");
 }

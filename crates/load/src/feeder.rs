@@ -44,6 +44,7 @@ pub(crate) struct PreparedRequest {
 
 /// The course of a session up to one of its turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "all of them are times, whose unit is a part of the name")]
 pub(crate) struct SessionCourse {
     /// The time at which the first turn was due.
     pub(crate) start_ns: i64,

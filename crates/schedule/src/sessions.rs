@@ -281,7 +281,7 @@ pub(crate) struct SessionWalk {
     end: u64,
     /// The session of which the iterator is in the middle.
     pub(crate) current: Option<SessionCursor>,
-    /// The waits of the last session that was asked for of those that begin in their middle.
+    /// The waits of the last session that was requested of those that begin in their middle.
     waits: Option<SentTurns>,
 }
 

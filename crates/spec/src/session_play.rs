@@ -61,7 +61,8 @@ pub(crate) fn check_session_play(spec: &CheckedValue, sessions: &CheckedValue, p
         problems.add(place("start"), "`spec.sessions.start.to` is below `from`");
     }
     if is_set(sessions, "warm_history") && sessions.member("start").is_none() {
-        let message = "`spec.sessions.warm_history` needs `start`: before the first turn of a session there is no history";
+        let message =
+            "`spec.sessions.warm_history` needs `spec.sessions.start`: before the first turn of a session there is no history";
         problems.add_hinted(place("warm_history"), message, "add `start`, or remove it");
     }
     if let Some(cap) = sessions.member("idle_cap")

@@ -47,7 +47,7 @@ pub(super) const CORPUS_DIGESTS: &[Digest] = &[];
 /// The longest time in which nothing is in flight, in nanoseconds.
 const IDLE_CAP_NS: u64 = 10_000_000_000;
 
-/// The parts of a session at which lanes begin: those of AIPerf if nothing else is asked for, and those of InferenceX.
+/// The parts of a session at which lanes begin: those of AIPerf if nothing else is requested, and those of InferenceX.
 const STARTS: [SessionStart; 2] = [SessionStart { from: 0.0, to: 1.0 }, SessionStart { from: 0.25, to: 0.75 }];
 
 /// Parts of an error, in lower case, by which an endpoint says that a prompt is too long for it.

@@ -292,7 +292,7 @@ fn played(play: SessionPlay) -> String {
         play.idle_cap_ns.map(|cap| format!("idle time is cut to {}", seconds(cap))),
         play.marker.then(|| format!("{SALT_WORDS} tokens of a marker more for each prompt")),
     ];
-    parts.into_iter().flatten().map(|part| format!("; {part}")).collect()
+    parts.into_iter().flatten().fold(String::new(), |text, part| text + "; " + &part)
 }
 
 /// Returns ` (14 of the chat template, which the client applies)`; empty if only the text of a prompt is counted.
