@@ -254,6 +254,150 @@ fn the_blocks_of_a_session_are_messages_of_several_roles_for_apis_that_have_mess
     assert!(words.join(" ").contains(counted), "{}", shown.stdout);
 }
 
+/// The Weka trace with the pauses that the tests of its play need: two sessions, of which the first has a subagent.
+fn weka_to_play() -> String {
+    let line = |id: &str, requests: Value| {
+        let trace = json!({"id": id, "models": ["m"], "block_size": 64, "hash_id_scope": "local", "tool_tokens": 64, "requests": requests});
+        trace.to_string() + "\n"
+    };
+    let subagent = json!({"t": 0.1, "type": "subagent", "agent_id": "a1", "status": "completed", "requests": [
+        request(0.1, 64, &[9], "tool_use", 0.01), request(0.6, 128, &[9, 10], "", 0.01)]});
+    let first = json!([
+        request(0.0, 130, &[0, 1], "tool_use", 0.02),
+        subagent,
+        request(0.8, 200, &[0, 1, 2], "end_turn", 0.03),
+        request(1.0, 256, &[0, 1, 2, 3], "", 0.01),
+    ]);
+    let second =
+        json!([request(0.0, 70, &[0], "", 0.01), request(0.3, 140, &[0, 1], "", 0.01), request(4.3, 192, &[0, 1, 2], "", 0.01),]);
+    [line("a", first), line("b", second)].concat()
+}
+
+/// The options by which AgentX plays sessions, with the start at 40 % of each.
+const PLAY: &str = "{header: x-session-id, recycle: true, start: {from: 0.4, to: 0.4}, warm_history: true, marker: true";
+
+#[test]
+fn recycled_sessions_that_begin_in_their_middle_are_played_by_any_number_of_shards() {
+    let fixture = Fixture::bare();
+    fixture.write("workloads/agents/trace.jsonl", &weka_to_play());
+    let fields = format!(
+        "  batching_policy: none
+  load: {{mode: closed, concurrency: [2], duration: 3s}}
+  trace: {{path: trace.jsonl, format: weka}}
+  sessions: {PLAY}}}
+  capture: digest
+"
+    );
+    serving::workload_of(&fixture, "agents", &fields);
+    let mut digests = Vec::new();
+    for (run_id, shards) in [("one", ""), ("two", "  shards: 2\n")] {
+        fixture.write(PIPELINE, &serving::pipeline(&["agents"], &[serving::SIMULATOR], 1, serving::RETRY_BUDGET, shards));
+        fixture.commit("agents");
+        fixture.run(run_id).success();
+        let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();
+        assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+        digests.push(schedules(&fixture, run_id));
+        let played = sessions_of(records(&fixture, run_id).pop().expect("an attempt"));
+        // The start of the first session is at 400 of 1,000 ms: its subagent goes on after 200 ms, and is joined. That of the second is at 1,720 of 4,300 ms,
+        // and its next turn 2,580 ms later. The least of both, 200 ms, is left out.
+        let turns = |session: u64| played[&session].iter().map(|turn| turn.turn.expect("a turn")).collect::<Vec<_>>();
+        assert_eq!(turns(0), [2, 3, 4]);
+        assert_eq!(played[&0].iter().map(|turn| turn.stream).collect::<Vec<_>>(), [Some(1), Some(0), Some(0)]);
+        assert!(played[&0].iter().all(|turn| turn.session_turns == Some(3)));
+        assert_eq!(turns(1), [2]);
+        let since_start = |turn: &Record| turn.intended_ns.zip(turn.session_start_ns).map(|(due, start)| (due - start) / MS);
+        assert_eq!((since_start(&played[&0][0]), since_start(&played[&1][0])), (Some(0), Some(2_380)));
+        // The next of the order is the first session again, from its first turn.
+        assert_eq!(turns(2)[..2], [0, 1]);
+        // What the turn before left in the cache is found, up to the last whole block; and the words of each pass are others.
+        let found = |session: u64, place: usize| played[&session][place].cached_tokens.unwrap_or(0);
+        // The marker stands after the system's message of a block, and is the same before the trial: behind it, the next block is found, too.
+        assert!(
+            found(0, 1) >= 128 && found(1, 0) >= 128,
+            "the history was sent before the trial: {} {}",
+            found(0, 1),
+            found(1, 0)
+        );
+        assert_eq!(found(2, 0), 0, "another pass has other words");
+        // The marker is counted beside the tokens of the trace.
+        assert!(
+            played.values().flatten().all(|turn| Some(turn.input_tokens) == turn.input_tokens_requested.map(|tokens| tokens + 4))
+        );
+        let summary = fixture.manifest(run_id, "reduce");
+        let point = &list(&summary["body"]["points"])[0]["serving"];
+        assert_eq!((text(&point["warmed_turns"]), &point["idle_cut_ns"]), ("3", &Value::Null));
+        assert_eq!(text(&point["sessions"]["begun"]), played.len().to_string());
+    }
+    assert_eq!((digests[0].len(), &digests[0]), (1, &digests[1]));
+    let shown = fixture.assay(&["show", "one", "--all"]).success();
+    let words: Vec<&str> = shown.stdout.split_whitespace().collect();
+    let said = "sessions are recycled; users begin at 40 % to 40 % of a session, whose turn before was sent before the trial; 4 tokens of a marker more for each prompt";
+    assert!(words.join(" ").contains(said), "{}", shown.stdout);
+    assert!(words.join(" ").contains("3 turns sent before the trials"), "{}", shown.stdout);
+}
+
+#[test]
+fn idle_time_is_cut_by_one_shard_and_refused_to_several() {
+    let fixture = Fixture::bare();
+    fixture.write("workloads/agents/trace.jsonl", &weka_to_play());
+    let fields = "  batching_policy: none
+  load: {mode: closed, concurrency: [2], sessions: 2}
+  trace: {path: trace.jsonl, format: weka}
+  sessions: {idle_cap: 1s}
+";
+    serving::workload_of(&fixture, "agents", fields);
+    let pipeline = |shards| serving::pipeline(&["agents"], &[serving::SIMULATOR], 1, serving::RETRY_BUDGET, shards);
+    fixture.write(PIPELINE, &pipeline("  shards: 2\n"));
+    let refused = fixture.assay(&["validate"]).exits(10).stdout.clone();
+    assert!(refused.contains("`spec.shards` is 2, and `sessions.idle_cap` of the workload `agents`"), "{refused}");
+    fixture.write(PIPELINE, &pipeline(""));
+    fixture.commit("agents");
+    fixture.run("capped").success();
+    fixture.assay(&["verify", "capped", "--recompute"]).success();
+    let played = sessions_of(records(&fixture, "capped").pop().expect("an attempt"));
+    // Nothing else is in flight once the first session has ended, and the pause of the second is almost four seconds.
+    let ends = played.values().flatten().filter(|turn| (turn.session, turn.turn) != (Some(1), Some(2)));
+    let latest = ends.filter_map(|turn| turn.end_ns).max().expect("an end");
+    let last = &played[&1][2];
+    assert_eq!(last.intended_ns, Some(latest + 1_000 * MS));
+    let summary = fixture.manifest("capped", "reduce");
+    let cut_ns: i64 = text(&list(&summary["body"]["points"])[0]["serving"]["idle_cut_ns"]).parse().expect("nanoseconds");
+    assert!(cut_ns > 1_000 * MS, "{cut_ns}");
+    assert_eq!(last.planned_ns, last.session_start_ns.map(|start| start + 4_300 * MS - cut_ns));
+    let shown = fixture.assay(&["show", "capped", "--all"]).success();
+    let words: Vec<&str> = shown.stdout.split_whitespace().collect();
+    assert!(words.join(" ").contains("because nothing was in flight for 1 s"), "{}", shown.stdout);
+}
+
+#[test]
+fn a_history_that_the_endpoint_refuses_is_a_named_error_and_nothing_is_measured() {
+    let fixture = Fixture::new();
+    fixture.write("trace.jsonl", &weka_to_play());
+    let answered = Arc::new(Mutex::new(0_u32));
+    let count = Arc::clone(&answered);
+    let server = Server::start(serving::MODEL, move |request| {
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        // Test requests of provision are short.
+        if body.to_string().len() < 600 {
+            return (complete_stream(), AfterResponse::KeepAlive);
+        }
+        *count.lock().expect("no panic") += 1;
+        (b"HTTP/1.1 503 No\r\ncontent-length: 4\r\n\r\nbusy".to_vec(), AfterResponse::KeepAlive)
+    });
+    let url = server.url();
+    let trace = ["bench", "--url", &url, "--model", serving::MODEL, "--trace", "trace.jsonl", "--trace-format", "weka"];
+    let play =
+        ["--sessions", "count=1,start=0.9..0.9,warm_history=true", "--concurrency", "1", "--trials", "1", "--run-id", "refused"];
+    let found = fixture.assay(&[&trace[..], &play].concat());
+    let shown = format!("{}{}", found.stdout, found.stderr);
+    assert!(shown.contains("bring the history of sessions into the endpoint's cache failed"), "{shown}");
+    assert!(shown.contains("turn 3 of session 0 (http_error 503"), "{shown}");
+    let part: Value = fixture.pointers("refused", "execute")[0].load(&fixture.store());
+    for attempt in list(&part["body"]["attempts"]) {
+        assert_eq!((&attempt["status"], &attempt["serving"]), (&json!("failed"), &Value::Null));
+    }
+}
+
 #[test]
 fn a_result_states_which_rules_of_agentx_it_does_not_meet() {
     let fixture = Fixture::bare();
@@ -275,6 +419,17 @@ fn a_result_states_which_rules_of_agentx_it_does_not_meet() {
     assert_eq!(verdict["agentx_rules_met"], false, "{summary}");
     let codes: Vec<&str> = list(&verdict["reasons"]).iter().map(|reason| text(&reason["code"])).collect();
     assert_eq!(codes, ["dataset", "duration", "start", "recycle", "idle_cap", "warmup", "marker"]);
+    // As AgentX plays them, but for its corpus and its length.
+    let as_agentx = fields.replace("sessions: 4}", "duration: 1s}").replace(
+        "sessions: {}",
+        "sessions: {recycle: true, start: {from: 0, to: 1}, warm_history: true, idle_cap: 10s, marker: true}",
+    );
+    serving::workload_of(&fixture, "agents", &as_agentx);
+    fixture.commit("as AgentX");
+    fixture.run("played").success();
+    let summary_of_played = fixture.manifest("played", "reduce");
+    let reasons = list(&list(&summary_of_played["body"]["points"])[0]["serving"]["agentx"]["reasons"]).clone();
+    assert_eq!(reasons.iter().map(|reason| text(&reason["code"])).collect::<Vec<_>>(), ["dataset", "duration"]);
     let shown = fixture.assay(&["show", "judged", "--json"]).success();
     let result: Value = serde_json::from_str(&shown.stdout).expect("JSON");
     assert_eq!(list(&result["results"])[0]["agentx"], *verdict);
@@ -296,4 +451,23 @@ fn one_line_asks_for_the_rules_of_agentx_and_is_refused_what_they_exclude() {
     assert!(printed.stdout.contains("scenario"), "{}", printed.stdout);
     let refused = bench(&["--concurrency", "2", "--max-gap", "1s"]).exits(2).stderr.clone();
     assert!(refused.contains("the rules of `--agentx` keep the recorded pauses between turns"), "{refused}");
+    let play = "recycle=true,start=0.25..0.75,warm_history=true,idle_cap=10s,marker=true";
+    let print =
+        |sessions: &str| bench_weka(&fixture, &["--sessions", sessions, "--concurrency", "2", "--duration", "1s", "--print"]);
+    let printed = print(play).success();
+    let members = [
+        r#""recycle": true"#,
+        r#""from": 0.25"#,
+        r#""to": 0.75"#,
+        r#""warm_history": true"#,
+        r#""idle_cap": "10s""#,
+        r#""marker": true"#,
+    ];
+    for member in members {
+        assert!(printed.stdout.contains(member), "{member}: {}", printed.stdout);
+    }
+    let refused = print("recycle=true,warm_history=true").exits(2).stderr.clone();
+    assert!(refused.contains("`--sessions warm_history=` needs `--sessions start=`"), "{refused}");
+    let refused = print("history=recorded").exits(2).stderr.clone();
+    assert!(refused.contains("or add `--sessions recycle=true`"), "{refused}");
 }

@@ -263,6 +263,24 @@ impl RowContent {
         }
         self
     }
+
+    /// Puts a text in front of what the user says first, followed by a line break: of the first message of the user, or of the prompt. A whole body has
+    /// it in front of everything, and blocks stay as they are.
+    #[must_use]
+    pub fn with_user_marker(mut self, marker: &str) -> Self {
+        match &mut self {
+            Self::Messages(messages) | Self::Turn(Turn { messages, .. }) => mark_user(messages, marker),
+            Self::Prompt(_) | Self::Body(_) | Self::Blocks(_) => return self.with_marker(marker),
+        }
+        self
+    }
+}
+
+/// Puts a marker in front of the first message of the user; if there is none, of the first message.
+fn mark_user(messages: &mut [Value], marker: &str) {
+    let is_user = |message: &Value| message.get("role").and_then(Value::as_str) == Some("user");
+    let first = messages.iter().position(is_user).unwrap_or(0);
+    mark_first(messages.get_mut(first..).unwrap_or_default(), marker);
 }
 
 /// Puts a marker in front of the first message; one without content gets it as its content.
@@ -365,6 +383,11 @@ mod tests {
     fn a_marker_stands_in_front_of_everything_else() {
         assert_eq!(RowContent::Prompt("x".to_owned()).with_marker("m").texts(), ["m\nx"]);
         assert_eq!(messages().with_marker("m").texts(), ["m\nbe brief", "a b"]);
+        assert_eq!(messages().with_user_marker("m").texts(), ["be brief", "m\n", "a b"]);
+        assert_eq!(RowContent::Turn(turn()).with_user_marker("m").texts(), ["be brief", "m\na b"]);
+        assert_eq!(RowContent::Prompt("x".to_owned()).with_user_marker("m").texts(), ["m\nx"]);
+        let system = || RowContent::Messages(vec![json!({"role": "system", "content": "be brief"})]);
+        assert_eq!(system().with_user_marker("m").texts(), ["m\nbe brief"], "a chat without a user");
         let marked = RowContent::Turn(turn()).with_marker("m");
         assert_eq!(marked.texts(), ["m\nbe brief", "a b"]);
         let parts = RowContent::Messages(vec![json!({"role": "user", "content": [{"type": "text", "text": "a"}]})]);

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use assay_reactor::now_ns;
 use assay_record::Phase;
 
-use crate::{Cause, Connections, NextTurn, PlannedRequest, PlannedTurn, Requests, Successor, Trial};
+use crate::{Beginning, Cause, Connections, NextTurn, PlannedRequest, PlannedTurn, Requests, Successor, Trial};
 
 /// The maximum requests of one batch. A batch wakes the feeder once for all its requests.
 const BATCH: usize = 32;
@@ -38,6 +38,10 @@ pub(crate) struct PreparedRequest {
     pub(crate) next: Vec<NextTurn>,
     /// The session that its user plays next.
     pub(crate) successor: Option<Successor>,
+    /// The time from the start of its session at which it is due, if the session begins with it.
+    pub(crate) after_ns: u64,
+    /// The other turns with which its session begins.
+    pub(crate) beside: Vec<Beginning>,
     /// The course of its session up to it; set when it is begun.
     pub(crate) course: Option<SessionCourse>,
     pub(crate) cancel_after_ns: Option<u64>,
@@ -45,18 +49,21 @@ pub(crate) struct PreparedRequest {
 
 /// The course of a session up to one of its turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "all of them are times, whose unit is a part of the name")]
 pub(crate) struct SessionCourse {
     /// The time at which the first turn was due.
     pub(crate) start_ns: i64,
     /// The time before the turn in which no turn was due or in flight.
     pub(crate) pauses_ns: i64,
+    /// The time since the start by which the turns that wait came earlier, because nothing was in flight.
+    pub(crate) cut_ns: i64,
 }
 
 impl PreparedRequest {
     /// Notes that its session begins with it, at the time at which it is due. Under closed loop that is when a user takes it up.
     pub(crate) fn begin_session(&mut self, due_ns: i64) {
         self.intended_ns = Some(due_ns);
-        self.course = Some(SessionCourse { start_ns: due_ns, pauses_ns: 0 });
+        self.course = Some(SessionCourse { start_ns: due_ns, ..SessionCourse::default() });
     }
 }
 
@@ -121,6 +128,8 @@ impl Template {
             turn: planned.turn,
             next: planned.next,
             successor: planned.successor,
+            after_ns: planned.after_ns,
+            beside: planned.beside,
             course: None,
             cancel_after_ns: planned.cancel_after_ns,
         }
@@ -136,7 +145,7 @@ fn printable(text: &str) -> String {
 pub(crate) struct Feeder {
     warmup: Option<SyncSender<Vec<PreparedRequest>>>,
     measured: SyncSender<Vec<PreparedRequest>>,
-    /// True if every request has to be the first turn of a session.
+    /// True if every request has to be a turn of a session.
     has_sessions: bool,
 }
 
@@ -286,8 +295,8 @@ impl<R: Requests + ?Sized> Source<'_, R> {
         while !self.over && batch.len() < BATCH && bytes < BATCH_BYTES && now_ns() - started < BATCH_NS {
             match self.requests.next(self.phase)? {
                 Some(planned) => {
-                    if self.has_sessions && planned.turn.is_none_or(|turn| turn.turn != 0) {
-                        return Err(format!("request {} is not the first turn of a session", planned.global_index).into());
+                    if self.has_sessions && planned.turn.is_none() {
+                        return Err(format!("request {} is no turn of a session", planned.global_index).into());
                     }
                     let prepared = self.template.prepare(planned);
                     bytes += prepared.wire.len();

@@ -59,7 +59,7 @@ pub use error::{Cause, Error};
 pub use http2::is_http2;
 pub use output::Sink;
 pub use progress::{Progress, ProgressSnapshot};
-pub use requests::{NextTurn, PlannedRequest, PlannedTurn, Requests, ResponseText, Successor, Turns};
+pub use requests::{Beginning, NextTurn, PlannedRequest, PlannedTurn, Requests, ResponseText, Successor, Turns};
 pub use response::{MAX_DOCUMENT_BYTES, sse};
 pub use run::{run, run_sessions};
 pub use summary::{ClientStats, Counts, Delays, Lateness, TrialSummary};

@@ -11,12 +11,12 @@ pub trait Requests: Send {
     /// its own requests, and the first measured ones are prepared before the warm-up is over. Under closed loop a phase may be
     /// endless; the trial ends it.
     ///
-    /// In a trial of [`Sessions`](crate::Sessions) these are the first turns, which are one sequence: every call is for
-    /// [`Phase::Measured`], and the clock decides the phase. Of [users](crate::Arrivals::Users), only those of their first sessions.
+    /// In a trial of [`Sessions`](crate::Sessions) these are the turns with which sessions begin, one of each session, which are one sequence: every
+    /// call is for [`Phase::Measured`], and the clock decides the phase. Of [users](crate::Arrivals::Users), only those of their first sessions.
     fn next(&mut self, phase: Phase) -> Result<Option<PlannedRequest>, Cause>;
 }
 
-/// A generator of the later turns of sessions, whose first turns are [`Requests`]. One thread of the load generator calls it.
+/// A generator of the other turns of sessions, which begin with [`Requests`]. One thread of the load generator calls it.
 pub trait Turns: Send {
     /// Returns turn `turn` of a session. Turn 0 is requested of a session that [follows](PlannedRequest::successor) another one of a user, while the
     /// last turn of that is in flight, or at the end of that if it ends before. Any other turn is sent at the end of the last response that it waits for, plus its pause. `previous` is
@@ -59,7 +59,7 @@ pub struct PlannedTurn {
 /// A turn that waits for the end of another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NextTurn {
-    /// The turn, from 1.
+    /// The turn.
     pub turn: u32,
     /// The pause before it, in nanoseconds, since the last end of the turns that it waits for.
     pub pause_ns: u64,
@@ -76,6 +76,15 @@ pub struct Successor {
     pub session: u64,
     /// The time before which its first turn is not due, in nanoseconds since the trial's start.
     pub planned_ns: i64,
+}
+
+/// A turn with which a session begins beside its first request, because it waits for no other that is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beginning {
+    /// The turn.
+    pub turn: u32,
+    /// The time from the start of the session at which it is due, in nanoseconds.
+    pub after_ns: u64,
 }
 
 /// One request, ready to be sent.
@@ -105,6 +114,10 @@ pub struct PlannedRequest {
     pub next: Vec<NextTurn>,
     /// The session that its user plays once its own has ended, with its last turn or one that failed; none if the user plays no more.
     pub successor: Option<Successor>,
+    /// The time from the start of its session at which it is due, in nanoseconds; only of the request with which a session begins.
+    pub after_ns: u64,
+    /// The other turns with which its session begins; only of the request with which it does.
+    pub beside: Vec<Beginning>,
     /// The time from its last byte, in nanoseconds, after which it is cancelled if its response is not complete
     /// ([`Outcome::Cancelled`](assay_record::Outcome::Cancelled)); none if it is not cancelled.
     pub cancel_after_ns: Option<u64>,

@@ -494,7 +494,8 @@ impl<'a> Engine<'a> {
             ..self.client
         };
         let Range { start: measured_from_ns, end: measured_to_ns } = window;
-        TrialSummary { counts: self.counts, measured_from_ns, measured_to_ns, ended_ns, cancelled, client }
+        let idle_cut_ns = self.sessions.as_ref().map_or(0, SessionTable::cut_ns);
+        TrialSummary { counts: self.counts, measured_from_ns, measured_to_ns, ended_ns, idle_cut_ns, cancelled, client }
     }
 
     /// Returns true if all requested requests have become due.

@@ -14,6 +14,8 @@ pub struct TrialSummary {
     pub measured_to_ns: i64,
     /// The end of the last request, in nanoseconds since the trial's start.
     pub ended_ns: i64,
+    /// The time by which turns of sessions came earlier because nothing was in flight, in nanoseconds.
+    pub idle_cut_ns: i64,
     /// True if it was cancelled early.
     pub cancelled: bool,
     /// The client's measurements of itself.

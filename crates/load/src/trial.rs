@@ -124,6 +124,9 @@ pub struct Sessions {
     pub most_streams: u32,
     /// The earlier responses in the requests of later turns.
     pub history: History,
+    /// The longest time for which nothing is in flight while turns wait, in nanoseconds: then all of them are due earlier by the same time. Under
+    /// closed loop only.
+    pub idle_cap_ns: Option<i64>,
 }
 
 /// The earlier responses in the requests of later turns.
@@ -214,6 +217,11 @@ impl Trial {
         }
         if matches!(self.arrivals, Arrivals::Users { .. }) && (self.sessions.is_none() || self.measured.duration_ns.is_none()) {
             return problem("its users play sessions until a time has passed; give it both");
+        }
+        let idle_cap_ns = self.sessions.and_then(|sessions| sessions.idle_cap_ns);
+        if idle_cap_ns.is_some_and(|cap| cap <= 0) || (idle_cap_ns.is_some() && !matches!(self.arrivals, Arrivals::Closed { .. }))
+        {
+            return problem("an idle cap is a time above 0, and for users who play sessions");
         }
         if self.sessions.is_none() && self.connections == Connections::Sticky {
             return problem("its requests belong to no session that could share a connection");

@@ -278,6 +278,7 @@ fn sessions(written: &Sessions, count: Option<u64>, of_trace: bool) -> assay_man
         history: written.history,
         reasoning: written.reasoning,
         count: count.map(Count),
+        play: written.play,
     }
 }
 

@@ -5,7 +5,8 @@
 /// Equal blocks are equal texts, wherever they stand and in whatever request. With a salt, executions have nothing in common; without one,
 /// all trials of a point have the same texts. The seed of block `id` is output `id + 1` of SplitMix64 under the scope, and that of what
 /// follows the blocks of row `r` is output `r + 1` under the scope's complement. Ids that are equal within a part of the trace only, such as
-/// one session, have as their scope output `p + 1` under the trial's, with `p` the number of the part.
+/// one session, have as their scope output `p + 1` under the trial's, with `p` the number of the part. A pass over the sessions of a trace after the
+/// first has as its scope output `q` under that of the trial with its halves exchanged, with `q` the number of the pass from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockTexts {
     scope: u64,
@@ -22,6 +23,12 @@ impl BlockTexts {
         Self { scope: split_mix(self.scope, part.wrapping_add(1)) }
     }
 
+    /// Returns the texts of the blocks of a pass over the sessions of a trace, from 0.
+    #[must_use]
+    pub fn of_pass(self, pass: u32) -> Self {
+        Self { scope: seed_of_pass(self.scope, pass) }
+    }
+
     /// Returns the seed of a block's text.
     pub fn block_seed(self, id: u64) -> u64 {
         split_mix(self.scope, id.wrapping_add(1))
@@ -31,6 +38,11 @@ impl BlockTexts {
     pub fn rest_seed(self, row: u64) -> u64 {
         split_mix(!self.scope, row.wrapping_add(1))
     }
+}
+
+/// Returns the seed that a pass has instead of this one of the first, by SplitMix64 under the seed with its halves exchanged.
+pub fn seed_of_pass(seed: u64, pass: u32) -> u64 {
+    if pass == 0 { seed } else { split_mix(seed.rotate_left(32), u64::from(pass)) }
 }
 
 /// Returns output `number` (from 1) of SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014).
@@ -56,5 +68,9 @@ mod tests {
         let part = BlockTexts::new(blocks[2]);
         assert_eq!(texts.within(1_000), part, "the scope of a part is an output under that of the trial");
         assert_ne!(texts.within(1_000).block_seed(0), texts.within(1_001).block_seed(0));
+        assert_eq!(texts.of_pass(0), texts, "the first pass has the words of a trial that plays each session once");
+        let mut seeds: Vec<u64> = (0..4).map(|pass| texts.of_pass(pass).within(3).block_seed(0)).collect();
+        seeds.dedup();
+        assert_eq!((seeds.len(), texts.of_pass(1).scope), (4, split_mix(0x89ab_cdef_0123_4567, 1)));
     }
 }

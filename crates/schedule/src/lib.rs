@@ -28,7 +28,7 @@ mod users;
 pub const DRAIN: Duration = Duration::from_secs(30);
 
 pub use arrivals::{MAX_RATE_PER_S, MAX_SMOOTHNESS, MAX_SPEED, MIN_RATE_PER_S, MIN_SMOOTHNESS, MIN_SPEED};
-pub use block_texts::BlockTexts;
+pub use block_texts::{BlockTexts, seed_of_pass};
 pub use digest::{DIGEST_FORMAT, OPEN_LENGTH_INDICES};
 pub use generator::{GENERATOR_FORMAT, Generator, LoadKey, Nonce};
 pub use groups::{MAX_GROUPS, MAX_ZIPF};
@@ -37,7 +37,7 @@ pub use order::{ComparisonRole, MAX_TRIALS, OrderError, OrderRules, draw_seed, o
 pub use recipe::load_recipe_digest;
 pub use reuse::{PrefixReuse, tokens_in_blocks};
 pub use seed::{Seed, SeedError};
-pub use sessions::{Follower, MAX_PAUSE_NS, SessionCursor, SessionTurn};
+pub use sessions::{Beginning, Follower, MAX_PAUSE_NS, Markers, SessionCursor, SessionTurn};
 pub use trial::{
     MAX_REQUESTS, MAX_TRIAL_NS, OfferedLoad, Phase, PointKey, Requests, ScheduleError, ScheduledRequest, Stripe, TrialKey,
     TrialSchedule, check_replay, request_limit,

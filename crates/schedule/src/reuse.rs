@@ -62,6 +62,12 @@ impl PrefixReuse {
                     _ if work.adapters.len() > 1 => {
                         Err("its requests have adapters, of which the blocks of the trace say nothing".to_owned())
                     }
+                    _ if work.session_play().start.is_some() => {
+                        Err("sessions begin in their middle, without the turns whose blocks later ones repeat".to_owned())
+                    }
+                    _ if work.session_play().marker => {
+                        Err("a marker of each session moves its prompts in the blocks of a cache".to_owned())
+                    }
                     _ if !is_in_order => Err("the rows of the trace are not sent in its order".to_owned()),
                     Some((played, of)) if played < of => Err("only a part of the trace's sessions is played".to_owned()),
                     _ => Ok(Self(Kind::Blocks(Arc::clone(index)))),

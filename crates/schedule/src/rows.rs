@@ -25,7 +25,7 @@ enum RowOrder {
     Shuffled(Arc<[u32]>),
     /// The sessions that rows are turns of, in an order of their own, and then again.
     Sessions(Arc<[IndexedSession]>),
-    /// The sessions of a trace, in their order and once.
+    /// The sessions of a trace, in their order.
     TraceSessions(TraceSessions),
     /// As recorded, once. The rows of the measured phase begin with this one.
     Recorded { measured_from: u64 },
@@ -44,11 +44,9 @@ impl Rows {
         Self { index: Arc::clone(index), order: RowOrder::Sessions(order.into()), digests }
     }
 
-    /// Returns the rows as turns of the sessions of a trace, in the order in which they began.
-    pub(crate) fn trace_sessions(index: &Arc<Index>, digests: [Digest; 2], speed: Speed) -> Self {
-        let order: Arc<[IndexedSession]> = index.sessions().collect();
-        let trace = TraceSessions { order, index: Arc::clone(index), speed };
-        Self { index: Arc::clone(index), order: RowOrder::TraceSessions(trace), digests }
+    /// Returns the rows as turns of the sessions of a trace.
+    pub(crate) fn trace_sessions(trace: TraceSessions, digests: [Digest; 2]) -> Self {
+        Self { index: Arc::clone(&trace.index), order: RowOrder::TraceSessions(trace), digests }
     }
 
     /// Returns the sessions of the trace, if rows are turns of them.

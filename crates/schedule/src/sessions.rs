@@ -10,7 +10,13 @@
 //! from zero, and [`MAX_PAUSE_NS`] at most. Draws of more than [`MAX_SESSION_TURNS`] turns are clipped to it.
 //!
 //! The sessions of a trace come in the order in which they began, once: session `s` is the trace's session `s`, and its pauses are those that
-//! the index records. The speed of a replay divides all times of the trace, pauses and planned times included.
+//! the index records. The speed of a replay divides all times of the trace, pauses and planned times included. If they are recycled, session `s`
+//! is the trace's session `s` modulo their number, and the quotient is its pass.
+//!
+//! A session may begin in its middle: if a start is planned, each of the first sessions does, one for each user of the trial. With `u` the value `s` of the
+//! concern `start` of the phase `trial`, session `s` begins at the time `from + (to - from) u` of its recorded length, which ends with its last turn, in
+//! whole nanoseconds. Turns before it are not sent, and no turn waits for them. Turns that wait for no other are due at their recorded times since then;
+//! the shortest of all these times is subtracted from all of them, so that the first turn of a trial is due at once.
 //!
 //! The sessions of users follow one another on a grid instead (see `users`): session `s` is of user `s` modulo their number, has its turns at points of
 //! the grid, and no pauses of its own. A user has all sessions in one shard.
@@ -19,14 +25,15 @@
 //! trace may fork: the turns of a subagent are a stream beside that of the turn that spawned it, and a turn that joins subagents waits for their
 //! last turns, too. The links between turns are those of the index. A session has all of its streams in one shard.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use assay_dataset::{Index, IndexedSession, MAX_TRACE_TURNS};
-use assay_manifest::{Count, LengthLaw, MAX_SESSION_TURNS, PauseLaw, Sessions};
+use assay_manifest::{Count, LengthLaw, MAX_SESSION_TURNS, PauseLaw, SessionStart, Sessions};
 
 use crate::arrivals::{Arrivals, Speed};
+use crate::block_texts::split_mix;
 use crate::lengths::{Lengths, log_moments};
 use crate::users::UserGrid;
 use crate::{Generator, Stripe};
@@ -41,13 +48,16 @@ pub struct SessionTurn {
     pub session: u64,
     /// The number of the turn, from 0.
     pub turn: u32,
-    /// The turns of the session.
+    /// The turns of the session that are sent.
     pub turns: u32,
+    /// The pass over the sessions of the trace, from 0.
+    pub pass: u32,
     /// Its stream among those of the session, from 0; absent unless the session is of a trace.
     pub stream: Option<u32>,
-    /// The time from the last end of the responses that it waits for to this turn, in nanoseconds; 0 for the first.
+    /// The time from the last end of the responses that it waits for to this turn, in nanoseconds; 0 if it waits for none.
     pub pause_ns: u64,
-    /// The time from the start of the session at which the trace has this turn, in nanoseconds; absent unless the session is of a trace.
+    /// The time from the start of the session at which the trace has this turn, in nanoseconds; absent unless the session is of a trace. A turn
+    /// that waits for no other is due at it.
     pub planned_ns: Option<u64>,
     /// Tokens that this turn adds to what was said before.
     pub own_tokens: u32,
@@ -68,11 +78,40 @@ pub struct Follower {
     pub planned_ns: Option<i64>,
 }
 
+/// A turn with which a session begins, because it waits for no other that is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    /// The number of the turn.
+    pub turn: u32,
+    /// The time from the start of the session at which it is due, in nanoseconds.
+    pub after_ns: u64,
+}
+
+/// The markers of the sessions of one execution of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Markers(u64);
+
+impl Markers {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Returns the seed of the words of a session's marker: output `session + 1` of SplitMix64.
+    pub fn seed(self, session: u64) -> u64 {
+        split_mix(self.0, session.wrapping_add(1))
+    }
+}
+
 /// A session, and the turn that comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionCursor {
     pub(crate) session: u64,
     pub(crate) turns: u32,
+    /// The number of turns that are sent.
+    pub(crate) sent: u32,
+    /// The time of the trace at which it begins, since that of its first turn, in nanoseconds: earlier turns are not sent.
+    pub(crate) begins_ns: u64,
+    pub(crate) pass: u32,
     /// The index of its first request.
     pub(crate) first_index: u64,
     /// The row of its first turn; absent if it is drawn.
@@ -111,7 +150,19 @@ impl SessionCursor {
 
     /// Returns the session before its first turn.
     fn new(session: u64, turns: u32, first_index: u64, first_row: Option<u64>) -> Self {
-        Self { session, turns, first_index, first_row, next_turn: 0, history_tokens: 0, sent_tokens: 0, offset_ns: None }
+        Self {
+            session,
+            turns,
+            sent: turns,
+            begins_ns: 0,
+            pass: 0,
+            first_index,
+            first_row,
+            next_turn: 0,
+            history_tokens: 0,
+            sent_tokens: 0,
+            offset_ns: None,
+        }
     }
 
     /// Returns the row of a turn; `None` if it is drawn.
@@ -127,7 +178,7 @@ pub(crate) enum SessionSource {
     Drawn(Box<Lengths>),
     /// The conversations of a dataset, in the order of the trial.
     Recorded(Arc<[IndexedSession]>),
-    /// The sessions of a trace, each once.
+    /// The sessions of a trace.
     Trace(TraceSessions),
 }
 
@@ -137,17 +188,74 @@ pub(crate) struct TraceSessions {
     pub(crate) order: Arc<[IndexedSession]>,
     pub(crate) index: Arc<Index>,
     pub(crate) speed: Speed,
+    /// True if they come again after the last one.
+    recycle: bool,
+    /// The times at which the first sessions begin, since the time of the first turn of each, in nanoseconds.
+    begins_ns: Arc<[u64]>,
 }
 
 impl TraceSessions {
-    /// Returns the number of sessions.
-    pub(crate) fn len(&self) -> u64 {
+    pub(crate) fn new(index: &Arc<Index>, speed: Speed) -> Self {
+        let order: Arc<[IndexedSession]> = index.sessions().collect();
+        Self { order, index: Arc::clone(index), speed, recycle: false, begins_ns: Arc::new([]) }
+    }
+
+    /// Returns sessions that come again after the last one.
+    pub(crate) fn recycled(self) -> Self {
+        Self { recycle: true, ..self }
+    }
+
+    /// Returns sessions of which the first `first` begin in their middle.
+    pub(crate) fn starting(self, start: SessionStart, first: u64, mut draws: Generator) -> Self {
+        let drawn = (0..first).map_while(|session| {
+            let found = self.found(session)?;
+            let length_ns = self.planned_of(found).max().unwrap_or(0);
+            let share = start.from + (start.to - start.from) * draws.unit_f64(session);
+            let at_ns = ((share * length_ns as f64) as u64).min(length_ns);
+            let lead_ns = self.planned_of(found).filter(|planned_ns| *planned_ns >= at_ns).min().unwrap_or(at_ns) - at_ns;
+            Some((at_ns, lead_ns))
+        });
+        let drawn: Vec<(u64, u64)> = drawn.collect();
+        let least_ns = drawn.iter().map(|(_, lead_ns)| *lead_ns).min().unwrap_or(0);
+        Self { begins_ns: drawn.into_iter().map(|(at_ns, _)| at_ns.saturating_add(least_ns)).collect(), ..self }
+    }
+
+    /// Returns the number of sessions until they come again, or end.
+    fn len(&self) -> u64 {
         self.order.len() as u64
+    }
+
+    /// Returns the number of sessions that can be played.
+    fn playable(&self) -> u64 {
+        if self.recycle { u64::MAX } else { self.len() }
+    }
+
+    /// Returns the session of the trace that a session is.
+    fn found(&self, session: u64) -> Option<IndexedSession> {
+        let place = if self.recycle { session.checked_rem(self.len())? } else { session };
+        usize::try_from(place).ok().and_then(|place| self.order.get(place)).copied()
+    }
+
+    fn pass(&self, session: u64) -> u32 {
+        let passes = session.checked_div(self.len()).unwrap_or(0);
+        u32::try_from(passes).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the time of the trace at which a session begins, since that of its first turn.
+    fn begins_ns(&self, session: u64) -> u64 {
+        let begins_ns = usize::try_from(session).ok().and_then(|place| self.begins_ns.get(place));
+        begins_ns.copied().unwrap_or(0)
+    }
+
+    /// Returns the times of the turns of a session, since that of its first turn.
+    fn planned_of(&self, session: IndexedSession) -> impl Iterator<Item = u64> {
+        let rows = session.first_row..session.first_row.saturating_add(u64::from(session.turns));
+        rows.map(move |row| self.planned_ns(session.first_row, row))
     }
 
     /// Returns the time at which a session begins, in nanoseconds since the start of the replay; the largest time past the last session.
     pub(crate) fn start_ns(&self, session: u64) -> u64 {
-        let found = usize::try_from(session).ok().and_then(|place| self.order.get(place));
+        let found = self.found(session);
         found.map_or(u64::MAX, |found| self.speed.replayed_ns(self.at_ns(found.first_row)))
     }
 
@@ -176,7 +284,7 @@ impl SessionSource {
                 order.get(place).map_or((1, Some(0)), |found| (found.turns.clamp(1, MAX_SESSION_TURNS), Some(found.first_row)))
             }
             Self::Trace(trace) => {
-                let found = usize::try_from(session).ok().and_then(|place| trace.order.get(place));
+                let found = trace.found(session);
                 found.map_or((1, Some(0)), |found| (found.turns.clamp(1, MAX_TRACE_TURNS), Some(found.first_row)))
             }
         }
@@ -197,6 +305,16 @@ pub(crate) struct SessionWalk {
     current: VecDeque<SessionCursor>,
     /// The grid of the users; absent if sessions do not follow one another on one.
     grid: Option<UserGrid>,
+    /// The waits of the last session that was requested of those that begin in their middle.
+    waits: Option<SentTurns>,
+}
+
+/// The turns of a session that begins in its middle.
+#[derive(Clone)]
+struct SentTurns {
+    session: u64,
+    /// The number of turns that each turn waits for; absent if it is not sent.
+    waits: Vec<Option<u32>>,
 }
 
 impl SessionWalk {
@@ -207,7 +325,7 @@ impl SessionWalk {
         pauses: Generator,
         grid: Option<UserGrid>,
     ) -> Self {
-        let of_source = if let SessionSource::Trace(trace) = &source { trace.len() } else { u64::MAX };
+        let of_source = if let SessionSource::Trace(trace) = &source { trace.playable() } else { u64::MAX };
         let first = grid.map_or(u64::MAX, |grid| grid.users.get());
         Self {
             source,
@@ -218,6 +336,7 @@ impl SessionWalk {
             end: sessions.count.map_or(u64::MAX, |count| count.0).min(of_source).min(first),
             current: VecDeque::new(),
             grid,
+            waits: None,
         }
     }
 
@@ -292,16 +411,83 @@ impl SessionWalk {
             // The first sessions of users begin at points of their own, which follow one another.
             self.next_index = self.next_index.saturating_add(self.grid.map_or(cursor.turns.into(), |_| 1));
             if self.stripe.position(cursor.session).is_some() {
-                return Some(cursor);
+                return Some(self.from_start(cursor));
             }
         }
         None
     }
 
+    /// Returns a session with the time at which it begins, if that is one of a trace.
+    fn from_start(&self, cursor: SessionCursor) -> SessionCursor {
+        let SessionSource::Trace(trace) = &self.source else { return cursor };
+        let (begins_ns, pass) = (trace.begins_ns(cursor.session), trace.pass(cursor.session));
+        let cursor = SessionCursor { begins_ns, pass, ..cursor };
+        let sent =
+            if begins_ns == 0 { None } else { Some((0..cursor.turns).filter(|turn| self.is_sent(&cursor, *turn)).count()) };
+        SessionCursor { sent: sent.and_then(|sent| u32::try_from(sent).ok()).unwrap_or(cursor.turns), ..cursor }
+    }
+
+    /// Returns true if a turn of a session is not before its start.
+    pub(crate) fn is_sent(&self, cursor: &SessionCursor, turn: u32) -> bool {
+        cursor.begins_ns == 0 || self.recorded_ns(cursor, turn).is_none_or(|ns| ns >= cursor.begins_ns)
+    }
+
+    /// Returns the number of turns that are sent and that each turn of a session waits for, if that begins in its middle.
+    fn waits(&mut self, cursor: &SessionCursor) -> Option<&[Option<u32>]> {
+        if cursor.begins_ns == 0 {
+            return None;
+        }
+        if self.waits.as_ref().is_none_or(|known| known.session != cursor.session) {
+            let (trace, first_row) = self.of_trace(cursor)?;
+            let mut waits: Vec<Option<u32>> = (0..cursor.turns).map(|turn| self.is_sent(cursor, turn).then_some(0)).collect();
+            for turn in 0..cursor.turns {
+                let link = trace.index.link(first_row, turn)?;
+                let is_sent = |turn: u32| waits.get(turn as usize).is_some_and(Option::is_some);
+                let follows = link.after.is_some_and(|after| is_sent(after.into()));
+                let joined_by = link.joined_by.filter(|_| is_sent(turn));
+                for waiting in follows.then_some(turn).into_iter().chain(joined_by.map(u32::from)) {
+                    if let Some(Some(count)) = waits.get_mut(waiting as usize) {
+                        *count += 1;
+                    }
+                }
+            }
+            self.waits = Some(SentTurns { session: cursor.session, waits });
+        }
+        self.waits.as_ref().map(|known| known.waits.as_slice())
+    }
+
+    /// Returns the turns with which a session begins: those that wait for no other that is sent, the first to be due before the others.
+    pub(crate) fn beginnings(&mut self, cursor: &SessionCursor) -> Vec<Beginning> {
+        let first = Beginning { turn: 0, after_ns: 0 };
+        let Some(waits) = self.waits(cursor) else { return vec![first] };
+        let free: Vec<u32> = (0..).zip(waits).filter(|(_, waits)| **waits == Some(0)).map(|(turn, _)| turn).collect();
+        let after_ns = |turn| self.planned_ns(&cursor.at(turn)).unwrap_or(0);
+        let mut beginnings: Vec<Beginning> = free.into_iter().map(|turn| Beginning { turn, after_ns: after_ns(turn) }).collect();
+        beginnings.sort_by_key(|beginning| (beginning.after_ns, beginning.turn));
+        beginnings
+    }
+
+    /// Returns the last turn before the start of each stream of a session that has begun by then and goes on after it, in order.
+    pub(crate) fn history_turns(&self, cursor: &SessionCursor) -> Vec<u32> {
+        let (mut last, mut live) = (BTreeMap::new(), BTreeSet::new());
+        for turn in (0..cursor.turns).filter(|_| cursor.begins_ns > 0) {
+            let stream = self.stream(cursor, turn);
+            if self.is_sent(cursor, turn) {
+                live.insert(stream);
+            } else {
+                last.insert(stream, turn);
+            }
+        }
+        let mut turns: Vec<u32> = last.into_iter().filter(|(stream, _)| live.contains(stream)).map(|(_, turn)| turn).collect();
+        turns.sort_unstable();
+        turns
+    }
+
     /// Returns the pause before a turn of a session.
     pub(crate) fn pause_ns(&mut self, cursor: &SessionCursor, turn: u32) -> u64 {
+        let waits = self.waits(cursor).map(|waits| waits.get(turn as usize).copied().flatten().unwrap_or(0));
         match (&self.source, cursor.row_of(turn)) {
-            _ if turn == 0 || self.grid.is_some() => 0,
+            _ if turn == 0 || self.grid.is_some() || waits == Some(0) => 0,
             (SessionSource::Trace(trace), Some(row)) => trace.pause_ns(row),
             _ => self.pauses.ns(self.index_of(cursor, turn)),
         }
@@ -319,6 +505,10 @@ impl SessionWalk {
             Some((trace, first_row)) => trace.index.followers(first_row, turn).collect(),
             None => (turn + 1 < cursor.turns).then_some((turn + 1, 1)).into_iter().collect(),
         };
+        let linked: Vec<(u32, u32)> = match self.waits(cursor) {
+            None => linked,
+            Some(sent) => linked.into_iter().filter_map(|(turn, _)| Some((turn, (*sent.get(turn as usize)?)?))).collect(),
+        };
         let on_grid = self.grid.is_some();
         let follower = |(turn, waits)| {
             let planned_ns = self.offset_ns(cursor, turn).filter(|_| on_grid);
@@ -334,10 +524,15 @@ impl SessionWalk {
         cursor.first_row.map(|first_row| (trace, first_row))
     }
 
-    /// Returns the time from the start of a session to one of its turns, by the trace.
+    /// Returns the time from the start of a session to its next turn, by the trace.
     pub(crate) fn planned_ns(&self, cursor: &SessionCursor) -> Option<u64> {
-        let (SessionSource::Trace(trace), Some(first_row)) = (&self.source, cursor.first_row) else { return None };
-        Some(trace.planned_ns(first_row, first_row.saturating_add(u64::from(cursor.next_turn))))
+        self.recorded_ns(cursor, cursor.next_turn).map(|ns| ns.saturating_sub(cursor.begins_ns))
+    }
+
+    /// Returns the time from the first turn of a session to another one, by the trace.
+    fn recorded_ns(&self, cursor: &SessionCursor, turn: u32) -> Option<u64> {
+        let (trace, first_row) = self.of_trace(cursor)?;
+        Some(trace.planned_ns(first_row, first_row.saturating_add(u64::from(turn))))
     }
 }
 

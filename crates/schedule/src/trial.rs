@@ -35,7 +35,7 @@ use crate::groups::{Groups, MAX_GROUPS, MAX_ZIPF};
 use crate::lengths::{self, Lengths, MAX_TOKENS};
 use crate::profile::{self, Profile};
 use crate::rows::{Rows, first_measured};
-use crate::sessions::{Follower, SessionCursor, SessionSource, SessionTurn, SessionWalk, TraceSessions};
+use crate::sessions::{Beginning, Follower, Markers, SessionCursor, SessionSource, SessionTurn, SessionWalk, TraceSessions};
 use crate::users::UserGrid;
 use crate::{Generator, LoadKey, Nonce, Seed, SeedError, digest};
 
@@ -443,7 +443,7 @@ impl TrialSchedule {
                         let what = "sessions with subagents have several turns in flight, which cannot share one connection: `connections: pooled`";
                         return Err(ScheduleError::Sessions(what.to_owned()));
                     }
-                    let rows = Rows::trace_sessions(index, digests, speed);
+                    let rows = Rows::trace_sessions(played_sessions(work, offered, key, index, speed), digests);
                     return Self::with_prompts(work, offered, key, Prompts::Rows(rows));
                 }
                 if let Some(OpenLoop::Recorded(speed)) = open_loop(work.arrival, offered)? {
@@ -718,6 +718,12 @@ impl TrialSchedule {
         BlockTexts::new(scope)
     }
 
+    /// Returns the markers of sessions; `None` if they have none. They depend on the nonce, so that no two executions have one in common.
+    pub fn markers(&self) -> Option<Markers> {
+        let has_markers = self.sessions.as_ref().is_some_and(|sessions| sessions.play.marker);
+        has_markers.then(|| Markers::new(self.key("trial", "marker").generator_with_nonce(self.nonce).at(0)))
+    }
+
     /// Returns the digests of the rows of the dataset and of their index; none if prompts are synthetic.
     pub(crate) fn dataset_digests(&self) -> &[Digest] {
         match &self.prompts {
@@ -824,6 +830,23 @@ impl TrialSchedule {
     }
 }
 
+/// Returns the sessions of a trace as the work plays them.
+fn played_sessions(
+    work: &ServingWork,
+    offered: OfferedLoad,
+    key: &TrialKey<'_>,
+    index: &Arc<Index>,
+    speed: Speed,
+) -> TraceSessions {
+    let (play, trace) = (work.session_play(), TraceSessions::new(index, speed));
+    let trace = if play.recycle { trace.recycled() } else { trace };
+    let (Some(start), OfferedLoad::Concurrency { users }) = (play.start, offered) else { return trace };
+    let count = work.sessions.as_ref().and_then(|sessions| sessions.count).map_or(u64::MAX, |count| count.0);
+    let PointKey { seed, workload, point } = key.point;
+    let draws = LoadKey { seed, workload, point, trial: key.trial, phase: "trial", concern: "start" }.generator();
+    trace.starting(start, users.min(count), draws)
+}
+
 /// Checks that a rate profile is offered if, and only if, the workload has one, and that it fits the trial.
 fn check_profile(work: &ServingWork, offered: OfferedLoad) -> Result<(), ScheduleError> {
     let refuse = |why: &str| Err(ScheduleError::Profile(why.to_owned()));
@@ -881,9 +904,12 @@ fn check_sessions(work: &ServingWork, sessions: &Sessions) -> Result<(), Schedul
     if sessions.think_time == PauseLaw::Recorded && !plays_trace(work) {
         return refuse("only a trace has recorded pauses");
     }
-    if plays_trace(work) && work.arrival == ArrivalLaw::Closed && sessions.count.is_none() {
-        return refuse("a number of sessions ends a trial that plays those of a trace at a concurrency");
+    if plays_trace(work) && work.arrival == ArrivalLaw::Closed && sessions.count.is_none() && !sessions.play.recycle {
+        return refuse(
+            "a number of sessions ends a trial that plays those of a trace at a concurrency, unless they are recycled",
+        );
     }
+    check_session_play(work, sessions)?;
     let of_dataset = work.prompts.dataset().and_then(|dataset| dataset.summary.sessions).filter(|_| plays_trace(work));
     of_dataset.map_or(Ok(()), |Count(of_trace)| check_trace_count(sessions, of_trace))?;
     if work.requests.is_some() || (sessions.count.is_some() && work.duration_ns.is_some()) {
@@ -896,6 +922,29 @@ fn check_sessions(work: &ServingWork, sessions: &Sessions) -> Result<(), Schedul
         return refuse("all that is said in a session of the mean length is more than a prompt may have");
     }
     crate::sessions::refusal(sessions).map_or(Ok(()), |reason| Err(ScheduleError::Sessions(reason)))
+}
+
+/// Checks the way in which users play sessions.
+fn check_session_play(work: &ServingWork, sessions: &Sessions) -> Result<(), ScheduleError> {
+    let play = sessions.play;
+    let problem = if play.is_plain() {
+        None
+    } else if !plays_trace(work) || work.arrival != ArrivalLaw::Closed {
+        Some("only those of a trace at a concurrency are recycled, or begin in their middle, or have an idle cap or markers")
+    } else if play.recycle && (sessions.count.is_some() || work.duration_ns.is_none()) {
+        Some("a duration, and no number of sessions, ends a trial that recycles them")
+    } else if play.start.is_some_and(|start| !start.is_valid()) {
+        Some("they begin between two shares of their length from 0 to 1, the lower one first")
+    } else if play.warm_history && play.start.is_none() {
+        Some("sessions that begin with their first turn have no history to warm")
+    } else if play.idle_cap_ns == Some(Count(0)) {
+        Some("an idle cap of 0 leaves no time between turns")
+    } else if play.marker && work.token_ids.is_some() {
+        Some("a marker is a text, and prompts are token ids")
+    } else {
+        None
+    };
+    problem.map_or(Ok(()), |what| Err(ScheduleError::Sessions(what.to_owned())))
 }
 
 /// Returns the mean number of tokens of all turns and responses of a drawn session; 0 for those of a dataset.
@@ -1224,13 +1273,11 @@ impl Requests {
         sessions.as_mut()?.next(arrivals.as_mut(), *ends_ns)
     }
 
-    /// Returns the next turn of a session; `None` after its last one. Turns may be drawn by any copy of these requests.
+    /// Returns the next turn of a session that is sent; `None` after its last one. Turns may be drawn by any copy of these requests.
     pub fn next_turn(&mut self, cursor: &mut SessionCursor) -> Option<ScheduledRequest> {
-        if cursor.next_turn >= cursor.turns {
-            return None;
-        }
-        let turn = cursor.next_turn;
         let walk = self.sessions.as_mut()?;
+        let turn = (cursor.next_turn..cursor.turns).find(|turn| walk.is_sent(cursor, *turn))?;
+        cursor.next_turn = turn;
         if walk.is_past_end(cursor, turn) {
             return None;
         }
@@ -1249,7 +1296,8 @@ impl Requests {
         request.turn = Some(SessionTurn {
             session: cursor.session,
             turn,
-            turns: cursor.turns,
+            turns: cursor.sent,
+            pass: cursor.pass,
             stream,
             pause_ns,
             planned_ns,
@@ -1271,6 +1319,23 @@ impl Requests {
     /// Returns the time at which the next turn of a session is planned, in nanoseconds since the trial's start; `None` if the schedule has none.
     pub fn planned_ns(&self, session: &SessionCursor) -> Option<i64> {
         self.sessions.as_ref()?.offset_ns(session, session.next_turn)
+    }
+
+    /// Returns the turns with which a session begins, in the order in which they are due; none unless requests are turns of sessions. It is the
+    /// first turn, unless the session begins in its middle.
+    pub fn beginnings(&mut self, session: &SessionCursor) -> Vec<Beginning> {
+        self.sessions.as_mut().map_or_else(Vec::new, |walk| walk.beginnings(session))
+    }
+
+    /// Returns the turns that bring the history of a session into a cache: the last one before its start of each stream that has begun by then
+    /// and goes on after it. None if the session begins with its first turn.
+    pub fn history_turns(&self, session: &SessionCursor) -> Vec<u32> {
+        self.sessions.as_ref().map_or_else(Vec::new, |walk| walk.history_turns(session))
+    }
+
+    /// Returns a turn of a session, sent or not.
+    pub fn turn(&mut self, session: &SessionCursor, turn: u32) -> Option<ScheduledRequest> {
+        self.next_turn(&mut SessionCursor { begins_ns: 0, ..session.at(turn) })
     }
 
     /// Returns the turns of a session that wait for the end of one of its turns; none unless requests are turns of sessions.

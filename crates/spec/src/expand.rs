@@ -254,16 +254,17 @@ fn check_hosts(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<
 /// Checks that a cap over all requests in flight is not left to several shards, none of which knows what the others have in flight.
 fn check_shards(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<Problem>) {
     let Shards::Count(shards @ 2..) = pipeline.spec.shards else { return };
-    let capped = workloads
-        .iter()
-        .find(|workload| matches!(&workload.spec.work, Work::Serving(serving) if serving.load.max_concurrency.is_some()));
-    if let Some(workload) = capped {
+    let field = |workload: &&Workload| match &workload.spec.work {
+        Work::Serving(serving) => serving.one_shard_field(),
+        _ => None,
+    };
+    if let Some((workload, field)) = workloads.iter().find_map(|workload| Some((workload, field(workload)?))) {
         let message = format!(
-            "`spec.shards` is {shards}, and `max_concurrency` of the workload `{}` holds for all requests together, which only one shard can count",
+            "`spec.shards` is {shards}, and `{field}` of the workload `{}` holds for all requests together, which only one shard can count",
             workload.name
         );
-        problems
-            .push(pipeline.places.problem("spec.shards", message).with_hint("write `shards: 1`, or remove `max_concurrency`"));
+        let hint = format!("write `shards: 1`, or remove `{field}`");
+        problems.push(pipeline.places.problem("spec.shards", message).with_hint(hint));
     }
 }
 

@@ -39,6 +39,7 @@ mod problem;
 mod reference;
 mod schema;
 mod secret;
+mod session_play;
 mod sizing;
 mod tables;
 mod token_ids;

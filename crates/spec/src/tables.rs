@@ -830,6 +830,45 @@ static SESSIONS: Table = Table {
             "\"drop\"",
             "The treatment of the reasoning of live responses in the next turns.",
         ),
+        default(
+            "recycle",
+            &Type::Bool,
+            "false",
+            "Let users play the sessions of a trace until `load.duration` ends: after the last one all of them come again, with other words unless `cache: shared`.",
+        ),
+        optional(
+            "start",
+            &Type::Object(&SESSION_START),
+            "The first session of each user begins in its middle: turns before that time are history and are not sent.",
+        ),
+        default(
+            "warm_history",
+            &Type::Bool,
+            "false",
+            "With `start`: send the last turn before it of each stream that has begun, before the trial, so that the endpoint's cache holds the history. They are not measured.",
+        ),
+        optional(
+            "idle_cap",
+            &DURATION_TYPE,
+            "The longest time in which nothing is in flight: the turns that are due later then come earlier, all by the same time. One shard only.",
+        ),
+        default(
+            "marker",
+            &Type::Bool,
+            "false",
+            "Put words that no other session of any trial has in front of the first message of the user. Their tokens are counted.",
+        ),
+    ],
+    rules: &[],
+};
+static SHARE_OF_SESSION: Type = Type::Number { min: 0.0, above_min: false, max: 1.0 };
+static SESSION_START: Table = Table {
+    name: "start",
+    doc: "The time at which a session of a trace begins: drawn between two shares of its recorded length.",
+    selector: None,
+    fields: &[
+        default("from", &SHARE_OF_SESSION, "0", "The lower bound."),
+        default("to", &SHARE_OF_SESSION, "1", "The upper bound."),
     ],
     rules: &[],
 };

@@ -8,7 +8,7 @@ use assay_api::{CustomApi, InputKind, ServingApi};
 use assay_manifest::{
     Adapter, BetterDirection, CacheMode, Cancellation, CaptureMode, ConnectionPolicy, Count, DatasetFormat, History, Images,
     InstructionCounter, JudgedScenario, MeasuredCommand, Name, OverLongPrompt, RateProfile, RateSegment, ReasoningHistory,
-    SharedPrefix, SloMetric, SyntheticText, TokenIds, WorkloadType,
+    SessionPlay, SharedPrefix, SloMetric, SyntheticText, TokenIds, WorkloadType,
 };
 use assay_metric::Requirement;
 use serde_json::{Map, Value as Json};
@@ -27,6 +27,7 @@ use crate::lengths::{MAX_TOKENS, Scenario, scenario_example, scenario_form};
 use crate::normal_form::normal_json;
 use crate::problem::{Problem, Problems, did_you_mean, quote};
 use crate::secret::{looks_secret_member, refuse_secrets};
+use crate::session_play::{check_session_play, is_recycled};
 use crate::tables::WORKLOAD_SPEC;
 use crate::token_ids::check_token_ids;
 use crate::tokenizer::{WorkloadTemplate, WorkloadTokenizer, check_tokenizer};
@@ -275,6 +276,13 @@ impl Serving {
         self.sessions.is_some() && is_trace
     }
 
+    /// Returns the field that holds for all requests together, which only one shard can count; `None` if there is none.
+    pub(crate) fn one_shard_field(&self) -> Option<&'static str> {
+        let has_idle_cap = self.sessions.as_ref().is_some_and(|sessions| sessions.play.idle_cap_ns.is_some());
+        let cap = self.load.max_concurrency.map(|_| "max_concurrency");
+        cap.or_else(|| has_idle_cap.then_some("sessions.idle_cap"))
+    }
+
     /// Returns true if the plan tells which beginnings of prompts are repeated.
     fn repeats_beginnings(&self) -> bool {
         match &self.prompts {
@@ -410,6 +418,8 @@ pub struct Sessions {
     pub reasoning: ReasoningHistory,
     /// The name of a header that names the session in each of its requests.
     pub header: Option<String>,
+    /// The way in which users play the sessions of a trace.
+    pub play: SessionPlay,
 }
 
 /// A pause, drawn for each turn.
@@ -935,6 +945,7 @@ fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
     check_conversations(spec, sessions, problems);
     // `check_users` refuses it for users.
     let count = count.filter(|_| spec.at(&["load", "mode"]).is_none_or(|mode| mode.text() != Some("users")));
+    check_session_play(spec, sessions, problems);
     if let Some(cap) = spec.at(&["load", "max_concurrency"]) {
         let message = "`spec.load.max_concurrency` holds back single requests, and a later turn of a session cannot wait for other sessions";
         problems.add_hinted(cap.span, message, "remove it; `mode: closed` limits the sessions that are played at a time");
@@ -1111,10 +1122,10 @@ fn check_trace_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
             );
         }
     }
-    if let Some(duration) = spec.at(&["load", "duration"]).filter(|_| is_closed) {
+    if let Some(duration) = spec.at(&["load", "duration"]).filter(|_| is_closed && !is_recycled(sessions)) {
         let message =
             "`spec.load.duration` cannot end a trial that plays each session of a trace once: it may be longer than all of them";
-        problems.add_hinted(duration.span, message, "write `sessions`, the number that is played");
+        problems.add_hinted(duration.span, message, "write `sessions`, the number that is played, or add `recycle: true`");
     }
 }
 
@@ -1567,6 +1578,7 @@ impl Read for Sessions {
             history: sessions.get("history")?,
             reasoning: sessions.get("reasoning")?,
             header: sessions.get("header")?,
+            play: SessionPlay::read(sessions)?,
         })
     }
 }

@@ -3,6 +3,7 @@
 mod barrier;
 mod exchange;
 mod flush;
+mod history;
 mod images;
 mod judge;
 mod live;
@@ -25,8 +26,8 @@ use assay_load::{
     Arrivals, ChunkLists, Connections, CustomCall, Endpoint, Excess, MeasuredLimits, Progress, Trial, TrialSummary,
 };
 use assay_manifest::{
-    Artifact, Attempt, CacheMode, CaptureMode, ClientHealth, ClockOffset, ConnectionPolicy, Count, CustomApi, Dataset,
-    Environment, FrozenWorkload, History, HostFacts, Isolation, Plan, PlannedTrial, Point, ProvisionedTarget, Reason,
+    Artifact, Attempt, AttemptStatus, CacheMode, CaptureMode, ClientHealth, ClockOffset, ConnectionPolicy, Count, CustomApi,
+    Dataset, Environment, FrozenWorkload, History, HostFacts, Isolation, Plan, PlannedTrial, Point, ProvisionedTarget, Reason,
     ServingOutcome, ServingWork, SyntheticText, Target,
 };
 use assay_probe::{Client, CredentialError, Headers, target_tls};
@@ -43,6 +44,7 @@ use crate::judge::{pressure_us, share_of, throttled_us};
 pub(crate) use crate::serving::barrier::Barrier;
 use crate::serving::barrier::{Start, lost_shard_pause};
 use crate::serving::flush::FlushError;
+use crate::serving::history::{HistorySink, HistoryTurns};
 use crate::serving::live::LiveLatencies;
 use crate::serving::requests::{Prompts, WarmPrompts};
 use crate::serving::sessions::LaterTurns;
@@ -164,6 +166,15 @@ impl<'a> ServingTrial<'a> {
         if self.work.cache == CacheMode::Warm && own_users(ctx, &schedule) != Some(0) {
             self.warm_cache(ctx, &schedule, &endpoint)?;
         }
+        let watch = ctx.clock().start();
+        let warmed = self.warm_history(ctx, &schedule, &endpoint, &secrets)?;
+        let warm_failure = warmed.as_ref().and_then(HistorySink::failure);
+        // Other shards wait for this one. If there are none, nothing is gained by a trial that cannot count.
+        if let Some(reason) = warm_failure.clone().filter(|_| ctx.shard().count == 1) {
+            reasons.push(reason);
+            return Ok(Attempt::new(self.trial, attempt, watch.window(), AttemptStatus::Failed, reasons));
+        }
+        reasons.extend(warm_failure);
 
         let before = host_state(ctx);
         let watch = ctx.clock().start();
@@ -215,6 +226,8 @@ impl<'a> ServingTrial<'a> {
             chunk_lists: "all".to_owned(),
             client,
             cache_flushed,
+            warmed_turns: warmed.map(|warmed| Count(warmed.sent)),
+            idle_cut_ns: self.work.session_play().idle_cap_ns.map(|_| unsigned(shot.finished.idle_cut_ns)),
             clock: start.clock,
             records: shot.records,
         };
@@ -285,6 +298,39 @@ impl<'a> ServingTrial<'a> {
         ctx.check_cancelled()
     }
 
+    /// Sends the turns that bring the history of the shard's first sessions into the cache, as many at a time as the shard has users. Returns
+    /// what became of them; `None` if the workload asks for none.
+    fn warm_history(
+        &self,
+        ctx: &Context,
+        schedule: &TrialSchedule,
+        endpoint: &Endpoint,
+        secrets: &Secrets,
+    ) -> Result<Option<HistorySink>, Failure> {
+        let users = own_users(ctx, schedule).filter(|_| self.work.session_play().warm_history);
+        let Some(users) = users else { return Ok(None) };
+        let prompts =
+            Prompts::new(schedule, load_stripe(ctx, schedule), Arc::clone(&self.tokenizer), self.rows.clone(), &self.work)
+                .with_image_files(self.image_files.clone());
+        let trial = Trial {
+            arrivals: Arrivals::Closed { users: users.clamp(1, max_in_flight()) },
+            start_at_ns: assay_reactor::now_ns(),
+            warmup_ns: 0,
+            measured: MeasuredLimits::default(),
+            connections: Connections::Pooled,
+            ..self.build_trial(endpoint.clone(), 0)
+        };
+        let mut turns = HistoryTurns::new(prompts.scheduled(), prompts.of_rows(), users);
+        let mut sink = HistorySink::new(secrets.clone());
+        let cancel = AtomicBool::new(false);
+        let (ran, _) = run_with_deadline(ctx, &cancel, None, &mut || (), || {
+            assay_load::run(&trial, &mut turns, &mut sink, &cancel, &Progress::new())
+        })?;
+        ran.map_err(|error| load_failure(&error))?;
+        ctx.check_cancelled()?;
+        Ok(Some(sink))
+    }
+
     fn build_trial(&self, endpoint: Endpoint, start_at_ns: i64) -> Trial {
         Trial {
             endpoint,
@@ -324,9 +370,9 @@ impl<'a> ServingTrial<'a> {
     /// Refuses several shards of a load that only one can hold back.
     fn check_shards(&self, ctx: &Context) -> Result<(), Failure> {
         let shards = ctx.shard().count;
-        if shards > 1 && self.work.max_concurrency.is_some() {
+        if let Some(field) = self.work.one_shard_field().filter(|_| shards > 1) {
             let message = format!(
-                "`max_concurrency` of the workload `{}` holds for all requests together, and this is one of {shards} shards",
+                "`{field}` of the workload `{}` holds for all requests together, and this is one of {shards} shards",
                 self.workload.name
             );
             return Err(Failure::new(ErrorCode::Schedule, message).hint("measure it with one shard"));
@@ -365,6 +411,7 @@ impl<'a> ServingTrial<'a> {
         trial.sessions = self.work.sessions.as_ref().map(|sessions| assay_load::Sessions {
             history: history(sessions.history),
             most_streams: most_streams(schedule, trial.arrivals),
+            idle_cap_ns: sessions.play.idle_cap_ns.map(signed),
         });
         let mut later_turns = self.work.sessions.as_ref().map(|sessions| LaterTurns::new(prompts.clone(), &self.work, sessions));
         let shard = ctx.shard().index;

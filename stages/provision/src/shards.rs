@@ -3,8 +3,7 @@
 use std::cmp::Ordering;
 
 use assay_manifest::{
-    Case, Ceiling, Fact, FrozenWorkload, LengthLaw, LoadUnit, MAX_SHARDS, Name, Plan, Point, RequestedLoad, ServingWork,
-    ShardCount,
+    Case, Ceiling, Fact, LengthLaw, LoadUnit, MAX_SHARDS, Name, Plan, Point, RequestedLoad, ServingWork, ShardCount,
 };
 use assay_schedule::OfferedLoad;
 use assay_stage::{ErrorCode, Failure};
@@ -40,15 +39,14 @@ pub(crate) fn requested_load(plan: &Plan) -> Vec<RequestedLoad> {
     most
 }
 
-/// Returns the workload whose load only one shard can make, if there is one: a cap holds for all requests in flight together.
-pub(crate) fn one_shard_only(plan: &Plan) -> Option<&Name> {
-    let capped = |workload: &&FrozenWorkload| workload.serving.as_ref().is_some_and(|work| work.max_concurrency.is_some());
-    plan.workloads.iter().find(capped).map(|workload| &workload.name)
+/// Returns the workload whose load only one shard can make, with the field that holds for all requests in flight together, if there is one.
+pub(crate) fn one_shard_only(plan: &Plan) -> Option<(&Name, &'static str)> {
+    plan.workloads.iter().find_map(|workload| Some((&workload.name, workload.serving.as_ref()?.one_shard_field()?)))
 }
 
 /// Returns a count of one shard, because of this workload.
-pub(crate) fn one(requested: Vec<RequestedLoad>, workload: &Name) -> ShardCount {
-    let formula = format!("shards: 1, because `max_concurrency` of the workload `{workload}` holds for all requests together");
+pub(crate) fn one(requested: Vec<RequestedLoad>, (workload, field): (&Name, &str)) -> ShardCount {
+    let formula = format!("shards: 1, because `{field}` of the workload `{workload}` holds for all requests together");
     ShardCount { shards: 1, formula, requested, ceiling: None }
 }
 

@@ -57,7 +57,7 @@ const PIPELINE: &str = "pipelines/bench.yaml";
 const WORKLOADS: [&str; 4] = ["bench", "bench-open", "bench-users", "bench-replay"];
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 68] = [
+const OPTIONS: [(&str, &str); 73] = [
     ("spec.load.cancel", "--cancel"),
     ("spec.load.connections", "--connections"),
     ("spec.load.rate.ramp", "--ramp"),
@@ -90,6 +90,11 @@ const OPTIONS: [(&str, &str); 68] = [
     ("spec.sessions.history", "--sessions history="),
     ("spec.sessions.reasoning", "--sessions reasoning="),
     ("spec.sessions.header", "--sessions header="),
+    ("spec.sessions.recycle", "--sessions recycle="),
+    ("spec.sessions.start", "--sessions start="),
+    ("spec.sessions.warm_history", "--sessions warm_history="),
+    ("spec.sessions.idle_cap", "--sessions idle_cap="),
+    ("spec.sessions.marker", "--sessions marker="),
     ("spec.sessions", "--sessions"),
     ("spec.scenario", "--agentx"),
     ("spec.dataset.format", "--dataset-format"),
@@ -224,7 +229,9 @@ pub(crate) struct Bench {
     prefix: Vec<String>,
     /// Requests are turns of conversations, drawn or those of a dataset: turns=N or N..M, think_time=2s, 1s..5s or exponential:2s, history=recorded or live,
     /// reasoning=drop or keep, header=NAME, count=N. Concurrency and rate then count sessions. With --trace, history=recorded plays its sessions
-    /// at their times, and count=N so many of them at a --concurrency
+    /// at their times, and count=N so many of them at a --concurrency, or recycle=true all of them again and again for --duration. Of those at a
+    /// --concurrency, start=0.25..0.75 begins each user in the middle of a session, warm_history=true sends the turn before it first, idle_cap=10s cuts the
+    /// time in which nothing is in flight, and marker=true puts words of its own in front of each session
     #[arg(long, value_name = "NAME=VALUE,..", value_delimiter = ',', conflicts_with = "requests")]
     sessions: Vec<String>,
     /// A file or address of prompts: JSON Lines, CSV, Parquet, text, ShareGPT or an OpenAI batch file, instead of synthetic prompts
@@ -737,6 +744,8 @@ fn sessions(pairs: &[String]) -> Result<(Option<Value>, Option<Value>), Failure>
         })?;
         let value = match (name, text.split_once("..")) {
             ("turns" | "think_time", Some((min, max))) => json!({"uniform": {"min": plain(min), "max": plain(max)}}),
+            ("start", Some((from, to))) => json!({"from": number(from), "to": number(to)}),
+            ("recycle" | "warm_history" | "marker", None) => text.parse::<bool>().map_or_else(|_| json!(text), Value::from),
             ("think_time", None) => match text.split_once(':') {
                 Some((law, mean)) => json!({law: {"mean": mean}}),
                 None => json!(text),
@@ -749,6 +758,11 @@ fn sessions(pairs: &[String]) -> Result<(Option<Value>, Option<Value>), Failure>
         }
     }
     Ok(((!pairs.is_empty()).then_some(Value::Object(sessions)), count))
+}
+
+/// Returns a number with a fraction as a number, and anything else as a text.
+fn number(text: &str) -> Value {
+    text.parse::<serde_json::Number>().map_or_else(|_| json!(text), Value::from)
 }
 
 /// Returns a number as a number, and anything else as a text.

@@ -666,7 +666,7 @@ fn the_same_question_has_the_same_bytes() {
     // signers.
     assert_eq!(
         (CONTRACT, Digest::compute(&one).hex().as_str()),
-        ("assay-gate/9", "48ae07053b641faebe2f370b79978285263dc31302348defe2ca41af30d49ef0")
+        ("assay-gate/9", "b379971357bd6b353a7927ac7a296c38a39a4b4facf9288c0be3c7f1daa33246")
     );
 }
 

@@ -24,13 +24,15 @@ pub(super) const PAUSE_NS: i64 = 10_000_000;
 /// The reason in the record of a request that was due and was not sent.
 pub(super) const NOT_SENT: &str = "the trial ended before it could be sent";
 
-/// Returns the time at which a turn was planned: by its user's grid, or by the trace, whose session begins when it is due.
+/// Returns the time at which a turn was planned: by its user's grid, or by the trace, whose session begins when it is due, and without idle time that
+/// was cut.
 fn planned_ns(prepared: &PreparedRequest, arrivals: Arrivals) -> Option<i64> {
     if matches!(arrivals, Arrivals::Users { .. }) {
         return prepared.scheduled_ns;
     }
     let (since_start_ns, course) = prepared.turn.and_then(|turn| turn.planned_ns).zip(prepared.course)?;
-    Some(course.start_ns.saturating_add(i64::try_from(since_start_ns).unwrap_or(i64::MAX)))
+    let since_start_ns = i64::try_from(since_start_ns).unwrap_or(i64::MAX);
+    Some(course.start_ns.saturating_add(since_start_ns).saturating_sub(course.cut_ns))
 }
 
 impl Engine<'_> {

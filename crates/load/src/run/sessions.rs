@@ -9,7 +9,7 @@ use super::offer::{NOT_SENT, STARTS, STARVED_NS};
 use super::{Engine, NEVER};
 use crate::feeder::{NextRequest, PreparedRequest, SessionCourse};
 use crate::turn_feeder::{KeptText, TurnQueue};
-use crate::{Arrivals, History, NextTurn, PlannedTurn, Sessions, Successor};
+use crate::{Arrivals, Beginning, History, NextTurn, PlannedTurn, Sessions, Successor};
 
 /// The sessions that have begun and not ended. The key of a session is its place in the order in which they began: its id is the
 /// caller's, who may use one twice.
@@ -23,6 +23,12 @@ pub(super) struct SessionTable {
     /// The number of turns that were due and are not prepared.
     overdue: usize,
     begun: u64,
+    /// The longest time for which nothing is in flight while turns wait.
+    idle_cap_ns: Option<i64>,
+    /// The latest end of a turn of any session.
+    last_end_ns: i64,
+    /// The time so far by which waiting turns came earlier because nothing was in flight.
+    cut_ns: i64,
 }
 
 /// A session that has begun.
@@ -35,6 +41,8 @@ struct Session {
     idle_ns: i64,
     /// The latest end of a turn.
     last_end_ns: i64,
+    /// The time by which waiting turns of any session had come earlier when it began.
+    cut_before_ns: i64,
     /// The turns that are in flight or due, each with those that wait for its end.
     in_flight: BTreeMap<u32, Vec<NextTurn>>,
     /// The turns of which another that they wait for has begun.
@@ -105,16 +113,29 @@ enum NextSession {
 }
 
 impl Session {
-    fn new(id: u64, start_ns: i64) -> Self {
-        Self { id, start_ns, last_end_ns: start_ns, ..Self::default() }
+    fn new(id: u64, start_ns: i64, cut_before_ns: i64) -> Self {
+        Self { id, start_ns, last_end_ns: start_ns, cut_before_ns, ..Self::default() }
+    }
+
+    /// Adds a turn that waits for no other, due a time after the start. Returns the time at which it is due, unless that is the end of the phase
+    /// or after it.
+    fn await_turn(&mut self, beginning: Beginning, ends_ns: i64, prepared: Option<PreparedRequest>) -> Option<i64> {
+        let due_ns = self.start_ns.saturating_add(i64::try_from(beginning.after_ns).unwrap_or(i64::MAX));
+        if due_ns >= ends_ns {
+            self.is_cut = true;
+            return None;
+        }
+        self.waiting.insert(beginning.turn, WaitingTurn { due_ns: Some(due_ns), prepared, ..WaitingTurn::default() });
+        self.coming += 1;
+        Some(due_ns)
     }
 
     /// Notes that a turn is due, and returns the course of the session up to it. Turns are noted in the order in which they are due.
-    fn course(&mut self, due_ns: i64) -> SessionCourse {
+    fn course(&mut self, due_ns: i64, cut_ns: i64) -> SessionCourse {
         if self.in_flight.is_empty() && self.waiting.values().all(|turn| turn.course.is_none()) {
             self.idle_ns = self.idle_ns.saturating_add(due_ns.saturating_sub(self.last_end_ns).max(0));
         }
-        SessionCourse { start_ns: self.start_ns, pauses_ns: self.idle_ns }
+        SessionCourse { start_ns: self.start_ns, pauses_ns: self.idle_ns, cut_ns: cut_ns.saturating_sub(self.cut_before_ns) }
     }
 
     /// Ends a turn. A turn that failed ends the session: only turns that were due by then are sent.
@@ -163,20 +184,21 @@ impl Session {
 
 impl SessionTable {
     pub(super) fn new(sessions: Sessions, queue: TurnQueue) -> Self {
-        let Sessions { history, .. } = sessions;
-        Self { history, queue, active: BTreeMap::new(), due: BinaryHeap::new(), overdue: 0, begun: 0 }
+        let Sessions { history, idle_cap_ns, .. } = sessions;
+        let (active, due) = (BTreeMap::new(), BinaryHeap::new());
+        Self { history, queue, active, due, overdue: 0, begun: 0, idle_cap_ns, last_end_ns: 0, cut_ns: 0 }
+    }
+
+    /// Returns the time by which waiting turns came earlier because nothing was in flight.
+    pub(super) fn cut_ns(&self) -> i64 {
+        self.cut_ns
     }
 
     /// Adds a session that begins with this turn, which was due at `start_ns`, and returns its key.
     pub(super) fn add(&mut self, turn: PlannedTurn, next: Vec<NextTurn>, successor: Option<Successor>, start_ns: i64) -> u64 {
-        let mut session = Session { successor, ..Session::new(turn.session, start_ns) };
+        let (key, mut session) = self.open(turn.session, start_ns);
+        session.successor = successor;
         session.in_flight.insert(turn.turn, next);
-        self.insert(session)
-    }
-
-    fn insert(&mut self, session: Session) -> u64 {
-        let key = self.begun;
-        self.begun += 1;
         self.active.insert(key, session);
         key
     }
@@ -188,12 +210,12 @@ impl SessionTable {
         if session.successor_key.is_some() {
             return session.successor_key;
         }
-        let mut next = Session::new(id, planned_ns);
+        let (next_key, mut next) = self.open(id, planned_ns);
         next.waiting.insert(0, WaitingTurn { waits: 1, planned_ns: Some(planned_ns), ..WaitingTurn::default() });
-        let next = self.insert(next);
-        self.queue.prepare(next, id, 0, None);
-        self.active.get_mut(&key)?.successor_key = Some(next);
-        Some(next)
+        self.active.insert(next_key, next);
+        self.queue.prepare(next_key, id, 0, None);
+        self.active.get_mut(&key)?.successor_key = Some(next_key);
+        Some(next_key)
     }
 
     /// Lets the first turn of the session after this one be due, whose last turn ended at `at_ns`. Returns the time at which it is.
@@ -205,6 +227,67 @@ impl SessionTable {
         (session.start_ns, session.last_end_ns) = (due_ns, due_ns);
         self.due.push(Reverse((due_ns, next, turn)));
         Some(due_ns)
+    }
+
+    fn open(&mut self, id: u64, start_ns: i64) -> (u64, Session) {
+        let key = self.begun;
+        self.begun += 1;
+        (key, Session::new(id, start_ns, self.cut_ns))
+    }
+
+    /// Adds a session that begins in its middle. Returns its key and its first turn if that is due at once; otherwise all of its turns wait.
+    fn add_from_middle(
+        &mut self,
+        turn: PlannedTurn,
+        mut prepared: PreparedRequest,
+        start_ns: i64,
+        ends_ns: i64,
+    ) -> (u64, Option<PreparedRequest>) {
+        let ends_ns = self.last_due_ns(ends_ns);
+        let (key, mut session) = self.open(turn.session, start_ns);
+        for beginning in std::mem::take(&mut prepared.beside) {
+            if let Some(due_ns) = session.await_turn(beginning, ends_ns, None) {
+                self.due.push(Reverse((due_ns, key, beginning.turn)));
+                self.queue.prepare(key, session.id, beginning.turn, None);
+            }
+        }
+        let first = if prepared.after_ns == 0 {
+            session.in_flight.insert(turn.turn, std::mem::take(&mut prepared.next));
+            prepared.begin_session(start_ns);
+            Some(prepared)
+        } else {
+            let beginning = Beginning { turn: turn.turn, after_ns: prepared.after_ns };
+            if let Some(due_ns) = session.await_turn(beginning, ends_ns, Some(prepared)) {
+                self.due.push(Reverse((due_ns, key, turn.turn)));
+            }
+            None
+        };
+        self.active.insert(key, session);
+        (key, first)
+    }
+
+    /// Returns the time at and after which turns are not due: the end of the phase, unless a cap on idle time may move them before it.
+    fn last_due_ns(&self, ends_ns: i64) -> i64 {
+        if self.idle_cap_ns.is_some() { NEVER } else { ends_ns }
+    }
+
+    /// Lets all waiting turns be due earlier by the same time, if nothing is in flight and the first of them is due later than the cap allows. The
+    /// cap counts from the latest end of a turn.
+    fn cut_idle(&mut self, ends_ns: i64) {
+        let Some(cap_ns) = self.idle_cap_ns.filter(|_| self.overdue == 0) else { return };
+        let latest_ns = self.last_end_ns.saturating_add(cap_ns);
+        // Those of sessions in which a turn failed are no more.
+        self.due.retain(|Reverse((_, key, turn))| self.active.get(key).is_some_and(|session| session.waiting.contains_key(turn)));
+        let first_ns = self.due.peek().map_or(NEVER, |Reverse((due_ns, _, _))| *due_ns);
+        if first_ns == NEVER || first_ns <= latest_ns || latest_ns >= ends_ns {
+            return;
+        }
+        let cut_ns = first_ns - latest_ns;
+        self.cut_ns = self.cut_ns.saturating_add(cut_ns);
+        let moved = self.due.drain().map(|Reverse((due_ns, key, turn))| Reverse((due_ns - cut_ns, key, turn)));
+        self.due = moved.collect::<Vec<_>>().into();
+        let turns = self.active.values_mut().flat_map(|session| session.waiting.values_mut());
+        turns.filter_map(|turn| turn.due_ns.as_mut()).for_each(|due_ns| *due_ns -= cut_ns);
     }
 
     /// Requests the turns that wait for one that is about to be sent, if recorded history allows it already. Returns true if the text of the
@@ -235,7 +318,9 @@ impl SessionTable {
 
     /// Ends a turn, and lets those that waited for it be due. Live history requests them now.
     fn end_turn(&mut self, key: u64, turn: u32, outcome: Outcome, at_ns: i64, ends_ns: i64, text: Option<KeptText>) -> TurnEnd {
+        let ends_ns = self.last_due_ns(ends_ns);
         let Some(session) = self.active.get_mut(&key) else { return TurnEnd::default() };
+        self.last_end_ns = self.last_end_ns.max(at_ns);
         let end = session.end_turn(turn, outcome, at_ns, ends_ns);
         let mut text = text;
         for (turn, due_ns) in end.released.iter().copied() {
@@ -259,7 +344,7 @@ impl SessionTable {
             let Some(session) = self.active.get_mut(&key) else { continue };
             // Not there if another turn failed before it was due.
             let Some(mut turn) = session.waiting.remove(&number) else { continue };
-            let course = turn.course.unwrap_or_else(|| session.course(due_ns));
+            let course = turn.course.unwrap_or_else(|| session.course(due_ns, self.cut_ns));
             if let Some(mut prepared) = turn.prepared.take() {
                 session.coming -= 1;
                 session.in_flight.insert(number, std::mem::take(&mut prepared.next));
@@ -335,6 +420,9 @@ impl Engine<'_> {
                 NextSession::NotBefore(at_ns) => at_ns,
                 NextSession::Exhausted => NEVER,
             };
+            if first_due_ns == NEVER {
+                self.cut_idle();
+            }
             if matches!(next, NextSession::Exhausted) && self.are_all_turns_due(now) {
                 self.offered_to_ns = Some(self.offered_end_ns(now));
             } else {
@@ -345,9 +433,18 @@ impl Engine<'_> {
         self.next_due_ns = now;
     }
 
+    /// Lets waiting turns be due earlier if nothing is in flight for longer than the cap allows. No user is about to begin a session.
+    fn cut_idle(&mut self) {
+        let ends_ns = self.measured_end_ns();
+        if let Some(sessions) = self.sessions.as_mut().filter(|_| self.in_flight == 0) {
+            sessions.cut_idle(ends_ns);
+        }
+    }
+
     /// Begins the later turn that was due first, if one is due and prepared.
     fn begin_due_turn(&mut self, now: i64) -> bool {
-        let Some(due) = self.sessions.as_mut().and_then(|sessions| sessions.take_due(now)) else { return false };
+        let now_or_end = now.min(self.measured_end_ns().saturating_sub(1));
+        let Some(due) = self.sessions.as_mut().and_then(|sessions| sessions.take_due(now_or_end)) else { return false };
         self.client.starved += u64::from(due.starved);
         self.begin_turn(due.key, due.prepared, due.due_ns, now);
         true
@@ -381,12 +478,19 @@ impl Engine<'_> {
     fn begin_session(&mut self, due_ns: i64, now: i64) {
         let Some((mut prepared, starved)) = self.lane().take() else { return };
         self.client.starved += u64::from(starved);
-        prepared.begin_session(due_ns);
         self.free_users = self.free_users.saturating_sub(1);
-        if let (Some(turn), Some(sessions)) = (prepared.turn, &mut self.sessions) {
-            let key = sessions.add(turn, std::mem::take(&mut prepared.next), prepared.successor, due_ns);
-            self.begin_turn(key, prepared, due_ns, now);
+        let ends_ns = self.measured_end_ns();
+        let (Some(turn), Some(sessions)) = (prepared.turn, &mut self.sessions) else { return };
+        if prepared.after_ns > 0 || !prepared.beside.is_empty() {
+            let (key, first) = sessions.add_from_middle(turn, prepared, due_ns, ends_ns);
+            if let Some(first) = first {
+                self.begin_turn(key, first, due_ns, now);
+            }
+            return;
         }
+        prepared.begin_session(due_ns);
+        let key = sessions.add(turn, std::mem::take(&mut prepared.next), prepared.successor, due_ns);
+        self.begin_turn(key, prepared, due_ns, now);
     }
 
     /// Begins a turn.
@@ -430,11 +534,13 @@ impl Engine<'_> {
     /// Returns true if, with no more sessions to begin, no turn can become due: all sessions have ended, or the clock has ended the
     /// measured phase and every turn that was due before has begun.
     fn are_all_turns_due(&self, now: i64) -> bool {
+        let ends_ns = self.measured_end_ns();
         // A user has an active session until the last of its turns has ended.
-        let is_ended = now >= self.measured_end_ns() && !matches!(self.trial.arrivals, Arrivals::Users { .. });
-        self.sessions
-            .as_ref()
-            .is_none_or(|sessions| sessions.active.is_empty() || (is_ended && sessions.due.is_empty() && sessions.overdue == 0))
+        let is_ended = now >= ends_ns && !matches!(self.trial.arrivals, Arrivals::Users { .. });
+        self.sessions.as_ref().is_none_or(|sessions| {
+            let is_none_due = sessions.due.peek().is_none_or(|Reverse((due_ns, _, _))| *due_ns >= ends_ns);
+            sessions.active.is_empty() || (is_ended && is_none_due && sessions.overdue == 0)
+        })
     }
 
     /// Returns the time up to which load was offered, once all of it was. An open loop offers none up to its end.
@@ -508,7 +614,7 @@ mod tests {
     /// A table without any session. Its turns are never prepared by a thread.
     fn table() -> (SessionTable, crate::turn_feeder::TurnFeeder) {
         let (queue, feeder) = turn_queue();
-        (SessionTable::new(Sessions { history: History::Recorded, most_streams: 1 }, queue), feeder)
+        (SessionTable::new(Sessions { history: History::Recorded, most_streams: 1, idle_cap_ns: None }, queue), feeder)
     }
 
     #[test]
@@ -603,5 +709,108 @@ mod tests {
         assert_eq!(due(&mut table, 135), Some((1, 135, Some(5))));
         assert!(table.end_turn(key, 1, Outcome::Ok, 140, 150, None).is_last);
         assert!(table.take(key).is_some_and(|session| session.is_cut));
+    }
+
+    /// A table of which no turn waits for longer than 100 while nothing is in flight.
+    fn capped() -> (SessionTable, crate::turn_feeder::TurnFeeder) {
+        let (queue, feeder) = turn_queue();
+        (SessionTable::new(Sessions { history: History::Recorded, most_streams: 1, idle_cap_ns: Some(100) }, queue), feeder)
+    }
+
+    #[test]
+    fn idle_time_beyond_the_cap_is_cut_for_all_turns_alike() {
+        let (mut table, _feeder) = capped();
+        let keys = [(0, 1_000), (0, 1_030), (40, 5_000)].map(|(start_ns, pause_ns)| {
+            let key = table.add(planned(0), followed(&[(1, pause_ns, 1)]), start_ns);
+            table.prepare_next(key, 0);
+            table.keep_prepared(key, prepared(1, &[(2, 300, 1)]));
+            key
+        });
+        let cut = |table: &mut SessionTable| {
+            let before = table.cut_ns();
+            table.cut_idle(NEVER);
+            table.cut_ns() - before
+        };
+        // The turns end at 50, 60 and 90, and the next are due at 1,050, 1,090 and 5,090. What is in flight is the caller's to know.
+        for (key, end_ns) in keys.into_iter().zip([50, 60, 90]) {
+            table.end_turn(key, 0, Outcome::Ok, end_ns, NEVER, None);
+        }
+        assert_eq!(cut(&mut table), 1_050 - (90 + 100));
+        assert_eq!(cut(&mut table), 0, "once is enough");
+        assert_eq!(table.wake_ns(90), 190);
+        let take = |table: &mut SessionTable, now| {
+            table.take_due(now).map(|due| {
+                table.prepare_next(due.key, due.prepared.turn.map_or(0, |turn| turn.turn));
+                (due.key, due.due_ns, due.prepared.course)
+            })
+        };
+        let course = |start_ns, pauses_ns, cut_ns| Some(SessionCourse { start_ns, pauses_ns, cut_ns });
+        assert_eq!(take(&mut table, 189), None);
+        assert_eq!(take(&mut table, 190), Some((keys[0], 190, course(0, 140, 860))));
+        // The spacing stays: 1,090 - 1,050 after the first.
+        assert_eq!(take(&mut table, 230), Some((keys[1], 230, course(0, 170, 860))));
+        for (key, end_ns) in [(keys[0], 235), (keys[1], 240)] {
+            table.end_turn(key, 1, Outcome::Ok, end_ns, NEVER, None);
+            table.keep_prepared(key, prepared(2, &[]));
+        }
+        // The next are due at 535 and 540, and the third session's at 5,090 - 860.
+        assert_eq!(cut(&mut table), 535 - (240 + 100));
+        assert_eq!(take(&mut table, 340), Some((keys[0], 340, course(0, 245, 1_055))));
+        assert_eq!(take(&mut table, 345), Some((keys[1], 345, course(0, 275, 1_055))));
+        // A turn that failed lets nothing of its session wait, and a session that begins has no part in earlier cuts.
+        table.end_turn(keys[0], 2, Outcome::Timeout, 350, NEVER, None);
+        table.end_turn(keys[1], 2, Outcome::Ok, 360, NEVER, None);
+        let late = table.add(planned(0), followed(&[(1, 50, 1)]), 400);
+        table.prepare_next(late, 0);
+        table.keep_prepared(late, prepared(1, &[]));
+        table.end_turn(late, 0, Outcome::Ok, 410, NEVER, None);
+        assert_eq!(cut(&mut table), 0, "460 is within the cap");
+        assert_eq!(take(&mut table, 460), Some((late, 460, course(400, 50, 0))));
+        table.end_turn(late, 1, Outcome::Ok, 470, NEVER, None);
+        assert_eq!(cut(&mut table), 5_090 - 1_055 - (470 + 100));
+        assert_eq!(take(&mut table, 570), Some((keys[2], 570, course(40, 480, 1_055 + 3_465))));
+    }
+
+    #[test]
+    fn a_turn_that_is_not_prepared_or_beyond_the_end_of_the_phase_cuts_nothing() {
+        let (mut table, _feeder) = capped();
+        let key = table.add(planned(0), followed(&[(1, 1_000, 1)]), 0);
+        table.prepare_next(key, 0);
+        // A pause beyond the end of the phase is kept, because a cut may bring it before the end.
+        assert!(!table.end_turn(key, 0, Outcome::Ok, 50, 500, None).is_last);
+        table.cut_idle(150);
+        assert_eq!((table.cut_ns(), table.wake_ns(50)), (0, 1_050), "the cap ends with the phase");
+        table.cut_idle(500);
+        assert_eq!((table.cut_ns(), table.wake_ns(50)), (900, 150));
+        assert!(table.take_due(150).is_none(), "it is not prepared");
+        table.cut_idle(500);
+        assert_eq!((table.cut_ns(), table.overdue), (900, 1));
+    }
+
+    #[test]
+    fn a_session_begins_in_its_middle_with_all_turns_that_wait_for_no_other() {
+        let beginning = |turn, after_ns| Beginning { turn, after_ns };
+        let (mut table, _feeder) = table();
+        let first = PreparedRequest { beside: vec![beginning(4, 30), beginning(6, 900)], ..prepared(2, &[(3, 5, 1)]) };
+        let (key, begun) = table.add_from_middle(planned(2), first, 100, 500);
+        let begun = begun.expect("due at once");
+        assert_eq!((begun.intended_ns, begun.course.map(|course| course.start_ns)), (Some(100), Some(100)));
+        assert!(!table.prepare_next(key, 2));
+        assert_eq!(due(&mut table, 200), None, "turn 4 is due, and not prepared");
+        table.keep_prepared(key, prepared(4, &[]));
+        assert_eq!(due(&mut table, 200), Some((4, 130, Some(0))));
+        table.keep_prepared(key, prepared(3, &[]));
+        assert_eq!(table.end_turn(key, 2, Outcome::Ok, 210, 500, None).released, [(3, 215)]);
+        assert_eq!(due(&mut table, 215), Some((3, 215, Some(0))));
+        assert!(!table.end_turn(key, 4, Outcome::Ok, 220, 500, None).is_last);
+        assert!(table.end_turn(key, 3, Outcome::Ok, 230, 500, None).is_last, "turn 6 is due after the end");
+        assert!(table.take(key).is_some_and(|session| session.is_cut));
+        // A session of which no turn is due at once waits for the first.
+        let later = PreparedRequest { after_ns: 70, beside: vec![beginning(4, 90)], ..prepared(2, &[]) };
+        let (key, begun) = table.add_from_middle(planned(2), later, 300, 500);
+        assert!(begun.is_none());
+        assert_eq!((table.wake_ns(300), due(&mut table, 369)), (370, None));
+        assert_eq!(due(&mut table, 370), Some((2, 370, Some(70))));
+        assert!(!table.end_turn(key, 2, Outcome::Ok, 380, 500, None).is_last);
     }
 }

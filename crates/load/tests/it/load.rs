@@ -518,7 +518,7 @@ fn trials_that_make_no_sense_are_refused() {
     assert!(refused(Trial { timeout_ns: 0, ..trial(url) }));
     assert!(refused(Trial { drain_ns: -1, ..trial(url) }));
     assert!(refused(Trial { connections: Connections::Sticky, ..trial(url) }), "there is no session");
-    let of_sessions = Some(Sessions { history: History::Recorded, most_streams: 1 });
+    let of_sessions = Some(Sessions { history: History::Recorded, most_streams: 1, idle_cap_ns: None });
     assert!(refused(Trial { sessions: of_sessions, ..capped(url, 2) }), "later turns cannot wait for other sessions");
     let files = run_into(&open(url, u32::MAX), &mut numbered(1), &mut crate::support::RecordingSink::default());
     assert!(matches!(files, Err(Error::TooFewFiles { needed, .. }) if needed > u64::from(u32::MAX)), "{files:?}");

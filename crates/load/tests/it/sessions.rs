@@ -113,7 +113,7 @@ impl Played {
 }
 
 fn with_history(trial: Trial, history: History) -> Trial {
-    Trial { sessions: Some(Sessions { history, most_streams: 1 }), ..trial }
+    Trial { sessions: Some(Sessions { history, most_streams: 1, idle_cap_ns: None }), ..trial }
 }
 
 fn recorded(trial: Trial) -> Trial {
@@ -612,7 +612,7 @@ fn trials_of_sessions_that_make_no_sense_are_refused() {
         &Progress::new(),
     );
     assert!(
-        matches!(&without_session, Err(Error::Requests(cause)) if cause.to_string() == "request 0 is not the first turn of a session"),
+        matches!(&without_session, Err(Error::Requests(cause)) if cause.to_string() == "request 0 is no turn of a session"),
         "{without_session:?}"
     );
 }

@@ -49,11 +49,7 @@ impl Requests for NumberedRequests {
             input_tokens: 3,
             output_tokens_requested: Some(2),
             request_id: u128::from(global_index) + 0xabc0,
-            prompt_sha256: None,
-            turn: None,
-            next: Vec::new(),
-            successor: None,
-            cancel_after_ns: None,
+            ..PlannedRequest::default()
         }))
     }
 }

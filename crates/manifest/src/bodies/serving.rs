@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::document::words;
 use crate::{
     Adapter, AgentxVerdict, Artifact, Block, Cancellation, CaseId, Count, Digest, ImageFiles, Images, JudgedScenario, PauseLaw,
-    PinnedFile, PointId, PromptSource, RateProfile, SessionCounts, Sessions, TokenIds, Tokenizer, TrialId,
+    PinnedFile, PointId, PromptSource, RateProfile, SessionCounts, SessionPlay, Sessions, TokenIds, Tokenizer, TrialId,
 };
 
 /// The words that distinguish the prompts of one execution from those of any other. Synthetic prompts have them within their length, and rows
@@ -334,6 +334,17 @@ impl ServingWork {
         self.plays_trace() || self.arrival == ArrivalLaw::Users
     }
 
+    /// Returns the way in which users play the sessions of a trace.
+    pub fn session_play(&self) -> SessionPlay {
+        self.sessions.as_ref().map_or_else(SessionPlay::default, |sessions| sessions.play)
+    }
+
+    /// Returns the field of the workload that holds for all requests together, which only one shard can count; `None` if there is none.
+    pub fn one_shard_field(&self) -> Option<&'static str> {
+        let cap = self.max_concurrency.map(|_| "max_concurrency");
+        cap.or_else(|| self.session_play().idle_cap_ns.map(|_| "sessions.idle_cap"))
+    }
+
     /// Returns the mean number of turns of a session; 1 if each request stands for itself.
     pub fn mean_turns(&self) -> f64 {
         let drawn = self.sessions.as_ref().and_then(|sessions| sessions.turns.as_ref()).map(LengthLaw::mean);
@@ -527,6 +538,12 @@ pub struct ServingOutcome {
     /// not do so.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cache_flushed: Option<String>,
+    /// Turns that were sent before the trial so that a cache holds their history (`warm_history`), all with success; absent if none were to be.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub warmed_turns: Option<Count>,
+    /// The time by which turns came earlier because nothing was in flight (`idle_cap`), in nanoseconds; absent without a cap.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub idle_cut_ns: Option<Count>,
     /// The offset of this shard's clock from shard 0's.
     pub clock: ClockOffset,
     /// The records, as Parquet.
@@ -643,6 +660,12 @@ pub struct ServingPoint {
     /// The sessions that requests are turns of; absent without sessions.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sessions: Option<SessionCounts>,
+    /// Turns that were sent before the counted trials so that a cache holds their history, in no other number; absent if none were to be.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub warmed_turns: Option<Count>,
+    /// The time by which turns of the counted trials came earlier because nothing was in flight, in nanoseconds; absent without an idle cap.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub idle_cut_ns: Option<Count>,
     /// The judgement by the rules of AgentX; absent unless the workload has that scenario.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub agentx: Option<AgentxVerdict>,

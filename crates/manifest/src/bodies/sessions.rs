@@ -99,4 +99,53 @@ pub struct Sessions {
     /// The number of sessions that ends the trial; absent if only the clock does.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub count: Option<Count>,
+    /// The way in which users play the sessions of a trace; absent if each session is played once, from its first turn and as recorded.
+    #[serde(skip_serializing_if = "SessionPlay::is_plain", default)]
+    pub play: SessionPlay,
+}
+
+/// The way in which the users of a closed loop play the sessions of a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SessionPlay {
+    /// True if users play sessions until the measured phase ends: after the last one, all of them come again, with other words.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub recycle: bool,
+    /// The part of a session at which the first play of each user begins; absent if it begins with the first turn.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub start: Option<SessionStart>,
+    /// True if the last turn before the start of each stream that has begun by then is sent before the trial, so that a cache holds its history.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub warm_history: bool,
+    /// The longest time in which nothing is in flight, in nanoseconds: all turns that are due later then move nearer together. Absent if pauses
+    /// are kept.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub idle_cap_ns: Option<Count>,
+    /// True if words that no other play has stand in front of the first message of the user.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub marker: bool,
+}
+
+impl SessionPlay {
+    /// Returns true if each session is played once, from its first turn and as recorded.
+    pub fn is_plain(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The part of a session at which it begins: any time between two shares of its recorded length, equally likely.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SessionStart {
+    /// The lower bound, 0 to 1.
+    pub from: f64,
+    /// The upper bound, from the lower one to 1.
+    pub to: f64,
+}
+
+impl SessionStart {
+    /// Returns true if the bounds are shares, the lower one first.
+    pub fn is_valid(&self) -> bool {
+        (0.0..=1.0).contains(&self.from) && (self.from..=1.0).contains(&self.to)
+    }
 }

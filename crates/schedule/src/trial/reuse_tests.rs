@@ -19,6 +19,7 @@ fn talk(history: History) -> ServingWork {
         history,
         reasoning: ReasoningHistory::Drop,
         count: Some(Count(4)),
+        play: assay_manifest::SessionPlay::default(),
     };
     let lengths = (synthetic(LengthLaw::Uniform { min: 10, max: 20 }), Some(LengthLaw::Fixed { tokens: 5 }));
     closed(ServingWork {

@@ -17,6 +17,7 @@ fn sessions() -> Sessions {
         history: History::Recorded,
         reasoning: ReasoningHistory::Drop,
         count: None,
+        play: assay_manifest::SessionPlay::default(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use assay_dataset::{
     FileRow, ImportRules, Row, RowContent, RowTime, RowWriter, TimeRules, TokenBlocks, TraceSession, TraceStream, TurnCourse,
 };
-use assay_manifest::{History, PauseLaw, ReasoningHistory};
+use assay_manifest::{History, PauseLaw, ReasoningHistory, SessionPlay, SessionStart};
 use proptest::prelude::*;
 
 use super::tests::{Letters, NONCE, SEED, finish_import, point};
@@ -46,6 +46,7 @@ fn trace_of(rows: impl Iterator<Item = FileRow>, arrival: ArrivalLaw, count: Opt
         history: History::Recorded,
         reasoning: ReasoningHistory::Drop,
         count: count.map(Count),
+        play: assay_manifest::SessionPlay::default(),
     };
     let work = ServingWork { arrival, sessions: Some(sessions), requests: None, duration_ns: None, warmup_ns: Count(0), ..work };
     (work, index)
@@ -153,7 +154,157 @@ fn users_play_as_many_sessions_as_asked_for_and_none_twice() {
     assert_eq!(closed(Some(2)).expect("a schedule").requests(Phase::Measure).count(), 5);
     let refused = |count| closed(count).map(|_| ()).expect_err("refused").to_string();
     insta::assert_snapshot!(refused(Some(3)), @"the sessions cannot be drawn: the trace has 2, which are played once each, and the trial asks for 3");
-    insta::assert_snapshot!(refused(None), @"the sessions cannot be drawn: a number of sessions ends a trial that plays those of a trace at a concurrency");
+    insta::assert_snapshot!(refused(None), @"the sessions cannot be drawn: a number of sessions ends a trial that plays those of a trace at a concurrency, unless they are recycled");
+}
+
+/// Returns the work as users play its sessions, for a second if they are recycled.
+fn played(work: ServingWork, play: SessionPlay) -> ServingWork {
+    let duration_ns = play.recycle.then_some(Count(1_000 * MS));
+    let sessions = work.sessions.map(|sessions| Sessions { play, ..sessions });
+    ServingWork { sessions, duration_ns, ..work }
+}
+
+const RECYCLED: SessionPlay = SessionPlay { recycle: true, start: None, warm_history: false, idle_cap_ns: None, marker: false };
+
+#[test]
+fn recycled_sessions_come_again_with_other_words_until_the_clock_ends_the_trial() {
+    let (work, index) = trace(&TURNS, ArrivalLaw::Closed, None);
+    let work = played(work, RECYCLED);
+    let schedule = of(&work, OfferedLoad::Concurrency { users: 2 }, &index).expect("a schedule");
+    assert!(schedule.has_open_length(Phase::Measure));
+    let played: Vec<_> = schedule.requests(Phase::Measure).take(12).collect();
+    let rows: Vec<_> = played.iter().map(|request| request.row.expect("a row")).collect();
+    assert_eq!(rows, [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1]);
+    let places: Vec<_> = played.iter().map(|request| request.turn.map(|at| (at.session, at.turn, at.pass))).collect();
+    assert_eq!(places[4..8], [Some((1, 2, 0)), Some((2, 0, 1)), Some((2, 1, 1)), Some((3, 0, 1))]);
+    let ids: BTreeSet<_> = played.iter().map(|request| (request.request_id, request.global_index)).collect();
+    assert_eq!(ids.len(), 12, "each play is another request");
+    let texts = schedule.block_texts();
+    assert_ne!(texts.of_pass(0).block_seed(7), texts.of_pass(1).block_seed(7));
+    let refused = |change: fn(&mut ServingWork)| {
+        let mut work = work.clone();
+        change(&mut work);
+        of(&work, OfferedLoad::Concurrency { users: 2 }, &index).map(|_| ()).expect_err("refused").to_string()
+    };
+    insta::assert_snapshot!(refused(|work| work.duration_ns = None), @"the sessions cannot be drawn: a duration, and no number of sessions, ends a trial that recycles them");
+    insta::assert_snapshot!(refused(|work| work.sessions.as_mut().expect("sessions").play.warm_history = true), @"the sessions cannot be drawn: sessions that begin with their first turn have no history to warm");
+    let start = |from, to| Some(SessionStart { from, to });
+    assert!([start(0.5, 0.4), start(-0.1, 0.4), start(0.1, 1.1), start(f64::NAN, 1.0)].into_iter().all(|start| {
+        let work = played_from(&work, start);
+        of(&work, OfferedLoad::Concurrency { users: 2 }, &index).is_err()
+    }));
+}
+
+fn played_from(work: &ServingWork, start: Option<SessionStart>) -> ServingWork {
+    played(work.clone(), SessionPlay { start, ..RECYCLED })
+}
+
+/// Three sessions: that of [`forked`], one of three turns at 0, 100 and 300 ms, and one of a turn.
+fn three() -> impl Iterator<Item = FileRow> {
+    let stream = |turns: &[(u32, i64)]| {
+        let turns = turns.iter().map(|(number, at_ms)| row(*number, &(1, *at_ms, Some(10)))).collect();
+        TraceStream { parent: None, is_background: false, turns, left_out: 0 }
+    };
+    let single = |session, turns: &[(u32, i64)]| {
+        FileRow::Session(TraceSession { session, streams: vec![stream(turns)], ..TraceSession::default() })
+    };
+    forked().take(1).chain([single(7, &[(5, 0), (6, 100), (7, 300)]), single(8, &[(8, 0)])])
+}
+
+#[test]
+fn users_begin_in_the_middle_of_their_first_sessions() {
+    let (work, index) = trace_of(three(), ArrivalLaw::Closed, None);
+    // A start at 15 % is at 15 ms of 100, and at 45 ms of 300. From there the next turns are 5 and 55 ms away, of which 5 are left out.
+    let work = played_from(&work, Some(SessionStart { from: 0.15, to: 0.15 }));
+    let schedule = of(&work, OfferedLoad::Concurrency { users: 2 }, &index).expect("a schedule");
+    let mut requests = schedule.requests(Phase::Measure);
+    let begins = |requests: &mut Requests| {
+        let session = requests.next_session().expect("a session");
+        let beginnings = requests.beginnings(&session);
+        (session, beginnings.iter().map(|first| (first.turn, first.after_ns / MS)).collect::<Vec<_>>())
+    };
+    // The first subagent and the one in the background begin after the start. The last turn joins the first subagent, and the turn before it was before.
+    let (forked, first) = begins(&mut requests);
+    assert_eq!(first, [(1, 0), (2, 20)]);
+    let followers = |requests: &mut Requests, session: &SessionCursor, turn| {
+        requests.followers(session, turn).iter().map(|next| (next.turn, next.pause_ns / MS, next.waits)).collect::<Vec<_>>()
+    };
+    assert_eq!([1, 2, 3].map(|turn| followers(&mut requests, &forked, turn)), [vec![(3, 70, 1)], vec![], vec![]]);
+    assert_eq!(requests.history_turns(&forked), [0], "the subagents have no history");
+    let (single, first) = begins(&mut requests);
+    assert_eq!((first, followers(&mut requests, &single, 1)), (vec![(1, 50)], vec![(2, 190, 1)]));
+    assert_eq!(requests.history_turns(&single), [0]);
+    // The third and all recycled ones begin with their first turns.
+    for _ in 2..9 {
+        let (session, first) = begins(&mut requests);
+        assert_eq!((first, requests.history_turns(&session)), (vec![(0, 0)], vec![]));
+    }
+    // Session, turn, turns, pause and planned time.
+    let listed = |request: ScheduledRequest| {
+        let at = request.turn.expect("a turn");
+        (at.session, at.turn, at.turns, at.pause_ns / MS, at.planned_ns.expect("a time") / MS)
+    };
+    let played: Vec<_> = schedule.requests(Phase::Measure).take(7).map(listed).collect();
+    let expected = [
+        (0, 1, 3, 0, 0),
+        (0, 2, 3, 0, 20),
+        (0, 3, 3, 70, 80),
+        (1, 1, 2, 0, 50),
+        (1, 2, 2, 190, 250),
+        (2, 0, 1, 0, 0),
+        (3, 0, 4, 0, 0),
+    ];
+    assert_eq!(played, expected);
+    let other = played_from(&work, Some(SessionStart { from: 0.16, to: 0.16 }));
+    let other = of(&other, OfferedLoad::Concurrency { users: 2 }, &index).expect("a schedule");
+    assert_ne!(schedule.digest(), other.digest());
+}
+
+#[test]
+fn shards_have_the_digest_of_one_however_sessions_are_played() {
+    let (work, index) = trace_of(three(), ArrivalLaw::Closed, None);
+    let work = played_from(&work, Some(SessionStart { from: 0.1, to: 0.9 }));
+    let digest = || of(&work, OfferedLoad::Concurrency { users: 5 }, &index).expect("a schedule").digest();
+    let whole = digest();
+    assert!([1, 3, 4].into_iter().flat_map(|shards| 0..shards).all(|_| digest() == whole));
+}
+
+#[test]
+fn a_subagent_that_is_live_at_the_start_goes_on_and_is_warmed() {
+    // The subagent has turns at 20 and 60 ms, and the session joins it at 100 ms.
+    let stream = |parent, turns: &[(u32, i64)]| {
+        let turns = turns.iter().map(|(number, at_ms)| row(*number, &(1, *at_ms, Some(10)))).collect();
+        TraceStream { parent, is_background: false, turns, left_out: 0 }
+    };
+    let streams = vec![stream(None, &[(1, 0), (4, 100), (5, 140)]), stream(Some(0), &[(2, 20), (3, 60)])];
+    let rows = std::iter::once(FileRow::Session(TraceSession { session: 1, streams, ..TraceSession::default() }));
+    let (work, index) = trace_of(rows, ArrivalLaw::Closed, Some(1));
+    let sessions = work.sessions.clone().map(|sessions| Sessions {
+        play: SessionPlay { start: Some(SessionStart { from: 0.25, to: 0.25 }), warm_history: true, ..SessionPlay::default() },
+        ..sessions
+    });
+    let work = ServingWork { sessions, ..work };
+    let schedule = of(&work, OfferedLoad::Concurrency { users: 4 }, &index).expect("a schedule");
+    let mut requests = schedule.requests(Phase::Measure);
+    let session = requests.next_session().expect("a session");
+    // The start is at 35 ms: only the subagent's second turn waits for nothing, and all after it for that.
+    assert_eq!(requests.beginnings(&session), [Beginning { turn: 2, after_ns: 0 }]);
+    let followers: Vec<_> = requests.followers(&session, 2).iter().map(|next| (next.turn, next.waits)).collect();
+    assert_eq!(followers, [(3, 1)]);
+    assert_eq!(requests.history_turns(&session), [0, 1], "of the session and of the subagent");
+    let warmed = requests.turn(&session, 1).expect("a turn");
+    assert_eq!((warmed.row, warmed.input_tokens, warmed.global_index), (Some(1), 2, 1));
+    assert_eq!(
+        schedule.requests(Phase::Measure).filter_map(|request| request.turn).map(|at| at.turn).collect::<Vec<_>>(),
+        [2, 3, 4]
+    );
+    assert_eq!(schedule.markers(), None);
+    let mut marked = work.clone();
+    marked.sessions.as_mut().expect("sessions").play.marker = true;
+    let marked = of(&marked, OfferedLoad::Concurrency { users: 4 }, &index).expect("a schedule");
+    let markers = marked.markers().expect("markers");
+    assert_ne!(markers.seed(0), markers.seed(1));
+    assert_eq!(marked.digest(), schedule.digest(), "a marker changes words, and no request");
 }
 
 #[test]
@@ -221,5 +372,38 @@ proptest! {
         prop_assert_eq!(rows.len(), turns.len(), "each row once");
         let arrivals: Vec<i64> = whole.iter().filter_map(|request| request.offset_ns).collect();
         prop_assert!(arrivals.is_sorted());
+    }
+
+    #[test]
+    fn shards_recycle_together_what_one_recycles_from_the_same_starts(turns in turns(), users in 1..6_u64, from in 0.0..1.0_f64) {
+        const SESSIONS: u64 = 20;
+        let (work, index) = trace(&turns, ArrivalLaw::Closed, None);
+        let work = played_from(&work, Some(SessionStart { from, to: 1.0 }));
+        let make = || of(&work, OfferedLoad::Concurrency { users }, &index).expect("a schedule");
+        let schedule = make();
+        let is_early = |request: &ScheduledRequest| request.turn.is_some_and(|at| at.session < SESSIONS);
+        let whole: Vec<ScheduledRequest> = schedule.requests(Phase::Measure).take_while(is_early).collect();
+        for shards in [1, 3, 4] {
+            let mut together = Vec::new();
+            for shard in 0..shards {
+                let stripe = Stripe::new(shard, shards).expect("a stripe");
+                together.extend(make().shard_requests(Phase::Measure, stripe).take_while(is_early));
+            }
+            together.sort_by_key(|request| request.global_index);
+            prop_assert_eq!(&together, &whole);
+        }
+        let mut requests = schedule.requests(Phase::Measure);
+        let mut first_ns = u64::MAX;
+        for number in 0..SESSIONS {
+            let session = requests.next_session().expect("a session");
+            let beginnings = requests.beginnings(&session);
+            prop_assert!(!beginnings.is_empty(), "something is sent of each session");
+            if number < users {
+                first_ns = first_ns.min(beginnings[0].after_ns);
+            } else {
+                prop_assert_eq!(beginnings, vec![Beginning { turn: 0, after_ns: 0 }]);
+            }
+        }
+        prop_assert_eq!(first_ns, 0, "one user begins at once");
     }
 }

@@ -8,6 +8,7 @@ mod freeze;
 mod lengths;
 mod pipeline;
 mod pod;
+mod session_play;
 mod tables;
 mod token_ids;
 mod tokenizer;

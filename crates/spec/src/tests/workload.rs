@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use assay_manifest::{
     CacheMode, CaptureMode, ConnectionPolicy, Count, DatasetFormat, Digest, History, InstructionCounter, MeasuredCommand,
-    OverLongPrompt, RateProfile, RateSegment, ReasoningHistory, SloMetric,
+    OverLongPrompt, RateProfile, RateSegment, ReasoningHistory, SessionPlay, SloMetric,
 };
 use insta::assert_snapshot;
 
@@ -429,6 +429,7 @@ fn sessions_are_read_with_their_defaults_and_laws() {
             history: History::Recorded,
             reasoning: ReasoningHistory::Drop,
             header: None,
+            play: SessionPlay::default(),
         }
     );
     let uniform = of(

@@ -77,8 +77,10 @@ impl ConversationTemplate {
             found if found == frame.around(&padded) => false,
             found if found == frame.around(one) => true,
             _ => {
-                return Err("what it makes of a message is neither the message nor the message without the white space around it"
-                    .to_owned());
+                return Err(
+                    "what it makes of a message is neither the message nor the message without the white space around it"
+                        .to_owned(),
+                );
             }
         };
         let dialogue = Dialogue::find(&render, &frame, trims);

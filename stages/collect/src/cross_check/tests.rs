@@ -19,6 +19,8 @@ fn outcome(outcomes: &[(&str, u64)], warmup: &[(&str, u64)], input: u64, output:
         output_tokens: Count(output),
         chunk_lists: "all".to_owned(),
         client: ClientHealth::default(),
+        warmed_turns: None,
+        idle_cut_ns: None,
         cache_flushed: None,
         clock: ClockOffset { source: "same_host".to_owned(), offset_ns: None, uncertainty_ns: None, no_exchange: None },
         records: serde_json::from_value(json!({"name": "r", "digest": digest, "size": "0", "media_type": "x"}))

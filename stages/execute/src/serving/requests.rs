@@ -10,7 +10,7 @@ use assay_dataset::RowReader;
 use assay_load::{Cause, PlannedRequest};
 use assay_manifest::{PromptSource, ServingWork, SharedPrefix};
 use assay_record::Phase;
-use assay_schedule::{Requests as Scheduled, ScheduledRequest, SessionCursor, Stripe, TrialSchedule};
+use assay_schedule::{Beginning, Requests as Scheduled, ScheduledRequest, SessionCursor, Stripe, TrialSchedule};
 use assay_tokens::{Prompt, Tokenizer};
 
 /// A generator of the requests of one shard, in order, ahead of time.
@@ -97,19 +97,24 @@ impl<'a> Prompts<'a> {
 }
 
 impl Prompts<'_> {
-    /// Returns the first turn of the next session.
+    /// Returns the turn with which the next session begins.
     fn first_turn(&mut self) -> Result<Option<PlannedRequest>, Cause> {
         self.measured.next_session().map_or(Ok(None), |cursor| self.begin_session(cursor))
     }
 
-    /// Returns the first turn of a session.
-    pub(crate) fn begin_session(&mut self, mut cursor: SessionCursor) -> Result<Option<PlannedRequest>, Cause> {
+    /// Returns the turn with which a session begins.
+    pub(crate) fn begin_session(&mut self, cursor: SessionCursor) -> Result<Option<PlannedRequest>, Cause> {
+        let mut beginnings = self.measured.beginnings(&cursor).into_iter();
+        let Some(Beginning { turn, after_ns }) = beginnings.next() else { return Ok(None) };
+        let mut cursor = cursor.at(turn);
         let Some(first) = self.measured.next_turn(&mut cursor) else { return Ok(None) };
-        let begun = Conversation::begin(cursor, first, self.measured.followers(&cursor, 0))
+        let begun = Conversation::begin(cursor, first, self.measured.followers(&cursor, turn))
             .with_successor(&mut self.measured, &self.conversations);
         if let Some(row) = first.row {
             if is_of_trace(&first) {
+                let beside = beginnings.map(|Beginning { turn, after_ns }| assay_load::Beginning { turn, after_ns }).collect();
                 let request = self.of_rows.of_row(&first, row, first.output_tokens)?;
+                let request = PlannedRequest { after_ns, beside, ..request };
                 return begun.keep_of_trace(&self.conversations, request).map(Some);
             }
             let marker = self.of_rows.marker()?;

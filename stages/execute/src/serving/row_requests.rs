@@ -7,7 +7,7 @@ use assay_api::{RequestInput, add_images};
 use assay_dataset::{MessageRole, RowContent, RowReader, TokenBlocks, Turn};
 use assay_load::{Cause, PlannedRequest};
 use assay_manifest::{CacheMode, CaptureMode, SALT_WORDS, ServingWork, TemplateUse};
-use assay_schedule::{BlockTexts, ScheduledRequest, TrialSchedule};
+use assay_schedule::{BlockTexts, Markers, ScheduledRequest, TrialSchedule, seed_of_pass};
 use assay_tokens::{Prompt, Tokenizer};
 use serde_json::json;
 
@@ -24,6 +24,7 @@ pub(crate) struct RowRequests<'a> {
     work: &'a ServingWork,
     salt: Option<u64>,
     block_texts: BlockTexts,
+    markers: Option<Markers>,
     image_files: Option<Arc<[Arc<SentImage>]>>,
     /// The salt as the first line of each row of a dataset, made once.
     marker: OnceCell<Prompt>,
@@ -37,7 +38,8 @@ impl<'a> RowRequests<'a> {
         work: &'a ServingWork,
     ) -> Self {
         let salt = schedule.salt().filter(|_| work.cache == CacheMode::ColdSalt);
-        Self { tokenizer, rows, work, salt, block_texts: schedule.block_texts(), image_files: None, marker: OnceCell::new() }
+        let (block_texts, markers) = (schedule.block_texts(), schedule.markers());
+        Self { tokenizer, rows, work, salt, block_texts, markers, image_files: None, marker: OnceCell::new() }
     }
 
     /// Returns the generator of requests with images among these files.
@@ -83,6 +85,8 @@ impl<'a> RowRequests<'a> {
             turn: None,
             next: Vec::new(),
             successor: None,
+            after_ns: 0,
+            beside: Vec::new(),
             cancel_after_ns: scheduled.cancel_after_ns,
         }
     }
@@ -97,27 +101,48 @@ impl<'a> RowRequests<'a> {
         Ok(self.marker.get())
     }
 
+    /// Returns the pass over the sessions of the trace whose words a request has: with a shared cache all passes have the same.
+    fn pass_of(&self, request: &ScheduledRequest) -> u32 {
+        request.turn.filter(|_| self.work.cache != CacheMode::Shared).map_or(0, |turn| turn.pass)
+    }
+
+    /// Returns the line that stands in front of a row in a pass over the sessions of a trace; `None` without a salt.
+    fn marker_of_pass(&self, pass: u32) -> Result<Option<Prompt>, Cause> {
+        if pass == 0 {
+            return Ok(self.marker()?.cloned());
+        }
+        let salt = self.salt.map(|salt| seed_of_pass(salt, pass));
+        Ok(salt.map(|salt| self.tokenizer.prompt(salt, None, SALT_WORDS)).transpose()?)
+    }
+
+    /// Returns the words that no other session has; `None` if sessions have none.
+    fn marker_of_session(&self, request: &ScheduledRequest) -> Result<Option<Prompt>, Cause> {
+        let seed = self.markers.zip(request.turn).map(|(markers, turn)| markers.seed(turn.session));
+        Ok(seed.map(|seed| self.tokenizer.prompt(seed, None, SALT_WORDS)).transpose()?)
+    }
+
     /// Returns the pieces of a length with blocks. A salt changes all of their words and no length, or blocks would not begin where they do.
-    fn pieces_of(&self, row: u64, blocks: &TokenBlocks) -> Vec<(u64, u32)> {
-        let block = self.block_pieces(blocks);
-        let rest = (self.block_texts.rest_seed(row), blocks.rest());
+    fn pieces_of(&self, row: u64, blocks: &TokenBlocks, pass: u32) -> Vec<(u64, u32)> {
+        let block = self.block_pieces(blocks, pass);
+        let rest = (self.block_texts.of_pass(pass).rest_seed(row), blocks.rest());
         blocks.blocks().map(block).chain([rest]).collect()
     }
 
     /// Returns the piece of a block of these.
-    fn block_pieces(&self, blocks: &TokenBlocks) -> impl Fn((u64, u32)) -> (u64, u32) + use<> {
-        let texts = blocks.scope.map_or(self.block_texts, |scope| self.block_texts.within(scope));
+    fn block_pieces(&self, blocks: &TokenBlocks, pass: u32) -> impl Fn((u64, u32)) -> (u64, u32) + use<> {
+        let texts = self.block_texts.of_pass(pass);
+        let texts = blocks.scope.map_or(texts, |scope| texts.within(scope));
         move |(id, tokens)| (texts.block_seed(id), tokens)
     }
 
     /// Returns the prompt of a length with blocks, as one text or as the messages of a trace that has them, and its tokens.
-    fn of_blocks(&self, row: u64, blocks: &TokenBlocks) -> Result<(RowContent, u32), Cause> {
+    fn of_blocks(&self, row: u64, blocks: &TokenBlocks, pass: u32) -> Result<(RowContent, u32), Cause> {
         if blocks.messages.is_empty() {
-            let prompt = self.tokenizer.pieces(&self.pieces_of(row, blocks))?;
+            let prompt = self.tokenizer.pieces(&self.pieces_of(row, blocks, pass))?;
             return Ok((RowContent::Prompt(prompt.text), prompt.tokens));
         }
-        let rest = (self.block_texts.rest_seed(row), blocks.rest());
-        self.of_messages(blocks.messages(), self.block_pieces(blocks), rest)
+        let rest = (self.block_texts.of_pass(pass).rest_seed(row), blocks.rest());
+        self.of_messages(blocks.messages(), self.block_pieces(blocks, pass), rest)
     }
 
     /// Returns messages of blocks, of which the last ends with `rest`, and their tokens.
@@ -170,7 +195,8 @@ impl<'a> RowRequests<'a> {
         self.request(scheduled, input, texts, input_tokens, output_tokens)
     }
 
-    /// Returns the request of a row of the dataset. A salt stands in front of a text as a line of its own: rows are the same in every trial.
+    /// Returns the request of a row of the dataset. A salt stands in front of a text as a line of its own: rows are the same in every trial. So does the
+    /// marker of a session, in front of the first message of the user.
     pub(super) fn of_row(
         &self,
         request: &ScheduledRequest,
@@ -178,16 +204,20 @@ impl<'a> RowRequests<'a> {
         output_tokens: Option<u32>,
     ) -> Result<PlannedRequest, Cause> {
         let mut content = self.rows().ok_or(NO_DATASET)?.read(row)?;
-        let mut input_tokens = request.input_tokens;
+        let (mut input_tokens, pass) = (request.input_tokens, self.pass_of(request));
         if let RowContent::Blocks(blocks) = &content {
             if self.work.token_ids.is_some()
-                && let Some(ids) = self.tokenizer.id_pieces(&self.pieces_of(row, blocks))?
+                && let Some(ids) = self.tokenizer.id_pieces(&self.pieces_of(row, blocks, pass))?
             {
                 return Ok(self.of_token_ids(request, &ids, output_tokens));
             }
-            (content, input_tokens) = self.of_blocks(row, blocks)?;
-        } else if let Some(marker) = self.marker()? {
+            (content, input_tokens) = self.of_blocks(row, blocks, pass)?;
+        } else if let Some(marker) = self.marker_of_pass(pass)? {
             content = content.with_marker(&marker.text);
+            input_tokens = input_tokens.saturating_add(marker.tokens);
+        }
+        if let Some(marker) = self.marker_of_session(request)? {
+            content = content.with_user_marker(&marker.text);
             input_tokens = input_tokens.saturating_add(marker.tokens);
         }
         if let Some(text) = applied(self.work, &self.tokenizer, || content.messages())? {

@@ -196,6 +196,8 @@ impl Conversation {
             turn: self.place(),
             next: self.next(),
             successor: self.successor,
+            after_ns: 0,
+            beside: Vec::new(),
             cancel_after_ns: scheduled.cancel_after_ns,
         })
     }
@@ -354,7 +356,14 @@ mod tests {
         });
         let work: ServingWork = serde_json::from_value(json).expect("a workload");
         let think_time = PauseLaw::Uniform { min_ns: Count(5), max_ns: Count(9) };
-        let sessions = Sessions { turns: Some(LengthLaw::Fixed { tokens: 3 }), think_time, history, reasoning, count: None };
+        let sessions = Sessions {
+            turns: Some(LengthLaw::Fixed { tokens: 3 }),
+            think_time,
+            history,
+            reasoning,
+            count: None,
+            play: assay_manifest::SessionPlay::default(),
+        };
         ServingWork { sessions: Some(sessions), ..work }
     }
 

@@ -3,14 +3,14 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use assay_manifest::{AdapterRequests, Count, PooledLatency, ServingWork};
+use assay_manifest::{AdapterRequests, Count, ServingWork};
 use assay_schedule::{Phase as PlannedPhase, ScheduledRequest, TrialSchedule};
 use assay_warehouse::records::{RecordColumn as Column, RecordError};
 
 use super::Limits;
 use super::reuse::Places;
 use super::samples::pooled_latencies;
-use super::trial::{RowGroupSpan, RowMarks, Rules, ScannedTrial, TrialFiles};
+use super::trial::{RowGroupSpan, Rules, ScannedTrial, TrialFiles};
 
 /// The most adapters whose latencies are computed: those with the most requests. Each costs a pass over the records.
 const MAX_ADAPTERS: usize = 32;

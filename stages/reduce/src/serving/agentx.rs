@@ -5,7 +5,9 @@
 //! SemiAnalysisAI/InferenceX at 843c6254ff69b567f772f6a5fd97675af3d04431: the data sets behind the names of corpora, the seed and the share of
 //! failed requests in `benchmarks/benchmark_lib.sh`, and its comparison in `utils/agentic/validation/validate_agentic_result.py`.
 
-use assay_manifest::{AgentxVerdict, ArrivalLaw, Dataset, DatasetFormat, Reason, ServingWork};
+use assay_manifest::{
+    AgentxVerdict, ArrivalLaw, Count, Dataset, DatasetFormat, Digest, Reason, ServingWork, SessionPlay, SessionStart,
+};
 use assay_record::Outcome;
 use assay_warehouse::records::{RecordColumn as Column, RecordError};
 
@@ -39,13 +41,26 @@ const CORPORA: [&str; 6] = [
 /// The ending of the variant of a corpus without its longest requests.
 const SHORT: &str = "-256k";
 
+/// The digests of files of these data sets. None is stated by their publisher; a file that another place serves is listed by its digest alone.
+pub(super) const CORPUS_DIGESTS: &[Digest] = &[];
+
+/// The longest time in which nothing is in flight, in nanoseconds.
+const IDLE_CAP_NS: u64 = 10_000_000_000;
+
+/// The parts of a session at which lanes begin: those of AIPerf if nothing else is requested, and those of InferenceX.
+const STARTS: [SessionStart; 2] = [SessionStart { from: 0.0, to: 1.0 }, SessionStart { from: 0.25, to: 0.75 }];
+
 /// Parts of an error, in lower case, by which an endpoint says that a prompt is too long for it.
 const OVERFLOWS: [&str; 4] = ["context length", "maximum context", "context_length_exceeded", "prompt is too long"];
 
 /// The facts that the rules judge beside the work.
 pub(super) struct Facts<'a> {
+    /// The digests of the corpora of the allow-list.
+    pub(super) corpora: &'a [Digest],
     /// The seed of all draws, in hexadecimal digits.
     pub(super) seed: &'a str,
+    /// The loads of the case.
+    pub(super) loads: usize,
     /// The measured phase of each counted trial, in nanoseconds.
     pub(super) measured_ns: Vec<u64>,
     /// Requests of the measured phases.
@@ -60,34 +75,19 @@ pub(super) struct Facts<'a> {
 pub(super) fn judge(work: &ServingWork, facts: &Facts<'_>) -> AgentxVerdict {
     let trace = work.prompts.dataset();
     let rules = [
-        corpus(trace),
+        corpus(trace, facts.corpora),
         mode(work),
+        concurrency(facts.loads),
         output(work),
         (!work.is_streamed()).then(|| Reason::new("stream", "responses were not streamed")),
         input(trace),
         pauses(trace),
         duration(&facts.measured_ns),
-        // What Assay does not do yet is a broken rule of every result.
-        Some(Reason::new(
-            "start",
-            "each session began with its first turn; the rules begin a lane at a time that is drawn over its trace, from 0 to all of it",
-        )),
-        Some(Reason::new(
-            "recycle",
-            "each session was played once; by the rules a lane plays further sessions until the time has passed",
-        )),
-        Some(Reason::new(
-            "idle_cap",
-            "pauses were kept as recorded; the rules move all that waits nearer if nothing has been in flight for 10 s",
-        )),
-        Some(Reason::new(
-            "warmup",
-            "nothing was sent before measuring began; by the rules the turn before the start of each lane is sent then",
-        )),
-        Some(Reason::new(
-            "marker",
-            "sessions are told apart by the words of their blocks; the rules put a marker in front of the first message of the user",
-        )),
+        start(work.session_play()),
+        recycle(work),
+        idle_cap(work.session_play()),
+        warm_history(work.session_play()),
+        marker(work.session_play()),
         (facts.seed != SEED).then(|| Reason::new("seed", "the seed is not 42, which the recipe of InferenceX draws by")),
         share("failed_share", "failed", facts.failed, facts.requests, MOST_FAILED),
         share(
@@ -101,12 +101,12 @@ pub(super) fn judge(work: &ServingWork, facts: &Facts<'_>) -> AgentxVerdict {
     AgentxVerdict::new(rules.into_iter().flatten().collect())
 }
 
-fn corpus(trace: Option<&Dataset>) -> Option<Reason> {
-    let origin = trace.map_or("", |trace| trace.file.origin.as_str());
-    let is_listed = trace.is_some_and(|trace| trace.format == DatasetFormat::Weka) && is_listed(origin);
+fn corpus(trace: Option<&Dataset>, digests: &[Digest]) -> Option<Reason> {
+    let is_known = |trace: &Dataset| is_listed(&trace.file.origin) || digests.contains(&trace.file.artifact.digest);
+    let is_listed = trace.is_some_and(|trace| trace.format == DatasetFormat::Weka && is_known(trace));
     (!is_listed).then(|| {
         let detail = format!(
-            "the corpus is not on the allow-list: it is not from a data set {PUBLISHER}cc-traces-weka-... that the rules name"
+            "the corpus is not on the allow-list: it is no file of a data set {PUBLISHER}cc-traces-weka-... that the rules name"
         );
         Reason::new("dataset", detail)
     })
@@ -121,6 +121,52 @@ fn is_listed(origin: &str) -> bool {
 fn mode(work: &ServingWork) -> Option<Reason> {
     let is_lanes = work.arrival == ArrivalLaw::Closed && work.plays_trace();
     (!is_lanes).then(|| Reason::new("mode", "the load was not a number of sessions of a trace at a time"))
+}
+
+fn concurrency(loads: usize) -> Option<Reason> {
+    (loads != 1).then(|| Reason::new("concurrency", format!("the case has {loads} loads, and the rules ask for one concurrency")))
+}
+
+fn start(play: SessionPlay) -> Option<Reason> {
+    let detail = match play.start {
+        Some(start) if STARTS.contains(&start) => return None,
+        Some(SessionStart { from, to }) => {
+            format!(
+                "users began from {from} to {to} of a session, and the rules ask for 0 to 1 (AIPerf) or 0.25 to 0.75 (InferenceX)"
+            )
+        }
+        None => {
+            "each session began with its first turn; the rules begin a lane at a time that is drawn over its trace".to_owned()
+        }
+    };
+    Some(Reason::new("start", detail))
+}
+
+fn recycle(work: &ServingWork) -> Option<Reason> {
+    let is_recycled = work.session_play().recycle && work.duration_ns.is_some();
+    let detail = "each session was played once; by the rules a lane plays further sessions until the time has passed";
+    (!is_recycled).then(|| Reason::new("recycle", detail))
+}
+
+fn idle_cap(play: SessionPlay) -> Option<Reason> {
+    let detail = match play.idle_cap_ns {
+        Some(Count(IDLE_CAP_NS)) => return None,
+        Some(Count(cap_ns)) => format!("the idle cap was {:.3} s, and the rules ask for 10 s", cap_ns as f64 / 1e9),
+        None => {
+            "pauses were kept as recorded; the rules move all that waits nearer if nothing has been in flight for 10 s".to_owned()
+        }
+    };
+    Some(Reason::new("idle_cap", detail))
+}
+
+fn warm_history(play: SessionPlay) -> Option<Reason> {
+    let detail = "nothing was sent before measuring began; by the rules the turn before the start of each lane is sent then";
+    (!play.warm_history).then(|| Reason::new("warmup", detail))
+}
+
+fn marker(play: SessionPlay) -> Option<Reason> {
+    let detail = "sessions have no marker of their own; the rules put one in front of the first message of the user";
+    (!play.marker).then(|| Reason::new("marker", detail))
 }
 
 /// Responses have to be asked for at their recorded lengths.
@@ -208,10 +254,7 @@ mod tests {
 
     const NS_PER_S: u64 = 1_000_000_000;
 
-    /// The rules that no result of this version meets.
-    const NEVER: [&str; 5] = ["start", "recycle", "idle_cap", "warmup", "marker"];
-
-    /// Work that breaks no other rule, with a change at a place.
+    /// Work that breaks no rule, with a change at a place.
     fn work(place: &str, change: Value) -> ServingWork {
         let artifact =
             || json!({"name": "a", "digest": format!("sha256:{}", "0".repeat(64)), "size": "1", "media_type": "text/plain"});
@@ -226,8 +269,9 @@ mod tests {
         let mut work = json!({
             "api": "chat", "model": "m", "arrival": {"law": "closed"}, "exact_output": true, "continuous_usage": false, "batch": 1, "body": {},
             "prompts": {"from": "dataset", "file": file, "format": "weka", "rows": artifact(), "index": artifact(), "summary": summary},
-            "sessions": {"think_time": {"law": "recorded"}, "history": "recorded", "reasoning": "drop", "count": "1"},
-            "warmup_ns": "0", "timeout_ns": "1", "time_limit_ns": "1", "cache": "cold_salt", "streaming": true, "capture": "none", "slos": [],
+            "sessions": {"think_time": {"law": "recorded"}, "history": "recorded", "reasoning": "drop", "play": {
+                "recycle": true, "start": {"from": 0.25, "to": 0.75}, "warm_history": true, "idle_cap_ns": "10000000000", "marker": true}},
+            "duration_ns": "900000000000", "warmup_ns": "0", "timeout_ns": "1", "time_limit_ns": "1", "cache": "cold_salt", "streaming": true, "capture": "none", "slos": [],
             "tokenizer": {"name": "common-words", "digest": format!("sha256:{}", "0".repeat(64))},
         });
         if !place.is_empty() {
@@ -237,22 +281,51 @@ mod tests {
     }
 
     fn facts() -> Facts<'static> {
-        Facts { seed: SEED, measured_ns: vec![1_800 * NS_PER_S, 900 * NS_PER_S], requests: 1_000, failed: 100, overflows: 10 }
+        Facts {
+            corpora: CORPUS_DIGESTS,
+            loads: 1,
+            seed: SEED,
+            measured_ns: vec![1_800 * NS_PER_S, 900 * NS_PER_S],
+            requests: 1_000,
+            failed: 100,
+            overflows: 10,
+        }
     }
 
-    /// Returns the rules that are not met beside those that no result meets.
+    /// Returns the rules that are not met.
     fn broken(work: &ServingWork, facts: &Facts<'_>) -> Vec<String> {
         let verdict = judge(work, facts);
-        assert!(verdict.is_consistent() && !verdict.agentx_rules_met);
-        let codes = verdict.reasons.into_iter().map(|reason| reason.code);
-        codes.filter(|code| !NEVER.contains(&code.as_str())).collect()
+        assert!(verdict.is_consistent() && verdict.agentx_rules_met == verdict.reasons.is_empty());
+        verdict.reasons.into_iter().map(|reason| reason.code).collect()
     }
 
     #[test]
-    fn rules_that_assay_cannot_follow_are_never_met() {
-        let verdict = judge(&work("", Value::Null), &facts());
-        let codes: Vec<&str> = verdict.reasons.iter().map(|reason| reason.code.as_str()).collect();
-        assert_eq!((verdict.agentx_rules_met, codes), (false, NEVER.to_vec()));
+    fn a_corpus_is_listed_by_its_address_or_its_digest() {
+        assert!(judge(&work("", Value::Null), &facts()).agentx_rules_met);
+        let moved = work("/prompts/file/origin", json!("workloads/agents/trace.jsonl"));
+        let verdict = judge(&moved, &facts());
+        let [reason] = verdict.reasons.as_slice() else { panic!("{verdict:?}") };
+        assert!(!verdict.agentx_rules_met && reason.detail.contains("not on the allow-list"), "{reason:?}");
+        let digest = moved.prompts.dataset().expect("a trace").file.artifact.digest;
+        assert!(judge(&moved, &Facts { corpora: &[digest], ..facts() }).agentx_rules_met);
+        let other = Digest::compute(b"another corpus");
+        assert!(!judge(&moved, &Facts { corpora: &[other], ..facts() }).agentx_rules_met);
+    }
+
+    #[test]
+    fn each_rule_of_how_sessions_are_played_has_its_reason() {
+        let broken = |place: &str, change: Value| broken(&work(&format!("/sessions/play/{place}"), change), &facts());
+        for (from, to, is_met) in [(0.0, 1.0, true), (0.25, 0.75, true), (0.25, 1.0, false), (0.0, 0.0, false)] {
+            let found = broken("start", json!({"from": from, "to": to}));
+            assert_eq!(found.is_empty(), is_met, "{from} to {to}: {found:?}");
+        }
+        assert_eq!(broken("start", Value::Null), ["start"]);
+        assert_eq!(broken("recycle", json!(false)), ["recycle"]);
+        assert_eq!(broken("idle_cap_ns", Value::Null), ["idle_cap"]);
+        assert_eq!(broken("idle_cap_ns", json!("9999999999")), ["idle_cap"]);
+        assert_eq!(broken("idle_cap_ns", json!("10000000001")), ["idle_cap"]);
+        assert_eq!(broken("warm_history", json!(false)), ["warmup"]);
+        assert_eq!(broken("marker", json!(false)), ["marker"]);
     }
 
     #[test]
@@ -268,6 +341,7 @@ mod tests {
         }
         assert_eq!(broken("/prompts/format", json!("bailian")), ["dataset"]);
         assert_eq!(broken("/arrival", json!({"law": "recorded"})), ["mode"]);
+        assert_eq!(broken("/duration_ns", Value::Null), ["recycle"]);
         assert_eq!(broken("/exact_output", json!(false)), ["output"]);
         assert_eq!(broken("/prompts/summary/recorded_outputs", json!("1")), ["output"]);
         assert_eq!(broken("/streaming", json!(false)), ["stream"]);
@@ -288,6 +362,7 @@ mod tests {
         assert_eq!(broken(Facts { measured_ns: vec![1_800 * NS_PER_S, 900 * NS_PER_S - 1], ..facts() }), ["duration"]);
         assert_eq!(broken(Facts { measured_ns: Vec::new(), requests: 0, failed: 0, overflows: 0, ..facts() }), ["duration"]);
         assert_eq!(broken(Facts { seed: "2a", ..facts() }), ["seed"]);
+        assert_eq!(broken(Facts { loads: 2, ..facts() }), ["concurrency"]);
     }
 
     #[test]

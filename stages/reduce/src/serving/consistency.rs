@@ -7,7 +7,7 @@ mod sessions;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use assay_manifest::{ConnectionPolicy, Count, Digest, ServingOutcome, ServingWork, Shard};
+use assay_manifest::{ConnectionPolicy, Count, Digest, ServingOutcome, ServingWork, SessionPlay, Shard};
 use assay_record::{Outcome, Phase};
 use assay_schedule::{Phase as PlannedPhase, Requests, ScheduleError, ScheduledRequest, Stripe, TrialSchedule};
 use assay_warehouse::records::{Batch, Ints, RecordColumn as Column, RecordError, RecordFile};
@@ -73,6 +73,30 @@ pub(crate) enum Contradiction {
         users: u64,
         /// The time at which the session too many began.
         at_ns: i64,
+    },
+    /// Nothing is in flight for longer than the idle cap allows.
+    #[error("after {at_ns} ns nothing of shard {shard} was in flight for longer than the idle cap of {cap_ns} ns")]
+    TooLongIdle {
+        /// The shard.
+        shard: u32,
+        /// The end of the last turn before.
+        at_ns: i64,
+        /// The cap.
+        cap_ns: i64,
+    },
+    /// A turn came earlier by another time than the others.
+    #[error(
+        "the turn of shard {shard} that was due at {at_ns} ns states that waiting turns had come earlier by {stated_ns} ns, and by the others it is {known_ns} ns"
+    )]
+    OtherIdleCut {
+        /// The shard.
+        shard: u32,
+        /// The time at which the turn was due.
+        at_ns: i64,
+        /// The idle time that was cut by the turns before.
+        known_ns: i64,
+        /// The idle time that was cut by this turn.
+        stated_ns: i64,
     },
     /// A request has no record.
     #[error("request {index} of the {phase} phase was due by the schedule of shard {shard} and has no record")]
@@ -165,6 +189,8 @@ pub(super) struct Rules {
     is_connecting: bool,
     /// The planned measurement.
     planned: PlannedMeasurement,
+    /// The way in which users play sessions.
+    play: SessionPlay,
     /// The duration of the attempt in nanoseconds, from before the start to after the last end.
     attempt_ns: i64,
 }
@@ -223,6 +249,7 @@ impl Rules {
             cap: work.max_concurrency.map(|Count(cap)| cap),
             is_connecting: work.connections == ConnectionPolicy::Never,
             planned,
+            play: work.session_play(),
             attempt_ns,
         }
     }
@@ -261,10 +288,23 @@ impl Rules {
         stripe: Option<Stripe>,
         file: &RecordFile,
     ) -> Result<RecordSums, Contradiction> {
-        let mut turns = AwaitedTurns::new(schedule, stripe, self.planned, file.rows());
-        let sums = self.check_each(file, |request, phase| self.check_turn(request, turns.take(request, phase)?))?;
-        turns.finish(self.shard, self.users()?)?;
+        let cap_ns = self.play.idle_cap_ns.map(|cap| i64::try_from(cap.0).unwrap_or(i64::MAX));
+        let mut turns = AwaitedTurns::new(schedule, stripe, self.planned, file.rows(), cap_ns);
+        let mut sums = self.check_each(file, |request, phase| self.check_turn(request, turns.take(request, phase)?))?;
+        sums.idle_cut_ns = turns.finish(self.shard, self.users()?)?.map(|ns| u64::try_from(ns).unwrap_or(0));
+        sums.warmed_turns = self.warmed_turns(schedule)?;
         Ok(sums)
+    }
+
+    /// Returns the number of turns that the shard sends before the trial so that a cache holds the history of its first sessions.
+    fn warmed_turns(&self, schedule: &TrialSchedule) -> Result<Option<u64>, Contradiction> {
+        if !self.play.warm_history {
+            return Ok(None);
+        }
+        let (users, stripe) = (self.users()?.unwrap_or(0), schedule.stripe(self.shard)?);
+        let mut requests = schedule.shard_requests(PlannedPhase::Measure, stripe.unwrap_or(Stripe::WHOLE));
+        let sessions = (0..users).map_while(|_| requests.next_session()).collect::<Vec<_>>();
+        Ok(Some(sessions.iter().map(|session| requests.history_turns(session).len() as u64).sum()))
     }
 
     /// Checks every record with `check`, which says what is wrong with one, and returns their sums.
@@ -503,6 +543,10 @@ pub(super) struct RecordSums {
     input_tokens: u64,
     output_tokens: u64,
     token_events: u64,
+    /// The idle time that was cut, if it has a cap.
+    idle_cut_ns: Option<u64>,
+    /// The turns that were sent before the trial, if any were to be.
+    warmed_turns: Option<u64>,
 }
 
 impl RecordSums {
@@ -526,6 +570,16 @@ impl RecordSums {
         ] {
             if stated != actual {
                 return Err(other(what, stated.to_string(), actual.to_string()));
+            }
+        }
+        for (what, stated, actual) in [
+            ("nanoseconds of idle time that was cut", outcome.idle_cut_ns, self.idle_cut_ns),
+            ("turns before the trial", outcome.warmed_turns, self.warmed_turns),
+        ] {
+            let stated = stated.map(|Count(stated)| stated);
+            if stated != actual {
+                let text = |count: Option<u64>| count.map_or_else(|| "no".to_owned(), |count| count.to_string());
+                return Err(other(what, text(stated), text(actual)));
             }
         }
         let stated = outcome.warmup_outcomes.iter().filter(|(_, count)| count.0 > 0).map(|(word, count)| (word.clone(), count.0));

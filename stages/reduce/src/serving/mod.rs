@@ -134,7 +134,7 @@ pub(crate) fn reduce(
     let mut serving = serving_point(work, &measured, price.as_ref().err());
     serving.excluded_outcomes = excluded_outcomes(attempts.iter().flatten());
     serving.adapters = adapters;
-    serving.agentx = agentx_verdict(workload, work, &measured);
+    serving.agentx = agentx_verdict(workload, work, case.points.len(), &measured);
     let reported = metrics_to_report(workload, work, &mut serving.absent);
     let values = trial_values(&measured, work, &CaseFacts { price: &price, gpus: &gpus, repeated: &repeated });
     let seed = |metric: &str| seed(context.collection_manifest, case, point, metric);
@@ -220,6 +220,8 @@ fn trial_files(
         planned,
         stated_window: None,
         stated_outcomes: None,
+        warmed_turns: None,
+        idle_cut_ns: None,
         all_lists: true,
     };
     let mut stated_outcomes: BTreeMap<String, u64> = BTreeMap::new();
@@ -236,6 +238,8 @@ fn trial_files(
         start = start.min(signed(outcome.measured_from_ns));
         end = end.max(signed(outcome.measured_to_ns));
         files.all_lists &= outcome.chunk_lists == "all";
+        files.warmed_turns = add_stated(files.warmed_turns, outcome.warmed_turns);
+        files.idle_cut_ns = add_stated(files.idle_cut_ns, outcome.idle_cut_ns);
         for (word, count) in &outcome.outcomes {
             *stated_outcomes.entry(word.clone()).or_default() += count.0;
         }
@@ -243,6 +247,11 @@ fn trial_files(
     files.stated_window = Some(start..end);
     files.stated_outcomes = Some(stated_outcomes);
     Ok(files)
+}
+
+/// Adds a count that not every outcome states.
+fn add_stated(sum: Option<u64>, stated: Option<Count>) -> Option<u64> {
+    stated.map_or(sum, |Count(stated)| Some(sum.unwrap_or(0).saturating_add(stated)))
 }
 
 /// Checks the records of a counted attempt against the schedule that follows from the plan, against the attempt's window, and for
@@ -379,6 +388,7 @@ fn rules(work: &ServingWork) -> Rules {
         is_connecting: work.connections == ConnectionPolicy::Never,
         has_planned: work.has_planned_turns(),
         plays_trace: work.plays_trace(),
+        begins_in_middle: work.session_play().start.is_some(),
         has_recorded_ends: has_recorded_ends(work),
         has_output: work.api.capabilities().has_output_tokens,
         slos: work.slos.iter().map(|slo| (slo.metric, slo.at_most_ns.0)).collect(),
@@ -430,6 +440,8 @@ impl TrialRecords {
             planned,
             stated_window: None,
             stated_outcomes: None,
+            warmed_turns: None,
+            idle_cut_ns: None,
             all_lists: true,
         }])
     }
@@ -490,6 +502,10 @@ fn serving_point(work: &ServingWork, measured: &Measurements<'_>, cost_absent: O
         }
         total
     };
+    let sum_stated = |count: fn(&TrialFiles) -> Option<u64>| {
+        let stated = measured.trials.iter().filter_map(|scanned| count(scanned.trial));
+        stated.fold(None, |sum, stated| add_stated(sum, Some(Count(stated)))).map(Count)
+    };
     ServingPoint {
         requests: Count(tallies().map(Tally::requests).sum()),
         outcomes: sum(Tally::outcomes),
@@ -497,6 +513,8 @@ fn serving_point(work: &ServingWork, measured: &Measurements<'_>, cost_absent: O
         excluded_outcomes: BTreeMap::new(),
         adapters: BTreeMap::new(),
         sessions: work.sessions.as_ref().map(|_| sessions(tallies())),
+        warmed_turns: sum_stated(|files| files.warmed_turns),
+        idle_cut_ns: sum_stated(|files| files.idle_cut_ns),
         agentx: None,
         duration_ns: Count(measured.trials.iter().filter_map(window_ns).sum()),
         slo_met: slo_met(work, measured),
@@ -509,13 +527,20 @@ fn serving_point(work: &ServingWork, measured: &Measurements<'_>, cost_absent: O
 }
 
 /// Returns the judgement by the rules of AgentX; `None` if the workload is judged by none.
-fn agentx_verdict(workload: &FrozenWorkload, work: &ServingWork, measured: &Measurements<'_>) -> Option<AgentxVerdict> {
+fn agentx_verdict(
+    workload: &FrozenWorkload,
+    work: &ServingWork,
+    loads: usize,
+    measured: &Measurements<'_>,
+) -> Option<AgentxVerdict> {
     if work.scenario != Some(JudgedScenario::Agentx) {
         return None;
     }
     let tallies = || measured.trials.iter().map(|scanned| &scanned.tally);
     let facts = agentx::Facts {
+        corpora: agentx::CORPUS_DIGESTS,
         seed: &workload.seed,
+        loads,
         measured_ns: measured.trials.iter().map(|scanned| window_ns(scanned).unwrap_or(0)).collect(),
         requests: tallies().map(Tally::requests).sum(),
         failed: tallies().map(|tally| tally.uncancelled() - tally.ok()).sum(),

@@ -1,6 +1,6 @@
 //! A trial's records: the results of one pass over all of them, and the selection that later passes read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -34,6 +34,10 @@ pub(crate) struct TrialFiles {
     pub(crate) stated_window: Option<Range<i64>>,
     /// The outcomes of the measured phase's requests as execute states them; `None` if they are not stated.
     pub(crate) stated_outcomes: Option<BTreeMap<String, u64>>,
+    /// The turns that were sent before it so that a cache holds their history, as execute states it; `None` if none were to be.
+    pub(crate) warmed_turns: Option<u64>,
+    /// The idle time that was cut, in nanoseconds, as execute states it; `None` without an idle cap.
+    pub(crate) idle_cut_ns: Option<u64>,
     /// True if every request's chunk list was kept.
     pub(crate) all_lists: bool,
 }
@@ -65,6 +69,8 @@ pub(super) struct Rules {
     pub(super) has_planned: bool,
     /// True if they are turns of the sessions of a trace.
     pub(super) plays_trace: bool,
+    /// True if the first session of each user begins in its middle.
+    pub(super) begins_in_middle: bool,
     /// True if this trace records the end of every response.
     pub(super) has_recorded_ends: bool,
     /// True if responses have tokens.
@@ -167,6 +173,8 @@ pub(super) struct Tally {
     pub(super) within: Vec<u64>,
     /// The sessions of both phases.
     pub(super) sessions: SessionCounts,
+    /// Those of them with which users begin in their middle, by their numbers.
+    from_middle: BTreeSet<i64>,
     /// The requests of the measured phase that may be shown.
     pub(super) sample: Sample,
     /// The requests of both phases that ended in each time slice of the window.
@@ -213,6 +221,7 @@ impl Tally {
         self.within.resize(self.within.len().max(other.within.len()), 0);
         self.within.iter_mut().zip(other.within).for_each(|(mine, theirs)| *mine += theirs);
         self.sessions.add(&other.sessions);
+        self.from_middle.extend(other.from_middle);
         self.sample.merge(other.sample);
         self.slices.iter_mut().zip(other.slices).for_each(|(mine, theirs)| mine.merge(theirs));
     }
@@ -300,6 +309,7 @@ pub(super) fn scan_trial<'a>(
         scanned.row_groups.push(span);
         scanned.tally.merge(tally);
     }
+    scanned.tally.sessions.begun.0 += scanned.tally.from_middle.len() as u64;
     check_outcomes(trial, &scanned.tally)?;
     match &trial.stated_window {
         Some(stated) if *stated != scanned.window => {
@@ -469,6 +479,7 @@ const COLUMNS: &[Column] = &[
     Column::OutputSource,
     Column::FirstEventTokens,
     Column::TokenEvents,
+    Column::Session,
     Column::Turn,
     Column::SessionTurns,
     Column::SessionDone,
@@ -496,6 +507,7 @@ pub(super) struct Request {
     source: TokenSource,
     first_event_tokens: Option<i64>,
     token_events: i64,
+    session: Option<i64>,
     turn: Option<i64>,
     session_turns: Option<i64>,
     session_done: Option<i64>,
@@ -559,7 +571,7 @@ impl<'a> Pass<'a, '_> {
                 self.add_measured(&request, tally);
             }
             if self.rules.has_sessions {
-                add_turn(&request, &mut tally.sessions);
+                self.add_turn(&request, tally);
             }
             self.add_to_window(&request, tally);
             self.add_to_slice(&request, tally);
@@ -626,14 +638,19 @@ impl<'a> Pass<'a, '_> {
             tally.totals.completed_good.add(share, input, output);
         }
     }
-}
 
-/// Counts a session with its first turn, and with the one that completes it or is the first that failed.
-fn add_turn(request: &Request, sessions: &mut SessionCounts) {
-    let is_last = request.session_done == request.session_turns;
-    sessions.begun.0 += u64::from(request.turn == Some(0));
-    sessions.complete.0 += u64::from(request.outcome.is_ok() && is_last);
-    sessions.failed.0 += u64::from(!request.outcome.is_ok() && request.session_done.is_some());
+    /// Counts a session with its first turn, and with the one that completes it or is the first that failed. One that begins in its middle is counted
+    /// once for all of its turns.
+    fn add_turn(&self, request: &Request, tally: &mut Tally) {
+        let is_last = request.session_done == request.session_turns;
+        let users = self.trial.planned.users.filter(|_| self.rules.begins_in_middle).unwrap_or(0);
+        let from_middle = request.session.filter(|session| u64::try_from(*session).is_ok_and(|session| session < users));
+        let sessions = &mut tally.sessions;
+        sessions.begun.0 += u64::from(request.turn == Some(0) && from_middle.is_none());
+        sessions.complete.0 += u64::from(request.outcome.is_ok() && is_last);
+        sessions.failed.0 += u64::from(!request.outcome.is_ok() && request.session_done.is_some());
+        tally.from_middle.extend(from_middle);
+    }
 }
 
 fn add_successful(request: &Request, tally: &mut Tally) {
@@ -700,6 +717,7 @@ struct Columns<'a> {
     output_tokens: Ints<'a>,
     first_event_tokens: Ints<'a>,
     token_events: Ints<'a>,
+    session: Ints<'a>,
     turn: Ints<'a>,
     session_turns: Ints<'a>,
     session_done: Ints<'a>,
@@ -727,6 +745,7 @@ impl<'a> Columns<'a> {
             output_tokens: batch.ints(Column::OutputTokens)?,
             first_event_tokens: batch.ints(Column::FirstEventTokens)?,
             token_events: batch.ints(Column::TokenEvents)?,
+            session: batch.ints(Column::Session)?,
             turn: batch.ints(Column::Turn)?,
             session_turns: batch.ints(Column::SessionTurns)?,
             session_done: batch.ints(Column::SessionDone)?,
@@ -754,6 +773,7 @@ impl<'a> Columns<'a> {
             source: *self.sources.get(row)?,
             first_event_tokens: self.first_event_tokens.get(row),
             token_events: self.token_events.get(row)?,
+            session: self.session.get(row),
             turn: self.turn.get(row),
             session_turns: self.session_turns.get(row),
             session_done: self.session_done.get(row),

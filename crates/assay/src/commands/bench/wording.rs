@@ -47,10 +47,11 @@ const PHRASES: [(&str, &str); 26] = [
 ];
 
 /// Fields and values that have a form of their own in options.
-const SNIPPETS: [(&str, &str); 8] = [
+const SNIPPETS: [(&str, &str); 9] = [
     ("exact_output: false", "--no-exact-output"),
     ("sessions: {}", "--sessions history=recorded"),
     ("sessions: {turns: 20}", "--sessions turns=20"),
+    ("recycle: true", "--sessions recycle=true"),
     ("load: {mode: closed, concurrency: [8], sessions: 100}", "--concurrency 8 --sessions count=100"),
     ("turns: {uniform: {min: 2, max: 8}}", "--sessions turns=2..8"),
     ("fields: {prompt: NAME}", "--field prompt=NAME"),
@@ -59,7 +60,7 @@ const SNIPPETS: [(&str, &str); 8] = [
 ];
 
 /// Fields by their own names. An option that ends with `=` takes its value right after it.
-const FIELDS: [(&str, &str); 42] = [
+const FIELDS: [(&str, &str); 47] = [
     ("api", "--api"),
     ("arrival", "--arrival"),
     ("batch", "--documents"),
@@ -72,9 +73,11 @@ const FIELDS: [(&str, &str); 42] = [
     ("format", "--dataset-format"),
     ("header", "--sessions header="),
     ("history", "--sessions history="),
+    ("idle_cap", "--sessions idle_cap="),
     ("image_files", "--image-files"),
     ("images", "--images"),
     ("lengths", "--scenario"),
+    ("marker", "--sessions marker="),
     ("max_concurrency", "--max-concurrency"),
     ("max_gap", "--max-gap"),
     ("max_input", "--max-input"),
@@ -87,11 +90,13 @@ const FIELDS: [(&str, &str); 42] = [
     ("prefix", "--prefix"),
     ("rate", "--rate"),
     ("reasoning", "--sessions reasoning="),
+    ("recycle", "--sessions recycle="),
     ("requests", "--requests"),
     ("sample", "--sample"),
     ("sessions", "--sessions"),
     ("smoothness", "--smoothness"),
     ("speed", "--speed"),
+    ("start", "--sessions start="),
     ("template", "--template"),
     ("text", "--text"),
     ("think_time", "--sessions think_time="),
@@ -100,6 +105,7 @@ const FIELDS: [(&str, &str); 42] = [
     ("tokenizer", "--tokenizer"),
     ("trace", "--trace"),
     ("turns", "--sessions turns="),
+    ("warm_history", "--sessions warm_history="),
     ("warmup", "--warmup"),
     ("window", "--window"),
 ];

@@ -14,7 +14,23 @@ pub(super) fn course_texts(work: &ServingWork, found: &PointSummary) -> Vec<Stri
     let agentx = found.serving.as_ref().and_then(|serving| serving.agentx.as_ref()).map(agentx_text);
     let held_back = queued_text(work, found).or_else(|| back_pressure_text(work, found));
     let texts = changing.into_iter().chain(held_back).chain(cancelled_text(work, found));
-    texts.chain(adapters_text(found)).chain(agentx).collect()
+    texts.chain(adapters_text(found)).chain(played_texts(work, found)).chain(agentx).collect()
+}
+
+/// States the turns that were sent before the trials, and the idle time that was cut.
+fn played_texts(work: &ServingWork, found: &PointSummary) -> Vec<String> {
+    let Some(serving) = &found.serving else { return Vec::new() };
+    let warmed = serving.warmed_turns.map(|turns| {
+        format!(
+            "{} sent before the trials, so that a cache holds the history of sessions; no number has them",
+            counted(turns.0, "turn")
+        )
+    });
+    let cap = work.session_play().idle_cap_ns;
+    let cut = serving.idle_cut_ns.zip(cap).map(|(cut_ns, cap_ns)| {
+        format!("waiting turns came earlier by {} in all, because nothing was in flight for {}", seconds(cut_ns), seconds(cap_ns))
+    });
+    warmed.into_iter().chain(cut).collect()
 }
 
 /// States if the rules of AgentX are met, and the reasons if not.

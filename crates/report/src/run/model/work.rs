@@ -2,8 +2,8 @@
 
 use assay_manifest::{
     ArrivalLaw, CacheMode, ConnectionPolicy, Count, DatasetFormat, DatasetSummary, History, ImageFiles, Images, LengthLaw,
-    MAX_SESSION_TURNS, PauseLaw, PromptSource, RateProfile, ReasoningHistory, SALT_WORDS, ServingWork, Sessions, SharedPrefix,
-    Slo, SyntheticText, TemplateUse, TokenIds, TokenRange, TracePauses, TraceTimes, WeightedTokens,
+    MAX_SESSION_TURNS, PauseLaw, PromptSource, RateProfile, ReasoningHistory, SALT_WORDS, ServingWork, SessionPlay, SessionStart,
+    Sessions, SharedPrefix, Slo, SyntheticText, TemplateUse, TokenIds, TokenRange, TracePauses, TraceTimes, WeightedTokens,
 };
 use assay_metric::Metric;
 
@@ -279,11 +279,27 @@ fn turns(work: &ServingWork, sessions: &Sessions) -> String {
         (History::Live, ReasoningHistory::Drop) => "live history",
         (History::Live, ReasoningHistory::Keep) => "live history with reasoning",
     };
+    let play = played(sessions.play);
     match &sessions.turns {
-        None => format!("; turns {pause}, {history}"),
+        None => format!("; turns {pause}, {history}{play}"),
         Some(LengthLaw::Fixed { tokens: 1 }) => format!(" a turn; 1 turn, {pause}, {history}"),
         Some(law) => format!(" a turn; {} turns, {pause}, {history}", length(law)),
     }
+}
+
+/// Returns `; sessions are recycled`, and the other ways in which users do not play a trace's sessions once and as recorded; empty if they do.
+fn played(play: SessionPlay) -> String {
+    let start = play.start.map(|SessionStart { from, to }| {
+        let warmed = if play.warm_history { ", whose turn before was sent before the trial" } else { "" };
+        format!("users begin at {} to {} of a session{warmed}", percent(from), percent(to))
+    });
+    let parts = [
+        play.recycle.then(|| "sessions are recycled".to_owned()),
+        start,
+        play.idle_cap_ns.map(|cap| format!("idle time is cut to {}", seconds(cap))),
+        play.marker.then(|| format!("{SALT_WORDS} tokens of a marker more for each prompt")),
+    ];
+    parts.into_iter().flatten().fold(String::new(), |text, part| text + "; " + &part)
 }
 
 /// Returns ` (14 of the chat template, which the client applies)`, or ` with the chat template, ...`; empty if only the text of a prompt is counted.

@@ -163,23 +163,22 @@ fn play(schedule: &TrialSchedule, scheduled: &mut Requests, mut cursor: SessionC
     let from = signed(schedule.measure_start_ns());
     let ends = schedule.phase_end_ns(PlannedPhase::Measure).map_or(i64::MAX, signed);
     let mut session = PlayedSession { records: Vec::new(), end: 0, is_cut: false };
+    let beginnings = scheduled.beginnings(&cursor);
+    let first = scheduled.next_turn(&mut cursor.at(beginnings[0].turn)).expect("a turn");
+    let start = first.offset_ns.or(taken_up).expect("due or a user");
+    session.end = start;
     // The turns that are due, and the ends of those that others wait for.
-    let mut due = BTreeMap::from([(0, 0)]);
+    let mut due: BTreeMap<i64, u32> = beginnings.iter().map(|first| (start + signed(first.after_ns), first.turn)).collect();
     let mut waiting: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
-    let (mut start, mut pauses, mut failed) = (None, 0, i64::MAX);
-    while let Some((mut due_ns, turn)) = due.pop_first() {
+    let (mut pauses, mut failed) = (0, i64::MAX);
+    while let Some((due_ns, turn)) = due.pop_first() {
         cursor = cursor.at(turn);
         let request = scheduled.next_turn(&mut cursor).expect("a turn");
         let place = request.turn.expect("a turn");
-        if start.is_none() {
-            due_ns = request.offset_ns.or(taken_up).expect("due or a user");
-            session.end = due_ns;
-        }
         if due_ns >= ends || due_ns > failed {
             session.is_cut |= due_ns >= ends;
             continue;
         }
-        let start = *start.get_or_insert(due_ns);
         pauses += (due_ns - session.end).max(0);
         let phase = if due_ns < from { Phase::Warmup } else { Phase::Measured };
         let mut record = Record {
@@ -792,3 +791,4 @@ fn a_request_that_stands_for_itself_belongs_to_no_session() {
 }
 
 mod forks;
+mod play;

@@ -30,6 +30,11 @@ fn subagent(t: f64, agent: &str, requests: &[Value]) -> Value {
 /// Sessions of seven turns: the first spawns two subagents of two turns each, one of them with a subagent of its own, and the sixth joins them.
 /// Turns: 0 of the session, 1 and 3 of the first subagent, 2 of its own one, 4 of the second subagent, 5 and 6 of the session.
 fn forked(sessions: u32, users: u64, shards: u32) -> Load {
+    forked_and_played(sessions, users, shards, &json!({"sessions": {"count": sessions.to_string()}}))
+}
+
+/// The same, played in another way; `changes` are those of the work, and of its sessions.
+pub(super) fn forked_and_played(sessions: u32, users: u64, shards: u32, changes: &Value) -> Load {
     let inner = subagent(0.041, "c", &[request(0.041)]);
     let first = subagent(0.012, "a", &[request(0.012), inner, request(0.093)]);
     let second = subagent(0.117, "b", &[request(0.117)]);
@@ -55,11 +60,16 @@ fn forked(sessions: u32, users: u64, shards: u32) -> Load {
         "from": "dataset", "file": {"path": "a", "origin": "a", "executable": false, "artifact": artifact(b"")}, "format": "weka",
         "rows": artifact(&rows), "index": artifact(&index), "summary": summary,
     });
-    let played = json!({
-        "think_time": {"law": "recorded"}, "history": "recorded", "reasoning": "drop", "count": sessions.to_string(),
-    });
+    let mut work = json!({"prompts": prompts, "output": Value::Null});
+    for (name, value) in changes.as_object().expect("an object") {
+        work[name] = value.clone();
+    }
+    let always = json!({"think_time": {"law": "recorded"}, "history": "recorded", "reasoning": "drop"});
+    for (name, value) in always.as_object().expect("an object") {
+        work["sessions"][name] = value.clone();
+    }
     let index = Arc::new(Index::parse(&index).expect("an index"));
-    load_of(&json!({"prompts": prompts, "sessions": played, "output": Value::Null}), Some(users), shards, Some(&index))
+    load_of(&work, Some(users), shards, Some(&index))
 }
 
 /// Returns a turn of the last session, none of which failed.
