@@ -67,7 +67,9 @@ fn users_send_a_turn_at_each_point_of_their_grid_in_any_number_of_shards() {
         assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
         schedules.extend(trace_sessions::schedules(&fixture, run_id));
         let users = turns_of_users(&fixture, run_id);
-        users.iter().for_each(|(user, turns)| check_user(*user, turns, 30));
+        for (user, turns) in &users {
+            check_user(*user, turns, 30);
+        }
         // 30 a second, for 0.5 s and 1 s.
         let measured = users.values().flatten().filter(|turn| turn.phase == Phase::Measured).count();
         assert_eq!((users.values().flatten().count(), measured), (45, 30), "{run_id}");
@@ -98,7 +100,9 @@ fn a_slow_endpoint_makes_the_turns_of_users_late_and_moves_none() {
         fixture.run(history).success();
         fixture.verify(history).success();
         let users = turns_of_users(&fixture, history);
-        users.iter().for_each(|(user, turns)| check_user(*user, turns, 100));
+        for (user, turns) in &users {
+            check_user(*user, turns, 100);
+        }
         assert_eq!(users.values().flatten().count(), 150, "each point has its turn, however late");
         let late: Vec<i64> = users[&0].iter().map(|turn| turn.intended_ns.unwrap() - turn.planned_ns.unwrap()).collect();
         assert!(late.is_sorted() && late[49] >= 49 * 24 * MS, "{late:?}");
