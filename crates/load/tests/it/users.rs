@@ -101,7 +101,7 @@ impl Turns for LaterTurns {
 fn users(url: &str, grid: Grid, history: History) -> Trial {
     Trial {
         arrivals: Arrivals::Users { users: u32::try_from(grid.users).expect("few") },
-        sessions: Some(Sessions { history, most_streams: 1 }),
+        sessions: Some(Sessions { history, most_streams: 1, idle_cap_ns: None }),
         measured: MeasuredLimits { duration_ns: Some(grid.ends_ns), requests: None },
         ..trial(url)
     }
