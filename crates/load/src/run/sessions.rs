@@ -721,7 +721,7 @@ mod tests {
     fn idle_time_beyond_the_cap_is_cut_for_all_turns_alike() {
         let (mut table, _feeder) = capped();
         let keys = [(0, 1_000), (0, 1_030), (40, 5_000)].map(|(start_ns, pause_ns)| {
-            let key = table.add(planned(0), followed(&[(1, pause_ns, 1)]), start_ns);
+            let key = table.add(planned(0), followed(&[(1, pause_ns, 1)]), None, start_ns);
             table.prepare_next(key, 0);
             table.keep_prepared(key, prepared(1, &[(2, 300, 1)]));
             key
@@ -760,7 +760,7 @@ mod tests {
         // A turn that failed lets nothing of its session wait, and a session that begins has no part in earlier cuts.
         table.end_turn(keys[0], 2, Outcome::Timeout, 350, NEVER, None);
         table.end_turn(keys[1], 2, Outcome::Ok, 360, NEVER, None);
-        let late = table.add(planned(0), followed(&[(1, 50, 1)]), 400);
+        let late = table.add(planned(0), followed(&[(1, 50, 1)]), None, 400);
         table.prepare_next(late, 0);
         table.keep_prepared(late, prepared(1, &[]));
         table.end_turn(late, 0, Outcome::Ok, 410, NEVER, None);
@@ -774,7 +774,7 @@ mod tests {
     #[test]
     fn a_turn_that_is_not_prepared_or_beyond_the_end_of_the_phase_cuts_nothing() {
         let (mut table, _feeder) = capped();
-        let key = table.add(planned(0), followed(&[(1, 1_000, 1)]), 0);
+        let key = table.add(planned(0), followed(&[(1, 1_000, 1)]), None, 0);
         table.prepare_next(key, 0);
         // A pause beyond the end of the phase is kept, because a cut may bring it before the end.
         assert!(!table.end_turn(key, 0, Outcome::Ok, 50, 500, None).is_last);

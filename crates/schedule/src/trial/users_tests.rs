@@ -20,6 +20,7 @@ fn sessions(turns: Option<LengthLaw>) -> Sessions {
         history: History::Recorded,
         reasoning: ReasoningHistory::Drop,
         count: None,
+        play: assay_manifest::SessionPlay::default(),
     }
 }
 

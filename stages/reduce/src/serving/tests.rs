@@ -1708,6 +1708,8 @@ fn the_digits_of_an_interval_do_not_depend_on_shards_threads_or_room() {
         stated_window: None,
         stated_outcomes: None,
         all_lists: true,
+        warmed_turns: None,
+        idle_cut_ns: None,
     }];
     let found = |limits: Limits| {
         let trials = first_pass(&files, &work, limits).expect("read");

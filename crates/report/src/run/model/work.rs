@@ -577,7 +577,7 @@ mod tests {
         let think_time = PauseLaw::Fixed { ns: Count(0) };
         let (history, reasoning) = (History::Recorded, ReasoningHistory::Drop);
         let turns = Some(LengthLaw::Fixed { tokens: 3 });
-        work.sessions = Some(Sessions { turns, think_time, history, reasoning, count: None });
+        work.sessions = Some(Sessions { turns, think_time, history, reasoning, count: None, play: SessionPlay::default() });
         let expected = "tokens log-normal (480, 240) in with the chat template, which the endpoint applies, 128 out a turn; 3 turns, without pauses, drawn history";
         assert_eq!(text(&work), expected);
     }
