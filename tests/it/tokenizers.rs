@@ -215,10 +215,21 @@ fn rows_of_a_dataset_are_counted_with_their_template_and_only_plain_messages_hav
     let refused = bench_chats(&fixture, "tool", &apply).0.refuses(10, "dataset");
     let says = "row 2 has a message that no chat template is put around, number 1, of `tool`";
     assert!(refused.stderr.contains(says), "{}", refused.stderr);
+    // A template that looks at what messages say is found out by the row that has it.
+    let looks = TEMPLATE.replace("{{ message.content }}", "{{ 'secret' if 'time' in message.content else message.content }}");
+    fixture.write("model/chat_template.jinja", &looks);
+    fixture.write("chats.jsonl", &format!("{}\n{row}\n", row.replace("time and time", "a day")));
+    let refused = bench_chats(&fixture, "looks", &apply).0.refuses(10, "dataset");
+    assert!(refused.stderr.contains("row 2 has a prompt of which the chat template makes another text"), "{}", refused.stderr);
+    fixture.write("model/chat_template.jinja", TEMPLATE);
     let twice = row.replace("system", "user");
     fixture.write("chats.jsonl", &format!("{twice}\n"));
     let refused = bench_chats(&fixture, "twice", &apply).0.refuses(10, "dataset");
-    assert!(refused.stderr.contains("a message of `user` does not follow one of `user`"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("the chat template takes no such messages: a message of `user` would follow one of `user`"),
+        "{}",
+        refused.stderr
+    );
 }
 
 /// Returns what the template makes of the messages of a body.

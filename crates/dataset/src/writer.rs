@@ -2,6 +2,7 @@
 
 mod sessions;
 
+use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io::Write;
 
@@ -33,6 +34,12 @@ pub trait TextTokens {
     /// or begin a conversation; `None` if only the texts of messages are counted.
     fn in_template(&self, _before: Option<MessageRole>, _messages: &[(MessageRole, &str)]) -> Option<Result<String, String>> {
         None
+    }
+
+    /// Renders the chat template for whole prompts, and returns the place of the first one of which it makes another text than the one that
+    /// [`in_template`](Self::in_template) gives.
+    fn first_other_in_template(&self, _prompts: Vec<Vec<(MessageRole, String)>>) -> Result<Option<usize>, String> {
+        Ok(None)
     }
 
     /// Returns the text that the chat template puts behind the last message of a prompt.
@@ -119,14 +126,25 @@ struct RowTokens {
     reused: u64,
 }
 
+/// The bytes of prompts for which the chat template is rendered at a time.
+const RENDERED_BYTES: usize = 1 << 20;
+
+/// A message: its author and its text.
+type Message = (MessageRole, String);
+
+/// Prompts for which the chat template is rendered together, each with its row.
+#[derive(Default)]
+struct Unrendered {
+    prompts: Vec<(u64, Vec<Message>)>,
+    bytes: usize,
+}
+
 /// What was said in a conversation before a turn, within the chat template.
 #[derive(Default)]
 struct Said {
     tokens: u64,
-    /// The number of messages that are counted.
-    messages: usize,
-    /// The author of the last message that is counted.
-    last: Option<MessageRole>,
+    /// The messages that are counted.
+    messages: Vec<Message>,
     /// The response behind it.
     response: Vec<Value>,
 }
@@ -151,6 +169,8 @@ pub struct RowWriter<'a, R, I> {
     max_bytes: u64,
     timeline: Option<Timeline>,
     blocks: BlockTree,
+    /// The prompts for which the chat template has not been rendered yet.
+    unrendered: RefCell<Unrendered>,
     /// The turns of a trace's sessions that are not written yet.
     held: HeldSessions,
     summary: ImportSummary,
@@ -163,7 +183,8 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         index.write_all(format!("{format}\n").as_bytes()).map_err(DatasetError::Write)?;
         let (timeline, blocks) = (rules.times.map(Timeline::new), BlockTree::default());
         let (held, summary) = (HeldSessions::default(), ImportSummary::default());
-        Ok(Self { rules, tokens, rows, index, offset: 0, max_bytes: u64::MAX, timeline, blocks, held, summary })
+        let unrendered = RefCell::default();
+        Ok(Self { rules, tokens, rows, index, offset: 0, max_bytes: u64::MAX, timeline, blocks, unrendered, held, summary })
     }
 
     /// Limits all rows together to what a file of this many bytes may become: compressed columns and dictionaries of values repeat a text for next to
@@ -292,12 +313,12 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
     /// Returns the tokens of the prompt of a turn within the chat template, and adds the turn to what was said.
     fn prompt_of_turn(&self, row: u64, said: &mut Said, turn: &Turn) -> Result<u64, DatasetError> {
         let messages = [said.response.as_slice(), &turn.messages].concat();
-        let texts = plain_messages(&messages, said.messages).map_err(|why| DatasetError::row(row, why))?;
+        let texts = plain_messages(&messages, said.messages.len()).map_err(|why| DatasetError::row(row, why))?;
         check_last(row, &texts)?;
-        let added = self.in_template(row, said.last, &texts)?;
+        let added = self.in_template(row, said.messages.last().map(|(role, _)| *role), &texts)?;
         said.tokens = said.tokens.saturating_add(self.count(row, &added)?);
-        said.messages += messages.len();
-        said.last = Some(MessageRole::User);
+        said.messages.extend(texts.iter().map(|(role, text)| (*role, (*text).to_owned())));
+        self.render_later(row, said.messages.clone())?;
         said.response = turn.response.iter().cloned().collect();
         Ok(said.tokens.saturating_add(self.count(row, self.tokens.end_of_prompts())?))
     }
@@ -326,6 +347,8 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         if let Some(rules) = self.rules.trace_sessions() {
             self.write_held(rules)?;
         }
+        let unrendered = self.unrendered.take();
+        self.render(unrendered)?;
         if self.summary.rows.0 == 0 {
             let times = self.rules.times;
             let left_out = self.left_out();
@@ -412,7 +435,34 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         }
         let messages = content.messages().map_err(|why| DatasetError::row(row, why))?;
         check_last(row, &messages)?;
-        self.count(row, &(self.in_template(row, None, &messages)? + self.tokens.end_of_prompts()))
+        let text = self.in_template(row, None, &messages)? + self.tokens.end_of_prompts();
+        self.render_later(row, messages.iter().map(|(role, text)| (*role, (*text).to_owned())).collect())?;
+        self.count(row, &text)
+    }
+
+    /// Has the chat template rendered for a prompt, once there are many.
+    fn render_later(&self, row: u64, prompt: Vec<Message>) -> Result<(), DatasetError> {
+        let mut unrendered = self.unrendered.borrow_mut();
+        unrendered.bytes += prompt.iter().map(|(_, text)| text.len()).sum::<usize>();
+        unrendered.prompts.push((row, prompt));
+        if unrendered.bytes < RENDERED_BYTES && unrendered.prompts.len() < MAX_SESSION_TURNS as usize {
+            return Ok(());
+        }
+        self.render(std::mem::take(&mut unrendered))
+    }
+
+    /// Refuses a prompt of which the chat template makes another text than is put together: it looks at what messages say, or how many there are.
+    fn render(&self, unrendered: Unrendered) -> Result<(), DatasetError> {
+        let (rows, prompts): (Vec<u64>, Vec<Vec<Message>>) = unrendered.prompts.into_iter().unzip();
+        let first = rows.first().copied().unwrap_or(0);
+        let other = self.tokens.first_other_in_template(prompts).map_err(|reason| DatasetError::Tokens { row: first, reason })?;
+        match other.map(|place| rows.get(place).copied().unwrap_or(first)) {
+            Some(row) => Err(DatasetError::row(
+                row,
+                "has a prompt of which the chat template makes another text than of others: it looks at what messages say, or how many there are",
+            )),
+            None => Ok(()),
+        }
     }
 
     fn output_tokens(&self, number: u64, row: &Row) -> Result<Option<u32>, DatasetError> {

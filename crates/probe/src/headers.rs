@@ -104,7 +104,9 @@ fn read_header(header: &EnvVar) -> Result<(HeaderName, HeaderValue), HeaderError
     // White space at either end is never part of a header's value (RFC 9110, section 5.5).
     let trimmed = read.trim_ascii();
     let bytes = header.scheme.as_ref().map_or_else(|| trimmed.to_vec(), |scheme| [scheme.as_bytes(), b" ", trimmed].concat());
-    let mut value = HeaderValue::from_bytes(&bytes).map_err(|_| HeaderError::Value(name.to_string()))?;
+    // The load generator writes headers as text, which other bytes than those of ASCII are not.
+    let value = HeaderValue::from_bytes(&bytes).ok().filter(|value| value.to_str().is_ok());
+    let mut value = value.ok_or_else(|| HeaderError::Value(name.to_string()))?;
     value.set_sensitive(true);
     Ok((name, value))
 }

@@ -224,6 +224,12 @@ impl Tokenizer {
         Some(template.conversation.text(before, messages).map_err(TokenizerError::Messages))
     }
 
+    /// Renders the chat template for whole prompts, and returns the place of the first one of which it makes another text than
+    /// [`in_template`](Tokenizer::in_template) does, because it looks at what messages say or how many there are; `None` if it does for none.
+    pub fn first_other_in_template(&self, prompts: Vec<Vec<(MessageRole, String)>>) -> Result<Option<usize>, TokenizerError> {
+        self.template.as_ref().map_or(Ok(None), |template| template.conversation.first_other(prompts))
+    }
+
     /// Returns what the chat template makes of an earlier response, such as without its thoughts; all of it without a template.
     pub fn response_in_template<'a>(&self, response: &'a str) -> &'a str {
         self.template.as_ref().map_or(response, |template| template.conversation.response(response))

@@ -54,7 +54,7 @@ pub(crate) struct Frame {
 }
 
 /// The members of a `tokenizer_config.json` that a template can see.
-#[derive(Deserialize)]
+#[derive(Debug, PartialEq, Eq, Deserialize)]
 struct Config {
     #[serde(default)]
     chat_template: Json,
@@ -96,9 +96,33 @@ impl ConversationTemplate {
             if one != other {
                 return Err(TokenizerError::Template("what it puts around a message depends on the message".to_owned()));
             }
-            catch_panic(|| Self::find(&source, &config, one).map_err(TokenizerError::Template))
+            catch_panic(|| Self::find(TemplateSource { text: source, config }, one).map_err(TokenizerError::Template))
         })
     }
+
+    /// Renders the template for conversations, and returns the place of the first one that it makes another text of than is [put
+    /// together](Self::text) from what stands around placeholders; `None` if there is none.
+    pub(crate) fn first_other(&self, conversations: Vec<Vec<(Role, String)>>) -> Result<Option<usize>, TokenizerError> {
+        let template = self.clone();
+        watch::bounded(&watch::RENDERING, move || catch_panic(|| Ok(template.find_other(&conversations))))
+    }
+
+    fn find_other(&self, conversations: &[Vec<(Role, String)>]) -> Option<usize> {
+        let environment = environment().ok()?;
+        let compiled = environment.template_from_named_str(NAME, &self.source.text).ok()?;
+        conversations.iter().position(|messages| {
+            let messages: Vec<(Role, &str)> = messages.iter().map(|(role, text)| (*role, text.as_str())).collect();
+            let made = self.text(None, &messages).map(|text| text + self.end());
+            made.ok() != compiled.render(context(&self.source.config, &messages)).ok()
+        })
+    }
+}
+
+/// The text of a template, and what it can see.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TemplateSource {
+    text: String,
+    config: Config,
 }
 
 impl Frame {
@@ -152,19 +176,41 @@ fn around(source: &str, config: &Config, message: &str) -> Result<Frame, Tokeniz
     }
 }
 
+/// The name of the template in messages.
+const NAME: &str = "chat_template";
+
+/// The method and the filter that make a text of any width in one step.
+const FORMAT: &str = "format";
+
 /// Renders the template of a conversation, up to the beginning of the next response.
 fn render(source: &str, config: &Config, messages: &[(Role, &str)]) -> Result<String, Error> {
+    nesting::check(source, syntax()?)?;
+    environment()?.template_from_named_str(NAME, source)?.render(context(config, messages))
+}
+
+fn syntax() -> Result<SyntaxConfig, Error> {
+    SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()
+}
+
+fn environment() -> Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
     environment.set_fuel(Some(MAX_STEPS));
     environment.set_recursion_limit(MAX_DEPTH);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
-    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
-    nesting::check(source, syntax.clone())?;
-    environment.set_syntax(syntax);
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.set_syntax(syntax()?);
+    environment.remove_filter(FORMAT);
+    environment.set_unknown_method_callback(|state, value, method, arguments| match method {
+        FORMAT => Err(Error::new(ErrorKind::UnknownMethod, "`format` is not defined, because its result has no limit")),
+        _ => minijinja_contrib::pycompat::unknown_method_callback(state, value, method, arguments),
+    });
     environment.add_function("raise_exception", |reason: String| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, format!("it refuses the message: {reason}")))
     });
+    Ok(environment)
+}
+
+/// Returns what a template sees.
+fn context(config: &Config, messages: &[(Role, &str)]) -> Value {
     let message = |(role, content): &(Role, &str)| {
         Value::from_pairs([("role", Value::from(role.as_str())), ("content", Value::from(*content))])
     };
@@ -174,8 +220,7 @@ fn render(source: &str, config: &Config, messages: &[(Role, &str)]) -> Result<St
         ("tools", Value::from(())),
         ("documents", Value::from(())),
     ];
-    let context = Value::from_pairs(variables.into_iter().chain(config.special_tokens()));
-    environment.template_from_named_str("chat_template", source)?.render(context)
+    Value::from_pairs(variables.into_iter().chain(config.special_tokens()))
 }
 
 mod conversation;

@@ -80,6 +80,10 @@ impl TextTokens for WorkloadTokens {
         Some(self.0.in_template(before, messages)?.map_err(|error| error.to_string()))
     }
 
+    fn first_other_in_template(&self, prompts: Vec<Vec<(MessageRole, String)>>) -> Result<Option<usize>, String> {
+        self.0.first_other_in_template(prompts).map_err(|error| error.to_string())
+    }
+
     fn end_of_prompts(&self) -> &str {
         self.0.end_of_prompts()
     }

@@ -443,8 +443,10 @@ impl Engine<'_> {
 
     /// Begins the later turn that was due first, if one is due and prepared.
     fn begin_due_turn(&mut self, now: i64) -> bool {
-        let now_or_end = now.min(self.measured_end_ns().saturating_sub(1));
-        let Some(due) = self.sessions.as_mut().and_then(|sessions| sessions.take_due(now_or_end)) else { return false };
+        // A cap on idle time may leave turns due after the end, which are not sent; those of users were planned before it, however late they are due.
+        let has_grid = matches!(self.trial.arrivals, Arrivals::Users { .. });
+        let until_ns = if has_grid { now } else { now.min(self.measured_end_ns().saturating_sub(1)) };
+        let Some(due) = self.sessions.as_mut().and_then(|sessions| sessions.take_due(until_ns)) else { return false };
         self.client.starved += u64::from(due.starved);
         self.begin_turn(due.key, due.prepared, due.due_ns, now);
         true

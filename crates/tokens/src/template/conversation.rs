@@ -4,9 +4,11 @@
 //! messages of every conversation, so no request costs a rendering. A template of which that does not hold, because what it writes depends on the
 //! number of messages or on their texts, has no conversations, and says why.
 
+use std::sync::Arc;
+
 use assay_manifest::MessageRole as Role;
 
-use super::{Config, Frame, MAX_TEMPLATE_TEXT, quote, render};
+use super::{Frame, MAX_TEMPLATE_TEXT, TemplateSource, quote, render};
 
 /// The end of the thoughts in a response of a model that writes them into its text. Some templates cut them out of what was said before.
 const END_OF_THOUGHTS: &str = "</think>";
@@ -36,6 +38,7 @@ enum Thoughts {
 /// The texts that a template puts around the messages of conversations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConversationTemplate {
+    pub(super) source: Arc<TemplateSource>,
     /// What it puts around a message that has no others before it.
     pub(crate) frame: Frame,
     /// True if it takes off the white space around the messages of users.
@@ -69,8 +72,9 @@ type Render<'a> = dyn Fn(&[(Role, &str)]) -> Result<String, String> + 'a;
 
 impl ConversationTemplate {
     /// Finds what the template puts around messages. `frame` is what it puts around a single one.
-    pub(super) fn find(source: &str, config: &Config, frame: Frame) -> Result<Self, String> {
-        let render = |messages: &[(Role, &str)]| render(source, config, messages).map_err(|error| quote(&error));
+    pub(super) fn find(source: TemplateSource, frame: Frame) -> Result<Self, String> {
+        let source = Arc::new(source);
+        let render = |messages: &[(Role, &str)]| render(&source.text, &source.config, messages).map_err(|error| quote(&error));
         let [one, ..] = PLACEHOLDERS;
         let padded = padded(one);
         let trims = match render(&[(Role::User, &padded)])? {
@@ -83,8 +87,9 @@ impl ConversationTemplate {
                 );
             }
         };
-        let dialogue = Dialogue::find(&render, &frame, trims);
-        Ok(Self { frame, trims, dialogue })
+        let single = Self { source: Arc::clone(&source), frame, trims, dialogue: Err(String::new()) };
+        let dialogue = Dialogue::find(&render, &single);
+        Ok(Self { dialogue, ..single })
     }
 
     /// Returns the text of messages that follow one of `before`, or begin a conversation. What stands behind the last message of a prompt is
@@ -163,7 +168,8 @@ impl Thoughts {
 }
 
 impl Dialogue {
-    fn find(render: &Render<'_>, frame: &Frame, trims_user: bool) -> Result<Self, String> {
+    /// Finds what a template puts between messages; `single` has what it puts around one.
+    fn find(render: &Render<'_>, single: &ConversationTemplate) -> Result<Self, String> {
         use Role::{Assistant, User};
         let short = texts_around(render, &[User, Assistant, User])?;
         let [first, user_assistant, assistant_user, end] = short.as_slice() else {
@@ -171,7 +177,7 @@ impl Dialogue {
         };
         let long = [first, user_assistant, assistant_user, user_assistant, assistant_user, end];
         let found = texts_around(render, &[User, Assistant, User, Assistant, User])?;
-        if *first != frame.before || *end != frame.after || !found.iter().eq(long) {
+        if *first != single.frame.before || *end != single.frame.after || !found.iter().eq(long) {
             return Err("what it puts around a message depends on the number of messages".to_owned());
         }
         let rules =
@@ -192,8 +198,7 @@ impl Dialogue {
                 thoughts,
             })
             .find(|dialogue| {
-                let template =
-                    ConversationTemplate { frame: frame.clone(), trims: trims_user, dialogue: Ok((*dialogue).clone()) };
+                let template = ConversationTemplate { dialogue: Ok((*dialogue).clone()), ..single.clone() };
                 let mut pairs = conversations.iter().zip(&rendered);
                 pairs.all(|(messages, rendered)| template.text(None, messages).is_ok_and(|text| text + end == *rendered))
             });

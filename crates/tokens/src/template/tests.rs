@@ -89,6 +89,28 @@ fn conversations_are_what_jinja_makes_of_them_or_are_refused() {
 }
 
 #[test]
+fn a_template_that_looks_at_messages_is_found_out_by_those_that_show_it() {
+    let found = |template: &str, prompts: &[&[&str]]| {
+        let template = rendered(template).expect("a template");
+        let of = |texts: &&[&str]| {
+            let roles = [Role::User, Role::Assistant].into_iter().cycle();
+            roles.zip(*texts).map(|(role, text)| (role, (*text).to_owned())).collect::<Vec<_>>()
+        };
+        template.first_other(prompts.iter().map(of).collect()).expect("rendered")
+    };
+    let chatml = &golden().templates[0].template;
+    let prompts: [&[&str]; 4] = [&["a"], &["a WORLD", "", "c"], &["", "</think>", " x "], &["1", "2", "3", "4", "5", "6", "7"]];
+    assert_eq!(found(chatml, &prompts), None);
+    let plain = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
+    assert_eq!(found(plain, &prompts), None);
+    assert_eq!(found(&plain.replace("m.content }}", "m.content }}{% if 'WORLD' in m.content %}!{% endif %}"), &prompts), Some(1));
+    assert_eq!(found(&plain.replace("m.content }}", "m.content }}{% if not m.content %}!{% endif %}"), &prompts), Some(1));
+    assert_eq!(found(&plain.replace("m.content }}", "m.content }}{% if loop.index > 6 %}!{% endif %}"), &prompts), Some(3));
+    let refusing = plain.replace("{% for", "{% if messages|length > 6 %}{{ raise_exception('too long') }}{% endif %}{% for");
+    assert_eq!(found(&refusing, &prompts), Some(3));
+}
+
+#[test]
 fn only_messages_that_follow_each_other_in_every_template_are_put_together() {
     let template = rendered(&golden().templates[0].template).expect("a template");
     let refused = |roles: &[Role]| {
@@ -99,10 +121,10 @@ fn only_messages_that_follow_each_other_in_every_template_are_put_together() {
     let all =
         [refused(&[Assistant, User]), refused(&[User, User]), refused(&[User, System, User]), refused(&[System, Assistant])];
     insta::assert_snapshot!(all.join("\n"), @r"
-    a conversation does not begin with a message of `assistant`
-    a message of `user` does not follow one of `user`
-    a message of `system` does not follow one of `user`
-    a message of `assistant` does not follow one of `system`
+    it would begin with a message of `assistant`
+    a message of `user` would follow one of `user`
+    a message of `system` would follow one of `user`
+    a message of `assistant` would follow one of `system`
     ");
 }
 
@@ -149,14 +171,14 @@ fn a_template_that_cannot_be_used_is_refused() {
         ]
         .join("\n"),
         @r"
-        the chat template cannot be used: syntax error: unexpected end of input, expected end of block (in <string>:1)
+        the chat template cannot be used: syntax error: unexpected end of input, expected end of block (in chat_template:1)
         the chat template cannot be used: a message is in its text 0 times, not once
         the chat template cannot be used: a message is in its text 2 times, not once
         the chat template cannot be used: what it puts around a message depends on the message
-        the chat template cannot be used: invalid operation: it refuses the message: only tools (in <string>:1)
-        the chat template cannot be used: unknown function: strftime_now is unknown (in <string>:1)
-        the chat template cannot be used: syntax error: unknown statement include (in <string>:1)
-        the chat template cannot be used: syntax error: unknown statement generation (in <string>:1)
+        the chat template cannot be used: invalid operation: it refuses the message: only tools (in chat_template:1)
+        the chat template cannot be used: unknown function: strftime_now is unknown (in chat_template:1)
+        the chat template cannot be used: syntax error: unknown statement include (in chat_template:1)
+        the chat template cannot be used: syntax error: unknown statement generation (in chat_template:1)
         "
     );
     let config_refused = |config: &[u8]| {
@@ -267,7 +289,7 @@ fn a_template_of_single_messages_makes_no_later_turn() {
     assert!(tokenizer.prompt(1, None, 12).is_ok());
     insta::assert_snapshot!(tokenizer.later_message(1, 12).expect_err("refused"), @"the chat template cannot be used: of a conversation, it leaves a message out, repeats or moves it");
     let messages = [(Role::User, "a"), (Role::Assistant, "b"), (Role::User, "c")];
-    insta::assert_snapshot!(tokenizer.in_template(None, &messages).expect("a template").expect_err("refused"), @"the chat template cannot be used: it takes a single message of `user`: of a conversation, it leaves a message out, repeats or moves it");
+    insta::assert_snapshot!(tokenizer.in_template(None, &messages).expect("a template").expect_err("refused"), @"the chat template takes no such messages: it takes a single message of `user`: of a conversation, it leaves a message out, repeats or moves it");
 }
 
 #[test]

@@ -95,10 +95,17 @@ impl<'a> RowRequests<'a> {
     pub(super) fn marker(&self) -> Result<Option<&Prompt>, Cause> {
         let Some(salt) = self.salt else { return Ok(None) };
         if self.marker.get().is_none() {
-            let made = self.tokenizer.unframed(salt, SALT_WORDS)?;
+            let made = self.line(salt)?;
             return Ok(Some(self.marker.get_or_init(|| made)));
         }
         Ok(self.marker.get())
+    }
+
+    /// Returns the words of a line in front of a prompt, with the tokens of the line: its end may be one, too.
+    fn line(&self, seed: u64) -> Result<Prompt, Cause> {
+        let words = self.tokenizer.unframed(seed, SALT_WORDS)?;
+        let tokens = self.tokenizer.count(&format!("{}\n", words.text))?;
+        Ok(Prompt { tokens: u32::try_from(tokens).unwrap_or(u32::MAX), ..words })
     }
 
     /// Returns the pass over the sessions of the trace whose words a request has: with a shared cache all passes have the same.
@@ -112,13 +119,13 @@ impl<'a> RowRequests<'a> {
             return Ok(self.marker()?.cloned());
         }
         let salt = self.salt.map(|salt| seed_of_pass(salt, pass));
-        Ok(salt.map(|salt| self.tokenizer.prompt(salt, None, SALT_WORDS)).transpose()?)
+        salt.map(|salt| self.line(salt)).transpose()
     }
 
     /// Returns the words that no other session has; `None` if sessions have none.
     fn marker_of_session(&self, request: &ScheduledRequest) -> Result<Option<Prompt>, Cause> {
         let seed = self.markers.zip(request.turn).map(|(markers, turn)| markers.seed(turn.session));
-        Ok(seed.map(|seed| self.tokenizer.prompt(seed, None, SALT_WORDS)).transpose()?)
+        seed.map(|seed| self.line(seed)).transpose()
     }
 
     /// Returns the pieces of a length with blocks. A salt changes all of their words and no length, or blocks would not begin where they do.

@@ -130,7 +130,7 @@ fn idle_time_is_cut_to_the_cap_for_all_sessions_alike() {
     let sum = load.check_changed(|serving| serving.idle_cut_ns = Some(Count(1))).expect_err("another sum");
     assert!(sum.contains("execute states 1 nanoseconds of idle time that was cut"), "{sum}");
     load.work.sessions.as_mut().expect("sessions").play.idle_cap_ns = None;
-    assert!(load.check().expect_err("no cap").contains("another time in the trace"));
+    assert!(load.check().expect_err("no cap").contains("another planned time"));
     let uncut =
         forked_and_played(6, 1, 1, &json!({"sessions": {"count": "6", "play": {"idle_cap_ns": (CAP_MS * MS).to_string()}}}));
     let found = check_capped(&(uncut, 0)).expect_err("idle for too long");
