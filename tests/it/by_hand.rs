@@ -320,7 +320,7 @@ fn parameters_and_shards_are_read_strictly() {
     ERROR assay_stage::harness: error[parameters]: the parameters of plan cannot be read
       because: unknown field `fetsch`, expected `fetch` or `datasets`
     ");
-    // Rows that nobody fetched are for comparing a Plan, and never for one that is signed.
+    // Rows that were not fetched are for comparing a Plan, and never for one that is signed.
     let datasets = format!(r#"{{"datasets": {{"load": "sha256:{}"}}}}"#, "0".repeat(64));
     insta::assert_snapshot!(with(&["--parameters", &datasets]), @"
     exit code 2

@@ -309,7 +309,7 @@ pub fn message_texts(message: &Value) -> Vec<&str> {
 /// messages from the one after the first `before` of their conversation.
 pub fn plain_messages(messages: &[Value], before: usize) -> Result<Vec<(MessageRole, &str)>, String> {
     let problem = |place: usize, message: &Value| {
-        let role = message.get(ROLE).and_then(Value::as_str).unwrap_or("nobody");
+        let role = message.get(ROLE).and_then(Value::as_str).unwrap_or("none");
         format!(
             "has a message that no chat template is put around, number {}, of `{}`: only those of `system`, `user` and `assistant` with a text as \
              `content` and no other member are",

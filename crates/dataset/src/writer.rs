@@ -43,6 +43,7 @@ pub trait TextTokens {
     }
 
     /// Returns the text that the chat template puts behind the last message of a prompt.
+    #[expect(clippy::unnecessary_literal_bound, reason = "implementations return a text of their own")]
     fn end_of_prompts(&self) -> &str {
         ""
     }
@@ -139,7 +140,7 @@ struct Unrendered {
     bytes: usize,
 }
 
-/// What was said in a conversation before a turn, within the chat template.
+/// The part of a conversation before a turn, within the chat template.
 #[derive(Default)]
 struct Said {
     tokens: u64,

@@ -411,14 +411,14 @@ impl SessionWalk {
             // The first sessions of users begin at points of their own, which follow one another.
             self.next_index = self.next_index.saturating_add(self.grid.map_or(cursor.turns.into(), |_| 1));
             if self.stripe.position(cursor.session).is_some() {
-                return Some(self.from_start(cursor));
+                return Some(self.at_start(cursor));
             }
         }
         None
     }
 
     /// Returns a session with the time at which it begins, if that is one of a trace.
-    fn from_start(&self, cursor: SessionCursor) -> SessionCursor {
+    fn at_start(&self, cursor: SessionCursor) -> SessionCursor {
         let SessionSource::Trace(trace) = &self.source else { return cursor };
         let (begins_ns, pass) = (trace.begins_ns(cursor.session), trace.pass(cursor.session));
         let cursor = SessionCursor { begins_ns, pass, ..cursor };

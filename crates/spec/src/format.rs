@@ -345,6 +345,10 @@ pub(crate) static ENDPOINT_URL: Format = Format {
     max: 2000,
     normal: |text| match text.strip_prefix("unix:") {
         Some(socket) => normal_socket(socket).map(|()| text.to_owned()),
+        None if text.starts_with('/') || text.contains("unix") => Err(
+            "must begin with `http://` or `https://`, or with `unix:` and the path of a socket, as in `unix:/run/server.sock`"
+                .to_owned(),
+        ),
         None => normal_url(text, &["http", "https"]),
     },
 };

@@ -960,7 +960,15 @@ fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let api = spec.member("api").and_then(ServingApi::read);
     if let Some(api) = api.filter(|api| !takes_turns(*api)) {
         let message = format!("requests of `api: {api}` have no messages, of which sessions consist");
-        problems.add_hinted(sessions.anchor, message, format!("write `api: {}`, or remove it", ServingApi::Chat));
+        let chat = ServingApi::Chat;
+        let hint = match api {
+            ServingApi::Completions => format!(
+                "write `api: {chat}`, or let the client make one text of messages by a chat template: `tokenizer: {{folder: FOLDER, template: apply}}` \
+                 (`--tokenizer FOLDER --template apply`)"
+            ),
+            _ => format!("write `api: {chat}`, or remove it"),
+        };
+        problems.add_hinted(sessions.anchor, message, hint);
     }
     if let Some(requests) = spec.at(&["load", "requests"]) {
         let message = "`spec.load.requests` cannot end a trial of sessions: a session is never cut to a number of requests";
@@ -1000,12 +1008,12 @@ fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
     if let Some((anchor, min, max)) = bounds(&["sessions", "turns", "uniform"])
         && u64::read(max) < u64::read(min)
     {
-        problems.add(anchor, "`spec.sessions.turns.uniform.max` is below `min`");
+        problems.add(anchor, "`spec.sessions.turns.uniform`: its `max` is below its `min`");
     }
     if let Some((anchor, min, max)) = bounds(&["sessions", "think_time", "uniform"])
         && Duration::read(max) < Duration::read(min)
     {
-        problems.add(anchor, "`spec.sessions.think_time.uniform.max` is below `min`");
+        problems.add(anchor, "`spec.sessions.think_time.uniform`: its `max` is below its `min`");
     }
 }
 

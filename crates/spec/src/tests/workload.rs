@@ -512,13 +512,13 @@ fn what_cannot_be_sessions_is_refused() {
        |                     ^
     ");
     assert_snapshot!(with("sessions: {turns: {uniform: {min: 4, max: 2}}, think_time: {uniform: {min: 2s, max: 1s}}}"), @r"
-    error: `spec.sessions.turns.uniform.max` is below `min`
+    error: `spec.sessions.turns.uniform`: its `max` is below its `min`
       --> a.yaml:20:22
        |
     20 |   sessions: {turns: {uniform: {min: 4, max: 2}}, think_time: {uniform: {min: 2s, max: 1s}}}
        |                      ^^^^^^^
 
-    error: `spec.sessions.think_time.uniform.max` is below `min`
+    error: `spec.sessions.think_time.uniform`: its `max` is below its `min`
       --> a.yaml:20:63
        |
     20 |   sessions: {turns: {uniform: {min: 4, max: 2}}, think_time: {uniform: {min: 2s, max: 1s}}}
@@ -546,7 +546,7 @@ fn what_cannot_be_sessions_is_refused() {
        |
     21 |   sessions: {turns: 2}
        |   ^^^^^^^^
-    hint: write `api: chat`, or remove it
+    hint: write `api: chat`, or let the client make one text of messages by a chat template: `tokenizer: {folder: FOLDER, template: apply}` (`--tokenizer FOLDER --template apply`)
 
     error: `cache: warm` cannot warm sessions: what a later turn sends is not known beforehand
       --> a.yaml:22:10

@@ -13,7 +13,7 @@ use super::{Frame, MAX_TEMPLATE_TEXT, TemplateSource, quote, render};
 /// The end of the thoughts in a response of a model that writes them into its text. Some templates cut them out of what was said before.
 const END_OF_THOUGHTS: &str = "</think>";
 
-/// What all placeholders begin with, and no template has in its own text.
+/// The text that all placeholders begin with, and no template has in its own.
 const PLACEHOLDER: &str = "placeholder qz";
 
 /// The messages of the longest conversation that is tried. None is a part of another. They have what templates replace, escape or look for:
@@ -39,11 +39,11 @@ enum Thoughts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConversationTemplate {
     pub(super) source: Arc<TemplateSource>,
-    /// What it puts around a message that has no others before it.
+    /// The texts around a message that has no others before it.
     pub(crate) frame: Frame,
     /// True if it takes off the white space around the messages of users.
     trims: bool,
-    /// What it puts between messages, or why there can be only one.
+    /// The texts between messages, or the reason why there can be only one.
     dialogue: Result<Dialogue, String>,
 }
 
@@ -58,7 +58,7 @@ struct Dialogue {
     thoughts: Thoughts,
 }
 
-/// What a template puts around a message of the system.
+/// The texts around a message of the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SystemMessage {
     before: String,

@@ -112,12 +112,12 @@ fn a_template_that_looks_at_messages_is_found_out_by_those_that_show_it() {
 
 #[test]
 fn only_messages_that_follow_each_other_in_every_template_are_put_together() {
+    use Role::{Assistant, System, User};
     let template = rendered(&golden().templates[0].template).expect("a template");
     let refused = |roles: &[Role]| {
         let messages = roles.iter().map(|role| (*role, "x".to_owned())).collect();
         prompt(&template, &messages).expect_err("refused")
     };
-    use Role::{Assistant, System, User};
     let all =
         [refused(&[Assistant, User]), refused(&[User, User]), refused(&[User, System, User]), refused(&[System, Assistant])];
     insta::assert_snapshot!(all.join("\n"), @r"

@@ -72,7 +72,7 @@ fn a_response_without_a_text_where_the_workload_says_is_refused() {
         );
         assert!(refused.contains("`--api-response text=PLACE`"), "{refused}");
     }
-    // The first event of a stream may have none, which is told.
+    // The first event of a stream may have none, which is reported.
     let event = |data: &str| {
         let body = format!("data: {data}\n\n");
         let server = Server::start(move |_| with_type("text/event-stream", &body));

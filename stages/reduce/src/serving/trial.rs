@@ -89,7 +89,7 @@ pub(super) struct RowGroupSpan<'a> {
     pub(super) ok: RowMarks,
 }
 
-impl<'a> RowGroupSpan<'a> {
+impl RowGroupSpan<'_> {
     /// Returns the span with the marks of those rows only whose whole number in a column is one of these.
     pub(super) fn marked(&self, column: Column, is_one: impl Fn(i64) -> bool) -> Result<Self, RecordError> {
         let rows = self.measured.0.len() as u64 * 64;

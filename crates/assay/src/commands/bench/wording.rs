@@ -281,7 +281,10 @@ mod tests {
         assert_eq!(said("`spec.load.cancel.share` must be above 0"), "`SHARE` of `--cancel` must be above 0");
         assert_eq!(said("`spec.load.rate.ramp.steps` must be from 2"), "`--ramp steps=` must be from 2");
         assert_eq!(said("`spec.trace.window.to` is not after `from`"), "`TO` of `--window` is not after `from`");
-        assert_eq!(said("`spec.sessions.turns.uniform.max` is below `min`"), "`--sessions turns=` is below `min`");
+        assert_eq!(
+            said("`spec.sessions.turns.uniform`: its `max` is below its `min`"),
+            "`--sessions turns=`: its `max` is below its `min`"
+        );
         assert_eq!(said("`spec.load.connections: sticky` needs `spec.sessions`"), "`--connections sticky` needs `--sessions`");
         let lacking = "`spec.load.mode: users` needs `spec.sessions`, whose turns its users send";
         assert_eq!(said(lacking), "`--users` needs `--sessions`, whose turns its users send");

@@ -4,7 +4,7 @@ use assay_manifest::{AgentxVerdict, ArrivalLaw, PointSummary, RateProfile, Servi
 use assay_metric::{Metric, Statistic};
 
 use super::work::seconds;
-use crate::render::number::{grouped, percent};
+use crate::render::number::{Format, grouped, percent};
 use crate::render::text::{clean, counted};
 
 /// Returns what a reader has to know of the course of a load: that its rate changed, which share of requests waited or how late turns were, which was
@@ -28,7 +28,9 @@ fn played_texts(work: &ServingWork, found: &PointSummary) -> Vec<String> {
     });
     let cap = work.session_play().idle_cap_ns;
     let cut = serving.idle_cut_ns.zip(cap).map(|(cut_ns, cap_ns)| {
-        format!("waiting turns came earlier by {} in all, because nothing was in flight for {}", seconds(cut_ns), seconds(cap_ns))
+        let cut_s = cut_ns.0 as f64 / 1e9;
+        let cut = Format::new(cut_s, None).show(cut_s);
+        format!("waiting turns came earlier by {cut} s in all, because nothing was in flight for {}", seconds(cap_ns))
     });
     warmed.into_iter().chain(cut).collect()
 }
