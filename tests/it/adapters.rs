@@ -21,11 +21,6 @@ fn by_adapter(fixture: &Fixture, run_id: &str) -> BTreeMap<String, u64> {
         .collect()
 }
 
-fn verified(fixture: &Fixture, run_id: &str) {
-    let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();
-    assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
-}
-
 #[test]
 fn requests_are_dealt_to_adapters_alike_by_one_shard_and_by_three() {
     let fixture = Fixture::bare();
@@ -36,7 +31,7 @@ fn requests_are_dealt_to_adapters_alike_by_one_shard_and_by_three() {
         fixture.write(PIPELINE, &serving::pipeline(&["load"], &[SIMULATOR], 1, serving::RETRY_BUDGET, shards));
         fixture.commit("a mix");
         fixture.run(run_id).success();
-        verified(&fixture, run_id);
+        fixture.verify_recomputed(run_id);
         schedules.extend(trace_sessions::schedules(&fixture, run_id));
         numbers.insert(by_adapter(&fixture, run_id));
     }
@@ -77,7 +72,7 @@ fn a_session_has_one_adapter_and_what_is_reported_is_what_the_server_got() {
     let fixture = Fixture::bare();
     let mix = ["--adapter", "sql=2", "--adapter", "chat", "--sessions", "turns=3,count=12,header=x-session"];
     bench(&fixture, &server, "sessions", &mix).success();
-    verified(&fixture, "sessions");
+    fixture.verify_recomputed("sessions");
     let seen = seen.lock().expect("a lock").clone();
     let (mut of_session, mut numbers) = (BTreeMap::new(), BTreeMap::new());
     for (session, model) in &seen {

@@ -20,8 +20,7 @@ fn measure(fixture: &Fixture, run_id: &str, api: &str, fields: &str) -> Vec<Reco
     fixture.write(PIPELINE, &serving::pipeline(&["calls"], &[REASONING], 1, RETRY_BUDGET, ""));
     fixture.commit(run_id);
     fixture.run(run_id).success();
-    let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();
-    assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+    fixture.verify_recomputed(run_id);
     records(fixture, run_id).pop().expect("an attempt")
 }
 

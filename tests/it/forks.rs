@@ -121,8 +121,7 @@ fn subagents_are_streams_of_their_session_in_any_number_of_shards() {
         fixture.write(PIPELINE, &serving::pipeline(&["agents"], &[serving::SIMULATOR], 1, serving::RETRY_BUDGET, shards));
         fixture.commit("agents");
         fixture.run(run_id).success();
-        let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();
-        assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+        fixture.verify_recomputed(run_id);
         digests.push(schedules(&fixture, run_id));
         let played: BTreeMap<u64, Vec<Record>> = sessions_of(records(&fixture, run_id).pop().expect("an attempt"));
         assert_eq!(played.values().map(Vec::len).collect::<Vec<_>>(), [9, 2, 1]);

@@ -25,8 +25,7 @@ fn bench(fixture: &Fixture, run_id: &str, more: &[&str]) -> Vec<Value> {
     let url = server.url();
     let load = ["bench", "--url", &url, "--model", MODEL, "--concurrency", "1", "--warmup", "0s", "--cache", "shared"];
     fixture.assay(&[&load[..], &["--run-id", run_id], more].concat()).success();
-    let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();
-    assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+    fixture.verify_recomputed(run_id);
     let bodies = bodies.lock().expect("no panic");
     bodies.iter().map(|body| body["messages"].clone()).collect()
 }

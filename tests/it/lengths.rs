@@ -23,8 +23,7 @@ fn run(fixture: &Fixture, run_id: &str, shards: u32) -> (BTreeSet<String>, Vec<R
     fixture.write(PIPELINE, &serving::pipeline(&["mix"], &[target], 1, serving::RETRY_BUDGET, &shards));
     fixture.commit("mix");
     fixture.run(run_id).success();
-    let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();
-    assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+    fixture.verify_recomputed(run_id);
     let parts: Vec<Value> = fixture.pointers(run_id, "execute").iter().map(|pointer| pointer.load(&fixture.store())).collect();
     let attempts = parts.iter().flat_map(|part| list(&part["body"]["attempts"]).clone());
     let digests = attempts.map(|attempt| attempt["serving"]["schedule_digest"].to_string()).collect();

@@ -384,6 +384,5 @@ touch '{begun_path}.first'\necho '{}'",
     let report = fs::read_to_string(fixture.published("moved").join("report.html")).expect("a report");
     assert!(report.contains("moved_load"), "the report says so");
     // None of it depends on the machine on which reduce runs.
-    let verified = fixture.assay(&["verify", "moved", "--recompute"]).success();
-    assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+    fixture.verify_recomputed("moved");
 }

@@ -33,8 +33,7 @@ fn under_a_cap_requests_wait_and_their_latencies_count_from_the_time_at_which_th
     let load = "mode: open, rate: [200], arrival: constant, max_concurrency: 1, requests: 60";
     loaded(&fixture, load, "");
     fixture.run("capped").success();
-    let verified = fixture.assay(&["verify", "capped", "--recompute"]).success();
-    assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+    fixture.verify_recomputed("capped");
     let all = counted(&fixture, "capped");
     assert_eq!(all.len(), 60);
     assert!(all.iter().all(|record| record.outcome == Outcome::Ok));
@@ -75,8 +74,7 @@ fn a_rate_that_changes_is_offered_as_the_workload_says_by_any_number_of_shards()
     for (run_id, shards) in [("one", ""), ("three", "  shards: 3\n")] {
         loaded(&fixture, load, shards);
         fixture.run(run_id).success();
-        let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();
-        assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+        fixture.verify_recomputed(run_id);
         schedules.extend(trace_sessions::schedules(&fixture, run_id));
         let due = |phase: Phase| -> Vec<i64> {
             let of_phase = counted(&fixture, run_id).into_iter().filter(|record| record.phase == phase);
@@ -133,8 +131,7 @@ fn a_share_of_requests_is_cancelled_counted_apart_and_seen_by_the_endpoint() {
     for (run_id, shards) in [("one", ""), ("three", "  shards: 3\n")] {
         loaded(&fixture, load, shards);
         fixture.run(run_id).success();
-        let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();
-        assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+        fixture.verify_recomputed(run_id);
         schedules.extend(trace_sessions::schedules(&fixture, run_id));
     }
     assert_eq!(schedules.len(), 1, "{schedules:?}");
@@ -173,8 +170,7 @@ fn each_request_may_open_a_connection_and_each_session_may_have_its_own() {
     let fixture = Fixture::bare();
     loaded(&fixture, "mode: closed, concurrency: [2], requests: 20, connections: never", "");
     fixture.run("never").success();
-    let verified = fixture.assay(&["verify", "never", "--recompute"]).success();
-    assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+    fixture.verify_recomputed("never");
     for record in counted(&fixture, "never") {
         assert_eq!(record.intended_ns, record.dequeued_ns);
         let times = [record.dequeued_ns, record.connect_start_ns, record.connect_end_ns, record.sent_ns];

@@ -152,8 +152,7 @@ pub(crate) fn without_order(mut plan: Value) -> Value {
 #[test]
 fn reduce_gives_the_same_bytes_again() {
     let fixture = measured_fixture();
-    let verified = fixture.assay(&["verify", "one", "--recompute"]).success();
-    assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+    fixture.verify_recomputed("one");
 
     let again = |number: u32| {
         let output = fixture.root().join(format!("again-{number}")).display().to_string();

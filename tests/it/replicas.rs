@@ -125,8 +125,7 @@ fn what_four_servers_behind_a_router_count_is_what_the_client_counts() {
     let fixture = Fixture::bare();
     write(&fixture, &replicas, &addresses);
     fixture.run("four").success();
-    let verified = fixture.assay(&["verify", "four", "--recompute"]).success();
-    assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+    fixture.verify_recomputed("four");
 
     let collection = fixture.manifest("four", "collect");
     let checks = list(&collection["body"]["cross_checks"]);

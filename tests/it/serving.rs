@@ -238,8 +238,7 @@ fn the_endpoint_counts_as_the_client_does() {
 #[test]
 fn serving_numbers_are_recomputed_and_walk_back() {
     let fixture = served_fixture();
-    let verified = fixture.assay(&["verify", "one", "--recompute"]).success();
-    assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+    fixture.verify_recomputed("one");
 
     let counted = counted_attempts(fixture, "one");
     for (name, _) in LOADS {

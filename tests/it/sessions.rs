@@ -56,8 +56,7 @@ fn turns_come_their_pause_after_the_response_before_and_are_the_same_in_any_numb
     for (run_id, shards) in [("one", ""), ("three", "  shards: 3\n")] {
         pipeline(&fixture, 1, shards);
         fixture.run(run_id).success();
-        let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();
-        assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+        fixture.verify_recomputed(run_id);
         let parts: Vec<Value> =
             fixture.pointers(run_id, "execute").iter().map(|pointer| pointer.load(&fixture.store())).collect();
         let attempts = parts.iter().flat_map(|part| list(&part["body"]["attempts"]).clone());
@@ -163,8 +162,7 @@ fn the_conversations_of_a_dataset_are_played_whole_each_once_before_any_is_repea
         serving::workload_of(&fixture, "talks", &fields);
         pipeline(&fixture, 1, "");
         fixture.run(run_id).success();
-        let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();
-        assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+        fixture.verify_recomputed(run_id);
         let plan = fixture.manifest(run_id, "plan");
         let summary = &plan["body"]["workloads"][0]["serving"]["prompts"]["summary"];
         let counts = ["read", "rows", "sessions", "without_prompt"].map(|name| text(&summary[name]).to_owned());

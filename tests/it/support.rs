@@ -294,6 +294,13 @@ impl Fixture {
         self.assay(&["verify", run])
     }
 
+    /// Checks that a run reaches level 4: reduce gives the same rows again.
+    #[track_caller]
+    pub(crate) fn verify_recomputed(&self, run: &str) {
+        let verified = self.assay(&["verify", run, "--recompute"]).success();
+        assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+    }
+
     /// Returns the only pointer of a stage of a run: digests of the manifest and of its bundle. `source` stands for the run's
     /// Source.
     pub(crate) fn pointer(&self, run_id: &str, stage: &str) -> Pointer {

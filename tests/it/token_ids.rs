@@ -35,8 +35,7 @@ fn a_trace_by_token_ids_has_its_lengths_and_its_hits_to_the_block() {
         fixture.write(PIPELINE, &serving::pipeline(&["replayed"], &[&target], 1, serving::RETRY_BUDGET, &shards));
         fixture.commit("token ids");
         fixture.run("ids").success();
-        let verified = fixture.assay(&["verify", "ids", "--recompute"]).success();
-        assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+        fixture.verify_recomputed("ids");
         for record in records(&fixture, "ids").into_iter().flatten() {
             let lengths = [record.input_tokens_requested, record.input_tokens_endpoint];
             assert_eq!(lengths, [Some(record.input_tokens); 2], "the plan, the client and `usage` agree");

@@ -85,8 +85,7 @@ fn sessions_of_a_trace_are_played_at_a_concurrency_by_any_number_of_shards() {
         fixture.write(PIPELINE, &serving::pipeline(&["agents"], &[serving::SIMULATOR], 1, serving::RETRY_BUDGET, shards));
         fixture.commit("agents");
         fixture.run(run_id).success();
-        let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();
-        assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+        fixture.verify_recomputed(run_id);
         digests.push(schedules(&fixture, run_id));
         let played = sessions_of(records(&fixture, run_id).pop().expect("an attempt"));
         assert!(played.keys().copied().eq(0..4), "{:?}", played.keys());
@@ -294,8 +293,7 @@ fn recycled_sessions_that_begin_in_their_middle_are_played_by_any_number_of_shar
         fixture.write(PIPELINE, &serving::pipeline(&["agents"], &[serving::SIMULATOR], 1, serving::RETRY_BUDGET, shards));
         fixture.commit("agents");
         fixture.run(run_id).success();
-        let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();
-        assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+        fixture.verify_recomputed(run_id);
         digests.push(schedules(&fixture, run_id));
         let played = sessions_of(records(&fixture, run_id).pop().expect("an attempt"));
         // The start of the first session is at 400 of 1,000 ms: its subagent goes on after 200 ms, and is joined. That of the second is at 1,720 of 4,300 ms,

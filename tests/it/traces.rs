@@ -102,8 +102,7 @@ fn a_trace_is_replayed_at_its_times_by_any_number_of_shards() {
         fixture.write(PIPELINE, &pipeline(shards));
         fixture.commit("a trace");
         fixture.run(run_id).success();
-        let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();
-        assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+        fixture.verify_recomputed(run_id);
         let ms = |times: &[i64]| times.iter().map(|ms| ms * 1_000_000).collect::<Vec<_>>();
         let at = ms(&[0, 100, 200, 250, 250, 400, 700, 900]);
         let faster: Vec<i64> = at.iter().map(|at| at / 4).collect();

@@ -28,8 +28,7 @@ fn one_line_benchmarks_a_server_at_a_unix_socket() {
     let bench = ["bench", "--url", &url, "--model", serving::MODEL, "--concurrency", "2", "--requests", "20"];
     let more = ["--output-tokens", "8", "--warmup", "0s", "--trials", "1", "--run-id", "unix"];
     fixture.assay(&[&bench[..], &more[..]].concat()).success();
-    let verified = fixture.assay(&["verify", "unix", "--recompute"]).success();
-    assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+    fixture.verify_recomputed("unix");
     let all = records(&fixture, "unix").pop().expect("an attempt");
     assert!(all.len() == 20 && all.iter().all(|record| record.outcome == Outcome::Ok));
     // The recorder reads the counters over the socket, too.

@@ -63,8 +63,7 @@ fn users_send_a_turn_at_each_point_of_their_grid_in_any_number_of_shards() {
     for (run_id, shards) in [("one", ""), ("three", "  shards: 3\n"), ("four", "  shards: 4\n")] {
         talks(&fixture, 30, 4, "turns: {uniform: {min: 2, max: 5}}", shards);
         fixture.run(run_id).success();
-        let verified = fixture.assay(&["verify", run_id, "--recompute"]).success();
-        assert!(verified.stdout.contains("level 4 (recomputed) of 4 reached"), "{}", verified.stdout);
+        fixture.verify_recomputed(run_id);
         schedules.extend(trace_sessions::schedules(&fixture, run_id));
         let users = turns_of_users(&fixture, run_id);
         for (user, turns) in &users {

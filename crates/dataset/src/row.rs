@@ -278,7 +278,7 @@ impl RowContent {
 
 /// Puts a marker in front of the first message of the user; if there is none, of the first message.
 fn mark_user(messages: &mut [Value], marker: &str) {
-    let is_user = |message: &Value| message.get("role").and_then(Value::as_str) == Some("user");
+    let is_user = |message: &Value| message.get(ROLE).and_then(Value::as_str) == Some(MessageRole::User.as_str());
     let first = messages.iter().position(is_user).unwrap_or(0);
     mark_first(messages.get_mut(first..).unwrap_or_default(), marker);
 }
