@@ -2,7 +2,6 @@
 
 mod sessions;
 
-use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io::Write;
 
@@ -140,7 +139,7 @@ struct Unrendered {
     bytes: usize,
 }
 
-/// The part of a conversation before a turn, within the chat template.
+/// The part of a conversation up to a turn, within the chat template.
 #[derive(Default)]
 struct Said {
     tokens: u64,
@@ -148,6 +147,15 @@ struct Said {
     messages: Vec<Message>,
     /// The response behind it.
     response: Vec<Value>,
+}
+
+/// The turns of a conversation before the first one that is too long.
+#[derive(Default)]
+struct FittingTurns {
+    turns: Vec<RowTokens>,
+    /// The prompt of each turn in the chat template: so many messages of `messages`, from the first one on. Empty without a template.
+    prompts: Vec<usize>,
+    messages: Vec<Message>,
 }
 
 /// The place of a row in time.
@@ -171,7 +179,7 @@ pub struct RowWriter<'a, R, I> {
     timeline: Option<Timeline>,
     blocks: BlockTree,
     /// The prompts for which the chat template has not been rendered yet.
-    unrendered: RefCell<Unrendered>,
+    unrendered: Unrendered,
     /// The turns of a trace's sessions that are not written yet.
     held: HeldSessions,
     summary: ImportSummary,
@@ -184,7 +192,7 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         index.write_all(format!("{format}\n").as_bytes()).map_err(DatasetError::Write)?;
         let (timeline, blocks) = (rules.times.map(Timeline::new), BlockTree::default());
         let (held, summary) = (HeldSessions::default(), ImportSummary::default());
-        let unrendered = RefCell::default();
+        let unrendered = Unrendered::default();
         Ok(Self { rules, tokens, rows, index, offset: 0, max_bytes: u64::MAX, timeline, blocks, unrendered, held, summary })
     }
 
@@ -258,6 +266,7 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
             RowContent::Prompt(_) | RowContent::Messages(_) | RowContent::Body(_) | RowContent::Turn(_) => 0,
         };
         let tokens = RowTokens { input, output, reused: u64::from(reused) };
+        self.render_later(number, &row.content)?;
         let place = self.place(admitted_ns);
         self.append(number, &row.content, place, tokens, false)
     }
@@ -273,24 +282,27 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
             return Err(self.api_error(number, "a conversation"));
         }
         let fitting = self.count_turns(number, &conversation)?;
-        let is_too_long = fitting.len() < conversation.turns().len();
-        if fitting.is_empty() || is_too_long && self.rules.over == OverLongPrompt::Skip {
+        let is_too_long = fitting.turns.len() < conversation.turns().len();
+        if fitting.turns.is_empty() || is_too_long && self.rules.over == OverLongPrompt::Skip {
             self.summary.too_long.0 += 1;
             return Ok(());
         }
         self.summary.truncated.0 += u64::from(is_too_long);
         self.summary.sessions.get_or_insert_default().0 += 1;
-        for (place, (turn, tokens)) in conversation.into_turns().into_iter().zip(fitting).enumerate() {
+        for messages in fitting.prompts {
+            self.render_prompt_later(number, fitting.messages.iter().take(messages).cloned().collect())?;
+        }
+        for (place, (turn, tokens)) in conversation.into_turns().into_iter().zip(fitting.turns).enumerate() {
             let at = self.place(admitted_ns);
             self.append(number, &RowContent::Turn(turn), at, tokens, place > 0)?;
         }
         Ok(())
     }
 
-    /// Returns the tokens of the turns before the first one that is too long. Each text is counted once, because a prompt is the one before
-    /// it, the response to that, and the messages of its own turn.
-    fn count_turns(&self, number: u64, conversation: &Conversation) -> Result<Vec<RowTokens>, DatasetError> {
-        let (mut fitting, mut reused, mut said) = (Vec::new(), 0_u64, Said::default());
+    /// Returns the turns before the first one that is too long. Each text is counted once, because a prompt is the one before it, the response
+    /// to that, and the messages of its own turn.
+    fn count_turns(&self, number: u64, conversation: &Conversation) -> Result<FittingTurns, DatasetError> {
+        let (mut fitting, mut reused, mut said) = (FittingTurns::default(), 0_u64, Said::default());
         for (place, turn) in conversation.turns().iter().enumerate() {
             let input = match self.rules.template {
                 None => reused.saturating_add(self.count_all(number, turn.texts())?),
@@ -305,10 +317,11 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
             let response = self.count_all(number, turn.response_texts())?;
             let counted = u32::try_from(response).unwrap_or(u32::MAX);
             let recorded = conversation.output_tokens(place).or(Some(counted));
-            fitting.push(RowTokens { input, output: self.requested_tokens(recorded), reused });
+            fitting.turns.push(RowTokens { input, output: self.requested_tokens(recorded), reused });
+            fitting.prompts.extend(self.rules.template.map(|_| said.messages.len()));
             reused = input.saturating_add(response);
         }
-        Ok(fitting)
+        Ok(FittingTurns { messages: said.messages, ..fitting })
     }
 
     /// Returns the tokens of the prompt of a turn within the chat template, and adds the turn to what was said.
@@ -319,7 +332,6 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         let added = self.in_template(row, said.messages.last().map(|(role, _)| *role), &texts)?;
         said.tokens = said.tokens.saturating_add(self.count(row, &added)?);
         said.messages.extend(texts.iter().map(|(role, text)| (*role, (*text).to_owned())));
-        self.render_later(row, said.messages.clone())?;
         said.response = turn.response.iter().cloned().collect();
         Ok(said.tokens.saturating_add(self.count(row, self.tokens.end_of_prompts())?))
     }
@@ -348,8 +360,7 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         if let Some(rules) = self.rules.trace_sessions() {
             self.write_held(rules)?;
         }
-        let unrendered = self.unrendered.take();
-        self.render(unrendered)?;
+        self.render()?;
         if self.summary.rows.0 == 0 {
             let times = self.rules.times;
             let left_out = self.left_out();
@@ -437,23 +448,32 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
         let messages = content.messages().map_err(|why| DatasetError::row(row, why))?;
         check_last(row, &messages)?;
         let text = self.in_template(row, None, &messages)? + self.tokens.end_of_prompts();
-        self.render_later(row, messages.iter().map(|(role, text)| (*role, (*text).to_owned())).collect())?;
         self.count(row, &text)
     }
 
+    /// Has the workload's chat template, if it has one, rendered for a prompt that is written.
+    fn render_later(&mut self, row: u64, content: &RowContent) -> Result<(), DatasetError> {
+        if self.rules.template.is_none() {
+            return Ok(());
+        }
+        let messages = content.messages().map_err(|why| DatasetError::row(row, why))?;
+        self.render_prompt_later(row, messages.iter().map(|(role, text)| (*role, (*text).to_owned())).collect())
+    }
+
     /// Has the chat template rendered for a prompt, once there are many.
-    fn render_later(&self, row: u64, prompt: Vec<Message>) -> Result<(), DatasetError> {
-        let mut unrendered = self.unrendered.borrow_mut();
+    fn render_prompt_later(&mut self, row: u64, prompt: Vec<Message>) -> Result<(), DatasetError> {
+        let unrendered = &mut self.unrendered;
         unrendered.bytes += prompt.iter().map(|(_, text)| text.len()).sum::<usize>();
         unrendered.prompts.push((row, prompt));
         if unrendered.bytes < RENDERED_BYTES && unrendered.prompts.len() < MAX_SESSION_TURNS as usize {
             return Ok(());
         }
-        self.render(std::mem::take(&mut unrendered))
+        self.render()
     }
 
     /// Refuses a prompt of which the chat template makes another text than is put together: it looks at what messages say, or how many there are.
-    fn render(&self, unrendered: Unrendered) -> Result<(), DatasetError> {
+    fn render(&mut self) -> Result<(), DatasetError> {
+        let unrendered = std::mem::take(&mut self.unrendered);
         let (rows, prompts): (Vec<u64>, Vec<Vec<Message>>) = unrendered.prompts.into_iter().unzip();
         let first = rows.first().copied().unwrap_or(0);
         let other = self.tokens.first_other_in_template(prompts).map_err(|reason| DatasetError::Tokens { row: first, reason })?;

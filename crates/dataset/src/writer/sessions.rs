@@ -192,6 +192,7 @@ impl<R: Write, I: Write> RowWriter<'_, R, I> {
             self.take_messages(&mut turn.row);
             let tokens = RowTokens { reused: u64::from(reused), ..tokens };
             let at = RowPlace { at_ns, in_session: Some(TracePlace { pause: placed.pause, link: placed.link }) };
+            self.render_later(turn.number, &turn.row.content)?;
             self.append(turn.number, &turn.row.content, at, tokens, place > 0)?;
         }
         Ok(())

@@ -1,3 +1,4 @@
+use std::cell::RefCell;
 use std::io::Write as _;
 use std::sync::Arc;
 
@@ -110,6 +111,54 @@ fn only_the_last_message_of_a_conversation_is_cut() {
     assert!(String::from_utf8_lossy(&bytes).contains(r#""content":"c d""#), "{}", String::from_utf8_lossy(&bytes));
     let refused = write(rules(Some(2), OverLongPrompt::Truncate), row("c")).expect_err("nothing would be left");
     insta::assert_snapshot!(refused, @"row 1 has a prompt of 3 tokens, and its last message alone cannot be cut to the 2 tokens of `max_input`");
+}
+
+/// A chat template that puts a word around each message, and notes the prompts for which it is rendered.
+#[derive(Default)]
+struct Rendered(RefCell<Vec<String>>);
+
+impl TextTokens for Rendered {
+    fn count(&self, text: &str) -> Result<u64, String> {
+        Words.count(text)
+    }
+
+    fn truncate<'a>(&self, text: &'a str, tokens: u32) -> Result<&'a str, String> {
+        Words.truncate(text, tokens)
+    }
+
+    fn in_template(&self, _before: Option<MessageRole>, messages: &[(MessageRole, &str)]) -> Option<Result<String, String>> {
+        Some(Ok(messages.iter().fold(String::new(), |all, (role, text)| format!("{all}<{role}> {text}\n"))))
+    }
+
+    fn first_other_in_template(&self, prompts: Vec<Vec<(MessageRole, String)>>) -> Result<Option<usize>, String> {
+        let texts = prompts.iter().map(|prompt| prompt.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("|"));
+        self.0.borrow_mut().extend(texts);
+        Ok(prompts.iter().position(|prompt| prompt.iter().any(|(_, text)| text.contains("odd"))))
+    }
+}
+
+#[test]
+fn a_template_is_rendered_once_for_each_prompt_that_is_written() {
+    let rendered = |max_input, over, rows: Vec<Result<FileRow, LeftOut>>| {
+        let tokens = Rendered::default();
+        let template = Some(TemplateUse::Count);
+        let sessions = rows.iter().any(|row| matches!(row, Ok(FileRow::Conversation(_))));
+        let rules = ImportRules { template, sessions, ..rules(max_input, over) };
+        let mut writer = RowWriter::new(rules, &tokens, Vec::new(), Vec::new()).expect("a writer");
+        let written = (1..).zip(rows).try_for_each(|(number, row)| writer.write(number, row));
+        let ended = written.and_then(|()| writer.finish().map(drop)).map_err(|error| error.to_string());
+        ended.map(|()| tokens.0.into_inner())
+    };
+    let prompts = |texts: &[&str]| texts.iter().map(|text| prompt(text, None).map(FileRow::Request)).collect::<Vec<_>>();
+    let three = || prompts(&["a b", "c d e odd", "f"]);
+    let other = "row 2 has a prompt of which the chat template makes another text than of others: it looks at what messages say, or how many there are";
+    assert_eq!(rendered(None, OverLongPrompt::Refuse, three()), Err(other.to_owned()));
+    // Of the second row nothing is written, or not the word that makes it another.
+    assert_eq!(rendered(Some(3), OverLongPrompt::Skip, three()), Ok(vec!["a b".to_owned(), "f".to_owned()]));
+    assert_eq!(rendered(Some(3), OverLongPrompt::Truncate, three()), Ok(["a b", "c d", "f"].map(str::to_owned).to_vec()));
+    let turns = || vec![conversation(&["a", "b", "c", "d", "odd"])];
+    assert_eq!(rendered(None, OverLongPrompt::Truncate, turns()), Err(other.replace("row 2", "row 1")));
+    assert_eq!(rendered(Some(6), OverLongPrompt::Truncate, turns()), Ok(vec!["a".to_owned(), "a|b|c".to_owned()]));
 }
 
 /// Returns a conversation of these texts, in which each second one is the assistant's.
