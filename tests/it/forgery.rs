@@ -127,6 +127,11 @@ impl Forgery {
         self.refusal.as_ref().map(|(stage, ran)| (*stage, ran.error().unwrap_or_else(|| format!("exit {}", ran.code))))
     }
 
+    /// Returns the store of the falsified run.
+    pub(crate) fn into_bench(self) -> Bench {
+        self.bench
+    }
+
     /// Runs `assay` with the store of the falsified run.
     pub(crate) fn assay(&self, arguments: &[&str]) -> CommandResult {
         self.bench.assay(arguments)

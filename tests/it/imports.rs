@@ -1,6 +1,7 @@
 //! The holder of plan's key pins other numbers of a dataset or trace than its committed file gives: nothing that was measured contradicts them, and
 //! only importing the file again does.
 
+use std::fs;
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
@@ -62,17 +63,34 @@ fn files_that_give_the_pinned_rows_reach_level_4() {
     honest_fixture().verify_recomputed("one");
 }
 
-/// Even with a true index: the records have the digests of the prompts that were sent.
-#[test]
-fn rows_that_were_not_sent_are_refused_by_reduce() {
+/// Falsifies the rows of the dataset, with a true index.
+fn forge_rows() -> Forgery {
     let replace = |bench: &Bench, manifest: &mut Value| {
         let name = "workloads/dataset/dataset/rows.jsonl";
         replace_artifact(bench, manifest, name, |rows| {
             String::from_utf8(rows).expect("UTF-8").replace("honest", "forged").into()
         });
     };
-    let forgery = Forgery::forge_in(Bench::with_runs_of(honest_fixture()), "plan", replace, |_| {});
-    assert_eq!(forgery.refused_by(), Some(("reduce", "records_differ".to_owned())));
+    Forgery::forge_in(Bench::with_runs_of(honest_fixture()), "plan", replace, |_| {})
+}
+
+/// The records have the digests of the prompts that were sent.
+#[test]
+fn rows_that_were_not_sent_are_refused_by_reduce() {
+    assert_eq!(forge_rows().refused_by(), Some(("reduce", "records_differ".to_owned())));
+}
+
+/// Rows that are replaced before anything is measured are sent, and all that follows agrees with them: the committed file alone does not.
+#[test]
+fn rows_that_were_sent_are_refused_by_importing_again() {
+    let bench = forge_rows().into_bench();
+    for stage in ["provision", "execute", "record", "collect", "reduce", "publish"] {
+        let _ = fs::remove_dir_all(bench.store().join("runs/one").join(stage));
+    }
+    bench.assay(&["run", PIPELINE, "--run-id", "one"]).success();
+    let verified = bench.verify(&[]).success();
+    assert!(verified.stdout.contains("level 3 (raw bytes) of 4 reached"), "{}", verified.stdout);
+    bench.verify(&["--recompute"]).refuses(20, "import_differs");
 }
 
 #[test]

@@ -83,6 +83,8 @@ pub enum Concern {
     CoTenant = 9,
     /// The gap before an arrival of a load.
     Arrival = 10,
+    /// The turns that are left of the first sessions of a load's users.
+    Age = 11,
 }
 
 /// The key of a request's draws.

@@ -3,8 +3,6 @@
 //! The definitions are those of every other number: the formulas of `assay-metric` and the quantiles of `assay-stats`. Nothing
 //! here reads a clock, so equal settings give equal bytes on every machine.
 
-use std::collections::VecDeque;
-
 use assay_metric::{Estimator, Formula, Gap, Metric, RequestFields, SHARE_BITS, Statistic, Totals, TrialTotals, Use, since_ns};
 use assay_record::Record;
 use assay_stats::{quantile, quantiles_ns};
@@ -35,6 +33,9 @@ const MAX_THINK_TIME_MS: f64 = 3_600_000.0;
 /// The minimum and maximum request rate, per second: one in three hours, one every 100 ns. Those of Assay's own schedules.
 const RATE_PER_S: (f64, f64) = (1e-4, 1e7);
 
+/// 1 over the golden ratio.
+const INVERSE_GOLDEN_RATIO: f64 = 0.618_033_988_749_894_9;
+
 /// Up to here, 104 days, a double represents every nanosecond.
 const MAX_NS: i64 = 1 << 53;
 
@@ -44,9 +45,13 @@ pub(crate) struct LoadArgs {
     /// Closed loop: requests in flight; each response is followed at once by the next request
     #[arg(long, value_name = "N", required_unless_present = "rate", conflicts_with = "rate", help_heading = "Load")]
     concurrency: Option<u32>,
-    /// Open loop: requests per second on average, with random arrivals (Poisson)
+    /// Open loop: requests per second on average, with random arrivals (Poisson). With --users, their turns per second, with equal gaps
     #[arg(long, value_name = "PER_S", help_heading = "Load")]
     rate: Option<f64>,
+    /// Users who play sessions of --turns one after the other: each sends a turn every N / rate seconds, or, if a response takes longer, as
+    /// soon as it has ended. They begin in the midst of their first sessions
+    #[arg(long, value_name = "N", requires_all = ["rate", "turns"], conflicts_with = "think_time_ms", help_heading = "Load")]
+    users: Option<u32>,
     /// Total requests
     #[arg(long, value_name = "N", help_heading = "Load")]
     requests: u32,
@@ -56,8 +61,8 @@ pub(crate) struct LoadArgs {
     /// Tokens per response
     #[arg(long, value_name = "TOKENS", default_value_t = 128, help_heading = "Load")]
     osl: u32,
-    /// Sessions of so many turns, each of which sends all that was said before; as many sessions at a time as --concurrency
-    #[arg(long, value_name = "N", conflicts_with = "rate", help_heading = "Load")]
+    /// Sessions of so many turns, each of which sends all that was said before; as many sessions at a time as --concurrency or --users
+    #[arg(long, value_name = "N", help_heading = "Load")]
     turns: Option<u32>,
     /// Time from the end of a response to the next turn of its session [default: 0]
     #[arg(long, value_name = "MS", requires = "turns", help_heading = "Load")]
@@ -92,6 +97,8 @@ struct Parameters {
     concurrency: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    users: Option<u32>,
     requests: u32,
     isl: u32,
     osl: u32,
@@ -137,12 +144,23 @@ impl Prediction {
 /// Serves the load in virtual time, from the start of the endpoint on.
 pub(crate) fn predict(config: &Config, args: &LoadArgs) -> Result<Prediction, PredictError> {
     check(config, args)?;
+    if args.users.is_some() && f64::from(args.requests) * 1e9 / args.rate.unwrap_or(f64::NAN) > MAX_NS as f64 {
+        return Err(PredictError::TooLong);
+    }
     let mut engine = Engine::new(PerRequest::new(config.latency.clone(), &config.seed));
     config.stalls.iter().try_for_each(|stall| engine.stall(*stall))?;
-    if let (Some(clients), Some(turns)) = (args.concurrency, args.turns) {
+    if let Some(turns) = args.turns {
         let mut seen = LoadSamples::new();
-        let load = Load::Closed { clients, requests: sessions(config, args, turns) };
-        simulate(engine, config.seed, load).for_each(|record| seen.add(&record));
+        match args.concurrency {
+            Some(clients) => {
+                let load = Load::Closed { clients, requests: sessions(config, args, turns) };
+                simulate(engine, config.seed, load).for_each(|record| seen.add(&record));
+            }
+            None => {
+                let load = Load::Open(users(config, args, &UserGrid::new(config, args, turns)));
+                simulate(engine, config.seed, load).for_each(|record| seen.add(&record));
+            }
+        }
         return seen.into_prediction(config, args);
     }
     let requests = requests(config, args);
@@ -192,10 +210,11 @@ fn check(config: &Config, args: &LoadArgs) -> Result<(), SettingsError> {
 
 fn check_sessions(config: &Config, args: &LoadArgs, turns: u32) -> Result<(), SettingsError> {
     within("think_time_ms", args.think_time_ms, 0.0, MAX_THINK_TIME_MS)?;
+    within("users", args.users, 1, MAX_REQUESTS)?;
+    if args.rate.is_some() && args.users.is_none() {
+        return Err(out_of_range("turns", &turns.to_string(), "given with `--concurrency`, or with `--users` and `--rate`"));
+    }
     let longest = config.max_model_len / args.isl.saturating_add(args.osl).max(1);
-    let at_a_time = u64::from(args.concurrency.unwrap_or(1));
-    let blocks: u64 =
-        (0..turns.min(MAX_TURNS)).map(|turn| u64::from(turn_tokens(args, turn) / config.latency.block_tokens.max(1))).sum();
     if !(1..=MAX_TURNS.min(longest)).contains(&turns) {
         return Err(out_of_range(
             "turns",
@@ -203,22 +222,48 @@ fn check_sessions(config: &Config, args: &LoadArgs, turns: u32) -> Result<(), Se
             &format!("from 1 to {} with turns of this length", MAX_TURNS.min(longest)),
         ));
     }
-    if !args.requests.is_multiple_of(turns) {
-        let range = format!("a multiple of the {turns} turns of a session");
-        return Err(out_of_range("requests", &args.requests.to_string(), &range));
-    }
-    if blocks.saturating_mul(at_a_time) > MAX_SESSION_BLOCKS {
-        let range = format!("so small that the prompts of all sessions at a time have at most {MAX_SESSION_BLOCKS} blocks");
-        return Err(out_of_range("concurrency", &at_a_time.to_string(), &range));
-    }
+    let (setting, at_a_time) = match args.users {
+        Some(users) => ("users", users.min(args.requests)),
+        None => ("concurrency", args.concurrency.unwrap_or(1)),
+    };
     // A turn that is refused would end its session.
-    if at_a_time > config.limits.waiting.into() {
+    if at_a_time > config.limits.waiting {
         let range = format!("at most `max_waiting`, {}, with sessions", config.limits.waiting);
-        return Err(out_of_range("concurrency", &at_a_time.to_string(), &range));
+        return Err(out_of_range(setting, &at_a_time.to_string(), &range));
     }
-    match config.faults.first() {
-        Some(fault) => Err(out_of_range("fault", &fault.to_string(), "absent with sessions, which end with a failed turn")),
-        None => Ok(()),
+    if let Some(fault) = config.faults.first() {
+        return Err(out_of_range("fault", &fault.to_string(), "absent with sessions, which end with a failed turn"));
+    }
+    let blocks = |turn: u32| u64::from(turn_tokens(args, turn) / config.latency.block_tokens.max(1));
+    match args.users {
+        // All turns of users are held from the start on.
+        Some(_) => {
+            let grid = UserGrid::new(config, args, turns);
+            let held = (0..grid.users).flat_map(|user| grid.turns_of(user)).map(|(_, turn)| blocks(turn.turn));
+            let range = format!("so small that the prompts of all turns have at most {MAX_SESSION_BLOCKS} blocks");
+            fewer_blocks(held, ("requests", args.requests), &range)
+        }
+        None if !args.requests.is_multiple_of(turns) => {
+            let range = format!("a multiple of the {turns} turns of a session");
+            Err(out_of_range("requests", &args.requests.to_string(), &range))
+        }
+        None => {
+            let held = (0..turns).map(|turn| blocks(turn).saturating_mul(at_a_time.into()));
+            let range = format!("so small that the prompts of all sessions at a time have at most {MAX_SESSION_BLOCKS} blocks");
+            fewer_blocks(held, (setting, at_a_time), &range)
+        }
+    }
+}
+
+/// Refuses a setting with which more blocks are held at a time than a prediction may hold.
+fn fewer_blocks(
+    held: impl Iterator<Item = u64>,
+    (setting, value): (&'static str, u32),
+    range: &str,
+) -> Result<(), SettingsError> {
+    match held.fold(0, u64::saturating_add) {
+        0..=MAX_SESSION_BLOCKS => Ok(()),
+        _ => Err(out_of_range(setting, &value.to_string(), range)),
     }
 }
 
@@ -227,40 +272,106 @@ fn turn_tokens(args: &LoadArgs, turn: u32) -> u32 {
     args.isl.saturating_mul(turn + 1).saturating_add(args.osl.saturating_mul(turn))
 }
 
-/// Returns the first turns of the sessions, each with its later ones. No two sessions share a prefix.
+/// Returns a turn: the request with this number. No two sessions share a prefix.
+fn turn_request(config: &Config, args: &LoadArgs, number: u32, turn: SimulatedTurn) -> SimulatedRequest {
+    let prompt_tokens = turn_tokens(args, turn.turn);
+    // A session is one growing text, so that the place of a block in it names the block.
+    let block = |block: u32| turn.session << 32 | u64::from(block);
+    SimulatedRequest {
+        request_id: u128::from(number),
+        prompt_tokens,
+        output_tokens: args.osl,
+        reasoning_tokens: reasoning_tokens(config, args),
+        prefix_blocks: (0..prompt_tokens / config.latency.block_tokens.max(1)).map(block).collect(),
+        turn: Some(turn),
+        ..SimulatedRequest::default()
+    }
+}
+
+/// Returns the first turns of the sessions of a closed loop, each with its later ones.
 fn sessions(config: &Config, args: &LoadArgs, turns: u32) -> impl Iterator<Item = SimulatedRequest> {
-    let reasoning_tokens = (f64::from(args.osl) * config.reasoning_share) as u32;
     let pause_ns = (args.think_time_ms.unwrap_or(0.0) * 1e6) as i64;
-    let (args, block_tokens, sessions) = (args.clone(), config.latency.block_tokens.max(1), args.requests / turns);
-    let request = move |session: u32, turn: u32| {
-        let prompt_tokens = turn_tokens(&args, turn);
-        // A session is one growing text, so that the place of a block in it names the block.
-        let block = |block: u32| u64::from(session) << 32 | u64::from(block);
-        SimulatedRequest {
-            offset_ns: 0,
-            request_id: u128::from(session * turns + turn + 1),
-            prompt_tokens,
-            output_tokens: args.osl,
-            reasoning_tokens,
-            prefix_blocks: (0..prompt_tokens / block_tokens).map(block).collect(),
-            turn: Some(SimulatedTurn { session: session.into(), turn, turns }),
-            later_turns: VecDeque::new(),
-        }
-    };
-    (0..sessions).map(move |session| {
-        let later = (1..turns).map(|turn| LaterTurn { pause_ns, request: request(session, turn) });
-        SimulatedRequest { later_turns: later.collect(), ..request(session, 0) }
+    (0..args.requests / turns).map(move |session| {
+        let request = |turn| {
+            let number = session * turns + turn + 1;
+            turn_request(config, args, number, SimulatedTurn { session: session.into(), turn, turns })
+        };
+        let later = (1..turns).map(|turn| LaterTurn { pause_ns, request: request(turn) });
+        SimulatedRequest { later_turns: later.collect(), ..request(0) }
     })
 }
 
+/// The grid of users: point `g` is `g / rate` after the start, is one turn, and belongs to user `g` modulo their number, as the load generator
+/// has it.
+struct UserGrid {
+    users: u32,
+    rate_per_s: f64,
+    /// The points of all users.
+    points: u32,
+    /// The turns of a session.
+    turns: u32,
+    /// The value from 0 to 1 that decides how many turns are left of first sessions.
+    age: f64,
+}
+
+impl UserGrid {
+    fn new(config: &Config, args: &LoadArgs, turns: u32) -> Self {
+        let age = RequestKey::from_seed(&config.seed).unit(Concern::Age, 0);
+        let (users, rate_per_s) = (args.users.unwrap_or(1).min(args.requests), args.rate.unwrap_or(RATE_PER_S.0));
+        Self { users, rate_per_s, points: args.requests, turns, age }
+    }
+
+    /// Returns the turns that are left of the first session of a user, spread evenly over the users: multiples of the golden ratio are.
+    fn left_of_first(&self, user: u32) -> u32 {
+        let share = (self.age + f64::from(user) * INVERSE_GOLDEN_RATIO).fract();
+        (share * f64::from(self.turns)) as u32 + 1
+    }
+
+    /// Returns the points of a user, in ascending order, each with its turn.
+    fn turns_of(&self, user: u32) -> impl Iterator<Item = (u32, SimulatedTurn)> {
+        let first = self.left_of_first(user);
+        (user..self.points).step_by(self.users as usize).zip(0_u32..).map(move |(point, played)| {
+            let (before, turn, turns) = match played.checked_sub(first) {
+                None => (0, played, first),
+                Some(after) => (after / self.turns + 1, after % self.turns, self.turns),
+            };
+            let session = u64::from(user) + u64::from(before) * u64::from(self.users);
+            (point, SimulatedTurn { session, turn, turns })
+        })
+    }
+
+    /// Returns the time of a point, in nanoseconds since the start.
+    fn at_ns(&self, point: u32) -> i64 {
+        libm::round(f64::from(point) * 1e9 / self.rate_per_s) as i64
+    }
+}
+
+/// Returns the first turn of each user, with all turns of the user after it.
+fn users(config: &Config, args: &LoadArgs, grid: &UserGrid) -> Vec<SimulatedRequest> {
+    let request = |(point, turn)| {
+        let at_ns = grid.at_ns(point);
+        SimulatedRequest { offset_ns: at_ns, planned_ns: Some(at_ns), ..turn_request(config, args, point + 1, turn) }
+    };
+    let of_user = |user| {
+        let mut turns = grid.turns_of(user).map(request);
+        let first = turns.next()?;
+        let later_turns = turns.map(|request| LaterTurn { pause_ns: 0, request }).collect();
+        Some(SimulatedRequest { later_turns, ..first })
+    };
+    (0..grid.users).filter_map(of_user).collect()
+}
+
+fn reasoning_tokens(config: &Config, args: &LoadArgs) -> u32 {
+    (f64::from(args.osl) * config.reasoning_share) as u32
+}
+
 fn requests(config: &Config, args: &LoadArgs) -> Vec<SimulatedRequest> {
-    let reasoning_tokens = (f64::from(args.osl) * config.reasoning_share) as u32;
     let due = |(number, offset_ns)| SimulatedRequest {
         offset_ns,
         request_id: u128::from(number),
         prompt_tokens: args.isl,
         output_tokens: args.osl,
-        reasoning_tokens,
+        reasoning_tokens: reasoning_tokens(config, args),
         ..SimulatedRequest::default()
     };
     let numbers = 1..=args.requests;
@@ -334,6 +445,7 @@ impl LoadSamples {
             parameters: Parameters {
                 concurrency: args.concurrency,
                 rate: args.rate,
+                users: args.users,
                 requests: args.requests,
                 isl: args.isl,
                 osl: args.osl,
@@ -420,5 +532,34 @@ impl Samples {
                 quantile(samples, q)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid(users: u32, turns: u32, age: f64) -> UserGrid {
+        UserGrid { users, rate_per_s: 1.5, points: 9, turns, age }
+    }
+
+    #[test]
+    fn first_sessions_have_fewer_turns_left_as_the_load_generator_has_it() {
+        // The multiples of 0.618.. modulo 1 are 0, 0.618, 0.236, 0.854 and 0.472; times 10 and rounded down, plus 1.
+        let left = |age| [0, 1, 2, 3, 4].map(|user| grid(5, 10, age).left_of_first(user));
+        assert_eq!(left(0.0), [1, 7, 3, 9, 5]);
+        assert_eq!(left(0.5), [6, 2, 8, 4, 10]);
+    }
+
+    #[test]
+    fn a_user_plays_one_session_after_the_other_at_points_of_its_own() {
+        let grid = grid(2, 3, 0.0);
+        let turns = |user| {
+            let all = grid.turns_of(user).map(|(point, turn)| (point, turn.session, turn.turn, turn.turns));
+            all.collect::<Vec<_>>()
+        };
+        assert_eq!(turns(0), [(0, 0, 0, 1), (2, 2, 0, 3), (4, 2, 1, 3), (6, 2, 2, 3), (8, 4, 0, 3)]);
+        assert_eq!(turns(1), [(1, 1, 0, 2), (3, 1, 1, 2), (5, 3, 0, 3), (7, 3, 1, 3)]);
+        assert_eq!([0, 1, 3].map(|point| grid.at_ns(point)), [0, 666_666_667, 2_000_000_000]);
     }
 }

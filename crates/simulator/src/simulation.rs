@@ -15,8 +15,11 @@ use crate::words::words_bytes;
 /// A request of a simulated load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SimulatedRequest {
-    /// The time at which it is sent, in nanoseconds since the start, in ascending order; ignored under closed loop.
+    /// The time at which it is sent, in nanoseconds since the start, in ascending order; ignored under closed loop, and for later turns.
     pub offset_ns: i64,
+    /// The time that the grid of its user plans for it, in nanoseconds since the start: a turn after another one is not sent before. Absent
+    /// without a grid.
+    pub planned_ns: Option<i64>,
     /// The id of the request and the key of its draws: an endpoint that gets it as `x-request-id`, 32 hexadecimal digits, draws
     /// the same.
     pub request_id: u128,
@@ -31,8 +34,9 @@ pub struct SimulatedRequest {
     pub prefix_blocks: Vec<u64>,
     /// Its place in its session; absent if it stands for itself.
     pub turn: Option<SimulatedTurn>,
-    /// The turns of its session after it. Each is sent its pause after the end of the response before, and only if that is complete. Under
-    /// closed loop a client takes its next request after the last turn.
+    /// The turns after it: those of its session, and of the sessions that its user plays after it. Each is sent its pause after the end of the
+    /// response before and not before its planned time, and only if that response is complete. Under closed loop a client takes its next
+    /// request after the last turn.
     pub later_turns: VecDeque<LaterTurn>,
 }
 
@@ -214,6 +218,7 @@ impl<M: Model, I: Iterator<Item = SimulatedRequest>> Simulation<M, I> {
             session_pauses_ns: due.turn.map(|_| course.pauses_ns),
             phase: Phase::Measured,
             request_id: due.request_id,
+            planned_ns: due.planned_ns,
             intended_ns,
             dequeued_ns: Some(at_ns),
             sent_ns: Some(at_ns),
@@ -286,13 +291,19 @@ impl<M: Model, I: Iterator<Item = SimulatedRequest>> Simulation<M, I> {
 }
 
 impl<M: Model, I: Iterator<Item = SimulatedRequest>> Simulation<M, I> {
-    /// Sends the next turn of a session its pause after the response before.
+    /// Sends the next turn of a session, or the first turn of the next one, its pause after the response before, or when it is planned.
     fn wait_for_turn(&mut self, event: Event, before: &mut InFlightRequest, next: LaterTurn) {
-        let pauses_ns = before.course.pauses_ns.saturating_add(next.pause_ns);
-        let at_ns = event.at_ns.saturating_add(next.pause_ns);
+        let at_ns = event.at_ns.saturating_add(next.pause_ns).max(next.request.planned_ns.unwrap_or(i64::MIN));
+        let begins_session = next.request.turn.is_some_and(|turn| turn.turn == 0);
+        let course = match begins_session {
+            true => SessionCourse { start_ns: at_ns, pauses_ns: 0 },
+            false => {
+                let pauses_ns = before.course.pauses_ns.saturating_add(at_ns.saturating_sub(event.at_ns));
+                SessionCourse { pauses_ns, ..before.course }
+            }
+        };
         let request = SimulatedRequest { later_turns: std::mem::take(&mut before.later_turns), ..next.request };
-        let due = DueTurn { at_ns, course: SessionCourse { pauses_ns, ..before.course }, request };
-        self.later_turns.insert((at_ns, event.request), due);
+        self.later_turns.insert((at_ns, event.request), DueTurn { at_ns, course, request });
     }
 }
 

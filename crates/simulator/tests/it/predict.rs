@@ -243,8 +243,35 @@ fn sessions_that_cannot_be_predicted_are_refused() {
     assert!(refused("--requests 6 --max-model-len 300").starts_with("error: `turns` is 3, and has to be from 1 to 2"));
     assert!(refused("--requests 6 --fault status:500").contains("absent with sessions"));
     assert!(refused("--requests 6 --max-waiting 1").contains("at most `max_waiting`, 1"));
-    assert!(refusal("--rate 5 --requests 6 --turns 3").contains("cannot be used with"));
+    assert!(refusal("--rate 5 --requests 6 --turns 3").contains("with `--concurrency`, or with `--users` and `--rate`"));
+    assert!(refusal("--users 2 --rate 5 --requests 6").contains("--turns <N>"));
+    assert!(refusal("--users 2 --requests 6 --turns 3").contains("--rate <PER_S>"));
+    let users = |flags: &str| refusal(&format!("--users 4 --turns 100 {flags}"));
+    assert!(users("--rate 5 --requests 60000").contains("so small that the prompts of all turns have at most 20000000 blocks"));
+    assert!(users("--rate 5 --requests 8 --max-waiting 3").contains("`users` is 4, and has to be at most `max_waiting`, 3"));
+    assert!(users("--rate 0.0001 --requests 2000").contains("more than 104 days"));
     assert!(refusal("--concurrency 2 --requests 6 --think-time-ms 5").contains("--turns <N>"));
+}
+
+/// A turn takes 250 ms: its user sends one every 2 / 10 s, or as soon as the turn before has ended.
+const USERS: &str = "--ttft-ms 50 --prefill-per-token-us 100 --itl-ms 10 --isl 100 --osl 20 --turns 1 --users 2 --requests 8";
+
+#[test]
+fn turns_of_users_wait_for_the_turn_before_and_never_move_the_grid() {
+    let of = |flags: &str, name: &str| metric(&format!("{USERS} {flags}"), name);
+    let close = |flags: &str, name: &str, expected: f64| {
+        assert!((of(flags, name) - expected).abs() < 1e-9, "{flags} {name}: {}", of(flags, name));
+    };
+    // Planned at 0, 200, 400 and 600 ms, and due at 0, 250, 500 and 750: 0, 50, 100 and 150 ms late. The other user is 100 ms behind.
+    close("--rate 10", "back_pressure_ms_p50", 75.0);
+    close("--rate 10", "back_pressure_ms_p99", 150.0);
+    close("--rate 10", "request_throughput_per_s", 8.0 / 1.1);
+    // A turn each second is never late: the last one is planned at 3.5 s.
+    close("--rate 2", "back_pressure_ms_p99", 0.0);
+    close("--rate 2", "request_throughput_per_s", 8.0 / 3.75);
+    assert_eq!(predicted(&format!("{USERS} --rate 2"))["@parameters"]["users"], 2);
+    // Without a grid nothing is planned.
+    assert!(predicted(&format!("{SESSIONS} --concurrency 1 --requests 6"))["@result"].get("back_pressure_ms_p50").is_none());
 }
 
 /// The endpoint plans the turns of a session as the prediction does.
