@@ -133,6 +133,8 @@ impl RequestFields {
 pub struct Quotient {
     /// The facts that it reads.
     pub reads: &'static [Field],
+    /// True if the requests are divided among the quotients that read these facts: each has a sample of one of them at most.
+    pub is_part: bool,
     /// The description of a response that has a sample.
     pub description: &'static str,
     /// The sample: in nanoseconds for a latency, otherwise in the unit of the metric. `None` if a fact is absent, or if there is
@@ -143,6 +145,7 @@ pub struct Quotient {
 /// TPOT of a request.
 pub(crate) const TPOT: Quotient = Quotient {
     reads: TPOT_FIELDS,
+    is_part: false,
     description: "two token events and more tokens than the first event has",
     sample: tpot_of_request,
 };
@@ -151,6 +154,7 @@ pub(crate) const TPOT: Quotient = Quotient {
 /// came at one instant.
 pub(crate) const USER_THROUGHPUT: Quotient = Quotient {
     reads: TPOT_FIELDS,
+    is_part: false,
     description: "two token events at different instants and more tokens than the first event has",
     sample: |request| tpot_of_request(request).filter(|ns| *ns > 0.0).map(|ns| 1e9 / ns),
 };
@@ -158,6 +162,7 @@ pub(crate) const USER_THROUGHPUT: Quotient = Quotient {
 /// The time to the last token event over the tokens of the response.
 pub(crate) const E2E_PER_TOKEN: Quotient = Quotient {
     reads: &[Field::Start, Field::LastToken, Field::OutputTokens],
+    is_part: false,
     description: "a token count above 0",
     sample: |request| {
         let tokens = request.tokens(Field::OutputTokens).filter(|tokens| *tokens > 0)?;
@@ -168,6 +173,7 @@ pub(crate) const E2E_PER_TOKEN: Quotient = Quotient {
 /// The tokens of the prompt that had to be computed, per second between the send time and the first token event.
 pub(crate) const PREFILL_RATE: Quotient = Quotient {
     reads: &[Field::Sent, Field::FirstToken, Field::EndpointInputTokens, Field::CachedTokens],
+    is_part: false,
     description: "counts of input tokens and of cached tokens",
     sample: |request| {
         let computed = request.get(Field::EndpointInputTokens)?.checked_sub(request.get(Field::CachedTokens)?)?;
@@ -179,6 +185,7 @@ pub(crate) const PREFILL_RATE: Quotient = Quotient {
 /// TTFT of the first turn of a session.
 pub(crate) const FIRST_TURN_TTFT: Quotient = Quotient {
     reads: &[Field::Start, Field::FirstToken, Field::Turn],
+    is_part: true,
     description: "a token event in the first turn of a session",
     sample: |request| ttft_of_turn(request, |turn| turn == 0),
 };
@@ -186,6 +193,7 @@ pub(crate) const FIRST_TURN_TTFT: Quotient = Quotient {
 /// TTFT of the turns after the first.
 pub(crate) const LATER_TURNS_TTFT: Quotient = Quotient {
     reads: &[Field::Start, Field::FirstToken, Field::Turn],
+    is_part: true,
     description: "a token event in a later turn of a session",
     sample: |request| ttft_of_turn(request, |turn| turn > 0),
 };
@@ -200,6 +208,7 @@ macro_rules! ttft_of_inputs {
     ($over:expr, $to:expr) => {
         Quotient {
             reads: &[Field::Start, Field::FirstToken, Field::InputTokens],
+            is_part: true,
             description: "a token event and an input of this length",
             sample: |request| {
                 let is_wanted = request.get(Field::InputTokens).is_some_and(|tokens| tokens > $over && tokens <= $to);
@@ -224,6 +233,7 @@ pub(crate) const TTFT_INPUT_LONGER: Quotient = ttft_of_inputs!(1 << 16, i64::MAX
 /// it.
 pub(crate) const BACK_PRESSURE: Quotient = Quotient {
     reads: &[Field::Planned, Field::Intended, Field::Turn, Field::Stream],
+    is_part: false,
     description: "a planned time, and is not the first turn of a trace's session",
     sample: |request| {
         let begins_trace = request.get(Field::Turn) == Some(0) && request.get(Field::Stream).is_some();
@@ -234,6 +244,7 @@ pub(crate) const BACK_PRESSURE: Quotient = Quotient {
 /// The latency of a session, a sample of the turn that ended last.
 pub(crate) const SESSION_LATENCY: Quotient = Quotient {
     reads: &[Field::SessionStart, Field::LastToken, Field::SessionDone, Field::SessionTurns],
+    is_part: false,
     description: "a last token event of the last turn of a session",
     sample: |request| session_ns(request).map(|ns| ns as f64),
 };
@@ -241,6 +252,7 @@ pub(crate) const SESSION_LATENCY: Quotient = Quotient {
 /// The latency of a session without its pauses, a sample of the turn that ended last.
 pub(crate) const SESSION_ACTIVE: Quotient = Quotient {
     reads: &[Field::SessionStart, Field::LastToken, Field::SessionDone, Field::SessionTurns, Field::SessionPauses],
+    is_part: false,
     description: "a last token event of the last turn of a session",
     sample: |request| Some((session_ns(request)? - request.get(Field::SessionPauses)?) as f64),
 };
@@ -249,6 +261,7 @@ pub(crate) const SESSION_ACTIVE: Quotient = Quotient {
 /// without the pauses, live and in the trace. A sample of its last turn.
 pub(crate) const SESSION_STRETCH: Quotient = Quotient {
     reads: &[Field::SessionStart, Field::Intended, Field::Planned, Field::SessionDone, Field::SessionTurns, Field::SessionPauses],
+    is_part: false,
     description: "a last turn of a session in whose turns before it the trace spent time",
     sample: |request| {
         let (start, pauses) = (request.get(Field::SessionStart), request.get(Field::SessionPauses)?);

@@ -118,6 +118,7 @@ impl Selection {
     }
 
     /// Adds a sample `times` times.
+    #[inline]
     pub fn add_times(&mut self, value: i64, times: u64) {
         match times {
             1 => self.add(value),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array as _, ArrayRef, Int64Array, ListArray, RecordBatch, StringArray};
+use arrow_buffer::NullBuffer;
 use arrow_schema::Schema;
 use assay_record::{Chunk, Record, UnknownWord};
 use parquet::arrow::ProjectionMask;
@@ -241,18 +242,27 @@ pub struct Batch {
 
 /// A column of whole numbers.
 #[derive(Clone, Copy, Debug)]
-pub struct Ints<'a>(&'a Int64Array);
+pub struct Ints<'a> {
+    values: &'a [i64],
+    /// Absent if no number is missing.
+    nulls: Option<&'a NullBuffer>,
+}
 
 impl<'a> Ints<'a> {
+    fn new(array: &'a Int64Array) -> Self {
+        Self { values: array.values(), nulls: array.nulls().filter(|nulls| nulls.null_count() > 0) }
+    }
+
     /// Returns the number in a row of the batch, if there is one.
+    // Called for each value that is read: across crates only what is marked so is put in place.
+    #[inline]
     pub fn get(self, row: usize) -> Option<i64> {
-        let present = row < self.0.len() && self.0.is_valid(row);
-        present.then(|| self.0.values().get(row).copied()).flatten()
+        self.values.get(row).copied().filter(|_| self.nulls.is_none_or(|nulls| nulls.is_valid(row)))
     }
 
     /// Returns all numbers, if none is missing.
     pub fn complete(self) -> Option<&'a [i64]> {
-        (self.0.null_count() == 0).then(|| &self.0.values()[..])
+        self.nulls.is_none().then_some(self.values)
     }
 }
 
@@ -274,7 +284,7 @@ impl<'a> ChunkLists<'a> {
     /// Returns the number of tokens of an event of a row, by its place in the list; `None` if the endpoint does not state it.
     pub fn tokens(&self, row: usize) -> impl Fn(usize) -> Option<i64> + use<'a> {
         let (range, values) = (range(self.tokens, row), self.token_values);
-        move |place| Ints(values).get(range.start.checked_add(place).filter(|at| *at < range.end)?)
+        move |place| Ints::new(values).get(range.start.checked_add(place).filter(|at| *at < range.end)?)
     }
 }
 
@@ -307,7 +317,7 @@ impl Batch {
     /// Returns a column of whole numbers.
     pub fn ints(&self, column: RecordColumn) -> Result<Ints<'_>> {
         let array = self.array(column)?.as_primitive_opt::<Int64Type>();
-        array.map(Ints).ok_or(RecordError::NotRead(column.name()))
+        array.map(Ints::new).ok_or(RecordError::NotRead(column.name()))
     }
 
     /// Returns a column of words. Fails for a word that is not in the list.
@@ -450,7 +460,7 @@ impl<'a> Cell<'a> {
         let chunk = |(place, (at_ns, byte_place)): (usize, (&i64, usize))| {
             Ok(Chunk {
                 at_ns: *at_ns,
-                bytes: small(RecordColumn::ChunkBytes, Ints(bytes.1).get(byte_place))?.unwrap_or_default(),
+                bytes: small(RecordColumn::ChunkBytes, Ints::new(bytes.1).get(byte_place))?.unwrap_or_default(),
                 tokens: small(RecordColumn::ChunkTokens, tokens(place))?,
             })
         };

@@ -1,7 +1,7 @@
 //! Distributions: samples of each metric from the records, trial by trial and pooled, in bounded memory.
 //!
-//! One metric is computed at a time, with only the columns that it needs. Samples are held as far as there is room; beyond that,
-//! the records are read again ([`Selection`]). Sums are of whole numbers, so that no order of shards or threads changes a digit.
+//! A metric is computed at a time, or the parts of one, with only the columns that they need. Samples are held as far as there is room; beyond
+//! that, the records are read again ([`Selection`]). Sums are of whole numbers, so that no order of shards or threads changes a digit.
 
 use std::collections::BTreeMap;
 
@@ -303,10 +303,27 @@ fn settle_pooled(
 }
 
 /// One job of a thread.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Job {
     Chunks,
-    Latency(Metric),
+    /// A metric, or metrics that are parts of one: what they read is read once for all of them.
+    Latencies(Vec<Metric>),
+}
+
+impl Job {
+    /// Returns the jobs of all metrics, the slow ones first so that threads end together.
+    fn all() -> Vec<Self> {
+        let of_part = |metric: &Metric| part(*metric).map(|quotient| quotient.reads);
+        let metrics = latencies();
+        let groups = metrics.chunk_by(|one, other| of_part(one).is_some() && of_part(one) == of_part(other));
+        std::iter::once(Self::Chunks).chain(groups.map(|group| Self::Latencies(group.to_vec()))).collect()
+    }
+}
+
+/// Returns the quotient of a metric that is a part of one.
+fn part(metric: Metric) -> Option<&'static Quotient> {
+    let Formula::Quotient(quotient) = metric.definition().formula else { return None };
+    Some(quotient).filter(|quotient| quotient.is_part)
 }
 
 /// Computes the distributions of all metrics over some trials, several threads at a time.
@@ -315,17 +332,18 @@ pub(super) fn distributions(
     rules: &Rules,
     limits: Limits,
 ) -> Result<Vec<Distribution>, RecordError> {
-    let jobs: Vec<Job> = std::iter::once(Job::Chunks).chain(latencies().into_iter().map(Job::Latency)).collect();
+    let jobs = Job::all();
     let room = limits.room / limits.threads.clamp(1, jobs.len());
     let results = super::trial::in_parallel(limits.threads, &jobs, |job| match job {
         Job::Chunks => chunks(trials, room),
-        Job::Latency(metric) => latency(*metric, trials, rules, room).map(|distribution| vec![distribution]),
+        Job::Latencies(metrics) => latencies_of(metrics, trials, rules, room),
     })?;
     Ok(results.into_iter().flatten().collect())
 }
 
-fn latency(metric: Metric, trials: &[ScannedTrial<'_>], rules: &Rules, room: usize) -> Result<Distribution, RecordError> {
-    let unmet = [
+/// Returns the reason why the requests of a point have no samples of a metric, if they have none.
+fn unmet(metric: Metric, rules: &Rules) -> Option<&'static str> {
+    let conditions = [
         (Requirement::IntendedTimes, rules.has_intended, "under closed loop no request has an intended time"),
         (Requirement::Sessions, rules.has_sessions, "requests are not turns of sessions"),
         (Requirement::ConcurrencyCap, rules.has_cap, NO_CAP),
@@ -338,23 +356,42 @@ fn latency(metric: Metric, trials: &[ScannedTrial<'_>], rules: &Rules, room: usi
             "the trace does not record the end of every response, or has subagents, which are active side by side",
         ),
     ];
-    if let Some((.., why)) = unmet.into_iter().find(|(requirement, met, _)| metric.requires(*requirement) && !met) {
-        let why = || Err(why.to_owned());
-        let absent = || names(metric).iter().map(|name| (name.text, why())).collect();
-        return Ok(Distribution { trials: trials.iter().map(|_| absent()).collect(), pooled: None });
-    }
-    let formula = metric.definition().formula;
-    let mut channels = [Channel::new(metric, matches!(formula, Formula::Quotient(_)), trials, room)];
-    let of_all = trials.iter().map(|scanned| samples_at_most(formula, scanned)).sum();
+    conditions.into_iter().find(|(requirement, met, _)| metric.requires(*requirement) && !met).map(|(.., why)| why)
+}
+
+fn latencies_of(
+    metrics: &[Metric],
+    trials: &[ScannedTrial<'_>],
+    rules: &Rules,
+    room: usize,
+) -> Result<Vec<Distribution>, RecordError> {
+    let (met, others): (Vec<Metric>, Vec<Metric>) = metrics.iter().partition(|metric| unmet(**metric, rules).is_none());
+    let absent = |metric: Metric| {
+        let why = unmet(metric, rules).unwrap_or_default();
+        let of_trial = || names(metric).iter().map(|name| (name.text, Err(why.to_owned()))).collect();
+        Distribution { trials: trials.iter().map(|_| of_trial()).collect(), pooled: None }
+    };
+    let mut found: Vec<Distribution> = others.into_iter().map(absent).collect();
+    let Some(formula) = met.first().map(|metric| metric.definition().formula) else { return Ok(found) };
+    let of_all: usize = trials.iter().map(|scanned| samples_at_most(formula, scanned)).sum();
+    // Each request is in one part, so that all parts hold as much together as one metric does.
+    let room = if of_all <= room { room } else { room / met.len() };
+    let channel = |metric: &Metric| Channel::new(*metric, matches!(formula, Formula::Quotient(_)), trials, room);
+    let mut channels: Vec<Channel> = met.iter().map(channel).collect();
     settle(trials, &mut channels, |scanned, channels, first| {
-        let Some(channel) = channels.first_mut() else { return Ok(()) };
-        if first {
+        if let [channel] = &mut *channels
+            && first
+        {
             channel.expect(samples_at_most(formula, scanned), of_all);
         }
-        scanned.row_groups.iter().try_for_each(|span| scan(formula, rules, span, channel))
+        scanned.row_groups.iter().try_for_each(|span| scan(rules, span, channels))
     })?;
-    let [channel] = channels;
-    Ok(channel.finish(trials, |scanned| absence_reason(formula, scanned)))
+    let finish = |channel: Channel| {
+        let formula = channel.metric.definition().formula;
+        channel.finish(trials, |scanned| absence_reason(formula, scanned))
+    };
+    found.extend(channels.into_iter().map(finish));
+    Ok(found)
 }
 
 /// Returns the median and the 99 % quantile of each latency that has a curve, over all marked requests together. A latency that no request has is
@@ -367,14 +404,10 @@ pub(super) fn pooled_latencies(
     let metrics: Vec<Metric> = latencies().into_iter().filter(|metric| metric.has_use(Use::Curve)).collect();
     let room = limits.room / limits.threads.clamp(1, metrics.len().max(1));
     let of_metric = |metric: &Metric| {
-        let formula = metric.definition().formula;
-        let quotient = matches!(formula, Formula::Quotient(_));
+        let quotient = matches!(metric.definition().formula, Formula::Quotient(_));
         let wants = [0.5, 0.99].map(WantedQuantile::Quantile).to_vec();
         let mut channels = [Channel::pooling(*metric, quotient, Selection::new(wants, room))];
-        settle_pooled(&mut channels, |channels| {
-            let Some(channel) = channels.first_mut() else { return Ok(()) };
-            trials.iter().flatten().try_for_each(|span| scan(formula, rules, span, channel))
-        })?;
+        settle_pooled(&mut channels, |channels| trials.iter().flatten().try_for_each(|span| scan(rules, span, channels)))?;
         let [channel] = channels;
         Ok(channel.pooled_latency().map(|latency| (metric.definition().key.to_owned(), latency)))
     };
@@ -406,14 +439,17 @@ fn absence_reason(formula: Formula, scanned: &ScannedTrial<'_>) -> String {
     }
 }
 
-fn scan(formula: Formula, rules: &Rules, span: &RowGroupSpan<'_>, channel: &mut Channel) -> Result<(), RecordError> {
+/// Gives the samples of a span to channels: to one of any latency, or to those of metrics that read the same facts.
+fn scan(rules: &Rules, span: &RowGroupSpan<'_>, channels: &mut [Channel]) -> Result<(), RecordError> {
+    let Some(formula) = channels.first().map(|channel| channel.metric.definition().formula) else { return Ok(()) };
     match formula {
         Formula::Span { from, to } => {
             visit_spans([from, to].map(|field| column(field, rules)), marks(formula, span), span, |from, to| {
-                to.checked_sub(from).into_iter().for_each(|ns| channel.add(ns));
+                let Some(ns) = to.checked_sub(from) else { return };
+                channels.iter_mut().for_each(|channel| channel.add(ns));
             })
         }
-        Formula::Quotient(quotient) => scan_quotients(quotient, rules, span, channel),
+        Formula::Quotient(quotient) => scan_quotients(quotient.reads, rules, span, channels),
         Formula::Gaps | Formula::TokenEvents | Formula::Trial(_) => Ok(()),
     }
 }
@@ -437,17 +473,26 @@ pub(super) fn visit_spans(
     })
 }
 
-fn scan_quotients(quotient: &Quotient, rules: &Rules, span: &RowGroupSpan<'_>, channel: &mut Channel) -> Result<(), RecordError> {
-    let columns: Vec<Column> = quotient.reads.iter().map(|field| column(*field, rules)).collect();
+fn scan_quotients(reads: &[Field], rules: &Rules, span: &RowGroupSpan<'_>, channels: &mut [Channel]) -> Result<(), RecordError> {
+    let columns: Vec<Column> = reads.iter().map(|field| column(*field, rules)).collect();
+    let mut channels: Vec<(&Quotient, &mut Channel)> = channels
+        .iter_mut()
+        .filter_map(|channel| match channel.metric.definition().formula {
+            Formula::Quotient(quotient) => Some((quotient, channel)),
+            _ => None,
+        })
+        .collect();
     span.each(&columns, |batch, before| {
         let values: Vec<Ints<'_>> = columns.iter().map(|column| batch.ints(*column)).collect::<Result<_, _>>()?;
         let mut request = RequestFields::default();
         for row in (0..batch.rows()).filter(|row| span.ok.get(before + row)) {
-            for (field, values) in quotient.reads.iter().zip(&values) {
+            for (field, values) in reads.iter().zip(&values) {
                 request.set(*field, values.get(row));
             }
-            if let Some(sample) = (quotient.sample)(&request) {
-                channel.add_quotient(sample, 1);
+            for (quotient, channel) in &mut channels {
+                if let Some(sample) = (quotient.sample)(&request) {
+                    channel.add_quotient(sample, 1);
+                }
             }
         }
         Ok(())
