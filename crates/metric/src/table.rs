@@ -319,7 +319,7 @@ metrics! {
     }
     BackPressure {
         key: "back_pressure", name: "back_pressure_ms", column: "back_pressure_ns", title: "back-pressure", unit: Milliseconds,
-        better: Some(Lower), section: Regularity, requires: [PlannedTurns], uses: [],
+        better: Some(Lower), section: Regularity, requires: [PlannedTurns], uses: [Prediction],
         statistics: [P50, P99],
         meaning: "the delay of turns behind their planned times, by the responses before them: what the endpoint causes, while send lateness is what the client causes; for users 0 if the response before was there in time, and for a trace's sessions below 0 if responses were faster than the recorded ones",
         formula: "intended send time - planned time, for each turn but the first of a trace's session; the planned time is that of the user's grid, or the start of the session plus the turn's time since then in the trace"
@@ -417,15 +417,23 @@ metrics! {
         source: "AIPerf `output_token_throughput`, over the window",
     }
     OutputThroughputPerGpu {
-        key: "output_tokens_per_gpu", name: "output_tokens_per_gpu_per_s", column: "output_tokens_per_gpu_per_s", title: "tokens/s/GPU", unit: TokensPerSecond,
+        key: "output_tokens_per_gpu", name: "output_tokens_per_gpu_per_s", column: "output_tokens_per_gpu_per_s", title: "tokens/s/GPU" ("Output tokens/s per GPU"), unit: TokensPerSecond,
         better: Some(Higher), section: Throughput, requires: [OutputTokens, Gpus], uses: [],
         statistics: [Value shown 0],
         meaning: "Output tokens of successful requests per second of the window, for each GPU of the target, whatever its role",
         formula: "output tokens of successful requests / window / GPUs" => Trial(trial::output_throughput_per_gpu),
         source: "InferenceX output throughput per GPU",
     }
+    TotalThroughputPerGpu {
+        key: "total_tokens_per_gpu", name: "total_tokens_per_gpu_per_s", column: "total_tokens_per_gpu_per_s", title: "total tokens/s/GPU" ("Total tokens/s per GPU"), unit: TokensPerSecond,
+        better: Some(Higher), section: Throughput, requires: [OutputTokens, Gpus], uses: [],
+        statistics: [Value],
+        meaning: "Input and output tokens of successful requests per second of the window, for each GPU of the target, whatever its role",
+        formula: "(input + output tokens) / window / GPUs" => Trial(trial::total_throughput_per_gpu),
+        source: "InferenceX token throughput per GPU",
+    }
     InputThroughputPerPrefillGpu {
-        key: "input_tokens_per_prefill_gpu", name: "input_tokens_per_prefill_gpu_per_s", column: "input_tokens_per_prefill_gpu_per_s", title: "input tokens/s/prefill GPU", unit: TokensPerSecond,
+        key: "input_tokens_per_prefill_gpu", name: "input_tokens_per_prefill_gpu_per_s", column: "input_tokens_per_prefill_gpu_per_s", title: "input tokens/s/prefill GPU" ("Input tokens/s per prefill GPU"), unit: TokensPerSecond,
         better: Some(Higher), section: Throughput, requires: [GpuRoles], uses: [],
         statistics: [Value],
         meaning: "Input tokens of successful requests per second of the window, for each GPU of the target that computes prompts alone",
@@ -433,7 +441,7 @@ metrics! {
         source: "InferenceX input throughput per GPU, over the prefill GPUs of a disaggregated target",
     }
     OutputThroughputPerDecodeGpu {
-        key: "output_tokens_per_decode_gpu", name: "output_tokens_per_decode_gpu_per_s", column: "output_tokens_per_decode_gpu_per_s", title: "tokens/s/decode GPU", unit: TokensPerSecond,
+        key: "output_tokens_per_decode_gpu", name: "output_tokens_per_decode_gpu_per_s", column: "output_tokens_per_decode_gpu_per_s", title: "tokens/s/decode GPU" ("Output tokens/s per decode GPU"), unit: TokensPerSecond,
         better: Some(Higher), section: Throughput, requires: [OutputTokens, GpuRoles], uses: [],
         statistics: [Value],
         meaning: "Output tokens of successful requests per second of the window, for each GPU of the target that computes the tokens after the first one alone",

@@ -154,6 +154,7 @@ fn gates_judge_these_names() {
     request_throughput_steady_per_s
     output_tokens_per_s
     output_tokens_per_gpu_per_s
+    total_tokens_per_gpu_per_s
     input_tokens_per_prefill_gpu_per_s
     output_tokens_per_decode_gpu_per_s
     output_tokens_steady_per_s

@@ -298,6 +298,10 @@ pub(crate) fn output_throughput_per_gpu(trial: &TrialTotals<'_>) -> MeasuredValu
     per_gpu(output_throughput(trial), trial.gpus.clone()?.all)
 }
 
+pub(crate) fn total_throughput_per_gpu(trial: &TrialTotals<'_>) -> MeasuredValue {
+    per_gpu(total_throughput(trial), trial.gpus.clone()?.all)
+}
+
 pub(crate) fn input_throughput_per_prefill_gpu(trial: &TrialTotals<'_>) -> MeasuredValue {
     per_gpu(input_throughput(trial), trial.gpus.clone()?.by_role?.prefill)
 }

@@ -351,6 +351,8 @@ fn every_metric_of_four_requests_is_as_by_hand() {
             ("cost_per_request", 0.002 / 0.3),
             // 1.4 for two GPUs.
             ("output_tokens_per_gpu_per_s", 0.7),
+            // 3.1 in and 1.4 out.
+            ("total_tokens_per_gpu_per_s", 2.25),
             ("ttft_input_1k_ms_p50", 210.0),
             ("cost_per_million_output_tokens", 0.002 / 1.4 * 1e6),
         ],

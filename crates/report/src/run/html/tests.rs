@@ -124,7 +124,7 @@ fn serving_pictures_say_what_they_show_and_what_they_do_not() {
 #[test]
 fn what_a_gpu_gives_is_drawn_against_what_a_user_gets() {
     let mut model = fixture::serving::whole();
-    let drawn = "output tokens/s per GPU against tokens/s of a user";
+    let drawn = "Output tokens/s per GPU against tokens/s of a user";
     assert!(!model.report().html().contains(drawn), "no metric of a GPU, and no reason for its absence");
     let absent = |model: &mut fixture::Model| {
         for serving in model.summary.points.iter_mut().filter_map(|point| point.serving.as_mut()) {
@@ -146,6 +146,21 @@ fn what_a_gpu_gives_is_drawn_against_what_a_user_gets() {
         "{title}"
     );
     assert!(html.contains(">tokens/s/GPU<"), "its column");
+    let others = ["Total tokens/s per GPU", "Input tokens/s per prefill GPU", "Output tokens/s per decode GPU"];
+    let pictures = |html: &str| others.map(|title| html.matches(&format!("{title} against tokens/s of a user")).count());
+    assert_eq!(pictures(&html), [0; 3], "no GPU has a role");
+    fixture::serving::derive(&mut model, "output_tokens_per_s", "total_tokens_per_gpu_per_s", 0.25);
+    fixture::serving::derive(&mut model, "output_tokens_per_s", "input_tokens_per_prefill_gpu_per_s", 0.5);
+    let html = model.report().html();
+    assert_eq!(pictures(&html), [2, 2, 0], "a picture for each metric that there is");
+    let title = html
+        .split_once("Input tokens/s per prefill GPU against")
+        .expect("a picture")
+        .1
+        .split_once("</title>")
+        .expect("its title")
+        .0;
+    assert!(title.contains(" input tokens/s/prefill GPU at "), "{title}");
     assert!(model.report().markdown().contains(" tokens/s/GPU |"));
 }
 

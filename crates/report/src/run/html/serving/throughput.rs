@@ -1,6 +1,6 @@
 //! Throughput against latency: for each workload, a line for each case and a mark for each load.
 
-use super::pareto::{missing_pareto, pareto_plot};
+use super::pareto::{missing_pareto, pareto_plots};
 use super::workload::{MAX_PANELS, MAX_SLO_RATIO, PieceWriter, Workload, workloads};
 use crate::render::html::table::data_table;
 use crate::render::html::writer::Writer;
@@ -54,7 +54,7 @@ fn throughput_figure(page: &mut Writer, workload: &Workload<'_>) {
             for metric in &metrics {
                 throughput_plot(page, workload, metric);
             }
-            pareto_plot(page, workload);
+            pareto_plots(page, workload);
         });
         if metrics.is_empty() {
             page.leaf("p", &[("class", "quiet")], "No load has a counted trial, so there is nothing to draw.");
