@@ -116,6 +116,10 @@ fn one_line_offers_a_ramp_a_series_and_a_cap() {
         (&["--ramp", "0..5"][..], "`--ramp` must be"),
         (&["--concurrency", "1", "--max-concurrency", "7"][..], "`--max-concurrency` holds back the requests of an open loop"),
         (&["--rate", "5", "--max-concurrency", "7", "--shards", "2"][..], "`--shards` is 2, and `max_concurrency`"),
+        (&["--concurrency", "1", "--arrival", "gamma"][..], "required arguments were not provided"),
+        (&["--concurrency", "1", "--smoothness", "0.5"][..], "required arguments were not provided"),
+        (&["--users", "2", "--rate", "5", "--sessions", "turns=3", "--arrival", "gamma"][..], "cannot be used with"),
+        (&["--trace", "x", "--concurrency", "2", "--speed", "2"][..], "cannot be used with"),
     ] {
         let refused = bench(line).exits(2);
         assert!(refused.stderr.contains(said), "`{said}` in {}", refused.stderr);

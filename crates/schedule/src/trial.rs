@@ -413,6 +413,8 @@ impl TrialSchedule {
         if matches!(offered, OfferedLoad::Replay { .. }) && !has_times(work) {
             return Err(ScheduleError::NoTimes);
         }
+        let turns = work.prompts.dataset().and_then(|dataset| dataset.summary.times.as_ref()?.turns.as_ref());
+        check_connections(work, turns.and_then(|turns| turns.forks.as_ref()).map_or(1, |forks| forks.most_streams))?;
         Self::with_prompts(work, offered, key, prompts).map(drop)
     }
 
@@ -439,10 +441,7 @@ impl TrialSchedule {
                         Some(OpenLoop::Recorded(speed)) => speed,
                         _ => Speed::OWN,
                     };
-                    if work.connections == ConnectionPolicy::Sticky && index.most_streams() > 1 {
-                        let what = "sessions with subagents have several turns in flight, which cannot share one connection: `connections: pooled`";
-                        return Err(ScheduleError::Sessions(what.to_owned()));
-                    }
+                    check_connections(work, index.most_streams())?;
                     let rows = Rows::trace_sessions(played_sessions(work, offered, key, index, speed), digests);
                     return Self::with_prompts(work, offered, key, Prompts::Rows(rows));
                 }
@@ -1065,6 +1064,16 @@ pub fn check_replay(work: &ServingWork, speed: f64, index: &Index) -> Result<(),
     let last_ns = due_ns(end - 1);
     if last_ns >= work.time_limit_ns.0 {
         return Err(ScheduleError::TimeLimit { speed, due: ns(last_ns), limit: ns(work.time_limit_ns.0) });
+    }
+    Ok(())
+}
+
+/// Refuses one connection for each session if one has this many turns in flight at a time.
+fn check_connections(work: &ServingWork, most_streams: u32) -> Result<(), ScheduleError> {
+    if work.connections == ConnectionPolicy::Sticky && most_streams > 1 {
+        let what =
+            "sessions with subagents have several turns in flight, which cannot share one connection: `connections: pooled`";
+        return Err(ScheduleError::Sessions(what.to_owned()));
     }
     Ok(())
 }

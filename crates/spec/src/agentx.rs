@@ -25,7 +25,7 @@ pub(crate) fn check_agentx(spec: &CheckedValue, problems: &mut Problems<'_>) {
     }
     let mode = spec.at(&["load", "mode"]).filter(|mode| mode.text().is_some_and(|mode| mode != "closed"));
     if mode.is_some() {
-        let hint = "write `load: {mode: closed, concurrency: [8], sessions: 100}`";
+        let hint = "write `load: {mode: closed, concurrency: [8], duration: 20m}` and `sessions: {recycle: true}`";
         refuse(mode, "ask for a number of sessions at a time, and for no rate and no schedule", hint);
     }
     let is_sweep = |levels: &&CheckedValue| matches!(&levels.value, Value::List(levels) if levels.len() > 1);

@@ -412,7 +412,9 @@ fn check_trials(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let may_be_enough = |count: u32| intent == "realism" && count == 1;
     if intent != "exploratory" && u32::read(count).is_some_and(|count| count < MIN_TRIALS && !may_be_enough(count)) {
         let message = format!("`intent: {intent}` needs at least {MIN_TRIALS} trials of each point");
-        problems.add_hinted(count.span, message, "5 is the default; fewer are for `intent: exploratory`");
+        let hint = format!("write {MIN_TRIALS} or more; fewer are for `intent: exploratory`");
+        let one = if intent == "realism" { ", and one trial may be enough if it has intervals within its run" } else { "" };
+        problems.add_hinted(count.span, message, hint + one);
     }
 }
 

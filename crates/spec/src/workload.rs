@@ -257,7 +257,7 @@ impl Workload {
             return Err(format!("a trial is not planned to be measured for {WITHIN_RUN_SECONDS} s"));
         }
         let fewest = assay_stats::MIN_CLUSTERS as u64;
-        match serving.load.sessions.filter(|sessions| *sessions < fewest) {
+        match serving.planned_sessions().filter(|sessions| *sessions < fewest) {
             Some(sessions) => Err(format!("a trial has {sessions} sessions, and {fewest} are needed")),
             None => Ok(()),
         }
@@ -265,6 +265,23 @@ impl Workload {
 }
 
 impl Serving {
+    /// Returns the sessions of a measured phase by the plan, at the point that has the fewest; `None` if they depend on the endpoint or on draws.
+    fn planned_sessions(&self) -> Option<u64> {
+        let in_phase = |rates: &[f64], turns: f64| {
+            let slowest = rates.iter().copied().reduce(f64::min)?;
+            Some((slowest * self.load.duration?.as_secs_f64() / turns) as u64)
+        };
+        let by_rate = match &self.load.arrivals {
+            ArrivalMode::Open { rate: OfferedRate::Each(rates), .. } => in_phase(rates, 1.0),
+            ArrivalMode::Users { rate, .. } => match self.sessions.as_ref().and_then(|sessions| sessions.turns.as_ref()) {
+                Some(Distribution::Fixed(turns)) => in_phase(rate, *turns as f64),
+                _ => None,
+            },
+            _ => None,
+        };
+        self.load.sessions.into_iter().chain(by_rate).min()
+    }
+
     /// Returns the chat template whose tokens are a part of each prompt.
     pub fn template(&self) -> Option<&WorkloadTemplate> {
         self.tokenizer.as_ref()?.template.as_ref()
@@ -827,9 +844,14 @@ fn check_rate_profile(spec: &CheckedValue, problems: &mut Problems<'_>) {
     }
 }
 
+/// Returns true if the load is that of users with gaps of their own.
+fn has_users(spec: &CheckedValue) -> bool {
+    spec.at(&["load", "mode"]).is_some_and(|mode| mode.text() == Some("users"))
+}
+
 /// Checks that users play drawn sessions or those of a dataset, for a time, and that nothing but their grid decides when their turns come.
 fn check_users(spec: &CheckedValue, problems: &mut Problems<'_>) {
-    let Some(load) = spec.member("load").filter(|load| load.text_of("mode") == Some("users")) else { return };
+    let Some(load) = spec.member("load").filter(|_| has_users(spec)) else { return };
     let mode = load.member("mode").map_or(load.anchor, |mode| mode.span);
     let Some(sessions) = spec.member("sessions") else {
         let hint = "add `sessions`, such as `sessions: {turns: 20}`";
@@ -944,7 +966,7 @@ fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
     };
     check_conversations(spec, sessions, problems);
     // `check_users` refuses it for users.
-    let count = count.filter(|_| spec.at(&["load", "mode"]).is_none_or(|mode| mode.text() != Some("users")));
+    let count = count.filter(|_| !has_users(spec));
     check_session_play(spec, sessions, problems);
     if let Some(cap) = spec.at(&["load", "max_concurrency"]) {
         let message = "`spec.load.max_concurrency` holds back single requests, and a later turn of a session cannot wait for other sessions";
@@ -972,7 +994,8 @@ fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
     }
     if let Some(requests) = spec.at(&["load", "requests"]) {
         let message = "`spec.load.requests` cannot end a trial of sessions: a session is never cut to a number of requests";
-        problems.add_hinted(requests.span, message, "write `sessions`, or `duration`");
+        let hint = if has_users(spec) { "write `duration`" } else { "write `sessions`, or `duration`" };
+        problems.add_hinted(requests.span, message, hint);
     }
     let warmup = spec.at(&["load", "warmup"]).filter(|warmup| Duration::read(warmup).is_some_and(|warmup| !warmup.is_zero()));
     if let (Some(count), Some(_)) = (count, warmup) {

@@ -100,6 +100,7 @@ const OPTIONS: [(&str, &str); 73] = [
     ("spec.dataset.format", "--dataset-format"),
     ("spec.dataset.fields", "--field"),
     ("spec.dataset.max_input", "--max-input"),
+    ("spec.dataset.max_output", "--max-output"),
     ("spec.dataset.over", "--over"),
     ("spec.dataset", "--dataset"),
     ("spec.trace.format", "--trace-format"),
@@ -108,6 +109,7 @@ const OPTIONS: [(&str, &str); 73] = [
     ("spec.trace.max_gap", "--max-gap"),
     ("spec.trace.max_tool_time", "--max-tool-time"),
     ("spec.trace.max_input", "--max-input"),
+    ("spec.trace.max_output", "--max-output"),
     ("spec.trace.over", "--over"),
     ("spec.trace", "--trace"),
     ("spec.tokenizer.pattern", "--tokenizer-pattern"),
@@ -160,7 +162,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = parse_doublings)]
     concurrency: Vec<Doublings>,
     /// Open loop: requests per second, independent of completions. With `--concurrency`, both are measured
-    #[arg(long, value_name = "PER_S,..", value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(long, value_name = "PER_S,..", value_delimiter = ',', allow_negative_numbers = true, group = "drawn")]
     rate: Vec<f64>,
     /// Users who play one session after the other, with equal gaps between their turns: the number of users over `--rate`, the turns of all of them per
     /// second. Each number is measured at each rate
@@ -169,14 +171,20 @@ pub(crate) struct Bench {
         value_name = "N,..",
         value_delimiter = ',',
         requires = "rate",
-        conflicts_with_all = ["ramp", "series", "requests", "trace", "smoothness", "max_concurrency"]
+        conflicts_with_all = ["ramp", "series", "requests", "trace", "arrival", "smoothness", "max_concurrency"]
     )]
     users: Vec<u64>,
     /// Open loop at a rate that changes over each trial: FROM..TO in a straight line, exponential:FROM..TO, or steps=N:FROM..TO
-    #[arg(long, value_name = "[SHAPE:]FROM..TO", conflicts_with_all = ["rate", "series", "requests", "trace"])]
+    #[arg(long, value_name = "[SHAPE:]FROM..TO", conflicts_with_all = ["rate", "series", "requests", "trace"], group = "drawn")]
     ramp: Option<String>,
     /// Open loop at constant rates one after the other in each trial, each with its time, such as 10s:5,20s:50
-    #[arg(long, value_name = "TIME:PER_S,..", value_delimiter = ',', conflicts_with_all = ["rate", "requests", "trace", "duration"])]
+    #[arg(
+        long,
+        value_name = "TIME:PER_S,..",
+        value_delimiter = ',',
+        conflicts_with_all = ["rate", "requests", "trace", "duration"],
+        group = "drawn"
+    )]
     series: Vec<String>,
     /// Requests in flight of an open loop or a replay at most: one that is due beyond it waits, and its latencies include the wait
     #[arg(long, value_name = "N")]
@@ -188,13 +196,13 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "SHARE:TIME")]
     cancel: Option<String>,
     /// The speed of a replayed trace: 2 halves all of its times [default: 1]
-    #[arg(long, value_name = "FACTOR,..", value_delimiter = ',', requires = "trace")]
+    #[arg(long, value_name = "FACTOR,..", value_delimiter = ',', requires = "trace", conflicts_with = "concurrency")]
     speed: Vec<f64>,
-    /// The arrival process of the open loop
-    #[arg(long, value_name = "PROCESS", default_value = "poisson", value_parser = ["constant", "poisson", "gamma"])]
-    arrival: String,
+    /// The arrival process of the open loop [default: poisson]
+    #[arg(long, value_name = "PROCESS", requires = "drawn", value_parser = ["constant", "poisson", "gamma"])]
+    arrival: Option<String>,
     /// The shape of gamma arrivals: 1 is Poisson, less is burstier
-    #[arg(long, value_name = "SHAPE")]
+    #[arg(long, value_name = "SHAPE", requires = "drawn")]
     smoothness: Option<f64>,
     /// The measured duration of each trial, such as 30s [default: 10s, unless --requests or --trace is given]
     #[arg(long, value_name = "TIME")]
@@ -273,6 +281,9 @@ pub(crate) struct Bench {
     /// The most tokens of a prompt of the dataset or trace
     #[arg(long, value_name = "N", requires = "file")]
     max_input: Option<u64>,
+    /// The most tokens of a response of the dataset or trace, and of one whose row records none
+    #[arg(long, value_name = "N", requires = "file")]
+    max_output: Option<u64>,
     /// The treatment of a longer prompt: refuse, truncate or skip
     #[arg(long, value_name = "RULE", requires = "file")]
     over: Option<String>,
@@ -354,7 +365,7 @@ impl Bench {
             let hint = "such as `--concurrency 1..64`, which measures 1, 2, 4, ..., 64 requests in flight, `--rate 5`, or `--trace FILE`";
             return Err(Failure::new(ErrorCode::Option, "no load is given").hint(hint));
         }
-        if self.max_concurrency.is_some() && !self.is_open() && self.trace.is_none() {
+        if self.max_concurrency.is_some() && !self.is_open() && !self.replays() {
             let message = "`--max-concurrency` holds back the requests of an open loop, and `--concurrency` is a closed one";
             return Err(Failure::new(ErrorCode::Option, message).hint("write `--concurrency` alone, or add `--rate`"));
         }
@@ -406,7 +417,8 @@ impl Bench {
             concurrency.extend(added);
         }
         let closed = json!({"mode": "closed", "concurrency": concurrency});
-        let open = json!({"mode": "open", "rate": self.offered_rate()?, "arrival": self.arrival});
+        let arrival = self.arrival.as_deref().unwrap_or("poisson");
+        let open = json!({"mode": "open", "rate": self.offered_rate()?, "arrival": arrival});
         let users = json!({"mode": "users", "users": self.users, "rate": self.rate});
         let speed = if self.speed.is_empty() { vec![1.0] } else { self.speed.clone() };
         let replay = json!({"mode": "replay", "speed": speed});
@@ -414,7 +426,7 @@ impl Bench {
             (closed, !self.concurrency.is_empty()),
             (open, self.is_open()),
             (users, !self.users.is_empty()),
-            (replay, self.trace.is_some() && self.concurrency.is_empty()),
+            (replay, self.replays()),
         ];
         for (name, (load, wanted)) in WORKLOADS.into_iter().zip(loads) {
             if !wanted {
@@ -438,6 +450,11 @@ impl Bench {
     /// Returns true if requests arrive by a schedule that is drawn.
     fn is_open(&self) -> bool {
         !self.rate.is_empty() && self.users.is_empty() || self.ramp.is_some() || !self.series.is_empty()
+    }
+
+    /// Returns true if the requests of a trace are sent at its times.
+    fn replays(&self) -> bool {
+        self.trace.is_some() && self.concurrency.is_empty()
     }
 
     /// Returns the constant rates, or the course of one that changes.
@@ -531,6 +548,7 @@ impl Bench {
         set(&mut value, "max_gap", self.max_gap.clone().map(Value::from));
         set(&mut value, "max_tool_time", self.max_tool_time.clone().map(Value::from));
         set(&mut value, "max_input", self.max_input.map(Value::from));
+        set(&mut value, "max_output", self.max_output.map(Value::from));
         set(&mut value, "over", self.over.clone().map(Value::from));
         let drawn = self.length_tables.output()?;
         set(&mut value, "output", drawn.or_else(|| self.output_tokens.map(|tokens| json!({"fixed": tokens}))));
@@ -936,7 +954,8 @@ fn with_options(failure: Failure, url: Option<&str>, (has_key, has_certificate):
             "does `--url` need a path prefix, such as `/openai/v1`, or `--model` another name? `--api` selects another API, and `--api-path` gives the path of `--api custom`",
         ),
         Some(_) if failure.code == ErrorCode::ModelNotServed => failure.hint(
-            "name one of the listed models with `--model`, or start the endpoint with that name (vLLM: `--served-model-name`)",
+            "name one of the listed models with `--model` (an adapter with `--adapter`), or start the endpoint with that name (vLLM: \
+             `--served-model-name`, `--lora-modules`)",
         ),
         Some(_) if failure.code == ErrorCode::EndpointRedirects => {
             failure.hint("if that address is the endpoint's, name it with `--url`; redirects are not followed, because headers may hold secrets")

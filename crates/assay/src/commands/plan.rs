@@ -195,7 +195,9 @@ impl PlanDuration {
             (true, false) => ", if those without a duration run into their time limit",
             (false, false) => "",
         };
-        expected.into_iter().chain([format!("at most {} of trials{condition}", format_duration(self.length.at_most))]).collect()
+        let at_most =
+            format!("at most {} of trials{condition}; attempts that are repeated come on top", format_bound(self.length.at_most));
+        expected.into_iter().chain([at_most]).collect()
     }
 }
 
@@ -341,6 +343,13 @@ fn markdown(closure: &Closure, cases: &[Case], order: &TrialOrder, workloads: &[
         lines.push(format!("| `{}` | `{}` | {unpinned} |", workload.name, workload.digest.short()));
     }
     lines.join("\n")
+}
+
+/// Formats a duration that is a bound, rounded up to what is shown.
+fn format_bound(duration: Duration) -> String {
+    let unit_s = if duration < Duration::from_secs(120) { 1 } else { 60 };
+    let whole = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    format_duration(Duration::from_secs(whole.next_multiple_of(unit_s)))
 }
 
 /// Formats a duration for people.

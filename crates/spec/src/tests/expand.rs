@@ -472,6 +472,13 @@ fn one_trial_is_enough_for_realism_only_if_it_can_have_intervals_within_its_run(
     };
     is_refused(long, "", "requests are not turns of sessions");
     is_refused("mode: open, rate: [10], duration: 899s", sessions, "a trial is not planned to be measured for 900 s");
+    // 45 turns, and 9 arrivals.
+    is_refused(
+        "mode: users, users: [2], rate: [0.05, 1], duration: 900s",
+        "  sessions: {turns: 3}\n",
+        "a trial has 15 sessions, and 50 are needed",
+    );
+    is_refused("mode: open, rate: [0.01], duration: 900s", sessions, "a trial has 9 sessions, and 50 are needed");
     // A trial that a number of sessions ends lasts as long as it lasts.
     is_refused("mode: closed, concurrency: [4], sessions: 60", sessions, "a trial is not planned to be measured for 900 s");
 }

@@ -479,7 +479,7 @@ fn numbers_with_an_interval_need_three_trials() {
        |
     29 |   trials: {count: 2}
        |                   ^
-    hint: 5 is the default; fewer are for `intent: exploratory`
+    hint: write 3 or more; fewer are for `intent: exploratory`
     ");
     assert_snapshot!(comparing("trials: {count: 7, retry_budget: 0}", "trials: {count: 1}"), @r"
     error: `intent: publication` needs at least 3 trials of each point
@@ -487,7 +487,7 @@ fn numbers_with_an_interval_need_three_trials() {
        |
     29 |   trials: {count: 1}
        |                   ^
-    hint: 5 is the default; fewer are for `intent: exploratory`
+    hint: write 3 or more; fewer are for `intent: exploratory`
     ");
     assert_eq!(minimal("  targets:", "  trials: {count: 1}\n  targets:"), "no problem");
     assert_snapshot!(minimal("  targets:", "  trials: {count: 0}\n  targets:"), @r"

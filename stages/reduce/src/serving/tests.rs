@@ -1078,7 +1078,7 @@ fn a_window_ends_where_the_load_ended() {
                 near("steady_fraction", fraction);
             } else {
                 let why = value(&point, "request_throughput_steady_per_s").expect_err("absent");
-                let open = "trial `w.t.default.one.t0`: under open loop there are no users";
+                let open = "trial `w.t.default.one.t0`: only a closed loop has users who are all busy at once";
                 let few = "trial `w.t.default.one.t0`: there was no time in which all of 10 users had a request under way";
                 assert_eq!(why, if changes["users"].is_null() { open } else { few }, "{}", case.what);
             }

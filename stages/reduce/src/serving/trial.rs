@@ -371,7 +371,7 @@ struct Spans {
 fn spans(trial: &TrialFiles, ranges: &[(u32, &RecordFile, Range<usize>)], threads: usize) -> Result<Spans, TrialError> {
     let PlannedMeasurement { phase, requests, users, has_sessions } = trial.planned;
     if requests.is_none() && users.is_none() && phase.duration_ns.is_some() {
-        let steady = Err("under open loop there are no users".to_owned());
+        let steady = Err("only a closed loop has users who are all busy at once".to_owned());
         return Ok(Spans { window: phase.window(PhaseEnd::ByClock), counts_shares: false, steady });
     }
     let shards = u32::try_from(trial.shards.len()).unwrap_or(u32::MAX);
@@ -394,7 +394,7 @@ fn spans(trial: &TrialFiles, ranges: &[(u32, &RecordFile, Range<usize>)], thread
     let window =
         phase.window(if by_count || phase.duration_ns.is_none() { PhaseEnd::ByCount { last_end_ns } } else { PhaseEnd::ByClock });
     let steady = match users {
-        None => Err("under open loop there are no users".to_owned()),
+        None => Err("only a closed loop has users who are all busy at once".to_owned()),
         Some(_) if has_sessions => Err("the users of sessions pause between turns".to_owned()),
         Some(users) => {
             let with_users = trial.shards.iter().filter(|(shard, _)| own_users(*shard).is_some()).count();

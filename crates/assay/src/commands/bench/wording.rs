@@ -47,11 +47,13 @@ const PHRASES: [(&str, &str); 26] = [
 ];
 
 /// Fields and values that have a form of their own in options.
-const SNIPPETS: [(&str, &str); 9] = [
+const SNIPPETS: [(&str, &str); 11] = [
     ("exact_output: false", "--no-exact-output"),
     ("sessions: {}", "--sessions history=recorded"),
     ("sessions: {turns: 20}", "--sessions turns=20"),
     ("recycle: true", "--sessions recycle=true"),
+    ("sessions: {recycle: true}", "--sessions recycle=true"),
+    ("load: {mode: closed, concurrency: [8], duration: 20m}", "--concurrency 8 --duration 20m"),
     ("load: {mode: closed, concurrency: [8], sessions: 100}", "--concurrency 8 --sessions count=100"),
     ("turns: {uniform: {min: 2, max: 8}}", "--sessions turns=2..8"),
     ("fields: {prompt: NAME}", "--field prompt=NAME"),
@@ -81,7 +83,7 @@ const FIELDS: [(&str, &str); 47] = [
     ("max_concurrency", "--max-concurrency"),
     ("max_gap", "--max-gap"),
     ("max_input", "--max-input"),
-    ("max_output", "--output-tokens"),
+    ("max_output", "--max-output"),
     ("max_tool_time", "--max-tool-time"),
     ("model", "--model"),
     ("output", "--output-tokens"),

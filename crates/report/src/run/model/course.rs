@@ -28,6 +28,9 @@ fn played_texts(work: &ServingWork, found: &PointSummary) -> Vec<String> {
     });
     let cap = work.session_play().idle_cap_ns;
     let cut = serving.idle_cut_ns.zip(cap).map(|(cut_ns, cap_ns)| {
+        if cut_ns.0 == 0 {
+            return format!("no turn came earlier: at no time was nothing in flight for {}", seconds(cap_ns));
+        }
         let cut_s = cut_ns.0 as f64 / 1e9;
         let cut = Format::new(cut_s, None).show(cut_s);
         format!("waiting turns came earlier by {cut} s in all, because nothing was in flight for {}", seconds(cap_ns))
