@@ -98,6 +98,7 @@ fn an_adapter_that_is_not_served_ends_the_run_and_a_mix_that_cannot_be_is_refuse
     assert_eq!(server.request_count(), 0);
     for (more, said) in [
         (&["--adapter", "sql=many"][..], "`--adapter sql=many` is not of the form NAME or NAME=WEIGHT"),
+        (&["--adapter", "sql=2,chat"][..], "hint: write one option for each: `--adapter sql=2 --adapter chat`"),
         (&["--adapter", "sql=0"][..], "`--adapter` cannot be drawn: no weight is above 0"),
         (&["--adapter", "sql=-1"][..], "`WEIGHT` in part 1 of `--adapter`"),
         (&["--adapter", "sql", "--adapter", "sql"][..], "`sql`"),
