@@ -913,7 +913,9 @@ fn with_options(failure: Failure, url: Option<&str>, (has_key, has_certificate):
     match url {
         _ if failure.code == ErrorCode::Dataset => {
             let hint = dataset_hint(&failure.to_string(), is_trace);
-            failure.hint(hint)
+            // A second line is about the name of the run.
+            let renamed = failure.hint.as_deref().and_then(|found| found.split_once('\n')).map(|(_, renamed)| renamed.to_owned());
+            failure.hint([Some(hint.to_owned()), renamed].into_iter().flatten().collect::<Vec<_>>().join("\n"))
         }
         Some(_) if failure.code == ErrorCode::EndpointUnauthorized && failure.message.contains("TLS connection") => failure.hint(if has_certificate {
             "has an authority that the endpoint trusts signed the certificate of `--cert` for clients, and does its text hold the certificates \
