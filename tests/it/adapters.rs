@@ -40,6 +40,17 @@ fn requests_are_dealt_to_adapters_alike_by_one_shard_and_by_three() {
     let names: Vec<&str> = numbers.keys().map(String::as_str).collect();
     assert_eq!((names, numbers.values().sum::<u64>()), (vec!["chat", "sql"], 60));
     assert!(numbers["sql"] > numbers["chat"], "{numbers:?}");
+    let point = fixture.assay(&["show", "three", "--json"]).success().json()["results"][0].clone();
+    assert_eq!(point["load"], json!({"concurrency": 3}));
+    let summary = fixture.manifest("three", "reduce")["body"]["points"][0]["serving"]["adapters"].clone();
+    for (name, requests) in &numbers {
+        let shown = &point["adapters"][name];
+        assert_eq!(shown["requests"].as_u64(), Some(*requests), "a number, and no text");
+        let [shown, signed] = [&shown["latencies"]["ttft"], &summary[name]["latencies"]["ttft"]];
+        assert_eq!(shown["n"].as_u64().map(|n| n.to_string()).as_deref(), signed["n"].as_str());
+        assert!(shown["p99_ms"].is_f64(), "{shown}");
+        assert_eq!([&shown["p50_ms"], &shown["p99_ms"]], [&signed["p50_ms"], &signed["p99_ms"]]);
+    }
     let shown = fixture.assay(&["show", "three", "--all"]).success().stdout;
     let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     let stated = format!("requests by adapter: sql {}, chat {}", numbers["sql"], numbers["chat"]);
@@ -98,6 +109,7 @@ fn an_adapter_that_is_not_served_ends_the_run_and_a_mix_that_cannot_be_is_refuse
     assert_eq!(server.request_count(), 0);
     for (more, said) in [
         (&["--adapter", "sql=many"][..], "`--adapter sql=many` is not of the form NAME or NAME=WEIGHT"),
+        (&["--adapter", "sql=2,chat"][..], "hint: write one option for each: `--adapter sql=2 --adapter chat`"),
         (&["--adapter", "sql=0"][..], "`--adapter` cannot be drawn: no weight is above 0"),
         (&["--adapter", "sql=-1"][..], "`WEIGHT` in part 1 of `--adapter`"),
         (&["--adapter", "sql", "--adapter", "sql"][..], "`sql`"),

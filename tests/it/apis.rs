@@ -173,6 +173,10 @@ fn a_description_without_what_a_workload_needs_is_refused_in_options() {
         promptless.contains("`--api-body` cannot be used: the body has neither `${prompt}` nor `${messages}`"),
         "{promptless}"
     );
+    let unread = refused(&[&["--api", "custom"][..], &described("inputs=${prompt}")].concat());
+    assert!(unread.contains("`--api-body` is not a JSON object: `inputs=${prompt}`"), "{unread}");
+    let example = r#"such as `{"inputs":"${prompt}","max_new_tokens":"${output_tokens}","stream":"${stream}"}`"#;
+    assert!(unread.contains(example) && !unread.contains("top_k"), "{unread}");
 }
 
 const START: &str = r#"{"type":"message_start","message":{"usage":{"input_tokens":20,"output_tokens":1}}}"#;

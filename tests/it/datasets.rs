@@ -176,6 +176,11 @@ fn a_dataset_that_cannot_be_used_names_its_row_before_anything_is_sent() {
     let ran = ran.refuses(10, "dataset");
     assert!(ran.stderr.contains("row 2 has neither `prompt` nor `messages`; it has `question`"), "{}", ran.stderr);
     assert!(!ran.stderr.contains("hunter22") && bodies.is_empty());
+    let hints = [
+        "hint: correct the row; `--field prompt=NAME` reads another member",
+        "a run is bound to its options and files: once they are corrected, write `--run-id refused-2`, or leave",
+    ];
+    assert!(hints.iter().all(|hint| ran.stderr.contains(hint)), "{}", ran.stderr);
     fixture.write("b.csv", "question,n\na b c d,3\n");
     let long = ["--field", "prompt=question", "--field", "output_tokens=n", "--max-input", "3", "--requests", "1"];
     let (ran, _) = bench(&fixture, "b.csv", "long", &long);
@@ -212,4 +217,139 @@ fn a_dataset_of_a_commit_is_measured_by_shards_and_judged_by_its_index() {
         .map(|attempt| text(&attempt["serving"]["schedule_digest"]).to_owned())
         .collect();
     assert_eq!(digests.len(), 2, "one schedule for each trial, the same for all shards");
+}
+
+/// Writes a workload over this dataset, and a pipeline over the workload.
+fn write_asked(fixture: &Fixture, dataset: &str) {
+    serving::workload(
+        fixture,
+        "asked",
+        "mode: closed, concurrency: [1], requests: 2, warmup: 0s",
+        "N(1,1)/(1,1)",
+        "  cache: shared\n",
+    );
+    let path = fixture.repo().join("workloads/asked/workload.yaml");
+    let yaml =
+        fs::read_to_string(&path).expect("a workload").replace("lengths: N(1,1)/(1,1)", &format!("dataset: {{{dataset}}}"));
+    fs::write(&path, yaml).expect("written");
+    fixture.write(PIPELINE, &serving::pipeline(&["asked"], &[SIMULATOR], 1, serving::RETRY_BUDGET, ""));
+}
+
+const PROMPTS: &str = "workloads/asked/prompts.jsonl";
+
+/// A row without a prompt, whose value is not shown.
+const BROKEN: &str = "{\"question\": \"sk-hunter22\"}\n";
+
+#[test]
+fn a_dataset_is_imported_before_a_run_by_the_rules_of_its_plan() {
+    let fixture = Fixture::bare();
+    fixture.write(PROMPTS, &rows(30));
+    write_asked(&fixture, "path: prompts.jsonl, max_input: 5, over: skip");
+    fixture.commit("a dataset");
+    // Prompts have 4 to 8 words.
+    let kept = format!("`asked`: 12 prompts of {PROMPTS} (18 of 30 rows left out: 18 longer than `max_input`), tokens 4 to 5 in");
+    for paths in [&[][..], &["workloads"], &[PIPELINE]] {
+        let valid = fixture.assay(&[&["validate"], paths].concat()).success();
+        assert!(valid.stderr.contains(&kept) && !valid.stderr.contains("note:"), "{}", valid.stderr);
+    }
+    let planned = fixture.assay(&["plan", PIPELINE]).success().stdout;
+    assert!(planned.contains(&format!("import    {kept}")), "{planned}");
+    let planned = fixture.assay(&["plan", PIPELINE, "--json"]).success().json();
+    assert_eq!([&planned["imports"][0]["read"], &planned["imports"][0]["rows"]], [&json!(30), &json!(12)]);
+
+    fixture.write(PROMPTS, &(rows(30) + BROKEN));
+    let refused = fixture.assay(&["validate"]).exits(10);
+    let planned = fixture.assay(&["plan", PIPELINE]).refuses(10, "definition_invalid");
+    for shown in [&refused.stdout, &planned.stderr] {
+        let problem = format!(
+            "the dataset `{PROMPTS}` of workload `asked` cannot be used: row 31 has neither `prompt` nor `messages`; it has `question`"
+        );
+        assert!(shown.contains(&problem) && shown.contains("--> workloads/asked/workload.yaml:"), "{shown}");
+        assert!(shown.contains("hint: ") && !shown.contains("hunter22"), "{shown}");
+    }
+    fixture.assay(&["plan", PIPELINE, "--commit", "HEAD"]).success();
+    fixture.write(PROMPTS, &rows(31));
+    let changed = fixture.assay(&["validate"]).success();
+    assert!(changed.stderr.contains(&format!("note: `{PROMPTS}` is not committed as it is here")), "{}", changed.stderr);
+
+    write_asked(&fixture, "path: promts.jsonl");
+    let misspelt = fixture.assay(&["validate"]).exits(10);
+    assert!(misspelt.stdout.contains("there is no file `workloads/asked/promts.jsonl`"), "{}", misspelt.stdout);
+    assert!(misspelt.stderr.contains("1 problem in 1 file"), "{}", misspelt.stderr);
+    fixture.assay(&["validate", "workloads"]).exits(10);
+    write_asked(&fixture, "url: 'http://127.0.0.1:9/prompts.jsonl'");
+    let elsewhere = fixture.assay(&["validate"]).success();
+    let unchecked = "`asked`: http://127.0.0.1:9/prompts.jsonl was not checked: it is not fetched before a run is planned";
+    assert!(elsewhere.stderr.contains(unchecked), "{}", elsewhere.stderr);
+    assert!(!fixture.store().exists(), "nothing was run");
+}
+
+#[test]
+fn a_run_whose_dataset_is_refused_says_by_which_name_the_corrected_one_runs() {
+    let fixture = Fixture::bare();
+    fixture.write(PROMPTS, BROKEN);
+    write_asked(&fixture, "path: prompts.jsonl");
+    fixture.commit("a broken dataset");
+    let named = "write `--run-id first-2`, or leave `--run-id` out";
+    for _ in 0..2 {
+        let refused = fixture.run("first").refuses(10, "dataset");
+        let hint = format!(
+            "hint: correct the row that the message names, or the dataset's `format` and `fields` in the workload\na run is bound to its files: once they are corrected, {named}"
+        );
+        assert!(refused.stderr.contains(&hint), "{}", refused.stderr);
+    }
+    let unnamed = fixture.assay(&["run", PIPELINE]).refuses(10, "dataset");
+    assert!(!unnamed.stderr.contains("--run-id"), "the next run has another name: {}", unnamed.stderr);
+    fixture.write(PROMPTS, &rows(2));
+    fixture.commit("the corrected dataset");
+    let bound = fixture.run("first").refuses(2, "other_source");
+    assert!(bound.stderr.contains(&format!("to start a new run, {named}")), "{}", bound.stderr);
+    fixture.run("first-2").success();
+}
+
+/// A format of one kind beside a file of the other is refused with the options that are right, and these are accepted.
+#[test]
+fn a_format_of_the_other_kind_is_refused_with_the_options_to_write() {
+    let fixture = Fixture::bare();
+    fixture.write("rows.jsonl", "{\"prompt\": \"a\"}\n");
+    let bench = |options: &[&str]| fixture.assay(&[&["bench", "--simulator", "fast"], options].concat());
+    let load = ["--concurrency", "1"];
+    let wrong: [(&[&str], &str); 10] = [
+        (
+            &["--dataset", "rows.jsonl", "--dataset-format", "weka"],
+            "write `--trace FILE --trace-format weka --sessions count=100 --concurrency 8`",
+        ),
+        (
+            &["--dataset", "rows.jsonl", "--dataset-format", "tracelab"],
+            "write `--trace FILE --trace-format tracelab --sessions history=recorded`",
+        ),
+        (&["--dataset-format", "weka"], "write `--trace FILE --trace-format weka"),
+        (&["--trace", "rows.jsonl", "--dataset-format", "weka"], "write `--trace-format weka`"),
+        (
+            &["--trace", "rows.jsonl", "--dataset-format", "sharegpt"],
+            "write `--dataset FILE --dataset-format sharegpt`, and a load such as",
+        ),
+        (
+            &["--trace", "rows.jsonl", "--trace-format", "sharegpt"],
+            "write `--dataset FILE --dataset-format sharegpt`, and a load such as",
+        ),
+        (
+            &["--dataset", "rows.jsonl", "--trace-format", "mooncake"],
+            "write `--trace FILE --trace-format mooncake`, which replays its requests at their times, or `--dataset-format mooncake`",
+        ),
+        (&["--dataset", "rows.jsonl", "--trace-format", "csv"], "write `--dataset-format csv`"),
+        (&["--dataset-format", "csv"], "add `--dataset FILE`"),
+        (&["--trace-format", "weka"], "add `--trace FILE`"),
+    ];
+    for (options, hint) in wrong {
+        let refused = bench(&[options, &load].concat()).refuses(2, "option");
+        assert!(refused.stderr.contains(&format!("hint: {hint}")), "{options:?}: {}", refused.stderr);
+    }
+    bench(&["--trace", "rows.jsonl", "--trace-format", "weka", "--sessions", "count=100", "--concurrency", "8", "--print"])
+        .success();
+    bench(&["--trace", "rows.jsonl", "--trace-format", "tracelab", "--sessions", "history=recorded", "--print"]).success();
+    bench(&["--trace", "rows.jsonl", "--trace-format", "mooncake", "--print"]).success();
+    bench(&["--dataset", "rows.jsonl", "--dataset-format", "mooncake", "--concurrency", "1", "--print"]).success();
+    let lacks = bench(&["--trace", "rows.jsonl"]).refuses(2, "option");
+    assert!(lacks.stderr.contains("`--trace` lacks `--trace-format`"), "{}", lacks.stderr);
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::pipeline::{list, text};
 use crate::support::{CommandResult, Fixture, binary, files_under};
@@ -216,6 +216,10 @@ fn the_readme_s_path_ends_in_a_proved_number() {
         crate::support::copy_folder(&root.join(folder), &fixture.repo().join(folder));
     }
     fixture.commit("the shipped definitions");
+    fixture.assay(&["validate"]).success();
+    let of_users = fixture.assay(&["run", "pipelines/chat-users.yaml", "--json"]).success().json();
+    let loads: Vec<_> = list(&of_users["results"]).iter().map(|result| result["load"].clone()).collect();
+    assert_eq!(loads, [4, 8].map(|users| json!({"users": users, "rate": 40})));
     let ran = fixture.assay(&["run", "pipelines/quickstart.yaml"]).success();
     let printed = |name: &str| {
         let line = ran.stdout.lines().find(|line| line.starts_with(name)).expect("the command is printed");

@@ -1,15 +1,13 @@
 //! Sessions of traces that fork, over the real binaries: subagents are streams of their own, turns overlap only if neither waits for the other, and
 //! a turn that joins subagents waits for the last of them.
 
-use std::collections::BTreeMap;
-
 use assay_record::{Outcome, Record};
 use serde_json::{Value, json};
 
 use crate::pipeline::text;
 use crate::serving;
-use crate::support::{Fixture, PIPELINE};
-use crate::trace_sessions::{bench_weka, request, schedules, sessions_of};
+use crate::support::Fixture;
+use crate::trace_sessions::{bench_weka, check_in_shards, request, sessions_of};
 use crate::traces::records;
 
 const MS: i64 = 1_000_000;
@@ -116,32 +114,24 @@ fn subagents_are_streams_of_their_session_in_any_number_of_shards() {
   sessions: {}
 ";
     serving::workload_of(&fixture, "agents", fields);
-    let mut digests = Vec::new();
-    for (run_id, shards) in [("one", ""), ("three", "  shards: 3\n"), ("four", "  shards: 4\n")] {
-        fixture.write(PIPELINE, &serving::pipeline(&["agents"], &[serving::SIMULATOR], 1, serving::RETRY_BUDGET, shards));
-        fixture.commit("agents");
-        fixture.run(run_id).success();
-        fixture.verify_recomputed(run_id);
-        digests.push(schedules(&fixture, run_id));
-        let played: BTreeMap<u64, Vec<Record>> = sessions_of(records(&fixture, run_id).pop().expect("an attempt"));
+    check_in_shards(&fixture, &[1, 3, 4], |_, played| {
         assert_eq!(played.values().map(Vec::len).collect::<Vec<_>>(), [9, 2, 1]);
         check_forked(&played[&0]);
         for turns in played.values() {
             check_pauses(turns);
         }
-    }
-    assert_eq!((digests[0].len(), &digests[0], &digests[0]), (1, &digests[1], &digests[2]));
-    let plan = fixture.manifest("one", "plan");
+    });
+    let plan = fixture.manifest("shards-1", "plan");
     let summary = &plan["body"]["workloads"][0]["serving"]["prompts"]["summary"];
     let turns = &summary["times"]["turns"];
     let forks = ["subagents", "turns", "joined", "duplicates"].map(|name| text(&turns["forks"][name]));
     assert_eq!((forks, text(&turns["forks"]["times"])), (["4", "6", "3", "1"], "session"), "{summary}");
     assert_eq!([text(&turns["subagents"]), text(&turns["subagent_requests"])], ["1", "1"]);
     // What the endpoint found is what the trace repeats: here no prompt ends with a block that an earlier one has.
-    let found: u32 = records(&fixture, "one").pop().expect("an attempt").iter().filter_map(|turn| turn.cached_tokens).sum();
+    let found: u32 = records(&fixture, "shards-1").pop().expect("an attempt").iter().filter_map(|turn| turn.cached_tokens).sum();
     assert_eq!(text(&summary["blocks"]["reused_tokens"]), found.to_string());
     assert_eq!(found, TURNS.iter().map(|Turn(.., reused)| reused).sum::<u32>() + 64);
-    let shown = fixture.assay(&["show", "one", "--all"]).success();
+    let shown = fixture.assay(&["show", "shards-1", "--all"]).success();
     let words: Vec<&str> = shown.stdout.split_whitespace().collect();
     assert!(words.join(" ").contains("4 subagents (3 joined) with 6 turns"), "{}", shown.stdout);
 }

@@ -124,7 +124,7 @@ fn a_run_id_is_bound_to_its_source() {
     ----- stderr -----
     error[other_source]: the run `one` was started from another source
 
-    hint: a run is resumed from the same commit and files, and `assay bench` with the same options; leave out `--run-id`, or give another one, to start a new run
+    hint: a run is resumed from the same commit and files, and `assay bench` with the same options; to start a new run, write `--run-id one-2`, or leave `--run-id` out
     ");
     fixture.commit("another source");
     fixture.run("one").refuses(2, "other_source");

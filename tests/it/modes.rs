@@ -114,6 +114,19 @@ fn one_line_offers_a_ramp_a_series_and_a_cap() {
         (&["--ramp", "wavy:1..5"][..], "`--ramp` must be one of `linear`, `exponential`, `steps`, not `wavy`"),
         (&["--series", "5:10s"][..], "`--series 5:10s` is not of the form TIME:PER_S"),
         (&["--ramp", "0..5"][..], "`--ramp` must be"),
+        (
+            &["--ramp", "1..5", "--requests", "9"][..],
+            "`--requests 9` contradicts `--ramp`: its rate changes over the whole time of a trial",
+        ),
+        (&["--ramp", "1..5", "--requests", "9"][..], "hint: leave out `--requests`; write `--duration 60s`, the time over which"),
+        (
+            &["--series", "1s:5", "--requests", "9"][..],
+            "hint: leave out `--requests`; a trial lasts as long as its segments together",
+        ),
+        (
+            &["--concurrency", "1", "--sessions", "turns=2", "--requests", "9"][..],
+            "hint: leave out `--requests`; write `--sessions count=N`, a number of sessions, or `--duration 60s`",
+        ),
         (&["--concurrency", "1", "--max-concurrency", "7"][..], "`--max-concurrency` holds back the requests of an open loop"),
         (&["--rate", "5", "--max-concurrency", "7", "--shards", "2"][..], "`--shards` is 2, and `max_concurrency`"),
         (&["--concurrency", "1", "--arrival", "gamma"][..], "required arguments were not provided"),

@@ -145,6 +145,22 @@ fn a_template_that_the_endpoint_applies_is_counted() {
     }
     assert!(bodies.len() >= 6);
     fixture.verify("counted").success();
+    let report = shown(&fixture, "counted");
+    assert!(!report.contains("chat template may add tokens"), "they are counted: {report}");
+    // A prompt has at least one word beside the template.
+    let short = ["--concurrency", "1", "--requests", "2", "--input-tokens", "3", "--output-tokens", "4"];
+    let (ran, bodies) = send(&fixture, "short", &[&short[..], &["--tokenizer", "model", "--template", "count"]].concat());
+    ran.success();
+    assert_eq!(count_in_folder(&fixture, text(&bodies[0]["messages"][0]["content"])), 1);
+    let stated = "tokens 6 in (3 were requested; 5 of the chat template, which the endpoint applies), 4 out";
+    let report = shown(&fixture, "short");
+    assert!(report.contains(stated), "{report}");
+}
+
+/// Returns the whole report of a run in one line.
+fn shown(fixture: &Fixture, run_id: &str) -> String {
+    let shown = fixture.assay(&["show", run_id, "--all"]).success().stdout;
+    shown.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// A dataset of one conversation of two turns, with a message of the system.
@@ -190,6 +206,9 @@ fn conversations_of_a_dataset_are_sent_through_completions_with_their_template()
         (&*first, true)
     );
     assert!(!rest.starts_with("a day"), "{rest}");
+    let live = shown(&fixture, "live");
+    assert!(live.contains("with the recorded responses (live ones were sent)"), "{live}");
+    assert!(!shown(&fixture, "turns").contains("with the recorded responses"), "history is sent as recorded");
 }
 
 #[test]

@@ -70,6 +70,22 @@ pub(crate) fn schedules(fixture: &Fixture, run_id: &str) -> BTreeSet<String> {
     attempts.map(|attempt| attempt["serving"]["schedule_digest"].to_string()).collect()
 }
 
+/// Runs the workload `agents` in each of these numbers of shards, as the runs `shards-1` and so on, verifies them and has the records of their sessions
+/// checked. All of them have one schedule.
+pub(crate) fn check_in_shards(fixture: &Fixture, counts: &[u32], check: impl Fn(&str, &BTreeMap<u64, Vec<Record>>)) {
+    let mut digests = BTreeSet::new();
+    for count in counts {
+        let (run_id, shards) = (format!("shards-{count}"), format!("  shards: {count}\n"));
+        fixture.write(PIPELINE, &serving::pipeline(&["agents"], &[serving::SIMULATOR], 1, serving::RETRY_BUDGET, &shards));
+        fixture.commit("agents");
+        fixture.run(&run_id).success();
+        fixture.verify_recomputed(&run_id);
+        digests.extend(schedules(fixture, &run_id));
+        check(&run_id, &sessions_of(records(fixture, &run_id).pop().expect("an attempt")));
+    }
+    assert_eq!(digests.len(), 1, "{digests:?}");
+}
+
 #[test]
 fn sessions_of_a_trace_are_played_at_a_concurrency_by_any_number_of_shards() {
     let fixture = Fixture::bare();
@@ -80,14 +96,7 @@ fn sessions_of_a_trace_are_played_at_a_concurrency_by_any_number_of_shards() {
   sessions: {header: x-session-id}
 ";
     serving::workload_of(&fixture, "agents", fields);
-    let mut digests = Vec::new();
-    for (run_id, shards) in [("one", ""), ("three", "  shards: 3\n")] {
-        fixture.write(PIPELINE, &serving::pipeline(&["agents"], &[serving::SIMULATOR], 1, serving::RETRY_BUDGET, shards));
-        fixture.commit("agents");
-        fixture.run(run_id).success();
-        fixture.verify_recomputed(run_id);
-        digests.push(schedules(&fixture, run_id));
-        let played = sessions_of(records(&fixture, run_id).pop().expect("an attempt"));
+    check_in_shards(&fixture, &[1, 3], |run_id, played| {
         assert!(played.keys().copied().eq(0..4), "{:?}", played.keys());
         // The tool takes 80 ms of which 20 are cut, and the person 120 ms of which 20 are cut.
         check_turns(&played[&0], &[60, 100], &[0, 80, 210]);
@@ -109,16 +118,15 @@ fn sessions_of_a_trace_are_played_at_a_concurrency_by_any_number_of_shards() {
         for name in ["back_pressure_ms_p50", "send_lateness_ms_p50"] {
             assert!(metric(&fixture, run_id, "concurrency-3", name).is_finite());
         }
-    }
-    assert_eq!((digests[0].len(), &digests[0]), (1, &digests[1]));
-    let plan = fixture.manifest("one", "plan");
+    });
+    let plan = fixture.manifest("shards-1", "plan");
     let summary = &plan["body"]["workloads"][0]["serving"]["prompts"]["summary"];
     let turns = &summary["times"]["turns"];
     let counts =
         ["subagents", "subagent_requests", "beyond_blocks", "whole_blocks", "partial_blocks"].map(|name| text(&turns[name]));
     assert_eq!(counts, ["1", "1", "2", "3", "2"], "{summary}");
     assert_eq!([text(&turns["tool_time"]["cut_ns"]), text(&turns["think_time"]["cut_ns"])], ["20000000"; 2]);
-    let shown = fixture.assay(&["show", "one", "--all"]).success();
+    let shown = fixture.assay(&["show", "shards-1", "--all"]).success();
     assert!(shown.stdout.contains("1 subagent with 1 request left out"), "{}", shown.stdout);
 }
 
@@ -288,14 +296,7 @@ fn recycled_sessions_that_begin_in_their_middle_are_played_by_any_number_of_shar
 "
     );
     serving::workload_of(&fixture, "agents", &fields);
-    let mut digests = Vec::new();
-    for (run_id, shards) in [("one", ""), ("two", "  shards: 2\n")] {
-        fixture.write(PIPELINE, &serving::pipeline(&["agents"], &[serving::SIMULATOR], 1, serving::RETRY_BUDGET, shards));
-        fixture.commit("agents");
-        fixture.run(run_id).success();
-        fixture.verify_recomputed(run_id);
-        digests.push(schedules(&fixture, run_id));
-        let played = sessions_of(records(&fixture, run_id).pop().expect("an attempt"));
+    check_in_shards(&fixture, &[1, 2], |run_id, played| {
         // The start of the first session is at 400 of 1,000 ms: its subagent goes on after 200 ms, and is joined. That of the second is at 1,720 of 4,300 ms,
         // and its next turn 2,580 ms later. The least of both, 200 ms, is left out.
         let turns = |session: u64| played[&session].iter().map(|turn| turn.turn.expect("a turn")).collect::<Vec<_>>();
@@ -325,9 +326,8 @@ fn recycled_sessions_that_begin_in_their_middle_are_played_by_any_number_of_shar
         let point = &list(&summary["body"]["points"])[0]["serving"];
         assert_eq!((text(&point["warmed_turns"]), &point["idle_cut_ns"]), ("3", &Value::Null));
         assert_eq!(text(&point["sessions"]["begun"]), played.len().to_string());
-    }
-    assert_eq!((digests[0].len(), &digests[0]), (1, &digests[1]));
-    let shown = fixture.assay(&["show", "one", "--all"]).success();
+    });
+    let shown = fixture.assay(&["show", "shards-1", "--all"]).success();
     let words: Vec<&str> = shown.stdout.split_whitespace().collect();
     let said = "sessions are recycled; users begin at 40 % to 40 % of a session, whose turn before was sent before the trial; 4 tokens of a marker more for each prompt";
     assert!(words.join(" ").contains(said), "{}", shown.stdout);

@@ -144,7 +144,10 @@ fn one_line_measures_users() {
             "`--sessions count=` cannot end a trial of `--users`: all of its users play up to the end",
         ),
         (&["--users", "2", "--rate", "5", "--sessions", "turns=3", "--max-concurrency", "7"][..], "cannot be used with"),
-        (&["--users", "2", "--rate", "5", "--sessions", "turns=3", "--requests", "7"][..], "cannot be used with"),
+        (
+            &["--users", "2", "--rate", "5", "--sessions", "turns=3", "--requests", "7"][..],
+            "`--requests 7` contradicts `--users`: all users play until the time of a trial is over",
+        ),
         (&["--users", "2", "--ramp", "1..5", "--sessions", "turns=3"][..], "cannot be used with"),
         (
             &["--users", "2", "--rate", "5", "--sessions", "turns=3", "--cancel", "0.1:1s"][..],

@@ -2,6 +2,7 @@
 //! again with the pins that the signed Plan records, so that a Plan holds nothing but what files and pins determine.
 
 mod image_files;
+mod import_check;
 mod imports;
 mod queries;
 mod recorded_pins;
@@ -18,10 +19,11 @@ use assay_manifest::{
 use assay_schedule::{OrderRules, order_digest, order_seed, order_trials};
 use assay_spec::{Closure, ClosureError, ControlRequirement, Parameter, Program, Script, Work, Workload, expand, read_closure};
 
+pub use import_check::{CHECK_IMPORT, CheckedImport, ImportReply, MAX_COUNTED_TEXT};
 pub use imports::check_imports;
 pub use queries::{check_query, query_failure, row_id_column, run_query};
 pub use recorded_pins::{RecordedPins, check_plan};
-pub use serving::{DatasetFile, DatasetRequest, TemplateSource, TokenizerSource, check_replays};
+pub use serving::{DatasetFile, DatasetRequest, TemplateSource, TokenizerSource, check_replays, with_dataset_request};
 
 /// The resolved values of all mutable references in a pipeline.
 pub trait Pins {
@@ -198,7 +200,9 @@ fn freeze(
     let parts = workload.mutable_parts();
     let mut fetched = None;
     let dataset = match &workload.spec.work {
-        Work::Serving(serving) => serving::import_dataset(files, pins, workload, serving)?,
+        Work::Serving(serving) => {
+            with_dataset_request(files, &workload.name, serving, |request| pins.dataset(request))?.flatten()
+        }
         Work::Indicator(_) | Work::Training(_) => None,
     };
     if let (Some(url), Some(dataset)) = (&parts.dataset_url, &dataset) {

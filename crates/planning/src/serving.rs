@@ -92,16 +92,16 @@ pub struct TemplateSource<'a> {
     pub file: Option<&'a [u8]>,
 }
 
-/// Imports the dataset of a workload; `None` if it has none, or if it is unavailable.
-pub(crate) fn import_dataset(
+/// Passes the dataset or trace of a workload to `import`; `None` if it has none.
+pub fn with_dataset_request<T>(
     files: &SourceFiles<'_>,
-    pins: &mut dyn Pins,
-    workload: &Workload,
+    workload: &Name,
     serving: &Serving,
-) -> Result<Option<Dataset>, Failure> {
+    import: impl FnOnce(&DatasetRequest<'_>) -> Result<T, Failure>,
+) -> Result<Option<T>, Failure> {
     let Prompts::Dataset(dataset) = &serving.prompts else { return Ok(None) };
     let pinned = match &dataset.file {
-        PinnableFile::Path { path, .. } => Some(files.pin_file(&workload.name, path)?),
+        PinnableFile::Path { path, .. } => Some(files.pin_file(workload, path)?),
         PinnableFile::Url { .. } => None,
     };
     let file = match &pinned {
@@ -134,15 +134,16 @@ pub(crate) fn import_dataset(
         sessions: serving.sessions.is_some(),
         template: serving.template().map(|template| template.usage),
     };
-    pins.dataset(&DatasetRequest {
-        workload: &workload.name,
+    let request = DatasetRequest {
+        workload,
         file,
         format: dataset.format,
         fields: &fields,
         rules,
         tokenizer: tokenizer.transpose()?,
         max_output_tokens,
-    })
+    };
+    import(&request).map(Some)
 }
 
 /// Builds the requests that execute sends to the endpoint; `None` if the dataset that they need is unavailable.
@@ -359,8 +360,8 @@ fn tokenizer(files: &SourceFiles<'_>, pins: &mut dyn Pins, workload: &Workload, 
         let (name, digest) = pins.built_in_tokenizer();
         return Ok(Tokenizer { name, digest, file: None, pattern: None, template: None });
     };
-    let PinnedTokenizer { file, template } = PinnedTokenizer::of(files, workload, written)?;
-    let source = tokenizer_source(files, workload, serving, written, &file, template.as_ref());
+    let PinnedTokenizer { file, template } = PinnedTokenizer::of(files, &workload.name, written)?;
+    let source = tokenizer_source(files, &workload.name, serving, written, &file, template.as_ref());
     let tokens = pins.check_tokenizer(&source)?;
     let pattern = written.pattern.clone();
     let own = pattern.as_ref().map_or(file.artifact.digest, |pattern| tiktoken_digest(&file.artifact.digest, pattern));
@@ -379,11 +380,11 @@ struct PinnedTokenizer {
 }
 
 impl PinnedTokenizer {
-    fn of(files: &SourceFiles<'_>, workload: &Workload, written: &WorkloadTokenizer) -> Result<Self, Failure> {
-        let file = files.pin_file(&workload.name, &written.path)?;
+    fn of(files: &SourceFiles<'_>, workload: &Name, written: &WorkloadTokenizer) -> Result<Self, Failure> {
+        let file = files.pin_file(workload, &written.path)?;
         // The closure has one of the two files, at least.
         let template = written.template.as_ref().map(|template| {
-            let pinned = |path: &str| files.pin_file(&workload.name, path).ok();
+            let pinned = |path: &str| files.pin_file(workload, path).ok();
             ChatTemplate { usage: template.usage, config: pinned(&template.config), file: pinned(&template.file), tokens: 0 }
         });
         Ok(Self { file, template })
@@ -392,7 +393,7 @@ impl PinnedTokenizer {
 
 fn tokenizer_source<'a>(
     files: &'a SourceFiles<'_>,
-    workload: &'a Workload,
+    workload: &'a Name,
     serving: &Serving,
     written: &'a WorkloadTokenizer,
     file: &PinnedFile,
@@ -405,7 +406,7 @@ fn tokenizer_source<'a>(
         file: bytes(&template.file),
     });
     TokenizerSource {
-        workload: &workload.name,
+        workload,
         path: &written.path,
         bytes: files.bytes(&file.origin),
         pattern: written.pattern.as_deref(),

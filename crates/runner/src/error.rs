@@ -13,6 +13,8 @@ use assay_manifest::{Digest, DocumentError, Intent, Kind, Role, RunId};
 use assay_spec::Problem;
 use assay_stage::StageName;
 
+use crate::unused_name::UnusedName;
+
 /// An error of any reader of definitions.
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
@@ -173,8 +175,13 @@ pub enum Error {
         changed: Vec<String>,
     },
     /// The run was started from another Source.
-    #[error("the run `{0}` was started from another source")]
-    OtherSource(RunId),
+    #[error("the run `{run_id}` was started from another source")]
+    OtherSource {
+        /// The run.
+        run_id: RunId,
+        /// The name that starts a new one.
+        unused: UnusedName,
+    },
     /// No Source of the run is signed.
     #[error("the run `{0}` has no signed Source")]
     NoSource(RunId),
@@ -650,7 +657,7 @@ impl Error {
             Self::PipelineAbsent(_) => ErrorCode::PipelineAbsent,
             Self::PipelinePath { .. } => ErrorCode::PipelinePath,
             Self::DirtyWorktree { .. } => ErrorCode::DirtyWorktree,
-            Self::OtherSource(_) => ErrorCode::OtherSource,
+            Self::OtherSource { .. } => ErrorCode::OtherSource,
             Self::NoSource(_) => ErrorCode::NoSource,
             Self::NotTheSource(_) | Self::OtherKind { .. } => ErrorCode::OtherKind,
             Self::PointerMissing(_) => ErrorCode::PointerMissing,
@@ -703,8 +710,10 @@ impl Error {
             Self::RunLocked(_) => "wait for it to end; a run has one driver at a time",
             Self::RunRemoved(_) => "leave out `--run-id` to start a new run; `assay verify` prints what was removed",
             Self::DirtyWorktree { .. } => "commit first, name a commit with `--commit`, or set `intent: exploratory`",
-            Self::OtherSource(_) => {
-                "a run is resumed from the same commit and files, and `assay bench` with the same options; leave out `--run-id`, or give another one, to start a new run"
+            Self::OtherSource { unused, .. } => {
+                return Some(format!(
+                    "a run is resumed from the same commit and files, and `assay bench` with the same options; to start a new run, {unused}"
+                ));
             }
             Self::NoSource(_) => "`assay run --on kubernetes` signs it before it starts the driver",
             Self::TargetLostTooOften { .. } => "find out what ends the target, then run again with the same `--run-id`",

@@ -19,6 +19,7 @@ mod source;
 mod stage_call;
 mod times;
 mod tombstone;
+mod unused_name;
 
 pub use branch::{Branch, BranchOptions, CommittedFolder, PublishedRun, read_pipeline};
 pub use config::Config;
@@ -36,6 +37,7 @@ pub use source::{SourceSpec, read_source, redact_address};
 pub use stage_call::StageCall;
 pub use times::{DriverTimes, StageTimes};
 pub use tombstone::{is_run_locked, lock_run, sign_tombstone};
+pub use unused_name::UnusedName;
 
 /// The result of a call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -23,7 +23,7 @@ use crate::kubernetes::{ClusterParameters, KubernetesRunner, PodSettings};
 use crate::source::{SourceSpec, read_source, read_stored_closure};
 use crate::{
     Branch, BranchOptions, CancelledWork, Config, Error, FileRole, FinishedRun, KeyRing, LocalKeys, LocalRunner, Observer,
-    Resource, Result, RunLock, Runner, StagePolicies, StagePolicy, UserFolder,
+    Resource, Result, RunLock, Runner, StagePolicies, StagePolicy, UnusedName, UserFolder,
 };
 
 /// The folder of a repository for its store and for files that are no evidence.
@@ -204,6 +204,11 @@ impl Run {
     pub fn published(&self) -> Result<Option<InputRef>> {
         let published = AcceptedResult::list_stage(&self.store, &self.run_id, StageName::Publish)?.next().transpose()?;
         Ok(published.map(|accepted| accepted.as_input(Kind::Publication)))
+    }
+
+    /// Returns true if the run has a plan, so that its workloads are frozen.
+    pub fn is_planned(&self) -> Result<bool> {
+        Ok(AcceptedResult::list_stage(&self.store, &self.run_id, StageName::Plan)?.next().is_some())
     }
 
     /// Returns the folder of this run's logs.
@@ -451,7 +456,7 @@ fn check_same_source(store: &Store, run_id: &RunId, source: &Source) -> Result<(
     let unnamed = |source: &Source| Source { reference: None, ..source.clone() };
     match &existing {
         Document::Source(manifest) if unnamed(&manifest.body) == unnamed(source) => Ok(()),
-        _ => Err(Error::OtherSource(run_id.clone())),
+        _ => Err(Error::OtherSource { run_id: run_id.clone(), unused: UnusedName::after(run_id, store) }),
     }
 }
 

@@ -264,6 +264,11 @@ impl LoadedSource {
         self.repository.as_deref()
     }
 
+    /// Returns the files that were read, by path.
+    pub fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.files.iter().map(|(path, file)| (path.as_str(), file.bytes.as_slice()))
+    }
+
     /// Puts all files that were read into the store and returns the Source that names them.
     pub fn store(&self, store: &Store) -> Result<Source> {
         let objects = self.objects.iter().map(|object| {

@@ -491,14 +491,31 @@ pub(crate) static SPLIT_PATTERN: Format = Format {
 pub(crate) static JSON_OBJECT: Format = Format {
     what: "a JSON object",
     pattern: "^\\s*\\{",
-    example: "{\"top_k\":20}",
+    example: EXTRA_BODY_EXAMPLE,
     max: 10_000,
-    normal: |text| match serde_json::from_str::<Json>(text) {
-        Ok(object @ Json::Object(_)) => canonical_text(&object),
-        Ok(_) => Err("it has to be an object, in braces".to_owned()),
-        Err(error) => Err(format!("write an object in braces, such as `{{\"top_k\":20}}`; the parser stops with: {error}")),
-    },
+    normal: |text| normal_object(text, EXTRA_BODY_EXAMPLE),
 };
+
+const EXTRA_BODY_EXAMPLE: &str = "{\"top_k\":20}";
+
+pub(crate) static CUSTOM_BODY: Format = Format {
+    what: "a JSON object",
+    pattern: "^\\s*\\{",
+    example: CUSTOM_BODY_EXAMPLE,
+    max: 10_000,
+    normal: |text| normal_object(text, CUSTOM_BODY_EXAMPLE),
+};
+
+const CUSTOM_BODY_EXAMPLE: &str = "{\"inputs\":\"${prompt}\",\"max_new_tokens\":\"${output_tokens}\",\"stream\":\"${stream}\"}";
+
+/// Returns the canonical form of a JSON object.
+fn normal_object(text: &str, example: &str) -> Result<String, String> {
+    match serde_json::from_str::<Json>(text) {
+        Ok(object @ Json::Object(_)) => canonical_text(&object),
+        Ok(_) => Err(format!("it has to be an object, in braces, such as `{example}`")),
+        Err(error) => Err(format!("write an object in braces, such as `{example}`; the parser stops with: {error}")),
+    }
+}
 
 pub(crate) static RESPONSE_PATH: Format = Format {
     what: "a path in a response",

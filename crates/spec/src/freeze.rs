@@ -6,7 +6,7 @@ use assay_manifest::{CanonicalError, Digest, canonical_value};
 use serde_json::{Map, Value as Json, json};
 
 use crate::images::WorkloadImageFiles;
-use crate::problem::quote;
+use crate::problem::{Problem, quote};
 use crate::tokenizer::{WorkloadTemplate, WorkloadTokenizer};
 use crate::workload::{Dataset, PinnableFile, Prompts, Script, Work, Workload};
 
@@ -104,7 +104,7 @@ impl Workload {
     }
 
     /// Returns the dataset or trace.
-    pub(crate) fn dataset(&self) -> Option<&Dataset> {
+    pub fn dataset(&self) -> Option<&Dataset> {
         match &self.spec.work {
             Work::Serving(serving) => match &serving.prompts {
                 Prompts::Dataset(dataset) => Some(dataset),
@@ -112,6 +112,12 @@ impl Workload {
             },
             Work::Indicator(_) | Work::Training(_) => None,
         }
+    }
+
+    /// Returns a problem with the file of the dataset or trace, at the field that names it; `None` if there is no such file.
+    pub fn dataset_problem(&self, message: impl Into<String>) -> Option<Problem> {
+        let dataset = self.dataset()?;
+        Some(self.places.problem(&format!("spec.{}.path", dataset.member()), message.into()))
     }
 
     pub(crate) fn image_files(&self) -> Option<&WorkloadImageFiles> {

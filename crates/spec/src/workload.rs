@@ -1182,7 +1182,8 @@ fn check_dataset(spec: &CheckedValue, problems: &mut Problems<'_>) {
     }
     if let Some(format) = format.filter(|format| member == "dataset" && format.needs_sessions()) {
         let message = format!("a dataset of the format `{format}` has no requests outside of its sessions");
-        problems.add_hinted(dataset.anchor, message, "name the file as `trace`, and add `sessions: {}`");
+        let hint = format!("name the file as `trace: {{path: FILE, format: {format}}}`, and add `sessions: {{}}`");
+        problems.add_hinted(dataset.anchor, message, hint);
     }
     let Some(api) = spec.member("api").and_then(ServingApi::read) else { return };
     if api.capabilities().input == InputKind::QueryAndDocuments {

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Block, CacheMode, CheckedAttempt, Count, CrossCheck, CrossCheckOutcome, Instant, ServingOutcome, ServingWork, Window,
+    Block, CacheMode, CheckedAttempt, Count, CrossCheck, CrossCheckOutcome, History, Instant, ServingOutcome, ServingWork,
+    TemplateUse, Window,
 };
 use assay_record::Outcome;
 use assay_telemetry::{CountedQuantity, Growth, Scrape, growth, span};
@@ -106,6 +107,8 @@ mod reason {
     pub(super) const NOT_AROUND: &str = "no reading of the endpoint's counter lies before the attempt, or none after it";
     pub(super) const NO_COUNTS: &str = "a shard of the attempt has no counts";
     pub(super) const OTHER_TOKENIZER: &str = "the client does not count by the model's tokenizer";
+    pub(super) const IMAGES: &str = "the tokens of an image are known to the endpoint only";
+    pub(super) const LIVE_HISTORY: &str = "the client counts each live response by itself, and the endpoint within a prompt";
     pub(super) const WARMUP: &str = "the client does not count the prompts of the warm-up";
     pub(super) const OTHER_ATTEMPT: &str = "another attempt, whose count cannot be compared, lies between the same readings";
     pub(super) const WARMED_CACHE: &str = "the endpoint also counts the requests that warm its cache, and the client does not";
@@ -224,7 +227,7 @@ impl<'a> Comparison<'a> {
         }
         match self.what {
             CountedQuantity::Requests | CountedQuantity::OutputTokens => Ok(()),
-            CountedQuantity::InputTokens => match served.work.api.capabilities().added_tokens {
+            CountedQuantity::InputTokens => match uncounted_input(served.work) {
                 Some(why) => Err(why),
                 None if served.work.tokenizer.file.is_none() => Err(reason::OTHER_TOKENIZER),
                 None if served.counts.warmup > 0 => Err(reason::WARMUP),
@@ -373,6 +376,19 @@ impl<'a> Comparison<'a> {
             detail: format!("not compared, because {reason}"),
         };
         by_reason.into_iter().map(check).collect()
+    }
+}
+
+/// Returns the reason why the endpoint may have input tokens that the client cannot count: those that it adds to a prompt, unless the client counts
+/// them by the chat template, and those of images.
+fn uncounted_input(work: &ServingWork) -> Option<&'static str> {
+    let Some(template) = &work.tokenizer.template else { return work.api.capabilities().added_tokens };
+    let is_live = work.sessions.as_ref().is_some_and(|sessions| sessions.history == History::Live);
+    match template.usage {
+        _ if is_live => Some(reason::LIVE_HISTORY),
+        _ if work.images.is_some() || work.image_files.is_some() => Some(reason::IMAGES),
+        TemplateUse::Count => None,
+        TemplateUse::Apply => work.api.capabilities().added_tokens,
     }
 }
 

@@ -1,11 +1,13 @@
 //! The import of datasets: from the pinned file to rows and their index.
 
+use std::cell::Cell;
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Cursor, Write};
+use std::io::{BufRead, BufReader, BufWriter, Cursor, Write, sink};
 use std::path::Path;
 
 use assay_dataset::{
-    DatasetError, MAX_ROW_BYTES, MAX_ROW_VALUES, RowWriter, TextTokens, import, import_parquet_row, parquet_columns,
+    DatasetError, FileRow, ImportSummary, LeftOut, MAX_ROW_BYTES, MAX_ROW_VALUES, RowWriter, TextTokens, import,
+    import_parquet_row, parquet_columns,
 };
 use assay_manifest::{Artifact, Dataset, DatasetFormat, MessageRole, PinnedFile};
 use assay_planning::{DatasetFile, DatasetRequest};
@@ -37,55 +39,65 @@ enum ParquetImportError {
     File(#[from] ObjectError),
 }
 
-fn import_text<R: Write, I: Write>(
-    content: Content<'_>,
-    request: &DatasetRequest<'_>,
-    writer: &mut RowWriter<'_, R, I>,
-) -> Result<(), DatasetError> {
+/// Takes a row of the file by its number.
+type TakeRow<'a> = dyn FnMut(u64, Result<FileRow, LeftOut>) -> Result<(), DatasetError> + 'a;
+
+fn import_text(content: Content<'_>, request: &DatasetRequest<'_>, take: &mut TakeRow<'_>) -> Result<(), DatasetError> {
     let source: Box<dyn BufRead> = match content {
         Content::Bytes(bytes) => Box::new(Cursor::new(bytes)),
         Content::File(file) => Box::new(BufReader::new(file)),
     };
-    import(request.format, request.fields, &request.rules, source, &mut |row, content| writer.write(row, content))
+    import(request.format, request.fields, &request.rules, source, take)
 }
 
-fn import_parquet<R: Write, I: Write>(
-    content: Content<'_>,
-    request: &DatasetRequest<'_>,
-    writer: &mut RowWriter<'_, R, I>,
-) -> Result<(), ParquetImportError> {
+fn import_parquet(content: Content<'_>, request: &DatasetRequest<'_>, take: &mut TakeRow<'_>) -> Result<(), ParquetImportError> {
     let source = match content {
         Content::Bytes(bytes) => Source::from(bytes.to_vec()),
         Content::File(file) => Source::from(file),
     };
     let limits = ObjectLimits { bytes: MAX_ROW_BYTES as usize, values: MAX_ROW_VALUES };
     for_each_object(source, &parquet_columns(request.fields), limits, &mut |row, object| {
-        Ok(writer.write(row, import_parquet_row(request.fields, &request.rules, row, object)?)?)
+        Ok(take(row, import_parquet_row(request.fields, &request.rules, row, object)?)?)
     })
 }
 
-/// The tokenizer of the workload.
-struct WorkloadTokens(Tokenizer);
+/// The tokenizer of the workload, and the bytes of text that it was given.
+struct WorkloadTokens {
+    tokenizer: Tokenizer,
+    bytes: Cell<u64>,
+}
+
+impl WorkloadTokens {
+    fn new(tokenizer: Tokenizer) -> Self {
+        Self { tokenizer, bytes: Cell::new(0) }
+    }
+
+    /// Returns the tokenizer for a text of this many bytes.
+    fn for_bytes(&self, bytes: usize) -> &Tokenizer {
+        self.bytes.set(self.bytes.get().saturating_add(bytes as u64));
+        &self.tokenizer
+    }
+}
 
 impl TextTokens for WorkloadTokens {
     fn count(&self, text: &str) -> Result<u64, String> {
-        self.0.count(text).map_err(|error| error.to_string())
+        self.for_bytes(text.len()).count(text).map_err(|error| error.to_string())
     }
 
     fn truncate<'a>(&self, text: &'a str, tokens: u32) -> Result<&'a str, String> {
-        self.0.truncate(text, tokens).map_err(|error| error.to_string())
+        self.for_bytes(text.len()).truncate(text, tokens).map_err(|error| error.to_string())
     }
 
     fn in_template(&self, before: Option<MessageRole>, messages: &[(MessageRole, &str)]) -> Option<Result<String, String>> {
-        Some(self.0.in_template(before, messages)?.map_err(|error| error.to_string()))
+        Some(self.tokenizer.in_template(before, messages)?.map_err(|error| error.to_string()))
     }
 
     fn first_other_in_template(&self, prompts: Vec<Vec<(MessageRole, String)>>) -> Result<Option<usize>, String> {
-        self.0.first_other_in_template(prompts).map_err(|error| error.to_string())
+        self.tokenizer.first_other_in_template(prompts).map_err(|error| error.to_string())
     }
 
     fn end_of_prompts(&self) -> &str {
-        self.0.end_of_prompts()
+        self.tokenizer.end_of_prompts()
     }
 }
 
@@ -118,29 +130,68 @@ pub(crate) fn import_dataset(
             return Err(Failure::new(ErrorCode::Internal, format!("`{url}` was not fetched")));
         }
     };
-    let tokenizer = match request.tokenizer {
-        None => Tokenizer::built_in(),
-        Some(tokenizer) => load_tokenizer(&tokenizer)?,
-    };
     let create = |name: &str| {
         let path = scratch.join(name);
         File::create(&path).map(|file| (BufWriter::new(file), path.clone())).map_err(|error| unreadable(&path, &error))
     };
     let ((rows, rows_path), (index, index_path)) = (create("rows.jsonl")?, create("rows.index")?);
-    let tokens = WorkloadTokens(tokenizer);
+    let ImportedRows { summary, .. } = import_rows(request, content, &file, (rows, index), u64::MAX)?;
+    let rows: Artifact = keep.keep_file(name("rows.jsonl"), ROWS, &rows_path)?;
+    let index = keep.keep_file(name("rows.index"), BYTES, &index_path)?;
+    Ok(Dataset { file, format: request.format, rows, index, summary, max_output_tokens: request.max_output_tokens })
+}
+
+/// The rows of a file.
+pub(crate) struct ImportedRows {
+    /// The rows that were written, and those that were left out.
+    pub(crate) summary: ImportSummary,
+    /// Rows beyond the limit, which were parsed and not written.
+    pub(crate) parsed_only: u64,
+}
+
+/// Checks that the plan stage can import a file of the Source, without keeping its rows. Once the tokens of `most_text` bytes are counted, rows are parsed only.
+pub(crate) fn check_rows(request: &DatasetRequest<'_>, most_text: u64) -> Result<ImportedRows, Failure> {
+    match request.file {
+        DatasetFile::InSource { file, bytes } => import_rows(request, Content::Bytes(bytes), file, (sink(), sink()), most_text),
+        DatasetFile::Url(url) => Err(Failure::new(ErrorCode::Internal, format!("`{url}` was not fetched"))),
+    }
+}
+
+/// Imports the rows of a file and writes them with their index.
+fn import_rows<R: Write, I: Write>(
+    request: &DatasetRequest<'_>,
+    content: Content<'_>,
+    file: &PinnedFile,
+    (rows, index): (R, I),
+    most_text: u64,
+) -> Result<ImportedRows, Failure> {
+    let tokens = WorkloadTokens::new(match &request.tokenizer {
+        None => Tokenizer::built_in(),
+        Some(tokenizer) => load_tokenizer(tokenizer)?,
+    });
     let refused = |error: &(dyn std::error::Error + 'static)| {
         let kind = if request.rules.times.is_some() { "trace" } else { "dataset" };
         let what = format!("the {kind} `{}` of workload `{}` cannot be used", file.origin, request.workload);
         Failure::new(ErrorCode::Dataset, what).because(error)
     };
-    let size = file.artifact.size.0;
-    let mut writer = RowWriter::new(request.rules, &tokens, rows, index).map_err(|error| refused(&error))?.of_file(size);
+    let writer = RowWriter::new(request.rules, &tokens, rows, index).map_err(|error| refused(&error))?;
+    let (mut writer, mut parsed_only) = (writer.of_file(file.artifact.size.0), 0);
+    let mut take = |row: u64, content: Result<FileRow, LeftOut>| {
+        if tokens.bytes.get() >= most_text {
+            parsed_only += 1;
+            return Ok(());
+        }
+        writer.write(row, content)
+    };
     match request.format {
-        DatasetFormat::Parquet => import_parquet(content, request, &mut writer).map_err(|error| refused(&error))?,
-        _ => import_text(content, request, &mut writer).map_err(|error| refused(&error))?,
+        DatasetFormat::Parquet => import_parquet(content, request, &mut take).map_err(|error| refused(&error))?,
+        _ => import_text(content, request, &mut take).map_err(|error| refused(&error))?,
     }
-    let (_, _, summary) = writer.finish().map_err(|error| refused(&error))?;
-    let rows: Artifact = keep.keep_file(name("rows.jsonl"), ROWS, &rows_path)?;
-    let index = keep.keep_file(name("rows.index"), BYTES, &index_path)?;
-    Ok(Dataset { file, format: request.format, rows, index, summary, max_output_tokens: request.max_output_tokens })
+    let summary = match writer.finish() {
+        Ok((_, _, summary)) => summary,
+        // Rows that were not written may be kept.
+        Err(DatasetError::Empty(_) | DatasetError::EmptyTrace(_)) if parsed_only > 0 => ImportSummary::default(),
+        Err(error) => return Err(refused(&error)),
+    };
+    Ok(ImportedRows { summary, parsed_only })
 }

@@ -1,6 +1,7 @@
 //! Plan: from the Source's files to frozen workloads and ordered trials, with everything mutable pinned.
 
 mod artifact_sink;
+mod check_import;
 mod dataset;
 mod fetch;
 mod image;
@@ -14,6 +15,7 @@ use assay_planning::{DerivedPlan, SourceFiles, check_replays, derive_plan};
 use assay_stage::parameters::PlanParameters;
 use assay_stage::{Context, ErrorCode, Failure, Inputs, Stage, StageName};
 
+pub use crate::check_import::check_import_main;
 use crate::pin::Pinner;
 
 /// The largest file of a Source that is read back.

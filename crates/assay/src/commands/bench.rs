@@ -25,6 +25,7 @@ use assay_stage::{ErrorCode, Exit, Failure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Map, Value, json};
 
+mod combinations;
 mod custom_api;
 mod image_files;
 mod lengths;
@@ -171,18 +172,18 @@ pub(crate) struct Bench {
         value_name = "N,..",
         value_delimiter = ',',
         requires = "rate",
-        conflicts_with_all = ["ramp", "series", "requests", "trace", "arrival", "smoothness", "max_concurrency"]
+        conflicts_with_all = ["ramp", "series", "trace", "arrival", "smoothness", "max_concurrency"]
     )]
     users: Vec<u64>,
     /// Open loop at a rate that changes over each trial: FROM..TO in a straight line, exponential:FROM..TO, or steps=N:FROM..TO
-    #[arg(long, value_name = "[SHAPE:]FROM..TO", conflicts_with_all = ["rate", "series", "requests", "trace"], group = "drawn")]
+    #[arg(long, value_name = "[SHAPE:]FROM..TO", conflicts_with_all = ["rate", "series", "trace"], group = "drawn")]
     ramp: Option<String>,
     /// Open loop at constant rates one after the other in each trial, each with its time, such as 10s:5,20s:50
     #[arg(
         long,
         value_name = "TIME:PER_S,..",
         value_delimiter = ',',
-        conflicts_with_all = ["rate", "requests", "trace", "duration"],
+        conflicts_with_all = ["rate", "trace", "duration"],
         group = "drawn"
     )]
     series: Vec<String>,
@@ -240,25 +241,24 @@ pub(crate) struct Bench {
     /// at their times, and count=N so many of them at a --concurrency, or recycle=true all of them again and again for --duration. Of those at a
     /// --concurrency, start=0.25..0.75 begins each user in the middle of a session, warm_history=true sends the turn before it first, idle_cap=10s cuts the
     /// time in which nothing is in flight, and marker=true puts words of its own in front of each session
-    #[arg(long, value_name = "NAME=VALUE,..", value_delimiter = ',', conflicts_with = "requests")]
+    #[arg(long, value_name = "NAME=VALUE,..", value_delimiter = ',')]
     sessions: Vec<String>,
     /// A file or address of prompts: JSON Lines, CSV, Parquet, text, ShareGPT or an OpenAI batch file, instead of synthetic prompts
     #[arg(long, value_name = "FILE|URL", conflicts_with_all = ["input_tokens", "scenario"], group = "file")]
     dataset: Option<String>,
     /// The format of the dataset [default: by the ending of its name]
-    #[arg(long, value_name = "FORMAT", requires = "dataset")]
+    #[arg(long, value_name = "FORMAT")]
     dataset_format: Option<String>,
     /// A file or address of requests with their times, which are replayed once in each trial; with --sessions, turn by turn
     #[arg(
         long,
         value_name = "FILE|URL",
         conflicts_with_all = ["input_tokens", "scenario", "dataset", "rate"],
-        requires = "trace_format",
         group = "file"
     )]
     trace: Option<String>,
     /// The format of the trace: mooncake, bailian, azure, burstgpt, timed_jsonl, weka or tracelab
-    #[arg(long, value_name = "FORMAT", requires = "trace")]
+    #[arg(long, value_name = "FORMAT")]
     trace_format: Option<String>,
     /// The part of the trace that is replayed, since its first request, such as 10m..20m or 1h..
     #[arg(long, value_name = "FROM..TO", requires = "trace")]
@@ -357,6 +357,7 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn run(self: Box<Self>) -> Result<Exit, Failure> {
+        combinations::check(&self)?;
         if self.output_tokens.is_some() && !self.api.capabilities().has_output_tokens {
             let message = format!("`--output-tokens` means nothing with `--api {}`: its responses have no tokens", self.api);
             return Err(Failure::new(ErrorCode::Option, message).hint("leave it out"));
@@ -692,8 +693,13 @@ fn parse_cancel(text: &str) -> Result<Value, Failure> {
     Ok(json!({"share": share, "after": after}))
 }
 
-/// Parses `NAME=WEIGHT`, or a name alone.
+/// Parses `NAME=WEIGHT`, or a name alone. Lists are split by commas elsewhere, so that no name with one is meant.
 fn parse_adapter(text: &str) -> Result<Value, Failure> {
+    if text.contains(',') {
+        let each: Vec<String> = text.split(',').map(|one| format!("--adapter {}", one.trim())).collect();
+        return Err(Failure::new(ErrorCode::Option, format!("`--adapter {text}` names one adapter, and no name has a comma"))
+            .hint(format!("write one option for each: `{}`", each.join(" "))));
+    }
     let Some((name, weight)) = text.rsplit_once('=') else { return Ok(json!({"name": text})) };
     match weight.parse::<f64>() {
         Ok(weight) if weight.is_finite() => Ok(json!({"name": name, "weight": weight})),
@@ -925,7 +931,9 @@ fn with_options(failure: Failure, url: Option<&str>, (has_key, has_certificate):
     match url {
         _ if failure.code == ErrorCode::Dataset => {
             let hint = dataset_hint(&failure.to_string(), is_trace);
-            failure.hint(hint)
+            // A second line is about the name of the run.
+            let renamed = failure.hint.as_deref().and_then(|found| found.split_once('\n')).map(|(_, renamed)| renamed.to_owned());
+            failure.hint([Some(hint.to_owned()), renamed].into_iter().flatten().collect::<Vec<_>>().join("\n"))
         }
         Some(_) if failure.code == ErrorCode::EndpointUnauthorized && failure.message.contains("TLS connection") => failure.hint(if has_certificate {
             "has an authority that the endpoint trusts signed the certificate of `--cert` for clients, and does its text hold the certificates \

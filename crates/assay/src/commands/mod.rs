@@ -17,6 +17,7 @@ mod gc;
 mod generate;
 mod history;
 mod import_again;
+mod imports;
 mod init;
 mod install_programs;
 mod keys;

@@ -194,7 +194,8 @@ impl OnKubernetes {
                 output::line(format!("stop      assay cancel {run}{options}"));
                 return Ok(Exit::Done);
             }
-            follow(cluster, &self.at, &run.run_id, &mut progress, cancel, Interrupt::Stops)?;
+            follow(cluster, &self.at, &run.run_id, &mut progress, cancel, Interrupt::Stops)
+                .map_err(|failure| asked.with_new_name(&run, failure))?;
         }
         let publication = run
             .published()?

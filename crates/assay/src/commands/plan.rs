@@ -8,18 +8,19 @@ use assay_process::{Cancel, Spawner};
 use assay_report::counted;
 use assay_runner::{SourceSpec, default_store, read_source};
 use assay_schedule::{OrderRules, order_digest, order_trials};
-use assay_spec::{ArrivalMode, Closure, GateSize, Serving, Work, Workload, expand};
+use assay_spec::{ArrivalMode, Closure, GateSize, Problem, Serving, Work, Workload, expand};
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::Store;
 use serde_json::json;
 
 use crate::commands::estimate::{Length, estimate};
+use crate::commands::imports::{ImportCheck, ImportChecker};
 use crate::output;
 
-/// The number of cases that are shown; the rest are only counted.
+/// The number of cases and of imported files that are shown; the rest of the cases are only counted.
 const SHOWN: usize = 100;
 
-/// Show cases, points, trials and their duration. Nothing is fetched; inputs that only a network can pin are named.
+/// Show cases, points, trials, their duration and the rows of datasets. Nothing is fetched; inputs that only a network can pin are named.
 #[derive(clap::Args)]
 pub(crate) struct Plan {
     /// The pipeline's file
@@ -82,14 +83,15 @@ impl Plan {
         let closure = &source.closure;
         let workloads = closure.workloads.iter().map(|workload| outline(closure, workload)).collect::<Result<Vec<_>, _>>()?;
         let cases = expand(&closure.pipeline, &closure.workloads).map_err(|problems| Failure::invalid(&problems))?;
+        let imports = check_imports(closure, source.files())?;
         let order = TrialOrder::new(closure, &cases, &workloads, self.run_id.as_ref())?;
         let time = PlanDuration::new(closure, &cases, &workloads, self.before(closure, &cases)?);
         if self.json {
-            print_json(closure, &cases, &order, &workloads, &time)?;
+            print_json(closure, &cases, &order, &workloads, &imports, &time)?;
         } else if self.markdown {
-            output::lines(markdown(closure, &cases, &order, &workloads, &time));
+            output::lines(markdown(closure, &cases, &order, &workloads, &imports, &time));
         } else {
-            print(closure, &cases, &order, &workloads, &time);
+            print(closure, &cases, &order, &workloads, &imports, &time);
         }
         Ok(Exit::Done)
     }
@@ -103,6 +105,25 @@ impl Plan {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Imports the datasets and traces among the files of a source, as its plan will. Files that the plan would refuse are problems of the definitions.
+fn check_imports<'a>(closure: &Closure, files: impl Iterator<Item = (&'a str, &'a [u8])>) -> Result<Vec<ImportCheck>, Failure> {
+    let workloads: Vec<&Workload> = closure.workloads.iter().filter(|workload| workload.dataset().is_some()).collect();
+    if workloads.is_empty() {
+        return Ok(Vec::new());
+    }
+    let unwritable = |error: std::io::Error| Failure::new(ErrorCode::Scratch, "cannot write a scratch file").because(&error);
+    let root = tempfile::tempdir().map_err(unwritable)?;
+    for (path, bytes) in files {
+        let path = root.path().join(path);
+        path.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(&path, bytes)).map_err(unwritable)?;
+    }
+    let checker = ImportChecker::new()?;
+    let checks = workloads.into_iter().filter_map(|workload| checker.check(root.path(), workload).transpose());
+    let checks = checks.collect::<Result<Vec<_>, Failure>>()?;
+    let problems: Vec<&Problem> = checks.iter().filter_map(ImportCheck::problem).collect();
+    if problems.is_empty() { Ok(checks) } else { Err(Failure::invalid(&problems)) }
 }
 
 fn outline(closure: &Closure, workload: &Workload) -> Result<WorkloadOutline, Failure> {
@@ -207,7 +228,14 @@ impl WorkloadOutline {
     }
 }
 
-fn print(closure: &Closure, cases: &[Case], order: &TrialOrder, workloads: &[WorkloadOutline], time: &PlanDuration) {
+fn print(
+    closure: &Closure,
+    cases: &[Case],
+    order: &TrialOrder,
+    workloads: &[WorkloadOutline],
+    imports: &[ImportCheck],
+    time: &PlanDuration,
+) {
     let points: usize = cases.iter().map(|case| case.points.len()).sum();
     let spec = &closure.pipeline.spec;
     output::line(format!(
@@ -226,6 +254,7 @@ fn print(closure: &Closure, cases: &[Case], order: &TrialOrder, workloads: &[Wor
             output::line(format!("          unpinned: {what}"));
         }
     }
+    imports.iter().take(SHOWN).filter_map(ImportCheck::describe).for_each(|import| output::line(format!("import    {import}")));
     for case in cases.iter().take(SHOWN) {
         output::line(format!("case      {:<40} {}", case.case_id, list_points(case, "")));
     }
@@ -312,7 +341,14 @@ fn gate_line(sized: &GateSize, planned: u32) -> String {
 }
 
 /// Formats the plan as a comment for reviewers of definitions. Names are the definitions', so they are plain; texts are escaped.
-fn markdown(closure: &Closure, cases: &[Case], order: &TrialOrder, workloads: &[WorkloadOutline], time: &PlanDuration) -> String {
+fn markdown(
+    closure: &Closure,
+    cases: &[Case],
+    order: &TrialOrder,
+    workloads: &[WorkloadOutline],
+    imports: &[ImportCheck],
+    time: &PlanDuration,
+) -> String {
     let points: usize = cases.iter().map(|case| case.points.len()).sum();
     let spec = &closure.pipeline.spec;
     let mut lines = vec![
@@ -329,6 +365,8 @@ fn markdown(closure: &Closure, cases: &[Case], order: &TrialOrder, workloads: &[
     ];
     lines.extend(time.lines().into_iter().map(|line| format!("- {line}")));
     lines.extend(gate_lines(closure, cases).into_iter().map(|line| format!("- {}", assay_report::escape_markdown(&line))));
+    let imports = imports.iter().take(SHOWN).filter_map(ImportCheck::describe);
+    lines.extend(imports.map(|import| format!("- import: {}", assay_report::escape_markdown(&import))));
     lines.extend([String::new(), "| case | points |".to_owned(), "| --- | --- |".to_owned()]);
     for case in cases.iter().take(SHOWN) {
         lines.push(format!("| `{}` | {} |", case.case_id, list_points(case, "`")));
@@ -367,6 +405,7 @@ fn print_json(
     cases: &[Case],
     order: &TrialOrder,
     workloads: &[WorkloadOutline],
+    imports: &[ImportCheck],
     time: &PlanDuration,
 ) -> Result<(), Failure> {
     let workloads: Vec<_> = workloads
@@ -377,6 +416,7 @@ fn print_json(
         "pipeline": closure.pipeline.name,
         "intent": closure.pipeline.spec.intent,
         "workloads": workloads,
+        "imports": imports.iter().map(ImportCheck::to_json).collect::<Vec<_>>(),
         "cases": cases,
         "trials": order.trials.len(),
         "order": order.is_known.then(|| json!({"digest": order_digest(&order.trials), "trials": order.trials})),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Address, AgentxVerdict, BetterDirection, FailedRequests, IntervalKind, MetricSummary, Number, Plan, PointSummary, RunId,
-    ServingWork, Stability, Summary,
+    AdapterRequests, Address, AgentxVerdict, BetterDirection, FailedRequests, IntervalKind, MetricSummary, Number, Plan,
+    PointSummary, PooledLatency, RunId, ServingWork, Stability, Summary,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -42,7 +42,35 @@ pub(crate) struct PointResult<'a> {
     /// The judgement by the rules of AgentX: `agentx_rules_met` and the reasons.
     #[serde(skip_serializing_if = "Option::is_none")]
     agentx: Option<&'a AgentxVerdict>,
+    /// The requests by the LoRA adapter that they asked for; absent without adapters.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    adapters: BTreeMap<&'a str, AdapterResult<'a>>,
     metrics: Vec<MetricResult<'a>>,
+}
+
+/// The requests that asked for one LoRA adapter, over the counted trials.
+#[derive(Debug, Serialize)]
+struct AdapterResult<'a> {
+    requests: u64,
+    /// The latencies of those that succeeded, by the key of the metric; absent if the Summary has none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    latencies: BTreeMap<&'a str, PooledResult>,
+}
+
+/// A latency over the requests of all counted trials together.
+#[derive(Debug, Serialize)]
+struct PooledResult {
+    n: u64,
+    p50_ms: f64,
+    p99_ms: f64,
+}
+
+impl<'a> AdapterResult<'a> {
+    fn new(found: &'a AdapterRequests) -> Self {
+        let pooled = |latency: &PooledLatency| PooledResult { n: latency.n.0, p50_ms: latency.p50_ms, p99_ms: latency.p99_ms };
+        let latencies = found.latencies.iter().map(|(metric, latency)| (metric.as_str(), pooled(latency)));
+        Self { requests: found.requests.0, latencies: latencies.collect() }
+    }
 }
 
 /// The requests of the counted trials.
@@ -152,6 +180,7 @@ impl<'a> PointResult<'a> {
             cancelled: serving.outcomes.get("cancelled").map(|count| count.0),
             failures: serving.failures.iter().map(FailureResult::new).collect(),
         });
+        let adapters = point.serving.iter().flat_map(|serving| &serving.adapters);
         Self {
             case: point.case_id.as_str(),
             workload,
@@ -164,6 +193,7 @@ impl<'a> PointResult<'a> {
             requests,
             slo_met: point.serving.as_ref().and_then(|serving| serving.slo_met),
             agentx: point.serving.as_ref().and_then(|serving| serving.agentx.as_ref()),
+            adapters: adapters.map(|(name, found)| (name.as_str(), AdapterResult::new(found))).collect(),
             metrics: point.metrics.iter().map(|metric| MetricResult::new(run_id, metric)).collect(),
         }
     }

@@ -11,7 +11,9 @@ use assay_manifest::{
 };
 use assay_process::Cancel;
 use assay_report::shell_word;
-use assay_runner::{BranchPush, CommittedFolder, Config, DriverTimes, Run as Driven, RunSpec, SourceSpec, export, init_keys};
+use assay_runner::{
+    BranchPush, CommittedFolder, Config, DriverTimes, Run as Driven, RunSpec, SourceSpec, UnusedName, export, init_keys,
+};
 use assay_runs::{RunStore, VerifiedRun, store_option};
 use assay_stage::parameters::PlanParameters;
 use assay_stage::{ErrorCode, Exit, Failure, first_names};
@@ -126,10 +128,24 @@ impl RunRequest {
         } else {
             let mut progress = Progress::new(self.json, std::io::stderr().is_terminal());
             progress.begin(&run);
-            run.drive(&mut progress)?.publication
+            run.drive(&mut progress).map_err(|error| self.with_new_name(&run, error.into()))?.publication
         };
         let opened = RunStore { store: Some(run.store_uri.clone()), trust: Vec::new() }.open(run.run_id.as_str())?;
         self.present(&run, publication, &run.store_uri, &opened, &to_branch, &cancel)
+    }
+
+    /// Adds to a failure of the plan what to type after the repair: a run that has been named stays bound to the files that it was started from.
+    pub(crate) fn with_new_name(&self, run: &Driven, failure: Failure) -> Failure {
+        let is_of_plan = failure.exit == Exit::Definition && run.is_planned().is_ok_and(|is_planned| !is_planned);
+        if self.name.is_none() || !is_of_plan {
+            return failure;
+        }
+        let of_source = if self.source.adhoc.is_empty() { "files" } else { "options and files" };
+        let unused = UnusedName::after(&run.run_id, &run.store);
+        let renamed = format!("a run is bound to its {of_source}: once they are corrected, {unused}");
+        let failure = failure.or_remedy();
+        let hint = failure.hint.as_ref().map_or_else(|| renamed.clone(), |hint| format!("{hint}\n{renamed}"));
+        failure.hint(hint)
     }
 
     /// Writes the published folder of a finished run, commits it if its pipeline names a branch, and shows the result.

@@ -4,17 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use assay_manifest::Name;
 use assay_report::counted;
-use assay_spec::{Closure, ClosureError, Definition, Problem, read_closure, validate};
+use assay_spec::{Closure, ClosureError, Definition, Problem, Workload, read_closure, validate};
 use assay_stage::{ErrorCode, Exit, Failure};
 
+use crate::commands::imports::{ImportCheck, ImportChecker, uncommitted};
 use crate::commands::plan::never_decides;
 use crate::output;
 
 /// The most files of one call: a repository of definitions is far smaller.
 const MAX_FILES: usize = 100_000;
 
-/// Check definitions and everything that pipelines name.
+/// Check definitions and everything that pipelines name; datasets and traces are imported as a plan would.
 #[derive(clap::Args)]
 pub(crate) struct Validate {
     /// Files and folders [default: `pipelines` and `workloads` of the working folder]
@@ -35,6 +37,8 @@ impl Validate {
         let pipelines = read.iter().filter(|(path, bytes)| is_pipeline(path, bytes));
         problems.extend(pipelines.flat_map(|(path, _)| closure_problems(path)));
         problems.extend(read.iter().filter_map(|(path, bytes)| check_location(path, bytes)));
+        let checks = check_imports(&read)?;
+        problems.extend(checks.iter().flat_map(RootImports::problems));
         problems.sort_by(|a, b| (&a.file, a.line, a.column, &a.message).cmp(&(&b.file, b.line, b.column, &b.message)));
         problems.dedup();
         if self.json {
@@ -46,6 +50,7 @@ impl Validate {
             .filter(|(path, bytes)| is_pipeline(path, bytes))
             .flat_map(|(path, _)| notes(path))
             .for_each(output::diagnostic);
+        checks.iter().flat_map(RootImports::lines).for_each(output::diagnostic);
         if problems.is_empty() {
             output::diagnostic(format!("{} checked, no problems", counted(read.len() as u64, "file")));
             return Ok(Exit::Done);
@@ -159,8 +164,60 @@ fn closure_of(path: &str) -> Option<(&Path, Result<Closure, ClosureError<assay_g
     Some((above, found))
 }
 
+/// Returns the problem of a file of a repository, with the folder of the repository as a part of its path.
+fn placed(above: &Path, problem: Problem) -> Problem {
+    Problem { file: above.join(&problem.file).display().to_string(), ..problem }
+}
+
 fn root_of(above: &Path) -> &Path {
     if above.as_os_str().is_empty() { Path::new(".") } else { above }
+}
+
+/// The checked datasets and traces of a repository.
+struct RootImports {
+    /// The folder of the repository, as it is a part of the paths of its definitions.
+    above: PathBuf,
+    imports: Vec<ImportCheck>,
+}
+
+impl RootImports {
+    fn problems(&self) -> Vec<Problem> {
+        self.imports.iter().filter_map(ImportCheck::problem).map(|problem| placed(&self.above, problem.clone())).collect()
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let notes = uncommitted(root_of(&self.above), &self.imports);
+        self.imports.iter().filter_map(ImportCheck::describe).chain(notes).collect()
+    }
+}
+
+/// Imports the datasets and traces of all workloads that files define or pipelines name, each once.
+fn check_imports(read: &BTreeMap<String, Vec<u8>>) -> Result<Vec<RootImports>, Failure> {
+    let mut found: BTreeMap<PathBuf, BTreeMap<Name, Workload>> = BTreeMap::new();
+    let workloads = read.iter().filter_map(|(path, bytes)| workload_of(path, bytes));
+    let pipelines = read.iter().filter(|(path, bytes)| is_pipeline(path, bytes)).filter_map(|(path, _)| closure_of(path));
+    let named = pipelines.filter_map(|(above, closure)| Some((above, closure.ok()?.workloads)));
+    let named = named.flat_map(|(above, workloads)| workloads.into_iter().map(move |workload| (above, workload)));
+    for (above, workload) in workloads.chain(named).filter(|(_, workload)| workload.dataset().is_some()) {
+        found.entry(above.to_owned()).or_default().insert(workload.name.clone(), workload);
+    }
+    if found.is_empty() {
+        return Ok(Vec::new());
+    }
+    let checker = ImportChecker::new()?;
+    let check = |(above, workloads): (PathBuf, BTreeMap<Name, Workload>)| {
+        let imports = workloads.values().filter_map(|workload| checker.check(root_of(&above), workload).transpose());
+        Ok(RootImports { imports: imports.collect::<Result<_, Failure>>()?, above })
+    };
+    found.into_iter().map(check).collect()
+}
+
+/// Returns the valid workload that a file defines at its place in a repository, with the folder of the repository.
+fn workload_of<'a>(path: &'a str, bytes: &[u8]) -> Option<(&'a Path, Workload)> {
+    let above = Path::new(path).ancestors().nth(3)?;
+    let inside = Path::new(path).strip_prefix(above).ok()?.display().to_string();
+    let workload = Workload::parse(&inside, bytes).ok()?;
+    (inside == Workload::path_of(&workload.name)).then_some((above, workload))
 }
 
 /// Returns what a reader of a valid pipeline has to know before it runs.
@@ -173,10 +230,7 @@ fn notes(path: &str) -> Vec<String> {
 fn closure_problems(path: &str) -> Vec<Problem> {
     let Some((above, found)) = closure_of(path) else { return Vec::new() };
     let root = root_of(above);
-    let placed = |mut problem: Problem| {
-        problem.file = above.join(&problem.file).display().to_string();
-        problem
-    };
+    let placed = |problem| placed(above, problem);
     match found {
         Ok(found) => {
             let expanded = assay_spec::expand(&found.pipeline, &found.workloads).err().unwrap_or_default();

@@ -13,3 +13,4 @@ pub use inputs::{Inputs, Verification};
 pub use model::Report;
 pub use model::exclusions::{commonest_reason, describe_none_counted, lasting_reason};
 pub use model::headline::Headline;
+pub use model::work::describe_rows;

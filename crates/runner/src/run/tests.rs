@@ -163,7 +163,7 @@ fn a_run_is_resumed_from_the_source_that_it_began_with() {
     insta::assert_snapshot!(other, @r"
     error[other_source]: the run `nightly` was started from another source
 
-    hint: a run is resumed from the same commit and files, and `assay bench` with the same options; leave out `--run-id`, or give another one, to start a new run
+    hint: a run is resumed from the same commit and files, and `assay bench` with the same options; to start a new run, write `--run-id nightly-2`, or leave `--run-id` out
     ");
     assert_eq!(other.exit, Exit::Usage);
 }

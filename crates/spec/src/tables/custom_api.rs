@@ -1,7 +1,7 @@
 //! The description of an API of an endpoint's own.
 
 use crate::field::{Table, Type, optional, required};
-use crate::format::{HTTP_PATH, JSON_OBJECT, RESPONSE_PATH};
+use crate::format::{CUSTOM_BODY, HTTP_PATH, RESPONSE_PATH};
 
 pub(crate) static CUSTOM_API: Table = Table {
     name: "custom API",
@@ -15,7 +15,7 @@ pub(crate) static CUSTOM_API: Table = Table {
         ),
         required(
             "body",
-            &Type::Text(&JSON_OBJECT),
+            &Type::Text(&CUSTOM_BODY),
             "The body of each request, a JSON object with placeholders: `${prompt}` (a text) or `${messages}` (a list with one message of the user), \
              once, and `${model}`, `${output_tokens}` (a number) and `${stream}` (true or false). A member whose value is `${output_tokens}` is left \
              out where the endpoint decides the length.",

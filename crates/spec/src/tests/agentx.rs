@@ -1,39 +1,25 @@
 use assay_manifest::JudgedScenario;
 
+use super::{TRACE_SESSIONS, replace_part};
 use crate::{Work, Workload};
 
-const AGENTX: &str = "apiVersion: assay.dev/v1alpha1
-kind: Workload
-metadata: {name: agents}
-spec:
-  type: serving
-  model: m
-  precision: fp8
-  protocol: openai_compatible_http
-  deployment_model: unknown
-  batching_policy: unknown
-  stack: unknown
-  api: chat
-  load: {mode: closed, concurrency: [8], sessions: 100}
-  trace: {path: trace.jsonl, format: weka}
-  sessions: {}
-  scenario: agentx
-";
+/// A workload that is judged by the rules of AgentX.
+fn agentx() -> String {
+    format!("{TRACE_SESSIONS}  scenario: agentx\n")
+}
 
 /// Returns the messages on the workload with a change.
 fn messages(from: &str, to: &str) -> Vec<String> {
-    let text = AGENTX.replace(from, to);
-    assert_ne!(text, AGENTX, "{from}");
-    let problems = Workload::parse("a.yaml", text.as_bytes()).expect_err("refused");
+    let problems = Workload::parse("a.yaml", replace_part(&agentx(), from, to).as_bytes()).expect_err("refused");
     problems.iter().map(|problem| problem.message.clone()).filter(|message| message.contains("scenario")).collect()
 }
 
 #[test]
 fn a_workload_may_be_judged_by_the_rules_of_agentx() {
-    let workload = Workload::parse("a.yaml", AGENTX.as_bytes()).expect("a workload");
+    let workload = Workload::parse("a.yaml", agentx().as_bytes()).expect("a workload");
     let Work::Serving(serving) = &workload.spec.work else { panic!("serving") };
     assert_eq!(serving.scenario, Some(JudgedScenario::Agentx));
-    let plain = Workload::parse("a.yaml", AGENTX.replace("  scenario: agentx\n", "").as_bytes()).expect("a workload");
+    let plain = Workload::parse("a.yaml", TRACE_SESSIONS.as_bytes()).expect("a workload");
     let Work::Serving(serving) = &plain.spec.work else { panic!("serving") };
     assert_eq!(serving.scenario, None);
 }
@@ -67,10 +53,10 @@ fn what_the_rules_of_agentx_exclude_is_refused_by_name() {
 
 #[test]
 fn one_trial_by_the_rules_of_agentx_needs_enough_sessions_and_no_stated_duration() {
-    let one_trial = |text: String| Workload::parse("a.yaml", text.as_bytes()).expect("a workload").may_count_one_trial();
-    assert_eq!(one_trial(AGENTX.to_owned()), Ok(()));
-    let few = one_trial(AGENTX.replace("sessions: 100", "sessions: 49"));
+    let one_trial = |text: &str| Workload::parse("a.yaml", text.as_bytes()).expect("a workload").may_count_one_trial();
+    assert_eq!(one_trial(&agentx()), Ok(()));
+    let few = one_trial(&replace_part(&agentx(), "sessions: 100", "sessions: 49"));
     assert_eq!(few, Err("a trial has 49 sessions, and 50 are needed".to_owned()));
-    let plain = one_trial(AGENTX.replace("  scenario: agentx\n", ""));
+    let plain = one_trial(TRACE_SESSIONS);
     assert_eq!(plain, Err("a trial is not planned to be measured for 900 s".to_owned()));
 }

@@ -50,3 +50,17 @@ fn a_description_that_cannot_be_used_is_a_problem() {
     error: `spec.custom.body` has the member `inputs`, which a further member would replace
     "#);
 }
+
+#[test]
+fn a_body_that_is_no_json_object_is_refused_with_an_example_that_has_placeholders() {
+    let hint = |to: &str| {
+        problems(&described(&replace_part(GOOD, "'{", to)))
+            .lines()
+            .find_map(|line| line.split_once("hint: ").map(|(_, hint)| hint.to_owned()))
+    };
+    let example = r#"such as `{"inputs":"${prompt}","max_new_tokens":"${output_tokens}","stream":"${stream}"}`"#;
+    assert!(hint("'[").is_some_and(|hint| hint.contains(example)), "{:?}", hint("'["));
+    let custom = example.trim_start_matches("such as `").trim_end_matches('`');
+    let accepted = described(&format!("path: /g, body: '{custom}', response: {{text: text}}"));
+    assert!(matches!(workload(&accepted).spec.work, Work::Serving(_)));
+}

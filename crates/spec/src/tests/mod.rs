@@ -63,6 +63,25 @@ spec:
   slos: {ttft: 2s, tpot: 200ms}
 ";
 
+/// A workload that plays the sessions of a trace at a concurrency.
+pub(crate) const TRACE_SESSIONS: &str = "\
+apiVersion: assay.dev/v1alpha1
+kind: Workload
+metadata: {name: agents}
+spec:
+  type: serving
+  model: m
+  precision: fp8
+  protocol: openai_compatible_http
+  deployment_model: unknown
+  batching_policy: unknown
+  stack: unknown
+  api: chat
+  load: {mode: closed, concurrency: [8], sessions: 100}
+  trace: {path: trace.jsonl, format: weka}
+  sessions: {}
+";
+
 pub(crate) const PIPELINE: &str = "\
 apiVersion: assay.dev/v1alpha1
 kind: Pipeline

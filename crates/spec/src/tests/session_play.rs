@@ -2,38 +2,25 @@
 
 use assay_manifest::{Count, SessionPlay, SessionStart};
 
+use super::{TRACE_SESSIONS, replace_part};
 use crate::{Work, Workload};
 
-const PLAYED: &str = "apiVersion: assay.dev/v1alpha1
-kind: Workload
-metadata: {name: agents}
-spec:
-  type: serving
-  model: m
-  precision: fp8
-  protocol: openai_compatible_http
-  deployment_model: unknown
-  batching_policy: unknown
-  stack: unknown
-  api: chat
-  load: {mode: closed, concurrency: [8], duration: 20m}
-  trace: {path: trace.jsonl, format: weka}
-  sessions: {recycle: true, start: {from: 0.25}, warm_history: true, idle_cap: 10s, marker: true}
-";
+/// A workload that plays them in all these ways.
+fn played() -> String {
+    let sessions = "sessions: {recycle: true, start: {from: 0.25}, warm_history: true, idle_cap: 10s, marker: true}";
+    replace_part(&replace_part(TRACE_SESSIONS, "sessions: {}", sessions), "sessions: 100", "duration: 20m")
+}
 
-/// Returns the play of the workload with a change.
-fn play(from: &str, to: &str) -> SessionPlay {
-    let workload = Workload::parse("a.yaml", PLAYED.replace(from, to).as_bytes()).expect("a workload");
+/// Returns the play of a workload.
+fn play_of(text: &str) -> SessionPlay {
+    let workload = Workload::parse("a.yaml", text.as_bytes()).expect("a workload");
     let Work::Serving(serving) = &workload.spec.work else { panic!("serving") };
     serving.sessions.as_ref().expect("sessions").play
 }
 
 /// Returns the messages on the workload with changes.
 fn messages(changes: &[(&str, &str)]) -> Vec<String> {
-    let text = changes.iter().fold(PLAYED.to_owned(), |text, (from, to)| {
-        assert!(text.contains(from), "{from}");
-        text.replace(from, to)
-    });
+    let text = changes.iter().fold(played(), |text, (from, to)| replace_part(&text, from, to));
     let problems = Workload::parse("a.yaml", text.as_bytes()).expect_err("refused");
     problems.iter().map(|problem| problem.message.clone()).collect()
 }
@@ -48,15 +35,11 @@ fn each_option_is_read_and_off_by_default() {
         idle_cap_ns: Some(Count(10_000_000_000)),
         marker: true,
     };
-    assert_eq!(play("", ""), all);
-    assert_eq!(play("{from: 0.25}", "{from: 0.25, to: 0.75}").start, start(0.25, 0.75));
-    assert_eq!(play("start: {from: 0.25}, warm_history: true, ", ""), SessionPlay { start: None, warm_history: false, ..all });
-    let plain = PLAYED
-        .replace("duration: 20m", "sessions: 9")
-        .replace("recycle: true, start: {from: 0.25}, warm_history: true, idle_cap: 10s, marker: true", "");
-    let workload = Workload::parse("a.yaml", plain.as_bytes()).expect("a workload");
-    let Work::Serving(serving) = &workload.spec.work else { panic!("serving") };
-    assert!(serving.sessions.as_ref().expect("sessions").play.is_plain());
+    assert_eq!(play_of(&played()), all);
+    let changed = |from, to| play_of(&replace_part(&played(), from, to));
+    assert_eq!(changed("{from: 0.25}", "{from: 0.25, to: 0.75}").start, start(0.25, 0.75));
+    assert_eq!(changed("start: {from: 0.25}, warm_history: true, ", ""), SessionPlay { start: None, warm_history: false, ..all });
+    assert!(play_of(TRACE_SESSIONS).is_plain());
 }
 
 #[test]

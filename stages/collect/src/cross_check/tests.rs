@@ -1,4 +1,4 @@
-use assay_manifest::{ClientHealth, ClockOffset, Digest};
+use assay_manifest::{ChatTemplate, ClientHealth, ClockOffset, Digest, ImageFormat, Images};
 use assay_telemetry::counters;
 use proptest::prelude::*;
 use serde_json::json;
@@ -261,6 +261,24 @@ fn prompts_are_compared_only_if_both_count_alike() {
     insta::assert_snapshot!(of(&work("completions", false, true), requests(5, 0)), @"t0: 50 50 not_compared because the client does not count by the model's tokenizer");
     insta::assert_snapshot!(of(&completions(), warmed), @"t0: 50 50 not_compared because the client does not count the prompts of the warm-up");
     assert_eq!(of(&work("embeddings", true, false), requests(5, 0)), "t0: 50 50 agrees");
+}
+
+#[test]
+fn prompts_are_compared_if_the_client_counts_the_chat_template() {
+    let mut chat = work("chat", true, true);
+    chat.tokenizer.template = Some(ChatTemplate { usage: TemplateUse::Count, config: None, file: None, tokens: 3 });
+    let of = |work: &ServingWork, counted| {
+        lines(CountedQuantity::InputTokens, &[served(work, 0, (10, 20), requests(5, 0))], &readings(&[(10, 0), (20, counted)]))
+            .concat()
+    };
+    assert_eq!(of(&chat, 5), "t0: 50 50 agrees");
+    assert_eq!(of(&chat, 6), "t0: 50 60 disagrees", "another template, or other traffic");
+    let images = Images { width: 8, height: 8, count: 1, format: ImageFormat::Png };
+    let seeing = ServingWork { images: Some(images), ..chat.clone() };
+    assert_eq!(of(&seeing, 5), format!("t0: 50 50 not_compared because {}", reason::IMAGES));
+    let sessions = json!({"turns": {"law": "fixed", "tokens": 2}, "think_time": {"law": "fixed", "ns": "0"}, "history": "live", "reasoning": "drop"});
+    let live = ServingWork { sessions: Some(serde_json::from_value(sessions).expect("sessions")), ..chat };
+    assert_eq!(of(&live, 5), format!("t0: 50 50 not_compared because {}", reason::LIVE_HISTORY));
 }
 
 #[test]

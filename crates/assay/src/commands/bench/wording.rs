@@ -5,7 +5,7 @@ use assay_stage::Failure;
 use super::OPTIONS;
 
 /// Parts of messages and hints that have a form of their own in options.
-const PHRASES: [(&str, &str); 26] = [
+const PHRASES: [(&str, &str); 25] = [
     (
         "`spec.load` needs at least one of `duration`, `requests`, `sessions`",
         "a trial needs `--duration`, `--requests` or `--sessions count=N`",
@@ -33,7 +33,6 @@ const PHRASES: [(&str, &str); 26] = [
         "to send its requests at a concurrency or rate of your own, name the file as `dataset`",
         "add `--sessions count=N`, the number of sessions that are played, or name the file with `--dataset` to send its requests at a concurrency or rate of your own",
     ),
-    ("name the file as `trace`, and add `sessions: {}`", "name the file with `--trace`, and add `--sessions history=recorded`"),
     ("`spec` lacks `custom` for `api: custom`", "`--api custom` needs `--api-path`, `--api-body` and `--api-response`"),
     ("it has the `path`, the `body` and the places of the `response`", "they describe its requests and its responses"),
     ("raise `spec.time_limit`", "write a shorter `--duration` or `--warmup`"),

@@ -184,7 +184,7 @@ fn lengths(work: &ServingWork) -> String {
             let pairs = work.output.as_ref().and_then(|output| pairs(input, output));
             let (input, drawn) = match pairs {
                 Some(pairs) => (pairs, String::new()),
-                None => (format!("{} in", length(input)), drawn.unwrap_or_else(|| undecided(work))),
+                None => (format!("{} in", sent_length(work, input)), drawn.unwrap_or_else(|| undecided(work))),
             };
             let template = template(work);
             let input = format!("{input}{}", kind_of_text(work));
@@ -208,23 +208,27 @@ fn lengths(work: &ServingWork) -> String {
                 }
                 (None, None) => undecided(work),
             };
-            let noun = match dataset.summary {
-                DatasetSummary { sessions: Some(_), .. } => "turn",
-                DatasetSummary { times: Some(_), .. } => "request",
-                _ => "prompt",
-            };
-            let session = if work.plays_trace() { "session" } else { "conversation" };
-            let of_sessions = dataset.summary.sessions.map(|count| format!("{} of ", counted(count.0, session)));
             let turns = work.sessions.as_ref().map(|sessions| turns(work, sessions)).unwrap_or_default()
                 + &recorded_pauses(&dataset.summary);
             let reused = reused(&dataset.summary);
-            let (file, changed) = (clean(&dataset.file.origin), changed_rows(&dataset.summary));
-            let of = of_sessions.unwrap_or_default();
-            let input =
-                format!("{} in{}{}{}", range(input_tokens), kind_of_text(work), template(work), salt(work, dataset.format));
-            format!("{} of {of}{file}{changed}, tokens {input}{output}{images}{reused}{turns}", counted(rows.0, noun))
+            let rows = describe_rows(&dataset.file.origin, &dataset.summary);
+            let input = format!(
+                "{} in{}{}{}{}",
+                range(input_tokens),
+                kind_of_text(work),
+                template(work),
+                salt(work, dataset.format),
+                of_recorded(work)
+            );
+            format!("{rows}, tokens {input}{output}{images}{reused}{turns}")
         }
     }
+}
+
+/// Returns the mark of lengths that are not those of the prompts sent, which have the endpoint's own responses; empty if they are.
+fn of_recorded(work: &ServingWork) -> &'static str {
+    let is_live = work.sessions.as_ref().is_some_and(|sessions| sessions.history == History::Live);
+    if is_live { " with the recorded responses (live ones were sent)" } else { "" }
 }
 
 /// Returns ` of natural text`, or ` as token ids` with their range if they have one; empty if prompts are words.
@@ -309,12 +313,44 @@ fn template(work: &ServingWork) -> String {
         TemplateUse::Apply => "client",
         TemplateUse::Count => "endpoint",
     };
-    match (&work.sessions, &work.prompts) {
-        (None, PromptSource::Synthetic { .. }) => {
-            format!(" ({} of the chat template, which the {applied} applies)", template.tokens)
+    match (least_prompt(work), &work.prompts) {
+        (Some(least), PromptSource::Synthetic { input, .. }) => {
+            let longer = match input {
+                law if least_drawn(law) >= least => String::new(),
+                LengthLaw::Fixed { tokens } => format!("{tokens} were requested; "),
+                _ => format!("at least {least}; "),
+            };
+            format!(" ({longer}{} of the chat template, which the {applied} applies)", template.tokens)
         }
         // They differ from turn to turn, and from row to row.
         _ => format!(" with the chat template, which the {applied} applies"),
+    }
+}
+
+/// Returns the tokens of the shortest prompt, the chat template and a word; `None` if there is no template, or if its tokens differ between turns.
+fn least_prompt(work: &ServingWork) -> Option<u32> {
+    let template = work.tokenizer.template.as_ref().filter(|_| work.sessions.is_none())?;
+    Some(template.tokens.saturating_add(1))
+}
+
+/// Returns the tokens that were sent: of a fixed length that is shorter than the chat template, those of the shortest prompt.
+fn sent_length(work: &ServingWork, law: &LengthLaw) -> String {
+    match (law, least_prompt(work)) {
+        (LengthLaw::Fixed { tokens }, Some(least)) => tokens.max(&least).to_string(),
+        _ => length(law),
+    }
+}
+
+/// Returns the smallest number of tokens that a law draws.
+fn least_drawn(law: &LengthLaw) -> u32 {
+    match law {
+        LengthLaw::Fixed { tokens } => *tokens,
+        LengthLaw::Uniform { min, .. } => *min,
+        LengthLaw::Normal { .. } | LengthLaw::Lognormal { .. } => 1,
+        LengthLaw::TruncatedNormal { floor, .. } => *floor,
+        LengthLaw::TruncatedUniform { low, floor, .. } => *low.max(floor),
+        LengthLaw::Histogram { edges, .. } => edges.first().copied().unwrap_or_default(),
+        LengthLaw::Paired { values } => values.iter().map(|value| value.tokens).min().unwrap_or_default(),
     }
 }
 
@@ -383,6 +419,19 @@ fn reused(summary: &DatasetSummary) -> String {
     // Sessions of a trace may have blocks of different sizes.
     let size = if blocks.tokens == 0 { String::new() } else { format!(" of {}", blocks.tokens) };
     format!(", {share} of the prompt tokens in blocks{size} that an earlier request begins with")
+}
+
+/// States the rows of a dataset or trace that are sent, and those of its file that are not:
+/// `8 prompts of prompts.jsonl (2 of 10 rows left out: 2 without a prompt)`.
+pub fn describe_rows(file: &str, summary: &DatasetSummary) -> String {
+    let (noun, session) = match (summary.sessions, &summary.times) {
+        (Some(_), Some(_)) => ("turn", "session"),
+        (Some(_), None) => ("turn", "conversation"),
+        (None, Some(_)) => ("request", ""),
+        (None, None) => ("prompt", ""),
+    };
+    let of_sessions = summary.sessions.map(|count| format!("{} of ", counted(count.0, session))).unwrap_or_default();
+    format!("{} of {of_sessions}{}{}", counted(summary.rows.0, noun), clean(file), changed_rows(summary))
 }
 
 /// States the rows of a dataset that were left out or cut, with the reasons: ` (10 of 20 rows left out: 10 longer than `max_input`)`;
@@ -571,9 +620,17 @@ mod tests {
         let template = ChatTemplate { usage: TemplateUse::Apply, config: Some(config), file: None, tokens: 14 };
         work.tokenizer.template = Some(template.clone());
         let text = |work: &ServingWork| RequestedWork::new(work).lengths;
-        assert_eq!(text(&work), "tokens log-normal (480, 240) in (14 of the chat template, which the client applies), 128 out");
+        let drawn = "tokens log-normal (480, 240) in (at least 15; 14 of the chat template, which the client applies), 128 out";
+        assert_eq!(text(&work), drawn);
         work.tokenizer.template = Some(ChatTemplate { usage: TemplateUse::Count, ..template });
-        assert_eq!(text(&work), "tokens log-normal (480, 240) in (14 of the chat template, which the endpoint applies), 128 out");
+        assert_eq!(text(&work), drawn.replace("client", "endpoint"));
+        let of =
+            |input| text(&ServingWork { prompts: PromptSource::Synthetic { input, query: None, prefix: None }, ..work.clone() });
+        let stated = "of the chat template, which the endpoint applies), 128 out";
+        assert_eq!(of(LengthLaw::Fixed { tokens: 15 }), format!("tokens 15 in (14 {stated}"));
+        assert_eq!(of(LengthLaw::Fixed { tokens: 5 }), format!("tokens 15 in (5 were requested; 14 {stated}"), "what was sent");
+        assert_eq!(of(LengthLaw::Uniform { min: 15, max: 20 }), format!("tokens 15 to 20 in (14 {stated}"));
+        assert_eq!(of(LengthLaw::Uniform { min: 14, max: 20 }), format!("tokens 14 to 20 in (at least 15; 14 {stated}"));
         let think_time = PauseLaw::Fixed { ns: Count(0) };
         let (history, reasoning) = (History::Recorded, ReasoningHistory::Drop);
         let turns = Some(LengthLaw::Fixed { tokens: 3 });
@@ -616,6 +673,10 @@ mod tests {
             lengths(&work),
             "10 turns of 4 conversations of data/prompts.jsonl (2 of 6 conversations left out: 2 without a prompt; 1 conversation ended before a turn longer than `max_input`), tokens 0 in and 4 of the salt, 128 out; turns 2 s apart, recorded history"
         );
+        work.sessions.as_mut().expect("sessions").history = History::Live;
+        let live = lengths(&work);
+        let stated = "tokens 0 in and 4 of the salt with the recorded responses (live ones were sent), 128 out; turns 2 s apart, live history";
+        assert!(live.ends_with(stated), "{live}");
     }
 
     #[test]

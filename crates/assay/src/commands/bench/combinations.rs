@@ -1,0 +1,94 @@
+//! Options that contradict each other, each with what to write instead.
+
+use assay_manifest::DatasetFormat;
+use assay_stage::{ErrorCode, Failure};
+
+use super::Bench;
+
+/// Refuses a number of requests beside a load that something else ends, and a format of one kind beside a file of the other.
+pub(super) fn check(bench: &Bench) -> Result<(), Failure> {
+    check_requests(bench)?;
+    check_dataset_format(bench)?;
+    check_trace_format(bench)
+}
+
+fn refused(message: impl Into<String>, hint: impl Into<String>) -> Result<(), Failure> {
+    Err(Failure::new(ErrorCode::Option, message).hint(hint))
+}
+
+fn check_requests(bench: &Bench) -> Result<(), Failure> {
+    let Some(requests) = bench.requests else { return Ok(()) };
+    let (option, why, instead) = if !bench.users.is_empty() {
+        ("--users", "all users play until the time of a trial is over", "write `--duration 60s`")
+    } else if bench.ramp.is_some() {
+        let why = "its rate changes over the whole time of a trial, and a number of requests would end the trial before";
+        ("--ramp", why, "write `--duration 60s`, the time over which the rate changes")
+    } else if !bench.series.is_empty() {
+        let why = "a trial has all of its segments, and a number of requests would end the trial before";
+        ("--series", why, "a trial lasts as long as its segments together")
+    } else if !bench.sessions.is_empty() {
+        let why = "the number of turns of a session is not known beforehand";
+        ("--sessions", why, "write `--sessions count=N`, a number of sessions, or `--duration 60s`")
+    } else {
+        return Ok(());
+    };
+    refused(format!("`--requests {requests}` contradicts `{option}`: {why}"), format!("leave out `--requests`; {instead}"))
+}
+
+fn check_dataset_format(bench: &Bench) -> Result<(), Failure> {
+    let Some(written) = &bench.dataset_format else { return Ok(()) };
+    let format = written.parse::<DatasetFormat>().ok();
+    let of_sessions = format.filter(|format| format.needs_sessions());
+    match (&bench.dataset, &bench.trace, of_sessions) {
+        (_, None, Some(format)) => refused(
+            format!("`{format}` is a format of traces: a file of it consists of sessions, and a dataset of single requests"),
+            format!("write {}", as_trace(format)),
+        ),
+        (None, Some(_), _) if format.is_some_and(|format| !format.has_times()) => without_times(written),
+        (None, Some(_), _) => refused(
+            "`--dataset-format` is the format of a `--dataset`, and the file is a `--trace`",
+            format!("write `--trace-format {written}`"),
+        ),
+        (None, None, None) => refused("`--dataset-format` lacks its file", "add `--dataset FILE`"),
+        (Some(_), ..) => Ok(()),
+    }
+}
+
+fn check_trace_format(bench: &Bench) -> Result<(), Failure> {
+    let Some(written) = &bench.trace_format else { return Ok(()) };
+    let format = written.parse::<DatasetFormat>().ok();
+    match (&bench.dataset, &bench.trace) {
+        (_, Some(_)) if format.is_some_and(|format| !format.has_times()) => without_times(written),
+        (_, Some(_)) => Ok(()),
+        (Some(_), None) => {
+            let hint = match format {
+                Some(format) if format.needs_sessions() => format!("write {}", as_trace(format)),
+                Some(format) if format.has_times() => format!(
+                    "write {}, which replays its requests at their times, or `--dataset-format {format}`, which sends them at a load of your own",
+                    as_trace(format)
+                ),
+                Some(_) | None => format!("write `--dataset-format {written}`"),
+            };
+            refused("`--trace-format` is the format of a `--trace`, and the file is a `--dataset`", hint)
+        }
+        (None, None) => refused("`--trace-format` lacks its file", "add `--trace FILE`"),
+    }
+}
+
+/// Returns the failure of a trace in a format that has no times.
+fn without_times(format: &str) -> Result<(), Failure> {
+    refused(
+        format!("`{format}` is a format of datasets: its rows have no times at which they could be replayed"),
+        format!("write `--dataset FILE --dataset-format {format}`, and a load such as `--concurrency 8`"),
+    )
+}
+
+/// Returns the options that play or replay a file of a format.
+fn as_trace(format: DatasetFormat) -> String {
+    let sessions = match format {
+        _ if !format.needs_sessions() => "",
+        _ if format.has_session_starts() => " --sessions history=recorded",
+        _ => " --sessions count=100 --concurrency 8",
+    };
+    format!("`--trace FILE --trace-format {format}{sessions}`")
+}
