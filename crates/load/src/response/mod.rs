@@ -22,6 +22,9 @@ use crate::{Capture, CustomCall, Trial};
 
 /// The maximum bytes of a response that is not streamed: a batch of embeddings is the largest.
 pub const MAX_DOCUMENT_BYTES: usize = 64 << 20;
+/// The maximum bytes of a streamed response, heads and comments included: 1 KiB for each token event that is listed. An endpoint that sends
+/// without end would keep the client busy until the request's timeout.
+pub(crate) const MAX_RESPONSE_BYTES: usize = MAX_CHUNKS << 10;
 /// An incomplete head is parsed at every read up to this size, so that bytes that are not HTTP are detected early.
 const EAGER_HEAD_BYTES: usize = 1 << 10;
 /// The bytes of an error's body that are kept for its message.
@@ -175,6 +178,9 @@ impl Reader {
     pub(crate) fn take(&mut self, bytes: &[u8], at_ns: i64, row: &mut Row) -> Option<ResponseEnd> {
         row.record.response_bytes += bytes.len() as u64;
         row.record.first_byte_ns.get_or_insert(at_ns);
+        if row.record.response_bytes > MAX_RESPONSE_BYTES as u64 {
+            return Some(self.end(Err(too_large("the response", MAX_RESPONSE_BYTES)), at_ns, false, row));
+        }
         match self.follow(bytes, at_ns, row) {
             Ok(None) if self.charge.cover(self.held_bytes(row)) => None,
             Ok(None) => {

@@ -75,6 +75,23 @@ fn responses_without_end_hold_no_more_than_their_budget_together() {
 }
 
 #[test]
+fn a_stream_without_end_ends_at_the_limit_of_a_response() {
+    let trial = trial(ServingApi::Chat, true);
+    let mut reader = Reader::new(&trial, Budget::new(MAX_HELD_BYTES));
+    reader.reset(true, false, None);
+    let mut row = Row::default();
+    let head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+    assert_eq!(reader.take(head, AT, &mut row), None);
+    // Comments are no events, so that no other limit holds for them.
+    let comment = b": a\n".repeat(1 << 10);
+    row.record.response_bytes = (MAX_RESPONSE_BYTES - comment.len()) as u64;
+    assert_eq!(reader.take(&comment, AT, &mut row), None, "the limit itself is allowed");
+    let ended = reader.take(b": a\n", AT, &mut row).expect("an end");
+    assert_eq!((ended.outcome, ended.reusable), (Outcome::EventTooLarge, false));
+    assert_eq!(ended.reason.as_deref(), Some("the response is larger than this client's limit of 1073741824 bytes"));
+}
+
+#[test]
 fn a_response_that_is_over_keeps_no_large_buffer() {
     let trial = trial(ServingApi::Embeddings, false);
     let mut reader = Reader::new(&trial, Budget::new(MAX_HELD_BYTES));
