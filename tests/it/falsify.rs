@@ -35,11 +35,12 @@ pub(crate) struct Field {
 }
 
 /// Maps whose members differ on another machine or in another workload. The first member stands for all.
-const MAPS: [&str; 9] = [
+const MAPS: [&str; 10] = [
     ".facts",
     ".absent",
     ".schedule_digests",
     ".token_sources",
+    ".usage_faults",
     ".host_before",
     ".host_after",
     ".usage",

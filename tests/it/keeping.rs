@@ -105,6 +105,8 @@ fn raw_evidence_goes_and_the_numbers_stay() {
     }
     assert!(!verified.stdout.contains("removed curated") && !verified.stdout.contains("not here"), "{}", verified.stdout);
     kept.verify("one", &["--strict"]).refuses(21, "evidence_removed");
+    let recomputed = kept.verify("one", &["--recompute"]).success();
+    assert_eq!(recomputed.stdout, verified.stdout, "a removal that is signed explains why nothing was computed again");
     let json = kept.verify("one", &["--json"]).success().json();
     assert_eq!((&json["level"], json["tombstones"].as_array().map(Vec::len)), (&Value::from(2), Some(1)));
     assert!(kept.assay(&["runs"]).success().stdout.contains("published, evidence removed"));
@@ -163,7 +165,14 @@ fn what_was_lost_is_no_removal() {
     fs::remove_file(kept.path_of(&lost)).expect("a raw blob");
     kept.verify("one", &[]).success();
     kept.verify("one", &["--strict"]).refuses(20, "artifact_absent");
+    let not_recomputed = kept.verify("one", &["--recompute"]).refuses(21, "not_recomputed");
+    assert!(levels(&not_recomputed).contains("2 (rows and queries)"), "{}", not_recomputed.stdout);
+    assert!(not_recomputed.stdout.contains("level 4 (recomputed) could not be checked"), "{}", not_recomputed.stdout);
+    let json = kept.verify("one", &["--recompute", "--json"]).refuses(21, "not_recomputed").json();
+    assert_eq!((&json["level"], &json["failed"]["level"], &json["failed"]["refused"]), (&2.into(), &4.into(), &false.into()));
+    kept.verify("one", &["--recompute", "--strict"]).refuses(20, "artifact_absent");
     kept.remove("one", &["--evidence-only"]).success();
+    kept.verify("one", &["--recompute"]).refuses(21, "not_recomputed");
     let verified = kept.verify("one", &[]).success();
     // The outputs of an indicator are equal bytes in all of its trials, and in both runs.
     assert!(

@@ -43,6 +43,7 @@ mod sessions;
 mod stalls;
 mod stores;
 mod unix_sockets;
+mod usage;
 // The fake forge that the tests post to.
 mod replicas;
 #[path = "../../crates/forge/tests/it/stand_in.rs"]

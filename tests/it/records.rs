@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::Instant;
-use assay_record::{Chunk, Outcome, Phase, Record, TokenSource};
+use assay_record::{Chunk, Outcome, Phase, Record, TokenSource, UsageFault};
 use assay_warehouse::records::{RecordColumn as Column, RecordFile, RecordWriter};
 use serde_json::{Value, json};
 
@@ -211,6 +211,10 @@ pub(crate) fn column_falsification(column: Column, far: bool) -> RecordsFalsific
         Column::OutputTokensRequested => of(Box::new(move |record| more(&mut record.output_tokens_requested))),
         Column::OutputTokens => of(Box::new(move |record| more(&mut record.output_tokens))),
         Column::OutputSource => of(Box::new(|record| record.output_source = TokenSource::Unknown)),
+        Column::OutputTokensClaimed => of(Box::new(move |record| {
+            record.output_tokens_claimed = Some(record.output_tokens_claimed.unwrap_or(0) + i64::from(tokens));
+        })),
+        Column::UsageFault => of(Box::new(|record| record.usage_fault = UsageFault::OutputIsZero)),
         Column::ReasoningTokens => of(Box::new(move |record| more(&mut record.reasoning_tokens))),
         Column::AcceptedPredictionTokens => of(Box::new(move |record| more(&mut record.accepted_prediction_tokens))),
         Column::FirstEventTokens => of(Box::new(move |record| more(&mut record.first_event_tokens))),

@@ -134,6 +134,29 @@ fn a_trace_is_replayed_at_its_times_by_any_number_of_shards() {
 }
 
 #[test]
+fn a_misspelt_field_is_named_before_the_load_and_in_the_result() {
+    let fixture = Fixture::new();
+    fixture.write("trace.jsonl", &mooncake().replace("hash_ids", "hash_id"));
+    let bench = |run_id: &str| {
+        let trace = ["bench", "--simulator", "fast", "--trace", "trace.jsonl", "--trace-format", "mooncake", "--trials", "1"];
+        fixture.assay(&[&trace[..], &["--run-id", run_id]].concat()).success()
+    };
+    let misspelt = bench("misspelt");
+    let stated = "no row has `hash_ids`, so that no prompts begin alike";
+    let unread = "8 of its rows have members that are not read: `hash_id`";
+    for text in [stated, unread] {
+        assert!(misspelt.stderr.contains(text), "{}", misspelt.stderr);
+        let printed = misspelt.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(printed.contains(text), "{}", misspelt.stdout);
+    }
+    let summary = &fixture.manifest("misspelt", "plan")["body"]["workloads"][0]["serving"]["prompts"]["summary"];
+    assert_eq!(summary["unread"], json!({"rows": "8", "names": ["hash_id"]}));
+    fixture.write("trace.jsonl", &mooncake());
+    let right = bench("right");
+    assert!(!said(&right).contains("no row has") && !said(&right).contains("not read"), "{}", said(&right));
+}
+
+#[test]
 fn an_endpoint_finds_the_prefixes_of_the_trace_to_the_block() {
     for (size, more) in [(16, ""), (128, "  cache: cold_flush\n")] {
         let fixture = Fixture::bare();

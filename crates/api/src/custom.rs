@@ -14,7 +14,7 @@ use crate::completions::Completions;
 use crate::json::{Scan, Scanner, Text};
 use crate::received::{InputCounts, InputReader, ReceivedRequest};
 use crate::request::{RequestBody, RequestInput};
-use crate::response::{self, ParsedResponse, TextKind, TextSink};
+use crate::response::{self, InvalidCount, ParsedResponse, TextKind, TextSink};
 use crate::simulated::{Content, ContentFault, SimulatedResponse, TokenRun};
 
 /// The most steps of a path.
@@ -393,16 +393,11 @@ fn read_target<'a>(
             let text: Text<'a> = response::text(scanner)?;
             response.add_text(TextKind::Content, text, keep);
         }
-        ResponseValue::InputTokens => response.usage.prompt = count(scanner)?,
-        ResponseValue::OutputTokens => response.usage.completion = count(scanner)?,
+        ResponseValue::InputTokens => response.usage.prompt = response.usage.read(scanner, InvalidCount::Input)?,
+        ResponseValue::OutputTokens => response.usage.completion = response.usage.read(scanner, InvalidCount::Output)?,
         ResponseValue::Finish => response.finish = response::optional_string(scanner)?,
     }
     Ok(())
-}
-
-/// Reads a count; a value that is no number is none.
-fn count(scanner: &mut Scanner<'_>) -> Scan<Option<u32>> {
-    if matches!(scanner.peek()?, b'0'..=b'9' | b'-' | b'n') { scanner.count() } else { scanner.skip().map(|()| None) }
 }
 
 /// The API of a simulated endpoint: that of completions.

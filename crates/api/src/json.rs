@@ -10,6 +10,17 @@ pub(crate) const MAX_DEPTH: u32 = 128;
 /// The scanned value, or the reason why the text is not JSON.
 pub type Scan<T> = Result<T, &'static str>;
 
+/// The value in the place of a count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScannedCount {
+    /// `null`.
+    Absent,
+    /// A whole number from 0 to 2^32 - 1.
+    Tokens(u32),
+    /// Any other value; the number, if it is a whole one of 64 bits.
+    Invalid(Option<i64>),
+}
+
 /// A scanner at a position of a JSON text.
 pub(crate) struct Scanner<'a> {
     bytes: &'a [u8],
@@ -126,16 +137,20 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Scans a number and returns it if it is a whole number that fits; none for `null` and for any other number. Any other value
-    /// is an error.
-    pub(crate) fn count(&mut self) -> Scan<Option<u32>> {
-        if self.null()? {
-            return Ok(None);
+    /// Scans the value in the place of a count.
+    pub(crate) fn count(&mut self) -> Scan<ScannedCount> {
+        match self.peek()? {
+            b'n' => self.word(b"null").map(|()| ScannedCount::Absent),
+            b'-' | b'0'..=b'9' => {
+                let start = self.at;
+                self.number()?;
+                let digits = std::str::from_utf8(&self.bytes[start..self.at]).unwrap_or_default();
+                let number: Option<i64> = digits.parse().ok();
+                let tokens = number.and_then(|number| u32::try_from(number).ok());
+                Ok(tokens.map_or(ScannedCount::Invalid(number), ScannedCount::Tokens))
+            }
+            _ => self.skip().map(|()| ScannedCount::Invalid(None)),
         }
-        let start = self.at;
-        self.number()?;
-        let digits = &self.bytes[start..self.at];
-        Ok(std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()))
     }
 
     /// Consumes a `null` if it comes next, and returns true if it did.
@@ -455,12 +470,14 @@ mod tests {
     #[test]
     fn counts_are_whole_numbers_that_fit() {
         let count = |text: &str| Scanner::new(text.as_bytes()).and_then(|mut scanner| scanner.count());
-        assert_eq!(count("17"), Ok(Some(17)));
-        assert_eq!(count("null"), Ok(None));
-        assert_eq!(count("-1"), Ok(None));
-        assert_eq!(count("1.5"), Ok(None));
-        assert_eq!(count("4294967296"), Ok(None));
-        assert!(count("\"17\"").is_err());
+        assert_eq!(count("17"), Ok(ScannedCount::Tokens(17)));
+        assert_eq!(count("null"), Ok(ScannedCount::Absent));
+        assert_eq!(count("-1"), Ok(ScannedCount::Invalid(Some(-1))));
+        assert_eq!(count("4294967296"), Ok(ScannedCount::Invalid(Some(4_294_967_296))));
+        for invalid in ["1.5", "9223372036854775808", "\"17\"", "true", "[17]", "{\"a\":{}}"] {
+            assert_eq!(count(invalid), Ok(ScannedCount::Invalid(None)), "{invalid}");
+        }
+        assert!(count("\"17").is_err() && count("nul").is_err());
     }
 
     proptest! {

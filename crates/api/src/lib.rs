@@ -30,6 +30,6 @@ pub use images::add_images;
 pub use json::{Scan, Text};
 pub use received::{InputCounts, InputReader, ReceivedRequest};
 pub use request::{RequestBody, RequestInput};
-pub use response::{InputParts, ParsedResponse, TextSink, Usage, member_names};
+pub use response::{InputParts, InvalidCount, ParsedResponse, TextSink, Usage, member_names};
 pub use serving_api::ServingApi;
 pub use simulated::{Content, ContentFault, OutputTokens, ResponseNames, ResponsePlan, SimulatedResponse, TokenRun};

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::api_format::{ApiFormat, CallRules, Capabilities, InputKind};
 use crate::json::{Scan, Scanner, Text};
 use crate::received::{InputCounts, InputReader, ReceivedRequest, missing, read_parts};
-use crate::response::{self, ParsedResponse, TextKind, TextSink, Usage, optional_string, text};
+use crate::response::{self, InvalidCount, ParsedResponse, TextKind, TextSink, Usage, optional_string, text};
 use crate::simulated::{Content, ContentFault, SimulatedResponse, TokenRun, push, push_event, push_padding};
 
 pub(crate) struct Messages;
@@ -88,13 +88,13 @@ impl ApiFormat for Messages {
 
     fn read_usage_member(scanner: &mut Scanner<'_>, key: &[u8], usage: &mut Usage) -> Scan<()> {
         match key {
-            b"input_tokens" => usage.parts.uncached = scanner.count()?,
-            b"cache_creation_input_tokens" => usage.parts.written = scanner.count()?,
+            b"input_tokens" => usage.parts.uncached = usage.read(scanner, InvalidCount::Input)?,
+            b"cache_creation_input_tokens" => usage.parts.written = usage.read(scanner, InvalidCount::Input)?,
             b"cache_read_input_tokens" => {
-                usage.parts.read = scanner.count()?;
+                usage.parts.read = usage.read(scanner, InvalidCount::Input)?;
                 usage.cached = usage.parts.read;
             }
-            b"output_tokens" => usage.completion = scanner.count()?,
+            b"output_tokens" => usage.completion = usage.read(scanner, InvalidCount::Output)?,
             _ => scanner.skip()?,
         }
         Ok(())

@@ -57,6 +57,18 @@ pub enum RequestInput<'a> {
     Body(&'a Map<String, Value>),
 }
 
+impl RequestBody<'_> {
+    /// Returns the whole number in a member that the workload adds to the body, or that the row has if `of_row` is true.
+    fn number(&self, member: &str, of_row: bool) -> Option<u64> {
+        match (self.extra_members.get(member), self.extra_body.get(member), self.input) {
+            (Some(value), ..) => value.as_u64(),
+            (None, Some(text), _) => text.parse().ok(),
+            (None, None, RequestInput::Body(row)) if of_row => row.get(member)?.as_u64(),
+            (None, None, _) => None,
+        }
+    }
+}
+
 impl ServingApi {
     /// Returns true if a prompt may be a list of the ids of its tokens.
     pub const fn takes_token_ids(self) -> bool {
@@ -92,6 +104,17 @@ impl ServingApi {
             }
         }
         with_further_members(body, request)
+    }
+
+    /// Returns the most output tokens that the body of a request allows, over all choices that it asks for; `None` if it states no limit.
+    pub fn output_limit(self, request: &RequestBody<'_>) -> Option<u64> {
+        let stated = request.output_tokens.map(u64::from);
+        // A stated number replaces the limits of a row.
+        let of_members = self.rules().limits.iter().filter_map(|limit| request.number(limit, stated.is_none()));
+        let limit = stated.into_iter().chain(of_members).max().or(request.max_output_tokens.map(u64::from))?;
+        // `best_of` choices are generated and counted, of which `n` are returned (OpenAI, completions).
+        let choices = ["n", "best_of"].iter().filter_map(|choices| request.number(choices, true)).max();
+        Some(limit.saturating_mul(choices.unwrap_or(1).max(1)))
     }
 
     /// Returns true if a member of the body states what is measured: the model, the inputs, their lengths or streaming. Settings of
@@ -149,6 +172,12 @@ impl ServingApi {
 }
 
 impl CustomApi {
+    /// Returns the most output tokens that the body of a request allows; `None` if it states no limit.
+    pub fn output_limit(&self, request: &RequestBody<'_>) -> Option<u64> {
+        let limit = request.output_tokens.or(request.max_output_tokens).map(u64::from);
+        limit.filter(|_| self.takes_output_tokens())
+    }
+
     /// Builds the body of a request.
     pub fn request_body(&self, request: &RequestBody<'_>) -> Vec<u8> {
         with_further_members(self.fill(request), request)
@@ -229,6 +258,33 @@ mod tests {
         let body = body_of(ServingApi::Completions, RequestInput::TokenIds(&[7, 0, 31_999]), false);
         assert_eq!(body["prompt"], json!([7, 0, 31_999]));
         assert!(ServingApi::ALL.iter().all(|api| api.takes_token_ids() == (*api == ServingApi::Completions)));
+    }
+
+    #[test]
+    fn a_body_allows_as_many_tokens_as_its_limits_and_choices_say() {
+        let limit = |api: ServingApi, row: Option<Value>, output_tokens, extra: &[(&str, &str)], members: Value| {
+            let row = row.map(|row| row.as_object().expect("an object").clone());
+            api.output_limit(&RequestBody {
+                model: "m",
+                input: row.as_ref().map_or(RequestInput::Messages(&[]), RequestInput::Body),
+                output_tokens,
+                max_output_tokens: Some(500),
+                exact_output: false,
+                streamed: false,
+                continuous_usage: false,
+                extra_body: &extra.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect(),
+                extra_members: members.as_object().expect("an object"),
+            })
+        };
+        let chat = |output_tokens, extra: &[(&str, &str)], members| limit(ServingApi::Chat, None, output_tokens, extra, members);
+        assert_eq!([chat(Some(32), &[], json!({})), chat(None, &[], json!({}))], [Some(32), Some(500)]);
+        assert_eq!(chat(Some(32), &[], json!({"max_completion_tokens": 64})), Some(64), "either may hold");
+        assert_eq!(chat(Some(32), &[("n", "4")], json!({})), Some(128), "usage counts the tokens of all choices");
+        assert_eq!(chat(Some(32), &[("best_of", "8"), ("n", "2")], json!({})), Some(256));
+        assert_eq!(chat(Some(32), &[("n", "4")], json!({"n": null})), Some(32));
+        let row = json!({"messages": [], "max_tokens": 70, "n": 2});
+        let of_row = |output_tokens| limit(ServingApi::Chat, Some(row.clone()), output_tokens, &[], json!({}));
+        assert_eq!((of_row(None), of_row(Some(32))), (Some(140), Some(64)));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::api_format::{ApiFormat, Capabilities, InputKind};
 use crate::json::{Scan, Scanner};
 use crate::received::{InputCounts, InputReader, ReceivedRequest, missing};
-use crate::response::{self, ParsedResponse, TextSink, Usage, array_or_null};
+use crate::response::{self, InvalidCount, ParsedResponse, TextSink, Usage, array_or_null};
 use crate::simulated::{Content, ContentFault, SimulatedResponse, push, push_padding};
 
 /// The maximum documents of a request to a simulated endpoint: Jina's limit.
@@ -69,7 +69,7 @@ impl ApiFormat for Rerank {
         if key != b"total_tokens" {
             return scanner.skip();
         }
-        let total = scanner.count()?;
+        let total = usage.read(scanner, InvalidCount::Input)?;
         usage.prompt = usage.prompt.or(total);
         Ok(())
     }
@@ -165,11 +165,13 @@ fn read_meta(scanner: &mut Scanner<'_>, usage: &mut Usage) -> Scan<()> {
     if scanner.null()? {
         return Ok(());
     }
-    scanner.object(
-        |scanner, key| {
-            if key == b"tokens" { response::detail(scanner, b"input_tokens", &mut usage.prompt) } else { scanner.skip() }
-        },
-    )
+    scanner.object(|scanner, key| {
+        if key == b"tokens" {
+            usage.prompt = usage.read_detail(scanner, b"input_tokens", InvalidCount::Input)?.or(usage.prompt);
+            return Ok(());
+        }
+        scanner.skip()
+    })
 }
 
 /// Reads each document together with the query, and returns the number of documents.

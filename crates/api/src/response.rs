@@ -6,7 +6,7 @@ use serde::de::IgnoredAny;
 use sha2::{Digest as _, Sha256};
 
 use crate::api_format::ApiFormat;
-use crate::json::{Scan, Scanner, Text};
+use crate::json::{Scan, ScannedCount, Scanner, Text};
 
 /// The content of one document. Sizes are bytes of the decoded text.
 #[derive(Debug, Default)]
@@ -52,6 +52,82 @@ pub struct Usage {
     pub accepted: Option<u32>,
     /// The input in parts, if the endpoint does not count it as a whole.
     pub parts: InputParts,
+    /// The count that is no count of tokens; of several, the first in the order of the type.
+    pub invalid: Option<InvalidCount>,
+    /// The invalid count of the tokens of the response, if it is a whole number of 64 bits.
+    pub claimed: Option<i64>,
+}
+
+/// A count of a `usage` that is no whole number from 0 to 2^32 - 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum InvalidCount {
+    /// The tokens of the response.
+    Output,
+    /// All of them: `usage` is no object.
+    Usage,
+    /// The tokens of the input.
+    Input,
+    /// The tokens of a part of either.
+    Part,
+}
+
+impl InvalidCount {
+    /// Returns the invalid count to keep of two.
+    pub fn first(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        one.into_iter().chain(other).min()
+    }
+}
+
+impl Usage {
+    /// Notes that a count is invalid.
+    pub(crate) fn set_invalid(&mut self, found: InvalidCount) {
+        self.invalid = InvalidCount::first(self.invalid, Some(found));
+    }
+
+    /// Reads a count, and notes it if it is invalid.
+    pub(crate) fn read(&mut self, scanner: &mut Scanner<'_>, kind: InvalidCount) -> Scan<Option<u32>> {
+        match scanner.count()? {
+            ScannedCount::Absent => Ok(None),
+            ScannedCount::Tokens(tokens) => Ok(Some(tokens)),
+            ScannedCount::Invalid(number) => {
+                self.set_invalid(kind);
+                if kind == InvalidCount::Output {
+                    self.claimed = number;
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Reads one count of an object.
+    pub(crate) fn read_detail(&mut self, scanner: &mut Scanner<'_>, name: &[u8], kind: InvalidCount) -> Scan<Option<u32>> {
+        let mut count = None;
+        self.read_details(scanner, kind, |usage, scanner, key| {
+            if key == name {
+                count = usage.read(scanner, kind)?;
+                return Ok(());
+            }
+            scanner.skip()
+        })?;
+        Ok(count)
+    }
+
+    /// Reads an object with counts; `null` has none, and any other value is noted as invalid.
+    fn read_details(
+        &mut self,
+        scanner: &mut Scanner<'_>,
+        kind: InvalidCount,
+        mut member: impl FnMut(&mut Self, &mut Scanner<'_>, &[u8]) -> Scan<()>,
+    ) -> Scan<()> {
+        match scanner.peek()? {
+            b'{' => scanner.object(|scanner, key| member(self, scanner, key)),
+            b'n' => scanner.skip(),
+            _ => {
+                self.set_invalid(kind);
+                scanner.skip()
+            }
+        }
+    }
 }
 
 /// Parts of the input that have no token in common. Each usage of a stream may state only some of them.
@@ -221,17 +297,14 @@ pub(crate) fn read_member<'a, I: ApiFormat>(
 }
 
 pub(crate) fn usage<I: ApiFormat>(scanner: &mut Scanner<'_>, usage: &mut Usage) -> Scan<()> {
-    if scanner.null()? {
-        return Ok(());
-    }
-    scanner.object(|scanner, key| {
+    usage.read_details(scanner, InvalidCount::Usage, |usage, scanner, key| {
         match key {
-            b"prompt_tokens" => usage.prompt = scanner.count()?,
-            b"completion_tokens" => usage.completion = scanner.count()?,
-            b"prompt_tokens_details" => detail(scanner, b"cached_tokens", &mut usage.cached)?,
+            b"prompt_tokens" => usage.prompt = usage.read(scanner, InvalidCount::Input)?,
+            b"completion_tokens" => usage.completion = usage.read(scanner, InvalidCount::Output)?,
+            b"prompt_tokens_details" => usage.cached = usage.read_detail(scanner, b"cached_tokens", InvalidCount::Part)?,
             b"completion_tokens_details" => output_details(scanner, usage)?,
             // SGLang sends the count without the details.
-            b"reasoning_tokens" => usage.reasoning = scanner.count()?.or(usage.reasoning),
+            b"reasoning_tokens" => usage.reasoning = usage.read(scanner, InvalidCount::Part)?.or(usage.reasoning),
             _ => I::read_usage_member(scanner, key, usage)?,
         }
         Ok(())
@@ -240,30 +313,13 @@ pub(crate) fn usage<I: ApiFormat>(scanner: &mut Scanner<'_>, usage: &mut Usage) 
 
 /// Reads the counts of parts of the output.
 pub(crate) fn output_details(scanner: &mut Scanner<'_>, usage: &mut Usage) -> Scan<()> {
-    if scanner.null()? {
-        return Ok(());
-    }
-    scanner.object(|scanner, key| {
+    usage.read_details(scanner, InvalidCount::Part, |usage, scanner, key| {
         match key {
-            b"reasoning_tokens" => usage.reasoning = scanner.count()?,
-            b"accepted_prediction_tokens" => usage.accepted = scanner.count()?,
+            b"reasoning_tokens" => usage.reasoning = usage.read(scanner, InvalidCount::Part)?,
+            b"accepted_prediction_tokens" => usage.accepted = usage.read(scanner, InvalidCount::Part)?,
             _ => scanner.skip()?,
         }
         Ok(())
-    })
-}
-
-/// Reads one count of an object.
-pub(crate) fn detail(scanner: &mut Scanner<'_>, name: &[u8], count: &mut Option<u32>) -> Scan<()> {
-    if scanner.null()? {
-        return Ok(());
-    }
-    scanner.object(|scanner, key| {
-        if key == name {
-            *count = scanner.count()?;
-            return Ok(());
-        }
-        scanner.skip()
     })
 }
 
@@ -407,6 +463,27 @@ mod tests {
             Usage { prompt: Some(1), completion: Some(0), reasoning: Some(2), ..Usage::default() }
         );
         assert_eq!(counts(r#"{"prompt_tokens":1}"#), Usage::default());
+    }
+
+    #[test]
+    fn a_count_that_is_none_is_noted_and_the_others_are_read() {
+        let is = |usage: &str, expected: Usage| assert_eq!(counts(&format!(r#"{{"usage":{usage}}}"#)), expected, "{usage}");
+        let invalid = |of| Usage { invalid: Some(of), ..Usage::default() };
+        let prompt = |usage| Usage { prompt: Some(3), ..usage };
+        let claimed = |claimed| Usage { claimed: Some(claimed), ..invalid(InvalidCount::Output) };
+        is(r#"{"prompt_tokens":3,"completion_tokens":-7}"#, prompt(claimed(-7)));
+        is(r#"{"completion_tokens":5000000000,"prompt_tokens":3}"#, prompt(claimed(5_000_000_000)));
+        for other in ["1.5", "\"7\"", "[7]", "{}", "true"] {
+            is(&format!(r#"{{"prompt_tokens":3,"completion_tokens":{other}}}"#), prompt(invalid(InvalidCount::Output)));
+        }
+        is(r#"{"prompt_tokens":"3"}"#, invalid(InvalidCount::Input));
+        is(r#"{"prompt_tokens":3,"prompt_tokens_details":{"cached_tokens":-1}}"#, prompt(invalid(InvalidCount::Part)));
+        is(r#"{"prompt_tokens":3,"completion_tokens_details":[1]}"#, prompt(invalid(InvalidCount::Part)));
+        for other in ["7", "\"7\"", "[]", "false"] {
+            is(other, invalid(InvalidCount::Usage));
+        }
+        is("null", Usage::default());
+        is(r#"{"prompt_tokens":-1,"completion_tokens":-1,"reasoning_tokens":-1}"#, claimed(-1));
     }
 
     #[test]

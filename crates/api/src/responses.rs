@@ -12,7 +12,7 @@ use crate::api_format::{ApiFormat, CallRules, Capabilities, InputKind};
 use crate::json::{Scan, Scanner, Text};
 use crate::received::{InputCounts, InputReader, ReceivedRequest, missing, read_parts};
 use crate::response::{
-    self, ParsedResponse, TextKind, TextSink, Usage, array_or_null, detail, optional_string, output_details, to_text,
+    self, InvalidCount, ParsedResponse, TextKind, TextSink, Usage, array_or_null, optional_string, output_details, to_text,
 };
 use crate::simulated::{Content, ContentFault, SimulatedResponse, TokenRun, push, push_event, push_padding};
 
@@ -77,9 +77,9 @@ impl ApiFormat for Responses {
 
     fn read_usage_member(scanner: &mut Scanner<'_>, key: &[u8], usage: &mut Usage) -> Scan<()> {
         match key {
-            b"input_tokens" => usage.prompt = scanner.count()?,
-            b"output_tokens" => usage.completion = scanner.count()?,
-            b"input_tokens_details" => detail(scanner, b"cached_tokens", &mut usage.cached)?,
+            b"input_tokens" => usage.prompt = usage.read(scanner, InvalidCount::Input)?,
+            b"output_tokens" => usage.completion = usage.read(scanner, InvalidCount::Output)?,
+            b"input_tokens_details" => usage.cached = usage.read_detail(scanner, b"cached_tokens", InvalidCount::Part)?,
             b"output_tokens_details" => output_details(scanner, usage)?,
             _ => scanner.skip()?,
         }

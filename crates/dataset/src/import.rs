@@ -20,6 +20,7 @@ pub use json::MAX_ROW_VALUES;
 pub use parquet::{import_parquet_row, parquet_columns};
 
 use assay_manifest::DatasetFormat;
+use serde_json::{Map, Value};
 
 use crate::{Conversation, DatasetError, FileRow, ImportRules, LeftOut, Row};
 
@@ -82,14 +83,24 @@ pub fn import(
         DatasetFormat::Text => text::rows(source, take),
         DatasetFormat::Mooncake => {
             let mut delayed = plays_trace.then(trace::DelayedTurns::default);
-            json::values(source, &mut |row, value| take(row, trace::mooncake(row, &value, delayed.as_mut())?))
+            json::values(source, &mut |row, value| {
+                let read = trace::mooncake(row, &value, delayed.as_mut())?;
+                take(row, note_unread(read, value.as_object(), trace::MOONCAKE))
+            })
         }
         DatasetFormat::Bailian => {
             let mut chats = trace::Chats::default();
-            json::values(source, &mut |row, value| take(row, trace::bailian(row, &value, &mut chats)?))
+            json::values(source, &mut |row, value| {
+                let read = trace::bailian(row, &value, &mut chats)?;
+                take(row, note_unread(read, value.as_object(), trace::BAILIAN))
+            })
         }
-        DatasetFormat::Azure => csv::records(source, &mut |row, cells| take(row, trace::azure(row, &cells)?)),
-        DatasetFormat::Burstgpt => csv::records(source, &mut |row, cells| take(row, trace::burstgpt(row, &cells)?)),
+        DatasetFormat::Azure => {
+            csv::records(source, &mut |row, cells| take(row, note_unread(trace::azure(row, &cells)?, Some(&cells), trace::AZURE)))
+        }
+        DatasetFormat::Burstgpt => csv::records(source, &mut |row, cells| {
+            take(row, note_unread(trace::burstgpt(row, &cells)?, Some(&cells), trace::BURSTGPT))
+        }),
         DatasetFormat::TimedJsonl => {
             json::values(source, &mut |row, value| take(row, Ok(trace::timed(row, &value, fields, api)?)))
         }
@@ -100,6 +111,11 @@ pub fn import(
         DatasetFormat::Weka => Err(DatasetError::NeedsSessions(format)),
         DatasetFormat::Parquet => Err(DatasetError::NotText(format)),
     }
+}
+
+/// Notes the members of a row that are none of its format: an optional one that is misspelt would otherwise be missing unnoticed.
+fn note_unread(read: Result<Row, LeftOut>, members: Option<&Map<String, Value>>, known: &[&str]) -> Result<Row, LeftOut> {
+    read.map(|row| Row { unread: members.and_then(|members| object::others(members.keys(), known)), ..row })
 }
 
 /// Reads whole sessions of a trace.

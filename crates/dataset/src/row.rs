@@ -120,12 +120,14 @@ pub struct Row {
     pub time: Option<RowTime>,
     /// The course of its session; empty if the format records none.
     pub course: TurnCourse,
+    /// The names of members that the format of a trace does not have, without those that look like texts; absent if it has all of them.
+    pub unread: Option<Vec<String>>,
 }
 
 impl Row {
     /// Creates a row without a time and without a recorded response.
     pub fn new(content: RowContent) -> Self {
-        Self { content, output: None, output_tokens: None, time: None, course: TurnCourse::default() }
+        Self { content, output: None, output_tokens: None, time: None, course: TurnCourse::default(), unread: None }
     }
 }
 

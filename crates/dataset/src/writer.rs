@@ -6,7 +6,9 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use assay_api::ServingApi;
-use assay_manifest::{Count, DatasetSummary, MAX_SESSION_TURNS, MessageRole, OverLongPrompt, TemplateUse, TokenRange};
+use assay_manifest::{
+    Count, DatasetSummary, MAX_SESSION_TURNS, MessageRole, OverLongPrompt, TemplateUse, TokenRange, UnreadMembers,
+};
 
 use serde_json::Value;
 
@@ -208,6 +210,9 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
     /// row has a whole one.
     pub fn write(&mut self, number: u64, row: Result<FileRow, LeftOut>) -> Result<(), DatasetError> {
         self.summary.read.0 += 1;
+        if let Ok(FileRow::Request(Row { unread: Some(names), .. })) = &row {
+            self.count_unread(names);
+        }
         if let Some(rules) = self.rules.trace_sessions() {
             return self.take_turns(number, row, rules);
         }
@@ -231,6 +236,17 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
                 self.count_left_out(left_out.reason);
                 Ok(())
             }
+        }
+    }
+
+    fn count_unread(&mut self, names: &[String]) {
+        let unread = self.summary.unread.get_or_insert_default();
+        unread.rows.0 += 1;
+        if names.iter().any(|name| !unread.names.contains(name)) {
+            unread.names.extend_from_slice(names);
+            unread.names.sort_unstable();
+            unread.names.dedup();
+            unread.names.truncate(UnreadMembers::MAX_NAMES);
         }
     }
 

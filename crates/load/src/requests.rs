@@ -104,6 +104,8 @@ pub struct PlannedRequest {
     pub input_tokens: u32,
     /// Tokens of the response that the body requests.
     pub output_tokens_requested: Option<u32>,
+    /// The most tokens of the response that the body allows; none if it states no limit.
+    pub output_limit: Option<u64>,
     /// Sent as `x-request-id` and as the trace id of `traceparent`: 128 bits, unique.
     pub request_id: u128,
     /// SHA-256 of the prompt, if the workload captures it; copied into the record.

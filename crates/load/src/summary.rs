@@ -125,6 +125,12 @@ pub struct ClientStats {
     pub reads: u64,
     /// Reads that filled the buffer, so that more bytes were waiting.
     pub full_reads: u64,
+    /// Bytes that were read.
+    pub read_bytes: u64,
+    /// Those that filled the buffer.
+    pub full_read_bytes: u64,
+    /// Those of responses that exceeded a limit of the client, or came to [`FLOOD_BYTES`](crate::FLOOD_BYTES).
+    pub excess_bytes: u64,
     /// Events of streams.
     pub events: u64,
     /// Token events among them.

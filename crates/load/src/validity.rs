@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::summary::Delays;
+use crate::summary::{ClientStats, Delays};
 
 /// The maximum lateness at the 99th percentile, of sending and of reading: beyond it the latencies are the client's own. Also the
 /// maximum by which a published 99th percentile may be above the true one, if that is more than [`MAX_DELAY_SHARE`] of it.
@@ -19,6 +19,26 @@ pub const DELAY_GRAIN: Duration = Duration::from_millis(5);
 
 /// The maximum share of the trial, of its requests' time and of a 99th percentile that may be the client's own delay.
 pub const MAX_DELAY_SHARE: f64 = 0.10;
+
+/// The bytes beyond which an endpoint floods its client, if they are at least half of all that it sent: a response of as many, or reads that
+/// left more waiting in the socket. Parsing them takes the client a noticeable part of a second. A response of 100,000 tokens has half of them.
+pub const FLOOD_BYTES: u64 = 64 << 20;
+
+impl ClientStats {
+    /// Describes the bytes that the endpoint sent beyond what the client takes; none if they are few. A client that is late while it reads them is not
+    /// the cause.
+    pub fn explain_flood(&self) -> Option<String> {
+        let flood = self.full_read_bytes.max(self.excess_bytes);
+        let is_flood = flood >= FLOOD_BYTES && flood >= self.read_bytes / 2;
+        let mib = |bytes: u64| bytes >> 20;
+        is_flood.then(|| {
+            let is_excess = self.excess_bytes == flood;
+            let how =
+                if is_excess { "in responses beyond a limit or of more than 64 MiB" } else { "faster than they could be read" };
+            format!("the endpoint sent {} of {} MiB {how}", mib(flood), mib(self.read_bytes))
+        })
+    }
+}
 
 impl Delays {
     /// Returns the share of the requests' time, 0 to 1, for which their responses may have waited for the client.
@@ -72,6 +92,26 @@ mod tests {
 
     fn excess(delays: &Delays) -> String {
         delays.explain_excess().unwrap_or_else(|| "none".to_owned())
+    }
+
+    #[test]
+    fn an_endpoint_floods_its_client_with_half_of_all_bytes_and_no_fewer_than_the_limit() {
+        let flood = |read_bytes, full_read_bytes, excess_bytes| {
+            let stats = ClientStats { read_bytes, full_read_bytes, excess_bytes, ..ClientStats::default() };
+            stats.explain_flood().unwrap_or_else(|| "none".to_owned())
+        };
+        assert_eq!(flood(0, 0, 0), "none");
+        assert_eq!(
+            flood(FLOOD_BYTES - 1, FLOOD_BYTES - 1, FLOOD_BYTES - 1),
+            "none",
+            "a client that was stopped reads as much at once"
+        );
+        assert_eq!(flood(4 * FLOOD_BYTES, FLOOD_BYTES, FLOOD_BYTES), "none", "a small part");
+        assert_eq!(flood(2 * FLOOD_BYTES, FLOOD_BYTES, 0), "the endpoint sent 64 of 128 MiB faster than they could be read");
+        assert_eq!(
+            flood(2 * FLOOD_BYTES, 0, FLOOD_BYTES),
+            "the endpoint sent 64 of 128 MiB in responses beyond a limit or of more than 64 MiB"
+        );
     }
 
     #[test]

@@ -5,8 +5,10 @@
 
 mod metrics;
 mod outcome;
+mod usage;
 
-pub use outcome::{Outcome, Phase, TokenSource, UnknownWord};
+pub use outcome::{Outcome, Phase, TokenSource, UnknownWord, UsageFault};
+pub use usage::exceeds_limit;
 
 /// One token event: a chunk with non-empty content, reasoning or tool text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +100,10 @@ pub struct Record {
     pub output_tokens: Option<u32>,
     /// The source of the response's token count.
     pub output_source: TokenSource,
+    /// The endpoint's count of the tokens of the response, if it is not used and is a whole number of 64 bits.
+    pub output_tokens_claimed: Option<i64>,
+    /// The reason why a count of the endpoint is not used.
+    pub usage_fault: UsageFault,
     /// Reasoning tokens among them, if the endpoint reports them.
     pub reasoning_tokens: Option<u32>,
     /// Tokens among them that a prediction of the request had, if the endpoint reports them.

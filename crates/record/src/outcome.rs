@@ -123,6 +123,38 @@ words!(
     Unknown = "unknown",
 );
 
+words!(
+    /// The reason why a token count in the `usage` of a response is not used. Of several, the first in this order.
+    UsageFault,
+    None,
+    /// All counts are used, or there are none.
+    None = "none",
+    /// There are more output tokens than the request allows: see [`exceeds_limit`](crate::exceeds_limit).
+    OutputExceedsLimit = "output_exceeds_limit",
+    /// There are no output tokens, and the response has text.
+    OutputIsZero = "output_is_zero",
+    /// The count of output tokens is no whole number from 0 to 2^32 - 1.
+    OutputNotACount = "output_not_a_count",
+    /// `usage` is no object.
+    NotAnObject = "not_an_object",
+    /// The count of input tokens is no whole number from 0 to 2^32 - 1.
+    InputNotACount = "input_not_a_count",
+    /// There are more cached tokens than input tokens. The cached ones are not used.
+    CachedExceedsInput = "cached_exceeds_input",
+    /// There are more reasoning tokens than output tokens. The reasoning tokens are not used: servers that draft tokens count drafts that
+    /// they discard among them (SGLang, pull request 37450), and their count of output tokens is right.
+    ReasoningExceedsOutput = "reasoning_exceeds_output",
+    /// The count of a part of the input or the output is no whole number from 0 to 2^32 - 1.
+    PartNotACount = "part_not_a_count",
+);
+
+impl UsageFault {
+    /// Returns true if the endpoint's count of output tokens is not used.
+    pub fn is_of_output(self) -> bool {
+        matches!(self, Self::OutputExceedsLimit | Self::OutputIsZero | Self::OutputNotACount | Self::NotAnObject)
+    }
+}
+
 impl Outcome {
     /// Returns true if the response was complete.
     pub fn is_ok(self) -> bool {

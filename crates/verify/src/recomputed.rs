@@ -106,7 +106,7 @@ const KEYED_LISTS: [(&str, &[&str]); 5] = [
 const KINDS: [&str; 3] = ["metrics", "files", "curves"];
 
 /// The members that are maps from observed values, not fields: neither result may have a key that the other lacks.
-const MAPS: [&str; 5] = ["value", "rows", "outcomes", "excluded_outcomes", "token_sources"];
+const MAPS: [&str; 6] = ["value", "rows", "outcomes", "excluded_outcomes", "token_sources", "usage_faults"];
 
 /// The items that are in only one of two results.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 //! error.
 
 use assay_manifest::Digest;
-use assay_record::{Chunk, Outcome, Phase, Record, TokenSource};
+use assay_record::{Chunk, Outcome, Phase, Record, TokenSource, UsageFault};
 use assay_warehouse::records::{MAX_CHUNKS, RecordColumn, RecordError, RecordFile, RecordKind, RecordWriter, record_schema};
 use proptest::prelude::*;
 
@@ -61,6 +61,8 @@ fn full_record() -> Record {
         output_tokens_requested: Some(15),
         output_tokens: Some(16),
         output_source: TokenSource::Usage,
+        output_tokens_claimed: Some(-21),
+        usage_fault: UsageFault::OutputNotACount,
         reasoning_tokens: Some(17),
         accepted_prediction_tokens: Some(20),
         first_event_tokens: Some(18),
@@ -105,14 +107,14 @@ fn columns_are_as_agreed() {
             )
         })
         .collect();
-    insta::assert_snapshot!(shown.join(", "), @"global_index int64 !, session int64, turn int64, stream int64, session_turns int64, session_done int64, session_start_ns int64, session_pauses_ns int64, planned_ns int64, attempt int64 !, shard int64 !, phase utf8 !, outcome utf8 !, request_id utf8 !, intended_ns int64, ready_ns int64, dequeued_ns int64, connect_start_ns int64, connect_end_ns int64, sent_ns int64, write_done_ns int64, first_byte_ns int64, first_token_ns int64, first_content_ns int64, last_token_ns int64, end_ns int64, http_status int64, finish_reason utf8, error utf8, request_bytes int64 !, response_bytes int64 !, input_tokens_requested int64, input_tokens int64 !, input_tokens_endpoint int64, cached_tokens int64, output_tokens_requested int64, output_tokens int64, output_source utf8 !, reasoning_tokens int64, accepted_prediction_tokens int64, first_event_tokens int64, token_events int64 !, prompt_sha256 utf8, response_sha256 utf8, chunk_at_ns int64 list !, chunk_bytes int64 list !, chunk_tokens int64 list");
+    insta::assert_snapshot!(shown.join(", "), @"global_index int64 !, session int64, turn int64, stream int64, session_turns int64, session_done int64, session_start_ns int64, session_pauses_ns int64, planned_ns int64, attempt int64 !, shard int64 !, phase utf8 !, outcome utf8 !, request_id utf8 !, intended_ns int64, ready_ns int64, dequeued_ns int64, connect_start_ns int64, connect_end_ns int64, sent_ns int64, write_done_ns int64, first_byte_ns int64, first_token_ns int64, first_content_ns int64, last_token_ns int64, end_ns int64, http_status int64, finish_reason utf8, error utf8, request_bytes int64 !, response_bytes int64 !, input_tokens_requested int64, input_tokens int64 !, input_tokens_endpoint int64, cached_tokens int64, output_tokens_requested int64, output_tokens int64, output_source utf8 !, output_tokens_claimed int64, usage_fault utf8 !, reasoning_tokens int64, accepted_prediction_tokens int64, first_event_tokens int64, token_events int64 !, prompt_sha256 utf8, response_sha256 utf8, chunk_at_ns int64 list !, chunk_bytes int64 list !, chunk_tokens int64 list");
 }
 
 /// A change here changes the digest of every record file: state it in the change.
 #[test]
 fn equal_records_give_equal_bytes_and_those_are_golden() {
     assert_eq!(file(&[full_record(), Record::default()]), file(&[full_record(), Record::default()]));
-    insta::assert_snapshot!(Digest::compute(&file(&[full_record()])), @"sha256:ea61820041a68515635da65bc9da19937ee7b7f709f70405586d24b114e96bf0");
+    insta::assert_snapshot!(Digest::compute(&file(&[full_record()])), @"sha256:83836aeb4fcb0e1b288e1ac3b965547450e6703c2ffdd3773aa0e3dd1192abce");
 }
 
 #[test]
@@ -200,7 +202,12 @@ fn any_record() -> impl Strategy<Value = Record> {
     let small = prop::array::uniform9(any::<Option<u32>>());
     let chunk =
         (any::<i64>(), any::<u32>(), any::<Option<u32>>()).prop_map(|(at_ns, bytes, tokens)| Chunk { at_ns, bytes, tokens });
-    let words = (prop::sample::select(Phase::ALL), prop::sample::select(Outcome::ALL), prop::sample::select(TokenSource::ALL));
+    let words = (
+        prop::sample::select(Phase::ALL),
+        prop::sample::select(Outcome::ALL),
+        prop::sample::select(TokenSource::ALL),
+        prop::sample::select(UsageFault::ALL),
+    );
     let texts = (prop::option::of("[a-zü]{0,15}"), prop::option::of("[a-zü]{0,90}"));
     let digests = (any::<Option<[u8; 32]>>(), any::<Option<[u8; 32]>>());
     let session = prop::option::of(0..=i64::MAX as u64);
@@ -278,6 +285,8 @@ fn any_record() -> impl Strategy<Value = Record> {
                 output_tokens_requested,
                 output_tokens,
                 output_source: words.2,
+                output_tokens_claimed: session_pauses_ns,
+                usage_fault: words.3,
                 reasoning_tokens,
                 accepted_prediction_tokens,
                 first_event_tokens,

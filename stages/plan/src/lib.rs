@@ -10,10 +10,10 @@ mod tokenizer;
 
 use assay_dataset::Index;
 use assay_git::{OfflineFile, Oid, RawObject, check_offline};
-use assay_manifest::{MAX_MANIFEST_BYTES, OriginKind, Plan, Source};
+use assay_manifest::{Dataset, MAX_MANIFEST_BYTES, OriginKind, Plan, Source};
 use assay_planning::{DerivedPlan, SourceFiles, check_replays, derive_plan};
 use assay_stage::parameters::PlanParameters;
-use assay_stage::{Context, ErrorCode, Failure, Inputs, Stage, StageName};
+use assay_stage::{Context, ErrorCode, Event, Failure, Inputs, Stage, StageName};
 
 pub use crate::check_import::check_import_main;
 use crate::pin::Pinner;
@@ -44,6 +44,12 @@ impl Stage for Planner {
             Pinner::new(ctx, parameters.fetch, &closure.pipeline.spec.fetch_allow).with_datasets(&parameters.datasets);
         let DerivedPlan { plan, specs } = derive_plan(&files, &closure, ctx.run_id(), &mut pinner)?;
         ctx.check_cancelled()?;
+        for workload in &plan.workloads {
+            let dataset = workload.serving.as_ref().and_then(|work| work.prompts.dataset());
+            for note in dataset.map(Dataset::field_notes).unwrap_or_default() {
+                ctx.emit(Event::Note { message: format!("workload `{}`: {note}", workload.name) });
+            }
+        }
         check_replays(&plan, |index| ctx.get(index, Index::MAX_BYTES))?;
         for (workload, bytes) in plan.workloads.iter().zip(specs) {
             ctx.put(workload.spec.name.clone(), &workload.spec.media_type, &bytes)?;

@@ -24,7 +24,7 @@ pub(crate) struct Verify {
     run: String,
     #[command(flatten)]
     place: StoreOptions,
-    /// Also run reduce again from the raw evidence and compare (level 4)
+    /// Also run reduce again from the raw evidence and compare (level 4); fails if bytes that it needs are missing without a signed removal
     #[arg(long)]
     recompute: bool,
     /// Fail if the published folder contains a file that is not of the run, or if evidence was removed from the store or is missing
@@ -64,14 +64,16 @@ impl Verify {
         } else {
             self.show(&opened, &found);
         }
-        if let Some((_, failure)) = found.failed {
-            return Err(failure);
+        let failure = found.failed.as_ref().map(|(_, failure)| failure);
+        if let Some(failure) = failure.filter(|failure| failure.code != ErrorCode::NotRecomputed) {
+            return Err(failure.clone());
         }
         if self.strict {
             check_strangers(&opened.strangers)?;
             check_removed(&opened, &found)?;
             check_absent(&opened, &found)?;
         }
+        failure.map_or(Ok(()), |failure| Err(failure.clone()))?;
         Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
     }
 
@@ -105,6 +107,9 @@ impl Verify {
                 Ok(Level4 { report, recomputed }) => found.add(Level::Recomputed, Ok(report), recomputed),
                 Err(failure) => found.add(Level::Recomputed, Err(failure), None),
             };
+        }
+        if self.recompute && found.failed.is_none() {
+            found.failed = not_recomputed(opened, &found).map(|failure| (Level::Recomputed, failure));
         }
         found
     }
@@ -305,6 +310,21 @@ fn check_absent(opened: &VerifiedRun, found: &LevelResults) -> Result<(), Failur
     let absent = assay_report::counted(absent as u64, "artifact");
     let message = format!("{absent} of run `{}` are missing, and no tombstone explains it", opened.chain.run_id);
     Err(Failure::new(ErrorCode::ArtifactAbsent, message).hint("without `--strict`, the run is verified without its raw bytes"))
+}
+
+/// Returns the failure to compute the result again because of missing bytes. If a tombstone explains all that is missing, the run was found as
+/// its signer left it.
+fn not_recomputed(opened: &VerifiedRun, found: &LevelResults) -> Option<Failure> {
+    let absent: usize = found.levels.iter().map(|(_, report)| report.absent.len()).sum();
+    if absent == 0 {
+        return None;
+    }
+    let absent = assay_report::counted(absent as u64, "artifact");
+    let place = if opened.store.is_none() { " from the published folder, which holds no raw bytes" } else { "" };
+    let message =
+        format!("{absent} of run `{}` are missing{place}, so that its result was not computed again", opened.chain.run_id);
+    let hint = "verify the run in a store that has its raw bytes, or leave out `--recompute`";
+    Some(Failure::new(ErrorCode::NotRecomputed, message).hint(hint))
 }
 
 /// Describes when a manifest was signed, on whose word, and which contents of its bundle were not checked.

@@ -1,6 +1,6 @@
 //! Rows that are objects with named members: JSON Lines and CSV.
 
-use assay_manifest::MAX_DATASET_TOKENS;
+use assay_manifest::{MAX_DATASET_TOKENS, UnreadMembers};
 use serde_json::{Value, json};
 
 use super::Fields;
@@ -177,6 +177,14 @@ pub(super) fn listed(value: &Value) -> String {
     } else {
         "its members have names that look like texts; a CSV file begins with a line of column names".to_owned()
     }
+}
+
+/// Returns the names of a row's members that are none of these, at most as many as are listed, without those that look like texts; `None` if
+/// there are no such members.
+pub(super) fn others<'a>(names: impl Iterator<Item = &'a String>, known: &[&str]) -> Option<Vec<String>> {
+    let mut others = names.filter(|name| !known.contains(&name.as_str())).peekable();
+    others.peek()?;
+    Some(others.filter(|name| looks_like_name(name)).take(UnreadMembers::MAX_NAMES).cloned().collect())
 }
 
 /// Returns true for a word such as `output_tokens` or `Log Type`: letters with few digits, in at most three parts.

@@ -15,6 +15,14 @@ use serde_json::{Map, Value};
 use super::{Fields, batch, object};
 use crate::{DatasetError, LeftOut, LeftOutReason, Row, RowContent, RowTime, TokenBlocks, TurnCourse};
 
+/// The members of a row of each format, those that are not read included.
+pub(super) const MOONCAKE: &[&str] = &["timestamp", "input_length", "output_length", "hash_ids", "session_id", "delay"];
+pub(super) const BAILIAN: &[&str] =
+    &["chat_id", "parent_chat_id", "timestamp", "input_length", "output_length", "hash_ids", "type", "turn"];
+pub(super) const AZURE: &[&str] = &["TIMESTAMP", "ContextTokens", "GeneratedTokens"];
+pub(super) const BURSTGPT: &[&str] =
+    &["Timestamp", "Request tokens", "Response tokens", "Session ID", "Elapsed time", "Model", "Total tokens", "Log Type"];
+
 /// Tokens of a block of Mooncake's traces.
 const MOONCAKE_BLOCK: u32 = 512;
 

@@ -300,6 +300,7 @@ fn dataset_work() -> Value {
                 "cut_ns": "41000000000", "turns": turns_of_a_trace(),
             },
             "blocks": {"tokens": 512, "distinct": "1310", "rows_without": "11", "reused_tokens": "206848"},
+            "unread": {"rows": "3", "names": ["hash_id"]},
         },
         "max_output_tokens": 1024,
     });
@@ -392,7 +393,7 @@ fn serving_point() -> Value {
         "adapters": {"sql": {"requests": "1125", "latencies": {"ttft": {"n": "1120", "p50_ms": 48.25, "p99_ms": 95.5}}}, "chat": {"requests": "375"}}, "sessions": {"begun": "300", "complete": "291", "failed": "2"}, "warmed_turns": "24", "idle_cut_ns": "4500000000",
         "agentx": {"agentx_rules_met": false, "reasons": [{"code": "seed", "detail": "the seed is not 42, which the recipe of InferenceX draws by"}]},
         "duration_ns": "180000000000", "slo_met": true,
-        "token_sources": {"continuous_usage": "1494", "unknown": "6"}, "tpot_assumed": "0",
+        "token_sources": {"continuous_usage": "1494", "unknown": "6"}, "usage_faults": {"output_exceeds_limit": "6"}, "tpot_assumed": "0",
         "cost_absent": "the number of GPUs is unknown",
         "absent": {"e2e_ms_p99_with_failures": "the rank falls on a failed request"}, "latency_from": "sent",
     })

@@ -666,7 +666,7 @@ fn the_same_question_has_the_same_bytes() {
     // signers.
     assert_eq!(
         (CONTRACT, Digest::compute(&one).hex().as_str()),
-        ("assay-gate/9", "b379971357bd6b353a7927ac7a296c38a39a4b4facf9288c0be3c7f1daa33246")
+        ("assay-gate/9", "5efdf03ac6e65b7dfb789c04aa2c7d3799bc1141e7f6a0eeb08e4603ece02f34")
     );
 }
 

@@ -8,8 +8,8 @@ pub mod sse;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use assay_api::{InputParts, ParsedResponse, ServingApi, TextSink, member_names};
-use assay_record::{Chunk, Outcome, Record, TokenSource};
+use assay_api::{InputParts, InvalidCount, ParsedResponse, ServingApi, TextSink, member_names};
+use assay_record::{Chunk, Outcome, Record, TokenSource, UsageFault, exceeds_limit};
 use sha2::{Digest as _, Sha256};
 
 use self::body::Body;
@@ -22,6 +22,9 @@ use crate::{Capture, CustomCall, Trial};
 
 /// The maximum bytes of a response that is not streamed: a batch of embeddings is the largest.
 pub const MAX_DOCUMENT_BYTES: usize = 64 << 20;
+/// The maximum bytes of a streamed response, heads and comments included: 1 KiB for each token event that is listed. An endpoint that sends
+/// without end would keep the client busy until the request's timeout.
+pub(crate) const MAX_RESPONSE_BYTES: usize = MAX_CHUNKS << 10;
 /// An incomplete head is parsed at every read up to this size, so that bytes that are not HTTP are detected early.
 const EAGER_HEAD_BYTES: usize = 1 << 10;
 /// The bytes of an error's body that are kept for its message.
@@ -114,6 +117,12 @@ struct ResponseState {
     counted_all: bool,
     /// The endpoint's latest count of completion tokens.
     completion: Option<u32>,
+    /// The endpoint's latest invalid count of completion tokens, if it is a whole number.
+    claimed: Option<i64>,
+    /// A count of the endpoint that is none.
+    invalid: Option<InvalidCount>,
+    /// The most tokens that the request allows.
+    output_limit: Option<u64>,
     /// The endpoint's latest count of each part of the input, if it counts it in parts.
     input_parts: InputParts,
     has_text: bool,
@@ -140,15 +149,16 @@ impl Reader {
         }
     }
 
-    /// Prepares for the next response, whose token events are listed or not, and whose text is kept for the next turn or not.
-    pub(crate) fn reset(&mut self, lists: bool, keeps_text: bool) {
+    /// Prepares for the next response, whose token events are listed or not, whose text is kept for the next turn or not, and which may have
+    /// at most this many tokens.
+    pub(crate) fn reset(&mut self, lists: bool, keeps_text: bool, output_limit: Option<u64>) {
         self.stage = Stage::Head;
         self.refusal_bytes = 0;
         self.free_buffers();
         let ResponseState { api, capture, streamed, .. } = self.response;
         let custom = self.response.custom.take();
         let kept = keeps_text.then(|| KeptText::new(self.charge.new_sibling()));
-        self.response = ResponseState::new(api, custom, capture, streamed, lists, kept);
+        self.response = ResponseState { output_limit, ..ResponseState::new(api, custom, capture, streamed, lists, kept) };
     }
 
     /// Takes the text that was kept of a response that is over.
@@ -168,6 +178,9 @@ impl Reader {
     pub(crate) fn take(&mut self, bytes: &[u8], at_ns: i64, row: &mut Row) -> Option<ResponseEnd> {
         row.record.response_bytes += bytes.len() as u64;
         row.record.first_byte_ns.get_or_insert(at_ns);
+        if row.record.response_bytes > MAX_RESPONSE_BYTES as u64 {
+            return Some(self.end(Err(too_large("the response", MAX_RESPONSE_BYTES)), at_ns, false, row));
+        }
         match self.follow(bytes, at_ns, row) {
             Ok(None) if self.charge.cover(self.held_bytes(row)) => None,
             Ok(None) => {
@@ -413,6 +426,9 @@ impl ResponseState {
             tokens_through: Some(0),
             counted_all: true,
             completion: None,
+            claimed: None,
+            invalid: None,
+            output_limit: None,
             input_parts: InputParts::default(),
             has_text: false,
             empty: None,
@@ -492,6 +508,8 @@ impl ResponseState {
         }
         let usage = &said.usage;
         self.completion = later_count("completion", self.completion, usage.completion)?;
+        self.claimed = usage.claimed.or(self.claimed);
+        self.invalid = InvalidCount::first(self.invalid, usage.invalid);
         self.input_parts = self.input_parts.updated(usage.parts);
         let prompt = usage.prompt.or_else(|| self.input_parts.total());
         record.input_tokens_endpoint = later_count("prompt", record.input_tokens_endpoint, prompt)?;
@@ -541,10 +559,45 @@ impl ResponseState {
         self.aborted.take().map_or(Ok(()), |why| Err((Outcome::StreamError, why)))
     }
 
+    /// Returns the reason why a count of the endpoint is not used.
+    fn usage_fault(&self, record: &Record) -> UsageFault {
+        let claimed = self.claimed.or(self.completion.map(i64::from));
+        let exceeds = |limit| claimed.is_some_and(|claimed| exceeds_limit(claimed, limit, record.token_events));
+        if self.output_limit.is_some_and(exceeds) {
+            return UsageFault::OutputExceedsLimit;
+        }
+        if self.completion == Some(0) && self.has_text && self.api.capabilities().has_output_tokens {
+            return UsageFault::OutputIsZero;
+        }
+        match self.invalid {
+            Some(InvalidCount::Output) => UsageFault::OutputNotACount,
+            Some(InvalidCount::Usage) => UsageFault::NotAnObject,
+            Some(InvalidCount::Input) => UsageFault::InputNotACount,
+            _ if cached_exceeds_input(record) => UsageFault::CachedExceedsInput,
+            _ if self.reasoning_exceeds_output(record) => UsageFault::ReasoningExceedsOutput,
+            Some(InvalidCount::Part) => UsageFault::PartNotACount,
+            None => UsageFault::None,
+        }
+    }
+
+    fn reasoning_exceeds_output(&self, record: &Record) -> bool {
+        self.completion.is_some() && record.reasoning_tokens > self.completion
+    }
+
     /// Records the token counts with their source, and the digest of the text.
     fn record_totals(&mut self, row: &mut Row) {
         let record = &mut row.record;
-        (record.output_tokens, record.output_source) = match self.completion {
+        record.usage_fault = self.usage_fault(record);
+        let is_unusable = record.usage_fault.is_of_output();
+        if is_unusable {
+            record.output_tokens_claimed = self.claimed.or(self.completion.map(i64::from));
+            record.first_event_tokens = None;
+            record.chunks.iter_mut().for_each(|chunk| chunk.tokens = None);
+        }
+        record.cached_tokens = record.cached_tokens.filter(|_| !cached_exceeds_input(record));
+        record.reasoning_tokens = record.reasoning_tokens.filter(|_| !self.reasoning_exceeds_output(record));
+        let used = self.completion.filter(|_| !is_unusable);
+        (record.output_tokens, record.output_source) = match used {
             Some(tokens) if record.token_events > 0 && self.counted_all => (Some(tokens), TokenSource::ContinuousUsage),
             Some(tokens) => (Some(tokens), TokenSource::Usage),
             None if record.token_events > 0 => (Some(record.token_events), TokenSource::Chunks),
@@ -567,6 +620,10 @@ fn later_count(kind: &str, before: Option<u32>, now: Option<u32>) -> Result<Opti
         )),
         _ => Ok(now.or(before)),
     }
+}
+
+fn cached_exceeds_input(record: &Record) -> bool {
+    record.input_tokens_endpoint.is_some() && record.cached_tokens > record.input_tokens_endpoint
 }
 
 /// Returns the failure of a response that exceeds a limit of the client, and names that limit.
@@ -619,7 +676,7 @@ pub fn follow(trial: &Trial, wire: &[u8], piece: usize, times: u32) -> u64 {
     let mut row = Row::default();
     let mut events = 0;
     for _ in 0..times {
-        reader.reset(true, false);
+        reader.reset(true, false, None);
         row.record.token_events = 0;
         row.record.chunks.clear();
         row.text.clear();
@@ -634,7 +691,7 @@ pub fn follow(trial: &Trial, wire: &[u8], piece: usize, times: u32) -> u64 {
 /// text. For fuzzing.
 pub fn record_of(trial: &Trial, wire: &[u8], piece: usize) -> (Record, Vec<u8>) {
     let mut reader = Reader::new(trial, Budget::new(MAX_HELD_BYTES));
-    reader.reset(true, false);
+    reader.reset(true, false, None);
     let mut row = Row::default();
     let ending = wire.chunks(piece.max(1)).find_map(|piece| reader.take(piece, 0, &mut row));
     let ending = ending.unwrap_or_else(|| reader.close(None, 0, &mut row));

@@ -33,7 +33,7 @@ fn trial(api: ServingApi, streaming: bool) -> Trial {
 /// Follows a response that comes in these pieces; if it does not end by itself, the connection closes.
 fn follow_pieces<'a>(trial: &Trial, pieces: impl IntoIterator<Item = &'a [u8]>) -> (ResponseEnd, Row) {
     let mut reader = Reader::new(trial, Budget::new(MAX_HELD_BYTES));
-    reader.reset(true, false);
+    reader.reset(true, false, None);
     let mut row = Row::default();
     for piece in pieces {
         if let Some(ending) = reader.take(piece, AT, &mut row) {
@@ -52,7 +52,7 @@ fn responses_without_end_hold_no_more_than_their_budget_together() {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"data\":[";
     let piece = "0.25,".repeat(20_000);
     for (reader, row, _) in &mut open {
-        reader.reset(true, false);
+        reader.reset(true, false, None);
         assert_eq!(reader.take(head.as_bytes(), AT, row), None);
     }
     let mut most = 0;
@@ -75,11 +75,28 @@ fn responses_without_end_hold_no_more_than_their_budget_together() {
 }
 
 #[test]
+fn a_stream_without_end_ends_at_the_limit_of_a_response() {
+    let trial = trial(ServingApi::Chat, true);
+    let mut reader = Reader::new(&trial, Budget::new(MAX_HELD_BYTES));
+    reader.reset(true, false, None);
+    let mut row = Row::default();
+    let head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+    assert_eq!(reader.take(head, AT, &mut row), None);
+    // Comments are no events, so that no other limit holds for them.
+    let comment = b": a\n".repeat(1 << 10);
+    row.record.response_bytes = (MAX_RESPONSE_BYTES - comment.len()) as u64;
+    assert_eq!(reader.take(&comment, AT, &mut row), None, "the limit itself is allowed");
+    let ended = reader.take(b": a\n", AT, &mut row).expect("an end");
+    assert_eq!((ended.outcome, ended.reusable), (Outcome::EventTooLarge, false));
+    assert_eq!(ended.reason.as_deref(), Some("the response is larger than this client's limit of 1073741824 bytes"));
+}
+
+#[test]
 fn a_response_that_is_over_keeps_no_large_buffer() {
     let trial = trial(ServingApi::Embeddings, false);
     let mut reader = Reader::new(&trial, Budget::new(MAX_HELD_BYTES));
     let mut row = Row::default();
-    reader.reset(true, false);
+    reader.reset(true, false, None);
     let wire = document(&format!("{{\"data\":[{}]}}", vec!["0.25"; 200_000].join(",")));
     let ended = wire.chunks(60_000).find_map(|piece| reader.take(piece, AT, &mut row));
     assert!(ended.is_some());
@@ -293,7 +310,7 @@ fn damaged_responses_read_the_same_in_pieces_of_any_size() {
 fn events_of_one_read_have_one_stamp() {
     let trial = trial(ServingApi::Chat, true);
     let mut reader = Reader::new(&trial, Budget::new(MAX_HELD_BYTES));
-    reader.reset(true, false);
+    reader.reset(true, false, None);
     let mut row = Row::default();
     let wire = streamed(VLLM_CONTINUOUS);
     // The second token event (its text is an escaped letter) begins the second read; the earlier bytes came with the first.
@@ -358,6 +375,102 @@ fn a_token_count_that_falls_within_a_stream_is_malformed() {
     );
 }
 
+/// Returns the record of a response whose request allows at most this many tokens.
+fn limited(streaming: bool, limit: Option<u64>, wire: &[u8]) -> Record {
+    let trial = trial(ServingApi::Chat, streaming);
+    let mut reader = Reader::new(&trial, Budget::new(MAX_HELD_BYTES));
+    reader.reset(true, false, limit);
+    let mut row = Row::default();
+    let ending = reader.take(wire, AT, &mut row).unwrap_or_else(|| reader.close(None, AT, &mut row));
+    Record { outcome: ending.outcome, error: ending.reason, ..row.record }
+}
+
+/// Formats the output tokens with their source, the count that is not used, and the reason.
+fn describe_usage(record: &Record) -> String {
+    assert_eq!((record.outcome, record.error.as_deref()), (Outcome::Ok, None), "an unusable count is no failure");
+    let text = |count: Option<i64>| count.map_or_else(|| "-".to_owned(), |count| count.to_string());
+    let (tokens, claimed) = (text(record.output_tokens.map(i64::from)), text(record.output_tokens_claimed));
+    format!("{tokens} {} claimed={claimed} {}", record.output_source, record.usage_fault)
+}
+
+const ONE_TOKEN: &str = r#"{"choices":[{"delta":{"content":"a"},"finish_reason":"length"}]}"#;
+
+#[test]
+fn a_count_that_contradicts_its_request_is_not_used_and_stays_in_the_record() {
+    let usage = |count: &str| format!(r#"{{"choices":[],"usage":{{"prompt_tokens":3,"completion_tokens":{count}}}}}"#);
+    let streams = |limit, count: &str| {
+        let wire = streamed(&[ONE_TOKEN, ONE_TOKEN, &usage(count), "[DONE]"]);
+        describe_usage(&limited(true, limit, &wire))
+    };
+    assert_eq!(streams(Some(8), "8"), "8 usage claimed=- none");
+    assert_eq!(streams(Some(8), "9"), "9 usage claimed=- none", "some servers generate one token more");
+    assert_eq!(streams(Some(8), "10"), "2 chunks claimed=10 output_exceeds_limit");
+    assert_eq!(streams(Some(8), "4000000000"), "2 chunks claimed=4000000000 output_exceeds_limit");
+    assert_eq!(streams(Some(8), "5000000000"), "2 chunks claimed=5000000000 output_exceeds_limit", "beyond 32 bits as well");
+    assert_eq!(streams(None, "4000000000"), "4000000000 usage claimed=- none", "nothing says otherwise");
+    assert_eq!(streams(None, "5000000000"), "2 chunks claimed=5000000000 output_not_a_count");
+    assert_eq!(streams(Some(8), "-7"), "2 chunks claimed=-7 output_not_a_count");
+    assert_eq!(streams(Some(8), r#""8""#), "2 chunks claimed=- output_not_a_count");
+    assert_eq!(streams(Some(8), "1e3"), "2 chunks claimed=- output_not_a_count");
+    assert_eq!(streams(Some(1), "0"), "2 chunks claimed=0 output_is_zero");
+    let twenty = usage("20");
+    let many = [vec![ONE_TOKEN; 20], vec![twenty.as_str(), "[DONE]"]].concat();
+    assert_eq!(
+        describe_usage(&limited(true, Some(8), &streamed(&many))),
+        "20 usage claimed=- none",
+        "the client saw that as much came"
+    );
+    let whole = |limit, count: &str| {
+        let body = format!(r#"{{"choices":[{{"message":{{"content":"ab"}}}}],"usage":{{"completion_tokens":{count}}}}}"#);
+        describe_usage(&limited(false, limit, &document(&body)))
+    };
+    assert_eq!(whole(Some(8), "9"), "9 usage claimed=- none");
+    assert_eq!(whole(Some(8), "10"), "- unknown claimed=10 output_exceeds_limit", "a whole response has no events");
+}
+
+#[test]
+fn chunk_counts_that_lead_to_an_unusable_count_are_not_used_either() {
+    let event = |count: u32| format!(r#"{{"choices":[{{"delta":{{"content":"a"}}}}],"usage":{{"completion_tokens":{count}}}}}"#);
+    let (first, second) = (event(1_000), event(2_000));
+    let record = limited(true, Some(8), &streamed(&[&first, &second, "[DONE]"]));
+    assert_eq!(describe_usage(&record), "2 chunks claimed=2000 output_exceeds_limit");
+    assert_eq!((record.first_event_tokens, record.chunks.iter().filter_map(|chunk| chunk.tokens).count()), (None, 0));
+    let record = limited(true, None, &streamed(&[&first, &second, "[DONE]"]));
+    assert_eq!((record.first_event_tokens, record.output_source), (Some(1_000), TokenSource::ContinuousUsage));
+}
+
+#[test]
+fn counts_that_contradict_each_other_are_left_out() {
+    let parts = |usage: &str| {
+        let event = format!(r#"{{"choices":[],"usage":{usage}}}"#);
+        let record = limited(true, Some(64), &streamed(&[ONE_TOKEN, &event, "[DONE]"]));
+        let Record { input_tokens_endpoint: input, cached_tokens: cached, reasoning_tokens: reasoning, .. } = record;
+        (describe_usage(&record), [input, cached, reasoning])
+    };
+    let is =
+        |usage: &str, stated: &str, counts: [Option<u32>; 3]| assert_eq!(parts(usage), (stated.to_owned(), counts), "{usage}");
+    let cached = r#"{"prompt_tokens":10,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":11}}"#;
+    is(cached, "5 usage claimed=- cached_exceeds_input", [Some(10), None, None]);
+    // SGLang with speculative decoding: the count of output tokens is right.
+    let drafts = r#"{"prompt_tokens":10,"completion_tokens":64,"reasoning_tokens":67}"#;
+    is(drafts, "64 usage claimed=- reasoning_exceeds_output", [Some(10), None, None]);
+    let both = r#"{"prompt_tokens":10,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":11},"reasoning_tokens":6}"#;
+    is(both, "5 usage claimed=- cached_exceeds_input", [Some(10), None, None]);
+    is(r#"{"prompt_tokens":"10","completion_tokens":5}"#, "5 usage claimed=- input_not_a_count", [None; 3]);
+    let negative = r#"{"prompt_tokens":10,"completion_tokens":5,"completion_tokens_details":{"reasoning_tokens":-2}}"#;
+    is(negative, "5 usage claimed=- part_not_a_count", [Some(10), None, None]);
+    is(r#""none""#, "1 chunks claimed=- not_an_object", [None; 3]);
+    let whole = r#"{"prompt_tokens":10,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":10},"reasoning_tokens":5}"#;
+    is(whole, "5 usage claimed=- none", [Some(10), Some(10), Some(5)]);
+}
+
+#[test]
+fn an_embedding_has_no_output_tokens_and_that_is_no_fault() {
+    let body = r#"{"data":[{"embedding":[0.5]}],"usage":{"prompt_tokens":3,"completion_tokens":0}}"#;
+    let (_, row) = follow_pieces(&trial(ServingApi::Embeddings, false), [document(body).as_slice()]);
+    assert_eq!((row.record.usage_fault, row.record.input_tokens_endpoint), (UsageFault::None, Some(3)));
+}
+
 #[test]
 fn responses_that_are_not_streamed_have_no_first_token() {
     let body = r#"{"choices":[{"message":{"role":"assistant","content":"ab"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#;
@@ -419,7 +532,7 @@ fn a_response_with_done_is_complete_however_it_closes() {
     assert_eq!((ending.outcome, ending.reusable), (Outcome::Ok, false));
 
     let mut reader = Reader::new(&trial, Budget::new(MAX_HELD_BYTES));
-    reader.reset(true, false);
+    reader.reset(true, false, None);
     let mut row = Row::default();
     assert_eq!(reader.take(without_last_chunk, 10, &mut row), None);
     let ending = reader.give_up(Outcome::Timeout, "x", 99, &mut row);
@@ -446,7 +559,7 @@ fn a_digest_is_of_the_text() {
 /// Follows a stream that is cut in pieces of this size, and returns the content and the reasoning that were kept of it.
 fn follow_and_keep(trial: &Trial, wire: &[u8], piece: usize) -> (String, String, Row) {
     let mut reader = Reader::new(trial, Budget::new(MAX_HELD_BYTES));
-    reader.reset(true, true);
+    reader.reset(true, true, None);
     let mut row = Row::default();
     let ending = wire.chunks(piece).find_map(|piece| reader.take(piece, AT, &mut row)).expect("an end");
     assert_eq!(ending.outcome, Outcome::Ok);
@@ -481,7 +594,7 @@ fn kept_text_is_charged_until_the_next_turn_is_prepared() {
     let budget = Budget::new(4 << 20);
     let follow = |keeps_text: bool| {
         let mut reader = Reader::new(&trial, budget.clone());
-        reader.reset(true, keeps_text);
+        reader.reset(true, keeps_text, None);
         let mut row = Row::default();
         // Without its last chunk, which would end it.
         let ending = wire[..wire.len() - 5].chunks(10_000).find_map(|piece| reader.take(piece, AT, &mut row));

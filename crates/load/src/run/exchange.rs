@@ -10,7 +10,7 @@ use super::offer::PAUSE_NS;
 use crate::connection::{ConnectionState, token};
 use crate::response::ResponseEnd;
 use crate::transport::{ReadResult, Transport};
-use crate::{Arrivals, Connections};
+use crate::{Arrivals, Connections, FLOOD_BYTES};
 
 impl Engine<'_> {
     /// Opens a connection for the slot's request: at the address that connected last, then at the others.
@@ -175,7 +175,11 @@ impl Engine<'_> {
                 Ok(ReadResult::Nothing) => return at_ns,
                 Ok(ReadResult::Bytes { count, more }) => {
                     self.client.reads += 1;
-                    self.client.full_reads += u64::from(count == buffer.len());
+                    self.client.read_bytes += count as u64;
+                    if count == buffer.len() {
+                        self.client.full_reads += 1;
+                        self.client.full_read_bytes += count as u64;
+                    }
                     let ending = place.reader.take(&buffer[..count], at_ns, &mut exchange.row);
                     exchange.delays.record_read(&exchange.row.record, at_ns, delay_ns);
                     if let Some(mut ending) = ending {
@@ -235,6 +239,9 @@ impl Engine<'_> {
             self.delays.record_request(&row.record, lateness_ns, exchange.delays);
         }
         self.client.events += place.reader.events();
+        if ending.outcome == Outcome::EventTooLarge || row.record.response_bytes > FLOOD_BYTES {
+            self.client.excess_bytes += row.record.response_bytes;
+        }
         let text = place.reader.take_text();
         let keeps = match self.trial.connections {
             Connections::Pooled => ending.reusable,

@@ -168,7 +168,7 @@ impl Engine<'_> {
     /// Begins a request: on a kept-alive connection, on a new one, or not at all. `session` is the key of its session.
     pub(super) fn begin(&mut self, prepared: PreparedRequest, session: Option<u64>, phase: Phase, now: i64) {
         let lists = self.trial.chunk_lists.lists(prepared.global_index);
-        let cancel_after_ns = prepared.cancel_after_ns;
+        let (cancel_after_ns, output_limit) = (prepared.cancel_after_ns, prepared.output_limit);
         let (mut row, wire) = self.new_row(prepared, phase, now);
         let due_ns = row.record.intended_ns.unwrap_or(now);
         row.record.ready_ns = self.places.as_mut().and_then(|places| places.take(due_ns));
@@ -196,7 +196,7 @@ impl Engine<'_> {
         let slot = kept_alive.unwrap_or_else(|| self.vacant_slot());
         let reused = kept_alive.is_some();
         let place = &mut self.slots[slot as usize];
-        place.reader.reset(lists, keeps_text);
+        place.reader.reset(lists, keeps_text, output_limit);
         place.exchange = Some(Exchange {
             row,
             wire,

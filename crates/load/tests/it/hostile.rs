@@ -285,6 +285,23 @@ fn what_is_under_way_at_the_end_may_drain_and_is_cancelled_then() {
 }
 
 #[test]
+fn the_bytes_of_responses_beyond_a_limit_are_counted() {
+    let large = streamed(&format!("data: {}", "x".repeat(2 << 20)));
+    let server = Server::start(move |request, stream| {
+        let bytes = if request.number == 0 { large.clone() } else { good_stream() };
+        let _ = stream.write_all(&bytes);
+        AfterResponse::Close
+    });
+    let (finished, kept) = run_trial(&trial(&server.url()), &mut numbered(2));
+    let bytes: Vec<u64> = kept.records.iter().map(|record| record.response_bytes).collect();
+    let outcomes: Vec<Outcome> = kept.records.iter().map(|record| record.outcome).collect();
+    assert_eq!(outcomes, [Outcome::EventTooLarge, Outcome::Ok]);
+    assert_eq!((finished.client.read_bytes, finished.client.excess_bytes), (bytes.iter().sum(), bytes[0]));
+    assert!(finished.client.full_read_bytes <= finished.client.read_bytes);
+    assert_eq!(finished.client.explain_flood(), None, "they are few");
+}
+
+#[test]
 fn a_large_request_that_is_refused_before_it_was_read_is_a_refusal() {
     struct LargeRequest(bool);
     impl assay_load::Requests for LargeRequest {

@@ -155,9 +155,27 @@ pub struct DatasetSummary {
     /// The times of a trace.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub times: Option<TraceTimes>,
-    /// The blocks of prompts, if the format has them.
+    /// The blocks of prompts; absent if no row has any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub blocks: Option<BlockSummary>,
+    /// The members of rows that the format of a trace does not have; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub unread: Option<UnreadMembers>,
+}
+
+/// Members, or columns, of the rows of a trace that its format does not have. They are not read; one may be a misspelt optional one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UnreadMembers {
+    /// Rows with such a member.
+    pub rows: Count,
+    /// The names, in alphabetical order: the first eight, without those that look like texts.
+    pub names: Vec<String>,
+}
+
+impl UnreadMembers {
+    /// The most names.
+    pub const MAX_NAMES: usize = 8;
 }
 
 /// The times of an imported trace, at its own speed.
@@ -285,6 +303,22 @@ pub struct BlockSummary {
     /// The sum over the kept rows of their leading tokens that an earlier kept row has as its leading tokens: what a prefix cache
     /// without limits would hold, if it worked in these blocks.
     pub reused_tokens: Count,
+}
+
+impl Dataset {
+    /// States what rows of a trace lack although its format has it, and what they have although it has not.
+    pub fn field_notes(&self) -> Vec<String> {
+        let DatasetSummary { rows, blocks, unread, .. } = &self.summary;
+        let has_blocks = matches!(self.format, DatasetFormat::Mooncake | DatasetFormat::Bailian | DatasetFormat::Weka);
+        let no_blocks = (has_blocks && blocks.is_none() && rows.0 > 0)
+            .then(|| "no row has `hash_ids`, so that no prompts begin alike".to_owned());
+        let unread = unread.as_ref().map(|UnreadMembers { rows, names }| {
+            let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+            let names = if names.is_empty() { "names that look like texts".to_owned() } else { names.join(", ") };
+            format!("{rows} of its rows have members that are not read: {names}")
+        });
+        no_blocks.into_iter().chain(unread).collect()
+    }
 }
 
 impl DatasetSummary {

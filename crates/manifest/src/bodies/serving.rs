@@ -378,7 +378,26 @@ impl ServingWork {
     /// Builds the body that requests a response of this many tokens to these inputs from a model or an adapter of this name; without a number, of
     /// as many as the endpoint decides.
     pub fn request_body(&self, model: &str, input: RequestInput<'_>, output_tokens: Option<u32>) -> Vec<u8> {
-        let request = RequestBody {
+        let request = self.request(model, input, output_tokens);
+        match &self.custom {
+            Some(custom) => custom.request_body(&request),
+            None => self.api.request_body(&request),
+        }
+    }
+
+    /// Returns the most output tokens that such a request allows, over all choices that it asks for; `None` if it states no limit. `row` is the
+    /// whole body that a row of a dataset has.
+    pub fn output_limit(&self, row: Option<&Map<String, Value>>, output_tokens: Option<u32>) -> Option<u64> {
+        let input = row.map_or(RequestInput::Messages(&[]), RequestInput::Body);
+        let request = self.request("", input, output_tokens);
+        match &self.custom {
+            Some(custom) => custom.output_limit(&request),
+            None => self.api.output_limit(&request),
+        }
+    }
+
+    fn request<'a>(&'a self, model: &'a str, input: RequestInput<'a>, output_tokens: Option<u32>) -> RequestBody<'a> {
+        RequestBody {
             model,
             input,
             output_tokens,
@@ -388,10 +407,6 @@ impl ServingWork {
             continuous_usage: self.continuous_usage,
             extra_body: &self.body,
             extra_members: &self.extra_body,
-        };
-        match &self.custom {
-            Some(custom) => custom.request_body(&request),
-            None => self.api.request_body(&request),
         }
     }
 
@@ -676,6 +691,9 @@ pub struct ServingPoint {
     pub slo_met: Option<bool>,
     /// Requests by the source of their output token count.
     pub token_sources: BTreeMap<String, Count>,
+    /// Requests with a token count of the endpoint that is not used, by the reason.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub usage_faults: BTreeMap<String, Count>,
     /// Requests whose TPOT assumes that the first event brought one token.
     pub tpot_assumed: Count,
     /// The reason why there are no costs; absent if there are.

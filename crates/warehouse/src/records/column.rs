@@ -131,6 +131,10 @@ columns! {
     OutputTokens "output_tokens" Int true;
     /// The source of their count.
     OutputSource "output_source" Word false;
+    /// The endpoint's own count of them, if it is not used.
+    OutputTokensClaimed "output_tokens_claimed" Int true;
+    /// The reason why a token count in the response's `usage` is not used, such as `output_exceeds_limit`; `none` if all are used.
+    UsageFault "usage_fault" Word false;
     /// The reasoning tokens among them.
     ReasoningTokens "reasoning_tokens" Int true;
     /// Tokens among them that a prediction of the request had.

@@ -486,9 +486,10 @@ fn records(batch: &Batch) -> Result<Vec<Record>> {
     let phases = batch.words(C::Phase)?;
     let outcomes = batch.words(C::Outcome)?;
     let sources = batch.words(C::OutputSource)?;
+    let faults = batch.words(C::UsageFault)?;
     let (lists, bytes) = (batch.chunk_lists()?, batch.lists(C::ChunkBytes)?);
-    let words = phases.into_iter().zip(outcomes).zip(sources).enumerate();
-    let record = |(row, ((phase, outcome), output_source))| {
+    let words = phases.into_iter().zip(outcomes).zip(sources.into_iter().zip(faults)).enumerate();
+    let record = |(row, ((phase, outcome), (output_source, usage_fault)))| {
         let cell = Cell { batch, row };
         Ok(Record {
             global_index: cell.required(C::GlobalIndex)?,
@@ -527,6 +528,8 @@ fn records(batch: &Batch) -> Result<Vec<Record>> {
             output_tokens_requested: cell.number(C::OutputTokensRequested)?,
             output_tokens: cell.number(C::OutputTokens)?,
             output_source,
+            output_tokens_claimed: cell.int(C::OutputTokensClaimed)?,
+            usage_fault,
             reasoning_tokens: cell.number(C::ReasoningTokens)?,
             accepted_prediction_tokens: cell.number(C::AcceptedPredictionTokens)?,
             first_event_tokens: cell.number(C::FirstEventTokens)?,

@@ -7,7 +7,7 @@ use arrow_array::builder::{Int64Builder, ListBuilder, StringBuilder};
 use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
 use arrow_schema::{Schema, SchemaRef};
-use assay_record::{Outcome, Phase, Record, TokenSource};
+use assay_record::{Outcome, Phase, Record, TokenSource, UsageFault};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
@@ -127,13 +127,13 @@ fn properties() -> Result<WriterProperties> {
 }
 
 /// The number of columns of whole numbers.
-const INTS: usize = 36;
+const INTS: usize = 37;
 
 /// Rows that wait to be encoded, column by column; each kind of column in the order of [`RecordColumn::ALL`].
 #[derive(Debug)]
 struct Rows {
     ints: [Int64Builder; INTS],
-    words: [Vec<i32>; 3],
+    words: [Vec<i32>; 4],
     texts: [StringBuilder; 5],
     lists: [ListBuilder<Int64Builder>; 3],
     count: usize,
@@ -163,6 +163,7 @@ impl Rows {
             position(Phase::ALL, &record.phase),
             position(Outcome::ALL, &record.outcome),
             position(TokenSource::ALL, &record.output_source),
+            position(UsageFault::ALL, &record.usage_fault),
         ];
         self.words.iter_mut().zip(words).for_each(|(column, word)| column.push(word));
         self.add_texts(record);
@@ -203,9 +204,14 @@ impl Rows {
 
     /// Takes the rows as arrays, in the order of the file; none are left.
     fn take(&mut self) -> Vec<ArrayRef> {
-        let [phase, outcome, source] = &mut self.words;
-        let mut words =
-            [dictionary(phase, Phase::ALL), dictionary(outcome, Outcome::ALL), dictionary(source, TokenSource::ALL)].into_iter();
+        let [phase, outcome, source, fault] = &mut self.words;
+        let words = [
+            dictionary(phase, Phase::ALL),
+            dictionary(outcome, Outcome::ALL),
+            dictionary(source, TokenSource::ALL),
+            dictionary(fault, UsageFault::ALL),
+        ];
+        let mut words = words.into_iter();
         let mut ints = self.ints.iter_mut().map(Int64Builder::finish);
         let mut texts = self.texts.iter_mut().map(StringBuilder::finish);
         let mut lists = self.lists.iter_mut().map(ListBuilder::finish);
@@ -261,6 +267,7 @@ fn ints(record: &Record, attempt: u32, shard: u32, index: u64) -> Result<[Option
         small(record.cached_tokens),
         small(record.output_tokens_requested),
         small(record.output_tokens),
+        record.output_tokens_claimed,
         small(record.reasoning_tokens),
         small(record.accepted_prediction_tokens),
         small(record.first_event_tokens),

@@ -45,9 +45,7 @@ pub(crate) fn judge(left: &JudgeInput<'_>) -> (AttemptStatus, Vec<Reason>) {
     reasons.extend(left.missed_start.map(|ns| {
         Reason::new("barrier_missed", format!("the shard came {} ms after the instant at which all began", milliseconds(ns)))
     }));
-    reasons.extend(late(left.client));
-    reasons.extend(stalled(left.client, &left.finished.client.delays));
-    reasons.extend(not_offered(left.client).filter(|_| !left.has_cap));
+    reasons.extend(behind(left));
     reasons.extend(judge_throttling(left.client.cgroup_throttled_us.map(|us| us.0), left.window_ns));
     (status, reasons)
 }
@@ -89,6 +87,23 @@ fn format_outcomes(finished: &TrialSummary, phase: Phase) -> String {
     counts.retain(|(count, _)| *count > 0);
     counts.sort_by(|a, b| b.cmp(a));
     counts.iter().map(|(count, outcome)| format!("{count} {outcome}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the reasons why the client was behind. While an endpoint floods it, that is the endpoint's doing.
+fn behind(left: &JudgeInput<'_>) -> Vec<Reason> {
+    let own = [
+        late(left.client),
+        stalled(left.client, &left.finished.client.delays),
+        not_offered(left.client).filter(|_| !left.has_cap),
+    ];
+    let own: Vec<Reason> = own.into_iter().flatten().collect();
+    match left.finished.client.explain_flood() {
+        Some(flood) if !own.is_empty() => {
+            let details: Vec<&str> = own.iter().map(|reason| reason.detail.as_str()).collect();
+            vec![Reason::new("response_flood", format!("{flood}, so that {}", details.join(", and ")))]
+        }
+        _ => own,
+    }
 }
 
 fn late(client: &ClientHealth) -> Option<Reason> {
@@ -205,6 +220,17 @@ mod tests {
         completed
         client_stalled: the client was late to its sockets for 45 % of the trial, 2700 ms in all
         ");
+        let client = assay_load::ClientStats { read_bytes: 100 << 20, full_read_bytes: 80 << 20, ..finished.client.clone() };
+        let flooded = TrialSummary { client, ..TrialSummary::default() };
+        let late = ClientHealth { lateness_p99_ns: Some(Count(26_000_000)), ..stalled(900_000_000) };
+        insta::assert_snapshot!(verdict(&flooded, &late, |left| left.others_measure = true), @r"
+        completed
+        response_flood: the endpoint sent 80 of 100 MiB faster than they could be read, so that 1 % of the requests were sent more than 26 ms later than intended, and the client was late to its sockets for 45 % of the trial, 2700 ms in all
+        ");
+        let client = assay_load::ClientStats { delays: Delays::default(), ..flooded.client };
+        let flooded = TrialSummary { client, ..TrialSummary::default() };
+        let in_time = verdict(&flooded, &ClientHealth::default(), |left| left.others_measure = true);
+        assert_eq!(in_time, "completed", "a client that kept up measured the endpoint");
         let rate = |sent| ClientHealth { requested_rate_per_s: Some(100.0), sent_rate_per_s: sent, ..ClientHealth::default() };
         assert_eq!(judge_client(&rate(95.0)), "completed");
         insta::assert_snapshot!(judge_client(&rate(94.9)), @r"

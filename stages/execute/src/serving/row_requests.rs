@@ -73,6 +73,7 @@ impl<'a> RowRequests<'a> {
         input_tokens: u32,
         output_tokens: Option<u32>,
     ) -> PlannedRequest {
+        let row = if let RequestInput::Body(row) = input { Some(row) } else { None };
         PlannedRequest {
             global_index: scheduled.global_index,
             intended_offset_ns: scheduled.offset_ns,
@@ -80,6 +81,7 @@ impl<'a> RowRequests<'a> {
             input_tokens_requested: Some(scheduled.total_input_tokens(self.work.documents())),
             input_tokens,
             output_tokens_requested: output_tokens,
+            output_limit: self.work.output_limit(row, output_tokens),
             request_id: scheduled.request_id,
             prompt_sha256: (self.work.capture != CaptureMode::None).then(|| digest_prompts(texts)),
             turn: None,

@@ -191,6 +191,7 @@ impl Conversation {
             input_tokens_requested: Some(scheduled.input_tokens),
             input_tokens: self.tokens,
             output_tokens_requested: scheduled.output_tokens,
+            output_limit: work.output_limit(None, scheduled.output_tokens),
             request_id: scheduled.request_id,
             prompt_sha256,
             turn: self.place(),

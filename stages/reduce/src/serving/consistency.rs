@@ -8,7 +8,7 @@ mod sessions;
 use std::collections::{BTreeMap, VecDeque};
 
 use assay_manifest::{ConnectionPolicy, Count, Digest, ServingOutcome, ServingWork, SessionPlay, Shard};
-use assay_record::{Outcome, Phase};
+use assay_record::{Outcome, Phase, TokenSource, UsageFault, exceeds_limit};
 use assay_schedule::{Phase as PlannedPhase, Requests, ScheduleError, ScheduledRequest, Stripe, TrialSchedule};
 use assay_warehouse::records::{Batch, Ints, RecordColumn as Column, RecordError, RecordFile};
 
@@ -174,8 +174,9 @@ pub(super) fn check(
 }
 
 /// The rules that every record of a shard obeys.
-pub(super) struct Rules {
+pub(super) struct Rules<'a> {
     shard: Shard,
+    work: &'a ServingWork,
     /// The number of documents of a request.
     documents: u32,
     streaming: bool,
@@ -220,6 +221,9 @@ const COLUMNS: &[Column] = &[
     Column::CachedTokens,
     Column::OutputTokensRequested,
     Column::OutputTokens,
+    Column::OutputSource,
+    Column::OutputTokensClaimed,
+    Column::UsageFault,
     Column::FirstEventTokens,
     Column::TokenEvents,
     Column::Session,
@@ -232,16 +236,17 @@ const COLUMNS: &[Column] = &[
     Column::Planned,
 ];
 
-impl Rules {
+impl<'a> Rules<'a> {
     pub(super) fn new(
         schedule: &TrialSchedule,
-        work: &ServingWork,
+        work: &'a ServingWork,
         shard: Shard,
         planned: PlannedMeasurement,
         attempt_ns: i64,
     ) -> Self {
         Self {
             shard,
+            work,
             documents: work.documents(),
             streaming: work.is_streamed(),
             has_token_ids: work.token_ids.is_some(),
@@ -378,7 +383,34 @@ impl Rules {
         ensure(!self.has_token_ids || request.input_tokens == asked, "has another number of token ids than was asked for")?;
         ensure(request.output_tokens_requested == due.output_tokens.map(i64::from), "asks for another length than its schedule")?;
         check_cancellation(request, due.cancel_after_ns)?;
-        ensure(request.counts().all(|count| u32::try_from(count).is_ok()), "has a number of tokens that no client writes")
+        ensure(request.counts().all(|count| u32::try_from(count).is_ok()), "has a number of tokens that no client writes")?;
+        self.check_usage(request)
+    }
+
+    /// Checks that a count of the endpoint is used unless it contradicts its request or itself, and that another one is used then.
+    fn check_usage(&self, request: &Request) -> Result<(), &'static str> {
+        let is_endpoints = matches!(request.source, TokenSource::ContinuousUsage | TokenSource::Usage);
+        let asked = request.output_tokens_requested.and_then(|asked| u32::try_from(asked).ok());
+        // A request without a number may have a limit of its row, which is not read here.
+        let limit = asked.and_then(|asked| self.work.output_limit(None, Some(asked)));
+        let events = u32::try_from(request.token_events).unwrap_or(u32::MAX);
+        let exceeds = |tokens: Option<i64>| tokens.zip(limit).is_some_and(|(tokens, limit)| exceeds_limit(tokens, limit, events));
+        ensure(!is_endpoints || !exceeds(request.output_tokens), "uses a count of output tokens that exceeds its limit")?;
+        let is_unusable = request.usage_fault.is_of_output();
+        ensure(!is_unusable || !is_endpoints, "uses a count of output tokens that it states not to use")?;
+        ensure(
+            is_unusable || request.output_tokens_claimed.is_none(),
+            "states that a count of output tokens is not used, and no reason",
+        )?;
+        let claims_excess = request.usage_fault == UsageFault::OutputExceedsLimit && limit.is_some();
+        ensure(
+            !claims_excess || exceeds(request.output_tokens_claimed),
+            "does not use a count of output tokens within its limit",
+        )?;
+        let has_source = request.source != TokenSource::Unknown || request.output_tokens.is_none();
+        ensure(has_source, "has a count of output tokens without a source")?;
+        let counts_events = request.source == TokenSource::Chunks;
+        ensure(!counts_events || request.output_tokens == Some(request.token_events), "counts token events, in another number")
     }
 
     /// Checks the times of a request, and those of its response.
@@ -617,6 +649,9 @@ struct Request {
     cached_tokens: Option<i64>,
     output_tokens_requested: Option<i64>,
     output_tokens: Option<i64>,
+    source: TokenSource,
+    output_tokens_claimed: Option<i64>,
+    usage_fault: UsageFault,
     first_event_tokens: Option<i64>,
     token_events: i64,
     session: Option<i64>,
@@ -669,6 +704,9 @@ struct Columns<'a> {
     cached_tokens: Ints<'a>,
     output_tokens_requested: Ints<'a>,
     output_tokens: Ints<'a>,
+    sources: Vec<TokenSource>,
+    output_tokens_claimed: Ints<'a>,
+    usage_faults: Vec<UsageFault>,
     first_event_tokens: Ints<'a>,
     token_events: Ints<'a>,
     session: Ints<'a>,
@@ -707,6 +745,9 @@ impl<'a> Columns<'a> {
             cached_tokens: batch.ints(Column::CachedTokens)?,
             output_tokens_requested: batch.ints(Column::OutputTokensRequested)?,
             output_tokens: batch.ints(Column::OutputTokens)?,
+            sources: batch.words(Column::OutputSource)?,
+            output_tokens_claimed: batch.ints(Column::OutputTokensClaimed)?,
+            usage_faults: batch.words(Column::UsageFault)?,
             first_event_tokens: batch.ints(Column::FirstEventTokens)?,
             token_events: batch.ints(Column::TokenEvents)?,
             session: batch.ints(Column::Session)?,
@@ -745,6 +786,9 @@ impl<'a> Columns<'a> {
             cached_tokens: self.cached_tokens.get(row),
             output_tokens_requested: self.output_tokens_requested.get(row),
             output_tokens: self.output_tokens.get(row),
+            source: self.sources.get(row).copied().unwrap_or_default(),
+            output_tokens_claimed: self.output_tokens_claimed.get(row),
+            usage_fault: self.usage_faults.get(row).copied().unwrap_or_default(),
             first_event_tokens: self.first_event_tokens.get(row),
             token_events: self.token_events.get(row).unwrap_or_default(),
             session: self.session.get(row),

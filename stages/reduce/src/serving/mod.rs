@@ -519,6 +519,7 @@ fn serving_point(work: &ServingWork, measured: &Measurements<'_>, cost_absent: O
         duration_ns: Count(measured.trials.iter().filter_map(window_ns).sum()),
         slo_met: slo_met(work, measured),
         token_sources: sum(Tally::sources),
+        usage_faults: sum(Tally::usage_faults),
         tpot_assumed: Count(tallies().map(|tally| tally.tpot_assumed).sum()),
         cost_absent: cost_absent.cloned(),
         absent: BTreeMap::new(),

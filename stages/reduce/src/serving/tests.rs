@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use assay_manifest::{
     AdapterRequests, Count, DatasetSummary, Digest, Environment, HostFacts, IntervalKind, Shard, TraceTimes, TraceTurns, Validity,
 };
-use assay_record::{Chunk, Outcome, Phase, Record, TokenSource};
+use assay_record::{Chunk, Outcome, Phase, Record, TokenSource, UsageFault};
 use assay_warehouse::records::RecordWriter;
 use assay_warehouse::{ROW_ID, Value};
 use proptest::prelude::*;
@@ -697,6 +697,19 @@ fn samples_are_counted_beside_their_statistics() {
     assert_eq!(account.outcomes, BTreeMap::from([("ok".to_owned(), Count(3)), ("timeout".to_owned(), Count(1))]));
     assert_eq!(account.token_sources, BTreeMap::from([("usage".to_owned(), Count(3))]));
     assert_eq!((account.slo_met, account.latency_from.as_str(), account.cost_absent.as_deref()), (Some(false), "intended", None));
+}
+
+#[test]
+fn responses_whose_counts_are_not_used_are_counted_by_the_reason() {
+    let mut records = four();
+    for (place, usage_fault) in [(0, UsageFault::OutputExceedsLimit), (1, UsageFault::OutputExceedsLimit), (3, UsageFault::None)]
+    {
+        records[place].usage_fault = usage_fault;
+    }
+    records.push(Record { usage_fault: UsageFault::OutputIsZero, ..failed(4, [1_000, 1_000, 1_100], Outcome::Truncated) });
+    let account = |records| serving(&reduced(&json!({}), records)).usage_faults.clone();
+    assert_eq!(account(records), BTreeMap::from([("output_exceeds_limit".to_owned(), Count(2))]), "of those that succeeded");
+    assert_eq!(account(four()), BTreeMap::new());
 }
 
 /// A request that failed with this status and error.

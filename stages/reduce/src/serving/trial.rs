@@ -10,7 +10,7 @@ use assay_metric::{
     BusySpan, Field, MeasuredPhase, PhaseEnd, RequestFields, SHARE_BITS, TIME_SLICES, Totals, TpotDivisor, is_length_mismatch,
     quantity, share_within, time_slice_of, tpot_ns,
 };
-use assay_record::{Outcome, Phase, TokenSource};
+use assay_record::{Outcome, Phase, TokenSource, UsageFault};
 use assay_schedule::Stripe;
 use assay_warehouse::records::{Batch, Ints, RecordColumn as Column, RecordError, RecordFile};
 
@@ -163,6 +163,8 @@ pub(super) struct Tally {
     outcomes: [u64; Outcome::ALL.len()],
     /// Those that succeeded, by the source of their token counts.
     sources: [u64; TokenSource::ALL.len()],
+    /// Those with a token count of the endpoint that is not used, by the reason.
+    usage_faults: [u64; UsageFault::ALL.len()],
     /// The sums that metrics are computed from.
     pub(super) totals: Totals,
     /// Requests whose TPOT assumes one token in the first event.
@@ -197,6 +199,13 @@ impl Tally {
         nonzero_counts(TokenSource::ALL, &self.sources)
     }
 
+    /// Returns the number of requests that succeeded and have a token count of the endpoint that is not used, by the reason.
+    pub(super) fn usage_faults(&self) -> BTreeMap<String, u64> {
+        let mut faults = nonzero_counts(UsageFault::ALL, &self.usage_faults);
+        faults.remove(UsageFault::None.as_str());
+        faults
+    }
+
     /// Returns the number of requests that succeeded.
     pub(super) fn ok(&self) -> u64 {
         self.outcomes.get(Outcome::Ok as usize).copied().unwrap_or(0)
@@ -215,6 +224,7 @@ impl Tally {
     fn merge(&mut self, other: Self) {
         self.outcomes.iter_mut().zip(other.outcomes).for_each(|(mine, theirs)| *mine += theirs);
         self.sources.iter_mut().zip(other.sources).for_each(|(mine, theirs)| *mine += theirs);
+        self.usage_faults.iter_mut().zip(other.usage_faults).for_each(|(mine, theirs)| *mine += theirs);
         self.totals.merge(other.totals);
         self.tpot_assumed += other.tpot_assumed;
         self.token_events += other.token_events;
@@ -477,6 +487,7 @@ const COLUMNS: &[Column] = &[
     Column::OutputTokensRequested,
     Column::OutputTokens,
     Column::OutputSource,
+    Column::UsageFault,
     Column::FirstEventTokens,
     Column::TokenEvents,
     Column::Session,
@@ -505,6 +516,7 @@ pub(super) struct Request {
     output_tokens_requested: Option<i64>,
     pub(super) output_tokens: Option<i64>,
     source: TokenSource,
+    usage_fault: UsageFault,
     first_event_tokens: Option<i64>,
     token_events: i64,
     session: Option<i64>,
@@ -655,6 +667,7 @@ impl<'a> Pass<'a, '_> {
 
 fn add_successful(request: &Request, tally: &mut Tally) {
     bump(&mut tally.sources, request.source as usize);
+    bump(&mut tally.usage_faults, request.usage_fault as usize);
     let totals = &mut tally.totals;
     request.input_tokens_requested.into_iter().for_each(|tokens| totals.isl_requested.add(tokens));
     request.input_tokens.into_iter().for_each(|tokens| totals.isl.add(tokens));
@@ -701,6 +714,7 @@ struct Columns<'a> {
     index: Ints<'a>,
     outcomes: Vec<Outcome>,
     sources: Vec<TokenSource>,
+    usage_faults: Vec<UsageFault>,
     start: Ints<'a>,
     ready: Ints<'a>,
     dequeued: Ints<'a>,
@@ -729,6 +743,7 @@ impl<'a> Columns<'a> {
             index: batch.ints(Column::GlobalIndex)?,
             outcomes: batch.words(Column::Outcome)?,
             sources: batch.words(Column::OutputSource)?,
+            usage_faults: batch.words(Column::UsageFault)?,
             start: batch.ints(start_column(has_intended))?,
             ready: batch.ints(Column::Ready)?,
             dequeued: batch.ints(Column::Dequeued)?,
@@ -771,6 +786,7 @@ impl<'a> Columns<'a> {
             output_tokens_requested: self.output_tokens_requested.get(row),
             output_tokens: self.output_tokens.get(row),
             source: *self.sources.get(row)?,
+            usage_fault: *self.usage_faults.get(row)?,
             first_event_tokens: self.first_event_tokens.get(row),
             token_events: self.token_events.get(row)?,
             session: self.session.get(row),

@@ -57,6 +57,23 @@ fn mooncake_has_milliseconds_and_blocks_of_512() {
 }
 
 #[test]
+fn members_that_a_format_does_not_have_are_noted() {
+    let unread = |format, text: &str| {
+        let rows = read(format, text).expect("rows");
+        rows.into_iter().map(|row| row.expect("a request").unread).collect::<Vec<_>>()
+    };
+    let names = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+    let text = "{\"timestamp\":0,\"input_length\":700,\"output_length\":9,\"hash_ids\":[4,7],\"session_id\":\"a\"}\n\
+                {\"timestamp\":1,\"input_length\":700,\"output_length\":9,\"hash_id\":[4,7],\"Hello, how are you today?\":1}\n\
+                {\"timestamp\":1,\"input_length\":700,\"output_length\":9,\"Hello, how are you today?\":1}\n";
+    assert_eq!(unread(DatasetFormat::Mooncake, text), [None, names(&["hash_id"]), names(&[])]);
+    let text = "TIMESTAMP,ContextTokens,GeneratedTokens,Model\n2023-11-16 18:15:46.68,374,44,a\n2023-11-16 18:15:47,374,44,\n";
+    assert_eq!(unread(DatasetFormat::Azure, text), [names(&["Model"]), None]);
+    let text = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,Conversation log\n";
+    assert_eq!(unread(DatasetFormat::Burstgpt, text), [None], "columns of the format that are not read");
+}
+
+#[test]
 fn a_row_that_cannot_be_mooncakes_says_why() {
     let refused = |text: &str| refusal(DatasetFormat::Mooncake, text);
     insta::assert_snapshot!(

@@ -165,7 +165,7 @@ fn a_stream_is_complete_with_its_last_event_however_it_closes() {
         let events: Vec<&str> = events.iter().copied().filter(|event| *event != "[DONE]").collect();
         let wire = typed(&events);
         let mut reader = Reader::new(&trial, Budget::new(MAX_HELD_BYTES));
-        reader.reset(true, false);
+        reader.reset(true, false, None);
         let mut row = Row::default();
         assert_eq!(reader.take(&wire[..wire.len() - 5], 10, &mut row), None);
         let ending = reader.give_up(Outcome::Timeout, "x", 99, &mut row);

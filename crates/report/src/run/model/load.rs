@@ -45,6 +45,8 @@ pub(crate) struct Load {
     pub(crate) cache_hits: Option<CacheHits>,
     /// The differences between the endpoint's counts of tokens and those of the client: rates of tokens rest on them.
     pub(crate) token_differences: Vec<String>,
+    /// The token counts of the endpoint that are not used, if there are any.
+    pub(crate) usage_faults: Option<String>,
     /// The facts on the course of the load that change the meaning of its numbers: requests that waited under a cap, and a rate that changed.
     pub(crate) course: Vec<String>,
     /// Latencies by LoRA adapter, of those with the most requests.
@@ -127,6 +129,7 @@ impl Load {
             adapters: serving.map(adapters).unwrap_or_default(),
             sessions_left_out: serving.and_then(|serving| sessions_left_out(serving.sessions.as_ref()?)),
             token_differences: work.map(|work| token_differences(work, found)).unwrap_or_default(),
+            usage_faults: serving.and_then(usage_faults),
             latency_from: serving.map(|serving| latency_from(&serving.latency_from)).unwrap_or_default(),
             token_sources: serving.map(token_sources).unwrap_or_default(),
             tpot_assumed: serving.map_or(0, |serving| serving.tpot_assumed.0),
@@ -324,9 +327,11 @@ fn sessions_left_out(sessions: &SessionCounts) -> Option<String> {
 fn token_differences(work: &ServingWork, found: &PointSummary) -> Vec<String> {
     let median = |name: &str| found.metrics.iter().find(|metric| metric.metric == name).map(|metric| metric.median);
     let lengths = median("osl_mismatch_rate").filter(|share| work.exact_output && *share > REPORTED_DIFFERENCE);
+    let counts_events = found.serving.as_ref().is_some_and(|serving| serving.token_sources.contains_key(TOKEN_EVENTS));
+    let count = if counts_events { "token events, of which each may have several tokens" } else { "the endpoint's own count" };
     let lengths = lengths.map(|share| {
         format!(
-            "{} of the responses have another length than was requested exactly; tokens/s and TPOT rest on the endpoint's own count",
+            "{} of the responses have another length than was requested exactly; tokens/s and TPOT rest on {count}",
             percent(share)
         )
     });
@@ -335,6 +340,59 @@ fn token_differences(work: &ServingWork, found: &PointSummary) -> Vec<String> {
         format!("the endpoint counts {} {more} input tokens than the workload's tokenizer", percent(share.abs()))
     });
     lengths.into_iter().chain(inputs).collect()
+}
+
+/// The source of token counts if the endpoint states none that is used, and the response is streamed.
+const TOKEN_EVENTS: &str = "chunks";
+
+/// States the token counts of the endpoint that are not used: the reasons, what is used instead, and the number of responses.
+fn usage_faults(serving: &ServingPoint) -> Option<String> {
+    let faults = by_count(serving.usage_faults.iter().map(|(fault, count)| (fault, count.0)));
+    if faults.is_empty() {
+        return None;
+    }
+    let has = |source: &str| serving.token_sources.contains_key(source);
+    let of_output = match (has(TOKEN_EVENTS), has("unknown")) {
+        (true, false) => "token events are counted instead",
+        (true, true) => "token events are counted instead where there are any",
+        (false, _) => "the number of output tokens is not known",
+    };
+    let mut instead: Vec<&str> = Vec::new();
+    for (fault, _) in &faults {
+        let used = match fault.as_str() {
+            "input_not_a_count" => "the tokenizer's count of the input is used instead",
+            "cached_exceeds_input" | "reasoning_exceeds_output" | "part_not_a_count" => "these counts are left out",
+            _ => of_output,
+        };
+        if !instead.contains(&used) {
+            instead.push(used);
+        }
+    }
+    let problems: Vec<&str> = faults.iter().map(|(fault, _)| describe_fault(fault)).collect();
+    let counts: Vec<String> = faults.iter().map(|(fault, count)| format!("`{fault}` in {}", grouped(*count))).collect();
+    let ok = serving.outcomes.get("ok").map_or(0, |count| count.0);
+    Some(format!(
+        "the endpoint states {}: {}; {} of {}",
+        problems.join(", and "),
+        instead.join(", and "),
+        counts.join(", "),
+        counted(ok, "successful response")
+    ))
+}
+
+/// Describes a token count that is not used.
+fn describe_fault(fault: &str) -> &str {
+    match fault {
+        "output_exceeds_limit" => "more output tokens than its requests allow",
+        "output_is_zero" => "no output tokens for a response with text",
+        "output_not_a_count" => "output tokens that are no whole number of 32 bits",
+        "not_an_object" => "a `usage` that is no object",
+        "input_not_a_count" => "input tokens that are no whole number of 32 bits",
+        "cached_exceeds_input" => "more cached tokens than input tokens",
+        "reasoning_exceeds_output" => "more reasoning tokens than output tokens",
+        "part_not_a_count" => "a part of its tokens that is no whole number of 32 bits",
+        other => other,
+    }
 }
 
 /// Returns a readable name of the instant that latencies count from.
@@ -364,6 +422,7 @@ fn by_count<'a>(counts: impl Iterator<Item = (&'a String, u64)>) -> Vec<(String,
 #[cfg(test)]
 mod tests {
     use assay_manifest::MetricSummary;
+    use assay_record::UsageFault;
 
     use super::*;
 
@@ -413,6 +472,28 @@ mod tests {
             stated[1..],
             "where the model ends a response itself, no length is another one"
         );
+    }
+
+    #[test]
+    fn counts_that_are_not_used_are_stated_with_what_is_used_instead() {
+        let mut model = crate::run::fixture::serving::small();
+        let serving = model.summary.points[0].serving.as_mut().expect("it serves");
+        serving.outcomes = counts(&[("ok", 20)]);
+        let mut stated = |faults: &[(&str, u64)], sources: &[(&str, u64)]| {
+            (serving.usage_faults, serving.token_sources) = (counts(faults), counts(sources));
+            usage_faults(serving).unwrap_or_default()
+        };
+        assert_eq!(stated(&[], &[("usage", 20)]), "");
+        insta::assert_snapshot!(stated(&[("output_exceeds_limit", 20)], &[("chunks", 20)]), @"the endpoint states more output tokens than its requests allow: token events are counted instead; `output_exceeds_limit` in 20 of 20 successful responses");
+        insta::assert_snapshot!(stated(&[("output_not_a_count", 1)], &[("usage", 19), ("unknown", 1)]), @"the endpoint states output tokens that are no whole number of 32 bits: the number of output tokens is not known; `output_not_a_count` in 1 of 20 successful responses");
+        insta::assert_snapshot!(
+            stated(&[("input_not_a_count", 3), ("cached_exceeds_input", 9), ("reasoning_exceeds_output", 2)], &[("usage", 20)]),
+            @"the endpoint states more cached tokens than input tokens, and input tokens that are no whole number of 32 bits, and more reasoning tokens than output tokens: these counts are left out, and the tokenizer's count of the input is used instead; `cached_exceeds_input` in 9, `input_not_a_count` in 3, `reasoning_exceeds_output` in 2 of 20 successful responses"
+        );
+        assert!(!stated(&[("x\u{1b}[31m", 1)], &[("usage", 20)]).contains('\u{1b}'));
+        for fault in &UsageFault::ALL[1..] {
+            assert_ne!(describe_fault(fault.as_str()), fault.as_str(), "each reason has a description");
+        }
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub(crate) fn remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<
     }
     let differences = point.serving.iter().flat_map(|load| &load.token_differences);
     remarks.extend(differences.map(|text| Remark::for_point(RemarkKind::TokenCounts, &point.label, text.clone())));
+    let faults = point.serving.as_ref().and_then(|load| load.usage_faults.clone());
+    remarks.extend(faults.map(|text| Remark::for_point(RemarkKind::TokenCounts, &point.label, text)));
     let left_out = point.serving.as_ref().and_then(|load| load.sessions_left_out.clone());
     remarks.extend(left_out.map(|text| Remark::for_point(RemarkKind::Caveat, &point.label, text)));
     let course = point.serving.iter().flat_map(|load| &load.course);

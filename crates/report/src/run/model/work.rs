@@ -212,6 +212,7 @@ fn lengths(work: &ServingWork) -> String {
                 + &recorded_pauses(&dataset.summary);
             let reused = reused(&dataset.summary);
             let rows = describe_rows(&dataset.file.origin, &dataset.summary);
+            let fields = dataset.field_notes().iter().fold(String::new(), |text, note| text + "; " + &clean(note));
             let input = format!(
                 "{} in{}{}{}{}",
                 range(input_tokens),
@@ -220,7 +221,7 @@ fn lengths(work: &ServingWork) -> String {
                 salt(work, dataset.format),
                 of_recorded(work)
             );
-            format!("{rows}, tokens {input}{output}{images}{reused}{turns}")
+            format!("{rows}, tokens {input}{output}{images}{reused}{fields}{turns}")
         }
     }
 }
@@ -508,7 +509,7 @@ fn pairs(input: &LengthLaw, output: &LengthLaw) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{Artifact, ChatTemplate, Count, Digest, PinnedFile, TraceForks, TraceTurns};
+    use assay_manifest::{Artifact, ChatTemplate, Count, Digest, PinnedFile, TraceForks, TraceTurns, UnreadMembers};
 
     use super::*;
 
@@ -677,6 +678,29 @@ mod tests {
         let live = lengths(&work);
         let stated = "tokens 0 in and 4 of the salt with the recorded responses (live ones were sent), 128 out; turns 2 s apart, live history";
         assert!(live.ends_with(stated), "{live}");
+    }
+
+    #[test]
+    fn a_trace_without_blocks_is_stated_with_the_members_that_are_not_read() {
+        let mut work = crate::run::fixture::serving::small().plan.workloads[0].serving.clone().expect("it serves");
+        let mut lengths = |format, summary: DatasetSummary| {
+            work.prompts = crate::run::fixture::serving::dataset(DatasetSummary { rows: Count(10), ..summary });
+            if let PromptSource::Dataset(dataset) = &mut work.prompts {
+                dataset.format = format;
+            }
+            RequestedWork::new(&work).lengths
+        };
+        let unread =
+            |names: &[&str]| Some(UnreadMembers { rows: Count(9), names: names.iter().map(|name| (*name).to_owned()).collect() });
+        let misspelt = DatasetSummary { unread: unread(&["hash_id"]), ..DatasetSummary::default() };
+        insta::assert_snapshot!(lengths(DatasetFormat::Mooncake, misspelt.clone()), @"10 prompts of data/prompts.jsonl, tokens 0 in, 128 out; no row has `hash_ids`, so that no prompts begin alike; 9 of its rows have members that are not read: `hash_id`");
+        let with_blocks = DatasetSummary { blocks: Some(assay_manifest::BlockSummary::default()), ..DatasetSummary::default() };
+        assert!(!lengths(DatasetFormat::Mooncake, with_blocks).contains("hash_ids"));
+        assert!(!lengths(DatasetFormat::Azure, DatasetSummary::default()).contains("hash_ids"), "a format without blocks");
+        let texts = DatasetSummary { unread: unread(&[]), ..DatasetSummary::default() };
+        assert!(lengths(DatasetFormat::Azure, texts).ends_with("members that are not read: names that look like texts"));
+        let hostile = DatasetSummary { unread: unread(&["\u{1b}[31m"]), ..DatasetSummary::default() };
+        assert!(!lengths(DatasetFormat::Azure, hostile).contains('\u{1b}'));
     }
 
     #[test]

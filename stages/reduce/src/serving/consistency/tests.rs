@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use assay_dataset::Index;
 use assay_manifest::{Attempt, Block, Digest, Instant, PlannedTrial, Point, Window};
-use assay_record::{Record, TokenSource};
+use assay_record::{Record, TokenSource, UsageFault};
 use assay_schedule::SessionCursor;
 use assay_warehouse::records::RecordWriter;
 use serde_json::{Value, json};
@@ -556,6 +556,54 @@ fn records_that_contradict_schedule_attempt_or_themselves_are_refused() {
         ("nothing left", Vec::clear, "has no record"),
     ];
     for (what, lie, said) in of_open {
+        let mut load = open_loop();
+        lie(&mut load.shards[0]);
+        let found = load.check().expect_err(what);
+        assert!(found.contains(said), "{what}: {found}");
+    }
+}
+
+#[test]
+fn a_count_of_output_tokens_is_used_only_if_its_request_allows_it() {
+    /// Makes a record that of a request whose endpoint states more tokens than were requested.
+    fn refuse(record: &mut Record) {
+        record.output_tokens_claimed = Some(4_000_000_000);
+        (record.output_tokens, record.output_source) = (Some(record.token_events), TokenSource::Chunks);
+        record.usage_fault = UsageFault::OutputExceedsLimit;
+    }
+    let mut honest = open_loop();
+    refuse(&mut honest.shards[0][9]);
+    let one_more = honest.shards[0][10].output_tokens.map(|tokens| tokens + 1);
+    honest.shards[0][10].output_tokens = one_more;
+    assert_eq!(honest.check(), Ok(()));
+    let lies: [RecordChange; 7] = [
+        ("no source", |all| all[9].output_source = TokenSource::Unknown, "without a source"),
+        ("an absurd count", |all| all[9].output_tokens = Some(4_000_000_000), "exceeds its limit"),
+        ("two more", |all| all[9].output_tokens = all[9].output_tokens.map(|tokens| tokens + 2), "exceeds its limit"),
+        (
+            "used all the same",
+            |all| (all[9].output_source, all[9].usage_fault) = (TokenSource::Usage, UsageFault::OutputIsZero),
+            "states not to use",
+        ),
+        ("a claim without a reason", |all| all[9].output_tokens_claimed = Some(1), "and no reason"),
+        (
+            "a count that was within its limit",
+            |all| {
+                refuse(&mut all[9]);
+                all[9].output_tokens_claimed = Some(1);
+            },
+            "within its limit",
+        ),
+        (
+            "other events",
+            |all| {
+                refuse(&mut all[9]);
+                all[9].output_tokens = all[9].output_tokens.map(|tokens| tokens + 1);
+            },
+            "in another number",
+        ),
+    ];
+    for (what, lie, said) in lies {
         let mut load = open_loop();
         lie(&mut load.shards[0]);
         let found = load.check().expect_err(what);
