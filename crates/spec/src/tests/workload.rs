@@ -397,7 +397,7 @@ fn what_users_cannot_do_is_refused() {
             drawn,
             &[
                 "`spec.load.requests` cannot end a trial of sessions: a session is never cut to a number of requests",
-                "write `sessions`, or `duration`",
+                "write `duration`",
             ],
         ),
         ("    rate: [1]\n", drawn, &["`spec.load` lacks `duration` for `mode: users`"]),
