@@ -351,7 +351,7 @@ fn valid_definitions_and_their_plan() {
     ----- stdout -----
     fixture: 2 cases, 2 points, 6 trials (3 each), intent exploratory
     about [DURATION] of trials, by what these cases took before
-    at most 3 h [DURATION] of trials, if every one runs into its time limit
+    at most 3 h [DURATION] of trials, if every one runs into its time limit; attempts that are repeated come on top
     workload  first                            sha256:[DIGEST]
     workload  second                           sha256:[DIGEST]
     case      first.local.default                      default

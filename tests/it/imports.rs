@@ -80,17 +80,17 @@ fn rows_that_were_not_sent_are_refused_by_reduce() {
     assert_eq!(forge_rows().refused_by(), Some(("reduce", "records_differ".to_owned())));
 }
 
-/// Rows that are replaced before anything is measured are sent, and all that follows agrees with them: the committed file alone does not.
+/// Rows that are replaced before anything is measured are sent, and every record agrees with them. The cases of the plan, which follow from the
+/// committed file, do not.
 #[test]
-fn rows_that_were_sent_are_refused_by_importing_again() {
+fn rows_that_were_sent_are_refused_by_the_cases_of_the_plan() {
     let bench = forge_rows().into_bench();
     for stage in ["provision", "execute", "record", "collect", "reduce", "publish"] {
         let _ = fs::remove_dir_all(bench.store().join("runs/one").join(stage));
     }
     bench.assay(&["run", PIPELINE, "--run-id", "one"]).success();
-    let verified = bench.verify(&[]).success();
-    assert!(verified.stdout.contains("level 3 (raw bytes) of 4 reached"), "{}", verified.stdout);
-    bench.verify(&["--recompute"]).refuses(20, "import_differs");
+    let refused = bench.verify(&[]).refuses(20, "plan_source_differs");
+    assert!(refused.stderr.contains("its `cases` is not what the source's files give"), "{}", refused.stderr);
 }
 
 #[test]

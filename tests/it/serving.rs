@@ -886,11 +886,11 @@ fn a_plan_says_how_long_its_loads_take() {
     // Three trials of two loads, each with a warm-up; the last responses of each have half a minute.
     insta::assert_snapshot!(planned("mode: closed, concurrency: [1, 2], duration: 50s, warmup: 10s"), @r"
     about 6 min of trials, by their loads
-    at most 9 min of trials
+    at most 9 min of trials; attempts that are repeated come on top
     ");
     insta::assert_snapshot!(planned("mode: closed, concurrency: [1], requests: 100"), @r"
     the duration is unknown before a first run: a closed loop with a number of requests lasts until the last response
-    at most 90 min of trials, if every one runs into its time limit
+    at most 90 min of trials, if every one runs into its time limit; attempts that are repeated come on top
     ");
 }
 
