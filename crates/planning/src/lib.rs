@@ -21,7 +21,7 @@ use assay_spec::{Closure, ClosureError, ControlRequirement, Parameter, Program, 
 pub use imports::check_imports;
 pub use queries::{check_query, query_failure, row_id_column, run_query};
 pub use recorded_pins::{RecordedPins, check_plan};
-pub use serving::{DatasetFile, DatasetRequest, TemplateSource, TokenizerSource, check_replays};
+pub use serving::{DatasetFile, DatasetRequest, DrawnPrompts, TemplateSource, TokenizerSource, check_replays};
 
 /// The resolved values of all mutable references in a pipeline.
 pub trait Pins {
