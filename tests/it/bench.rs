@@ -304,7 +304,14 @@ fn a_value_that_no_workload_may_have_is_named() {
 #[test]
 fn an_address_or_a_profile_that_cannot_be_is_refused_by_its_option() {
     let fixture = Fixture::bare();
-    let wrong: [(&[&str], &str); 7] = [
+    let key = "sk-proj-pass-word0123456789abcdef";
+    let in_path = format!("http://h/{key}/v1");
+    let wrong: [(&[&str], &str); 12] = [
+        (&["--url", &in_path], "error[option]: `--url` carries a key or token"),
+        (&["--url", "http://h/;token=pass-word/v1"], "error[option]: `--url` carries a key or token"),
+        (&["--url", "http://h/v1?%74oken=pass-word"], "error[option]: `--url` carries a key or token"),
+        (&["--url", "http://h/v1?access%5Ftoken=pass-word"], "error[option]: `--url` carries a key or token"),
+        (&["--url", "http://h/v1?x=%73k-proj-pass-word"], "error[option]: `--url` carries a key or token"),
         (&["--url", "http://me:pass-word@h:1"], "error[option]: `--url` carries a user or password"),
         (&["--url", "me:pass-word@h:1"], "error[option]: `--url` carries a user or password"),
         (&["--url", "http://me:pass/word@h"], "error[option]: `--url` carries a user or password"),

@@ -16,7 +16,7 @@ use assay_store::{Store, conformance};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::pipeline::list;
+use crate::pipeline::{list, text};
 use crate::support::{
     CommandResult, Fixture, PIPELINE, Running, binary, blob, files_under, indicator_output, pipeline, script, wait_until,
     write_file,
@@ -482,6 +482,38 @@ fn each_trouble_with_a_bucket_has_its_words() {
     assert!(!nobody.stderr.contains(&served.secret("run")), "no secret is told");
 }
 
+#[test]
+fn no_error_about_a_store_shows_a_password() {
+    let fixture = Fixture::new();
+    let addresses = [
+        "s3://k:hunter2secret@bucket/x",
+        "s3://k:hunter2secret/y@bucket/x",
+        "s3://bucket/x?endpoint=http://u:hunter2secret@127.0.0.1:1",
+        "s3://bucket/x?secret=hunter2secret",
+        "gs://k:hunter2secret@bucket/x",
+        "http://u:hunter2secret@h/x",
+        "file:///x?token=hunter2secret",
+    ];
+    let hides = |ran: CommandResult| {
+        let refused = ran.refuses(2, "store_uri");
+        assert!(!format!("{}{}", refused.stdout, refused.stderr).contains("hunter2"), "{}", refused.stderr);
+    };
+    for address in addresses {
+        hides(fixture.assay(&["runs", "--store", address]));
+        hides(fixture.assay(&["fetch", "one", "--store", address]));
+    }
+    hides(fixture.assay(&["run", PIPELINE, "--store", addresses[0]]));
+    let store = fixture.store().display().to_string();
+    fs::create_dir_all(fixture.store().join("blobs")).expect("a folder");
+    hides(fixture.assay(&["fetch", "one", "--store", &store, "--to", addresses[0]]));
+    for arguments in [&["--run", "one", "--trust", "trust.yaml", "--parameters", "{}"][..], &["--help"]] {
+        let mut stage = fixture.command(&binary("assay-plan"));
+        let ran = stage.args(arguments).env("ASSAY_STORE", addresses[0]).output().expect("the binary runs");
+        let said = String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned();
+        assert!(said.contains("store") && !said.contains("hunter2"), "{said}");
+    }
+}
+
 /// A pod has a token and no secret: an agent on its node exchanges it for credentials. The agent here is a fake that knows one token;
 /// the client that requests the credentials and uses them is real.
 #[test]
@@ -713,6 +745,47 @@ fn a_store_with_folders_of_another_user_is_refused_before_anything_is_measured()
     assert!(owner != 0 || refused.stderr.contains("root"), "{}", refused.stderr);
     assert!(!fixture.store().join("runs/two").exists(), "nothing was begun");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).expect("a mode");
+}
+
+/// Takes the right to write away from the folders of a store.
+fn forbid_writing(path: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    for entry in fs::read_dir(path).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+        if entry.is_dir() {
+            forbid_writing(&entry);
+        }
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(0o555)).expect("a mode");
+}
+
+#[test]
+fn a_reader_of_a_store_recomputes_without_writing_to_it() {
+    use std::os::unix::fs::MetadataExt as _;
+    use std::os::unix::process::CommandExt as _;
+    let fixture = Fixture::new();
+    fixture.run("one").success();
+    let numbers = crate::warehouse::numbers(&fixture, "one");
+    let address = text(&numbers[0]["address"]);
+    let is_root = fs::metadata(fixture.store()).expect("a folder").uid() == 0;
+    if is_root {
+        chown_all(&fixture.root(), OTHER_USER);
+        chown_all(&fixture.store(), 0);
+    }
+    forbid_writing(&fixture.store());
+    for arguments in [["verify", "one", "--recompute"], ["trace", address, "--recompute"]] {
+        let mut command = fixture.command(&binary("assay"));
+        command.args(arguments);
+        if is_root {
+            command.uid(OTHER_USER).gid(OTHER_USER);
+        }
+        let ran = CommandResult::from_output(command.output().expect("the binary runs")).success();
+        assert!(
+            ran.stdout.contains("level 4 (recomputed) of 4 reached") || ran.stdout.contains("computed again"),
+            "{}",
+            ran.stdout
+        );
+    }
+    Command::new("chmod").args(["-R", "u+w"]).arg(fixture.store()).status().expect("chmod runs");
 }
 
 #[test]

@@ -277,6 +277,40 @@ fn turns_of_drawn_lengths_have_them_with_the_template() {
 }
 
 #[test]
+fn a_template_that_cuts_drawn_prompts_is_refused_before_anything_is_sent() {
+    let fixture = Fixture::new();
+    let template = ["--tokenizer", "model", "--template", "apply", "--api", "completions"];
+    let refused = |run_id: &str, template: &str, (ran, bodies): (CommandResult, Vec<Value>)| {
+        let refused = ran.refuses(10, "tokenizer");
+        assert!(bodies.is_empty(), "{run_id}: {template}");
+        refused.stderr
+    };
+    let cuts = "{{ message.content if message.content|length < 60 else message.content[:60] }}";
+    let cuts = TEMPLATE.replace("{{ message.content }}", cuts);
+    write_folder(&fixture, &cuts);
+    let found = refused("cut", &cuts, bench(&fixture, "cut", &template));
+    let says = "of a drawn prompt of 40 tokens it makes another text than of a short message";
+    assert!(found.contains("the chat template cannot be used: ") && found.contains(says), "{found}");
+    // A short message passes.
+    let short = ["--concurrency", "1", "--requests", "2", "--input-tokens", "10", "--output-tokens", "4"];
+    send(&fixture, "short", &[&short[..], &template].concat()).0.success();
+    let spread = ["--concurrency", "1", "--requests", "2", "--scenario", "U(10,60)/(4,4)"];
+    let found = refused("spread", &cuts, send(&fixture, "spread", &[&spread[..], &template].concat()));
+    assert!(found.contains("of a drawn prompt of 60 tokens it makes another text"), "{found}");
+    // The placeholders are conversations of three turns at most.
+    let forgets = TEMPLATE.replace("in messages %}", "in (messages if messages|length < 7 else messages[2:]) %}");
+    write_folder(&fixture, &forgets);
+    let sessions = |turns: &str| {
+        let turns = format!("turns={turns},count=1");
+        let load = ["--concurrency", "1", "--sessions", &turns, "--input-tokens", "10", "--output-tokens", "4"];
+        send(&fixture, &turns.replace(['=', ','], "-"), &[&load[..], &template].concat())
+    };
+    sessions("3").0.success();
+    let found = refused("turns", &forgets, sessions("4"));
+    assert!(found.contains("of a conversation of 4 turns it makes another text"), "{found}");
+}
+
+#[test]
 fn a_template_without_an_end_is_refused_before_anything_is_sent() {
     let fixture = Fixture::new();
     write_folder(

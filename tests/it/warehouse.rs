@@ -33,7 +33,7 @@ fn fixture_with_query(sql: &str) -> Fixture {
     fixture
 }
 
-fn numbers(fixture: &Fixture, run: &str) -> Vec<Value> {
+pub(crate) fn numbers(fixture: &Fixture, run: &str) -> Vec<Value> {
     let document = fs::read(fixture.published(run).join("numbers.json")).expect("numbers are published");
     let document: Value = serde_json::from_slice(&document).expect("JSON");
     list(&document["numbers"]).clone()

@@ -23,7 +23,9 @@ pub use import_check::{CHECK_IMPORT, CheckedImport, ImportReply, MAX_COUNTED_TEX
 pub use imports::check_imports;
 pub use queries::{check_query, query_failure, row_id_column, run_query};
 pub use recorded_pins::{RecordedPins, check_plan};
-pub use serving::{DatasetFile, DatasetRequest, TemplateSource, TokenizerSource, check_replays, with_dataset_request};
+pub use serving::{
+    DatasetFile, DatasetRequest, DrawnPrompts, TemplateSource, TokenizerSource, check_replays, with_dataset_request,
+};
 
 /// The resolved values of all mutable references in a pipeline.
 pub trait Pins {

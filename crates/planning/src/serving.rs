@@ -10,7 +10,7 @@ use assay_manifest::{
     WeightedTokens, template_digest, tiktoken_digest,
 };
 use assay_schedule::{
-    Nonce, OfferedLoad, PointKey, ScheduleError, Seed, TrialKey, TrialSchedule, check_replay, load_recipe_digest,
+    Nonce, OfferedLoad, PointKey, ScheduleError, Seed, TrialKey, TrialSchedule, check_replay, length_range, load_recipe_digest,
 };
 use assay_spec::{
     ArrivalMode, ArrivalProcess, Distribution, LengthPair, Lengths, OfferedRate, Pause, PinnableFile, Prompts, ResponseLength,
@@ -79,6 +79,21 @@ pub struct TokenizerSource<'a> {
     pub makes_ids: bool,
     /// True if it makes the later turns of sessions.
     pub makes_turns: bool,
+    /// The prompts that it makes; `None` if they are rows of a dataset.
+    pub drawn: Option<DrawnPrompts>,
+}
+
+/// The prompts that a workload draws.
+#[derive(Clone, Copy, Debug)]
+pub struct DrawnPrompts {
+    /// The tokens of the shortest.
+    pub shortest: u32,
+    /// The tokens of the longest.
+    pub longest: u32,
+    /// The most turns of a session; 1 without sessions.
+    pub turns: u32,
+    /// The kind of text.
+    pub text: SyntheticText,
 }
 
 /// The chat template of a tokenizer.
@@ -413,5 +428,19 @@ fn tokenizer_source<'a>(
         template,
         makes_ids: serving.token_ids == Some(TokenIds::Tokenizer),
         makes_turns: serving.sessions.is_some() && !matches!(serving.prompts, Prompts::Dataset(_)),
+        drawn: drawn_prompts(serving),
     }
+}
+
+fn drawn_prompts(serving: &Serving) -> Option<DrawnPrompts> {
+    let Prompts::Synthetic(written) = &serving.prompts else { return None };
+    let (shortest, longest) = length_range(&lengths(written).0);
+    let common = serving.prefix.map_or(0, |prefix| prefix.tokens());
+    let turns = serving.sessions.as_ref().and_then(|sessions| sessions.turns.as_ref());
+    Some(DrawnPrompts {
+        shortest: shortest.saturating_add(common),
+        longest: longest.saturating_add(common),
+        turns: turns.map_or(1, |turns| length_range(&distribution(turns)).1),
+        text: serving.text,
+    })
 }

@@ -20,6 +20,9 @@ pub const MAX_TOKENS: u32 = 16_000_000;
 /// The most pairs, and the most bins of a histogram.
 pub const MAX_WEIGHTS: usize = 1_000;
 
+/// The standard deviations within which every normal draw lies: the quantile of the smallest value in `(0, 1)` that is drawn is -8.3.
+const FARTHEST: f64 = 9.0;
+
 /// The token counts of one phase and side, by index.
 #[derive(Clone)]
 pub(crate) struct Lengths {
@@ -90,6 +93,29 @@ impl Lengths {
                 let drawn = self.weights.draw(self.values.unit_f64(index));
                 values.get(drawn).map_or(0, |value| value.tokens)
             }
+        }
+    }
+}
+
+/// Returns bounds of the numbers that a law draws: the smallest and the largest one, and of laws without bounds numbers that no draw passes.
+pub fn length_range(law: &LengthLaw) -> (u32, u32) {
+    let both = |mean: f64, stddev: f64, of: &dyn Fn(f64) -> u32| (of(mean - FARTHEST * stddev), of(mean + FARTHEST * stddev));
+    match law {
+        LengthLaw::Fixed { tokens } => (*tokens, *tokens),
+        LengthLaw::Uniform { min, max } => (*min, *max),
+        LengthLaw::Normal { mean, stddev } => both(*mean, *stddev, &|tokens| clip(tokens.round(), 1)),
+        LengthLaw::Lognormal { mean, stddev } => {
+            let (mu, sigma) = log_moments(*mean, *stddev);
+            both(mu, sigma, &|logarithm| clip(libm::exp(logarithm).round(), 1))
+        }
+        LengthLaw::TruncatedNormal { mean, stddev, floor } => both(*mean, *stddev, &|tokens| clip(tokens.trunc(), *floor)),
+        LengthLaw::TruncatedUniform { low, high, floor } => ((*low).max(*floor).max(1), (*high).max(*floor)),
+        LengthLaw::Histogram { edges, .. } => {
+            (edges.first().copied().unwrap_or_default(), edges.last().copied().unwrap_or_default())
+        }
+        LengthLaw::Paired { values } => {
+            let tokens = || values.iter().map(|value| value.tokens);
+            (tokens().min().unwrap_or_default(), tokens().max().unwrap_or_default())
         }
     }
 }

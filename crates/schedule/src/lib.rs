@@ -32,7 +32,7 @@ pub use block_texts::{BlockTexts, seed_of_pass};
 pub use digest::{DIGEST_FORMAT, OPEN_LENGTH_INDICES};
 pub use generator::{GENERATOR_FORMAT, Generator, LoadKey, Nonce};
 pub use groups::{MAX_GROUPS, MAX_ZIPF};
-pub use lengths::{MAX_TOKENS, MAX_WEIGHTS};
+pub use lengths::{MAX_TOKENS, MAX_WEIGHTS, length_range};
 pub use order::{ComparisonRole, MAX_TRIALS, OrderError, OrderRules, draw_seed, order_digest, order_seed, order_trials};
 pub use recipe::load_recipe_digest;
 pub use reuse::{PrefixReuse, tokens_in_blocks};

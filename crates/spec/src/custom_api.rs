@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::checked_value::{CheckedValue, Read};
 use crate::problem::{Problems, quote};
-use crate::secret::looks_secret_member;
+use crate::secret::{carries_key, looks_secret_member};
 
 impl Read for CustomApi {
     fn read(custom: &CheckedValue) -> Option<Self> {
@@ -42,6 +42,9 @@ pub(crate) fn check_custom_api(spec: &CheckedValue, problems: &mut Problems<'_>)
     let Some(api) = CustomApi::read(custom) else { return };
     if api.path.contains(['?', '#']) {
         problems.add_hinted(custom.anchor, "`spec.custom.path` has a query", "put the query behind the target's URL");
+    }
+    if carries_key(&api.path) {
+        problems.add_redacted(custom.anchor, "`spec.custom.path` carries a key or token", crate::NO_CREDENTIALS);
     }
     if let Err(error) = api.check() {
         problems.add(custom.anchor, format!("`spec.custom` cannot be used: {error}"));

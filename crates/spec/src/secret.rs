@@ -1,5 +1,5 @@
 //! Detection of plain values that look like secrets. A definition is public, so a secret in it is none any more: only references
-//! belong there.
+//! belong there. A secret that was written by accident is found; one that was hidden on purpose may not be.
 
 use serde_json::Value as Json;
 
@@ -123,6 +123,18 @@ const LONG_CREDENTIALS: [&str; 4] = ["auth", "bearer", "key", "token"];
 /// The shortest value of one of [`LONG_CREDENTIALS`] that is taken for a key.
 const MIN_KEY_CHARS: usize = 16;
 
+/// The shortest one of letters and digits, such as `hunter2secret`. The value of `key` may be such a name of something else.
+const MIN_MIXED_CHARS: usize = 8;
+
+/// The shortest run of letters and digits in a part of a path that begins as a key does: `sk-learn` and `hf_transformers` are names.
+const MIN_KEY_RUN: usize = 16;
+
+/// The shortest part of a path that is taken for a key with `-` and `_` in it, if it has digits and letters of both cases.
+const MIN_PATH_KEY: usize = 20;
+
+/// The times that an address is decoded: a proxy may decode it before a server does.
+const MAX_DECODINGS: usize = 4;
+
 /// Reports plain values of an environment that look like secrets, without showing them.
 pub(crate) fn refuse_secrets(env: &CheckedValue, reason: &str, problems: &mut Problems<'_>) {
     for (name, value) in env.members() {
@@ -179,11 +191,17 @@ pub fn looks_secret_header(name: &str, value: &str) -> bool {
 
 /// Returns true if the value of a name that has several uses is as long as a key.
 fn is_long_key(plain_name: &str, value: &str) -> bool {
-    LONG_CREDENTIALS.contains(&plain_name) && value.len() >= MIN_KEY_CHARS && !value.contains(' ')
+    let is_long = value.len() >= MIN_KEY_CHARS && !value.contains(' ');
+    let is_mixed = || {
+        let has = |kind: fn(&u8) -> bool| value.as_bytes().iter().any(kind);
+        let is_plain = value.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        value.len() >= MIN_MIXED_CHARS && is_plain && has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic)
+    };
+    LONG_CREDENTIALS.contains(&plain_name) && (is_long || (plain_name != "key" && is_mixed()))
 }
 
-/// Returns true if a member of a request's body looks like a secret, or holds one. A text beside a name such as `eos_token` or `key` may
-/// be an ordinary word.
+/// Returns true if a member of a request's body looks like a secret, or holds one at any depth. A text beside a name such as `eos_token` or
+/// `key` may be an ordinary word; an address may hold a password or a key.
 pub(crate) fn looks_secret_member(name: &str, value: &Json) -> bool {
     match value {
         Json::String(text) => {
@@ -191,7 +209,11 @@ pub(crate) fn looks_secret_member(name: &str, value: &Json) -> bool {
             let has_end =
                 ["apikey", "accesstoken", "authtoken", "hftoken", "password", "privatekey", "secretkey", "clientsecret"];
             let is_named = CREDENTIALS.contains(&name.as_str()) || has_end.iter().any(|end| name.ends_with(end));
-            (is_named && !text.is_empty()) || is_long_key(&name, text) || has_secret_prefix(text)
+            let is_address = text.contains("://") && !text.contains(char::is_whitespace);
+            (is_named && !text.is_empty())
+                || is_long_key(&name, text)
+                || has_secret_prefix(text)
+                || (is_address && (carries_password(text) || carries_key(text)))
         }
         Json::Array(items) => items.iter().any(|item| looks_secret_member(name, item)),
         Json::Object(members) => members.iter().any(|(name, value)| looks_secret_member(name, value)),
@@ -206,11 +228,50 @@ pub(crate) fn carries_password(text: &str) -> bool {
     authority.rsplit_once('@').is_some_and(|(user, _)| scheme != "ssh" || user.contains(':'))
 }
 
-/// Returns true if the query or the fragment of an address has a parameter that looks like a secret.
+/// Returns true if an address, or a path, has a key in its path, or a parameter that looks like a secret, as it is or percent-encoded.
 pub(crate) fn carries_key(address: &str) -> bool {
-    let query = address.split_once(['?', '#']).map_or("", |(_, query)| query);
-    let mut parameters = query.split(['?', '&', ';', '#']).filter_map(|parameter| parameter.split_once('='));
-    parameters.any(|(name, value)| looks_secret_parameter(name, value))
+    let decoded = std::iter::successors(Some(address.to_owned()), |text| Some(decode(text)).filter(|decoded| decoded != text));
+    decoded.take(MAX_DECODINGS).any(|address| has_key(&address))
+}
+
+/// Returns true if an address has a key, without decoding anything.
+fn has_key(address: &str) -> bool {
+    let (place, query) = address.split_at(address.find(['?', '#']).unwrap_or(address.len()));
+    let path = place.split_once("://").map_or(place, |(_, rest)| rest.split_once('/').map_or("", |(_, path)| path));
+    query.split(['?', '&', ';', '#']).any(is_secret_parameter) || path.split('/').any(is_key_segment)
+}
+
+/// Returns true if a part of a path is a key, or has a parameter behind a `;` that looks like a secret.
+fn is_key_segment(segment: &str) -> bool {
+    segment.split([';', '=', ',', ':']).any(is_path_key) || segment.split(';').skip(1).any(is_secret_parameter)
+}
+
+/// Returns true if a text of a path begins as a key does and is as long as one. Names of files and repositories may begin so, too.
+fn is_path_key(text: &str) -> bool {
+    let has = |kind: fn(&u8) -> bool| text.as_bytes().iter().any(kind);
+    let has_run = text.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|run| run.len() >= MIN_KEY_RUN);
+    let is_mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase);
+    has_secret_prefix(text) && (has_run || (text.len() >= MIN_PATH_KEY && is_mixed))
+}
+
+/// Returns a text with its percent-encoded bytes decoded once.
+fn decode(text: &str) -> String {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let (mut decoded, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let [first, behind @ ..] = rest {
+        let byte = match behind {
+            [high, low, ..] if *first == b'%' => digit(*high).zip(digit(*low)).map(|(high, low)| high << 4 | low),
+            _ => None,
+        };
+        decoded.push(byte.unwrap_or(*first));
+        rest = behind.get(if byte.is_some() { 2 } else { 0 }..).unwrap_or_default();
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
+
+/// Returns true if a parameter, `name=value`, looks like a secret.
+fn is_secret_parameter(parameter: &str) -> bool {
+    parameter.split_once('=').is_some_and(|(name, value)| looks_secret_parameter(name, value.trim_start_matches('+')))
 }
 
 /// Returns true if a parameter of a query looks like a secret: by its name or by its value's prefix.
@@ -320,8 +381,32 @@ mod tests {
             "x=gsk_abcdefgh1234",
             "jwt=x",
             "a#access_token=x",
+            "%74oken=x",
+            "%2574oken=x",
+            "access%5Ftoken=x",
+            "api%2Dkey=x",
+            "x=%73k-proj-x",
+            "x=+sk-proj-x",
+            "x%3Dsk-proj-x",
+            "%zz%&%74oken=x",
         ] {
             assert!(carries_key(&format!("http://h/v1?{parameter}")), "{parameter}");
+        }
+        for path in [
+            "sk-proj-abcdefghijklmnop/v1",
+            "v1/sk-ant-api03-Ab_cDe-fGh1_x",
+            "ghp_0123456789abcdefABCDEF/v1",
+            "%67hp_0123456789abcdefABCDEF/v1",
+            "a;b=hf_abcdefghijklmnopqrst/v1",
+            ";token=x/v1",
+            "v1;a=b;api%2Dkey=x",
+            "%3Btoken%3Dx/v1",
+            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.x",
+            "AKIAIOSFODNN7EXAMPLE",
+        ] {
+            for address in [format!("http://h/{path}"), format!("/{path}"), format!("http://h/v1/{path}?x=y#z")] {
+                assert!(carries_key(&address), "{address}");
+            }
         }
         for address in [
             "http://h/v1",
@@ -336,6 +421,10 @@ mod tests {
             "http://h/?model=pplx-70b-online&sort_key=name&keyboard=de&author=me&design=a&encode=b",
             "http://h/?api-version=2024-06-01&deployment=sketch",
             "s3://b?endpoint=http://h:1&region=us-east-1",
+            "http://h/sk-learn/hf_transformers-datasets/v1",
+            "https://huggingface.co/datasets/hf-internal/hf_tests/resolve/0123456789abcdef0123456789abcdef01234567/sk-2024.jsonl",
+            "http://h/a%20b;c=d/100%/v1?e=%26%",
+            "http://sk-learn.example.org",
         ] {
             assert!(!carries_key(address), "{address}");
         }
@@ -357,6 +446,12 @@ mod tests {
             ("list", json!(["a", "hvs.CAESIJ"])),
             ("extra_headers", json!({"Authorization": "Bearer x"})),
             ("a", json!({"b": [{"client_secret": "x"}]})),
+            ("user", json!({"token": "hunter2secret"})),
+            ("user", json!([{"a": {"token": "0123456789abcdef"}}])),
+            ("token", json!("hunter2secret")),
+            ("auth", json!("a1b2c3d4")),
+            ("callback", json!("https://user:pass@h/x")),
+            ("a", json!({"callback": "https://h/x?%74oken=x"})),
         ] {
             assert!(looks_secret_member(name, &value), "{name}: {value}");
         }
@@ -367,6 +462,10 @@ mod tests {
             ("eos_token", json!("</s>")),
             ("stop_token", json!("<end>")),
             ("key", json!("color")),
+            ("key", json!("created2024")),
+            ("token", json!("<eos_token_1>")),
+            ("system", json!("Call http://h/?token=x and say so")),
+            ("image", json!("https://h/a.png?width=8")),
             ("code", json!("print(1)")),
             ("api_key", json!("")),
             ("return_token_ids", json!(true)),

@@ -10,7 +10,7 @@ use assay_manifest::{Digest, RunId, Shard};
 #[command(version)]
 pub(crate) struct Arguments {
     /// The artifact store: a folder or a URI.
-    #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
+    #[arg(long, value_name = "URI", env = "ASSAY_STORE", hide_env_values = true)]
     pub(crate) store: String,
     /// The run that this stage belongs to.
     #[arg(long, value_name = "RUN")]

@@ -21,6 +21,7 @@ use crate::arguments::{Arguments, ManifestRef};
 use crate::event::emit;
 use crate::may_begin::{BEGIN_LIMIT, wait_for_mark};
 use crate::seal::dependencies;
+use crate::trust::read_named_trust;
 use crate::{
     AcceptedResult, Clock, Context, ErrorCode, Event, Exit, Failure, Inputs, Layout, Seal, binary_digest, input_digest,
     load_trust, seal,
@@ -156,7 +157,8 @@ impl<S: Stage> PreparedCall<S> {
     fn new(arguments: &Arguments) -> Result<Self, Failure> {
         let started = Clock.now();
         let store = Store::reopen(&arguments.store)?;
-        let (policy, policy_digest) = load_trust(&store, &arguments.trust)?;
+        let read_policy = if arguments.recompute.is_some() { read_named_trust } else { load_trust };
+        let (policy, policy_digest) = read_policy(&store, &arguments.trust)?;
         let key = match &arguments.recompute {
             None => Some(read_signer(arguments, &policy, S::NAME.role(), started)?),
             Some(_) => None,

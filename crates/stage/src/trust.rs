@@ -58,13 +58,23 @@ fn signer(signer: &spec::Signer) -> Result<TrustedSigner, Failure> {
 
 /// Loads the policy that `--trust` names: a digest in the store, or a file, which is then stored.
 pub fn load_trust(store: &Store, name: &str) -> Result<(TrustPolicy, Digest), Failure> {
+    let (policy, bytes) = find_trust(store, name)?;
+    let digest = store.put(&bytes)?;
+    Ok((policy, digest))
+}
+
+/// Reads the policy that `--trust` names, without storing it: whoever computes a result again may only read the store.
+pub(crate) fn read_named_trust(store: &Store, name: &str) -> Result<(TrustPolicy, Digest), Failure> {
+    let (policy, bytes) = find_trust(store, name)?;
+    Ok((policy, Digest::compute(&bytes)))
+}
+
+fn find_trust(store: &Store, name: &str) -> Result<(TrustPolicy, Vec<u8>), Failure> {
     let bytes = match name.parse::<Digest>() {
         Ok(digest) => store.get(&digest, MAX_POLICY_BYTES)?,
         Err(_) => read_policy_file(Path::new(name))?,
     };
-    let policy = read_trust(name, &bytes)?;
-    let digest = store.put(&bytes)?;
-    Ok((policy, digest))
+    Ok((read_trust(name, &bytes)?, bytes))
 }
 
 fn read_policy_file(path: &Path) -> Result<Vec<u8>, Failure> {

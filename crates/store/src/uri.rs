@@ -50,7 +50,7 @@ impl std::fmt::Display for Bucket {
 
 /// Parses a URI or a plain path.
 pub(crate) fn parse(uri: &str) -> Result<Location> {
-    let bad = |problem| Error::BadUri { uri: uri.chars().take(200).collect(), problem };
+    let bad = |problem| Error::BadUri { uri: redact(uri), problem };
     if uri.is_empty() {
         return Err(bad("it is empty"));
     }
@@ -61,20 +61,54 @@ pub(crate) fn parse(uri: &str) -> Result<Location> {
         return if rest.is_empty() { Ok(Location::Memory) } else { Err(bad("nothing may follow `memory:`")) };
     }
     match uri.split_once("://") {
-        None if ["s3:", "file:", "gs:", "az:"].iter().any(|scheme| uri.starts_with(scheme)) => {
+        None if ["s3:", "file:", "gs:", "az:", "http:", "https:"].iter().any(|scheme| uri.starts_with(scheme)) => {
             Err(bad("two slashes follow a scheme: `s3://bucket/prefix`, `file:///absolute/path`"))
         }
         None => Ok(Location::Folder(uri.into())),
+        Some(("file", path)) if path.contains(['?', '#']) => {
+            Err(bad("a file URI has no query; in a path, `?` is written as `%3F` and `#` as `%23`"))
+        }
         Some(("file", path)) if path.starts_with('/') => {
             decode(path).map(Location::Folder).ok_or_else(|| bad("its percent-encoding is broken"))
         }
         Some(("file", _)) => Err(bad("a file URI needs an absolute path and no host: `file:///absolute/path`")),
         Some(("s3", _)) => parse_bucket(uri).map(Location::Bucket).map_err(bad),
         Some((scheme, _)) if KNOWN_SCHEMES.contains(&scheme) => {
-            Err(Error::NoBackend { uri: uri.to_owned(), scheme: scheme.to_owned() })
+            Err(Error::NoBackend { uri: redact(uri), scheme: scheme.to_owned() })
         }
         Some(_) => Err(bad("its scheme is unknown; expected `file`, `memory`, `s3`, `gs`, `az` or a plain path")),
     }
+}
+
+/// The most characters of a URI in a message.
+const MAX_SHOWN: usize = 200;
+
+/// Returns a URI as a message may show it: without user, password, query and fragment, because any of them may be a secret. If it cannot be
+/// divided into its parts, only its scheme is shown.
+fn redact(uri: &str) -> String {
+    let holds_more = uri.contains(['@', '?', '#']) || uri.contains("%40");
+    let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
+    let shown = match Url::parse(uri).ok().filter(Url::has_authority) {
+        Some(url) if holds_more => without_secrets(url),
+        Some(_) => Some(uri.to_owned()),
+        None => Some(uri.to_owned()).filter(|_| !holds_more && !uri.contains("://")),
+    };
+    shown.unwrap_or_else(|| format!("{scheme}:…")).chars().take(MAX_SHOWN).collect()
+}
+
+/// Returns an address without the parts that may be secret; `None` if its host may be a user, too.
+fn without_secrets(mut url: Url) -> Option<String> {
+    // `user%40host` is a host, and `user:1/2@host` a host with a port and a path.
+    if url.host_str().is_some_and(|host| host.contains('%')) || (url.port().is_some() && url.path().contains('@')) {
+        return None;
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        url.set_username("").and_then(|()| url.set_password(None)).ok()?;
+    }
+    let behind = url.query().map(|_| "?…").or(url.fragment().map(|_| "#…")).unwrap_or_default();
+    url.set_query(None);
+    url.set_fragment(None);
+    Some(format!("{url}{behind}"))
 }
 
 fn parse_bucket(uri: &str) -> Result<Bucket, &'static str> {
@@ -167,6 +201,42 @@ mod tests {
         assert_eq!(parse("/tmp/a b%20").expect("read"), folder("/tmp/a b%20"));
         assert_eq!(parse(".assay").expect("read"), folder(".assay"));
         assert_eq!(parse("memory:").expect("read"), Location::Memory);
+    }
+
+    #[test]
+    fn no_refusal_shows_a_secret() {
+        for uri in [
+            "s3://k:hunter2secret@bucket/x",
+            "s3://hunter2secret@bucket/x",
+            "s3://k:hunter2secret/y@bucket/x",
+            "s3://k:1/hunter2secret@bucket/x",
+            "s3://k:p?hunter2secret@bucket/x",
+            "s3://k:p#hunter2secret@bucket/x",
+            "s3://k%3Ahunter2secret%40bucket/x",
+            "s3:/k:hunter2secret@bucket/x",
+            "s3:k:hunter2secret@bucket/x",
+            "s3://k:hunter2secret/x",
+            "s3://bucket/x?endpoint=http://u:hunter2secret@127.0.0.1:1",
+            "s3://bucket/x?secret=hunter2secret",
+            "s3://bucket/x?region=hunter2_secret&hunter2secret",
+            "s3://bucket/x#hunter2secret",
+            "S3://k:hunter2secret@bucket/x",
+            "gs://k:hunter2secret@bucket/x",
+            "https://bucket/x?sig=hunter2secret",
+            "http://u:hunter2secret@h/x",
+            "http:/u:hunter2secret@h/x",
+            "k:hunter2secret@s3://bucket",
+            "file://u:hunter2secret@h/x",
+            "file:///tmp/x?token=hunter2secret",
+            "memory://u:hunter2secret@h",
+        ] {
+            let refused = parse(uri).expect_err("a URI that is refused");
+            let shown = format!("{refused} {refused:?} {:?}", refused.hint());
+            assert!(!shown.contains("hunter2"), "{uri}: {shown}");
+        }
+        insta::assert_snapshot!(refusal("s3://k:hunter2secret@bucket/x"), @"`s3://bucket/x` does not name a store: credentials are never part of a URI; they come from the environment, such as AWS_ACCESS_KEY_ID");
+        insta::assert_snapshot!(refusal("s3://bucket/x?secret=hunter2secret"), @"`s3://bucket/x?…` does not name a store: only `endpoint` and `region` may be given after `?`; everything else comes from the environment");
+        insta::assert_snapshot!(refusal("s3://k:hunter2secret/y@bucket"), @"`s3:…` does not name a store: it is no URI; expected `s3://bucket/prefix`");
     }
 
     #[test]

@@ -1,13 +1,19 @@
 //! The tokenizer of a workload.
 
-use assay_manifest::TokenIds;
-use assay_planning::TokenizerSource;
+use assay_manifest::{MessageRole, TokenIds};
+use assay_planning::{DrawnPrompts, TokenizerSource};
 use assay_stage::{ErrorCode, Failure};
 use assay_tokens::{TemplateFiles, Tokenizer, TokenizerError};
 
+/// The most tokens of a sample prompt: a template that cuts longer ones only is rare, and each sample has to be made and counted.
+const MAX_SAMPLE_TOKENS: u32 = 32_768;
+
+/// The most turns of a sample conversation.
+const MAX_SAMPLE_TURNS: u32 = 32;
+
 /// Loads the tokenizer that a workload names.
 pub(crate) fn load_tokenizer(source: &TokenizerSource<'_>) -> Result<Tokenizer, Failure> {
-    let TokenizerSource { workload, path, bytes, pattern, template, makes_ids, makes_turns } = source;
+    let TokenizerSource { workload, path, bytes, pattern, template, makes_ids, makes_turns, drawn } = source;
     let tokenizer = Tokenizer::load(bytes, *pattern).map_err(|error| {
         let what = if pattern.is_some() { "vocabulary of tiktoken" } else { "`tokenizer.json`" };
         let hint = match &error {
@@ -35,6 +41,48 @@ pub(crate) fn load_tokenizer(source: &TokenizerSource<'_>) -> Result<Tokenizer, 
         Some(why) => {
             Err(unusable(&TokenizerError::Messages(format!("a single one of `user` only, and sessions have more: {why}"))))
         }
-        None => Ok(tokenizer),
+        None => {
+            drawn.iter().try_for_each(|drawn| check_samples(&tokenizer, drawn)).map_err(|error| unusable(&error))?;
+            Ok(tokenizer)
+        }
     }
+}
+
+/// Refuses a chat template that makes another text of a drawn prompt than is put together from what it puts around placeholders, which are short
+/// and few. It is rendered for prompts of the shortest and of the longest length, and for a conversation of the most turns.
+fn check_samples(tokenizer: &Tokenizer, drawn: &DrawnPrompts) -> Result<(), TokenizerError> {
+    let tokenizer = tokenizer.clone().with_text(drawn.text).of_messages();
+    let [shortest, longest] = [drawn.shortest, drawn.longest].map(|tokens| tokens.clamp(1, MAX_SAMPLE_TOKENS));
+    let mut samples = Vec::new();
+    for tokens in [shortest, longest] {
+        let prompt = tokenizer.prompt(0, None, tokens)?.text;
+        samples.push((format!("a drawn prompt of {tokens} tokens"), vec![(MessageRole::User, prompt)]));
+    }
+    if drawn.turns > 1 {
+        let turns = drawn.turns.min(MAX_SAMPLE_TURNS);
+        let conversation = sample_conversation(&tokenizer, turns, shortest, longest)?;
+        samples.push((format!("a conversation of {turns} turns"), conversation));
+    }
+    let (described, prompts): (Vec<String>, Vec<_>) = samples.into_iter().unzip();
+    match tokenizer.first_other_in_template(prompts)?.and_then(|place| described.into_iter().nth(place)) {
+        Some(sample) => Err(TokenizerError::Template(format!(
+            "of {sample} it makes another text than of a short message: it looks at what messages say, how long they are or how many there are"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Returns a conversation whose first message is the longest and whose later ones are the shortest.
+fn sample_conversation(
+    tokenizer: &Tokenizer,
+    turns: u32,
+    shortest: u32,
+    longest: u32,
+) -> Result<Vec<(MessageRole, String)>, TokenizerError> {
+    let mut messages = vec![(MessageRole::User, tokenizer.prompt(0, None, longest)?.text)];
+    for seed in (1..turns).map(u64::from) {
+        messages.push((MessageRole::Assistant, tokenizer.unframed(seed, shortest)?.text));
+        messages.push((MessageRole::User, tokenizer.later_message(seed, shortest)?.text));
+    }
+    Ok(messages)
 }

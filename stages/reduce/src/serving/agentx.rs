@@ -112,10 +112,21 @@ fn corpus(trace: Option<&Dataset>, digests: &[Digest]) -> Option<Reason> {
     })
 }
 
-/// Returns true if an address is that of a file of a corpus of the allow-list.
+/// Returns true if an address is that of a file of a corpus of the allow-list: of a branch or commit of the publisher, because anybody may open a
+/// pull request (`refs/pr/7`), and without parts that lead elsewhere.
 fn is_listed(origin: &str) -> bool {
-    let name = origin.strip_prefix(PUBLISHER).and_then(|rest| rest.split_once("/resolve/")).map(|(name, _)| name);
-    name.is_some_and(|name| CORPORA.contains(&name.strip_suffix(SHORT).unwrap_or(name)))
+    let Some((name, place)) = origin.strip_prefix(PUBLISHER).and_then(|rest| rest.split_once("/resolve/")) else { return false };
+    let Some((revision, path)) = place.split_once('/') else { return false };
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
+    let is_revision = revision.chars().all(is_plain) && revision != "refs" && is_name(revision);
+    let path = path.strip_suffix("?download=true").unwrap_or(path);
+    let is_path = !path.contains(['%', '\\', '?', '#']) && path.split('/').all(is_name);
+    is_revision && is_path && CORPORA.contains(&name.strip_suffix(SHORT).unwrap_or(name))
+}
+
+/// Returns true if a part of a path is the name of something in its folder.
+fn is_name(part: &str) -> bool {
+    !matches!(part, "" | "." | "..")
 }
 
 fn mode(work: &ServingWork) -> Option<Reason> {
@@ -310,6 +321,33 @@ mod tests {
         assert!(judge(&moved, &Facts { corpora: &[digest], ..facts() }).agentx_rules_met);
         let other = Digest::compute(b"another corpus");
         assert!(!judge(&moved, &Facts { corpora: &[other], ..facts() }).agentx_rules_met);
+    }
+
+    #[test]
+    fn a_corpus_is_a_file_of_a_branch_or_commit_of_its_publisher() {
+        let corpus = format!("{PUBLISHER}{}", CORPORA[0]);
+        for place in ["main/x.jsonl", "v1.0_a-b/data/x.jsonl", "0123456789abcdef0123456789abcdef01234567/x.jsonl?download=true"] {
+            assert!(is_listed(&format!("{corpus}/resolve/{place}")), "{place}");
+        }
+        for place in [
+            "",
+            "main",
+            "main/",
+            "/x.jsonl",
+            "../x.jsonl",
+            "main/../../../evil/real.jsonl",
+            "main/%2e%2e/%2e%2e/%2e%2e/evil/real.jsonl",
+            "main/./x.jsonl",
+            "main//x.jsonl",
+            "main/..\\..\\evil/x.jsonl",
+            "refs%2Fpr%2F7/x.jsonl",
+            "refs/pr/7/x.jsonl",
+            "main/x.jsonl?revision=refs/pr/7",
+            "main/x.jsonl#a",
+            "m%61in/x.jsonl",
+        ] {
+            assert!(!is_listed(&format!("{corpus}/resolve/{place}")), "{place}");
+        }
     }
 
     #[test]
