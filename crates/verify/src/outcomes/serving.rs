@@ -127,7 +127,7 @@ fn stated_overflows(verdict: &AgentxVerdict) -> u64 {
     reason.and_then(|reason| reason.detail.split(' ').next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Returns true if the latencies of an adapter can be those of so many requests.
+/// Returns true if the latencies of an adapter can be those of its requests.
 fn has_possible_latencies(adapter: &AdapterRequests) -> bool {
     adapter.latencies.iter().all(|(key, latency)| {
         let is_latency = Metric::find(key).is_some_and(|metric| metric.is_per_request() && metric.has_use(Use::Curve));
