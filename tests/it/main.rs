@@ -39,6 +39,7 @@ mod repositories;
 mod server;
 mod server_probe;
 mod serving;
+mod serving_claims;
 mod sessions;
 mod stalls;
 mod stores;

@@ -262,7 +262,7 @@ fn the_blocks_of_a_session_are_messages_of_several_roles_for_apis_that_have_mess
 }
 
 /// The Weka trace with the pauses that the tests of its play need: two sessions, of which the first has a subagent.
-fn weka_to_play() -> String {
+pub(crate) fn weka_to_play() -> String {
     let line = |id: &str, requests: Value| {
         let trace = json!({"id": id, "models": ["m"], "block_size": 64, "hash_id_scope": "local", "tool_tokens": 64, "requests": requests});
         trace.to_string() + "\n"

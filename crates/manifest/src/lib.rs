@@ -4,6 +4,7 @@
 //! (RFC 8785), so that equal documents have equal bytes and a digest names exactly one of them.
 
 mod address;
+mod agentx_rules;
 mod artifact;
 mod bodies;
 mod canonical;
@@ -14,6 +15,7 @@ mod ids;
 mod instant;
 
 pub use address::{Address, AddressError, MIN_ROW_DIGITS};
+pub use agentx_rules::AgentxFacts;
 pub use artifact::{Artifact, Count};
 pub use assay_api::{CustomApi, ServingApi};
 pub use assay_metric::SloMetric;

@@ -1,13 +1,16 @@
 //! Checks that the curated rows agree with the Summary: the same quantities are in both, and in several tables. Readers of any of
 //! them must be told the same.
 
+mod serving;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_claim::Evidence;
 use assay_envelope::Verified;
 use assay_manifest::{
-    Attempt, Body, Collection, Count, Digest, Document, Environment, Exclusion, ExecutionPart, Intent, IntervalKind,
-    MetricSummary, Plan, PointSummary, Reason, RunId, RunStatus, ServingPoint, Summary, TrialId, WITHIN_RUN_NS,
+    Attempt, Block, Body, Case, CollectedAttempt, CollectedTrial, Collection, Count, Digest, Document, Environment, Exclusion,
+    ExecutionPart, Intent, IntervalKind, MetricSummary, Plan, PlannedTrial, PointSummary, Reason, RunId, RunStatus,
+    ServingOutcome, ServingPoint, Summary, TrialId, WITHIN_RUN_NS,
 };
 use assay_metric::MetricName;
 use assay_stats::{CONFIDENCE_LEVEL, MIN_CLUSTERS, Method, Samples, median_interval};
@@ -17,6 +20,7 @@ use assay_warehouse::{
 };
 
 use crate::{Error, ExtraRow, Result};
+use serving::SignedPoint;
 
 /// The relative tolerance between a statistic and the one computed from the trials' values: the last digits of a double.
 pub const TOLERANCE: f64 = 1e-9;
@@ -88,6 +92,7 @@ impl Run<'_> {
                 return Err(point_differs(point, "its workload or its values"));
             }
             self.check_trials(point)?;
+            self.check_serving(case, point)?;
             point.metrics.iter().try_for_each(|metric| check_statistics(point, metric))?;
         }
         Ok(())
@@ -122,6 +127,50 @@ impl Run<'_> {
             ),
         ];
         comparisons.into_iter().find(|(_, is_same)| !is_same).map_or(Ok(()), |(what, _)| Err(point_differs(point, what)))
+    }
+
+    /// Checks the serving numbers of a point, which only the points of serving have.
+    fn check_serving(&self, case: &Case, point: &PointSummary) -> Result<()> {
+        let workload = self.plan.workload(&case.workload);
+        let work = workload.and_then(|workload| Some((workload, workload.serving.as_ref()?)));
+        let difference = match (work, &point.serving) {
+            (None, None) => None,
+            (Some((workload, work)), Some(serving)) => {
+                let (counted, excluded) = self.serving_attempts(point);
+                SignedPoint { workload, work, loads: case.points.len(), counted, excluded }.find_difference(serving)
+            }
+            _ => Some("`serving`"),
+        };
+        difference.map_or(Ok(()), |what| Err(point_differs(point, what)))
+    }
+
+    /// Returns what the execution parts state about the attempts of a point: the counted attempt of each trial, by its shards, and the shards of
+    /// attempts that do not count.
+    fn serving_attempts(&self, point: &PointSummary) -> (Vec<Vec<&ServingOutcome>>, Vec<&ServingOutcome>) {
+        let is_of_point = |trial: &&PlannedTrial| trial.case_id == point.case_id && trial.point_id == point.point_id;
+        let trials: BTreeSet<&TrialId> = self.plan.trials.iter().filter(is_of_point).map(|trial| &trial.trial_id).collect();
+        let (mut counted, mut excluded) = (Vec::new(), Vec::new());
+        for trial in self.collection.trials.iter().filter(|trial| trials.contains(&trial.trial_id)) {
+            let mut attempts: BTreeMap<(Block, u32), Vec<&CollectedAttempt>> = BTreeMap::new();
+            for shard in &trial.attempts {
+                attempts.entry((shard.block, shard.attempt)).or_default().push(shard);
+            }
+            for shards in attempts.values() {
+                let outcomes = shards.iter().filter_map(|shard| self.serving_outcome(trial, shard));
+                if shards.iter().all(|shard| shard.counted) {
+                    counted.push(outcomes.collect());
+                } else {
+                    excluded.extend(outcomes);
+                }
+            }
+        }
+        (counted, excluded)
+    }
+
+    fn serving_outcome(&self, trial: &CollectedTrial, shard: &CollectedAttempt) -> Option<&ServingOutcome> {
+        let part = self.parts.get(&shard.part)?;
+        let is_it = |found: &&Attempt| found.trial_id == trial.trial_id && found.attempt == shard.attempt;
+        part.attempts.iter().find(is_it)?.serving.as_ref()
     }
 
     /// Returns true if an attempt's reasons are those of its execution parts.
@@ -465,9 +514,6 @@ pub fn is_close(before: f64, now: f64) -> bool {
 fn check_wide(row: &Row, point: &PointSummary) -> Result<()> {
     if let Some(serving) = &point.serving {
         check_counts(row, point, serving)?;
-        if serving.agentx.as_ref().is_some_and(|verdict| !verdict.is_consistent()) {
-            return Err(point_differs(point, "`agentx_rules_met`"));
-        }
     }
     for name in MetricName::all() {
         let metric = point.metrics.iter().find(|metric| metric.metric == name.text);

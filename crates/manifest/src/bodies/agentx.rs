@@ -35,9 +35,4 @@ impl AgentxVerdict {
     pub fn new(reasons: Vec<Reason>) -> Self {
         Self { agentx_rules_met: reasons.is_empty(), reasons }
     }
-
-    /// Returns true if the verdict is what its reasons say.
-    pub fn is_consistent(&self) -> bool {
-        self.agentx_rules_met == self.reasons.is_empty()
-    }
 }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use assay_dataset::Index;
 use assay_manifest::{
-    AdapterRequests, AgentxVerdict, ArrivalLaw, Artifact, Attempt, Block, Case, ConnectionPolicy, Count, Exclusion,
+    AdapterRequests, AgentxFacts, AgentxVerdict, ArrivalLaw, Artifact, Attempt, Block, Case, ConnectionPolicy, Count, Exclusion,
     FailedRequests, FrozenWorkload, JudgedScenario, MetricSummary, Point, PointSummary, PointView, Reason, ServingPoint,
     ServingWork, SessionCounts, Shard, SloMetric, TrialId, TrialValue, WITHIN_RUN_NS, ordinal,
 };
@@ -538,8 +538,7 @@ fn agentx_verdict(
         return None;
     }
     let tallies = || measured.trials.iter().map(|scanned| &scanned.tally);
-    let facts = agentx::Facts {
-        corpora: agentx::CORPUS_DIGESTS,
+    let facts = AgentxFacts {
         seed: &workload.seed,
         loads,
         measured_ns: measured.trials.iter().map(|scanned| window_ns(scanned).unwrap_or(0)).collect(),
@@ -547,7 +546,7 @@ fn agentx_verdict(
         failed: tallies().map(|tally| tally.uncancelled() - tally.ok()).sum(),
         overflows: measured.overflows,
     };
-    Some(agentx::judge(work, &facts))
+    Some(AgentxVerdict::judge(work, &facts))
 }
 
 /// Adds up the sessions of trials.
