@@ -18,18 +18,32 @@ pub(crate) const REFUSED_IN_TLS: &str = "the server does not speak HTTP/1.1 over
 
 /// Returns true if the first bytes from a server are those of HTTP/2: a first frame that is SETTINGS or GOAWAY, or the preface.
 pub fn is_http2(bytes: &[u8]) -> bool {
-    if bytes.starts_with(PREFACE) {
-        return true;
+    recognize(bytes) == Some(true)
+}
+
+/// Returns whether the first bytes from a server are those of HTTP/2; `None` if the bytes after them decide it.
+pub(crate) fn recognize(bytes: &[u8]) -> Option<bool> {
+    if bytes.len() < PREFACE.len() && PREFACE.starts_with(bytes) {
+        return None;
     }
-    let Some(&[a, b, c, kind, flags, stream @ ..]) = bytes.first_chunk::<FRAME_HEADER_BYTES>() else { return false };
+    if bytes.starts_with(PREFACE) {
+        return Some(true);
+    }
+    // Bytes that are not there yet are 0, which every part may be but the type.
+    let mut header = [0; FRAME_HEADER_BYTES];
+    let there = bytes.len().min(FRAME_HEADER_BYTES);
+    header.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+    let [a, b, c, kind, flags, stream @ ..] = header;
     let length = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
     let of_connection = stream == [0; 4] && flags == 0 && length <= MAX_FRAME_BYTES;
-    of_connection
-        && match kind {
-            SETTINGS => length % 6 == 0,
-            GOAWAY => length >= 8,
-            _ => false,
-        }
+    let is_first = match kind {
+        _ if there < 4 => true,
+        SETTINGS => length % 6 == 0,
+        GOAWAY => length >= 8,
+        _ => false,
+    };
+    let may_be = of_connection && is_first;
+    (there == FRAME_HEADER_BYTES || !may_be).then_some(may_be)
 }
 
 #[cfg(test)]
@@ -55,5 +69,14 @@ mod tests {
         for bytes in others {
             assert!(!is_http2(bytes), "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn a_beginning_is_open_until_the_bytes_after_it_decide() {
+        let frame: &[u8] = &[0, 0, 6, 4, 0, 0, 0, 0, 0];
+        assert!((0..9).all(|end| recognize(&frame[..end]).is_none()) && recognize(frame) == Some(true));
+        assert!((0..PREFACE.len()).all(|end| recognize(&PREFACE[..end]).is_none()));
+        let decided: [&[u8]; 5] = [b"S", b"PRI x", &[0, 0x41], &[0, 0, 5, 4], &[0, 0, 6, 4, 1]];
+        assert!(decided.iter().all(|bytes| recognize(bytes) == Some(false)));
     }
 }

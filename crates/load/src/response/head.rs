@@ -53,8 +53,11 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Head, usize)>, &'static str> 
         Ok(httparse::Status::Partial) if bytes.len() >= MAX_HEAD_BYTES => Err("the head of the response is too long"),
         Ok(httparse::Status::Partial) => Ok(None),
         Err(httparse::Error::TooManyHeaders) => Err("the head of the response has too many lines"),
-        Err(_) if http2::is_http2(bytes) => Err(http2::FRAMES),
-        Err(_) => Err("the response is not HTTP"),
+        Err(_) => match http2::recognize(bytes) {
+            None => Ok(None),
+            Some(true) => Err(http2::FRAMES),
+            Some(false) => Err("the response is not HTTP"),
+        },
     }
 }
 
@@ -170,6 +173,7 @@ mod tests {
         assert!(read(b"SSH-2.0-OpenSSH_9.6\r\n").is_err());
         assert!(read(b"\x15\x03\x01\x00\x02\x02").is_err());
         assert_eq!(read(&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 100]), Err(http2::FRAMES));
+        assert_eq!(read(&[0, 0, 6, 4, 0, 0, 0]), Ok(None), "what is found does not depend on the pieces");
         assert_eq!(read(b"HTTP/1.1 200 OK\r\nconte"), Ok(None));
         assert_eq!(read(b""), Ok(None));
         let long = format!("HTTP/1.1 200 OK\r\nx: {}", "y".repeat(MAX_HEAD_BYTES));
