@@ -112,7 +112,7 @@ fn corpus(trace: Option<&Dataset>, digests: &[Digest]) -> Option<Reason> {
     })
 }
 
-/// Returns true if an address is that of a file of a corpus of the allow-list: of a branch or commit of the publisher, because anybody may open a
+/// Returns true if an address is that of a file of a corpus of the allow-list: of a branch or commit of the publisher, because any user may open a
 /// pull request (`refs/pr/7`), and without parts that lead elsewhere.
 fn is_listed(origin: &str) -> bool {
     let Some((name, place)) = origin.strip_prefix(PUBLISHER).and_then(|rest| rest.split_once("/resolve/")) else { return false };
