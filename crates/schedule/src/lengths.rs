@@ -301,6 +301,18 @@ mod tests {
     }
 
     #[test]
+    fn a_law_has_a_shortest_and_a_longest_length() {
+        assert_eq!(length_range(&LengthLaw::Fixed { tokens: 7 }), (7, 7));
+        assert_eq!(length_range(&LengthLaw::Uniform { min: 2, max: 9 }), (2, 9));
+        assert_eq!(length_range(&LengthLaw::Normal { mean: 100.0, stddev: 10.0 }), (10, 190));
+        assert_eq!(length_range(&LengthLaw::Lognormal { mean: 100.0, stddev: 0.0 }), (100, 100));
+        assert_eq!(length_range(&LengthLaw::TruncatedNormal { mean: 5.0, stddev: 1.0, floor: 2 }), (2, 14));
+        assert_eq!(length_range(&LengthLaw::TruncatedUniform { low: 0, high: 9, floor: 0 }), (1, 9));
+        assert_eq!(length_range(&LengthLaw::Histogram { edges: vec![3, 5, 8], weights: vec![1.0, 1.0] }), (3, 8));
+        assert_eq!(length_range(&paired(&[(5, 1.0), (2, 1.0), (9, 1.0)])), (2, 9));
+    }
+
+    #[test]
     fn laws_that_mean_nothing_are_refused() {
         let refused = [
             LengthLaw::Fixed { tokens: MAX_TOKENS + 1 },
@@ -397,7 +409,8 @@ mod tests {
         #[test]
         fn a_law_that_is_let_pass_can_be_drawn_from(law in laws(), index in any::<u64>()) {
             prop_assert_eq!(refusal(&law), None);
-            prop_assert!(Lengths::new(law, values()).tokens(index) <= MAX_TOKENS);
+            let ((least, most), drawn) = (length_range(&law), Lengths::new(law, values()).tokens(index));
+            prop_assert!((least..=most).contains(&drawn) && most <= MAX_TOKENS, "{drawn} is not in {least}..={most}");
         }
     }
 }

@@ -63,7 +63,7 @@ pub fn load_trust(store: &Store, name: &str) -> Result<(TrustPolicy, Digest), Fa
     Ok((policy, digest))
 }
 
-/// Reads the policy that `--trust` names, without storing it: whoever computes a result again may only read the store.
+/// Reads the policy that `--trust` names, without storing it: a reader who computes a result again may have no right to write.
 pub(crate) fn read_named_trust(store: &Store, name: &str) -> Result<(TrustPolicy, Digest), Failure> {
     let (policy, bytes) = find_trust(store, name)?;
     Ok((policy, Digest::compute(&bytes)))
