@@ -151,15 +151,12 @@ pub(crate) fn predict(config: &Config, args: &LoadArgs) -> Result<Prediction, Pr
     config.stalls.iter().try_for_each(|stall| engine.stall(*stall))?;
     if let Some(turns) = args.turns {
         let mut seen = LoadSamples::new();
-        match args.concurrency {
-            Some(clients) => {
-                let load = Load::Closed { clients, requests: sessions(config, args, turns) };
-                simulate(engine, config.seed, load).for_each(|record| seen.add(&record));
-            }
-            None => {
-                let load = Load::Open(users(config, args, &UserGrid::new(config, args, turns)));
-                simulate(engine, config.seed, load).for_each(|record| seen.add(&record));
-            }
+        if let Some(clients) = args.concurrency {
+            let load = Load::Closed { clients, requests: sessions(config, args, turns) };
+            simulate(engine, config.seed, load).for_each(|record| seen.add(&record));
+        } else {
+            let load = Load::Open(users(config, args, &UserGrid::new(config, args, turns)));
+            simulate(engine, config.seed, load).for_each(|record| seen.add(&record));
         }
         return seen.into_prediction(config, args);
     }

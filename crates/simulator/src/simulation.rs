@@ -295,12 +295,11 @@ impl<M: Model, I: Iterator<Item = SimulatedRequest>> Simulation<M, I> {
     fn wait_for_turn(&mut self, event: Event, before: &mut InFlightRequest, next: LaterTurn) {
         let at_ns = event.at_ns.saturating_add(next.pause_ns).max(next.request.planned_ns.unwrap_or(i64::MIN));
         let begins_session = next.request.turn.is_some_and(|turn| turn.turn == 0);
-        let course = match begins_session {
-            true => SessionCourse { start_ns: at_ns, pauses_ns: 0 },
-            false => {
-                let pauses_ns = before.course.pauses_ns.saturating_add(at_ns.saturating_sub(event.at_ns));
-                SessionCourse { pauses_ns, ..before.course }
-            }
+        let course = if begins_session {
+            SessionCourse { start_ns: at_ns, pauses_ns: 0 }
+        } else {
+            let pauses_ns = before.course.pauses_ns.saturating_add(at_ns.saturating_sub(event.at_ns));
+            SessionCourse { pauses_ns, ..before.course }
         };
         let request = SimulatedRequest { later_turns: std::mem::take(&mut before.later_turns), ..next.request };
         self.later_turns.insert((at_ns, event.request), DueTurn { at_ns, course, request });

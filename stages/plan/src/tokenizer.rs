@@ -37,15 +37,12 @@ pub(crate) fn load_tokenizer(source: &TokenizerSource<'_>) -> Result<Tokenizer, 
             .hint("remove `template` (`--template`): the endpoint may still apply it, and its own count of input tokens says what it adds")
     };
     let tokenizer = tokenizer.with_template(&files, template.usage).map_err(|error| unusable(&error))?;
-    match tokenizer.why_no_later_turn().filter(|_| *makes_turns) {
-        Some(why) => {
-            Err(unusable(&TokenizerError::Messages(format!("a single one of `user` only, and sessions have more: {why}"))))
-        }
-        None => {
-            drawn.iter().try_for_each(|drawn| check_samples(&tokenizer, drawn)).map_err(|error| unusable(&error))?;
-            Ok(tokenizer)
-        }
+    if let Some(why) = tokenizer.why_no_later_turn().filter(|_| *makes_turns) {
+        let error = TokenizerError::Messages(format!("a single one of `user` only, and sessions have more: {why}"));
+        return Err(unusable(&error));
     }
+    drawn.iter().try_for_each(|drawn| check_samples(&tokenizer, drawn)).map_err(|error| unusable(&error))?;
+    Ok(tokenizer)
 }
 
 /// Refuses a chat template that makes another text of a drawn prompt than is put together from what it puts around placeholders, which are short

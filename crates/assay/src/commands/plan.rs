@@ -385,7 +385,7 @@ fn markdown(
 
 /// Formats a duration that is a bound, rounded up to what is shown.
 fn format_bound(duration: Duration) -> String {
-    let unit_s = if duration < Duration::from_secs(120) { 1 } else { 60 };
+    let unit_s = if duration < Duration::from_mins(2) { 1 } else { 60 };
     let whole = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
     format_duration(Duration::from_secs(whole.next_multiple_of(unit_s)))
 }

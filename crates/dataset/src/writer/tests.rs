@@ -143,7 +143,7 @@ fn a_template_is_rendered_once_for_each_prompt_that_is_written() {
         let tokens = Rendered::default();
         let template = Some(TemplateUse::Count);
         let sessions = rows.iter().any(|row| matches!(row, Ok(FileRow::Conversation(_))));
-        let rules = ImportRules { template, sessions, ..rules(max_input, over) };
+        let rules = ImportRules { sessions, template, ..rules(max_input, over) };
         let mut writer = RowWriter::new(rules, &tokens, Vec::new(), Vec::new()).expect("a writer");
         let written = (1..).zip(rows).try_for_each(|(number, row)| writer.write(number, row));
         let ended = written.and_then(|()| writer.finish().map(drop)).map_err(|error| error.to_string());

@@ -445,8 +445,11 @@ fn scan(rules: &Rules, span: &RowGroupSpan<'_>, channels: &mut [Channel]) -> Res
     match formula {
         Formula::Span { from, to } => {
             visit_spans([from, to].map(|field| column(field, rules)), marks(formula, span), span, |from, to| {
-                let Some(ns) = to.checked_sub(from) else { return };
-                channels.iter_mut().for_each(|channel| channel.add(ns));
+                if let Some(ns) = to.checked_sub(from) {
+                    for channel in &mut *channels {
+                        channel.add(ns);
+                    }
+                }
             })
         }
         Formula::Quotient(quotient) => scan_quotients(quotient.reads, rules, span, channels),
