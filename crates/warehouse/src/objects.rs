@@ -16,6 +16,7 @@ use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, Field, Fields, Schema};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
+use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::ChunkReader;
 use serde_json::{Map, Value};
 
@@ -29,6 +30,8 @@ const MAX_COLUMNS: usize = 10_000;
 
 /// The most values that the wanted columns have in a row, the members of structs each counted once.
 const MAX_WANTED: usize = 256;
+/// The most rows of a file: ten times those of any dataset.
+const MAX_ROWS: u64 = 100_000_000;
 
 /// The names of other columns that each row has, without a value: an error can list them.
 const LISTED: usize = 8;
@@ -124,6 +127,19 @@ fn malformed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Obje
     ObjectError::Malformed(error.into())
 }
 
+/// Checks the numbers of rows that a footer states: rows without a column that is read cost a few bytes together, and each is visited.
+fn check_rows(metadata: &ParquetMetaData) -> Result<(), ObjectError> {
+    let of_file = metadata.file_metadata().num_rows();
+    let of_groups = metadata.row_groups().iter().fold(0_i64, |sum, group| sum.saturating_add(group.num_rows()));
+    if of_file != of_groups {
+        return Err(malformed(format!("its footer states {of_file} rows, and {of_groups} in its row groups")));
+    }
+    match u64::try_from(of_file) {
+        Ok(0..=MAX_ROWS) => Ok(()),
+        _ => Err(ObjectError::TooLarge { what: "rows", limit: MAX_ROWS }),
+    }
+}
+
 fn walk<R: ChunkReader + 'static, E: From<ObjectError>>(
     source: R,
     wanted: &[&str],
@@ -141,6 +157,7 @@ fn walk<R: ChunkReader + 'static, E: From<ObjectError>>(
     if places.len() > MAX_WANTED {
         return Err(ObjectError::TooManyMembers(places.len()).into());
     }
+    check_rows(metadata)?;
     for group in metadata.row_groups() {
         check_viewed_pages(&source, group, &places).map_err(ObjectError::from)?;
     }

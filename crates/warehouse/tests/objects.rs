@@ -143,6 +143,13 @@ fn what_is_not_parquet_is_refused() {
     insta::assert_snapshot!(refusal(&[b"PAR1".as_slice(), &vec![0; 32 << 20], &[0, 0, 0, 2], b"PAR1"].concat()), @"the file unpacks to more than 16777216 bytes of its footer");
 }
 
+#[test]
+fn a_footer_whose_row_groups_have_other_rows_is_refused() {
+    // 864 bytes, without a column that is read: eight thousand million empty rows.
+    let refused = refusal(include_bytes!("data/other-rows-in-groups.parquet"));
+    insta::assert_snapshot!(refused, @"the file is not a Parquet file that can be read: its footer states 2 rows, and 8835233402 in its row groups");
+}
+
 /// Returns a file with a footer, of which only the beginning is valid: a version and a list of elements, each with so many within it.
 fn with_schema(elements: u32, children: u8) -> Vec<u8> {
     let mut footer = vec![0x15, 0x02, 0x19, 0xfc];
