@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use assay_process::{Cancel, Spawner};
+use percent_encoding::percent_decode_str;
 
 use crate::address::{MAX_TEXT, check_url, parse_url};
 use crate::program::Git;
@@ -121,18 +122,7 @@ fn path_to_url(text: &str, root: &Path) -> String {
 
 /// Decodes `%40` and the like. A text that is no escape stays.
 fn percent_decoded(text: &str) -> String {
-    let mut decoded = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let escaped = after.get(..2).and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
-        let (byte, after) = match escaped.filter(|_| *first == b'%') {
-            Some(byte) => (byte, after.get(2..).unwrap_or_default()),
-            None => (*first, after),
-        };
-        decoded.push(byte);
-        rest = after;
-    }
-    String::from_utf8_lossy(&decoded).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 /// A fetched commit, and the scratch repository that holds it.

@@ -1,6 +1,7 @@
 //! Detection of plain values that look like secrets. A definition is public, so a secret in it is none any more: only references
 //! belong there. A secret that was written by accident is found; one that was hidden on purpose may not be.
 
+use percent_encoding::percent_decode_str;
 use serde_json::Value as Json;
 
 use crate::checked_value::CheckedValue;
@@ -254,19 +255,9 @@ fn is_path_key(text: &str) -> bool {
     has_secret_prefix(text) && (has_run || (text.len() >= MIN_PATH_KEY && is_mixed))
 }
 
-/// Returns a text with its percent-encoded bytes decoded once.
+/// Returns a text with its percent-encoded bytes decoded once. What is no escape stays.
 fn decode(text: &str) -> String {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let (mut decoded, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
-    while let [first, behind @ ..] = rest {
-        let byte = match behind {
-            [high, low, ..] if *first == b'%' => digit(*high).zip(digit(*low)).map(|(high, low)| high << 4 | low),
-            _ => None,
-        };
-        decoded.push(byte.unwrap_or(*first));
-        rest = behind.get(if byte.is_some() { 2 } else { 0 }..).unwrap_or_default();
-    }
-    String::from_utf8_lossy(&decoded).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 /// Returns true if a parameter, `name=value`, looks like a secret.
