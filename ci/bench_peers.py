@@ -21,6 +21,8 @@ MODEL = "assay-simulator"
 REQUESTS, BLOCK = 120, 512
 SCENARIOS = ["D(100,20)", "N(200,60)/(20,6)", "U(50,150)/(10,30)"]
 SCENARIO_REQUESTS = 200
+# What AIPerf collects beside its load is not compared; on a busy machine its collectors miss heartbeats, and it ends with an error.
+ONLY_LOAD = ("--no-server-metrics", "--no-gpu-telemetry")
 
 TOKENIZER = """
 import pathlib, sys
@@ -141,7 +143,7 @@ def replay(programs, aiperf, folder, environment):
         offline = {**environment, "HF_HOME": str(folder / "hf"), "HF_HUB_OFFLINE": "1"}
         run(folder, offline, aiperf / "bin/aiperf", "profile", "--model", MODEL, "--url", simulator.url, "--endpoint-type", "chat", "--streaming",
             "--input-file", "trace.jsonl", "--custom-dataset-type", "mooncake_trace", "--fixed-schedule", "--tokenizer", "assay/words",
-            "--random-seed", "7", "--extra-inputs", "ignore_eos:true", "--ui", "none", "--artifact-dir", folder / "aiperf")
+            "--random-seed", "7", "--extra-inputs", "ignore_eos:true", "--ui", "none", *ONLY_LOAD, "--artifact-dir", folder / "aiperf")
         told["AIPerf"] = describe_replay(rows, simulator.requests())
     with Simulator(programs, "--block-tokens", str(BLOCK)) as simulator:
         run(folder, environment, programs / "assay", "bench", "--url", simulator.url, "--model", MODEL, "--trace", "trace.jsonl",
@@ -158,7 +160,7 @@ def replay_sessions(programs, aiperf, folder, environment):
         offline = {**environment, "HF_HOME": str(folder / "hf"), "HF_HUB_OFFLINE": "1"}
         run(folder, offline, aiperf / "bin/aiperf", "profile", "--model", MODEL, "--url", simulator.url, "--endpoint-type", "chat", "--streaming",
             "--input-file", "weka", "--custom-dataset-type", "weka_trace", "--concurrency", 1, "--num-conversations", sessions,
-            "--tokenizer", "assay/words", "--random-seed", "7", "--extra-inputs", "ignore_eos:true", "--ui", "none",
+            "--tokenizer", "assay/words", "--random-seed", "7", "--extra-inputs", "ignore_eos:true", "--ui", "none", *ONLY_LOAD,
             "--artifact-dir", folder / "aiperf-weka")
         told["AIPerf"] = bench_peers_weka.describe(turns, simulator.requests())
     with Simulator(programs, "--block-tokens", str(bench_peers_weka.BLOCK)) as simulator:
