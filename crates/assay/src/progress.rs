@@ -18,8 +18,18 @@ const REDRAWS_PER_S: u8 = 4;
 /// The longest reason that is shown, in characters: the report has all of it.
 const MAX_WHY: usize = 160;
 
+/// What is shown of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// The run, its stages and its attempts that do not count.
+    Stages,
+    /// Its attempts that do not count: it is one of several for a purpose.
+    Exclusions,
+}
+
 /// Shows the progress of a run.
 pub(crate) struct Progress {
+    detail: Detail,
     bar: Option<ProgressBar>,
     as_json: bool,
     panel: LoadPanel,
@@ -30,7 +40,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Makes a display for a terminal, a log file, or a machine.
-    pub(crate) fn new(as_json: bool, is_terminal: bool) -> Self {
+    pub(crate) fn new(as_json: bool, is_terminal: bool, detail: Detail) -> Self {
         let bar = (is_terminal && !as_json).then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_S));
             if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed_precise} {msg}") {
@@ -39,7 +49,7 @@ impl Progress {
             bar.enable_steady_tick(Duration::from_millis(1000 / u64::from(REDRAWS_PER_S)));
             bar
         });
-        Self { bar, as_json, panel: LoadPanel::default(), started: BTreeMap::new(), exclusions: BTreeMap::new() }
+        Self { detail, bar, as_json, panel: LoadPanel::default(), started: BTreeMap::new(), exclusions: BTreeMap::new() }
     }
 
     /// Shows the run that begins.
@@ -49,7 +59,14 @@ impl Progress {
             (Some(commit), true) => format!("the work tree above commit {}", assay_report::short_commit(commit)),
             (None, _) => "files outside of any commit".to_owned(),
         };
-        self.say(&format!("run {} of {} from {commit}", run.run_id, run.pipeline));
+        self.say_stage(&format!("run {} of {} from {commit}", run.run_id, run.pipeline));
+    }
+
+    /// Says what is of the run as a whole, or of a stage.
+    fn say_stage(&self, text: &str) {
+        if self.detail == Detail::Stages {
+            self.say(text);
+        }
     }
 
     fn say(&self, text: &str) {
@@ -145,7 +162,7 @@ impl Observer for Progress {
                     self.say(&format!("  {trial}: attempt {} does not count: {why}", ordinal(*attempt)));
                 }
             }
-            Event::Note { message } if call.stage != StageName::Record => self.say(&format!("  {message}")),
+            Event::Note { message } if call.stage != StageName::Record => self.say_stage(&format!("  {message}")),
             _ => {}
         }
     }
@@ -156,7 +173,7 @@ impl Observer for Progress {
         let took = took.unwrap_or_default();
         self.say_repeats();
         match result {
-            Ok(reference) => self.say(&format!("  {:<14} {:>8}  {}", name(call), took, reference.manifest.short())),
+            Ok(reference) => self.say_stage(&format!("  {:<14} {:>8}  {}", name(call), took, reference.manifest.short())),
             Err(failure) => self.say(&format!("  {:<14} {:>8}  failed: {}", name(call), took, failure.code)),
         }
     }
@@ -164,7 +181,7 @@ impl Observer for Progress {
     fn driver_ended(&mut self, times: &DriverTimes) {
         // A run that could not begin needs no account of its time.
         if times.stages.iter().any(|stage| stage.working_ns > 0) {
-            self.say(&format!("  {}", times::summary(std::slice::from_ref(times))));
+            self.say_stage(&format!("  {}", times::summary(std::slice::from_ref(times))));
         }
     }
 }

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::commands::cluster::{ClusterOptions, require_root};
 use crate::output;
-use crate::progress::Progress;
+use crate::progress::{Detail, Progress};
 use crate::run_event::{RunOutcome, dispatch_event};
 
 /// The interval at which the driver is checked if no change is reported.
@@ -42,7 +42,7 @@ impl Attach {
             .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
         let cluster = self.at.connect()?;
         require_root(&cluster, &self.at.namespace, &self.run)?;
-        let mut progress = Progress::new(false, std::io::stderr().is_terminal());
+        let mut progress = Progress::new(false, std::io::stderr().is_terminal(), Detail::Stages);
         let ended = follow(&cluster, &self.at, &self.run, &mut progress, &cancel, Interrupt::Leaves)?;
         drop(progress);
         if !ended {

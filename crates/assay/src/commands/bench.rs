@@ -29,16 +29,19 @@ mod combinations;
 mod custom_api;
 mod image_files;
 mod lengths;
+pub(crate) mod search;
 mod tls;
 mod wording;
 
-use crate::commands::run::RunRequest;
+use crate::commands::run::{RunRequest, handle_signals};
 use crate::output;
+use crate::progress::Detail;
 use tokenizer::{TOKENIZER_FILE, TokenizerOptions};
 
 use custom_api::CustomApiOptions;
 use image_files::ImageFileOptions;
 use lengths::LengthTables;
+use search::{End, Search, SearchOptions};
 use tls::TlsOptions;
 use wording::Wording;
 
@@ -141,7 +144,7 @@ const USAGE: &str = "assay bench --url <URL> --model <NAME> <LOAD> [OPTIONS]
        assay bench --simulator <PROFILE> <LOAD> [OPTIONS]
 
 LOAD is one of --concurrency <N,..>, --rate <PER_S,..>, --ramp, --series, --users <N,..> with --rate, and
---trace <FILE|URL>, or --concurrency beside any of them.";
+--trace <FILE|URL>, or --concurrency beside any of them; or a search for it, --sweep or --find-max <LOAD>.";
 
 /// Benchmark an endpoint: each concurrency and each request rate is a separate load.
 #[derive(clap::Args)]
@@ -230,6 +233,8 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "SCENARIO", conflicts_with_all = ["input_tokens", "output_tokens"])]
     scenario: Option<String>,
     #[command(flatten)]
+    search: SearchOptions,
+    #[command(flatten)]
     length_tables: LengthTables,
     #[command(flatten)]
     image_files: ImageFileOptions,
@@ -304,7 +309,7 @@ pub(crate) struct Bench {
     /// The prefix cache mode: cold_salt, cold_flush, warm or shared
     #[arg(long, value_name = "MODE", default_value = "cold_salt")]
     cache: String,
-    #[arg(long, value_name = "METRIC=TIME", help = slo_help())]
+    #[arg(long, value_name = "METRIC=TIME,..", value_delimiter = ',', help = slo_help())]
     slo: Vec<String>,
     /// Send the API key in this environment variable or file [default place: OPENAI_API_KEY]
     #[arg(long, value_name = "PLACE", num_args = 0..=1, default_missing_value = KEY_VARIABLE)]
@@ -358,12 +363,16 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn run(self: Box<Self>) -> Result<Exit, Failure> {
         combinations::check(&self)?;
+        self.search.check()?;
         if self.output_tokens.is_some() && !self.api.capabilities().has_output_tokens {
             let message = format!("`--output-tokens` means nothing with `--api {}`: its responses have no tokens", self.api);
             return Err(Failure::new(ErrorCode::Option, message).hint("leave it out"));
         }
+        if let Some(rule) = self.search.rule() {
+            return self.run_search(Search::new(rule));
+        }
         if self.concurrency.is_empty() && !self.is_open() && self.users.is_empty() && self.trace.is_none() {
-            let hint = "such as `--concurrency 1..64`, which measures 1, 2, 4, ..., 64 requests in flight, `--rate 5`, or `--trace FILE`";
+            let hint = "such as `--concurrency 1..64`, which measures 1, 2, 4, ..., 64 requests in flight, `--rate 5`, `--trace FILE`, or `--sweep`";
             return Err(Failure::new(ErrorCode::Option, "no load is given").hint(hint));
         }
         if self.max_concurrency.is_some() && !self.is_open() && !self.replays() {
@@ -381,11 +390,44 @@ impl Bench {
             }
             return Ok(Exit::Done);
         }
+        self.request(adhoc, self.name.clone(), None).run().map_err(|failure| self.reword(failure, &wording))
+    }
+
+    /// Searches, and measures what was found.
+    fn run_search(mut self: Box<Self>, mut search: Search) -> Result<Exit, Failure> {
+        let cancel = handle_signals()?;
+        let (trials, seed) = (self.trials, self.seed.clone());
+        let end = search.run(|loads, round| {
+            self.set_loads(loads, Some(round));
+            let adhoc = self.definitions()?;
+            let wording = self.wording();
+            check(&adhoc, &wording)?;
+            let finished = self.request(adhoc, None, None).drive(false, Detail::Exclusions, &cancel);
+            Ok(finished.map_err(|failure| self.reword(failure, &wording))?.opened)
+        })?;
+        let loads = match end {
+            End::Measure(loads) => loads,
+            End::Nothing(why) => return search::nothing_found(&why, self.json, &search),
+        };
+        (self.trials, self.seed) = (trials, seed);
+        self.set_loads(&loads, None);
+        let adhoc = self.definitions()?;
+        let wording = self.wording();
+        check(&adhoc, &wording)?;
+        let request = self.request(adhoc, self.name.clone(), Some(search));
+        request.run_until(&cancel).map_err(|failure| self.reword(failure, &wording))
+    }
+
+    fn request(&self, adhoc: BTreeMap<String, Vec<u8>>, name: Option<RunId>, search: Option<Search>) -> RunRequest {
         let source = SourceSpec { pipeline: PIPELINE.to_owned(), adhoc, ..SourceSpec::default() };
         let plan = PlanParameters { fetch: self.file().is_some_and(|(_, file)| is_address(file)), ..PlanParameters::default() };
-        let asked = RunRequest { source, store: self.store, name: self.name, plan, json: self.json, command: "assay bench" };
-        let (url, has) = (self.url, (self.api_key.is_some(), self.tls.has_certificate()));
-        asked.run().map_err(|failure| wording.failure(with_options(failure, url.as_deref(), has, wording.is_trace)))
+        RunRequest { source, store: self.store.clone(), name, plan, json: self.json, command: "assay bench", search }
+    }
+
+    /// Says a failure in the words of these options.
+    fn reword(&self, failure: Failure, wording: &Wording) -> Failure {
+        let has = (self.api_key.is_some(), self.tls.has_certificate());
+        wording.failure(with_options(failure, self.url.as_deref(), has, wording.is_trace))
     }
 
     /// Returns the words of these options, with the paths of the files that are copied into the Source.

@@ -26,7 +26,7 @@ use crate::commands::render::InstallOptions;
 use crate::commands::run::{RunRequest, make_missing_keys};
 use crate::commands::store_options::StoreOptions;
 use crate::output;
-use crate::progress::Progress;
+use crate::progress::{Detail, Progress};
 
 /// The time in nanoseconds after which the objects of an abandoned run are deleted.
 pub(crate) const EXPIRES_NS: i64 = 24 * 3600 * 1_000_000_000;
@@ -183,7 +183,7 @@ impl OnKubernetes {
         let to_branch = if pushes { run.find_branch_push()? } else { BranchPush::NotConfigured };
         if run.published()?.is_none() {
             run.sign_source()?;
-            let mut progress = Progress::new(asked.json, std::io::stderr().is_terminal());
+            let mut progress = Progress::new(asked.json, std::io::stderr().is_terminal(), Detail::Stages);
             progress.begin(&run);
             self.start(there, &run, fetches)?;
             if self.detach {

@@ -20,12 +20,13 @@ use assay_stage::{ErrorCode, Exit, Failure, first_names};
 use assay_store::Store;
 use serde_json::json;
 
+use crate::commands::bench::search::Search;
 use crate::commands::on_kubernetes::OnKubernetes;
 use crate::commands::push;
 use crate::commands::results::{published_numbers, results};
 use crate::commands::times;
 use crate::output;
-use crate::progress::Progress;
+use crate::progress::{Detail, Progress};
 
 /// Run a pipeline. The same run id resumes an unfinished run and shows a finished one.
 #[derive(clap::Args)]
@@ -74,7 +75,8 @@ impl Run {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let source = SourceSpec { pipeline: self.pipeline, repo: self.repo, commit: self.commit, ..SourceSpec::default() };
         let plan = PlanParameters { fetch: !self.no_fetch, ..PlanParameters::default() };
-        let asked = RunRequest { source, store: self.store, name: self.name, plan, json: self.json, command: "assay run" };
+        let asked =
+            RunRequest { source, store: self.store, name: self.name, plan, json: self.json, command: "assay run", search: None };
         match self.on {
             RunnerKind::Kubernetes => self.in_cluster.run(&asked, !self.no_push, !self.no_fetch),
             RunnerKind::Local if self.no_push => asked.run_without_push(),
@@ -92,6 +94,23 @@ pub(crate) struct RunRequest {
     pub(crate) json: bool,
     /// The command that shows it.
     pub(crate) command: &'static str,
+    /// The search that its loads come from.
+    pub(crate) search: Option<Search>,
+}
+
+/// A run that is finished and verified.
+pub(crate) struct Finished {
+    run: Driven,
+    publication: InputRef,
+    /// What its store holds of it.
+    pub(crate) opened: VerifiedRun,
+    to_branch: BranchPush,
+}
+
+/// Makes signals end what runs.
+pub(crate) fn handle_signals() -> Result<Cancel, Failure> {
+    assay_process::cancel_on_signals(&assay_process::END_SIGNALS)
+        .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))
 }
 
 impl RunRequest {
@@ -106,8 +125,21 @@ impl RunRequest {
     }
 
     fn finish(self, pushes: bool) -> Result<Exit, Failure> {
-        let cancel = assay_process::cancel_on_signals(&assay_process::END_SIGNALS)
-            .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
+        self.finish_until(pushes, &handle_signals()?)
+    }
+
+    /// Like [`run`](Self::run), for a caller that handles signals itself.
+    pub(crate) fn run_until(self, cancel: &Cancel) -> Result<Exit, Failure> {
+        self.finish_until(true, cancel)
+    }
+
+    fn finish_until(self, pushes: bool, cancel: &Cancel) -> Result<Exit, Failure> {
+        let Finished { run, publication, opened, to_branch } = self.drive(pushes, Detail::Stages, cancel)?;
+        self.present(&run, publication, &run.store_uri, &opened, &to_branch, cancel)
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn drive(&self, pushes: bool, detail: Detail, cancel: &Cancel) -> Result<Finished, Failure> {
         let config = Config::find()?;
         let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
         let password = password.as_encoded_bytes();
@@ -120,18 +152,18 @@ impl RunRequest {
             binaries: binaries()?,
             trust: None,
         };
-        let run = Driven::open(&spec, &config, password, &cancel)?;
+        let run = Driven::open(&spec, &config, password, cancel)?;
         let to_branch = if pushes { run.find_branch_push()? } else { BranchPush::NotConfigured };
         let publication = if let Some(publication) = run.published()? {
             output::diagnostic(format!("`{}` is finished: nothing was measured, and its result is shown again", run.run_id));
             publication
         } else {
-            let mut progress = Progress::new(self.json, std::io::stderr().is_terminal());
+            let mut progress = Progress::new(self.json, std::io::stderr().is_terminal(), detail);
             progress.begin(&run);
             run.drive(&mut progress).map_err(|error| self.with_new_name(&run, error.into()))?.publication
         };
         let opened = RunStore { store: Some(run.store_uri.clone()), trust: Vec::new() }.open(run.run_id.as_str())?;
-        self.present(&run, publication, &run.store_uri, &opened, &to_branch, &cancel)
+        Ok(Finished { run, publication, opened, to_branch })
     }
 
     /// Adds to a failure of the plan what to type after the repair: a run that has been named stays bound to the files that it was started from.
@@ -181,7 +213,13 @@ impl RunRequest {
         }
         pushed.map_err(|failure| push_failure(run, &elsewhere, failure))?;
         no_valid_trial(opened, &folder).map_or(Ok(()), Err)?;
-        Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
+        let summary = opened.chain.one::<Summary>().map(|summary| &summary.body);
+        let is_open = self.search.as_ref().zip(summary).is_some_and(|(search, summary)| search.is_inconclusive(summary));
+        Ok(match opened.chain.is_established() {
+            false => Exit::Unestablished,
+            true if is_open => Exit::Inconclusive,
+            true => Exit::Done,
+        })
     }
 
     fn show(
@@ -199,7 +237,7 @@ impl RunRequest {
         let plan = &opened.chain.one::<Plan>().ok_or_else(lost)?.body;
         let report = opened.report(self.command)?.ok_or_else(lost)?;
         if self.json {
-            output::json(&json!({
+            let mut document = json!({
                 "run_id": run.run_id,
                 "pipeline": run.pipeline,
                 "status": summary.status,
@@ -212,9 +250,17 @@ impl RunRequest {
                 "summary": summary,
                 "numbers": published_numbers(&assay_verify::read_numbers(opened.blobs.as_ref(), publication)?.numbers),
                 "manifests": opened.chain.documents.iter().map(assay_envelope::Verified::input_ref).collect::<Vec<_>>(),
-            }))?;
+            });
+            if let Some(search) = &self.search {
+                document["search"] = search.json(summary);
+            }
+            output::json(&document)?;
         } else {
             output::report(report.terminal_summary(output::width(), output::has_color()));
+            if let Some(search) = &self.search {
+                search.lines(summary).into_iter().for_each(output::line);
+                output::line("");
+            }
             output::line(format!("report    {}", folder.join("report.html").display()));
             if let Some(committed) = pushed {
                 output::line(push::line(committed));

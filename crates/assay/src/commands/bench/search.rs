@@ -1,0 +1,374 @@
+//! `--sweep` and `--find-max`: loads that are searched for before they are measured.
+//!
+//! Each round of a search is a run of its own, as provable as any other, of one trial for each load. What is published comes from
+//! the last run alone, which measures the loads that the search ended with.
+
+use assay_manifest::{Digest, MetricSummary, PointSummary, RunId, Summary};
+use assay_runs::VerifiedRun;
+use assay_search::{Bracket, Censored, Goal, Landmarks, Load, MaxLoad, Observation, Rule, Step, landmarks, max_load, next_step};
+use assay_stage::{ErrorCode, Exit, Failure};
+use serde_json::{Value, json};
+
+use super::{Bench, Doublings};
+use crate::output;
+
+/// The difference from Little's law above which it is told.
+const MAX_LITTLE: f64 = 0.1;
+
+/// The options of a search.
+#[derive(clap::Args)]
+pub(super) struct SearchOptions {
+    /// Measure from one request in flight to as many as bring no more throughput: the lowest latency, the knee and the limit
+    #[arg(long, conflicts_with_all = ["find_max", "concurrency", "rate", "users", "ramp", "series", "trace", "print"])]
+    sweep: bool,
+    /// Search for the most load with which 99 of 100 requests are within every --slo, rate (independent arrivals) or concurrency (requests in flight), and
+    /// measure the loads around it
+    #[arg(
+        long,
+        value_name = "LOAD",
+        value_parser = ["rate", "concurrency"],
+        requires = "slo",
+        conflicts_with_all = ["concurrency", "rate", "users", "ramp", "series", "trace", "print"]
+    )]
+    find_max: Option<String>,
+    /// The most requests in flight of a closed loop that --sweep and --find-max try [default: 1024]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    up_to: Option<u32>,
+}
+
+impl SearchOptions {
+    /// Returns the search that is asked for.
+    pub(super) fn rule(&self) -> Option<Rule> {
+        let goal = match self.find_max.as_deref() {
+            Some("concurrency") => Goal::MaxConcurrency,
+            Some(_) => Goal::MaxRate,
+            None if self.sweep => Goal::Sweep,
+            None => return None,
+        };
+        let rule = Rule::new(goal);
+        Some(Rule { max_concurrency: self.up_to.unwrap_or(rule.max_concurrency), ..rule })
+    }
+
+    /// Refuses the limit of a search without a search.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        match (self.up_to, self.rule()) {
+            (Some(_), None) => Err(Failure::new(ErrorCode::Option, "`--up-to` limits a search, and none is asked for")
+                .hint("add `--sweep` or `--find-max`, or write `--concurrency 1..64`")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A search with all that it observed.
+pub(crate) struct Search {
+    rule: Rule,
+    seen: Vec<Observation>,
+    /// The runs that observed it, in their order.
+    runs: Vec<RunId>,
+}
+
+/// The loads that a search ended with, or the reason why there are none.
+pub(super) enum End {
+    Measure(Vec<Load>),
+    Nothing(String),
+}
+
+impl Search {
+    pub(super) fn new(rule: Rule) -> Self {
+        Self { rule, seen: Vec::new(), runs: Vec::new() }
+    }
+
+    /// Observes loads until the search ends. `observe` runs one trial of each load and returns the run.
+    pub(super) fn run(
+        &mut self,
+        mut observe: impl FnMut(&[Load], usize) -> Result<VerifiedRun, Failure>,
+    ) -> Result<End, Failure> {
+        let more = match self.rule.goal {
+            Goal::Sweep => "more load brings more throughput",
+            Goal::MaxRate | Goal::MaxConcurrency => "the most load within the SLOs is known",
+        };
+        output::diagnostic(format!("search: one trial of each load, until {more}"));
+        loop {
+            let loads = match next_step(&self.rule, &self.seen) {
+                Step::Observe(loads) => loads,
+                end => return Ok(self.end(end)),
+            };
+            let run = observe(&loads, self.runs.len())?;
+            for load in loads {
+                let seen = observation(&run, load)?;
+                output::diagnostic(format!("search: {}", describe(&seen)));
+                self.seen.push(seen);
+            }
+            self.runs.push(run.chain.run_id.clone());
+        }
+    }
+
+    fn end(&self, end: Step) -> End {
+        let slos = "99 of 100 requests within every SLO";
+        match end {
+            Step::Swept(clients) => End::Measure(clients.into_iter().map(Load::Concurrency).collect()),
+            Step::Found(bracket) => {
+                output::diagnostic(describe_bracket(&bracket));
+                End::Measure(bracket.grid())
+            }
+            Step::NoneMet(load) => End::Nothing(format!("no load has {slos}: {} already falls short", name(load))),
+            Step::AllMet(load) => {
+                let hint = match self.rule.goal {
+                    Goal::MaxRate => "no higher rate was tried, because the endpoint does not answer as many",
+                    Goal::MaxConcurrency | Goal::Sweep => "`--up-to` allows more",
+                };
+                End::Nothing(format!("every load that was tried has {slos}, up to {}; {hint}", name(load)))
+            }
+            Step::Observe(_) | Step::Unsettled => End::Nothing(format!(
+                "{} loads were tried, and they contradict each other: use a longer `--duration`",
+                self.seen.len()
+            )),
+        }
+    }
+
+    /// Returns what the measured run says, in lines.
+    pub(crate) fn lines(&self, summary: &Summary) -> Vec<String> {
+        match self.rule.goal {
+            Goal::Sweep => describe_sweep(summary),
+            Goal::MaxRate | Goal::MaxConcurrency => vec![self.describe_max(summary)],
+        }
+    }
+
+    fn describe_max(&self, summary: &Summary) -> String {
+        let what = match self.rule.goal {
+            Goal::MaxRate => "max rate",
+            Goal::MaxConcurrency | Goal::Sweep => "max concurrency",
+        };
+        let unit = if self.rule.goal == Goal::MaxRate { " requests/s" } else { "" };
+        match self.max_load(summary) {
+            Some(MaxLoad::Within(found)) => {
+                let interval = found.interval.map_or_else(
+                    |why| format!("; no interval: {why}"),
+                    |interval| format!(" [{}, {}]", digits(interval.low), digits(interval.high)),
+                );
+                format!("{what} within the SLOs: {}{unit}{interval}, {} trials", digits(found.median), found.n)
+            }
+            Some(MaxLoad::Inconclusive(Censored { below, above })) => {
+                let all = trials(summary);
+                format!(
+                    "{what} within the SLOs: inconclusive; of {all} trials, {below} fell short at every load and {above} at none: measure more loads, or use a longer `--duration`"
+                )
+            }
+            None => format!("{what} within the SLOs: inconclusive; no trial counts at every load"),
+        }
+    }
+
+    /// Returns the most load within the SLOs, over the trials that count at every load of the grid.
+    fn max_load(&self, summary: &Summary) -> Option<MaxLoad> {
+        max_load(&good_fractions(summary)?, self.rule.share, *summary_seed(summary).as_bytes())
+    }
+
+    /// Returns true if the measured run leaves the question open.
+    pub(crate) fn is_inconclusive(&self, summary: &Summary) -> bool {
+        self.rule.goal != Goal::Sweep && !matches!(self.max_load(summary), Some(MaxLoad::Within(_)))
+    }
+
+    /// Returns the search and what the measured run says, for programs.
+    pub(crate) fn json(&self, summary: &Summary) -> Value {
+        let found = match self.max_load(summary).filter(|_| self.rule.goal != Goal::Sweep) {
+            Some(MaxLoad::Within(found)) => json!({
+                "median": found.median,
+                "interval": found.interval.ok().map(|interval| [interval.low, interval.high]),
+                "n": found.n,
+            }),
+            Some(MaxLoad::Inconclusive(Censored { below, above })) => json!({"inconclusive": {"below": below, "above": above}}),
+            None => Value::Null,
+        };
+        json!({
+            "goal": match self.rule.goal {
+                Goal::Sweep => "sweep",
+                Goal::MaxRate => "max_rate",
+                Goal::MaxConcurrency => "max_concurrency",
+            },
+            "slo_share": self.rule.share,
+            "runs": self.runs,
+            "observed": self.seen.iter().map(observation_json).collect::<Vec<_>>(),
+            "max_load": found,
+            "landmarks": measured_landmarks(summary).filter(|_| self.rule.goal == Goal::Sweep).map(|found| json!({
+                "idle": observation_json(&found.idle),
+                "knee": observation_json(&found.knee),
+                "limit": observation_json(&found.limit),
+            })),
+        })
+    }
+}
+
+impl Bench {
+    /// Asks for these loads instead of a search: one trial of each for a round, which has a seed of its own.
+    pub(super) fn set_loads(&mut self, loads: &[Load], round: Option<usize>) {
+        let closed = |load: &Load| match load {
+            Load::Concurrency(clients) => Some(Doublings(vec![u64::from(*clients)])),
+            Load::Rate(_) => None,
+        };
+        let rate = |load: &Load| match load {
+            Load::Rate(rate) => Some(*rate),
+            Load::Concurrency(_) => None,
+        };
+        self.concurrency = loads.iter().filter_map(closed).collect();
+        self.rate = loads.iter().filter_map(rate).collect();
+        if let Some(round) = round {
+            self.trials = 1;
+            self.seed = Some(format!("{:064x}", round + 1));
+        }
+    }
+}
+
+/// Returns what a run's only trial observed at a load.
+fn observation(run: &VerifiedRun, load: Load) -> Result<Observation, Failure> {
+    let summary = run.chain.one::<Summary>().map(|summary| &summary.body);
+    let points = summary.into_iter().flat_map(|summary| &summary.points);
+    let point = points.filter(|point| point.trials_counted > 0).find(|point| load_of(point) == Some(load));
+    point.and_then(|point| observed(point, load)).ok_or_else(|| {
+        Failure::new(ErrorCode::NoValidTrial, format!("the search has no valid trial at {}", name(load)))
+            .hint(format!("`assay show {}` lists the reasons; repair the cause, then search again", run.chain.run_id))
+    })
+}
+
+/// Returns what was observed at a point, by the medians over its trials; `None` for a point without requests.
+fn observed(point: &PointSummary, load: Load) -> Option<Observation> {
+    let serving = point.serving.as_ref()?;
+    let median = |name: &str| metric(point, name).map(|metric| metric.median);
+    Some(Observation {
+        load,
+        requests: serving.requests.0,
+        error_rate: median("error_rate").unwrap_or(0.0),
+        requests_per_s: median("request_throughput_per_s").unwrap_or(0.0),
+        mean_latency_s: median("e2e_ms_mean").unwrap_or(0.0) / 1e3,
+        good_fraction: median("good_fraction"),
+    })
+}
+
+fn metric<'a>(point: &'a PointSummary, name: &str) -> Option<&'a MetricSummary> {
+    point.metrics.iter().find(|metric| metric.metric == name)
+}
+
+fn load_of(point: &PointSummary) -> Option<Load> {
+    let value = |name: &str| point.value.get(name);
+    let concurrency = || value("concurrency").and_then(|text| text.parse().ok()).map(Load::Concurrency);
+    let rate = || value("rate").and_then(|text| text.parse().ok()).map(Load::Rate);
+    concurrency().or_else(rate)
+}
+
+/// Returns the load and the share of good requests of each point, for each trial that counts at all of them; `None` if no trial does.
+fn good_fractions(summary: &Summary) -> Option<Vec<Vec<(f64, f64)>>> {
+    let trials: Vec<Vec<(f64, f64)>> = (0..trials(summary))
+        .filter_map(|index| {
+            let of_trial = |point: &PointSummary| {
+                let load = match load_of(point)? {
+                    Load::Concurrency(clients) => f64::from(clients),
+                    Load::Rate(rate) => rate,
+                };
+                let id = assay_manifest::TrialId::from_parts(&point.case_id, &point.point_id, index);
+                let trial = metric(point, "good_fraction")?.trials.iter().find(|trial| trial.trial_id == id)?;
+                Some((load, trial.value))
+            };
+            summary.points.iter().map(of_trial).collect()
+        })
+        .collect();
+    (!trials.is_empty()).then_some(trials)
+}
+
+fn trials(summary: &Summary) -> u32 {
+    summary.points.iter().map(|point| point.trials_planned).max().unwrap_or(0)
+}
+
+/// Returns the seed of resampled intervals: the same for the same run.
+fn summary_seed(summary: &Summary) -> Digest {
+    summary.plan_digest.clone()
+}
+
+fn measured_landmarks(summary: &Summary) -> Option<Landmarks> {
+    let counted = summary.points.iter().filter(|point| point.trials_counted > 0);
+    let seen: Vec<Observation> = counted.filter_map(|point| observed(point, load_of(point)?)).collect();
+    landmarks(&seen)
+}
+
+fn describe_sweep(summary: &Summary) -> Vec<String> {
+    let Some(Landmarks { idle, knee, limit }) = measured_landmarks(summary) else {
+        return vec!["sweep: fewer than three loads have results, so that no knee is named".to_owned()];
+    };
+    let line = |what: &str, seen: &Observation| format!("{what:<10}{}", describe(seen));
+    vec![line("idle", &idle), line("knee", &knee), line("limit", &limit)]
+}
+
+/// Describes an observation in one line.
+fn describe(seen: &Observation) -> String {
+    let good = seen.good_fraction.map(|share| format!(", {:.1} % within the SLOs", share * 100.0)).unwrap_or_default();
+    let failed = if seen.error_rate > 0.0 { format!(", {:.1} % failed", seen.error_rate * 100.0) } else { String::new() };
+    let little = seen.deviation_from_littles_law().filter(|deviation| deviation.abs() > MAX_LITTLE && seen.error_rate == 0.0);
+    let little = little.map(|_| format!(" (by Little's law {} in flight: too short a time)", digits(seen.in_flight())));
+    format!(
+        "{}: {} requests/s, mean E2E {} ms{good}{failed}{}",
+        name(seen.load),
+        digits(seen.requests_per_s),
+        digits(seen.mean_latency_s * 1e3),
+        little.unwrap_or_default()
+    )
+}
+
+fn describe_bracket(bracket: &Bracket) -> String {
+    let grid: Vec<String> = bracket.grid().into_iter().map(number).collect();
+    format!(
+        "search: the SLOs are met at {} and not at {}; measuring {}",
+        name(bracket.meets),
+        number(bracket.falls_short),
+        grid.join(", ")
+    )
+}
+
+fn name(load: Load) -> String {
+    match load {
+        Load::Concurrency(_) => format!("concurrency {}", number(load)),
+        Load::Rate(_) => format!("rate {}", number(load)),
+    }
+}
+
+fn number(load: Load) -> String {
+    match load {
+        Load::Concurrency(clients) => clients.to_string(),
+        Load::Rate(rate) => rate.to_string(),
+    }
+}
+
+/// Writes a number with three significant digits.
+fn digits(number: f64) -> String {
+    let places = match number.abs() {
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        size if size >= 1.0 => 2,
+        _ => 3,
+    };
+    format!("{number:.places$}")
+}
+
+fn observation_json(seen: &Observation) -> Value {
+    let load = match seen.load {
+        Load::Concurrency(clients) => json!({"concurrency": clients}),
+        Load::Rate(rate) => json!({"rate": rate}),
+    };
+    json!({
+        "load": load,
+        "requests": seen.requests,
+        "error_rate": seen.error_rate,
+        "requests_per_s": seen.requests_per_s,
+        "mean_e2e_ms": seen.mean_latency_s * 1e3,
+        "good_fraction": seen.good_fraction,
+    })
+}
+
+/// The exit of a search that found nothing: a result, but not one to build on.
+pub(super) fn nothing_found(why: &str, is_json: bool, search: &Search) -> Result<Exit, Failure> {
+    if is_json {
+        output::json(&json!({
+            "search": {"runs": search.runs, "observed": search.seen.iter().map(observation_json).collect::<Vec<_>>(), "found": Value::Null, "why": why},
+        }))?;
+    } else {
+        output::line(why);
+    }
+    Ok(Exit::Inconclusive)
+}

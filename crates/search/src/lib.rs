@@ -1,0 +1,101 @@
+//! The search for the most load that meets SLOs, and for the loads between an idle endpoint and its limit.
+//!
+//! A search is a sequence of rounds. [`next_step`] is a pure function of what was asked and of all that was observed so far: it names
+//! the loads of the next round, or the end. So the observations alone prove the course of a search, and the same ones give the same
+//! end on every machine.
+//!
+//! What is published is never measured by the search: its end is a [`Bracket`], whose [`grid`](Bracket::grid) of loads is measured
+//! afterwards, in trials, and [`max_load`] is computed from those.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_methods,
+        reason = "the platform's libm differs in the last bit: a search is the same on every machine"
+    )
+)]
+
+mod crossing;
+mod landmarks;
+mod step;
+
+pub use crossing::{Censored, Crossing, MaxLoad, crossing, max_load};
+pub use landmarks::{Landmarks, landmarks};
+pub use step::{Bracket, MAX_ROUNDS, SATURATED, Step, next_step};
+
+/// The share of the requests that have to be within every SLO, unless another one is asked for: that of a report's `met`.
+pub const DEFAULT_SHARE: f64 = 0.99;
+
+/// What is searched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// The highest rate of independent arrivals that meets the SLOs.
+    MaxRate,
+    /// The most requests in flight of a closed loop that meet the SLOs.
+    MaxConcurrency,
+    /// The loads from one request in flight to as many as bring no more throughput.
+    Sweep,
+}
+
+/// A search.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rule {
+    /// What is searched for.
+    pub goal: Goal,
+    /// The share of the requests that have to be within every SLO, above 0 and at most 1.
+    pub share: f64,
+    /// The width of the bracket at which the search ends, as a share of its lower end.
+    pub precision: f64,
+    /// The most requests in flight of a closed loop.
+    pub max_concurrency: u32,
+}
+
+impl Rule {
+    /// Returns a search with the defaults: [`DEFAULT_SHARE`], a bracket of 5 %, and at most 1,024 requests in flight.
+    pub fn new(goal: Goal) -> Self {
+        Self { goal, share: DEFAULT_SHARE, precision: 0.05, max_concurrency: 1_024 }
+    }
+}
+
+/// A load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Load {
+    /// So many requests in flight, each followed by the next one.
+    Concurrency(u32),
+    /// So many arrivals per second, independent of completions.
+    Rate(f64),
+}
+
+/// What was observed at a load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Observation {
+    /// The load.
+    pub load: Load,
+    /// The requests that count.
+    pub requests: u64,
+    /// The share of them that failed, from 0 to 1.
+    pub error_rate: f64,
+    /// Responses per second.
+    pub requests_per_s: f64,
+    /// The mean time of a request from its start to its end, in seconds.
+    pub mean_latency_s: f64,
+    /// The share of the requests that were within every SLO, from 0 to 1; absent without SLOs.
+    pub good_fraction: Option<f64>,
+}
+
+impl Observation {
+    /// Returns the mean number of requests in flight by Little's law, throughput times time (Little, "A proof for the queuing formula
+    /// L = lambda W", Operations Research 9, 1961). In a closed loop that was measured for long enough it is the concurrency.
+    pub fn in_flight(&self) -> f64 {
+        self.requests_per_s * self.mean_latency_s
+    }
+
+    /// Returns the number of requests in flight by Little's law over that of the closed loop, minus 1; `None` for a rate. Far from 0,
+    /// the loop was not measured for long enough, or the client could not keep it full.
+    pub fn deviation_from_littles_law(&self) -> Option<f64> {
+        match self.load {
+            Load::Concurrency(clients) => Some(self.in_flight() / f64::from(clients.max(1)) - 1.0),
+            Load::Rate(_) => None,
+        }
+    }
+}
