@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use serde_json::{Value, json};
 
 use crate::pipeline::{list, text};
+use crate::replicas::Replica;
 use crate::server::{AfterResponse, Server, complete_stream, json_response};
 use crate::support::{CommandResult, Fixture, Pointer, binary, blob, copy_folder, files_under};
 
@@ -639,4 +640,104 @@ fn a_terminal_has_a_panel_and_a_pipe_has_lines() {
     let ran = fixture.assay(&[&load[..], &["--run-id", "piped"]].concat()).success();
     assert!(!ran.stderr.contains("req/s") && !ran.stderr.contains('\u{1b}'), "{}", ran.stderr);
     assert!(ran.stderr.contains("  execute 0-0"), "{}", ran.stderr);
+}
+
+/// The loads that a search observed, as numbers of requests in flight.
+fn observed_concurrencies(search: &Value) -> Vec<u64> {
+    list(&search["observed"]).iter().map(|seen| seen["load"]["concurrency"].as_u64().expect("a concurrency")).collect()
+}
+
+#[test]
+fn the_most_requests_in_flight_are_found_and_measured_apart() {
+    // Four places of about 190 ms: a fifth request waits for nearly 50 ms on average, and four never do.
+    let fixture = Fixture::shared();
+    let simulator = Replica::with(&["--itl-ms", "10", "--max-num-seqs", "4"]);
+    let model = crate::serving::MODEL;
+    let load =
+        ["bench", "--url", &simulator.url, "--model", model, "--output-tokens", "20", "--requests", "40", "--warmup", "0s"];
+    let asked = ["--find-max", "concurrency", "--slo", "ttft=30ms,e2e=10s", "--trials", "2", "--json"];
+    let ran = fixture.assay(&[&load[..], &asked].concat());
+    let found: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+    let search = &found["search"];
+    let observed = observed_concurrencies(search);
+    assert_eq!(observed[..4], [1, 2, 4, 8], "{search:#}");
+    assert!(observed.len() <= 60, "{observed:?}");
+    // Every round is a run that verifies, and none of them is the measured one.
+    let rounds = list(&search["runs"]);
+    assert!(!rounds.is_empty() && !rounds.contains(&found["run_id"]), "{search:#}");
+    fixture.assay(&["verify", text(&rounds[0])]).success();
+    // What is printed follows from the measured trials: the same again by hand.
+    let loads: BTreeSet<u64> =
+        list(&found["results"]).iter().map(|point| point["load"]["concurrency"].as_u64().expect("a number")).collect();
+    match search["max_load"]["median"].as_f64() {
+        Some(median) => {
+            assert_eq!(ran.code, 0, "{ran:?}");
+            let (low, high) = (*loads.first().expect("a load") as f64, *loads.last().expect("a load") as f64);
+            assert!(low <= median && median <= high, "{median} within {loads:?}");
+        }
+        // A busy machine may be too slow for any load: that is told, and not taken for a result.
+        None => assert_eq!(ran.code, 41, "{ran:?}"),
+    }
+}
+
+#[test]
+fn a_search_without_an_end_says_so_and_ends_with_41() {
+    let fixture = Fixture::shared();
+    let base = ["bench", "--simulator", "fast", "--output-tokens", "5", "--requests", "5", "--warmup", "0s", "--json"];
+    // No first token comes after 1 us: nothing is measured.
+    let ran = fixture.assay(&[&base[..], &["--find-max", "rate", "--slo", "ttft=1us"]].concat());
+    assert_eq!(ran.code, 41, "{ran:?}");
+    let found: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    assert_eq!(found["search"]["why"], "no load has 99 of 100 requests within every SLO: concurrency 1 already falls short");
+    assert_eq!((observed_concurrencies(&found["search"]), found.get("run_id")), (vec![1, 2, 4, 8], None));
+    // A minute is enough for each; more in flight than are allowed are not tried.
+    let limited = ["--find-max", "concurrency", "--slo", "ttft=60s", "--up-to", "2"];
+    let ran = fixture.assay(&[&base[..], &limited].concat());
+    assert_eq!(ran.code, 41, "{ran:?}");
+    let found: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    assert_eq!(
+        found["search"]["why"],
+        "every load that was tried has 99 of 100 requests within every SLO, up to concurrency 2; `--up-to` allows more"
+    );
+}
+
+#[test]
+fn a_sweep_measures_what_it_searched_and_names_its_landmarks() {
+    let fixture = Fixture::shared();
+    let base = ["bench", "--simulator", "fast", "--output-tokens", "5", "--requests", "10", "--warmup", "0s", "--trials", "1"];
+    let ran = fixture.assay(&[&base[..], &["--sweep", "--up-to", "4", "--json"]].concat()).success();
+    let found: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let loads: Vec<u64> =
+        list(&found["results"]).iter().map(|point| point["load"]["concurrency"].as_u64().expect("a number")).collect();
+    assert_eq!(loads, [1, 2, 4]);
+    let landmarks = &found["search"]["landmarks"];
+    assert_eq!(landmarks["idle"]["load"], json!({"concurrency": 1}));
+    // The limit is the highest throughput of the measured loads.
+    let throughput = |point: &&Value| {
+        let metrics = list(&point["metrics"]);
+        let found = metrics.iter().find(|metric| metric["metric"] == "request_throughput_per_s").expect("a throughput");
+        found["median"].as_f64().expect("a number")
+    };
+    let highest =
+        list(&found["results"]).iter().max_by(|one, other| throughput(one).total_cmp(&throughput(other))).expect("a load");
+    assert_eq!(landmarks["limit"]["load"], highest["load"]);
+}
+
+#[test]
+fn options_that_a_search_has_no_use_for_are_refused() {
+    let fixture = Fixture::shared();
+    let refused = [
+        (&["--sweep", "--concurrency", "4"][..], "cannot be used with"),
+        (&["--find-max", "rate"], "--slo"),
+        (&["--find-max", "speed", "--slo", "ttft=1s"], "invalid value 'speed'"),
+        (&["--concurrency", "1", "--up-to", "4"], "`--up-to` limits a search, and none is asked for"),
+        (&["--find-max", "rate", "--slo", "ttft=1s", "--sessions", "turns=2"], "write `--find-max concurrency`"),
+        (&["--find-max", "concurrency", "--slo", "ttft=1s", "--arrival", "poisson"], "`--arrival` is of an open loop"),
+        (&["--sweep", "--max-concurrency", "4"], "`--max-concurrency` is of an open loop"),
+    ];
+    for (options, why) in refused {
+        let ran = fixture.assay(&[&["bench", "--simulator", "fast"], options].concat());
+        assert_eq!(ran.code, 2, "{options:?}: {ran:?}");
+        assert!(ran.stderr.contains(why), "{options:?}: {}", ran.stderr);
+    }
 }

@@ -136,11 +136,16 @@ struct TlsTransport {
 }
 
 impl TlsTransport {
-    /// Returns the alert with which the server ended the connection. A write fails as soon as the connection is closed, with the alert still
-    /// unread.
-    fn received_alert(&mut self) -> Option<io::Error> {
-        self.stream.conn.read_tls(&mut self.stream.sock).ok()?;
-        self.stream.conn.process_new_packets().err().map(io::Error::other)
+    /// Returns the alert with which the server ended the connection, in place of an error of a write: it fails as soon as the connection is
+    /// closed, with the alert still unread. What is left of a write that failed is written again before anything is read, so that reading
+    /// fails like writing.
+    fn received_alert(&mut self, error: io::Error) -> io::Error {
+        while let Ok(1..) = self.stream.conn.read_tls(&mut self.stream.sock) {
+            if let Err(alert) = self.stream.conn.process_new_packets() {
+                return io::Error::other(alert);
+            }
+        }
+        error
     }
 }
 
@@ -152,13 +157,16 @@ impl Transport for TlsTransport {
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
         self.stream.sock.set_timeout(timeout);
         let output = self.buffers.output().get(..amount).unwrap_or_default();
-        let Err(error) = self.stream.write_all(output) else { return Ok(()) };
-        Err(self.received_alert().unwrap_or(error).into())
+        self.stream.write_all(output).map_err(|error| self.received_alert(error).into())
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         self.stream.sock.set_timeout(timeout);
-        let amount = self.stream.read(self.buffers.input_append_buf()).map_err(handshake_error)?;
+        let is_closed = |error: &io::Error| matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset);
+        let amount = match self.stream.read(self.buffers.input_append_buf()) {
+            Err(error) if is_closed(&error) => return Err(handshake_error(self.received_alert(error))),
+            read => read.map_err(handshake_error)?,
+        };
         self.buffers.input_appended(amount);
         Ok(amount > 0)
     }

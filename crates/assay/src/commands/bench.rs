@@ -363,7 +363,7 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn run(self: Box<Self>) -> Result<Exit, Failure> {
         combinations::check(&self)?;
-        self.search.check()?;
+        self.search.check(&self)?;
         if self.output_tokens.is_some() && !self.api.capabilities().has_output_tokens {
             let message = format!("`--output-tokens` means nothing with `--api {}`: its responses have no tokens", self.api);
             return Err(Failure::new(ErrorCode::Option, message).hint("leave it out"));

@@ -28,6 +28,7 @@ pub(super) struct SearchOptions {
         value_name = "LOAD",
         value_parser = ["rate", "concurrency"],
         requires = "slo",
+        group = "drawn",
         conflicts_with_all = ["concurrency", "rate", "users", "ramp", "series", "trace", "print"]
     )]
     find_max: Option<String>,
@@ -49,12 +50,41 @@ impl SearchOptions {
         Some(Rule { max_concurrency: self.up_to.unwrap_or(rule.max_concurrency), ..rule })
     }
 
-    /// Refuses the limit of a search without a search.
-    pub(super) fn check(&self) -> Result<(), Failure> {
-        match (self.up_to, self.rule()) {
-            (Some(_), None) => Err(Failure::new(ErrorCode::Option, "`--up-to` limits a search, and none is asked for")
-                .hint("add `--sweep` or `--find-max`, or write `--concurrency 1..64`")),
-            _ => Ok(()),
+    /// Refuses options that the search does not have a use for.
+    pub(super) fn check(&self, bench: &Bench) -> Result<(), Failure> {
+        let refused = |message: String, hint: &str| Err(Failure::new(ErrorCode::Option, message).hint(hint));
+        let Some(rule) = self.rule() else {
+            return match self.up_to {
+                Some(_) => refused(
+                    "`--up-to` limits a search, and none is asked for".to_owned(),
+                    "add `--sweep` or `--find-max`, or write `--concurrency 1..64`",
+                ),
+                None => Ok(()),
+            };
+        };
+        if rule.goal == Goal::MaxRate {
+            return match bench.sessions.is_empty() {
+                false => refused(
+                    "`--find-max rate` compares rates of requests, and with `--sessions` a rate is one of sessions".to_owned(),
+                    "write `--find-max concurrency`: sessions in flight",
+                ),
+                true => Ok(()),
+            };
+        }
+        let of_open_loop = [
+            ("--arrival", bench.arrival.is_some()),
+            ("--smoothness", bench.smoothness.is_some()),
+            ("--max-concurrency", bench.max_concurrency.is_some()),
+        ];
+        let (search, hint) = match rule.goal {
+            Goal::Sweep => ("--sweep", "leave it out"),
+            Goal::MaxConcurrency | Goal::MaxRate => ("--find-max concurrency", "leave it out, or write `--find-max rate`"),
+        };
+        match of_open_loop.iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => {
+                refused(format!("`{option}` is of an open loop, and `{search}` puts closed ones on the endpoint"), hint)
+            }
+            None => Ok(()),
         }
     }
 }
