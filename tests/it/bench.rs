@@ -654,7 +654,7 @@ fn the_most_requests_in_flight_are_found_and_measured_apart() {
     let simulator = Replica::with(&["--itl-ms", "10", "--max-num-seqs", "4"]);
     let model = crate::serving::MODEL;
     let load =
-        ["bench", "--url", &simulator.url, "--model", model, "--output-tokens", "20", "--requests", "40", "--warmup", "0s"];
+        ["bench", "--url", &simulator.url, "--model", model, "--output-tokens", "20", "--requests", "20", "--warmup", "0s"];
     let asked = ["--find-max", "concurrency", "--slo", "ttft=30ms,e2e=10s", "--trials", "2", "--json"];
     let ran = fixture.assay(&[&load[..], &asked].concat());
     let found: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
@@ -675,7 +675,7 @@ fn the_most_requests_in_flight_are_found_and_measured_apart() {
             let (low, high) = (*loads.first().expect("a load") as f64, *loads.last().expect("a load") as f64);
             assert!(low <= median && median <= high, "{median} within {loads:?}");
         }
-        // A busy machine may be too slow for any load: that is told, and not taken for a result.
+        // A busy machine may be too slow for any load: that is reported, and not taken for a result.
         None => assert_eq!(ran.code, 41, "{ran:?}"),
     }
 }
@@ -730,7 +730,7 @@ fn options_that_a_search_has_no_use_for_are_refused() {
         (&["--sweep", "--concurrency", "4"][..], "cannot be used with"),
         (&["--find-max", "rate"], "--slo"),
         (&["--find-max", "speed", "--slo", "ttft=1s"], "invalid value 'speed'"),
-        (&["--concurrency", "1", "--up-to", "4"], "`--up-to` limits a search, and none is asked for"),
+        (&["--concurrency", "1", "--up-to", "4"], "`--up-to` limits a search, and none is requested"),
         (&["--find-max", "rate", "--slo", "ttft=1s", "--sessions", "turns=2"], "write `--find-max concurrency`"),
         (&["--find-max", "concurrency", "--slo", "ttft=1s", "--arrival", "poisson"], "`--arrival` is of an open loop"),
         (&["--sweep", "--max-concurrency", "4"], "`--max-concurrency` is of an open loop"),

@@ -18,7 +18,7 @@ const REDRAWS_PER_S: u8 = 4;
 /// The longest reason that is shown, in characters: the report has all of it.
 const MAX_WHY: usize = 160;
 
-/// What is shown of a run.
+/// The parts of a run that are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
     /// The run, its stages and its attempts that do not count.

@@ -2,7 +2,7 @@
 
 use assay_stats::{Estimate, estimate};
 
-/// The load at which the share of good requests falls below the one that is asked for, in one trial of a grid.
+/// The load at which the share of good requests falls below the requested one, in one trial of a grid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Crossing {
     /// It is within the grid: at the highest load that meets the share, plus a part of the way to the next one by how far that falls

@@ -1,6 +1,6 @@
 //! The search for the most load that meets SLOs, and for the loads between an idle endpoint and its limit.
 //!
-//! A search is a sequence of rounds. [`next_step`] is a pure function of what was asked and of all that was observed so far: it names
+//! A search is a sequence of rounds. [`next_step`] is a pure function of the rule and of all that was observed so far: it names
 //! the loads of the next round, or the end. So the observations alone prove the course of a search, and the same ones give the same
 //! end on every machine.
 //!
@@ -23,10 +23,10 @@ pub use crossing::{Censored, Crossing, MaxLoad, crossing, max_load};
 pub use landmarks::{Landmarks, landmarks};
 pub use step::{Bracket, MAX_ROUNDS, SATURATED, Step, next_step};
 
-/// The share of the requests that have to be within every SLO, unless another one is asked for: that of a report's `met`.
+/// The share of the requests that have to be within every SLO by default: that of a report's `met`.
 pub const DEFAULT_SHARE: f64 = 0.99;
 
-/// What is searched for.
+/// The purpose of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// The highest rate of independent arrivals that meets the SLOs.
@@ -40,7 +40,7 @@ pub enum Goal {
 /// A search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
-    /// What is searched for.
+    /// The purpose.
     pub goal: Goal,
     /// The share of the requests that have to be within every SLO, above 0 and at most 1.
     pub share: f64,
@@ -60,13 +60,13 @@ impl Rule {
 /// A load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
-    /// So many requests in flight, each followed by the next one.
+    /// A number of requests in flight, each followed by the next one.
     Concurrency(u32),
-    /// So many arrivals per second, independent of completions.
+    /// Arrivals per second, independent of completions.
     Rate(f64),
 }
 
-/// What was observed at a load.
+/// The observation of one load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observation {
     /// The load.

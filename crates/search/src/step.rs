@@ -30,7 +30,7 @@ const LOWEST_RATE: f64 = 0.02;
 /// The loads of a bracket's grid, over its crossing. Enough of either side that trials which differ still cross within.
 const GRID: [f64; 8] = [0.6, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2];
 
-/// What a search does next.
+/// The next step of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Observe these loads, in ascending order.
@@ -47,14 +47,14 @@ pub enum Step {
     Swept(Vec<u32>),
 }
 
-/// Two loads between which the share of good requests falls below the one that is asked for.
+/// Two loads between which the share of good requests falls below the requested one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bracket {
     /// The highest load that meets it.
     pub meets: Load,
     /// The lowest load that does not.
     pub falls_short: Load,
-    /// Where the share is crossed between them, on a straight line as in [`crossing`].
+    /// The load between them at which the share is crossed, on a straight line as in [`crossing`].
     pub crossing: f64,
 }
 

@@ -102,7 +102,7 @@ pub(crate) struct RunRequest {
 pub(crate) struct Finished {
     run: Driven,
     publication: InputRef,
-    /// What its store holds of it.
+    /// The run as its store has it.
     pub(crate) opened: VerifiedRun,
     to_branch: BranchPush,
 }

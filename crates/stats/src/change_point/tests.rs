@@ -214,7 +214,7 @@ proptest! {
             prop_assert!((MIN_SIDE..=history.len() - MIN_SIDE).contains(&point.index));
             prop_assert!(point.p > 0.0 && point.p <= DEFAULT_LEVEL);
         }
-        // Of a few thousand random series one looks like a slow wave: that is an answer, too.
+        // Of a few thousand random series one looks like a slow wave: that is a result, too.
         for part in &ambiguous {
             prop_assert!(part.part.end <= history.len() && part.memory > 0.0 && part.memory <= 1.0);
         }

@@ -3,7 +3,7 @@
 //! Each round of a search is a run of its own, as provable as any other, of one trial for each load. What is published comes from
 //! the last run alone, which measures the loads that the search ended with.
 
-use assay_manifest::{Digest, MetricSummary, PointSummary, RunId, Summary};
+use assay_manifest::{MetricSummary, PointSummary, RunId, Summary};
 use assay_runs::VerifiedRun;
 use assay_search::{Bracket, Censored, Goal, Landmarks, Load, MaxLoad, Observation, Rule, Step, landmarks, max_load, next_step};
 use assay_stage::{ErrorCode, Exit, Failure};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{Bench, Doublings};
 use crate::output;
 
-/// The difference from Little's law above which it is told.
+/// The difference from Little's law above which it is reported.
 const MAX_LITTLE: f64 = 0.1;
 
 /// The options of a search.
@@ -38,7 +38,7 @@ pub(super) struct SearchOptions {
 }
 
 impl SearchOptions {
-    /// Returns the search that is asked for.
+    /// Returns the requested search.
     pub(super) fn rule(&self) -> Option<Rule> {
         let goal = match self.find_max.as_deref() {
             Some("concurrency") => Goal::MaxConcurrency,
@@ -56,20 +56,18 @@ impl SearchOptions {
         let Some(rule) = self.rule() else {
             return match self.up_to {
                 Some(_) => refused(
-                    "`--up-to` limits a search, and none is asked for".to_owned(),
+                    "`--up-to` limits a search, and none is requested".to_owned(),
                     "add `--sweep` or `--find-max`, or write `--concurrency 1..64`",
                 ),
                 None => Ok(()),
             };
         };
         if rule.goal == Goal::MaxRate {
-            return match bench.sessions.is_empty() {
-                false => refused(
-                    "`--find-max rate` compares rates of requests, and with `--sessions` a rate is one of sessions".to_owned(),
-                    "write `--find-max concurrency`: sessions in flight",
-                ),
-                true => Ok(()),
-            };
+            if bench.sessions.is_empty() {
+                return Ok(());
+            }
+            let message = "`--find-max rate` compares rates of requests, and with `--sessions` a rate is one of sessions";
+            return refused(message.to_owned(), "write `--find-max concurrency`: sessions in flight");
         }
         let of_open_loop = [
             ("--arrival", bench.arrival.is_some()),
@@ -144,7 +142,7 @@ impl Search {
             Step::NoneMet(load) => End::Nothing(format!("no load has {slos}: {} already falls short", name(load))),
             Step::AllMet(load) => {
                 let hint = match self.rule.goal {
-                    Goal::MaxRate => "no higher rate was tried, because the endpoint does not answer as many",
+                    Goal::MaxRate => "no higher rate was tried, because the endpoint completes fewer",
                     Goal::MaxConcurrency | Goal::Sweep => "`--up-to` allows more",
                 };
                 End::Nothing(format!("every load that was tried has {slos}, up to {}; {hint}", name(load)))
@@ -190,7 +188,7 @@ impl Search {
 
     /// Returns the most load within the SLOs, over the trials that count at every load of the grid.
     fn max_load(&self, summary: &Summary) -> Option<MaxLoad> {
-        max_load(&good_fractions(summary)?, self.rule.share, *summary_seed(summary).as_bytes())
+        max_load(&good_fractions(summary)?, self.rule.share, *summary.plan_digest.as_bytes())
     }
 
     /// Returns true if the measured run leaves the question open.
@@ -229,7 +227,7 @@ impl Search {
 }
 
 impl Bench {
-    /// Asks for these loads instead of a search: one trial of each for a round, which has a seed of its own.
+    /// Sets these loads instead of a search: one trial of each for a round, which has a seed of its own.
     pub(super) fn set_loads(&mut self, loads: &[Load], round: Option<usize>) {
         let closed = |load: &Load| match load {
             Load::Concurrency(clients) => Some(Doublings(vec![u64::from(*clients)])),
@@ -305,11 +303,6 @@ fn good_fractions(summary: &Summary) -> Option<Vec<Vec<(f64, f64)>>> {
 
 fn trials(summary: &Summary) -> u32 {
     summary.points.iter().map(|point| point.trials_planned).max().unwrap_or(0)
-}
-
-/// Returns the seed of resampled intervals: the same for the same run.
-fn summary_seed(summary: &Summary) -> Digest {
-    summary.plan_digest.clone()
 }
 
 fn measured_landmarks(summary: &Summary) -> Option<Landmarks> {
