@@ -1,6 +1,6 @@
 //! The course of a load during its trials, as far as it changes the meaning of its numbers.
 
-use assay_manifest::{AgentxVerdict, ArrivalLaw, PointSummary, RateProfile, ServingWork};
+use assay_manifest::{AgentxVerdict, ArrivalLaw, PointSummary, RateProfile, ServingPoint, ServingWork};
 use assay_metric::{Metric, Statistic};
 
 use super::work::seconds;
@@ -11,10 +11,9 @@ use crate::render::text::{clean, counted};
 /// cancelled, and which adapters they asked for.
 pub(super) fn course_texts(work: &ServingWork, found: &PointSummary) -> Vec<String> {
     let changing = work.rate_profile.as_ref().map(changing_text);
-    let agentx = found.serving.as_ref().and_then(|serving| serving.agentx.as_ref()).map(agentx_text);
     let held_back = queued_text(work, found).or_else(|| back_pressure_text(work, found));
     let texts = changing.into_iter().chain(held_back).chain(cancelled_text(work, found));
-    texts.chain(adapters_text(found)).chain(played_texts(work, found)).chain(agentx).collect()
+    texts.chain(adapters_text(found)).chain(played_texts(work, found)).collect()
 }
 
 /// States the turns that were sent before the trials, and the idle time that was cut.
@@ -38,15 +37,18 @@ fn played_texts(work: &ServingWork, found: &PointSummary) -> Vec<String> {
     warmed.into_iter().chain(cut).collect()
 }
 
-/// States if the rules of AgentX are met, and the reasons if not.
-fn agentx_text(verdict: &AgentxVerdict) -> String {
-    let stamp = "only the stamp of AIPerf itself counts for a submission";
-    let sources = AgentxVerdict::SOURCES;
+/// States if the rules of AgentX are met, or each rule that is not, with its reason. Loads that break the same rules have the same gist.
+pub(super) fn agentx_text(found: &ServingPoint) -> Option<String> {
+    let verdict = found.agentx.as_ref()?;
+    let rules = AgentxVerdict::SOURCES;
+    let sources = format!("judged by the rules of {rules}, and only the stamp of AIPerf itself counts for a submission");
     if verdict.agentx_rules_met {
-        return format!("the rules of AgentX are met ({sources}); {stamp}");
+        return Some(format!("the rules of AgentX are met; {sources}"));
     }
-    let reasons: Vec<String> = verdict.reasons.iter().map(|reason| format!("{} ({})", reason.code, reason.detail)).collect();
-    format!("the rules of AgentX are not met ({sources}; {stamp}): {}", reasons.join("; "))
+    let codes: Vec<String> = verdict.reasons.iter().map(|reason| clean(&reason.code)).collect();
+    let reasons = verdict.reasons.iter().zip(&codes).map(|(reason, code)| format!("{code} ({})", clean(&reason.detail)));
+    let reasons: Vec<String> = reasons.collect();
+    Some(format!("the rules of AgentX are not met: {}; {}; {sources}", codes.join(", "), reasons.join("; ")))
 }
 
 fn changing_text(profile: &RateProfile) -> String {
