@@ -28,7 +28,7 @@ fn played_texts(work: &ServingWork, found: &PointSummary) -> Vec<String> {
     let cap = work.session_play().idle_cap_ns;
     let cut = serving.idle_cut_ns.zip(cap).map(|(cut_ns, cap_ns)| {
         if cut_ns.0 == 0 {
-            return format!("no turn came earlier: at no time was nothing in flight for {}", seconds(cap_ns));
+            return format!("no turn came earlier: none waited for longer than {} while nothing was in flight", seconds(cap_ns));
         }
         let cut_s = cut_ns.0 as f64 / 1e9;
         let cut = Format::new(cut_s, None).show(cut_s);
@@ -117,7 +117,7 @@ fn median(found: &PointSummary, metric: Metric, statistic: Statistic) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{AdapterRequests, Count, MetricSummary};
+    use assay_manifest::{AdapterRequests, Count, History, MetricSummary, PauseLaw, ReasoningHistory, SessionPlay, Sessions};
 
     use super::*;
     use crate::run::fixture;
@@ -132,6 +132,30 @@ mod tests {
         let mut work = model.plan.workloads[0].serving.clone().expect("it serves");
         (work.max_concurrency, work.rate_profile) = (Some(Count(8)), profile);
         course_texts(&work, &found)
+    }
+
+    #[test]
+    fn turns_are_said_to_come_earlier_only_if_idle_time_was_cut() {
+        let model = fixture::serving::small();
+        let mut work = model.plan.workloads[0].serving.clone().expect("it serves");
+        let play = SessionPlay { idle_cap_ns: Some(Count(10_000_000_000)), ..SessionPlay::default() };
+        work.sessions = Some(Sessions {
+            turns: None,
+            think_time: PauseLaw::Recorded,
+            count: None,
+            history: History::Recorded,
+            reasoning: ReasoningHistory::Drop,
+            play,
+        });
+        let said = |cut_ns: Option<u64>| {
+            let mut found = model.summary.points[0].clone();
+            found.serving.as_mut().expect("it serves").idle_cut_ns = cut_ns.map(Count);
+            played_texts(&work, &found).join("; ")
+        };
+        insta::assert_snapshot!(said(Some(0)), @"no turn came earlier: none waited for longer than 10 s while nothing was in flight");
+        insta::assert_snapshot!(said(Some(1)), @"waiting turns came earlier by 1.00e-9 s in all, because nothing was in flight for 10 s");
+        insta::assert_snapshot!(said(Some(2_500_000_000)), @"waiting turns came earlier by 2.50 s in all, because nothing was in flight for 10 s");
+        assert_eq!(said(None), "", "no trial counts");
     }
 
     #[test]
