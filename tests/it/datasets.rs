@@ -192,6 +192,13 @@ fn a_dataset_that_cannot_be_used_names_its_row_before_anything_is_sent() {
     let (ran, bodies) = bench(&fixture, "b.csv", "cut", &[&long[..], &["--over", "truncate", "--cache", "shared"]].concat());
     ran.success();
     assert_eq!(message_texts(&bodies), ["a b c"]);
+    let many = ["--field", "messages=chat", "--max-input", "3", "--requests", "1", "--over", "truncate"];
+    let chat = json!([{"role": "system", "content": "a b c d e"}, {"role": "user", "content": "f"}]);
+    fixture.write("chat.jsonl", &(json!({"chat": chat}).to_string() + "\n"));
+    let (ran, _) = bench(&fixture, "chat.jsonl", "short", &many);
+    let ran = ran.refuses(10, "dataset");
+    assert!(ran.stderr.contains("cannot be cut to the 3 tokens of `--max-input`"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("`--over skip`") && !ran.stderr.contains("--over truncate"), "{}", ran.stderr);
     let (ran, _) = bench(&fixture, "c.json", "absent", &["--requests", "1"]);
     ran.exits(2);
 }

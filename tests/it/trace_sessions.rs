@@ -475,6 +475,15 @@ fn one_line_asks_for_the_rules_of_agentx_and_is_refused_what_they_exclude() {
     }
     let refused = print("recycle=true,warm_history=true").exits(2).stderr.clone();
     assert!(refused.contains("`--sessions warm_history=` needs `--sessions start=`"), "{refused}");
+    let refused = print("recycles=true").exits(2).stderr.clone();
+    assert!(refused.contains("`--sessions` has no field `recycles`"), "{refused}");
+    let refused = print("zzz=true").exits(2).stderr.clone();
+    assert!(refused.contains("it takes ") && refused.contains("`--sessions count=`"), "{refused}");
+    let endless =
+        bench_weka(&fixture, &["--sessions", "history=recorded", "--concurrency", "2", "--print"]).exits(2).stderr.clone();
+    assert!(endless.contains("a trial needs `--sessions count=N`, the number of sessions that are played"), "{endless}");
+    assert!(endless.contains("or add `--sessions recycle=true`, and write `--duration`"), "{endless}");
+    assert!(!endless.contains("--requests"), "{endless}");
     let refused = print("history=recorded").exits(2).stderr.clone();
     assert!(refused.contains("or add `--sessions recycle=true`"), "{refused}");
 }
