@@ -204,6 +204,23 @@ fn a_dataset_that_cannot_be_used_names_its_row_before_anything_is_sent() {
 }
 
 #[test]
+fn a_limit_of_recorded_lengths_is_an_option() {
+    let fixture = Fixture::new();
+    fixture.write("prompts.jsonl", &rows(6));
+    let options = ["--requests", "6", "--cache", "shared", "--max-output", "4"];
+    let (ran, bodies) = bench(&fixture, "prompts.jsonl", "limited", &options);
+    ran.success();
+    // Row `r` records `r + 2` tokens.
+    let mut asked: Vec<u64> = bodies.iter().filter_map(|body| body["max_tokens"].as_u64()).collect();
+    asked.sort_unstable();
+    assert_eq!(asked, [2, 3, 4, 4, 4, 4]);
+    fixture.verify("limited").success();
+    let refused =
+        fixture.assay(&["bench", "--simulator", "fast", "--max-output", "4", "--requests", "1"]).exits(2).stderr.clone();
+    assert!(refused.contains("required") && refused.contains("--dataset <FILE|URL>"), "{refused}");
+}
+
+#[test]
 fn a_dataset_of_a_commit_is_measured_by_shards_and_judged_by_its_index() {
     let fixture = Fixture::bare();
     fixture.write("workloads/asked/prompts.jsonl", &rows(30));
