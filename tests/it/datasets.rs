@@ -192,8 +192,32 @@ fn a_dataset_that_cannot_be_used_names_its_row_before_anything_is_sent() {
     let (ran, bodies) = bench(&fixture, "b.csv", "cut", &[&long[..], &["--over", "truncate", "--cache", "shared"]].concat());
     ran.success();
     assert_eq!(message_texts(&bodies), ["a b c"]);
+    let many = ["--field", "messages=chat", "--max-input", "3", "--requests", "1", "--over", "truncate"];
+    let chat = json!([{"role": "system", "content": "a b c d e"}, {"role": "user", "content": "f"}]);
+    fixture.write("chat.jsonl", &(json!({"chat": chat}).to_string() + "\n"));
+    let (ran, _) = bench(&fixture, "chat.jsonl", "short", &many);
+    let ran = ran.refuses(10, "dataset");
+    assert!(ran.stderr.contains("cannot be cut to the 3 tokens of `--max-input`"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("`--over skip`") && !ran.stderr.contains("--over truncate"), "{}", ran.stderr);
     let (ran, _) = bench(&fixture, "c.json", "absent", &["--requests", "1"]);
     ran.exits(2);
+}
+
+#[test]
+fn a_limit_of_recorded_lengths_is_an_option() {
+    let fixture = Fixture::new();
+    fixture.write("prompts.jsonl", &rows(6));
+    let options = ["--requests", "6", "--cache", "shared", "--max-output", "4"];
+    let (ran, bodies) = bench(&fixture, "prompts.jsonl", "limited", &options);
+    ran.success();
+    // Row `r` records `r + 2` tokens.
+    let mut asked: Vec<u64> = bodies.iter().filter_map(|body| body["max_tokens"].as_u64()).collect();
+    asked.sort_unstable();
+    assert_eq!(asked, [2, 3, 4, 4, 4, 4]);
+    fixture.verify("limited").success();
+    let refused =
+        fixture.assay(&["bench", "--simulator", "fast", "--max-output", "4", "--requests", "1"]).exits(2).stderr.clone();
+    assert!(refused.contains("required") && refused.contains("--dataset <FILE|URL>"), "{refused}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::pipeline::text;
 use crate::serving;
-use crate::support::Fixture;
+use crate::support::{Fixture, PIPELINE};
 use crate::trace_sessions::{bench_weka, check_in_shards, request, sessions_of};
 use crate::traces::records;
 
@@ -151,4 +151,33 @@ fn a_user_plays_a_session_with_all_its_subagents_before_the_next() {
     let refused = bench(&["--sessions", "count=3", "--concurrency", "1", "--connections", "sticky", "--run-id", "sticky"]);
     let found = refused.exits(10).stderr.clone();
     assert!(found.contains("sessions with subagents have several turns in flight, which cannot share one connection"), "{found}");
+}
+
+#[test]
+fn one_connection_for_sessions_with_subagents_is_refused_before_a_run() {
+    let fixture = Fixture::bare();
+    fixture.write("workloads/agents/trace.jsonl", &weka());
+    let write = |connections: &str| {
+        let fields = format!(
+            "  batching_policy: none
+  load: {{mode: closed, concurrency: [1], sessions: 3, connections: {connections}}}
+  trace: {{path: trace.jsonl, format: weka}}
+  sessions: {{}}
+"
+        );
+        serving::workload_of(&fixture, "agents", &fields);
+        fixture.write(PIPELINE, &serving::pipeline(&["agents"], &[serving::SIMULATOR], 1, serving::RETRY_BUDGET, ""));
+    };
+    write("sticky");
+    let validated = fixture.assay(&["validate"]).exits(10).stdout.clone();
+    let planned = fixture.assay(&["plan", PIPELINE]).refuses(10, "definition_invalid").stderr.clone();
+    for shown in [validated, planned] {
+        assert!(
+            shown.contains("sessions with subagents have several turns in flight, which cannot share one connection"),
+            "{shown}"
+        );
+        assert!(shown.contains("`connections: pooled`") && shown.contains("--> workloads/agents/workload.yaml:"), "{shown}");
+    }
+    write("pooled");
+    fixture.assay(&["validate"]).success();
 }

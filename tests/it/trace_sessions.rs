@@ -390,6 +390,9 @@ fn a_history_that_the_endpoint_refuses_is_a_named_error_and_nothing_is_measured(
     let shown = format!("{}{}", found.stdout, found.stderr);
     assert!(shown.contains("bring the history of sessions into the endpoint's cache failed"), "{shown}");
     assert!(shown.contains("turn 3 of session 0 (http_error 503"), "{shown}");
+    let words = found.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("no request was measured: warm_history_failed, 1 of 1 turns that bring the history"), "{shown}");
+    assert!(!shown.contains("0 of 0"), "{shown}");
     let part: Value = fixture.pointers("refused", "execute")[0].load(&fixture.store());
     for attempt in list(&part["body"]["attempts"]) {
         assert_eq!((&attempt["status"], &attempt["serving"]), (&json!("failed"), &Value::Null));
@@ -431,6 +434,12 @@ fn a_result_states_which_rules_of_agentx_it_does_not_meet() {
     let shown = fixture.assay(&["show", "judged", "--json"]).success();
     let result: Value = serde_json::from_str(&shown.stdout).expect("JSON");
     assert_eq!(list(&result["results"])[0]["agentx"], *verdict);
+    let shown = fixture.assay(&["show", "judged"]).success();
+    let words = shown.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    for reason in list(&verdict["reasons"]) {
+        let whole = format!("{} ({})", text(&reason["code"]), text(&reason["detail"]));
+        assert!(words.contains(&whole), "{whole}: {words}");
+    }
     let shown = fixture.assay(&["show", "judged", "--all"]).success();
     let words: Vec<&str> = shown.stdout.split_whitespace().collect();
     let shown = words.join(" ");
@@ -466,6 +475,15 @@ fn one_line_asks_for_the_rules_of_agentx_and_is_refused_what_they_exclude() {
     }
     let refused = print("recycle=true,warm_history=true").exits(2).stderr.clone();
     assert!(refused.contains("`--sessions warm_history=` needs `--sessions start=`"), "{refused}");
+    let refused = print("recycles=true").exits(2).stderr.clone();
+    assert!(refused.contains("`--sessions` has no field `recycles`"), "{refused}");
+    let refused = print("zzz=true").exits(2).stderr.clone();
+    assert!(refused.contains("it takes ") && refused.contains("`--sessions count=`"), "{refused}");
+    let endless =
+        bench_weka(&fixture, &["--sessions", "history=recorded", "--concurrency", "2", "--print"]).exits(2).stderr.clone();
+    assert!(endless.contains("a trial needs `--sessions count=N`, the number of sessions that are played"), "{endless}");
+    assert!(endless.contains("or add `--sessions recycle=true`, and write `--duration`"), "{endless}");
+    assert!(!endless.contains("--requests"), "{endless}");
     let refused = print("history=recorded").exits(2).stderr.clone();
     assert!(refused.contains("or add `--sessions recycle=true`"), "{refused}");
 }

@@ -115,7 +115,9 @@ pub fn import(
 
 /// Notes the members of a row that are none of its format: an optional one that is misspelt would otherwise be missing unnoticed.
 fn note_unread(read: Result<Row, LeftOut>, members: Option<&Map<String, Value>>, known: &[&str]) -> Result<Row, LeftOut> {
-    read.map(|row| Row { unread: members.and_then(|members| object::others(members.keys(), known)), ..row })
+    let mut others = object::Others::default();
+    others.add(members, |name| known.contains(&name));
+    read.map(|row| Row { unread: others.names(), ..row })
 }
 
 /// Reads whole sessions of a trace.

@@ -77,6 +77,9 @@ pub struct TraceSession {
     pub duplicate_requests: u64,
     /// The origin of the times of the requests of subagents, if the file has shown it so far.
     pub times: Option<SubagentTimes>,
+    /// The names of members of the session, its requests and its subagents that the format does not have, without those that look like texts;
+    /// absent if it has all of them.
+    pub unread: Option<Vec<String>>,
 }
 
 /// A stream of a session: turns of which each follows the one before.

@@ -16,7 +16,7 @@ use crate::index::{CONTINUES, INDEX_FORMAT, MAX_ROWS, TRACE_SESSIONS_FORMAT, Tra
 use crate::row::plain_messages;
 use crate::session::HeldSessions;
 use crate::trace::{BlockTree, Timeline};
-use crate::{Conversation, DatasetError, FileRow, IndexedRow, LeftOut, LeftOutReason, Row, RowContent, Turn};
+use crate::{Conversation, DatasetError, FileRow, IndexedRow, LeftOut, LeftOutReason, Row, RowContent, TraceSession, Turn};
 
 pub use crate::trace::{MAX_BLOCKS, TimeRules};
 
@@ -210,7 +210,10 @@ impl<'a, R: Write, I: Write> RowWriter<'a, R, I> {
     /// row has a whole one.
     pub fn write(&mut self, number: u64, row: Result<FileRow, LeftOut>) -> Result<(), DatasetError> {
         self.summary.read.0 += 1;
-        if let Ok(FileRow::Request(Row { unread: Some(names), .. })) = &row {
+        if let Ok(
+            FileRow::Request(Row { unread: Some(names), .. }) | FileRow::Session(TraceSession { unread: Some(names), .. }),
+        ) = &row
+        {
             self.count_unread(names);
         }
         if let Some(rules) = self.rules.trace_sessions() {

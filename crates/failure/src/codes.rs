@@ -324,6 +324,7 @@ error_codes! {
     CredentialsFile, "credentials_file", Environment, AtOnce, "A file or folder of credentials cannot be read or written.", "Check the permissions of the folder of credentials.";
     CredentialsMissing, "credentials_missing", Environment, AtOnce, "The store's Secret has no credentials for one of its users.", "Add the missing user to the Secret `assay-store-credentials`.";
     Descriptors, "descriptors", Environment, AtOnce, "No file descriptor is left.", "Raise the limit of open files (`ulimit -n`).";
+    DiskFull, "disk_full", Environment, AtOnce, "No space is left on the disk, or for this user on it, for a file that has to be written.", "Free space on that disk, or name a scratch folder or a store on another one.";
     Disrupted, "disrupted", Environment, AtOnce, "The cluster removed a pod, for example because of a drain or a preemption.", "Wait: the pod is replaced; if the run has ended, run again with the same `--run-id`.";
     Drift, "drift", Environment, AtOnce, "A target or its machine changed or ended after it was provisioned.", "Run again with the same `--run-id`; if it recurs, find out what ends the target.";
     DriverGone, "driver_gone", Environment, AtOnce, "The run has no driver any more.", "Run again with the same `--run-id` to resume the run.";

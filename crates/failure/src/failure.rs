@@ -1,7 +1,8 @@
 //! Failures for the person who can act on them: a code, what happened, why, and what to try.
 
 use std::error::Error;
-use std::fmt;
+use std::path::Path;
+use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
 
@@ -107,6 +108,15 @@ impl Failure {
         Self::new(ErrorCode::DefinitionInvalid, format!("the definitions have {count}\n\n{}", shown.trim_end()))
     }
 
+    /// Wraps the error of a write to a file or below a folder: a full disk has a code of its own.
+    pub fn from_write(code: ErrorCode, path: &Path, error: &(dyn Error + 'static)) -> Self {
+        if is_disk_full(error) {
+            return Self::new(ErrorCode::DiskFull, format!("no space is left on the disk of `{}`", path.display()))
+                .because(error);
+        }
+        Self::from_error(code, error)
+    }
+
     /// Wraps an error whose own message says what happened.
     pub fn from_error(code: ErrorCode, error: &(dyn Error + 'static)) -> Self {
         let mut failure = Self::new(code, error.to_string());
@@ -115,6 +125,22 @@ impl Failure {
         }
         failure
     }
+}
+
+/// Returns true if an error, or a cause of it, is that a file has no space left on its disk.
+pub fn is_disk_full(error: &(dyn Error + 'static)) -> bool {
+    let is_full = |error: &(dyn Error + 'static)| {
+        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        matches!(kind, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+    };
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if is_full(error) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 impl fmt::Display for Failure {
@@ -171,6 +197,35 @@ mod tests {
             !hint.starts_with(char::is_uppercase) && !hint.ends_with('.')
         };
         assert!(ErrorCode::ALL.iter().all(begins_well));
+    }
+
+    #[test]
+    fn a_disk_without_space_is_named_however_deep_its_error_is() {
+        #[derive(Debug)]
+        struct NotKept(io::Error);
+        impl fmt::Display for NotKept {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("failed to keep a record")
+            }
+        }
+        impl Error for NotKept {
+            fn source(&self) -> Option<&(dyn Error + 'static)> {
+                Some(&self.0)
+            }
+        }
+        let failure = |kind: io::ErrorKind| {
+            Failure::from_write(ErrorCode::Load, Path::new("/scratch"), &NotKept(io::Error::new(kind, "it was not written")))
+        };
+        insta::assert_snapshot!(failure(io::ErrorKind::StorageFull), @r"
+        error[disk_full]: no space is left on the disk of `/scratch`
+          because: failed to keep a record
+          because: it was not written
+        ");
+        assert_eq!(failure(io::ErrorKind::QuotaExceeded).code, ErrorCode::DiskFull);
+        insta::assert_snapshot!(failure(io::ErrorKind::PermissionDenied), @r"
+        error[load]: failed to keep a record
+          because: it was not written
+        ");
     }
 
     #[test]

@@ -24,7 +24,8 @@ pub use imports::check_imports;
 pub use queries::{check_query, query_failure, row_id_column, run_query};
 pub use recorded_pins::{RecordedPins, check_plan};
 pub use serving::{
-    DatasetFile, DatasetRequest, DrawnPrompts, TemplateSource, TokenizerSource, check_replays, with_dataset_request,
+    DatasetFile, DatasetRequest, DrawnPrompts, TemplateSource, TokenizerSource, check_imported_connections, check_replays,
+    with_dataset_request,
 };
 
 /// The resolved values of all mutable references in a pipeline.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use assay_dataset::{Fields, ImportRules, Index, RecordedOutput, TimeRules};
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{
-    ArrivalLaw, Artifact, Case, ChatTemplate, Count, Dataset, DatasetFormat, Digest, FrozenWorkload, LengthLaw, Name, PauseLaw,
-    PinnedFile, Plan, Point, PromptSource, RateProfile, ServingWork, Slo, SyntheticText, TemplateUse, TokenIds, Tokenizer,
-    WeightedTokens, template_digest, tiktoken_digest,
+    ArrivalLaw, Artifact, Case, ChatTemplate, Count, Dataset, DatasetFormat, DatasetSummary, Digest, FrozenWorkload, LengthLaw,
+    Name, PauseLaw, PinnedFile, Plan, Point, PromptSource, RateProfile, ServingWork, Slo, SyntheticText, TemplateUse, TokenIds,
+    Tokenizer, WeightedTokens, template_digest, tiktoken_digest,
 };
 use assay_schedule::{
     Nonce, OfferedLoad, PointKey, ScheduleError, Seed, TrialKey, TrialSchedule, check_replay, length_range, load_recipe_digest,
@@ -105,6 +105,12 @@ pub struct TemplateSource<'a> {
     pub config: Option<&'a [u8]>,
     /// The bytes of `chat_template.jinja`, if there is one.
     pub file: Option<&'a [u8]>,
+}
+
+/// Checks that the sessions of an imported trace can have the connections of the workload.
+pub fn check_imported_connections(serving: &Serving, summary: &DatasetSummary) -> Result<(), Failure> {
+    assay_schedule::check_connections(serving.load.connections, summary)
+        .map_err(|error| Failure::from_error(ErrorCode::Schedule, &error))
 }
 
 /// Passes the dataset or trace of a workload to `import`; `None` if it has none.

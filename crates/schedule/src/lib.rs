@@ -40,5 +40,5 @@ pub use seed::{Seed, SeedError};
 pub use sessions::{Beginning, Follower, MAX_PAUSE_NS, Markers, SessionCursor, SessionTurn};
 pub use trial::{
     MAX_REQUESTS, MAX_TRIAL_NS, OfferedLoad, Phase, PointKey, Requests, ScheduleError, ScheduledRequest, Stripe, TrialKey,
-    TrialSchedule, check_replay, request_limit,
+    TrialSchedule, check_connections, check_replay, request_limit,
 };

@@ -20,9 +20,9 @@ use std::time::Duration;
 
 use assay_dataset::Index;
 use assay_manifest::{
-    Adapter, ArrivalLaw, CacheMode, Cancellation, ConnectionPolicy, Count, Digest, FrozenWorkload, History, ImageFiles, Images,
-    LengthLaw, Name, PauseLaw, PlannedTrial, Point, PointId, PointKind, PromptSource, RateProfile, RunId, ServingWork, Sessions,
-    Shard, SharedPrefix, TokenIds,
+    Adapter, ArrivalLaw, CacheMode, Cancellation, ConnectionPolicy, Count, DatasetSummary, Digest, FrozenWorkload, History,
+    ImageFiles, Images, LengthLaw, Name, PauseLaw, PlannedTrial, Point, PointId, PointKind, PromptSource, RateProfile, RunId,
+    ServingWork, Sessions, Shard, SharedPrefix, TokenIds,
 };
 
 use crate::adapters::Adapters;
@@ -413,8 +413,7 @@ impl TrialSchedule {
         if matches!(offered, OfferedLoad::Replay { .. }) && !has_times(work) {
             return Err(ScheduleError::NoTimes);
         }
-        let turns = work.prompts.dataset().and_then(|dataset| dataset.summary.times.as_ref()?.turns.as_ref());
-        check_connections(work, turns.and_then(|turns| turns.forks.as_ref()).map_or(1, |forks| forks.most_streams))?;
+        work.prompts.dataset().map_or(Ok(()), |dataset| check_connections(work.connections, &dataset.summary))?;
         Self::with_prompts(work, offered, key, prompts).map(drop)
     }
 
@@ -441,7 +440,7 @@ impl TrialSchedule {
                         Some(OpenLoop::Recorded(speed)) => speed,
                         _ => Speed::OWN,
                     };
-                    check_connections(work, index.most_streams())?;
+                    check_streams(work.connections, index.most_streams())?;
                     let rows = Rows::trace_sessions(played_sessions(work, offered, key, index, speed), digests);
                     return Self::with_prompts(work, offered, key, Prompts::Rows(rows));
                 }
@@ -1068,9 +1067,14 @@ pub fn check_replay(work: &ServingWork, speed: f64, index: &Index) -> Result<(),
     Ok(())
 }
 
-/// Refuses one connection for each session if one has this many turns in flight at a time.
-fn check_connections(work: &ServingWork, most_streams: u32) -> Result<(), ScheduleError> {
-    if work.connections == ConnectionPolicy::Sticky && most_streams > 1 {
+/// Refuses one connection for each session of an imported trace if a session has several turns in flight at a time.
+pub fn check_connections(connections: ConnectionPolicy, summary: &DatasetSummary) -> Result<(), ScheduleError> {
+    let forks = summary.times.as_ref().and_then(|times| times.turns.as_ref()?.forks.as_ref());
+    check_streams(connections, forks.map_or(1, |forks| forks.most_streams))
+}
+
+fn check_streams(connections: ConnectionPolicy, most_streams: u32) -> Result<(), ScheduleError> {
+    if connections == ConnectionPolicy::Sticky && most_streams > 1 {
         let what =
             "sessions with subagents have several turns in flight, which cannot share one connection: `connections: pooled`";
         return Err(ScheduleError::Sessions(what.to_owned()));

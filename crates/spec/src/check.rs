@@ -233,13 +233,15 @@ impl Checker<'_, '_> {
     }
 
     fn check_rules(&mut self, table: &Table, members: &[(Key, Node)], choice: Option<&str>, place: FieldPlace<'_>) {
-        for rule in table.rules.iter().filter(|rule| rule.applies_to(choice)) {
+        // What has to end a load depends on members of the workload that are not known here: `check_load_end` does it.
+        let is_checked_here = |rule: &&Rule| !matches!(rule, Rule::AtLeastOneFor(..));
+        for rule in table.rules.iter().filter(is_checked_here).filter(|rule| rule.applies_to(choice)) {
             let names = rule.names();
             let given: Vec<_> = members.iter().filter(|(key, _)| names.contains(&key.text.as_str())).collect();
             let choices = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
             match (rule, given.as_slice()) {
                 (_, []) => {
-                    let is_open = matches!(rule, Rule::AtLeastOne(_) | Rule::AtLeastOneFor(..));
+                    let is_open = matches!(rule, Rule::AtLeastOne(_));
                     let number = if is_open { "at least one" } else { "one" };
                     self.problems.add(place.anchor, format!("`{}` needs {number} of {choices}", place.path));
                 }

@@ -702,6 +702,7 @@ impl Define for Workload {
         check_reported(spec, problems);
         check_arrival(spec, problems);
         check_times(spec, problems);
+        check_load_end(spec, problems);
         check_rate_profile(spec, problems);
         check_users(spec, problems);
         check_distributions(spec, problems);
@@ -946,6 +947,27 @@ fn check_adapters(spec: &CheckedValue, problems: &mut Problems<'_>) {
         let message = format!("`spec.adapters` needs requests that name a model, which those of `api: {api}` do not");
         let hint = if api == ServingApi::Custom { "write `${model}` into `custom.body`" } else { "remove it" };
         problems.add_hinted(written.anchor, message, hint);
+    }
+}
+
+/// Checks that something ends the trials of a load, and names only what can: requests do not end sessions, and a duration does not end a trace
+/// that is played once.
+fn check_load_end(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let Some(load) = spec.member("load") else { return };
+    let mode = load.member("mode").and_then(CheckedValue::text);
+    let has_end = ["duration", "requests", "sessions"].iter().any(|end| load.member(end).is_some());
+    if has_end || !mode.is_some_and(|mode| ["closed", "open"].contains(&mode)) {
+        return;
+    }
+    let is_played_once = |sessions: &CheckedValue| spec.member("trace").is_some() && !is_recycled(sessions);
+    match spec.member("sessions") {
+        None => problems.add(load.anchor, "`spec.load` needs at least one of `duration`, `requests`"),
+        Some(sessions) if is_played_once(sessions) => problems.add_hinted(
+            load.anchor,
+            "`spec.load` needs `sessions`, the number of sessions that are played",
+            "or add `recycle: true`, and write `duration`",
+        ),
+        Some(_) => problems.add(load.anchor, "`spec.load` needs one of `duration`, `sessions`"),
     }
 }
 

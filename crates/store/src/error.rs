@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use assay_failure::{ErrorCode, Failure};
+use assay_failure::{ErrorCode, Failure, is_disk_full};
 use assay_manifest::Digest;
 
 /// The backend's own description of a failure.
@@ -250,6 +250,9 @@ impl Error {
 impl Error {
     /// Returns the error code.
     pub fn code(&self) -> ErrorCode {
+        if is_disk_full(self) {
+            return ErrorCode::DiskFull;
+        }
         match self {
             Self::BadUri { .. } | Self::NoBackend { .. } | Self::NoStore { .. } | Self::NotFolder { .. } => ErrorCode::StoreUri,
             Self::NoCredentials { .. } => ErrorCode::StoreCredentials,

@@ -134,8 +134,8 @@ impl<W: Write> HashingWriter<W> {
     }
 
     /// Returns the size and digest of the written bytes, with this number of rows.
-    pub(crate) fn finish(self, rows: u64) -> WrittenFile {
-        WrittenFile { rows, bytes: self.bytes, digest: self.hasher.finish() }
+    pub(crate) fn finish(&mut self, rows: u64) -> WrittenFile {
+        WrittenFile { rows, bytes: self.bytes, digest: std::mem::take(&mut self.hasher).finish() }
     }
 }
 

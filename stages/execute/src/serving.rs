@@ -449,9 +449,9 @@ impl<'a> ServingTrial<'a> {
             return Err(ended);
         }
         let (finished, timed_out) = ran?;
-        let finished = finished.map_err(|error| load_failure(&error))?;
+        let finished = finished.map_err(|error| Failure::from_write(ErrorCode::Load, &folder, &error))?;
         let (told, written): (_, WrittenFile) =
-            sink.finish().map_err(|error| Failure::from_error(ErrorCode::Scratch, &*error))?;
+            sink.finish().map_err(|error| Failure::from_write(ErrorCode::Scratch, &folder, &*error))?;
         let name = |what: &str| format!("trials/{}/{attempt}/{shard}/{what}", self.trial.trial_id);
         let records = ctx.put_file(name("records.parquet"), "application/vnd.apache.parquet", &path)?;
         if records.digest != written.digest {
@@ -795,7 +795,10 @@ fn history(history: History) -> assay_load::History {
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(ErrorCode::Scratch, format!("cannot write `{}`", path.display())).because(error)
+    match Failure::from_write(ErrorCode::Scratch, path, error) {
+        full @ Failure { code: ErrorCode::DiskFull, .. } => full,
+        _ => Failure::new(ErrorCode::Scratch, format!("cannot write `{}`", path.display())).because(error),
+    }
 }
 
 /// Converts nanoseconds that are not negative if they are meaningful.

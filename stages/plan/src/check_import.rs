@@ -8,7 +8,9 @@ use std::process::ExitCode;
 
 use assay_git::read_folder;
 use assay_manifest::{Artifact, Count, Digest, Name, OriginKind, Source, SourceFile};
-use assay_planning::{CheckedImport, ImportReply, MAX_COUNTED_TEXT, SourceFiles, with_dataset_request};
+use assay_planning::{
+    CheckedImport, ImportReply, MAX_COUNTED_TEXT, SourceFiles, check_imported_connections, with_dataset_request,
+};
 use assay_spec::{PinnableFile, Prompts, Serving, Work, Workload, WorkloadTemplate};
 use assay_stage::{ErrorCode, Exit, Failure};
 
@@ -50,6 +52,7 @@ fn check_import(root: &Path, workload: &str, most_text: u64) -> Result<CheckedIm
     let files = SourceFiles::load(&source, |artifact| Ok(files.bytes.remove(&artifact.name).unwrap_or_default()))?;
     let checked = with_dataset_request(&files, &name, &serving, |request| check_rows(request, most_text))?;
     let ImportedRows { summary, parsed_only } = checked.ok_or_else(|| without_dataset(&name))?;
+    check_imported_connections(&serving, &summary)?;
     Ok(CheckedImport { summary, parsed_only: Count(parsed_only), missing_tokenizer })
 }
 

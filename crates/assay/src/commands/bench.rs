@@ -963,6 +963,10 @@ fn remedy(problem: &Problem, wording: &Wording) -> String {
         Some(NO_CREDENTIALS) => {
             "remove it; `--header NAME=VARIABLE` sends the credentials that an environment variable holds".to_owned()
         }
+        // The number of sessions is a part of the load, and a part of the same option.
+        Some(hint) if problem.message.starts_with("`spec.sessions` has no field") && hint.starts_with("it takes ") => {
+            format!("{}, `--sessions count=`", wording.hint(hint))
+        }
         Some(hint) => wording.hint(hint),
         None => "`assay bench --help` says what each option takes".to_owned(),
     }
@@ -1019,7 +1023,9 @@ fn with_options(failure: Failure, url: Option<&str>, (has_key, has_certificate):
 
 /// Returns the options that mend a dataset or trace which cannot be used, by the text of its failure.
 fn dataset_hint(text: &str, is_trace: bool) -> &'static str {
-    if text.contains("`max_input`") {
+    if text.contains("cannot be cut to") {
+        "a larger `--max-input` lets the prompt pass, and `--over skip` leaves it out: only a last message is cut, and it is too short for that"
+    } else if text.contains("`max_input`") {
         "`--max-input` sets this limit; `--over skip` leaves longer prompts out, and `--over truncate` cuts them"
     } else if is_trace {
         "correct the file, or name its format with `--trace-format`; `--window FROM..TO` takes a part of it"
@@ -1093,6 +1099,10 @@ mod tests {
         let dataset = |text: &str| of_file(text, false);
         assert!(of_file("row 2 is earlier than the row before it", true).contains("`--trace-format`"));
         assert!(dataset("the prompt of row 3 has 9 tokens, more than `max_input`, which is 8").contains("`--over skip`"));
+        let cut =
+            dataset("row 3 has a prompt of 9 tokens, and its last message alone cannot be cut to the 5 tokens of `max_input`");
+        assert!(cut.contains("`--over skip`") && !cut.contains("truncate"), "it is given already: {cut}");
+        assert!(!dataset("row 3 has a prompt of 9 tokens that cannot be cut to 5").contains("truncate"));
         assert!(dataset("row 3 has no `prompt`").contains("`--field prompt=NAME`"));
         assert_eq!(
             hint(with_options(failed(ErrorCode::Drift), Some("http://h:1"), (false, false), false)),

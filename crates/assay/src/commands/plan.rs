@@ -386,8 +386,13 @@ fn markdown(
 /// Formats a duration that is a bound, rounded up to what is shown.
 fn format_bound(duration: Duration) -> String {
     let unit_s = if duration < Duration::from_mins(2) { 1 } else { 60 };
-    let whole = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
-    format_duration(Duration::from_secs(whole.next_multiple_of(unit_s)))
+    let whole = seconds_up(duration);
+    format_duration(Duration::from_secs(whole.checked_next_multiple_of(unit_s).unwrap_or(whole)))
+}
+
+/// Returns the seconds of a duration that is a bound, rounded up.
+fn seconds_up(duration: Duration) -> u64 {
+    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
 }
 
 /// Formats a duration for people.
@@ -421,7 +426,48 @@ fn print_json(
         "trials": order.trials.len(),
         "order": order.is_known.then(|| json!({"digest": order_digest(&order.trials), "trials": order.trials})),
         "shards": closure.pipeline.spec.shards.to_string(),
-        "time_bound_seconds": time.length.at_most.as_secs(),
+        "time_bound_seconds": seconds_up(time.length.at_most),
         "time_estimate_seconds": time.before.or(time.length.expected).map(|estimate| estimate.as_secs_f64()),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the duration that a text states.
+    fn stated(text: &str) -> Duration {
+        let words: Vec<&str> = text.split(' ').collect();
+        let number = |at: usize| words[at].parse::<u64>().expect("a number");
+        Duration::from_secs(match words.as_slice() {
+            [_, "s"] => number(0),
+            [_, "min"] => number(0) * 60,
+            [_, "h", _, "min"] => number(0) * 3600 + number(2) * 60,
+            _ => panic!("a duration: {text}"),
+        })
+    }
+
+    #[test]
+    fn a_bound_is_never_less_than_what_it_bounds() {
+        let ms = Duration::from_millis;
+        let shown = [0, 1, 10_000, 10_001, 119_001, 119_999, 120_000, 120_001, 7_140_001, 7_200_000, 7_200_001, 86_399_999];
+        for duration in shown.map(ms) {
+            let (text, unit) = (format_bound(duration), if duration < ms(119_001) { 1 } else { 60 });
+            assert!(stated(&text) >= duration, "{text} for {duration:?}");
+            assert!(stated(&text) < duration + Duration::from_secs(unit), "{text} for {duration:?}");
+            assert!(Duration::from_secs(seconds_up(duration)) >= duration);
+        }
+        assert_eq!([ms(119_001), ms(7_200_001)].map(format_bound), ["2 min", "2 h 1 min"]);
+        assert!(!format_bound(Duration::MAX).is_empty(), "no overflow");
+    }
+
+    #[test]
+    fn a_bound_has_all_trials_before_it_is_rounded() {
+        let one = Length { expected: None, at_most: Duration::from_millis(1_500) };
+        let all = one.times(3).then(Length::up_to(Duration::from_millis(400)));
+        assert_eq!((format_bound(all.at_most), seconds_up(all.at_most)), ("5 s".to_owned(), 5));
+        let plan = PlanDuration { length: all, by_limit: (true, true), has_request_count: false, replays: false, before: None };
+        let bound = "at most 5 s of trials, if every one runs into its time limit; attempts that are repeated come on top";
+        assert_eq!(plan.lines(), [bound]);
+    }
 }

@@ -1,7 +1,9 @@
 //! Rows that are objects with named members: JSON Lines and CSV.
 
+use std::collections::BTreeSet;
+
 use assay_manifest::{MAX_DATASET_TOKENS, UnreadMembers};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Fields;
 use crate::{Conversation, DatasetError, LeftOut, Row, RowContent};
@@ -179,12 +181,33 @@ pub(super) fn listed(value: &Value) -> String {
     }
 }
 
-/// Returns the names of a row's members that are none of these, at most as many as are listed, without those that look like texts; `None` if
-/// there are no such members.
-pub(super) fn others<'a>(names: impl Iterator<Item = &'a String>, known: &[&str]) -> Option<Vec<String>> {
-    let mut others = names.filter(|name| !known.contains(&name.as_str())).peekable();
-    others.peek()?;
-    Some(others.filter(|name| looks_like_name(name)).take(UnreadMembers::MAX_NAMES).cloned().collect())
+/// Returns true if a value that is read from the member or the path `read` is in the member of this name.
+pub(super) fn is_member(name: &str, read: &str) -> bool {
+    name == read || read.split('.').next() == Some(name)
+}
+
+/// The members of a row that its format does not have.
+#[derive(Default)]
+pub(super) struct Others {
+    has_any: bool,
+    names: BTreeSet<String>,
+}
+
+impl Others {
+    /// Adds those of an object within the row that are not known.
+    pub(super) fn add(&mut self, members: Option<&Map<String, Value>>, is_known: impl Fn(&str) -> bool) {
+        for name in members.into_iter().flat_map(Map::keys).filter(|name| !is_known(name)) {
+            self.has_any = true;
+            if looks_like_name(name) && self.names.len() < UnreadMembers::MAX_NAMES {
+                self.names.insert(name.clone());
+            }
+        }
+    }
+
+    /// Returns their names, at most as many as are listed, without those that look like texts; `None` if there are no such members.
+    pub(super) fn names(self) -> Option<Vec<String>> {
+        self.has_any.then(|| self.names.into_iter().collect())
+    }
 }
 
 /// Returns true for a word such as `output_tokens` or `Log Type`: letters with few digits, in at most three parts.

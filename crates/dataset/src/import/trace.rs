@@ -23,6 +23,9 @@ pub(super) const AZURE: &[&str] = &["TIMESTAMP", "ContextTokens", "GeneratedToke
 pub(super) const BURSTGPT: &[&str] =
     &["Timestamp", "Request tokens", "Response tokens", "Session ID", "Elapsed time", "Model", "Total tokens", "Log Type"];
 
+/// The members of a row of timed JSON Lines beside its prompt.
+const TIMED: [&str; 3] = ["at_ms", "session_id", "service_ms"];
+
 /// Tokens of a block of Mooncake's traces.
 const MOONCAKE_BLOCK: u32 = 512;
 
@@ -186,7 +189,23 @@ pub(super) fn timed(row: u64, value: &Value, fields: &Fields, api: ServingApi) -
         None => object::row(row, value, fields)?,
     };
     let service_ns = duration(row, value, "service_ms", NS_PER_MS)?;
-    Ok(Row { time: Some(time), course: TurnCourse { service_ns, ..TurnCourse::default() }, ..read })
+    let mut others = object::Others::default();
+    let has_body = value.get("body").is_some();
+    others.add(value.as_object(), |name| TIMED.contains(&name) || is_read(name, fields, has_body));
+    let course = TurnCourse { service_ns, ..TurnCourse::default() };
+    Ok(Row { time: Some(time), course, unread: others.names(), ..read })
+}
+
+/// Returns true if a member of a row of timed JSON Lines is read for its prompt or its response.
+fn is_read(name: &str, fields: &Fields, has_body: bool) -> bool {
+    let is = |named: &Option<String>, own: &str| object::is_member(name, named.as_deref().unwrap_or(own));
+    let of_prompt = || match (&fields.prompt, &fields.messages) {
+        (Some(_), None) => is(&fields.prompt, ""),
+        (None, Some(_)) => is(&fields.messages, ""),
+        (_, _) => is(&fields.prompt, "prompt") || is(&fields.messages, "messages"),
+    };
+    let of_row = || of_prompt() || is(&fields.system, "system") || is(&fields.output, "output");
+    is(&fields.output_tokens, "output_tokens") || if has_body { name == "body" } else { of_row() }
 }
 
 /// Reads the lengths and the blocks of a row.

@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use assay_manifest::MAX_DATASET_TOKENS;
 use serde_json::Value;
 
+use super::object::Others;
 use super::trace::{hash, lacks, wall_clock};
 use crate::{DatasetError, LeftOut, LeftOutReason, Row, RowContent, RowTime, TokenBlocks, TurnCourse};
 
@@ -24,6 +25,51 @@ const MAX_SESSIONS: usize = 1_000_000;
 
 /// The most ids of blocks that the latest rounds of all sessions hold together: 1 GiB.
 const MAX_IDS: usize = (1 << 30) / size_of::<u64>();
+
+/// The members of a round and of an event, those that are not read included.
+const ROUND: &[&str] = &[
+    "provider",
+    "project",
+    "session_id",
+    "session_file",
+    "round_index",
+    "round_id",
+    "turn_id",
+    "trace_key",
+    "home",
+    "user",
+    "store",
+    "cwd",
+    "model",
+    "input_tokens_total",
+    "prefix_tokens",
+    "newly_append_tokens",
+    "claude_uncached_input_tokens",
+    "claude_cache_creation_input_tokens",
+    "claude_cache_read_input_tokens",
+    "output_tokens",
+    "reasoning_output_tokens",
+    "current_input_event_count",
+    "current_user_message_count",
+    "current_tool_result_count",
+    "current_user_message_chars",
+    "current_tool_result_chars",
+    "current_input_chars",
+    "first_input_event_type",
+    "timing_events",
+    "tools",
+];
+const EVENT: &[&str] = &[
+    "event_type",
+    "timestamp",
+    "source",
+    "tool_name",
+    "tool_index",
+    "tool_call_id",
+    "is_error",
+    "content_chars",
+    "result_chars",
+];
 
 /// The kind of an event that calls a tool.
 const TOOL_CALL: &str = "tool_call";
@@ -108,7 +154,16 @@ pub(super) fn round(row: u64, value: &Value, rounds: &mut Rounds) -> Result<Resu
     }
     let content = RowContent::Blocks(TokenBlocks { tokens, size: BLOCK, ids, scope: Some(session), messages: Vec::new() });
     let course = TurnCourse { service_ns: Some(service_ns), calls_tool, ..TurnCourse::default() };
-    Ok(Ok(Row { output_tokens: Some(output), time: Some(time), course, ..Row::new(content) }))
+    Ok(Ok(Row { output_tokens: Some(output), time: Some(time), course, unread: unread(value), ..Row::new(content) }))
+}
+
+/// Returns the names of the members of a round and of its events that the format does not have.
+fn unread(value: &Value) -> Option<Vec<String>> {
+    let mut others = Others::default();
+    others.add(value.as_object(), |name| ROUND.contains(&name));
+    let events = value.get("timing_events").and_then(Value::as_array);
+    events.into_iter().flatten().for_each(|event| others.add(event.as_object(), |name| EVENT.contains(&name)));
+    others.names()
 }
 
 /// The members of a row.

@@ -14,12 +14,32 @@ use std::collections::{HashMap, HashSet};
 use assay_manifest::{MAX_DATASET_TOKENS, SubagentTimes};
 use serde_json::Value;
 
+use super::object::Others;
 use super::trace::{duration, hash, ids, time};
 use crate::roles::StreamMessages;
 use crate::{DatasetError, LeftOutReason, Row, RowContent, RowTime, TokenBlocks, TraceSession, TraceStream, TurnCourse};
 
 /// The most values of a session: objects, lists and what they hold. In memory they take 128 MiB.
 pub(super) const MAX_SESSION_VALUES: usize = 4_000_000;
+
+/// The members of a session, a request and a subagent, those that are not read included.
+const SESSION: &[&str] = &["id", "models", "block_size", "hash_id_scope", "tool_tokens", "system_tokens", "requests", "totals"];
+const REQUEST: &[&str] =
+    &["t", "type", "model", "in", "out", "hash_ids", "input_types", "output_types", "stop", "api_time", "think_time", "ttft"];
+const SUBAGENT: &[&str] = &[
+    "t",
+    "type",
+    "agent_id",
+    "subagent_type",
+    "duration_ms",
+    "total_tokens",
+    "tool_use_count",
+    "status",
+    "models",
+    "tool_tokens",
+    "system_tokens",
+    "requests",
+];
 
 /// The most tokens of a block.
 const MAX_BLOCK: u64 = 65_536;
@@ -78,10 +98,12 @@ pub(super) fn session(row: u64, value: &Value, sessions: &mut Sessions) -> Resul
     let size = size.ok_or_else(|| DatasetError::row(row, format!("has no `block_size` from 1 to {MAX_BLOCK}")))?;
     let system_tokens = system_tokens(value).map_err(|problem| DatasetError::row(row, format!("has {problem}")))?;
     let read = TraceSession { session, ..TraceSession::default() };
-    let mut reader = SessionReader { row, size: size as u32, sessions, seen: HashSet::new(), read };
+    let mut others = Others::default();
+    others.add(value.as_object(), |name| SESSION.contains(&name));
+    let mut reader = SessionReader { row, size: size as u32, sessions, seen: HashSet::new(), others, read };
     reader.stream(value, None, 0, system_tokens, &Place::default())?;
     let times = reader.sessions.times.map(|(times, _)| times);
-    Ok(TraceSession { times, ..reader.read })
+    Ok(TraceSession { times, unread: reader.others.names(), ..reader.read })
 }
 
 /// Returns the tokens of the system prompt of a session or a subagent: the descriptions of its tools, and its instructions.
@@ -122,6 +144,7 @@ struct SessionReader<'a> {
     sessions: &'a mut Sessions,
     /// The subagents so far.
     seen: HashSet<u64>,
+    others: Others,
     read: TraceSession,
 }
 
@@ -148,6 +171,7 @@ impl SessionReader<'_> {
             let wrong = |problem: String| DatasetError::row(row, format!("has {} {problem}", place.request(number)));
             match request.get("type").and_then(Value::as_str) {
                 Some("n" | "s") => {
+                    self.others.add(request.as_object(), |name| REQUEST.contains(&name));
                     let read = turn(request, self.size, self.read.session, origin_ns).map_err(wrong)?;
                     self.take(own, read, &mut messages).map_err(wrong)?;
                 }
@@ -186,6 +210,7 @@ impl SessionReader<'_> {
         if self.read.streams.len() > usize::from(u16::MAX) {
             return Err(wrong(format!("that is a subagent more than {}", u16::MAX)));
         }
+        self.others.add(value.as_object(), |name| SUBAGENT.contains(&name));
         let system_tokens = system_tokens(value).map_err(|problem| wrong(format!("with {problem}")))?;
         let begins_ns = time(0, value, "t", NS_PER_S).map_err(of_request).map_err(wrong)?;
         let lasts_ns = duration(0, value, "duration_ms", NS_PER_MS).map_err(of_request).map_err(wrong)?;

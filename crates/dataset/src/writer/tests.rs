@@ -458,11 +458,15 @@ fn a_whole_session_of_a_row_counts_from_its_own_start() {
         let turns = at_ns.map(|at_ns| turn(session, at_ns, 20, &[1, 2]).expect("a row")).to_vec();
         let streams = vec![crate::TraceStream { turns, ..crate::TraceStream::default() }];
         let left_out = vec![LeftOutReason::NoResponse];
+        let unread = (session == 2).then(|| vec!["misspelt".to_owned()]);
         let (duplicates, duplicate_requests) = (1, 3);
-        Ok(FileRow::Session(crate::TraceSession { session, streams, left_out, duplicates, duplicate_requests, times: None }))
+        let of_row = crate::TraceSession { session, streams, left_out, duplicates, duplicate_requests, unread, times: None };
+        Ok(FileRow::Session(of_row))
     };
     let rules = session_rules(OverLongPrompt::Refuse, TimeRules { max_gap_ns: Some(5), ..TimeRules::default() });
     let (_, index, summary) = write_rows(rules, [session(1, [7, 10]), session(2, [100, 200])]).expect("written");
+    let unread = summary.unread.expect("members that are not read");
+    assert_eq!((unread.rows, unread.names), (Count(1), vec!["misspelt".to_owned()]));
     // The pauses are 1 ns, and 98 ns of which 93 are cut.
     assert_eq!(index.rows().map(|row| row.at_ns).collect::<Vec<_>>(), [0, 3, 0, 7]);
     let times = summary.times.expect("times");

@@ -313,6 +313,10 @@ fn the_sessions_of_a_trace_are_played_at_their_times_or_at_a_concurrency() {
     ");
     let by_clock = "mode: closed\n    concurrency: [2]\n    duration: 9s";
     assert_snapshot!(messages(by_clock, "format: weka"), @"`spec.load.duration` cannot end a trial that plays each session of a trace once: it may be longer than all of them");
+    let endless = "mode: closed\n    concurrency: [2]";
+    assert_snapshot!(messages(endless, "format: weka"), @"`spec.load` needs `sessions`, the number of sessions that are played");
+    let recycled = messages_of_trace_sessions(endless, "format: weka", "  sessions: {recycle: true}\n");
+    assert_snapshot!(recycled, @"`spec.load` needs one of `duration`, `sessions`");
     let with = |more: &str| messages_of_trace_sessions(replay, "format: bailian", &format!("  sessions: {{{more}}}\n"));
     assert_snapshot!(with("history: live"), @"`spec.sessions.history: live` belongs to `lengths` or `dataset`: the prompts of a trace are whole ones, as recorded");
     assert_snapshot!(with("turns: 3"), @"`spec.sessions.turns` belongs to `lengths` or `dataset`: a trace has its own turns");
@@ -593,6 +597,13 @@ fn what_cannot_be_sessions_is_refused() {
     hint: remove one of them
     ");
     assert_eq!(ends("sessions: 9"), "no problem");
+    assert_snapshot!(ends("timeout: 1m"), @r"
+    error: `spec.load` needs one of `duration`, `sessions`
+      --> a.yaml:12:3
+       |
+    12 |   load:
+       |   ^^^^
+    ");
     assert_snapshot!(serving("duration: 60s", "sessions: 9"), @r"
     error: `spec.load.sessions` needs `spec.sessions`
       --> a.yaml:17:15
@@ -1380,7 +1391,7 @@ fn the_load_fits_its_mode() {
     hint: write `arrival: gamma` or remove it
     ");
     assert_snapshot!(serving("    duration: 60s\n", ""), @r"
-    error: `spec.load` needs at least one of `duration`, `requests`, `sessions`
+    error: `spec.load` needs at least one of `duration`, `requests`
       --> a.yaml:12:3
        |
     12 |   load:

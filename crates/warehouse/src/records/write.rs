@@ -69,8 +69,9 @@ impl<W: Write + Send> RecordWriter<W> {
     /// Writes the remaining rows and the file's footer.
     pub fn finish(mut self) -> Result<WrittenFile> {
         self.encode()?;
-        let rows = self.written;
-        Ok(self.writer.into_inner().map_err(failed)?.finish(rows))
+        // `into_inner` would keep the last bytes in buffers, and lose the error of the system if they cannot be written.
+        self.writer.finish().map_err(failed)?;
+        Ok(self.writer.inner_mut().finish(self.written))
     }
 
     fn encode(&mut self) -> Result<()> {

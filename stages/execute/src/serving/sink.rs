@@ -142,6 +142,7 @@ impl Sink for NullSink {
 
 #[cfg(test)]
 mod tests {
+    use assay_stage::{ErrorCode, Failure};
     use assay_warehouse::records::RecordFile;
 
     use super::*;
@@ -165,6 +166,18 @@ mod tests {
     fn said(error: &str, reason: &str) -> Record {
         let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         Record { error: text(error), finish_reason: text(reason), response_sha256: Some([7; 32]), ..Record::default() }
+    }
+
+    #[test]
+    fn records_for_which_the_disk_has_no_space_are_a_failure_that_says_so() {
+        let full = File::options().write(true).open("/dev/full").expect("a device without space");
+        let writer = RecordWriter::new(BufWriter::new(full), 0, 0).expect("a writer");
+        let mut sink = RecordSink::new(writer, None, Secrets::new(["hunter22"]), Arc::default()).expect("a sink");
+        sink.record(&Record::default(), None).expect("held in memory");
+        let error = sink.finish().expect_err("nothing is written");
+        let failure = Failure::from_write(ErrorCode::Scratch, Path::new("/scratch/serving-0-0"), &*error);
+        assert_eq!(failure.code, ErrorCode::DiskFull, "{failure}");
+        assert!(failure.to_string().contains("no space is left on the disk of `/scratch/serving-0-0`"), "{failure}");
     }
 
     #[test]

@@ -5,10 +5,12 @@ use assay_stage::Failure;
 use super::OPTIONS;
 
 /// Parts of messages and hints that have a form of their own in options.
-const PHRASES: [(&str, &str); 25] = [
+const PHRASES: [(&str, &str); 27] = [
+    ("`spec.load` needs at least one of `duration`, `requests`", "a trial needs `--duration` or `--requests`"),
+    ("`spec.load` needs one of `duration`, `sessions`", "a trial needs `--duration` or `--sessions count=N`"),
     (
-        "`spec.load` needs at least one of `duration`, `requests`, `sessions`",
-        "a trial needs `--duration`, `--requests` or `--sessions count=N`",
+        "`spec.load` needs `sessions`, the number of sessions that are played",
+        "a trial needs `--sessions count=N`, the number of sessions that are played",
     ),
     ("write `dataset: {path: FILE, output: server}` instead of `lengths` (`--dataset FILE`)", "use `--dataset FILE`"),
     ("`format` (`--dataset-format`)", "`--dataset-format`"),

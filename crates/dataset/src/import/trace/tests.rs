@@ -71,6 +71,27 @@ fn members_that_a_format_does_not_have_are_noted() {
     assert_eq!(unread(DatasetFormat::Azure, text), [names(&["Model"]), None]);
     let text = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,Conversation log\n";
     assert_eq!(unread(DatasetFormat::Burstgpt, text), [None], "columns of the format that are not read");
+    let body = r#""body":{"messages":[{"role":"user","content":"c"}],"x":1}"#;
+    let text = format!(
+        "{{\"at_ms\":1,\"prompt\":\"a\",\"output\":\"b\",\"system\":\"c\",\"session_id\":\"s\",\"service_ms\":1}}\n\
+         {{\"at_ms\":1,\"prompt\":\"a\",\"output_token\":5}}\n{{\"at_ms\":1,{body},\"output_tokens\":5}}\n{{\"at_ms\":1,{body},\"output\":\"b\"}}\n"
+    );
+    assert_eq!(unread(DatasetFormat::TimedJsonl, &text), [None, names(&["output_token"]), None, names(&["output"])]);
+}
+
+#[test]
+fn members_of_timed_rows_are_noted_by_the_named_fields() {
+    let unread = |fields: &Fields, text: &str| {
+        let rows = read_with(DatasetFormat::TimedJsonl, fields, text).expect("rows");
+        rows[0].as_ref().expect("a request").unread.clone()
+    };
+    let text = r#"{"at_ms":1,"ask":{"text":"a"},"usage":{"out":3},"prompt":"b","messages":[],"output_tokens":4}"#;
+    let named = |name: &str| Some(name.to_owned());
+    let fields = Fields { prompt: named("ask.text"), output_tokens: named("usage.out"), ..Fields::default() };
+    let expected = ["messages", "output_tokens", "prompt"].map(str::to_owned).to_vec();
+    assert_eq!(unread(&fields, text), Some(expected));
+    let text = r#"{"at_ms":1,"chat":[{"role":"user","content":"a"}],"prompt":"b"}"#;
+    assert_eq!(unread(&Fields { messages: named("chat"), ..Fields::default() }, text), Some(vec!["prompt".to_owned()]));
 }
 
 #[test]

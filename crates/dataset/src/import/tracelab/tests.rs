@@ -48,6 +48,16 @@ fn a_round_lasts_from_its_first_event_to_its_last() {
 }
 
 #[test]
+fn members_that_the_format_does_not_have_are_noted() {
+    let mut value = row("a", 0, 10, 0, ["00", "01"]);
+    let read = |value: &Value| round(1, value, &mut Rounds::default()).expect("a row").expect("a request").unread;
+    (value["tools"], value["timing_events"][0]["source"]) = (json!([]), json!("user"));
+    assert_eq!(read(&value), None, "members of the format that are not read");
+    (value["ouput_tokens"], value["timing_events"][1]["event_typ"]) = (json!(5), json!("tool_call"));
+    assert_eq!(read(&value), Some(vec!["event_typ".to_owned(), "ouput_tokens".to_owned()]));
+}
+
+#[test]
 fn a_damaged_round_says_what_is_wrong() {
     let refused = |change: &dyn Fn(&mut Value)| {
         let mut rounds = Rounds::default();

@@ -158,6 +158,37 @@ fn a_subagent_that_is_there_twice_is_left_out_the_second_time() {
 }
 
 #[test]
+fn members_that_the_format_does_not_have_are_noted() {
+    let with = |of: &str| {
+        let (mut first, mut inner) = (request(1.0, 64, &[0], ""), request(2.0, 64, &[1], ""));
+        let mut agent = subagent(2.0, "a", &json!({"subagent_type": "find", "models": [], "total_tokens": 5}), &[]);
+        let place = match of {
+            "request" => &mut first,
+            "inner" => &mut inner,
+            _ => &mut agent,
+        };
+        place["misspelt"] = json!(1);
+        agent["requests"] = json!([inner]);
+        let mut session = trace("s", &[first, agent]);
+        session["totals"] = json!({});
+        session
+    };
+    let unread = |value: &Value| read(value).expect("a session").unread;
+    let misspelt = Some(vec!["misspelt".to_owned()]);
+    assert_eq!(["request", "inner", "subagent"].map(|of| unread(&with(of))), [misspelt.clone(), misspelt.clone(), misspelt]);
+    let mut session = trace("s", &[request(1.0, 64, &[0], "")]);
+    assert_eq!(unread(&session), None);
+    session["Hello, how are you today?"] = json!(1);
+    assert_eq!(unread(&session), Some(Vec::new()));
+    let mut many = request(2.0, 64, &[0], "");
+    for number in 100..1_000 {
+        many[format!("other_{number}")] = json!(1);
+    }
+    session["requests"] = json!([many]);
+    assert_eq!(unread(&session).map(|names| names.len()), Some(8));
+}
+
+#[test]
 fn a_damaged_subagent_says_what_is_wrong() {
     let refused = |name: &str, value: Value| {
         let mut agent = subagent(2.0, "a", &json!({}), &[request(2.0, 64, &[1], "")]);

@@ -1,6 +1,6 @@
 //! The course of a load during its trials, as far as it changes the meaning of its numbers.
 
-use assay_manifest::{AgentxVerdict, ArrivalLaw, PointSummary, RateProfile, ServingWork};
+use assay_manifest::{AgentxVerdict, ArrivalLaw, PointSummary, RateProfile, ServingPoint, ServingWork};
 use assay_metric::{Metric, Statistic};
 
 use super::work::seconds;
@@ -11,10 +11,9 @@ use crate::render::text::{clean, counted};
 /// cancelled, and which adapters they asked for.
 pub(super) fn course_texts(work: &ServingWork, found: &PointSummary) -> Vec<String> {
     let changing = work.rate_profile.as_ref().map(changing_text);
-    let agentx = found.serving.as_ref().and_then(|serving| serving.agentx.as_ref()).map(agentx_text);
     let held_back = queued_text(work, found).or_else(|| back_pressure_text(work, found));
     let texts = changing.into_iter().chain(held_back).chain(cancelled_text(work, found));
-    texts.chain(adapters_text(found)).chain(played_texts(work, found)).chain(agentx).collect()
+    texts.chain(adapters_text(found)).chain(played_texts(work, found)).collect()
 }
 
 /// States the turns that were sent before the trials, and the idle time that was cut.
@@ -29,7 +28,7 @@ fn played_texts(work: &ServingWork, found: &PointSummary) -> Vec<String> {
     let cap = work.session_play().idle_cap_ns;
     let cut = serving.idle_cut_ns.zip(cap).map(|(cut_ns, cap_ns)| {
         if cut_ns.0 == 0 {
-            return format!("no turn came earlier: at no time was nothing in flight for {}", seconds(cap_ns));
+            return format!("no turn came earlier: none waited for longer than {} while nothing was in flight", seconds(cap_ns));
         }
         let cut_s = cut_ns.0 as f64 / 1e9;
         let cut = Format::new(cut_s, None).show(cut_s);
@@ -38,15 +37,18 @@ fn played_texts(work: &ServingWork, found: &PointSummary) -> Vec<String> {
     warmed.into_iter().chain(cut).collect()
 }
 
-/// States if the rules of AgentX are met, and the reasons if not.
-fn agentx_text(verdict: &AgentxVerdict) -> String {
-    let stamp = "only the stamp of AIPerf itself counts for a submission";
-    let sources = AgentxVerdict::SOURCES;
+/// States if the rules of AgentX are met, or each rule that is not, with its reason. Loads that break the same rules have the same gist.
+pub(super) fn agentx_text(found: &ServingPoint) -> Option<String> {
+    let verdict = found.agentx.as_ref()?;
+    let rules = AgentxVerdict::SOURCES;
+    let sources = format!("judged by the rules of {rules}, and only the stamp of AIPerf itself counts for a submission");
     if verdict.agentx_rules_met {
-        return format!("the rules of AgentX are met ({sources}); {stamp}");
+        return Some(format!("the rules of AgentX are met; {sources}"));
     }
-    let reasons: Vec<String> = verdict.reasons.iter().map(|reason| format!("{} ({})", reason.code, reason.detail)).collect();
-    format!("the rules of AgentX are not met ({sources}; {stamp}): {}", reasons.join("; "))
+    let codes: Vec<String> = verdict.reasons.iter().map(|reason| clean(&reason.code)).collect();
+    let reasons = verdict.reasons.iter().zip(&codes).map(|(reason, code)| format!("{code} ({})", clean(&reason.detail)));
+    let reasons: Vec<String> = reasons.collect();
+    Some(format!("the rules of AgentX are not met: {}; {}; {sources}", codes.join(", "), reasons.join("; ")))
 }
 
 fn changing_text(profile: &RateProfile) -> String {
@@ -115,7 +117,7 @@ fn median(found: &PointSummary, metric: Metric, statistic: Statistic) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{AdapterRequests, Count, MetricSummary};
+    use assay_manifest::{AdapterRequests, Count, History, MetricSummary, PauseLaw, ReasoningHistory, SessionPlay, Sessions};
 
     use super::*;
     use crate::run::fixture;
@@ -130,6 +132,30 @@ mod tests {
         let mut work = model.plan.workloads[0].serving.clone().expect("it serves");
         (work.max_concurrency, work.rate_profile) = (Some(Count(8)), profile);
         course_texts(&work, &found)
+    }
+
+    #[test]
+    fn turns_are_said_to_come_earlier_only_if_idle_time_was_cut() {
+        let model = fixture::serving::small();
+        let mut work = model.plan.workloads[0].serving.clone().expect("it serves");
+        let play = SessionPlay { idle_cap_ns: Some(Count(10_000_000_000)), ..SessionPlay::default() };
+        work.sessions = Some(Sessions {
+            turns: None,
+            think_time: PauseLaw::Recorded,
+            count: None,
+            history: History::Recorded,
+            reasoning: ReasoningHistory::Drop,
+            play,
+        });
+        let said = |cut_ns: Option<u64>| {
+            let mut found = model.summary.points[0].clone();
+            found.serving.as_mut().expect("it serves").idle_cut_ns = cut_ns.map(Count);
+            played_texts(&work, &found).join("; ")
+        };
+        insta::assert_snapshot!(said(Some(0)), @"no turn came earlier: none waited for longer than 10 s while nothing was in flight");
+        insta::assert_snapshot!(said(Some(1)), @"waiting turns came earlier by 1.00e-9 s in all, because nothing was in flight for 10 s");
+        insta::assert_snapshot!(said(Some(2_500_000_000)), @"waiting turns came earlier by 2.50 s in all, because nothing was in flight for 10 s");
+        assert_eq!(said(None), "", "no trial counts");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use assay_metric::Metric;
 
 use super::breakdown::AdapterLatency;
 use super::cache_hits::CacheHits;
-use super::course::course_texts;
+use super::course::{agentx_text, course_texts};
 use super::outcome::PLANNED_CANCELLATION;
 use super::time_slices::TimeSlices;
 use super::views::{Curve, Timeline};
@@ -49,6 +49,8 @@ pub(crate) struct Load {
     pub(crate) usage_faults: Option<String>,
     /// The facts on the course of the load that change the meaning of its numbers: requests that waited under a cap, and a rate that changed.
     pub(crate) course: Vec<String>,
+    /// The judgement by the rules of AgentX; `None` if it is not judged by them.
+    pub(crate) agentx: Option<String>,
     /// Latencies by LoRA adapter, of those with the most requests.
     pub(crate) adapters: BTreeMap<String, AdapterLatency>,
     /// The sessions without a latency, if they are more than a few.
@@ -125,6 +127,7 @@ impl Load {
             failures: failures(outcomes, kinds),
             slo_met: serving.and_then(|serving| serving.slo_met),
             course: work.map(|work| course_texts(work, found)).unwrap_or_default(),
+            agentx: serving.and_then(agentx_text),
             cache_hits: work.and_then(|work| CacheHits::new(work, found)),
             adapters: serving.map(adapters).unwrap_or_default(),
             sessions_left_out: serving.and_then(|serving| sessions_left_out(serving.sessions.as_ref()?)),

@@ -22,6 +22,8 @@ pub(crate) enum RemarkKind {
     Absent,
     /// An attempt does not count, and its trial has no other that counts.
     Excluded,
+    /// The rules of a scenario, with each that is not met.
+    Scenario,
     /// The trials do not agree; many such remarks are folded into one.
     Unstable,
     /// A quantile of few samples, a time between tokens that came together, or a cache that was not cold.
@@ -174,6 +176,14 @@ pub(crate) fn all_lines(remark: &str, width: usize) -> Vec<String> {
     wrap(remark, width).iter().flat_map(|line| break_line(line, width)).collect()
 }
 
+/// Returns the clauses of a remark, which are listed where all of it is shown: its parts between semicolons.
+pub(crate) fn clauses(remark: &str) -> Vec<&str> {
+    let mut begin = 0;
+    let ends = clause_ends(remark).into_iter().chain([remark.len()]);
+    let clauses = ends.filter_map(|end| remark.get(std::mem::replace(&mut begin, end + 1)..end).map(str::trim));
+    clauses.filter(|clause| !clause.is_empty()).collect()
+}
+
 /// Breaks a line, which may be a single long word, into pieces of at most `width` columns.
 fn break_line(line: &str, width: usize) -> Vec<String> {
     let mut pieces = vec![String::new()];
@@ -220,6 +230,13 @@ mod tests {
         assert_eq!(lines("one `a; b`; two; three", 12, 1), ["one `a; b`"], "or within code");
         assert_eq!(lines("one two; three", 5, 1), ["one …"], "no clause fits");
         assert_eq!(lines(&"x".repeat(300), 200, 2), ["x".repeat(99) + "…"], "as wide as the terminal may be");
+    }
+
+    #[test]
+    fn clauses_are_apart_at_semicolons_outside_of_parentheses() {
+        assert_eq!(clauses("one (a; b); `two; 2`; three;"), ["one (a; b)", "`two; 2`", "three"]);
+        assert_eq!(clauses("one"), ["one"]);
+        assert!(clauses("").is_empty());
     }
 
     #[test]

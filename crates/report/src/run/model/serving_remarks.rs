@@ -60,6 +60,8 @@ pub(crate) fn remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<
     remarks.extend(left_out.map(|text| Remark::for_point(RemarkKind::Caveat, &point.label, text)));
     let course = point.serving.iter().flat_map(|load| &load.course);
     remarks.extend(course.map(|text| Remark::for_point(RemarkKind::Caveat, &point.label, text.clone())));
+    let agentx = point.serving.as_ref().and_then(|load| load.agentx.clone());
+    remarks.extend(agentx.map(|text| Remark::for_point(RemarkKind::Scenario, &point.label, text)));
     let cache_hits = point.serving.as_ref().and_then(|load| load.cache_hits.as_ref());
     remarks.extend(cache_hits.map(|hits| Remark::for_point(RemarkKind::Caveat, &point.label, hits.describe())));
     remarks.extend(within_run(point));

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
-    Control, ControlFact, ControlState, CrossCheck, CrossCheckOutcome, Exclusion, Grade, Role, RunOutcome, RunStatus,
-    ServingPoint, Summary, WorkloadType,
+    Control, ControlFact, ControlState, CrossCheck, CrossCheckOutcome, Exclusion, Grade, PointSummary, Role, RunOutcome,
+    RunStatus, ServingPoint, Summary, WorkloadType,
 };
 use assay_metric::{Metric, Statistic};
 
 use super::environment;
-use super::exclusions::{describe_none_counted, reason_counts};
+use super::exclusions::{commonest_reason, describe_none_counted, reason_counts};
 use super::load::{self, ExcludedRequests, Failure};
 use super::outcome::PLANNED_CANCELLATION;
 use crate::render::number::{bytes, grouped, milliseconds, percent};
@@ -51,6 +51,9 @@ pub(super) fn requests(inputs: &Inputs<'_>) -> Option<StripItem> {
     if due == 0 && excluded.all > 0 {
         return Some(excluded_requests(inputs, &points, excluded));
     }
+    if due == 0 {
+        return Some(no_requests(inputs));
+    }
     let ok: u64 = points.iter().filter_map(|point| point.outcomes.get("ok")).map(|count| count.0).sum();
     let cancelled: u64 = points.iter().filter_map(|point| point.outcomes.get(PLANNED_CANCELLATION)).map(|count| count.0).sum();
     let uncancelled = due.saturating_sub(cancelled);
@@ -59,14 +62,21 @@ pub(super) fn requests(inputs: &Inputs<'_>) -> Option<StripItem> {
     let headline = match failed {
         0 if cancelled > 0 => format!("all others of {} succeeded", counted(due, request)),
         0 if due == 1 => format!("the only {request} succeeded"),
-        0 if due > 0 => format!("{} succeeded", all_of(due, request)),
+        0 => format!("{} succeeded", all_of(due, request)),
         _ => format!("{} of {} failed ({})", grouped(failed), counted(uncancelled, request), share(failed, uncancelled)),
     };
     let headline = cancelled_clause(cancelled) + &headline + &excluded.clause();
     let listed = points.iter().flat_map(|point| &point.failures);
     let mut details = failure_counts(&load::failures(points.iter().map(|point| &point.outcomes), listed));
     details.push("of the measured phases of counted trials, of which none is left out of the error rate".to_owned());
-    Some(StripItem::new("Requests", failed > 0 || due == 0, headline, details))
+    Some(StripItem::new("Requests", failed > 0, headline, details))
+}
+
+/// States that no attempt has a request of a measured phase, and the most frequent reason, such as the requests before it that failed.
+fn no_requests(inputs: &Inputs<'_>) -> StripItem {
+    let points: Vec<&PointSummary> = inputs.summary.points.iter().filter(|point| point.serving.is_some()).collect();
+    let reason = commonest_reason(&points).map(|reason| format!(": {reason}")).unwrap_or_default();
+    StripItem::new("Requests", true, format!("no request was measured{reason}"), Vec::new())
 }
 
 /// States how many requests the client cancelled as planned; empty if it cancelled none.
@@ -486,6 +496,25 @@ mod tests {
             (serving.requests, serving.outcomes) = (Count(0), BTreeMap::new());
         }
         insta::assert_snapshot!(item(&model, "Requests").headline, @"2 of 6 requests were cancelled, in attempts that do not count");
+    }
+
+    #[test]
+    fn a_run_without_a_measured_request_says_which_other_requests_failed() {
+        let mut model = fixture::serving::small();
+        for point in &mut model.summary.points {
+            point.excluded.clear();
+            let serving = point.serving.as_mut().expect("it serves");
+            (serving.requests, serving.outcomes) = (Count(0), BTreeMap::new());
+        }
+        assert_eq!(item(&model, "Requests").headline, "no request was measured");
+        let point = &mut model.summary.points[0];
+        let detail = "2 of 3 turns that bring the history of sessions into the endpoint's cache failed, the first of them turn 4 of session 1 (timeout)";
+        let trial_id = assay_manifest::TrialId::from_parts(&point.case_id, &point.point_id, 0);
+        point.excluded =
+            vec![Exclusion { trial_id, attempt: 0, reasons: vec![assay_manifest::Reason::new("warm_history_failed", detail)] }];
+        insta::assert_snapshot!(item(&model, "Requests").headline, @"no request was measured: warm_history_failed, 2 of 3 turns that bring the history of sessions into the endpoint's cache failed, the first of them turn 4 of session 1 (timeout) (1 of 1 attempt)");
+        let screen = model.report().terminal_summary(100, false);
+        assert!(screen.contains("no request was measured") && !screen.contains("0 of 0"), "{screen}");
     }
 
     #[test]

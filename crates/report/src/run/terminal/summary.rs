@@ -1,16 +1,19 @@
 //! The first screen of a result: what is there, the headline, the tables, and the remarks that matter most.
 
 use crate::render::terminal::{Paint, Screen};
-use crate::render::text::{columns, fit, wrap};
+use crate::render::text::{columns, counted, fit, wrap};
 use crate::run::model::Report;
-use crate::run::model::fold;
-use crate::run::model::remark;
+use crate::run::model::fold::{self, FoldedRemark};
+use crate::run::model::remark::{self, RemarkKind};
 use crate::run::model::section::{CaseSection, PointSection, Row};
 
 use super::serving::legend;
 
-/// Maximum number of lines at a width of 100 columns; the commands that follow it make 40.
+/// Maximum number of lines at a width of 100 columns, without those of a scenario; the commands that follow it make 40.
 const MAX_LINES: usize = 35;
+
+/// Maximum number of lines about the rules of a scenario. All rules of AgentX have fewer; a hostile Summary can invent more.
+const MAX_SCENARIO_LINES: usize = 60;
 
 /// Maximum number of remarks, one line each.
 const MAX_REMARKS: usize = 5;
@@ -100,7 +103,7 @@ impl<'a> Tables<'a> {
 }
 
 impl Report {
-    /// Returns the first screen of the result, of at most 35 lines at 100 columns. The rest is in [`Report::terminal`] and in the
+    /// Returns the first screen of the result, of at most 35 lines at 100 columns, and of the rules of a scenario that are not met. The rest is in [`Report::terminal`] and in the
     /// published report.
     pub fn terminal_summary(&self, width: usize, color: bool) -> String {
         let mut screen = Screen::new(width, color);
@@ -108,7 +111,8 @@ impl Report {
         if let Some(headline) = self.headline() {
             screen.paragraph("", &headline.to_string(), Paint::Strong);
         }
-        let remarks = fold::fold_cases(&self.cases);
+        let is_verdict = |remark: &FoldedRemark| remark.kind == RemarkKind::Scenario;
+        let (verdicts, remarks): (Vec<_>, Vec<_>) = fold::fold_cases(&self.cases).into_iter().partition(is_verdict);
         let remark_lines = |most: usize| if remarks.is_empty() { 0 } else { 1 + remarks.len().min(most + 1) };
         let room = MAX_LINES.saturating_sub(screen.lines());
         let room = |most: usize| room.saturating_sub(remark_lines(most));
@@ -131,6 +135,7 @@ impl Report {
                 screen.single_line(if index == 0 { FIRST } else { INDENT }, line, Paint::Faint);
             }
         }
+        screen.verdicts(&verdicts, &format!("assay show {} --all", self.run_id));
         screen.out
     }
 }
@@ -173,6 +178,34 @@ impl Screen {
         }
         if shown < rows {
             self.single_line(INDENT, &format!("{shown} of {rows} rows, all: {all}"), Paint::Caution);
+        }
+    }
+
+    /// Writes whether the rules of a scenario are met, and a list of those that are not: nothing of them is cut. `all` is the command that shows
+    /// what a hostile Summary has beyond all rules.
+    fn verdicts(&mut self, verdicts: &[FoldedRemark], all: &str) {
+        let texts = verdicts.iter().flat_map(|verdict| match &verdict.full_texts[..] {
+            // Loads that do not break a rule in the same way each have a text.
+            several @ [_, ..] if !verdict.is_whole => several,
+            _ => std::slice::from_ref(&verdict.text),
+        });
+        let mut lines: Vec<(String, String)> = Vec::new();
+        for (number, clause) in texts.flat_map(|text| remark::clauses(text).into_iter().enumerate()) {
+            let first = if number == 0 { FIRST.to_owned() } else { format!("{INDENT}{FIRST}") };
+            let rest = " ".repeat(columns(&first));
+            let wrapped = remark::all_lines(clause, self.width.saturating_sub(columns(&first)));
+            lines.extend(
+                wrapped.into_iter().enumerate().map(|(at, line)| (if at == 0 { first.clone() } else { rest.clone() }, line)),
+            );
+        }
+        if !lines.is_empty() {
+            self.line("");
+        }
+        for (first, line) in lines.iter().take(MAX_SCENARIO_LINES) {
+            self.single_line(first, line, Paint::Plain);
+        }
+        if let Some(more) = lines.len().checked_sub(MAX_SCENARIO_LINES).filter(|more| *more > 0) {
+            self.single_line(INDENT, &format!("and {}: {all}", counted(more as u64, "more line")), Paint::Plain);
         }
     }
 
@@ -230,7 +263,7 @@ fn cells(case: &CaseSection, point: &PointSection, row: &Row) -> [String; 3] {
 mod tests {
     use std::collections::BTreeMap;
 
-    use assay_manifest::{CaseId, Count, FailedRequests, PointSummary, Stability};
+    use assay_manifest::{AgentxVerdict, CaseId, Count, FailedRequests, PointSummary, Stability};
 
     use crate::render::text::columns;
     use crate::run::fixture::{self, Model};
@@ -310,6 +343,49 @@ mod tests {
             let text = text.replace("\\_", "_");
             assert!(text.contains("http_error 500") && text.contains("the engine") && text.contains("died"), "{text}");
         }
+    }
+
+    #[test]
+    fn no_reason_against_the_rules_of_agentx_is_cut() {
+        let mut model = fixture::serving::small();
+        let reason = |code: &str, detail: &str| assay_manifest::Reason::new(code, detail);
+        let idle = "pauses were kept as recorded; the rules move all that waits nearer if nothing has been in flight for 10 s";
+        let reasons = vec![reason("duration", "no trial counts"), reason("idle_cap", idle), reason("seed", "the seed is not 42")];
+        let judge = |model: &mut Model, reasons: &[assay_manifest::Reason]| {
+            for serving in model.summary.points.iter_mut().filter_map(|point| point.serving.as_mut()) {
+                serving.agentx = Some(AgentxVerdict::new(reasons.to_vec()));
+            }
+        };
+        let verdict = |model: &Model| {
+            let screen = model.report().terminal_summary(100, false);
+            let place = screen.rfind("\n\n").expect("a paragraph of its own");
+            screen.get(place..).unwrap_or_default().trim_start().to_owned()
+        };
+        judge(&mut model, &reasons);
+        insta::assert_snapshot!(verdict(&model), @r"
+        · every load: the rules of AgentX are not met: duration, idle_cap, seed
+          · duration (no trial counts)
+          · idle_cap (pauses were kept as recorded; the rules move all that waits nearer if nothing has been
+            in flight for 10 s)
+          · seed (the seed is not 42)
+          · judged by the rules of AIPerf 71ddbecd, InferenceX 843c6254, and only the stamp of AIPerf itself
+            counts for a submission
+        ");
+        judge(&mut model, &[]);
+        insta::assert_snapshot!(verdict(&model), @r"
+        · every load: the rules of AgentX are met
+          · judged by the rules of AIPerf 71ddbecd, InferenceX 843c6254, and only the stamp of AIPerf itself
+            counts for a submission
+        ");
+        judge(&mut model, &reasons);
+        let first = model.summary.points[0].serving.as_mut().expect("it serves");
+        first.agentx.as_mut().expect("judged").reasons[0].detail = "too short".to_owned();
+        let text = verdict(&model);
+        assert!(text.contains("duration (too short)") && text.contains("duration (no trial counts)"), "{text}");
+        let invented: Vec<_> = (0..1_000).map(|number| reason(&format!("rule-{number}"), "\u{1b}[31m")).collect();
+        judge(&mut model, &invented);
+        let text = verdict(&model);
+        assert!(text.lines().count() == super::MAX_SCENARIO_LINES + 1 && !text.contains('\u{1b}'), "{text}");
     }
 
     #[test]
