@@ -369,7 +369,8 @@ impl Bench {
             return Err(Failure::new(ErrorCode::Option, message).hint("leave it out"));
         }
         if let Some(rule) = self.search.rule() {
-            return self.run_search(Search::new(rule));
+            let search = Search::new(rule, self.json);
+            return self.run_search(search);
         }
         if self.concurrency.is_empty() && !self.is_open() && self.users.is_empty() && self.trace.is_none() {
             let hint = "such as `--concurrency 1..64`, which measures 1, 2, 4, ..., 64 requests in flight, `--rate 5`, `--trace FILE`, or `--sweep`";
@@ -407,7 +408,7 @@ impl Bench {
         })?;
         let loads = match end {
             End::Measure(loads) => loads,
-            End::Nothing(why) => return search::nothing_found(&why, self.json, &search),
+            End::Nothing(why) => return search::nothing_found(&why, &search),
         };
         (self.trials, self.seed) = (trials, seed);
         self.set_loads(&loads, None);

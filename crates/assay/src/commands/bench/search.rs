@@ -90,6 +90,8 @@ impl SearchOptions {
 /// A search with all that it observed.
 pub(crate) struct Search {
     rule: Rule,
+    /// True if stderr has one JSON document a line, as that of the runs has.
+    is_json: bool,
     seen: Vec<Observation>,
     /// The runs that observed it, in their order.
     runs: Vec<RunId>,
@@ -102,8 +104,14 @@ pub(super) enum End {
 }
 
 impl Search {
-    pub(super) fn new(rule: Rule) -> Self {
-        Self { rule, seen: Vec::new(), runs: Vec::new() }
+    pub(super) fn new(rule: Rule, is_json: bool) -> Self {
+        Self { rule, is_json, seen: Vec::new(), runs: Vec::new() }
+    }
+
+    fn say(&self, text: &str) {
+        if !self.is_json {
+            output::diagnostic(format!("search: {text}"));
+        }
     }
 
     /// Observes loads until the search ends. `observe` runs one trial of each load and returns the run.
@@ -112,10 +120,10 @@ impl Search {
         mut observe: impl FnMut(&[Load], usize) -> Result<VerifiedRun, Failure>,
     ) -> Result<End, Failure> {
         let more = match self.rule.goal {
-            Goal::Sweep => "more load brings more throughput",
+            Goal::Sweep => "more load brings hardly more throughput",
             Goal::MaxRate | Goal::MaxConcurrency => "the most load within the SLOs is known",
         };
-        output::diagnostic(format!("search: one trial of each load, until {more}"));
+        self.say(&format!("one trial of each load, until {more}"));
         loop {
             let loads = match next_step(&self.rule, &self.seen) {
                 Step::Observe(loads) => loads,
@@ -124,7 +132,7 @@ impl Search {
             let run = observe(&loads, self.runs.len())?;
             for load in loads {
                 let seen = observation(&run, load)?;
-                output::diagnostic(format!("search: {}", describe(&seen)));
+                self.say(&describe(&seen));
                 self.seen.push(seen);
             }
             self.runs.push(run.chain.run_id.clone());
@@ -136,7 +144,7 @@ impl Search {
         match end {
             Step::Swept(clients) => End::Measure(clients.into_iter().map(Load::Concurrency).collect()),
             Step::Found(bracket) => {
-                output::diagnostic(describe_bracket(&bracket));
+                self.say(&describe_bracket(&bracket));
                 End::Measure(bracket.grid())
             }
             Step::NoneMet(load) => End::Nothing(format!("no load has {slos}: {} already falls short", name(load))),
@@ -324,7 +332,7 @@ fn describe(seen: &Observation) -> String {
     let good = seen.good_fraction.map(|share| format!(", {:.1} % within the SLOs", share * 100.0)).unwrap_or_default();
     let failed = if seen.error_rate > 0.0 { format!(", {:.1} % failed", seen.error_rate * 100.0) } else { String::new() };
     let little = seen.deviation_from_littles_law().filter(|deviation| deviation.abs() > MAX_LITTLE && seen.error_rate == 0.0);
-    let little = little.map(|_| format!(" (by Little's law {} in flight: too short a time)", digits(seen.in_flight())));
+    let little = little.map(|_| format!(" (by Little's law, {} were in flight)", digits(seen.in_flight())));
     format!(
         "{}: {} requests/s, mean E2E {} ms{good}{failed}{}",
         name(seen.load),
@@ -337,7 +345,7 @@ fn describe(seen: &Observation) -> String {
 fn describe_bracket(bracket: &Bracket) -> String {
     let grid: Vec<String> = bracket.grid().into_iter().map(number).collect();
     format!(
-        "search: the SLOs are met at {} and not at {}; measuring {}",
+        "the SLOs are met at {} and not at {}; measuring {}",
         name(bracket.meets),
         number(bracket.falls_short),
         grid.join(", ")
@@ -385,8 +393,8 @@ fn observation_json(seen: &Observation) -> Value {
 }
 
 /// The exit of a search that found nothing: a result, but not one to build on.
-pub(super) fn nothing_found(why: &str, is_json: bool, search: &Search) -> Result<Exit, Failure> {
-    if is_json {
+pub(super) fn nothing_found(why: &str, search: &Search) -> Result<Exit, Failure> {
+    if search.is_json {
         output::json(&json!({
             "search": {"runs": search.runs, "observed": search.seen.iter().map(observation_json).collect::<Vec<_>>(), "found": Value::Null, "why": why},
         }))?;
@@ -394,4 +402,127 @@ pub(super) fn nothing_found(why: &str, is_json: bool, search: &Search) -> Result
         output::line(why);
     }
     Ok(Exit::Inconclusive)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(load: Load, requests_per_s: f64, mean_latency_s: f64) -> Observation {
+        Observation { load, requests: 100, error_rate: 0.0, requests_per_s, mean_latency_s, good_fraction: None }
+    }
+
+    /// Returns the Summary of a closed loop: for each concurrency, the good fraction of each of its trials; `None` if it does not count.
+    fn summary(loads: &[(u32, &[Option<f64>])]) -> Summary {
+        let digest = assay_manifest::Digest::compute(b"any");
+        let metric = |name: &str, median: f64, trials: Vec<Value>| {
+            json!({
+                "metric": name, "unit": "1", "primary": false, "n": trials.len().to_string(), "median": median, "mean": median, "min": median,
+                "max": median, "stability": "unknown", "stability_reason": "a test", "rows": {}, "trials": trials,
+            })
+        };
+        let point = |(clients, good): &(u32, &[Option<f64>])| {
+            let trials = good.iter().enumerate().filter_map(|(index, good)| {
+                Some(json!({
+                    "trial_id": format!("bench.endpoint.default.concurrency-{clients}.t{index}"),
+                    "attempt": 0, "value": (*good)?, "n": "100", "flagged": false, "row_id": digest,
+                }))
+            });
+            json!({
+                "case_id": "bench.endpoint.default", "point_id": format!("concurrency-{clients}"), "workload_type": "serving",
+                "workload_spec_digest": digest, "value": {"concurrency": clients.to_string()}, "trials_planned": good.len(),
+                "trials_counted": good.iter().flatten().count(), "attempts": good.len(), "excluded": [],
+                "serving": {
+                    "requests": "100", "outcomes": {}, "duration_ns": "1", "token_sources": {}, "tpot_assumed": "0", "absent": {},
+                    "latency_from": "sent",
+                },
+                "metrics": [
+                    metric("good_fraction", 1.0, trials.collect()),
+                    metric("request_throughput_per_s", f64::from((*clients).min(8)), Vec::new()),
+                    metric("e2e_ms_mean", 1e3 * f64::from(*clients) / f64::from((*clients).min(8)), Vec::new()),
+                ],
+            })
+        };
+        serde_json::from_value(json!({
+            "plan_digest": digest, "artifact_manifest_digest": digest, "reduce_binary": digest, "status": "succeeded", "issues": [],
+            "points": loads.iter().map(point).collect::<Vec<_>>(), "files": [],
+        }))
+        .expect("a Summary")
+    }
+
+    fn search(goal: Goal) -> Search {
+        Search::new(Rule::new(goal), false)
+    }
+
+    #[test]
+    fn the_most_load_is_what_the_trials_say() {
+        let search = search(Goal::MaxConcurrency);
+        // Each trial crosses 0.99 half of the way from 4 to 6.
+        let within = summary(&[(4, &[Some(1.0); 5]), (6, &[Some(0.98); 5])]);
+        assert_eq!(search.lines(&within), ["max concurrency within the SLOs: 5.00 [5.00, 5.00], 5 trials"]);
+        assert!(!search.is_inconclusive(&within));
+        assert_eq!(search.json(&within)["max_load"]["median"], 5.0);
+    }
+
+    #[test]
+    fn trials_outside_of_the_grid_are_counted_and_not_made_up() {
+        let search = search(Goal::MaxConcurrency);
+        let open = summary(&[(4, &[Some(1.0), Some(0.5), Some(1.0)]), (6, &[Some(0.98), Some(0.5), Some(1.0)])]);
+        let [line] = search.lines(&open).try_into().expect("one line");
+        assert!(line.contains("inconclusive; of 3 trials, 1 fell short at every load and 1 at none"), "{line}");
+        assert!(search.is_inconclusive(&open));
+        assert_eq!(search.json(&open)["max_load"], json!({"inconclusive": {"below": 1, "above": 1}}));
+    }
+
+    #[test]
+    fn only_trials_that_count_at_every_load_are_compared() {
+        let search = search(Goal::MaxConcurrency);
+        let one = summary(&[(4, &[Some(1.0), Some(1.0)]), (6, &[Some(0.98), None])]);
+        assert_eq!(search.json(&one)["max_load"]["n"], 1);
+        let none = summary(&[(4, &[None, Some(1.0)]), (6, &[Some(0.98), None])]);
+        assert_eq!(search.lines(&none), ["max concurrency within the SLOs: inconclusive; no trial counts at every load"]);
+        assert!(search.is_inconclusive(&none));
+    }
+
+    #[test]
+    fn a_sweep_names_three_loads_or_says_that_there_are_too_few() {
+        let search = search(Goal::Sweep);
+        let good: &[Option<f64>] = &[Some(1.0)];
+        let swept = summary(&[(1, good), (8, good), (16, good)]);
+        assert_eq!(
+            search.lines(&swept),
+            [
+                "idle      concurrency 1: 1.00 requests/s, mean E2E 1000 ms, 100.0 % within the SLOs",
+                "knee      concurrency 8: 8.00 requests/s, mean E2E 1000 ms, 100.0 % within the SLOs",
+                "limit     concurrency 8: 8.00 requests/s, mean E2E 1000 ms, 100.0 % within the SLOs",
+            ]
+        );
+        assert!(!search.is_inconclusive(&swept));
+        let short = search.lines(&summary(&[(1, good), (8, good)]));
+        assert_eq!(short, ["sweep: fewer than three loads have results, so that no knee is named"]);
+    }
+
+    #[test]
+    fn littles_law_is_remarked_on_only_where_it_does_not_hold() {
+        let told = |requests_per_s: f64, mean_latency_s: f64| describe(&at(Load::Concurrency(8), requests_per_s, mean_latency_s));
+        assert_eq!(told(16.0, 0.5), "concurrency 8: 16.0 requests/s, mean E2E 500 ms");
+        assert_eq!(told(10.0, 0.5), "concurrency 8: 10.0 requests/s, mean E2E 500 ms (by Little's law, 5.00 were in flight)");
+        let rate = Observation { error_rate: 0.25, good_fraction: Some(0.5), ..at(Load::Rate(0.5), 0.25, 2.0) };
+        assert_eq!(describe(&rate), "rate 0.5: 0.250 requests/s, mean E2E 2000 ms, 50.0 % within the SLOs, 25.0 % failed");
+    }
+
+    #[test]
+    fn a_search_that_found_nothing_says_where_it_ended() {
+        let why = |end: Step, goal: Goal| match search(goal).end(end) {
+            End::Nothing(why) => why,
+            End::Measure(loads) => panic!("{loads:?}"),
+        };
+        let none = why(Step::NoneMet(Load::Rate(0.5)), Goal::MaxRate);
+        assert_eq!(none, "no load has 99 of 100 requests within every SLO: rate 0.5 already falls short");
+        let all = why(Step::AllMet(Load::Concurrency(64)), Goal::MaxConcurrency);
+        assert!(all.ends_with("up to concurrency 64; `--up-to` allows more"), "{all}");
+        let all = why(Step::AllMet(Load::Rate(64.0)), Goal::MaxRate);
+        assert!(all.ends_with("up to rate 64; no higher rate was tried, because the endpoint completes fewer"), "{all}");
+        assert!(why(Step::Unsettled, Goal::MaxRate).contains("they contradict each other"));
+    }
 }
