@@ -53,8 +53,8 @@ settings! {
     /// Address to listen on; port 0 selects a free port, and unix:PATH is a Unix socket [default: 127.0.0.1:0]
     #[arg(long, value_name = "ADDRESS")]
     listen: ListenAddress,
-    /// Profile of the engine: instant, fast, h100-8b, h100-8b-prefill, h100-70b-tp8, each with latencies by request; fast-batching,
-    /// h100-8b-batching, h100-70b-tp8-batching, whose requests share the steps of a batch [default: instant]
+    /// Profile of the engine: instant, fast, h100-8b, h100-8b-prefill, h100-70b-tp8, in which each request has latencies of its own;
+    /// fast-batching, h100-8b-batching, h100-70b-tp8-batching, in which all requests share the steps of a batch [default: instant]
     #[arg(long, value_name = "NAME")]
     profile: String,
     /// Name of the served model [default: assay-simulator]
@@ -91,7 +91,7 @@ settings! {
     #[arg(long, value_name = "FACTOR", help_heading = "Latency")]
     load_factor: f64,
     /// Maximum running requests; others wait
-    #[arg(long, value_name = "N", help_heading = "Latency")]
+    #[arg(long, value_name = "N", help_heading = "Engine")]
     max_num_seqs: u32,
     /// Tokens of the first chunk
     #[arg(long, value_name = "N", help_heading = "Latency")]
@@ -103,13 +103,13 @@ settings! {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", help_heading = "Latency")]
     vary_chunks: bool,
     /// Cache prefixes of prompts
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", help_heading = "Latency")]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", help_heading = "Engine")]
     prefix_cache: bool,
-    /// Tokens per block of the cache of keys and values
-    #[arg(long, value_name = "N", help_heading = "Latency")]
+    /// Tokens per block of the KV cache
+    #[arg(long, value_name = "N", help_heading = "Engine")]
     block_tokens: u32,
-    /// Blocks of the prefix cache; with a batch also those that running requests share
-    #[arg(long, value_name = "N", help_heading = "Latency")]
+    /// Blocks of the KV cache: those of cached prefixes and, with batching, as many of running requests
+    #[arg(long, value_name = "N", help_heading = "Engine")]
     kv_blocks: u32,
     /// Time of a step by itself, such as for reading the weights
     #[arg(long, value_name = "MS", help_heading = "Batching")]
@@ -138,7 +138,7 @@ settings! {
     /// Probability that a draft is accepted if those before it are
     #[arg(long, value_name = "P", help_heading = "Batching")]
     speculative_acceptance: f64,
-    /// Factor of all times of slow requests; at least 1 [default: 1]
+    /// Factor of all times of slow requests, or of all steps; at least 1 [default: 1]
     #[arg(long, value_name = "FACTOR", help_heading = "Slowness")]
     slow_factor: f64,
     /// Share of slow requests, from 0 to 1: a small share slows only the tail [default: 1]

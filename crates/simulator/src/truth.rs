@@ -43,7 +43,7 @@ pub struct RequestTruth {
     pub evicted_tokens: u32,
     /// Blocks that were evicted from the prefix cache to make room for its prompt.
     pub evictions: u32,
-    /// How often it was preempted.
+    /// The number of its preemptions.
     pub preemptions: u32,
     /// Tokens that were planned for its response.
     pub output_tokens: u32,
