@@ -14,8 +14,9 @@
 //!
 //! With speculation each step of a sequence that decodes verifies drafts, and sends those that are accepted and one more token.
 //!
-//! The rules are those of vLLM's scheduler (`vllm/v1/core/sched/scheduler.py`), which takes running requests in the order of admission
-//! without a preference for decodes, and reserves the blocks of a prompt chunk by chunk.
+//! These are the rules of vLLM's scheduler (`vllm/v1/core/sched/scheduler.py`), made simpler: that one does not prefer decodes to prompts
+//! under way, reserves the blocks of a prompt chunk by chunk, shares the blocks of equal prefixes, and lets a preempted request find in
+//! the prefix cache what is left of its blocks.
 
 mod queue;
 mod sequence;

@@ -121,6 +121,19 @@ fn without_a_free_block_the_last_admitted_is_preempted_and_computed_again() {
 }
 
 #[test]
+fn who_was_preempted_comes_first_and_not_in_the_same_step() {
+    let steps = |steps: &[i64]| steps.iter().map(|step| 1_000 * step).collect::<Vec<_>>();
+    // As above, and two blocks are free at 6,000: enough for the third, but not for the second, which is before it.
+    let config = BatchingConfig { kv_blocks: 6, ..constant() };
+    assert_eq!(times(&config, vec![due(0, 0, 8, 12), due(1, 0, 8, 12), due(2, 4_500, 4, 1)])[2], [13_000]);
+    // With four drafts, which are all wrong, each has four blocks at first, and needs a fifth for its 17th token, drafts included. At 5,000
+    // that makes the second leave with 12 tokens, which have room at once, and begin again a step later. At 7,000 it needs two blocks more.
+    let drafts = BatchingConfig { kv_blocks: 8, speculative_tokens: 4, max_num_batched_tokens: 64, ..constant() };
+    let seen = times(&drafts, vec![due(0, 0, 8, 8), due(1, 0, 8, 8)]);
+    assert_eq!(seen, [steps(&[1, 2, 3, 4, 5, 6, 7, 8]), steps(&[2, 3, 4, 5, 7, 9, 10, 11])]);
+}
+
+#[test]
 fn what_is_computed_again_takes_its_time() {
     let step = StepTime { prefill_token_ns: 10.0, ..constant().step };
     let config = BatchingConfig { step, kv_blocks: 6, ..constant() };

@@ -58,8 +58,9 @@ impl Sequence {
     /// Draws how many of the next drafts are accepted: those before the first one that is not. Drafts are drawn by their place in the
     /// response, which is verified at most once.
     pub(super) fn accepted_drafts(&self, config: &BatchingConfig) -> u32 {
-        let is_accepted =
-            |draft: &u32| self.arrival.key.unit(Concern::Draft, u64::from(self.sent + draft)) < config.speculative_acceptance;
+        let is_accepted = |draft: &u32| {
+            self.arrival.key.unit(Concern::Draft, u64::from(self.sent) + u64::from(*draft)) < config.speculative_acceptance
+        };
         (0..config.speculative_tokens).take_while(is_accepted).count() as u32
     }
 
