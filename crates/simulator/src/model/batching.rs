@@ -136,7 +136,7 @@ impl Batching {
     fn begin_step(&mut self) {
         self.schedule();
         let scheduled = self.running.iter().filter(|sequence| sequence.scheduled > 0);
-        let work = scheduled.fold(StepWork::default(), |work, sequence| work.with(sequence));
+        let work = scheduled.fold(StepWork::default(), StepWork::with);
         if work != StepWork::default() {
             let jitter = self.config.step.jitter(self.key.normal(Concern::Step, self.steps));
             let slower = self.config.slow_factor * self.episodes.factor_at(self.now_ns);
@@ -230,10 +230,8 @@ impl Batching {
         let (before, decode_tokens) = (self.preemptions, self.config.decode_tokens());
         let mut place = 0;
         while let Some(sequence) = self.running.get(place) {
-            let missing = match sequence.is_decoding() {
-                true => self.config.block_count(sequence.computed.saturating_add(decode_tokens)).saturating_sub(sequence.blocks),
-                false => 0,
-            };
+            let tokens = if sequence.is_decoding() { sequence.computed.saturating_add(decode_tokens) } else { 0 };
+            let missing = self.config.block_count(tokens).saturating_sub(sequence.blocks);
             if self.kv_blocks_used + missing <= self.config.kv_blocks.into() || self.running.len() == 1 {
                 self.running[place].blocks += missing;
                 self.kv_blocks_used += missing;
@@ -276,7 +274,8 @@ impl Batching {
         let blocks = self.config.block_count(self.queue.first()?.prefill_tokens);
         let has_blocks = self.kv_blocks_used + blocks <= self.config.kv_blocks.into();
         let has_place = self.running.len() < self.config.max_num_seqs as usize;
-        if !self.running.is_empty() && !(has_blocks && has_place) {
+        let has_room = has_blocks && has_place || self.running.is_empty();
+        if !has_room {
             return None;
         }
         let mut sequence = self.queue.pop_front()?;

@@ -224,7 +224,7 @@ fn a_step_brings_as_many_tokens_as_drafts_are_accepted_and_one() {
         let mean = all.iter().sum::<f64>() / all.len() as f64;
         let variance = all.iter().map(|tokens| (tokens - mean).powi(2)).sum::<f64>() / all.len() as f64;
         // 1 + p + p^2 + .. + p^k, which is (1 - p^(k + 1)) / (1 - p).
-        let expected: f64 = (0..=drafts).map(|accepted| acceptance.powi(accepted as i32)).sum();
+        let expected: f64 = (0..=drafts).map(|accepted| acceptance.powf(accepted.into())).sum();
         let standard_error = (variance / all.len() as f64).sqrt();
         assert!((mean - expected).abs() <= 4.0 * standard_error + 1e-9, "{drafts} {acceptance}: {mean} {expected}");
         // A request draws the same, whatever runs beside it.

@@ -26,9 +26,9 @@ impl StepTime {
     /// Returns the duration without jitter.
     pub(super) fn mean_ns(&self, work: StepWork) -> f64 {
         self.base_ns
-            + self.prefill_token_ns * work.prefill_tokens as f64
-            + self.decode_token_ns * work.decode_tokens as f64
-            + self.context_token_ns * work.context_tokens as f64
+            + self.prefill_token_ns * work.prefill as f64
+            + self.decode_token_ns * work.decode as f64
+            + self.context_token_ns * work.context as f64
     }
 
     /// Returns the factor of a step, from a standard normal value.
@@ -37,20 +37,20 @@ impl StepTime {
     }
 }
 
-/// The work of a step.
+/// The work of a step, in tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct StepWork {
-    prefill_tokens: u64,
-    decode_tokens: u64,
-    context_tokens: u64,
+    prefill: u64,
+    decode: u64,
+    context: u64,
 }
 
 impl StepWork {
     /// Returns it with what is scheduled for a sequence.
     pub(super) fn with(mut self, sequence: &Sequence) -> Self {
-        let tokens = if sequence.is_decoding() { &mut self.decode_tokens } else { &mut self.prefill_tokens };
+        let tokens = if sequence.is_decoding() { &mut self.decode } else { &mut self.prefill };
         *tokens += u64::from(sequence.scheduled);
-        self.context_tokens += u64::from(sequence.computed);
+        self.context += u64::from(sequence.computed);
         self
     }
 }
