@@ -45,7 +45,8 @@ pub(crate) struct Deployment {
     head_dim: f64,
 }
 
-/// Llama 3.1 8B on one H100. Its weights are files of 16.06 GB. Its `config.json` has 32 layers, a hidden size of 4,096, and 8 heads of keys and values of 128 numbers.
+/// Llama 3.1 8B on one H100. Its weights are files of 16.06 GB. Its `config.json` has 32 layers, a hidden size of 4,096, and 8 heads of
+/// keys and values of 128 numbers.
 pub(crate) const LLAMA_3_1_8B: Deployment = Deployment {
     gpu: H100_SXM,
     gpus: 1.0,
@@ -56,7 +57,8 @@ pub(crate) const LLAMA_3_1_8B: Deployment = Deployment {
     head_dim: 128.0,
 };
 
-/// Llama 3.1 70B on eight H100. Its weights are files of 141.1 GB. Its `config.json` has 80 layers, a hidden size of 8,192, and 8 heads of keys and values of 128 numbers.
+/// Llama 3.1 70B on eight H100. Its weights are files of 141.1 GB. Its `config.json` has 80 layers, a hidden size of 8,192, and 8 heads
+/// of keys and values of 128 numbers.
 pub(crate) const LLAMA_3_1_70B_TP8: Deployment = Deployment {
     gpu: H100_SXM,
     gpus: 8.0,
