@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
 use assay_reactor::{Interest, Poller, now_ns};
-use assay_simulator::{Config, Latency, Profile, Server, Truth, TruthEnd};
+use assay_simulator::{Config, EngineConfig, Latency, Profile, Server, Truth, TruthEnd};
 
 const EVENTS_PER_S: u32 = 50;
 const BETWEEN_NS: i64 = 1_000_000_000 / EVENTS_PER_S as i64;
@@ -38,7 +38,9 @@ fn measure(streams: usize, is_spread: bool, seconds: u32, spin_ns: i64) -> Resul
         itl_ns: BETWEEN_NS,
         ..Latency::none()
     };
-    let server = Server::bind(Config { latency, spin_ns, ..Config::from_profile(Profile::Instant) })?.spawn()?;
+    let server =
+        Server::bind(Config { engine: EngineConfig::PerRequest(latency), spin_ns, ..Config::from_profile(Profile::Instant) })?
+            .spawn()?;
     let address = server.address();
     let client = std::thread::spawn(move || drain(address, streams, seconds * EVENTS_PER_S));
     client.join().map_err(|_| "the client has panicked")??;

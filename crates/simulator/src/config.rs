@@ -1,18 +1,22 @@
-//! The configuration of a simulator: its latencies, its responses and its limits.
+//! The configuration of a simulator: its engine, its responses and its limits.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::deployment::{LLAMA_3_1_8B, LLAMA_3_1_70B_TP8};
 use crate::draw::{Concern, RequestKey, Seed};
 use crate::engine::Stall;
 use crate::fault::Fault;
 use crate::listen::ListenAddress;
-use crate::model::Latency;
+use crate::model::{Batching, BatchingConfig, Latency, Model, PerRequest, StepTime};
 
 /// Nanoseconds of a millisecond.
 const MS: i64 = 1_000_000;
+
+/// The context length of Llama 3.1.
+pub(crate) const DEFAULT_MODEL_LEN: u32 = 131_072;
 
 /// The complete configuration of a simulator.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,8 +29,8 @@ pub struct Config {
     pub adapters: Vec<String>,
     /// The seed of every draw.
     pub seed: Seed,
-    /// The latencies.
-    pub latency: Latency,
+    /// The engine.
+    pub engine: EngineConfig,
     /// The lengths of responses whose length the request leaves open.
     pub output: LengthDistribution,
     /// The maximum tokens of a prompt and its response together.
@@ -51,6 +55,51 @@ pub struct Config {
     pub truth: Option<PathBuf>,
     /// The limits of the server.
     pub limits: Limits,
+}
+
+/// The model of an engine, with its settings.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EngineConfig {
+    /// Each request has latencies of its own.
+    PerRequest(Latency),
+    /// All requests share the steps of the engine.
+    Batching(BatchingConfig),
+}
+
+impl EngineConfig {
+    /// Returns an idle engine.
+    pub fn model(&self, seed: &Seed) -> Box<dyn Model> {
+        match self {
+            Self::PerRequest(latency) => Box::new(PerRequest::new(latency.clone(), seed)),
+            Self::Batching(batching) => Box::new(Batching::new(batching.clone(), seed)),
+        }
+    }
+
+    pub(crate) fn has_prefix_cache(&self) -> bool {
+        match self {
+            Self::PerRequest(latency) => latency.prefix_cache,
+            Self::Batching(batching) => batching.prefix_cache,
+        }
+    }
+
+    pub(crate) fn block_tokens(&self) -> u32 {
+        match self {
+            Self::PerRequest(latency) => latency.block_tokens,
+            Self::Batching(batching) => batching.block_tokens,
+        }
+    }
+
+    pub(crate) fn kv_blocks(&self) -> u32 {
+        match self {
+            Self::PerRequest(latency) => latency.kv_blocks,
+            Self::Batching(batching) => batching.kv_blocks,
+        }
+    }
+
+    /// Returns true if running requests may have to make room for others.
+    pub(crate) fn preempts(&self) -> bool {
+        matches!(self, Self::Batching(_))
+    }
 }
 
 /// The limits of everything that can grow.
@@ -102,9 +151,9 @@ impl Config {
             model: "assay-simulator".to_owned(),
             adapters: Vec::new(),
             seed: Seed::default(),
-            latency: profile.latency(),
+            engine: profile.engine(),
             output: LengthDistribution { median_tokens: 128, sigma: 0.6, max_tokens: 2_048 },
-            max_model_len: 131_072,
+            max_model_len: DEFAULT_MODEL_LEN,
             reasoning_share: 0.0,
             reasoning_field: "reasoning_content".to_owned(),
             embedding_dimensions: 384,
@@ -146,7 +195,7 @@ impl LengthDistribution {
     }
 }
 
-/// A named set of latencies.
+/// A named engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
     /// As fast as possible: everything is due at once.
@@ -159,6 +208,12 @@ pub enum Profile {
     H100x8bPrefill,
     /// A 70B model on eight H100, tuned for throughput: 200 ± 40 ms, 25 ± 4 ms, three times that when full.
     H100x70b,
+    /// For tests: steps of 1 ms, and 10 us more for each of the at most 512 tokens that they compute.
+    FastBatching,
+    /// Llama 3.1 8B on one H100, by a roofline.
+    H100x8bBatching,
+    /// Llama 3.1 70B on eight H100, by a roofline.
+    H100x70bBatching,
 }
 
 /// The error for a name that no profile has.
@@ -170,20 +225,23 @@ pub struct UnknownProfile {
 
 impl Profile {
     /// All profiles by name.
-    pub const NAMES: [(&'static str, Self); 5] = [
+    pub const NAMES: [(&'static str, Self); 8] = [
         ("instant", Self::Instant),
         ("fast", Self::Fast),
         ("h100-8b", Self::H100x8b),
         ("h100-8b-prefill", Self::H100x8bPrefill),
         ("h100-70b-tp8", Self::H100x70b),
+        ("fast-batching", Self::FastBatching),
+        ("h100-8b-batching", Self::H100x8bBatching),
+        ("h100-70b-tp8-batching", Self::H100x70bBatching),
     ];
 
-    fn latency(self) -> Latency {
-        let none = Latency::none();
+    /// Returns its engine.
+    pub fn engine(self) -> EngineConfig {
         // A lognormal jitter of median m and sigma 0.8 has mean 1.377 m and standard deviation 1.304 m. Below, that gives the
         // stated deviation of the profile and, with the base, its stated mean.
-        let server = Latency { ttft_jitter_sigma: 0.8, max_num_seqs: 256, ..none };
-        match self {
+        let server = Latency { ttft_jitter_sigma: 0.8, max_num_seqs: 256, ..Latency::none() };
+        EngineConfig::PerRequest(match self {
             Self::Instant => Latency::none(),
             Self::Fast => Latency { ttft_ns: 5 * MS, itl_ns: MS, ..Latency::none() },
             Self::H100x8b => Latency {
@@ -211,8 +269,23 @@ impl Profile {
                 load_factor: 3.0,
                 ..server
             },
-        }
+            Self::FastBatching => return EngineConfig::Batching(fast_batching()),
+            Self::H100x8bBatching => return EngineConfig::Batching(LLAMA_3_1_8B.batching()),
+            Self::H100x70bBatching => return EngineConfig::Batching(LLAMA_3_1_70B_TP8.batching()),
+        })
     }
+}
+
+fn fast_batching() -> BatchingConfig {
+    let token_ns = 10_000.0;
+    let step = StepTime {
+        base_ns: MS as f64,
+        prefill_token_ns: token_ns,
+        decode_token_ns: token_ns,
+        context_token_ns: 0.0,
+        jitter_sigma: 0.0,
+    };
+    BatchingConfig { step, max_num_batched_tokens: 512, max_num_seqs: 64, kv_blocks: 65_536, ..LLAMA_3_1_8B.batching() }
 }
 
 impl std::str::FromStr for Profile {
@@ -261,6 +334,9 @@ mod tests {
     fn a_profile_is_found_by_its_name_alone() {
         assert_eq!("fast".parse(), Ok(Profile::Fast));
         let error = "FAST".parse::<Profile>().expect_err("no such name").to_string();
-        assert_eq!(error, "`FAST` is no profile; one of instant, fast, h100-8b, h100-8b-prefill, h100-70b-tp8");
+        assert_eq!(
+            error,
+            "`FAST` is no profile; one of instant, fast, h100-8b, h100-8b-prefill, h100-70b-tp8, fast-batching, h100-8b-batching, h100-70b-tp8-batching"
+        );
     }
 }

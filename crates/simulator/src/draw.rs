@@ -85,6 +85,10 @@ pub enum Concern {
     Arrival = 10,
     /// The turns that are left of the first sessions of a load's users.
     Age = 11,
+    /// The jitter of each step of a batch.
+    Step = 12,
+    /// The acceptance of each draft.
+    Draft = 13,
 }
 
 /// The key of a request's draws.

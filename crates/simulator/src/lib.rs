@@ -3,7 +3,8 @@
 //!
 //! It is used to check a load generator: the measured times are compared with the planned and the sent ones, chunk by chunk.
 //!
-//! - [`Model`] is the engine, pure and in virtual time: arrivals go in, planned events come out. [`PerRequest`] is the first one.
+//! - [`Model`] is the engine, pure and in virtual time: arrivals go in, planned events come out. With [`PerRequest`] each request has
+//!   latencies of its own; with [`Batching`] all requests share the steps of an engine.
 //! - [`Server`] serves a model over HTTP/1.1 as an OpenAI-compatible endpoint and records the [`Truth`] of every request.
 //! - [`simulate`] runs a model without sockets or a clock, and returns the records that a perfect client would have made.
 //!   `assay-simulator predict` prints the measurements of such a client.
@@ -14,6 +15,7 @@
 //! as they should.
 
 mod config;
+mod deployment;
 mod draw;
 mod engine;
 mod fault;
@@ -27,12 +29,15 @@ mod simulation;
 mod truth;
 mod words;
 
-pub use config::{Config, LengthDistribution, Limits, Profile, UnknownProfile};
+pub use config::{Config, EngineConfig, LengthDistribution, Limits, Profile, UnknownProfile};
 pub use draw::{Concern, RequestKey, Seed, SeedError};
 pub use engine::{Engine, MAX_STALLS, Stall, TooManyStalls};
 pub use fault::{Fault, FaultError};
 pub use listen::ListenAddress;
-pub use model::{Arrival, Channel, CoTenant, Event, EventKind, Latency, Model, Occupancy, PerRequest, SlowRequests};
+pub use model::{
+    Arrival, Batching, BatchingConfig, Channel, CoTenant, Event, EventKind, Latency, Model, Occupancy, PerRequest, SlowRequests,
+    StepTime,
+};
 pub use program::main;
 pub use server::{RunningServer, ServeError, Server, Stopper};
 pub use settings::{Settings, SettingsError};

@@ -1,9 +1,11 @@
 //! The engine behind the endpoint: a state machine in virtual time that plans the absolute instant of each of its actions.
 
+mod batching;
 mod per_request;
 mod prefix_cache;
 mod slowness;
 
+pub use batching::{Batching, BatchingConfig, StepTime};
 pub use per_request::{Latency, PerRequest};
 pub use slowness::{CoTenant, SlowRequests};
 
@@ -18,8 +20,8 @@ use crate::draw::RequestKey;
 /// call changes nothing: an event keeps its planned instant, and its consequences (the start of a queued request, for example)
 /// are planned from there.
 ///
-/// A model may plan each event as late as its own steps need: only [`Model::next_ns`] has to be known ahead. So a model whose
-/// requests share the steps of a batch can implement this trait as well as one that serves each request by itself.
+/// A model may plan each event as late as its own steps need: only [`Model::next_ns`] has to be known ahead. So the requests of
+/// [`Batching`] share the steps of a batch, and [`PerRequest`] serves each one by itself.
 pub trait Model: Send {
     /// Starts the engine, before any other call: its episodes count from here. An engine without this call has started at 0.
     fn start(&mut self, at_ns: i64);
@@ -106,7 +108,7 @@ pub struct Event {
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// The request leaves the queue and begins to run.
+    /// The request leaves the queue for the first time and begins to run.
     Admitted {
         /// Tokens of its prompt that were found in the prefix cache and need no work.
         cached_tokens: u32,
@@ -115,6 +117,8 @@ pub enum EventKind {
         /// Blocks that were evicted from the prefix cache to make room for its prompt.
         evictions: u32,
     },
+    /// The request goes back to the head of the queue, and all that was computed for it is computed again. No token is sent again.
+    Preempted,
     /// Tokens are sent together.
     Chunk {
         /// Their number; at least one.
@@ -145,6 +149,8 @@ pub struct Occupancy {
     pub waiting: u32,
     /// The share of its KV cache that running requests hold, from 0 to 1.
     pub kv_usage: f64,
+    /// Preemptions so far.
+    pub preemptions: u64,
     /// Blocks in the prefix cache.
     pub cached_blocks: u64,
     /// Blocks that were evicted from the prefix cache so far.

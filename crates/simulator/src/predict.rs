@@ -13,9 +13,9 @@ use crate::config::Config;
 use crate::draw::{Concern, RequestKey, Seed};
 use crate::engine::{Engine, TooManyStalls};
 use crate::fault::Fault;
-use crate::model::PerRequest;
+use crate::model::Model;
 use crate::settings::{SettingsError, out_of_range, within};
-use crate::simulation::{LaterTurn, Load, SimulatedRequest, SimulatedTurn, simulate};
+use crate::simulation::{LaterTurn, Load, SimulatedRequest, SimulatedTurn, Simulation, simulate};
 
 /// The maximum requests of a load; each is held until its turn.
 const MAX_REQUESTS: u32 = 1_000_000;
@@ -147,16 +147,16 @@ pub(crate) fn predict(config: &Config, args: &LoadArgs) -> Result<Prediction, Pr
     if args.users.is_some() && f64::from(args.requests) * 1e9 / args.rate.unwrap_or(f64::NAN) > MAX_NS as f64 {
         return Err(PredictError::TooLong);
     }
-    let mut engine = Engine::new(PerRequest::new(config.latency.clone(), &config.seed));
+    let mut engine = Engine::new(config.engine.model(&config.seed));
     config.stalls.iter().try_for_each(|stall| engine.stall(*stall))?;
     if let Some(turns) = args.turns {
         let mut seen = LoadSamples::new();
         if let Some(clients) = args.concurrency {
             let load = Load::Closed { clients, requests: sessions(config, args, turns) };
-            simulate(engine, config.seed, load).for_each(|record| seen.add(&record));
+            seen.add_all(simulate(engine, config.seed, load));
         } else {
             let load = Load::Open(users(config, args, &UserGrid::new(config, args, turns)));
-            simulate(engine, config.seed, load).for_each(|record| seen.add(&record));
+            seen.add_all(simulate(engine, config.seed, load));
         }
         return seen.into_prediction(config, args);
     }
@@ -170,7 +170,7 @@ pub(crate) fn predict(config: &Config, args: &LoadArgs) -> Result<Prediction, Pr
         None => Load::Open(served),
     };
     let mut seen = LoadSamples { failed: refused.len() as u32, last_ns: last_due_ns, ..LoadSamples::new() };
-    simulate(engine, config.seed, load).with_max_waiting(config.limits.waiting).for_each(|record| seen.add(&record));
+    seen.add_all(simulate(engine, config.seed, load).with_max_waiting(config.limits.waiting));
     seen.into_prediction(config, args)
 }
 
@@ -231,7 +231,7 @@ fn check_sessions(config: &Config, args: &LoadArgs, turns: u32) -> Result<(), Se
     if let Some(fault) = config.faults.first() {
         return Err(out_of_range("fault", &fault.to_string(), "absent with sessions, which end with a failed turn"));
     }
-    let blocks = |turn: u32| u64::from(turn_tokens(args, turn) / config.latency.block_tokens.max(1));
+    let blocks = |turn: u32| u64::from(turn_tokens(args, turn) / config.engine.block_tokens().max(1));
     match args.users {
         // All turns of users are held from the start on.
         Some(_) => {
@@ -279,7 +279,7 @@ fn turn_request(config: &Config, args: &LoadArgs, number: u32, turn: SimulatedTu
         prompt_tokens,
         output_tokens: args.osl,
         reasoning_tokens: reasoning_tokens(config, args),
-        prefix_blocks: (0..prompt_tokens / config.latency.block_tokens.max(1)).map(block).collect(),
+        prefix_blocks: (0..prompt_tokens / config.engine.block_tokens().max(1)).map(block).collect(),
         turn: Some(turn),
         ..SimulatedRequest::default()
     }
@@ -401,6 +401,7 @@ struct LoadSamples {
     failed: u32,
     /// The end of the last request, or its due time.
     last_ns: i64,
+    preemptions: u64,
 }
 
 /// The samples of one metric: latencies in nanoseconds, others in the unit of the metric.
@@ -418,7 +419,12 @@ impl LoadSamples {
     fn new() -> Self {
         let is_distribution = |metric: &Metric| !matches!(metric.definition().formula, Formula::Trial(_));
         let distributions = predicted().filter(is_distribution).map(|metric| (metric, Samples::new(metric))).collect();
-        Self { distributions, totals: Totals::default(), failed: 0, last_ns: 0 }
+        Self { distributions, totals: Totals::default(), failed: 0, last_ns: 0, preemptions: 0 }
+    }
+
+    fn add_all<M: Model>(&mut self, mut simulation: Simulation<M, impl Iterator<Item = SimulatedRequest>>) {
+        simulation.by_ref().for_each(|record| self.add(&record));
+        self.preemptions = simulation.occupancy().preemptions;
     }
 
     fn add(&mut self, record: &Record) {
@@ -436,6 +442,9 @@ impl LoadSamples {
         if self.last_ns > MAX_NS {
             return Err(PredictError::TooLong);
         }
+        let preemptions = config.engine.preempts().then_some(("preemptions", Some(self.preemptions as f64)));
+        let mut result = self.into_metrics(args.requests);
+        result.0.extend(preemptions);
         Ok(Prediction {
             name: "prediction",
             component: "assay-simulator",
@@ -450,12 +459,12 @@ impl LoadSamples {
                 think_time_ms: args.think_time_ms,
                 seed: config.seed.to_string(),
             },
-            result: self.into_metrics(args.requests),
+            result,
         })
     }
 
     fn into_metrics(self, requests: u32) -> PredictedMetrics {
-        let Self { mut distributions, totals, failed, last_ns } = self;
+        let Self { mut distributions, totals, failed, last_ns, .. } = self;
         let trial = TrialTotals {
             requests: requests.into(),
             ok: (requests - failed).into(),

@@ -24,7 +24,7 @@ use thiserror::Error;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::listen::{ListenAddress, Listener};
-use crate::model::{Model, PerRequest};
+use crate::model::Model;
 use event_loop::EventLoop;
 
 /// The token of the listener; connections have lower tokens.
@@ -75,11 +75,11 @@ pub struct Server {
 impl Server {
     /// Listens, with the model of the configuration.
     pub fn bind(config: Config) -> Result<Self, ServeError> {
-        let model = PerRequest::new(config.latency.clone(), &config.seed);
-        Self::with_model(config, Box::new(model))
+        let model = config.engine.model(&config.seed);
+        Self::with_model(config, model)
     }
 
-    /// Listens, with another model; the latencies of the configuration are then ignored.
+    /// Listens, with another model; the engine of the configuration then only states the blocks of the cache.
     pub fn with_model(config: Config, model: Box<dyn Model>) -> Result<Self, ServeError> {
         let refused = |source| ServeError::Listen { address: config.listen.clone(), source };
         let (listener, address) = Listener::bind(&config.listen, ACCEPT_QUEUE).map_err(refused)?;

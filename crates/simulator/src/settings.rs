@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::config::{Config, Profile, UnknownProfile};
+use crate::config::{Config, DEFAULT_MODEL_LEN, EngineConfig, Profile, UnknownProfile};
 use crate::draw::SeedError;
 use crate::engine::{MAX_STALLS, Stall};
 use crate::fault::FaultError;
 use crate::listen::ListenAddress;
-use crate::model::Latency;
+use crate::model::{BatchingConfig, CoTenant, Latency};
 
 /// The most bytes of a file of settings that are read.
 const MAX_BYTES: u64 = 16 << 20;
@@ -53,7 +53,8 @@ settings! {
     /// Address to listen on; port 0 selects a free port, and unix:PATH is a Unix socket [default: 127.0.0.1:0]
     #[arg(long, value_name = "ADDRESS")]
     listen: ListenAddress,
-    /// Latency profile: instant, fast, h100-8b, h100-8b-prefill, h100-70b-tp8 [default: instant]
+    /// Profile of the engine: instant, fast, h100-8b, h100-8b-prefill, h100-70b-tp8, in which each request has latencies of its own;
+    /// fast-batching, h100-8b-batching, h100-70b-tp8-batching, in which all requests share the steps of a batch [default: instant]
     #[arg(long, value_name = "NAME")]
     profile: String,
     /// Name of the served model [default: assay-simulator]
@@ -90,7 +91,7 @@ settings! {
     #[arg(long, value_name = "FACTOR", help_heading = "Latency")]
     load_factor: f64,
     /// Maximum running requests; others wait
-    #[arg(long, value_name = "N", help_heading = "Latency")]
+    #[arg(long, value_name = "N", help_heading = "Engine")]
     max_num_seqs: u32,
     /// Tokens of the first chunk
     #[arg(long, value_name = "N", help_heading = "Latency")]
@@ -102,15 +103,42 @@ settings! {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", help_heading = "Latency")]
     vary_chunks: bool,
     /// Cache prefixes of prompts
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", help_heading = "Latency")]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", help_heading = "Engine")]
     prefix_cache: bool,
-    /// Tokens per block of the prefix cache
-    #[arg(long, value_name = "N", help_heading = "Latency")]
+    /// Tokens per block of the KV cache
+    #[arg(long, value_name = "N", help_heading = "Engine")]
     block_tokens: u32,
-    /// Blocks of the prefix cache
-    #[arg(long, value_name = "N", help_heading = "Latency")]
+    /// Blocks of the KV cache: those of cached prefixes and, with batching, as many of running requests
+    #[arg(long, value_name = "N", help_heading = "Engine")]
     kv_blocks: u32,
-    /// Factor of all times of slow requests; at least 1 [default: 1]
+    /// Time of a step by itself, such as for reading the weights
+    #[arg(long, value_name = "MS", help_heading = "Batching")]
+    step_base_ms: f64,
+    /// Time added to a step for every token of a prompt that it computes
+    #[arg(long, value_name = "US", help_heading = "Batching")]
+    step_prefill_us: f64,
+    /// Time added to a step for every sequence that decodes, and for every draft
+    #[arg(long, value_name = "US", help_heading = "Batching")]
+    step_decode_us: f64,
+    /// Time added to a step for every token of context that it reads
+    #[arg(long, value_name = "US", help_heading = "Batching")]
+    step_context_us: f64,
+    /// Sigma of the lognormal factor of a step, whose median is 1
+    #[arg(long, value_name = "SIGMA", help_heading = "Batching")]
+    step_jitter_sigma: f64,
+    /// Maximum tokens that a step computes
+    #[arg(long, value_name = "N", help_heading = "Batching")]
+    max_num_batched_tokens: u32,
+    /// Compute prompts in chunks, with what sequences that decode leave of a step
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", help_heading = "Batching")]
+    chunked_prefill: bool,
+    /// Drafts of speculative decoding that each step verifies for a sequence
+    #[arg(long, value_name = "N", help_heading = "Batching")]
+    speculative_tokens: u32,
+    /// Probability that a draft is accepted if those before it are
+    #[arg(long, value_name = "P", help_heading = "Batching")]
+    speculative_acceptance: f64,
+    /// Factor of all times of slow requests, or of all steps; at least 1 [default: 1]
     #[arg(long, value_name = "FACTOR", help_heading = "Slowness")]
     slow_factor: f64,
     /// Share of slow requests, from 0 to 1: a small share slows only the tail [default: 1]
@@ -134,7 +162,7 @@ settings! {
     /// Their maximum length [default: 2048]
     #[arg(long, value_name = "TOKENS", help_heading = "Responses")]
     output_max: u32,
-    /// Maximum tokens of a prompt and its response together [default: 131072]
+    /// Maximum tokens of a prompt and its response together [default: 131072, or what fits into the cache of a batch]
     #[arg(long, value_name = "TOKENS", help_heading = "Responses")]
     max_model_len: u32,
     /// Share of a chat response that is reasoning, from 0 to 1 [default: 0]
@@ -218,6 +246,16 @@ pub enum SettingsError {
         /// The allowed range.
         range: String,
     },
+    /// The engine of the profile has nothing that the setting would change.
+    #[error("`{name}` has no effect with the profile `{profile}`, {engine}")]
+    WithoutEffect {
+        /// The setting.
+        name: &'static str,
+        /// The profile.
+        profile: String,
+        /// The kind of its engine.
+        engine: &'static str,
+    },
     /// The profile does not exist.
     #[error(transparent)]
     Profile(#[from] UnknownProfile),
@@ -246,9 +284,13 @@ impl Settings {
 
     /// Applies these settings to their profile.
     pub fn config(self) -> Result<Config, SettingsError> {
-        let mut config = Config::from_profile(self.profile.as_deref().unwrap_or("instant").parse::<Profile>()?);
-        self.set_latency(&mut config)?;
-        self.set_slowness(&mut config.latency)?;
+        let profile = self.profile.as_deref().unwrap_or("instant");
+        let mut config = Config::from_profile(profile.parse::<Profile>()?);
+        self.refuse_without_effect(profile, &config.engine)?;
+        match &mut config.engine {
+            EngineConfig::PerRequest(latency) => self.set_latency(latency)?,
+            EngineConfig::Batching(batching) => self.set_batching(batching)?,
+        }
         self.set_responses(&mut config)?;
         self.set_faults(&mut config)?;
         self.set_limits(&mut config)?;
@@ -267,8 +309,8 @@ impl Settings {
         Ok(config)
     }
 
-    fn set_latency(&self, config: &mut Config) -> Result<(), SettingsError> {
-        let latency = &mut config.latency;
+    fn set_latency(&self, latency: &mut Latency) -> Result<(), SettingsError> {
+        refuse_alone("slow_share", self.slow_share, "slow_factor", self.slow_factor)?;
         set(&mut latency.ttft_ns, delay_ms("ttft_ms", self.ttft_ms)?);
         set(&mut latency.prefill_per_token_ns, delay_us("prefill_per_token_us", self.prefill_per_token_us)?);
         set(&mut latency.ttft_jitter_ns, delay_ms("ttft_jitter_ms", self.ttft_jitter_ms)?);
@@ -283,27 +325,90 @@ impl Settings {
         set(&mut latency.prefix_cache, self.prefix_cache);
         set(&mut latency.block_tokens, within("block_tokens", self.block_tokens, 1, 10_000)?);
         set(&mut latency.kv_blocks, within("kv_blocks", self.kv_blocks, 1, 10_000_000)?);
+        set(&mut latency.slow.factor, within("slow_factor", self.slow_factor, 1.0, 1_000.0)?);
+        set(&mut latency.slow.share, within("slow_share", self.slow_share, 0.0, 1.0)?);
+        self.set_cotenant(&mut latency.cotenant)
+    }
+
+    fn set_batching(&self, batching: &mut BatchingConfig) -> Result<(), SettingsError> {
+        let (drafts, acceptance) = (self.speculative_tokens, self.speculative_acceptance);
+        refuse_alone("speculative_tokens", drafts, "speculative_acceptance", acceptance)?;
+        refuse_alone("speculative_acceptance", acceptance, "speculative_tokens", drafts)?;
+        let step = &mut batching.step;
+        let in_ns = |name, us| Ok::<_, SettingsError>(within(name, us, 0.0, MAX_DELAY_MS * 1e3)?.map(|us| us * 1e3));
+        set(&mut step.base_ns, within("step_base_ms", self.step_base_ms, 0.0, MAX_DELAY_MS)?.map(|ms| ms * 1e6));
+        set(&mut step.prefill_token_ns, in_ns("step_prefill_us", self.step_prefill_us)?);
+        set(&mut step.decode_token_ns, in_ns("step_decode_us", self.step_decode_us)?);
+        set(&mut step.context_token_ns, in_ns("step_context_us", self.step_context_us)?);
+        set(&mut step.jitter_sigma, within("step_jitter_sigma", self.step_jitter_sigma, 0.0, 5.0)?);
+        set(&mut batching.speculative_tokens, within("speculative_tokens", drafts, 0, 100)?);
+        set(&mut batching.speculative_acceptance, within("speculative_acceptance", acceptance, 0.0, 1.0)?);
+        set(&mut batching.max_num_seqs, within("max_num_seqs", self.max_num_seqs, 1, 1_000_000)?);
+        set(&mut batching.chunked_prefill, self.chunked_prefill);
+        set(&mut batching.prefix_cache, self.prefix_cache);
+        set(&mut batching.block_tokens, within("block_tokens", self.block_tokens, 1, 10_000)?);
+        set(&mut batching.kv_blocks, within("kv_blocks", self.kv_blocks, 1, 10_000_000)?);
+        set(&mut batching.slow_factor, within("slow_factor", self.slow_factor, 1.0, 1_000.0)?);
+        set(&mut batching.max_num_batched_tokens, within("max_num_batched_tokens", self.max_num_batched_tokens, 1, MAX_TOKENS)?);
+        let decodes = batching.max_num_seqs.saturating_mul(batching.speculative_tokens + 1);
+        if batching.max_num_batched_tokens < decodes {
+            let range = format!("at least {decodes}, the tokens of `max_num_seqs` sequences that decode");
+            return Err(out_of_range("max_num_batched_tokens", &batching.max_num_batched_tokens.to_string(), &range));
+        }
+        self.set_cotenant(&mut batching.cotenant)
+    }
+
+    fn set_cotenant(&self, cotenant: &mut CoTenant) -> Result<(), SettingsError> {
+        refuse_alone("cotenant_share", self.cotenant_share, "cotenant_factor", self.cotenant_factor)?;
+        refuse_alone("cotenant_episode_ms", self.cotenant_episode_ms, "cotenant_factor", self.cotenant_factor)?;
+        set(&mut cotenant.factor, within("cotenant_factor", self.cotenant_factor, 1.0, 1_000.0)?);
+        set(&mut cotenant.share, within("cotenant_share", self.cotenant_share, 0.0, 1.0)?);
+        let episode_ms = within("cotenant_episode_ms", self.cotenant_episode_ms, 1.0, MAX_DELAY_MS)?;
+        set(&mut cotenant.episode_ns, delay_ms("cotenant_episode_ms", episode_ms)?);
         Ok(())
     }
 
-    fn set_slowness(&self, latency: &mut Latency) -> Result<(), SettingsError> {
-        with_factor("slow_share", self.slow_share, "slow_factor", self.slow_factor)?;
-        with_factor("cotenant_share", self.cotenant_share, "cotenant_factor", self.cotenant_factor)?;
-        with_factor("cotenant_episode_ms", self.cotenant_episode_ms, "cotenant_factor", self.cotenant_factor)?;
-        set(&mut latency.slow.factor, within("slow_factor", self.slow_factor, 1.0, 1_000.0)?);
-        set(&mut latency.slow.share, within("slow_share", self.slow_share, 0.0, 1.0)?);
-        set(&mut latency.cotenant.factor, within("cotenant_factor", self.cotenant_factor, 1.0, 1_000.0)?);
-        set(&mut latency.cotenant.share, within("cotenant_share", self.cotenant_share, 0.0, 1.0)?);
-        let episode_ms = within("cotenant_episode_ms", self.cotenant_episode_ms, 1.0, MAX_DELAY_MS)?;
-        set(&mut latency.cotenant.episode_ns, delay_ms("cotenant_episode_ms", episode_ms)?);
-        Ok(())
+    /// Refuses the settings that only engines of the other kind have.
+    fn refuse_without_effect(&self, profile: &str, engine: &EngineConfig) -> Result<(), SettingsError> {
+        let of_requests = [
+            ("ttft_ms", self.ttft_ms.is_some()),
+            ("prefill_per_token_us", self.prefill_per_token_us.is_some()),
+            ("ttft_jitter_ms", self.ttft_jitter_ms.is_some()),
+            ("ttft_jitter_sigma", self.ttft_jitter_sigma.is_some()),
+            ("itl_ms", self.itl_ms.is_some()),
+            ("itl_jitter_ms", self.itl_jitter_ms.is_some()),
+            ("load_factor", self.load_factor.is_some()),
+            ("first_chunk_tokens", self.first_chunk_tokens.is_some()),
+            ("tokens_per_chunk", self.tokens_per_chunk.is_some()),
+            ("vary_chunks", self.vary_chunks.is_some()),
+            ("slow_share", self.slow_share.is_some()),
+        ];
+        let of_batches = [
+            ("step_base_ms", self.step_base_ms.is_some()),
+            ("step_prefill_us", self.step_prefill_us.is_some()),
+            ("step_decode_us", self.step_decode_us.is_some()),
+            ("step_context_us", self.step_context_us.is_some()),
+            ("step_jitter_sigma", self.step_jitter_sigma.is_some()),
+            ("max_num_batched_tokens", self.max_num_batched_tokens.is_some()),
+            ("chunked_prefill", self.chunked_prefill.is_some()),
+            ("speculative_tokens", self.speculative_tokens.is_some()),
+            ("speculative_acceptance", self.speculative_acceptance.is_some()),
+        ];
+        let (others, engine) = match engine {
+            EngineConfig::PerRequest(_) => (&of_batches[..], "in which each request has latencies of its own"),
+            EngineConfig::Batching(_) => (&of_requests[..], "in which all requests share the steps of a batch"),
+        };
+        match others.iter().find(|(_, is_set)| *is_set) {
+            Some((name, _)) => Err(SettingsError::WithoutEffect { name, profile: profile.to_owned(), engine }),
+            None => Ok(()),
+        }
     }
 
     fn set_responses(&self, config: &mut Config) -> Result<(), SettingsError> {
         set(&mut config.output.median_tokens, within("output_median", self.output_median, 1, MAX_TOKENS)?);
         set(&mut config.output.sigma, within("output_sigma", self.output_sigma, 0.0, 5.0)?);
         set(&mut config.output.max_tokens, within("output_max", self.output_max, 1, MAX_TOKENS)?);
-        set(&mut config.max_model_len, within("max_model_len", self.max_model_len, 2, MAX_TOKENS)?);
+        config.max_model_len = self.max_model_len(&config.engine)?;
         set(&mut config.reasoning_share, within("reasoning_share", self.reasoning_share, 0.0, 1.0)?);
         set(&mut config.embedding_dimensions, within("embedding_dimensions", self.embedding_dimensions, 1, 100_000)?);
         if let Some(field) = &self.reasoning_field {
@@ -313,6 +418,22 @@ impl Settings {
             config.reasoning_field.clone_from(field);
         }
         Ok(())
+    }
+
+    /// Returns the maximum length, by default as much as the cache of the engine can hold. A longer request could never run.
+    fn max_model_len(&self, engine: &EngineConfig) -> Result<u32, SettingsError> {
+        let most = match engine {
+            EngineConfig::PerRequest(_) => MAX_TOKENS,
+            EngineConfig::Batching(batching) => batching.max_request_tokens().min(MAX_TOKENS),
+        };
+        if most < 2 {
+            return Err(out_of_range(
+                "kv_blocks",
+                &engine.kv_blocks().to_string(),
+                "enough for a request of 2 tokens and its drafts",
+            ));
+        }
+        Ok(within("max_model_len", self.max_model_len, 2, most)?.unwrap_or(DEFAULT_MODEL_LEN.min(most)))
     }
 
     fn set_faults(&self, config: &mut Config) -> Result<(), SettingsError> {
@@ -349,15 +470,15 @@ fn set<T>(place: &mut T, value: Option<T>) {
     }
 }
 
-/// Refuses a share or an episode without its factor: nothing would be slower, which cannot be intended.
-fn with_factor(
+/// Refuses a value without another one that gives it its effect, such as a share without its factor: that cannot be intended.
+fn refuse_alone<T: std::fmt::Display>(
     name: &'static str,
-    value: Option<f64>,
-    factor_name: &'static str,
-    factor: Option<f64>,
+    value: Option<T>,
+    other_name: &'static str,
+    other: Option<impl Sized>,
 ) -> Result<(), SettingsError> {
-    match (value, factor) {
-        (Some(value), None) => Err(out_of_range(name, &value.to_string(), &format!("set together with `{factor_name}`"))),
+    match (value, other) {
+        (Some(value), None) => Err(out_of_range(name, &value.to_string(), &format!("set together with `{other_name}`"))),
         _ => Ok(()),
     }
 }
@@ -435,9 +556,13 @@ mod tests {
         let file = settings(r#"{"profile": "fast", "ttft_ms": 7, "itl_ms": 3}"#);
         let flags = Settings { itl_ms: Some(2.5), ..Settings::default() };
         let config = flags.or(file).config().expect("a configuration");
-        assert_eq!((config.latency.ttft_ns, config.latency.itl_ns), (7_000_000, 2_500_000));
+        let times = |config: Config| match config.engine {
+            EngineConfig::PerRequest(latency) => (latency.ttft_ns, latency.itl_ns),
+            EngineConfig::Batching(_) => panic!("a batch"),
+        };
+        assert_eq!(times(config), (7_000_000, 2_500_000));
         let fast = settings(r#"{"profile": "fast"}"#).config().expect("a configuration");
-        assert_eq!((fast.latency.ttft_ns, fast.latency.itl_ns), (5_000_000, 1_000_000));
+        assert_eq!(times(fast), (5_000_000, 1_000_000));
     }
 
     #[test]
@@ -476,5 +601,68 @@ mod tests {
         assert!(refusal(r#"{"profile": "h200"}"#).starts_with("`h200` is no profile; one of instant, "));
         assert!(refusal(r#"{"fault": ["boom"]}"#).starts_with("`boom` is no fault; one of "));
         assert!(serde_json::from_str::<Settings>(r#"{"ttft": 1}"#).is_err());
+    }
+
+    #[test]
+    fn a_setting_without_effect_is_refused() {
+        let requests = "has no effect with the profile `fast`, in which each request has latencies of its own";
+        for setting in [
+            r#""step_base_ms": 1"#,
+            r#""step_prefill_us": 1"#,
+            r#""step_decode_us": 1"#,
+            r#""step_context_us": 1"#,
+            r#""step_jitter_sigma": 1"#,
+            r#""max_num_batched_tokens": 100"#,
+            r#""chunked_prefill": true"#,
+            r#""speculative_tokens": 1, "speculative_acceptance": 1"#,
+        ] {
+            let name = setting.split('"').nth(1).expect("a name");
+            assert_eq!(refusal(&format!(r#"{{"profile": "fast", {setting}}}"#)), format!("`{name}` {requests}"));
+            settings(&format!(r#"{{"profile": "fast-batching", {setting}}}"#)).config().expect(setting);
+        }
+        let batch = "has no effect with the profile `fast-batching`, in which all requests share the steps of a batch";
+        for setting in [
+            r#""ttft_ms": 1"#,
+            r#""prefill_per_token_us": 1"#,
+            r#""ttft_jitter_ms": 1"#,
+            r#""ttft_jitter_sigma": 1"#,
+            r#""itl_ms": 1"#,
+            r#""itl_jitter_ms": 1"#,
+            r#""load_factor": 1"#,
+            r#""first_chunk_tokens": 1"#,
+            r#""tokens_per_chunk": 1"#,
+            r#""vary_chunks": true"#,
+            r#""slow_factor": 2, "slow_share": 0.5"#,
+        ] {
+            let name = if setting.contains("share") { "slow_share" } else { setting.split('"').nth(1).expect("a name") };
+            assert_eq!(refusal(&format!(r#"{{"profile": "fast-batching", {setting}}}"#)), format!("`{name}` {batch}"));
+            settings(&format!(r#"{{"profile": "fast", {setting}}}"#)).config().expect(setting);
+        }
+    }
+
+    #[test]
+    fn a_batch_that_could_not_run_its_requests_is_refused() {
+        let batch = |fields: &str| format!(r#"{{"profile": "fast-batching", {fields}}}"#);
+        let model_len = |fields: &str| settings(&batch(fields)).config().expect(fields).max_model_len;
+        assert_eq!(
+            refusal(&batch(r#""kv_blocks": 10, "max_model_len": 161"#)),
+            "`max_model_len` is 161, and has to be from 2 to 160"
+        );
+        assert_eq!(model_len(r#""kv_blocks": 10"#), 160);
+        assert_eq!(
+            model_len(r#""kv_blocks": 10, "speculative_tokens": 3, "speculative_acceptance": 0.5"#),
+            157,
+            "drafts take room"
+        );
+        assert_eq!(model_len(r#""kv_blocks": 65536"#), 131_072);
+        assert!(refusal(&batch(r#""kv_blocks": 1, "block_tokens": 1"#)).starts_with("`kv_blocks` is 1, and has to be enough"));
+        let decodes = "has to be at least 128, the tokens of `max_num_seqs` sequences that decode";
+        let few = batch(r#""max_num_batched_tokens": 127, "speculative_tokens": 1, "speculative_acceptance": 0.5"#);
+        assert_eq!(refusal(&few), format!("`max_num_batched_tokens` is 127, and {decodes}"));
+        for (name, other) in [("speculative_tokens", "speculative_acceptance"), ("speculative_acceptance", "speculative_tokens")]
+        {
+            let alone = batch(&format!(r#""{name}": 1"#));
+            assert_eq!(refusal(&alone), format!("`{name}` is 1, and has to be set together with `{other}`"));
+        }
     }
 }

@@ -9,7 +9,7 @@ use assay_record::{Chunk, Outcome, Phase, Record, TokenSource};
 
 use crate::draw::{RequestKey, Seed};
 use crate::engine::Engine;
-use crate::model::{Arrival, Channel, Event, EventKind, Model};
+use crate::model::{Arrival, Channel, Event, EventKind, Model, Occupancy};
 use crate::words::words_bytes;
 
 /// A request of a simulated load.
@@ -159,6 +159,11 @@ impl<M: Model, I: Iterator<Item = SimulatedRequest>> Simulation<M, I> {
         Self { max_waiting, ..self }
     }
 
+    /// Returns the load of the engine.
+    pub fn occupancy(&self) -> Occupancy {
+        self.engine.occupancy()
+    }
+
     /// Advances to the next arrival or event; returns false if none is left.
     fn step(&mut self) -> bool {
         self.send_for_idle_clients();
@@ -276,6 +281,7 @@ impl<M: Model, I: Iterator<Item = SimulatedRequest>> Simulation<M, I> {
         let Some(under_way) = self.in_flight.get_mut(&event.request) else { return };
         match event.kind {
             EventKind::Admitted { cached_tokens, .. } => under_way.record.cached_tokens = Some(cached_tokens),
+            EventKind::Preempted => {}
             EventKind::Chunk { tokens, channel } => under_way.chunk(event.at_ns, tokens, channel),
             EventKind::Finished => {
                 if let Some(mut under_way) = self.in_flight.remove(&event.request) {

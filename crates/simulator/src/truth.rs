@@ -43,6 +43,8 @@ pub struct RequestTruth {
     pub evicted_tokens: u32,
     /// Blocks that were evicted from the prefix cache to make room for its prompt.
     pub evictions: u32,
+    /// The number of its preemptions.
+    pub preemptions: u32,
     /// Tokens that were planned for its response.
     pub output_tokens: u32,
     /// Those of them that are reasoning.
@@ -187,6 +189,7 @@ mod tests {
             cached_tokens: 0,
             evicted_tokens: 0,
             evictions: 0,
+            preemptions: 0,
             output_tokens: 2,
             reasoning_tokens: 0,
             arrived_ns: 1,

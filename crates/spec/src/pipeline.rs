@@ -22,7 +22,16 @@ pub const MAX_SIZED: u32 = 60;
 
 /// The profiles of the simulator. They are repeated here so that a mistyped one is reported before anything runs. A test of the
 /// stage that starts simulators keeps both lists equal.
-pub const SIMULATOR_PROFILES: [&str; 5] = ["instant", "fast", "h100-8b", "h100-8b-prefill", "h100-70b-tp8"];
+pub const SIMULATOR_PROFILES: [&str; 8] = [
+    "instant",
+    "fast",
+    "h100-8b",
+    "h100-8b-prefill",
+    "h100-70b-tp8",
+    "fast-batching",
+    "h100-8b-batching",
+    "h100-70b-tp8-batching",
+];
 
 /// The settings of the simulator, repeated for the same reason and kept equal in the same way.
 pub const SIMULATOR_SETTINGS: &[&str] = &[
@@ -45,6 +54,15 @@ pub const SIMULATOR_SETTINGS: &[&str] = &[
     "prefix_cache",
     "block_tokens",
     "kv_blocks",
+    "step_base_ms",
+    "step_prefill_us",
+    "step_decode_us",
+    "step_context_us",
+    "step_jitter_sigma",
+    "max_num_batched_tokens",
+    "chunked_prefill",
+    "speculative_tokens",
+    "speculative_acceptance",
     "slow_factor",
     "slow_share",
     "cotenant_factor",

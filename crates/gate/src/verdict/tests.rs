@@ -5,7 +5,7 @@ use assay_manifest::{
     Instant, Kind, Name, Plan, PlannedTrial, PointSummary, RunId, RunStatus, Sequence, Source, Summary, TrialId, TrialValue,
     canonical_json,
 };
-use assay_simulator::{Config, Engine, Latency, Load, PerRequest, Profile, Seed, SimulatedRequest, SlowRequests, simulate};
+use assay_simulator::{Engine, EngineConfig, Latency, Load, PerRequest, Profile, Seed, SimulatedRequest, SlowRequests, simulate};
 
 use super::*;
 use crate::rule::LearnedNoise;
@@ -674,7 +674,8 @@ fn the_same_question_has_the_same_bytes() {
 /// about three percent. It is a function of the seed.
 fn throughput(seed: &str, slower: f64) -> f64 {
     let seed = Seed::new([0; 32]).mixed_with(seed);
-    let latency = Latency { slow: SlowRequests { factor: slower, share: 1.0 }, ..Config::from_profile(Profile::H100x8b).latency };
+    let EngineConfig::PerRequest(latency) = Profile::H100x8b.engine() else { panic!("a batch") };
+    let latency = Latency { slow: SlowRequests { factor: slower, share: 1.0 }, ..latency };
     let due =
         |number| SimulatedRequest { request_id: number, prompt_tokens: 100, output_tokens: 1, ..SimulatedRequest::default() };
     let load = Load::Closed { clients: 4, requests: (0..40).map(due) };

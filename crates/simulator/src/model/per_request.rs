@@ -272,13 +272,8 @@ impl PerRequest {
         let (request, key, prompt_tokens) = (slot.arrival.request, slot.arrival.key, slot.arrival.prompt_tokens);
         self.kv_blocks_used += self.latency.block_count(prompt_tokens);
         let lookup = self.cache.admit(&slot.arrival.prefix_blocks);
-        // The last token is always computed: its output is the first token of the response.
-        let whole_blocks = prompt_tokens.saturating_sub(1) / self.latency.block_tokens.max(1);
-        let tokens_of = |blocks: usize| (blocks as u32).min(whole_blocks) * self.latency.block_tokens;
-        let cached_tokens = tokens_of(lookup.found);
-        let evicted_tokens = tokens_of(lookup.found + lookup.evicted_before) - cached_tokens;
-        let evictions = lookup.evictions as u32;
-        self.push_event(request, EventKind::Admitted { cached_tokens, evicted_tokens, evictions });
+        let (cached_tokens, evicted_tokens) = lookup.tokens(prompt_tokens, self.latency.block_tokens);
+        self.push_event(request, EventKind::Admitted { cached_tokens, evicted_tokens, evictions: lookup.evictions as u32 });
         let after_ns = self.latency.first_token_ns(key, prompt_tokens - cached_tokens, self.running);
         self.plan(index, after_ns);
     }
@@ -366,6 +361,7 @@ impl Model for PerRequest {
             running: self.running,
             waiting: self.waiting,
             kv_usage: share.min(1.0),
+            preemptions: 0,
             cached_blocks: self.cache.len() as u64,
             evictions: self.cache.evictions(),
             forgotten_evictions: self.cache.forgotten(),

@@ -31,6 +31,21 @@ pub(super) struct Lookup {
     pub(super) evictions: usize,
 }
 
+impl Lookup {
+    /// Returns the tokens of a prompt that were found, and those after them that were evicted.
+    pub(super) fn tokens(self, prompt_tokens: u32, block_tokens: u32) -> (u32, u32) {
+        let found = reusable_tokens(self.found, prompt_tokens, block_tokens);
+        (found, reusable_tokens(self.found + self.evicted_before, prompt_tokens, block_tokens) - found)
+    }
+}
+
+/// Returns the tokens of leading blocks that need no work. The last token of a prompt is always computed: its output is the first token
+/// of the response.
+pub(super) fn reusable_tokens(blocks: usize, prompt_tokens: u32, block_tokens: u32) -> u32 {
+    let whole_blocks = prompt_tokens.saturating_sub(1) / block_tokens.max(1);
+    (blocks as u32).min(whole_blocks) * block_tokens
+}
+
 impl PrefixCache {
     pub(super) fn new(limit: usize) -> Self {
         Self {
@@ -49,11 +64,16 @@ impl PrefixCache {
         if self.limit == 0 {
             return Lookup::default();
         }
-        let found = blocks.iter().take_while(|block| self.used_at.contains_key(block)).count();
+        let found = self.find(blocks);
         let evicted_before = blocks.iter().skip(found).take_while(|block| self.evicted.contains(block)).count();
         // From the last to the first: a prefix without its beginning is useless, so its end has to be evicted first.
         blocks.iter().rev().for_each(|block| self.touch(*block));
         Lookup { found, evicted_before, evictions: self.evict() }
+    }
+
+    /// Returns the number of leading blocks of a prompt that are cached.
+    pub(super) fn find(&self, blocks: &[u64]) -> usize {
+        blocks.iter().take_while(|block| self.used_at.contains_key(block)).count()
     }
 
     /// Empties the cache. What it held is not evicted: a cache without limit would be empty, too.

@@ -508,7 +508,11 @@ impl EventLoop {
     fn gauges(&self) -> Gauges {
         Gauges {
             occupancy: self.engine.occupancy(),
-            cache: self.config.latency.prefix_cache.then_some((self.config.latency.block_tokens, self.config.latency.kv_blocks)),
+            cache: self
+                .config
+                .engine
+                .has_prefix_cache()
+                .then_some((self.config.engine.block_tokens(), self.config.engine.kv_blocks())),
             connections: self.open,
             truth_dropped: self.truth.dropped(),
             truth_file_dropped: self.log.as_ref().map_or(0, |log| log.dropped),
@@ -596,6 +600,7 @@ impl EventLoop {
             cached_tokens: 0,
             evicted_tokens: 0,
             evictions: 0,
+            preemptions: 0,
             output_tokens: length.tokens,
             reasoning_tokens: length.reasoning_tokens,
             arrived_ns,
@@ -748,6 +753,7 @@ impl EventLoop {
                 self.metrics.prefix_evicted += u64::from(evicted_tokens);
                 self.metrics.queue.observe_ns(event.at_ns - under_way.truth.arrived_ns);
             }
+            EventKind::Preempted => under_way.truth.preemptions += 1,
             EventKind::Chunk { tokens, channel } => {
                 self.count_tokens(event, tokens);
                 self.send_tokens(event, tokens, channel, poller);

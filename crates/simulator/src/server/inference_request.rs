@@ -71,7 +71,7 @@ pub(crate) fn parse_request(api: ServingApi, body: &[u8], config: &Config) -> Re
     if body.n.is_some_and(|n| n != 1) {
         return Err(Refusal::new(400, "`n` other than 1 is not supported"));
     }
-    let mut prompt = PromptReader::new(api, adapter, body.cache_salt.as_deref(), config.latency.block_tokens);
+    let mut prompt = PromptReader::new(api, adapter, body.cache_salt.as_deref(), config.engine.block_tokens());
     let counts = api.read_inputs(&body, &mut prompt).map_err(bad_request)?;
     let ask = InferenceRequest {
         api,

@@ -126,7 +126,7 @@ impl Metrics {
                 "vllm:cache_config_info{{{labels},block_size=\"{block_tokens}\",num_gpu_blocks=\"{blocks}\"}} 1.0"
             )?;
         }
-        page.counter("vllm:num_preemptions_total", "Requests that had to give up their place", 0)?;
+        page.counter("vllm:num_preemptions_total", "Preemptions of running requests", occupancy.preemptions)?;
         page.head("vllm:request_success_total", "Requests that came to their end", "counter")?;
         for reason in FinishedReason::ALL {
             let (labels, count) = (&page.labels, self.finished[reason as usize]);

@@ -2,8 +2,8 @@
 
 use assay_record::Record;
 use assay_simulator::{
-    Arrival, Channel, CoTenant, Config, Engine, Event, EventKind, Latency, Load, Model as _, PerRequest, Profile, RequestKey,
-    Seed, SimulatedRequest, SlowRequests, Stall, simulate,
+    Arrival, Channel, CoTenant, Engine, EngineConfig, Event, EventKind, Latency, Load, Model as _, PerRequest, Profile,
+    RequestKey, Seed, SimulatedRequest, SlowRequests, Stall, simulate,
 };
 use proptest::prelude::*;
 
@@ -22,6 +22,13 @@ fn due(request: u64, offset_ns: i64, output_tokens: u32) -> SimulatedRequest {
 fn open(latency: &Latency, seed: &str, load: Vec<SimulatedRequest>) -> Vec<Record> {
     let seed: Seed = seed.parse().expect("a seed");
     simulate(Engine::new(PerRequest::new(latency.clone(), &seed)), seed, Load::Open(load)).collect()
+}
+
+fn h100() -> Latency {
+    match Profile::H100x8b.engine() {
+        EngineConfig::PerRequest(latency) => latency,
+        EngineConfig::Batching(_) => panic!("a batch"),
+    }
 }
 
 fn ms(count: u64) -> i64 {
@@ -88,7 +95,7 @@ fn a_cached_prefix_costs_no_prefill() {
 
 #[test]
 fn the_same_seed_gives_the_same_plan_and_another_another() {
-    let latency = Config::from_profile(Profile::H100x8b).latency;
+    let latency = h100();
     let load: Vec<SimulatedRequest> = (0..200).map(|request| due(request, ms(3 * request), 20)).collect();
     let first = open(&latency, "1", load.clone());
     assert_eq!(first, open(&latency, "1", load.clone()));
@@ -97,7 +104,7 @@ fn the_same_seed_gives_the_same_plan_and_another_another() {
 
 #[test]
 fn without_load_a_request_draws_the_same_wherever_it_comes() {
-    let latency = Latency { load_factor: 1.0, ..Config::from_profile(Profile::H100x8b).latency };
+    let latency = Latency { load_factor: 1.0, ..h100() };
     let spans = |order: &[u64]| {
         let load = (0..).zip(order).map(|(place, request)| due(*request, ms(place), 10)).collect();
         let mut records = open(&latency, "1", load);
@@ -110,7 +117,7 @@ fn without_load_a_request_draws_the_same_wherever_it_comes() {
 
 #[test]
 fn a_profile_has_the_moments_that_it_states() {
-    let latency = Latency { load_factor: 1.0, ..Config::from_profile(Profile::H100x8b).latency };
+    let latency = Latency { load_factor: 1.0, ..h100() };
     let load: Vec<SimulatedRequest> = (0..40_000).map(|request| due(request, 0, 2)).collect();
     let latency = Latency { max_num_seqs: 1_000_000, ..latency };
     let records = open(&latency, "1", load);

@@ -2,6 +2,7 @@
 
 use std::process::{Command, Stdio};
 
+use assay_simulator::{EngineConfig, Profile};
 use serde_json::Value;
 
 use crate::client::{Client, requests, serve};
@@ -85,6 +86,74 @@ fn the_page_shows_what_is_printed() {
     let (_, shown) = rest.split_once("```text\n").expect("its output");
     let (shown, _) = shown.split_once("```").expect("the end of it");
     assert_eq!(serde_json::from_str::<Value>(shown).expect("JSON"), predicted(flags));
+}
+
+/// Checks what the page says about an engine with batches: the table, the chunks beside it, and the figures of the profiles.
+#[test]
+fn the_page_shows_the_knee_of_a_batch() {
+    let page = include_str!("../../../../docs/serving.md");
+    let (_, rest) = page.split_once("### An engine with continuous batching\n").expect("a section");
+    let (section, _) = rest.split_once("\n### ").expect("its end");
+    let (_, command) = section.split_once("assay-simulator predict ").expect("a command");
+    let (flags, _) = command.split_once(" |").expect("its end");
+    let predict = |rate: u32, flags: &str| {
+        let mut result = predicted(&flags.replace("$rate", &rate.to_string()))["@result"].take();
+        move |name: &str| result[name].take().as_f64().expect(name)
+    };
+    for rate in [4, 8, 10, 12, 16] {
+        let mut value = predict(rate, flags);
+        let throughput = value("request_throughput_per_s");
+        let ms = ["ttft_ms_p50", "ttft_ms_p99", "itl_ms_p99"].map(&mut value);
+        let preemptions = value("preemptions");
+        let row = format!("| {rate} | {throughput:.2} | {:.0} | {:.0} | {:.0} | {preemptions} |\n", ms[0], ms[1], ms[2]);
+        assert!(section.contains(&row), "{row}");
+    }
+    let mut value = predict(8, &format!("{flags} --max-num-batched-tokens 1024"));
+    let chunked = format!(
+        "has an ITL of {:.0} ms (p99) instead of 115, and a TTFT of {:.0} ms (p50)",
+        value("itl_ms_p99"),
+        value("ttft_ms_p50")
+    );
+    assert!(section.contains(&chunked), "{chunked}");
+    let [small, large] = [Profile::H100x8bBatching, Profile::H100x70bBatching].map(|profile| match profile.engine() {
+        EngineConfig::Batching(batching) => batching,
+        EngineConfig::PerRequest(_) => panic!("no batch"),
+    });
+    let thousands = |count: u32| format!("{},{:03}", count / 1_000, count % 1_000);
+    for cells in [
+        format!("| {:.3} | {:.3} |", small.step.base_ns / 1e6, large.step.base_ns / 1e6),
+        format!("| {:.2} | {:.2} |", small.step.prefill_token_ns / 1e3, large.step.prefill_token_ns / 1e3),
+        format!("| {:.4} | {:.4} |", small.step.context_token_ns / 1e3, large.step.context_token_ns / 1e3),
+        format!("| {} | {} |", thousands(small.kv_blocks), thousands(large.kv_blocks)),
+    ] {
+        assert!(section.contains(&cells), "{cells}");
+    }
+}
+
+#[test]
+fn a_batch_is_predicted_in_every_loop() {
+    let of = |load: &str, name: &str| metric(&format!("--profile fast-batching {load}"), name);
+    let close = |load: &str, name: &str, expected: f64| {
+        assert!((of(load, name) - expected).abs() < 1e-9, "{load} {name}: {}", of(load, name));
+    };
+    // A step of 100 tokens, and ten of one.
+    let closed = "--concurrency 1 --requests 10 --isl 100 --osl 11";
+    close(closed, "ttft_ms_p50", 2.0);
+    close(closed, "e2e_ms_p50", 2.0 + 10.0 * 1.01);
+    close(closed, "preemptions", 0.0);
+    // 100 new tokens; 220 of which 96 are cached; 340 of which 208 are.
+    let sessions = "--concurrency 1 --requests 6 --isl 100 --osl 20 --turns 3";
+    close(sessions, "ttft_first_turn_ms_p50", 2.0);
+    close(sessions, "ttft_later_turns_ms_p50", f64::midpoint(2.24, 2.32));
+    // Five chunks of 512 tokens, of 6.12 ms each, keep a user from its next turn for longer than the 20 ms between its turns.
+    let users = "--users 2 --rate 100 --requests 8 --isl 2560 --osl 3 --turns 1 --max-num-batched-tokens 512";
+    assert!(of(users, "back_pressure_ms_p99") > 20.0);
+    // Two requests of 48 tokens and a cache of 64: the last admitted one has to go.
+    close("--concurrency 2 --requests 2 --isl 16 --osl 32 --kv-blocks 4", "preemptions", 1.0);
+    close("--rate 1000 --requests 2 --isl 16 --osl 32", "preemptions", 0.0);
+    assert!(
+        refusal("--profile fast-batching --concurrency 2 --requests 2 --isl 60 --osl 5 --kv-blocks 4").contains("`osl` is 5")
+    );
 }
 
 #[test]

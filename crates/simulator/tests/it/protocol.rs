@@ -269,7 +269,14 @@ fn a_silent_connection_is_closed() {
 
 #[test]
 fn who_finds_the_queue_full_is_told() {
-    let server = serve(r#"{"model": "m", "ttft_ms": 3600000, "max_num_seqs": 1, "max_waiting": 1}"#);
+    check_full_queue(r#"{"model": "m", "ttft_ms": 3600000, "max_num_seqs": 1, "max_waiting": 1}"#);
+    check_full_queue(
+        r#"{"model": "m", "profile": "fast-batching", "step_base_ms": 3600000, "max_num_seqs": 1, "max_waiting": 1}"#,
+    );
+}
+
+fn check_full_queue(settings: &str) {
+    let server = serve(settings);
     let body = r#"{"model": "m", "prompt": "a"}"#;
     let mut clients: Vec<Client> = (0..2).map(|_| Client::new(server.address())).collect();
     for client in &mut clients {
@@ -286,6 +293,21 @@ fn who_finds_the_queue_full_is_told() {
             && text.contains("vllm:num_requests_waiting{engine=\"0\",model_name=\"m\"} 0.0\n")
     });
     assert!(text.contains("model_name=\"m\",finished_reason=\"abort\"} 2\n"), "{text}");
+}
+
+#[test]
+fn a_request_that_the_cache_could_never_hold_is_refused() {
+    let server = serve(r#"{"model": "m", "profile": "fast-batching", "kv_blocks": 3}"#);
+    let ask = |max_tokens: u32| {
+        let body =
+            format!(r#"{{"model": "m", "prompt": "a b c", "max_tokens": {max_tokens}, "ignore_eos": true, "stream": true}}"#);
+        Client::new(server.address()).post("/v1/completions", &body)
+    };
+    let refused = ask(46);
+    assert_eq!(refused.status, 400);
+    let message = refused.json()["error"]["message"].as_str().expect("a message").to_owned();
+    assert_eq!(message, "the maximum context length is 48 tokens; the request has 3 tokens of the prompt and 46 of the response");
+    assert_eq!(ask(45).tokens().len(), 45);
 }
 
 #[test]

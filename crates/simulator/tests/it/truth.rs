@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use assay_simulator::{Ending, Engine, Load, PerRequest, RequestTruth, SimulatedRequest, Truth, simulate};
+use assay_simulator::{Ending, Engine, Load, RequestTruth, RunningServer, SimulatedRequest, Truth, simulate};
 
 use crate::client::{Client, Reply, config, requests, serve};
 
@@ -10,6 +10,12 @@ use crate::client::{Client, Reply, config, requests, serve};
 const BUSY: &str = r#"{"model": "m", "seed": "5eed", "ttft_ms": 4, "ttft_jitter_ms": 1, "ttft_jitter_sigma": 0.8, "itl_ms": 1,
     "itl_jitter_ms": 0.3, "load_factor": 2, "max_num_seqs": 3, "tokens_per_chunk": 2, "vary_chunks": true,
     "reasoning_share": 0.25}"#;
+
+/// Steps that requests share, a queue, preemptions, drafts and jitter: four requests of three tokens and their responses do not fit into
+/// twelve blocks of four.
+const BATCH: &str = r#"{"model": "m", "seed": "5eed", "profile": "fast-batching", "step_base_ms": 0.5, "step_jitter_sigma": 0.3,
+    "step_context_us": 1, "max_num_seqs": 4, "max_num_batched_tokens": 16, "speculative_tokens": 2, "speculative_acceptance": 0.5,
+    "block_tokens": 4, "kv_blocks": 12, "reasoning_share": 0.25}"#;
 
 const OUTPUT_TOKENS: u32 = 21;
 
@@ -36,7 +42,12 @@ fn offer(address: std::net::SocketAddr) -> BTreeMap<String, Reply> {
 
 #[test]
 fn every_chunk_is_told_once_in_order_and_never_early() {
-    let server = serve(BUSY);
+    check_truth(BUSY);
+    check_truth(BATCH);
+}
+
+fn check_truth(settings: &str) {
+    let server = serve(settings);
     let replies = offer(server.address());
     let truth = requests(server.address());
     assert_eq!(truth.len(), 40);
@@ -88,10 +99,19 @@ fn no_more_run_at_a_time_than_may() {
 
 #[test]
 fn a_simulation_of_the_same_arrivals_has_the_same_plan() {
-    let server = serve(BUSY);
+    check_plan(BUSY);
+    let server = check_plan(BATCH);
+    let preemptions: u32 = requests(server.address()).iter().map(|request| request.preemptions).sum();
+    assert!(preemptions > 0);
+    let counted = format!("vllm:num_preemptions_total{{engine=\"0\",model_name=\"m\"}} {preemptions}\n");
+    crate::client::metrics_until(server.address(), |text| text.contains(&counted));
+}
+
+fn check_plan(settings: &str) -> RunningServer {
+    let server = serve(settings);
     let replies = offer(server.address());
     let mut truth = requests(server.address());
-    truth.sort_by_key(|request| request.arrived_ns);
+    truth.sort_by_key(|request| (request.arrived_ns, request.admitted_ns));
     let due = |request: &RequestTruth| SimulatedRequest {
         offset_ns: request.arrived_ns,
         request_id: u128::from_str_radix(&request.request_id, 16).expect("an id"),
@@ -100,8 +120,8 @@ fn a_simulation_of_the_same_arrivals_has_the_same_plan() {
         reasoning_tokens: 5,
         ..SimulatedRequest::default()
     };
-    let config = config(BUSY);
-    let engine = Engine::new(PerRequest::new(config.latency, &config.seed));
+    let config = config(settings);
+    let engine = Engine::new(config.engine.model(&config.seed));
     let load: Vec<SimulatedRequest> = truth.iter().map(due).collect();
     let records: Vec<_> = simulate(engine, config.seed, Load::Open(load)).collect();
     assert_eq!(records.len(), 40);
@@ -118,6 +138,7 @@ fn a_simulation_of_the_same_arrivals_has_the_same_plan() {
             assert_eq!(text.len() as u32, chunk.bytes);
         }
     }
+    server
 }
 
 #[test]

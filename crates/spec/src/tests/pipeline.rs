@@ -225,7 +225,7 @@ fn a_simulator_has_one_of_its_profiles() {
       |
     7 |     - {name: here, kind: simulator, config: {profile: h100-8}}
       |                                                       ^^^^^^
-    hint: did you mean `h100-8b`? the profiles are `instant`, `fast`, `h100-8b`, `h100-8b-prefill`, `h100-70b-tp8`
+    hint: did you mean `h100-8b`? the profiles are `instant`, `fast`, `h100-8b`, `h100-8b-prefill`, `h100-70b-tp8`, `fast-batching`, `h100-8b-batching`, `h100-70b-tp8-batching`
     ");
     assert_snapshot!(simulator("nosuch"), @r"
     error: `spec.targets[0].config.profile` is no profile of the simulator: `nosuch`
@@ -233,7 +233,7 @@ fn a_simulator_has_one_of_its_profiles() {
       |
     7 |     - {name: here, kind: simulator, config: {profile: nosuch}}
       |                                                       ^^^^^^
-    hint: the profiles are `instant`, `fast`, `h100-8b`, `h100-8b-prefill`, `h100-70b-tp8`
+    hint: the profiles are `instant`, `fast`, `h100-8b`, `h100-8b-prefill`, `h100-70b-tp8`, `fast-batching`, `h100-8b-batching`, `h100-70b-tp8-batching`
     ");
     assert!(simulator("5").contains("no profile of the simulator: `5`"));
     assert_eq!(

@@ -296,7 +296,7 @@ impl Sink for EventsWithin {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use assay_simulator::{Config, Profile, Server};
+    use assay_simulator::{Config, EngineConfig, Profile, Server};
 
     /// Returns the level that is found for a machine that carries this much, and the levels that were tried.
     fn climb_until(carries: u32) -> (Option<u32>, Vec<u32>) {
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn a_level_counts_what_came_while_all_streams_were_open() {
         let latency = assay_simulator::Latency { itl_ns: BETWEEN_NS, ..assay_simulator::Latency::none() };
-        let server = Server::bind(Config { latency, ..Config::from_profile(Profile::Instant) })
+        let server = Server::bind(Config { engine: EngineConfig::PerRequest(latency), ..Config::from_profile(Profile::Instant) })
             .expect("a server")
             .spawn()
             .expect("it serves");
