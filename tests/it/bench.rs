@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
@@ -673,7 +674,14 @@ fn the_most_requests_in_flight_are_found_and_measured_apart() {
         Some(median) => {
             assert_eq!(ran.code, 0, "{ran:?}");
             let (low, high) = (*loads.first().expect("a load") as f64, *loads.last().expect("a load") as f64);
-            assert!(low <= median && median <= high, "{median} within {loads:?}");
+            assert!(low <= median && median <= high && median.fract() == 0.0, "{median} within {loads:?}");
+            // It is a statement on the run, in whatever shows the run.
+            let said = format!("the most within the SLOs is concurrency {median} (no interval), 2 trials");
+            let shown = fixture.assay(&["show", text(&found["run_id"])]).success().stdout;
+            let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(shown.contains(&said), "{said}: {shown}");
+            let report = fs::read_to_string(Path::new(text(&found["folder"])).join("report.html")).expect("a page");
+            assert!(report.contains(&said), "{said}");
         }
         // A busy machine may be too slow for any load: that is reported, and not taken for a result.
         None => assert_eq!(ran.code, 41, "{ran:?}"),
@@ -710,17 +718,43 @@ fn a_sweep_measures_what_it_searched_and_names_its_landmarks() {
     let loads: Vec<u64> =
         list(&found["results"]).iter().map(|point| point["load"]["concurrency"].as_u64().expect("a number")).collect();
     assert_eq!(loads, [1, 2, 4]);
+    // Four in flight bring about twice what two do, so no limit is named, unless this machine is one.
     let landmarks = &found["search"]["landmarks"];
-    assert_eq!(landmarks["idle"]["load"], json!({"concurrency": 1}));
-    // The limit is the highest throughput of the measured loads.
-    let throughput = |point: &&Value| {
-        let metrics = list(&point["metrics"]);
-        let found = metrics.iter().find(|metric| metric["metric"] == "request_throughput_per_s").expect("a throughput");
-        found["median"].as_f64().expect("a number")
-    };
-    let highest =
-        list(&found["results"]).iter().max_by(|one, other| throughput(one).total_cmp(&throughput(other))).expect("a load");
-    assert_eq!(landmarks["limit"]["load"], highest["load"]);
+    let shown = fixture.assay(&["show", text(&found["run_id"])]).success().stdout;
+    assert_eq!(landmarks.is_null(), !shown.contains("the knee is at"), "{landmarks:#} {shown}");
+    if !landmarks.is_null() {
+        assert_eq!(landmarks["idle"]["load"], json!({"concurrency": 1}));
+    }
+}
+
+#[test]
+fn a_load_at_which_every_request_fails_falls_short() {
+    // From the fourth request in flight on, there is nothing but errors.
+    let in_flight = AtomicUsize::new(0);
+    let server = Server::start(MODEL, move |_| {
+        let others = in_flight.fetch_add(1, Ordering::SeqCst);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        in_flight.fetch_sub(1, Ordering::SeqCst);
+        let response = if others < 3 { complete_stream() } else { json_response("503 Service Unavailable", "{}") };
+        (response, AfterResponse::KeepAlive)
+    });
+    let fixture = Fixture::shared();
+    let url = server.url();
+    let load =
+        ["bench", "--url", &url, "--model", MODEL, "--no-exact-output", "--requests", "20", "--warmup", "0s", "--trials", "1"];
+    let ran = fixture.assay(&[&load[..], &["--find-max", "concurrency", "--slo", "e2e=60s", "--up-to", "16", "--json"]].concat());
+    assert!(ran.code != 30, "the search goes on: {ran:?}");
+    let found: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let seen = list(&found["search"]["observed"]);
+    assert!(seen.iter().any(|seen| seen["good_fraction"].as_f64().is_some_and(|good| good < 0.99)), "{seen:#?}");
+}
+
+#[test]
+fn the_name_of_a_run_is_no_name_for_a_search() {
+    let (fixture, _) = bench_fixture();
+    let asked = ["bench", "--simulator", "fast", "--sweep", "--run-id", RUN];
+    let ran = fixture.assay(&asked).refuses(2, "other_source");
+    assert!(ran.stderr.contains(&format!("write `--run-id {RUN}-2`")) && !ran.stderr.contains("search: "), "{}", ran.stderr);
 }
 
 #[test]

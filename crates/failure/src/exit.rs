@@ -70,7 +70,7 @@ impl Exit {
             Self::Unestablished => "consistent, but the signer is not established",
             Self::Environment => "the environment failed",
             Self::Regression => "the gate found a regression",
-            Self::Inconclusive => "the gate could not decide",
+            Self::Inconclusive => "a gate or a search could not decide",
             Self::Cancelled => "cancelled",
         }
     }

@@ -10,7 +10,7 @@ const INTRODUCTION: &str = "# Errors
 
 A failed command prints `error[code]: message` to stderr, the causes after `because:`, and a remedy after `hint:`. The code is stable
 within a format version and decides the exit code of the process. `retry` marks failures for which the same call may succeed if it is
-repeated at once; the driver of a run repeats only those. Exit codes 40 and 41 are verdicts of `assay gate` and have no error code.
+repeated at once; the driver of a run repeats only those. Exit codes 40 and 41 are verdicts of `assay gate` (41 also of a search of `assay bench`) and have no error code.
 ";
 
 /// Returns the Markdown page of all codes, grouped by exit code, with one anchor for each code.

@@ -16,4 +16,7 @@ pub use render::command::shell_word;
 pub use render::markdown::escape as escape_markdown;
 pub use render::number::{bytes, duration, percent, probability, significant};
 pub use render::text::{counted, short_commit};
-pub use run::{Headline, Inputs, Report, Verification, commonest_reason, describe_none_counted, describe_rows, lasting_reason};
+pub use run::{
+    Headline, Inputs, Report, Verification, commonest_reason, describe_none_counted, describe_rows, landmarks_of, lasting_reason,
+    load_of, max_load_of, observation_of,
+};

@@ -1,6 +1,9 @@
-//! The loads of a sweep that have a name.
+//! The loads of a closed loop that have a name.
 
-use crate::{Load, Observation};
+use crate::{Load, Observation, SATURATED};
+
+/// The share of the highest throughput that counts as reached.
+const REACHED: f64 = 0.99;
 
 /// The loads of a closed loop between an idle endpoint and its limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -10,58 +13,75 @@ pub struct Landmarks {
     /// The knee: the highest throughput over latency, which is called power (Kleinrock, "Power and deterministic rules of thumb for
     /// probabilistic problems in computer communications", ICC 1979). Below it more load costs little time, above it little is gained.
     pub knee: Observation,
-    /// The highest throughput.
+    /// The fewest requests in flight with the highest throughput, less 1 %.
     pub limit: Observation,
 }
 
-/// Finds the landmarks among observations of a closed loop; `None` with fewer than three, and if any of them has no time or no
-/// throughput.
+/// Finds the landmarks among observations of a closed loop. `None` with fewer than three, if any of them has no time or no throughput,
+/// and if more load still brought more throughput at the end: by at least [`SATURATED`] for twice the requests in flight. Then the limit is
+/// beyond, and maybe the knee.
 pub fn landmarks(seen: &[Observation]) -> Option<Landmarks> {
-    let closed = |seen: &&Observation| matches!(seen.load, Load::Concurrency(_));
-    let seen: Vec<Observation> = seen.iter().filter(closed).copied().collect();
+    let mut seen: Vec<(f64, Observation)> = seen.iter().filter_map(|seen| Some((clients(seen)?, *seen))).collect();
+    seen.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
     let has_power = |seen: &Observation| seen.mean_latency_s > 0.0 && seen.requests_per_s > 0.0;
-    if seen.len() < 3 || !seen.iter().all(has_power) {
+    let [first, .., before, last] = seen.as_slice() else { return None };
+    let is_saturated = last.1.requests_per_s < before.1.requests_per_s * (1.0 + SATURATED * (last.0 / before.0 - 1.0));
+    if seen.len() < 3 || !is_saturated || !seen.iter().all(|(_, seen)| has_power(seen)) {
         return None;
     }
-    let clients = |seen: &Observation| match seen.load {
-        Load::Concurrency(clients) => clients,
-        Load::Rate(_) => u32::MAX,
-    };
+    let power = |seen: &Observation| seen.requests_per_s / seen.mean_latency_s;
     // The first of equals, which is the smaller load.
-    let highest =
-        |of: fn(&Observation) -> f64| seen.iter().copied().reduce(|best, next| if of(&next) > of(&best) { next } else { best });
-    Some(Landmarks {
-        idle: seen.iter().copied().min_by_key(clients)?,
-        knee: highest(|seen| seen.requests_per_s / seen.mean_latency_s)?,
-        limit: highest(|seen| seen.requests_per_s)?,
-    })
+    let knee = seen.iter().map(|(_, seen)| *seen).reduce(|best, next| if power(&next) > power(&best) { next } else { best })?;
+    let most = seen.iter().map(|(_, seen)| seen.requests_per_s).fold(0.0, f64::max);
+    let limit = seen.iter().map(|(_, seen)| *seen).find(|seen| seen.requests_per_s >= REACHED * most)?;
+    Some(Landmarks { idle: first.1, knee, limit })
+}
+
+fn clients(seen: &Observation) -> Option<f64> {
+    match seen.load {
+        Load::Concurrency(clients) => Some(f64::from(clients)),
+        Load::Rate(_) => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn at(clients: u32, requests_per_s: f64, mean_latency_s: f64) -> Observation {
+    /// An ideal server of eight places, one second each: beyond, requests only wait.
+    fn ideal(clients: u32) -> Observation {
+        let requests_per_s = f64::from(clients.min(8));
         Observation {
             load: Load::Concurrency(clients),
             requests: 100,
             error_rate: 0.0,
             requests_per_s,
-            mean_latency_s,
+            mean_latency_s: f64::from(clients) / requests_per_s,
             good_fraction: None,
         }
     }
 
     #[test]
     fn the_knee_of_an_ideal_server_is_where_its_places_are_full() {
-        // Eight places, one second each: beyond, requests only wait.
-        let seen: Vec<Observation> = [1, 2, 4, 8, 16, 32]
-            .map(|clients| at(clients, f64::from(clients.min(8)), f64::from(clients) / f64::from(clients.min(8))))
-            .into();
-        let found = landmarks(&seen).expect("three and more");
+        let seen: Vec<Observation> = [1, 2, 4, 8, 16, 32].map(ideal).into();
+        let found = landmarks(&seen).expect("saturated");
         let loads = [found.idle, found.knee, found.limit].map(|seen| seen.load);
         assert_eq!(loads, [1, 8, 8].map(Load::Concurrency));
-        assert_eq!(landmarks(&seen[..2]), None);
-        assert_eq!(landmarks(&[seen[0], seen[1], at(4, 0.0, 1.0)]), None);
+    }
+
+    #[test]
+    fn what_was_not_reached_has_no_name() {
+        let seen: Vec<Observation> = [1, 2, 4, 8].map(ideal).into();
+        assert_eq!(landmarks(&seen), None, "eight in flight bring twice what four do");
+        assert_eq!(landmarks(&[ideal(8), ideal(16)]), None, "too few");
+        assert_eq!(landmarks(&[ideal(4), ideal(8), Observation { requests_per_s: 0.0, ..ideal(16) }]), None);
+        assert!(landmarks(&[ideal(4), ideal(8), ideal(16)]).is_some());
+    }
+
+    #[test]
+    fn a_throughput_that_noise_lifts_a_little_is_no_other_limit() {
+        let more = Observation { requests_per_s: 8.05, ..ideal(32) };
+        let found = landmarks(&[ideal(4), ideal(8), ideal(16), more]).expect("saturated");
+        assert_eq!(found.limit.load, Load::Concurrency(8));
     }
 }

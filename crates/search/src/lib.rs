@@ -17,9 +17,10 @@
 
 mod crossing;
 mod landmarks;
+mod monotone;
 mod step;
 
-pub use crossing::{Censored, Crossing, MaxLoad, crossing, max_load};
+pub use crossing::{Axis, Censored, Crossing, MaxLoad, crossing, max_load};
 pub use landmarks::{Landmarks, landmarks};
 pub use step::{Bracket, MAX_ROUNDS, SATURATED, Step, next_step};
 

@@ -1,5 +1,6 @@
 //! The next loads of a search, or its end.
 
+use crate::monotone::fall;
 use crate::{Crossing, Goal, Load, Observation, Rule, crossing};
 
 /// The gain of throughput for twice the concurrency below which a closed loop is saturated, as a share.
@@ -172,7 +173,7 @@ fn narrow(rule: &Rule, loads: &[Pooled]) -> Option<Step> {
     Some(if unconfirmed.is_empty() {
         let ends = [meets, short].map(|end| (end.value(), end.good_fraction));
         let crossing = match crossing(&ends, rule.share) {
-            Some(Crossing::At(load)) => load,
+            Some(Crossing::At { load, .. }) => load,
             _ => meets.value(),
         };
         Step::Found(Bracket { meets: meets.load, falls_short: short.load, crossing })
@@ -241,9 +242,7 @@ impl Pooled {
     }
 }
 
-/// Returns the loads of one kind that were observed, in ascending order. More load never makes more requests good, so where noise says
-/// so, neighbours share their mean: the likeliest shares that fall with load (Ayer, Brunk, Ewing, Reid and Silverman, "An empirical
-/// distribution function for sampling with incomplete information", Annals of Mathematical Statistics 26, 1955).
+/// Returns the loads of one kind that were observed, in ascending order, with shares that fall with load.
 fn pooled(seen: &[Observation], is_wanted: impl Fn(Load) -> bool) -> Vec<Pooled> {
     let mut loads: Vec<Pooled> = Vec::new();
     for seen in seen.iter().filter(|seen| is_wanted(seen.load)) {
@@ -267,19 +266,9 @@ fn pooled(seen: &[Observation], is_wanted: impl Fn(Load) -> bool) -> Vec<Pooled>
     loads
 }
 
-/// Replaces shares that rise with load by the means of neighbours, weighed by their requests, until none does.
+/// Replaces shares that rise with load by the means of neighbours, weighed by their requests.
 fn fall_with_load(loads: &mut [Pooled]) {
-    // Blocks of neighbours with one share: how many they are, their requests, and their share.
-    let mut blocks: Vec<(usize, f64, f64)> = Vec::new();
-    for load in &*loads {
-        let mut block = (1, load.requests.max(1.0), load.good_fraction);
-        while let Some(before) = blocks.pop_if(|before| before.2 < block.2) {
-            let requests = before.1 + block.1;
-            block = (before.0 + block.0, requests, (before.1 * before.2 + block.1 * block.2) / requests);
-        }
-        blocks.push(block);
-    }
-    let shares = blocks.into_iter().flat_map(|(count, _, share)| std::iter::repeat_n(share, count));
+    let shares = fall(&loads.iter().map(|load| (load.good_fraction, load.requests)).collect::<Vec<_>>());
     for (load, share) in loads.iter_mut().zip(shares) {
         load.good_fraction = share;
     }

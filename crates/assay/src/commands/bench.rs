@@ -14,14 +14,15 @@ use std::time::Duration;
 
 use assay_api::{InputKind, ServingApi};
 use assay_manifest::{DatasetFormat, RunId, SloMetric};
-use assay_runner::SourceSpec;
+use assay_runner::{SourceSpec, UnusedName, default_store};
 use assay_runs::read_regular_file;
 use assay_spec::{
     ClosureError, NO_CREDENTIALS, Problem, STATED_MEMBER, expand, looks_secret, looks_secret_header, parse_duration,
     read_closure, write_duration,
 };
 use assay_stage::parameters::PlanParameters;
-use assay_stage::{ErrorCode, Exit, Failure};
+use assay_stage::{AcceptedResult, ErrorCode, Exit, Failure, Layout};
+use assay_store::Store;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Map, Value, json};
 
@@ -396,6 +397,7 @@ impl Bench {
 
     /// Searches, and measures what was found.
     fn run_search(mut self: Box<Self>, mut search: Search) -> Result<Exit, Failure> {
+        self.check_unused_name()?;
         let cancel = handle_signals()?;
         let (trials, seed) = (self.trials, self.seed.clone());
         let end = search.run(|loads, round| {
@@ -404,7 +406,7 @@ impl Bench {
             let wording = self.wording();
             check(&adhoc, &wording)?;
             let finished = self.request(adhoc, None, None).drive(false, Detail::Exclusions, &cancel);
-            Ok(finished.map_err(|failure| self.reword(failure, &wording))?.opened)
+            Ok(finished.map_err(|failure| interrupted(self.reword(failure, &wording), SEARCH_AGAIN))?.opened)
         })?;
         let loads = match end {
             End::Measure(loads) => loads,
@@ -416,7 +418,24 @@ impl Bench {
         let wording = self.wording();
         check(&adhoc, &wording)?;
         let request = self.request(adhoc, self.name.clone(), Some(search));
-        request.run_until(&cancel).map_err(|failure| self.reword(failure, &wording))
+        let resume = format!(
+            "the search is over, and what is measured is kept: to go on, repeat the command with `{}` instead of the search, and the `--run-id` of this run",
+            search::as_option(&loads)
+        );
+        request.run_until(&cancel).map_err(|failure| interrupted(self.reword(failure, &wording), &resume))
+    }
+
+    /// Refuses a name that a run has: a search is over before the run of this name begins.
+    fn check_unused_name(&self) -> Result<(), Failure> {
+        let Some(name) = &self.name else { return Ok(()) };
+        let uri = self.store.clone().map_or_else(default_store, Ok)?;
+        // A store that is not there yet has no run, and one that cannot be read is reported by the first round.
+        let Ok(store) = Store::open_existing(&uri) else { return Ok(()) };
+        if !matches!(store.read(&Layout::for_run(name).source(), AcceptedResult::MAX_BYTES), Ok(Some(_))) {
+            return Ok(());
+        }
+        Err(Failure::new(ErrorCode::OtherSource, format!("`{name}` is a run, and a search measures its result in a new one"))
+            .hint(UnusedName::after(name, &store).to_string()))
     }
 
     fn request(&self, adhoc: BTreeMap<String, Vec<u8>>, name: Option<RunId>, search: Option<Search>) -> RunRequest {
@@ -705,6 +724,14 @@ impl Bench {
             },
         }))
     }
+}
+
+/// The remedy after a search was interrupted.
+const SEARCH_AGAIN: &str = "a repeated command searches anew; the finished rounds stay in the store, as runs of their own";
+
+/// Returns a failure with another hint if it is that of an interruption.
+fn interrupted(failure: Failure, hint: &str) -> Failure {
+    if failure.exit == Exit::Cancelled { failure.hint(hint) } else { failure }
 }
 
 /// The environment variable of an API key that clients of OpenAI's API read.

@@ -257,10 +257,6 @@ impl RunRequest {
             output::json(&document)?;
         } else {
             output::report(report.terminal_summary(output::width(), output::has_color()));
-            if let Some(search) = &self.search {
-                search.lines(summary).into_iter().for_each(output::line);
-                output::line("");
-            }
             output::line(format!("report    {}", folder.join("report.html").display()));
             if let Some(committed) = pushed {
                 output::line(push::line(committed));

@@ -108,25 +108,6 @@ fn an_end_that_was_chance_moves_the_bracket() {
 }
 
 #[test]
-fn shares_that_rise_with_load_are_taken_together() {
-    let shares = |good: &[(f64, u64)]| {
-        let seen: Vec<Observation> = good
-            .iter()
-            .zip(1..)
-            .map(|((good, requests), clients)| Observation {
-                requests: *requests,
-                good_fraction: Some(*good),
-                ..SERVER.observe(Load::Concurrency(clients))
-            })
-            .collect();
-        pooled(&seen, |_| true).iter().map(|load| load.good_fraction).collect::<Vec<_>>()
-    };
-    assert_eq!(shares(&[(1.0, 1), (0.5, 1), (0.25, 1)]), [1.0, 0.5, 0.25]);
-    // 0.5 and 1.0 of three times as many requests: 0.875, which is more than 0.75, so that all three have (0.75 + 0.5 + 3) / 5.
-    assert_eq!(shares(&[(0.75, 1), (0.5, 1), (1.0, 3), (0.0, 1)]), [0.85, 0.85, 0.85, 0.0]);
-}
-
-#[test]
 fn rates_have_three_digits() {
     let rates = [0.012_345, 1.0, 9.996, 123.456, 98_765.0, 0.0, f64::NAN].map(rounded);
     assert_eq!(rates.map(|rate| rate.to_string()), ["0.0123", "1", "10", "123", "98800", "0", "0"]);

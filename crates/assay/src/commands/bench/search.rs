@@ -3,9 +3,10 @@
 //! Each round of a search is a run of its own, as provable as any other, of one trial for each load. What is published comes from
 //! the last run alone, which measures the loads that the search ended with.
 
-use assay_manifest::{MetricSummary, PointSummary, RunId, Summary};
+use assay_manifest::{Exclusion, PointSummary, RunId, Summary};
+use assay_report::{landmarks_of, load_of, max_load_of, observation_of};
 use assay_runs::VerifiedRun;
-use assay_search::{Bracket, Censored, Goal, Landmarks, Load, MaxLoad, Observation, Rule, Step, landmarks, max_load, next_step};
+use assay_search::{Bracket, Censored, Goal, Load, MaxLoad, Observation, Rule, Step, landmarks, next_step};
 use assay_stage::{ErrorCode, Exit, Failure};
 use serde_json::{Value, json};
 
@@ -119,11 +120,7 @@ impl Search {
         &mut self,
         mut observe: impl FnMut(&[Load], usize) -> Result<VerifiedRun, Failure>,
     ) -> Result<End, Failure> {
-        let more = match self.rule.goal {
-            Goal::Sweep => "more load brings hardly more throughput",
-            Goal::MaxRate | Goal::MaxConcurrency => "the most load within the SLOs is known",
-        };
-        self.say(&format!("one trial of each load, until {more}"));
+        self.say("rounds of one trial a load find the loads to measure");
         loop {
             let loads = match next_step(&self.rule, &self.seen) {
                 Step::Observe(loads) => loads,
@@ -142,18 +139,25 @@ impl Search {
     fn end(&self, end: Step) -> End {
         let slos = "99 of 100 requests within every SLO";
         match end {
-            Step::Swept(clients) => End::Measure(clients.into_iter().map(Load::Concurrency).collect()),
+            Step::Swept(clients) => {
+                if landmarks(&self.seen).is_none() {
+                    self.say("the limit of the endpoint was not reached, as the last load says; `--up-to` allows more load");
+                }
+                End::Measure(clients.into_iter().map(Load::Concurrency).collect())
+            }
             Step::Found(bracket) => {
                 self.say(&describe_bracket(&bracket));
                 End::Measure(bracket.grid())
             }
             Step::NoneMet(load) => End::Nothing(format!("no load has {slos}: {} already falls short", name(load))),
             Step::AllMet(load) => {
-                let hint = match self.rule.goal {
-                    Goal::MaxRate => "no higher rate was tried, because the endpoint completes fewer",
+                let bound = match self.rule.goal {
+                    Goal::MaxRate => {
+                        "higher ones are more than four times what the closed loop reached, and `--up-to` allows a larger loop"
+                    }
                     Goal::MaxConcurrency | Goal::Sweep => "`--up-to` allows more",
                 };
-                End::Nothing(format!("every load that was tried has {slos}, up to {}; {hint}", name(load)))
+                End::Nothing(format!("every load that was tried has {slos}, up to {}; {bound}", name(load)))
             }
             Step::Observe(_) | Step::Unsettled => End::Nothing(format!(
                 "{} loads were tried, and they contradict each other: use a longer `--duration`",
@@ -162,59 +166,24 @@ impl Search {
         }
     }
 
-    /// Returns what the measured run says, in lines.
-    pub(crate) fn lines(&self, summary: &Summary) -> Vec<String> {
-        match self.rule.goal {
-            Goal::Sweep => describe_sweep(summary),
-            Goal::MaxRate | Goal::MaxConcurrency => vec![self.describe_max(summary)],
-        }
-    }
-
-    fn describe_max(&self, summary: &Summary) -> String {
-        let what = match self.rule.goal {
-            Goal::MaxRate => "max rate",
-            Goal::MaxConcurrency | Goal::Sweep => "max concurrency",
-        };
-        let unit = if self.rule.goal == Goal::MaxRate { " requests/s" } else { "" };
-        match self.max_load(summary) {
-            Some(MaxLoad::Within(found)) => {
-                let interval = found.interval.map_or_else(
-                    |why| format!("; no interval: {why}"),
-                    |interval| format!(" [{}, {}]", digits(interval.low), digits(interval.high)),
-                );
-                format!("{what} within the SLOs: {}{unit}{interval}, {} trials", digits(found.median), found.n)
-            }
-            Some(MaxLoad::Inconclusive(Censored { below, above })) => {
-                let all = trials(summary);
-                format!(
-                    "{what} within the SLOs: inconclusive; of {all} trials, {below} fell short at every load and {above} at none: measure more loads, or use a longer `--duration`"
-                )
-            }
-            None => format!("{what} within the SLOs: inconclusive; no trial counts at every load"),
-        }
-    }
-
-    /// Returns the most load within the SLOs, over the trials that count at every load of the grid.
-    fn max_load(&self, summary: &Summary) -> Option<MaxLoad> {
-        max_load(&good_fractions(summary)?, self.rule.share, *summary.plan_digest.as_bytes())
-    }
-
     /// Returns true if the measured run leaves the question open.
     pub(crate) fn is_inconclusive(&self, summary: &Summary) -> bool {
-        self.rule.goal != Goal::Sweep && !matches!(self.max_load(summary), Some(MaxLoad::Within(_)))
+        self.rule.goal != Goal::Sweep && !matches!(max_load(summary), Some(MaxLoad::Within(_)))
     }
 
     /// Returns the search and what the measured run says, for programs.
     pub(crate) fn json(&self, summary: &Summary) -> Value {
-        let found = match self.max_load(summary).filter(|_| self.rule.goal != Goal::Sweep) {
+        let found = match max_load(summary).filter(|_| self.rule.goal != Goal::Sweep) {
             Some(MaxLoad::Within(found)) => json!({
                 "median": found.median,
                 "interval": found.interval.ok().map(|interval| [interval.low, interval.high]),
                 "n": found.n,
             }),
+            Some(MaxLoad::Between { meets, falls_short }) => json!({"between": [meets, falls_short]}),
             Some(MaxLoad::Inconclusive(Censored { below, above })) => json!({"inconclusive": {"below": below, "above": above}}),
             None => Value::Null,
         };
+        let landmarks = landmarks_of(&summary.points.iter().collect::<Vec<_>>()).filter(|_| self.rule.goal == Goal::Sweep);
         json!({
             "goal": match self.rule.goal {
                 Goal::Sweep => "sweep",
@@ -225,13 +194,18 @@ impl Search {
             "runs": self.runs,
             "observed": self.seen.iter().map(observation_json).collect::<Vec<_>>(),
             "max_load": found,
-            "landmarks": measured_landmarks(summary).filter(|_| self.rule.goal == Goal::Sweep).map(|found| json!({
+            "landmarks": landmarks.map(|found| json!({
                 "idle": observation_json(&found.idle),
                 "knee": observation_json(&found.knee),
                 "limit": observation_json(&found.limit),
             })),
         })
     }
+}
+
+/// Returns the most load within the SLOs of a run of one case.
+fn max_load(summary: &Summary) -> Option<MaxLoad> {
+    max_load_of(summary, &summary.points.iter().collect::<Vec<_>>()).map(|(_, found)| found)
 }
 
 impl Bench {
@@ -254,77 +228,30 @@ impl Bench {
     }
 }
 
-/// Returns what a run's only trial observed at a load.
+/// Returns what a run's only trial observed at a load. A load at which every request failed has no counted trial, and is observed all the
+/// same.
 fn observation(run: &VerifiedRun, load: Load) -> Result<Observation, Failure> {
     let summary = run.chain.one::<Summary>().map(|summary| &summary.body);
-    let points = summary.into_iter().flat_map(|summary| &summary.points);
-    let point = points.filter(|point| point.trials_counted > 0).find(|point| load_of(point) == Some(load));
-    point.and_then(|point| observed(point, load)).ok_or_else(|| {
+    let point = summary.into_iter().flat_map(|summary| &summary.points).find(|point| load_of(point) == Some(load));
+    let observed = point.and_then(|point| if point.trials_counted > 0 { observation_of(point) } else { all_failed(point, load) });
+    observed.ok_or_else(|| {
         Failure::new(ErrorCode::NoValidTrial, format!("the search has no valid trial at {}", name(load)))
             .hint(format!("`assay show {}` lists the reasons; repair the cause, then search again", run.chain.run_id))
     })
 }
 
-/// Returns what was observed at a point, by the medians over its trials; `None` for a point without requests.
-fn observed(point: &PointSummary, load: Load) -> Option<Observation> {
-    let serving = point.serving.as_ref()?;
-    let median = |name: &str| metric(point, name).map(|metric| metric.median);
-    Some(Observation {
+/// Returns the observation of a load if each of its attempts was excluded because every request failed.
+fn all_failed(point: &PointSummary, load: Load) -> Option<Observation> {
+    let has_failed = |exclusion: &Exclusion| exclusion.reasons.iter().any(|reason| reason.code == "all_failed");
+    let outcomes = &point.serving.as_ref()?.excluded_outcomes;
+    (!point.excluded.is_empty() && point.excluded.iter().all(has_failed)).then(|| Observation {
         load,
-        requests: serving.requests.0,
-        error_rate: median("error_rate").unwrap_or(0.0),
-        requests_per_s: median("request_throughput_per_s").unwrap_or(0.0),
-        mean_latency_s: median("e2e_ms_mean").unwrap_or(0.0) / 1e3,
-        good_fraction: median("good_fraction"),
+        requests: outcomes.values().map(|count| count.0).sum(),
+        error_rate: 1.0,
+        requests_per_s: 0.0,
+        mean_latency_s: 0.0,
+        good_fraction: Some(0.0),
     })
-}
-
-fn metric<'a>(point: &'a PointSummary, name: &str) -> Option<&'a MetricSummary> {
-    point.metrics.iter().find(|metric| metric.metric == name)
-}
-
-fn load_of(point: &PointSummary) -> Option<Load> {
-    let value = |name: &str| point.value.get(name);
-    let concurrency = || value("concurrency").and_then(|text| text.parse().ok()).map(Load::Concurrency);
-    let rate = || value("rate").and_then(|text| text.parse().ok()).map(Load::Rate);
-    concurrency().or_else(rate)
-}
-
-/// Returns the load and the share of good requests of each point, for each trial that counts at all of them; `None` if no trial does.
-fn good_fractions(summary: &Summary) -> Option<Vec<Vec<(f64, f64)>>> {
-    let trials: Vec<Vec<(f64, f64)>> = (0..trials(summary))
-        .filter_map(|index| {
-            let of_trial = |point: &PointSummary| {
-                let load = match load_of(point)? {
-                    Load::Concurrency(clients) => f64::from(clients),
-                    Load::Rate(rate) => rate,
-                };
-                let id = assay_manifest::TrialId::from_parts(&point.case_id, &point.point_id, index);
-                let trial = metric(point, "good_fraction")?.trials.iter().find(|trial| trial.trial_id == id)?;
-                Some((load, trial.value))
-            };
-            summary.points.iter().map(of_trial).collect()
-        })
-        .collect();
-    (!trials.is_empty()).then_some(trials)
-}
-
-fn trials(summary: &Summary) -> u32 {
-    summary.points.iter().map(|point| point.trials_planned).max().unwrap_or(0)
-}
-
-fn measured_landmarks(summary: &Summary) -> Option<Landmarks> {
-    let counted = summary.points.iter().filter(|point| point.trials_counted > 0);
-    let seen: Vec<Observation> = counted.filter_map(|point| observed(point, load_of(point)?)).collect();
-    landmarks(&seen)
-}
-
-fn describe_sweep(summary: &Summary) -> Vec<String> {
-    let Some(Landmarks { idle, knee, limit }) = measured_landmarks(summary) else {
-        return vec!["sweep: fewer than three loads have results, so that no knee is named".to_owned()];
-    };
-    let line = |what: &str, seen: &Observation| format!("{what:<10}{}", describe(seen));
-    vec![line("idle", &idle), line("knee", &knee), line("limit", &limit)]
 }
 
 /// Describes an observation in one line.
@@ -377,6 +304,12 @@ fn digits(number: f64) -> String {
     format!("{number:.places$}")
 }
 
+/// Returns the option that asks for these loads.
+pub(super) fn as_option(loads: &[Load]) -> String {
+    let option = if matches!(loads, [Load::Rate(_), ..]) { "--rate" } else { "--concurrency" };
+    format!("{option} {}", loads.iter().copied().map(number).collect::<Vec<_>>().join(","))
+}
+
 fn observation_json(seen: &Observation) -> Value {
     let load = match seen.load {
         Load::Concurrency(clients) => json!({"concurrency": clients}),
@@ -412,94 +345,8 @@ mod tests {
         Observation { load, requests: 100, error_rate: 0.0, requests_per_s, mean_latency_s, good_fraction: None }
     }
 
-    /// Returns the Summary of a closed loop: for each concurrency, the good fraction of each of its trials; `None` if it does not count.
-    fn summary(loads: &[(u32, &[Option<f64>])]) -> Summary {
-        let digest = assay_manifest::Digest::compute(b"any");
-        let metric = |name: &str, median: f64, trials: Vec<Value>| {
-            json!({
-                "metric": name, "unit": "1", "primary": false, "n": trials.len().to_string(), "median": median, "mean": median, "min": median,
-                "max": median, "stability": "unknown", "stability_reason": "a test", "rows": {}, "trials": trials,
-            })
-        };
-        let point = |(clients, good): &(u32, &[Option<f64>])| {
-            let trials = good.iter().enumerate().filter_map(|(index, good)| {
-                Some(json!({
-                    "trial_id": format!("bench.endpoint.default.concurrency-{clients}.t{index}"),
-                    "attempt": 0, "value": (*good)?, "n": "100", "flagged": false, "row_id": digest,
-                }))
-            });
-            json!({
-                "case_id": "bench.endpoint.default", "point_id": format!("concurrency-{clients}"), "workload_type": "serving",
-                "workload_spec_digest": digest, "value": {"concurrency": clients.to_string()}, "trials_planned": good.len(),
-                "trials_counted": good.iter().flatten().count(), "attempts": good.len(), "excluded": [],
-                "serving": {
-                    "requests": "100", "outcomes": {}, "duration_ns": "1", "token_sources": {}, "tpot_assumed": "0", "absent": {},
-                    "latency_from": "sent",
-                },
-                "metrics": [
-                    metric("good_fraction", 1.0, trials.collect()),
-                    metric("request_throughput_per_s", f64::from((*clients).min(8)), Vec::new()),
-                    metric("e2e_ms_mean", 1e3 * f64::from(*clients) / f64::from((*clients).min(8)), Vec::new()),
-                ],
-            })
-        };
-        serde_json::from_value(json!({
-            "plan_digest": digest, "artifact_manifest_digest": digest, "reduce_binary": digest, "status": "succeeded", "issues": [],
-            "points": loads.iter().map(point).collect::<Vec<_>>(), "files": [],
-        }))
-        .expect("a Summary")
-    }
-
     fn search(goal: Goal) -> Search {
         Search::new(Rule::new(goal), false)
-    }
-
-    #[test]
-    fn the_most_load_is_what_the_trials_say() {
-        let search = search(Goal::MaxConcurrency);
-        // Each trial crosses 0.99 half of the way from 4 to 6.
-        let within = summary(&[(4, &[Some(1.0); 5]), (6, &[Some(0.98); 5])]);
-        assert_eq!(search.lines(&within), ["max concurrency within the SLOs: 5.00 [5.00, 5.00], 5 trials"]);
-        assert!(!search.is_inconclusive(&within));
-        assert_eq!(search.json(&within)["max_load"]["median"], 5.0);
-    }
-
-    #[test]
-    fn trials_outside_of_the_grid_are_counted_and_not_made_up() {
-        let search = search(Goal::MaxConcurrency);
-        let open = summary(&[(4, &[Some(1.0), Some(0.5), Some(1.0)]), (6, &[Some(0.98), Some(0.5), Some(1.0)])]);
-        let [line] = search.lines(&open).try_into().expect("one line");
-        assert!(line.contains("inconclusive; of 3 trials, 1 fell short at every load and 1 at none"), "{line}");
-        assert!(search.is_inconclusive(&open));
-        assert_eq!(search.json(&open)["max_load"], json!({"inconclusive": {"below": 1, "above": 1}}));
-    }
-
-    #[test]
-    fn only_trials_that_count_at_every_load_are_compared() {
-        let search = search(Goal::MaxConcurrency);
-        let one = summary(&[(4, &[Some(1.0), Some(1.0)]), (6, &[Some(0.98), None])]);
-        assert_eq!(search.json(&one)["max_load"]["n"], 1);
-        let none = summary(&[(4, &[None, Some(1.0)]), (6, &[Some(0.98), None])]);
-        assert_eq!(search.lines(&none), ["max concurrency within the SLOs: inconclusive; no trial counts at every load"]);
-        assert!(search.is_inconclusive(&none));
-    }
-
-    #[test]
-    fn a_sweep_names_three_loads_or_says_that_there_are_too_few() {
-        let search = search(Goal::Sweep);
-        let good: &[Option<f64>] = &[Some(1.0)];
-        let swept = summary(&[(1, good), (8, good), (16, good)]);
-        assert_eq!(
-            search.lines(&swept),
-            [
-                "idle      concurrency 1: 1.00 requests/s, mean E2E 1000 ms, 100.0 % within the SLOs",
-                "knee      concurrency 8: 8.00 requests/s, mean E2E 1000 ms, 100.0 % within the SLOs",
-                "limit     concurrency 8: 8.00 requests/s, mean E2E 1000 ms, 100.0 % within the SLOs",
-            ]
-        );
-        assert!(!search.is_inconclusive(&swept));
-        let short = search.lines(&summary(&[(1, good), (8, good)]));
-        assert_eq!(short, ["sweep: fewer than three loads have results, so that no knee is named"]);
     }
 
     #[test]
@@ -522,7 +369,7 @@ mod tests {
         let all = why(Step::AllMet(Load::Concurrency(64)), Goal::MaxConcurrency);
         assert!(all.ends_with("up to concurrency 64; `--up-to` allows more"), "{all}");
         let all = why(Step::AllMet(Load::Rate(64.0)), Goal::MaxRate);
-        assert!(all.ends_with("up to rate 64; no higher rate was tried, because the endpoint completes fewer"), "{all}");
+        assert!(all.contains("up to rate 64; higher ones are more than four times what the closed loop reached"), "{all}");
         assert!(why(Step::Unsettled, Goal::MaxRate).contains("they contradict each other"));
     }
 }

@@ -7,6 +7,7 @@ use assay_manifest::{
     Summary, TrialId, TrialValue, Views, WorkloadType, ordinal,
 };
 
+use super::across_loads;
 use super::exclusions::{ExcludedAttempt, describe_none_counted, reason_counts};
 use super::load::{self, Load};
 use super::section::{CaseSection, DisplayInterval, MetricStatistics, PointSection, Row, Trial};
@@ -20,6 +21,7 @@ use crate::render::unit;
 pub(super) struct Builder<'a> {
     run_id: &'a RunId,
     plan: &'a Plan,
+    summary: &'a Summary,
     /// The index of each trial in the order in which the trials ran.
     places: BTreeMap<&'a TrialId, usize>,
     points: BTreeMap<(&'a CaseId, &'a PointId), &'a PointSummary>,
@@ -34,7 +36,7 @@ impl<'a> Builder<'a> {
         let points = summary.points.iter().map(|point| ((&point.case_id, &point.point_id), point)).collect();
         let views = views.into_iter().flat_map(|views| &views.points);
         let views = views.map(|view| ((&view.case_id, &view.point_id), view)).collect();
-        Self { run_id, plan, places, points, views, units: units(summary) }
+        Self { run_id, plan, summary, places, points, views, units: units(summary) }
     }
 
     pub(super) fn cases(&self) -> Vec<CaseSection> {
@@ -49,8 +51,14 @@ impl<'a> Builder<'a> {
             side: side(case),
             workload_type: workload.map_or(WorkloadType::Indicator, |workload| workload.workload_type),
             serving: workload.and_then(|workload| workload.serving.as_ref()).map(RequestedWork::new),
+            across_loads: self.across_loads(case),
             points: case.points.iter().map(|point| self.point(case, point, workload)).collect(),
         }
+    }
+
+    fn across_loads(&self, case: &Case) -> Option<String> {
+        let points = case.points.iter().map(|point| self.points.get(&(&case.case_id, &point.point_id)).copied());
+        across_loads::describe(self.summary, &points.collect::<Option<Vec<_>>>()?)
     }
 
     fn point(&self, case: &Case, point: &Point, workload: Option<&FrozenWorkload>) -> PointSection {

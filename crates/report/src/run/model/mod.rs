@@ -1,5 +1,6 @@
 //! The report before it is rendered: the content of every rendering, in the order of the renderings.
 
+pub(crate) mod across_loads;
 pub(crate) mod breakdown;
 mod build;
 mod cache_hits;

@@ -19,6 +19,8 @@ pub(crate) struct CaseSection {
     pub(crate) workload_type: WorkloadType,
     /// For serving: the requested work.
     pub(crate) serving: Option<RequestedWork>,
+    /// For serving: what the loads say together, beyond what each of them says.
+    pub(crate) across_loads: Option<String>,
     pub(crate) points: Vec<PointSection>,
 }
 

@@ -116,8 +116,9 @@ fn serving_sentence(case: &CaseSection, work: &RequestedWork, is_only_case: bool
         Stability::Unknown => "stability unknown",
         known => known.as_str(),
     };
+    let together = case.across_loads.as_ref().map(|text| format!("; {text}")).unwrap_or_default();
     let rest = format!(
-        "at {}{}, {}: {place}; {why}{}; {grade}; {stability}",
+        "at {}{}, {}: {place}; {why}{together}{}; {grade}; {stability}",
         at.unwrap_or_default(),
         point.label,
         trial_count_text(measured.n, point.planned),
