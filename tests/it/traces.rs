@@ -267,7 +267,7 @@ fn a_plan_states_the_duration_of_the_traces_that_it_imports() {
     // Twice the 0.9 s of the trace, at a tenth and at a hundredth of its speed.
     let text = planned("speed: [0.1, 0.01]", "");
     assert!(text.contains("about 3 min of trials, by their loads\n") && !text.contains("unknown"), "{text}");
-    fixture.write("workloads/replayed/trace.jsonl", &mooncake().replace("{", "{\"session_id\": \"a\", "));
+    fixture.write("workloads/replayed/trace.jsonl", &mooncake().replace('{', "{\"session_id\": \"a\", "));
     let text = planned("speed: [1]", "  sessions: {history: recorded}\n");
     assert!(text.contains("unknown before a first run: the later turns of a session wait for its responses\n"), "{text}");
 }
