@@ -274,7 +274,7 @@ fn a_dataset_is_imported_before_a_run_by_the_rules_of_its_plan() {
     let kept = format!("`asked`: 12 prompts of {PROMPTS} (18 of 30 rows left out: 18 longer than `max_input`), tokens 4 to 5 in");
     for paths in [&[][..], &["workloads"], &[PIPELINE]] {
         let valid = fixture.assay(&[&["validate"], paths].concat()).success();
-        assert!(valid.stderr.contains(&kept) && !valid.stderr.contains("note:"), "{}", valid.stderr);
+        assert!(valid.stdout.contains(&kept) && !valid.stdout.contains("note:"), "{}", valid.stdout);
     }
     let planned = fixture.assay(&["plan", PIPELINE]).success().stdout;
     assert!(planned.contains(&format!("import    {kept}")), "{planned}");
@@ -284,7 +284,7 @@ fn a_dataset_is_imported_before_a_run_by_the_rules_of_its_plan() {
     fixture.write(PROMPTS, &(rows(30) + BROKEN));
     let refused = fixture.assay(&["validate"]).exits(10);
     let planned = fixture.assay(&["plan", PIPELINE]).refuses(10, "definition_invalid");
-    for shown in [&refused.stdout, &planned.stderr] {
+    for shown in [&refused.stderr, &planned.stderr] {
         let problem = format!(
             "the dataset `{PROMPTS}` of workload `asked` cannot be used: row 31 has neither `prompt` nor `messages`; it has `question`"
         );
@@ -294,17 +294,17 @@ fn a_dataset_is_imported_before_a_run_by_the_rules_of_its_plan() {
     fixture.assay(&["plan", PIPELINE, "--commit", "HEAD"]).success();
     fixture.write(PROMPTS, &rows(31));
     let changed = fixture.assay(&["validate"]).success();
-    assert!(changed.stderr.contains(&format!("note: `{PROMPTS}` is not committed as it is here")), "{}", changed.stderr);
+    assert!(changed.stdout.contains(&format!("note: `{PROMPTS}` is not committed as it is here")), "{}", changed.stdout);
 
     write_asked(&fixture, "path: promts.jsonl");
     let misspelt = fixture.assay(&["validate"]).exits(10);
-    assert!(misspelt.stdout.contains("there is no file `workloads/asked/promts.jsonl`"), "{}", misspelt.stdout);
+    assert!(misspelt.stderr.contains("there is no file `workloads/asked/promts.jsonl`"), "{}", misspelt.stderr);
     assert!(misspelt.stderr.contains("1 problem in 1 file"), "{}", misspelt.stderr);
     fixture.assay(&["validate", "workloads"]).exits(10);
     write_asked(&fixture, "url: 'http://127.0.0.1:9/prompts.jsonl'");
     let elsewhere = fixture.assay(&["validate"]).success();
     let unchecked = "`asked`: http://127.0.0.1:9/prompts.jsonl was not checked: it is not fetched before a run is planned";
-    assert!(elsewhere.stderr.contains(unchecked), "{}", elsewhere.stderr);
+    assert!(elsewhere.stdout.contains(unchecked), "{}", elsewhere.stdout);
     assert!(!fixture.store().exists(), "nothing was run");
 }
 

@@ -73,7 +73,7 @@ fn a_benchmark_without_a_load() {
            assay bench --simulator <PROFILE> <LOAD> [OPTIONS]
 
     LOAD is one of --concurrency <N,..>, --rate <PER_S,..>, --ramp, --series, --users <N,..> with --rate, and
-    --trace <FILE|URL>, or --concurrency beside any of them.
+    --trace <FILE|URL>, or --concurrency beside any of them; or a search for it, --sweep or --find-max <LOAD>.
 
     For more information, try '--help'.
     ");
@@ -83,7 +83,7 @@ fn a_benchmark_without_a_load() {
     ----- stderr -----
     error[option]: no load is given
 
-    hint: such as `--concurrency 1..64`, which measures 1, 2, 4, ..., 64 requests in flight, `--rate 5`, or `--trace FILE`
+    hint: such as `--concurrency 1..64`, which measures 1, 2, 4, ..., 64 requests in flight, `--rate 5`, `--trace FILE`, or `--sweep`
     ");
 }
 
@@ -170,7 +170,8 @@ spec:
     ");
     says!(fixture, &["validate"], @"
     exit code 10
-    ----- stdout -----
+    ----- stdout: nothing -----
+    ----- stderr -----
     error: `metadata.name` is not a name: `Fixture`
      --> pipelines/fixture.yaml:3:18
       |
@@ -216,7 +217,7 @@ spec:
     9 |   timelimit: 5m
       |   ^^^^^^^^^
     hint: did you mean `time_limit`?
-    ----- stderr -----
+
     7 problems in 2 files
     ");
 }
@@ -248,7 +249,8 @@ fn a_pipeline_over_what_is_not_there() {
     ");
     says!(fixture, &["validate", PIPELINE], @"
     exit code 10
-    ----- stdout -----
+    ----- stdout: nothing -----
+    ----- stderr -----
     error: there is no workload `second`
      --> pipelines/fixture.yaml:6:22
       |
@@ -262,7 +264,7 @@ fn a_pipeline_over_what_is_not_there() {
     9 |   files: [data.txt]
       |           ^^^^^^^^
     hint: paths are relative to the workload's folder
-    ----- stderr -----
+
     2 problems in 2 files
     ");
     fixture.assay(&["validate"]).exits(10);
@@ -296,7 +298,8 @@ fn a_target_that_no_workload_runs_on() {
     fixture.indicator("first", &steady_script("first"), "");
     says!(fixture, &["validate"], @r#"
     exit code 10
-    ----- stdout -----
+    ----- stdout: nothing -----
+    ----- stderr -----
     error: no target can run the indicator workload `first`
      --> pipelines/fixture.yaml:6:15
       |
@@ -310,7 +313,7 @@ fn a_target_that_no_workload_runs_on() {
     8 |     - {name: server, kind: process, url: "http://127.0.0.1:1", command: [sh, -c, "sleep 1000"]}
       |       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
     hint: remove the target, or name a workload for it
-    ----- stderr -----
+
     2 problems in 1 file
     "#);
     fixture.run("one").refuses(10, "definition_invalid");
@@ -326,11 +329,12 @@ fn a_script_that_is_a_link() {
     std::os::unix::fs::symlink("../../shared.sh", &script).expect("linked");
     says!(fixture, &["validate"], @"
     exit code 10
-    ----- stdout -----
+    ----- stdout: nothing -----
+    ----- stderr -----
     error: `workloads/first/run.sh` is a symbolic link
      --> workloads/first/run.sh
     hint: name the file that the link points to
-    ----- stderr -----
+
     1 problem in 1 file
     ");
     let run = fixture.run("one").refuses(10, "definition_invalid");
@@ -342,9 +346,9 @@ fn valid_definitions_and_their_plan() {
     let fixture = measured_fixture();
     says!(fixture, &["validate"], @"
     exit code 0
-    ----- stdout: nothing -----
-    ----- stderr -----
+    ----- stdout -----
     3 files checked, no problems
+    ----- stderr: nothing -----
     ");
     says!(fixture, &["plan", PIPELINE], @"
     exit code 0

@@ -169,7 +169,7 @@ fn one_connection_for_sessions_with_subagents_is_refused_before_a_run() {
         fixture.write(PIPELINE, &serving::pipeline(&["agents"], &[serving::SIMULATOR], 1, serving::RETRY_BUDGET, ""));
     };
     write("sticky");
-    let validated = fixture.assay(&["validate"]).exits(10).stdout.clone();
+    let validated = fixture.assay(&["validate"]).exits(10).stderr.clone();
     let planned = fixture.assay(&["plan", PIPELINE]).refuses(10, "definition_invalid").stderr.clone();
     for shown in [validated, planned] {
         assert!(

@@ -740,7 +740,7 @@ fn rules_where_no_gate_reads_them_are_problems() {
     ] {
         fixture.write(path, &accepted);
         let refused = fixture.assay(&["validate"]).exits(10);
-        assert!(refused.stdout.contains(says) && refused.stdout.contains(path), "{}", refused.stdout);
+        assert!(refused.stderr.contains(says) && refused.stderr.contains(path), "{}", refused.stderr);
         fs::remove_file(fixture.repo().join(path)).expect("removed");
     }
 }

@@ -63,3 +63,4 @@ mod warehouse_files;
 mod windows;
 mod within_run;
 mod workflows;
+mod workloads;

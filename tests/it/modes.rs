@@ -62,7 +62,7 @@ fn under_a_cap_requests_wait_and_their_latencies_count_from_the_time_at_which_th
     let refused = fixture.assay(&["validate"]);
     assert_eq!(refused.code, 10, "{}", refused.stdout);
     let said = format!("{}{}", refused.stdout, refused.stderr);
-    assert!(said.contains("`max_concurrency` of the workload `load` holds for all requests together"), "{said}");
+    assert!(said.contains("`spec.load.max_concurrency` of the workload `load` holds for all requests together"), "{said}");
 }
 
 #[test]
@@ -128,11 +128,34 @@ fn one_line_offers_a_ramp_a_series_and_a_cap() {
             "hint: leave out `--requests`; write `--sessions count=N`, a number of sessions, or `--duration 60s`",
         ),
         (&["--concurrency", "1", "--max-concurrency", "7"][..], "`--max-concurrency` holds back the requests of an open loop"),
-        (&["--rate", "5", "--max-concurrency", "7", "--shards", "2"][..], "`--shards` is 2, and `max_concurrency`"),
+        (
+            &["--rate", "5", "--max-concurrency", "7", "--shards", "2"][..],
+            "`--shards` is 2, and `--max-concurrency` holds for all requests together",
+        ),
         (&["--concurrency", "1", "--arrival", "gamma"][..], "required arguments were not provided"),
         (&["--concurrency", "1", "--smoothness", "0.5"][..], "required arguments were not provided"),
         (&["--users", "2", "--rate", "5", "--sessions", "turns=3", "--arrival", "gamma"][..], "cannot be used with"),
-        (&["--trace", "x", "--concurrency", "2", "--speed", "2"][..], "cannot be used with"),
+        (
+            &["--trace", "x", "--concurrency", "2", "--speed", "2"][..],
+            "hint: leave out `--speed`, or `--concurrency`, so that the trace is replayed at its times",
+        ),
+        (
+            &["--trace", "x", "--trace-format", "weka", "--sessions", "count=2", "--concurrency", "2", "--speed", "2"][..],
+            "`--speed` contradicts `--concurrency`: it divides the times of a replay, and sessions at a concurrency have none\n\nhint: leave out `--speed`\n",
+        ),
+        (
+            &["--series", "1s:5", "--duration", "9s"][..],
+            "`--duration` contradicts `--series`: a trial lasts as long as its segments together\n\nhint: leave out `--duration`",
+        ),
+        (
+            &["--trace", "x", "--rate", "2"][..],
+            "`--rate` contradicts `--trace`: the requests of a trace have times of their own\n\nhint: leave out `--rate`, or write `--dataset FILE`",
+        ),
+        (
+            &["--trace", "x", "--trace-format", "weka", "--ramp", "1..2"][..],
+            "hint: leave out `--ramp`; `--concurrency 8 --sessions count=100` plays its sessions\n",
+        ),
+        (&["--trace", "x", "--series", "1s:2"][..], "`--series` contradicts `--trace`"),
     ] {
         let refused = bench(line).exits(2);
         assert!(refused.stderr.contains(said), "`{said}` in {}", refused.stderr);

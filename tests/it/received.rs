@@ -89,6 +89,12 @@ fn a_trace_in_a_folder_is_of_that_folder_s_run() {
     stranger.assay_in(&folder, &["trace", &address]).exits(21);
     stranger.assay_in(&folder, &["trace", &address, "--store", "/elsewhere"]).refuses(2, "store_uri");
     stranger.assay_in(&folder, &["trace", &address.replacen("one/", "other/", 1)]).refuses(2, "store_uri");
+    stranger.set("ASSAY_STORE", "");
+    stranger.assay_in(&folder, &["trace", &address]).exits(21);
+    let elsewhere = stranger.assay_in(&stranger.home(), &["runs"]);
+    let unset = "there is no store at `";
+    assert!(elsewhere.stderr.contains(unset), "an empty variable is as if it were unset: {}", elsewhere.stderr);
+    stranger.assay_in(&folder, &["runs", "--store", ""]).refuses(2, "store_uri");
     stranger.unset("ASSAY_STORE");
     stranger.assay_in(&stranger.home(), &["trace", &address, "--from", "received"]).exits(21);
 }

@@ -191,6 +191,16 @@ fn one_line_plays_the_sessions_of_a_trace_and_says_what_it_cannot() {
     assert!(found.contains("does not record when its sessions began"), "{found}");
     let found = refused(&["--sessions", "count=5", "--concurrency", "2", "--run-id", "many"], 10);
     assert!(found.contains("the trace has 4, which are played once each, and the trial asks for 5"), "{found}");
+    let found =
+        refused(&["--sessions", "count=4", "--concurrency", "2", "--max-input", "1", "--over", "skip", "--run-id", "short"], 10);
+    let longer = "hint: a larger `--max-input` lets longer prompts pass";
+    let shorter = ", and `--over truncate` cuts them, or ends a session before its first longer turn\n";
+    assert!(found.contains(&format!("{longer}{shorter}")), "{found}");
+    let found = refused(
+        &["--sessions", "count=4", "--concurrency", "2", "--max-input", "1", "--over", "truncate", "--run-id", "cut"],
+        10,
+    );
+    assert!(found.contains(&format!("{longer}\n")), "it is given already: {found}");
 }
 
 /// A session with a system prompt of 100 tokens, whose second turn adds a response and a message, and whose third replaces them.
@@ -346,8 +356,8 @@ fn idle_time_is_cut_by_one_shard_and_refused_to_several() {
     serving::workload_of(&fixture, "agents", fields);
     let pipeline = |shards| serving::pipeline(&["agents"], &[serving::SIMULATOR], 1, serving::RETRY_BUDGET, shards);
     fixture.write(PIPELINE, &pipeline("  shards: 2\n"));
-    let refused = fixture.assay(&["validate"]).exits(10).stdout.clone();
-    assert!(refused.contains("`spec.shards` is 2, and `sessions.idle_cap` of the workload `agents`"), "{refused}");
+    let refused = fixture.assay(&["validate"]).exits(10).stderr.clone();
+    assert!(refused.contains("`spec.shards` is 2, and `spec.sessions.idle_cap` of the workload `agents`"), "{refused}");
     fixture.write(PIPELINE, &pipeline(""));
     fixture.commit("agents");
     fixture.run("capped").success();

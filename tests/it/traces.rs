@@ -252,7 +252,101 @@ fn a_part_of_a_trace_is_replayed_from_its_start() {
     let ran = bench("unsorted", &[]).refuses(10, "dataset");
     assert!(ran.stderr.contains("row 2 is earlier than the row before it: sort the file by time"), "{}", ran.stderr);
     let ran = bench("both", &["--rate", "2"]);
-    assert!(ran.exits(2).stderr.contains("'--trace <FILE|URL>' cannot be used with"), "a trace has its own times");
+    assert!(ran.exits(2).stderr.contains("the requests of a trace have times of their own"));
+}
+
+#[test]
+fn a_plan_states_the_duration_of_the_traces_that_it_imports() {
+    let fixture = Fixture::new();
+    fixture.write("workloads/replayed/trace.jsonl", &mooncake());
+    let planned = |load: &str, more: &str| {
+        workload(&fixture, load, "", more);
+        fixture.assay(&["plan", PIPELINE]).success().stdout
+    };
+    fixture.write(PIPELINE, &serving::pipeline(&["replayed"], &[serving::SIMULATOR], 2, serving::RETRY_BUDGET, ""));
+    // Twice the 0.9 s of the trace, at a tenth and at a hundredth of its speed.
+    let text = planned("speed: [0.1, 0.01]", "");
+    assert!(text.contains("about 3 min of trials, by their loads\n") && !text.contains("unknown"), "{text}");
+    fixture.write("workloads/replayed/trace.jsonl", &mooncake().replace('{', "{\"session_id\": \"a\", "));
+    let text = planned("speed: [1]", "  sessions: {history: recorded}\n");
+    assert!(text.contains("unknown before a first run: the later turns of a session wait for its responses\n"), "{text}");
+}
+
+#[test]
+fn no_hint_names_options_that_the_format_of_a_trace_refuses() {
+    let fixture = Fixture::new();
+    fixture.write(
+        "az.csv",
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.97,374,44\n2023-11-16 18:17:04.03,396,109\n",
+    );
+    let bench = |options: &[&str]| {
+        fixture.assay(&[&["bench", "--simulator", "fast", "--trace", "az.csv", "--trace-format", "azure"], options].concat())
+    };
+    let refusal = |options: &[&str]| {
+        let refused = bench(options).refuses(2, "option").stderr.clone();
+        let (message, hint) = refused.split_once("\n\nhint: ").expect("a hint");
+        assert!(!hint.contains("--sessions"), "{refused}");
+        (message.to_owned(), hint.trim_end().to_owned())
+    };
+    let (message, hint) = refusal(&["--concurrency", "2", "--duration", "1s"]);
+    let of_load = "`--trace` with `--concurrency` needs sessions: requests of the format `azure` belong to no sessions";
+    assert!(message.ends_with(of_load), "{message}");
+    assert_eq!(hint, "name the file as `--dataset` to send its requests at a concurrency or rate of your own");
+    assert_eq!(refusal(&["--max-tool-time", "1s"]).1, "remove it");
+    let (message, hint) = (bench(&["--max-input", "300", "--over", "skip"]).refuses(10, "dataset").stderr)
+        .split_once("\n\nhint: ")
+        .map(|(message, hint)| (message.to_owned(), hint.to_owned()))
+        .expect("a hint");
+    assert!(message.contains("2 are too long"), "{message}");
+    assert!(
+        hint.starts_with("a larger `--max-input` lets longer prompts pass, and `--over truncate` cuts them, or ends"),
+        "{hint}"
+    );
+    bench(&["--max-input", "300", "--over", "truncate", "--trials", "1"]).success();
+}
+
+/// The hints of what an option of the command line says about itself: limits, the kinds of prompts that it belongs to, and other options.
+#[test]
+fn a_refused_option_states_its_limits_in_options() {
+    let fixture = Fixture::new();
+    fixture.write("trace.jsonl", &mooncake());
+    let played = ["--trace", "trace.jsonl", "--trace-format", "mooncake", "--concurrency", "2", "--sessions"];
+    let cases: [(&[&str], &[&str]); 7] = [
+        (
+            &[&played[..], &["count=2,idle_cap=50ms"]].concat(),
+            &["idle_cap=` is shorter than `1s`", "hint: write a time of `1s` or more, such as `--sessions idle_cap=10s`"],
+        ),
+        (
+            &[&played[..], &["count=2,idle_cap=5s", "--shards", "2"]].concat(),
+            &[
+                "`--shards` is 2, and `--sessions idle_cap=` holds for all",
+                "hint: write `--shards 1`, or remove `--sessions idle_cap=`\n",
+            ],
+        ),
+        (
+            &[&played[..], &["count=2,turns=3"]].concat(),
+            &["`--sessions turns=` belongs to synthetic prompts: a trace has its own turns"],
+        ),
+        (
+            &[&played[..], &["count=2,think_time=3s"]].concat(),
+            &["belongs to synthetic prompts or a `--dataset`: a trace has its own pauses"],
+        ),
+        (
+            &["--concurrency", "2", "--sessions", "turns=2000"],
+            &["must be from 1 to 1000, not 2000", "hint: write a value that is from 1 to 1000\n"],
+        ),
+        (
+            &["--concurrency", "2", "--adapter", "sql=0"],
+            &["no weight is above 0", "a weight is 0 or more, and that of one at least above 0\n"],
+        ),
+        (&["--rate", "-1"], &["hint: write a value that is above 0 and at most 10000000\n"]),
+    ];
+    for (options, parts) in cases {
+        let refused = fixture.assay(&[&["bench", "--simulator", "fast"], options].concat()).refuses(2, "option");
+        for part in parts {
+            assert!(refused.stderr.contains(part), "{options:?}: `{part}` in {}", refused.stderr);
+        }
+    }
 }
 
 #[test]

@@ -235,7 +235,7 @@ fn a_query_that_cannot_be_published_is_found_before_anything_is_measured() {
         let ran = fixture.run("refused").refuses(10, error);
         assert!(ran.stderr.contains(QUERY), "the failure names the file: {}", ran.stderr);
         let validated = fixture.assay(&["validate"]).exits(10);
-        assert!(validated.stdout.contains(QUERY), "{}", validated.stdout);
+        assert!(validated.stderr.contains(QUERY), "{}", validated.stderr);
         assert!(files_under(&fixture.store().join("runs/refused/execute")).is_empty(), "nothing was measured");
     }
 }

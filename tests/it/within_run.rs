@@ -106,18 +106,18 @@ fn a_gate_of_one_trial_and_a_claim_without_enough_sessions_are_known_before_anyt
     define(&fixture, "duration: 900s", "realism");
     fixture.commit("one trial of each side");
     let validated = fixture.assay(&["validate"]).success();
-    assert!(validated.stderr.contains("gate latency: always inconclusive"), "{}", validated.stderr);
+    assert!(validated.stdout.contains("gate latency: always inconclusive"), "{}", validated.stdout);
     assert!(fixture.assay(&["plan", PIPELINE]).success().stdout.contains("gate      latency: always inconclusive"));
     define(&fixture, "duration: 899s", "realism");
     let refused = fixture.assay(&["validate"]);
     assert_eq!(refused.code, 10, "{refused:?}");
     let why = "a trial is not planned to be measured for 900 s";
-    assert!(refused.stdout.contains(why) && refused.stdout.contains("hint: write `count: 3` or more"), "{}", refused.stdout);
+    assert!(refused.stderr.contains(why) && refused.stderr.contains("hint: write `count: 3` or more"), "{}", refused.stderr);
     // Explorations are free to measure once, and their gates say what they always did.
     define(&fixture, "duration: 899s", "exploratory");
     fixture.commit("an exploration");
     let validated = fixture.assay(&["validate"]).success();
-    assert!(!validated.stderr.contains("always inconclusive"), "{}", validated.stderr);
+    assert!(!validated.stdout.contains("always inconclusive"), "{}", validated.stdout);
     let planned = fixture.assay(&["plan", PIPELINE]).success().stdout;
     assert!(planned.contains("gate      latency: 1 metric; 1 pair ") && !planned.contains("always inconclusive"), "{planned}");
 }

@@ -1,7 +1,7 @@
 /* Sustained memory bandwidth of four simple loops over three arrays. README.md beside this file states the methodology.
  *
  * Parameters come from the environment, the result goes to stdout as one JSON document, everything else to stderr.
- * Exit code: 0 measured and verified, 1 wrong result or no memory, 2 bad parameter.
+ * Exit code: 0 measured and verified, 1 wrong result or no memory, 2 bad parameter or arrays that the cache could hold.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
@@ -16,6 +16,20 @@
 
 /* Limits: 1 TiB an array, a thousand repetitions and threads are beyond any sensible trial. */
 enum { MAX_SIZE_MIB = 1 << 20, MAX_REPS = 1000, MAX_THREADS = 1024, KERNELS = 4, ALIGNMENT = 4096 };
+
+/* The arrays together are at least this many times as large as the cache: what a repetition left in it is at most a quarter of them. */
+enum { LEAST_CACHES = 4 };
+
+/* The size of an array where none is given: twice the cache, so six times in all, within what a quickstart can take in time and memory. */
+enum { AUTO_CACHES = 2, MIN_AUTO_MIB = 64, MAX_AUTO_MIB = 1024 };
+
+static const long MIB = 1024 * 1024;
+
+/* The folder in which Linux describes the caches of the first processor. The tests compile with another one. */
+#ifndef CACHE_FOLDER
+#define CACHE_FOLDER "/sys/devices/system/cpu/cpu0/cache"
+#endif
+enum { MAX_CACHES = 16, MAX_CACHE_TEXT = 4096, MAX_CACHE_MIB = 1 << 20 };
 
 /* The factor of scale and triad. Small, so that values neither overflow nor become subnormal over many repetitions. */
 static const double FACTOR = 0.25;
@@ -185,15 +199,85 @@ static long parameter(const char *name, long fallback, long max)
     return value;
 }
 
-/* The size that the system states for its largest cache, in bytes; 0 where it does not say. */
-static long last_level_cache_bytes(void)
+/* Reads the first line of a file of the cache with this index; an empty text where there is none. */
+static void read_cache(int index, const char *name, char text[MAX_CACHE_TEXT])
 {
-    long bytes = 0;
+    char path[512];
+    snprintf(path, sizeof path, CACHE_FOLDER "/index%d/%s", index, name);
+    text[0] = '\0';
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return;
+    if (fgets(text, MAX_CACHE_TEXT, file) == NULL)
+        text[0] = '\0';
+    fclose(file);
+}
+
+/* A size such as `32768K`, in bytes; 0 where it is none, or beyond any cache. */
+static long parse_size(const char *text)
+{
+    char *end;
+    long size = strtol(text, &end, 10), unit = *end == 'K' ? 1024 : *end == 'M' ? MIB : 1;
+    return end != text && size > 0 && size <= MAX_CACHE_MIB * MIB / unit ? size * unit : 0;
+}
+
+/* The processors in a mask of hexadecimal digits. */
+static long count_processors(const char *mask)
+{
+    long count = 0;
+    for (; *mask != '\0'; mask++) {
+        const char *digits = "0123456789abcdef", *found = strchr(digits, *mask);
+        for (long bits = found == NULL ? 0 : found - digits; bits > 0; bits >>= 1)
+            count += bits & 1;
+    }
+    return count;
+}
+
+/* The bytes of last-level cache that the threads can have, 0 where the system does not say. A machine has several such caches if each
+ * serves a part of its processors, and every thread may run beside another one. The C library's figure comes second: on a virtual
+ * machine it can be the sum over a host of which this machine has a part. */
+static long cache_bytes(long threads)
+{
+    char text[MAX_CACHE_TEXT];
+    for (int index = MAX_CACHES - 1; index >= 0; index--) {
+        read_cache(index, "size", text);
+        long bytes = parse_size(text);
+        if (bytes == 0)
+            continue;
+        read_cache(index, "shared_cpu_map", text);
+        long shared = count_processors(text), processors = sysconf(_SC_NPROCESSORS_ONLN);
+        long caches = shared > 0 && processors > shared ? (processors + shared - 1) / shared : 1;
+        return bytes * (threads < caches ? threads : caches);
+    }
+    long stated = 0;
 #if defined(_SC_LEVEL2_CACHE_SIZE) && defined(_SC_LEVEL3_CACHE_SIZE)
     long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE), l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    bytes = l3 > l2 ? l3 : l2;
+    stated = l3 > l2 ? l3 : l2;
 #endif
-    return bytes > 0 ? bytes : 0;
+    return stated > 0 ? stated : 0;
+}
+
+/* The size of an array in MiB, as SIZE_MIB gives it, or by the cache if it is `auto` or unset. */
+static long array_mib(long cache)
+{
+    const char *text = getenv("SIZE_MIB");
+    if (text != NULL && strcmp(text, "auto") != 0)
+        return parameter("SIZE_MIB", MIN_AUTO_MIB, MAX_SIZE_MIB);
+    long mib = (AUTO_CACHES * cache + MIB - 1) / MIB;
+    return mib < MIN_AUTO_MIB ? MIN_AUTO_MIB : mib > MAX_AUTO_MIB ? MAX_AUTO_MIB : mib;
+}
+
+/* Refuses arrays of which the cache could hold a good part: the figures would be those of the cache. */
+static int check_size(long size_mib, long cache)
+{
+    long least = (LEAST_CACHES * cache + 3 * MIB - 1) / (3 * MIB);
+    if (size_mib >= least)
+        return 0;
+    fprintf(stderr,
+            "three arrays of %ld MiB are less than %d times the last-level cache of %.1f MiB, so this would be a bandwidth of the cache: "
+            "set SIZE_MIB to %ld or more\n",
+            size_mib, (int)LEAST_CACHES, (double)cache / (double)MIB, least);
+    return 2;
 }
 
 static void print_samples(const struct job *job, int kernel, double bytes)
@@ -204,7 +288,7 @@ static void print_samples(const struct job *job, int kernel, double bytes)
     printf("],\n");
 }
 
-static void print_result(const struct job *job, long size_mib)
+static void print_result(const struct job *job, long size_mib, long cache)
 {
     double array_bytes = (double)job->length * sizeof(double);
     printf("{\n  \"name\": \"memory-bandwidth\",\n  \"component\": \"assay-indicators\",\n");
@@ -213,7 +297,7 @@ static void print_result(const struct job *job, long size_mib)
     for (int kernel = 0; kernel < KERNELS; kernel++)
         print_samples(job, kernel, kernels[kernel].arrays_moved * array_bytes);
     printf("    \"working_set_bytes\": %.0f,\n", 3 * array_bytes);
-    printf("    \"last_level_cache_bytes\": %ld\n  }\n}\n", last_level_cache_bytes());
+    printf("    \"last_level_cache_bytes\": %ld\n  }\n}\n", cache);
 }
 
 static double *allocate(size_t length)
@@ -224,10 +308,14 @@ static double *allocate(size_t length)
 
 int main(void)
 {
-    long size_mib = parameter("SIZE_MIB", 64, MAX_SIZE_MIB);
-    struct job job = {.length = (size_t)size_mib * 1024 * 1024 / sizeof(double)};
+    struct job job = {.threads = parameter("THREADS", 1, MAX_THREADS)};
     job.reps = parameter("REPS", 7, MAX_REPS) + 1; /* one more that warms up and is not reported */
-    job.threads = parameter("THREADS", 1, MAX_THREADS);
+    long cache = cache_bytes(job.threads);
+    long size_mib = array_mib(cache);
+    int refused = check_size(size_mib, cache);
+    if (refused != 0)
+        return refused;
+    job.length = (size_t)size_mib * 1024 * 1024 / sizeof(double);
     job.a = allocate(job.length);
     job.b = allocate(job.length);
     job.c = allocate(job.length);
@@ -239,7 +327,7 @@ int main(void)
     for (long i = 0; i < job.reps * KERNELS; i++)
         if (!(job.seconds[i] > 0))
             return fail("a repetition was too short for the clock: raise SIZE_MIB");
-    print_result(&job, size_mib);
+    print_result(&job, size_mib, cache);
     free(job.a), free(job.b), free(job.c), free(job.seconds);
     return fflush(stdout) == 0 ? 0 : fail("cannot write the result");
 }

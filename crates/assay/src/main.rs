@@ -8,7 +8,8 @@ mod run_event;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::builder::Resettable;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 use crate::commands::Command;
 
@@ -31,8 +32,20 @@ struct Assay {
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match Assay::try_parse() {
+    let mut command = without_empty_store(Assay::command());
+    let parsed = command.try_get_matches_from_mut(std::env::args_os()).and_then(|matches| Assay::from_arg_matches(&matches));
+    match parsed.map_err(|error| error.format(&mut command)) {
         Ok(assay) => output::finish(assay.command.run()),
         Err(error) => output::usage(&error),
     }
+}
+
+/// Treats an empty `ASSAY_STORE` as unset, like the other variables: scripts empty a variable to be rid of it.
+fn without_empty_store(command: clap::Command) -> clap::Command {
+    const STORE: &str = "ASSAY_STORE";
+    if std::env::var_os(STORE).is_none_or(|value| !value.is_empty()) {
+        return command;
+    }
+    let ignore = |arg: clap::Arg| if arg.get_env() == Some(STORE.as_ref()) { arg.env(Resettable::Reset) } else { arg };
+    command.mut_args(ignore).mut_subcommands(without_empty_store)
 }

@@ -97,7 +97,7 @@ pub enum DatasetError {
     TooManyRows,
     /// More blocks than are told apart.
     #[error(
-        "the trace has more than {} different blocks or prefixes of blocks: use a part of it, by `window`",
+        "the trace has more than {} different blocks or prefixes of blocks: use a part of it, by `sample`",
         crate::MAX_BLOCKS
     )]
     TooManyBlocks,

@@ -68,7 +68,8 @@ pub(crate) fn check_session_play(spec: &CheckedValue, sessions: &CheckedValue, p
     if let Some(cap) = sessions.member("idle_cap")
         && Duration::read(cap).is_some_and(|cap| cap < LEAST_IDLE_CAP)
     {
-        problems.add(cap.span, "`spec.sessions.idle_cap` is shorter than `1s`");
+        let hint = "write a time of `1s` or more, such as `idle_cap: 10s`";
+        problems.add_hinted(cap.span, "`spec.sessions.idle_cap` is shorter than `1s`", hint);
     }
     if is_set(sessions, "marker") && spec.member("token_ids").is_some() {
         let message = "`spec.sessions.marker` is a text, and prompts are sent as `spec.token_ids`";

@@ -296,8 +296,8 @@ impl Serving {
     /// Returns the field that holds for all requests together, which only one shard can count; `None` if there is none.
     pub(crate) fn one_shard_field(&self) -> Option<&'static str> {
         let has_idle_cap = self.sessions.as_ref().is_some_and(|sessions| sessions.play.idle_cap_ns.is_some());
-        let cap = self.load.max_concurrency.map(|_| "max_concurrency");
-        cap.or_else(|| has_idle_cap.then_some("sessions.idle_cap"))
+        let cap = self.load.max_concurrency.map(|_| "spec.load.max_concurrency");
+        cap.or_else(|| has_idle_cap.then_some("spec.sessions.idle_cap"))
     }
 
     /// Returns true if the plan tells which beginnings of prompts are repeated.
@@ -936,7 +936,12 @@ fn check_adapters(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let Some(written) = spec.member("adapters").filter(|written| !written.items().is_empty()) else { return };
     let Some(adapters) = Vec::<Adapter>::read(written) else { return };
     if let Some(reason) = Adapter::refusal(&adapters) {
-        problems.add(written.anchor, format!("`spec.adapters` cannot be drawn: {reason}"));
+        let message = format!("`spec.adapters` cannot be drawn: {reason}");
+        let hint = format!(
+            "name each of at most {} adapters once; a weight is 0 or more, and that of one at least above 0",
+            Adapter::MAX
+        );
+        problems.add_hinted(written.anchor, message, hint);
     }
     let Some(api) = spec.member("api").and_then(ServingApi::read) else { return };
     let names_model = match spec.member("custom").and_then(CustomApi::read) {
@@ -1102,9 +1107,20 @@ fn check_replay(spec: &CheckedValue, problems: &mut Problems<'_>) {
         (Some(_), Some(load), None) if load.text_of("mode") == Some("closed") && spec.member("sessions").is_some() => {}
         // `check_users` refuses it by name.
         (Some(_), Some(load), None) if load.text_of("mode") == Some("users") => {}
-        (Some(_), Some(load), None) => {
-            let message = "`spec.trace` needs `spec.load.mode: replay`, or `closed` with `sessions`";
-            let hint = "to send its requests at a concurrency or rate of your own, name the file as `dataset`";
+        (Some(trace), Some(load), None) => {
+            let format = format_of(trace).filter(|format| !format.has_trace_sessions());
+            let (message, hint) = match format {
+                Some(format) => (
+                    format!(
+                        "`spec.trace` needs `spec.load.mode: replay`: requests of the format `{format}` belong to no sessions"
+                    ),
+                    "name the file as `dataset` to send its requests at a concurrency or rate of your own",
+                ),
+                None => (
+                    "`spec.trace` needs `spec.load.mode: replay`, or `closed` with `sessions`".to_owned(),
+                    "to send its requests at a concurrency or rate of your own, name the file as `dataset`",
+                ),
+            };
             problems.add_hinted(load.member("mode").map_or(load.anchor, |mode| mode.span), message, hint);
         }
         (None, _, Some(mode)) => {
@@ -1138,7 +1154,8 @@ fn check_trace_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
         }
         if let Some(tool) = trace.member("max_tool_time") {
             let message = "`spec.trace.max_tool_time` needs `spec.sessions`: only turns of sessions wait for tools";
-            problems.add_hinted(tool.anchor, message, "remove it, or add `sessions: {}`");
+            let hint = if format.has_trace_sessions() { "remove it, or add `sessions: {}`" } else { "remove it" };
+            problems.add_hinted(tool.anchor, message, hint);
         }
         return;
     };
@@ -1147,10 +1164,13 @@ fn check_trace_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
             format!("the requests of a trace of the format `{format}` belong to no sessions, which `spec.sessions` would play");
         problems.add_hinted(sessions.anchor, message, "remove it");
     }
-    for (name, why) in [("turns", "its own turns"), ("think_time", "its own pauses, which `spec.trace.max_gap` can cut")] {
+    for (name, kinds, why) in [
+        ("turns", "`lengths`", "its own turns"),
+        ("think_time", "`lengths` or `dataset`", "its own pauses, which `spec.trace.max_gap` can cut"),
+    ] {
         let written = sessions.member(name).filter(|member| member.anchor != sessions.anchor);
         if let Some(member) = written {
-            let message = format!("`spec.sessions.{name}` belongs to `lengths` or `dataset`: a trace has {why}");
+            let message = format!("`spec.sessions.{name}` belongs to {kinds}: a trace has {why}");
             problems.add_hinted(member.anchor, message, "remove it");
         }
     }

@@ -180,16 +180,10 @@ pub(crate) struct Bench {
     )]
     users: Vec<u64>,
     /// Open loop at a rate that changes over each trial: FROM..TO in a straight line, exponential:FROM..TO, or steps=N:FROM..TO
-    #[arg(long, value_name = "[SHAPE:]FROM..TO", conflicts_with_all = ["rate", "series", "trace"], group = "drawn")]
+    #[arg(long, value_name = "[SHAPE:]FROM..TO", conflicts_with_all = ["rate", "series"], group = "drawn")]
     ramp: Option<String>,
     /// Open loop at constant rates one after the other in each trial, each with its time, such as 10s:5,20s:50
-    #[arg(
-        long,
-        value_name = "TIME:PER_S,..",
-        value_delimiter = ',',
-        conflicts_with_all = ["rate", "trace", "duration"],
-        group = "drawn"
-    )]
+    #[arg(long, value_name = "TIME:PER_S,..", value_delimiter = ',', conflicts_with = "rate", group = "drawn")]
     series: Vec<String>,
     /// Requests in flight of an open loop or a replay at most: one that is due beyond it waits, and its latencies include the wait
     #[arg(long, value_name = "N")]
@@ -201,7 +195,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "SHARE:TIME")]
     cancel: Option<String>,
     /// The speed of a replayed trace: 2 halves all of its times [default: 1]
-    #[arg(long, value_name = "FACTOR,..", value_delimiter = ',', requires = "trace", conflicts_with = "concurrency")]
+    #[arg(long, value_name = "FACTOR,..", value_delimiter = ',', requires = "trace")]
     speed: Vec<f64>,
     /// The arrival process of the open loop [default: poisson]
     #[arg(long, value_name = "PROCESS", requires = "drawn", value_parser = ["constant", "poisson", "gamma"])]
@@ -256,12 +250,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "FORMAT")]
     dataset_format: Option<String>,
     /// A file or address of requests with their times, which are replayed once in each trial; with --sessions, turn by turn
-    #[arg(
-        long,
-        value_name = "FILE|URL",
-        conflicts_with_all = ["input_tokens", "scenario", "dataset", "rate"],
-        group = "file"
-    )]
+    #[arg(long, value_name = "FILE|URL", conflicts_with_all = ["input_tokens", "scenario", "dataset"], group = "file")]
     trace: Option<String>,
     /// The format of the trace: mooncake, bailian, azure, burstgpt, timed_jsonl, weka or tracelab
     #[arg(long, value_name = "FORMAT")]
@@ -447,7 +436,8 @@ impl Bench {
     /// Says a failure in the words of these options.
     fn reword(&self, failure: Failure, wording: &Wording) -> Failure {
         let has = (self.api_key.is_some(), self.tls.has_certificate());
-        wording.failure(with_options(failure, self.url.as_deref(), has, wording.is_trace))
+        let file = FileOptions { is_trace: wording.is_trace, truncates: self.over.as_deref() == Some("truncate") };
+        wording.failure(with_options(failure, self.url.as_deref(), has, file))
     }
 
     /// Returns the words of these options, with the paths of the files that are copied into the Source.
@@ -961,7 +951,7 @@ fn check(files: &BTreeMap<String, Vec<u8>>, wording: &Wording) -> Result<(), Fai
         Err(ClosureError::Problems(problems)) => problems,
         Err(ClosureError::Read { cause, .. }) => match cause {},
     };
-    let mut told: Vec<(String, String)> = Vec::new();
+    let mut told: Vec<(String, Option<String>)> = Vec::new();
     for problem in &problems {
         let problem = (wording.message(&problem.message), remedy(problem, wording));
         // The workloads of the closed and of the open loop have most problems in common.
@@ -971,18 +961,25 @@ fn check(files: &BTreeMap<String, Vec<u8>>, wording: &Wording) -> Result<(), Fai
     }
     Err(match told.as_slice() {
         [] => return Ok(()),
-        [(message, remedy)] => Failure::new(ErrorCode::Option, message.clone()).hint(remedy.clone()),
+        [(message, remedy)] => {
+            let failure = Failure::new(ErrorCode::Option, message.clone());
+            remedy.iter().fold(failure, |failure, remedy| failure.hint(remedy.clone()))
+        }
         several => {
             let mut failure = Failure::new(ErrorCode::Option, format!("{} problems with the options", several.len()));
-            failure.causes = several.iter().map(|(message, remedy)| format!("{message}; {remedy}")).collect();
+            let cause = |(message, remedy): &(String, Option<String>)| match remedy {
+                Some(remedy) => format!("{message}; {remedy}"),
+                None => message.clone(),
+            };
+            failure.causes = several.iter().map(cause).collect();
             failure
         }
     })
 }
 
-/// Returns the remedy of a problem, in options.
-fn remedy(problem: &Problem, wording: &Wording) -> String {
-    match problem.hint.as_deref() {
+/// Returns the remedy of a problem, in options; `None` if the message alone tells it.
+fn remedy(problem: &Problem, wording: &Wording) -> Option<String> {
+    Some(match problem.hint.as_deref() {
         Some(STATED_MEMBER) => {
             "set it with its own option: `--model`, `--input-tokens`, `--output-tokens`, `--scenario`, `--no-exact-output` or \
              `--no-streaming`"
@@ -996,18 +993,32 @@ fn remedy(problem: &Problem, wording: &Wording) -> String {
             format!("{}, `--sessions count=`", wording.hint(hint))
         }
         Some(hint) => wording.hint(hint),
-        None => "`assay bench --help` says what each option takes".to_owned(),
-    }
+        None => return limits(&problem.message).map(|limits| format!("write a value that is {limits}")),
+    })
+}
+
+/// Returns the limits that a message states, such as `from 1 to 1000`.
+fn limits(message: &str) -> Option<&str> {
+    let (_, limits) = message.split_once(" must be ")?;
+    limits.split(", not ").next()
+}
+
+/// The options of a dataset or trace that decide what mends it.
+#[derive(Clone, Copy, Default)]
+struct FileOptions {
+    is_trace: bool,
+    /// True if longer prompts are cut already.
+    truncates: bool,
 }
 
 /// Names the options in a failure of the endpoint: the user wrote no pipeline in which to raise a timeout or name a key.
-fn with_options(failure: Failure, url: Option<&str>, (has_key, has_certificate): (bool, bool), is_trace: bool) -> Failure {
+fn with_options(failure: Failure, url: Option<&str>, (has_key, has_certificate): (bool, bool), file: FileOptions) -> Failure {
     match url {
         _ if failure.code == ErrorCode::Dataset => {
-            let hint = dataset_hint(&failure.to_string(), is_trace);
+            let hint = dataset_hint(&failure.to_string(), file);
             // A second line is about the name of the run.
             let renamed = failure.hint.as_deref().and_then(|found| found.split_once('\n')).map(|(_, renamed)| renamed.to_owned());
-            failure.hint([Some(hint.to_owned()), renamed].into_iter().flatten().collect::<Vec<_>>().join("\n"))
+            failure.hint([Some(hint), renamed].into_iter().flatten().collect::<Vec<_>>().join("\n"))
         }
         Some(_) if failure.code == ErrorCode::EndpointUnauthorized && failure.message.contains("TLS connection") => failure.hint(if has_certificate {
             "has an authority that the endpoint trusts signed the certificate of `--cert` for clients, and does its text hold the certificates \
@@ -1050,16 +1061,47 @@ fn with_options(failure: Failure, url: Option<&str>, (has_key, has_certificate):
 }
 
 /// Returns the options that mend a dataset or trace which cannot be used, by the text of its failure.
-fn dataset_hint(text: &str, is_trace: bool) -> &'static str {
-    if text.contains("cannot be cut to") {
+fn dataset_hint(text: &str, FileOptions { is_trace, truncates }: FileOptions) -> String {
+    if let Some(remedies) = remedies_of_empty(text, truncates) {
+        return remedies;
+    }
+    let hint = if text.contains("cannot be cut to") {
         "a larger `--max-input` lets the prompt pass, and `--over skip` leaves it out: only a last message is cut, and it is too short for that"
     } else if text.contains("`max_input`") {
         "`--max-input` sets this limit; `--over skip` leaves longer prompts out, and `--over truncate` cuts them"
+    } else if text.contains("is played with `sessions`") || text.contains("add `sessions: {}`") {
+        "`--sessions history=recorded` plays the turns of its sessions"
+    } else if is_trace && (text.contains("take a part of") || text.contains("use a part of")) {
+        "`--sample SHARE`, such as `--sample 0.1`, takes a part of it"
     } else if is_trace {
-        "correct the file, or name its format with `--trace-format`; `--window FROM..TO` takes a part of it"
+        "correct the file, or name its format with `--trace-format`"
     } else {
         "correct the row; `--field prompt=NAME` reads another member or column, and `--dataset-format` another format"
-    }
+    };
+    hint.to_owned()
+}
+
+/// Returns the options that let the rows in of which none is left, by the reasons that a failure counts; `None` if it counts none that an option
+/// decides.
+fn remedies_of_empty(text: &str, truncates: bool) -> Option<String> {
+    let has = |reason: &str| {
+        let number = text.split_once(reason)?.0.rsplit(' ').next()?.parse::<u64>().ok()?;
+        (number > 0).then_some(())
+    };
+    let longer = match (truncates, text.contains("no request to replay")) {
+        (true, _) => "a larger `--max-input` lets longer prompts pass",
+        (false, true) => {
+            "a larger `--max-input` lets longer prompts pass, and `--over truncate` cuts them, or ends a session before its first longer turn"
+        }
+        (false, false) => "a larger `--max-input` lets longer prompts pass, and `--over truncate` cuts them",
+    };
+    let reasons = [
+        (" are too long", longer),
+        (" lie outside of the window", "another `--window` takes other requests"),
+        (" are not in the sample", "a larger `--sample` takes more"),
+    ];
+    let remedies: Vec<&str> = reasons.into_iter().filter_map(|(reason, remedy)| has(reason).map(|()| remedy)).collect();
+    (!remedies.is_empty()).then(|| remedies.join("; "))
 }
 
 fn set(object: &mut Value, name: &str, value: Option<Value>) {
@@ -1108,24 +1150,41 @@ mod tests {
     fn an_endpoint_that_is_not_there_is_named_by_its_option() {
         let failed = |code| Failure::new(code, "refused").hint("`ready.timeout`");
         let hint = |failure: Failure| failure.hint.unwrap_or_default();
-        let asked = hint(with_options(failed(ErrorCode::TargetNotReady), Some("http://h:1"), (false, false), false));
+        let asked =
+            hint(with_options(failed(ErrorCode::TargetNotReady), Some("http://h:1"), (false, false), FileOptions::default()));
         assert!(
             asked.starts_with("is a server up at `http://h:1`, as `--url` says?") && !asked.contains("ready.timeout"),
             "{asked}"
         );
         assert_eq!(
-            hint(with_options(failed(ErrorCode::TargetNotReady), None, (false, false), false)),
+            hint(with_options(failed(ErrorCode::TargetNotReady), None, (false, false), FileOptions::default())),
             "`ready.timeout`",
             "the simulator has no address"
         );
         assert!(
-            hint(with_options(failed(ErrorCode::ModelNotServed), Some("http://h:1"), (false, false), false))
+            hint(with_options(failed(ErrorCode::ModelNotServed), Some("http://h:1"), (false, false), FileOptions::default()))
                 .contains("`--model`")
         );
-        let of_file =
-            |text: &str, is_trace| hint(with_options(Failure::new(ErrorCode::Dataset, text), None, (false, false), is_trace));
+        let of_file = |text: &str, is_trace| {
+            let file = FileOptions { is_trace, truncates: false };
+            hint(with_options(Failure::new(ErrorCode::Dataset, text), None, (false, false), file))
+        };
         let dataset = |text: &str| of_file(text, false);
-        assert!(of_file("row 2 is earlier than the row before it", true).contains("`--trace-format`"));
+        let trace = |text: &str| of_file(text, true);
+        assert_eq!(
+            trace("row 2 is earlier than the row before it"),
+            "correct the file, or name its format with `--trace-format`",
+            "a window that not every format can have is no remedy of it"
+        );
+        let empty = "the trace has no request to replay: of 2 rows, 0 have no prompt and 2 are too long, 0 lie outside of the window and 0 are not in the sample";
+        let longer = "a larger `--max-input` lets longer prompts pass, and `--over truncate` cuts them";
+        assert_eq!(trace(empty), format!("{longer}, or ends a session before its first longer turn"));
+        assert_eq!(dataset("the dataset has no prompt: of 2 rows, 0 have no prompt and 2 are too long"), longer);
+        let outside = empty.replace("2 are too long, 0 lie", "0 are too long, 2 lie").replace("0 are not in", "1 are not in");
+        assert_eq!(trace(&outside), "another `--window` takes other requests; a larger `--sample` takes more");
+        let turn = "row 1 has a `delay`: it is a turn of a session, which has a `session_id` and is played with `sessions`";
+        assert_eq!(trace(turn), "`--sessions history=recorded` plays the turns of its sessions");
+        assert!(trace("the prompts have more than 9 MiB: take a part of them, by `sample`").starts_with("`--sample SHARE`"));
         assert!(dataset("the prompt of row 3 has 9 tokens, more than `max_input`, which is 8").contains("`--over skip`"));
         let cut =
             dataset("row 3 has a prompt of 9 tokens, and its last message alone cannot be cut to the 5 tokens of `max_input`");
@@ -1133,7 +1192,7 @@ mod tests {
         assert!(!dataset("row 3 has a prompt of 9 tokens that cannot be cut to 5").contains("truncate"));
         assert!(dataset("row 3 has no `prompt`").contains("`--field prompt=NAME`"));
         assert_eq!(
-            hint(with_options(failed(ErrorCode::Drift), Some("http://h:1"), (false, false), false)),
+            hint(with_options(failed(ErrorCode::Drift), Some("http://h:1"), (false, false), FileOptions::default())),
             "`ready.timeout`",
             "it was there"
         );

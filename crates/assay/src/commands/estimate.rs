@@ -23,21 +23,23 @@ impl Length {
         Self { expected: None, at_most: limit }
     }
 
-    /// Returns the duration of one trial of a load at a point.
-    pub(crate) fn for_load(serving: &Serving, point: &Point, limit: Duration) -> Self {
+    /// Returns the duration of one trial of a load at a point, with the time of the last request of the trace that it replays, if that is known.
+    pub(crate) fn for_load(serving: &Serving, point: &Point, limit: Duration, span: Option<Duration>) -> Self {
         let load = &serving.load;
         // A closed loop waits for responses: the duration of its requests is what is measured.
         let counted = load.requests.zip(rate(point)).and_then(|(requests, rate)| seconds(requests as f64 / rate));
         let is_closed = matches!(load.arrivals, ArrivalMode::Closed { .. });
+        let is_replay = matches!(load.arrivals, ArrivalMode::Replay { .. });
         let measured = match (load.duration, load.requests) {
-            // A replay ends with its trace, which is not read here.
-            _ if matches!(load.arrivals, ArrivalMode::Replay { .. }) => None,
+            _ if is_replay => span.zip(speed(point)).and_then(|(span, speed)| seconds(span.as_secs_f64() / speed)),
             (Some(duration), None) => Some(duration),
             (Some(_), Some(_)) if is_closed => None,
             (duration, Some(_)) => counted.map(|counted| duration.map_or(counted, |duration| duration.min(counted))),
             (None, None) => None,
         };
-        let whole = |measured: Duration| load.warmup.saturating_add(measured);
+        // The warm-up of a replay is the beginning of its trace.
+        let warmup = if is_replay { Duration::ZERO } else { load.warmup };
+        let whole = |measured: Duration| warmup.saturating_add(measured);
         let longest = load.duration.map(|duration| whole(duration).saturating_add(DRAIN.min(load.timeout)));
         Self {
             expected: measured.map(|measured| whole(measured).min(limit)),
@@ -60,7 +62,16 @@ impl Length {
 
 /// Returns the arrivals per second of a point; `None` if it has no rate.
 fn rate(point: &Point) -> Option<f64> {
-    point.value.get("rate").filter(|_| point.kind == PointKind::Rate)?.parse().ok().filter(|rate: &f64| *rate > 0.0)
+    positive(point, PointKind::Rate, "rate")
+}
+
+/// Returns the speed of a replay at a point.
+fn speed(point: &Point) -> Option<f64> {
+    positive(point, PointKind::Speed, "speed")
+}
+
+fn positive(point: &Point, kind: PointKind, name: &str) -> Option<f64> {
+    point.value.get(name).filter(|_| point.kind == kind)?.parse().ok().filter(|number: &f64| *number > 0.0)
 }
 
 fn seconds(seconds: f64) -> Option<Duration> {
@@ -118,6 +129,11 @@ mod tests {
 
     /// Returns the expected and the longest duration, in seconds, of a load with these fields.
     fn length(load: &str, point: (PointKind, &str, &str)) -> (Option<u64>, u64) {
+        length_of((load, "lengths: D(20,10)"), point, None)
+    }
+
+    /// Returns the same with this member for the prompts, and this time of the last request of a trace.
+    fn length_of((load, prompts): (&str, &str), point: (PointKind, &str, &str), span: Option<Duration>) -> (Option<u64>, u64) {
         let yaml = format!(
             "apiVersion: assay.dev/v1alpha1
 kind: Workload
@@ -131,7 +147,7 @@ spec:
   batching_policy: continuous
   stack: vllm
   load: {{{load}}}
-  lengths: D(20,10)
+  {prompts}
 "
         );
         let workload = assay_spec::Workload::parse("workload.yaml", yaml.as_bytes()).expect("a workload");
@@ -143,7 +159,7 @@ spec:
             value: BTreeMap::from([(name.to_owned(), value.to_owned())]),
             load_recipe_digest: None,
         };
-        let Length { expected, at_most } = Length::for_load(serving, &point, LIMIT);
+        let Length { expected, at_most } = Length::for_load(serving, &point, LIMIT, span);
         (expected.map(|expected| expected.as_secs()), at_most.as_secs())
     }
 
@@ -160,6 +176,18 @@ spec:
         assert_eq!(open("requests: 100, warmup: 5s"), (Some(45), 1800), "100 at 2.5 a second");
         assert_eq!(open("requests: 100, duration: 10s, warmup: 5s"), (Some(15), 45));
         assert_eq!(open("requests: 10, duration: 10s, warmup: 5s"), (Some(9), 45));
+    }
+
+    #[test]
+    fn a_replay_takes_as_long_as_its_trace_at_its_speed() {
+        let replay = |speed: &str, span: Option<u64>| {
+            let fields = ("mode: replay, speed: [1, 2], warmup: 5s", "trace: {path: t.jsonl, format: mooncake}");
+            length_of(fields, (PointKind::Speed, "speed", speed), span.map(Duration::from_secs))
+        };
+        assert_eq!(replay("1", Some(600)), (Some(600), 1800), "its warm-up is its beginning");
+        assert_eq!(replay("2", Some(600)), (Some(300), 1800));
+        assert_eq!(replay("0.1", Some(600)), (Some(1800), 1800), "no longer than the limit");
+        assert_eq!(replay("2", None), (None, 1800), "its trace was not imported");
     }
 
     #[test]

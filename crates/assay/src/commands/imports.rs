@@ -140,6 +140,17 @@ impl ImportCheck {
         matches!(self.outcome, ImportOutcome::Imported(_)).then_some(self.file.as_str())
     }
 
+    pub(crate) fn workload(&self) -> &Name {
+        &self.workload
+    }
+
+    /// Returns the time of the last request of a trace that is replayed request by request; `None` if not all of its rows were imported.
+    pub(crate) fn replayed_span(&self) -> Option<Duration> {
+        let ImportOutcome::Imported(import) = &self.outcome else { return None };
+        let times = import.summary.times.as_ref().filter(|times| import.parsed_only.0 == 0 && times.turns.is_none())?;
+        Some(Duration::from_nanos(times.span_ns.0))
+    }
+
     pub(crate) fn to_json(&self) -> Value {
         let mut check = json!({"workload": self.workload, "file": self.file, "description": self.describe()});
         if let ImportOutcome::Imported(import) = &self.outcome {

@@ -52,10 +52,8 @@ struct PlanDuration {
     length: Length,
     /// True if only its time limit ends some trial, and true if that is so for every trial.
     by_limit: (bool, bool),
-    /// True if some trial ends with the response to its last request, by a number of requests.
-    has_request_count: bool,
-    /// True if a workload replays a trace.
-    replays: bool,
+    /// The reason why the duration of some trial is unknown, if something else than its time limit ends it.
+    unknown: Option<&'static str>,
     /// The duration according to earlier runs of the cases; `None` if one of them was never run.
     before: Option<Duration>,
 }
@@ -85,7 +83,7 @@ impl Plan {
         let cases = expand(&closure.pipeline, &closure.workloads).map_err(|problems| Failure::invalid(&problems))?;
         let imports = check_imports(closure, source.files())?;
         let order = TrialOrder::new(closure, &cases, &workloads, self.run_id.as_ref())?;
-        let time = PlanDuration::new(closure, &cases, &workloads, self.before(closure, &cases)?);
+        let time = PlanDuration::new(closure, &cases, &workloads, &imports, self.before(closure, &cases)?);
         if self.json {
             print_json(closure, &cases, &order, &workloads, &imports, &time)?;
         } else if self.markdown {
@@ -179,22 +177,29 @@ impl TrialOrder {
 }
 
 impl PlanDuration {
-    fn new(closure: &Closure, cases: &[Case], workloads: &[WorkloadOutline], before: Option<Duration>) -> Self {
+    fn new(
+        closure: &Closure,
+        cases: &[Case],
+        workloads: &[WorkloadOutline],
+        imports: &[ImportCheck],
+        before: Option<Duration>,
+    ) -> Self {
         let mut length = Length { expected: Some(Duration::ZERO), at_most: Duration::ZERO };
-        let (mut some, mut all, mut has_request_count, mut replays) = (false, true, false, false);
+        let (mut some, mut all, mut unknown) = (false, true, None);
         let workload = |case: &Case| workloads.iter().find(|workload| workload.name == case.workload.as_str());
         for (workload, case) in cases.iter().filter_map(|case| Some((workload(case)?, case))) {
             let is_by_limit = workload.serving.as_ref().is_none_or(|serving| serving.load.duration.is_none());
-            has_request_count |= workload.serving.as_ref().is_some_and(|serving| serving.load.requests.is_some());
-            replays |=
-                workload.serving.as_ref().is_some_and(|serving| matches!(serving.load.arrivals, ArrivalMode::Replay { .. }));
             some |= is_by_limit;
             all &= is_by_limit;
+            let import = imports.iter().find(|import| import.workload().as_str() == workload.name);
+            let span = import.and_then(ImportCheck::replayed_span);
             for point in &case.points {
-                length = length.then(workload.length(point).times(closure.pipeline.spec.trials.count));
+                let one = workload.length(point, span);
+                unknown = unknown.or_else(|| workload.serving.as_ref().filter(|_| one.expected.is_none()).and_then(open_end));
+                length = length.then(one.times(closure.pipeline.spec.trials.count));
             }
         }
-        Self { length, by_limit: (some, all), has_request_count, replays, before }
+        Self { length, by_limit: (some, all), unknown, before }
     }
 
     /// Describes the expected duration, if there is one, and the longest.
@@ -202,14 +207,7 @@ impl PlanDuration {
         let expected = match (self.before, self.length.expected) {
             (Some(before), _) => Some(format!("about {} of trials, by what these cases took before", format_duration(before))),
             (None, Some(expected)) => Some(format!("about {} of trials, by their loads", format_duration(expected))),
-            (None, None) if self.replays => {
-                Some("the duration is unknown before a first run: a replay lasts as long as its trace".to_owned())
-            }
-            (None, None) if self.has_request_count => Some(
-                "the duration is unknown before a first run: a closed loop with a number of requests lasts until the last response"
-                    .to_owned(),
-            ),
-            (None, None) => None,
+            (None, None) => self.unknown.map(|why| format!("the duration is unknown before a first run: {why}")),
         };
         let condition = match self.by_limit {
             (_, true) => ", if every one runs into its time limit",
@@ -222,9 +220,20 @@ impl PlanDuration {
     }
 }
 
+/// Returns the reason why the end of a trial is unknown; `None` if only its time limit ends it.
+fn open_end(serving: &Serving) -> Option<&'static str> {
+    let is_replay = matches!(serving.load.arrivals, ArrivalMode::Replay { .. });
+    match serving.load.requests {
+        _ if is_replay && serving.plays_trace() => Some("the later turns of a session wait for its responses"),
+        _ if is_replay => Some("a replay lasts as long as its trace, and not all of that could be read here"),
+        Some(_) => Some("a closed loop with a number of requests lasts until the last response"),
+        None => None,
+    }
+}
+
 impl WorkloadOutline {
-    fn length(&self, point: &Point) -> Length {
-        self.serving.as_ref().map_or(Length::up_to(self.limit), |serving| Length::for_load(serving, point, self.limit))
+    fn length(&self, point: &Point, span: Option<Duration>) -> Length {
+        self.serving.as_ref().map_or(Length::up_to(self.limit), |serving| Length::for_load(serving, point, self.limit, span))
     }
 }
 
@@ -466,7 +475,7 @@ mod tests {
         let one = Length { expected: None, at_most: Duration::from_millis(1_500) };
         let all = one.times(3).then(Length::up_to(Duration::from_millis(400)));
         assert_eq!((format_bound(all.at_most), seconds_up(all.at_most)), ("5 s".to_owned(), 5));
-        let plan = PlanDuration { length: all, by_limit: (true, true), has_request_count: false, replays: false, before: None };
+        let plan = PlanDuration { length: all, by_limit: (true, true), unknown: None, before: None };
         let bound = "at most 5 s of trials, if every one runs into its time limit; attempts that are repeated come on top";
         assert_eq!(plan.lines(), [bound]);
     }

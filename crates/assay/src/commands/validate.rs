@@ -44,15 +44,14 @@ impl Validate {
         if self.json {
             output::json(&problems.iter().map(Problem::to_json).collect::<Vec<_>>())?;
         } else if !problems.is_empty() {
-            output::lines(assay_spec::render(&problems));
+            output::diagnostic(assay_spec::render(&problems));
         }
-        read.iter()
-            .filter(|(path, bytes)| is_pipeline(path, bytes))
-            .flat_map(|(path, _)| notes(path))
-            .for_each(output::diagnostic);
-        checks.iter().flat_map(RootImports::lines).for_each(output::diagnostic);
+        // The JSON document is all of stdout.
+        let print: fn(String) = if self.json { |line| output::diagnostic(line) } else { |line| output::lines(line) };
+        read.iter().filter(|(path, bytes)| is_pipeline(path, bytes)).flat_map(|(path, _)| notes(path)).for_each(print);
+        checks.iter().flat_map(RootImports::lines).for_each(print);
         if problems.is_empty() {
-            output::diagnostic(format!("{} checked, no problems", counted(read.len() as u64, "file")));
+            print(format!("{} checked, no problems", counted(read.len() as u64, "file")));
             return Ok(Exit::Done);
         }
         let files: BTreeSet<_> = problems.iter().map(|problem| &problem.file).collect();

@@ -149,12 +149,12 @@ fn a_cap_over_all_requests_needs_one_shard() {
         assert_eq!(refusal(&sharded(accepted), &[&capped]), "no problem");
     }
     assert_snapshot!(refusal(&sharded("2"), &[&capped]), @r"
-    error: `spec.shards` is 2, and `max_concurrency` of the workload `chat` holds for all requests together, which only one shard can count
+    error: `spec.shards` is 2, and `spec.load.max_concurrency` of the workload `chat` holds for all requests together, which only one shard can count
       --> pipeline.yaml:35:11
        |
     35 |   shards: 2
        |           ^
-    hint: write `shards: 1`, or remove `max_concurrency`
+    hint: write `shards: 1`, or remove `spec.load.max_concurrency`
     ");
 }
 

@@ -319,10 +319,15 @@ fn the_sessions_of_a_trace_are_played_at_their_times_or_at_a_concurrency() {
     assert_snapshot!(recycled, @"`spec.load` needs one of `duration`, `sessions`");
     let with = |more: &str| messages_of_trace_sessions(replay, "format: bailian", &format!("  sessions: {{{more}}}\n"));
     assert_snapshot!(with("history: live"), @"`spec.sessions.history: live` belongs to `lengths` or `dataset`: the prompts of a trace are whole ones, as recorded");
-    assert_snapshot!(with("turns: 3"), @"`spec.sessions.turns` belongs to `lengths` or `dataset`: a trace has its own turns");
+    assert_snapshot!(with("turns: 3"), @"`spec.sessions.turns` belongs to `lengths`: a trace has its own turns");
     let without = |trace: &str| messages_of_trace_sessions(replay, trace, "");
     assert_snapshot!(without("format: tracelab"), @"a trace of the format `tracelab` consists of sessions, which are played turn by turn");
     assert_snapshot!(without("format: mooncake, max_tool_time: 1s"), @"`spec.trace.max_tool_time` needs `spec.sessions`: only turns of sessions wait for tools");
+    assert_snapshot!(messages_of_trace_sessions(closed, "format: azure, max_tool_time: 1s", ""), @r"
+    `spec.trace` needs `spec.load.mode: replay`: requests of the format `azure` belong to no sessions
+    `spec.load.sessions` needs `spec.sessions`
+    `spec.trace.max_tool_time` needs `spec.sessions`: only turns of sessions wait for tools
+    ");
     let completions = format!("{sessions}  api: completions\n");
     assert_eq!(messages_of_trace_sessions(replay, "format: bailian", &completions), "");
 }

@@ -5,9 +5,12 @@ use assay_stage::{ErrorCode, Failure};
 
 use super::Bench;
 
-/// Refuses a number of requests beside a load that something else ends, and a format of one kind beside a file of the other.
+/// Refuses a second end or other times beside a load that has its own, and a format of one kind beside a file of the other.
 pub(super) fn check(bench: &Bench) -> Result<(), Failure> {
     check_requests(bench)?;
+    check_series(bench)?;
+    check_rates_of_trace(bench)?;
+    check_speed(bench)?;
     check_dataset_format(bench)?;
     check_trace_format(bench)
 }
@@ -33,6 +36,46 @@ fn check_requests(bench: &Bench) -> Result<(), Failure> {
         return Ok(());
     };
     refused(format!("`--requests {requests}` contradicts `{option}`: {why}"), format!("leave out `--requests`; {instead}"))
+}
+
+fn check_series(bench: &Bench) -> Result<(), Failure> {
+    if bench.series.is_empty() || bench.duration.is_none() {
+        return Ok(());
+    }
+    refused(
+        "`--duration` contradicts `--series`: a trial lasts as long as its segments together",
+        "leave out `--duration`; each segment has its time, such as `--series 10s:5,20s:50`",
+    )
+}
+
+fn check_rates_of_trace(bench: &Bench) -> Result<(), Failure> {
+    let rates = [("--rate", !bench.rate.is_empty()), ("--ramp", bench.ramp.is_some()), ("--series", !bench.series.is_empty())];
+    let Some((option, _)) = rates.into_iter().find(|(_, is_given)| *is_given && bench.trace.is_some()) else { return Ok(()) };
+    let instead = match trace_format(bench) {
+        Some(format) if format.needs_sessions() => "; `--concurrency 8 --sessions count=100` plays its sessions".to_owned(),
+        _ => format!(", or write `--dataset FILE` instead of `--trace FILE`, whose requests are sent at `{option}`"),
+    };
+    refused(
+        format!("`{option}` contradicts `--trace`: the requests of a trace have times of their own"),
+        format!("leave out `{option}`{instead}"),
+    )
+}
+
+fn check_speed(bench: &Bench) -> Result<(), Failure> {
+    if bench.speed.is_empty() || bench.concurrency.is_empty() {
+        return Ok(());
+    }
+    let is_replayable = trace_format(bench).is_none_or(|format| !format.needs_sessions() || format.has_session_starts());
+    let instead = if is_replayable { ", or `--concurrency`, so that the trace is replayed at its times" } else { "" };
+    refused(
+        "`--speed` contradicts `--concurrency`: it divides the times of a replay, and sessions at a concurrency have none",
+        format!("leave out `--speed`{instead}"),
+    )
+}
+
+/// Returns the format of the trace, if an option states it.
+fn trace_format(bench: &Bench) -> Option<DatasetFormat> {
+    bench.trace_format.as_deref()?.parse().ok()
 }
 
 fn check_dataset_format(bench: &Bench) -> Result<(), Failure> {

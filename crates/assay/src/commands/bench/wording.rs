@@ -2,10 +2,10 @@
 
 use assay_stage::Failure;
 
-use super::OPTIONS;
+use super::{OPTIONS, WORKLOADS};
 
 /// Parts of messages and hints that have a form of their own in options.
-const PHRASES: [(&str, &str); 27] = [
+const PHRASES: [(&str, &str); 32] = [
     ("`spec.load` needs at least one of `duration`, `requests`", "a trial needs `--duration` or `--requests`"),
     ("`spec.load` needs one of `duration`, `sessions`", "a trial needs `--duration` or `--sessions count=N`"),
     (
@@ -31,6 +31,11 @@ const PHRASES: [(&str, &str); 27] = [
         "`spec.trace` needs `spec.load.mode: replay`, or `closed` with `sessions`",
         "`--trace` with `--concurrency` needs `--sessions`, whose number at a time it is",
     ),
+    ("`spec.trace` needs `spec.load.mode: replay`: ", "`--trace` with `--concurrency` needs sessions: "),
+    ("belongs to `lengths` or `dataset`", "belongs to synthetic prompts or a `--dataset`"),
+    ("belongs to `lengths`", "belongs to synthetic prompts"),
+    ("is played with `sessions`", "is played with `--sessions history=recorded`"),
+    ("it needs `trace` and `concurrency`", "it needs `--trace` and `--concurrency`"),
     (
         "to send its requests at a concurrency or rate of your own, name the file as `dataset`",
         "add `--sessions count=N`, the number of sessions that are played, or name the file with `--dataset` to send its requests at a concurrency or rate of your own",
@@ -63,7 +68,7 @@ const SNIPPETS: [(&str, &str); 11] = [
 ];
 
 /// Fields by their own names. An option that ends with `=` takes its value right after it.
-const FIELDS: [(&str, &str); 47] = [
+const FIELDS: [(&str, &str); 48] = [
     ("api", "--api"),
     ("arrival", "--arrival"),
     ("batch", "--documents"),
@@ -97,6 +102,7 @@ const FIELDS: [(&str, &str); 47] = [
     ("requests", "--requests"),
     ("sample", "--sample"),
     ("sessions", "--sessions"),
+    ("shards", "--shards"),
     ("smoothness", "--smoothness"),
     ("speed", "--speed"),
     ("start", "--sessions start="),
@@ -145,7 +151,7 @@ pub(super) struct Wording {
 impl Wording {
     /// Returns the message of a problem of the definitions.
     pub(super) fn message(&self, text: &str) -> String {
-        let text = self.with_phrases(&self.with_given_paths(text));
+        let text = without_workload(&self.with_phrases(&self.with_given_paths(text)));
         let lacks = text.find("lacks `").map(|at| at + "lacks ".len());
         spans(&text, |at, span| {
             let is_lacking = Some(at) == lacks;
@@ -162,10 +168,7 @@ impl Wording {
     /// Returns a failure of a stage, in whose causes the members of a file have names, too.
     pub(super) fn failure(&self, failure: Failure) -> Failure {
         let cause = |text: &str| {
-            let text = self
-                .with_phrases(&self.with_given_paths(text))
-                .replace(" of workload `bench`", "")
-                .replace(" of the workload `bench`", "");
+            let text = without_workload(&self.with_phrases(&self.with_given_paths(text)));
             spans(&text, |_, span| {
                 let named = CAUSE_FIELDS.contains(&span).then(|| self.of_name(span)).flatten();
                 self.of_path(span).or_else(|| self.of_assignment(span)).or(named)
@@ -220,6 +223,12 @@ impl Wording {
         let option = FIELDS.iter().find_map(|(field, option)| (*field == name).then_some(*option))?;
         Some(if self.is_trace && option == "--dataset-format" { "--trace-format" } else { option })
     }
+}
+
+/// Returns a text without the names of workloads, which the user did not write.
+fn without_workload(text: &str) -> String {
+    let phrases = WORKLOADS.iter().flat_map(|name| [format!(" of workload `{name}`"), format!(" of the workload `{name}`")]);
+    phrases.fold(text.to_owned(), |text, phrase| text.replace(&phrase, ""))
 }
 
 fn with_value(option: &str, value: &str) -> String {

@@ -405,11 +405,15 @@ pub(super) fn seconds(ns: Count) -> String {
 /// Returns ` after 1000 of all requests and 200 of one of 8 groups`, with the law of unequal groups.
 fn shared(prefix: &SharedPrefix) -> String {
     let SharedPrefix { system, groups, group, zipf } = prefix;
-    let law = if *zipf > 0.0 { format!(" (Zipf {zipf})") } else { String::new() };
+    let of_group = match groups {
+        1 => "of one group".to_owned(),
+        groups if *zipf > 0.0 => format!("of one of {groups} groups (Zipf {zipf})"),
+        groups => format!("of one of {groups} groups"),
+    };
     match (system, group) {
         (system, 0) => format!(" after {system} of all requests"),
-        (0, group) => format!(" after {group} of one of {groups} groups{law}"),
-        (system, group) => format!(" after {system} of all requests and {group} of one of {groups} groups{law}"),
+        (0, group) => format!(" after {group} {of_group}"),
+        (system, group) => format!(" after {system} of all requests and {group} {of_group}"),
     }
 }
 
@@ -512,6 +516,16 @@ mod tests {
     use assay_manifest::{Artifact, ChatTemplate, Count, Digest, PinnedFile, TraceForks, TraceTurns, UnreadMembers};
 
     use super::*;
+
+    #[test]
+    fn shared_beginnings_are_stated() {
+        let stated = |system, groups, group, zipf| shared(&SharedPrefix { system, groups, group, zipf });
+        assert_eq!(stated(90, 1, 0, 0.0), " after 90 of all requests");
+        assert_eq!(stated(0, 1, 60, 0.0), " after 60 of one group");
+        assert_eq!(stated(90, 1, 60, 1.0), " after 90 of all requests and 60 of one group");
+        assert_eq!(stated(90, 8, 60, 1.0), " after 90 of all requests and 60 of one of 8 groups (Zipf 1)");
+        assert_eq!(stated(0, 8, 60, 0.0), " after 60 of one of 8 groups");
+    }
 
     #[test]
     fn lengths_by_weights_are_stated() {
