@@ -1221,6 +1221,14 @@ fn check_dataset(spec: &CheckedValue, problems: &mut Problems<'_>) {
         );
     }
     check_limit(member, dataset, format, api, problems);
+    if let Some(most) = dataset.member("max_output")
+        && dataset.member("output").is_some_and(|output| output.text().is_none())
+    {
+        let message = format!(
+            "`spec.{member}.max_output` limits recorded lengths and those that the endpoint decides, and `output` draws all of them"
+        );
+        problems.add_hinted(most.span, message, "remove it, and draw no longer ones");
+    }
     if let (Some(output), false) = (dataset.member("output"), api.capabilities().has_output_tokens)
         && output.anchor != dataset.anchor
     {

@@ -631,18 +631,32 @@ fn a_dataset_is_read_with_its_defaults() {
 
 #[test]
 fn a_dataset_may_name_everything() {
-    let text = "{url: 'https://example.org/a.json?raw', format: sharegpt, max_input: 4096, over: skip, output: {fixed: 9}, max_output: 50}";
+    let text = "{url: 'https://example.org/a.json?raw', format: sharegpt, max_input: 4096, over: skip, output: {fixed: 9}}";
     let workload = workload(&with_dataset(text));
     let Work::Serving(serving) = &workload.spec.work else { panic!("serving") };
     let Prompts::Dataset(dataset) = &serving.prompts else { panic!("a dataset") };
     assert_eq!(dataset.output, ResponseLength::Drawn(Distribution::Fixed(9)));
-    assert_eq!((dataset.max_input, dataset.max_output, dataset.over), (Some(4096), Some(50), OverLongPrompt::Skip));
+    assert_eq!((dataset.max_input, dataset.max_output, dataset.over), (Some(4096), None, OverLongPrompt::Skip));
     assert_eq!(workload.mutable_parts().dataset_url.as_deref(), Some("https://example.org/a.json?raw"));
-    let fields = "{path: a.csv, fields: {prompt: question, output_tokens: n}, output: server}";
+    let fields = "{path: a.csv, fields: {prompt: question, output_tokens: n}, output: server, max_output: 50}";
     let Work::Serving(serving) = &self::workload(&with_dataset(fields)).spec.work else { panic!("serving") };
     let Prompts::Dataset(dataset) = &serving.prompts else { panic!("a dataset") };
     assert_eq!((dataset.format, &dataset.output), (DatasetFormat::Csv, &ResponseLength::Server));
+    assert_eq!(dataset.max_output, Some(50));
     assert_eq!(dataset.fields.get("prompt").map(String::as_str), Some("question"));
+}
+
+#[test]
+fn drawn_lengths_have_no_other_limit() {
+    assert_snapshot!(serving_with("dataset: {path: a.jsonl, output: {fixed: 9}, max_output: 5}"), @r"
+    error: `spec.dataset.max_output` limits recorded lengths and those that the endpoint decides, and `output` draws all of them
+      --> a.yaml:19:60
+       |
+    19 |   dataset: {path: a.jsonl, output: {fixed: 9}, max_output: 5}
+       |                                                            ^
+    hint: remove it, and draw no longer ones
+    ");
+    assert_eq!(serving_with("dataset: {path: a.jsonl, output: server, max_output: 5}"), "no problem");
 }
 
 #[test]
