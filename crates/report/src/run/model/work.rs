@@ -1,9 +1,10 @@
 //! The requested work of a serving case: model, arrivals, lengths and SLOs.
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, ConnectionPolicy, Count, DatasetFormat, DatasetSummary, History, ImageFiles, Images, LengthLaw,
-    MAX_SESSION_TURNS, PauseLaw, PromptSource, RateProfile, ReasoningHistory, SALT_WORDS, ServingWork, SessionPlay, SessionStart,
-    Sessions, SharedPrefix, Slo, SyntheticText, TemplateUse, TokenIds, TokenRange, TracePauses, TraceTimes, WeightedTokens,
+    ArrivalLaw, CacheMode, ConnectionPolicy, Count, Dataset, DatasetFormat, DatasetSummary, History, ImageFiles, Images,
+    LengthLaw, MAX_SESSION_TURNS, PauseLaw, PromptSource, RateProfile, ReasoningHistory, SALT_WORDS, ServingWork, SessionPlay,
+    SessionStart, Sessions, SharedPrefix, Slo, SyntheticText, TemplateUse, TokenIds, TokenRange, TracePauses, TraceTimes,
+    WeightedTokens,
 };
 use assay_metric::Metric;
 
@@ -195,19 +196,8 @@ fn lengths(work: &ServingWork) -> String {
             }
         }
         PromptSource::Dataset(dataset) => {
-            let DatasetSummary { rows, input_tokens, recorded_outputs, output_tokens, .. } = &dataset.summary;
-            let output = match (drawn, output_tokens) {
-                (Some(drawn), _) => drawn,
-                (None, Some(recorded)) if recorded_outputs == rows => format!(", {} out as recorded", range(recorded)),
-                (None, Some(recorded)) => {
-                    format!(
-                        ", {} out as recorded for {} of them, else as the endpoint decides",
-                        range(recorded),
-                        recorded_outputs.0
-                    )
-                }
-                (None, None) => undecided(work),
-            };
+            let input_tokens = &dataset.summary.input_tokens;
+            let output = drawn.unwrap_or_else(|| recorded_lengths(work, dataset));
             let turns = work.sessions.as_ref().map(|sessions| turns(work, sessions)).unwrap_or_default()
                 + &recorded_pauses(&dataset.summary);
             let reused = reused(&dataset.summary);
@@ -223,6 +213,27 @@ fn lengths(work: &ServingWork) -> String {
             );
             format!("{rows}, tokens {input}{output}{images}{reused}{fields}{turns}")
         }
+    }
+}
+
+/// Returns `, 2 to 21 out as recorded`, or the number of rows for which that holds, each with the limit that the workload sets.
+fn recorded_lengths(work: &ServingWork, dataset: &Dataset) -> String {
+    let DatasetSummary { rows, recorded_outputs, output_tokens, .. } = &dataset.summary;
+    let most = dataset.max_output_tokens;
+    let at_most = most.map(|most| format!(", but at most {most}")).unwrap_or_default();
+    let Some(recorded) = output_tokens else {
+        let undecided = undecided(work);
+        return if undecided.is_empty() { undecided } else { undecided + &at_most };
+    };
+    // Recorded lengths are limited when they are imported: below the limit, none was longer.
+    let is_limited = most.is_some_and(|most| recorded.most >= most);
+    let (out, comma) = match is_limited {
+        true => (format!(", {} out: as recorded{at_most}", range(recorded)), ","),
+        false => (format!(", {} out as recorded", range(recorded)), ""),
+    };
+    match recorded_outputs == rows {
+        true => out,
+        false => format!("{out}{comma} for {} of them, else as the endpoint decides{at_most}", recorded_outputs.0),
     }
 }
 
@@ -701,6 +712,36 @@ mod tests {
         assert!(lengths(DatasetFormat::Azure, texts).ends_with("members that are not read: names that look like texts"));
         let hostile = DatasetSummary { unread: unread(&["\u{1b}[31m"]), ..DatasetSummary::default() };
         assert!(!lengths(DatasetFormat::Azure, hostile).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn lengths_that_are_recorded_are_stated_with_their_limit() {
+        let mut work = crate::run::fixture::serving::small().plan.workloads[0].serving.clone().expect("it serves");
+        (work.output, work.cache) = (None, CacheMode::Warm);
+        // The lengths are those of an import with this limit.
+        let mut out = |recorded: Option<(u64, u32, u32)>, most: Option<u32>| {
+            let (recorded_outputs, range) =
+                recorded.map_or((0, None), |(rows, least, most)| (rows, Some(TokenRange { least, most, sum: Count(0) })));
+            let (recorded_outputs, output_tokens) = (Count(recorded_outputs), range);
+            let summary = DatasetSummary { rows: Count(2), recorded_outputs, output_tokens, ..DatasetSummary::default() };
+            work.prompts = crate::run::fixture::serving::dataset(summary);
+            if let PromptSource::Dataset(dataset) = &mut work.prompts {
+                dataset.max_output_tokens = most;
+            }
+            RequestedWork::new(&work).lengths.split_once("tokens 0 in, ").expect("output").1.to_owned()
+        };
+        assert_eq!(out(Some((2, 4, 5)), None), "4 to 5 out as recorded");
+        assert_eq!(out(Some((2, 4, 5)), Some(6)), "4 to 5 out as recorded", "no row records more");
+        assert_eq!(out(Some((2, 3, 3)), Some(3)), "3 out: as recorded, but at most 3");
+        assert_eq!(out(Some((2, 1, 3)), Some(3)), "1 to 3 out: as recorded, but at most 3");
+        assert_eq!(out(Some((1, 5, 5)), None), "5 out as recorded for 1 of them, else as the endpoint decides");
+        assert_eq!(out(Some((1, 5, 5)), Some(9)), "5 out as recorded for 1 of them, else as the endpoint decides, but at most 9");
+        let limited = "5 out: as recorded, but at most 5, for 1 of them, else as the endpoint decides, but at most 5";
+        assert_eq!(out(Some((1, 5, 5)), Some(5)), limited);
+        assert_eq!(out(None, None), "out as the endpoint decides");
+        assert_eq!(out(None, Some(4)), "out as the endpoint decides, but at most 4");
+        work.api = assay_manifest::ServingApi::Embeddings;
+        assert_eq!(recorded_lengths(&work, work.prompts.dataset().expect("a dataset")), "", "it has no output tokens");
     }
 
     #[test]
