@@ -290,12 +290,34 @@ fn a_trace_and_its_replay_belong_together() {
 
 /// Returns the messages about a workload that plays the sessions of a trace, without their places and hints.
 fn messages_of_trace_sessions(load: &str, trace: &str, more: &str) -> String {
+    let found = problems_of_trace_sessions(load, trace, more);
+    found.lines().filter_map(|line| line.strip_prefix("error: ")).collect::<Vec<_>>().join("\n")
+}
+
+fn problems_of_trace_sessions(load: &str, trace: &str, more: &str) -> String {
     let open =
         "    mode: open\n    rate: [1, 2.5, 10]\n    arrival: gamma\n    smoothness: 0.5\n    duration: 60s\n    warmup: 10s\n";
     let text = replace_part(SERVING, open, &format!("    {load}\n"));
     let text = replace_part(&text, "lengths: N(480,240)/(300,150)", &format!("trace: {{path: t.jsonl, {trace}}}\n{more}"));
-    let found = problems(&text);
-    found.lines().filter_map(|line| line.strip_prefix("error: ")).collect::<Vec<_>>().join("\n")
+    problems(&text)
+}
+
+#[test]
+fn a_hint_on_the_end_of_a_trial_names_what_works() {
+    let hints = |end: &str, sessions: &str| {
+        let load = format!("mode: closed\n    concurrency: [2]\n    {end}");
+        let found = problems_of_trace_sessions(&load, "format: weka", &format!("  sessions: {{{sessions}}}\n"));
+        found.lines().filter_map(|line| line.strip_prefix("hint: ")).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(hints("sessions: 6\n    warmup: 1s", ""), "remove `warmup`");
+    assert_eq!(hints("sessions: 6\n    duration: 1s", ""), "remove it: `spec.load.sessions` ends the trial");
+    assert_eq!(hints("duration: 1s", ""), "write `sessions`, the number that is played, or add `recycle: true`");
+    assert_eq!(hints("requests: 5", ""), "write `sessions`");
+    assert_eq!(hints("requests: 5\n    sessions: 6", ""), "remove it");
+    assert_eq!(hints("requests: 5", "recycle: true"), "write `duration`");
+    // Each of them leaves a workload without a problem.
+    assert_eq!(hints("sessions: 6", ""), "");
+    assert_eq!(hints("duration: 1s", "recycle: true"), "");
 }
 
 #[test]
