@@ -211,7 +211,8 @@ fn lengths(work: &ServingWork) -> String {
                 salt(work, dataset.format),
                 of_recorded(work)
             );
-            format!("{rows}, tokens {input}{output}{images}{reused}{fields}{turns}")
+            let part = measured_part(work, &dataset.summary);
+            format!("{rows}{part}, tokens {input}{output}{images}{reused}{fields}{turns}")
         }
     }
 }
@@ -433,16 +434,36 @@ fn reused(summary: &DatasetSummary) -> String {
     format!(", {share} of the prompt tokens in blocks{size} that an earlier request begins with")
 }
 
+/// Returns `, of which a trial measures 5; of all of them` if a trial ends before the rows do, because the numbers that follow are those of all
+/// rows; empty if it does not.
+fn measured_part(work: &ServingWork, summary: &DatasetSummary) -> String {
+    let count = work.sessions.as_ref().and_then(|sessions| sessions.count);
+    let part = match (count, summary.sessions, work.requests) {
+        (Some(count), Some(all), _) if count < all => format!("plays {}", counted(count.0, session_word(summary))),
+        (None, _, Some(requests)) if requests < summary.rows && work.duration_ns.is_some() => {
+            format!("measures at most {}", requests.0)
+        }
+        (None, _, Some(requests)) if requests < summary.rows => format!("measures {}", requests.0),
+        _ => return String::new(),
+    };
+    format!(", of which a trial {part}; of all of them")
+}
+
+/// Returns the noun of what the turns of a dataset or trace belong to.
+fn session_word(summary: &DatasetSummary) -> &'static str {
+    if summary.times.is_some() { "session" } else { "conversation" }
+}
+
 /// States the rows of a dataset or trace that are sent, and those of its file that are not:
 /// `8 prompts of prompts.jsonl (2 of 10 rows left out: 2 without a prompt)`.
 pub fn describe_rows(file: &str, summary: &DatasetSummary) -> String {
-    let (noun, session) = match (summary.sessions, &summary.times) {
-        (Some(_), Some(_)) => ("turn", "session"),
-        (Some(_), None) => ("turn", "conversation"),
-        (None, Some(_)) => ("request", ""),
-        (None, None) => ("prompt", ""),
+    let noun = match (summary.sessions, &summary.times) {
+        (Some(_), _) => "turn",
+        (None, Some(_)) => "request",
+        (None, None) => "prompt",
     };
-    let of_sessions = summary.sessions.map(|count| format!("{} of ", counted(count.0, session))).unwrap_or_default();
+    let of_sessions =
+        summary.sessions.map(|count| format!("{} of ", counted(count.0, session_word(summary)))).unwrap_or_default();
     format!("{} of {of_sessions}{}{}", counted(summary.rows.0, noun), clean(file), changed_rows(summary))
 }
 
@@ -712,6 +733,35 @@ mod tests {
         assert!(lengths(DatasetFormat::Azure, texts).ends_with("members that are not read: names that look like texts"));
         let hostile = DatasetSummary { unread: unread(&["\u{1b}[31m"]), ..DatasetSummary::default() };
         assert!(!lengths(DatasetFormat::Azure, hostile).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn the_part_of_a_file_that_a_trial_sends_is_stated_beside_the_numbers_of_all() {
+        let mut work = crate::run::fixture::serving::small().plan.workloads[0].serving.clone().expect("it serves");
+        let mut lengths = |summary: DatasetSummary, requests: Option<u64>, sessions: Option<u64>, duration_ns| {
+            work.prompts = crate::run::fixture::serving::dataset(DatasetSummary { rows: Count(12), ..summary });
+            (work.requests, work.duration_ns, work.cache) = (requests.map(Count), duration_ns, CacheMode::Warm);
+            work.sessions = sessions.map(|count| Sessions {
+                turns: None,
+                count: Some(Count(count)),
+                ..crate::run::fixture::serving::sessions()
+            });
+            RequestedWork::new(&work).lengths.split(" in, ").next().expect("text").to_owned()
+        };
+        let trace = || DatasetSummary { times: Some(TraceTimes::default()), ..DatasetSummary::default() };
+        let of_sessions = || DatasetSummary { sessions: Some(Count(3)), ..trace() };
+        let file = "data/prompts.jsonl";
+        let part = format!("12 requests of {file}, of which a trial measures 5; of all of them, tokens 0");
+        assert_eq!(lengths(trace(), Some(5), None, None), part);
+        let at_most = format!("12 prompts of {file}, of which a trial measures at most 5; of all of them, tokens 0");
+        assert_eq!(lengths(DatasetSummary::default(), Some(5), None, Some(Count(1))), at_most);
+        assert_eq!(lengths(trace(), Some(12), None, None), format!("12 requests of {file}, tokens 0"));
+        assert_eq!(lengths(trace(), None, None, None), format!("12 requests of {file}, tokens 0"));
+        let played = format!("12 turns of 3 sessions of {file}, of which a trial plays 2 sessions; of all of them, tokens 0");
+        assert_eq!(lengths(of_sessions(), None, Some(2), None), played);
+        let conversations = DatasetSummary { sessions: Some(Count(3)), ..DatasetSummary::default() };
+        assert!(lengths(conversations, None, Some(1), None).contains("plays 1 conversation; of all"));
+        assert_eq!(lengths(of_sessions(), None, Some(3), None), format!("12 turns of 3 sessions of {file}, tokens 0"));
     }
 
     #[test]
