@@ -1032,9 +1032,10 @@ fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let warmup = spec.at(&["load", "warmup"]).filter(|warmup| Duration::read(warmup).is_some_and(|warmup| !warmup.is_zero()));
     if let (Some(count), Some(_)) = (count, warmup) {
         let message = "`spec.load.sessions` leaves no time for a `warmup`: a fast endpoint would play them all in it";
-        let hint = match is_played_once(spec, sessions) {
-            true => "remove `warmup`",
-            false => "remove `warmup`, or write `duration` instead of `sessions`",
+        let hint = if is_played_once(spec, sessions) {
+            "remove `warmup`"
+        } else {
+            "remove `warmup`, or write `duration` instead of `sessions`"
         };
         problems.add_hinted(count.span, message, hint);
     }

@@ -228,14 +228,15 @@ fn recorded_lengths(work: &ServingWork, dataset: &Dataset) -> String {
     };
     // Recorded lengths are limited when they are imported: below the limit, none was longer.
     let is_limited = most.is_some_and(|most| recorded.most >= most);
-    let (out, comma) = match is_limited {
-        true => (format!(", {} out: as recorded{at_most}", range(recorded)), ","),
-        false => (format!(", {} out as recorded", range(recorded)), ""),
+    let (out, comma) = if is_limited {
+        (format!(", {} out: as recorded{at_most}", range(recorded)), ",")
+    } else {
+        (format!(", {} out as recorded", range(recorded)), "")
     };
-    match recorded_outputs == rows {
-        true => out,
-        false => format!("{out}{comma} for {} of them, else as the endpoint decides{at_most}", recorded_outputs.0),
+    if recorded_outputs == rows {
+        return out;
     }
+    format!("{out}{comma} for {} of them, else as the endpoint decides{at_most}", recorded_outputs.0)
 }
 
 /// Returns the mark of lengths that are not those of the prompts sent, which have the endpoint's own responses; empty if they are.
