@@ -166,6 +166,56 @@ fn conversations_and_batches_keep_what_they_say() {
     let (ran, bodies) = bench(&fixture, "bare.jsonl", "bare", &more);
     ran.success();
     assert_eq!(bodies[0].get("temperature"), None, "a row is sent as it is");
+
+    let (ran, bodies) = bench(&fixture, "bare.jsonl", "limited", &[&more[..], &["--max-output", "4"]].concat());
+    ran.success();
+    assert_eq!(bodies[0]["max_tokens"], json!(4), "a higher limit is lowered");
+    let report = fs::read_to_string(fixture.published("limited").join("report.md")).expect("a report");
+    assert!(report.contains("out as the endpoint decides, but at most 4"), "{report}");
+}
+
+#[test]
+fn an_endpoint_that_refuses_members_that_no_request_has_is_measured() {
+    let fixture = Fixture::new();
+    let line = json!({"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}});
+    fixture.write("batch.jsonl", &line.to_string());
+    fixture.write("rows.jsonl", "{\"prompt\": \"hi\", \"output_tokens\": 5}\n{\"prompt\": \"hi\"}\n");
+    let server = Server::start_with_test_requests(MODEL, |request| {
+        let body: Value = serde_json::from_slice(&request.body).expect("JSON");
+        match body.get("ignore_eos").or(body.get("min_tokens")) {
+            Some(_) => (refusal(), AfterResponse::KeepAlive),
+            None => (complete_stream(), AfterResponse::KeepAlive),
+        }
+    });
+    let url = server.url();
+    let bench = |file: &str, run_id: &str, more: &[&str]| {
+        let load = [
+            "bench",
+            "--url",
+            &url,
+            "--model",
+            MODEL,
+            "--concurrency",
+            "1",
+            "--trials",
+            "1",
+            "--warmup",
+            "0s",
+            "--requests",
+            "1",
+        ];
+        fixture.assay(&[&load[..], &["--dataset", file, "--run-id", run_id], more].concat())
+    };
+    bench("batch.jsonl", "bodies", &["--dataset-format", "openai_batch"]).success();
+    // One of its rows has a length, so that a request of the run is refused, too.
+    bench("rows.jsonl", "rows", &[]).refuses(30, "endpoint_rejects");
+}
+
+/// Returns the response of an endpoint that knows no `ignore_eos`.
+fn refusal() -> Vec<u8> {
+    let body = r#"{"error":{"message":"unknown field `ignore_eos`"}}"#;
+    format!("HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+        .into_bytes()
 }
 
 #[test]

@@ -496,4 +496,15 @@ fn one_line_asks_for_the_rules_of_agentx_and_is_refused_what_they_exclude() {
     assert!(!endless.contains("--requests"), "{endless}");
     let refused = print("history=recorded").exits(2).stderr.clone();
     assert!(refused.contains("or add `--sessions recycle=true`"), "{refused}");
+    // Each hint names what the trial may have, and nothing that is there.
+    for (more, hint) in [
+        (["--warmup", "1s"], "remove `--warmup`"),
+        (["--duration", "1s"], "remove it: `--sessions count=` ends the trial"),
+        (["--requests", "5"], "leave out `--requests`; `--sessions count=` ends a trial"),
+    ] {
+        let line = [&["--sessions", "count=6", "--concurrency", "2", "--print"][..], &more].concat();
+        let refused = bench_weka(&fixture, &line).exits(2).stderr.clone();
+        let hints: Vec<&str> = refused.lines().filter_map(|line| line.trim().strip_prefix("hint: ")).collect();
+        assert_eq!(hints, [hint], "{refused}");
+    }
 }

@@ -17,7 +17,7 @@ pub struct RequestBody<'a> {
     pub input: RequestInput<'a>,
     /// The requested number of output tokens; `None` if responses of the API have none, or if the endpoint decides.
     pub output_tokens: Option<u32>,
-    /// The most output tokens, if `output_tokens` is absent and the body of a dataset has no limit of its own.
+    /// The most output tokens, if `output_tokens` is absent. A lower limit of a whole body stays.
     pub max_output_tokens: Option<u32>,
     /// True if the response has to have exactly that number of tokens (`ignore_eos`, `min_tokens`).
     pub exact_output: bool,
@@ -67,6 +67,24 @@ impl RequestBody<'_> {
             (None, None, _) => None,
         }
     }
+
+    /// Returns the number in a member that limits the response. That of a row is at most the workload's.
+    fn limit(&self, member: &str, of_row: bool) -> Option<u64> {
+        let is_added = self.extra_members.contains_key(member) || self.extra_body.contains_key(member);
+        let most = self.max_output_tokens.filter(|_| !is_added).map_or(u64::MAX, u64::from);
+        Some(self.number(member, of_row)?.min(most))
+    }
+}
+
+/// Lowers the limits of a whole body to this many tokens. A value that is no number, or is negative, means no limit to some endpoints.
+fn lower_limits(body: &mut Map<String, Value>, limits: &[&str], most: u32) {
+    for limit in limits {
+        if let Some(value) = body.get_mut(*limit)
+            && !value.as_f64().is_some_and(|tokens| (0.0..=f64::from(most)).contains(&tokens))
+        {
+            *value = json!(most);
+        }
+    }
 }
 
 impl ServingApi {
@@ -85,6 +103,9 @@ impl ServingApi {
             let replaced: &[&str] = if request.output_tokens.is_some() { limits } else { &[] };
             for member in ["stream", "stream_options"].iter().chain(replaced) {
                 body.remove(*member);
+            }
+            if let Some(most) = request.max_output_tokens {
+                lower_limits(&mut body, limits, most);
             }
         }
         let stated = self.stated_members(request);
@@ -110,7 +131,7 @@ impl ServingApi {
     pub fn output_limit(self, request: &RequestBody<'_>) -> Option<u64> {
         let stated = request.output_tokens.map(u64::from);
         // A stated number replaces the limits of a row.
-        let of_members = self.rules().limits.iter().filter_map(|limit| request.number(limit, stated.is_none()));
+        let of_members = self.rules().limits.iter().filter_map(|limit| request.limit(limit, stated.is_none()));
         let limit = stated.into_iter().chain(of_members).max().or(request.max_output_tokens.map(u64::from))?;
         // `best_of` choices are generated and counted, of which `n` are returned (OpenAI, completions).
         let choices = ["n", "best_of"].iter().filter_map(|choices| request.number(choices, true)).max();
@@ -251,6 +272,37 @@ mod tests {
             let sent = body(RequestInput::Body(row.as_object().expect("an object")), json!({}));
             assert_eq!(sent.get("temperature"), row.get("temperature"));
         }
+    }
+
+    #[test]
+    fn the_limits_of_a_whole_body_are_at_most_the_workloads() {
+        let limits = |row: Value, max_output_tokens, members: Value| {
+            let request = RequestBody {
+                model: "m",
+                input: RequestInput::Body(row.as_object().expect("an object")),
+                output_tokens: None,
+                max_output_tokens,
+                exact_output: true,
+                streamed: false,
+                continuous_usage: false,
+                extra_body: &BTreeMap::new(),
+                extra_members: members.as_object().expect("an object"),
+            };
+            let sent: Value = serde_json::from_slice(&ServingApi::Chat.request_body(&request)).expect("JSON");
+            let sent = ["max_tokens", "max_completion_tokens"].map(|limit| sent.get(limit).cloned().unwrap_or_default());
+            (sent, ServingApi::Chat.output_limit(&request))
+        };
+        let limited = |row: Value| limits(row, Some(4), json!({}));
+        assert_eq!(limits(json!({"max_tokens": 6}), None, json!({})), ([json!(6), json!(null)], Some(6)), "as the row has it");
+        assert_eq!(limited(json!({"max_tokens": 6})), ([json!(4), json!(null)], Some(4)));
+        assert_eq!(limited(json!({"max_tokens": 3})), ([json!(3), json!(null)], Some(3)), "a lower one stays");
+        assert_eq!(limited(json!({"max_tokens": 2, "max_completion_tokens": 9})), ([json!(2), json!(4)], Some(4)));
+        assert_eq!(limited(json!({})), ([json!(4), json!(null)], Some(4)));
+        for unlimited in [json!(null), json!(-1), json!("9"), json!(4.5), json!(1e300)] {
+            assert_eq!(limited(json!({"max_tokens": unlimited})), ([json!(4), json!(null)], Some(4)), "{unlimited}");
+        }
+        let added = limits(json!({"max_tokens": 3}), Some(4), json!({"max_completion_tokens": 9}));
+        assert_eq!(added, ([json!(3), json!(9)], Some(9)), "a member of the workload is the workload's");
     }
 
     #[test]

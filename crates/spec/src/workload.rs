@@ -955,6 +955,11 @@ fn check_adapters(spec: &CheckedValue, problems: &mut Problems<'_>) {
     }
 }
 
+/// Returns true if each of the sessions is of a trace and played once, so that no duration can end a trial.
+fn is_played_once(spec: &CheckedValue, sessions: &CheckedValue) -> bool {
+    spec.member("trace").is_some() && !is_recycled(sessions)
+}
+
 /// Checks that something ends the trials of a load, and names only what can: requests do not end sessions, and a duration does not end a trace
 /// that is played once.
 fn check_load_end(spec: &CheckedValue, problems: &mut Problems<'_>) {
@@ -964,10 +969,9 @@ fn check_load_end(spec: &CheckedValue, problems: &mut Problems<'_>) {
     if has_end || !mode.is_some_and(|mode| ["closed", "open"].contains(&mode)) {
         return;
     }
-    let is_played_once = |sessions: &CheckedValue| spec.member("trace").is_some() && !is_recycled(sessions);
     match spec.member("sessions") {
         None => problems.add(load.anchor, "`spec.load` needs at least one of `duration`, `requests`"),
-        Some(sessions) if is_played_once(sessions) => problems.add_hinted(
+        Some(sessions) if is_played_once(spec, sessions) => problems.add_hinted(
             load.anchor,
             "`spec.load` needs `sessions`, the number of sessions that are played",
             "or add `recycle: true`, and write `duration`",
@@ -1021,15 +1025,27 @@ fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
     }
     if let Some(requests) = spec.at(&["load", "requests"]) {
         let message = "`spec.load.requests` cannot end a trial of sessions: a session is never cut to a number of requests";
-        let hint = if has_users(spec) { "write `duration`" } else { "write `sessions`, or `duration`" };
+        let hint = match count {
+            _ if has_users(spec) => "write `duration`",
+            Some(_) => "remove it",
+            None if is_played_once(spec, sessions) => "write `sessions`",
+            None if is_recycled(sessions) => "write `duration`",
+            None => "write `sessions`, or `duration`",
+        };
         problems.add_hinted(requests.span, message, hint);
     }
     let warmup = spec.at(&["load", "warmup"]).filter(|warmup| Duration::read(warmup).is_some_and(|warmup| !warmup.is_zero()));
     if let (Some(count), Some(_)) = (count, warmup) {
         let message = "`spec.load.sessions` leaves no time for a `warmup`: a fast endpoint would play them all in it";
-        problems.add_hinted(count.span, message, "remove `warmup`, or write `duration` instead of `sessions`");
+        let hint = if is_played_once(spec, sessions) {
+            "remove `warmup`"
+        } else {
+            "remove `warmup`, or write `duration` instead of `sessions`"
+        };
+        problems.add_hinted(count.span, message, hint);
     }
-    if let (Some(count), Some(_)) = (count, spec.at(&["load", "duration"])) {
+    // `check_trace_sessions` refuses the duration of a trace that is played once.
+    if let (Some(count), Some(_)) = (count.filter(|_| !is_played_once(spec, sessions)), spec.at(&["load", "duration"])) {
         let message = "`spec.load.sessions` and `duration` cannot both end a trial: the last sessions would be cut";
         problems.add_hinted(count.span, message, "remove one of them");
     }
@@ -1198,7 +1214,11 @@ fn check_trace_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
     if let Some(duration) = spec.at(&["load", "duration"]).filter(|_| is_closed && !is_recycled(sessions)) {
         let message =
             "`spec.load.duration` cannot end a trial that plays each session of a trace once: it may be longer than all of them";
-        problems.add_hinted(duration.span, message, "write `sessions`, the number that is played, or add `recycle: true`");
+        let hint = match spec.at(&["load", "sessions"]) {
+            Some(_) => "remove it: `spec.load.sessions` ends the trial",
+            None => "write `sessions`, the number that is played, or add `recycle: true`",
+        };
+        problems.add_hinted(duration.span, message, hint);
     }
 }
 
@@ -1241,6 +1261,14 @@ fn check_dataset(spec: &CheckedValue, problems: &mut Problems<'_>) {
         );
     }
     check_limit(member, dataset, format, api, problems);
+    if let Some(most) = dataset.member("max_output")
+        && dataset.member("output").is_some_and(|output| output.text().is_none())
+    {
+        let message = format!(
+            "`spec.{member}.max_output` limits recorded lengths and those that the endpoint decides, and `output` draws all of them"
+        );
+        problems.add_hinted(most.span, message, "remove it, and draw no longer ones");
+    }
     if let (Some(output), false) = (dataset.member("output"), api.capabilities().has_output_tokens)
         && output.anchor != dataset.anchor
     {

@@ -4,7 +4,6 @@
 //! An endpoint that is overloaded or fails may still be measured, because its failures are a result: this is tried again a few
 //! times, and reported.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -86,17 +85,22 @@ pub(crate) fn send_all(
     Ok(probes)
 }
 
-/// Returns the work with no temperature of Assay's own if its rows are whole bodies, which get none: an endpoint that refuses the
-/// member would refuse a test request that has it.
-fn without_default_temperature(work: &ServingWork) -> Cow<'_, ServingWork> {
-    const NAME: &str = "temperature";
-    let has_whole_bodies = work.prompts.dataset().is_some_and(|dataset| dataset.summary.whole_bodies.is_some());
-    if !has_whole_bodies || work.body.contains_key(NAME) || work.extra_body.contains_key(NAME) {
-        return Cow::Borrowed(work);
-    }
+/// Returns the work without what no request of the run may have, because an endpoint that refuses a member would refuse a test request
+/// that has it: the members of an exact length, and the temperature of Assay's own, which whole bodies do not get.
+fn without_absent_members(work: &ServingWork) -> ServingWork {
+    const TEMPERATURE: &str = "temperature";
     let mut work = work.clone();
-    work.extra_body.insert(NAME.to_owned(), serde_json::Value::Null);
-    Cow::Owned(work)
+    work.exact_output &= has_stated_lengths(&work);
+    let has_whole_bodies = work.prompts.dataset().is_some_and(|dataset| dataset.summary.whole_bodies.is_some());
+    if has_whole_bodies && !work.body.contains_key(TEMPERATURE) && !work.extra_body.contains_key(TEMPERATURE) {
+        work.extra_body.insert(TEMPERATURE.to_owned(), serde_json::Value::Null);
+    }
+    work
+}
+
+/// Returns true if any request of the run states how long its response is to be: a drawn length, or the recorded one of a row.
+fn has_stated_lengths(work: &ServingWork) -> bool {
+    work.output.is_some() || work.prompts.dataset().is_some_and(|dataset| dataset.summary.recorded_outputs.0 > 0)
 }
 
 impl<'a> TestRequest<'a> {
@@ -117,7 +121,7 @@ impl<'a> TestRequest<'a> {
             is_streamed: work.is_streamed(),
             custom: work.custom.clone(),
             url: endpoint_url(address, work.path()),
-            body: without_default_temperature(work).request_body(model, input, output_tokens),
+            body: without_absent_members(work).request_body(model, input, output_tokens),
             time: Duration::from_nanos(work.timeout_ns.0).min(TIME),
         }
     }

@@ -290,12 +290,34 @@ fn a_trace_and_its_replay_belong_together() {
 
 /// Returns the messages about a workload that plays the sessions of a trace, without their places and hints.
 fn messages_of_trace_sessions(load: &str, trace: &str, more: &str) -> String {
+    let found = problems_of_trace_sessions(load, trace, more);
+    found.lines().filter_map(|line| line.strip_prefix("error: ")).collect::<Vec<_>>().join("\n")
+}
+
+fn problems_of_trace_sessions(load: &str, trace: &str, more: &str) -> String {
     let open =
         "    mode: open\n    rate: [1, 2.5, 10]\n    arrival: gamma\n    smoothness: 0.5\n    duration: 60s\n    warmup: 10s\n";
     let text = replace_part(SERVING, open, &format!("    {load}\n"));
     let text = replace_part(&text, "lengths: N(480,240)/(300,150)", &format!("trace: {{path: t.jsonl, {trace}}}\n{more}"));
-    let found = problems(&text);
-    found.lines().filter_map(|line| line.strip_prefix("error: ")).collect::<Vec<_>>().join("\n")
+    problems(&text)
+}
+
+#[test]
+fn a_hint_on_the_end_of_a_trial_names_what_works() {
+    let hints = |end: &str, sessions: &str| {
+        let load = format!("mode: closed\n    concurrency: [2]\n    {end}");
+        let found = problems_of_trace_sessions(&load, "format: weka", &format!("  sessions: {{{sessions}}}\n"));
+        found.lines().filter_map(|line| line.strip_prefix("hint: ")).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(hints("sessions: 6\n    warmup: 1s", ""), "remove `warmup`");
+    assert_eq!(hints("sessions: 6\n    duration: 1s", ""), "remove it: `spec.load.sessions` ends the trial");
+    assert_eq!(hints("duration: 1s", ""), "write `sessions`, the number that is played, or add `recycle: true`");
+    assert_eq!(hints("requests: 5", ""), "write `sessions`");
+    assert_eq!(hints("requests: 5\n    sessions: 6", ""), "remove it");
+    assert_eq!(hints("requests: 5", "recycle: true"), "write `duration`");
+    // Each of them leaves a workload without a problem.
+    assert_eq!(hints("sessions: 6", ""), "");
+    assert_eq!(hints("duration: 1s", "recycle: true"), "");
 }
 
 #[test]
@@ -636,18 +658,32 @@ fn a_dataset_is_read_with_its_defaults() {
 
 #[test]
 fn a_dataset_may_name_everything() {
-    let text = "{url: 'https://example.org/a.json?raw', format: sharegpt, max_input: 4096, over: skip, output: {fixed: 9}, max_output: 50}";
+    let text = "{url: 'https://example.org/a.json?raw', format: sharegpt, max_input: 4096, over: skip, output: {fixed: 9}}";
     let workload = workload(&with_dataset(text));
     let Work::Serving(serving) = &workload.spec.work else { panic!("serving") };
     let Prompts::Dataset(dataset) = &serving.prompts else { panic!("a dataset") };
     assert_eq!(dataset.output, ResponseLength::Drawn(Distribution::Fixed(9)));
-    assert_eq!((dataset.max_input, dataset.max_output, dataset.over), (Some(4096), Some(50), OverLongPrompt::Skip));
+    assert_eq!((dataset.max_input, dataset.max_output, dataset.over), (Some(4096), None, OverLongPrompt::Skip));
     assert_eq!(workload.mutable_parts().dataset_url.as_deref(), Some("https://example.org/a.json?raw"));
-    let fields = "{path: a.csv, fields: {prompt: question, output_tokens: n}, output: server}";
+    let fields = "{path: a.csv, fields: {prompt: question, output_tokens: n}, output: server, max_output: 50}";
     let Work::Serving(serving) = &self::workload(&with_dataset(fields)).spec.work else { panic!("serving") };
     let Prompts::Dataset(dataset) = &serving.prompts else { panic!("a dataset") };
     assert_eq!((dataset.format, &dataset.output), (DatasetFormat::Csv, &ResponseLength::Server));
+    assert_eq!(dataset.max_output, Some(50));
     assert_eq!(dataset.fields.get("prompt").map(String::as_str), Some("question"));
+}
+
+#[test]
+fn drawn_lengths_have_no_other_limit() {
+    assert_snapshot!(serving_with("dataset: {path: a.jsonl, output: {fixed: 9}, max_output: 5}"), @r"
+    error: `spec.dataset.max_output` limits recorded lengths and those that the endpoint decides, and `output` draws all of them
+      --> a.yaml:19:60
+       |
+    19 |   dataset: {path: a.jsonl, output: {fixed: 9}, max_output: 5}
+       |                                                            ^
+    hint: remove it, and draw no longer ones
+    ");
+    assert_eq!(serving_with("dataset: {path: a.jsonl, output: server, max_output: 5}"), "no problem");
 }
 
 #[test]

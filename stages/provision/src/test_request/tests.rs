@@ -103,24 +103,48 @@ fn a_request_is_one_that_the_run_sends_but_for_its_length() {
     );
 }
 
+/// Returns a dataset of 2 rows of which this many record the length of the response; those of a batch are whole bodies.
+fn dataset(format: &str, recorded: u64) -> assay_manifest::PromptSource {
+    let artifact = json!({"name": "a", "digest": assay_manifest::Digest::compute(b""), "size": "1", "media_type": "a/b"});
+    let whole_bodies = (format == "openai_batch").then_some("2");
+    serde_json::from_value(json!({
+        "from": "dataset", "format": format, "rows": artifact, "index": artifact, "summary": {
+            "read": "2", "rows": "2", "without_prompt": "0", "too_long": "0", "truncated": "0", "recorded_outputs": recorded.to_string(),
+            "whole_bodies": whole_bodies, "input_tokens": {"least": 1, "most": 1, "sum": "2"},
+        },
+        "file": {"path": "rows", "origin": "rows", "executable": false, "artifact": artifact},
+    }))
+    .expect("a dataset")
+}
+
+/// Returns the body of the test request of a work.
+fn test_body(work: &ServingWork) -> serde_json::Value {
+    let target = target();
+    let request = TestRequest::new(&target, work, "m", "http://h");
+    serde_json::from_slice(&request.body).expect("JSON")
+}
+
+#[test]
+fn a_request_has_the_members_of_an_exact_length_if_any_of_the_run_has() {
+    let has = |prompts: assay_manifest::PromptSource, output: Option<assay_manifest::LengthLaw>| {
+        let body = test_body(&ServingWork { prompts, output, ..work(true) });
+        let has = ["ignore_eos", "min_tokens"].map(|member| body.get(member).is_some());
+        assert_eq!((has[0], &body["max_tokens"]), (has[1], &json!(1)), "a response is short all the same");
+        has[0]
+    };
+    let ServingWork { prompts: drawn, output: length, .. } = work(true);
+    assert!(has(drawn.clone(), length.clone()));
+    assert!(!has(drawn, None), "the endpoint decides");
+    assert!(!has(dataset("openai_batch", 0), None) && !has(dataset("jsonl", 0), None));
+    assert!(has(dataset("jsonl", 1), None) && has(dataset("timed_jsonl", 1), None), "one row of two");
+    assert!(has(dataset("openai_batch", 0), length), "a length of the workload replaces those of bodies");
+}
+
 #[test]
 fn a_request_for_rows_that_are_whole_bodies_has_no_temperature_of_its_own() {
-    let (target, artifact) =
-        (target(), json!({"name": "a", "digest": assay_manifest::Digest::compute(b""), "size": "1", "media_type": "a/b"}));
     let body = |format: &str, extra: serde_json::Value| {
-        let mut work = work(true);
-        let whole_bodies = (format == "openai_batch").then_some("1");
-        work.prompts = serde_json::from_value(json!({
-            "from": "dataset", "format": format, "rows": artifact, "index": artifact, "summary": {
-                "read": "1", "rows": "1", "without_prompt": "0", "too_long": "0", "truncated": "0", "recorded_outputs": "0",
-                "whole_bodies": whole_bodies, "input_tokens": {"least": 1, "most": 1, "sum": "1"},
-            },
-            "file": {"path": "rows", "origin": "rows", "executable": false, "artifact": artifact},
-        }))
-        .expect("a dataset");
-        work.extra_body = extra.as_object().expect("an object").clone();
-        let request = TestRequest::new(&target, &work, "m", "http://h");
-        serde_json::from_slice::<serde_json::Value>(&request.body).expect("JSON")
+        let extra_body = extra.as_object().expect("an object").clone();
+        test_body(&ServingWork { prompts: dataset(format, 0), extra_body, ..work(true) })
     };
     assert_eq!(body("openai_batch", json!({})).get("temperature"), None);
     assert_eq!(body("openai_batch", json!({"temperature": 0.5}))["temperature"], json!(0.5));

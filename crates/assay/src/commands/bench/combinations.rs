@@ -31,11 +31,23 @@ fn check_requests(bench: &Bench) -> Result<(), Failure> {
         ("--series", why, "a trial lasts as long as its segments together")
     } else if !bench.sessions.is_empty() {
         let why = "the number of turns of a session is not known beforehand";
-        ("--sessions", why, "write `--sessions count=N`, a number of sessions, or `--duration 60s`")
+        ("--sessions", why, end_of_sessions(bench))
     } else {
         return Ok(());
     };
     refused(format!("`--requests {requests}` contradicts `{option}`: {why}"), format!("leave out `--requests`; {instead}"))
+}
+
+/// Returns the options that end a trial of sessions, of those that its sessions allow.
+fn end_of_sessions(bench: &Bench) -> &'static str {
+    let has = |part: &str| bench.sessions.iter().any(|pair| pair.starts_with(part));
+    match bench.trace {
+        _ if has("count=") => "`--sessions count=` ends a trial",
+        Some(_) if bench.concurrency.is_empty() => "a replay ends with its trace",
+        Some(_) if has("recycle=true") => "write `--duration 60s`",
+        Some(_) => "write `--sessions count=N`, a number of sessions",
+        None => "write `--sessions count=N`, a number of sessions, or `--duration 60s`",
+    }
 }
 
 fn check_series(bench: &Bench) -> Result<(), Failure> {

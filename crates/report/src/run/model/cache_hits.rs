@@ -14,17 +14,18 @@ const LEAST_SHARE: f64 = 0.1;
 pub(crate) struct CacheHits {
     /// The share of all input tokens, from 0 to 1.
     share: f64,
-    /// The prompts of the dataset and the number of times that each was sent in a trial, if the dataset has fewer rows than a trial
-    /// has requests.
+    /// The repetition of the prompts, if the dataset has fewer rows than a trial and its warm-up have requests.
     repeats: Option<Repeats>,
 }
 
-/// The repetition of a dataset's prompts in a trial.
+/// The repetition of a dataset's prompts in a trial and its warm-up.
 #[derive(Debug, Clone, PartialEq)]
 struct Repeats {
     prompts: u64,
-    /// The mean number of requests with the same prompt in a trial.
-    sends: f64,
+    /// The mean number of requests of a trial, without its warm-up.
+    requests: f64,
+    /// True if a trial has a warm-up, whose prompts are of the same dataset.
+    is_warmed_up: bool,
 }
 
 impl CacheHits {
@@ -62,18 +63,42 @@ fn shares_prefixes(work: &ServingWork) -> bool {
 impl Repeats {
     fn new(work: &ServingWork, found: &PointSummary) -> Option<Self> {
         let prompts = work.prompts.dataset()?.summary.rows.0;
-        let requests = found.serving.as_ref()?.requests.0;
-        let sends = requests as f64 / f64::from(found.trials_counted) / prompts as f64;
-        (sends.is_finite() && sends > 1.0).then_some(Self { prompts, sends })
+        let serving = found.serving.as_ref()?;
+        let requests = serving.requests.0 as f64 / f64::from(found.trials_counted);
+        // The Summary does not count the requests of warm-ups: their number is estimated, and not stated, by the rate of the trials.
+        let rate_per_ns = serving.requests.0 as f64 / serving.duration_ns.0.max(1) as f64;
+        let of_warmup = if work.rate_profile.is_some() { 0.0 } else { rate_per_ns * work.warmup_ns.0 as f64 };
+        let is_warmed_up = work.warmup_ns.0 > 0;
+        (requests.is_finite() && prompts > 0 && requests + of_warmup > prompts as f64).then_some(Self {
+            prompts,
+            requests,
+            is_warmed_up,
+        })
     }
 
     fn describe(&self) -> String {
+        let sends = self.requests / self.prompts as f64;
+        if sends <= 1.0 {
+            return self.describe_warmup();
+        }
         let which = match self.prompts {
             1 => "the only prompt".to_owned(),
             prompts => format!("each of the {}", counted(prompts, "prompt")),
         };
-        let digits = usize::from(self.sends < 10.0);
-        format!("; {which} of the dataset was sent about {:.digits$} times in a trial", self.sends)
+        let digits = usize::from(sends < 10.0);
+        let more = if self.is_warmed_up { ", and prompts of it in the warm-up before" } else { "" };
+        format!("; {which} of the dataset was sent about {sends:.digits$} times in a trial{more}")
+    }
+
+    /// States that the prompts are too few for the warm-up and the trial, which sends each of them once at most.
+    fn describe_warmup(&self) -> String {
+        let the = if self.requests.fract() == 0.0 { "the" } else { "about" };
+        let requests = counted(self.requests.round() as u64, "request");
+        let prompts = match self.prompts {
+            1 => "the only prompt".to_owned(),
+            prompts => format!("the {}", counted(prompts, "prompt")),
+        };
+        format!("; the warm-up and {the} {requests} of a trial share {prompts} of the dataset")
     }
 }
 
@@ -87,10 +112,16 @@ mod tests {
     /// Returns the remarks of a load of 5 trials with 160 requests each, of 100 input tokens each, of which the endpoint reports this
     /// share as cached.
     fn remarks(cache: CacheMode, share: f64, rows: Option<u64>) -> Vec<String> {
+        remarks_after(0, cache, share, rows)
+    }
+
+    /// Returns the remarks of such a load after a warm-up of this many seconds; a trial lasts 60.
+    fn remarks_after(warmup_s: u64, cache: CacheMode, share: f64, rows: Option<u64>) -> Vec<String> {
         let mut model = fixture::serving::small();
         model.plan.cases[0].points.truncate(1);
         let work = model.plan.workloads[0].serving.as_mut().expect("it serves");
         work.cache = cache;
+        work.warmup_ns = Count(warmup_s * 1_000_000_000);
         if let Some(rows) = rows {
             work.prompts = fixture::serving::dataset(DatasetSummary { rows: Count(rows), ..DatasetSummary::default() });
         }
@@ -114,6 +145,26 @@ mod tests {
         insta::assert_snapshot!(remarks(CacheMode::ColdSalt, 0.953, None).join("\n"), @"concurrency 1: 95 % of the input tokens came from the prefix cache, although each trial begins with a cold one");
         insta::assert_snapshot!(remarks(CacheMode::ColdFlush, 0.953, Some(10)).join("\n"), @"concurrency 1: 95 % of the input tokens came from the prefix cache, although each trial begins with a cold one; each of the 10 prompts of the dataset was sent about 16 times in a trial");
         insta::assert_snapshot!(remarks(CacheMode::ColdSalt, 0.3, Some(100)).join("\n"), @"concurrency 1: 30 % of the input tokens came from the prefix cache, although each trial begins with a cold one; each of the 100 prompts of the dataset was sent about 1.6 times in a trial");
+    }
+
+    #[test]
+    fn a_warm_up_that_sends_the_same_prompts_is_named() {
+        let remark = |warmup_s, rows| remarks_after(warmup_s, CacheMode::ColdSalt, 0.9, Some(rows)).join("\n");
+        let stated = "although each trial begins with a cold one; the warm-up and the 160 requests of a trial share the 160 prompts of the dataset";
+        assert!(remark(1, 160).ends_with(stated), "{}", remark(1, 160));
+        // 160 requests in 60 s are about 53 in a warm-up of 20 s.
+        assert!(remark(20, 200).ends_with("share the 200 prompts of the dataset"), "{}", remark(20, 200));
+        for (warmup_s, rows) in [(0, 160), (0, 200), (1, 200), (20, 300)] {
+            assert!(
+                remark(warmup_s, rows).ends_with("begins with a cold one"),
+                "no prompt was sent twice: {}",
+                remark(warmup_s, rows)
+            );
+        }
+        let both = "was sent about 16 times in a trial, and prompts of it in the warm-up before";
+        assert!(remark(1, 10).ends_with(both), "{}", remark(1, 10));
+        let one = Repeats { prompts: 1, requests: 0.6, is_warmed_up: true };
+        assert_eq!(one.describe(), "; the warm-up and about 1 request of a trial share the only prompt of the dataset");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! The requested work of a serving case: model, arrivals, lengths and SLOs.
 
 use assay_manifest::{
-    ArrivalLaw, CacheMode, ConnectionPolicy, Count, DatasetFormat, DatasetSummary, History, ImageFiles, Images, LengthLaw,
-    MAX_SESSION_TURNS, PauseLaw, PromptSource, RateProfile, ReasoningHistory, SALT_WORDS, ServingWork, SessionPlay, SessionStart,
-    Sessions, SharedPrefix, Slo, SyntheticText, TemplateUse, TokenIds, TokenRange, TracePauses, TraceTimes, WeightedTokens,
+    ArrivalLaw, CacheMode, ConnectionPolicy, Count, Dataset, DatasetFormat, DatasetSummary, History, ImageFiles, Images,
+    LengthLaw, MAX_SESSION_TURNS, PauseLaw, PromptSource, RateProfile, ReasoningHistory, SALT_WORDS, ServingWork, SessionPlay,
+    SessionStart, Sessions, SharedPrefix, Slo, SyntheticText, TemplateUse, TokenIds, TokenRange, TracePauses, TraceTimes,
+    WeightedTokens,
 };
 use assay_metric::Metric;
 
@@ -195,19 +196,8 @@ fn lengths(work: &ServingWork) -> String {
             }
         }
         PromptSource::Dataset(dataset) => {
-            let DatasetSummary { rows, input_tokens, recorded_outputs, output_tokens, .. } = &dataset.summary;
-            let output = match (drawn, output_tokens) {
-                (Some(drawn), _) => drawn,
-                (None, Some(recorded)) if recorded_outputs == rows => format!(", {} out as recorded", range(recorded)),
-                (None, Some(recorded)) => {
-                    format!(
-                        ", {} out as recorded for {} of them, else as the endpoint decides",
-                        range(recorded),
-                        recorded_outputs.0
-                    )
-                }
-                (None, None) => undecided(work),
-            };
+            let input_tokens = &dataset.summary.input_tokens;
+            let output = drawn.unwrap_or_else(|| recorded_lengths(work, dataset));
             let turns = work.sessions.as_ref().map(|sessions| turns(work, sessions)).unwrap_or_default()
                 + &recorded_pauses(&dataset.summary);
             let reused = reused(&dataset.summary);
@@ -221,9 +211,32 @@ fn lengths(work: &ServingWork) -> String {
                 salt(work, dataset.format),
                 of_recorded(work)
             );
-            format!("{rows}, tokens {input}{output}{images}{reused}{fields}{turns}")
+            let part = measured_part(work, &dataset.summary);
+            format!("{rows}{part}, tokens {input}{output}{images}{reused}{fields}{turns}")
         }
     }
+}
+
+/// Returns `, 2 to 21 out as recorded`, or the number of rows for which that holds, each with the limit that the workload sets.
+fn recorded_lengths(work: &ServingWork, dataset: &Dataset) -> String {
+    let DatasetSummary { rows, recorded_outputs, output_tokens, .. } = &dataset.summary;
+    let most = dataset.max_output_tokens;
+    let at_most = most.map(|most| format!(", but at most {most}")).unwrap_or_default();
+    let Some(recorded) = output_tokens else {
+        let undecided = undecided(work);
+        return if undecided.is_empty() { undecided } else { undecided + &at_most };
+    };
+    // Recorded lengths are limited when they are imported: below the limit, none was longer.
+    let is_limited = most.is_some_and(|most| recorded.most >= most);
+    let (out, comma) = if is_limited {
+        (format!(", {} out: as recorded{at_most}", range(recorded)), ",")
+    } else {
+        (format!(", {} out as recorded", range(recorded)), "")
+    };
+    if recorded_outputs == rows {
+        return out;
+    }
+    format!("{out}{comma} for {} of them, else as the endpoint decides{at_most}", recorded_outputs.0)
 }
 
 /// Returns the mark of lengths that are not those of the prompts sent, which have the endpoint's own responses; empty if they are.
@@ -426,16 +439,36 @@ fn reused(summary: &DatasetSummary) -> String {
     format!(", {share} of the prompt tokens in blocks{size} that an earlier request begins with")
 }
 
+/// Returns `, of which a trial measures 5; of all of them` if a trial ends before the rows do, because the numbers that follow are those of all
+/// rows; empty if it does not.
+fn measured_part(work: &ServingWork, summary: &DatasetSummary) -> String {
+    let count = work.sessions.as_ref().and_then(|sessions| sessions.count);
+    let part = match (count, summary.sessions, work.requests) {
+        (Some(count), Some(all), _) if count < all => format!("plays {}", counted(count.0, session_word(summary))),
+        (None, _, Some(requests)) if requests < summary.rows && work.duration_ns.is_some() => {
+            format!("measures at most {}", requests.0)
+        }
+        (None, _, Some(requests)) if requests < summary.rows => format!("measures {}", requests.0),
+        _ => return String::new(),
+    };
+    format!(", of which a trial {part}; of all of them")
+}
+
+/// Returns the noun of what the turns of a dataset or trace belong to.
+fn session_word(summary: &DatasetSummary) -> &'static str {
+    if summary.times.is_some() { "session" } else { "conversation" }
+}
+
 /// States the rows of a dataset or trace that are sent, and those of its file that are not:
 /// `8 prompts of prompts.jsonl (2 of 10 rows left out: 2 without a prompt)`.
 pub fn describe_rows(file: &str, summary: &DatasetSummary) -> String {
-    let (noun, session) = match (summary.sessions, &summary.times) {
-        (Some(_), Some(_)) => ("turn", "session"),
-        (Some(_), None) => ("turn", "conversation"),
-        (None, Some(_)) => ("request", ""),
-        (None, None) => ("prompt", ""),
+    let noun = match (summary.sessions, &summary.times) {
+        (Some(_), _) => "turn",
+        (None, Some(_)) => "request",
+        (None, None) => "prompt",
     };
-    let of_sessions = summary.sessions.map(|count| format!("{} of ", counted(count.0, session))).unwrap_or_default();
+    let of_sessions =
+        summary.sessions.map(|count| format!("{} of ", counted(count.0, session_word(summary)))).unwrap_or_default();
     format!("{} of {of_sessions}{}{}", counted(summary.rows.0, noun), clean(file), changed_rows(summary))
 }
 
@@ -715,6 +748,65 @@ mod tests {
         assert!(lengths(DatasetFormat::Azure, texts).ends_with("members that are not read: names that look like texts"));
         let hostile = DatasetSummary { unread: unread(&["\u{1b}[31m"]), ..DatasetSummary::default() };
         assert!(!lengths(DatasetFormat::Azure, hostile).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn the_part_of_a_file_that_a_trial_sends_is_stated_beside_the_numbers_of_all() {
+        let mut work = crate::run::fixture::serving::small().plan.workloads[0].serving.clone().expect("it serves");
+        let mut lengths = |summary: DatasetSummary, requests: Option<u64>, sessions: Option<u64>, duration_ns| {
+            work.prompts = crate::run::fixture::serving::dataset(DatasetSummary { rows: Count(12), ..summary });
+            (work.requests, work.duration_ns, work.cache) = (requests.map(Count), duration_ns, CacheMode::Warm);
+            work.sessions = sessions.map(|count| Sessions {
+                turns: None,
+                count: Some(Count(count)),
+                ..crate::run::fixture::serving::sessions()
+            });
+            RequestedWork::new(&work).lengths.split(" in, ").next().expect("text").to_owned()
+        };
+        let trace = || DatasetSummary { times: Some(TraceTimes::default()), ..DatasetSummary::default() };
+        let of_sessions = || DatasetSummary { sessions: Some(Count(3)), ..trace() };
+        let file = "data/prompts.jsonl";
+        let part = format!("12 requests of {file}, of which a trial measures 5; of all of them, tokens 0");
+        assert_eq!(lengths(trace(), Some(5), None, None), part);
+        let at_most = format!("12 prompts of {file}, of which a trial measures at most 5; of all of them, tokens 0");
+        assert_eq!(lengths(DatasetSummary::default(), Some(5), None, Some(Count(1))), at_most);
+        assert_eq!(lengths(trace(), Some(12), None, None), format!("12 requests of {file}, tokens 0"));
+        assert_eq!(lengths(trace(), None, None, None), format!("12 requests of {file}, tokens 0"));
+        let played = format!("12 turns of 3 sessions of {file}, of which a trial plays 2 sessions; of all of them, tokens 0");
+        assert_eq!(lengths(of_sessions(), None, Some(2), None), played);
+        let conversations = DatasetSummary { sessions: Some(Count(3)), ..DatasetSummary::default() };
+        assert!(lengths(conversations, None, Some(1), None).contains("plays 1 conversation; of all"));
+        assert_eq!(lengths(of_sessions(), None, Some(3), None), format!("12 turns of 3 sessions of {file}, tokens 0"));
+    }
+
+    #[test]
+    fn lengths_that_are_recorded_are_stated_with_their_limit() {
+        let mut work = crate::run::fixture::serving::small().plan.workloads[0].serving.clone().expect("it serves");
+        (work.output, work.cache) = (None, CacheMode::Warm);
+        // The lengths are those of an import with this limit.
+        let mut out = |recorded: Option<(u64, u32, u32)>, most: Option<u32>| {
+            let (recorded_outputs, range) =
+                recorded.map_or((0, None), |(rows, least, most)| (rows, Some(TokenRange { least, most, sum: Count(0) })));
+            let (recorded_outputs, output_tokens) = (Count(recorded_outputs), range);
+            let summary = DatasetSummary { rows: Count(2), recorded_outputs, output_tokens, ..DatasetSummary::default() };
+            work.prompts = crate::run::fixture::serving::dataset(summary);
+            if let PromptSource::Dataset(dataset) = &mut work.prompts {
+                dataset.max_output_tokens = most;
+            }
+            RequestedWork::new(&work).lengths.split_once("tokens 0 in, ").expect("output").1.to_owned()
+        };
+        assert_eq!(out(Some((2, 4, 5)), None), "4 to 5 out as recorded");
+        assert_eq!(out(Some((2, 4, 5)), Some(6)), "4 to 5 out as recorded", "no row records more");
+        assert_eq!(out(Some((2, 3, 3)), Some(3)), "3 out: as recorded, but at most 3");
+        assert_eq!(out(Some((2, 1, 3)), Some(3)), "1 to 3 out: as recorded, but at most 3");
+        assert_eq!(out(Some((1, 5, 5)), None), "5 out as recorded for 1 of them, else as the endpoint decides");
+        assert_eq!(out(Some((1, 5, 5)), Some(9)), "5 out as recorded for 1 of them, else as the endpoint decides, but at most 9");
+        let limited = "5 out: as recorded, but at most 5, for 1 of them, else as the endpoint decides, but at most 5";
+        assert_eq!(out(Some((1, 5, 5)), Some(5)), limited);
+        assert_eq!(out(None, None), "out as the endpoint decides");
+        assert_eq!(out(None, Some(4)), "out as the endpoint decides, but at most 4");
+        work.api = assay_manifest::ServingApi::Embeddings;
+        assert_eq!(recorded_lengths(&work, work.prompts.dataset().expect("a dataset")), "", "it has no output tokens");
     }
 
     #[test]
