@@ -213,7 +213,7 @@ fn strangers_fail_where_that_is_asked_for() {
     measured_fixture().assay(&["verify", measured_fixture().published("one").to_str().expect("UTF-8"), "--strict"]).success();
 }
 
-/// What is signed is the store's copy: that of the exported folder may have been changed since.
+// The chain vouches for the copies in the store: those of the exported folder may have been changed since.
 #[test]
 fn a_run_in_a_store_is_verified_without_its_exported_folder() {
     let fixture = Fixture::new();
