@@ -204,10 +204,33 @@ fn strangers_fail_where_that_is_asked_for() {
     verify_with_stranger(&[]).success();
     let refused = verify_with_stranger(&["--strict"]).refuses(20, "strangers");
     assert!(
-        refused.stdout.contains("level 2 (rows and queries) of 4 reached"),
+        refused.stdout.contains("level 2 (rows and queries) of 4 reached")
+            && refused.stdout.contains("published files in the folder: rows"),
         "what was checked is said first: {}",
         refused.stdout
     );
     assert!(verify_with_stranger(&["--strict", "--json"]).refuses(20, "strangers").stdout.starts_with('{'));
     measured_fixture().assay(&["verify", measured_fixture().published("one").to_str().expect("UTF-8"), "--strict"]).success();
+}
+
+// The chain vouches for the copies in the store: those of the exported folder may have been changed since.
+#[test]
+fn a_run_in_a_store_is_verified_without_its_exported_folder() {
+    let fixture = Fixture::new();
+    fixture.run("one").success();
+    let folder = fixture.published("one");
+    fs::write(folder.join("stranger.txt"), "not of the run").expect("a stranger");
+    let path = folder.to_str().expect("UTF-8");
+    for strict in [&[][..], &["--strict"]] {
+        let in_store = fixture.assay(&[&["verify", "one"], strict].concat()).success().stdout;
+        assert!(in_store.contains("published files in the store: rows"), "{in_store}");
+        let command = [&["assay", "verify"], strict, &[path]].concat().join(" ");
+        assert!(in_store.contains(&format!("the exported folder is not checked, only the store is: `{command}`")), "{in_store}");
+    }
+    let json = fixture.assay(&["verify", "one", "--json"]).success().json();
+    assert_eq!(json["unchecked_folder"], json!(path));
+    fixture.assay(&["verify", "--strict", path]).refuses(20, "strangers");
+    fs::remove_dir_all(&folder).expect("removed");
+    let without = fixture.assay(&["verify", "one", "--strict"]).success().stdout;
+    assert!(!without.contains("exported folder"), "{without}");
 }

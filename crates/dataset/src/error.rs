@@ -112,6 +112,9 @@ pub enum DatasetError {
         /// The most bytes of all rows.
         most: u64,
     },
+    /// The import was stopped before a row.
+    #[error("the import was stopped before row {0}")]
+    Stopped(u64),
     /// No row is left.
     #[error("the dataset has no prompt: {0}")]
     Empty(String),

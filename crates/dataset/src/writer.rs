@@ -65,7 +65,8 @@ pub enum RecordedOutput {
 /// The factor by which the imported rows may be larger than their file. Text compresses to a tenth, and columns that repeat a long text to less.
 const MAX_GROWTH: u64 = 100;
 
-/// The bytes that the rows of any file may have: 4 GiB.
+/// The bytes that the rows of any file may have: 4 GiB. It is far more than text compresses to, because prompts that share a long beginning
+/// compress further: those of 10,000 requests with 32,000 tokens in common have 1.3 GB, in a file of a few MB.
 const LEAST_MAX_BYTES: u64 = 4 << 30;
 
 /// The rules by which rows are kept.

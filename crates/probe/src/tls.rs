@@ -33,6 +33,18 @@ impl CredentialError {
             Self::Absent { .. } | Self::Pem(_) => format!("the certificates of {owner} cannot be used"),
         }
     }
+
+    /// Returns what to do about a value that is there and cannot be used; `None` if the value is missing.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Header(HeaderError::Value(_)) => Some(
+                "a header can hold visible ASCII characters, spaces and tabs: correct the value at the place that the definition names",
+            ),
+            Self::Header(HeaderError::Name(_)) => Some("correct the name of the header in the definition"),
+            Self::Pem(_) => Some("correct the text in PEM at the place that the definition names"),
+            Self::Header(HeaderError::Absent { .. }) | Self::Absent { .. } => None,
+        }
+    }
 }
 
 /// Reads the certificates of connections to a target of a plan.

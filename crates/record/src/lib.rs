@@ -7,7 +7,7 @@ mod metrics;
 mod outcome;
 mod usage;
 
-pub use outcome::{Outcome, Phase, TokenSource, UnknownWord, UsageFault};
+pub use outcome::{Outcome, Phase, TokenSource, UnknownWord, UsageFault, is_abort};
 pub use usage::exceeds_limit;
 
 /// One token event: a chunk with non-empty content, reasoning or tool text.

@@ -96,6 +96,12 @@ words!(
     Dropped = "dropped",
 );
 
+/// Returns true if an endpoint that ends a response for this reason has aborted the request, as vLLM and SGLang do with requests that
+/// they cannot complete.
+pub fn is_abort(finish_reason: &str) -> bool {
+    matches!(finish_reason, "abort" | "error")
+}
+
 words!(
     /// The phase of a trial that a request was due in.
     Phase,

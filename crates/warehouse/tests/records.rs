@@ -1,6 +1,11 @@
 //! Files of records: written records are read back unchanged, equal records give equal bytes, and bad bytes are refused with an
 //! error.
 
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray as _;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array as _, ArrayRef, Int64Array, ListArray, RecordBatch};
 use assay_manifest::Digest;
 use assay_record::{Chunk, Outcome, Phase, Record, TokenSource, UsageFault};
 use assay_warehouse::records::{MAX_CHUNKS, RecordColumn, RecordError, RecordFile, RecordKind, RecordWriter, record_schema};
@@ -187,6 +192,60 @@ fn what_is_no_file_of_records_is_refused() {
     assay_warehouse::write(&assay_warehouse::OUTCOME_FACT, Vec::new(), &mut other).expect("written");
     let error = RecordFile::open(other).expect_err("refused");
     insta::assert_snapshot!(error, @"the file is not one of records: column `run_id` stands where `global_index` should");
+}
+
+/// Replaces every number of a column, which the writer would refuse to write.
+fn with_number(bytes: Vec<u8>, column: RecordColumn, number: i64) -> Vec<u8> {
+    use parquet::arrow::ArrowWriter;
+    use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
+    use parquet::arrow::arrow_writer::ArrowWriterOptions;
+
+    let mut batches = ParquetRecordBatchReader::try_new(bytes::Bytes::from(bytes), 1024).expect("a file");
+    let batch = batches.next().expect("a batch").expect("readable");
+    let of_length = |length: usize| Arc::new(Int64Array::from(vec![number; length])) as ArrayRef;
+    let schema = batch.schema();
+    let arrays = schema.fields().iter().zip(batch.columns()).map(|(field, array)| match field.data_type() {
+        _ if field.name() != column.name() => array.clone(),
+        arrow_schema::DataType::List(item) => {
+            let lists = array.as_list::<i32>();
+            let values = of_length(lists.values().as_primitive::<Int64Type>().len());
+            Arc::new(ListArray::new(item.clone(), lists.offsets().clone(), values, lists.nulls().cloned()))
+        }
+        _ => of_length(array.len()),
+    });
+    let changed = RecordBatch::try_new(schema.clone(), arrays.collect()).expect("a batch");
+    let options = ArrowWriterOptions::new().with_skip_arrow_metadata(true);
+    let mut written = Vec::new();
+    let mut writer = ArrowWriter::try_new_with_options(&mut written, changed.schema(), options).expect("a writer");
+    writer.write(&changed).expect("written");
+    writer.close().expect("closed");
+    written
+}
+
+#[test]
+fn a_count_is_never_negative() {
+    let whole = file(&[full_record(), full_record()]);
+    let columns = [
+        RecordColumn::RequestBytes,
+        RecordColumn::ResponseBytes,
+        RecordColumn::ReasoningTokens,
+        RecordColumn::AcceptedPredictionTokens,
+        RecordColumn::ChunkBytes,
+    ];
+    let check = |column, number| RecordFile::open(with_number(whole.clone(), column, number)).expect("a file").check_counts();
+    for column in columns {
+        check(column, 0).expect("a count");
+        let refused = check(column, -1).expect_err("negative");
+        assert!(matches!(refused, RecordError::Value { column: named, index: 0, .. } if named == column.name()), "{refused}");
+        assert!(read(with_number(whole.clone(), column, -1)).is_err(), "{column:?}, as a record");
+    }
+    let tokens = |number| {
+        let file = RecordFile::open(with_number(whole.clone(), RecordColumn::ChunkTokens, number)).expect("a file");
+        let batches = file.batches(&[RecordColumn::ChunkAt, RecordColumn::ChunkTokens], 0..file.row_groups()).expect("batches");
+        batches.into_iter().try_for_each(|batch| batch?.chunk_lists().map(drop))
+    };
+    tokens(1).expect("a count");
+    assert!(matches!(tokens(-1), Err(RecordError::Value { column: "chunk_tokens", .. })));
 }
 
 #[test]

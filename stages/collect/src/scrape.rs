@@ -96,7 +96,7 @@ impl Scrapers {
 }
 
 fn credential_failure(source: &Source, error: &CredentialError) -> Failure {
-    Failure::new(ErrorCode::SecretAbsent, error.headline(&source.description())).because(error)
+    Failure::new(ErrorCode::SecretAbsent, error.headline(&source.description())).because(error).hint_if(error.hint())
 }
 
 impl ScraperThread {

@@ -780,7 +780,7 @@ fn health(finished: &TrialSummary, is_open: bool) -> ClientHealth {
 
 /// Returns the failure for a header or a certificate that cannot be read from its reference, or not be used.
 pub(crate) fn unusable_credential(error: &CredentialError) -> Failure {
-    Failure::from_error(ErrorCode::SecretAbsent, error)
+    Failure::from_error(ErrorCode::SecretAbsent, error).hint_if(error.hint())
 }
 
 fn load_failure(error: &assay_load::Error) -> Failure {

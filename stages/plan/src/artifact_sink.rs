@@ -18,6 +18,9 @@ pub(crate) trait ArtifactSink {
 
     /// Returns the folder for files that are removed with the stage.
     fn folder(&self) -> &Path;
+
+    /// Fails if the stage has been cancelled.
+    fn check_cancelled(&self) -> Result<(), Failure>;
 }
 
 impl ArtifactSink for Context {
@@ -35,5 +38,9 @@ impl ArtifactSink for Context {
 
     fn folder(&self) -> &Path {
         self.scratch()
+    }
+
+    fn check_cancelled(&self) -> Result<(), Failure> {
+        Self::check_cancelled(self)
     }
 }

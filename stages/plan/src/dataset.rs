@@ -39,6 +39,9 @@ enum ParquetImportError {
     File(#[from] ObjectError),
 }
 
+/// Fails if the import has been cancelled.
+type CheckCancelled<'a> = dyn Fn() -> Result<(), Failure> + 'a;
+
 /// Takes a row of the file by its number.
 type TakeRow<'a> = dyn FnMut(u64, Result<FileRow, LeftOut>) -> Result<(), DatasetError> + 'a;
 
@@ -135,7 +138,7 @@ pub(crate) fn import_dataset(
         File::create(&path).map(|file| (BufWriter::new(file), path.clone())).map_err(|error| unreadable(&path, &error))
     };
     let ((rows, rows_path), (index, index_path)) = (create("rows.jsonl")?, create("rows.index")?);
-    let ImportedRows { summary, .. } = import_rows(request, content, &file, (rows, index), u64::MAX)?;
+    let ImportedRows { summary, .. } = import_rows(request, content, &file, (rows, index), u64::MAX, &|| keep.check_cancelled())?;
     let rows: Artifact = keep.keep_file(name("rows.jsonl"), ROWS, &rows_path)?;
     let index = keep.keep_file(name("rows.index"), BYTES, &index_path)?;
     Ok(Dataset { file, format: request.format, rows, index, summary, max_output_tokens: request.max_output_tokens })
@@ -152,7 +155,10 @@ pub(crate) struct ImportedRows {
 /// Checks that the plan stage can import a file of the Source, without keeping its rows. Once the tokens of `most_text` bytes are counted, rows are parsed only.
 pub(crate) fn check_rows(request: &DatasetRequest<'_>, most_text: u64) -> Result<ImportedRows, Failure> {
     match request.file {
-        DatasetFile::InSource { file, bytes } => import_rows(request, Content::Bytes(bytes), file, (sink(), sink()), most_text),
+        DatasetFile::InSource { file, bytes } => {
+            // A signal ends the program that checks: it leaves nothing behind.
+            import_rows(request, Content::Bytes(bytes), file, (sink(), sink()), most_text, &|| Ok(()))
+        }
         DatasetFile::Url(url) => Err(Failure::new(ErrorCode::Internal, format!("`{url}` was not fetched"))),
     }
 }
@@ -164,6 +170,7 @@ fn import_rows<R: Write, I: Write>(
     file: &PinnedFile,
     (rows, index): (R, I),
     most_text: u64,
+    check_cancelled: &CheckCancelled<'_>,
 ) -> Result<ImportedRows, Failure> {
     let tokens = WorkloadTokens::new(match &request.tokenizer {
         None => Tokenizer::built_in(),
@@ -176,17 +183,24 @@ fn import_rows<R: Write, I: Write>(
     };
     let writer = RowWriter::new(request.rules, &tokens, rows, index).map_err(|error| refused(&error))?;
     let (mut writer, mut parsed_only) = (writer.of_file(file.artifact.size.0), 0);
+    let mut cancelled = None;
     let mut take = |row: u64, content: Result<FileRow, LeftOut>| {
+        // Before each row: a small file may have rows for minutes.
+        if let Err(failure) = check_cancelled() {
+            cancelled = Some(failure);
+            return Err(DatasetError::Stopped(row));
+        }
         if tokens.bytes.get() >= most_text {
             parsed_only += 1;
             return Ok(());
         }
         writer.write(row, content)
     };
-    match request.format {
-        DatasetFormat::Parquet => import_parquet(content, request, &mut take).map_err(|error| refused(&error))?,
-        _ => import_text(content, request, &mut take).map_err(|error| refused(&error))?,
-    }
+    let imported = match request.format {
+        DatasetFormat::Parquet => import_parquet(content, request, &mut take).map_err(|error| refused(&error)),
+        _ => import_text(content, request, &mut take).map_err(|error| refused(&error)),
+    };
+    imported.map_err(|failure| cancelled.unwrap_or(failure))?;
     let summary = match writer.finish() {
         Ok((_, _, summary)) => summary,
         // Rows that were not written may be kept.
@@ -194,4 +208,71 @@ fn import_rows<R: Write, I: Write>(
         Err(error) => return Err(refused(&error)),
     };
     Ok(ImportedRows { summary, parsed_only })
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_dataset::{Fields, ImportRules};
+    use assay_manifest::{Count, Digest, Name};
+    use assay_stage::Exit;
+
+    use super::*;
+
+    /// The sink of a stage that is cancelled once it has asked for so many times if it was.
+    struct CancelledSink(Cell<u32>);
+
+    impl ArtifactSink for CancelledSink {
+        fn keep(&self, _: String, _: &str, _: &[u8]) -> Result<Artifact, Failure> {
+            unreachable!("nothing is kept of a cancelled import")
+        }
+
+        fn keep_file(&self, _: String, _: &str, _: &Path) -> Result<Artifact, Failure> {
+            unreachable!("nothing is kept of a cancelled import")
+        }
+
+        fn write_held(&self, _: &Digest, _: &Path) -> Result<(), Failure> {
+            unreachable!("the file is of the source")
+        }
+
+        fn folder(&self) -> &Path {
+            unreachable!("the folder is given")
+        }
+
+        fn check_cancelled(&self) -> Result<(), Failure> {
+            match self.0.get().checked_sub(1) {
+                Some(left) => {
+                    self.0.set(left);
+                    Ok(())
+                }
+                None => Err(Failure::cancelled("SIGTERM")),
+            }
+        }
+    }
+
+    #[test]
+    fn an_import_ends_at_the_next_row_when_the_stage_is_cancelled() {
+        let bytes = "{\"prompt\": \"a\"}\n".repeat(3) + "this is no row, and is not reached";
+        let artifact = Artifact {
+            name: "rows.jsonl".to_owned(),
+            digest: Digest::compute(bytes.as_bytes()),
+            size: Count(bytes.len() as u64),
+            media_type: BYTES.to_owned(),
+        };
+        let file = PinnedFile { path: "rows.jsonl".to_owned(), origin: "rows.jsonl".to_owned(), executable: false, artifact };
+        let (workload, fields): (Name, _) = ("w".parse().expect("a name"), Fields::default());
+        let request = DatasetRequest {
+            workload: &workload,
+            file: DatasetFile::InSource { file: &file, bytes: bytes.as_bytes() },
+            format: DatasetFormat::Jsonl,
+            fields: &fields,
+            rules: ImportRules::UNLIMITED,
+            tokenizer: None,
+            max_output_tokens: None,
+        };
+        let scratch = tempfile::tempdir().expect("a folder");
+        let import =
+            |rows| import_dataset(&CancelledSink(Cell::new(rows)), &request, None, scratch.path()).expect_err("no dataset");
+        assert_eq!(import(2).exit, Exit::Cancelled);
+        assert_eq!(import(3).code, ErrorCode::Dataset, "the last line is no row");
+    }
 }

@@ -176,6 +176,10 @@ mod tests {
         fn folder(&self) -> &Path {
             Path::new("/nonexistent")
         }
+
+        fn check_cancelled(&self) -> Result<(), Failure> {
+            Ok(())
+        }
     }
 
     fn pinner(fetch: bool, allow: &[&str]) -> Pinner<'static> {

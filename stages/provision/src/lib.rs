@@ -349,7 +349,8 @@ fn target_address(target: &Target) -> Result<String, Failure> {
 
 fn target_client(target: &Target) -> Result<Client, Failure> {
     Client::for_target(target).map_err(|error| {
-        Failure::new(ErrorCode::SecretAbsent, error.headline(&format!("target `{}`", target.name))).because(&error)
+        let failure = Failure::new(ErrorCode::SecretAbsent, error.headline(&format!("target `{}`", target.name))).because(&error);
+        failure.hint_if(error.hint())
     })
 }
 

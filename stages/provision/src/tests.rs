@@ -147,6 +147,15 @@ fn a_secret_that_is_not_there_is_named() {
     error[secret_absent]: the headers of target `t` cannot be sent
       because: the header `authorization` comes from the environment variable `ASSAY_TEST_NO_SUCH_VARIABLE`, which is not set
     ");
+    let key = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(key.path(), "schl\u{fc}ssel").expect("written");
+    (target.headers[0].from_env, target.headers[0].from_file) = (None, Some(key.path().display().to_string()));
+    insta::assert_snapshot!(target_client(&target).expect_err("unusable").or_remedy(), @r"
+    error[secret_absent]: the headers of target `t` cannot be sent
+      because: the value of the header `authorization` holds characters that no header may hold, such as a line end
+
+    hint: a header can hold visible ASCII characters, spaces and tabs: correct the value at the place that the definition names
+    ");
     target.url = None;
     insta::assert_snapshot!(target_address(&target).expect_err("nowhere").message, @"target `t` has no address at which it could be asked");
 }

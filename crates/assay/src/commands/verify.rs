@@ -1,7 +1,10 @@
 //! `assay verify`: verifies the whole chain, and reports which of the four levels it reached.
 
+use std::path::{Path, PathBuf};
+
 use assay_manifest::{Digest, EndState, RunEnd};
-use assay_runner::is_run_locked;
+use assay_report::shell_word;
+use assay_runner::{default_store, is_run_locked};
 use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Exit, Failure, RESUME_HINT, file_digest, first_names};
 use assay_store::Store;
@@ -27,7 +30,7 @@ pub(crate) struct Verify {
     /// Also run reduce again from the raw evidence and compare (level 4); fails if bytes that it needs are missing without a signed removal
     #[arg(long)]
     recompute: bool,
-    /// Fail if the published folder contains a file that is not of the run, or if evidence was removed from the store or is missing
+    /// Of a folder: fail if it contains a file that is not of the run. Of a run in a store: fail if evidence was removed or is missing
     #[arg(long)]
     strict: bool,
     /// Print the result as one JSON document
@@ -165,7 +168,7 @@ impl Verify {
     fn show(&self, opened: &VerifiedRun, found: &LevelResults) {
         self.show_chain(opened);
         for (level, report) in &found.levels {
-            output::line(level_line(*level, report));
+            output::line(level_line(*level, report, place_name(opened)));
             for group in group_missing(&opened.chain.documents, &report.removed) {
                 output::line(removed_line(&group));
             }
@@ -191,6 +194,11 @@ impl Verify {
         for stranger in &opened.strangers {
             let stranger = stranger.escape_debug();
             output::line(format!("  !!  `{stranger}` lies in the folder and is not of the run: nothing vouches for it"));
+        }
+        if let Some(folder) = exported_folder(opened) {
+            let (strict, folder) = (if self.strict { "--strict " } else { "" }, folder.display().to_string());
+            let command = format!("assay verify {strict}{}", shell_word(&folder));
+            output::line(format!("  --  the exported folder is not checked, only the store is: `{command}` checks it"));
         }
         if opened.folder.is_some() {
             output::line("  --  a published folder holds no raw bytes: level 2 is the highest level that it reaches");
@@ -376,20 +384,37 @@ fn print_json(opened: &VerifiedRun, found: &LevelResults) -> Result<(), Failure>
         "recomputed": found.recomputed,
         "in_warehouse": found.in_warehouse,
         "fetched_from": found.fetched_from,
+        "unchecked_folder": exported_folder(opened),
         "manifests": opened.chain.documents.iter().map(manifest).collect::<Vec<_>>(),
         "levels": found.levels.iter().map(|(level, report)| json!({"level": level.number(), "report": report})).collect::<Vec<_>>(),
     }))
 }
 
-fn level_line(level: Level, report: &LevelReport) -> String {
+/// Returns the place whose files were checked.
+fn place_name(opened: &VerifiedRun) -> &'static str {
+    if opened.store.is_some() { "store" } else { "folder" }
+}
+
+/// Returns the folder to which a run of a store was exported, if it is there. Its files are copies, and not those that are checked.
+fn exported_folder(opened: &VerifiedRun) -> Option<PathBuf> {
+    let store = Store::open_existing(opened.store.as_deref()?).ok()?;
+    // A store that is no folder has the exported folders of its runs where the default store is.
+    let home = store.local_root().map(Path::to_owned).or_else(|| default_store().ok().map(PathBuf::from))?;
+    let folder = home.join("published").join(opened.chain.run_id.as_str());
+    folder.is_dir().then_some(folder)
+}
+
+fn level_line(level: Level, report: &LevelReport, place: &str) -> String {
     let is_whole = report.not_compared.is_empty();
     let what = match level {
-        Level::Chain => "manifests",
-        Level::Rows if is_whole => "published files: rows, numbers and reports follow from the summary",
-        Level::Rows => "published files: rows and numbers follow from the summary",
-        Level::Raw => "raw artifacts",
-        Level::Recomputed if is_whole => "manifests and curated files computed again: every row and field is the same",
-        Level::Recomputed => "manifests and curated files computed again: what both results have is the same",
+        Level::Chain => "manifests".to_owned(),
+        Level::Rows if is_whole => {
+            format!("published files in the {place}: rows, numbers and reports follow from the summary")
+        }
+        Level::Rows => format!("published files in the {place}: rows and numbers follow from the summary"),
+        Level::Raw => "raw artifacts".to_owned(),
+        Level::Recomputed if is_whole => "manifests and curated files computed again: every row and field is the same".to_owned(),
+        Level::Recomputed => "manifests and curated files computed again: what both results have is the same".to_owned(),
     };
     if report.absent.is_empty() && !report.removed.is_empty() {
         return format!("  --  {} {} here; {} removed", report.checked, level_noun(level), report.removed.len());

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use assay_api::{InputParts, InvalidCount, ParsedResponse, ServingApi, TextSink, member_names};
-use assay_record::{Chunk, Outcome, Record, TokenSource, UsageFault, exceeds_limit};
+use assay_record::{Chunk, Outcome, Record, TokenSource, UsageFault, exceeds_limit, is_abort};
 use sha2::{Digest as _, Sha256};
 
 use self::body::Body;
@@ -35,8 +35,6 @@ const MAX_ERROR_BYTES: u64 = 1 << 20;
 const MAX_REASON_BYTES: usize = 200;
 /// The maximum bytes of a finish reason in a record.
 const MAX_FINISH_BYTES: usize = 32;
-/// Finish reasons of a request that the endpoint aborted: vLLM and SGLang abort requests that they cannot complete.
-const ABORTED: [&str; 2] = ["abort", "error"];
 /// The maximum token events listed for one request; further ones are only counted.
 const MAX_CHUNKS: usize = 1 << 20;
 /// The maximum bytes of text kept of one response.
@@ -500,7 +498,7 @@ impl ResponseState {
         if let Some(reason) = said.finish {
             self.finished = true;
             let reason = shorten(&String::from_utf8_lossy(&reason.decoded()), MAX_FINISH_BYTES);
-            if ABORTED.contains(&reason.as_str()) {
+            if is_abort(&reason) {
                 let why = said.finish_message.map_or_else(String::new, |text| format!(": {}", lossy_text(&text.decoded())));
                 self.aborted = Some(format!("the endpoint ended the response with finish_reason `{reason}`{why}"));
             }

@@ -101,6 +101,26 @@ impl RecordFile {
         Ok(Records { batches, current: Vec::new().into_iter() })
     }
 
+    /// Checks the counts of which no statistic is made, and which are read by no other check: none is negative.
+    pub fn check_counts(&self) -> Result<()> {
+        const NUMBERS: [RecordColumn; 4] = [
+            RecordColumn::RequestBytes,
+            RecordColumn::ResponseBytes,
+            RecordColumn::ReasoningTokens,
+            RecordColumn::AcceptedPredictionTokens,
+        ];
+        for batch in self.batches(&NUMBERS, 0..self.row_groups())? {
+            let batch = batch?;
+            NUMBERS.iter().try_for_each(|column| batch.check_numbers(*column))?;
+        }
+        for batch in self.batches(&[RecordColumn::ChunkBytes], 0..self.row_groups())? {
+            let batch = batch?;
+            let (lists, bytes) = batch.lists(RecordColumn::ChunkBytes)?;
+            batch.check_chunk_numbers(RecordColumn::ChunkBytes, lists, bytes)?;
+        }
+        Ok(())
+    }
+
     /// Returns some columns of some row groups, a batch at a time, in the file's order.
     pub fn batches(&self, columns: &[RecordColumn], groups: Range<usize>) -> Result<Batches> {
         let end = groups.end.min(self.row_groups());
@@ -342,6 +362,36 @@ impl Batch {
         (0..self.rows()).map(|row| Cell { batch: self, row }.request_id()).collect()
     }
 
+    /// Returns the finish reason in a row of the batch, if it has one. Needs the column [`RecordColumn::FinishReason`]. Fails for a text
+    /// that is too long.
+    pub fn finish_reason(&self, row: usize) -> Result<Option<&str>> {
+        Cell { batch: self, row }.text(RecordColumn::FinishReason, MAX_FINISH_REASON_BYTES)
+    }
+
+    /// Checks that no number of a column is negative.
+    fn check_numbers(&self, column: RecordColumn) -> Result<()> {
+        let numbers = self.ints(column)?;
+        match (0..self.rows()).find(|row| numbers.get(*row).is_some_and(|number| number < 0)) {
+            Some(row) => Err(Cell { batch: self, row }.wrong(column, "the number is negative")),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that the numbers in lists of token events fit those of [`Chunk`].
+    fn check_chunk_numbers(&self, column: RecordColumn, lists: &ListArray, values: &Int64Array) -> Result<()> {
+        let fits = |value: i64| u32::try_from(value).is_ok();
+        // Of all lists at once, because there are many: a value that is absent may hold any number, and is looked at again.
+        if values.values().iter().all(|value| fits(*value)) {
+            return Ok(());
+        }
+        let values = Ints::new(values);
+        let is_wrong = |row: &usize| range(lists, *row).any(|place| values.get(place).is_some_and(|value| !fits(value)));
+        match (0..self.rows()).find(is_wrong) {
+            Some(row) => Err(Cell { batch: self, row }.wrong(column, "the number does not fit")),
+            None => Ok(()),
+        }
+    }
+
     /// Returns the error of the request in a row of the batch, if it has one. Needs the column [`RecordColumn::Error`]. Fails for a
     /// text that is too long.
     pub fn error(&self, row: usize) -> Result<Option<&str>> {
@@ -359,7 +409,7 @@ impl Batch {
     }
 
     /// Returns the times and token counts of token events. Needs the columns [`RecordColumn::ChunkAt`] and
-    /// [`RecordColumn::ChunkTokens`]. Fails if a record's two lists differ in length or are too long.
+    /// [`RecordColumn::ChunkTokens`]. Fails if a record's two lists differ in length or are too long, or if a number of tokens does not fit.
     pub fn chunk_lists(&self) -> Result<ChunkLists<'_>> {
         let (at, at_values) = self.lists(RecordColumn::ChunkAt)?;
         let (tokens, token_values) = self.lists(RecordColumn::ChunkTokens)?;
@@ -368,6 +418,7 @@ impl Batch {
             check_list(RecordColumn::ChunkAt, index, length, length)?;
             check_list(RecordColumn::ChunkTokens, index, if tokens.is_valid(row) { of_tokens } else { length }, length)?;
         }
+        self.check_chunk_numbers(RecordColumn::ChunkTokens, tokens, token_values)?;
         Ok(ChunkLists { at, at_values: &at_values.values()[..], tokens, token_values })
     }
 }

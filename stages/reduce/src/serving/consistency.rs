@@ -8,7 +8,7 @@ mod sessions;
 use std::collections::{BTreeMap, VecDeque};
 
 use assay_manifest::{ConnectionPolicy, Count, Digest, ServingOutcome, ServingWork, SessionPlay, Shard};
-use assay_record::{Outcome, Phase, TokenSource, UsageFault, exceeds_limit};
+use assay_record::{Outcome, Phase, TokenSource, UsageFault, exceeds_limit, is_abort};
 use assay_schedule::{Phase as PlannedPhase, Requests, ScheduleError, ScheduledRequest, Stripe, TrialSchedule};
 use assay_warehouse::records::{Batch, Ints, RecordColumn as Column, RecordError, RecordFile};
 
@@ -215,6 +215,7 @@ const COLUMNS: &[Column] = &[
     Column::LastToken,
     Column::End,
     Column::HttpStatus,
+    Column::FinishReason,
     Column::InputTokensRequested,
     Column::InputTokens,
     Column::InputTokensEndpoint,
@@ -262,6 +263,7 @@ impl<'a> Rules<'a> {
     /// Checks every record against the rules, and returns their sums.
     pub(super) fn check(&self, schedule: &TrialSchedule, file: &RecordFile) -> Result<RecordSums, Contradiction> {
         let stripe = schedule.stripe(self.shard)?;
+        file.check_counts()?;
         if schedule.has_sessions() {
             return self.check_sessions(schedule, stripe, file);
         }
@@ -323,7 +325,7 @@ impl<'a> Rules<'a> {
             let batch = batch?;
             let columns = Columns::new(&batch)?;
             for (row, phase) in columns.phases.iter().enumerate() {
-                let request = columns.request(row);
+                let request = Request { is_aborted: batch.finish_reason(row)?.is_some_and(is_abort), ..columns.request(row) };
                 check(&request, *phase).map_err(|what| Contradiction::Request {
                     index: request.index,
                     phase: *phase,
@@ -419,14 +421,22 @@ impl<'a> Rules<'a> {
         let within = [request.dequeued, request.sent, request.end].into_iter().flatten();
         ensure(within.into_iter().all(|at| (0..=self.attempt_ns).contains(&at)), "has times outside of its attempt")?;
         ensure(request.outcome != Outcome::Dropped || request.sent.is_none(), "was dropped, and was sent")?;
-        if self.is_connecting && request.sent.is_some() {
-            let Request { dequeued, connect_start, connect_end, sent, .. } = *request;
-            let is_connected = connect_start.is_some() && connect_end.is_some();
-            ensure(is_connected, "was sent on a connection that was open before")?;
-            let follow = [dequeued, connect_start, connect_end, sent].iter().flatten().is_sorted();
-            ensure(follow, "has times of its connection that do not follow one another")?;
-        }
+        self.check_connection(request)?;
         if request.outcome.is_ok() { self.check_response(request) } else { Ok(()) }
+    }
+
+    /// Checks the times of the connection, if the request opened one.
+    fn check_connection(&self, request: &Request) -> Result<(), &'static str> {
+        let Request { dequeued, connect_start, connect_end, sent, write_done, .. } = *request;
+        let must_connect = self.is_connecting && sent.is_some();
+        let is_connected = connect_start.is_some() && connect_end.is_some();
+        ensure(!must_connect || is_connected, "was sent on a connection that was open before")?;
+        ensure(connect_start.is_some() || connect_end.is_none(), "was connected, and did not begin to")?;
+        let in_order = |instants: &[Option<i64>]| instants.iter().flatten().is_sorted();
+        // A request whose kept-alive connection was closed is written again, on a new one, and keeps the time of its first write.
+        let follow = in_order(&[dequeued, connect_start, connect_end, write_done])
+            && (!must_connect || in_order(&[connect_start, connect_end, sent]));
+        ensure(follow, "has times of its connection that do not follow one another")
     }
 
     /// Checks the phase: a request of a closed loop belongs to the phase in which the client took it up.
@@ -442,12 +452,17 @@ impl<'a> Rules<'a> {
 
     /// Checks that a request that succeeded was sent and had a response, at instants in this order.
     fn check_response(&self, request: &Request) -> Result<(), &'static str> {
-        let Request { dequeued, sent, first_byte, first_token, first_content, last_token, end, .. } = *request;
+        let Request {
+            dequeued, connect_start, connect_end, sent, first_byte, first_token, first_content, last_token, end, ..
+        } = *request;
         ensure(sent.is_some() && last_token.is_some() && end.is_some(), "succeeded without having been sent or responded to")?;
+        ensure(!request.is_aborted, "succeeded with a finish reason by which the endpoint aborts requests")?;
+        ensure(connect_start.is_none() || connect_end.is_some(), "succeeded on a connection that was never established")?;
         ensure(request.http_status.is_some_and(|status| (200..300).contains(&status)), "succeeded with a status of failure")?;
         ensure(!self.streaming || (first_token.is_some() && request.token_events > 0), "succeeded without a token event")?;
         let in_order = |instants: &[Option<i64>]| instants.iter().flatten().is_sorted();
         let follow = in_order(&[dequeued, sent, first_byte, first_token, last_token, end])
+            && in_order(&[connect_end, first_byte.or(first_token).or(last_token)])
             && in_order(&[first_token, first_content, last_token]);
         ensure(follow, "has times that do not follow one another")
     }
@@ -643,6 +658,8 @@ struct Request {
     last_token: Option<i64>,
     end: Option<i64>,
     http_status: Option<i64>,
+    /// True if its finish reason is one by which an endpoint aborts requests.
+    is_aborted: bool,
     input_tokens_requested: Option<i64>,
     input_tokens: i64,
     input_tokens_endpoint: Option<i64>,
@@ -780,6 +797,7 @@ impl<'a> Columns<'a> {
             last_token: self.last_token.get(row),
             end: self.end.get(row),
             http_status: self.http_status.get(row),
+            is_aborted: false,
             input_tokens_requested: self.input_tokens_requested.get(row),
             input_tokens: self.input_tokens.get(row).unwrap_or_default(),
             input_tokens_endpoint: self.input_tokens_endpoint.get(row),

@@ -439,6 +439,57 @@ fn a_connection_for_each_request_is_opened_after_it_was_taken_up() {
     }
 }
 
+#[test]
+fn a_connection_that_is_kept_is_opened_before_its_first_request_is_written() {
+    /// A load whose request 9 opened a connection, at these times after it was begun.
+    fn connecting(start: Option<i64>, end: Option<i64>) -> Load {
+        let mut load = closed_loop();
+        let record = &mut load.shards[0][9];
+        let after = |by: Option<i64>| record.dequeued_ns.zip(by).map(|(begun, by)| begun + by);
+        (record.connect_start_ns, record.connect_end_ns) = (after(start), after(end));
+        record.write_done_ns = record.sent_ns.map(|sent| sent + 5);
+        load
+    }
+    assert_eq!(connecting(Some(1), Some(9)).check(), Ok(()));
+    // Written again after its first connection was found closed, it keeps the time of its first write, which is 10 ns after it was begun.
+    assert_eq!(connecting(Some(11), Some(14)).check(), Ok(()));
+    let long = 30_000 * MS;
+    for (what, start, end, said) in [
+        ("connected before it began to", Some(9), Some(1), "times of its connection that do not follow one another"),
+        ("began to connect before it was taken up", Some(-1), Some(1), "times of its connection that do not follow one another"),
+        ("connected after it was written", Some(1), Some(16), "times of its connection that do not follow one another"),
+        ("connected after the response", Some(long), Some(long + 1), "do not follow one another"),
+        ("connected without a start", None, Some(1), "did not begin to"),
+        ("never connected", Some(1), None, "never established"),
+    ] {
+        let mut load = connecting(start, end);
+        if end == Some(long + 1) {
+            load.shards[0][9].write_done_ns = None;
+        }
+        let found = load.check().expect_err(what);
+        assert!(found.contains(said), "{what}: {found}");
+    }
+    let mut failed = connecting(Some(1), None);
+    failed.shards[0][9].outcome = Outcome::ConnectError;
+    assert_eq!(failed.check(), Ok(()));
+}
+
+#[test]
+fn a_request_that_the_endpoint_aborted_did_not_succeed() {
+    for (reason, outcome, is_taken) in [
+        ("stop", Outcome::Ok, true),
+        ("error", Outcome::StreamError, true),
+        ("error", Outcome::Ok, false),
+        ("abort", Outcome::Ok, false),
+    ] {
+        let mut load = closed_loop();
+        (load.shards[0][9].finish_reason, load.shards[0][9].outcome) = (Some(reason.to_owned()), outcome);
+        let found = load.check();
+        assert_eq!(found.is_ok(), is_taken, "{reason}, {outcome}: {found:?}");
+        assert!(is_taken || found.is_err_and(|found| found.contains("by which the endpoint aborts")), "{reason}");
+    }
+}
+
 /// An open loop whose client cancels every request that its schedule names 10 ms after it was sent, before its response is complete.
 fn cancelling_loop() -> Load {
     let mut load = load(&json!({"duration_ns": "2000000000", "cancel": {"share": 0.25, "after_ns": "10000000"}}), None, 1);
