@@ -1,4 +1,4 @@
-//! How far the most load within the SLOs of a measured grid is from the truth, and how often its interval holds it: a loss system of seven
+//! The distance of the most load within the SLOs of a measured grid from the truth, and how often its interval holds it: a loss system of seven
 //! places, of which Erlang's formula gives the share of good requests at each rate.
 
 use assay_search::{Axis, Bracket, Load, MaxLoad, max_load};

@@ -1,4 +1,4 @@
-//! What the loads of a case say together: the most load within the SLOs, and the knee of a closed loop.
+//! The statements on all loads of a case together: the most load within the SLOs, and the knee of a closed loop.
 
 use assay_manifest::{PointSummary, Summary, TrialId};
 use assay_search::{Axis, Censored, DEFAULT_SHARE, Landmarks, Load, MaxLoad, Observation, landmarks, max_load};
