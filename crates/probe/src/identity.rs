@@ -55,11 +55,27 @@ pub enum Presence {
     Gone(String),
 }
 
+/// The facts for which an endpoint has no place: it responds that there is nothing (404, 405, 410, 501), which no load makes it do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MissingFacts {
+    /// Every path at which servers report a version.
+    pub version: bool,
+    /// The list of models.
+    pub models: bool,
+}
+
+/// Returns true if there is nothing at the path of a request.
+fn is_nothing(response: &EndpointResponse) -> bool {
+    matches!(response.status, 404 | 405 | 410 | 501)
+}
+
 /// The identity of an endpoint, as it and its cluster report it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its reaction to the first request.
     pub presence: Presence,
+    /// The facts that it has no place for.
+    pub missing: MissingFacts,
     /// Its version, and where it was read.
     pub version: Fact<String>,
     /// The server software, and how it was identified.
@@ -84,10 +100,11 @@ impl Identity {
             Err(RequestError::Timeout(_) | RequestError::ConnectTimeout(_)) => Presence::Silent,
             _ => Presence::Responded,
         };
-        let version = match &listed {
-            Err(error) if error.is_unreachable() => Fact::unknown(format!("GET /v1/models: {error}")),
+        let (version, has_no_version) = match &listed {
+            Err(error) if error.is_unreachable() => (Fact::unknown(format!("GET /v1/models: {error}")), false),
             listed => version(client, url, listed.as_ref().ok()),
         };
+        let missing = MissingFacts { version: has_no_version, models: listed.as_ref().is_ok_and(is_nothing) };
         let server = server(listed.as_ref().ok(), &version);
         let models = listed.map_err(|error| error.to_string()).and_then(|response| models(&response));
         let metrics = if presence == Presence::Responded { metrics(client, url) } else { String::new() };
@@ -97,7 +114,7 @@ impl Identity {
         // The responses were masked before they were decoded; what is published is masked once more.
         let version = Fact { value: version.value.map(|version| client.mask(version)), ..version };
         let models = models.map(|models| models.into_iter().map(|model| client.mask(model)).collect());
-        Self { presence, version, server, models, process_start_s, cache_block_tokens, pods: None }
+        Self { presence, missing, version, server, models, process_start_s, cache_block_tokens, pods: None }
     }
 
     /// Adds the running pods of the endpoint, as the API server of its cluster reports them.
@@ -108,8 +125,8 @@ impl Identity {
 
     /// Describes the change of a target since it was provisioned, which ended at `provisioned`; `None` if there is none. Other pods
     /// are a change in any case. A simulator or process, which Assay started, has changed if it is gone or another; any other
-    /// endpoint if it reports another version, other models or a later start of its process. If that is gone or overloaded, this is
-    /// measured.
+    /// endpoint if it reports another version, other models or a later start of its process, or has no place for the version or models that
+    /// it reported. If that is gone or overloaded, this is measured.
     pub fn change_since(&self, recorded: &ProvisionedTarget, provisioned: Instant) -> Option<String> {
         let is_held = matches!(recorded.kind, TargetKind::Simulator | TargetKind::Process);
         let is_telling = if is_held { self.presence != Presence::Silent } else { self.contradicts(recorded) };
@@ -148,10 +165,10 @@ impl Identity {
         let now = self.to_replica(&recorded.address);
         let change = match &self.presence {
             Presence::Gone(why) => format!("does not respond any more ({why})"),
-            Presence::Responded if now.version.value.is_some() && now.version.value != recorded.version.value => {
+            Presence::Responded if self.has_other_version(&recorded.version) => {
                 "reports another version than when it was provisioned".to_owned()
             }
-            Presence::Responded if self.models.is_ok() && now.models != recorded.models => {
+            Presence::Responded if self.has_other_models(&recorded.models) => {
                 "lists other models than when it was provisioned".to_owned()
             }
             Presence::Responded if now.process_start_s.is_some() && now.process_start_s != recorded.process_start_s => {
@@ -167,11 +184,20 @@ impl Identity {
         self.models.as_deref().unwrap_or_default()
     }
 
-    /// Returns true if it reports a version or a list of models, and the recorded state of the same target has another. What it does
-    /// not report, for instance because it is overloaded, contradicts nothing.
+    /// Returns true if it reports a version or a list of models, and the recorded state of the same target has another, or if it has no place
+    /// for what it reported then. What it does not report for another reason, for instance because it is overloaded, contradicts nothing.
     fn contradicts(&self, recorded: &ProvisionedTarget) -> bool {
-        let is_other_version = self.version.value.is_some() && self.version.value != recorded.version.value;
-        is_other_version || self.models.as_ref().is_ok_and(|models| *models != recorded.models)
+        self.has_other_version(&recorded.version) || self.has_other_models(&recorded.models)
+    }
+
+    fn has_other_version(&self, recorded: &Fact<String>) -> bool {
+        let is_known = self.version.value.is_some() || self.missing.version;
+        is_known && self.version.value != recorded.value
+    }
+
+    fn has_other_models(&self, recorded: &[String]) -> bool {
+        let is_known = self.models.is_ok() || self.missing.models;
+        is_known && self.listed_models() != recorded
     }
 
     /// Describes the difference to the recorded state of the same target, for people; `None` if there is none.
@@ -238,22 +264,21 @@ fn parse_process_start(metrics: &str) -> Option<u64> {
     (start.is_finite() && (1.0..1e12).contains(&start)).then_some(start as u64)
 }
 
-fn version(client: &Client, url: &str, listed: Option<&EndpointResponse>) -> Fact<String> {
-    let mut said = Vec::new();
+/// Reads the version, and returns true beside it if every path that servers have for it is missing.
+fn version(client: &Client, url: &str, listed: Option<&EndpointResponse>) -> (Fact<String>, bool) {
+    let (mut said, mut has_none) = (Vec::new(), true);
     for (path, member) in VERSION_PATHS {
-        match client
-            .get(&endpoint_url(url, path), LIMITS)
-            .map_err(|error| error.to_string())
-            .and_then(|response| text_at(&response, member))
-        {
-            Ok(version) => return Fact::observed(version, format!("GET {path}")),
+        let response = client.get(&endpoint_url(url, path), LIMITS);
+        has_none &= response.as_ref().is_ok_and(is_nothing);
+        match response.map_err(|error| error.to_string()).and_then(|response| text_at(&response, member)) {
+            Ok(version) => return (Fact::observed(version, format!("GET {path}")), false),
             Err(why) => said.push(format!("GET {path}: {why}")),
         }
     }
     match listed.and_then(|response| response.server.as_deref()) {
-        Some(server) if is_versioned(server) => Fact::observed(server.to_owned(), "`Server` header of GET /v1/models"),
-        Some(_) => Fact::unknown(format!("{}; the `Server` header names no version", said.join("; "))),
-        None => Fact::unknown(format!("{}; no `Server` header", said.join("; "))),
+        Some(server) if is_versioned(server) => (Fact::observed(server.to_owned(), "`Server` header of GET /v1/models"), false),
+        Some(_) => (Fact::unknown(format!("{}; the `Server` header names no version", said.join("; "))), has_none),
+        None => (Fact::unknown(format!("{}; no `Server` header", said.join("; "))), has_none),
     }
 }
 

@@ -22,6 +22,6 @@ mod unix;
 pub use client::{Client, EndpointResponse, JsonRequest, Limits, endpoint_url, tls_config};
 pub use error::RequestError;
 pub use headers::{HeaderError, Headers};
-pub use identity::{Identity, Presence, describe_pod_change};
+pub use identity::{Identity, MissingFacts, Presence, describe_pod_change};
 pub use partial::{FirstEvent, PartialBody, PartialResponse};
 pub use tls::{CredentialError, read_tls, target_tls};

@@ -22,7 +22,7 @@ mod step;
 
 pub use crossing::{Axis, Censored, Crossing, MaxLoad, crossing, max_load};
 pub use landmarks::{Landmarks, landmarks};
-pub use step::{Bracket, MAX_ROUNDS, SATURATED, Step, next_step};
+pub use step::{Bracket, MAX_ERROR_RATE, MAX_ROUNDS, SATURATED, Step, next_step};
 
 /// The share of the requests that have to be within every SLO by default: that of a report's `met`.
 pub const DEFAULT_SHARE: f64 = 0.99;

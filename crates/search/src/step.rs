@@ -7,7 +7,7 @@ use crate::{Crossing, Goal, Load, Observation, Rule, crossing};
 pub const SATURATED: f64 = 0.1;
 
 /// The share of failed requests above which no more load is added.
-const MAX_ERROR_RATE: f64 = 0.05;
+pub const MAX_ERROR_RATE: f64 = 0.05;
 
 /// The most loads that a search observes: noise may move a bracket, and the search ends even so.
 pub const MAX_ROUNDS: usize = 60;

@@ -1261,6 +1261,12 @@ fn check_dataset(spec: &CheckedValue, problems: &mut Problems<'_>) {
         );
     }
     check_limit(member, dataset, format, api, problems);
+    if let Some(over) = dataset.member("over").filter(|over| over.text() != Some("refuse"))
+        && dataset.member("max_input").is_none()
+    {
+        let message = format!("`spec.{member}.over` is the treatment of prompts longer than `max_input`, which is not given");
+        problems.add_hinted(over.span, message, "add `max_input`, such as `max_input: 4096`, or remove it");
+    }
     if let Some(most) = dataset.member("max_output")
         && dataset.member("output").is_some_and(|output| output.text().is_none())
     {

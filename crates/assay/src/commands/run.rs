@@ -214,10 +214,11 @@ impl RunRequest {
         pushed.map_err(|failure| push_failure(run, &elsewhere, failure))?;
         no_valid_trial(opened, &folder).map_or(Ok(()), Err)?;
         let summary = opened.chain.one::<Summary>().map(|summary| &summary.body);
-        let is_open = self.search.as_ref().zip(summary).is_some_and(|(search, summary)| search.is_inconclusive(summary));
+        let open = self.search.as_ref().zip(summary).and_then(|(search, summary)| search.why_open(summary));
+        open.iter().for_each(output::diagnostic);
         Ok(match opened.chain.is_established() {
             false => Exit::Unestablished,
-            true if is_open => Exit::Inconclusive,
+            true if open.is_some() => Exit::Inconclusive,
             true => Exit::Done,
         })
     }

@@ -152,6 +152,7 @@ fn a_process_that_started_after_provisioning_is_a_restart() {
     let provisioned = Instant::from_unix_ns(1_000_000_000_000);
     let target = |start| ProvisionedTarget { process_start_s: start, ..recorded(None, &[]) };
     let now = |start| Identity {
+        missing: MissingFacts::default(),
         presence: Presence::Responded,
         version: Fact::unknown("x"),
         server: Fact::unknown("x"),
@@ -182,6 +183,7 @@ fn the_start_of_a_process_is_read_from_its_metrics() {
 #[test]
 fn another_version_or_another_list_is_another_endpoint() {
     let now = Identity {
+        missing: MissingFacts::default(),
         presence: Presence::Responded,
         version: Fact::observed("1".to_owned(), "GET /info"),
         server: Fact::unknown("x"),
@@ -195,6 +197,7 @@ fn another_version_or_another_list_is_another_endpoint() {
     insta::assert_snapshot!(now.differs_from(&recorded(None, &["a"])).expect("another"), @"version unknown (404) when it was provisioned, 1 now");
     insta::assert_snapshot!(now.differs_from(&recorded(Some("1"), &[])).expect("another"), @"models [] when it was provisioned, [a] now");
     let silent = Identity {
+        missing: MissingFacts::default(),
         presence: Presence::Responded,
         version: Fact::unknown("x"),
         server: Fact::unknown("x"),
@@ -208,6 +211,13 @@ fn another_version_or_another_list_is_another_endpoint() {
     assert!(!silent.contradicts(&recorded(Some("1"), &["a"])), "it reports nothing");
     assert!(now.contradicts(&recorded(Some("2"), &["a"])) && now.contradicts(&recorded(Some("1"), &["b"])));
     assert!(!now.contradicts(&recorded(Some("1"), &["a"])));
+    // Overload makes a server silent; what it never had a place for, no load takes away.
+    let other = |version, models| Identity { missing: MissingFacts { version, models }, ..silent.clone() };
+    assert!(other(true, false).contradicts(&recorded(Some("1"), &[])) && other(false, true).contradicts(&recorded(None, &["a"])));
+    assert!(!other(true, true).contradicts(&recorded(None, &[])), "it had none then");
+    assert!(
+        !other(false, true).contradicts(&recorded(Some("1"), &[])) && !other(true, false).contradicts(&recorded(None, &["a"]))
+    );
     let gone = Identity { presence: Presence::Gone("connection refused".to_owned()), ..silent };
     insta::assert_snapshot!(gone.differs_from(&recorded(None, &[])).expect("another"), @"it responded when it was provisioned, and does not now (connection refused)");
 }
@@ -223,6 +233,7 @@ fn other_pods_are_another_target_whatever_the_endpoint_reports() {
         containers: Vec::new(),
     };
     let now = |presence: Presence, pods: Option<Vec<PodFacts>>| Identity {
+        missing: MissingFacts::default(),
         presence,
         version: Fact::unknown("x"),
         server: Fact::unknown("x"),
@@ -263,6 +274,7 @@ fn a_held_target_that_is_gone_or_another_has_changed() {
     let held = ProvisionedTarget { kind: TargetKind::Process, ..recorded(None, &[]) };
     let endpoint = recorded(None, &[]);
     let gone = Identity {
+        missing: MissingFacts::default(),
         presence: Presence::Gone("connection refused".to_owned()),
         version: Fact::unknown("x"),
         server: Fact::unknown("x"),
@@ -298,6 +310,7 @@ proptest! {
 #[test]
 fn a_replica_that_is_gone_or_another_has_changed() {
     let now = |presence: Presence, version: &str, start: Option<u64>| Identity {
+        missing: MissingFacts::default(),
         presence,
         version: Fact::observed(version.to_owned(), "GET /version"),
         server: Fact::unknown("x"),

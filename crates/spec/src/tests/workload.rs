@@ -687,6 +687,20 @@ fn drawn_lengths_have_no_other_limit() {
 }
 
 #[test]
+fn a_treatment_of_long_prompts_needs_a_limit() {
+    assert_snapshot!(serving_with("dataset: {path: a.jsonl, over: truncate}"), @r"
+    error: `spec.dataset.over` is the treatment of prompts longer than `max_input`, which is not given
+      --> a.yaml:19:34
+       |
+    19 |   dataset: {path: a.jsonl, over: truncate}
+       |                                  ^^^^^^^^
+    hint: add `max_input`, such as `max_input: 4096`, or remove it
+    ");
+    assert_eq!(serving_with("dataset: {path: a.jsonl, over: truncate, max_input: 5}"), "no problem");
+    assert_eq!(serving_with("dataset: {path: a.jsonl, over: refuse}"), "no problem", "which is what happens anyway");
+}
+
+#[test]
 fn a_dataset_pins_its_content() {
     let freeze = |content: Option<&[u8]>| {
         let contents = content.map(|bytes| ("prompts.jsonl".to_owned(), Digest::compute(bytes))).into_iter().collect();

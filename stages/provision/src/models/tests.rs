@@ -15,6 +15,7 @@ fn target(name: &str) -> Target {
 fn listing(models: Result<Vec<&str>, &str>) -> Identity {
     let models = models.map(|models| models.into_iter().map(str::to_owned).collect()).map_err(str::to_owned);
     Identity {
+        missing: assay_probe::MissingFacts::default(),
         presence: Presence::Responded,
         version: Fact::unknown("a test"),
         process_start_s: None,

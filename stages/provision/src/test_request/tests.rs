@@ -31,6 +31,7 @@ fn verdict_within(time: Duration, work: &ServingWork, reply: Reply) -> String {
     let target = target();
     let request = TestRequest::new(&target, work, "m", &server.url());
     let identity = Identity {
+        missing: assay_probe::MissingFacts::default(),
         presence: Presence::Responded,
         version: Fact::unknown("a test"),
         server: Fact::unknown("a test"),

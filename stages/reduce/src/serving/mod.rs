@@ -566,9 +566,10 @@ fn length_ns(window: &Range<i64>) -> Option<u64> {
 }
 
 /// Returns true if, for every SLO, at least 99 of 100 requests of all counted trials are within it: the 99th percentile by
-/// nearest rank, with failed requests and missing values as the slowest. `None` without SLOs, and without requests.
+/// nearest rank, with failed requests and missing values as the slowest, and without requests that the client cancelled as planned.
+/// `None` without SLOs, and without requests.
 fn slo_met(work: &ServingWork, measured: &Measurements<'_>) -> Option<bool> {
-    let requests: u64 = measured.trials.iter().map(|scanned| scanned.tally.requests()).sum();
+    let requests: u64 = measured.trials.iter().map(|scanned| scanned.tally.uncancelled()).sum();
     let needed = (u128::from(requests) * 99).div_ceil(100);
     let within = |place: usize| {
         measured.trials.iter().filter_map(|scanned| scanned.tally.within.get(place)).map(|n| u128::from(*n)).sum::<u128>()

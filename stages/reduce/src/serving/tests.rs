@@ -895,6 +895,17 @@ fn a_point_meets_its_slos_where_99_of_100_requests_do() {
         serving(&reduced(&slos, records.chain(failing).collect())).slo_met
     };
     assert_eq!((met(2, 0), met(3, 0), met(0, 2), met(1, 2)), (Some(true), Some(false), Some(true), Some(false)));
+    // A third is cancelled as planned, which misses nothing.
+    let mut work = slos.clone();
+    work["cancel"] = json!({"share": 0.3, "after_ns": "1"});
+    let with_cancelled = |slow: u64| {
+        let record = |index: u64| {
+            let outcome = if index % 3 == 0 { Outcome::Cancelled } else { Outcome::Ok };
+            Record { outcome, ..request(index, [0, 0, if index % 3 == 1 && index < 3 * slow { 101 } else { 100 }, 200], 5) }
+        };
+        serving(&reduced(&work, (0..300).map(record).collect())).slo_met
+    };
+    assert_eq!((with_cancelled(2), with_cancelled(3)), (Some(true), Some(false)));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use assay_manifest::{Exclusion, PointSummary, RunId, Summary};
 use assay_report::{landmarks_of, load_of, max_load_of, observation_of};
 use assay_runs::VerifiedRun;
-use assay_search::{Bracket, Censored, Goal, Load, MaxLoad, Observation, Rule, Step, landmarks, next_step};
+use assay_search::{Bracket, Censored, Goal, Load, MAX_ERROR_RATE, MaxLoad, Observation, Rule, Step, landmarks, next_step};
 use assay_stage::{ErrorCode, Exit, Failure};
 use serde_json::{Value, json};
 
@@ -136,12 +136,24 @@ impl Search {
         }
     }
 
+    /// Returns the reason if a sweep ended before more load brought hardly more throughput.
+    fn no_limit(&self) -> Option<String> {
+        let failing = self.seen.iter().find(|seen| seen.error_rate > MAX_ERROR_RATE);
+        match failing {
+            Some(seen) => Some(format!("failed requests end the search: {}", describe(seen))),
+            None if landmarks(&self.seen).is_some() => None,
+            None => {
+                Some("no limit was reached: the last load still brought more throughput, and `--up-to` allows more".to_owned())
+            }
+        }
+    }
+
     fn end(&self, end: Step) -> End {
         let slos = "99 of 100 requests within every SLO";
         match end {
             Step::Swept(clients) => {
-                if landmarks(&self.seen).is_none() {
-                    self.say("the limit of the endpoint was not reached, as the last load says; `--up-to` allows more load");
+                if let Some(why) = self.no_limit() {
+                    self.say(&why);
                 }
                 End::Measure(clients.into_iter().map(Load::Concurrency).collect())
             }
@@ -166,9 +178,24 @@ impl Search {
         }
     }
 
-    /// Returns true if the measured run leaves the question open.
-    pub(crate) fn is_inconclusive(&self, summary: &Summary) -> bool {
-        self.rule.goal != Goal::Sweep && !matches!(max_load(summary), Some(MaxLoad::Within(_)))
+    /// Returns the reason if the measured run leaves the question open.
+    pub(crate) fn why_open(&self, summary: &Summary) -> Option<String> {
+        if self.rule.goal == Goal::Sweep {
+            return None;
+        }
+        let why = match max_load(summary) {
+            Some(MaxLoad::Within(_)) => return None,
+            Some(MaxLoad::Between { meets, falls_short }) => {
+                format!("the SLOs are met at {meets} and not at {falls_short}, which are too far from each other")
+            }
+            Some(MaxLoad::Inconclusive(Censored { below, above })) => {
+                format!(
+                    "trials have to cross from loads that meet the SLOs to loads that do not, and {below} fell short at every load, {above} at none"
+                )
+            }
+            None => "no trial counts at every load with at least 100 requests".to_owned(),
+        };
+        Some(format!("no most load within the SLOs: {why}; use a longer `--duration`, or more loads around these"))
     }
 
     /// Returns the search and what the measured run says, for programs.
@@ -349,6 +376,44 @@ mod tests {
         Search::new(Rule::new(goal), false)
     }
 
+    /// Returns the Summary of a closed loop: for each concurrency, the good fraction of its only trial, of this many requests.
+    fn summary(loads: &[(u32, f64)], requests: u32) -> Summary {
+        let digest = assay_manifest::Digest::compute(b"any");
+        let point = |(clients, good): &(u32, f64)| {
+            let trial = json!({
+                "trial_id": format!("bench.endpoint.default.concurrency-{clients}.t0"),
+                "attempt": 0, "value": good, "n": requests.to_string(), "flagged": false, "row_id": digest,
+            });
+            json!({
+                "case_id": "bench.endpoint.default", "point_id": format!("concurrency-{clients}"), "workload_type": "serving",
+                "workload_spec_digest": digest, "value": {"concurrency": clients.to_string()}, "trials_planned": 1,
+                "trials_counted": 1, "attempts": 1, "excluded": [],
+                "metrics": [{
+                    "metric": "good_fraction", "unit": "1", "primary": false, "n": "1", "median": good, "mean": good, "min": good, "max": good,
+                    "stability": "unknown", "stability_reason": "a test", "rows": {}, "trials": [trial],
+                }],
+            })
+        };
+        serde_json::from_value(json!({
+            "plan_digest": digest, "artifact_manifest_digest": digest, "reduce_binary": digest, "status": "succeeded", "issues": [],
+            "points": loads.iter().map(point).collect::<Vec<_>>(), "files": [],
+        }))
+        .expect("a Summary")
+    }
+
+    #[test]
+    fn a_search_without_a_result_says_why_and_one_with_a_result_does_not() {
+        let search = search(Goal::MaxConcurrency);
+        let why = |loads: &[(u32, f64)], requests: u32| search.why_open(&summary(loads, requests)).unwrap_or_default();
+        assert_eq!(why(&[(4, 1.0), (5, 0.9)], 100), "");
+        assert_eq!(search.json(&summary(&[(4, 1.0), (5, 0.9)], 100))["max_load"]["median"], 4.0);
+        assert!(why(&[(4, 1.0), (5, 0.9)], 99).contains("no trial counts at every load with at least 100 requests"));
+        assert!(why(&[(4, 0.9), (5, 0.9)], 100).contains("1 fell short at every load, 0 at none"));
+        assert!(why(&[(4, 1.0), (5, 1.0)], 100).contains("0 fell short at every load, 1 at none"));
+        assert!(why(&[(4, 1.0), (50, 0.9)], 100).contains("met at 4 and not at 50"));
+        assert_eq!(Search::new(Rule::new(Goal::Sweep), false).why_open(&summary(&[(4, 1.0), (5, 1.0)], 1)), None);
+    }
+
     #[test]
     fn littles_law_is_remarked_on_only_where_it_does_not_hold() {
         let told = |requests_per_s: f64, mean_latency_s: f64| describe(&at(Load::Concurrency(8), requests_per_s, mean_latency_s));
@@ -356,6 +421,21 @@ mod tests {
         assert_eq!(told(10.0, 0.5), "concurrency 8: 10.0 requests/s, mean E2E 500 ms (by Little's law, 5.00 were in flight)");
         let rate = Observation { error_rate: 0.25, good_fraction: Some(0.5), ..at(Load::Rate(0.5), 0.25, 2.0) };
         assert_eq!(describe(&rate), "rate 0.5: 0.250 requests/s, mean E2E 2000 ms, 50.0 % within the SLOs, 25.0 % failed");
+    }
+
+    #[test]
+    fn a_sweep_says_why_it_names_no_limit() {
+        let why = |seen: &[Observation]| {
+            let search = Search { seen: seen.to_vec(), ..search(Goal::Sweep) };
+            search.no_limit()
+        };
+        let [one, two, four] = [1, 2, 4].map(|clients| at(Load::Concurrency(clients), f64::from(clients), 1.0));
+        assert!(why(&[one, two, four]).is_some_and(|why| why.contains("`--up-to` allows more")));
+        let saturated = Observation { requests_per_s: 2.0, mean_latency_s: 2.0, ..four };
+        assert_eq!(why(&[one, two, saturated]), None);
+        let failing = Observation { error_rate: 0.98, ..four };
+        let text = why(&[one, two, failing]).expect("a reason");
+        assert!(text.starts_with("failed requests end the search: concurrency 4:") && !text.contains("--up-to"), "{text}");
     }
 
     #[test]

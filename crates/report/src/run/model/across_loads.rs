@@ -6,8 +6,12 @@ use assay_search::{Axis, Censored, DEFAULT_SHARE, Landmarks, Load, MaxLoad, Obse
 use crate::render::number::significant;
 use crate::render::text::counted;
 
+/// The fewest requests of a trial at a load: of fewer, 99 of 100 are all of them.
+const MIN_REQUESTS: u64 = 100;
+
 /// Finds the most load within the SLOs of points of one case, which have to be loads of one kind: from the share of requests within every SLO
-/// of each trial that counts at all of them. `None` without SLOs, and if there are fewer than two loads or no such trial.
+/// of each trial that counts at all of them, with at least 100 requests. `None` without SLOs, and if there are fewer than two loads or no such
+/// trial.
 pub fn max_load_of(summary: &Summary, points: &[&PointSummary]) -> Option<(Axis, MaxLoad)> {
     let loads: Vec<Load> = points.iter().map(|point| load_of(point)).collect::<Option<_>>()?;
     let axis = match loads.as_slice() {
@@ -69,7 +73,7 @@ fn amount(load: Load) -> f64 {
 fn good_fraction(point: &PointSummary, index: u32) -> Option<f64> {
     let id = TrialId::from_parts(&point.case_id, &point.point_id, index);
     let metric = point.metrics.iter().find(|metric| metric.metric == "good_fraction")?;
-    metric.trials.iter().find(|trial| trial.trial_id == id).map(|trial| trial.value)
+    metric.trials.iter().find(|trial| trial.trial_id == id && trial.n.0 >= MIN_REQUESTS).map(|trial| trial.value)
 }
 
 /// Describes what the loads of a case say together, if it is more than each of them says.
@@ -139,6 +143,7 @@ mod tests {
         (metric.metric, metric.median) = (name.to_owned(), value);
         for (index, trial) in metric.trials.iter_mut().enumerate() {
             (trial.value, trial.trial_id) = (value, TrialId::from_parts(&point.case_id, &point.point_id, index as u32));
+            trial.n = assay_manifest::Count(MIN_REQUESTS);
         }
         point.metrics.push(metric);
     }
@@ -167,6 +172,17 @@ mod tests {
         }
         let text = text(&mixed).expect("a remark");
         assert_eq!(text, "the most within the SLOs is not known: 1 trial fell short at every load, and 1 at none");
+    }
+
+    #[test]
+    fn a_trial_of_few_requests_says_nothing_about_99_of_100() {
+        let mut few = model(RATES, [1.0, 0.98, 0.5], [10.0, 12.0, 14.0]);
+        let good = few.summary.points[1].metrics.iter_mut().find(|metric| metric.metric == "good_fraction").expect("there");
+        good.trials[0].n = assay_manifest::Count(MIN_REQUESTS - 1);
+        assert!(text(&few).is_some_and(|text| text.ends_with("4 trials")));
+        let good = few.summary.points[1].metrics.iter_mut().find(|metric| metric.metric == "good_fraction").expect("there");
+        good.trials.iter_mut().for_each(|trial| trial.n = assay_manifest::Count(MIN_REQUESTS - 1));
+        assert_eq!(text(&few), None);
     }
 
     #[test]
