@@ -900,7 +900,7 @@ fn a_point_meets_its_slos_where_99_of_100_requests_do() {
     work["cancel"] = json!({"share": 0.3, "after_ns": "1"});
     let with_cancelled = |slow: u64| {
         let record = |index: u64| {
-            let outcome = if index % 3 == 0 { Outcome::Cancelled } else { Outcome::Ok };
+            let outcome = if index.is_multiple_of(3) { Outcome::Cancelled } else { Outcome::Ok };
             Record { outcome, ..request(index, [0, 0, if index % 3 == 1 && index < 3 * slow { 101 } else { 100 }, 200], 5) }
         };
         serving(&reduced(&work, (0..300).map(record).collect())).slo_met
