@@ -35,7 +35,12 @@ pub(super) fn row(row: u64, value: &Value, fields: &Fields) -> Result<Row, Datas
         (None, Some(_)) => return Err(DatasetError::row(row, "has messages that are not a list")),
         (Some(_), Some(_)) => return Err(DatasetError::row(row, "has a prompt and messages: name one of them in `fields`")),
         (None, None) => {
-            let hint = "name the one with the prompt: `fields: {prompt: NAME}`";
+            let is_batch = ["url", "body"].iter().all(|member| value.get(member).is_some());
+            let hint = if is_batch {
+                "a line of an OpenAI batch is read with `format: openai_batch`"
+            } else {
+                "name the one with the prompt: `fields: {prompt: NAME}`"
+            };
             return Err(DatasetError::row(row, format!("has neither `prompt` nor `messages`; {}: {hint}", listed(value))));
         }
     };

@@ -125,6 +125,12 @@ fn csv_has_names_quotes_and_empty_cells() {
     insta::assert_snapshot!(read(DatasetFormat::Csv, &Fields::default(), "p,q\n1,2\n").expect_err("no prompt"), @"row 1 has neither `prompt` nor `messages`; it has `p`, `q`: name the one with the prompt: `fields: {prompt: NAME}`");
 }
 
+#[test]
+fn a_line_of_a_batch_is_told_its_format() {
+    let line = "{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/chat/completions\",\"body\":{}}";
+    insta::assert_snapshot!(refusal(DatasetFormat::Jsonl, line), @"row 1 has neither `prompt` nor `messages`; it has `body`, `custom_id`, `method`, `url`: a line of an OpenAI batch is read with `format: openai_batch`");
+}
+
 /// Reads the rows of a Parquet file, as they would be in JSON Lines.
 fn parquet_rows(fields: &Fields, sessions: bool, rows: &[Value]) -> Result<Vec<Result<FileRow, LeftOut>>, String> {
     let object = |row: &Value| row.as_object().expect("an object").clone();

@@ -53,7 +53,7 @@ const PHRASES: [(&str, &str); 32] = [
 ];
 
 /// Fields and values that have a form of their own in options.
-const SNIPPETS: [(&str, &str); 11] = [
+const SNIPPETS: [(&str, &str); 12] = [
     ("exact_output: false", "--no-exact-output"),
     ("sessions: {}", "--sessions history=recorded"),
     ("sessions: {turns: 20}", "--sessions turns=20"),
@@ -63,6 +63,7 @@ const SNIPPETS: [(&str, &str); 11] = [
     ("load: {mode: closed, concurrency: [8], sessions: 100}", "--concurrency 8 --sessions count=100"),
     ("turns: {uniform: {min: 2, max: 8}}", "--sessions turns=2..8"),
     ("fields: {prompt: NAME}", "--field prompt=NAME"),
+    ("format: openai_batch", "--dataset-format openai_batch"),
     ("output: {fixed: 128}", "--output-tokens 128"),
     ("token_ids: {least: 1000, most: 31999}", "--prompt-token-ids 1000..31999"),
 ];
