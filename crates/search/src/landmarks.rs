@@ -1,6 +1,7 @@
 //! The loads of a closed loop that have a name.
 
-use crate::{Load, Observation, SATURATED};
+use crate::step::is_saturated;
+use crate::{Load, Observation};
 
 /// The share of the highest throughput that counts as reached.
 const REACHED: f64 = 0.99;
@@ -18,14 +19,14 @@ pub struct Landmarks {
 }
 
 /// Finds the landmarks among observations of a closed loop. `None` with fewer than three, if any of them has no time or no throughput,
-/// and if more load still brought more throughput at the end: by at least [`SATURATED`] for twice the requests in flight. Then the limit is
+/// and if more load still brought more throughput at the end: by at least [`SATURATED`](crate::SATURATED) for twice the requests in flight. Then the limit is
 /// beyond, and maybe the knee.
 pub fn landmarks(seen: &[Observation]) -> Option<Landmarks> {
     let mut seen: Vec<(f64, Observation)> = seen.iter().filter_map(|seen| Some((clients(seen)?, *seen))).collect();
     seen.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
     let has_power = |seen: &Observation| seen.mean_latency_s > 0.0 && seen.requests_per_s > 0.0;
     let [first, .., before, last] = seen.as_slice() else { return None };
-    let is_saturated = last.1.requests_per_s < before.1.requests_per_s * (1.0 + SATURATED * (last.0 / before.0 - 1.0));
+    let is_saturated = is_saturated([before, last].map(|(clients, seen)| (*clients, seen.requests_per_s)));
     if seen.len() < 3 || !is_saturated || !seen.iter().all(|(_, seen)| has_power(seen)) {
         return None;
     }

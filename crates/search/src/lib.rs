@@ -67,6 +67,16 @@ pub enum Load {
     Rate(f64),
 }
 
+impl Load {
+    /// Returns the number of requests in flight, or of arrivals per second.
+    pub fn amount(self) -> f64 {
+        match self {
+            Self::Concurrency(clients) => f64::from(clients),
+            Self::Rate(per_s) => per_s,
+        }
+    }
+}
+
 /// The observation of one load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observation {

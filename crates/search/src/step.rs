@@ -72,7 +72,7 @@ impl Bracket {
             grid.extend([short.saturating_sub(1).max(1), short, short + 1].map(Load::Concurrency));
             grid.push(self.meets);
         }
-        grid.sort_unstable_by(|one, other| value(*one).total_cmp(&value(*other)));
+        grid.sort_unstable_by(|one, other| one.amount().total_cmp(&other.amount()));
         grid.dedup();
         grid
     }
@@ -123,8 +123,13 @@ fn further(rule: &Rule, closed: &[Pooled], is_enough: impl Fn(&[Pooled]) -> bool
 /// Returns true if the last doubling of the concurrency hardly brought throughput.
 fn has_saturated(closed: &[Pooled]) -> bool {
     let [.., before, last] = closed else { return false };
-    let doublings = last.value() / before.value() - 1.0;
-    last.requests_per_s < before.requests_per_s * (1.0 + SATURATED * doublings)
+    is_saturated([before, last].map(|load| (load.value(), load.requests_per_s)))
+}
+
+/// Returns true if the second of two loads, each with its throughput, hardly brought more of it: less than [`SATURATED`] for a doubling, and
+/// in proportion for less.
+pub(crate) fn is_saturated([before, last]: [(f64, f64); 2]) -> bool {
+    last.1 < before.1 * (1.0 + SATURATED * (last.0 / before.0 - 1.0))
 }
 
 /// Decides the next rate, once the closed loop has shown where to look.
@@ -184,8 +189,8 @@ fn narrow(rule: &Rule, loads: &[Pooled]) -> Option<Step> {
 
 /// Returns a load between two others; `None` if they are close enough.
 fn between(rule: &Rule, low: Load, high: Load) -> Option<Load> {
-    let is_close = value(high) <= value(low) * (1.0 + rule.precision);
-    let middle = (value(low) * value(high)).sqrt();
+    let is_close = high.amount() <= low.amount() * (1.0 + rule.precision);
+    let middle = (low.amount() * high.amount()).sqrt();
     match (low, high) {
         (Load::Concurrency(low), Load::Concurrency(high)) => {
             let middle = (middle.round() as u32).clamp(low + 1, high.saturating_sub(1).max(low + 1));
@@ -220,7 +225,7 @@ impl Pooled {
     }
 
     fn value(&self) -> f64 {
-        value(self.load)
+        self.load.amount()
     }
 
     fn clients(&self) -> u32 {
@@ -271,13 +276,6 @@ fn fall_with_load(loads: &mut [Pooled]) {
     let shares = fall(&loads.iter().map(|load| (load.good_fraction, load.requests)).collect::<Vec<_>>());
     for (load, share) in loads.iter_mut().zip(shares) {
         load.good_fraction = share;
-    }
-}
-
-fn value(load: Load) -> f64 {
-    match load {
-        Load::Concurrency(clients) => f64::from(clients),
-        Load::Rate(per_s) => per_s,
     }
 }
 

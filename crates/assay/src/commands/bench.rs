@@ -370,10 +370,7 @@ impl Bench {
             let message = "`--max-concurrency` holds back the requests of an open loop, and `--concurrency` is a closed one";
             return Err(Failure::new(ErrorCode::Option, message).hint("write `--concurrency` alone, or add `--rate`"));
         }
-        let adhoc = self.definitions()?;
-        let wording = self.wording();
-        check(&adhoc, &wording)?;
-        self.check_no_secret_in(&adhoc).map_err(|failure| wording.failure(failure))?;
+        let (adhoc, wording) = self.checked()?;
         if self.print {
             for (path, bytes) in adhoc.iter().filter(|(path, _)| path.rsplit('.').next() == Some("yaml")) {
                 output::line("---");
@@ -385,6 +382,14 @@ impl Bench {
         self.request(adhoc, self.name.clone(), None).run().map_err(|failure| self.reword(failure, &wording))
     }
 
+    /// Returns the files of the Source, which can be run and hold no secret of the headers, and the words for what goes wrong later.
+    fn checked(&self) -> Result<(BTreeMap<String, Vec<u8>>, Wording), Failure> {
+        let (adhoc, wording) = (self.definitions()?, self.wording());
+        check(&adhoc, &wording)?;
+        self.check_no_secret_in(&adhoc).map_err(|failure| wording.failure(failure))?;
+        Ok((adhoc, wording))
+    }
+
     /// Searches, and measures what was found.
     fn run_search(mut self: Box<Self>, mut search: Search) -> Result<Exit, Failure> {
         self.check_unused_name()?;
@@ -392,10 +397,7 @@ impl Bench {
         let (trials, seed) = (self.trials, self.seed.clone());
         let end = search.run(|loads, round| {
             self.set_loads(loads, Some(round));
-            let adhoc = self.definitions()?;
-            let wording = self.wording();
-            check(&adhoc, &wording)?;
-            self.check_no_secret_in(&adhoc).map_err(|failure| wording.failure(failure))?;
+            let (adhoc, wording) = self.checked()?;
             let finished = self.request(adhoc, None, None).drive(false, Detail::Exclusions, &cancel);
             Ok(finished.map_err(|failure| interrupted(self.reword(failure, &wording), SEARCH_AGAIN))?.opened)
         })?;
@@ -405,9 +407,7 @@ impl Bench {
         };
         (self.trials, self.seed) = (trials, seed);
         self.set_loads(&loads, None);
-        let adhoc = self.definitions()?;
-        let wording = self.wording();
-        check(&adhoc, &wording)?;
+        let (adhoc, wording) = self.checked()?;
         let request = self.request(adhoc, self.name.clone(), Some(search));
         let resume = format!(
             "the search is over, and what is measured is kept: to go on, repeat the command with `{}` instead of the search, and the `--run-id` of this run",

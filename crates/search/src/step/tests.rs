@@ -149,7 +149,7 @@ proptest! {
         let server = Ideal { limit: 100.0, latency_s, knee };
         match server.search(&Rule::new(Goal::MaxRate)).0 {
             Step::Found(bracket) => {
-                let (meets, short) = (value(bracket.meets), value(bracket.falls_short));
+                let (meets, short) = (bracket.meets.amount(), bracket.falls_short.amount());
                 prop_assert!(meets <= knee && knee < short, "{:?}", bracket);
                 prop_assert!(short <= meets * 1.06, "{:?}", bracket);
             }

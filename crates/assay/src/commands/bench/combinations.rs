@@ -15,7 +15,7 @@ pub(super) fn check(bench: &Bench) -> Result<(), Failure> {
     check_trace_format(bench)
 }
 
-fn refused(message: impl Into<String>, hint: impl Into<String>) -> Result<(), Failure> {
+pub(super) fn refused(message: impl Into<String>, hint: impl Into<String>) -> Result<(), Failure> {
     Err(Failure::new(ErrorCode::Option, message).hint(hint))
 }
 

@@ -10,6 +10,7 @@ use assay_search::{Bracket, Censored, Goal, Load, MAX_ERROR_RATE, MaxLoad, Obser
 use assay_stage::{ErrorCode, Exit, Failure};
 use serde_json::{Value, json};
 
+use super::combinations::refused;
 use super::{Bench, Doublings};
 use crate::output;
 
@@ -53,11 +54,10 @@ impl SearchOptions {
 
     /// Refuses options that the search does not have a use for.
     pub(super) fn check(&self, bench: &Bench) -> Result<(), Failure> {
-        let refused = |message: String, hint: &str| Err(Failure::new(ErrorCode::Option, message).hint(hint));
         let Some(rule) = self.rule() else {
             return match self.up_to {
                 Some(_) => refused(
-                    "`--up-to` limits a search, and none is requested".to_owned(),
+                    "`--up-to` limits a search, and none is requested",
                     "add `--sweep` or `--find-max`, or write `--concurrency 1..64`",
                 ),
                 None => Ok(()),
@@ -68,7 +68,7 @@ impl SearchOptions {
                 return Ok(());
             }
             let message = "`--find-max rate` compares rates of requests, and with `--sessions` a rate is one of sessions";
-            return refused(message.to_owned(), "write `--find-max concurrency`: sessions in flight");
+            return refused(message, "write `--find-max concurrency`: sessions in flight");
         }
         let of_open_loop = [
             ("--arrival", bench.arrival.is_some()),

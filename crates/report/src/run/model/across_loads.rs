@@ -25,7 +25,7 @@ pub fn max_load_of(summary: &Summary, points: &[&PointSummary]) -> Option<(Axis,
         return None;
     }
     let trial = |index: u32| -> Option<Vec<(f64, f64)>> {
-        points.iter().zip(&loads).map(|(point, load)| Some((amount(*load), good_fraction(point, index)?))).collect()
+        points.iter().zip(&loads).map(|(point, load)| Some((load.amount(), good_fraction(point, index)?))).collect()
     };
     let trials: Vec<_> = (0..planned).filter_map(trial).collect();
     Some((axis, max_load(&trials, DEFAULT_SHARE, axis, *summary.plan_digest.as_bytes())?))
@@ -62,13 +62,6 @@ pub fn load_of(point: &PointSummary) -> Option<Load> {
     }
 }
 
-fn amount(load: Load) -> f64 {
-    match load {
-        Load::Concurrency(clients) => f64::from(clients),
-        Load::Rate(rate) => rate,
-    }
-}
-
 /// Returns the share of requests within every SLO in one trial, if it counts.
 fn good_fraction(point: &PointSummary, index: u32) -> Option<f64> {
     let id = TrialId::from_parts(&point.case_id, &point.point_id, index);
@@ -81,7 +74,7 @@ pub(crate) fn describe(summary: &Summary, points: &[&PointSummary]) -> Option<St
     let most = max_load_of(summary, points).and_then(|(axis, found)| describe_max_load(axis, &found));
     let knee = || {
         let found = landmarks_of(points)?;
-        let [knee, limit] = [found.knee, found.limit].map(|seen| amount(seen.load));
+        let [knee, limit] = [found.knee, found.limit].map(|seen| seen.load.amount());
         let limit = if (knee - limit).abs() < 0.5 { String::new() } else { format!(", the limit at {limit}") };
         Some(format!("the knee is at concurrency {knee}{limit}"))
     };
