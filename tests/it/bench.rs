@@ -795,8 +795,8 @@ fn a_key_that_stands_in_the_definitions_too_is_refused_before_it_is_published() 
     for options in [&["--body", &user][..], &["--header", &format!("X-Org: {KEY}")], &others] {
         let mut command = fixture.command(&binary("assay"));
         let output = command.args(base).args(options).env("SERVER_KEY", KEY).output().expect("assay runs");
-        let ran = CommandResult::from_output(output).refuses(2, "option");
-        assert!(ran.stderr.contains("the value of the header `authorization` stands in"), "{options:?}: {}", ran.stderr);
+        let ran = CommandResult::from_output(output).refuses(2, "secret_in_file");
+        assert!(ran.stderr.contains("the value of `authorization` stands in"), "{options:?}: {}", ran.stderr);
         assert!(!ran.stderr.contains(KEY) && !ran.stdout.contains(KEY), "{options:?}: {ran:?}");
     }
 }

@@ -186,6 +186,20 @@ fn a_remote_that_refuses_leaves_a_finished_run_to_be_pushed_again() {
 }
 
 #[test]
+fn a_store_that_vanishes_after_its_run_was_published_is_missed_by_name() {
+    let remote = Remote::new();
+    let fixture = publishing_fixture(&remote);
+    let away = fixture.root().join("away");
+    remote.hook("pre-receive", &format!("mv '{}' '{}'", fixture.store().display(), away.display()));
+    let failed = fixture.run("one").refuses(30, "store_vanished");
+    assert!(failed.stderr.contains(".assay"), "{}", failed.stderr);
+    assert!(!fixture.store().exists(), "the store was made anew: {:?}", files_under(&fixture.store()));
+    fs::rename(&away, fixture.store()).expect("the store can be moved");
+    fs::remove_file(remote.path().join("hooks/pre-receive")).expect("removed");
+    fixture.run("one").success();
+}
+
+#[test]
 fn a_remote_that_nobody_knows_shows_before_anything_is_measured() {
     let remote = Remote::new();
     let fixture = publishing_fixture(&remote);

@@ -351,6 +351,15 @@ fn a_dataset_is_imported_before_a_run_by_the_rules_of_its_plan() {
     assert!(misspelt.stderr.contains("there is no file `workloads/asked/promts.jsonl`"), "{}", misspelt.stderr);
     assert!(misspelt.stderr.contains("1 problem in 1 file"), "{}", misspelt.stderr);
     fixture.assay(&["validate", "workloads"]).exits(10);
+    // A file that is missing is reported together with whatever else is wrong.
+    let yaml = fs::read_to_string(fixture.repo().join("workloads/asked/workload.yaml")).expect("a workload");
+    fixture.write("workloads/asked/workload.yaml", &yaml.replace("concurrency:", "concurency:"));
+    for paths in [&[][..], &["workloads"]] {
+        let several = fixture.assay(&[&["validate"], paths].concat()).exits(10).stderr;
+        for problem in ["there is no file `workloads/asked/promts.jsonl`", "has no field `concurency`"] {
+            assert!(several.contains(problem), "{several}");
+        }
+    }
     write_asked(&fixture, "url: 'http://127.0.0.1:9/prompts.jsonl'");
     let elsewhere = fixture.assay(&["validate"]).success();
     let unchecked = "`asked`: http://127.0.0.1:9/prompts.jsonl was not checked: it is not fetched before a run is planned";
@@ -424,6 +433,17 @@ fn a_format_of_the_other_kind_is_refused_with_the_options_to_write() {
     bench(&["--trace", "rows.jsonl", "--trace-format", "tracelab", "--sessions", "history=recorded", "--print"]).success();
     bench(&["--trace", "rows.jsonl", "--trace-format", "mooncake", "--print"]).success();
     bench(&["--dataset", "rows.jsonl", "--dataset-format", "mooncake", "--concurrency", "1", "--print"]).success();
+    // Each remedy works by itself.
+    let times = "the requests of a trace have times of their own";
+    for (format, hint) in [
+        ("mooncake", "leave out `--concurrency`, or write `--dataset FILE` and `--requests N` instead of `--trace FILE`"),
+        ("azure", "leave out `--concurrency`, or write `--dataset FILE` and `--requests N` instead of `--trace FILE`"),
+        ("weka", "add `--sessions count=N`, the number of sessions that are played"),
+    ] {
+        let trace = ["--trace", "rows.jsonl", "--trace-format", format, "--concurrency", "4"];
+        let refused = bench(&trace).refuses(2, "option").stderr;
+        assert!(refused.contains(times) && refused.contains(&format!("hint: {hint}")), "{refused}");
+    }
     let lacks = bench(&["--trace", "rows.jsonl"]).refuses(2, "option");
     assert!(lacks.stderr.contains("`--trace` lacks `--trace-format`"), "{}", lacks.stderr);
 }

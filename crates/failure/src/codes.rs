@@ -79,6 +79,7 @@ error_codes! {
     SecretInAddress, "secret_in_address", Usage, Lasting, "The address of the remote holds a user or a password.", "Leave it out, and configure a credential helper or an ssh key for Git.";
     SeveralTables, "several_tables", Usage, Lasting, "More than one table would be written to stdout.", "Name one table with `--table`.";
     SharedKey, "shared_key", Usage, Lasting, "The key of a signer also signs for other roles, so it cannot be rotated for one of them.", "Give each role a key of its own in the trust root.";
+    SecretInFile, "secret_in_file", Usage, Lasting, "A secret that a target refers to stands in a file that is published with the run.", "Take it out of the file, and make a new secret if others have seen it.";
     StoreCredentials, "store_credentials", Usage, Lasting, "There are no credentials for the store.", "Set `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, or the variables of a workload identity.";
     StoreUri, "store_uri", Usage, Lasting, "The URI names no store that can be opened.", "Use a folder or a bucket (`s3://bucket/prefix`), and check that the store exists.";
     TemporaryStore, "temporary_store", Usage, Lasting, "The store would be in a namespace that is removed after the run.", "Name a permanent one with `--store-namespace` or `--cluster-store`, or use `--fetch-to` without `--detach`.";

@@ -174,6 +174,14 @@ pub enum Error {
         /// The files that differ; empty if there is no commit.
         changed: Vec<String>,
     },
+    /// A secret that a target refers to stands in a file of the run, too.
+    #[error("the value of `{name}` stands in `{path}` too, which is published with the run")]
+    SecretInFile {
+        /// The header or variable.
+        name: String,
+        /// The path of the file in the repository.
+        path: String,
+    },
     /// The run was started from another Source.
     #[error("the run `{run_id}` was started from another source")]
     OtherSource {
@@ -657,6 +665,7 @@ impl Error {
             Self::PipelineAbsent(_) => ErrorCode::PipelineAbsent,
             Self::PipelinePath { .. } => ErrorCode::PipelinePath,
             Self::DirtyWorktree { .. } => ErrorCode::DirtyWorktree,
+            Self::SecretInFile { .. } => ErrorCode::SecretInFile,
             Self::OtherSource { .. } => ErrorCode::OtherSource,
             Self::NoSource(_) => ErrorCode::NoSource,
             Self::NotTheSource(_) | Self::OtherKind { .. } => ErrorCode::OtherKind,

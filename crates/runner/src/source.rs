@@ -5,12 +5,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use assay_git::{Commit, FileContent, RawObject, Repository, fetch_remote};
-use assay_manifest::{Artifact, Count, GitObject, Intent, OriginKind, Source, SourceFile};
+use assay_manifest::{Artifact, Count, EnvVar, GitObject, Intent, OriginKind, Source, SourceFile};
 use assay_process::{Cancel, Spawner};
-use assay_spec::{Closure, ClosureError, expand, read_closure as read_definitions};
+use assay_spec::{Closure, ClosureError, HeaderSource, Target, expand, looks_secret, read_closure as read_definitions};
+use assay_stage::read_value;
 use assay_store::Store;
 
 use crate::{Defect, Error, FileRole, Result};
+
+/// The fewest bytes of a secret that is searched for in files: a shorter one is found in what is none.
+const MIN_SECRET_BYTES: usize = 8;
 
 /// The source to start a run from.
 #[derive(Clone, Debug, Default)]
@@ -269,6 +273,24 @@ impl LoadedSource {
         self.files.iter().map(|(path, file)| (path.as_str(), file.bytes.as_slice()))
     }
 
+    /// Fails if a secret that a target's header or variable refers to stands in one of the files too: all of them are published with the run.
+    /// A secret that this machine does not have is not searched for.
+    pub fn check_no_secret(&self) -> Result<()> {
+        for secret in self.closure.pipeline.spec.targets.iter().flat_map(secrets_of) {
+            let Ok(value) = read_value(&secret) else { continue };
+            // Without an authentication scheme that stands before it.
+            let bytes = value.as_encoded_bytes().trim_ascii().rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+            if bytes.len() < MIN_SECRET_BYTES {
+                continue;
+            }
+            let finder = memchr::memmem::Finder::new(bytes);
+            if let Some((path, _)) = self.files().find(|(_, file)| finder.find(file).is_some()) {
+                return Err(Error::SecretInFile { name: secret.name, path: path.to_owned() });
+            }
+        }
+        Ok(())
+    }
+
     /// Puts all files that were read into the store and returns the Source that names them.
     pub fn store(&self, store: &Store) -> Result<Source> {
         let objects = self.objects.iter().map(|object| {
@@ -297,6 +319,15 @@ impl LoadedSource {
         let artifact = put(store, format!("files/{path}"), "application/octet-stream", &file.bytes)?;
         Ok(SourceFile { path: path.to_owned(), executable: file.executable, artifact })
     }
+}
+
+/// Returns the headers of a target whose values are secrets, and its variables that are by their names. What another variable refers to may be
+/// any word.
+fn secrets_of(target: &Target) -> Vec<EnvVar> {
+    let headers = target.headers.iter().filter(|(_, source)| matches!(source, HeaderSource::Secret { .. }));
+    let headers = headers.map(|(name, source)| source.to_env_var(name));
+    let variables = target.env.iter().filter(|variable| variable.value.is_none() && looks_secret(&variable.name, "a value"));
+    headers.chain(variables.cloned()).collect()
 }
 
 fn put(store: &Store, name: String, media_type: &str, bytes: &[u8]) -> Result<Artifact> {

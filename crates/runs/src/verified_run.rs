@@ -171,9 +171,13 @@ impl RunStore {
     }
 
     fn open_in_store(&self, run_id: &RunId) -> Result<VerifiedRun, Failure> {
+        self.open_in(self.open_store()?, run_id)
+    }
+
+    /// Finds a run by its name in this store, which is open already, and verifies its chain.
+    pub fn open_in(&self, store: Store, run_id: &RunId) -> Result<VerifiedRun, Failure> {
         let config = Config::find()?;
         let uri = self.store_uri()?;
-        let store = self.open_store()?;
         self.verify_in_store(store.clone(), uri, &config, run_id).map_err(|failure| explain_link(failure, &store, run_id))
     }
 

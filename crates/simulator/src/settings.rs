@@ -209,7 +209,7 @@ settings! {
     /// Maximum concurrent connections; others are closed at once [default: 100000]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     max_connections: u32,
-    /// Maximum queued requests; others get status 429 [default: 100000]
+    /// Maximum queued requests, at least 1; others get status 429 [default: 100000]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     max_waiting: u32,
     /// Idle timeout of a connection between responses, in seconds [default: 600]
@@ -455,7 +455,7 @@ impl Settings {
         set(&mut limits.body_bytes, count("max_body", self.max_body, 1, 1 << 30)?);
         set(&mut limits.head_bytes, count("max_head", self.max_head, 256, 1 << 20)?);
         set(&mut limits.connections, count("max_connections", self.max_connections, 1, 10_000_000)?);
-        set(&mut limits.waiting, within("max_waiting", self.max_waiting, 0, 10_000_000)?);
+        set(&mut limits.waiting, within("max_waiting", self.max_waiting, 1, 10_000_000)?);
         set(&mut limits.idle_s, within("idle_s", self.idle_s, 1, 1_000_000)?);
         set(&mut limits.truth_requests, count("truth_requests", self.truth_requests, 1, 100_000_000)?);
         set(&mut limits.truth_chunks, count("truth_chunks", self.truth_chunks, 1, 1_000_000_000)?);

@@ -240,7 +240,7 @@ impl<M: Model, I: Iterator<Item = SimulatedRequest>> Simulation<M, I> {
             ..Record::default()
         };
         let waiting = self.engine.occupancy().waiting;
-        if waiting > 0 && waiting >= self.max_waiting {
+        if waiting >= self.max_waiting {
             return self.refuse(record, at_ns);
         }
         let (reasoning_tokens, later_turns) = (due.reasoning_tokens, due.later_turns);

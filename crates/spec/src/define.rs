@@ -147,7 +147,7 @@ pub(crate) fn parse_tree_and_kind(problems: &mut Problems<'_>) -> Option<(Node, 
     kind.ok().map(|kind| (node, kind))
 }
 
-fn member<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
+pub(crate) fn member<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
     let Value::Map(members) = &node.value else { return None };
     members.iter().find(|(key, _)| key.text == name).map(|(_, node)| node)
 }

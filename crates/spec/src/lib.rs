@@ -80,7 +80,7 @@ pub use sizing::{GateSize, gate_sizes};
 pub use tables::API_VERSION;
 pub use tokenizer::{WorkloadTemplate, WorkloadTokenizer};
 pub use trust::{Expectation, Signer, TimestampAuthority, TrustPolicy};
-pub use validate::validate;
+pub use validate::{absent_files, validate};
 pub use workload::STATED_MEMBER;
 pub use workload::{
     ArrivalMode, ArrivalProcess, Dataset, Dimensions, Distribution, Executable, LengthPair, Lengths, Load, Metric, OfferedRate,

@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 use assay_manifest::CaseId;
 
 use crate::acknowledgement::Acknowledgement;
+use crate::define::{DefinitionKind, decode_text, member, parse_tree_and_kind};
 use crate::definition::Definition;
 use crate::expand::{expand, gate_metric_names};
 use crate::pipeline::Pipeline;
-use crate::problem::{Problem, did_you_mean};
+use crate::problem::{Problem, Problems, Source, did_you_mean, quote};
 use crate::workload::Workload;
+use crate::yaml::{Node, Value};
 
 /// Returns all problems of all files: of each file by itself, of names that two files share, and of each pipeline together with
 /// its workloads if all of them are among the files. A workload that is not among them is no problem here;
@@ -49,6 +51,30 @@ pub fn validate<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec
         }
     });
     problems
+}
+
+/// Returns the problems of files that a workload names and that are not there: of one that has other problems, so that nothing else looks for
+/// them. `is_there` takes a path that is relative to the workload's folder.
+pub fn absent_files(file: &str, bytes: &[u8], is_there: impl Fn(&str) -> bool) -> Vec<Problem> {
+    let Ok(text) = decode_text(file, bytes) else { return Vec::new() };
+    let source = Source::new(file, text);
+    let mut problems = Problems::new(&source);
+    let Some((node, DefinitionKind::Workload)) = parse_tree_and_kind(&mut problems) else { return Vec::new() };
+    for part in ["dataset", "trace", "script", "tokenizer"] {
+        let named = member(&node, "spec").and_then(|spec| member(member(spec, part)?, "path"));
+        let Some(Node { value: Value::Scalar(path), span }) = named else { continue };
+        if is_relative(&path.text) && !is_there(&path.text) {
+            let named = file.rsplit_once('/').map_or_else(|| path.text.clone(), |(folder, _)| format!("{folder}/{}", path.text));
+            let message = format!("there is no file {}", quote(&named));
+            problems.add_hinted(*span, message, "paths are relative to the workload's folder");
+        }
+    }
+    problems.finish()
+}
+
+/// Returns true if a path leads nowhere but into the folder that it is relative to.
+fn is_relative(path: &str) -> bool {
+    !path.is_empty() && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
 /// Returns the problem of an acknowledgement that matches no candidate or metric: it would accept nothing, without notice.

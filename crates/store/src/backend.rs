@@ -225,11 +225,24 @@ impl Backend {
             None => self.put_object(path, bytes, mode),
             Some(folder) => {
                 self.check_place(path)?;
-                let staged = self.staging()?;
-                self.put_object(&staged, bytes, WriteMode::Create)?;
-                self.name_staged(folder, &staged, path, mode, sync)
+                self.put_in_folder(folder, path, bytes, mode, sync)
             }
         }
+    }
+
+    /// Writes an object to a folder that was checked before.
+    fn put_in_folder(&self, folder: &Folder, path: &Path, bytes: &[u8], mode: WriteMode, sync: Durability) -> Result<bool> {
+        let staged = self.staging()?;
+        let named = self.put_object(&staged, bytes, WriteMode::Create);
+        let named = named.and_then(|_| self.name_staged(folder, &staged, path, mode, sync));
+        self.check_stayed(folder, &staged, path, mode, named)
+    }
+
+    /// Creates an object of a folder without the check before it, as if the folder was moved right after that.
+    #[cfg(test)]
+    pub(crate) fn write_unchecked(&self, path: &Path, bytes: &[u8]) -> Result<bool> {
+        let folder = self.folder.as_ref().expect("a folder");
+        self.put_in_folder(folder, path, bytes, WriteMode::Create, Durability::BytesAndName)
     }
 
     /// Uploads a scratch file under `path`, a part at a time, replacing any existing object.
@@ -242,8 +255,9 @@ impl Backend {
             Some(folder) => {
                 self.check_place(path)?;
                 let staged = self.staging()?;
-                self.upload(&staged, file)?;
-                self.name_staged(folder, &staged, path, WriteMode::Overwrite, Durability::Bytes).map(|_| ())
+                let (mode, sync) = (WriteMode::Overwrite, Durability::Bytes);
+                let named = self.upload(&staged, file).and_then(|()| self.name_staged(folder, &staged, path, mode, sync));
+                self.check_stayed(folder, &staged, path, mode, named).map(|_| ())
             }
         }
     }
@@ -255,16 +269,33 @@ impl Backend {
         }
         self.check_place(path)?;
         let staged = self.staging()?;
-        self.upload(&staged, file)?;
+        let uploaded = self.upload(&staged, file);
         if let Some(folder) = &self.folder {
-            return self.name_staged(folder, &staged, path, WriteMode::Create, Durability::BytesAndName);
+            let (mode, sync) = (WriteMode::Create, Durability::BytesAndName);
+            let named = uploaded.and_then(|()| self.name_staged(folder, &staged, path, mode, sync));
+            return self.check_stayed(folder, &staged, path, mode, named);
         }
+        uploaded?;
         // Backends without folders complete an upload under the name it began with, so the final name is given afterwards here
         // too.
         let named =
             self.create_settled(path, || file.digest(), || Self::wait(self.without_retries.copy_if_not_exists(&staged, path)));
         let _ = self.send(|| self.objects.delete(&staged));
         named
+    }
+
+    /// Returns what became of a write, if the folder of the store is still there. Else the write may have made folders where the store was: what
+    /// it made is removed, and the folder that was opened lacks the object.
+    fn check_stayed(&self, folder: &Folder, staged: &Path, path: &Path, mode: WriteMode, named: Result<bool>) -> Result<bool> {
+        let vanished = match self.check_folder() {
+            Ok(()) => return named,
+            Err(vanished) => vanished,
+        };
+        folder.remove_litter(staged.as_ref());
+        if mode == WriteMode::Create && matches!(named, Ok(true)) {
+            folder.remove_litter(path.as_ref());
+        }
+        Err(vanished)
     }
 
     /// Returns a new path for an object of the store's own.

@@ -83,6 +83,15 @@ impl Folder {
         is_same && !self.has_blobs.load(Ordering::Relaxed)
     }
 
+    /// Removes a file and the folders around it that are empty then, as far as possible.
+    pub(crate) fn remove_litter(&self, path: &str) {
+        let _ = std::fs::remove_file(self.root.join(path));
+        for folder in Path::new(path).ancestors().skip(1).take_while(|folder| !folder.as_os_str().is_empty()) {
+            // Fails if it holds anything.
+            let _ = std::fs::remove_dir(self.root.join(folder));
+        }
+    }
+
     /// Fails if this user may not write to a folder of the store, so that it is known before anything is measured.
     pub(crate) fn check_writable(&self) -> Result<()> {
         let of_store = [layout::STAGING, layout::BLOBS, "runs", "warehouse"].map(|name| (self.root.join(name), CHECKED_DEPTH));

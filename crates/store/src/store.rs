@@ -307,6 +307,22 @@ mod tests {
     }
 
     #[test]
+    fn a_write_after_which_the_folder_is_gone_is_refused_and_leaves_nothing_in_its_place() {
+        let around = folder();
+        let [place, away] = ["store", "away"].map(|name| around.path().join(name));
+        let store = Store::open(place.to_str().expect("UTF-8")).expect("a store");
+        let first = store.put(b"first").expect("written");
+        std::fs::rename(&place, &away).expect("moved");
+        // As if the folder was moved between the check before a write and the write.
+        let written = store.0.write_unchecked(&layout::blob_path(&Digest::compute(b"second")), b"second");
+        assert!(matches!(written, Err(Error::Vanished { .. })), "{written:?}");
+        let left: Vec<_> = std::fs::read_dir(&place).into_iter().flatten().collect();
+        assert!(left.is_empty(), "{left:?}");
+        std::fs::rename(&away, &place).expect("it takes the place of an empty folder");
+        assert!(store.contains(&first).expect("readable") && store.put(b"second").is_ok());
+    }
+
+    #[test]
     fn memory_conforms() {
         let store = Store::open("memory:").expect("a store in memory");
         conformance::check_conformance(&|| store.clone());

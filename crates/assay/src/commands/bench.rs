@@ -382,11 +382,10 @@ impl Bench {
         self.request(adhoc, self.name.clone(), None).run().map_err(|failure| self.reword(failure, &wording))
     }
 
-    /// Returns the files of the Source, which can be run and hold no secret of the headers, and the words for what goes wrong later.
+    /// Returns the files of the Source, which can be run, and the words for what goes wrong later.
     fn checked(&self) -> Result<(BTreeMap<String, Vec<u8>>, Wording), Failure> {
         let (adhoc, wording) = (self.definitions()?, self.wording());
         check(&adhoc, &wording)?;
-        self.check_no_secret_in(&adhoc).map_err(|failure| wording.failure(failure))?;
         Ok((adhoc, wording))
     }
 
@@ -653,29 +652,6 @@ impl Bench {
         Ok(headers)
     }
 
-    /// Fails if the value of a header that is a secret stands in the Source, which is published.
-    fn check_no_secret_in(&self, files: &BTreeMap<String, Vec<u8>>) -> Result<(), Failure> {
-        for (header, source) in self.headers()? {
-            let place = |kind: &str| source.get(kind).and_then(Value::as_str);
-            let value = match (place("from_env"), place("from_file")) {
-                (Some(variable), _) => std::env::var(variable).ok(),
-                (None, Some(path)) => std::fs::read_to_string(path).ok(),
-                (None, None) => None,
-            };
-            let Some(value) = value.map(|value| value.trim().to_owned()).filter(|value| value.len() >= MIN_SECRET_BYTES) else {
-                continue;
-            };
-            let holds = |bytes: &[u8]| bytes.windows(value.len()).any(|window| window == value.as_bytes());
-            if let Some((path, _)) = files.iter().find(|(_, bytes)| holds(bytes)) {
-                let message =
-                    format!("the value of the header `{header}` stands in `{path}` too, which is published with the run");
-                return Err(Failure::new(ErrorCode::Option, message)
-                    .hint("take it out of the file or of the options, and make a new key if others have seen it"));
-            }
-        }
-        Ok(())
-    }
-
     /// Returns the source of the API key: a file if the text is a path, else a variable.
     fn api_key_source(&self, place: &str) -> Result<Value, Failure> {
         if looks_secret("", place) {
@@ -740,9 +716,6 @@ impl Bench {
         }))
     }
 }
-
-/// The fewest bytes of a secret that is searched for: a shorter one is found in what is none.
-const MIN_SECRET_BYTES: usize = 8;
 
 /// The remedy after a search was interrupted.
 const SEARCH_AGAIN: &str = "a repeated command searches anew; the finished rounds stay in the store, as runs of their own";

@@ -15,6 +15,7 @@ use assay_manifest::{InputRef, RunId};
 use assay_process::{Cancel, Signal};
 use assay_runner::{BranchPush, Config, Run as Driven, RunSpec};
 use assay_stage::{Clock, ErrorCode, Exit, Failure};
+use assay_store::Store;
 
 use crate::commands::attach::{Interrupt, follow};
 use crate::commands::bootstrap::{InstallLifetime, install, serves_already};
@@ -233,7 +234,7 @@ impl OnKubernetes {
             }
         };
         let opened = whom(&uri).runs().open_or_unestablished(&run.run_id)?;
-        let exit = asked.present(run, publication, &uri, &opened, to_branch, cancel)?;
+        let exit = asked.present(run, publication, &Store::open_existing(&uri)?, &opened, to_branch, cancel)?;
         if exit == Exit::Unestablished {
             output::diagnostic(format!(
                 "consistent, but who signed is not established: your trust root does not list the keys of namespace `{}`; `--trust` takes its policy",

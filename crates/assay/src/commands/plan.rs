@@ -320,7 +320,8 @@ fn gate_line(sized: &GateSize, planned: u32) -> String {
                 format!(
                     "find a change of {effect:.1} % where a pair's noise is at most {:.1} %, and of more once earlier runs have \
                      taught (`assay noise`)",
-                    noise * 100.0
+                    // Not above the noise up to which it is true.
+                    (noise * 1000.0).floor() / 10.0
                 )
             }
         },

@@ -107,6 +107,16 @@ pub(crate) struct Finished {
     to_branch: BranchPush,
 }
 
+/// Names a store that was removed meanwhile as what failed. The driver itself had it: what is missing without it is missing for no other reason, and
+/// what was shown is in it no more.
+fn check_store_stayed<T>(run: &Driven, done: Result<T, Failure>) -> Result<T, Failure> {
+    run.store.check_there().map_err(|vanished| match &done {
+        Ok(_) => Failure::from(vanished),
+        Err(failure) => Failure::from(vanished).because(failure),
+    })?;
+    done
+}
+
 /// Makes signals end what runs.
 pub(crate) fn handle_signals() -> Result<Cancel, Failure> {
     assay_process::cancel_on_signals(&assay_process::END_SIGNALS)
@@ -135,7 +145,8 @@ impl RunRequest {
 
     fn finish_until(self, pushes: bool, cancel: &Cancel) -> Result<Exit, Failure> {
         let Finished { run, publication, opened, to_branch } = self.drive(pushes, Detail::Stages, cancel)?;
-        self.present(&run, publication, &run.store_uri, &opened, &to_branch, cancel)
+        let shown = self.present(&run, publication, &run.store, &opened, &to_branch, cancel);
+        check_store_stayed(&run, shown)
     }
 
     /// Runs it to its end.
@@ -162,7 +173,8 @@ impl RunRequest {
             progress.begin(&run);
             run.drive(&mut progress).map_err(|error| self.with_new_name(&run, error.into()))?.publication
         };
-        let opened = RunStore { store: Some(run.store_uri.clone()), trust: Vec::new() }.open(run.run_id.as_str())?;
+        let store = RunStore { store: Some(run.store_uri.clone()), trust: Vec::new() };
+        let opened = check_store_stayed(&run, store.open_in(run.store.clone(), &run.run_id))?;
         Ok(Finished { run, publication, opened, to_branch })
     }
 
@@ -181,19 +193,18 @@ impl RunRequest {
     }
 
     /// Writes the published folder of a finished run, commits it if its pipeline names a branch, and shows the result.
-    /// `store_uri` is the store in which the run was opened, and which the printed commands name.
+    /// `store` is the one in which it was opened, whose URI the printed commands name.
     pub(crate) fn present(
         &self,
         run: &Driven,
         publication: InputRef,
-        store_uri: &str,
+        store: &Store,
         opened: &VerifiedRun,
         to_branch: &BranchPush,
         cancel: &Cancel,
     ) -> Result<Exit, Failure> {
-        let store = Store::open_existing(store_uri)?;
         let published = run.home.join("published");
-        let folder = export(&store, &run.run_id, publication, &published)?;
+        let folder = export(store, &run.run_id, publication, &published)?;
         if folder.file_name().is_some_and(|name| name != run.run_id.as_str()) {
             let other = published.join(run.run_id.as_str());
             output::diagnostic(format!("`{}` holds other files, and was left as it is", other.display()));
@@ -202,8 +213,9 @@ impl RunRequest {
             BranchPush::Automatic(branch) => push::commit(opened, branch, cancel).map(Some),
             BranchPush::NotConfigured | BranchPush::Manual(_) => Ok(None),
         };
+        let store_uri = opened.store.as_deref().unwrap_or(&run.store_uri);
         let elsewhere = store_option(store_uri);
-        let times = times::read(&store, &run.run_id);
+        let times = times::read(store, &run.run_id);
         self.show(run, opened, &folder, pushed.as_ref().ok().and_then(Option::as_ref), store_uri, &times)?;
         if let BranchPush::Manual(branch) = to_branch {
             let by_hand = format!("assay push {}{elsewhere}", run.run_id);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use assay_manifest::Name;
 use assay_report::counted;
-use assay_spec::{Closure, ClosureError, Definition, Problem, Workload, read_closure, validate};
+use assay_spec::{Closure, ClosureError, Definition, Problem, Workload, absent_files, read_closure, validate};
 use assay_stage::{ErrorCode, Exit, Failure};
 
 use crate::commands::imports::{ImportCheck, ImportChecker, uncommitted};
@@ -39,6 +39,10 @@ impl Validate {
         problems.extend(read.iter().filter_map(|(path, bytes)| check_location(path, bytes)));
         let checks = check_imports(&read)?;
         problems.extend(checks.iter().flat_map(RootImports::problems));
+        problems.extend(read.iter().filter(|(path, bytes)| Workload::parse(path, bytes).is_err()).flat_map(|(path, bytes)| {
+            let folder = Path::new(path).parent().unwrap_or(Path::new(""));
+            absent_files(path, bytes, |named| folder.join(named).exists())
+        }));
         problems.sort_by(|a, b| (&a.file, a.line, a.column, &a.message).cmp(&(&b.file, b.line, b.column, &b.message)));
         problems.dedup();
         if self.json {

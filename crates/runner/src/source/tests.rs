@@ -203,3 +203,42 @@ fn an_address_is_told_from_a_path() {
         assert!(!is_address(path), "{path}");
     }
 }
+
+#[test]
+fn a_secret_of_a_target_that_stands_in_a_file_is_refused_before_it_is_published() {
+    let tree = Tree::new("exploratory");
+    let key = tree.0.path().join("key");
+    let dimensions =
+        "model: m, precision: fp8, protocol: openai_compatible_http, deployment_model: unknown, batching_policy: unknown";
+    let load = "load: {mode: closed, concurrency: [1], requests: 1, warmup: 0s}, lengths: 'D(1,1)'";
+    let workload = WORKLOAD.split_once("spec:").expect("a spec").0;
+    tree.write(
+        "workloads/w/workload.yaml",
+        &format!("{workload}spec: {{type: serving, {dimensions}, stack: unknown, {load}}}\n"),
+    );
+    let of_target = |part: &str| {
+        let target = format!("{{name: local, kind: process, command: [./serve], url: 'http://127.0.0.1:9', {part}}}");
+        tree.write("pipelines/p.yaml", &PIPELINE.replace("INTENT", "exploratory").replace("{name: local, kind: host}", &target));
+        tree.read(None).expect("a folder").check_no_secret().err().map(Failure::from)
+    };
+    let place = key.display();
+    let header = format!("headers: {{authorization: {{from_file: '{place}'}}}}");
+    let variable = format!("env: {{HF_TOKEN: {{from_file: '{place}'}}}}");
+    tree.write("workloads/w/README.md", "Asks with plainwordkey7731.\n");
+    for (part, name) in [(&header, "authorization"), (&variable, "HF_TOKEN")] {
+        tree.write("key", "Bearer plainwordkey7731\n");
+        let refused = of_target(part).expect("refused");
+        assert_eq!((refused.exit, refused.code.as_str()), (Exit::Usage, "secret_in_file"));
+        let said = format!("the value of `{name}` stands in `workloads/w/README.md` too, which is published with the run");
+        assert_eq!(refused.message, said);
+        tree.write("key", "Bearer another-key\n");
+        assert!(of_target(part).is_none(), "another secret");
+    }
+    tree.write("key", "Asks\n");
+    assert!(of_target(&header).is_none(), "too short to be found by chance alone");
+    let word = format!("env: {{GREETING: {{from_file: '{place}'}}}}");
+    tree.write("key", "plainwordkey7731\n");
+    assert!(of_target(&word).is_none(), "a variable that is no secret by its name may be any word");
+    fs::remove_file(&key).expect("removed");
+    assert!(of_target(&header).is_none(), "what is not here cannot be searched for");
+}

@@ -513,6 +513,7 @@ impl EventLoop {
                 .engine
                 .has_prefix_cache()
                 .then_some((self.config.engine.block_tokens(), self.config.engine.kv_blocks())),
+            process_start_s: self.created_s,
             connections: self.open,
             truth_dropped: self.truth.dropped(),
             truth_file_dropped: self.log.as_ref().map_or(0, |log| log.dropped),
@@ -668,7 +669,7 @@ impl EventLoop {
         let fault = fault.map_err(|error| Refusal::new(400, error.to_string()))?;
         let ask = parse_request(api, body, &self.config)?;
         let occupancy = self.engine.occupancy();
-        if occupancy.waiting >= self.config.limits.waiting && occupancy.waiting > 0 {
+        if occupancy.waiting >= self.config.limits.waiting {
             return Err(Refusal::new(429, format!("{} requests wait already", occupancy.waiting)));
         }
         Ok((ask, fault))

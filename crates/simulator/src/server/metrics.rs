@@ -66,6 +66,8 @@ pub(crate) struct Gauges {
     pub(crate) occupancy: Occupancy,
     /// The tokens of a block of the prefix cache, and its blocks; absent if it has none.
     pub(crate) cache: Option<(u32, u32)>,
+    /// The start of the process, in seconds since the Unix epoch.
+    pub(crate) process_start_s: u64,
     pub(crate) connections: usize,
     pub(crate) truth_dropped: u64,
     pub(crate) truth_file_dropped: u64,
@@ -111,6 +113,9 @@ impl Metrics {
 
     fn write(&self, page: &mut Page, standing: &Gauges) -> fmt::Result {
         let occupancy = standing.occupancy;
+        // Without labels, as Prometheus client libraries write it.
+        page.head("process_start_time_seconds", "Start of the process since the Unix epoch in seconds", "gauge")?;
+        writeln!(page.text, "process_start_time_seconds {}", standing.process_start_s)?;
         page.gauge("vllm:num_requests_running", "Requests that run", f64::from(occupancy.running))?;
         page.gauge("vllm:num_requests_waiting", "Requests that wait for their turn", f64::from(occupancy.waiting))?;
         page.gauge("vllm:kv_cache_usage_perc", "Share of the cache that running requests hold, 1 is all", occupancy.kv_usage)?;

@@ -311,6 +311,7 @@ fn sessions_that_cannot_be_predicted_are_refused() {
     assert_eq!(refused("--requests 7"), "error: `requests` is 7, and has to be a multiple of the 3 turns of a session\n");
     assert!(refused("--requests 6 --max-model-len 300").starts_with("error: `turns` is 3, and has to be from 1 to 2"));
     assert!(refused("--requests 6 --fault status:500").contains("absent with sessions"));
+    assert!(refused("--requests 6 --max-waiting 0").contains("`max_waiting` is 0, and has to be from 1"));
     assert!(refused("--requests 6 --max-waiting 1").contains("at most `max_waiting`, 1"));
     assert!(refusal("--rate 5 --requests 6 --turns 3").contains("with `--concurrency`, or with `--users` and `--rate`"));
     assert!(refusal("--users 2 --rate 5 --requests 6").contains("--turns <N>"));

@@ -1,6 +1,7 @@
 //! Tests the behaviour that clients of an OpenAI-compatible endpoint rely on.
 
 use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use proptest::prelude::*;
 
@@ -341,11 +342,12 @@ fn parse_metrics(text: &str) -> BTreeMap<String, String> {
             assert!(types.insert(name, kind).is_none(), "{line}");
         } else if !line.starts_with("# HELP ") {
             let (series, value) = line.rsplit_once(' ').expect(line);
-            let (name, labels) = series.strip_suffix('}').and_then(|series| series.split_once('{')).expect(line);
+            let labelled = series.strip_suffix('}').map(|series| series.split_once('{').expect(line));
+            let (name, labels) = labelled.unwrap_or((series, ""));
             let family = ["_bucket", "_count", "_sum"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
             assert!(types.contains_key(name) || types.get(family) == Some(&"histogram"), "{line}");
             assert!(name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b':'), "{line}");
-            for label in labels.split(',') {
+            for label in labels.split_terminator(',') {
                 let (_, value) = label.split_once('=').expect(line);
                 assert!(value.len() >= 2 && value.starts_with('"') && value.ends_with('"'), "{line}");
             }
@@ -357,6 +359,8 @@ fn parse_metrics(text: &str) -> BTreeMap<String, String> {
 
 #[test]
 fn the_metrics_count_what_was_asked_for() {
+    let now_s = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+    let before_s = now_s();
     let server = serve(r#"{"model": "m", "tokens_per_chunk": 4}"#);
     let mut client = Client::new(server.address());
     for stream in [true, false] {
@@ -373,6 +377,8 @@ fn the_metrics_count_what_was_asked_for() {
         let (name, more) = series.split_once(' ').map_or((series, String::new()), |(name, more)| (name, format!(",{more}")));
         metrics[&format!("{name}{{engine=\"0\",model_name=\"m\"{more}}}")].clone()
     };
+    let start_s: u64 = metrics["process_start_time_seconds"].parse().expect("whole seconds");
+    assert!((before_s..=now_s()).contains(&start_s), "{start_s}");
     assert_eq!(value("vllm:prompt_tokens_total"), "9");
     assert_eq!(value("vllm:generation_tokens_total"), (18 + open_tokens).to_string());
     assert_eq!(value("vllm:request_success_total finished_reason=\"length\""), "2");

@@ -12,7 +12,8 @@ pub(super) fn check(bench: &Bench) -> Result<(), Failure> {
     check_rates_of_trace(bench)?;
     check_speed(bench)?;
     check_dataset_format(bench)?;
-    check_trace_format(bench)
+    check_trace_format(bench)?;
+    check_concurrency_of_trace(bench)
 }
 
 pub(super) fn refused(message: impl Into<String>, hint: impl Into<String>) -> Result<(), Failure> {
@@ -71,6 +72,25 @@ fn check_rates_of_trace(bench: &Bench) -> Result<(), Failure> {
         format!("`{option}` contradicts `--trace`: the requests of a trace have times of their own"),
         format!("leave out `{option}`{instead}"),
     )
+}
+
+/// Refuses a trace at a concurrency without sessions: what is missing else, such as an end of the trial, is another for each remedy.
+fn check_concurrency_of_trace(bench: &Bench) -> Result<(), Failure> {
+    if bench.trace.is_none() || bench.concurrency.is_empty() || !bench.sessions.is_empty() {
+        return Ok(());
+    }
+    let end = if bench.requests.is_some() || bench.duration.is_some() { "" } else { " and `--requests N`" };
+    let as_dataset =
+        format!("write `--dataset FILE`{end} instead of `--trace FILE`, which sends its requests at the concurrency");
+    let as_sessions = "add `--sessions count=N`, the number of sessions that are played";
+    let hint = match trace_format(bench) {
+        Some(format) if format.needs_sessions() => as_sessions.to_owned(),
+        Some(format) if !format.has_trace_sessions() => format!("leave out `--concurrency`, or {as_dataset}"),
+        Some(_) | None => {
+            format!("leave out `--concurrency`, or {as_dataset}; if its requests belong to sessions, {as_sessions}")
+        }
+    };
+    refused("`--concurrency` contradicts `--trace`: the requests of a trace have times of their own", hint)
 }
 
 fn check_speed(bench: &Bench) -> Result<(), Failure> {

@@ -5,7 +5,7 @@ use assay_stage::Failure;
 use super::{OPTIONS, WORKLOADS};
 
 /// Parts of messages and hints that have a form of their own in options.
-const PHRASES: [(&str, &str); 32] = [
+const PHRASES: [(&str, &str); 29] = [
     ("`spec.load` needs at least one of `duration`, `requests`", "a trial needs `--duration` or `--requests`"),
     ("`spec.load` needs one of `duration`, `sessions`", "a trial needs `--duration` or `--sessions count=N`"),
     (
@@ -27,19 +27,10 @@ const PHRASES: [(&str, &str); 32] = [
     ("remove it, or write `mode: closed` or `open`", "remove it, or `--users`"),
     ("`pattern` (`--tokenizer-pattern`)", "`--tokenizer-pattern`"),
     ("`template` (`--template`)", "`--template`"),
-    (
-        "`spec.trace` needs `spec.load.mode: replay`, or `closed` with `sessions`",
-        "`--trace` with `--concurrency` needs `--sessions`, whose number at a time it is",
-    ),
-    ("`spec.trace` needs `spec.load.mode: replay`: ", "`--trace` with `--concurrency` needs sessions: "),
     ("belongs to `lengths` or `dataset`", "belongs to synthetic prompts or a `--dataset`"),
     ("belongs to `lengths`", "belongs to synthetic prompts"),
     ("is played with `sessions`", "is played with `--sessions history=recorded`"),
     ("it needs `trace` and `concurrency`", "it needs `--trace` and `--concurrency`"),
-    (
-        "to send its requests at a concurrency or rate of your own, name the file as `dataset`",
-        "add `--sessions count=N`, the number of sessions that are played, or name the file with `--dataset` to send its requests at a concurrency or rate of your own",
-    ),
     ("`spec` lacks `custom` for `api: custom`", "`--api custom` needs `--api-path`, `--api-body` and `--api-response`"),
     ("it has the `path`, the `body` and the places of the `response`", "they describe its requests and its responses"),
     ("raise `spec.time_limit`", "write a shorter `--duration` or `--warmup`"),
@@ -338,10 +329,6 @@ mod tests {
         assert!(
             of(false, "64 lower-case hexadecimal digits").starts_with("a number, such as 42"),
             "as `--help` says of `--seed`"
-        );
-        assert!(
-            of(true, "to send its requests at a concurrency or rate of your own, name the file as `dataset`")
-                .starts_with("add `--sessions count=N`")
         );
         assert_eq!(of(false, "remove it, or write `history: live`"), "remove it, or write `--sessions history=live`");
         assert_eq!(of(false, "write `lengths: E(128)`"), "write `--scenario 'E(128)'`");
