@@ -42,7 +42,9 @@ fn every_command_of_a_report_works_in_the_folder_that_it_came_in() {
         assert!(commands.iter().any(|command| command.starts_with("assay trace one/")), "{name}: {commands:?}");
         for command in commands {
             let ran = shell(&stranger, &folder, &command).exits(21);
-            assert!(ran.stdout.contains("internally consistent; signer not established"), "{command}: {}", ran.stdout);
+            let said = format!("{}{}", ran.stdout, ran.stderr);
+            assert!(said.contains("internally consistent; signer not established"), "{command}: {said}");
+            assert!(ran.stderr.contains("hint: name whom you trust with `--trust POLICY`"), "{command}: {}", ran.stderr);
         }
     }
 }

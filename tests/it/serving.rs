@@ -657,6 +657,45 @@ fn an_attempt_does_not_count_if_its_target_changed_meanwhile() {
 }
 
 #[test]
+fn a_trial_that_was_repeated_in_another_block_rests_on_the_attempt_that_counts() {
+    // The second trial meets another version in its middle, and counts with an attempt of the next incarnation, which has the same number.
+    let upgraded = Server::start_with_version(
+        MODEL,
+        |requests| usize::from(requests >= 15),
+        |_| (complete_stream(), AfterResponse::KeepAlive),
+    );
+    let fixture = chat(10, &[&endpoint("upgraded", &upgraded, "")], RETRY_BUDGET);
+    fixture.write(PIPELINE, &pipeline(&["chat"], &[&endpoint("upgraded", &upgraded, "")], 2, RETRY_BUDGET, ""));
+    fixture.commit("two trials");
+    let ran = fixture.run("one").success();
+    let collected = fixture.manifest("one", "collect");
+    let trials = list(&collected["body"]["trials"]);
+    let counted =
+        |trial: &Value| list(&trial["attempts"]).iter().find(|attempt| attempt["counted"] == true).cloned().expect("counted");
+    let numbers = points(&fixture, "one");
+    let values = list(&numbers["chat.upgraded.default"]["metrics"][0]["trials"]);
+    for (trial, value) in trials.iter().zip(values) {
+        let row = text(&value["row_id"]).trim_start_matches("sha256:");
+        let traced = fixture.assay(&["trace", &format!("one/outcome_fact/{row}/value"), "--json"]).success().json();
+        let [found] = &list(&traced["trials"])[..] else { panic!("{traced}") };
+        let counted = counted(trial);
+        assert_eq!((&found["trial_id"], &found["block"]), (&trial["trial_id"], &counted["block"]), "{found}");
+        assert_eq!([&found["parts"][0]["execution_part"]], [&counted["part"]], "{found}");
+    }
+    // On a busy machine, an attempt more may be repeated, and then all trials may count in one block.
+    let blocks: BTreeSet<String> = trials.iter().map(|trial| counted(trial)["block"].to_string()).collect();
+    let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(said.contains("Drift: the counted trials lie on both sides of a change"), blocks.len() > 1, "{said}");
+    let shown = fixture.assay(&["show", "one", "--json"]).success().json();
+    assert_eq!(shown["drift"], collected["body"]["drift"]);
+    assert!(!list(&shown["drift"]).is_empty());
+    let attempts: usize = trials.iter().map(|trial| list(&trial["attempts"]).len()).sum();
+    let folder = fixture.root().join("exported");
+    fixture.assay(&["export", "one", "--records", "--to", folder.to_str().expect("UTF-8")]).success();
+    assert_eq!(fs::read_dir(folder.join("records")).expect("a folder").count(), attempts);
+}
+
+#[test]
 fn a_run_that_was_killed_before_its_first_attempt_measures_no_dead_target() {
     let fixture = chat(10, &[SIMULATOR], RETRY_BUDGET);
     fixture.run("one").success();

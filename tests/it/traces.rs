@@ -289,9 +289,11 @@ fn no_hint_names_options_that_the_format_of_a_trace_refuses() {
         (message.to_owned(), hint.trim_end().to_owned())
     };
     let (message, hint) = refusal(&["--concurrency", "2", "--duration", "1s"]);
-    let of_load = "`--trace` with `--concurrency` needs sessions: requests of the format `azure` belong to no sessions";
-    assert!(message.ends_with(of_load), "{message}");
-    assert_eq!(hint, "name the file as `--dataset` to send its requests at a concurrency or rate of your own");
+    assert!(
+        message.ends_with("`--concurrency` contradicts `--trace`: the requests of a trace have times of their own"),
+        "{message}"
+    );
+    assert!(hint.starts_with("leave out `--concurrency`, or write `--dataset FILE` instead of `--trace FILE`"), "{hint}");
     assert_eq!(refusal(&["--max-tool-time", "1s"]).1, "remove it");
     let (message, hint) = (bench(&["--max-input", "300", "--over", "skip"]).refuses(10, "dataset").stderr)
         .split_once("\n\nhint: ")

@@ -48,6 +48,19 @@ pub(crate) fn diagnostic(text: impl AsRef<str>) {
     let _ = write(&mut std::io::stderr().lock(), &escape_controls(text.as_ref()));
 }
 
+/// Returns the exit of a command that has shown signed data. If their signers are not established, it says so.
+pub(crate) fn established(is_established: bool) -> Exit {
+    if is_established {
+        return Exit::Done;
+    }
+    diagnostic("internally consistent; signer not established");
+    diagnostic(TRUST_HINT);
+    Exit::Unestablished
+}
+
+/// The remedy for signers that are not established.
+pub(crate) const TRUST_HINT: &str = "\nhint: name whom you trust with `--trust POLICY` or `--trust FINGERPRINT`";
+
 /// Returns the text with control characters and directional marks escaped.
 pub(crate) fn escape_controls(text: &str) -> String {
     let shown = |letter: char| if is_steering(letter) { letter.escape_default().to_string() } else { letter.to_string() };

@@ -79,7 +79,7 @@ error_codes! {
     SecretInAddress, "secret_in_address", Usage, Lasting, "The address of the remote holds a user or a password.", "Leave it out, and configure a credential helper or an ssh key for Git.";
     SeveralTables, "several_tables", Usage, Lasting, "More than one table would be written to stdout.", "Name one table with `--table`.";
     SharedKey, "shared_key", Usage, Lasting, "The key of a signer also signs for other roles, so it cannot be rotated for one of them.", "Give each role a key of its own in the trust root.";
-    SecretInFile, "secret_in_file", Usage, Lasting, "A secret that a target refers to stands in a file that is published with the run.", "Take it out of the file, and make a new secret if others have seen it.";
+    SecretInFile, "secret_in_file", Usage, Lasting, "A secret that a target refers to stands in a file that is published with the run, or in the run's name.", "Take it out, and make a new secret if others have seen it.";
     StoreCredentials, "store_credentials", Usage, Lasting, "There are no credentials for the store.", "Set `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, or the variables of a workload identity.";
     StoreUri, "store_uri", Usage, Lasting, "The URI names no store that can be opened.", "Use a folder or a bucket (`s3://bucket/prefix`), and check that the store exists.";
     TemporaryStore, "temporary_store", Usage, Lasting, "The store would be in a namespace that is removed after the run.", "Name a permanent one with `--store-namespace` or `--cluster-store`, or use `--fetch-to` without `--detach`.";
@@ -135,7 +135,7 @@ error_codes! {
     WorkloadImage, "workload_image", Definition, Lasting, "The workloads of a pipeline and the stage execute name different images.", "Give all workloads one image, or a pipeline each, and name it in one place only.";
     WorkloadType, "workload_type", Definition, Lasting, "A workload has a type that this version does not run.", "Use the type `serving` or `indicator`.";
     AcceptedTwice, "accepted_twice", Verification, Lasting, "The chain of a run holds two manifests for the same place.", "Fetch the run again from its store; if the error remains, do not trust the run.";
-    ArtifactAbsent, "artifact_absent", Verification, Lasting, "A file that a signed manifest names is not in the store or folder.", "Fetch or publish the run again; if raw evidence was kept elsewhere, use `--without-raw`.";
+    ArtifactAbsent, "artifact_absent", Verification, Lasting, "A file that a signed manifest names is not in the store or folder.", "Fetch the run again, or repeat the command that made it, with its `--run-id`; that publishes its folder again.";
     ArtifactCorrupt, "artifact_corrupt", Verification, Lasting, "The bytes of a stored or published file do not have the digest that names it.", "Replace the file with an intact copy, or fetch the run again from its store.";
     ArtifactTooLarge, "artifact_too_large", Verification, Lasting, "A stored or published file is larger than the limit for its kind.", "Fetch the run again from its store; if the error remains, do not trust the run.";
     AttemptDiffers, "attempt_differs", Verification, Lasting, "An attempt or a part of an execution contradicts the plan or the environment.", "Fetch the run again from its store; if the error remains, do not trust the run.";

@@ -95,6 +95,12 @@ reading! {
     network_sent_packets: u64,
     /// Packets that could not be sent, or were dropped.
     network_send_losses: u64,
+    /// TCP segments sent again, of this network namespace.
+    tcp_retransmitted_segments: u64,
+    /// TCP segments dropped because their socket had no room for them, or its buffer was full: the reader is too slow.
+    tcp_receive_drops: u64,
+    /// Connections that were not accepted because a listening socket's queue was full.
+    tcp_listen_overflows: u64,
     /// Time for which some task waited for a CPU, in microseconds.
     pressure_cpu_some_us: u64,
     /// Time for which some task waited for memory, in microseconds.
@@ -131,6 +137,7 @@ pub fn counters(root: &Root) -> Reading {
     reading.add_paging(&text("/proc/vmstat"));
     reading.add_disks(&text("/proc/diskstats"), |disk| root.exists(&format!("/sys/block/{disk}")));
     reading.add_network(&text("/proc/net/dev"));
+    reading.add_tcp(&text("/proc/net/snmp"), &text("/proc/net/netstat"));
     reading.add_pressure(&text(CPU_PRESSURE), &text("/proc/pressure/memory"), &text("/proc/pressure/io"));
     reading.add_throttling(cgroup::throttling(root));
     reading.add_frequencies(&frequencies_khz(root));
@@ -260,6 +267,17 @@ impl Reading {
         }
     }
 
+    /// Reads TCP's own counters (RFC 1213, and Linux's in `netstat`).
+    fn add_tcp(&mut self, snmp: &str, netstat: &str) {
+        self.tcp_retransmitted_segments = table_counter(snmp, "Tcp", "RetransSegs");
+        self.tcp_listen_overflows = table_counter(netstat, "TcpExt", "ListenOverflows");
+        for dropped in ["PruneCalled", "RcvPruned", "TCPBacklogDrop", "TCPRcvQDrop"] {
+            if let Some(count) = table_counter(netstat, "TcpExt", dropped) {
+                add(&mut self.tcp_receive_drops, count);
+            }
+        }
+    }
+
     fn add_pressure(&mut self, cpu: &str, memory: &str, io: &str) {
         self.pressure_cpu_some_us = pressure_us(cpu, "some");
         self.pressure_memory_some_us = pressure_us(memory, "some");
@@ -280,6 +298,14 @@ impl Reading {
         let sum = khz.iter().fold(0_u64, |sum, khz| sum.saturating_add(*khz));
         self.frequency_mean_khz = sum.checked_div(khz.len() as u64);
     }
+}
+
+/// Returns a counter of a file of two lines for each table, `Tcp: NAME ...` and `Tcp: NUMBER ...`.
+fn table_counter(text: &str, table: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(table)?.strip_prefix(':'));
+    let (names, values) = (lines.next()?, lines.next()?);
+    let place = names.split_whitespace().position(|found| found == name)?;
+    values.split_whitespace().nth(place)?.parse().ok()
 }
 
 fn add(total: &mut Option<u64>, count: u64) {
@@ -333,6 +359,11 @@ mod tests {
                 "some avg10=0.00 avg60=0.00 avg300=0.00 total=13\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=14\n",
             ),
             ("proc/loadavg", "0.50 0.40 0.30 1/2 3\n"),
+            ("proc/net/snmp", "Ip: Forwarding\nIp: 1\nTcp: RtoAlgorithm InSegs RetransSegs\nTcp: 1 900 17\n"),
+            (
+                "proc/net/netstat",
+                "TcpExt: SyncookiesSent PruneCalled RcvPruned ListenOverflows TCPBacklogDrop TCPRcvQDrop\nTcpExt: 9 1 2 5 3 4\nIpExt: InNoRoutes\nIpExt: 0\n",
+            ),
             ("proc/self/cgroup", "0::/\n"),
             ("proc/self/mountinfo", "1 0 0:1 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n"),
             ("sys/fs/cgroup/cpu.stat", "usage_usec 1\nnr_periods 5\nnr_throttled 4\nthrottled_usec 300\n"),
@@ -380,6 +411,9 @@ mod tests {
           "network_sent_bytes": 812610,
           "network_sent_packets": 7621,
           "network_send_losses": 7,
+          "tcp_retransmitted_segments": 17,
+          "tcp_receive_drops": 10,
+          "tcp_listen_overflows": 5,
           "pressure_cpu_some_us": 246964462,
           "pressure_memory_some_us": 11,
           "pressure_memory_full_us": 12,
@@ -417,6 +451,7 @@ mod tests {
             let mut reading = Reading::default();
             reading.add_stat(&text);
             reading.add_memory(&text);
+            reading.add_tcp(&text, &text);
             reading.add_paging(&text);
             reading.add_disks(&text, |_| true);
             reading.add_network(&text);

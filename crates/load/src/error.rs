@@ -61,6 +61,17 @@ pub enum Error {
         /// The number of files that it may open.
         limit: u64,
     },
+    /// The machine has fewer ports for connections to the endpoint's addresses than the trial needs.
+    #[error(
+        "this trial needs {needed} connections and the machine has {ports} ports for them: widen `net.ipv4.ip_local_port_range`, ask for less, or use \
+         shards on several machines"
+    )]
+    TooFewPorts {
+        /// The number of connections that it needs.
+        needed: u64,
+        /// The number of ports that connections to all addresses may have.
+        ports: u64,
+    },
     /// A system call of the event loop failed.
     #[error("the load generator failed to {what}")]
     System {

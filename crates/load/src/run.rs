@@ -85,6 +85,7 @@ pub fn run_sessions(
         return Err(Error::NoAddress { host: trial.endpoint.host().to_owned() });
     }
     limits::ensure_files(u64::from(trial.max_in_flight()))?;
+    limits::check_ports(u64::from(trial.max_in_flight()), trial.endpoint.addresses(), limits::local_ports())?;
     let endpoint = &trial.endpoint;
     let resumes = trial.connections != Connections::Never;
     let tls = endpoint.is_tls().then(|| Tls::new(endpoint.tls_settings(), endpoint.host(), resumes)).transpose()?;

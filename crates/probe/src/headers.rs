@@ -103,6 +103,11 @@ fn read_header(header: &EnvVar) -> Result<(HeaderName, HeaderValue), HeaderError
     let read = read_header_value(header)?;
     // White space at either end is never part of a header's value (RFC 9110, section 5.5).
     let trimmed = read.trim_ascii();
+    if header.value.is_none() && trimmed.is_empty() {
+        let place = header.from_env.as_ref().map(|name| format!("the environment variable `{name}`, which is empty"));
+        let place = place.or_else(|| header.from_file.as_ref().map(|path| format!("the file `{path}`, which is empty")));
+        return Err(HeaderError::Absent { name: header.name.clone(), place: place.unwrap_or_default(), source: None });
+    }
     let bytes = header.scheme.as_ref().map_or_else(|| trimmed.to_vec(), |scheme| [scheme.as_bytes(), b" ", trimmed].concat());
     // The load generator writes headers as text, which other bytes than those of ASCII are not.
     let value = HeaderValue::from_bytes(&bytes).ok().filter(|value| value.to_str().is_ok());
@@ -150,6 +155,15 @@ mod tests {
         assert_eq!(found, [("authorization", b"Bearer t".as_slice()), ("x-org", b"a b".as_slice())]);
         // PATH is the one variable that exists on every machine.
         assert_eq!(Headers::read(&[header("a", None, Some("PATH"), None)]).expect("readable").iter().count(), 1);
+    }
+
+    #[test]
+    fn an_empty_secret_is_none() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), " \n").expect("written");
+        let empty = header("authorization", None, None, file.path().to_str());
+        assert!(refused(empty).contains("which is empty"));
+        assert_eq!(Headers::read(&[header("x-org", Some(""), None, None)]).expect("no secret").iter().count(), 1);
     }
 
     #[test]

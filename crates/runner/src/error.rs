@@ -182,6 +182,12 @@ pub enum Error {
         /// The path of the file in the repository.
         path: String,
     },
+    /// A secret that a target refers to is a part of the run's name.
+    #[error("the value of `{name}` is a part of the run's name, which is published")]
+    SecretInName {
+        /// The header or variable.
+        name: String,
+    },
     /// The run was started from another Source.
     #[error("the run `{run_id}` was started from another source")]
     OtherSource {
@@ -665,7 +671,7 @@ impl Error {
             Self::PipelineAbsent(_) => ErrorCode::PipelineAbsent,
             Self::PipelinePath { .. } => ErrorCode::PipelinePath,
             Self::DirtyWorktree { .. } => ErrorCode::DirtyWorktree,
-            Self::SecretInFile { .. } => ErrorCode::SecretInFile,
+            Self::SecretInFile { .. } | Self::SecretInName { .. } => ErrorCode::SecretInFile,
             Self::OtherSource { .. } => ErrorCode::OtherSource,
             Self::NoSource(_) => ErrorCode::NoSource,
             Self::NotTheSource(_) | Self::OtherKind { .. } => ErrorCode::OtherKind,

@@ -109,7 +109,7 @@ impl Run {
         let scratch = tempfile::tempdir().map_err(|error| Resource::ScratchFolder.error(error))?;
         let spawner = Spawner::start().map_err(|error| Resource::Spawner.error(error))?;
         let read = read_source(&spec.source, scratch.path(), &spawner, cancel)?;
-        read.check_no_secret()?;
+        read.check_no_secret(spec.run_id.as_ref())?;
         // A run that no repository defines keeps its report beside its store, if that is a folder.
         let is_beside = !spec.source.adhoc.is_empty() && spec.store.as_ref().is_some_and(|uri| !uri.contains("://"));
         let root = read.root.as_deref().filter(|_| !is_beside);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use assay_git::{Commit, FileContent, RawObject, Repository, fetch_remote};
-use assay_manifest::{Artifact, Count, EnvVar, GitObject, Intent, OriginKind, Source, SourceFile};
+use assay_manifest::{Artifact, Count, EnvVar, GitObject, Intent, OriginKind, RunId, Source, SourceFile};
 use assay_process::{Cancel, Spawner};
 use assay_spec::{Closure, ClosureError, HeaderSource, Target, expand, looks_secret, read_closure as read_definitions};
 use assay_stage::read_value;
@@ -273,9 +273,9 @@ impl LoadedSource {
         self.files.iter().map(|(path, file)| (path.as_str(), file.bytes.as_slice()))
     }
 
-    /// Fails if a secret that a target's header or variable refers to stands in one of the files too: all of them are published with the run.
-    /// A secret that this machine does not have is not searched for.
-    pub fn check_no_secret(&self) -> Result<()> {
+    /// Fails if a secret that a target's header or variable refers to stands in one of the files too, or in the name of the run: all of them
+    /// are published. A secret that this machine does not have is not searched for.
+    pub fn check_no_secret(&self, run_id: Option<&RunId>) -> Result<()> {
         for secret in self.closure.pipeline.spec.targets.iter().flat_map(secrets_of) {
             let Ok(value) = read_value(&secret) else { continue };
             // Without an authentication scheme that stands before it.
@@ -284,6 +284,9 @@ impl LoadedSource {
                 continue;
             }
             let finder = memchr::memmem::Finder::new(bytes);
+            if run_id.is_some_and(|run_id| finder.find(run_id.as_str().as_bytes()).is_some()) {
+                return Err(Error::SecretInName { name: secret.name });
+            }
             if let Some((path, _)) = self.files().find(|(_, file)| finder.find(file).is_some()) {
                 return Err(Error::SecretInFile { name: secret.name, path: path.to_owned() });
             }

@@ -24,8 +24,14 @@ mod sessions;
 mod trial;
 mod users;
 
-/// The longest time that requests may take to end after the measured phase.
-pub const DRAIN: Duration = Duration::from_secs(30);
+/// The longest time that requests may take to end after a measured phase of a given duration.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// Returns the time that requests may take to end after the measured phase. One of a given duration would otherwise last as long as its slowest
+/// response; a number of requests is measured whole, so that each may take its timeout.
+pub fn drain_time(duration: Option<Duration>, timeout: Duration) -> Duration {
+    duration.map_or(timeout, |_| DRAIN.min(timeout))
+}
 
 pub use arrivals::{MAX_RATE_PER_S, MAX_SMOOTHNESS, MAX_SPEED, MIN_RATE_PER_S, MIN_SMOOTHNESS, MIN_SPEED};
 pub use block_texts::{BlockTexts, seed_of_pass};
@@ -42,3 +48,16 @@ pub use trial::{
     MAX_REQUESTS, MAX_TRIAL_NS, OfferedLoad, Phase, PointKey, Requests, ScheduleError, ScheduledRequest, Stripe, TrialKey,
     TrialSchedule, check_connections, check_replay, request_limit,
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_of_requests_is_measured_whole() {
+        let seconds = Duration::from_secs;
+        assert_eq!(drain_time(None, seconds(300)), seconds(300));
+        assert_eq!(drain_time(Some(seconds(60)), seconds(300)), seconds(30));
+        assert_eq!(drain_time(Some(seconds(60)), seconds(5)), seconds(5));
+    }
+}

@@ -12,7 +12,7 @@ pub(crate) struct Host;
 
 /// The metrics that the recorder reads of a host: a name, its kind, and the unit of its rows. A counter's rows hold its increase
 /// per second.
-const METRICS: [(&str, MetricKind, &str); 48] = {
+const METRICS: [(&str, MetricKind, &str); 51] = {
     use MetricKind::{Counter, Gauge};
     [
         ("cpu_user_us", Counter, "us/s"),
@@ -51,6 +51,9 @@ const METRICS: [(&str, MetricKind, &str); 48] = {
         ("network_sent_bytes", Counter, "bytes/s"),
         ("network_sent_packets", Counter, "packets/s"),
         ("network_send_losses", Counter, "packets/s"),
+        ("tcp_retransmitted_segments", Counter, "1/s"),
+        ("tcp_receive_drops", Counter, "1/s"),
+        ("tcp_listen_overflows", Counter, "1/s"),
         ("pressure_cpu_some_us", Counter, "us/s"),
         ("pressure_memory_some_us", Counter, "us/s"),
         ("pressure_memory_full_us", Counter, "us/s"),

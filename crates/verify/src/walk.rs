@@ -97,9 +97,11 @@ impl Chain {
         self.documents.iter().all(|verified| verified.signer().established)
     }
 
-    /// Returns the files of the run's published folder, by path.
+    /// Returns the files of the run's published folder, by path. An end that the run had before it was resumed is not one of them: the
+    /// Publication does not name it.
     pub fn published_files(&self) -> BTreeMap<String, assay_manifest::Digest> {
-        self.documents.iter().flat_map(|verified| published_files(verified.value(), verified.input_ref())).collect()
+        let published = self.documents.iter().filter(|verified| verified.value().kind() != Kind::RunEnd);
+        published.flat_map(|verified| published_files(verified.value(), verified.input_ref())).collect()
     }
 
     /// Returns the sizes in bytes that the manifests record, by digest.

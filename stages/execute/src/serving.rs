@@ -33,7 +33,7 @@ use assay_manifest::{
 use assay_probe::{Client, CredentialError, Headers, target_tls};
 use assay_record::{Outcome, Phase};
 use assay_schedule::Phase::Measure;
-use assay_schedule::{DRAIN, Stripe, TrialSchedule};
+use assay_schedule::{Stripe, TrialSchedule, drain_time};
 use assay_stage::{Context, ErrorCode, Event, Failure, Secrets, Stopwatch};
 use assay_tokens::{TemplateFiles, Tokenizer};
 use assay_warehouse::WrittenFile;
@@ -348,7 +348,7 @@ impl<'a> ServingTrial<'a> {
                 ConnectionPolicy::Sticky => Connections::Sticky,
             },
             timeout_ns: signed(self.work.timeout_ns),
-            drain_ns: i64::try_from(DRAIN.as_nanos()).unwrap_or(i64::MAX).min(signed(self.work.timeout_ns)),
+            drain_ns: i64::try_from(self.drain().as_nanos()).unwrap_or(i64::MAX),
             chunk_lists: ChunkLists::All,
             capture: match self.work.capture {
                 CaptureMode::None => assay_load::Capture::None,
@@ -357,6 +357,11 @@ impl<'a> ServingTrial<'a> {
             },
             user_agent: concat!("assay/", env!("CARGO_PKG_VERSION")).to_owned(),
         }
+    }
+
+    fn drain(&self) -> Duration {
+        let span = |ns: Count| Duration::from_nanos(ns.0);
+        drain_time(self.work.duration_ns.map(span), span(self.work.timeout_ns))
     }
 
     /// Returns the arrivals of an open loop.

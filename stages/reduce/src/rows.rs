@@ -184,7 +184,8 @@ fn attempt_rows(
                 interval: None,
             },
         )?;
-        if statistic == "median" {
+        // An attempt of another incarnation of the block may have the number of the one that counts.
+        if statistic == "median" && evidence.counts() {
             note_trial_row(point, metric, attempt, row_digest(&row)?);
         }
         rows.push(row);

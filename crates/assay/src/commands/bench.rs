@@ -163,7 +163,7 @@ pub(crate) struct Bench {
     /// A LoRA adapter of the model that requests name in its place; several are drawn by their weights, one for each session if there are any
     #[arg(long = "adapter", value_name = "NAME[=WEIGHT]")]
     adapters: Vec<String>,
-    /// Closed loop: requests in flight, up to 1,000,000; each response is followed by the next request. `1..64` means 1, 2, 4, ..., 64
+    /// Closed loop: requests in flight, up to 10,000,000; each response is followed by the next request. `1..64` means 1, 2, 4, ..., 64
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = parse_doublings)]
     concurrency: Vec<Doublings>,
     /// Open loop: requests per second, independent of completions. With `--concurrency`, both are measured

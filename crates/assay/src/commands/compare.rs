@@ -81,7 +81,7 @@ impl Compare {
             return Err(nothing_compared([&self.baseline, &self.candidate], baseline, candidate));
         }
         let established = opened.iter().all(|opened| opened.chain.is_established());
-        Ok(if established { Exit::Done } else { Exit::Unestablished })
+        Ok(output::established(established))
     }
 }
 

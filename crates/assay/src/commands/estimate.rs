@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use assay_manifest::{Body as _, Case, CaseId, Document, ExecutionPart, MAX_MANIFEST_BYTES, Point, PointKind, RunId};
-use assay_schedule::DRAIN;
+use assay_schedule::drain_time;
 use assay_spec::{ArrivalMode, Serving};
 use assay_stage::{AcceptedResult, Failure, Layout, StageName};
 use assay_store::Store;
@@ -40,7 +40,7 @@ impl Length {
         // The warm-up of a replay is the beginning of its trace.
         let warmup = if is_replay { Duration::ZERO } else { load.warmup };
         let whole = |measured: Duration| warmup.saturating_add(measured);
-        let longest = load.duration.map(|duration| whole(duration).saturating_add(DRAIN.min(load.timeout)));
+        let longest = load.duration.map(|duration| whole(duration).saturating_add(drain_time(Some(duration), load.timeout)));
         Self {
             expected: measured.map(|measured| whole(measured).min(limit)),
             at_most: longest.map_or(limit, |longest| longest.min(limit)),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use assay_manifest::{CuratedFile, ExecutionPart, Summary};
+use assay_manifest::{CuratedFile, ExecutionPart, Summary, ordinal};
 use assay_planning::query_failure;
 use assay_query::{Limits, Query, open_files, run_query};
 use assay_report::counted;
@@ -81,7 +81,7 @@ impl Export {
         } else {
             self.write_folder(&opened, &files, &exported)?;
         }
-        Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
+        Ok(output::established(opened.chain.is_established()))
     }
 
     fn selected_files<'a>(&self, summary: &'a Summary) -> Result<Vec<&'a CuratedFile>, Failure> {
@@ -110,9 +110,6 @@ impl Export {
         }
         if self.records {
             copy_records(opened, &folder)?;
-        }
-        if !opened.chain.is_established() {
-            output::diagnostic("internally consistent; signer not established");
         }
         Ok(())
     }
@@ -168,7 +165,10 @@ fn copy_records(opened: &VerifiedRun, folder: &Path) -> Result<(), Failure> {
                 Failure::new(ErrorCode::NoEvidence, "raw records stay in the store: a published folder does not hold them")
                     .hint("name the run and its store with `--store` instead of a folder")
             })?;
-            let name = format!("{}-{}-{}.parquet", attempt.trial_id, attempt.attempt + 1, part.body.shard.index);
+            // Attempts have numbers within their block.
+            let block = format!("{}-{}", part.body.block.index, part.body.block.incarnation);
+            let number = ordinal(attempt.attempt);
+            let name = format!("{}-{block}-{number}-{}.parquet", attempt.trial_id, part.body.shard.index);
             let path = records.join(name);
             write_new(&path, &bytes)?;
             output::line(format!("{}  {}", path.display(), assay_report::bytes(bytes.len() as u64)));

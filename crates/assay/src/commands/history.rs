@@ -59,9 +59,6 @@ impl History {
         }
         report_left_out(&left_out);
         report_fetched(fetched);
-        if !is_established {
-            output::diagnostic("internally consistent; signer not established");
-        }
         all.retain(|series| self.metric.is_some() || series.primary);
         if all.is_empty() {
             let what = self.metric.as_deref().map_or_else(|| "a primary metric".to_owned(), |metric| format!("`{metric}`"));
@@ -72,7 +69,7 @@ impl History {
         let uri = self.place.runs().store_uri()?;
         let inputs = history::Inputs { series: &searched, level: DEFAULT_LEVEL, store: named_store(&uri) };
         self.tell(&searched, &history::Report::build(&inputs), &left_out)?;
-        Ok(Exit::Done)
+        Ok(output::established(is_established))
     }
 
     fn tell(&self, searched: &[history::Series], report: &history::Report, left_out: &[LeftOutRun]) -> Result<(), Failure> {

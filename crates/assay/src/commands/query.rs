@@ -180,8 +180,16 @@ impl Query {
 
 /// Writes a file that does not exist yet.
 pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let write = || std::io::Write::write_all(&mut std::fs::File::create_new(path)?, bytes);
-    write().map_err(|error| Failure::new(ErrorCode::Unwritable, format!("cannot write `{}`", path.display())).because(&error))
+    let unwritable = |error: &std::io::Error| match Failure::from_write(ErrorCode::Unwritable, path, error) {
+        full @ Failure { code: ErrorCode::DiskFull, .. } => full,
+        _ => Failure::new(ErrorCode::Unwritable, format!("cannot write `{}`", path.display())).because(error),
+    };
+    let mut file = std::fs::File::create_new(path).map_err(|error| unwritable(&error))?;
+    std::io::Write::write_all(&mut file, bytes).map_err(|error| {
+        // A part of a table looks like a whole one.
+        let _ = std::fs::remove_file(path);
+        unwritable(&error)
+    })
 }
 
 /// Reports on stderr which runs are left out, because their signers are unknown.
@@ -229,11 +237,7 @@ fn report_verification(reading: &Reading, signed: &SignedSummaries) -> Exit {
         output::diagnostic(format!("the result says less than the tables should: {many} not in it"));
         return Exit::Verification;
     }
-    if signed.is_established {
-        return Exit::Done;
-    }
-    output::diagnostic("internally consistent; signer not established");
-    Exit::Unestablished
+    output::established(signed.is_established)
 }
 
 fn failure(error: impl Into<Error>) -> Failure {

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use assay_envelope::ScryptCost;
 use assay_manifest::{
-    CaseId, Exclusion, InputRef, LastingReason, Plan, PointSummary, Publication, RunId, Summary, TrialId, WorkloadType,
+    CaseId, Collection, Exclusion, InputRef, LastingReason, Plan, PointSummary, Publication, RunId, Summary, TrialId,
+    WorkloadType,
 };
 use assay_process::Cancel;
 use assay_report::shell_word;
@@ -258,6 +259,7 @@ impl RunRequest {
                 "store": store_uri,
                 "folder": folder,
                 "pushed": pushed,
+                "drift": opened.chain.one::<Collection>().map(|collection| &collection.body.drift),
                 "results": results(&run.run_id, plan, summary),
                 "times": times::json(times),
                 "summary": summary,

@@ -1,6 +1,6 @@
 //! `assay show`: prints the result of a run, verified before it is shown.
 
-use assay_manifest::{Plan, Publication, Summary};
+use assay_manifest::{Collection, Plan, Publication, Summary};
 use assay_stage::{ErrorCode, Exit, Failure, RESUME_HINT};
 use assay_store::Store;
 use assay_verify::VerifiedTombstone;
@@ -51,6 +51,7 @@ impl Show {
                 "status": summary.status,
                 "grade": grade,
                 "removals": opened.removals.tombstones.iter().map(VerifiedTombstone::describe).collect::<Vec<_>>(),
+                "drift": opened.chain.one::<Collection>().map(|collection| &collection.body.drift),
                 "results": results(run_id, plan, summary),
                 "times": times::json(&times),
             }))?;
@@ -65,6 +66,6 @@ impl Show {
                 times::table(&times).into_iter().for_each(output::line);
             }
         }
-        Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
+        Ok(output::established(opened.chain.is_established()))
     }
 }

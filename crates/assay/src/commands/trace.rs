@@ -1,8 +1,10 @@
 //! `assay trace`: follows a number's address to everything that it rests on.
 
+use std::collections::BTreeMap;
+
 use assay_manifest::{
-    Address, Attempt, Count, CuratedFile, Digest, Executable, ExecutableRole, ExecutionPart, FrozenWorkload, MetricSummary,
-    PinnedFile, Plan, PointSummary, Publication, ServingOutcome, Source, Summary, TrialValue, ordinal,
+    Address, Attempt, CollectedAttempt, Collection, Count, CuratedFile, Executable, ExecutableRole, ExecutionPart,
+    FrozenWorkload, MetricSummary, PinnedFile, Plan, PointSummary, Publication, Source, Summary, TrialValue, ordinal,
 };
 use assay_report::counted;
 use assay_runs::VerifiedRun;
@@ -107,7 +109,7 @@ impl Trace {
         } else {
             print(&opened, &address, &walk, again);
         }
-        Ok(if opened.chain.is_established() { Exit::Done } else { Exit::Unestablished })
+        Ok(output::established(opened.chain.is_established()))
     }
 }
 
@@ -294,13 +296,24 @@ fn trials<'a>(walk: &'a NumberTrace<'_>) -> Vec<&'a TrialValue> {
     trials.filter(|trial| of.is_none_or(|of| trial.trial_id.as_str() == of)).collect()
 }
 
-/// Returns the attempt behind a trial's value, and the part that holds it.
-fn find_attempt<'a>(opened: &'a VerifiedRun, trial: &TrialValue) -> Option<(&'a Attempt, Digest)> {
-    opened.chain.all::<ExecutionPart>().find_map(|(reference, part)| {
-        let attempt =
-            part.body.attempts.iter().find(|found| found.trial_id == trial.trial_id && found.attempt == trial.attempt)?;
-        Some((attempt, reference.manifest))
-    })
+/// One shard's part of the attempt behind a trial's value.
+struct CountedShard<'a> {
+    collected: &'a CollectedAttempt,
+    attempt: &'a Attempt,
+}
+
+/// Returns the shards of the attempt behind a trial's value. Attempts have numbers within their block, so the Collection says which part holds
+/// the one that counts: an earlier incarnation of the block may have one of the same number.
+fn counted_shards<'a>(opened: &'a VerifiedRun, trial: &TrialValue) -> Vec<CountedShard<'a>> {
+    let trials = opened.chain.one::<Collection>().map_or(&[][..], |collection| &collection.body.trials);
+    let collected = trials.iter().filter(|found| found.trial_id == trial.trial_id).flat_map(|found| &found.attempts);
+    let counted = collected.filter(|found| found.counted && found.attempt == trial.attempt);
+    let with_attempt = counted.filter_map(|collected| {
+        let (_, part) = opened.chain.all::<ExecutionPart>().find(|(reference, _)| reference.manifest == collected.part)?;
+        let is_it = |found: &&Attempt| found.trial_id == trial.trial_id && found.attempt == collected.attempt;
+        Some(CountedShard { collected, attempt: part.body.attempts.iter().find(is_it)? })
+    });
+    with_attempt.collect()
 }
 
 /// Returns the raw samples of a trial, from its script's stdout.
@@ -361,9 +374,6 @@ fn print(opened: &VerifiedRun, address: &Address, walk: &NumberTrace<'_>, again:
             );
         }
     }
-    if !opened.chain.is_established() {
-        output::line("internally consistent; signer not established");
-    }
 }
 
 fn print_query(walk: &NumberTrace<'_>) {
@@ -408,10 +418,16 @@ fn print_source(opened: &VerifiedRun, walk: &NumberTrace<'_>) {
     }
 }
 
-/// Describes the records of a serving attempt.
-fn requests(serving: &ServingOutcome) -> String {
-    let measured = serving.outcomes.values().fold(0_u64, |sum, count| sum.saturating_add(count.0));
-    let outcomes: Vec<_> = serving.outcomes.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
+/// Describes the records of an attempt, of all of its shards.
+fn requests(shards: &[CountedShard<'_>]) -> String {
+    let mut outcomes: BTreeMap<&str, u64> = BTreeMap::new();
+    for (outcome, count) in shards.iter().filter_map(|shard| shard.attempt.serving.as_ref()).flat_map(|serving| &serving.outcomes)
+    {
+        let sum = outcomes.entry(outcome).or_default();
+        *sum = sum.saturating_add(count.0);
+    }
+    let measured = outcomes.values().fold(0_u64, |sum, count| sum.saturating_add(*count));
+    let outcomes: Vec<_> = outcomes.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
     format!("{measured} requests, one row each: {}", outcomes.join(", "))
 }
 
@@ -430,30 +446,37 @@ fn programs(attempt: &Attempt) -> Vec<String> {
 fn print_trials(opened: &VerifiedRun, walk: &NumberTrace<'_>) {
     output::line(format!("trials    {} counted", trials(walk).len()));
     for trial in trials(walk) {
-        let Some((attempt, part)) = find_attempt(opened, trial) else { continue };
+        let shards = counted_shards(opened, trial);
+        let Some(CountedShard { collected, attempt }) = shards.first() else { continue };
         let samples = match read_samples(opened, attempt, walk) {
             Ok(Some(samples)) => {
                 let shown: Vec<_> = samples.iter().take(SHOWN).map(f64::to_string).collect();
                 let more = if samples.len() > SHOWN { format!(" and {} more", samples.len() - SHOWN) } else { String::new() };
                 format!("samples {}{more}", shown.join(" "))
             }
-            Ok(None) => match &attempt.serving {
-                Some(serving) => requests(serving),
-                None => "raw samples are not here".to_owned(),
-            },
+            Ok(None) if attempt.serving.is_some() => requests(&shards),
+            Ok(None) => "raw samples are not here".to_owned(),
             Err(failure) => failure.message,
         };
         let flagged = if trial.flagged { ", far from the others" } else { "" };
         let value = walk.metric.map(|metric| format!(": {} {}", trial.value, metric.unit)).unwrap_or_default();
-        output::line(format!("  {} attempt {}{value}{flagged}", trial.trial_id, ordinal(trial.attempt)));
+        let block = if collected.block.incarnation > 0 {
+            format!(" in block {}-{}", collected.block.index, collected.block.incarnation)
+        } else {
+            String::new()
+        };
+        output::line(format!("  {} attempt {}{block}{value}{flagged}", trial.trial_id, ordinal(trial.attempt)));
         output::line(format!("    {samples}"));
         for program in programs(attempt) {
             output::line(format!("    program {program}"));
         }
-        let records = attempt.evidence.iter().find(|artifact| artifact.name.ends_with("/records.parquet"));
-        let raw = attempt.result().or(records).map(|artifact| artifact.digest);
-        let raw = raw.map(|digest| digest.to_string()).unwrap_or_default();
-        output::line(format!("    raw {raw} in execution part {}", part.short()));
+        for CountedShard { collected, attempt } in &shards {
+            let records = attempt.evidence.iter().find(|artifact| artifact.name.ends_with("/records.parquet"));
+            let raw = attempt.result().or(records).map(|artifact| artifact.digest);
+            let raw = raw.map(|digest| digest.to_string()).unwrap_or_default();
+            let shard = if shards.len() > 1 { format!(" (shard {})", collected.shard.index) } else { String::new() };
+            output::line(format!("    raw {raw} in execution part {}{shard}", collected.part.short()));
+        }
     }
 }
 
@@ -465,15 +488,23 @@ fn print_json(
 ) -> Result<(), Failure> {
     let mut found = Vec::new();
     for trial in trials(walk) {
-        let Some((attempt, part)) = find_attempt(opened, trial) else { continue };
+        let shards = counted_shards(opened, trial);
+        let Some(CountedShard { collected, attempt }) = shards.first() else { continue };
+        let parts = shards.iter().map(|shard| {
+            json!({
+                "execution_part": shard.collected.part,
+                "shard": shard.collected.shard.index,
+                "evidence": shard.attempt.evidence,
+            })
+        });
         found.push(json!({
+            "block": collected.block,
             "trial_id": trial.trial_id,
             "attempt": trial.attempt,
             "value": walk.metric.map(|_| trial.value),
             "flagged": trial.flagged,
             "samples": read_samples(opened, attempt, walk)?,
-            "evidence": attempt.evidence,
-            "execution_part": part,
+            "parts": parts.collect::<Vec<_>>(),
         }));
     }
     let signatures: Vec<_> = opened
@@ -533,6 +564,8 @@ fn value_as_json(value: &Value) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use assay_manifest::{Artifact, RemovalScope, Tombstone};
+
+    use assay_manifest::Digest;
 
     use super::*;
 

@@ -211,7 +211,7 @@ impl Verify {
         output::line(format!("level {} of 4 reached{rest}", found.reached));
         if !opened.chain.is_established() {
             output::line("internally consistent; signer not established");
-            output::diagnostic("\nhint: name whom you trust with `--trust POLICY` or `--trust FINGERPRINT`");
+            output::diagnostic(output::TRUST_HINT);
         }
     }
 }

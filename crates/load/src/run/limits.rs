@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::Error;
+use crate::{EndpointAddress, Error};
 
 /// Files beside the connections that a trial may need: the poller, the sink's, name services.
 const RESERVE: u64 = 32;
@@ -24,6 +24,28 @@ pub(super) fn ensure_files(connections: u64) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::TooFewFiles { needed, limit: limit.maximum.or(limit.current).unwrap_or(u64::MAX) })
+}
+
+/// The range of ports that the kernel gives to connections.
+const PORT_RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
+
+/// Returns the number of ports that connections to one address may have; `None` if the kernel does not say.
+pub(super) fn local_ports() -> Option<u64> {
+    parse_port_range(&std::fs::read_to_string(PORT_RANGE).ok()?)
+}
+
+fn parse_port_range(text: &str) -> Option<u64> {
+    let mut bounds = text.split_whitespace().map(|bound| bound.parse::<u16>().ok());
+    let (first, last) = (bounds.next()??, bounds.next()??);
+    u64::from(last).checked_sub(u64::from(first)).map(|more| more + 1)
+}
+
+/// Checks that there is a port for every connection: they differ by their own port alone if they lead to the same address. Sockets of
+/// the file system have none.
+pub(super) fn check_ports(connections: u64, addresses: &[EndpointAddress], of_one: Option<u64>) -> Result<(), Error> {
+    let tcp = addresses.iter().filter(|address| matches!(address, EndpointAddress::Tcp(_))).count() as u64;
+    let ports = of_one.map_or(u64::MAX, |ports| ports.saturating_mul(tcp));
+    if tcp == 0 || connections <= ports { Ok(()) } else { Err(Error::TooFewPorts { needed: connections, ports }) }
 }
 
 /// Makes this thread's timers as exact as possible until the guard is dropped: otherwise the kernel may be 50 us late.
@@ -65,6 +87,24 @@ mod tests {
             (None, Ok(())) => {}
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn connections_need_a_port_each_for_one_address() {
+        assert_eq!(parse_port_range("32768\t60999\n"), Some(28_232));
+        for odd in ["", "1", "9 1", "x y", "1 65536"] {
+            assert_eq!(parse_port_range(odd), None, "{odd}");
+        }
+        let tcp = EndpointAddress::Tcp("127.0.0.1:80".parse().expect("an address"));
+        let unix = EndpointAddress::Unix("/run/a.sock".into());
+        assert!(
+            check_ports(100, &[tcp.clone()], Some(100)).is_ok()
+                && check_ports(200, &[tcp.clone(), tcp.clone()], Some(100)).is_ok()
+        );
+        let few = check_ports(101, &[tcp.clone()], Some(100));
+        assert!(matches!(few, Err(Error::TooFewPorts { needed: 101, ports: 100 })), "{few:?}");
+        assert!(check_ports(101, &[unix], Some(100)).is_ok(), "a socket of the file system has no port");
+        assert!(check_ports(101, &[tcp], None).is_ok(), "what the kernel does not say refuses nothing");
     }
 
     #[test]

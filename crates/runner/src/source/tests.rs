@@ -216,10 +216,11 @@ fn a_secret_of_a_target_that_stands_in_a_file_is_refused_before_it_is_published(
         "workloads/w/workload.yaml",
         &format!("{workload}spec: {{type: serving, {dimensions}, stack: unknown, {load}}}\n"),
     );
+    let run_id: RunId = "bench-plainwordkey9931".parse().expect("a name");
     let of_target = |part: &str| {
         let target = format!("{{name: local, kind: process, command: [./serve], url: 'http://127.0.0.1:9', {part}}}");
         tree.write("pipelines/p.yaml", &PIPELINE.replace("INTENT", "exploratory").replace("{name: local, kind: host}", &target));
-        tree.read(None).expect("a folder").check_no_secret().err().map(Failure::from)
+        tree.read(None).expect("a folder").check_no_secret(Some(&run_id)).err().map(Failure::from)
     };
     let place = key.display();
     let header = format!("headers: {{authorization: {{from_file: '{place}'}}}}");
@@ -234,6 +235,9 @@ fn a_secret_of_a_target_that_stands_in_a_file_is_refused_before_it_is_published(
         tree.write("key", "Bearer another-key\n");
         assert!(of_target(part).is_none(), "another secret");
     }
+    tree.write("key", "plainwordkey9931\n");
+    let in_name = of_target(&header).expect("refused");
+    assert_eq!((in_name.exit, in_name.code.as_str()), (Exit::Usage, "secret_in_file"));
     tree.write("key", "Asks\n");
     assert!(of_target(&header).is_none(), "too short to be found by chance alone");
     let word = format!("env: {{GREETING: {{from_file: '{place}'}}}}");

@@ -144,13 +144,29 @@ impl Load {
 
     /// Returns the number of requests that neither succeeded nor were cancelled as planned.
     pub(crate) fn failed(&self) -> u64 {
-        self.requests.saturating_sub(self.ok).saturating_sub(self.cancelled)
+        self.judged().saturating_sub(self.ok)
     }
 
-    /// Returns the noun for the requests that [`failed`](Self::failed) counts, and their number: `800 requests`, or `800 counted requests`
+    /// Returns the number of requests that could succeed or fail: those that the client did not cancel as planned.
+    pub(crate) fn judged(&self) -> u64 {
+        self.requests.saturating_sub(self.cancelled)
+    }
+
+    /// Returns the share of failed requests among those that could succeed or fail.
+    pub(crate) fn failed_share(&self) -> f64 {
+        self.failed() as f64 / self.judged().max(1) as f64
+    }
+
+    /// Returns the noun for the requests that [`judged`](Self::judged) counts, and their number: `800 requests`, or `800 counted requests`
     /// if attempts that do not count have others.
     pub(crate) fn requests_text(&self) -> String {
-        counted(self.requests, if self.has_uncounted() { "counted request" } else { "request" })
+        let noun = match (self.has_uncounted(), self.cancelled) {
+            (true, 0) => "counted request",
+            (true, _) => "counted and uncancelled request",
+            (false, 0) => "request",
+            (false, _) => "uncancelled request",
+        };
+        counted(self.judged(), noun)
     }
 
     /// Returns true if attempts that do not count have requests beside the counted ones.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use assay_manifest::{Fact, Grade, IntervalKind, ProvisionedTarget, RunStatus, Stability, TargetKind};
+use assay_manifest::{Block, Collection, Drift, Fact, Grade, IntervalKind, ProvisionedTarget, RunStatus, Stability, TargetKind};
 
 use super::environment;
 use super::section::{CaseSection, MetricStatistics};
@@ -17,7 +17,7 @@ use crate::run::inputs::Inputs;
 pub(crate) struct Overview {
     /// The share of the plan that has a result, and the outcomes of its requests.
     pub(crate) completeness: String,
-    /// True if every planned trial counts and no request failed.
+    /// True if every planned trial counts, no request failed, and nothing changed between the trials.
     pub(crate) is_complete: bool,
     /// The time, the machines and the targets.
     pub(crate) setting: String,
@@ -36,13 +36,29 @@ impl Overview {
         };
         let has_failures = requests.is_some_and(|item| item.caution);
         let requests = requests.map(|item| format!("; {}", item.headline)).unwrap_or_default();
+        let (counted, mixed) = (strip::counted_trials(inputs), mixed_states(inputs.collection));
         Self {
-            completeness: format!("{state}: {}{}{requests}.", strip::counted_trials(inputs), without_trial(cases)),
-            is_complete: status == RunStatus::Succeeded && !has_failures,
+            completeness: format!("{state}: {counted}{}{requests}.{mixed}", without_trial(cases)),
+            is_complete: status == RunStatus::Succeeded && !has_failures && mixed.is_empty(),
             setting: setting(inputs),
             certainty: certainty(inputs.grade, cases),
         }
     }
+}
+
+/// States the changes of targets and machines between counted trials, a sentence each: the numbers are then of more than one state. Empty if there
+/// are none. A change before the first counted trial, or after the last one, mixes nothing.
+fn mixed_states(collection: &Collection) -> String {
+    let attempts = collection.trials.iter().flat_map(|trial| &trial.attempts).filter(|attempt| attempt.counted);
+    let counted: BTreeSet<Block> = attempts.map(|attempt| attempt.block).collect();
+    let is_between = |drift: &&Drift| {
+        counted.first().is_some_and(|first| *first <= drift.before) && counted.last().is_some_and(|last| *last >= drift.after)
+    };
+    let changes: Vec<String> = collection.drift.iter().filter(is_between).map(|drift| clean(&drift.detail)).collect();
+    if changes.is_empty() {
+        return String::new();
+    }
+    format!(" Drift: the counted trials lie on both sides of a change, and the numbers mix them: {}.", first_names(&changes))
 }
 
 /// Names the cases without a counted trial; empty if there are none, or if no case has one.

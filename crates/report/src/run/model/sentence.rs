@@ -108,10 +108,8 @@ fn serving_sentence(case: &CaseSection, work: &RequestedWork, is_only_case: bool
         let unit = throughput_unit(metric);
         format!("{} {unit}{interval} and ", found.median_text)
     });
-    let failed = point.serving.as_ref().filter(|load| load.failed() > 0).map(|load| {
-        let share = load.failed() as f64 / load.requests.max(1) as f64;
-        format!("; {} of {} failed", percent(share), load.requests_text())
-    });
+    let failed = point.serving.as_ref().filter(|load| load.failed() > 0);
+    let failed = failed.map(|load| format!("; {} of {} failed", percent(load.failed_share()), load.requests_text()));
     let stability = match measured.stability {
         Stability::Unknown => "stability unknown",
         known => known.as_str(),
@@ -141,7 +139,7 @@ fn all_failed(case: &CaseSection) -> Option<String> {
         return None;
     }
     let (failed, due) =
-        loads.iter().fold((0_u64, 0_u64), |(failed, due), load| (failed + load.failed(), due.saturating_add(load.requests)));
+        loads.iter().fold((0_u64, 0_u64), |(failed, due), load| (failed + load.failed(), due.saturating_add(load.judged())));
     let mut causes: BTreeMap<&str, u64> = BTreeMap::new();
     for failure in loads.iter().flat_map(|load| &load.failures) {
         *causes.entry(&failure.kind).or_default() += failure.count;
@@ -199,7 +197,7 @@ pub(crate) fn trial_count_text(n: u64, planned: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::CaseId;
+    use assay_manifest::{CaseId, Count};
 
     use crate::run::fixture;
 
@@ -212,6 +210,14 @@ mod tests {
             work.slos.clear();
         }
         insta::assert_snapshot!(sentence(&model), @"TTFT p99 330 ms [230, 380], at 3330 output tokens/s [3270, 3360] and concurrency 64, 5 trials: llama-3.1-8b on vllm, chat; the highest throughput of 3 loads; 1.6 % of 800 requests failed; realism grade; stable");
+        let planned = |model: &mut fixture::Model| {
+            let outcomes = &mut model.summary.points[1].serving.as_mut().expect("it serves").outcomes;
+            outcomes.insert("ok".to_owned(), Count(387));
+            outcomes.insert("cancelled".to_owned(), Count(400));
+        };
+        planned(&mut model);
+        let cancelled = sentence(&model);
+        assert!(cancelled.contains("; 3.2 % of 400 uncancelled requests failed;"), "of those that could: {cancelled}");
         for point in &mut model.summary.points {
             point.metrics.clear();
         }

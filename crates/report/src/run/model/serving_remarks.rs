@@ -94,10 +94,15 @@ fn failed_requests(point: &PointSection, load: &Load, columns: &[&'static Column
 /// States the share of failed requests of all counted trials, beside the median of the trials' own shares, which may be 0 if one trial
 /// failed.
 fn error_rates(point: &PointSection, load: &Load) -> String {
-    let of_all = percent(load.failed() as f64 / load.requests.max(1) as f64);
+    let of_all = percent(load.failed_share());
     let rate = Metric::ErrorRate.name(Statistic::Value);
-    let median = rate.and_then(|rate| point.measured(rate.text)).map(|found| percent(found.median));
-    let which = if load.has_uncounted() { "the counted" } else { "all" };
+    let several = rate.and_then(|rate| point.measured(rate.text)).filter(|found| found.trials.len() > 1);
+    let median = several.map(|found| percent(found.median));
+    let which = match (load.has_uncounted(), load.cancelled) {
+        (true, _) => "the counted",
+        (false, 0) => "all",
+        (false, _) => "all uncancelled",
+    };
     median.map_or_else(String::new, |median| format!("; {of_all} of {which} requests, {median} in the median of the trials"))
 }
 

@@ -449,6 +449,10 @@ fn measured_part(work: &ServingWork, summary: &DatasetSummary) -> String {
             format!("measures at most {}", requests.0)
         }
         (None, _, Some(requests)) if requests < summary.rows => format!("measures {}", requests.0),
+        (None, ..) if work.arrival == ArrivalLaw::Recorded => match work.duration_ns {
+            Some(duration) => format!("measures what is due within its {}", seconds(duration)),
+            None => return String::new(),
+        },
         _ => return String::new(),
     };
     format!(", of which a trial {part}; of all of them")
@@ -756,6 +760,8 @@ mod tests {
         let mut lengths = |summary: DatasetSummary, requests: Option<u64>, sessions: Option<u64>, duration_ns| {
             work.prompts = crate::run::fixture::serving::dataset(DatasetSummary { rows: Count(12), ..summary });
             (work.requests, work.duration_ns, work.cache) = (requests.map(Count), duration_ns, CacheMode::Warm);
+            let is_replay = work.prompts.dataset().is_some_and(|dataset| dataset.summary.times.is_some()) && sessions.is_none();
+            work.arrival = if is_replay { ArrivalLaw::Recorded } else { ArrivalLaw::Closed };
             work.sessions = sessions.map(|count| Sessions {
                 turns: None,
                 count: Some(Count(count)),
@@ -772,6 +778,9 @@ mod tests {
         assert_eq!(lengths(DatasetSummary::default(), Some(5), None, Some(Count(1))), at_most);
         assert_eq!(lengths(trace(), Some(12), None, None), format!("12 requests of {file}, tokens 0"));
         assert_eq!(lengths(trace(), None, None, None), format!("12 requests of {file}, tokens 0"));
+        let due =
+            format!("12 requests of {file}, of which a trial measures what is due within its 0.5 s; of all of them, tokens 0");
+        assert_eq!(lengths(trace(), None, None, Some(Count(500_000_000))), due);
         let played = format!("12 turns of 3 sessions of {file}, of which a trial plays 2 sessions; of all of them, tokens 0");
         assert_eq!(lengths(of_sessions(), None, Some(2), None), played);
         let conversations = DatasetSummary { sessions: Some(Count(3)), ..DatasetSummary::default() };
