@@ -53,6 +53,16 @@ struct FieldPlace<'a> {
     anchor: Span,
 }
 
+/// The most fields that a hint names.
+const MAX_NAMED_FIELDS: usize = 6;
+
+/// Names the first fields of an object.
+fn name_fields(table: &Table) -> String {
+    let names: Vec<_> = table.fields.iter().take(MAX_NAMED_FIELDS).map(|field| quote(field.name)).collect();
+    let more = if table.fields.len() > MAX_NAMED_FIELDS { " and others" } else { "" };
+    format!("its fields are {}{more}", names.join(", "))
+}
+
 impl FieldPlace<'_> {
     fn member(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
@@ -146,11 +156,11 @@ impl Checker<'_, '_> {
     fn object(&mut self, table: &'static Table, node: &Node, place: FieldPlace<'_>) -> Option<CheckedValue> {
         let Tree::Map(members) = &node.value else {
             if !matches!(node.value, Tree::Refused) {
-                let message = match place.path {
-                    "" => format!("a {} must be a map of fields, not {}", table.name, self.describe_found(node)),
-                    path => format!("`{path}` must be a map, not {}", self.describe_found(node)),
+                let (message, hint) = match place.path {
+                    "" => (format!("a {} must be a map of fields, not {}", table.name, self.describe_found(node)), None),
+                    path => (format!("`{path}` must be a map, not {}", self.describe_found(node)), Some(name_fields(table))),
                 };
-                self.problems.add(node.span, message);
+                self.problems.add_maybe_hinted(node.span, message, hint);
             }
             return None;
         };

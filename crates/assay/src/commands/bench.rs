@@ -167,7 +167,8 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = parse_doublings)]
     concurrency: Vec<Doublings>,
     /// Open loop: requests per second, independent of completions. With `--concurrency`, both are measured
-    #[arg(long, value_name = "PER_S,..", value_delimiter = ',', allow_negative_numbers = true, group = "drawn")]
+    #[arg(long, value_name = "PER_S,..", value_delimiter = ',', allow_negative_numbers = true, group = "drawn",
+        value_parser = parse_rate)]
     rate: Vec<f64>,
     /// Users who play one session after the other, with equal gaps between their turns: the number of users over `--rate`, the turns of all of them per
     /// second. Each number is measured at each rate
@@ -742,6 +743,16 @@ fn parse_doublings(text: &str) -> Result<Doublings, String> {
     }
     let doublings = std::iter::successors(Some(first), |number| number.checked_mul(2)).take_while(|number| *number < last);
     Ok(Doublings(doublings.chain([last]).collect()))
+}
+
+/// Parses a rate. There are many between two, so a range of them has to be written in another way.
+fn parse_rate(text: &str) -> Result<f64, String> {
+    if text.contains("..") {
+        return Err(format!(
+            "a rate is one number: list several, such as `100,200,400`, or let it change over a trial with `--ramp {text}`"
+        ));
+    }
+    text.parse::<f64>().map_err(|error| error.to_string())
 }
 
 /// Parses the share of requests that are cancelled, and the time after which they are.

@@ -1212,6 +1212,7 @@ fn lists_and_maps_are_told_from_scalars() {
       |
     8 |   script: run.sh
       |           ^^^^^^
+    hint: its fields are `path`, `url`, `sha256`
     ");
     assert_snapshot!(indicator("ARRAY_MIB: [64, 256]", "ARRAY_MIB: {min: 64}"), @r"
     error: `spec.parameters.ARRAY_MIB` must be a text, number or boolean or a list, not a map
