@@ -673,6 +673,10 @@ fn the_most_requests_in_flight_are_found_and_measured_apart() {
     let rounds = list(&search["runs"]);
     assert!(!rounds.is_empty() && !rounds.contains(&found["run_id"]), "{search:#}");
     fixture.assay(&["verify", text(&rounds[0])]).success();
+    // A list of runs tells the rounds from what was measured.
+    let runs = fixture.assay(&["runs", "--json"]).success().json();
+    let searched = |run: &Value| run["pipeline"] == "pipelines/search.yaml";
+    assert!(list(&runs).iter().all(|run| searched(run) == rounds.contains(&run["run_id"])), "{runs:#}");
     // What is printed follows from the measured trials: the same again by hand.
     let loads: BTreeSet<u64> =
         list(&found["results"]).iter().map(|point| point["load"]["concurrency"].as_u64().expect("a number")).collect();
@@ -684,7 +688,21 @@ fn the_most_requests_in_flight_are_found_and_measured_apart() {
     };
     assert_eq!(ran.code, 0, "{ran:?}");
     let (low, high) = (*loads.first().expect("a load") as f64, *loads.last().expect("a load") as f64);
-    assert!(low <= median && median <= high && median.fract() == 0.0, "{median} within {loads:?}");
+    // Each trial's is a whole number, and the median of two may lie between them.
+    assert!(low <= median && median <= high && (median * 2.0).fract() == 0.0, "{median} within {loads:?}");
+    // It is a published number, which is traced to the trials of every load.
+    let address = text(&search["max_load"]["address"]);
+    assert!(list(&found["numbers"]).iter().any(|number| number["address"] == address), "{address}");
+    let traced = fixture.assay(&["trace", address, "--json"]).success().json();
+    assert_eq!(
+        (&traced["metric"], &traced["point_id"], &traced["value"]),
+        (&json!("max_load"), &json!("all-loads"), &json!(median))
+    );
+    let behind = list(&traced["trials"]);
+    assert_eq!(behind.len() as u64, loads.len() as u64 * search["max_load"]["n"].as_u64().expect("a number"), "{traced:#}");
+    assert!(behind.iter().all(|trial| trial["metric"] == "good_fraction"), "{traced:#}");
+    let traced = fixture.assay(&["trace", address, "--recompute"]).success().stdout;
+    assert!(traced.contains("computed again from the raw evidence, and equal"), "{traced}");
     // It is a statement on the run, in whatever shows the run.
     let trials = if search["max_load"]["n"] == 1 { "1 trial" } else { "2 trials" };
     let said = format!("the most within the SLOs is concurrency {median} (no interval), {trials}");
@@ -768,7 +786,9 @@ fn the_name_of_a_run_is_no_name_for_a_search() {
 fn options_that_a_search_has_no_use_for_are_refused() {
     let fixture = Fixture::shared();
     let refused = [
-        (&["--sweep", "--concurrency", "4"][..], "cannot be used with"),
+        (&["--sweep", "--concurrency", "4"][..], "`--concurrency` contradicts `--sweep`"),
+        (&["--find-max", "rate", "--slo", "ttft=1s", "--rate", "4"], "`--rate` contradicts `--find-max`"),
+        (&["--sweep", "--print"], "`--print` contradicts `--sweep`"),
         (&["--find-max", "rate"], "--slo"),
         (&["--find-max", "speed", "--slo", "ttft=1s"], "invalid value 'speed'"),
         (&["--concurrency", "1", "--up-to", "4"], "`--up-to` limits a search, and none is requested"),
@@ -781,6 +801,26 @@ fn options_that_a_search_has_no_use_for_are_refused() {
         assert_eq!(ran.code, 2, "{options:?}: {ran:?}");
         assert!(ran.stderr.contains(why), "{options:?}: {}", ran.stderr);
     }
+}
+
+#[test]
+fn gpu_hours_beyond_a_limit_are_refused_before_anything_is_measured() {
+    let fixture = Fixture::bare();
+    // Nothing listens there: a run would fail otherwise.
+    let base =
+        ["bench", "--url", "http://127.0.0.1:9", "--model", MODEL, "--concurrency", "4", "--duration", "60s", "--trials", "2"];
+    let asked = |more: &[&str]| fixture.assay(&[&base[..], more].concat());
+    let unknown = asked(&["--max-gpu-hours", "1"]).refuses(2, "gpu_hours");
+    assert!(unknown.stderr.contains("target `endpoint`") && unknown.stderr.contains("`--gpus 8`"), "{}", unknown.stderr);
+    // Two trials of 1 s of warm-up, 60 s, and 30 s for the last responses: 182 s of eight GPUs are 0.404 hours.
+    let beyond = asked(&["--gpus", "8", "--max-gpu-hours", "0.4"]).refuses(2, "gpu_hours");
+    assert!(beyond.stderr.contains("the trials may take 0.41 GPU-hours; `--max-gpu-hours` allows 0.4"), "{}", beyond.stderr);
+    let printed = asked(&["--gpus", "8", "--max-gpu-hours", "0.41", "--print"]).success();
+    assert!(printed.stderr.contains("about 0.27, at most 0.41 GPU-hours, by the declared GPUs"), "{}", printed.stderr);
+    assert!(!asked(&["--print"]).success().stderr.contains("GPU-hours"), "of GPUs that are not known, nothing is said");
+    let found = fixture
+        .assay(&[&["bench", "--simulator", "fast", "--concurrency", "4", "--print"][..], &["--max-gpu-hours", "0.1"]].concat());
+    assert!(!found.success().stderr.contains("GPU-hours"), "a simulator uses none");
 }
 
 #[test]

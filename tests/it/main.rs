@@ -31,6 +31,7 @@ mod keeping;
 mod kills;
 mod lengths;
 mod life;
+mod max_load;
 mod modes;
 mod pipeline;
 mod received;

@@ -17,6 +17,7 @@ error_codes! {
     FolderTooLarge, "folder_too_large", Usage, Lasting, "The files of a folder together are larger than the limit.", "Name the folder of one published run.";
     ForgeRequest, "forge_request", Usage, Lasting, "An option, the token or a text is not valid for the forge.", "Correct the option, token or text that the message names.";
     Git, "git", Usage, Lasting, "The Git repository, or a commit or file in it, cannot be read.", "Run the command in a Git checkout, and check the name of the commit or file.";
+    GpuHours, "gpu_hours", Usage, Lasting, "The trials may take more GPU-hours than `--max-gpu-hours` allows, or the GPUs of a target are not known.", "Measure fewer loads or trials or for a shorter time, or declare the GPUs of each target.";
     Head, "head", Usage, Lasting, "The value of `--head` is not a whole commit id.", "Give the 40 digits of the commit, as `git rev-parse` prints them.";
     ImageNotPinned, "image_not_pinned", Usage, Lasting, "A container image is not named by its digest.", "Write the image as `registry/name@sha256:...`.";
     InputCount, "input_count", Usage, Lasting, "A stage was given the wrong number of manifests of a kind.", "Name each input with `--input MANIFEST,BUNDLE`.";

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    BetterDirection, Case, Comparison, Difference, Digest, EarlierEnd, Environment, ExecutionPart, InputRef, Isolation,
-    MetricSummary, Name, PairUnit, Placement, Plan, PointId, PointSummary, RunId, Side, Source, Summary, TargetKind, TrialId,
-    TrialPair,
+    BetterDirection, Case, Comparison, Difference, Digest, EarlierEnd, Environment, ExecutionPart, InputRef, Isolation, MAX_LOAD,
+    MetricSummary, Name, PairUnit, Placement, Plan, PointId, PointSummary, Reason, RunId, Side, Source, Summary, TargetKind,
+    TrialId, TrialPair,
 };
 
+use crate::max_loads::pair_loads;
 use crate::sides::{differences, is_on_side};
 
 /// The name of the reason why metrics are inconclusive whose intervals are within one run, and of the check that says so.
@@ -71,7 +72,12 @@ pub(crate) struct ComparedMetric<'a> {
     /// The baseline's case.
     pub(crate) case: &'a Case,
     pub(crate) point: &'a PointId,
-    pub(crate) metric: &'a MetricSummary,
+    pub(crate) metric: &'a str,
+    pub(crate) unit: &'a str,
+    /// True if gates judge it by default.
+    pub(crate) primary: bool,
+    /// True if only gates that name it judge it.
+    pub(crate) needs_name: bool,
     pub(crate) better: BetterDirection,
     pub(crate) pairs: Vec<TrialPair>,
     /// The number of planned pairs.
@@ -80,6 +86,8 @@ pub(crate) struct ComparedMetric<'a> {
     pub(crate) work: Digest,
     /// True if a side of every run was measured in one trial, with intervals within the run.
     pub(crate) is_within_run: bool,
+    /// The reason why the evidence decides nothing, whatever its pairs say.
+    pub(crate) undecided: Option<Reason>,
 }
 
 impl ComparedMetric<'_> {
@@ -89,14 +97,14 @@ impl ComparedMetric<'_> {
             workload: self.case.workload.clone(),
             work: self.work,
             point: self.point.clone(),
-            metric: self.metric.metric.clone(),
+            metric: self.metric.to_owned(),
             unit,
         }
     }
 }
 
 /// Returns every metric that both sides report and that declares which direction is better, in the plan's order, with its pairs
-/// of one run.
+/// of one run. After the points of a case comes the most load within the SLOs over all of them.
 pub(crate) fn pair_metrics<'a>(run: &Run<'a>, number: u32, comparison: &Comparison) -> Vec<ComparedMetric<'a>> {
     let indexes: BTreeMap<&TrialId, u32> = run.plan.trials.iter().map(|trial| (&trial.trial_id, trial.index)).collect();
     let mut all = Vec::new();
@@ -111,13 +119,49 @@ pub(crate) fn pair_metrics<'a>(run: &Run<'a>, number: u32, comparison: &Comparis
                 let beside = candidate.metrics.iter().find(|beside| beside.metric == metric.metric);
                 let Some(better) = metric.better else { continue };
                 let pairs = pairs(number, metric, beside, &indexes);
-                let (planned, work) = (run.plan.trial_policy.count, baseline.workload_spec_digest);
-                let point = &point.point_id;
-                all.push(ComparedMetric { case, point, metric, better, pairs, planned, work, is_within_run });
+                all.push(ComparedMetric {
+                    case,
+                    point: &point.point_id,
+                    metric: &metric.metric,
+                    unit: &metric.unit,
+                    primary: metric.primary,
+                    needs_name: false,
+                    better,
+                    pairs,
+                    planned: run.plan.trial_policy.count,
+                    work: baseline.workload_spec_digest,
+                    is_within_run,
+                    undecided: None,
+                });
             }
         }
+        all.extend(other.and_then(|other| compare_loads(run, number, case, other)));
     }
     all
+}
+
+/// Returns the most load within the SLOs of both cases of a workload; `None` unless both have loads that may say it.
+fn compare_loads<'a>(run: &Run<'a>, number: u32, case: &'a Case, other: &Case) -> Option<ComparedMetric<'a>> {
+    let [baseline, candidate] = [case, other].map(|case| run.summary.1.all_loads_of(&case.case_id));
+    let (baseline, candidate) = (baseline?, candidate?);
+    let (pairs, undecided) = match pair_loads(number, [baseline, candidate]) {
+        Ok(pairs) => (pairs, None),
+        Err(why) => (Vec::new(), Some(why)),
+    };
+    Some(ComparedMetric {
+        case,
+        point: &baseline.point_id,
+        metric: MAX_LOAD,
+        unit: &baseline.unit,
+        primary: false,
+        needs_name: true,
+        better: BetterDirection::Higher,
+        pairs,
+        planned: run.plan.trial_policy.count,
+        work: baseline.workload_spec_digest,
+        is_within_run: false,
+        undecided,
+    })
 }
 
 fn point_of<'a>(summary: &'a Summary, case: &Case, point: &PointId) -> Option<&'a PointSummary> {

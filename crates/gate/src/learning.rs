@@ -26,7 +26,7 @@ pub fn learn(runs: &[Run<'_>]) -> BTreeMap<MetricKey, LearnedNoise> {
     let mut differences: BTreeMap<MetricKey, Vec<Vec<f64>>> = BTreeMap::new();
     for run in runs {
         let Some(comparison) = &run.plan.comparison else { continue };
-        for compared in pair_metrics(run, 0, comparison) {
+        for compared in pair_metrics(run, 0, comparison).into_iter().filter(|compared| compared.undecided.is_none()) {
             let pairs = compared.pairs.iter().map(|pair| [pair.baseline, pair.candidate]).collect();
             let series = Series { better: compared.better, pairs, places: Vec::new(), learned: None };
             let Some(logs) = logs(&series).filter(|logs| logs.len() > 1) else { continue };

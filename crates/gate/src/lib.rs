@@ -3,7 +3,7 @@
 //! Everything here is pure: a verdict is a function of the evidence that it names, so a reader who has that evidence can compute
 //! it again, to the byte. [`rule`] holds the statistics of one family of metrics, [`stretch`] tests whether its pairs are
 //! autocorrelated, [`sizing`] gives the number of pairs that it needs, [`learning`] learns noise from earlier runs, [`evidence`]
-//! reads both sides from a run's signed manifests, [`sides`] finds differences of the sides other than the variable under test,
+//! reads both sides from a run's signed manifests, `max_loads` pairs the most load within the SLOs of both, [`sides`] finds differences of the sides other than the variable under test,
 //! `checks` holds the rules that a single run can break, [`history`] compares a run with those before it, and [`verdict`]
 //! combines them.
 
@@ -19,6 +19,7 @@ mod executables;
 pub mod history;
 mod input;
 pub mod learning;
+mod max_loads;
 pub mod rule;
 pub mod sides;
 pub mod sizing;

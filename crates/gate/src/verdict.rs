@@ -69,15 +69,16 @@ pub fn judge(question: &GateInput<'_>) -> Result<Verdict, Refusal> {
     // another tree's first look.
     let later = Rules { q: question.policy.q * question.policy.looks.get(look as usize).copied().unwrap_or(share), ..rules };
 
-    let compared = collect_metrics(&question.runs, comparison);
+    let mut compared = collect_metrics(&question.runs, comparison);
+    compared.retain(|compared| !compared.needs_name || question.policy.metrics.iter().any(|named| named == compared.metric));
     for named in &question.policy.metrics {
-        if !compared.iter().any(|compared| compared.metric.metric == *named) {
+        if !compared.iter().any(|compared| compared.metric == named) {
             return Err(Refusal::UnknownMetric(named.clone()));
         }
     }
     let is_primary = |compared: &ComparedMetric<'_>| match question.policy.metrics.as_slice() {
-        [] => compared.metric.primary,
-        named => named.contains(&compared.metric.metric),
+        [] => compared.primary,
+        named => named.iter().any(|named| named == compared.metric),
     };
     let (primary, others): (Vec<_>, Vec<_>) =
         (0..compared.len()).partition(|&place| compared.get(place).is_some_and(&is_primary));
@@ -94,6 +95,9 @@ pub fn judge(question: &GateInput<'_>) -> Result<Verdict, Refusal> {
             if compared.is_within_run {
                 (verdict.outcome, verdict.reason) = (Outcome::Inconclusive, Some(Reason::new(WITHIN_RUN, ONE_TRIAL)));
                 verdict.more_pairs = None;
+            }
+            if let Some(why) = &compared.undecided {
+                (verdict.outcome, verdict.reason, verdict.more_pairs) = (Outcome::Inconclusive, Some(why.clone()), None);
             }
             verdicts.insert(*place, verdict);
         }
@@ -175,12 +179,13 @@ fn collect_metrics<'a>(runs: &[Run<'a>], comparison: &Comparison) -> Vec<Compare
             let same = |earlier: &&mut ComparedMetric<'_>| {
                 earlier.case.case_id == compared.case.case_id
                     && earlier.point == compared.point
-                    && earlier.metric.metric == compared.metric.metric
+                    && earlier.metric == compared.metric
             };
             match all.iter_mut().find(same) {
                 Some(earlier) => {
                     earlier.planned += compared.planned;
                     earlier.is_within_run &= compared.is_within_run;
+                    earlier.undecided = earlier.undecided.take().or(compared.undecided);
                     earlier.pairs.extend(compared.pairs);
                 }
                 None => all.push(compared),
@@ -216,8 +221,8 @@ fn metric_verdict(
     MetricVerdict {
         workload: compared.case.workload.clone(),
         point_id: compared.point.clone(),
-        metric: compared.metric.metric.clone(),
-        unit: compared.metric.unit.clone(),
+        metric: compared.metric.to_owned(),
+        unit: compared.unit.to_owned(),
         better: compared.better,
         primary,
         outcome: judged.outcome,

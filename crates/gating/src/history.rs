@@ -6,7 +6,7 @@ use assay_gate::history::{
     FalseAlarms, HistoryComparison, MetricComparison, MetricHistory, MetricSpread, PairedDesign, Prediction, size_paired_design,
 };
 use assay_gate::{History, MetricKey};
-use assay_manifest::{CaseId, Digest, MetricSummary, Name, PairUnit, PointId, PointSummary, Summary};
+use assay_manifest::{CaseId, Digest, MetricSummary, Name, NumberPlace, PairUnit, PointId, Summary};
 use assay_runs::{RunStore, RunValue, Series, SeriesFilter, SeriesReading, read_series};
 use assay_stage::{ErrorCode, Failure};
 
@@ -128,23 +128,23 @@ impl FollowedMetric {
 
 fn collect_histories(summary: &Summary, history: &[Series], run: &str, named: &[String]) -> Vec<FollowedMetric> {
     let mut all = Vec::new();
-    for point in &summary.points {
+    for (place, metrics) in summary.places() {
         let is_asked = |metric: &&MetricSummary| if named.is_empty() { metric.primary } else { named.contains(&metric.metric) };
-        for metric in point.metrics.iter().filter(is_asked) {
+        for metric in metrics.iter().filter(is_asked) {
             let Some(better) = metric.better else { continue };
             let same = |series: &&Series| {
-                series.case == point.case_id.as_str() && series.point == point.point_id.as_str() && series.metric == metric.metric
+                series.case == place.case_id.as_str() && series.point == place.point_id.as_str() && series.metric == metric.metric
             };
             let series = history.iter().find(same);
-            let before = series.map(|series| earlier_runs(series, run, point)).unwrap_or_default();
+            let before = series.map(|series| earlier_runs(series, run, place)).unwrap_or_default();
             let own = series.and_then(|series| series.runs.iter().find(|of| of.run == run));
             let surroundings = |of: &RunValue| (of.hardware.clone(), of.software.clone(), of.definition.clone());
             let elsewhere = own.map(|own| before.iter().filter(|of| surroundings(of) != surroundings(own)).count());
             let earlier: BTreeMap<String, f64> = before.iter().map(|of| (of.run.clone(), of.value)).collect();
             all.push(FollowedMetric {
-                case: point.case_id.clone(),
-                point: point.point_id.clone(),
-                work: point.workload_spec_digest,
+                case: place.case_id.clone(),
+                point: place.point_id.clone(),
+                work: place.workload_spec_digest,
                 metric: metric.clone(),
                 past: MetricHistory { better, value: metric.median, earlier },
                 elsewhere,
@@ -155,8 +155,8 @@ fn collect_histories(summary: &Summary, history: &[Series], run: &str, named: &[
 }
 
 /// Returns the runs before `run` that did the same work; if `run` is not in the tables, all such runs.
-fn earlier_runs<'a>(series: &'a Series, run: &str, point: &PointSummary) -> Vec<&'a RunValue> {
-    let work = point.workload_spec_digest.to_string();
+fn earlier_runs<'a>(series: &'a Series, run: &str, place: NumberPlace<'_>) -> Vec<&'a RunValue> {
+    let work = place.workload_spec_digest.to_string();
     let own = series.runs.iter().find(|of| of.run == run).map_or(i64::MAX, |of| of.started);
     series.runs.iter().filter(|of| of.workload == work && of.run != run && of.started < own).collect()
 }

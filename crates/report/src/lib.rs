@@ -18,5 +18,5 @@ pub use render::number::{bytes, duration, percent, probability, significant};
 pub use render::text::{counted, short_commit};
 pub use run::{
     Headline, Inputs, Report, Verification, commonest_reason, describe_none_counted, describe_rows, landmarks_of, lasting_reason,
-    load_of, max_load_of, observation_of,
+    observation_of,
 };

@@ -33,7 +33,7 @@ pub use lock::RunLock;
 pub use log::tail;
 pub use policy::{StagePolicies, StagePolicy};
 pub use run::{BranchPush, DriverSpec, Run, RunSpec, default_store, new_run_id, user_store};
-pub use source::{SourceSpec, read_source, redact_address};
+pub use source::{LoadedSource, SourceSpec, read_source, redact_address};
 pub use stage_call::StageCall;
 pub use times::{DriverTimes, StageTimes};
 pub use tombstone::{is_run_locked, lock_run, sign_tombstone};

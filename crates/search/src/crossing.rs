@@ -1,20 +1,11 @@
 //! The most load within the SLOs, from trials that were measured at several loads.
 
-use assay_stats::{Estimate, estimate};
+use assay_manifest::LoadKind;
 
 use crate::monotone::fall;
 
 /// The most that a load may exceed the one before it for a straight line between them to mean something.
 const NEAR: f64 = 1.25;
-
-/// The kind of the loads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Axis {
-    /// Rates: any number.
-    Rate,
-    /// Requests in flight: whole numbers, and the most that meets the SLOs is one.
-    Concurrency,
-}
 
 /// The load at which the share of good requests falls below the requested one, in one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,12 +46,21 @@ pub fn crossing(points: &[(f64, f64)], share: f64) -> Option<Crossing> {
     })
 }
 
+impl Crossing {
+    /// Returns the most load within the SLOs: the crossing, which of loads in flight is a whole number, or the end of the loads that it is beyond.
+    pub fn load(self, kind: LoadKind) -> f64 {
+        match self {
+            Self::At { load, .. } if kind == LoadKind::Concurrency => load.floor(),
+            Self::At { load, .. } | Self::Below(load) | Self::AtLeast(load) => load,
+        }
+    }
+}
+
 /// The most load within the SLOs over several trials of the same loads.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MaxLoad {
-    /// Every trial crossed between loads that are near each other: their crossings, summarised as any number of trials is. Whole numbers
-    /// for a concurrency.
-    Within(Estimate),
+    /// Every trial crossed between loads that are near each other: the most load of each.
+    Within(Vec<f64>),
     /// Loads too far from each other for more than this: a load that meets the SLOs in every trial, and one that does in none.
     Between {
         /// The lowest of the loads that meet the share.
@@ -81,40 +81,40 @@ pub struct Censored {
     pub above: u32,
 }
 
-/// Summarises the crossings of trials; `None` without a trial.
-pub fn max_load(trials: &[Vec<(f64, f64)>], share: f64, axis: Axis, seed: [u8; 32]) -> Option<MaxLoad> {
-    let crossings: Vec<Crossing> = trials.iter().map(|points| crossing(points, share)).collect::<Option<_>>()?;
+/// Takes the crossings of trials together; `None` without a trial.
+pub fn max_load(crossings: &[Crossing], kind: LoadKind) -> Option<MaxLoad> {
     let mut censored = Censored::default();
-    let mut values = Vec::new();
     let (mut lowest, mut highest, mut is_near) = (f64::INFINITY, 0.0_f64, true);
     for crossing in crossings {
         match crossing {
-            Crossing::At { load, meets, falls_short } => {
-                values.push(if axis == Axis::Concurrency { load.floor() } else { load });
-                (lowest, highest) = (lowest.min(meets), highest.max(falls_short));
-                is_near &= falls_short <= meets * NEAR || axis == Axis::Concurrency && falls_short <= meets + 1.0;
+            Crossing::At { meets, falls_short, .. } => {
+                (lowest, highest) = (lowest.min(*meets), highest.max(*falls_short));
+                is_near &= *falls_short <= meets * NEAR || kind == LoadKind::Concurrency && *falls_short <= meets + 1.0;
             }
             Crossing::Below(_) => censored.below += 1,
             Crossing::AtLeast(_) => censored.above += 1,
         }
     }
-    if censored != Censored::default() {
-        return Some(MaxLoad::Inconclusive(censored));
+    if crossings.is_empty() {
+        None
+    } else if censored != Censored::default() {
+        Some(MaxLoad::Inconclusive(censored))
+    } else if !is_near {
+        Some(MaxLoad::Between { meets: lowest, falls_short: highest })
+    } else {
+        Some(MaxLoad::Within(crossings.iter().map(|crossing| crossing.load(kind)).collect()))
     }
-    if !is_near {
-        return Some(MaxLoad::Between { meets: lowest, falls_short: highest });
-    }
-    let mut found = estimate(&values, seed).ok()?;
-    if axis == Axis::Concurrency {
-        // Between two trials in the middle, the smaller one: half a request in flight is none.
-        found.median = found.median.floor();
-    }
-    Some(MaxLoad::Within(found))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Returns the most load over these trials with 99 of 100.
+    fn over(trials: &[Vec<(f64, f64)>], kind: LoadKind) -> Option<MaxLoad> {
+        let crossings: Vec<Crossing> = trials.iter().filter_map(|points| crossing(points, 0.99)).collect();
+        max_load(&crossings, kind)
+    }
 
     fn at(points: &[(f64, f64)]) -> f64 {
         match crossing(points, 0.99) {
@@ -157,30 +157,26 @@ mod tests {
         let within = vec![(10.0, 1.0), (12.0, 0.98)];
         let trials = vec![within.clone(), within.clone(), vec![(10.0, 1.0), (12.0, 1.0)], vec![(10.0, 0.0), (12.0, 0.0)]];
         let censored = MaxLoad::Inconclusive(Censored { below: 1, above: 1 });
-        assert_eq!(max_load(&trials, 0.99, Axis::Rate, [0; 32]), Some(censored));
-        let Some(MaxLoad::Within(found)) = max_load(&vec![within; 5], 0.99, Axis::Rate, [0; 32]) else { panic!("all within") };
-        assert!((found.median - 11.0).abs() < 1e-9 && found.n == 5, "{found:?}");
-        assert_eq!(max_load(&[], 0.99, Axis::Rate, [0; 32]), None);
+        assert_eq!(over(&trials, LoadKind::Rate), Some(censored));
+        let Some(MaxLoad::Within(found)) = over(&vec![within; 5], LoadKind::Rate) else { panic!("all within") };
+        assert!(found.len() == 5 && found.iter().all(|load| (load - 11.0).abs() < 1e-9), "{found:?}");
+        assert_eq!(over(&[], LoadKind::Rate), None);
     }
 
     #[test]
     fn a_concurrency_is_a_whole_number() {
         let trial = |less: f64| vec![(3.0, 1.0), (4.0, less)];
-        let median = |trials: &[Vec<(f64, f64)>]| match max_load(trials, 0.99, Axis::Concurrency, [0; 32]) {
-            Some(MaxLoad::Within(found)) => found.median.to_string(),
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(median(&[trial(0.98)]), "3");
-        assert_eq!(median(&[trial(0.5), vec![(3.0, 1.0), (4.0, 1.0), (5.0, 0.5)]]), "3");
+        let found = over(&[trial(0.98), trial(0.5), vec![(3.0, 1.0), (4.0, 1.0), (5.0, 0.5)]], LoadKind::Concurrency);
+        assert_eq!(found, Some(MaxLoad::Within(vec![3.0, 3.0, 4.0])));
     }
 
     #[test]
     fn loads_far_from_each_other_are_only_a_bracket() {
         let trials = [vec![(5.0, 1.0), (10.0, 0.5)], vec![(5.0, 1.0), (10.0, 1.0), (50.0, 0.5)]];
         let between = MaxLoad::Between { meets: 5.0, falls_short: 50.0 };
-        assert_eq!(max_load(&trials, 0.99, Axis::Rate, [0; 32]), Some(between));
+        assert_eq!(over(&trials, LoadKind::Rate), Some(between));
         let doubling = [vec![(4.0, 1.0), (8.0, 0.5)]];
         let between = MaxLoad::Between { meets: 4.0, falls_short: 8.0 };
-        assert_eq!(max_load(&doubling, 0.99, Axis::Concurrency, [0; 32]), Some(between));
+        assert_eq!(over(&doubling, LoadKind::Concurrency), Some(between));
     }
 }

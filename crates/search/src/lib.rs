@@ -5,7 +5,8 @@
 //! end on every machine.
 //!
 //! What is published is never measured by the search: its end is a [`Bracket`], whose [`grid`](Bracket::grid) of loads is measured
-//! afterwards, in trials, and [`max_load`] is computed from those.
+//! afterwards, in trials, and the most load within the SLOs is computed from those: by [`case_loads`] from the points of a Summary, for every
+//! run whose points are loads.
 
 #![cfg_attr(
     not(test),
@@ -15,17 +16,25 @@
     )
 )]
 
+mod case;
 mod crossing;
 mod landmarks;
 mod monotone;
 mod step;
 
-pub use crossing::{Axis, Censored, Crossing, MaxLoad, crossing, max_load};
+pub use case::{CaseLoads, CaseTrial, GOOD_FRACTION, case_loads, load_of};
+pub use crossing::{Censored, Crossing, MaxLoad, crossing, max_load};
 pub use landmarks::{Landmarks, landmarks};
 pub use step::{Bracket, MAX_ERROR_RATE, MAX_ROUNDS, SATURATED, Step, next_step};
 
-/// The share of the requests that have to be within every SLO by default: that of a report's `met`.
-pub const DEFAULT_SHARE: f64 = 0.99;
+/// The requests that have to be within every SLO, of how many: 99 of 100, everywhere in Assay.
+pub const GOOD_OF: [u32; 2] = [99, 100];
+
+/// The share of the requests that have to be within every SLO: that of a report's `met`.
+pub const DEFAULT_SHARE: f64 = GOOD_OF[0] as f64 / GOOD_OF[1] as f64;
+
+/// The fewest requests of a trial at a load that decide if it meets the SLOs: of fewer, 99 of 100 are all of them.
+pub const MIN_REQUESTS: u64 = GOOD_OF[1] as u64;
 
 /// The purpose of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

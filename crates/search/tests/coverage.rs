@@ -1,7 +1,9 @@
 //! The distance of the most load within the SLOs of a measured grid from the truth, and how often its interval holds it: a loss system of seven
 //! places, of which Erlang's formula gives the share of good requests at each rate.
 
-use assay_search::{Axis, Bracket, Load, MaxLoad, max_load};
+use assay_manifest::LoadKind;
+use assay_search::{Bracket, Crossing, Load, MaxLoad, crossing, max_load};
+use assay_stats::estimate;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore as _, SeedableRng as _};
 
@@ -51,7 +53,9 @@ fn simulate(requests: u32, off: f64) -> Simulated {
             loads.iter().map(seen).collect()
         };
         let trials: Vec<_> = (0..TRIALS).map(|_| trial()).collect();
-        if let Some(MaxLoad::Within(found)) = max_load(&trials, SHARE, Axis::Rate, [0; 32]) {
+        let crossings: Vec<Crossing> = trials.iter().filter_map(|points| crossing(points, SHARE)).collect();
+        if let Some(MaxLoad::Within(values)) = max_load(&crossings, LoadKind::Rate) {
+            let found = estimate(&values, [0; 32]).expect("five numbers");
             let interval = found.interval.expect("five trials");
             sum += found.median / truth;
             held += u32::from(interval.low <= truth && truth <= interval.high);

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use assay_manifest::{
-    CacheMode, Case, CaseId, Hasher, IdError, Intent, Name, Point, PointId, PointKind, RateProfile, TargetKind, WorkloadType,
-    canonical_value,
+    CacheMode, Case, CaseId, Hasher, IdError, Intent, MAX_LOAD, Name, Point, PointId, PointKind, RateProfile, TargetKind,
+    WorkloadType, canonical_value,
 };
 use assay_metric::{MetricName, Requirement};
 use serde_json::Value as Json;
@@ -196,7 +196,12 @@ fn check_gates(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<
 
 /// Returns the message and the hint for a metric of a gate that no workload measures.
 fn unmeasured(pipeline: &Pipeline, workloads: &[&Workload], metric: &str, measured: &[&str]) -> (String, Option<String>) {
-    let name = MetricName::find(metric).filter(|_| serving_of(workloads).next().is_some());
+    let has_serving = serving_of(workloads).next().is_some();
+    if metric == MAX_LOAD && has_serving {
+        let needs = "it needs `slos`, and two or more loads of one kind, such as `rate: [8, 9, 10]`";
+        return (format!("no workload of this pipeline measures `{metric}`"), Some(needs.to_owned()));
+    }
+    let name = MetricName::find(metric).filter(|_| has_serving);
     let Some(name) = name else {
         let hint = crate::problem::did_you_mean(metric, measured.iter().copied());
         return (format!("no workload of this pipeline reports the metric `{metric}`"), hint);
@@ -219,7 +224,8 @@ pub(crate) fn gate_metric_names<'a>(workloads: &[&'a Workload], is_priced: bool)
     let declared = workloads.iter().flat_map(|w| &w.spec.metrics).map(|metric| metric.path.as_str());
     let is_measured =
         |name: &&MetricName| serving_of(workloads).any(|serving| missing_requirement(serving, name, is_priced).is_none());
-    declared.chain(MetricName::judged().filter(is_measured).map(|name| name.text)).collect()
+    let max_load = serving_of(workloads).any(Serving::has_max_load).then_some(MAX_LOAD);
+    declared.chain(MetricName::judged().filter(is_measured).map(|name| name.text)).chain(max_load).collect()
 }
 
 fn serving_of<'a>(workloads: &[&'a Workload]) -> impl Iterator<Item = &'a Serving> {

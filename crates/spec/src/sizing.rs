@@ -2,7 +2,7 @@
 
 use assay_gate::rule::{LearnedNoise, Rules};
 use assay_gate::{MetricKey, Size, SizingError, pair_unit, size};
-use assay_manifest::{Case, Comparison, Digest, Name, PairUnit, Side};
+use assay_manifest::{ALL_LOADS, Case, Comparison, Digest, MAX_LOAD, Name, PairUnit, PointId, Side};
 use assay_metric::MetricName;
 
 use crate::noise::Noise;
@@ -50,19 +50,11 @@ pub fn gate_sizes(
         for case in cases.iter().filter(is_baseline) {
             let Some(workload) = workloads.iter().find(|workload| workload.name == case.workload) else { continue };
             let work = work_of(workload);
-            for point in &case.points {
-                for metric in judged_metrics(workload, gate) {
-                    let name = format!("`{metric}` of {} at {}", case.workload, point.point_id);
-                    let taught = |work: Digest| MetricKey {
-                        workload: case.workload.clone(),
-                        work,
-                        point: point.point_id.clone(),
-                        metric: metric.clone(),
-                        unit,
-                    };
-                    let learned = work.zip(history.as_ref()).and_then(|(work, history)| history.metrics.get(&taught(work)));
-                    judged.push((name, learned.copied()));
-                }
+            for (point, metric) in judged_places(case, workload, gate) {
+                let name = format!("`{metric}` of {} at {point}", case.workload);
+                let taught = |work: Digest| MetricKey { workload: case.workload.clone(), work, point, metric, unit };
+                let learned = work.zip(history.as_ref()).and_then(|(work, history)| history.metrics.get(&taught(work)));
+                judged.push((name, learned.copied()));
             }
         }
         let (metrics, learned): (Vec<String>, Vec<Option<LearnedNoise>>) = judged.into_iter().unzip();
@@ -79,7 +71,19 @@ fn unit_of(spec: &PipelineSpec, comparison: &Comparison) -> PairUnit {
     pair_unit(spec.placement, spec.isolation, [kind(&comparison.baseline), kind(&comparison.candidate)])
 }
 
-/// Returns the metrics of each point of a workload that a gate judges.
+/// Returns the metrics that a gate judges of a case, each with its point; the most load within the SLOs is of all its loads together.
+fn judged_places(case: &Case, workload: &Workload, gate: &Gate) -> Vec<(PointId, String)> {
+    let (of_loads, of_points): (Vec<String>, Vec<String>) =
+        judged_metrics(workload, gate).into_iter().partition(|metric| metric == MAX_LOAD);
+    let has_max_load = matches!(&workload.spec.work, Work::Serving(serving) if serving.has_max_load());
+    let at_points = case.points.iter().flat_map(|point| of_points.iter().map(|metric| (point.point_id.clone(), metric.clone())));
+    let all_loads = ALL_LOADS.parse().ok().filter(|_| has_max_load);
+    let at_loads =
+        all_loads.into_iter().flat_map(|all: PointId| of_loads.iter().map(move |metric| (all.clone(), metric.clone())));
+    at_points.chain(at_loads).collect()
+}
+
+/// Returns the metrics of a workload that a gate judges.
 fn judged_metrics(workload: &Workload, gate: &Gate) -> Vec<String> {
     let declared = || workload.spec.metrics.iter().filter(|metric| metric.primary).map(|metric| metric.path.clone()).collect();
     match &workload.spec.work {

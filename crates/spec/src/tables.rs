@@ -1502,7 +1502,7 @@ static GATE: Table = Table {
             "metrics",
             &Type::List { item: &METRIC_TYPE, min: 0, max: MAX_LIST, unique: Uniqueness::Item },
             "[]",
-            "The metrics that it judges; if empty, every primary metric.",
+            "The metrics that it judges; if empty, every primary metric. `max_load` is the most load within the SLOs over all loads of a workload.",
         ),
         default(
             "budget_pct",

@@ -308,6 +308,16 @@ impl Serving {
         }
     }
 
+    /// Returns true if trials of all its loads together may say the most load within the SLOs: it has SLOs, and two or more loads of one kind.
+    pub fn has_max_load(&self) -> bool {
+        let loads = match &self.load.arrivals {
+            ArrivalMode::Closed { concurrency } => concurrency.len(),
+            ArrivalMode::Open { rate: OfferedRate::Each(rates), .. } => rates.len(),
+            ArrivalMode::Open { rate: OfferedRate::Profile(_), .. } | ArrivalMode::Users { .. } | ArrivalMode::Replay { .. } => 0,
+        };
+        loads > 1 && !self.slos.is_empty()
+    }
+
     /// Returns true if the workload meets a condition under which a metric can be measured. A price is the pipeline's.
     pub fn meets(&self, requirement: Requirement) -> bool {
         let capabilities = self.api.capabilities();

@@ -1,6 +1,7 @@
 //! Checks that the curated rows agree with the Summary: the same quantities are in both, and in several tables. Readers of any of
 //! them must be told the same.
 
+mod all_loads;
 mod serving;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,8 +10,8 @@ use assay_claim::Evidence;
 use assay_envelope::Verified;
 use assay_manifest::{
     Attempt, Block, Body, Case, CollectedAttempt, CollectedTrial, Collection, Count, Digest, Document, Environment, Exclusion,
-    ExecutionPart, Intent, IntervalKind, MetricSummary, Plan, PlannedTrial, PointSummary, Reason, RunId, RunStatus,
-    ServingOutcome, ServingPoint, Summary, TrialId, WITHIN_RUN_NS,
+    ExecutionPart, Intent, IntervalKind, MetricSummary, NumberPlace, Plan, PlannedTrial, PointSummary, Reason, RunId, RunStatus,
+    ServingOutcome, ServingPoint, Summary, TrialId, TrialValue, WITHIN_RUN_NS,
 };
 use assay_metric::MetricName;
 use assay_stats::{CONFIDENCE_LEVEL, MIN_CLUSTERS, Method, Samples, median_interval};
@@ -95,7 +96,7 @@ impl Run<'_> {
             self.check_serving(case, point)?;
             point.metrics.iter().try_for_each(|metric| check_statistics(point, metric))?;
         }
-        Ok(())
+        all_loads::check(self.plan, self.summary)
     }
 
     /// Checks that the counted and the excluded trials of a point are those of the Collection.
@@ -248,7 +249,12 @@ impl Run<'_> {
         let mut expected: BTreeMap<String, Outcome<'_>> = BTreeMap::new();
         for point in &self.summary.points {
             for metric in &point.metrics {
-                expected.extend(outcomes(point, metric)?);
+                expected.extend(outcomes_of_point(point, metric)?);
+            }
+        }
+        for loads in &self.summary.all_loads {
+            for metric in &loads.metrics {
+                expected.extend(outcomes(loads.into(), metric, "value", |_| None)?);
             }
         }
         let rows = self.rows(&OUTCOME_FACT);
@@ -260,11 +266,11 @@ impl Run<'_> {
         }
         match expected.values().next() {
             None => Ok(()),
-            Some(Outcome { point, metric, statistic, .. }) => Err(Error::NoRow {
+            Some(Outcome { place, metric, statistic, .. }) => Err(Error::NoRow {
                 statistic: (*statistic).to_owned(),
                 metric: metric.metric.clone(),
-                case: point.case_id.clone(),
-                point: point.point_id.to_string(),
+                case: place.case_id.clone(),
+                point: place.point_id.to_string(),
             }),
         }
     }
@@ -389,10 +395,10 @@ impl Run<'_> {
 
 /// A statistic of the Summary, as a row of the long table holds it.
 struct Outcome<'a> {
-    point: &'a PointSummary,
+    place: NumberPlace<'a>,
     metric: &'a MetricSummary,
-    /// Trial and attempt; `None` for a statistic across trials.
-    trial: Option<(&'a TrialId, u32)>,
+    /// Trial and attempt; `None` for a statistic across trials. A trial of all loads has no attempt.
+    trial: Option<(&'a TrialId, Option<u32>)>,
     statistic: &'static str,
     value: f64,
     n: u64,
@@ -401,10 +407,10 @@ struct Outcome<'a> {
 impl Outcome<'_> {
     fn check(&self, row: &Row) -> Result<()> {
         let unit = if self.trial.is_none() && self.statistic == "cv" { "ratio" } else { &self.metric.unit };
-        check_column(row, "benchmark_case_id", self.point.case_id.as_str())?;
-        check_column(row, "point_id", self.point.point_id.as_str())?;
+        check_column(row, "benchmark_case_id", self.place.case_id.as_str())?;
+        check_column(row, "point_id", self.place.point_id.as_str())?;
         check_column(row, "trial_id", self.trial.map(|(trial, _)| trial.as_str()))?;
-        check_column(row, "attempt", self.trial.map(|(_, attempt)| attempt))?;
+        check_column(row, "attempt", self.trial.and_then(|(_, attempt)| attempt))?;
         check_column(row, "metric", self.metric.metric.as_str())?;
         check_column(row, "statistic", self.statistic)?;
         check_column(row, "value", self.value)?;
@@ -418,22 +424,31 @@ impl Outcome<'_> {
     }
 }
 
-/// Returns the statistics of a metric by the ids of the rows that the Summary names for them.
-fn outcomes<'a>(point: &'a PointSummary, metric: &'a MetricSummary) -> Result<Vec<(String, Outcome<'a>)>> {
+/// Returns the statistics of a metric of a point by the ids of the rows that the Summary names for them.
+fn outcomes_of_point<'a>(point: &'a PointSummary, metric: &'a MetricSummary) -> Result<Vec<(String, Outcome<'a>)>> {
+    // A serving metric has one value per trial; an indicator's is the median of the trial's samples.
+    let statistic = if point.serving.is_some() { "value" } else { "median" };
+    outcomes(point.into(), metric, statistic, |trial| Some(trial.attempt))
+}
+
+/// Returns the statistics of a metric by the ids of the rows that the Summary names for them. `statistic` is that of a trial's value.
+fn outcomes<'a>(
+    place: NumberPlace<'a>,
+    metric: &'a MetricSummary,
+    statistic: &'static str,
+    attempt: fn(&TrialValue) -> Option<u32>,
+) -> Result<Vec<(String, Outcome<'a>)>> {
     let statistics = metric.statistics();
     if !metric.rows.keys().eq(statistics.iter().map(|(name, _)| *name).collect::<BTreeSet<_>>()) {
-        return Err(point_differs(point, &format!("the rows of `{}`", metric.metric)));
+        return Err(place_differs(place, &format!("the rows of `{}`", metric.metric)));
     }
     let across = statistics.into_iter().filter_map(|(statistic, value)| {
         let id = metric.rows.get(statistic)?.hex();
-        Some((id, Outcome { point, metric, trial: None, statistic, value, n: metric.n.0 }))
+        Some((id, Outcome { place, metric, trial: None, statistic, value, n: metric.n.0 }))
     });
-    // A serving metric has one value per trial; an indicator's is the median of the trial's samples.
-    let statistic = if point.serving.is_some() { "value" } else { "median" };
     let trials = metric.trials.iter().map(|trial| {
-        let outcome =
-            Outcome { point, metric, trial: Some((&trial.trial_id, trial.attempt)), statistic, value: trial.value, n: trial.n.0 };
-        (trial.row_id.hex(), outcome)
+        let of = Some((&trial.trial_id, attempt(trial)));
+        (trial.row_id.hex(), Outcome { place, metric, trial: of, statistic, value: trial.value, n: trial.n.0 })
     });
     Ok(across.chain(trials).collect())
 }
@@ -441,12 +456,21 @@ fn outcomes<'a>(point: &'a PointSummary, metric: &'a MetricSummary) -> Result<Ve
 /// Checks that the statistics of a metric are those of its trials' values. The interval of many trials is resampled with a seed
 /// and not computed again here: level 4 compares it.
 fn check_statistics(point: &PointSummary, metric: &MetricSummary) -> Result<()> {
+    check_statistics_at(point.into(), metric, |interval| find_wrong_kind(point, interval))
+}
+
+/// Checks the same at any place of numbers. `find_wrong_kind` returns the field of an interval that contradicts its kind.
+fn check_statistics_at(
+    place: NumberPlace<'_>,
+    metric: &MetricSummary,
+    find_wrong_kind: impl Fn(&assay_manifest::Interval) -> Option<&'static str>,
+) -> Result<()> {
     let values: Vec<f64> = metric.trials.iter().map(|trial| trial.value).collect();
-    let refuse = |what: &str| Err(point_differs(point, &format!("the {what} of `{}`", metric.metric)));
+    let refuse = |what: &str| Err(place_differs(place, &format!("the {what} of `{}`", metric.metric)));
     if metric.n.0 != values.len() as u64 {
         return refuse("number of trials");
     }
-    if let Some(wrong) = metric.interval.as_ref().and_then(|interval| find_wrong_kind(point, interval)) {
+    if let Some(wrong) = metric.interval.as_ref().and_then(find_wrong_kind) {
         return refuse(wrong);
     }
     let is_within_run = metric.interval.as_ref().is_some_and(|interval| interval.kind == IntervalKind::WithinRun);
@@ -572,7 +596,11 @@ fn differs(row: &Row, what: &str) -> Error {
 }
 
 fn point_differs(point: &PointSummary, what: &str) -> Error {
-    let (case, point) = (point.case_id.clone(), point.point_id.to_string());
+    place_differs(point.into(), what)
+}
+
+fn place_differs(place: NumberPlace<'_>, what: &str) -> Error {
+    let (case, point) = (place.case_id.clone(), place.point_id.to_string());
     Error::Point { case, point, difference: what.to_owned() }
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_envelope::{PublicKey, Trust, TrustPolicy, Verified};
 use assay_manifest::{
     Address, Artifact, Body as _, Collection, Count, CuratedFile, Digest, Document, Environment, Grade, ListedRun, MetricSummary,
-    Name, Number, NumberSource, Numbers, Plan, PointSummary, PublishedQuery, Role, RunId, Summary, Views, canonical_json,
+    Name, Number, NumberPlace, NumberSource, Numbers, Plan, PublishedQuery, Role, RunId, Summary, Views, canonical_json,
 };
 use assay_report::{ChainSignature, Report};
 use assay_stage::StageName;
@@ -205,13 +205,13 @@ pub fn numbers_file(numbers: &Numbers) -> Result<PublishedFile> {
 
 /// Returns every statistic across counted trials of every metric, in the Summary's order.
 pub fn summary_numbers(run_id: &RunId, summary: &Summary) -> Result<Vec<Number>> {
-    let metrics = summary.points.iter().flat_map(|point| point.metrics.iter().map(move |metric| (point, metric)));
+    let metrics = summary.places().flat_map(|(place, metrics)| metrics.iter().map(move |metric| (place, metric)));
     let mut numbers = Vec::new();
-    for (point, metric) in metrics {
-        let file = outcome_files(summary).next().ok_or_else(|| missing_row(point, metric, "file"))?;
+    for (place, metric) in metrics {
+        let file = outcome_files(summary).next().ok_or_else(|| missing_row(place, metric, "file"))?;
         for (statistic, value) in metric.statistics() {
-            let row = metric.rows.get(statistic).ok_or_else(|| missing_row(point, metric, "row"))?;
-            numbers.push(number(run_id, (point, metric), (statistic, value), row, file));
+            let row = metric.rows.get(statistic).ok_or_else(|| missing_row(place, metric, "row"))?;
+            numbers.push(number(run_id, (place, metric), (statistic, value), row, file));
         }
     }
     Ok(numbers)
@@ -219,15 +219,15 @@ pub fn summary_numbers(run_id: &RunId, summary: &Summary) -> Result<Vec<Number>>
 
 fn number(
     run_id: &RunId,
-    (point, metric): (&PointSummary, &MetricSummary),
+    (place, metric): (NumberPlace<'_>, &MetricSummary),
     (statistic, value): (&str, f64),
     row: &Digest,
     file: &CuratedFile,
 ) -> Number {
     Number {
         address: Address::for_value(run_id, row).to_string(),
-        benchmark_case_id: point.case_id.to_string(),
-        point_id: point.point_id.to_string(),
+        benchmark_case_id: place.case_id.to_string(),
+        point_id: place.point_id.to_string(),
         metric: metric.metric.clone(),
         statistic: statistic.to_owned(),
         value,
@@ -239,12 +239,12 @@ fn number(
     }
 }
 
-fn missing_row(point: &PointSummary, metric: &MetricSummary, part: &'static str) -> Error {
+fn missing_row(place: NumberPlace<'_>, metric: &MetricSummary, part: &'static str) -> Error {
     Error::NumberWithoutRow {
         part,
         metric: metric.metric.clone(),
-        case: point.case_id.clone(),
-        point: point.point_id.to_string(),
+        case: place.case_id.clone(),
+        point: place.point_id.to_string(),
     }
 }
 

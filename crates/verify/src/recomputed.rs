@@ -94,8 +94,10 @@ fn comparable(summary: &Summary) -> Result<Json> {
 
 /// The members by which the elements of a list are identified, by the list's name. Elements of other lists are identified by
 /// position.
-const KEYED_LISTS: [(&str, &[&str]); 5] = [
+const KEYED_LISTS: [(&str, &[&str]); 7] = [
     ("points", &["case_id", "point_id"]),
+    ("all_loads", &["case_id"]),
+    ("crossings", &["index"]),
     ("metrics", &["metric"]),
     ("trials", &["trial_id", "attempt"]),
     ("files", &["table"]),

@@ -165,9 +165,9 @@ pub static OUTCOME_FACT: Table = Table {
         PLACE,
         DIMENSIONS,
         &[
-            text("point_id", "The point.").required().key(),
-            text("trial_id", "The trial; null for a statistic across counted trials.").key(),
-            int("attempt", "The attempt, from 0; null for a statistic across counted trials.").key(),
+            text("point_id", "The point; `all-loads` of a number over all loads of a case.").required().key(),
+            text("trial_id", "The trial; null for a statistic across counted trials. Of all loads, it is the trial of that number at each load.").key(),
+            int("attempt", "The attempt, from 0; null for a statistic across counted trials, and for a trial of all loads.").key(),
             text("metric", "The metric: the path of its value in the result.").required().key(),
             text("statistic", "The statistic: `median`, `mean`, `sd`, `cv`, `min`, `max`, `ci_low`, `ci_high`; `value` for a trial's value of a metric that names its statistic.")
                 .required()

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
-    BetterDirection, Case, Count, Digest, Exclusion, FrozenWorkload, Interval, IntervalKind, Metric, MetricSummary, Point,
-    PointSummary, Stability, TrialValue,
+    BetterDirection, Case, CaseId, Count, Digest, Exclusion, FrozenWorkload, Interval, IntervalKind, Metric, MetricSummary,
+    Point, PointId, PointSummary, Stability, TrialValue,
 };
 use assay_stage::{ErrorCode, Failure};
 use assay_stats::{DEFAULT_NOISE_LIMIT, Estimate, Samples, Verdict, estimate, stability};
@@ -23,9 +23,9 @@ pub(crate) fn summarise(
     let counted: Vec<&Evidence<'_>> =
         trials.iter().filter_map(|attempts| attempts.iter().find(|evidence| evidence.counts())).collect();
     let excluded = trials.iter().flatten().filter(|evidence| !evidence.counts());
-    let metrics = metrics(&workload.metrics, &counted)
-        .into_iter()
-        .filter_map(|metric| summarise_metric(&metric, &counted, seed(collection, case, point, &metric.path)).transpose());
+    let metrics = metrics(&workload.metrics, &counted).into_iter().filter_map(|metric| {
+        summarise_metric(&metric, &counted, seed(collection, &case.case_id, &point.point_id, &metric.path)).transpose()
+    });
     Ok(PointSummary {
         excluded: excluded.map(exclusion).collect(),
         metrics: metrics.collect::<Result<_, _>>()?,
@@ -95,8 +95,8 @@ pub(crate) fn metrics(declared: &[Metric], evidence: &[&Evidence<'_>]) -> Vec<Re
 }
 
 /// Returns the seed of a metric's resampling. It derives from the identity of the measurement, never from the run's name or time.
-pub(crate) fn seed(collection: Digest, case: &Case, point: &Point, metric: &str) -> [u8; 32] {
-    let text = format!("assay.dev/v1alpha1 bootstrap {collection} {} {} {metric}", case.case_id, point.point_id);
+pub(crate) fn seed(collection: Digest, case: &CaseId, point: &PointId, metric: &str) -> [u8; 32] {
+    let text = format!("assay.dev/v1alpha1 bootstrap {collection} {case} {point} {metric}");
     *Digest::compute(text.as_bytes()).as_bytes()
 }
 

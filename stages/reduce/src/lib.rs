@@ -3,6 +3,7 @@
 //! Byte-repeatable: no clock, no randomness except seeds that derive from digests, every sum in a fixed order.
 
 mod aggregate;
+mod all_loads;
 mod attempts;
 mod dimensions;
 mod evidence;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 
 use assay_dataset::Index;
 use assay_manifest::{
-    Artifact, Case, Collection, Count, CuratedFile, Dataset, Digest, Environment, InputRef, Intent, Kind, Plan, Point,
+    AllLoads, Artifact, Case, Collection, Count, CuratedFile, Dataset, Digest, Environment, InputRef, Intent, Kind, Plan, Point,
     PointSummary, PointView, Reason, RunStatus, Summary, Views, WorkloadType, canonical_json,
 };
 use assay_stage::parameters::ReduceParameters;
@@ -66,7 +67,7 @@ impl Stage for Reduce {
             reduce_binary: ctx.binary(),
         };
         let dimensions = Dimensions::from_context(&context)?;
-        let PointOutcomes { points, file, serving, views } = reduce_points(ctx, &context, &dimensions)?;
+        let PointOutcomes { points, all_loads, file, serving, views } = reduce_points(ctx, &context, &dimensions)?;
         let status = status(&points);
         let list = evidence::read_evidence_list(ctx, collection)?;
         let telemetry = telemetry::write(ctx, &context, &dimensions, &points, &list)?;
@@ -97,6 +98,7 @@ impl Stage for Reduce {
             status,
             issues: findings.issues,
             points,
+            all_loads,
             files: files.filter(|file| file.rows.0 > 0).collect(),
             views: write_views(ctx, views)?,
         })
@@ -104,10 +106,11 @@ impl Stage for Reduce {
 }
 
 /// The results of all points.
-/// The statistics of the points, in the plan's order.
 struct PointOutcomes {
     /// Their statistics, in the plan's order.
     points: Vec<PointSummary>,
+    /// The numbers of all loads of a case together.
+    all_loads: Vec<AllLoads>,
     /// The rows of those statistics.
     file: CuratedFile,
     /// The rows of serving points.
@@ -134,30 +137,32 @@ struct ReducedPoint {
 }
 
 /// Reduces the points one at a time and writes their rows at once, so that memory holds the outputs of one point and a batch of
-/// rows.
+/// rows. After the last point of a case come the rows of all its loads together.
 fn reduce_points(ctx: &Context, context: &RowContext<'_>, dimensions: &Dimensions) -> Result<PointOutcomes, Failure> {
-    let mut points = Vec::new();
+    let (mut points, mut all_loads) = (Vec::new(), Vec::new());
     let (mut serving, mut views) = (Vec::new(), Vec::new());
     let mut stopped = None;
+    let mut reduce = |case: &Case, point: &Point| -> Result<Vec<Row>, Failure> {
+        let reduced = reduce_point(ctx, context, dimensions, case, point)?;
+        let mut rows = reduced.rows;
+        points.push(reduced.summary);
+        if let Some((row, view)) = reduced.serving {
+            serving.push(row);
+            views.push(view);
+        }
+        let is_last = case.points.last().is_some_and(|last| last.point_id == point.point_id);
+        if let Some((loads, more)) = if is_last { all_loads::reduce(context, dimensions, case, &points)? } else { None } {
+            all_loads.push(loads);
+            rows.extend(more);
+        }
+        Ok(rows)
+    };
     let all = context.plan.cases.iter().flat_map(|case| case.points.iter().map(move |point| (case, point)));
-    let rows = all.map_while(|(case, point)| match reduce_point(ctx, context, dimensions, case, point) {
-        Ok(reduced) => {
-            points.push(reduced.summary);
-            if let Some((row, view)) = reduced.serving {
-                serving.push(row);
-                views.push(view);
-            }
-            Some(reduced.rows)
-        }
-        Err(failure) => {
-            stopped = Some(failure);
-            None
-        }
-    });
+    let rows = all.map_while(|(case, point)| reduce(case, point).map_err(|failure| stopped = Some(failure)).ok());
     let file = write_file(ctx, &OUTCOME_FACT, rows.flatten())?;
     match stopped {
         Some(failure) => Err(failure),
-        None => Ok(PointOutcomes { points, file, serving, views }),
+        None => Ok(PointOutcomes { points, all_loads, file, serving, views }),
     }
 }
 

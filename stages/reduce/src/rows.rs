@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use assay_manifest::{
     Attempt, BetterDirection, Case, Collection, Digest, Environment, FrozenWorkload, IntervalKind, Kind, Metric, MetricSummary,
-    Plan, PointSummary, Reason, Recording, RunId, RunStatus, Stability,
+    NumberPlace, Plan, PointSummary, Reason, Recording, RunId, RunStatus, Stability, TrialId,
 };
 use assay_stage::{ErrorCode, Failure};
 use assay_stats::estimate;
@@ -58,29 +58,32 @@ pub(crate) fn outcome_rows(
 }
 
 /// Returns a row with the columns that every fact of a case has.
-pub(crate) fn fact(
+pub(crate) fn fact<'a>(
     table: &'static Table,
     context: &RowContext<'_>,
     dimensions: &Dimensions,
-    point: &PointSummary,
+    place: impl Into<NumberPlace<'a>>,
 ) -> assay_warehouse::Result<Row> {
-    let keys = dimensions.target_keys(context.plan, &point.case_id);
+    let place = place.into();
+    let keys = dimensions.target_keys(context.plan, place.case_id);
     Row::new(table)
         .with("run_id", context.run_id.as_str())?
-        .with("benchmark_case_id", point.case_id.as_str())?
-        .with("workload_spec_digest", point.workload_spec_digest)?
+        .with("benchmark_case_id", place.case_id.as_str())?
+        .with("workload_spec_digest", place.workload_spec_digest)?
         .with("artifact_manifest_digest", context.collection_manifest)?
         .with("software_version_key", keys.map(|keys| keys.software.as_str()))?
         .with("hardware_topology_key", keys.map(|keys| keys.hardware.as_str()))?
         .with("cluster_region_key", keys.map(|keys| keys.cluster.as_str()))?
-        .with("workload_key", point.workload_spec_digest.hex())?
-        .with("artifact_lineage_key", dimensions.lineage_id(&point.workload_spec_digest))
+        .with("workload_key", place.workload_spec_digest.hex())?
+        .with("artifact_lineage_key", dimensions.lineage_id(&place.workload_spec_digest))
 }
 
 /// One statistic of one metric.
 pub(crate) struct Outcome<'a> {
     /// The shards' parts of the attempt of this statistic; none for a statistic across trials.
     pub(crate) shards: &'a [&'a ShardAttempt],
+    /// The trial of all loads together, of which no attempt is named.
+    pub(crate) trial_of_loads: Option<&'a TrialId>,
     pub(crate) metric: &'a str,
     pub(crate) unit: &'a str,
     pub(crate) better: Option<BetterDirection>,
@@ -93,18 +96,20 @@ pub(crate) struct Outcome<'a> {
     pub(crate) interval: Option<IntervalKind>,
 }
 
-pub(crate) fn outcome(
+pub(crate) fn outcome<'a>(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
-    point: &PointSummary,
+    place: impl Into<NumberPlace<'a>>,
     outcome: &Outcome<'_>,
 ) -> Result<Row, Failure> {
+    let place = place.into();
     let attempt = outcome.shards.first().map(|shard| &shard.attempt);
+    let trial = attempt.map(|attempt| &attempt.trial_id).or(outcome.trial_of_loads);
     let build = || {
-        let row = fact(&OUTCOME_FACT, context, dimensions, point)?;
+        let row = fact(&OUTCOME_FACT, context, dimensions, place)?;
         with_place(row, outcome.shards.iter().map(|shard| shard.attempt.place.as_ref()))?
-            .with("point_id", point.point_id.as_str())?
-            .with("trial_id", attempt.map(|attempt| attempt.trial_id.as_str()))?
+            .with("point_id", place.point_id.as_str())?
+            .with("trial_id", trial.map(TrialId::as_str))?
             .with("attempt", attempt.map(|attempt| attempt.attempt))?
             .with("metric", outcome.metric)?
             .with("statistic", outcome.statistic)?
@@ -170,9 +175,10 @@ fn attempt_rows(
         let row = outcome(
             context,
             dimensions,
-            point,
+            &*point,
             &Outcome {
                 shards: &[evidence.shard],
+                trial_of_loads: None,
                 metric: &metric.path,
                 unit: &metric.unit,
                 better: metric.better,
@@ -202,23 +208,36 @@ fn note_trial_row(point: &mut PointSummary, metric: &ReportedMetric, attempt: &A
     }
 }
 
-/// Returns the rows of statistics across counted trials.
+/// Returns the rows of statistics across the counted trials of a point.
 pub(crate) fn point_rows(
     context: &RowContext<'_>,
     dimensions: &Dimensions,
     point: &mut PointSummary,
 ) -> Result<Vec<Row>, Failure> {
+    let mut metrics = std::mem::take(&mut point.metrics);
+    let rows = across_rows(context, dimensions, NumberPlace::from(&*point), &mut metrics);
+    point.metrics = metrics;
+    rows
+}
+
+/// Returns the rows of the statistics of metrics across trials, and sets in each the ids of its rows.
+pub(crate) fn across_rows(
+    context: &RowContext<'_>,
+    dimensions: &Dimensions,
+    place: NumberPlace<'_>,
+    metrics: &mut [MetricSummary],
+) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
-    let mut summaries = std::mem::take(&mut point.metrics);
-    for summary in &mut summaries {
+    for summary in metrics {
         let mut ids = BTreeMap::new();
         for (statistic, value) in summary.statistics() {
             let row = outcome(
                 context,
                 dimensions,
-                point,
+                place,
                 &Outcome {
                     shards: &[],
+                    trial_of_loads: None,
                     metric: &summary.metric,
                     unit: if statistic == "cv" { "ratio" } else { &summary.unit },
                     better: summary.better,
@@ -235,7 +254,6 @@ pub(crate) fn point_rows(
         }
         summary.rows = ids;
     }
-    point.metrics = summaries;
     Ok(rows)
 }
 

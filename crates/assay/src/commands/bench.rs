@@ -34,6 +34,8 @@ pub(crate) mod search;
 mod tls;
 mod wording;
 
+use crate::commands::gpu_hours::{GpuHoursLimit, Remedy};
+use crate::commands::plan::{PlanDuration, read_duration};
 use crate::commands::run::{RunRequest, handle_signals};
 use crate::output;
 use crate::progress::Detail;
@@ -55,14 +57,17 @@ const QUERY_TOKENS: u32 = 100;
 /// The default of `--output-tokens`.
 const OUTPUT_TOKENS: u64 = 128;
 
-/// The path of the pipeline in the Source.
-const PIPELINE: &str = "pipelines/bench.yaml";
+/// The name of the pipeline that these options make, and of that of a round of a search: a list of runs tells them apart.
+const PIPELINES: [&str; 2] = ["bench", "search"];
+
+/// The remedy of GPU-hours that are not known.
+const IN_OPTIONS: Remedy = Remedy { declare: "state the GPUs of the endpoint: `--gpus 8`" };
 
 /// The workloads: of the closed loop, of the open loop, of users, and of a replay.
 const WORKLOADS: [&str; 4] = ["bench", "bench-open", "bench-users", "bench-replay"];
 
 /// The options by the field that each becomes; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 75] = [
+const OPTIONS: [(&str, &str); 76] = [
     ("spec.load.cancel", "--cancel"),
     ("spec.load.connections", "--connections"),
     ("spec.load.rate.ramp", "--ramp"),
@@ -135,6 +140,7 @@ const OPTIONS: [(&str, &str); 75] = [
     ("spec.targets[0].url", "--url"),
     ("spec.targets[0].config.profile", "--simulator"),
     ("spec.targets[0].headers", "--header"),
+    ("spec.targets[0].hardware", "--gpus"),
     ("spec.targets[0].tls", "--cert"),
     ("spec.adapters", "--adapter"),
     ("spec.model", "--model"),
@@ -149,7 +155,7 @@ LOAD is one of --concurrency <N,..>, --rate <PER_S,..>, --ramp, --series, --user
 
 /// Benchmark an endpoint: each concurrency and each request rate is a separate load.
 #[derive(clap::Args)]
-#[command(override_usage = USAGE)]
+#[command(override_usage = USAGE, group = clap::ArgGroup::new("drawn").multiple(true))]
 pub(crate) struct Bench {
     /// The endpoint's address, such as http://127.0.0.1:8000
     #[arg(long, value_name = "URL", required_unless_present = "simulator", conflicts_with = "simulator")]
@@ -334,6 +340,11 @@ pub(crate) struct Bench {
     /// The number of load generator processes [default: chosen by calibration]
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
+    /// The number of GPUs of the endpoint, as a declared fact
+    #[arg(long, value_name = "N")]
+    gpus: Option<u32>,
+    #[command(flatten)]
+    limit: GpuHoursLimit,
     /// The seed of prompts, lengths and arrivals, such as 42, or 64 hexadecimal digits [default: derived from the workload]
     #[arg(long, value_name = "SEED")]
     seed: Option<String>,
@@ -343,6 +354,9 @@ pub(crate) struct Bench {
     /// The run's name [default: a new one]
     #[arg(long = "run-id", value_name = "ID")]
     name: Option<RunId>,
+    /// True while the loads are those of a round of a search.
+    #[arg(skip)]
+    is_search_round: bool,
     /// Print the resulting workload and pipeline, and run nothing
     #[arg(long)]
     print: bool,
@@ -378,15 +392,22 @@ impl Bench {
                 output::line(format!("# {path}"));
                 output::lines(String::from_utf8_lossy(bytes));
             }
+            let request = self.request(adhoc, None, None);
+            // What cannot be imported is for the run to refuse.
+            let duration = read_duration(&request.source).ok();
+            duration.iter().flat_map(PlanDuration::lines).for_each(output::diagnostic);
+            self.limit.budget(IN_OPTIONS).take_source(&request.source)?;
             return Ok(Exit::Done);
         }
-        self.request(adhoc, self.name.clone(), None).run().map_err(|failure| self.reword(failure, &wording))
+        let request = self.request(adhoc, self.name.clone(), None);
+        self.limit.budget(IN_OPTIONS).take_source(&request.source)?;
+        request.run().map_err(|failure| self.reword(failure, &wording))
     }
 
     /// Returns the files of the Source, which can be run, and the words for what goes wrong later.
     fn checked(&self) -> Result<(BTreeMap<String, Vec<u8>>, Wording), Failure> {
         let (adhoc, wording) = (self.definitions()?, self.wording());
-        check(&adhoc, &wording)?;
+        check(&self.pipeline_path(), &adhoc, &wording)?;
         Ok((adhoc, wording))
     }
 
@@ -395,10 +416,13 @@ impl Bench {
         self.check_unused_name()?;
         let cancel = handle_signals()?;
         let (trials, seed) = (self.trials, self.seed.clone());
+        let mut budget = self.limit.budget(IN_OPTIONS);
         let end = search.run(|loads, round| {
             self.set_loads(loads, Some(round));
             let (adhoc, wording) = self.checked()?;
-            let finished = self.request(adhoc, None, None).drive(false, Detail::Exclusions, &cancel);
+            let request = self.request(adhoc, None, None);
+            budget.take_source(&request.source)?;
+            let finished = request.drive(false, Detail::Exclusions, &cancel);
             Ok(finished.map_err(|failure| interrupted(self.reword(failure, &wording), SEARCH_AGAIN))?.opened)
         })?;
         let loads = match end {
@@ -409,6 +433,7 @@ impl Bench {
         self.set_loads(&loads, None);
         let (adhoc, wording) = self.checked()?;
         let request = self.request(adhoc, self.name.clone(), Some(search));
+        budget.take_source(&request.source)?;
         let resume = format!(
             "the search is over, and what is measured is kept: to go on, repeat the command with `{}` instead of the search, and the `--run-id` of this run",
             search::as_option(&loads)
@@ -430,7 +455,7 @@ impl Bench {
     }
 
     fn request(&self, adhoc: BTreeMap<String, Vec<u8>>, name: Option<RunId>, search: Option<Search>) -> RunRequest {
-        let source = SourceSpec { pipeline: PIPELINE.to_owned(), adhoc, ..SourceSpec::default() };
+        let source = SourceSpec { pipeline: self.pipeline_path(), adhoc, ..SourceSpec::default() };
         let plan = PlanParameters { fetch: self.file().is_some_and(|(_, file)| is_address(file)), ..PlanParameters::default() };
         RunRequest { source, store: self.store.clone(), name, plan, json: self.json, command: "assay bench", search }
     }
@@ -498,7 +523,7 @@ impl Bench {
             self.image_files.add_files(&folder, &mut files)?;
             files.insert(format!("{folder}/workload.yaml"), written(&self.workload(name, load)?));
         }
-        files.insert(PIPELINE.to_owned(), written(&self.pipeline(&workloads)?));
+        files.insert(self.pipeline_path(), written(&self.pipeline(&workloads)?));
         Ok(files)
     }
 
@@ -691,6 +716,17 @@ impl Bench {
             .hint("set a variable to the secret and give its name; a secret itself never belongs on a command line, which others can read"))
     }
 
+    /// Returns the name of the pipeline.
+    fn pipeline_name(&self) -> &'static str {
+        let [bench, search] = PIPELINES;
+        if self.is_search_round { search } else { bench }
+    }
+
+    /// Returns the path of the pipeline in the Source.
+    fn pipeline_path(&self) -> String {
+        format!("pipelines/{}.yaml", self.pipeline_name())
+    }
+
     fn pipeline(&self, workloads: &[&str]) -> Result<Value, Failure> {
         let headers = self.headers()?;
         let mut target = match (&self.simulator, &self.url) {
@@ -700,13 +736,16 @@ impl Bench {
         if let Some(url) = &self.url {
             self.tls.add_to(&mut target, url, self.print)?;
         }
+        if let Some(gpus) = self.gpus {
+            target["hardware"] = json!({"gpu_count": gpus.to_string()});
+        }
         if !headers.is_empty() {
             target["headers"] = Value::Object(headers);
         }
         Ok(json!({
             "apiVersion": "assay.dev/v1alpha1",
             "kind": "Pipeline",
-            "metadata": {"name": "bench"},
+            "metadata": {"name": self.pipeline_name()},
             "spec": {
                 "intent": "exploratory",
                 "workloads": workloads,
@@ -957,8 +996,8 @@ fn literal_secret(option: &str) -> Failure {
 
 /// Checks that the options make definitions that can be run. A problem names the option, because the user did not write the
 /// files.
-fn check(files: &BTreeMap<String, Vec<u8>>, wording: &Wording) -> Result<(), Failure> {
-    let problems = match read_closure::<Infallible>(PIPELINE, &mut |path| Ok(files.get(path).cloned())) {
+fn check(pipeline: &str, files: &BTreeMap<String, Vec<u8>>, wording: &Wording) -> Result<(), Failure> {
+    let problems = match read_closure::<Infallible>(pipeline, &mut |path| Ok(files.get(path).cloned())) {
         Ok(found) => expand(&found.pipeline, &found.workloads).err().unwrap_or_default(),
         Err(ClosureError::Problems(problems)) => problems,
         Err(ClosureError::Read { cause, .. }) => match cause {},

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use assay_gate::differences_between_runs;
 use assay_manifest::{
-    BetterDirection, Environment, FrozenWorkload, History, IntervalKind, MetricSummary, Name, Plan, PointSummary, Summary,
-    TargetKind,
+    BetterDirection, Environment, FrozenWorkload, History, IntervalKind, MetricSummary, Name, NumberPlace, Plan, PointSummary,
+    Summary, TargetKind,
 };
 use assay_report::{counted, probability, significant};
 use assay_runs::VerifiedRun;
@@ -184,32 +184,28 @@ fn addresses<'a>(environments: &[&'a Environment], target: &Name) -> Vec<&'a str
 /// Returns the metrics that both runs report for the same work, and the metrics that are left out.
 fn rows(baseline: &Summary, candidate: &Summary) -> (Vec<Row>, Vec<String>) {
     let (mut rows, mut left_out) = (Vec::new(), Vec::new());
-    for point in &candidate.points {
-        let same = |other: &&PointSummary| other.case_id == point.case_id && other.point_id == point.point_id;
-        let name = format!("{} at {}", point.case_id, point.point_id);
-        match baseline.points.iter().find(same) {
+    let is_same = |one: &NumberPlace<'_>, other: &NumberPlace<'_>| one.case_id == other.case_id && one.point_id == other.point_id;
+    for (place, metrics) in candidate.places() {
+        let name = format!("{} at {}", place.case_id, place.point_id);
+        match baseline.places().find(|(other, _)| is_same(other, &place)) {
             None => left_out.push(format!("{name}: the other run has no such point")),
-            Some(other) if other.workload_spec_digest != point.workload_spec_digest => {
+            Some((other, _)) if other.workload_spec_digest != place.workload_spec_digest => {
                 left_out.push(format!("{name}: the workload is another, so no number is comparable"));
             }
-            Some(other) => {
-                let both = point
-                    .metrics
+            Some((_, others)) => {
+                let both = metrics
                     .iter()
-                    .filter_map(|metric| Some((other.metrics.iter().find(|other| other.metric == metric.metric)?, metric)));
-                rows.extend(both.filter_map(|(before, now)| row(point, before, now)));
+                    .filter_map(|metric| Some((others.iter().find(|other| other.metric == metric.metric)?, metric)));
+                rows.extend(both.filter_map(|(before, now)| row(place, before, now)));
             }
         }
     }
-    let is_gone = |point: &&PointSummary| {
-        !candidate.points.iter().any(|other| other.case_id == point.case_id && other.point_id == point.point_id)
-    };
-    let gone = baseline.points.iter().filter(is_gone);
-    left_out.extend(gone.map(|point| format!("{} at {}: only the first run has it", point.case_id, point.point_id)));
+    let gone = baseline.places().filter(|(place, _)| !candidate.places().any(|(other, _)| is_same(&other, place)));
+    left_out.extend(gone.map(|(place, _)| format!("{} at {}: only the first run has it", place.case_id, place.point_id)));
     (rows, left_out)
 }
 
-fn row(point: &PointSummary, before: &MetricSummary, now: &MetricSummary) -> Option<Row> {
+fn row(place: NumberPlace<'_>, before: &MetricSummary, now: &MetricSummary) -> Option<Row> {
     let samples = |metric: &MetricSummary| {
         let values: Vec<f64> = metric.trials.iter().map(|trial| trial.value).collect();
         Samples::new(&values).ok()
@@ -217,8 +213,8 @@ fn row(point: &PointSummary, before: &MetricSummary, now: &MetricSummary) -> Opt
     let (baseline, candidate) = (samples(before)?, samples(now)?);
     let ratio = hodges_lehmann::ratio(&baseline, &candidate, LEVEL).map_err(|why| why.to_string());
     Some(Row {
-        case: point.case_id.to_string(),
-        point: point.point_id.to_string(),
+        case: place.case_id.to_string(),
+        point: place.point_id.to_string(),
         metric: now.metric.clone(),
         unit: now.unit.clone(),
         better: now.better,

@@ -15,6 +15,7 @@ mod forge;
 mod gate;
 mod gc;
 mod generate;
+mod gpu_hours;
 mod history;
 mod import_again;
 mod imports;

@@ -6,7 +6,7 @@ use assay_gate::{DesignPower, SizingError};
 use assay_manifest::{Case, Name, PlannedTrial, Point, RunId};
 use assay_process::{Cancel, Spawner};
 use assay_report::counted;
-use assay_runner::{SourceSpec, default_store, read_source};
+use assay_runner::{LoadedSource, SourceSpec, default_store, read_source};
 use assay_schedule::{OrderRules, order_digest, order_trials};
 use assay_spec::{ArrivalMode, Closure, GateSize, Problem, Serving, Work, Workload, expand};
 use assay_stage::{ErrorCode, Exit, Failure};
@@ -14,6 +14,7 @@ use assay_store::Store;
 use serde_json::json;
 
 use crate::commands::estimate::{Length, estimate};
+use crate::commands::gpu_hours::{self, GpuHours, GpuHoursLimit, IN_PIPELINE};
 use crate::commands::imports::{ImportCheck, ImportChecker};
 use crate::output;
 
@@ -38,6 +39,8 @@ pub(crate) struct Plan {
     /// Show the trial order of a run with this name: each run draws its own
     #[arg(long, value_name = "RUN")]
     run_id: Option<RunId>,
+    #[command(flatten)]
+    limit: GpuHoursLimit,
     /// Print the result as one JSON document
     #[arg(long)]
     json: bool,
@@ -47,7 +50,7 @@ pub(crate) struct Plan {
 }
 
 /// The duration of the trials.
-struct PlanDuration {
+pub(crate) struct PlanDuration {
     /// The duration according to their loads and limits.
     length: Length,
     /// True if only its time limit ends some trial, and true if that is so for every trial.
@@ -56,6 +59,8 @@ struct PlanDuration {
     unknown: Option<&'static str>,
     /// The duration according to earlier runs of the cases; `None` if one of them was never run.
     before: Option<Duration>,
+    /// The GPU-hours, or the first target whose GPUs are not known.
+    gpu_hours: Result<GpuHours, Name>,
 }
 
 /// One frozen workload, as far as it can be known without a network.
@@ -69,15 +74,13 @@ struct WorkloadOutline {
 
 impl Plan {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let system = |error: std::io::Error| Failure::new(ErrorCode::System, "cannot start a thread").because(&error);
-        let scratch = tempfile::tempdir().map_err(system)?;
         let spec = SourceSpec {
             pipeline: self.pipeline.clone(),
             repo: self.repo.clone(),
             commit: self.commit.clone(),
             ..SourceSpec::default()
         };
-        let source = read_source(&spec, scratch.path(), &Spawner::start().map_err(system)?, &Cancel::new().map_err(system)?)?;
+        let source = read(&spec)?;
         let closure = &source.closure;
         let workloads = closure.workloads.iter().map(|workload| outline(closure, workload)).collect::<Result<Vec<_>, _>>()?;
         let cases = expand(&closure.pipeline, &closure.workloads).map_err(|problems| Failure::invalid(&problems))?;
@@ -91,6 +94,7 @@ impl Plan {
         } else {
             print(closure, &cases, &order, &workloads, &imports, &time);
         }
+        self.limit.budget(IN_PIPELINE).take(time.gpu_hours())?;
         Ok(Exit::Done)
     }
 
@@ -103,6 +107,23 @@ impl Plan {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Reads a source. Nothing of it is kept but what is returned.
+fn read(spec: &SourceSpec) -> Result<LoadedSource, Failure> {
+    let system = |error: std::io::Error| Failure::new(ErrorCode::System, "cannot start a thread").because(&error);
+    let scratch = tempfile::tempdir().map_err(system)?;
+    Ok(read_source(spec, scratch.path(), &Spawner::start().map_err(system)?, &Cancel::new().map_err(system)?)?)
+}
+
+/// Returns the duration of the trials that a source defines, according to their loads and limits.
+pub(crate) fn read_duration(spec: &SourceSpec) -> Result<PlanDuration, Failure> {
+    let source = read(spec)?;
+    let closure = &source.closure;
+    let workloads = closure.workloads.iter().map(|workload| outline(closure, workload)).collect::<Result<Vec<_>, _>>()?;
+    let cases = expand(&closure.pipeline, &closure.workloads).map_err(|problems| Failure::invalid(&problems))?;
+    let imports = check_imports(closure, source.files())?;
+    Ok(PlanDuration::new(closure, &cases, &workloads, &imports, None))
 }
 
 /// Imports the datasets and traces among the files of a source, as its plan will. Files that the plan would refuse are problems of the definitions.
@@ -185,6 +206,7 @@ impl PlanDuration {
         before: Option<Duration>,
     ) -> Self {
         let mut length = Length { expected: Some(Duration::ZERO), at_most: Duration::ZERO };
+        let mut by_case = Vec::new();
         let (mut some, mut all, mut unknown) = (false, true, None);
         let workload = |case: &Case| workloads.iter().find(|workload| workload.name == case.workload.as_str());
         for (workload, case) in cases.iter().filter_map(|case| Some((workload(case)?, case))) {
@@ -193,17 +215,38 @@ impl PlanDuration {
             all &= is_by_limit;
             let import = imports.iter().find(|import| import.workload().as_str() == workload.name);
             let span = import.and_then(ImportCheck::replayed_span);
+            let mut of_case = Length { expected: Some(Duration::ZERO), at_most: Duration::ZERO };
             for point in &case.points {
                 let one = workload.length(point, span);
                 unknown = unknown.or_else(|| workload.serving.as_ref().filter(|_| one.expected.is_none()).and_then(open_end));
-                length = length.then(one.times(closure.pipeline.spec.trials.count));
+                of_case = of_case.then(one.times(closure.pipeline.spec.trials.count));
             }
+            length = length.then(of_case);
+            by_case.push((case, of_case));
         }
-        Self { length, by_limit: (some, all), unknown, before }
+        let gpu_hours = GpuHours::new(&closure.pipeline.spec, &by_case);
+        Self { length, by_limit: (some, all), unknown, before, gpu_hours }
     }
 
-    /// Describes the expected duration, if there is one, and the longest.
-    fn lines(&self) -> Vec<String> {
+    /// Returns the GPU-hours, or the first target whose GPUs are not known before it is provisioned.
+    pub(crate) fn gpu_hours(&self) -> Result<GpuHours, Name> {
+        self.gpu_hours.clone()
+    }
+
+    /// Returns the expected duration: according to earlier runs, else according to the loads.
+    fn estimate(&self) -> Option<Duration> {
+        self.before.or(self.length.expected)
+    }
+
+    /// Describes the GPU-hours, if the GPUs of all targets are known and there are any.
+    fn gpu_line(&self) -> Option<String> {
+        let found = self.gpu_hours.as_ref().ok().filter(|found| found.at_most > 0.0)?;
+        let about = self.estimate().map(|time| format!("about {}, ", gpu_hours::format(found.of(time)))).unwrap_or_default();
+        Some(format!("{about}at most {} GPU-hours, by the declared GPUs", gpu_hours::format_bound(found.at_most)))
+    }
+
+    /// Describes the expected duration, if there is one, the longest, and the GPU-hours.
+    pub(crate) fn lines(&self) -> Vec<String> {
         let expected = match (self.before, self.length.expected) {
             (Some(before), _) => Some(format!("about {} of trials, by what these cases took before", format_duration(before))),
             (None, Some(expected)) => Some(format!("about {} of trials, by their loads", format_duration(expected))),
@@ -216,7 +259,7 @@ impl PlanDuration {
         };
         let at_most =
             format!("at most {} of trials{condition}; attempts that are repeated come on top", format_bound(self.length.at_most));
-        expected.into_iter().chain([at_most]).collect()
+        expected.into_iter().chain([at_most]).chain(self.gpu_line()).collect()
     }
 }
 
@@ -437,7 +480,9 @@ fn print_json(
         "order": order.is_known.then(|| json!({"digest": order_digest(&order.trials), "trials": order.trials})),
         "shards": closure.pipeline.spec.shards.to_string(),
         "time_bound_seconds": seconds_up(time.length.at_most),
-        "time_estimate_seconds": time.before.or(time.length.expected).map(|estimate| estimate.as_secs_f64()),
+        "time_estimate_seconds": time.estimate().map(|estimate| estimate.as_secs_f64()),
+        "gpu_hours_bound": time.gpu_hours.as_ref().ok().map(|found| found.at_most),
+        "gpu_hours_estimate": time.gpu_hours.as_ref().ok().zip(time.estimate()).map(|(found, estimate)| found.of(estimate)),
     }))
 }
 
@@ -476,8 +521,14 @@ mod tests {
         let one = Length { expected: None, at_most: Duration::from_millis(1_500) };
         let all = one.times(3).then(Length::up_to(Duration::from_millis(400)));
         assert_eq!((format_bound(all.at_most), seconds_up(all.at_most)), ("5 s".to_owned(), 5));
-        let plan = PlanDuration { length: all, by_limit: (true, true), unknown: None, before: None };
+        let plan = PlanDuration {
+            length: all,
+            by_limit: (true, true),
+            unknown: None,
+            before: None,
+            gpu_hours: Err("vllm".parse().expect("a name")),
+        };
         let bound = "at most 5 s of trials, if every one runs into its time limit; attempts that are repeated come on top";
-        assert_eq!(plan.lines(), [bound]);
+        assert_eq!(plan.lines(), [bound], "and no GPU-hours of GPUs that are not known");
     }
 }

@@ -22,6 +22,7 @@ use assay_store::Store;
 use serde_json::json;
 
 use crate::commands::bench::search::Search;
+use crate::commands::gpu_hours::{GpuHoursLimit, IN_PIPELINE};
 use crate::commands::on_kubernetes::OnKubernetes;
 use crate::commands::push;
 use crate::commands::results::{published_numbers, results};
@@ -53,6 +54,8 @@ pub(crate) struct Run {
     /// Do not commit to the branch that the pipeline names
     #[arg(long)]
     no_push: bool,
+    #[command(flatten)]
+    limit: GpuHoursLimit,
     /// Print the result as one JSON document
     #[arg(long)]
     json: bool,
@@ -75,6 +78,7 @@ enum RunnerKind {
 impl Run {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let source = SourceSpec { pipeline: self.pipeline, repo: self.repo, commit: self.commit, ..SourceSpec::default() };
+        self.limit.budget(IN_PIPELINE).take_source(&source)?;
         let plan = PlanParameters { fetch: !self.no_fetch, ..PlanParameters::default() };
         let asked =
             RunRequest { source, store: self.store, name: self.name, plan, json: self.json, command: "assay run", search: None };
@@ -267,7 +271,7 @@ impl RunRequest {
                 "manifests": opened.chain.documents.iter().map(assay_envelope::Verified::input_ref).collect::<Vec<_>>(),
             });
             if let Some(search) = &self.search {
-                document["search"] = search.json(summary);
+                document["search"] = search.json(&run.run_id, summary);
             }
             output::json(&document)?;
         } else {

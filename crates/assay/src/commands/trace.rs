@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    Address, Attempt, CollectedAttempt, Collection, Count, CuratedFile, Executable, ExecutableRole, ExecutionPart,
-    FrozenWorkload, MetricSummary, PinnedFile, Plan, PointSummary, Publication, Source, Summary, TrialValue, ordinal,
+    ALL_LOADS, Address, Attempt, CaseId, CollectedAttempt, Collection, Count, CuratedFile, Executable, ExecutableRole,
+    ExecutionPart, FrozenWorkload, MetricSummary, NumberPlace, PinnedFile, Plan, Publication, Source, Summary, TrialId,
+    TrialValue, ordinal,
 };
 use assay_report::counted;
 use assay_runs::VerifiedRun;
+use assay_search::GOOD_FRACTION;
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::Store;
 use assay_verify::{RecomputeOutcome, Removals, StoreBlobs, VerifiedTombstone, is_close};
@@ -52,14 +54,24 @@ struct NumberTrace<'a> {
     row: Row,
     column: &'a str,
     file: &'a CuratedFile,
-    point: &'a PointSummary,
+    place: NumberPlace<'a>,
     /// The metric, if the Summary has one of that name: a few columns of wide tables count or describe.
     metric: Option<&'a MetricSummary>,
+    /// The values that it was computed from.
+    values: TrialValues<'a>,
     workload: &'a FrozenWorkload,
     /// The query that selected it, with its text.
     query: Option<(&'a PinnedFile, String)>,
     /// The version of the table that was pinned when it was published, and true if the file was found in it.
     snapshot: Option<(Count, bool)>,
+}
+
+/// The values of trials behind a number.
+enum TrialValues<'a> {
+    /// Of the trials of one point, by a metric of it; if it has no metric, only the trials matter.
+    OfPoint(Option<&'a MetricSummary>),
+    /// Of the trials of all loads of a case: the metric from which each trial's crossing follows, load by load.
+    OfLoads(Vec<&'a MetricSummary>),
 }
 
 impl NumberTrace<'_> {
@@ -128,24 +140,37 @@ fn trace_number<'a>(opened: &'a VerifiedRun, address: &'a Address) -> Result<Num
     })?;
     let text = |column: &str| row.text(column).unwrap_or_default();
     let (case, point) = (text("benchmark_case_id"), text("point_id"));
-    let point = summary.points.iter().find(|found| found.case_id.as_str() == case && found.point_id.as_str() == point);
+    let mut places = summary.places();
+    let found = places.find(|(place, _)| place.case_id.as_str() == case && place.point_id.as_str() == point);
     let unnamed = || Failure::new(ErrorCode::RowWithoutSummary, "the row's case, point or metric is not in the signed summary");
-    let point = point.ok_or_else(unnamed)?;
+    let (place, metrics) = found.ok_or_else(unnamed)?;
     let metric = match row.text("metric") {
-        Some(name) => Some(point.metrics.iter().find(|found| found.metric == name).ok_or_else(unnamed)?),
-        None => metric_of_column(point, address.column()),
+        Some(name) => Some(metrics.iter().find(|found| found.metric == name).ok_or_else(unnamed)?),
+        None => metric_of_column(metrics, address.column()),
     };
-    let workload = plan.workloads.iter().find(|workload| workload.workload_spec_digest == point.workload_spec_digest);
+    let values = if place.point_id.as_str() == ALL_LOADS {
+        TrialValues::OfLoads(good_fractions(summary, place.case_id))
+    } else {
+        // A column that is no metric of its own rests on the trials of all metrics of its point.
+        TrialValues::OfPoint(metric.or(metrics.first()))
+    };
+    let workload = plan.workloads.iter().find(|workload| workload.workload_spec_digest == place.workload_spec_digest);
     let workload = workload.ok_or_else(unnamed)?;
     let (query, snapshot) = (find_query(opened, address, plan)?, find_snapshot(opened, file)?);
-    Ok(NumberTrace { value, column: address.column(), file, point, metric, workload, query, snapshot, row })
+    Ok(NumberTrace { value, column: address.column(), file, place, metric, values, workload, query, snapshot, row })
 }
 
 /// Returns the metric whose median a column of a wide table is: tables hold whole nanoseconds, the Summary milliseconds.
-fn metric_of_column<'a>(point: &'a PointSummary, column: &str) -> Option<&'a MetricSummary> {
+fn metric_of_column<'a>(metrics: &'a [MetricSummary], column: &str) -> Option<&'a MetricSummary> {
     let in_ms = column.replace("_ns_", "_ms_");
     let in_ms = in_ms.strip_suffix("_ns").map(|name| format!("{name}_ms")).unwrap_or(in_ms);
-    point.metrics.iter().find(|metric| metric.metric == column || metric.metric == in_ms)
+    metrics.iter().find(|metric| metric.metric == column || metric.metric == in_ms)
+}
+
+/// Returns the metric of each load of a case from which the most load within the SLOs follows.
+fn good_fractions<'a>(summary: &'a Summary, case: &CaseId) -> Vec<&'a MetricSummary> {
+    let of_case = summary.points.iter().filter(|point| point.case_id == *case);
+    of_case.flat_map(|point| &point.metrics).filter(|metric| metric.metric == GOOD_FRACTION).collect()
 }
 
 /// Returns the query that selected a published number, with its text.
@@ -287,13 +312,31 @@ fn number(value: &Value) -> String {
     }
 }
 
-/// Returns the trials that the number was computed from: all counted ones, or the one whose own statistic it is.
-fn trials<'a>(walk: &'a NumberTrace<'_>) -> Vec<&'a TrialValue> {
+/// Returns the trials that the number was computed from, with the metric of each: all counted ones, or the one whose own statistic it is. Of all
+/// loads, a trial is one at each load.
+fn trials<'a>(walk: &'a NumberTrace<'_>) -> Vec<(&'a MetricSummary, &'a TrialValue)> {
     let of = walk.row.text("trial_id");
-    // A column that is no metric of its own rests on the trials of all metrics of its point.
-    let metric = walk.metric.or(walk.point.metrics.first());
-    let trials = metric.into_iter().flat_map(|metric| &metric.trials);
-    trials.filter(|trial| of.is_none_or(|of| trial.trial_id.as_str() == of)).collect()
+    let all = |metrics: &[&'a MetricSummary]| -> Vec<(&'a MetricSummary, &'a TrialValue)> {
+        metrics.iter().flat_map(|metric| metric.trials.iter().map(|trial| (*metric, trial))).collect()
+    };
+    match &walk.values {
+        TrialValues::OfPoint(metric) => {
+            let trials = all(metric.as_slice()).into_iter();
+            trials.filter(|(_, trial)| of.is_none_or(|of| trial.trial_id.as_str() == of)).collect()
+        }
+        TrialValues::OfLoads(metrics) => {
+            let counted = walk.metric.into_iter().flat_map(|metric| &metric.trials);
+            let counted = counted.filter(|trial| of.is_none_or(|of| trial.trial_id.as_str() == of));
+            let numbers: Vec<&str> = counted.filter_map(|trial| trial_number(&trial.trial_id)).collect();
+            let is_counted = |id: &TrialId| trial_number(id).is_some_and(|number| numbers.contains(&number));
+            all(metrics).into_iter().filter(|(_, trial)| is_counted(&trial.trial_id)).collect()
+        }
+    }
+}
+
+/// Returns the last part of a trial's id, such as `t3`: the same at every load for trials that belong together.
+fn trial_number(id: &TrialId) -> Option<&str> {
+    id.as_str().rsplit('.').next()
 }
 
 /// One shard's part of the attempt behind a trial's value.
@@ -337,7 +380,7 @@ fn read_samples(opened: &VerifiedRun, attempt: &Attempt, walk: &NumberTrace<'_>)
 fn print(opened: &VerifiedRun, address: &Address, walk: &NumberTrace<'_>, again: Option<RederivedNumber>) {
     let unit = walk.unit();
     output::line(format!("{:<9} {} {unit}", walk.noun(), number(&walk.value)).trim_end());
-    output::line(format!("is        {}, {} at `{}`", walk.describe(), walk.point.case_id, walk.point.point_id));
+    output::line(format!("is        {}, {} at `{}`", walk.describe(), walk.place.case_id, walk.place.point_id));
     print_query(walk);
     output::line(format!("row       {} of {}", walk.row.text(ROW_ID).unwrap_or_default(), address.table()));
     output::line(format!(
@@ -444,8 +487,14 @@ fn programs(attempt: &Attempt) -> Vec<String> {
 }
 
 fn print_trials(opened: &VerifiedRun, walk: &NumberTrace<'_>) {
+    if let (TrialValues::OfLoads(_), Some(metric)) = (&walk.values, walk.metric) {
+        let of = walk.row.text("trial_id");
+        for trial in metric.trials.iter().filter(|trial| of.is_none_or(|of| trial.trial_id.as_str() == of)) {
+            output::line(format!("crossing  {}: {} {}", trial.trial_id, trial.value, metric.unit));
+        }
+    }
     output::line(format!("trials    {} counted", trials(walk).len()));
-    for trial in trials(walk) {
+    for (metric, trial) in trials(walk) {
         let shards = counted_shards(opened, trial);
         let Some(CountedShard { collected, attempt }) = shards.first() else { continue };
         let samples = match read_samples(opened, attempt, walk) {
@@ -459,7 +508,11 @@ fn print_trials(opened: &VerifiedRun, walk: &NumberTrace<'_>) {
             Err(failure) => failure.message,
         };
         let flagged = if trial.flagged { ", far from the others" } else { "" };
-        let value = walk.metric.map(|metric| format!(": {} {}", trial.value, metric.unit)).unwrap_or_default();
+        let value = match walk.values {
+            TrialValues::OfLoads(_) => format!(": `{}` {}", metric.metric, trial.value),
+            TrialValues::OfPoint(_) if walk.metric.is_none() => String::new(),
+            TrialValues::OfPoint(_) => format!(": {} {}", trial.value, metric.unit),
+        };
         let block = if collected.block.incarnation > 0 {
             format!(" in block {}-{}", collected.block.index, collected.block.incarnation)
         } else {
@@ -487,7 +540,7 @@ fn print_json(
     again: Option<RederivedNumber>,
 ) -> Result<(), Failure> {
     let mut found = Vec::new();
-    for trial in trials(walk) {
+    for (metric, trial) in trials(walk) {
         let shards = counted_shards(opened, trial);
         let Some(CountedShard { collected, attempt }) = shards.first() else { continue };
         let parts = shards.iter().map(|shard| {
@@ -501,6 +554,7 @@ fn print_json(
             "block": collected.block,
             "trial_id": trial.trial_id,
             "attempt": trial.attempt,
+            "metric": walk.metric.map(|_| &metric.metric),
             "value": walk.metric.map(|_| trial.value),
             "flagged": trial.flagged,
             "samples": read_samples(opened, attempt, walk)?,
@@ -529,8 +583,8 @@ fn print_json(
         "unit": walk.unit(),
         "statistic": walk.statistic(),
         "metric": walk.row.text("metric").unwrap_or(walk.column),
-        "benchmark_case_id": walk.point.case_id,
-        "point_id": walk.point.point_id,
+        "benchmark_case_id": walk.place.case_id,
+        "point_id": walk.place.point_id,
         "query": walk.query.as_ref().map(|(query, text)| json!({"path": query.path, "digest": query.artifact.digest, "text": text})),
         "snapshot": walk.snapshot.map(|(version, is_checked)| {
             json!({"table": address.table(), "version": version, "holds_file": is_checked.then_some(true)})

@@ -1,9 +1,9 @@
 use std::path::Path;
 
 use assay_manifest::{
-    Acknowledgement, Body, Count, Digest, Document, Environment, Executable, ExecutableRole, ExecutionPart, GatePolicy, InputRef,
-    Instant, Kind, Name, Plan, PlannedTrial, PointSummary, RunId, RunStatus, Sequence, Source, Summary, TrialId, TrialValue,
-    canonical_json,
+    ALL_LOADS, Acknowledgement, AllLoads, Body, Count, CrossingPlace, Digest, Document, Environment, Executable, ExecutableRole,
+    ExecutionPart, GatePolicy, InputRef, Instant, Kind, LoadKind, Name, Plan, PlannedTrial, PointSummary, RunId, RunStatus,
+    Sequence, Source, Summary, TrialCrossing, TrialId, TrialValue, canonical_json,
 };
 use assay_simulator::{Engine, EngineConfig, Latency, Load, PerRequest, Profile, Seed, SimulatedRequest, SlowRequests, simulate};
 
@@ -199,6 +199,65 @@ fn a_tenth_less_bandwidth_is_a_regression_that_blocks() {
     let change = metric.change.as_ref().expect("a change");
     assert!((change.ratio - 0.9).abs() < 0.01 && change.low < Some(change.ratio) && Some(change.ratio) < change.high);
     assert_eq!(verdict.reasons[0].code, "regressed");
+}
+
+/// Returns the verdict on the most load within the SLOs, of which each pair has the values of both sides, after a change of the documents.
+fn verdict_on_loads(pairs: &[[f64; 2]], named: &[&str], change: impl FnOnce(&mut Fixture)) -> Result<Verdict, Refusal> {
+    let mut fixture = Fixture::new(&rounds(1.0));
+    let side = |(side, case): (usize, &str)| AllLoads {
+        case_id: case.parse().expect("a case"),
+        point_id: ALL_LOADS.parse().expect("a name"),
+        workload_spec_digest: Digest::compute(b"work"),
+        load: LoadKind::Rate,
+        unit: "requests/s".to_owned(),
+        crossings: (0..)
+            .zip(pairs)
+            .map(|(index, pair)| TrialCrossing { index, place: CrossingPlace::Within, load: pair[side] })
+            .collect(),
+        bracket: None,
+        metrics: Vec::new(),
+    };
+    fixture.summary.all_loads = [BASELINE, CANDIDATE].into_iter().enumerate().map(side).collect();
+    change(&mut fixture);
+    let gate: Name = "gate".parse().expect("a name");
+    let mut question = question(&gate, vec![fixture.run()]);
+    question.policy.metrics = named.iter().map(|named| (*named).to_owned()).collect();
+    judge(&question)
+}
+
+#[test]
+fn the_most_load_within_the_slos_is_judged_if_a_gate_names_it() {
+    let judged = |ratio: f64| {
+        let verdict = verdict_on_loads(&rounds(ratio), &["max_load"], |_| {}).expect("a verdict");
+        let metric = verdict.metrics.iter().find(|metric| metric.metric == "max_load").expect("it is judged");
+        assert_eq!((metric.point_id.as_str(), metric.pairs.len(), metric.unit.as_str()), ("all-loads", 12, "requests/s"));
+        (verdict.outcome, verdict.blocks)
+    };
+    assert_eq!(judged(1.0), (Outcome::Unchanged, false));
+    assert_eq!(judged(0.9), (Outcome::Regressed, true), "less load is worse");
+    assert_eq!(judged(1.1), (Outcome::Improved, false));
+    let unnamed = verdict_on_loads(&rounds(0.5), &[], |_| {}).expect("a verdict");
+    assert!(unnamed.metrics.iter().all(|metric| metric.metric != "max_load"), "no gate judges it unasked");
+    let absent = verdict_on_loads(&rounds(1.0), &["max_load"], |fixture| fixture.summary.all_loads.clear());
+    assert_eq!(absent, Err(Refusal::UnknownMetric("max_load".to_owned())));
+}
+
+#[test]
+fn a_trial_beyond_either_end_of_the_loads_decides_nothing() {
+    let judged = |side: usize, place: CrossingPlace| {
+        let edit = |fixture: &mut Fixture| fixture.summary.all_loads[side].crossings[3].place = place;
+        let verdict = verdict_on_loads(&rounds(0.5), &["max_load"], edit).expect("a verdict");
+        let metric = verdict.metrics.iter().find(|metric| metric.metric == "max_load").expect("it is judged");
+        assert_eq!((verdict.outcome, metric.outcome, metric.more_pairs), (Outcome::Inconclusive, Outcome::Inconclusive, None));
+        assert!(metric.pairs.is_empty(), "no pair is judged");
+        let of_metric = verdict.reasons.iter().find(|reason| reason.code == "inconclusive").expect("a reason");
+        assert!(of_metric.detail.starts_with("`max_load` of memory-bandwidth at all-loads: the "), "{}", of_metric.detail);
+        reason_code(metric).to_owned()
+    };
+    for side in [0, 1] {
+        assert_eq!(judged(side, CrossingPlace::Below), "below_all_loads");
+        assert_eq!(judged(side, CrossingPlace::AtLeast), "above_all_loads");
+    }
 }
 
 #[test]

@@ -39,9 +39,35 @@ words!(
     WithinRun = "within_run",
 );
 
+words!(
+    /// The kind of the loads of a case.
+    LoadKind, "kind of loads",
+    /// Numbers of requests or sessions in flight.
+    Concurrency = "concurrency",
+    /// Arrivals of requests or sessions per second.
+    Rate = "rate",
+);
+
+words!(
+    /// The place of the most load within the SLOs of one trial.
+    CrossingPlace, "place of a crossing",
+    /// Between two of the loads.
+    Within = "within",
+    /// Below the lowest load, which falls short of the SLOs.
+    Below = "below",
+    /// At the highest load or above it, because even that one is within the SLOs.
+    AtLeast = "at_least",
+);
+
 /// The shortest measured phase of a trial that may be the only one of a point and have intervals within its run, in nanoseconds: 900 s, as
 /// the rules of AgentX ask for. Anything shorter can be repeated instead.
 pub const WITHIN_RUN_NS: u64 = 900_000_000_000;
+
+/// The name of the metric that is the most load within the SLOs.
+pub const MAX_LOAD: &str = "max_load";
+
+/// The name that takes the place of a point where a number is about all loads of a case. No load has this name.
+pub const ALL_LOADS: &str = "all-loads";
 
 /// A confidence interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -166,6 +192,79 @@ pub struct PointSummary {
     pub metrics: Vec<MetricSummary>,
 }
 
+/// The most load within the SLOs in one trial, over all loads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrialCrossing {
+    /// The number of the trial, from 0: it has this number at every load.
+    pub index: u32,
+    /// The place of the most load within the SLOs.
+    pub place: CrossingPlace,
+    /// The most load within the SLOs or, if it is outside of the loads, the lowest or the highest of them.
+    pub load: f64,
+}
+
+/// Two neighbouring loads, or a range of several, that are too far from each other for a number between them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoadBracket {
+    /// A load that is within the SLOs in every trial.
+    pub meets: f64,
+    /// A load that falls short in every trial.
+    pub falls_short: f64,
+}
+
+/// All loads of a case together. It is in a Summary if the workload has SLOs, and its points are two or more loads of one kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AllLoads {
+    /// The case.
+    pub case_id: CaseId,
+    /// The name that takes the place of a point in rows and numbers: `all-loads`.
+    pub point_id: PointId,
+    /// The digest that decides comparability.
+    pub workload_spec_digest: Digest,
+    /// The kind of the loads.
+    pub load: LoadKind,
+    /// Their unit.
+    pub unit: String,
+    /// The trials that count at every load, with enough requests for 99 of 100 of them to be less than all, in their order.
+    pub crossings: Vec<TrialCrossing>,
+    /// The loads around the most load within the SLOs, if some trial crosses between loads that are too far from each other.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub bracket: Option<LoadBracket>,
+    /// The most load within the SLOs across these trials (`max_load`); empty unless every one of them crosses between loads that are near each other.
+    pub metrics: Vec<MetricSummary>,
+}
+
+impl AllLoads {
+    /// Returns the most load within the SLOs across trials, if it is known.
+    pub fn max_load(&self) -> Option<&MetricSummary> {
+        self.metrics.iter().find(|metric| metric.metric == MAX_LOAD)
+    }
+
+    /// Returns the number of trials with this place of the crossing.
+    pub fn count(&self, place: CrossingPlace) -> u32 {
+        self.crossings.iter().map(|trial| u32::from(trial.place == place)).sum()
+    }
+
+    /// Returns the id of a trial of all loads: trial number `index` of every load.
+    pub fn trial_id(&self, index: u32) -> TrialId {
+        TrialId::from_parts(&self.case_id, &self.point_id, index)
+    }
+}
+
+/// The place of a number: a point of a case, or all loads of the case together.
+#[derive(Clone, Copy, Debug)]
+pub struct NumberPlace<'a> {
+    /// The case.
+    pub case_id: &'a CaseId,
+    /// The point, or [`ALL_LOADS`].
+    pub point_id: &'a PointId,
+    /// The digest that decides comparability.
+    pub workload_spec_digest: Digest,
+}
+
 /// A curated file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -194,6 +293,9 @@ pub struct Summary {
     pub issues: Vec<Reason>,
     /// The points, in the plan's order.
     pub points: Vec<PointSummary>,
+    /// The numbers of all loads of a case together, in the plan's order of the cases.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub all_loads: Vec<AllLoads>,
     /// The curated files.
     pub files: Vec<CuratedFile>,
     /// The data that plots are drawn from (`Views` as canonical JSON), if there is serving.
@@ -202,6 +304,32 @@ pub struct Summary {
 }
 
 body!(Summary, |summary| summary.files.iter().map(|file| &file.artifact).chain(&summary.views).collect());
+
+impl<'a> From<&'a PointSummary> for NumberPlace<'a> {
+    fn from(point: &'a PointSummary) -> Self {
+        Self { case_id: &point.case_id, point_id: &point.point_id, workload_spec_digest: point.workload_spec_digest }
+    }
+}
+
+impl<'a> From<&'a AllLoads> for NumberPlace<'a> {
+    fn from(loads: &'a AllLoads) -> Self {
+        Self { case_id: &loads.case_id, point_id: &loads.point_id, workload_spec_digest: loads.workload_spec_digest }
+    }
+}
+
+impl Summary {
+    /// Returns the metrics of every place that has numbers: those of the points, then those of all loads of each case.
+    pub fn places(&self) -> impl Iterator<Item = (NumberPlace<'_>, &[MetricSummary])> {
+        let of_points = self.points.iter().map(|point| (NumberPlace::from(point), point.metrics.as_slice()));
+        let of_loads = self.all_loads.iter().map(|loads| (NumberPlace::from(loads), loads.metrics.as_slice()));
+        of_points.chain(of_loads)
+    }
+
+    /// Returns all loads of a case together, if they say anything.
+    pub fn all_loads_of(&self, case_id: &CaseId) -> Option<&AllLoads> {
+        self.all_loads.iter().find(|loads| loads.case_id == *case_id)
+    }
+}
 
 impl PointSummary {
     /// Returns the kind of the intervals of its metrics; `None` if none has an interval. All of a point are of one kind.

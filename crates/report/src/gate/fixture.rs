@@ -210,6 +210,7 @@ fn summary(verdict: &Verdict) -> Summary {
         status: RunStatus::Partial,
         issues: Vec::new(),
         points,
+        all_loads: Vec::new(),
         files: Vec::new(),
         views: None,
     }

@@ -302,6 +302,28 @@ fn gates_judge_what_a_workload_measures() {
 }
 
 #[test]
+fn a_gate_judges_the_most_load_of_loads_with_slos() {
+    let text = replace_part(&replace_part(PIPELINE, "kind: host}\n", "kind: simulator}\n"), "[stream]", "[chat]");
+    let gate = "  comparison: {baseline: {target: here}, candidate: {target: here, variant: fast}, variable_under_test: model}\n  variants: [{name: default}, {name: fast}]\n  placement: alternate\n  gates: [{name: g, metrics: [max_load]}]\n  targets:";
+    let text = replace_part(&text, "  targets:", gate);
+    assert_eq!(refusal(&text, &[SERVING]), "no problem");
+    let refused = |workload: &str| refusal(&text, &[workload]);
+    assert_snapshot!(refused(&replace_part(SERVING, "rate: [1, 2.5, 10]", "rate: [10]")), @r"
+    error: no workload of this pipeline measures `max_load`
+     --> pipeline.yaml:9:31
+      |
+    9 |   gates: [{name: g, metrics: [max_load]}]
+      |                               ^^^^^^^^
+    hint: it needs `slos`, and two or more loads of one kind, such as `rate: [8, 9, 10]`
+    ");
+    assert!(refused(&replace_part(SERVING, "  slos: {ttft: 2s, tpot: 200ms}\n", "")).contains("it needs `slos`"));
+    // Both sides have the loads of their workload, so that no pipeline compares different ones.
+    let cases = expand(&pipeline(&text), &[workload(SERVING)]).expect("cases");
+    assert_eq!(cases.len(), 2);
+    assert_eq!(cases[0].points, cases[1].points);
+}
+
+#[test]
 fn scripts_are_fetched_from_allowed_hosts() {
     let remote = replace_part(INDICATOR, "{path: run.sh}", "{url: https://evil.example/run.sh}");
     assert_eq!(refusal(PIPELINE, &[&remote]), "no problem");

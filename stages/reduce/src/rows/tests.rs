@@ -81,6 +81,7 @@ fn a_row_says_where_its_attempt_was_measured() {
         let (point, _) = rows(&run);
         let told = Outcome {
             shards: &shards.iter().collect::<Vec<_>>(),
+            trial_of_loads: None,
             metric: "rate",
             unit: "GB/s",
             better: None,

@@ -13,7 +13,7 @@ use crate::row_failure;
 use crate::rows::{Outcome, RowContext, fact, outcome, point_rows, row_digest};
 
 /// The statistic of a row that holds a trial's value: the metric's name says which statistic it is.
-const VALUE: &str = "value";
+pub(crate) const VALUE: &str = "value";
 
 /// Returns the outcome rows of a point, and sets in the point the ids of those rows.
 pub(super) fn outcome_rows(
@@ -52,6 +52,7 @@ fn trial_rows(
             point,
             &Outcome {
                 shards: counted.iter().find(is_it).map(|tried| tried.shards.as_slice()).unwrap_or_default(),
+                trial_of_loads: None,
                 metric: &metric.metric,
                 unit: &metric.unit,
                 better: metric.better,

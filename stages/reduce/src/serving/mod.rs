@@ -31,6 +31,7 @@ use assay_metric::{
     Definition, Formula, GpuCounts, MeasuredPhase, MeasuredValue, Metric, MetricName, RepeatedInput, TrialTotals, Unit,
 };
 use assay_schedule::{OfferedLoad, ScheduleError, TrialSchedule, request_limit};
+use assay_search::GOOD_OF;
 use assay_stage::{ErrorCode, Failure};
 use assay_warehouse::Row;
 use assay_warehouse::records::{RecordError, RecordFile};
@@ -41,6 +42,7 @@ use crate::evidence::ShardAttempt;
 use crate::rows::RowContext;
 use consistency::Contradiction;
 use cost::Price;
+pub(crate) use fact::VALUE;
 use samples::Distribution;
 pub(crate) use trial::TrialFiles;
 use trial::{PlannedMeasurement, Rules, ScannedTrial, Tally};
@@ -137,7 +139,7 @@ pub(crate) fn reduce(
     serving.agentx = agentx_verdict(workload, work, case.points.len(), &measured);
     let reported = metrics_to_report(workload, work, &mut serving.absent);
     let values = trial_values(&measured, work, &CaseFacts { price: &price, gpus: &gpus, repeated: &repeated });
-    let seed = |metric: &str| seed(context.collection_manifest, case, point, metric);
+    let seed = |metric: &str| seed(context.collection_manifest, &case.case_id, &point.point_id, metric);
     summary.metrics = metrics(&reported, &measured.trials, &values, price.as_ref().ok(), seed, &mut serving.absent)?;
     summary.serving = Some(serving);
     set_intervals_within_run(&mut summary, work, &measured.trials, Limits::for_machine())?;
@@ -570,7 +572,8 @@ fn length_ns(window: &Range<i64>) -> Option<u64> {
 /// `None` without SLOs, and without requests.
 fn slo_met(work: &ServingWork, measured: &Measurements<'_>) -> Option<bool> {
     let requests: u64 = measured.trials.iter().map(|scanned| scanned.tally.uncancelled()).sum();
-    let needed = (u128::from(requests) * 99).div_ceil(100);
+    let [good, of] = GOOD_OF.map(u128::from);
+    let needed = (u128::from(requests) * good).div_ceil(of);
     let within = |place: usize| {
         measured.trials.iter().filter_map(|scanned| scanned.tally.within.get(place)).map(|n| u128::from(*n)).sum::<u128>()
     };

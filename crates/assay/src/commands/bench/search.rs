@@ -3,10 +3,10 @@
 //! Each round of a search is a run of its own, as provable as any other, of one trial for each load. What is published comes from
 //! the last run alone, which measures the loads that the search ended with.
 
-use assay_manifest::{Exclusion, PointSummary, RunId, Summary};
-use assay_report::{landmarks_of, load_of, max_load_of, observation_of};
+use assay_manifest::{Address, AllLoads, CrossingPlace, Exclusion, LoadBracket, MetricSummary, PointSummary, RunId, Summary};
+use assay_report::{landmarks_of, observation_of};
 use assay_runs::VerifiedRun;
-use assay_search::{Bracket, Censored, Goal, Load, MAX_ERROR_RATE, MaxLoad, Observation, Rule, Step, landmarks, next_step};
+use assay_search::{Bracket, Goal, Load, MAX_ERROR_RATE, MIN_REQUESTS, Observation, Rule, Step, landmarks, load_of, next_step};
 use assay_stage::{ErrorCode, Exit, Failure};
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ const MAX_LITTLE: f64 = 0.1;
 #[derive(clap::Args)]
 pub(super) struct SearchOptions {
     /// Measure from one request in flight to as many as bring no more throughput: the lowest latency, the knee and the limit
-    #[arg(long, conflicts_with_all = ["find_max", "concurrency", "rate", "users", "ramp", "series", "trace", "print"])]
+    #[arg(long, conflicts_with = "find_max")]
     sweep: bool,
     /// Search for the most load with which 99 of 100 requests are within every --slo, rate (independent arrivals) or concurrency (requests in flight), and
     /// measure the loads around it
@@ -30,8 +30,7 @@ pub(super) struct SearchOptions {
         value_name = "LOAD",
         value_parser = ["rate", "concurrency"],
         requires = "slo",
-        group = "drawn",
-        conflicts_with_all = ["concurrency", "rate", "users", "ramp", "series", "trace", "print"]
+        group = "drawn"
     )]
     find_max: Option<String>,
     /// The most requests in flight of a closed loop that --sweep and --find-max try [default: 1024]
@@ -52,6 +51,32 @@ impl SearchOptions {
         Some(Rule { max_concurrency: self.up_to.unwrap_or(rule.max_concurrency), ..rule })
     }
 
+    /// Refuses a load beside a search for one, and a search whose definitions are to be printed: its loads are not known before.
+    fn check_no_load(&self, bench: &Bench) -> Result<(), Failure> {
+        let search = if self.sweep { "--sweep" } else { "--find-max" };
+        let loads = [
+            ("--concurrency", !bench.concurrency.is_empty()),
+            ("--rate", !bench.rate.is_empty()),
+            ("--users", !bench.users.is_empty()),
+            ("--ramp", bench.ramp.is_some()),
+            ("--series", !bench.series.is_empty()),
+            ("--trace", bench.trace.is_some()),
+        ];
+        if let Some((load, _)) = loads.into_iter().find(|(_, is_given)| *is_given) {
+            return refused(
+                format!("`{load}` contradicts `{search}`: a search finds the loads to measure, and `{load}` states them"),
+                format!("leave out `{search}` to measure these loads, or `{load}` to search"),
+            );
+        }
+        if bench.print {
+            return refused(
+                format!("`--print` contradicts `{search}`: the loads to measure are not known before the search"),
+                "leave out `--print`, or write the loads instead of the search",
+            );
+        }
+        Ok(())
+    }
+
     /// Refuses options that the search does not have a use for.
     pub(super) fn check(&self, bench: &Bench) -> Result<(), Failure> {
         let Some(rule) = self.rule() else {
@@ -63,6 +88,7 @@ impl SearchOptions {
                 None => Ok(()),
             };
         };
+        self.check_no_load(bench)?;
         if rule.goal == Goal::MaxRate {
             if bench.sessions.is_empty() {
                 return Ok(());
@@ -183,33 +209,27 @@ impl Search {
         if self.rule.goal == Goal::Sweep {
             return None;
         }
-        let why = match max_load(summary) {
-            Some(MaxLoad::Within(_)) => return None,
-            Some(MaxLoad::Between { meets, falls_short }) => {
+        let why = match all_loads(summary) {
+            Some(loads) if loads.max_load().is_some() => return None,
+            Some(AllLoads { bracket: Some(LoadBracket { meets, falls_short }), .. }) => {
                 format!("the SLOs are met at {meets} and not at {falls_short}, which are too far from each other")
             }
-            Some(MaxLoad::Inconclusive(Censored { below, above })) => {
+            Some(loads) if !loads.crossings.is_empty() => {
+                let [below, above] = censored(loads);
                 format!(
                     "trials have to cross from loads that meet the SLOs to loads that do not, and {below} fell short at every load, {above} at none"
                 )
             }
-            None => "no trial counts at every load with at least 100 requests".to_owned(),
+            _ => format!("no trial counts at every load with at least {MIN_REQUESTS} requests"),
         };
         Some(format!("no most load within the SLOs: {why}; use a longer `--duration`, or more loads around these"))
     }
 
     /// Returns the search and what the measured run says, for programs.
-    pub(crate) fn json(&self, summary: &Summary) -> Value {
-        let found = match max_load(summary).filter(|_| self.rule.goal != Goal::Sweep) {
-            Some(MaxLoad::Within(found)) => json!({
-                "median": found.median,
-                "interval": found.interval.ok().map(|interval| [interval.low, interval.high]),
-                "n": found.n,
-            }),
-            Some(MaxLoad::Between { meets, falls_short }) => json!({"between": [meets, falls_short]}),
-            Some(MaxLoad::Inconclusive(Censored { below, above })) => json!({"inconclusive": {"below": below, "above": above}}),
-            None => Value::Null,
-        };
+    pub(crate) fn json(&self, run_id: &RunId, summary: &Summary) -> Value {
+        let found = all_loads(summary)
+            .filter(|_| self.rule.goal != Goal::Sweep)
+            .map_or(Value::Null, |loads| max_load_json(run_id, loads));
         let landmarks = landmarks_of(&summary.points.iter().collect::<Vec<_>>()).filter(|_| self.rule.goal == Goal::Sweep);
         json!({
             "goal": match self.rule.goal {
@@ -230,9 +250,35 @@ impl Search {
     }
 }
 
-/// Returns the most load within the SLOs of a run of one case.
-fn max_load(summary: &Summary) -> Option<MaxLoad> {
-    max_load_of(summary, &summary.points.iter().collect::<Vec<_>>()).map(|(_, found)| found)
+/// Returns what all loads of a run of one case say together.
+fn all_loads(summary: &Summary) -> Option<&AllLoads> {
+    summary.all_loads.first()
+}
+
+/// Returns the numbers of trials that fell short at every load, and at none.
+fn censored(loads: &AllLoads) -> [u32; 2] {
+    [CrossingPlace::Below, CrossingPlace::AtLeast].map(|place| loads.count(place))
+}
+
+/// Returns the most load within the SLOs as JSON, with the address of its median.
+fn max_load_json(run_id: &RunId, loads: &AllLoads) -> Value {
+    let number = |found: &MetricSummary| {
+        json!({
+            "median": found.median,
+            "interval": found.interval.as_ref().map(|interval| [interval.low, interval.high]),
+            "n": found.n.0,
+            "address": found.rows.get("median").map(|row| Address::for_value(run_id, row).to_string()),
+        })
+    };
+    match (loads.max_load(), loads.bracket) {
+        (Some(found), _) => number(found),
+        (None, Some(LoadBracket { meets, falls_short })) => json!({"between": [meets, falls_short]}),
+        (None, None) if loads.crossings.is_empty() => Value::Null,
+        (None, None) => {
+            let [below, above] = censored(loads);
+            json!({"inconclusive": {"below": below, "above": above}})
+        }
+    }
 }
 
 impl Bench {
@@ -248,6 +294,7 @@ impl Bench {
         };
         self.concurrency = loads.iter().filter_map(closed).collect();
         self.rate = loads.iter().filter_map(rate).collect();
+        self.is_search_round = round.is_some();
         if let Some(round) = round {
             self.trials = 1;
             self.seed = Some(format!("{:064x}", round + 1));
@@ -376,27 +423,31 @@ mod tests {
         Search::new(Rule::new(goal), false)
     }
 
-    /// Returns the Summary of a closed loop: for each concurrency, the good fraction of its only trial, of this many requests.
-    fn summary(loads: &[(u32, f64)], requests: u32) -> Summary {
+    /// Returns the Summary of a closed loop whose trials cross at these places, and whose loads are too far from each other if a bracket is given.
+    fn summary(crossings: &[(&str, f64)], bracket: Option<[f64; 2]>) -> Summary {
         let digest = assay_manifest::Digest::compute(b"any");
-        let point = |(clients, good): &(u32, f64)| {
-            let trial = json!({
-                "trial_id": format!("bench.endpoint.default.concurrency-{clients}.t0"),
-                "attempt": 0, "value": good, "n": requests.to_string(), "flagged": false, "row_id": digest,
-            });
+        let trials: Vec<Value> = (0..)
+            .zip(crossings)
+            .map(|(index, (place, load)): (u32, _)| json!({"index": index, "place": place, "load": load}))
+            .collect();
+        let is_known = bracket.is_none() && crossings.iter().all(|(place, _)| *place == "within");
+        let metric = crossings.first().filter(|_| is_known).map(|(_, load)| {
             json!({
-                "case_id": "bench.endpoint.default", "point_id": format!("concurrency-{clients}"), "workload_type": "serving",
-                "workload_spec_digest": digest, "value": {"concurrency": clients.to_string()}, "trials_planned": 1,
-                "trials_counted": 1, "attempts": 1, "excluded": [],
-                "metrics": [{
-                    "metric": "good_fraction", "unit": "1", "primary": false, "n": "1", "median": good, "mean": good, "min": good, "max": good,
-                    "stability": "unknown", "stability_reason": "a test", "rows": {}, "trials": [trial],
-                }],
+                "metric": "max_load", "unit": "requests", "better": "higher", "primary": false, "n": crossings.len().to_string(), "median": load,
+                "mean": load, "min": load, "max": load, "stability": "unknown", "stability_reason": "a test", "rows": {"median": digest},
+                "trials": [],
             })
-        };
+        });
+        let mut loads = json!({
+            "case_id": "bench.endpoint.default", "point_id": "all-loads", "workload_spec_digest": digest, "load": "concurrency", "unit": "requests",
+            "crossings": trials, "metrics": metric.into_iter().collect::<Vec<_>>(),
+        });
+        if let Some([meets, falls_short]) = bracket {
+            loads["bracket"] = json!({"meets": meets, "falls_short": falls_short});
+        }
         serde_json::from_value(json!({
             "plan_digest": digest, "artifact_manifest_digest": digest, "reduce_binary": digest, "status": "succeeded", "issues": [],
-            "points": loads.iter().map(point).collect::<Vec<_>>(), "files": [],
+            "points": [], "all_loads": [loads], "files": [],
         }))
         .expect("a Summary")
     }
@@ -404,14 +455,30 @@ mod tests {
     #[test]
     fn a_search_without_a_result_says_why_and_one_with_a_result_does_not() {
         let search = search(Goal::MaxConcurrency);
-        let why = |loads: &[(u32, f64)], requests: u32| search.why_open(&summary(loads, requests)).unwrap_or_default();
-        assert_eq!(why(&[(4, 1.0), (5, 0.9)], 100), "");
-        assert_eq!(search.json(&summary(&[(4, 1.0), (5, 0.9)], 100))["max_load"]["median"], 4.0);
-        assert!(why(&[(4, 1.0), (5, 0.9)], 99).contains("no trial counts at every load with at least 100 requests"));
-        assert!(why(&[(4, 0.9), (5, 0.9)], 100).contains("1 fell short at every load, 0 at none"));
-        assert!(why(&[(4, 1.0), (5, 1.0)], 100).contains("0 fell short at every load, 1 at none"));
-        assert!(why(&[(4, 1.0), (50, 0.9)], 100).contains("met at 4 and not at 50"));
-        assert_eq!(Search::new(Rule::new(Goal::Sweep), false).why_open(&summary(&[(4, 1.0), (5, 1.0)], 1)), None);
+        let why = |crossings: &[(&str, f64)], bracket| search.why_open(&summary(crossings, bracket)).unwrap_or_default();
+        let [within, below, above] = [("within", 4.0), ("below", 4.0), ("at_least", 5.0)];
+        assert_eq!(why(&[within], None), "");
+        assert!(why(&[], None).contains("no trial counts at every load with at least 100 requests"));
+        assert!(why(&[below], None).contains("1 fell short at every load, 0 at none"));
+        assert!(why(&[above, within], None).contains("0 fell short at every load, 1 at none"));
+        assert!(why(&[within], Some([4.0, 50.0])).contains("met at 4 and not at 50"));
+        assert_eq!(Search::new(Rule::new(Goal::Sweep), false).why_open(&summary(&[above], None)), None);
+    }
+
+    #[test]
+    fn programs_read_the_number_of_the_summary_with_its_address() {
+        let run_id: RunId = "bench-1".parse().expect("a run id");
+        let found = |goal: Goal, crossings: &[(&str, f64)], bracket| {
+            search(goal).json(&run_id, &summary(crossings, bracket))["max_load"].clone()
+        };
+        let number = found(Goal::MaxConcurrency, &[("within", 4.0)], None);
+        assert_eq!((&number["median"], &number["n"]), (&json!(4.0), &json!(1)));
+        assert!(number["address"].as_str().is_some_and(|address| address.starts_with("bench-1/outcome_fact/")), "{number}");
+        assert_eq!(found(Goal::MaxConcurrency, &[("within", 4.0)], Some([4.0, 50.0])), json!({"between": [4.0, 50.0]}));
+        let censored = json!({"inconclusive": {"below": 1, "above": 0}});
+        assert_eq!(found(Goal::MaxConcurrency, &[("below", 4.0), ("within", 4.0)], None), censored);
+        assert_eq!(found(Goal::MaxConcurrency, &[], None), Value::Null);
+        assert_eq!(found(Goal::Sweep, &[("within", 4.0)], None), Value::Null);
     }
 
     #[test]

@@ -86,8 +86,9 @@ impl SideOrigin {
 }
 
 fn find_metric<'a>(summary: &'a Summary, case: &CaseId, found: &MetricVerdict) -> Option<&'a MetricSummary> {
-    let point = summary.points.iter().find(|point| point.case_id == *case && point.point_id == found.point_id)?;
-    point.metrics.iter().find(|metric| metric.metric == found.metric)
+    let mut places = summary.places();
+    let (_, metrics) = places.find(|(place, _)| place.case_id == case && *place.point_id == found.point_id)?;
+    metrics.iter().find(|metric| metric.metric == found.metric)
 }
 
 impl RunLineage {

@@ -58,7 +58,7 @@ impl<'a> Builder<'a> {
 
     fn across_loads(&self, case: &Case) -> Option<String> {
         let points = case.points.iter().map(|point| self.points.get(&(&case.case_id, &point.point_id)).copied());
-        across_loads::describe(self.summary, &points.collect::<Option<Vec<_>>>()?)
+        across_loads::describe(self.summary.all_loads_of(&case.case_id), &points.collect::<Option<Vec<_>>>()?)
     }
 
     fn point(&self, case: &Case, point: &Point, workload: Option<&FrozenWorkload>) -> PointSection {
