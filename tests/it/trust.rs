@@ -267,6 +267,7 @@ fn keys_are_made_once() {
     reduce     sha256:[DIGEST]  [ROOT]/config/keys/reduce.pub
     publish    sha256:[DIGEST]  [ROOT]/config/keys/publish.pub
     gate       sha256:[DIGEST]  [ROOT]/config/keys/gate.pub
+    calibrate  sha256:[DIGEST]  [ROOT]/config/keys/calibrate.pub
     trust root [ROOT]/config/trust.yaml
     ----- stderr -----
     COSIGN_PASSWORD is not set: the keys are encrypted with an empty password
@@ -276,7 +277,7 @@ fn keys_are_made_once() {
         files.map(|path| (path.clone(), fs::read(&path).expect("a key or the trust root"))).collect()
     };
     let before = contents();
-    assert_eq!(before.len(), 8 * 2 + 1);
+    assert_eq!(before.len(), 9 * 2 + 1);
     let again = fixture.assay(&["keys", "init"]).success();
     assert_eq!(again.stdout, made.stdout);
     assert!(again.stderr.contains("every key is there already"), "{}", again.stderr);
