@@ -93,10 +93,14 @@ fn a_calibration_has_figures_of_each_load() {
     for level in levels {
         let count = |value: &Value| text(value).parse::<u64>().expect("a count");
         let n = count(&level["requests"]);
-        assert_eq!(level.get("ttft_error").map_or(0, |error| count(&error["n"])), n, "each compared request has a TTFT: {level:#}");
-        // A response of sixteen tokens has fifteen gaps, and one of a single token none.
-        let gaps = if level["unit"] == "concurrency" { n * 15 } else { 0 };
-        assert_eq!(level.get("itl_error").map_or(0, |error| count(&error["n"])), gaps, "{level:#}");
+        assert_eq!(
+            level.get("ttft_error").map_or(0, |error| count(&error["n"])),
+            n,
+            "each compared request has a TTFT: {level:#}"
+        );
+        // A response of 8 to 24 tokens has 7 to 23 gaps, and one of a single token none.
+        let gaps = if level["unit"] == "concurrency" { n * 7..=n * 23 } else { 0..=0 };
+        assert!(gaps.contains(&level.get("itl_error").map_or(0, |error| count(&error["n"]))), "{level:#}");
         let missed = list(&level["missed"]);
         assert!(n > 0 || missed.iter().any(|reason| reason["code"] == "no_requests"), "{level:#}");
     }
@@ -120,7 +124,8 @@ fn a_calibration_is_verified_and_shown_by_its_digest() {
     assert_eq!(calibrated.assay(&["show", digest, "--json"]).success().json(), calibrated.shown);
     calibrated.assay(&["verify", "sha256:00000000"]).refuses(2, "no_such_calibration");
     let runs = calibrated.assay(&["runs", "--json"]).success().json();
-    assert_eq!(list(&runs).len(), 1, "it is made of ordinary runs");
+    // A level that failed was measured in a second run.
+    assert!([1, 2].contains(&list(&runs).len()), "it is made of ordinary runs: {runs:#}");
 }
 
 #[test]

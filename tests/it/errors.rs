@@ -702,8 +702,9 @@ fn an_exit_code_does_not_depend_on_a_reader() {
 #[test]
 fn every_command_has_its_help() {
     let fixture = Fixture::bare();
-    let commands: [&[&str]; 35] = [
+    let commands: [&[&str]; 36] = [
         &[],
+        &["calibrate"],
         &["gate"],
         &["compare"],
         &["history"],

@@ -73,7 +73,7 @@ fn a_policy_establishes_its_signers() {
 fn a_pinned_key_establishes_itself_alone() {
     let reader = Reader::new();
     let keys = fingerprints();
-    assert_eq!(keys.len(), 8, "six stages, the source and the gate: {keys:?}");
+    assert_eq!(keys.len(), 9, "six stages, the source, the gate and the calibration: {keys:?}");
     let all: Vec<_> = keys.iter().map(String::as_str).take(7).collect();
     reader.verify(&all).success();
     reader.verify(&all[..6]).refuses(20, "unknown_key");

@@ -2,8 +2,8 @@
 
 use assay_envelope::{ExpectedManifest, MAX_BUNDLE_BYTES, Trust, Verified, verify};
 use assay_manifest::{
-    Artifact, Attempt, Body as _, Calibration, CalibrationLevel, Document, ExecutionPart, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest,
-    ServingOutcome,
+    Artifact, Attempt, Body as _, Calibration, CalibrationLevel, Document, ExecutionPart, InputRef, Kind, MAX_MANIFEST_BYTES,
+    Manifest, ServingOutcome,
 };
 use assay_stage::{ErrorCode, Failure};
 use assay_verify::Blobs;
@@ -45,7 +45,8 @@ pub fn verify_calibration(blobs: &dyn Blobs, reference: InputRef, trust: &Trust)
     let wrong_kind = || contradiction("the document is no calibration");
     let manifest = Calibration::from_document(verified.value()).ok_or_else(wrong_kind)?.clone();
     let body = &manifest.body;
-    let machine = body.facts.machine_digest().map_err(|error| contradiction("its facts have no canonical form").because(&error))?;
+    let machine =
+        body.facts.machine_digest().map_err(|error| contradiction("its facts have no canonical form").because(&error))?;
     if machine != body.machine {
         return Err(contradiction("its machine is not the one that its facts describe"));
     }
@@ -99,23 +100,25 @@ fn check_level(
     if !is_same {
         return Err(wrong("is not what its attempt measured"));
     }
-    let raw = [&level.records, &level.truth].map(|artifact| Ok((artifact, blobs.get(&artifact.digest, MAX_RAW_BYTES)?)));
-    let [records, truth]: [Result<(&Artifact, Option<Vec<u8>>), Failure>; 2] = raw;
-    match (records?, truth?) {
-        ((_, Some(records)), (_, Some(truth))) => {
-            let figures = read_requests(records, outcome)?.figures(attempt, outcome, &Truth::parse(&truth)?, &body.limits);
-            if has_figures(level, &figures) { Ok(Vec::new()) } else { Err(wrong("has other figures than its evidence gives")) }
-        }
-        (records, truth) => {
-            let absent = [records, truth].into_iter().filter(|(_, bytes)| bytes.is_none());
-            Ok(absent.map(|(artifact, _)| artifact.name.clone()).collect())
-        }
+    let read = |artifact: &Artifact| blobs.get(&artifact.digest, MAX_RAW_BYTES);
+    let (records, truth) = (read(&level.records)?, read(&level.truth)?);
+    if let (Some(records), Some(truth)) = (&records, &truth) {
+        let requests = read_requests(records.clone(), outcome)?;
+        let figures = requests.figures(attempt, outcome, &Truth::parse(truth)?, &body.limits);
+        return if has_figures(level, &figures) {
+            Ok(Vec::new())
+        } else {
+            Err(wrong("has other figures than its evidence gives"))
+        };
     }
+    let absent = [(&level.records, records.is_none()), (&level.truth, truth.is_none())];
+    Ok(absent.into_iter().filter(|(_, is_absent)| *is_absent).map(|(artifact, _)| artifact.name.clone()).collect())
 }
 
 fn find_attempt<'a>(part: &'a Document, level: &CalibrationLevel) -> Option<(&'a Attempt, &'a ServingOutcome)> {
     let part = ExecutionPart::from_document(part).filter(|part| part.header.run_id == level.run_id)?;
-    let attempt = part.body.attempts.iter().find(|attempt| attempt.trial_id == level.trial_id && attempt.attempt == level.attempt)?;
+    let attempt =
+        part.body.attempts.iter().find(|attempt| attempt.trial_id == level.trial_id && attempt.attempt == level.attempt)?;
     Some((attempt, attempt.serving.as_ref()?))
 }
 

@@ -73,7 +73,13 @@ impl MeasuredRequests {
     }
 
     /// Returns the figures, and each reason why the level did not hold.
-    pub(crate) fn figures(&self, attempt: &Attempt, outcome: &ServingOutcome, truth: &Truth, limits: &CalibrationLimits) -> Figures {
+    pub(crate) fn figures(
+        &self,
+        attempt: &Attempt,
+        outcome: &ServingOutcome,
+        truth: &Truth,
+        limits: &CalibrationLimits,
+    ) -> Figures {
         let (mut ttft, mut itl, mut requests) = (Vec::new(), Vec::new(), 0);
         for request in &self.compared {
             let Some(known) = truth.get(request.request_id) else { continue };
@@ -92,7 +98,12 @@ impl MeasuredRequests {
         let mut missed = attempt.validity.reasons.clone();
         missed.extend(unsuccessful(outcome));
         missed.extend(self.unknown_truth(requests));
-        missed.extend(exceeded("ttft_error", "the error of TTFT", ttft_error.map(|error| error.p99_ns), limits.ttft_error_p99_ns));
+        missed.extend(exceeded(
+            "ttft_error",
+            "the error of TTFT",
+            ttft_error.map(|error| error.p99_ns),
+            limits.ttft_error_p99_ns,
+        ));
         missed.extend(exceeded("itl_error", "the error of ITL", itl_error.map(|error| error.p99_ns), limits.itl_error_p99_ns));
         missed.extend(exceeded("lateness", "lateness", outcome.client.lateness_p99_ns, limits.lateness_p99_ns));
         Figures { requests, ttft_error, itl_error, events_per_s, missed }
@@ -158,9 +169,7 @@ fn exceeded(code: &str, what: &str, p99: Option<Count>, limit: Count) -> Option<
 mod tests {
     use std::collections::BTreeMap;
 
-    use assay_manifest::{
-        Artifact, AttemptStatus, ClientHealth, ClockOffset, Digest, Instant, Validity, Window,
-    };
+    use assay_manifest::{Artifact, AttemptStatus, ClientHealth, ClockOffset, Digest, Instant, Validity, Window};
     use assay_record::Chunk;
 
     use super::*;
@@ -211,8 +220,7 @@ mod tests {
 
     /// A request that was sent at 100 ms, and whose events came at these milliseconds.
     fn record(id: u64, events_ms: &[i64]) -> Record {
-        let chunks: Vec<Chunk> =
-            events_ms.iter().map(|at| Chunk { at_ns: at * MS, bytes: 1, tokens: None }).collect();
+        let chunks: Vec<Chunk> = events_ms.iter().map(|at| Chunk { at_ns: at * MS, bytes: 1, tokens: None }).collect();
         Record {
             global_index: id,
             request_id: u128::from(id),
@@ -253,7 +261,8 @@ mod tests {
             &outcome(&[("ok", 1)], Some(1)),
             Vec::new(),
         );
-        let error = |n, p50, p99| Some(MeasurementError { n: Count(n), p50_ns: Count(p50), p99_ns: Count(p99), max_ns: Count(p99) });
+        let error =
+            |n, p50, p99| Some(MeasurementError { n: Count(n), p50_ns: Count(p50), p99_ns: Count(p99), max_ns: Count(p99) });
         assert_eq!(found.ttft_error, error(1, 3_000_000, 3_000_000));
         assert_eq!(found.itl_error, error(2, 0, 5_000_000));
         assert_eq!((found.requests, found.events_per_s, codes(&found)), (1, 3.0, vec![]));

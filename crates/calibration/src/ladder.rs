@@ -11,8 +11,9 @@ pub(crate) const PIPELINE: &str = "pipelines/calibrate.yaml";
 /// The request rate of the first step.
 const FIRST_RATE: u32 = 1_000;
 
-/// Tokens of a streamed response: each is one event, so a response has fifteen gaps.
-const STREAM_TOKENS: u32 = 16;
+/// The fewest and the most tokens of a streamed response: each is one event. Lengths differ, so that streams which begin together do
+/// not stay together.
+const STREAM_TOKENS: (u32, u32) = (8, 24);
 
 /// The length of the levels, and the number of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +28,10 @@ pub struct Pace {
 
 impl Pace {
     /// About a minute.
-    pub const FULL: Self = Self { warmup: "500ms", duration: "3s", steps: 5 };
+    pub const FULL: Self = Self { warmup: "1s", duration: "3s", steps: 5 };
 
     /// Some seconds: the first step alone, of short levels.
-    pub const QUICK: Self = Self { warmup: "100ms", duration: "300ms", steps: 1 };
+    pub const QUICK: Self = Self { warmup: "100ms", duration: "1s", steps: 1 };
 }
 
 /// The loads that one run measures.
@@ -40,6 +41,18 @@ pub struct LoadStep {
     pub streams: Vec<u32>,
     /// Request rates, per second.
     pub rates: Vec<u32>,
+}
+
+impl LoadStep {
+    /// Returns the loads of the levels that failed; `None` if all held.
+    pub fn failed(levels: &[CalibrationLevel]) -> Option<Self> {
+        let of = |unit: LoadUnit| {
+            let failed = levels.iter().filter(|level| level.unit == unit && !level.holds());
+            failed.map(|level| level.amount as u32).collect::<Vec<_>>()
+        };
+        let step = Self { streams: of(LoadUnit::Concurrency), rates: of(LoadUnit::RequestsPerS) };
+        (step != Self::default()).then_some(step)
+    }
 }
 
 /// A calibration's loads, step by step.
@@ -82,9 +95,10 @@ impl Ladder {
 
 /// Returns the files of the Source of a step's run: a pipeline, and a workload for each kind of load. They are JSON, which is YAML.
 pub fn definitions(step: &LoadStep, address: &str, pace: Pace) -> (String, BTreeMap<String, Vec<u8>>) {
+    let streamed = json!({"uniform": {"min": STREAM_TOKENS.0, "max": STREAM_TOKENS.1}});
     let loads = [
-        ("streams", json!({"mode": "closed", "concurrency": step.streams}), STREAM_TOKENS, step.streams.is_empty()),
-        ("rates", json!({"mode": "open", "rate": step.rates, "arrival": "constant"}), 1, step.rates.is_empty()),
+        ("streams", json!({"mode": "closed", "concurrency": step.streams}), streamed, step.streams.is_empty()),
+        ("rates", json!({"mode": "open", "rate": step.rates, "arrival": "constant"}), json!({"fixed": 1}), step.rates.is_empty()),
     ];
     let loads: Vec<_> = loads.into_iter().filter(|(.., is_empty)| !is_empty).collect();
     let names: Vec<&str> = loads.iter().map(|(name, ..)| *name).collect();
@@ -95,7 +109,7 @@ pub fn definitions(step: &LoadStep, address: &str, pace: Pace) -> (String, BTree
     (PIPELINE.to_owned(), files)
 }
 
-fn workload(name: &str, mut load: Value, tokens: u32, pace: Pace) -> Value {
+fn workload(name: &str, mut load: Value, tokens: Value, pace: Pace) -> Value {
     load["duration"] = json!(pace.duration);
     load["warmup"] = json!(pace.warmup);
     load["timeout"] = json!("10s");
@@ -113,7 +127,7 @@ fn workload(name: &str, mut load: Value, tokens: u32, pace: Pace) -> Value {
             "stack": "assay-simulator",
             "api": "completions",
             "load": load,
-            "lengths": format!("D(16,{tokens})"),
+            "lengths": {"input": {"fixed": 16}, "output": tokens},
             "exact_output": true,
             "streaming": true,
             "cache": "shared",
@@ -150,7 +164,8 @@ mod tests {
     use super::*;
 
     fn level(unit: LoadUnit, amount: f64, holds: bool) -> CalibrationLevel {
-        let artifact = || Artifact { name: "a".to_owned(), digest: Digest::compute(b""), size: Count(0), media_type: String::new() };
+        let artifact =
+            || Artifact { name: "a".to_owned(), digest: Digest::compute(b""), size: Count(0), media_type: String::new() };
         CalibrationLevel {
             unit,
             amount,
@@ -176,7 +191,11 @@ mod tests {
         let (mut measured, mut steps) = (Vec::new(), Vec::new());
         while let Some(step) = ladder.next(&measured) {
             let of = |unit, amounts: &[u32], fails| {
-                amounts.iter().map(|amount| f64::from(*amount)).map(|amount| level(unit, amount, amount < fails)).collect::<Vec<_>>()
+                amounts
+                    .iter()
+                    .map(|amount| f64::from(*amount))
+                    .map(|amount| level(unit, amount, amount < fails))
+                    .collect::<Vec<_>>()
             };
             measured.extend(of(LoadUnit::Concurrency, &step.streams, fails.0));
             measured.extend(of(LoadUnit::RequestsPerS, &step.rates, fails.1));
@@ -202,6 +221,17 @@ mod tests {
             [step(&[64], &[1_000]), step(&[128], &[2_000]), step(&[256], &[])]
         );
         assert_eq!(steps(&[64], 10_000, Pace::FULL, (1.0, 1.0)).len(), 1, "neither held");
+    }
+
+    #[test]
+    fn the_levels_that_failed_are_a_step_of_their_own() {
+        let levels = [
+            level(LoadUnit::Concurrency, 64.0, true),
+            level(LoadUnit::Concurrency, 512.0, false),
+            level(LoadUnit::RequestsPerS, 1_000.0, false),
+        ];
+        assert_eq!(LoadStep::failed(&levels), Some(step(&[512], &[1_000])));
+        assert_eq!(LoadStep::failed(&levels[..1]), None);
     }
 
     #[test]

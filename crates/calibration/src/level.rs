@@ -27,6 +27,18 @@ pub struct MeasuredLevels {
 }
 
 impl MeasuredLevels {
+    /// Replaces levels by those of another run at the same loads.
+    pub fn replace(&mut self, again: Self) {
+        for level in again.levels {
+            let same = |known: &&mut CalibrationLevel| known.unit == level.unit && known.amount.total_cmp(&level.amount).is_eq();
+            if let Some(known) = self.levels.iter_mut().find(same) {
+                *known = level;
+            }
+        }
+        self.parts.extend(again.parts);
+        self.parts.retain(|part| self.levels.iter().any(|level| level.part == part.manifest));
+    }
+
     /// Reads the levels of a verified run, and stores the simulator's report of the requests that are compared.
     ///
     /// # Errors

@@ -52,7 +52,8 @@ impl RunningSimulator {
     /// # Errors
     /// Fails if the program is missing, cannot be started, or does not listen.
     pub fn start(program: &Path) -> Result<Self, Failure> {
-        let missing = || Failure::new(ErrorCode::BinaryMissing, format!("the simulator's binary `{}` is missing", program.display()));
+        let missing =
+            || Failure::new(ErrorCode::BinaryMissing, format!("the simulator's binary `{}` is missing", program.display()));
         let digest = file_digest(program).map_err(|error| missing().because(&error))?;
         let not_started = || Failure::new(ErrorCode::SimulatorNotStarted, "the simulator of the calibration did not listen");
         let spawner = Spawner::start().map_err(|error| not_started().because(&error))?;

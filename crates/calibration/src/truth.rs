@@ -39,7 +39,8 @@ impl Truth {
     /// # Errors
     /// Fails if a line is malformed, or if two lines are about one request.
     pub fn parse(bytes: &[u8]) -> Result<Self, Failure> {
-        let malformed = |line: usize| Failure::new(ErrorCode::Calibration, format!("line {line} of a simulator's report is malformed"));
+        let malformed =
+            |line: usize| Failure::new(ErrorCode::Calibration, format!("line {line} of a simulator's report is malformed"));
         let mut truth = Self::default();
         for (index, line) in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).enumerate() {
             let request: TrueRequest = serde_json::from_slice(line).map_err(|error| malformed(index + 1).because(&error))?;

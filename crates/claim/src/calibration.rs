@@ -24,6 +24,9 @@ const CLUSTER: (&str, &str) = ("cluster", "kubernetes");
 /// The metric of the requests that a client completed per second.
 const REQUESTS: &str = "request_throughput_per_s";
 
+/// The metric of the mean E2E latency, in milliseconds.
+const MEAN_E2E: &str = "e2e_ms_mean";
+
 /// The metric of the tokens that a client received per second. A token event has one or more, so no more events arrived.
 const TOKENS: &str = "output_tokens_per_s";
 
@@ -46,12 +49,7 @@ pub fn client_load(plan: &Plan, collection: &Collection, points: &[PointSummary]
     let clients = f64::from(fewest_shards(collection));
     let of = |unit: LoadUnit| {
         let asked = requested.iter().filter(|load| load.unit == unit).map(|load| load.amount);
-        let arrived = match unit {
-            LoadUnit::Concurrency => None,
-            LoadUnit::RequestsPerS => highest(points, REQUESTS),
-            LoadUnit::EventsPerS => highest(points, TOKENS),
-        };
-        let amount = asked.chain(arrived).reduce(f64::max)? / clients;
+        let amount = asked.chain(arrived_load(unit, points)).reduce(f64::max)? / clients;
         Some(ClientLoad { unit, amount })
     };
     LoadUnit::ALL.iter().filter_map(|unit| of(*unit)).collect()
@@ -63,11 +61,19 @@ fn fewest_shards(collection: &Collection) -> u32 {
     attempts.filter(|attempt| attempt.counted).map(|attempt| attempt.shard.count).min().unwrap_or(1).max(1)
 }
 
-/// Returns the highest value of a metric over all trials of serving.
-fn highest(points: &[PointSummary], metric: &str) -> Option<f64> {
+/// Returns the highest load of a unit that arrived at a point of serving, by its trials; `None` if its metrics do not give it. Requests in
+/// flight are those of Little's law: an open loop asks for none, and may have many.
+fn arrived_load(unit: LoadUnit, points: &[PointSummary]) -> Option<f64> {
+    let of_point = |point: &PointSummary| {
+        let highest = |name: &str| point.metrics.iter().find(|found| found.metric == name).map(|found| found.max);
+        match unit {
+            LoadUnit::Concurrency => Some(highest(REQUESTS)? * highest(MEAN_E2E)? / 1e3),
+            LoadUnit::RequestsPerS => highest(REQUESTS),
+            LoadUnit::EventsPerS => highest(TOKENS),
+        }
+    };
     let serving = points.iter().filter(|point| point.workload_type == WorkloadType::Serving);
-    let named = serving.flat_map(|point| &point.metrics).filter(|found| found.metric == metric);
-    named.map(|found| found.max).filter(|value| value.is_finite()).reduce(f64::max)
+    serving.filter_map(of_point).filter(|amount| amount.is_finite()).reduce(f64::max)
 }
 
 /// Returns true if the load of this environment ran in pods of a cluster.

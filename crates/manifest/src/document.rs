@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Artifact, Calibration, CanonicalError, Checkpoint, Collection, Digest, Environment, ExecutionPart, Plan, Publication, Recording, RunEnd,
-    RunId, Source, Summary, Tombstone, Verdict, canonical_json,
+    Artifact, Calibration, CanonicalError, Checkpoint, Collection, Digest, Environment, ExecutionPart, Plan, Publication,
+    Recording, RunEnd, RunId, Source, Summary, Tombstone, Verdict, canonical_json,
 };
 
 /// The version of every manifest that this build writes.

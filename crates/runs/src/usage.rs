@@ -56,8 +56,7 @@ pub struct StoreUsage {
 }
 
 /// The folders of pointers that belong to no run.
-const POINTERS: [&str; 6] =
-    ["cases", "fetched", Layout::TIMES, Layout::VERDICTS, Layout::CALIBRATIONS, Layout::CEILINGS];
+const POINTERS: [&str; 6] = ["cases", "fetched", Layout::TIMES, Layout::VERDICTS, Layout::CALIBRATIONS, Layout::CEILINGS];
 
 #[derive(Default)]
 struct OwnUsage {

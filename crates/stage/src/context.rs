@@ -6,8 +6,8 @@ use std::path::Path;
 use assay_chain::StageName;
 use assay_envelope::{Trust, TrustPolicy, Verified};
 use assay_manifest::{
-    Artifact, Body as _, Checkpoint, Count, Digest, Document, InputRef, Instant, PodPlace, RunId, Shard, TrialId, Window, canonical_json,
-    ordinal,
+    Artifact, Body as _, Checkpoint, Count, Digest, Document, InputRef, Instant, PodPlace, RunId, Shard, TrialId, Window,
+    canonical_json, ordinal,
 };
 use assay_process::Cancel;
 use assay_store::{CreateOutcome, Scratch, ScratchFile, Store};

@@ -3,8 +3,8 @@
 
 use assay_envelope::{ExpectedManifest, MAX_BUNDLE_BYTES, Trust, TrustPolicy, Verified, verify};
 use assay_manifest::{
-    Artifact, Block, Body as _, Calibration, CalibrationReference, Document, Environment, ExecutionPart, Fact, HostRole, InputRef, Kind,
-    MAX_MANIFEST_BYTES,
+    Artifact, Block, Body as _, Calibration, CalibrationReference, Document, Environment, ExecutionPart, Fact, HostRole,
+    InputRef, Kind, MAX_MANIFEST_BYTES,
 };
 
 use crate::blobs::Blobs;
@@ -31,15 +31,16 @@ fn check_calibration(
     let refuse = |fault| Error::Calibration { block: environment.block, fault };
     let named = |name: &str| environment.readings.iter().find(|reading| reading.name == name);
     let files = named(CalibrationReference::MANIFEST).zip(named(CalibrationReference::BUNDLE));
-    let is_named = |(manifest, bundle): &(&Artifact, &Artifact)| manifest.digest == stated.manifest && bundle.digest == stated.bundle;
+    let is_named =
+        |(manifest, bundle): &(&Artifact, &Artifact)| manifest.digest == stated.manifest && bundle.digest == stated.bundle;
     let (manifest, bundle) = files.filter(is_named).ok_or_else(|| refuse(CalibrationFault::NoReading))?;
-    let read = |artifact: &Artifact, limit| {
-        blobs.get(&artifact.digest, limit)?.ok_or_else(|| refuse(CalibrationFault::NoReading))
-    };
+    let read =
+        |artifact: &Artifact, limit| blobs.get(&artifact.digest, limit)?.ok_or_else(|| refuse(CalibrationFault::NoReading));
     let (manifest, bundle) = (read(manifest, MAX_MANIFEST_BYTES)?, read(bundle, MAX_BUNDLE_BYTES as u64)?);
     let kind = Kind::Calibration;
     let input = InputRef { kind, manifest: stated.manifest, bundle: stated.bundle };
-    let expect = ExpectedManifest { kind: Some(kind), stage: Some(kind.signer()), input: Some(&input), ..ExpectedManifest::default() };
+    let expect =
+        ExpectedManifest { kind: Some(kind), stage: Some(kind.signer()), input: Some(&input), ..ExpectedManifest::default() };
     let verified = verify(&manifest, &bundle, &Trust::Policy(policy.clone()), &expect)
         .map_err(|error| Error::Unverified { kind, source: Box::new(error.into()) })?;
     let calibration = Calibration::from_document(verified.value()).ok_or_else(|| refuse(CalibrationFault::NoReading))?;

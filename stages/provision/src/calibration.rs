@@ -34,7 +34,9 @@ pub(crate) fn find(ctx: &Context, plan: &Plan, facts: &HostFacts, is_in_pods: bo
         return Ok(None);
     }
     if is_in_pods {
-        return Ok(Some(FoundCalibration::none("load runs in pods of a cluster, and calibrations are of the machine that makes them")));
+        return Ok(Some(FoundCalibration::none(
+            "load runs in pods of a cluster, and calibrations are of the machine that makes them",
+        )));
     }
     let program = match load_generator() {
         Ok(program) => program,
@@ -98,7 +100,8 @@ fn check<'a>(
     machine: &Digest,
     program: &Digest,
 ) -> Result<&'a Manifest<Calibration>, Failure> {
-    let other = || Failure::new(ErrorCode::Pointer, "it is not the calibration of this machine and load generator that its path says");
+    let other =
+        || Failure::new(ErrorCode::Pointer, "it is not the calibration of this machine and load generator that its path says");
     let calibration = Calibration::from_document(verified.value()).ok_or_else(other)?;
     let body = &calibration.body;
     let is_of_machine = body.machine == *machine && body.facts.machine_digest().is_ok_and(|digest| digest == *machine);

@@ -38,7 +38,7 @@ pub(crate) struct Calibrate {
     /// The numbers of streams that are measured first; then the largest is doubled until a level fails, as are request rates
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = [1, 64, 512], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     streams: Vec<u32>,
-    /// Measure these streams and one request rate for a part of a second each, and no higher loads
+    /// Measure these streams and one request rate for a second each, and no higher loads
     #[arg(long)]
     quick: bool,
     /// The artifact store [default: `.assay` of the repository, or the user's data folder]
@@ -70,9 +70,9 @@ impl Calibrate {
         let load_generator = program_digest(&programs.join(LOAD_GENERATOR))?;
         let calibrated_at = Clock.now();
         let facts = machine_facts();
-        let machine = facts
-            .machine_digest()
-            .map_err(|error| Failure::new(ErrorCode::Internal, "the facts of this machine have no canonical form").because(&error))?;
+        let machine = facts.machine_digest().map_err(|error| {
+            Failure::new(ErrorCode::Internal, "the facts of this machine have no canonical form").because(&error)
+        })?;
         let mut simulator = RunningSimulator::start(&programs.join(SIMULATOR))?;
         let store = Store::open(&place.store_uri()?)?;
         let measured = self.measure(&mut simulator, &store, open_streams, &cancel)?;
@@ -113,7 +113,11 @@ impl Calibrate {
         let mut ladder = Ladder::new(self.streams.clone(), open_streams, pace);
         let mut measured = Measured::default();
         while let Some(step) = ladder.next(&measured.levels) {
-            let levels = self.measure_step(&step, simulator, store, pace, cancel)?;
+            let mut levels = self.measure_step(&step, simulator, store, pace, cancel)?;
+            // Other users of the machine may disturb a level once.
+            if let Some(again) = LoadStep::failed(&levels.levels) {
+                levels.replace(self.measure_step(&again, simulator, store, pace, cancel)?);
+            }
             for level in &levels.levels {
                 self.say(level);
                 measured.run_id.get_or_insert_with(|| level.run_id.clone());
@@ -237,7 +241,9 @@ pub(crate) fn verify(place: &RunStore, name: &str, strict: bool, as_json: bool) 
         output::line(format!("  ok  signed by {signer}; its machine is the one that its facts describe"));
         output::line(format!("  ok  {} levels are attempts of signed execution parts of the same load generator", levels.len()));
         let computed = levels.iter().filter(|level| !is_absent(level, absent)).count();
-        output::line(format!("  ok  the figures of {computed} levels were computed again from records and the simulator's report"));
+        output::line(format!(
+            "  ok  the figures of {computed} levels were computed again from records and the simulator's report"
+        ));
         for name in absent {
             output::line(format!("  --  `{}` is absent: its level was not computed again", name.escape_debug()));
         }
@@ -283,7 +289,12 @@ fn lines(opened: &Opened) -> Vec<String> {
     let body = opened.calibration.body();
     let mut lines = vec![
         format!("calibration {}", opened.calibration.reference.manifest),
-        format!("begun {}, load generator {}, machine {}", body.calibrated_at.to_seconds(), body.load_generator.short(), body.machine.short()),
+        format!(
+            "begun {}, load generator {}, machine {}",
+            body.calibrated_at.to_seconds(),
+            body.load_generator.short(),
+            body.machine.short()
+        ),
         describe_cpus(body),
         String::new(),
     ];
@@ -317,7 +328,8 @@ fn describe_cpus(body: &Calibration) -> String {
 }
 
 fn table(levels: &[CalibrationLevel]) -> Vec<String> {
-    let header = ["LOAD", "REQUESTS", "TTFT ERROR P50", "P99", "ITL ERROR P50", "P99", "LATENESS P99", "EVENTS/S", "CPU/EVENT", "HELD"];
+    let header =
+        ["LOAD", "REQUESTS", "TTFT ERROR P50", "P99", "ITL ERROR P50", "P99", "LATENESS P99", "EVENTS/S", "CPU/EVENT", "HELD"];
     let mut rows = vec![header.map(str::to_owned)];
     rows.extend(levels.iter().map(cells));
     let width = |place: usize| rows.iter().map(|row| row[place].chars().count()).max().unwrap_or_default();
@@ -354,6 +366,7 @@ fn micros(ns: f64) -> String {
 
 fn load_name(level: &CalibrationLevel) -> String {
     match level.unit {
+        LoadUnit::Concurrency if level.amount <= 1.0 => "1 stream".to_owned(),
         LoadUnit::Concurrency => format!("{} streams", level.amount),
         LoadUnit::RequestsPerS => format!("{} requests/s", level.amount),
         LoadUnit::EventsPerS => format!("{} events/s", level.amount),

@@ -17,7 +17,11 @@ fn environment(calibration: Option<Fact<CalibrationReference>>) -> Environment {
 }
 
 fn calibrated(ceilings: &[(LoadUnit, f64, bool)]) -> Environment {
-    let ceiling = |(unit, amount, at_least): &(LoadUnit, f64, bool)| CalibratedCeiling { unit: *unit, amount: *amount, at_least: *at_least };
+    let ceiling = |(unit, amount, at_least): &(LoadUnit, f64, bool)| CalibratedCeiling {
+        unit: *unit,
+        amount: *amount,
+        at_least: *at_least,
+    };
     let reference = CalibrationReference {
         manifest: Digest::compute(b"manifest"),
         bundle: Digest::compute(b"bundle"),
@@ -64,8 +68,35 @@ fn the_report_names_the_load_beside_the_ceilings() {
         describe_calibration(&load, &environments).join("\n")
     };
     let one = || calibrated(&[(LoadUnit::Concurrency, 1_024.0, true), (LoadUnit::RequestsPerS, 8_000.0, false)]);
-    insta::assert_snapshot!(described(&[one(), one()]), @"Each load generator process had to make at most 64 requests in flight, 12.3 requests/s; on this machine, one was calibrated for at least 1024 requests in flight, 8000 requests/s (1970-01-01T00:00:00Z, 05e8fdb3598f).");
-    insta::assert_snapshot!(described(&[calibrated(&[])]), @"Each load generator process had to make at most 64 requests in flight, 12.3 requests/s; on this machine, one was calibrated for no load within its limits (1970-01-01T00:00:00Z, 05e8fdb3598f).");
+    insta::assert_snapshot!(described(&[one(), one()]), @"Each load generator process had to make at most 64 requests in flight, 12.3 requests/s; on this machine, one was calibrated for at least 1024 requests in flight, 8000 requests/s (1970-01-01T00:00:00Z, 05b3abf2579a).");
+    insta::assert_snapshot!(described(&[calibrated(&[])]), @"Each load generator process had to make at most 64 requests in flight, 12.3 requests/s; on this machine, one was calibrated for no load within its limits (1970-01-01T00:00:00Z, 05b3abf2579a).");
     insta::assert_snapshot!(described(&[environment(Some(Fact::unknown("the store has no calibration")))]), @"The load generator was not calibrated: the store has no calibration.");
     assert_eq!(described(&[environment(None)]), "");
+}
+
+#[test]
+fn what_arrived_counts_as_load_beside_what_was_asked() {
+    let metric = |name: &str, max: f64| {
+        json!({
+            "metric": name, "unit": "u", "better": "lower", "primary": false, "n": "2", "median": 1.0, "mean": 1.0, "min": 1.0, "max": max,
+            "stability": "stable", "stability_reason": "calm", "rows": {}, "trials": [],
+        })
+    };
+    let point = |workload_type: &str, metrics: serde_json::Value| -> PointSummary {
+        let point = json!({
+            "case_id": "w.t.default", "point_id": "one", "workload_type": workload_type, "workload_spec_digest": Digest::compute(b""),
+            "value": {}, "trials_planned": 2, "trials_counted": 2, "attempts": 2, "excluded": [], "metrics": metrics,
+        });
+        serde_json::from_value(point).expect("a point")
+    };
+    let metrics = json!([metric(REQUESTS, 100.0), metric(MEAN_E2E, 2_500.0), metric(TOKENS, 7_000.0)]);
+    let points =
+        [point("serving", json!([metric(REQUESTS, 10.0)])), point("serving", metrics.clone()), point("indicator", metrics)];
+    let arrived = |points: &[PointSummary]| LoadUnit::ALL.iter().map(|unit| arrived_load(*unit, points)).collect::<Vec<_>>();
+    assert_eq!(
+        arrived(&points),
+        [Some(250.0), Some(100.0), Some(7_000.0)],
+        "100 requests a second of 2.5 s each are 250 in flight"
+    );
+    assert_eq!(arrived(&points[2..]), [None, None, None], "an indicator has no load");
 }

@@ -7,8 +7,8 @@ use assay_envelope::{
     predicate_type, sign,
 };
 use assay_manifest::{
-    Body, Calibration, CalibrationReference, Checkpoint, Collection, Digest, Environment, ExecutionPart, Fact, InputRef, Instant, Kind, Manifest, Plan, Publication,
-    Recording, RunEnd, RunId, ShardCount, Source, SourceFile, Summary, Tombstone, Verdict,
+    Body, Calibration, CalibrationReference, Checkpoint, Collection, Digest, Environment, ExecutionPart, Fact, InputRef, Instant,
+    Kind, Manifest, Plan, Publication, Recording, RunEnd, RunId, ShardCount, Source, SourceFile, Summary, Tombstone, Verdict,
 };
 use serde_json::{Value, json};
 

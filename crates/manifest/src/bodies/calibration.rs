@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::body;
 use crate::{
-    Artifact, CanonicalError, ClientHealth, Count, CpuList, Digest, Fact, FactSource, HostFacts, Instant, LoadUnit, Reason, RunId, TrialId,
-    canonical_json,
+    Artifact, CanonicalError, ClientHealth, Count, CpuList, Digest, Fact, FactSource, HostFacts, Instant, LoadUnit, Reason,
+    RunId, TrialId, canonical_json,
 };
 
 /// The simulator that a client was calibrated against.
@@ -263,7 +263,12 @@ mod tests {
             ttft_error: None,
             itl_error: None,
             events_per_s: amount * 50.0 + 0.5,
-            client: ClientHealth { cpu_user_us: Count(30), cpu_system_us: Count(10), events: Count(8), ..ClientHealth::default() },
+            client: ClientHealth {
+                cpu_user_us: Count(30),
+                cpu_system_us: Count(10),
+                events: Count(8),
+                ..ClientHealth::default()
+            },
             missed: if holds { Vec::new() } else { vec![Reason::new("itl_error", "too large")] },
             records: artifact("records"),
             truth: artifact("truth"),
@@ -299,7 +304,8 @@ mod tests {
     #[test]
     fn a_ceiling_is_the_highest_level_below_the_first_that_failed() {
         use LoadUnit::{Concurrency, EventsPerS, RequestsPerS};
-        let both = [(Concurrency, 64.0, true), (Concurrency, 1.0, true), (RequestsPerS, 500.0, true), (RequestsPerS, 1000.0, false)];
+        let both =
+            [(Concurrency, 64.0, true), (Concurrency, 1.0, true), (RequestsPerS, 500.0, true), (RequestsPerS, 1000.0, false)];
         assert_eq!(ceilings(&both), [(Concurrency, 64.0, true), (RequestsPerS, 500.0, false), (EventsPerS, 3200.0, true)]);
         let gap = [(Concurrency, 1.0, true), (Concurrency, 2.0, false), (Concurrency, 4.0, true)];
         assert_eq!(ceilings(&gap), [(Concurrency, 1.0, false), (EventsPerS, 50.0, false)], "4 held by luck");

@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::document::{body, words};
-use crate::{Artifact, Block, CalibrationReference, CaseId, ControlFact, Count, Digest, Image, Instant, Name, PointId, TargetKind};
+use crate::{
+    Artifact, Block, CalibrationReference, CaseId, ControlFact, Count, Digest, Image, Instant, Name, PointId, TargetKind,
+};
 
 words!(
     /// The role of a host in the run. Only hosts of targets feed the hardware dimension.
