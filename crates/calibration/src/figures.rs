@@ -244,7 +244,9 @@ mod tests {
         let measured =
             MeasuredRequests::from_records(records.into_iter().map(Ok::<_, std::convert::Infallible>), outcome).expect("records");
         let mut truth = Truth::default();
-        truths.into_iter().for_each(|request| truth.add(request));
+        for request in truths {
+            truth.add(request);
+        }
         measured.figures(&attempt(reasons), outcome, &truth, &LIMITS)
     }
 
@@ -296,7 +298,7 @@ mod tests {
 
     #[test]
     fn many_requests_are_compared_at_equal_distances() {
-        let many = (0..MAX_COMPARED as u64 * 2 + 1).rev().map(|id| Ok::<_, std::convert::Infallible>(record(id, &[120])));
+        let many = (0..=MAX_COMPARED as u64 * 2).rev().map(|id| Ok::<_, std::convert::Infallible>(record(id, &[120])));
         let measured = MeasuredRequests::from_records(many, &outcome(&[], None)).expect("records");
         let ids: Vec<u128> = measured.ids().collect();
         assert!(ids.len() <= MAX_COMPARED && ids.starts_with(&[0, 3, 6]), "{} of them", ids.len());

@@ -27,7 +27,7 @@ const SETTINGS: [&str; 9] = [
 ];
 
 /// The longest wait for a part of its report.
-const REPORT_LIMIT: Duration = Duration::from_secs(60);
+const REPORT_LIMIT: Duration = Duration::from_mins(1);
 
 /// A simulator that runs for a calibration. It is killed when it is dropped.
 pub struct RunningSimulator {

@@ -24,6 +24,9 @@ const CLUSTER: (&str, &str) = ("cluster", "kubernetes");
 /// The metric of the requests that a client completed per second.
 const REQUESTS: &str = "request_throughput_per_s";
 
+/// The value of a point that states its requests in flight.
+const CONCURRENCY: &str = "concurrency";
+
 /// The metric of the mean E2E latency, in milliseconds.
 const MEAN_E2E: &str = "e2e_ms_mean";
 
@@ -62,11 +65,12 @@ fn fewest_shards(collection: &Collection) -> u32 {
 }
 
 /// Returns the highest load of a unit that arrived at a point of serving, by its trials; `None` if its metrics do not give it. Requests in
-/// flight are those of Little's law: an open loop asks for none, and may have many.
+/// flight are those of Little's law, except in a closed loop, whose number is exact: an open loop asks for none, and may have many.
 fn arrived_load(unit: LoadUnit, points: &[PointSummary]) -> Option<f64> {
     let of_point = |point: &PointSummary| {
         let highest = |name: &str| point.metrics.iter().find(|found| found.metric == name).map(|found| found.max);
         match unit {
+            LoadUnit::Concurrency if point.value.contains_key(CONCURRENCY) => None,
             LoadUnit::Concurrency => Some(highest(REQUESTS)? * highest(MEAN_E2E)? / 1e3),
             LoadUnit::RequestsPerS => highest(REQUESTS),
             LoadUnit::EventsPerS => highest(TOKENS),

@@ -325,7 +325,6 @@ macro_rules! documents {
     ($($variant:ident),+) => {
         /// A manifest of any kind.
         #[derive(Clone, Debug, PartialEq)]
-        #[expect(clippy::large_enum_variant, reason = "a chain holds few documents, each once")]
         pub enum Document {
             $(#[doc = concat!("A ", stringify!($variant), ".")] $variant(Manifest<$variant>)),+
         }

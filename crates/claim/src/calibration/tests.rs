@@ -98,5 +98,8 @@ fn what_arrived_counts_as_load_beside_what_was_asked() {
         [Some(250.0), Some(100.0), Some(7_000.0)],
         "100 requests a second of 2.5 s each are 250 in flight"
     );
+    let mut closed = points[1].clone();
+    closed.value.insert(CONCURRENCY.to_owned(), "64".to_owned());
+    assert_eq!(arrived_load(LoadUnit::Concurrency, &[closed]), None, "the number of a closed loop is exact");
     assert_eq!(arrived(&points[2..]), [None, None, None], "an indicator has no load");
 }
