@@ -530,7 +530,7 @@ fn keys_that_nobody_has_made() {
     exit code 2
     ----- stdout: nothing -----
     ----- stderr -----
-    error[no_keys]: there is no key for source, plan, provision, execute, collect, reduce, publish, gate
+    error[no_keys]: there is no key for source, plan, provision, execute, collect, reduce, publish, gate, calibrate
 
     hint: `assay keys init` makes them
     ");
@@ -648,7 +648,7 @@ fn commands_and_options_that_are_none() {
     ----- stderr -----
     error[unknown_kind]: there is no kind `Pipelin`
 
-    hint: the kinds are Pipeline, Workload, TrustPolicy, Acknowledgement, Noise, source, plan, environment, execution_part, recording, collection, summary, publication, run_end, checkpoint, verdict, tombstone
+    hint: the kinds are Pipeline, Workload, TrustPolicy, Acknowledgement, Noise, source, plan, environment, execution_part, recording, collection, summary, publication, run_end, checkpoint, verdict, tombstone, calibration
     ");
     says!(fixture, &["keys", "init", "--scrypt-n", "16"], @"
     exit code 2
@@ -702,8 +702,9 @@ fn an_exit_code_does_not_depend_on_a_reader() {
 #[test]
 fn every_command_has_its_help() {
     let fixture = Fixture::bare();
-    let commands: [&[&str]; 35] = [
+    let commands: [&[&str]; 36] = [
         &[],
+        &["calibrate"],
         &["gate"],
         &["compare"],
         &["history"],

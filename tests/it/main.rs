@@ -9,6 +9,7 @@ mod bench;
 mod branch;
 mod browser;
 mod by_hand;
+mod calibrations;
 mod claims;
 mod cluster;
 mod command;

@@ -73,7 +73,7 @@ fn a_policy_establishes_its_signers() {
 fn a_pinned_key_establishes_itself_alone() {
     let reader = Reader::new();
     let keys = fingerprints();
-    assert_eq!(keys.len(), 8, "six stages, the source and the gate: {keys:?}");
+    assert_eq!(keys.len(), 9, "six stages, the source, the gate and the calibration: {keys:?}");
     let all: Vec<_> = keys.iter().map(String::as_str).take(7).collect();
     reader.verify(&all).success();
     reader.verify(&all[..6]).refuses(20, "unknown_key");
@@ -267,6 +267,7 @@ fn keys_are_made_once() {
     reduce     sha256:[DIGEST]  [ROOT]/config/keys/reduce.pub
     publish    sha256:[DIGEST]  [ROOT]/config/keys/publish.pub
     gate       sha256:[DIGEST]  [ROOT]/config/keys/gate.pub
+    calibrate  sha256:[DIGEST]  [ROOT]/config/keys/calibrate.pub
     trust root [ROOT]/config/trust.yaml
     ----- stderr -----
     COSIGN_PASSWORD is not set: the keys are encrypted with an empty password
@@ -276,7 +277,7 @@ fn keys_are_made_once() {
         files.map(|path| (path.clone(), fs::read(&path).expect("a key or the trust root"))).collect()
     };
     let before = contents();
-    assert_eq!(before.len(), 8 * 2 + 1);
+    assert_eq!(before.len(), 9 * 2 + 1);
     let again = fixture.assay(&["keys", "init"]).success();
     assert_eq!(again.stdout, made.stdout);
     assert!(again.stderr.contains("every key is there already"), "{}", again.stderr);

@@ -217,7 +217,12 @@ fn check_plan(members: &[Member<'_>]) -> Result<(), BrokenLink> {
 
 fn plan_digest_of(document: &Document) -> Option<Digest> {
     Some(match document {
-        Document::Source(_) | Document::Plan(_) | Document::RunEnd(_) | Document::Verdict(_) | Document::Tombstone(_) => {
+        Document::Source(_)
+        | Document::Plan(_)
+        | Document::RunEnd(_)
+        | Document::Verdict(_)
+        | Document::Tombstone(_)
+        | Document::Calibration(_) => {
             return None;
         }
         Document::Environment(manifest) => manifest.body.plan_digest,

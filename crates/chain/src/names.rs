@@ -38,7 +38,8 @@ pub fn published_prefix(document: &Document) -> Option<String> {
         | Document::RunEnd(_)
         | Document::Checkpoint(_)
         | Document::Verdict(_)
-        | Document::Tombstone(_) => None,
+        | Document::Tombstone(_)
+        | Document::Calibration(_) => None,
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A number that falls short is published at a lower grade *with the reasons*, or not at all; a shortfall is never silent.
 
+mod calibration;
 mod controls;
 mod drift;
 mod executables;
@@ -15,6 +16,7 @@ use assay_manifest::{
     PointSummary, Reason, RunStatus, Shortfall, SourceRef, Stability, Summary,
 };
 
+pub use calibration::{CALIBRATION, ClientLoad, MARGIN, client_load, describe_calibration, describe_ceiling};
 pub use controls::{CONTROL_CONTRADICTED, find_contradicted_controls};
 pub use drift::find_drift;
 pub use executables::{UNPINNED_EXECUTABLE, find_unpinned_executables};
@@ -96,6 +98,7 @@ pub fn shortfalls(grade: Intent, evidence: &Evidence<'_>) -> Vec<Shortfall> {
             let mut found = realism_shortfalls(evidence);
             found.extend(claim_shortfall(evidence.plan.claim.as_ref()));
             found.extend(control_shortfalls(evidence.environments));
+            found.extend(calibration::calibration_shortfalls(&load_of(evidence), evidence.environments));
             found.extend(evidence.points.iter().flat_map(point_shortfalls));
             found.extend(run_shortfalls(evidence));
             found.extend(stated_shortfalls(
@@ -105,6 +108,10 @@ pub fn shortfalls(grade: Intent, evidence: &Evidence<'_>) -> Vec<Shortfall> {
             found
         }
     }
+}
+
+fn load_of(evidence: &Evidence<'_>) -> Vec<ClientLoad> {
+    client_load(evidence.plan, evidence.collection, evidence.points)
 }
 
 fn shortfall(rule: &str, found: impl Into<String>) -> Shortfall {

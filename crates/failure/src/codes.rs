@@ -41,6 +41,7 @@ error_codes! {
     NoSource, "no_source", Usage, Lasting, "The store has no signed Source for the run.", "Start the run with `assay run --on kubernetes`, which signs its Source.";
     NoRemoval, "no_removal", Usage, Lasting, "Nothing can be removed from the store, because it is no folder of this machine.", "Run the command on the machine that holds the folder; a bucket removes objects by its lifecycle rules.";
     NoSuchBlock, "no_such_block", Usage, Lasting, "The plan has no trials in the requested block.", "";
+    NoSuchCalibration, "no_such_calibration", Usage, Lasting, "The store has no calibration of that digest, or several whose digests begin so.", "Give the digest that `assay calibrate` printed.";
     NoSuchRemote, "no_such_remote", Usage, Lasting, "The checkout has no remote of that name, or there is no checkout.", "List remotes with `git remote -v`, or name the remote by its address.";
     NoSuchRole, "no_such_role", Usage, Lasting, "No local key belongs to a role of that name.", "Name one of the roles that the message lists.";
     NoSuchRow, "no_such_row", Usage, Lasting, "No row of the table has an id that begins with the given digits.", "Check the digits of the row id.";
@@ -151,6 +152,7 @@ error_codes! {
     BundleReplaced, "bundle_replaced", Verification, Lasting, "The signature bundle is not the one that a later manifest names by its digest.", "Fetch the run again from the store that it was published from.";
     BundleTooLarge, "bundle_too_large", Verification, Lasting, "The signature bundle is larger than the limit.", "Check that the file is a Sigstore bundle.";
     BundleTooLong, "bundle_too_long", Verification, Lasting, "The signature bundle has more timestamps or log entries than the limit.", "Check that the file is a bundle that Assay wrote.";
+    Calibration, "calibration", Verification, Lasting, "A calibration contradicts its evidence, or the environment that names it.", "Calibrate again with `assay calibrate`; find out who changed the document.";
     Commit, "commit", Verification, Lasting, "The source does not prove that its files are those of the commit that it names.", "Fetch the run again from its store; if the error remains, do not trust the run.";
     DependencyMalformed, "dependency_malformed", Verification, Lasting, "An input that the signed statement names is malformed.", "Fetch the run again from its store; if the error remains, do not trust the run.";
     DependencyMissing, "dependency_missing", Verification, Lasting, "The signed statement does not name an input that the manifest names.", "Fetch the run again from its store; if the error remains, do not trust the run.";

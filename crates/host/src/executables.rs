@@ -136,6 +136,11 @@ pub fn own_allowed_cpus() -> Option<CpuList> {
     allowed_cpus(&[std::process::id()])
 }
 
+/// Returns the CPUs that any thread of a process may use; `None` if it has ended.
+pub fn allowed_cpus_of(pid: u32) -> Option<CpuList> {
+    allowed_cpus(&[pid])
+}
+
 /// Returns all CPUs of the cores that these CPUs belong to: threads of one core share its units and caches.
 pub fn core_cpus(root: &Root, cpus: &CpuList) -> CpuList {
     let siblings = |cpu: u32| {

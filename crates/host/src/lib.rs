@@ -26,8 +26,8 @@ mod tree;
 pub use controls::controls;
 pub use counters::{Reading, counters};
 pub use executables::{
-    FileDigests, ProcessTreeFacts, core_cpus, find_changed, find_in_path, hash_artifact, is_program, observe_processes,
-    own_allowed_cpus, script_executables,
+    FileDigests, ProcessTreeFacts, allowed_cpus_of, core_cpus, find_changed, find_in_path, hash_artifact, is_program,
+    observe_processes, own_allowed_cpus, script_executables,
 };
 pub use facts::facts;
 pub use gpu::{GPU_QUERY, gpu_report};

@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Artifact, CanonicalError, Checkpoint, Collection, Digest, Environment, ExecutionPart, Plan, Publication, Recording, RunEnd,
-    RunId, Source, Summary, Tombstone, Verdict, canonical_json,
+    Artifact, Calibration, CanonicalError, Checkpoint, Collection, Digest, Environment, ExecutionPart, Plan, Publication,
+    Recording, RunEnd, RunId, Source, Summary, Tombstone, Verdict, canonical_json,
 };
 
 /// The version of every manifest that this build writes.
@@ -95,9 +95,18 @@ impl Role {
     pub const RUN: [Self; 7] =
         [Self::Source, Self::Plan, Self::Provision, Self::Execute, Self::Collect, Self::Reduce, Self::Publish];
 
-    /// The roles that a person's machine has a key for: those of a run, and the gate.
-    pub const LOCAL: [Self; 8] =
-        [Self::Source, Self::Plan, Self::Provision, Self::Execute, Self::Collect, Self::Reduce, Self::Publish, Self::Gate];
+    /// The roles that a person's machine has a key for: those of a run, the gate, and the calibration of its client.
+    pub const LOCAL: [Self; 9] = [
+        Self::Source,
+        Self::Plan,
+        Self::Provision,
+        Self::Execute,
+        Self::Collect,
+        Self::Reduce,
+        Self::Publish,
+        Self::Gate,
+        Self::Calibrate,
+    ];
 }
 
 words!(
@@ -127,6 +136,8 @@ words!(
     Verdict = "verdict",
     /// The removal of a run's evidence.
     Tombstone = "tombstone",
+    /// The load that a client makes on a machine, and how exactly it measures.
+    Calibration = "calibration",
 );
 
 impl Kind {
@@ -141,6 +152,7 @@ impl Kind {
             Self::Summary => Role::Reduce,
             Self::Publication => Role::Publish,
             Self::Verdict => Role::Gate,
+            Self::Calibration => Role::Calibrate,
         }
     }
 
@@ -164,6 +176,7 @@ impl Kind {
             ],
             Self::RunEnd | Self::Tombstone => Self::ALL,
             Self::Verdict => &[Self::Summary, Self::Verdict],
+            Self::Calibration => &[Self::ExecutionPart],
         }
     }
 }
@@ -312,7 +325,6 @@ macro_rules! documents {
     ($($variant:ident),+) => {
         /// A manifest of any kind.
         #[derive(Clone, Debug, PartialEq)]
-        #[expect(clippy::large_enum_variant, reason = "a chain holds few documents, each once")]
         pub enum Document {
             $(#[doc = concat!("A ", stringify!($variant), ".")] $variant(Manifest<$variant>)),+
         }
@@ -361,7 +373,8 @@ documents!(
     RunEnd,
     Checkpoint,
     Verdict,
-    Tombstone
+    Tombstone,
+    Calibration
 );
 
 /// Returns the JSON Schema of a manifest kind, generated from the types and narrowed to that kind and version.

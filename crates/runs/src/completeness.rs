@@ -19,7 +19,7 @@ use crate::references::{RunReferences, run_references};
 const MAX_NAMED: usize = 3;
 
 /// The folders of pointers.
-const POINTERS: [&str; 5] = [Layout::RUNS, Layout::VERDICTS, "cases", "fetched", Layout::TIMES];
+const POINTERS: [&str; 6] = [Layout::RUNS, Layout::VERDICTS, Layout::CALIBRATIONS, "cases", "fetched", Layout::TIMES];
 
 /// The start of every manifest in canonical form.
 const MANIFEST_START: &[u8] = br#"{"body":{"#;
@@ -107,6 +107,13 @@ pub(crate) fn check_manifests(store: &Store, blobs: &[Digest]) -> Result<(), Fai
             let has_others = subject.map(|subject| store.list(&Layout::verdicts(&subject))).transpose()?;
             if has_others.is_none_or(|others| others.is_empty()) {
                 verdicts.push(format!("verdict {digest}"));
+            }
+            continue;
+        }
+        // It has no pointer below its run, and one that a killed process left behind is not needed.
+        if kind == Kind::Calibration {
+            if store.list(Layout::CALIBRATIONS)?.is_empty() {
+                verdicts.push(format!("calibration {digest}"));
             }
             continue;
         }

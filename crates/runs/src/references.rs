@@ -103,26 +103,26 @@ pub fn all_references(store: &Store) -> Result<Vec<RunReferences>, Failure> {
     map_in_parallel(&run_ids(store)?, |run| run_references(store, run)).into_iter().collect()
 }
 
-/// A verdict of a store, as a removal sees it: it is not verified, because it rests on its runs, whichever signer it has.
+/// A verdict or calibration of a store, as a removal sees it: it is not verified, because it rests on its runs, whichever signer it has.
 #[derive(Clone, Debug)]
 pub struct VerdictReferences {
     /// The path of its pointer, such as `gates/pr-17/000001`.
     pub path: String,
-    /// The Summaries that it judged.
+    /// The Summaries that it judged; a calibration judges none.
     pub summaries: BTreeSet<Digest>,
     /// The blobs that it names.
     pub blobs: BTreeSet<Digest>,
-    /// The files that it was decided by.
+    /// The files that it was decided by, or its raw evidence.
     pub files: Vec<Artifact>,
 }
 
-/// Reads the blobs that the verdicts of a store name.
+/// Reads the blobs that the verdicts and calibrations of a store name.
 pub fn verdict_references(store: &Store) -> Result<Vec<VerdictReferences>, Failure> {
     let mut verdicts = Vec::new();
-    for path in store.list(Layout::VERDICTS)? {
+    for path in [store.list(Layout::VERDICTS)?, store.list(Layout::CALIBRATIONS)?].concat() {
         let Some(AcceptedResult { manifest, bundle }) = AcceptedResult::read(store, &path)? else { continue };
         let document = read_document(store, manifest).map_err(|failure| {
-            let message = format!("what the verdict `{path}` needs is not known: {}", failure.message);
+            let message = format!("what `{path}` needs is not known: {}", failure.message);
             Failure { message, ..failure }
         })?;
         let artifacts: Vec<Artifact> = document.artifacts().into_iter().cloned().collect();

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use assay_chain::StageName;
-use assay_envelope::{Trust, TrustPolicy};
+use assay_envelope::{Trust, TrustPolicy, Verified};
 use assay_manifest::{
-    Artifact, Body as _, Checkpoint, Count, Digest, InputRef, Instant, PodPlace, RunId, Shard, TrialId, Window, canonical_json,
-    ordinal,
+    Artifact, Body as _, Checkpoint, Count, Digest, Document, InputRef, Instant, PodPlace, RunId, Shard, TrialId, Window,
+    canonical_json, ordinal,
 };
 use assay_process::Cancel;
 use assay_store::{CreateOutcome, Scratch, ScratchFile, Store};
@@ -212,6 +212,11 @@ impl Context {
     /// Writes an artifact of an input to a path, checking its digest on the way.
     pub fn write_to(&self, digest: &Digest, to: &Path) -> Result<(), Failure> {
         Ok(self.store.materialise(digest, &self.scratch)?.persist(to)?)
+    }
+
+    /// Reads a signed manifest of the store that is no input of the stage, and verifies it under the trust of the stage.
+    pub fn load_verified(&self, accepted: AcceptedResult) -> Result<Verified<Document>, Failure> {
+        load(&self.store, &self.trust, ManifestRef { manifest: accepted.manifest, bundle: accepted.bundle })
     }
 
     /// Signs a finished step of the stage and stores it under `pointer`, so that a resumed stage can trust it.

@@ -1,7 +1,7 @@
 //! The paths of a run's results in the store, and the digest that decides whether two calls of a stage are the same.
 
 use assay_chain::StageName;
-use assay_manifest::{CaseId, Digest, InputRef, Kind, Name, RunId, Shard, TrialId, canonical_json};
+use assay_manifest::{CaseId, Digest, InputRef, Instant, Kind, Name, RunId, Shard, TrialId, canonical_json};
 use assay_store::Store;
 use serde::{Deserialize, Serialize};
 
@@ -202,6 +202,24 @@ impl Layout {
         format!("{}/{}", Self::CEILINGS, fingerprint.hex())
     }
 
+    /// The prefix of all calibrations.
+    pub const CALIBRATIONS: &'static str = "calibrations";
+
+    /// The prefix of the calibrations of a machine.
+    pub fn calibrations_of_machine(machine: &Digest) -> String {
+        format!("{}/{}", Self::CALIBRATIONS, machine.hex())
+    }
+
+    /// The prefix of the calibrations of a load generator on a machine.
+    pub fn calibrations(machine: &Digest, load_generator: &Digest) -> String {
+        format!("{}/{}", Self::calibrations_of_machine(machine), load_generator.hex())
+    }
+
+    /// The calibration that began at this time: the order of the paths is that of the times.
+    pub fn calibration(machine: &Digest, load_generator: &Digest, at: Instant) -> String {
+        format!("{}/{:020}", Self::calibrations(machine, load_generator), at.unix_ns())
+    }
+
     /// The prefix of all verdicts.
     pub const VERDICTS: &'static str = "gates";
 
@@ -314,6 +332,7 @@ mod tests {
             layout.attempt(input, &trial, 1, shard),
             layout.prepared(input, "membw", shard),
             Layout::ceiling(&input),
+            Layout::calibration(&input, &input, Instant::from_unix_ns(7)),
             Layout::runs_of_case(&case),
             layout.case(&case),
             layout.driver_times(7),
@@ -330,6 +349,7 @@ mod tests {
             runs/nightly/execute/<input>/trials/w.t.default.one.t0/000001/2
             runs/nightly/execute/<input>/prepared/membw/2
             ceilings/<input>
+            calibrations/<input>/<input>/00000000000000000007
             cases/w.t.default
             cases/w.t.default/nightly
             times/nightly/000007

@@ -20,10 +20,11 @@ const CHECKED_DEPTH: usize = 2;
 
 /// The folders directly in a store's folder that Assay makes: those of the store, and those that lie beside it in the same folder. A
 /// store may come with a repository of another author, so one of them that is a link leads anywhere.
-const OWN_FOLDERS: [&str; 13] = [
+const OWN_FOLDERS: [&str; 14] = [
     layout::BLOBS,
     layout::STAGING,
     "runs",
+    "calibrations",
     "cases",
     "ceilings",
     "fetched",

@@ -475,6 +475,14 @@ pub enum Error {
         /// Its fault.
         fault: TombstoneFault,
     },
+    /// The calibration that an Environment names is not the one of its block.
+    #[error("the calibration of block {}: {fault}", .block.index)]
+    Calibration {
+        /// The block.
+        block: Block,
+        /// Its fault.
+        fault: CalibrationFault,
+    },
     /// The same program gives another result when it reduces the evidence again.
     #[error("reduce, run again, gives a different {0}")]
     Recomputed(String),
@@ -584,6 +592,30 @@ impl fmt::Display for TombstoneFault {
             Self::NoList => f.write_str("has no list of what was removed"),
             Self::OtherList => f.write_str("lists other artifacts than it states"),
         }
+    }
+}
+
+/// The fault of a calibration that an Environment names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CalibrationFault {
+    /// Its manifest or bundle is not among the readings.
+    NoReading,
+    /// It has another time or other ceilings than the Environment states.
+    OtherCeilings,
+    /// It is of another machine than that of the load.
+    OtherMachine,
+    /// It is of another program than the one that made the load.
+    OtherProgram,
+}
+
+impl fmt::Display for CalibrationFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoReading => "its manifest or bundle is not among the readings of the environment",
+            Self::OtherCeilings => "it has another time or other ceilings than the environment states",
+            Self::OtherMachine => "it is of another machine than that of the load",
+            Self::OtherProgram => "it is of another program than the one that made the load",
+        })
     }
 }
 
@@ -916,6 +948,7 @@ impl Error {
             Self::Snapshot(_) => ErrorCode::NotInSnapshot,
             Self::ForeignFile { .. } => ErrorCode::ForeignFile,
             Self::Tombstone { .. } => ErrorCode::Tombstone,
+            Self::Calibration { .. } => ErrorCode::Calibration,
             Self::Recomputed(_) | Self::RecomputedByOther(_) => ErrorCode::RecomputeDiffers,
             Self::Unwritable { .. } => ErrorCode::Internal,
         }

@@ -6,7 +6,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 
 use assay_chain::published_outputs;
 use assay_claim::Evidence;
-use assay_envelope::{Predicate, Verified};
+use assay_envelope::{Predicate, TrustPolicy, Verified};
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{
     Artifact, Collection, CuratedFile, Digest, Environment, ListedRun, Number, NumberSource, Numbers, PinnedFile, Plan,
@@ -20,6 +20,7 @@ use serde::Serialize;
 
 use crate::attempts::check_attempts;
 use crate::blobs::Blobs;
+use crate::calibrations::check_calibrations;
 use crate::evidence::{check_evidence_list, read_evidence_list};
 use crate::numbers::{NumberRows, check_numbers};
 use crate::outcomes::{Tables, check_outcomes};
@@ -136,6 +137,7 @@ pub fn verify_rows(
         check_attempts(&chain.documents)?;
         check_planned(blobs, chain)?;
         check_published_evidence(blobs, chain)?;
+        check_calibrations(blobs, chain, &published_policy(blobs, &publication.body)?)?;
         let tables = read_tables(blobs, &summary.body.files)?;
         check_outcomes(&chain.run_id, &chain.documents, &tables)?;
         let rows = number_rows(&summary.body.files, tables)?;
@@ -255,6 +257,19 @@ fn check_listed_runs(chain: &Chain, publication: &Publication) -> Result<()> {
     Err(Error::OwnRun)
 }
 
+/// Returns the file of the trust policy among the published keys.
+fn policy_file(publication: &Publication) -> Result<&Artifact> {
+    let named = publication.keys.iter().find(|file| file.name == "trust.yaml");
+    named.filter(|file| file.digest == publication.trust_policy).ok_or(Error::Keys(KeysFault::Policy))
+}
+
+/// Returns the trust policy that the run was published with.
+fn published_policy(blobs: &dyn Blobs, publication: &Publication) -> Result<TrustPolicy> {
+    let file = policy_file(publication)?;
+    let bytes = blobs.get(&file.digest, MAX_POLICY_BYTES)?.ok_or_else(|| absent(file))?;
+    assay_stage::read_trust("trust.yaml", &bytes).map_err(Error::PublishedPolicy)
+}
+
 /// Makes reports and keys again and compares them byte for byte. Returns the reports that could not be compared, with the reason.
 fn check_reports(
     blobs: &dyn Blobs,
@@ -262,11 +277,8 @@ fn check_reports(
     publication: &Publication,
     publish_binary: &(dyn Fn() -> Option<Digest> + Sync),
 ) -> Result<Vec<String>> {
-    let named = |name: &str| publication.keys.iter().find(|file| file.name == name);
-    let policy_file = named("trust.yaml").filter(|file| file.digest == publication.trust_policy);
-    let policy_file = policy_file.ok_or(Error::Keys(KeysFault::Policy))?;
-    let bytes = blobs.get(&policy_file.digest, MAX_POLICY_BYTES)?.ok_or_else(|| absent(policy_file))?;
-    let policy = assay_stage::read_trust("trust.yaml", &bytes).map_err(Error::PublishedPolicy)?;
+    let policy_file = policy_file(publication)?;
+    let policy = published_policy(blobs, publication)?;
     let publishable = PublicationInputs {
         run_id: &chain.run_id,
         documents: chain.documents.iter().collect(),

@@ -10,6 +10,7 @@
 
 mod attempts;
 mod blobs;
+mod calibrations;
 mod error;
 mod evidence;
 mod levels;
@@ -29,8 +30,8 @@ mod warehouse;
 pub use attempts::check_attempts;
 pub use blobs::{Blobs, FolderBlobs, StoreBlobs};
 pub use error::{
-    ArtifactHolder, Error, EvidenceFault, ExtraRow, ForeignTie, KeysFault, ManifestPart, PointerTarget, QueryRowFault,
-    ReportsFault, SnapshotFault, TableNamer, TombstoneFault, Unwritable,
+    ArtifactHolder, CalibrationFault, Error, EvidenceFault, ExtraRow, ForeignTie, KeysFault, ManifestPart, PointerTarget,
+    QueryRowFault, ReportsFault, SnapshotFault, TableNamer, TombstoneFault, Unwritable,
 };
 pub use evidence::{check_evidence_list, read_evidence_list, verify_evidence};
 pub use levels::{Level, LevelReport, check_selected_by, join_thread, read_numbers, read_tables, start_thread, verify_rows};

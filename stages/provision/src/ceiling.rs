@@ -49,24 +49,9 @@ struct ProbeOutput {
 
 /// Digest of everything that decides how much load a shard makes here: two machines with the same fingerprint make the same load.
 fn fingerprint(facts: &HostFacts, program: &Digest) -> Result<Digest, Failure> {
-    let key = json!({
-        "format": FORMAT,
-        "program": program,
-        "cpu_model": facts.cpu_model.value,
-        "cpu_signature": facts.cpu_signature.value,
-        "microcode": facts.microcode.value,
-        "architecture": facts.architecture.value,
-        "kernel": facts.kernel.value,
-        "virtualization": facts.virtualization.value,
-        "cores": facts.cores.value,
-        "logical_cpus": facts.logical_cpus.value,
-        "usable_cpus": facts.usable_cpus.value,
-        "smt": facts.smt.value,
-        "governor": facts.governor.value,
-        "max_frequency_khz": facts.max_frequency_khz.value,
-        "boost": facts.boost.value,
-        "cpu_millis": facts.cgroup_cpu_millis.value,
-    });
+    let mut key = facts.load_facts();
+    key.insert("format".to_owned(), json!(FORMAT));
+    key.insert("program".to_owned(), json!(program));
     let bytes = canonical_json(&key)
         .map_err(|error| Failure::new(ErrorCode::Internal, "a fingerprint has no canonical form").because(&error))?;
     Ok(Digest::compute(&bytes))

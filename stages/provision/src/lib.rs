@@ -1,5 +1,6 @@
 //! Provision: brings the targets of a block up, or verifies that they are up, and records what they run on.
 
+mod calibration;
 mod ceiling;
 mod client_certificate;
 mod endpoint_pods;
@@ -69,6 +70,11 @@ impl Stage for Provision {
             readings.extend(raw);
         }
         let facts = assay_host::facts(&root);
+        let calibration = calibration::find(ctx, plan, &facts, pods.is_some())?;
+        let calibration = calibration.map(|found| {
+            readings.extend(found.readings);
+            found.fact
+        });
         let shards = if parameters.shards { count_shards(ctx, plan, &facts, pods.as_ref(), &provisioned)? } else { None };
         // Observations on this machine are about the target only if it runs here.
         let is_target = here.as_ref().is_none_or(|here| provisioned.iter().any(|found| found.hosts.contains(&here.place.node)));
@@ -99,6 +105,7 @@ impl Stage for Provision {
             },
             targets: provisioned,
             shards,
+            calibration,
             readings,
         })
     }
@@ -133,7 +140,7 @@ fn count_shards(
     pods: Option<&PodProvisioner>,
     provisioned: &[ProvisionedTarget],
 ) -> Result<Option<ShardCount>, Failure> {
-    let requested = shards::requested_load(plan);
+    let requested = assay_schedule::requested_load(plan);
     if requested.is_empty() {
         return Ok(None);
     }

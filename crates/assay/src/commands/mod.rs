@@ -3,6 +3,7 @@
 mod attach;
 mod bench;
 mod bootstrap;
+mod calibrate;
 mod cancel;
 mod cluster;
 mod compare;
@@ -57,6 +58,8 @@ pub(crate) enum Command {
     Run(Box<run::Run>),
     /// Benchmark an OpenAI-compatible endpoint with one command: exploratory, and measured like any run
     Bench(Box<bench::Bench>),
+    /// Measure how much load this machine's client makes and how exactly it measures, and sign the result
+    Calibrate(calibrate::Calibrate),
     /// Verify a run: signatures, trust, digests, links, rows and raw bytes
     Verify(verify::Verify),
     /// Verify a Sigstore bundle of any signer over one file, with a key
@@ -133,6 +136,7 @@ impl Command {
         match self {
             Self::Run(command) => command.run(),
             Self::Bench(command) => command.run(),
+            Self::Calibrate(command) => command.run(),
             Self::Verify(command) => command.run(),
             Self::VerifyBundle(command) => command.run(),
             Self::Gate(command) => command.run(),

@@ -6,6 +6,7 @@ use assay_store::Store;
 use assay_verify::VerifiedTombstone;
 use serde_json::json;
 
+use crate::commands::calibrate;
 use crate::commands::results::results;
 use crate::commands::store_options::StoreOptions;
 use crate::commands::times;
@@ -14,8 +15,8 @@ use crate::output;
 /// Show a run's result: the first screen, or the whole report.
 #[derive(clap::Args)]
 pub(crate) struct Show {
-    /// The run's name or published folder
-    #[arg(value_name = "RUN|PATH")]
+    /// The run's name or published folder, or the digest of a calibration
+    #[arg(value_name = "RUN|PATH|sha256:HEX")]
     run: String,
     #[command(flatten)]
     place: StoreOptions,
@@ -32,6 +33,9 @@ pub(crate) struct Show {
 
 impl Show {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
+        if calibrate::is_digest(&self.run) {
+            return calibrate::show(&self.place.runs(), &self.run, self.json);
+        }
         let opened = self.place.open(&self.run)?;
         let unpublished = || {
             Failure::new(ErrorCode::NotPublished, format!("the run `{}` has no result yet", opened.chain.run_id))

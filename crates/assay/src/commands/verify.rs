@@ -14,6 +14,7 @@ use assay_verify::{
 };
 use serde_json::json;
 
+use crate::commands::calibrate;
 use crate::commands::recompute::{Level4, recompute};
 use crate::commands::run::binaries;
 use crate::commands::store_options::StoreOptions;
@@ -22,8 +23,8 @@ use crate::output;
 /// Verify a run, given by its name or by its published folder.
 #[derive(clap::Args)]
 pub(crate) struct Verify {
-    /// The run's name or published folder
-    #[arg(value_name = "RUN|PATH")]
+    /// The run's name or published folder, or the digest of a calibration
+    #[arg(value_name = "RUN|PATH|sha256:HEX")]
     run: String,
     #[command(flatten)]
     place: StoreOptions,
@@ -54,6 +55,9 @@ struct LevelResults {
 
 impl Verify {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
+        if calibrate::is_digest(&self.run) {
+            return calibrate::verify(&self.place.runs(), &self.run, self.strict, self.json);
+        }
         let opened = self.place.open(&self.run).inspect_err(|failure| self.show_no_chain(failure))?;
         if !opened.chain.is_complete {
             self.show_chain(&opened);

@@ -7,8 +7,8 @@ use assay_envelope::{
     predicate_type, sign,
 };
 use assay_manifest::{
-    Body, Checkpoint, Collection, Digest, Environment, ExecutionPart, InputRef, Instant, Kind, Manifest, Plan, Publication,
-    Recording, RunEnd, RunId, ShardCount, Source, SourceFile, Summary, Tombstone, Verdict,
+    Body, Calibration, CalibrationReference, Checkpoint, Collection, Digest, Environment, ExecutionPart, Fact, InputRef, Instant,
+    Kind, Manifest, Plan, Publication, Recording, RunEnd, RunId, ShardCount, Source, SourceFile, Summary, Tombstone, Verdict,
 };
 use serde_json::{Value, json};
 
@@ -49,6 +49,7 @@ pub(crate) fn examples() -> Vec<Example> {
     let publication = seal(&chain, publication(plan_digest, summary.manifest_digest), 655);
     let tombstone = seal(&[&publication], tombstone(), 90_000);
     let verdict = sign_verdict(&summary, verdict(summary.input_ref()));
+    let calibration = seal(&[&part], calibration(part.manifest_digest), 700);
     let named = [
         ("source", source),
         ("plan", plan),
@@ -64,6 +65,7 @@ pub(crate) fn examples() -> Vec<Example> {
         ("publication", publication),
         ("verdict", verdict),
         ("tombstone", tombstone),
+        ("calibration", calibration),
     ];
     named.map(|(name, signed)| Example { name, signed }).into()
 }
@@ -579,7 +581,49 @@ fn block(incarnation: u32) -> Value {
 /// The first block's Environment holds the shard count of the run.
 fn environment(plan: Digest, incarnation: u32) -> Environment {
     let shards = (incarnation == 0).then(shards);
-    Environment { shards, ..environment_of_any_block(plan, incarnation) }
+    let calibration = (incarnation == 0).then(calibration_reference);
+    Environment { shards, calibration, ..environment_of_any_block(plan, incarnation) }
+}
+
+fn calibration_reference() -> Fact<CalibrationReference> {
+    body_part(json!({
+        "source": "observed",
+        "how": "the newest calibration of the store",
+        "value": {
+            "manifest": digest("calibration.json"), "bundle": digest("calibration.sigstore.json"), "calibrated_at": at(0),
+            "ceilings": [{"unit": "concurrency", "amount": 4096, "at_least": true}],
+        },
+    }))
+}
+
+/// The attempt that it names is one of an endpoint of this run: the documents of a calibration's own runs have the same form.
+fn calibration(part: Digest) -> Calibration {
+    let facts: Value = host_facts("3f0c9f0a-6f0e-4a55-9d43-0f6c1f9f7a11");
+    let of_machine: assay_manifest::HostFacts = body_part(facts.clone());
+    let error = |p50: &str, p99: &str| json!({"n": "480", "p50_ns": p50, "p99_ns": p99, "max_ns": "2100000"});
+    let level = |unit: &str, amount: u32, missed: Value| {
+        let served = attempts().into_iter().find_map(|attempt| attempt["serving"].as_object().cloned());
+        json!({
+            "unit": unit, "amount": amount, "run_id": RUN, "part": part, "trial_id": "chat-8b.vllm.default.c8.t0", "attempt": 0,
+            "measured_ns": "3000000000", "requests": "480", "ttft_error": error("41000", "310000"),
+            "itl_error": error("9000", "120000"), "events_per_s": 2560.5, "client": served.expect("served")["client"], "missed": missed,
+            "records": artifact(&format!("levels/{unit}-{amount}/records.parquet"), 48_000, "application/vnd.apache.parquet"),
+            "truth": artifact(&format!("levels/{unit}-{amount}/truth.jsonl"), 96_000, "application/jsonl"),
+        })
+    };
+    let late = json!([{"code": "lateness", "detail": "the p99 of lateness was 12.00 ms (limit 10 ms)"}]);
+    body(json!({
+        "calibrated_at": at(690_000),
+        "machine": of_machine.machine_digest().expect("a digest"),
+        "facts": facts,
+        "load_generator": digest("assay-execute"),
+        "allowed_cpus": "0-47",
+        "simulator": {"program": digest("assay-simulator"), "settings": ["--profile=instant", "--itl-ms=20"], "allowed_cpus": "0-47"},
+        "open_streams": "19488",
+        "limits": {"ttft_error_p99_ns": "10000000", "itl_error_p99_ns": "10000000", "lateness_p99_ns": "10000000"},
+        "levels": [level("concurrency", 64, json!([])), level("requests_per_s", 1000, late)],
+        "key": artifact("keys/calibrate.pub", 178, "application/x-pem-file"),
+    }))
 }
 
 fn shards() -> ShardCount {

@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::document::{body, words};
-use crate::{Artifact, Block, CaseId, ControlFact, Count, Digest, Image, Instant, Name, PointId, TargetKind};
+use crate::{
+    Artifact, Block, CalibrationReference, CaseId, ControlFact, Count, Digest, Image, Instant, Name, PointId, TargetKind,
+};
 
 words!(
     /// The role of a host in the run. Only hosts of targets feed the hardware dimension.
@@ -522,6 +524,10 @@ pub struct Environment {
     /// number, and if there is no load.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub shards: Option<ShardCount>,
+    /// The newest calibration of the load generator on the machine of the load, or the reason why there is none; absent if there is no
+    /// load. Its manifest and bundle are among the readings.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub calibration: Option<Fact<CalibrationReference>>,
     /// Raw readings, such as the driver's report.
     pub readings: Vec<Artifact>,
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod adapters;
 pub(crate) mod agentx;
+pub(crate) mod calibration;
 pub(crate) mod cancellation;
 pub(crate) mod collection;
 pub(crate) mod common;

@@ -1,4 +1,5 @@
-use assay_manifest::{Digest, Instant};
+use assay_manifest::{Case, Digest, Instant, LengthLaw, ServingWork};
+use assay_schedule::point_load;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

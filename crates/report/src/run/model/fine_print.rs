@@ -38,6 +38,7 @@ pub(crate) fn items(inputs: &Inputs<'_>) -> Vec<FinePrint> {
         of_this_run("Order", order(inputs.plan)),
     ]);
     items.extend(shards(inputs).map(|text| of_this_run("Shards", text)));
+    items.extend(calibration(inputs).map(|text| of_this_run("Calibration", text)));
     items.extend([of_this_run("Pinned", pinned(inputs.plan)), of_this_run("Not pinned", unpinned(inputs)), always("Time", TIME)]);
     items
 }
@@ -181,6 +182,13 @@ fn shards(inputs: &Inputs<'_>) -> Option<String> {
         format!(" The ceiling of one shard was {from}, at {}.", ceiling.measured_at.to_seconds())
     });
     Some(format!("{}.{}", clean(&count.formula), measured.unwrap_or_default()))
+}
+
+/// Returns the load of each client beside what it was calibrated for; `None` if there is no load, or no calibration was looked for.
+fn calibration(inputs: &Inputs<'_>) -> Option<String> {
+    let load = assay_claim::client_load(inputs.plan, inputs.collection, &inputs.summary.points);
+    let sentences = assay_claim::describe_calibration(&load, inputs.environments);
+    (!sentences.is_empty()).then(|| clean(&sentences.join(" ")))
 }
 
 fn pinned(plan: &Plan) -> String {

@@ -1,0 +1,94 @@
+//! The calibrations of a store: signed, created under their machine, load generator and time, and found by digest.
+
+use assay_manifest::{Calibration, InputRef, Kind, Role, RunId, Shard};
+use assay_runner::KeyRing;
+use assay_stage::{AcceptedResult, Clock, ErrorCode, Failure, Layout, Seal, binary_digest, seal};
+use assay_store::Store;
+use serde_json::json;
+
+/// The fewest hexadecimal digits that name a calibration.
+const MIN_DIGITS: usize = 8;
+
+/// Signs a calibration with the key of the role `calibrate` and stores it. `parts` are the execution parts that it was made from, and
+/// `run_id` is the first of its runs.
+///
+/// # Errors
+/// Fails if the key is not unlocked, if the store refuses a write, and if another calibration began at the same instant.
+pub fn sign(
+    store: &Store,
+    keys: &KeyRing,
+    run_id: &RunId,
+    parts: Vec<InputRef>,
+    calibration: Calibration,
+) -> Result<InputRef, Failure> {
+    let at = calibration.calibrated_at;
+    let path = Layout::calibration(&calibration.machine, &calibration.load_generator, at);
+    let seal_with = Seal {
+        signer: keys.signer(Role::Calibrate)?,
+        binary: binary_digest()?,
+        invocation_id: format!("{run_id}-calibration-{}", std::process::id()),
+        started: at,
+        parameters: json!({"limits": calibration.limits}),
+        stage: None,
+        shard: Shard::ONLY,
+        trust_policy: None,
+        dependencies: Vec::new(),
+    };
+    let reference = seal(&seal_with, store, run_id, parts, calibration)?.reference;
+    let bytes = AcceptedResult { manifest: reference.manifest, bundle: reference.bundle }.to_bytes()?;
+    match store.create(&path, &bytes)? {
+        assay_store::CreateOutcome::New => Ok(reference),
+        assay_store::CreateOutcome::Existing { existing } if existing == bytes => Ok(reference),
+        assay_store::CreateOutcome::Existing { .. } => {
+            Err(Failure::new(ErrorCode::Busy, format!("another calibration has `{path}`, at {}", Clock.now().to_seconds())))
+        }
+    }
+}
+
+/// Returns the calibration of a store whose manifest has this digest, or a digest that begins so.
+///
+/// # Errors
+/// Fails with `no_such_calibration` if there is none, or if several begin so.
+pub fn find(store: &Store, name: &str) -> Result<InputRef, Failure> {
+    let digits = name.strip_prefix("sha256:").unwrap_or(name);
+    let unknown = |what: String| Failure::new(ErrorCode::NoSuchCalibration, what);
+    if digits.len() < MIN_DIGITS || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(unknown(format!("`{name}` is not the digest of a calibration")));
+    }
+    let mut found = Vec::new();
+    for path in store.list(Layout::CALIBRATIONS)? {
+        let accepted = AcceptedResult::read(store, &path)?;
+        found.extend(accepted.filter(|accepted| accepted.manifest.hex().starts_with(digits)));
+    }
+    match found.as_slice() {
+        [one] => Ok(one.as_input(Kind::Calibration)),
+        [] => Err(unknown(format!("the store `{}` has no calibration {name}", store.uri()))),
+        _ => Err(unknown(format!("several calibrations have a digest that begins with {name}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_manifest::{Digest, Instant};
+
+    use super::*;
+
+    #[test]
+    fn a_calibration_is_found_by_the_first_digits_of_its_digest() {
+        let store = Store::open("memory:").expect("a store");
+        let [machine, program, manifest] = ["machine", "program", "manifest"].map(|text| Digest::compute(text.as_bytes()));
+        let accepted = AcceptedResult { manifest, bundle: program };
+        let path = Layout::calibration(&machine, &program, Instant::from_unix_ns(1));
+        store.create(&path, &accepted.to_bytes().expect("bytes")).expect("created");
+        let hex = manifest.hex();
+        for name in [manifest.to_string(), format!("sha256:{}", &hex[..12]), hex[..8].to_owned()] {
+            assert_eq!(find(&store, &name).expect("found"), accepted.as_input(Kind::Calibration), "{name}");
+        }
+        for name in ["sha256:0123", "nightly", "0000000000000000", ""] {
+            assert_eq!(find(&store, name).expect_err(name).code.as_str(), "no_such_calibration");
+        }
+        let later = Layout::calibration(&machine, &program, Instant::from_unix_ns(2));
+        store.create(&later, &accepted.to_bytes().expect("bytes")).expect("created");
+        assert!(find(&store, &hex).expect_err("two").message.starts_with("several"));
+    }
+}
