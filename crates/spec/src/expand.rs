@@ -257,9 +257,18 @@ fn check_hosts(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<
     }
 }
 
-/// Checks that a cap over all requests in flight is not left to several shards, none of which knows what the others have in flight.
+/// Checks that a cap over all requests in flight is not left to several shards, none of which knows what the others have in flight, and that no
+/// program is left to several: each would run it, and they would disturb one another.
 fn check_shards(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<Problem>) {
     let Shards::Count(shards @ 2..) = pipeline.spec.shards else { return };
+    if let Some(program) = workloads.iter().find(|workload| matches!(workload.spec.work, Work::Indicator(_))) {
+        let message = format!(
+            "`spec.shards` is {shards}, and the workload `{}` is a program, which only one shard can run: shards share the requests of a load",
+            program.name
+        );
+        let hint = "write `shards: 1`, or put the serving workloads into a pipeline of their own";
+        problems.push(pipeline.places.problem("spec.shards", message).with_hint(hint));
+    }
     let field = |workload: &&Workload| match &workload.spec.work {
         Work::Serving(serving) => serving.one_shard_field(),
         _ => None,

@@ -162,7 +162,7 @@ fn count_shards(
         }
         Some((_, None)) => Some(Fact::unknown("the driver does not say how load is placed")),
     };
-    shards::count(requested, ceiling).map(Some)
+    Ok(Some(shards::for_programs(plan, shards::count(requested, ceiling)?)))
 }
 
 /// Returns the hosts of the targets, each once.

@@ -1,6 +1,6 @@
 //! The number of shards of each trial: the load that the plan requests, over half of what one shard can make.
 
-use assay_manifest::{Ceiling, Fact, LoadUnit, MAX_SHARDS, Name, Plan, RequestedLoad, ShardCount};
+use assay_manifest::{Ceiling, Fact, LoadUnit, MAX_SHARDS, Name, Plan, RequestedLoad, ShardCount, WorkloadType};
 use assay_stage::{ErrorCode, Failure};
 
 /// The largest share of its ceiling that a shard is given: the limits of the client's certificate hold below half of its
@@ -27,6 +27,17 @@ pub(crate) fn one_shard_only(plan: &Plan) -> Option<(&Name, &'static str)> {
 pub(crate) fn one(requested: Vec<RequestedLoad>, (workload, field): (&Name, &str)) -> ShardCount {
     let formula = format!("shards: 1, because `{field}` of the workload `{workload}` holds for all requests together");
     ShardCount { shards: 1, formula, requested, ceiling: None }
+}
+
+/// Returns one shard if the plan has a program too: every shard would run it, and they would disturb one another.
+pub(crate) fn for_programs(plan: &Plan, count: ShardCount) -> ShardCount {
+    let program = plan.workloads.iter().find(|workload| workload.workload_type == WorkloadType::Indicator);
+    let Some(program) = program.filter(|_| count.shards > 1) else { return count };
+    let formula = format!(
+        "shards: 1, because the workload `{}` is a program, which every shard would run; by the load alone, {}",
+        program.name, count.formula
+    );
+    ShardCount { shards: 1, formula, ..count }
 }
 
 /// Returns true if any shard with a CPU of its own carries all of the load.

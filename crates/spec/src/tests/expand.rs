@@ -159,6 +159,20 @@ fn a_cap_over_all_requests_needs_one_shard() {
 }
 
 #[test]
+fn a_program_is_run_by_one_shard() {
+    let sharded = |shards: &str| format!("{PIPELINE}  shards: {shards}\n");
+    for accepted in ["1", "auto"] {
+        assert_eq!(refusal(&sharded(accepted), &[INDICATOR]), "no problem");
+    }
+    let refused = refusal(&sharded("2"), &[INDICATOR]);
+    assert!(
+        refused.contains("`spec.shards` is 2, and the workload `stream` is a program, which only one shard can run"),
+        "{refused}"
+    );
+    assert!(refused.contains("hint: write `shards: 1`, or put the serving workloads into a pipeline of their own"), "{refused}");
+}
+
+#[test]
 fn an_unknown_workload_is_named() {
     assert_snapshot!(refusal(&replace_part(PIPELINE, "[stream]", "[stream, strem]"), &[INDICATOR]), @r"
     error: there is no workload `strem`
