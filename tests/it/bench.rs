@@ -721,7 +721,10 @@ fn a_search_without_an_end_says_so_and_ends_with_41() {
     let ran = fixture.assay(&[&base[..], &["--find-max", "rate", "--slo", "ttft=1us"]].concat());
     assert_eq!(ran.code, 41, "{ran:?}");
     let found: Value = serde_json::from_str(&ran.stdout).expect("JSON");
-    assert_eq!(found["search"]["why"], "no load has 99 of 100 requests within every SLO: concurrency 1 already falls short");
+    assert_eq!(
+        found["search"]["why"],
+        "no most load with 99 of 100 requests within every SLO: concurrency 1 already falls short, and a higher load does not count as better"
+    );
     assert_eq!((observed_concurrencies(&found["search"]), found.get("run_id")), (vec![1, 2, 4, 8], None));
     // A minute is enough for each; more in flight than are allowed are not tried.
     let limited = ["--find-max", "concurrency", "--slo", "ttft=60s", "--up-to", "2"];

@@ -655,6 +655,60 @@ fn history_tells_and_never_blocks() {
     assert!(!fixture.store().join("gates").exists(), "nothing was decided");
 }
 
+/// A point whose script fails from some run on has no value, which neither the history nor a comparison of two runs hides.
+#[test]
+fn a_value_that_is_gone_is_named_and_nothing_passes() {
+    let fixture = Fixture::bare();
+    let more = "  parameters: {N: [1, 2]}\n";
+    let works = format!("#!/bin/sh\necho '{}'\n", indicator_output("w", "100.5"));
+    let dies = works.replace("#!/bin/sh\n", "#!/bin/sh\n[ -e \"$DEAD\" ] && [ \"$N\" = 2 ] && exit 9\n");
+    let dead = fixture.root().join("dead");
+    for name in ["w1", "w2"] {
+        fixture.indicator(name, if name == "w2" { &dies } else { &works }, more);
+    }
+    let pipeline = format!(
+        "apiVersion: assay.dev/v1alpha1
+kind: Pipeline
+metadata: {{name: nightly}}
+spec:
+  intent: exploratory
+  workloads: [w1, w2]
+  targets: [{{name: local, kind: host}}]
+  variants: [{{name: default, env: {{DEAD: {}}}}}]
+  trials: {{count: 1, retry_budget: 0}}
+",
+        dead.display()
+    );
+    fixture.write("pipelines/nightly.yaml", &pipeline);
+    fixture.commit("two workloads");
+    for number in 1..=6 {
+        run(&fixture, "nightly", &format!("p{number}"), "main");
+    }
+    let against = |run: &str, more: &[&str]| fixture.assay(&[&["gate", run, "--baseline", "history"], more].concat());
+    assert!(!against("p6", &[]).success().stdout.contains("no value"), "every point has its value");
+    fs::write(&dead, "").expect("a file");
+    fixture.assay(&["run", "pipelines/nightly.yaml", "--commit", "main", "--run-id", "p7"]);
+    let shown = against("p7", &[]).exits(41);
+    let named = "no value           speed of w2.local.default at n-2: 6 earlier runs have one; none of 1 trial counts: ";
+    assert!(shown.stdout.starts_with(named), "{shown:?}");
+    assert!(shown.stderr.contains("1 metric of which earlier runs have a value: without one nothing is decided."), "{shown:?}");
+    let found = against("p7", &["--json"]).exits(41).json();
+    let gone: Vec<&Value> = found.as_array().expect("metrics").iter().filter(|metric| metric["value"].is_null()).collect();
+    assert_eq!(gone.len(), 1, "{found:#}");
+    assert_eq!((&gone[0]["point"], &gone[0]["not_predicted"], &gone[0]["runs"]), (&json!("n-2"), &json!("no_value"), &json!(6)));
+    // A run before it is judged by the runs before that one.
+    assert!(!against("p6", &[]).success().stdout.contains("no value"));
+    for (runs, side) in [(["p6", "p7"], "B"), (["p7", "p6"], "A")] {
+        let left_out = format!("w2.local.default at n-2: {side} has no value of `speed`: none of 1 trial counts: ");
+        let compared = fixture.assay(&["compare", runs[0], runs[1]]).success().stdout;
+        assert!(compared.contains(&format!("\nleft out: {left_out}")), "{compared}");
+        let compared = fixture.assay(&["compare", runs[0], runs[1], "--json"]).success().json();
+        let all = compared["left_out"].as_array().expect("a list");
+        assert!(all.len() == 1 && all[0].as_str().is_some_and(|text| text.starts_with(&left_out)), "{compared:#}");
+    }
+    assert!(!fixture.assay(&["compare", "p5", "p6"]).success().stdout.contains("left out"));
+}
+
 /// If an inconclusive verdict has a look left, the pipeline runs once more and both runs are judged together, if that may decide.
 #[test]
 fn a_top_up_spends_the_looks_that_are_left() {
@@ -775,13 +829,14 @@ fn a_plan_says_beforehand_what_its_gate_can_find() {
     );
     let text = fs::read_to_string(fixture.repo().join("pipelines/same.yaml")).expect("a pipeline");
     // Not committed; runs and gates read commits.
-    fixture.write("pipelines/few.yaml", &text.replace("count: 8", "count: 4"));
-    let plan = fixture.assay(&["plan", "pipelines/few.yaml"]).success();
-    assert!(
-        plan.stdout.contains("gate      latency: 2 metrics; 4 pairs can find nothing: 8 pairs are the fewest"),
-        "{}",
-        plan.stdout
-    );
+    for (pairs, cannot) in [
+        (4, "4 pairs can find nothing: 8 pairs are the fewest that find a change of one metric alone"),
+        (7, "7 pairs cannot find a change of one metric alone: 8 pairs are the fewest"),
+    ] {
+        fixture.write("pipelines/few.yaml", &text.replace("count: 8", &format!("count: {pairs}")));
+        let plan = fixture.assay(&["plan", "pipelines/few.yaml"]).success();
+        assert!(plan.stdout.contains(&format!("gate      latency: 2 metrics; {cannot}\n")), "{}", plan.stdout);
+    }
 }
 
 /// Two runs of a commit have different orders, which `assay plan` shows and verify checks; a run with a declared order decides nothing.

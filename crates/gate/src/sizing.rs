@@ -167,10 +167,12 @@ fn needed_pairs(
 /// The effect that a number of pairs can find in a family of a given size, before its noise is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DesignPower {
-    /// No metric can be found even if all pairs point one way: there are fewer pairs than `fewest`.
+    /// No metric that changes alone can be found even if all pairs point one way: there are fewer pairs than `fewest`.
     NeverFires {
         /// The fewest pairs with which a lone metric can be found at all.
         fewest: usize,
+        /// True if a change of several metrics together may be found even so: the correction for their number asks less of each.
+        together: bool,
     },
     /// Twice the budget is found with a probability of 0.8 if the noise of a pair's difference is at most `noise`.
     FindsUpTo {
@@ -183,7 +185,11 @@ pub enum DesignPower {
 pub fn assess_design(pairs: usize, tests: usize, rules: &Rules) -> DesignPower {
     let fewest = fewest_pairs(rules.q_per_direction(), tests) as usize;
     let mut curves = Curves::new(rules.q_per_direction(), tests);
-    let Some(curve) = curves.curve(pairs, 0.0).filter(|_| pairs >= fewest) else { return DesignPower::NeverFires { fewest } };
+    let never = || {
+        let together = tests > 1 && Curves::new(rules.q_per_direction(), 1).curve(pairs, 0.0).is_some();
+        DesignPower::NeverFires { fewest, together }
+    };
+    let Some(curve) = curves.curve(pairs, 0.0).filter(|_| pairs >= fewest) else { return never() };
     let limits = |noise: f64| Limits { floor: unlearned_floor(noise, pairs).log, budget: rules.log_budget() };
     let finds = |noise: f64| curve.detectable(noise, &limits(noise)) <= rules.required_effect();
     // The smallest detectable effect grows with the noise, so the largest noise that suffices is found by bisection.
@@ -192,7 +198,7 @@ pub fn assess_design(pairs: usize, tests: usize, rules: &Rules) -> DesignPower {
         let middle = f64::midpoint(enough, too_much);
         if finds(middle) { enough = middle } else { too_much = middle }
     }
-    if finds(enough) { DesignPower::FindsUpTo { noise: enough } } else { DesignPower::NeverFires { fewest } }
+    if finds(enough) { DesignPower::FindsUpTo { noise: enough } } else { never() }
 }
 
 #[cfg(test)]
@@ -303,10 +309,14 @@ mod tests {
 
     #[test]
     fn a_design_says_what_it_can_find_before_it_is_run() {
-        assert_eq!(assess_design(11, 100, &RULES), DesignPower::NeverFires { fewest: 12 });
+        assert_eq!(assess_design(11, 100, &RULES), DesignPower::NeverFires { fewest: 12, together: true });
+        // All metrics together need no more pairs than one metric by itself, and fewer than these find nothing.
+        assert_eq!(assess_design(6, 3, &RULES), DesignPower::NeverFires { fewest: 7, together: true });
+        assert_eq!(assess_design(5, 3, &RULES), DesignPower::NeverFires { fewest: 7, together: false });
+        assert_eq!(assess_design(5, 1, &RULES), DesignPower::NeverFires { fewest: 6, together: false });
         let noise = |pairs: usize| match assess_design(pairs, 100, &RULES) {
             DesignPower::FindsUpTo { noise } => noise,
-            DesignPower::NeverFires { fewest } => panic!("fewest {fewest}"),
+            never @ DesignPower::NeverFires { .. } => panic!("{never:?}"),
         };
         assert!(noise(14) < noise(20) && noise(20) < noise(30));
         // At that noise the design finds twice the budget and no less.

@@ -6,7 +6,8 @@ use assay_gate::history::{
     FalseAlarms, HistoryComparison, MetricComparison, MetricHistory, MetricSpread, PairedDesign, Prediction, size_paired_design,
 };
 use assay_gate::{History, MetricKey};
-use assay_manifest::{CaseId, Digest, MetricSummary, Name, NumberPlace, PairUnit, PointId, Summary};
+use assay_manifest::{ALL_LOADS, BetterDirection, CaseId, Digest, MetricSummary, Name, NumberPlace, PairUnit, PointId, Summary};
+use assay_report::describe_missing_value;
 use assay_runs::{RunStore, RunValue, Series, SeriesFilter, SeriesReading, read_series};
 use assay_stage::{ErrorCode, Failure};
 
@@ -35,6 +36,25 @@ pub struct FollowedMetric {
     pub elsewhere: Option<usize>,
 }
 
+/// A metric that runs before this one have a value of, and this one has none although it planned the same point.
+#[derive(Clone, Debug)]
+pub struct MissingMetric {
+    /// The case.
+    pub case: String,
+    /// The point of the case.
+    pub point: String,
+    /// The metric.
+    pub metric: String,
+    /// Its unit.
+    pub unit: String,
+    /// The direction that is better.
+    pub better: BetterDirection,
+    /// The number of runs before this one that have a value.
+    pub runs: usize,
+    /// The reason why this one has none.
+    pub reason: String,
+}
+
 /// A run as the runs before it show it.
 #[derive(Clone, Debug)]
 pub struct HistoryJudgement {
@@ -42,6 +62,8 @@ pub struct HistoryJudgement {
     pub followed: Vec<FollowedMetric>,
     /// The comparison of each, in the same order.
     pub compared: Vec<MetricComparison>,
+    /// The metrics without a value in the run. Nothing is decided about them.
+    pub missing: Vec<MissingMetric>,
     /// The probability that the family raises a false alarm; `None` if nothing is predicted.
     pub false_alarms: Option<FalseAlarms>,
     learned: Option<History>,
@@ -85,12 +107,13 @@ pub fn compare_with_history(
     let pipeline = run.plan.pipeline.name.as_str();
     let history: Vec<Series> = history.into_iter().filter(|series| series.pipeline == pipeline).collect();
     let followed = collect_histories(run.summary.1, &history, run.run_id.as_str(), named);
-    if followed.is_empty() {
+    let missing = find_missing(run.summary.1, &history, run.run_id.as_str(), named);
+    if followed.is_empty() && missing.is_empty() {
         return Err(Failure::new(ErrorCode::NothingJudged, "the run reports no primary metric with a direction that is better"));
     }
     let family: Vec<MetricHistory> = followed.iter().map(|followed| followed.past.clone()).collect();
     let HistoryComparison { metrics, false_alarms } = assay_gate::history::compare_with_history(&family, q, budget);
-    Ok(HistoryJudgement { followed, compared: metrics, false_alarms, learned, q, budget })
+    Ok(HistoryJudgement { followed, compared: metrics, missing, false_alarms, learned, q, budget })
 }
 
 impl HistoryJudgement {
@@ -124,6 +147,45 @@ impl FollowedMetric {
         };
         Some(MetricSpread { key: taught, cv: self.metric.cv, trials: self.metric.n.0 })
     }
+}
+
+/// Returns the metrics that the gate judges, that earlier runs have a value of, and that this run has none of at a point that it planned. If
+/// its work at that point is other than theirs, a metric may have been left out on purpose, so it is missing only if no trial of the
+/// point counts.
+fn find_missing(summary: &Summary, history: &[Series], run: &str, named: &[String]) -> Vec<MissingMetric> {
+    let own = |series: &Series| series.runs.iter().find(|of| of.run == run).map(|of| of.started);
+    let started = history.iter().find_map(own).unwrap_or(i64::MAX);
+    let missing = |series: &Series| {
+        let is_judged = if named.is_empty() { series.primary } else { named.contains(&series.metric) };
+        let better = series.better.filter(|_| is_judged && !has_value(summary, series))?;
+        let mut points = summary.points.iter().filter(|point| point.case_id.as_str() == series.case);
+        let point = points.clone().find(|point| point.point_id.as_str() == series.point);
+        // The numbers of all loads have no point of their own.
+        let planned = point.or_else(|| points.next().filter(|_| series.point == ALL_LOADS))?;
+        let work = planned.workload_spec_digest.to_string();
+        let is_dead = point.is_some_and(|point| point.trials_counted == 0);
+        let before = series.runs.iter().filter(|of| of.run != run && of.started < started && (is_dead || of.workload == work));
+        let runs = before.count();
+        let reason = point.map_or_else(|| "its loads give no such number".to_owned(), describe_missing_value);
+        (runs > 0).then(|| MissingMetric {
+            case: series.case.clone(),
+            point: series.point.clone(),
+            metric: series.metric.clone(),
+            unit: series.unit.clone(),
+            better,
+            runs,
+            reason,
+        })
+    };
+    history.iter().filter_map(missing).collect()
+}
+
+/// Returns true if a run has a value of the metric of a series.
+fn has_value(summary: &Summary, series: &Series) -> bool {
+    summary.places().any(|(place, metrics)| {
+        let is_same = place.case_id.as_str() == series.case && place.point_id.as_str() == series.point;
+        is_same && metrics.iter().any(|metric| metric.metric == series.metric)
+    })
 }
 
 fn collect_histories(summary: &Summary, history: &[Series], run: &str, named: &[String]) -> Vec<FollowedMetric> {

@@ -18,7 +18,7 @@ mod top_up;
 
 pub use caller::{Caller, GateEvent, RepeatedRun};
 pub use decide::GateDecision;
-pub use history::{FollowedMetric, HistoryJudgement, RecommendedDesign, compare_with_history};
+pub use history::{FollowedMetric, HistoryJudgement, MissingMetric, RecommendedDesign, compare_with_history};
 pub use noise::{NoiseEvent, NoiseFile, NoiseRequest};
 pub use replay::replay;
 pub use request::{GateRequest, RuleOrigin};

@@ -14,9 +14,9 @@ pub use assay_manifest::Address;
 pub use evidence::ChainSignature;
 pub use render::command::shell_word;
 pub use render::markdown::escape as escape_markdown;
-pub use render::number::{bytes, duration, percent, probability, significant};
+pub use render::number::{bytes, duration, level, percent, probability, significant};
 pub use render::text::{counted, short_commit};
 pub use run::{
-    Headline, Inputs, Report, Verification, commonest_reason, describe_none_counted, describe_rows, landmarks_of, lasting_reason,
-    observation_of,
+    Headline, Inputs, Report, Verification, commonest_reason, describe_missing_value, describe_none_counted, describe_rows,
+    landmarks_of, lasting_reason, observation_of,
 };

@@ -7,16 +7,16 @@ use assay_manifest::{
     BetterDirection, Environment, FrozenWorkload, History, IntervalKind, MetricSummary, Name, NumberPlace, Plan, PointSummary,
     Summary, TargetKind,
 };
-use assay_report::{counted, probability, significant};
+use assay_report::{counted, describe_missing_value, level, probability, significant};
 use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Exit, Failure, first_names};
-use assay_stats::{Alternative, Samples, benjamini_hochberg, hodges_lehmann, mann_whitney};
+use assay_stats::{Alternative, Interval, Samples, benjamini_hochberg, hodges_lehmann, mann_whitney};
 use serde_json::json;
 
 use crate::commands::store_options::StoreOptions;
 use crate::output;
 
-/// The confidence level of intervals.
+/// The confidence level of intervals. Few trials reach less: 3 against 3 at most 90 %.
 const LEVEL: f64 = 0.95;
 
 /// Compare two runs, metric by metric. Their trials are not paired, so a difference between two days may come from the machine.
@@ -39,6 +39,9 @@ pub(crate) struct Compare {
 /// The number of cases that a hint names.
 const SHOWN_CASES: usize = 3;
 
+/// The number of metrics without a value that are named for each point.
+const SHOWN_METRICS: usize = 3;
+
 /// A metric of a point in both runs.
 struct Row {
     case: String,
@@ -51,7 +54,7 @@ struct Row {
     /// The variation that the interval of each run's median holds; `None` if it has none.
     kinds: [Option<IntervalKind>; 2],
     /// The Hodges-Lehmann estimate of the ratio and its interval, or the reason why there is none.
-    ratio: Result<(f64, Option<[f64; 2]>), String>,
+    ratio: Result<(f64, Option<Interval>), String>,
     p: Option<f64>,
     adjusted: f64,
 }
@@ -182,7 +185,7 @@ fn addresses<'a>(environments: &[&'a Environment], target: &Name) -> Vec<&'a str
 }
 
 /// Returns the metrics that both runs report for the same work, and the metrics that are left out.
-fn rows(baseline: &Summary, candidate: &Summary) -> (Vec<Row>, Vec<String>) {
+fn rows<'a>(baseline: &'a Summary, candidate: &'a Summary) -> (Vec<Row>, Vec<String>) {
     let (mut rows, mut left_out) = (Vec::new(), Vec::new());
     let is_same = |one: &NumberPlace<'_>, other: &NumberPlace<'_>| one.case_id == other.case_id && one.point_id == other.point_id;
     for (place, metrics) in candidate.places() {
@@ -193,16 +196,33 @@ fn rows(baseline: &Summary, candidate: &Summary) -> (Vec<Row>, Vec<String>) {
                 left_out.push(format!("{name}: the workload is another, so no number is comparable"));
             }
             Some((_, others)) => {
-                let both = metrics
-                    .iter()
-                    .filter_map(|metric| Some((others.iter().find(|other| other.metric == metric.metric)?, metric)));
+                let find =
+                    |all: &'a [MetricSummary], wanted: &MetricSummary| all.iter().find(|other| other.metric == wanted.metric);
+                let both = metrics.iter().filter_map(|metric| Some((find(others, metric)?, metric)));
                 rows.extend(both.filter_map(|(before, now)| row(place, before, now)));
+                let missing = |here: &'a [MetricSummary], there: &'a [MetricSummary]| -> Vec<&str> {
+                    here.iter().filter(|metric| find(there, metric).is_none()).map(|metric| metric.metric.as_str()).collect()
+                };
+                left_out.extend(describe_missing(&place, &missing(others, metrics), "B", candidate));
+                left_out.extend(describe_missing(&place, &missing(metrics, others), "A", baseline));
             }
         }
     }
     let gone = baseline.places().filter(|(place, _)| !candidate.places().any(|(other, _)| is_same(&other, place)));
     left_out.extend(gone.map(|(place, _)| format!("{} at {}: only the first run has it", place.case_id, place.point_id)));
     (rows, left_out)
+}
+
+/// Describes the metrics that one run of a point has and the other, `run`, has not: with the reason why this one has no value.
+fn describe_missing(place: &NumberPlace<'_>, metrics: &[&str], run: &str, summary: &Summary) -> Option<String> {
+    if metrics.is_empty() {
+        return None;
+    }
+    let is_here = |point: &&PointSummary| point.case_id == *place.case_id && point.point_id == *place.point_id;
+    let why = summary.points.iter().find(is_here).map(|point| format!(": {}", describe_missing_value(point))).unwrap_or_default();
+    let names: Vec<String> = metrics.iter().map(|metric| format!("`{metric}`")).collect();
+    let names = first_names(&names, SHOWN_METRICS);
+    Some(format!("{} at {}: {run} has no value of {names}{why}", place.case_id, place.point_id))
 }
 
 fn row(place: NumberPlace<'_>, before: &MetricSummary, now: &MetricSummary) -> Option<Row> {
@@ -221,7 +241,7 @@ fn row(place: NumberPlace<'_>, before: &MetricSummary, now: &MetricSummary) -> O
         medians: [baseline.median(), candidate.median()],
         trials: [baseline.len(), candidate.len()],
         kinds: [before, now].map(|metric| metric.interval.as_ref().map(|interval| interval.kind)),
-        ratio: ratio.map(|shift| (shift.estimate, shift.interval.ok().map(|interval| [interval.low, interval.high]))),
+        ratio: ratio.map(|shift| (shift.estimate, shift.interval.ok())),
         p: mann_whitney(&candidate, &baseline, Alternative::TwoSided).ok().map(|tested| tested.p),
         adjusted: 1.0,
     })
@@ -241,8 +261,9 @@ impl Row {
             "trials": self.trials,
             "interval_kinds": self.kinds,
             "ratio": ratio,
-            "low": interval.map(|[low, _]| low),
-            "high": interval.map(|[_, high]| high),
+            "low": interval.map(|interval| interval.low),
+            "high": interval.map(|interval| interval.high),
+            "level": interval.map(|interval| interval.level),
             "no_ratio": self.ratio.as_ref().err(),
             "p": self.p,
             "p_adjusted": self.adjusted,
@@ -254,21 +275,33 @@ impl Row {
         self.kinds.contains(&Some(IntervalKind::WithinRun))
     }
 
-    /// Returns the row of the table, with a column of this width for the unit.
-    fn line(&self, unit_width: usize) -> String {
-        let change = match &self.ratio {
-            Ok((ratio, Some([low, high]))) => {
-                format!("{:+.1} % [{:+.1}, {:+.1}]", percent(*ratio), percent(*low), percent(*high))
+    /// Returns the coverage of its interval, if that is less than [`LEVEL`]: so few trials reach no more.
+    fn low_level(&self) -> Option<f64> {
+        let (_, interval) = self.ratio.as_ref().ok()?;
+        interval.map(|interval| interval.level).filter(|level| *level < LEVEL)
+    }
+
+    /// Returns the change with its interval, and with its coverage if that is low.
+    fn change(&self) -> String {
+        match &self.ratio {
+            Ok((ratio, Some(Interval { low, high, .. }))) => {
+                let coverage = self.low_level().map(|share| format!(" ({})", level(share))).unwrap_or_default();
+                format!("{:+.1} % [{:+.1}, {:+.1}]{coverage}", percent(*ratio), percent(*low), percent(*high))
             }
             Ok((ratio, None)) => format!("{:+.1} %", percent(*ratio)),
             Err(_) => "no ratio".to_owned(),
-        };
+        }
+    }
+
+    /// Returns the row of the table, with columns of these widths for the unit and the change.
+    fn line(&self, [unit_width, change_width]: [usize; 2]) -> String {
+        let change = self.change();
         let medians = self.medians.map(|median| significant(median, None));
         let within_run = if self.is_within_run() { ", within run" } else { "" };
         let trials = format!("{} / {}{within_run}", self.trials[0], self.trials[1]);
         let p = self.p.map_or_else(|| "-".to_owned(), |_| probability(self.adjusted));
         format!(
-            "  {:<32} {:>10} {:>10} {:<unit_width$} {change:<26} {p:>7}  {trials}",
+            "  {:<32} {:>10} {:>10} {:<unit_width$} {change:<change_width$} {p:>7}  {trials}",
             self.metric, medians[0], medians[1], self.unit
         )
     }
@@ -282,22 +315,29 @@ fn percent(ratio: f64) -> f64 {
 fn lines(baseline: &str, candidate: &str, rows: &[Row], left_out: &[String], surroundings: &[String]) -> Vec<String> {
     let (mut lines, mut place) = (Vec::new(), None);
     let unit_width = rows.iter().map(|row| row.unit.chars().count()).chain([4]).max().unwrap_or(4);
+    let change_width = rows.iter().map(|row| row.change().chars().count()).chain([26]).max().unwrap_or(26);
     for row in rows {
         if place != Some((&row.case, &row.point)) {
             lines.push(format!("{} at {}", row.case, row.point));
+            let mut of_place = rows.iter().filter(|other| (&other.case, &other.point) == (&row.case, &row.point));
+            let change = if of_place.any(|row| row.low_level().is_some()) { "CHANGE" } else { "CHANGE, 95 %" };
             lines.push(format!(
-                "  {:<32} {:>10} {:>10} {:<unit_width$} {:<26} {:>7}  TRIALS",
-                "METRIC", "A", "B", "UNIT", "CHANGE, 95 %", "ADJ. P"
+                "  {:<32} {:>10} {:>10} {:<unit_width$} {:<change_width$} {:>7}  TRIALS",
+                "METRIC", "A", "B", "UNIT", change, "ADJ. P"
             ));
             place = Some((&row.case, &row.point));
         }
-        lines.push(row.line(unit_width));
+        lines.push(row.line([unit_width, change_width]));
     }
     lines.extend(left_out.iter().map(|what| format!("left out: {what}")));
     lines.extend(surroundings.iter().cloned());
     if !rows.is_empty() {
         lines.push(String::new());
         lines.extend(method(baseline, candidate, rows));
+        if rows.iter().any(|row| row.low_level().is_some()) {
+            let text = "Intervals cover 95 % or more, or the share in parentheses, which is the most that so few trials reach.";
+            lines.push(text.to_owned());
+        }
         if rows.iter().any(Row::is_within_run) {
             let text = "Within run: one trial, whose interval does not hold the variation from run to run; such a change has no interval.";
             lines.push(text.to_owned());
@@ -377,6 +417,50 @@ mod tests {
         for kinds in [[Some(IntervalKind::BetweenTrials); 2], [None; 2]] {
             assert!(!shown(kinds).to_lowercase().contains("within run"), "{}", shown(kinds));
         }
+    }
+
+    #[test]
+    fn an_interval_of_few_trials_states_its_coverage() {
+        let of = |sides: [u32; 2]| {
+            let [before, now] =
+                sides.map(|trials| Samples::new(&(0..trials).map(|i| 5.0 + f64::from(i)).collect::<Vec<_>>()).expect("samples"));
+            let found = hodges_lehmann::ratio(&before, &now, LEVEL).expect("a ratio");
+            Row { ratio: Ok((found.estimate, found.interval.ok())), trials: [before.len(), now.len()], ..compared() }
+        };
+        let shown = |sides: [u32; 2]| {
+            let row = of(sides);
+            let json = row.json();
+            (lines("one", "two", &[row], &[], &[]).join("\n"), json)
+        };
+        for (sides, level, text) in [([3, 3], 0.9, "] (90 %) "), ([3, 4], 33.0 / 35.0, "] (94.29 %) ")] {
+            let (screen, json) = shown(sides);
+            assert!(screen.contains(text) && screen.contains("or the share in parentheses"), "{screen}");
+            assert!(!screen.contains("CHANGE, 95 %"), "{screen}");
+            assert!((json["level"].as_f64().expect("a level") - level).abs() < 1e-12, "{json}");
+        }
+        let (screen, json) = shown([5, 5]);
+        assert!(screen.contains("CHANGE, 95 %") && !screen.contains("parentheses") && !screen.contains("] ("), "{screen}");
+        assert!(json["level"].as_f64().is_some_and(|level| level >= 0.95), "{json}");
+        let (screen, json) = shown([2, 2]);
+        assert!(!screen.contains("parentheses") && json["level"].is_null() && json["low"].is_null(), "{screen}");
+    }
+
+    #[test]
+    fn a_value_that_only_one_run_has_is_named() {
+        let mut with = summary("work");
+        let metric: MetricSummary = serde_json::from_value(json!({
+            "metric": "wall_ms", "unit": "ms", "better": "lower", "primary": true, "n": "1", "median": 5.0, "mean": 5.0, "min": 5.0,
+            "max": 5.0, "interval_absent": "one trial", "stability": "unknown", "stability_reason": "", "rows": {}, "trials": [],
+        })).expect("a metric");
+        with.points[0].metrics = vec![metric];
+        let mut without = summary("work");
+        without.points[0].trials_counted = 0;
+        let (found, left_out) = rows(&with, &without);
+        assert!(found.is_empty());
+        let reason = "bench.endpoint.default at concurrency-1: B has no value of `wall_ms`: none of 5 trials counts";
+        assert_eq!(left_out, [reason]);
+        assert_eq!(rows(&without, &with).1, [reason.replace("B has", "A has")]);
+        assert_eq!(rows(&with, &with).1, Vec::<String>::new());
     }
 
     #[test]

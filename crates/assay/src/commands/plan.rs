@@ -350,6 +350,16 @@ pub(crate) fn never_decides(gate: &Name) -> String {
     )
 }
 
+/// Says what too few pairs cannot find.
+fn cannot_find(fewest: usize, together: bool, metrics: usize) -> String {
+    let fewest = counted(fewest as u64, "pair");
+    match (together, metrics) {
+        (true, _) => format!("cannot find a change of one metric alone: {fewest} are the fewest"),
+        (false, 0 | 1) => format!("can find nothing: {fewest} are the fewest"),
+        (false, _) => format!("can find nothing: {fewest} are the fewest that find a change of one metric alone"),
+    }
+}
+
 fn gate_line(sized: &GateSize, planned: u32) -> String {
     let (tests, pairs) = (counted(sized.metrics.len() as u64, "metric"), counted(u64::from(planned), "pair"));
     let named = |place: usize| sized.metrics.get(place).map_or("a metric", String::as_str);
@@ -358,7 +368,7 @@ fn gate_line(sized: &GateSize, planned: u32) -> String {
         Err(why @ SizingError::LaunchesUnknown { .. }) => format!("cannot decide: {why}"),
         // Without a history, only the noise up to which the design finds the effect is known.
         _ if !sized.has_learned_noise() => match assay_gate::assess_design(planned as usize, sized.metrics.len(), &sized.rules) {
-            DesignPower::NeverFires { fewest } => format!("can find nothing: {} are the fewest", counted(fewest as u64, "pair")),
+            DesignPower::NeverFires { fewest, together } => cannot_find(fewest, together, sized.metrics.len()),
             DesignPower::FindsUpTo { noise } => {
                 format!(
                     "find a change of {effect:.1} % where a pair's noise is at most {:.1} %, and of more once earlier runs have \

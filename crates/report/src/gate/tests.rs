@@ -274,6 +274,32 @@ fn each_outcome_has_its_sentence() {
 }
 
 #[test]
+fn what_one_metric_alone_could_not_have_shown_is_not_said_beside_a_regression() {
+    use Outcome::{Inconclusive, Regressed, Unchanged};
+    let sentence = |outcome, kept: &[Outcome], is_blind: &dyn Fn(Outcome) -> bool| {
+        let mut model = fixture::model();
+        model.set_outcome(outcome, kept);
+        for metric in model.verdict.metrics.iter_mut().filter(|metric| is_blind(metric.outcome)) {
+            metric.detectable = None;
+        }
+        model.report().sentence().to_owned()
+    };
+    let alone = "a change for the worse of one metric alone would not have been found, of any size";
+    let blind = sentence(Inconclusive, &[Inconclusive], &|_| true);
+    assert!(blind.ends_with(&format!("; {alone}.")), "{blind}");
+    for kept in [&[Regressed][..], &[Regressed, Inconclusive]] {
+        let found = sentence(Regressed, kept, &|_| true);
+        assert!(!found.contains("of any size") && found.ends_with(" pairs."), "{found}");
+    }
+    // A metric that regressed says nothing about what another one would have shown alone.
+    let found = sentence(Regressed, &[Regressed, Unchanged], &|outcome| outcome == Regressed);
+    assert!(found.contains("the smallest change for the worse of one metric alone that would have been found is "), "{found}");
+    assert!(!found.contains("of any size") && !found.contains("every metric"), "{found}");
+    let some = sentence(Inconclusive, &[Inconclusive, Unchanged], &|outcome| outcome == Inconclusive);
+    assert!(some.ends_with(", and none of any size in 1 metric."), "{some}");
+}
+
+#[test]
 fn a_verdict_on_nothing_says_so_everywhere() {
     let mut model = fixture::model();
     model.set_outcome(Outcome::Inconclusive, &[]);

@@ -135,7 +135,7 @@ pub fn probability(p: f64) -> String {
 }
 
 /// Returns a confidence level, whose last digits matter more than those of a spread: `95 %`, `93.75 %`.
-pub(crate) fn level(share: f64) -> String {
+pub fn level(share: f64) -> String {
     let text = format!("{:.2}", share * 100.0);
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }

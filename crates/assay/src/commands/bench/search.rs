@@ -187,7 +187,10 @@ impl Search {
                 self.say(&describe_bracket(&bracket));
                 End::Measure(bracket.grid())
             }
-            Step::NoneMet(load) => End::Nothing(format!("no load has {slos}: {} already falls short", name(load))),
+            Step::NoneMet(load) => End::Nothing(format!(
+                "no most load with {slos}: {} already falls short, and a higher load does not count as better",
+                name(load)
+            )),
             Step::AllMet(load) => {
                 let bound = match self.rule.goal {
                     Goal::MaxRate => {
@@ -512,7 +515,10 @@ mod tests {
             End::Measure(loads) => panic!("{loads:?}"),
         };
         let none = why(Step::NoneMet(Load::Rate(0.5)), Goal::MaxRate);
-        assert_eq!(none, "no load has 99 of 100 requests within every SLO: rate 0.5 already falls short");
+        assert_eq!(
+            none,
+            "no most load with 99 of 100 requests within every SLO: rate 0.5 already falls short, and a higher load does not count as better"
+        );
         let all = why(Step::AllMet(Load::Concurrency(64)), Goal::MaxConcurrency);
         assert!(all.ends_with("up to concurrency 64; `--up-to` allows more"), "{all}");
         let all = why(Step::AllMet(Load::Rate(64.0)), Goal::MaxRate);

@@ -1,28 +1,30 @@
 //! `assay gate RUN --baseline history`: compares a run with the runs before it, and never blocks.
 
 use assay_gate::history::{FEWEST_RUNS, FalseAlarms, MetricComparison, Prediction};
-use assay_gating::{FollowedMetric, HistoryJudgement, RecommendedDesign};
+use assay_gating::{FollowedMetric, HistoryJudgement, MissingMetric, RecommendedDesign};
 use assay_report::{counted, percent, significant};
 use assay_stage::{Exit, Failure};
 use serde_json::json;
 
 use crate::output;
 
-/// Shows how a run compares with those before it: exit code 0, or 41 if a metric is worse than they explain.
+/// Shows how a run compares with those before it: exit code 0, or 41 if a metric is worse than they explain or has no value any more.
 pub(super) fn show(judged: &HistoryJudgement, as_json: bool) -> Result<Exit, Failure> {
     let (both, false_alarms) = (judged.followed.iter().zip(&judged.compared), judged.false_alarms);
     if as_json {
         let told = both.map(|(followed, seen)| document(followed, seen, false_alarms));
-        output::json(&told.collect::<Vec<_>>())?;
+        output::json(&told.chain(judged.missing.iter().map(missing_document)).collect::<Vec<_>>())?;
     } else {
-        print(&judged.followed, &judged.compared, false_alarms, judged.is_worse());
-        recommend(&judged.recommend());
+        print(judged);
+        if !judged.followed.is_empty() {
+            recommend(&judged.recommend());
+        }
     }
     if !judged.is_predicted() {
         output::diagnostic("Nothing was told: history predicts none of the metrics.");
     }
-    // A run without any prediction has not passed.
-    Ok(if judged.is_worse() || !judged.is_predicted() { Exit::Inconclusive } else { Exit::Done })
+    // A run without any prediction has not passed, nor one that lost a value.
+    Ok(if judged.is_worse() || !judged.is_predicted() || !judged.missing.is_empty() { Exit::Inconclusive } else { Exit::Done })
 }
 
 fn document(followed: &FollowedMetric, seen: &MetricComparison, of_family: Option<FalseAlarms>) -> serde_json::Value {
@@ -55,6 +57,34 @@ fn document(followed: &FollowedMetric, seen: &MetricComparison, of_family: Optio
     })
 }
 
+/// Returns the document of a metric without a value, with the members of the others.
+fn missing_document(missing: &MissingMetric) -> serde_json::Value {
+    json!({
+        "case": missing.case,
+        "point": missing.point,
+        "metric": missing.metric,
+        "unit": missing.unit,
+        "better": missing.better,
+        "value": null,
+        "runs": missing.runs,
+        "runs_elsewhere": null,
+        "interval": null,
+        "spread": null,
+        "false_alarms": null,
+        "family_false_alarms": null,
+        "not_predicted": "no_value",
+        "no_value": missing.reason,
+        "p_adjusted": 1.0,
+        "is_worse": false,
+    })
+}
+
+fn missing_line(missing: &MissingMetric) -> String {
+    let MissingMetric { case, point, metric, runs, reason, .. } = missing;
+    let had = if *runs == 1 { "1 earlier run has one".to_owned() } else { format!("{runs} earlier runs have one") };
+    format!("{:<18} {metric} of {case} at {point}: {had}; {reason}", "no value")
+}
+
 fn line(followed: &FollowedMetric, seen: &MetricComparison) -> String {
     let predicted = match &seen.prediction {
         Prediction::Interval { low, high, spread, false_alarms, .. } => format!(
@@ -76,16 +106,16 @@ fn line(followed: &FollowedMetric, seen: &MetricComparison) -> String {
     format!("{verdict:<18} {name}: {value} {}; {predicted}", followed.metric.unit)
 }
 
-fn print(followed: &[FollowedMetric], seen: &[MetricComparison], false_alarms: Option<FalseAlarms>, is_worse: bool) {
+fn print(judged: &HistoryJudgement) {
+    let HistoryJudgement { followed, compared: seen, missing, false_alarms, .. } = judged;
     let worst_first = |wanted: bool| followed.iter().zip(seen).filter(move |(_, seen)| seen.is_worse == wanted);
-    for (followed, seen) in worst_first(true).chain(worst_first(false)) {
-        output::line(line(followed, seen));
-    }
+    let lines = |wanted: bool| worst_first(wanted).map(|(followed, seen)| line(followed, seen));
+    lines(true).chain(missing.iter().map(missing_line)).chain(lines(false)).for_each(output::line);
     output::diagnostic(format!(
         "\nStudent's prediction interval on logarithms of per-run medians, one-sided, adjusted for {}.",
         counted(seen.len() as u64, "metric")
     ));
-    if let Some(FalseAlarms { share, draws, runs }) = false_alarms {
+    if let Some(FalseAlarms { share, draws, runs }) = *false_alarms {
         output::diagnostic(format!(
             "False alarms: of {draws} redrawings of {}, in which nothing changed, {} call some metric worse ({}).",
             counted(runs as u64, "earlier run"),
@@ -100,7 +130,13 @@ fn print(followed: &[FollowedMetric], seen: &[MetricComparison], false_alarms: O
             counted(elsewhere as u64, "run")
         ));
     }
-    if is_worse {
+    if !missing.is_empty() {
+        output::diagnostic(format!(
+            "{} of which earlier runs have a value: without one nothing is decided.",
+            counted(missing.len() as u64, "metric")
+        ));
+    }
+    if judged.is_worse() {
         output::diagnostic(
             "Worse than earlier runs explain. That is no regression yet: the machine may have changed since. History never blocks.",
         );

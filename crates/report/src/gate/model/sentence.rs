@@ -102,19 +102,27 @@ fn pairs(primary: &[Row]) -> Option<String> {
     Some(if fewest == most { counted(most, "pair") } else { format!("{fewest} to {}", counted(most, "pair")) })
 }
 
-/// Returns the largest detectable change of all metrics: smaller changes may have passed.
+/// Returns the largest detectable change of all metrics: smaller changes may have passed. It is that of a metric that changes alone. If
+/// several change together, the correction for their number asks less of each, so a change may be found in a metric that could not have
+/// shown one alone; nothing is then said of that metric.
 fn detectable(primary: &[Row]) -> Option<String> {
-    let any = |row: &&Row| row.verdict.detectable.is_some();
-    let blind = primary.len() - primary.iter().filter(any).count();
+    let is_found = |row: &Row| matches!(row.outcome, MetricOutcome::Regressed | MetricOutcome::Acknowledged);
+    let blind = primary.iter().filter(|row| row.verdict.detectable.is_none() && !is_found(row)).count();
     let largest = primary.iter().filter_map(|row| row.verdict.detectable).reduce(f64::max);
     match (largest, blind) {
         (None, 0) => None,
-        (None, _) => Some("no change for the worse would have been found, of any size".to_owned()),
+        (None, _) if primary.iter().any(is_found) => None,
+        (None, _) => Some("a change for the worse of one metric alone would not have been found, of any size".to_owned()),
+        // Not of every metric: one without a detectable change regressed.
+        (Some(share), 0) if primary.iter().any(|row| row.verdict.detectable.is_none()) => Some(format!(
+            "the smallest change for the worse of one metric alone that would have been found is {}",
+            percent(share)
+        )),
         (Some(share), 0) => {
             Some(format!("the smallest change for the worse that every metric would have shown is {}", percent(share)))
         }
         (Some(share), blind) => Some(format!(
-            "the smallest change for the worse that would have been found is {}, and in {} none of any size",
+            "the smallest change for the worse of one metric alone that would have been found is {}, and none of any size in {}",
             percent(share),
             counted(blind as u64, "metric")
         )),

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
-    Address, Case, CaseId, FrozenWorkload, IntervalKind, MetricSummary, Plan, Point, PointId, PointSummary, PointView, RunId,
-    Summary, TrialId, TrialValue, Views, WorkloadType, ordinal,
+    Address, Case, CaseId, Collection, FrozenWorkload, IntervalKind, MetricSummary, Plan, Point, PointId, PointSummary,
+    PointView, RunId, Summary, TrialId, TrialValue, Views, WorkloadType, ordinal,
 };
 
 use super::across_loads;
@@ -22,6 +22,8 @@ pub(super) struct Builder<'a> {
     run_id: &'a RunId,
     plan: &'a Plan,
     summary: &'a Summary,
+    /// The blocks of attempts; `None` if no attempt is named.
+    collection: Option<&'a Collection>,
     /// The index of each trial in the order in which the trials ran.
     places: BTreeMap<&'a TrialId, usize>,
     points: BTreeMap<(&'a CaseId, &'a PointId), &'a PointSummary>,
@@ -31,12 +33,18 @@ pub(super) struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    pub(super) fn new(run_id: &'a RunId, plan: &'a Plan, summary: &'a Summary, views: Option<&'a Views>) -> Self {
+    pub(super) fn new(
+        run_id: &'a RunId,
+        plan: &'a Plan,
+        summary: &'a Summary,
+        collection: Option<&'a Collection>,
+        views: Option<&'a Views>,
+    ) -> Self {
         let places = plan.trials.iter().enumerate().map(|(place, trial)| (&trial.trial_id, place)).collect();
         let points = summary.points.iter().map(|point| ((&point.case_id, &point.point_id), point)).collect();
         let views = views.into_iter().flat_map(|views| &views.points);
         let views = views.map(|view| ((&view.case_id, &view.point_id), view)).collect();
-        Self { run_id, plan, summary, places, points, views, units: units(summary) }
+        Self { run_id, plan, summary, collection, places, points, views, units: units(summary) }
     }
 
     pub(super) fn cases(&self) -> Vec<CaseSection> {
@@ -80,7 +88,7 @@ impl<'a> Builder<'a> {
             planned: found.trials_planned,
             counted: found.trials_counted,
             excluded: u32::try_from(found.excluded.len()).unwrap_or(u32::MAX),
-            exclusions: ExcludedAttempt::of_point(found),
+            exclusions: ExcludedAttempt::of_point(found, self.collection),
             serving: (found.workload_type == WorkloadType::Serving).then(|| Load::new(work, point, found, view)),
             rows,
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_manifest::{Exclusion, LastingReason, PointSummary, Reason, TrialId, ordinal};
+use assay_manifest::{Block, Collection, Exclusion, LastingReason, PointSummary, Reason, TrialId, ordinal};
 
 use super::fold::{FoldedRemark, Names};
 use super::remark::RemarkKind;
@@ -49,6 +49,15 @@ pub fn commonest_reason(points: &[&PointSummary]) -> Option<String> {
     Some(clean(&format!("{}{detail} ({} of {attempts})", reason.code, grouped(most))))
 }
 
+/// Returns why a point has no value of a metric: none of its trials counts, and the commonest reason of their attempts; or its trials gave none.
+pub fn describe_missing_value(point: &PointSummary) -> String {
+    if point.trials_counted > 0 {
+        return "the Summary has no value of it".to_owned();
+    }
+    let reason = commonest_reason(&[point]).map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("{}{reason}", describe_none_counted(point.trials_planned))
+}
+
 /// Returns the lasting reason of an excluded attempt of some points: a trial that meets it again is not repeated to the limit.
 pub fn lasting_reason(points: &[&PointSummary]) -> Option<LastingReason> {
     points.iter().flat_map(|point| &point.excluded).find_map(|exclusion| LastingReason::find(&exclusion.reasons))
@@ -69,8 +78,9 @@ pub(crate) fn reason_counts<'a>(excluded: impl IntoIterator<Item = &'a Exclusion
 pub(crate) struct ExcludedAttempt {
     /// The last part of the trial's id, such as `t2`.
     trial: String,
-    /// The number of the attempt, from 1.
-    attempt: u32,
+    /// The number of the attempt, from 1. Each incarnation of a block counts from 1, so one of a later incarnation has its block beside
+    /// it: `1 in block 0-1`.
+    attempt: String,
     /// The code and the detail of each reason.
     reasons: Vec<(String, String)>,
     /// True if the trial counts with a later attempt.
@@ -78,17 +88,17 @@ pub(crate) struct ExcludedAttempt {
 }
 
 impl ExcludedAttempt {
-    /// Returns the attempts of a point that do not count.
-    pub(super) fn of_point(point: &PointSummary) -> Vec<Self> {
+    /// Returns the attempts of a point that do not count. The Collection says in which block each of them ran.
+    pub(super) fn of_point(point: &PointSummary, collection: Option<&Collection>) -> Vec<Self> {
         let counted: BTreeSet<&TrialId> =
             point.metrics.iter().flat_map(|metric| &metric.trials).map(|trial| &trial.trial_id).collect();
-        let attempt = |exclusion: &Exclusion| Self {
+        let attempt = |(place, exclusion): (usize, &Exclusion)| Self {
             trial: clean(exclusion.trial_id.as_str().rsplit('.').next().unwrap_or_default()),
-            attempt: ordinal(exclusion.attempt),
+            attempt: attempt_name(exclusion.attempt, collection.and_then(|all| find_block(&point.excluded, place, all))),
             reasons: exclusion.reasons.iter().map(|reason| (clean(&reason.code), clean(&reason.detail))).collect(),
             is_repeated: counted.contains(&exclusion.trial_id),
         };
-        point.excluded.iter().map(attempt).collect()
+        point.excluded.iter().enumerate().map(attempt).collect()
     }
 
     /// Returns the codes of its reasons, each once.
@@ -101,6 +111,28 @@ impl ExcludedAttempt {
         }
         codes
     }
+}
+
+/// Returns `1`, or `1 in block 0-1` if the block had been provisioned again.
+fn attempt_name(attempt: u32, block: Option<Block>) -> String {
+    match block.filter(|block| block.incarnation > 0) {
+        Some(Block { index, incarnation }) => format!("{} in block {index}-{incarnation}", ordinal(attempt)),
+        None => ordinal(attempt).to_string(),
+    }
+}
+
+/// Returns the block of one of the excluded attempts of a point. Both documents list the attempts of a trial in the order of their
+/// blocks. `None` if the Collection has another number of such attempts.
+fn find_block(excluded: &[Exclusion], place: usize, collection: &Collection) -> Option<Block> {
+    let exclusion = excluded.get(place)?;
+    let is_alike = |other: &&Exclusion| (&other.trial_id, other.attempt) == (&exclusion.trial_id, exclusion.attempt);
+    let trial = collection.trials.iter().find(|trial| trial.trial_id == exclusion.trial_id)?;
+    let attempts = trial.attempts.iter().filter(|attempt| attempt.attempt == exclusion.attempt && !attempt.counted);
+    // Each shard has an attempt of its own.
+    let blocks: BTreeSet<Block> = attempts.map(|attempt| attempt.block).collect();
+    let earlier = excluded.get(..place)?.iter().filter(is_alike).count();
+    let is_same_number = excluded.iter().filter(is_alike).count() == blocks.len();
+    blocks.into_iter().nth(earlier).filter(|_| is_same_number)
 }
 
 /// Attempts with the same reason codes, by the place that they belong to.
@@ -171,17 +203,17 @@ fn reasons_text(attempts: &[&ExcludedAttempt]) -> String {
 
 /// Returns `attempt 1 of t0, t1 does not count`; trials with the same numbers of attempts are named together.
 fn attempts_text(attempts: &[&ExcludedAttempt], names: Names) -> String {
-    let mut numbers: Vec<(&str, Vec<u32>)> = Vec::new();
+    let mut numbers: Vec<(&str, Vec<&str>)> = Vec::new();
     let mut trials: BTreeMap<&str, usize> = BTreeMap::new();
     for attempt in attempts {
         let place = *trials.entry(&attempt.trial).or_insert(numbers.len());
         match numbers.get_mut(place) {
-            Some((_, numbers)) => numbers.push(attempt.attempt),
-            None => numbers.push((&attempt.trial, vec![attempt.attempt])),
+            Some((_, numbers)) => numbers.push(attempt.attempt.as_str()),
+            None => numbers.push((&attempt.trial, vec![attempt.attempt.as_str()])),
         }
     }
-    let mut alike: Vec<(&[u32], Vec<&str>)> = Vec::new();
-    let mut known: BTreeMap<&[u32], usize> = BTreeMap::new();
+    let mut alike: Vec<(&[&str], Vec<&str>)> = Vec::new();
+    let mut known: BTreeMap<&[&str], usize> = BTreeMap::new();
     for (trial, numbers) in &numbers {
         let place = *known.entry(numbers).or_insert(alike.len());
         match alike.get_mut(place) {
@@ -193,7 +225,7 @@ fn attempts_text(attempts: &[&ExcludedAttempt], names: Names) -> String {
         let attempts = counted(attempts.len() as u64, "attempt");
         return format!("{attempts} of {} do not count", counted(numbers.len() as u64, "trial"));
     }
-    let phrase = |(numbers, trials): &(&[u32], Vec<&str>)| {
+    let phrase = |(numbers, trials): &(&[&str], Vec<&str>)| {
         let attempts = if numbers.len() == 1 { "attempt" } else { "attempts" };
         format!("{attempts} {} of {}", joined(numbers), names.list(trials))
     };
@@ -205,11 +237,10 @@ fn attempts_text(attempts: &[&ExcludedAttempt], names: Names) -> String {
 }
 
 /// Returns `1, 2 and 3`.
-fn joined(numbers: &[u32]) -> String {
-    let texts: Vec<String> = numbers.iter().map(u32::to_string).collect();
-    match texts.split_last() {
+fn joined(numbers: &[&str]) -> String {
+    match numbers.split_last() {
         Some((last, first)) if !first.is_empty() => format!("{} and {last}", first.join(", ")),
-        _ => texts.concat(),
+        _ => numbers.concat(),
     }
 }
 
@@ -237,7 +268,7 @@ fn full_texts(group: &SameReasons<'_>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::TrialId;
+    use assay_manifest::{CollectedAttempt, CollectedTrial, Count, Digest, Shard, TrialId};
 
     use super::*;
     use crate::run::fixture;
@@ -258,7 +289,7 @@ mod tests {
             .iter()
             .map(|(place, excluded)| {
                 point.excluded.clone_from(excluded);
-                (*place, ExcludedAttempt::of_point(&point))
+                (*place, ExcludedAttempt::of_point(&point, None))
             })
             .collect();
         let attempts = attempts.iter().flat_map(|(place, attempts)| attempts.iter().map(move |attempt| (*place, attempt)));
@@ -335,6 +366,46 @@ mod tests {
             .collect();
         assert_eq!(attempts.iter().max(), Some(&5), "{attempts:?}");
         assert_eq!(attempts.iter().min(), Some(&1));
+    }
+
+    #[test]
+    fn an_attempt_in_a_block_that_was_provisioned_again_names_its_block() {
+        let failed = [("all_failed", "none of 10 requests succeeded")];
+        let phrase = |excluded: Vec<Exclusion>, incarnations: &[u32]| {
+            let mut model = fixture::serving::small();
+            let attempt = |incarnation: &u32| CollectedAttempt {
+                attempt: 0,
+                block: Block { index: 0, incarnation: *incarnation },
+                shard: Shard { index: 0, count: 1 },
+                part: Digest::compute(b"part"),
+                counted: false,
+                samples: Count(0),
+                gaps: Vec::new(),
+            };
+            let attempts = incarnations.iter().map(attempt).collect();
+            let trial_id = excluded[0].trial_id.clone();
+            model.collection.trials = vec![CollectedTrial { trial_id, counted: false, attempts }];
+            let point = PointSummary { excluded, ..model.summary.points[0].clone() };
+            let attempts = ExcludedAttempt::of_point(&point, Some(&model.collection));
+            attempts_text(&attempts.iter().collect::<Vec<_>>(), Names::All)
+        };
+        let once = || excluded(0, 0, &failed);
+        assert_eq!(phrase(vec![once(), once()], &[0, 1]), "attempts 1 and 1 in block 0-1 of t0 do not count");
+        assert_eq!(phrase(vec![once()], &[0]), "attempt 1 of t0 does not count", "the only incarnation");
+        assert_eq!(phrase(vec![once()], &[1, 1]), "attempt 1 in block 0-1 of t0 does not count", "two shards of one block");
+        let disagreeing = phrase(vec![once(), once()], &[0, 1, 2]);
+        assert!(!disagreeing.contains("block"), "the two documents have other numbers of attempts: {disagreeing}");
+    }
+
+    #[test]
+    fn a_missing_value_has_a_reason() {
+        let mut point = fixture::serving::small().summary.points[0].clone();
+        assert_eq!(describe_missing_value(&point), "the Summary has no value of it");
+        (point.trials_planned, point.trials_counted) = (2, 0);
+        point.excluded = vec![excluded(0, 0, &[("exit_status", "9")]), excluded(1, 0, &[("exit_status", "9")])];
+        assert_eq!(describe_missing_value(&point), "none of 2 trials counts: exit_status, 9 (2 of 2 attempts)");
+        point.excluded.clear();
+        assert_eq!(describe_missing_value(&point), "none of 2 trials counts");
     }
 
     #[test]

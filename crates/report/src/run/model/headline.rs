@@ -34,7 +34,7 @@ pub struct Headline {
 impl Headline {
     /// Returns the headline figure of a run, that of the report's headline sentence; `None` if that has no number.
     pub fn new(run_id: &RunId, plan: &Plan, summary: &Summary) -> Option<Self> {
-        let cases = Builder::new(run_id, plan, summary, None).cases();
+        let cases = Builder::new(run_id, plan, summary, None, None).cases();
         let sentences = sentences_with_grade(&cases, "").into_iter();
         let first_numbers: Vec<_> = sentences.map(|sentence| (sentence.is_serving, sentence.address)).collect();
         let address = first_numbers.iter().find(|(is_serving, _)| *is_serving).or(first_numbers.first())?.1.as_ref()?;

@@ -70,7 +70,7 @@ pub(crate) enum RunLocation {
 impl Report {
     /// Builds the whole content; the renderings only lay it out.
     pub fn build(inputs: &Inputs<'_>) -> Self {
-        let cases = Builder::new(inputs.run_id, inputs.plan, inputs.summary, inputs.views).cases();
+        let cases = Builder::new(inputs.run_id, inputs.plan, inputs.summary, Some(inputs.collection), inputs.views).cases();
         let requests = strip::requests(inputs);
         Self {
             run_id: inputs.run_id.clone(),
