@@ -493,3 +493,134 @@ fn another_trust_root_verifies_anew() {
     write_file(&fixture.trust(), root.as_bytes());
     fixture.assay(&["history", "speed"]).success();
 }
+
+/// The pointers of the Publications of both runs.
+fn publications(kept: &KeptStore) -> [Pointer; 2] {
+    ["one", "two"].map(|run| Pointer::list(&kept.store(), run, "publish").remove(0))
+}
+
+#[test]
+fn a_pointer_that_leads_elsewhere_keeps_every_blob() {
+    let kept = KeptStore::new();
+    for path in files_under(&kept.store().join("blobs")) {
+        age(&path, TWO_DAYS);
+    }
+    kept.assay(&["gc"]).success();
+    let [one, two] = publications(&kept);
+    let bytes = fs::read(&one.path).expect("a pointer");
+    write_file(&one.path, &fs::read(&two.path).expect("a pointer"));
+    let before = files_under(&kept.store());
+    let refused = kept.assay(&["gc", "--yes"]).refuses(20, "pointer_elsewhere");
+    assert!(refused.stderr.contains("leads to a manifest of run `two`"), "{}", refused.stderr);
+    kept.assay(&["runs", "rm", "two"]).refuses(20, "pointer_elsewhere");
+    write_file(&one.path, &bytes);
+    kept.verify("one", &["--strict"]).success();
+
+    // The folder of a run, replaced by that of another one.
+    let away = kept.folder.path().join("away");
+    fs::rename(kept.store().join("runs/one"), &away).expect("moved");
+    copy_folder(&kept.store().join("runs/two"), &kept.store().join("runs/one"));
+    kept.assay(&["gc", "--yes"]).refuses(20, "pointer_elsewhere");
+    fs::remove_dir_all(kept.store().join("runs/one")).expect("removed");
+    fs::rename(&away, kept.store().join("runs/one")).expect("moved back");
+    assert_eq!(files_under(&kept.store()), before);
+    kept.verify("one", &["--strict"]).success();
+}
+
+#[test]
+fn an_export_of_what_was_removed_says_so_and_leaves_no_folder() {
+    let kept = KeptStore::new();
+    let entries = || {
+        let listed = fs::read_dir(kept.folder.path()).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+        listed.collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = entries();
+    let export = |more: &[&str]| kept.assay(&[&["export", "one"], more].concat());
+    kept.remove("one", &["--evidence-only"]).success();
+    let exported = export(&["--to", "whole"]).success();
+    assert!(exported.stdout.contains("whole/outcome_fact.csv  "), "{}", exported.stdout);
+    export(&["--to", "whole"]).refuses(2, "unwritable");
+    fs::remove_dir_all(kept.folder.path().join("whole")).expect("removed");
+
+    kept.remove("one", &[]).success();
+    let refused = export(&[]).refuses(21, "evidence_removed");
+    assert!(refused.stderr.contains("removed by ") && refused.stderr.contains("older than a year"), "{}", refused.stderr);
+    assert!(refused.stdout.is_empty(), "{}", refused.stdout);
+    assert_eq!(entries(), before);
+    let pushed = kept
+        .assay(&["push", "one", "--remote", "file:///nonexistent/remote.git", "--branch", "results"])
+        .refuses(21, "evidence_removed");
+    assert!(!pushed.stderr.contains("--run-id"), "{}", pushed.stderr);
+    assert_eq!(entries(), before);
+
+    // What was lost is not called removed.
+    let kept = KeptStore::new();
+    fs::remove_file(kept.path_of(&kept.raw("one").remove(0))).expect("a raw blob");
+    let summary = Pointer::list(&kept.store(), "one", "reduce")[0].load(&kept.store());
+    let files = summary["body"]["files"].as_array().expect("files");
+    let outcomes = files.iter().find(|file| file["table"] == "outcome_fact").expect("a table");
+    fs::remove_file(kept.path_of(&outcomes["artifact"])).expect("a curated file");
+    kept.assay(&["export", "one"]).refuses(20, "artifact_absent");
+}
+
+#[test]
+fn a_removed_run_is_not_resumed_by_advice() {
+    let kept = KeptStore::new();
+    for stage in ["publish", "reduce"] {
+        fs::remove_dir_all(kept.store().join("runs/one").join(stage)).expect("a stage");
+    }
+    for path in files_under(&kept.store()) {
+        age(&path, TWO_DAYS);
+    }
+    let advice = |command: &str, code: &str| kept.assay(&[command, "one"]).refuses(2, code).stderr;
+    for (command, code) in [("export", "not_published"), ("show", "not_published")] {
+        assert!(advice(command, code).contains("with its `--run-id`"), "{command}");
+    }
+    kept.remove("one", &["--evidence-only"]).success();
+    for (command, code) in [("export", "not_published"), ("show", "not_published")] {
+        let printed = advice(command, code);
+        assert!(!printed.contains("--run-id") && printed.contains("so it cannot be resumed"), "{command}: {printed}");
+    }
+}
+
+#[test]
+fn a_row_without_a_point_is_not_traced() {
+    let kept = KeptStore::new();
+    for table in ["benchmark_run_fact", "workload_dim", "hardware_topology_dim"] {
+        let refused = kept.assay(&["trace", &format!("one/{table}/0123456789ab/attempts")]).refuses(2, "address");
+        assert!(refused.stderr.contains("the tables of this run that can be traced: "), "{}", refused.stderr);
+        let named = refused.stderr.split("can be traced: ").nth(1).expect("tables");
+        assert!(named.contains("outcome_fact") && !named.contains("_dim") && !named.contains("run_fact"), "{named}");
+    }
+    kept.assay(&["trace", "one/nowhere/0123456789ab/value"]).refuses(2, "unknown_table");
+}
+
+#[test]
+fn history_leaves_out_a_run_that_does_not_verify() {
+    let kept = KeptStore::new();
+    let whole = kept.assay(&["history", "speed", "--strict"]).success();
+    assert!(!whole.stderr.contains("left out"), "{}", whole.stderr);
+    let [one, two] = publications(&kept);
+    write_file(&one.path, &fs::read(&two.path).expect("a pointer"));
+    let left = kept.assay(&["history", "speed", "--json", "--no-cache"]).success();
+    assert!(left.stderr.contains("left out: run `one`: ") && !left.stderr.contains("--trust"), "{}", left.stderr);
+    let series = &left.json()[0];
+    let runs: Vec<&str> = series["runs"].as_array().expect("runs").iter().map(|run| text(&run["run"])).collect();
+    assert!(!runs.contains(&"one") && runs.contains(&"two"), "{series}");
+    assert_eq!(text(&series["left_out"][0]["run"]), "one");
+    let refused = kept.assay(&["history", "speed", "--strict"]).exits(20);
+    assert!(refused.stderr.contains("run `one`"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_copy_without_tables_names_the_store_that_has_them() {
+    let kept = KeptStore::new();
+    let copy = kept.folder.path().join("copy").display().to_string();
+    kept.assay(&["fetch", "one", "--to", &copy]).success();
+    for command in [["query", "SELECT 1"], ["history", "speed"]] {
+        let refused = kept.fixture.assay(&[&command[..], &["--store", &copy]].concat()).refuses(2, "no_warehouse");
+        let named = format!("in the tables of the store that they came from: `{}`", kept.store().display());
+        assert!(refused.stderr.replace("file://", "").contains(&named), "{}", refused.stderr);
+        assert!(!refused.stderr.contains("first published run"), "{}", refused.stderr);
+    }
+}

@@ -2,6 +2,8 @@
 //! to may be removed, so a folder of pointers that is not mounted, was restored in part, or is a link that leads nowhere, must not
 //! count as one without pointers.
 //!
+//! A pointer that leads elsewhere than its path says counts as missing too: see [`check_places`].
+//!
 //! Three things reveal a missing pointer: a manifest that others of its run were made from, a folder that names the run, and a manifest
 //! in a blob that nothing names. For the last one, see [`check_manifests`].
 
@@ -13,7 +15,7 @@ use assay_store::{ObjectPath, Objects, Removal, Store};
 use assay_verify::map_in_parallel;
 use serde::Deserialize;
 
-use crate::references::{RunReferences, run_references};
+use crate::references::{RunReferences, VerdictReferences, run_references};
 
 /// The number of runs or manifests that a failure names.
 const MAX_NAMED: usize = 3;
@@ -45,6 +47,49 @@ pub(crate) fn check_pointers(removal: &Removal) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Fails if a pointer of a run or verdict leads to a manifest that does not belong there: what it led to before is not known, and
+/// nothing else may name it.
+///
+/// # Errors
+/// Fails with `pointer_elsewhere` for a run or a calibration, and with `verdict_misplaced` for a verdict.
+pub(crate) fn check_places(runs: &[RunReferences], verdicts: &[VerdictReferences]) -> Result<(), Failure> {
+    let not_known = "it is not known which blobs of the store are needed: ";
+    let hint = "restore the pointers from a copy of the store; pointers are not signed, and everyone who can write to the store \
+                can change them; nothing was removed";
+    if let Some(reason) = runs.iter().flat_map(|run| &run.misplaced).next() {
+        return Err(Failure::new(ErrorCode::PointerElsewhere, format!("{not_known}{reason}")).hint(hint));
+    }
+    if let Some(path) = misplaced_verdict(verdicts) {
+        let message = format!("{not_known}the verdict that `{path}` leads to does not belong there");
+        return Err(Failure::new(ErrorCode::VerdictMisplaced, message).hint(hint));
+    }
+    let is_calibration = |of: &VerdictReferences| of.path.starts_with(Layout::CALIBRATIONS);
+    if let Some(of) = verdicts.iter().find(|of| is_calibration(of) && of.kind != Kind::Calibration) {
+        let message = format!("{not_known}the pointer `{}` leads to a {} instead of a calibration", of.path, of.kind);
+        return Err(Failure::new(ErrorCode::PointerElsewhere, message).hint(hint));
+    }
+    Ok(())
+}
+
+/// Returns the path of the first verdict that does not belong at its place: it is about another subject, or occurs twice, or the
+/// verdicts that it names as earlier do not all come before it.
+fn misplaced_verdict(verdicts: &[VerdictReferences]) -> Option<&str> {
+    let mut of_gates: Vec<_> = verdicts.iter().filter(|of| !of.path.starts_with(Layout::CALIBRATIONS)).collect();
+    of_gates.sort_unstable_by_key(|of| of.path.as_str());
+    let mut before = BTreeSet::new();
+    for of in of_gates {
+        let belongs = of.sequence.as_ref().is_some_and(|sequence| {
+            let folder = Layout::verdicts(&sequence.name);
+            let is_in_folder = of.path.rsplit_once('/').is_some_and(|(parent, _)| parent == folder);
+            is_in_folder && sequence.earlier.iter().all(|earlier| before.contains(earlier))
+        });
+        if !belongs || !before.insert(of.manifest) {
+            return Some(&of.path);
+        }
+    }
+    None
 }
 
 /// Fails if a run lacks a pointer to a manifest that its others were made from, or if one that other folders name has no pointers.
@@ -192,14 +237,23 @@ mod tests {
     use crate::{Garbage, list_entries};
 
     const RUN: &str = "nightly-20261120-0200";
+    /// The folder of the checkpoints of the examples, below the run.
+    const CHECKPOINTS: &str = "execute/0030f08ad84157447b5f22339f4718482b2815261de3a06d3158613ff83d2b10";
     /// The manifests of the example, each after those that it was made from, and their pointers below the run.
     const MANIFESTS: [(&str, &str); 12] = [
         ("source", "source"),
         ("plan", "plan/00/accepted/0"),
         ("environment-first", "provision/00/accepted/0"),
         ("environment", "provision/01/accepted/0"),
-        ("checkpoint-prepared", "execute/00/prepared/w/0"),
-        ("checkpoint", "execute/00/trials/w.t.default.one.t0/000001/0"),
+        (
+            "checkpoint-prepared",
+            "execute/0030f08ad84157447b5f22339f4718482b2815261de3a06d3158613ff83d2b10/prepared/memory-bandwidth/0",
+        ),
+        (
+            "checkpoint",
+            "execute/0030f08ad84157447b5f22339f4718482b2815261de3a06d3158613ff83d2b10/trials/\
+             memory-bandwidth.node-a.default.t8.t0/000000/0",
+        ),
         ("execution_part", "execute/01/accepted/0"),
         ("recording", "record/01/accepted/0"),
         ("collection", "collect/00/accepted/0"),
@@ -224,7 +278,8 @@ mod tests {
             }
             made.add_manifest("verdict", "gates/pr-17/000001", &mut renamed);
             made.store.create(&format!("cases/w.t.default/{RUN}"), b"{}").expect("a mark");
-            made.store.create(&format!("runs/{RUN}/execute/00/trials/w.t.default.one.t0/000001/0.started"), b"").expect("a mark");
+            let started = format!("runs/{RUN}/{CHECKPOINTS}/trials/memory-bandwidth.node-a.default.t8.t0/000000/0.started");
+            made.store.create(&started, b"").expect("a mark");
             made.age();
             made
         }
@@ -248,6 +303,9 @@ mod tests {
                 json["body"]["evidence"]["digest"] = json!(self.store.put(b"[]").expect("put"));
                 json["body"]["evidence_count"] = json!("0");
                 json["body"]["evidence_bytes"] = json!("0");
+            }
+            if name == "verdict" {
+                json["body"]["sequence"] = json!({"name": "pr-17", "look": 1, "earlier": []});
             }
             let mut inputs: Vec<InputRef> = serde_json::from_value(json["header"]["inputs"].clone()).expect("inputs");
             inputs.sort_unstable();
@@ -354,7 +412,7 @@ mod tests {
                 fs::remove_file(example.path(place)).expect("removed");
             }
         }
-        for place in ["", "publish", "execute/00", "source"] {
+        for place in ["", "publish", CHECKPOINTS, "source"] {
             let example = ExampleStore::new();
             let place = example.run(place);
             fs::rename(&place, example.path("away")).expect("moved");
@@ -374,7 +432,7 @@ mod tests {
             ("record", "no pointer leads to its recording"),
             ("collect", "no pointer leads to its collection"),
             ("reduce", "no pointer leads to its summary"),
-            ("execute/00", "(checkpoint, such as sha256:"),
+            (CHECKPOINTS, "(checkpoint, such as sha256:"),
             ("publish", "(publication, such as sha256:"),
             ("ends", "(run_end, such as sha256:"),
         ] {
@@ -392,6 +450,46 @@ mod tests {
         // A file system that was not synced leaves an empty file.
         fs::write(example.run("publish/00/accepted/0"), "").expect("written");
         assert!(example.refusal().starts_with("pointer: what run"), "{}", example.refusal());
+    }
+
+    #[test]
+    fn a_pointer_to_a_manifest_that_does_not_belong_there_is_refused() {
+        let nothing = "it is not known which blobs of the store are needed: ";
+        let moved = |from: &str, to: &str| {
+            let example = ExampleStore::new();
+            let bytes = fs::read(example.path(from)).expect("a pointer");
+            let to = example.path(to);
+            fs::create_dir_all(to.parent().expect("a folder")).expect("created");
+            // Pointers are read-only, but a new file may replace one.
+            let _ = fs::remove_file(&to);
+            fs::write(to, bytes).expect("written");
+            example.refusal()
+        };
+        let run = |path: &str| format!("runs/{RUN}/{path}");
+        // The folder of another run, with the pointers of this one.
+        assert_eq!(
+            moved(&run("publish/00/accepted/0"), "runs/weekly/publish/00/accepted/0"),
+            format!(
+                "pointer_elsewhere: {nothing}the pointer `runs/weekly/publish/00/accepted/0` leads to a manifest of run `{RUN}`"
+            )
+        );
+        for (from, to, named) in [
+            ("publish/00/accepted/0", "reduce/00/accepted/0", "leads to a publication instead of a summary"),
+            ("ends/000000", "ends/000001", "leads to a run_end of another number"),
+            ("ends/000000", "tombstones/000000", "leads to a run_end instead of a tombstone"),
+        ] {
+            let refused = moved(&run(from), &run(to));
+            assert!(refused.starts_with("pointer_elsewhere: ") && refused.contains(named), "{to}: {refused}");
+        }
+        for place in ["gates/pr-18/000001", "gates/pr-17/000002"] {
+            assert_eq!(
+                moved("gates/pr-17/000001", place),
+                format!("verdict_misplaced: {nothing}the verdict that `{place}` leads to does not belong there")
+            );
+        }
+        assert!(moved(&run("source"), "gates/pr-17/000001").starts_with("verdict_misplaced: "));
+        let refused = moved(&run("source"), "calibrations/00/00/00");
+        assert!(refused.starts_with("pointer_elsewhere: ") && refused.contains("a source instead of a calibration"), "{refused}");
     }
 
     #[test]

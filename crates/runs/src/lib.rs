@@ -23,7 +23,7 @@ pub use list::{published_runs, read_document, read_manifest, run_ids};
 pub use references::{NamedBlob, Need, RunReferences, VerdictReferences, all_references, run_references, verdict_references};
 pub use removal::{BlobSum, Garbage, References, RunRemoval};
 pub use series::{RunValue, Series, SeriesFilter, SeriesReading, read_series};
-pub use summaries::{LeftOutRun, SignedSummaries, signed_summaries};
+pub use summaries::{LeftOutRun, SignedSummaries, no_warehouse, signed_summaries};
 pub use trust::{ResolvedTrust, establish, keys_beside_run, keys_in_folder, trust_no_signer};
 pub use usage::{KindUsage, RunUsage, StoreUsage};
 pub use verified_run::{RunStore, VerifiedRun, named_store, open_store, store_option};

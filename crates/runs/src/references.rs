@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_envelope::{MAX_OUTPUT_SUBJECTS, outputs_index};
-use assay_manifest::{Artifact, BlobKind, Digest, Document, Kind, MAX_MANIFEST_BYTES, RunId};
+use assay_manifest::{Artifact, BlobKind, Digest, Document, Kind, MAX_MANIFEST_BYTES, RunId, Sequence};
 use assay_stage::{AcceptedResult, ErrorCode, Failure, Layout};
 use assay_store::{MAX_POINTER_BYTES, Store};
-use assay_verify::{StoreBlobs, blob_kind, map_in_parallel, raw_kind, read_evidence_list, removable_artifacts};
+use assay_verify::{
+    StoreBlobs, blob_kind, check_pointer_target, map_in_parallel, raw_kind, read_evidence_list, removable_artifacts,
+};
 
 use crate::list::run_ids;
 
@@ -43,6 +45,8 @@ pub struct RunReferences {
     pub kinds: BTreeSet<Kind>,
     /// Pointers, and the list of evidence, that its manifests name and the store lacks: the run may need more blobs than these.
     pub gaps: BTreeSet<String>,
+    /// The reasons why pointers lead to manifests that do not belong there: what they led to before is not known.
+    pub misplaced: BTreeSet<String>,
 }
 
 /// Reads the blobs that a run names: everything below its pointers.
@@ -54,13 +58,22 @@ pub fn run_references(store: &Store, run_id: &RunId) -> Result<RunReferences, Fa
         let message = format!("what run `{run_id}` needs is not known: {}", failure.message);
         Failure { message, ..failure }
     };
-    let mut references =
-        RunReferences { run_id: run_id.clone(), blobs: BTreeMap::new(), kinds: BTreeSet::new(), gaps: BTreeSet::new() };
+    let mut references = RunReferences {
+        run_id: run_id.clone(),
+        blobs: BTreeMap::new(),
+        kinds: BTreeSet::new(),
+        gaps: BTreeSet::new(),
+        misplaced: BTreeSet::new(),
+    };
     let mut pending = Vec::new();
+    let mut pointers: BTreeMap<Digest, Vec<String>> = BTreeMap::new();
     for path in store.list(&Layout::for_run(run_id).run())? {
         let Some(bytes) = store.read(&path, MAX_POINTER_BYTES)? else { continue };
         match AcceptedResult::parse(&path, &bytes) {
-            Ok(accepted) => pending.push((accepted.manifest, accepted.bundle)),
+            Ok(accepted) => {
+                pending.push((accepted.manifest, accepted.bundle));
+                pointers.entry(accepted.manifest).or_default().push(path);
+            }
             Err(damaged) if is_pointer(&path) => {
                 return Err(in_run(damaged).hint("restore the pointer from a copy of the store"));
             }
@@ -68,14 +81,15 @@ pub fn run_references(store: &Store, run_id: &RunId) -> Result<RunReferences, Fa
             Err(_) => {}
         }
     }
-    let accepted: BTreeSet<Digest> = pending.iter().map(|(manifest, _)| *manifest).collect();
     let mut seen = BTreeSet::new();
     while let Some((manifest, bundle)) = pending.pop() {
         if seen.insert(manifest) {
             let document = read_document(store, manifest).map_err(in_run)?;
             // A run may be made from manifests of another one, which has pointers of its own.
-            if accepted.contains(&manifest) {
+            if let Some(paths) = pointers.get(&manifest) {
                 references.kinds.insert(document.kind());
+                let misplaced = paths.iter().filter_map(|path| check_pointer_target(run_id, path, &document).err());
+                references.misplaced.extend(misplaced.map(|error| error.to_string()));
             } else if document.header().run_id == *run_id {
                 references.gaps.insert(format!("no pointer leads to its {}", document.kind()));
             }
@@ -108,6 +122,12 @@ pub fn all_references(store: &Store) -> Result<Vec<RunReferences>, Failure> {
 pub struct VerdictReferences {
     /// The path of its pointer, such as `gates/pr-17/000001`.
     pub path: String,
+    /// The digest of its manifest.
+    pub manifest: Digest,
+    /// The sequence that it belongs to; `None` for a calibration.
+    pub sequence: Option<Sequence>,
+    /// The kind of its manifest.
+    pub kind: Kind,
     /// The Summaries that it judged; a calibration judges none.
     pub summaries: BTreeSet<Digest>,
     /// The blobs that it names.
@@ -126,12 +146,15 @@ pub fn verdict_references(store: &Store) -> Result<Vec<VerdictReferences>, Failu
             Failure { message, ..failure }
         })?;
         let artifacts: Vec<Artifact> = document.artifacts().into_iter().cloned().collect();
-        let summaries = match &document {
-            Document::Verdict(verdict) => verdict.body.runs.iter().map(|run| run.summary.manifest).collect(),
-            _ => BTreeSet::new(),
+        let (sequence, summaries) = match &document {
+            Document::Verdict(verdict) => {
+                (Some(verdict.body.sequence.clone()), verdict.body.runs.iter().map(|run| run.summary.manifest).collect())
+            }
+            _ => (None, BTreeSet::new()),
         };
         let blobs = artifacts.iter().map(|artifact| artifact.digest).chain([manifest, bundle]).collect();
-        verdicts.push(VerdictReferences { path, summaries, blobs, files: artifacts });
+        let kind = document.kind();
+        verdicts.push(VerdictReferences { path, manifest, sequence, kind, summaries, blobs, files: artifacts });
     }
     Ok(verdicts)
 }

@@ -10,7 +10,7 @@ use assay_stage::{ErrorCode, Failure, Layout};
 use assay_store::{GRACE, Object, ObjectPath, Objects, OldScratch, Removal, Store};
 use assay_verify::sum_kinds;
 
-use crate::completeness::{check_manifests, check_pointers, check_shown};
+use crate::completeness::{check_manifests, check_places, check_pointers, check_shown};
 use crate::references::{Need, RunReferences, VerdictReferences, all_references, run_references, verdict_references};
 use crate::verified_run::VerifiedRun;
 
@@ -40,10 +40,11 @@ impl References {
         Ok(Self { runs: all_references(store)?, verdicts: verdict_references(store)?, checked: OnceLock::new() })
     }
 
-    /// Fails if pointers of the store are missing: then these are not all blobs that are needed. The store is examined once.
+    /// Fails if pointers of the store are missing or lead elsewhere: then these are not all blobs that are needed. The store is examined once.
     fn check_complete(&self, store: &Store) -> Result<(), Failure> {
         if self.checked.get().is_none() {
             check_pointers(&Removal::open(store)?)?;
+            check_places(&self.runs, &self.verdicts)?;
             check_shown(store, &self.runs)?;
         }
         self.checked.get_or_init(|| ());
@@ -109,13 +110,14 @@ impl RunRemoval {
     ///
     /// # Errors
     /// Fails with `run_needed` if a verdict or a noise file rests on results that would go, with `run_unfinished` if a process may still
-    /// write to the run, and with `store_incomplete` if the store has a run whose pointers are missing.
+    /// write to the run, with `store_incomplete` if the store has a run whose pointers are missing, and with `pointer_elsewhere` or
+    /// `verdict_misplaced` if one leads to a manifest that does not belong there.
     pub fn plan(store: &Store, run: &VerifiedRun, scope: RemovalScope, all: &References) -> Result<Self, Failure> {
         let run_id = &run.chain.run_id;
         let now = now_unix_ms();
         let last = last_written(store, run_id)?;
         if !run.chain.is_complete && run.head.ends.is_empty() && last >= now - grace_ms() {
-            return Err(unfinished(run_id));
+            return Err(unfinished(run));
         }
         all.check_complete(store)?;
         if scope == RemovalScope::Results {
@@ -174,11 +176,12 @@ fn last_written(store: &Store, run_id: &RunId) -> Result<i64, Failure> {
     Ok(times.max().unwrap_or_default())
 }
 
-fn unfinished(run_id: &RunId) -> Failure {
+/// Returns the failure of a run that may still be written to. The command that began it is not known, and only a run in a cluster can
+/// be cancelled.
+fn unfinished(run: &VerifiedRun) -> Failure {
+    let run_id = &run.chain.run_id;
     Failure::new(ErrorCode::RunUnfinished, format!("the run `{run_id}` has not ended, and was written to within the last day"))
-        .hint(format!(
-            "resume it with `assay run --run-id {run_id}`, or cancel it; after a day without a change it can be removed"
-        ))
+        .hint("after a day without a change it can be removed; if it runs in a cluster, `assay cancel` ends it")
 }
 
 /// Refuses to remove results that a verdict judged, or that a noise file was learned from.
@@ -248,8 +251,9 @@ impl Garbage {
     /// Finds it. The blobs are listed after what names them was read, so a blob that a run names meanwhile is young.
     ///
     /// # Errors
-    /// Fails if a run or verdict cannot be read, and with `store_incomplete` if the store has results to which no pointer leads: a
-    /// folder of pointers that is not mounted looks like one that was never there.
+    /// Fails if a run or verdict cannot be read, with `pointer_elsewhere` or `verdict_misplaced` if a pointer leads to a manifest that
+    /// does not belong there, and with `store_incomplete` if the store has results to which no pointer leads: a folder of pointers
+    /// that is not mounted looks like one that was never there.
     pub fn find(store: &Store) -> Result<Self, Failure> {
         let removal = Removal::open(store)?;
         let now = now_unix_ms();
@@ -257,6 +261,7 @@ impl Garbage {
         // Before the pointers are read, so that a link is named, and not what it leads to.
         check_pointers(&removal)?;
         let references = References::read(store)?;
+        check_places(&references.runs, &references.verdicts)?;
         check_shown(store, &references.runs)?;
         let named = references.digests();
         let (mut blobs, mut settled, mut young) = (Vec::new(), Vec::new(), BlobSum::default());

@@ -6,14 +6,14 @@ use assay_lake::{Lake, Reading};
 use assay_manifest::{BetterDirection, Digest, RunId};
 use assay_query::{Cell, Limits, Query};
 use assay_runner::Config;
-use assay_stage::{ErrorCode, Exit, Failure};
+use assay_stage::{Exit, Failure};
 use assay_store::Scratch;
 use assay_verify::lake_failure;
 use assay_warehouse::BENCHMARK_RUN_FACT;
 use serde::{Deserialize, Serialize};
 
 use crate::cache::{read_cache, write_cache};
-use crate::summaries::{LeftOutRun, cache_part, known_summaries, signed_summaries};
+use crate::summaries::{LeftOutRun, cache_part, known_summaries, no_warehouse, signed_summaries};
 use crate::verified_run::RunStore;
 
 /// The most bytes on disk of the files that are read, apart from the store.
@@ -85,7 +85,7 @@ pub struct SeriesReading {
     pub series: Vec<Series>,
     /// The number of the store's runs that were copied here from other stores, whose tables have their rows.
     pub fetched: usize,
-    /// The runs that are left out, because their signers are unknown.
+    /// The runs that are left out: their signers are unknown, or their Summary or Publication does not verify.
     pub left_out: Vec<LeftOutRun>,
     /// True if a trust policy names every signer.
     pub is_established: bool,
@@ -126,8 +126,7 @@ pub fn read_series(place: &RunStore, asked: &SeriesFilter<'_>, cached: bool) -> 
     let tables: BTreeSet<_> = query.tables().map(|table| table.name).chain([BENCHMARK_RUN_FACT.name]).collect();
     let snapshot = lake.latest_of(tables.into_iter().filter_map(assay_warehouse::table)).map_err(failure)?;
     if snapshot.is_empty() {
-        return Err(Failure::new(ErrorCode::NoWarehouse, format!("the store `{}` has no warehouse yet", store.uri()))
-            .hint("the first published run makes it"));
+        return Err(no_warehouse(&store, signed.fetched)?);
     }
     let part =
         cache_part(&format!("{CACHE}-{}", &Digest::compute(sql(asked).as_bytes()).hex()[..16]), &place.trust, &Config::find()?);
@@ -155,8 +154,12 @@ pub fn read_series(place: &RunStore, asked: &SeriesFilter<'_>, cached: bool) -> 
         write_cache(&part, &store, &kept);
     }
     let visible = kept.into_iter().filter(|(run_id, _)| reading.visible_runs().contains(run_id));
-    let series = collect_series(visible.flat_map(|(_, kept)| kept.rows).chain(fresh.into_values().flatten()).collect());
-    Ok(SeriesReading { series, fetched: signed.fetched, left_out: signed.left_out, is_established: signed.is_established })
+    let rows = visible.flat_map(|(_, kept)| kept.rows).chain(fresh.into_values().flatten());
+    let refused: BTreeSet<String> = signed.refused.iter().map(|(run_id, _)| run_id.to_string()).collect();
+    let series = collect_series(rows.filter(|row| !refused.contains(&row.of.run)).collect());
+    let refused = signed.refused.into_iter().map(|(run, failure)| LeftOutRun { run, failure });
+    let left_out = signed.left_out.into_iter().chain(refused).collect();
+    Ok(SeriesReading { series, fetched: signed.fetched, left_out, is_established: signed.is_established })
 }
 
 /// Returns the series of rows, each with its runs in the order of their starts.

@@ -1,12 +1,12 @@
 //! The curated files that signed Summaries name: those that a query of the warehouse may trust.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use assay_envelope::Verified;
 use assay_lake::{Snapshot, Subjects};
 use assay_manifest::{Body as _, CuratedFile, Digest, Document, InputRef, Kind, MAX_MANIFEST_BYTES, Publication, RunId, Summary};
 use assay_runner::Config;
-use assay_stage::{AcceptedResult, ErrorCode, Failure, Layout, StageName};
+use assay_stage::{AcceptedResult, ErrorCode, Failure, Layout, StageName, first_names};
 use assay_store::{ObjectPath, Store};
 use assay_verify::{Head, StoreBlobs, fetched_from, head_of_run, load, map_in_parallel};
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,9 @@ use serde::{Deserialize, Serialize};
 use crate::cache::{Unchanged, read_cache, write_cache};
 use crate::list::run_ids;
 use crate::trust::{establish, keys_beside_run};
+
+/// The number of stores that a failure names.
+const MAX_NAMED: usize = 3;
 
 /// The Summaries of a store.
 pub struct SignedSummaries {
@@ -195,6 +198,24 @@ fn read_run(store: &Store, run_id: &RunId, trust: &[String], config: &Config) ->
         }
     }
     Ok(Some(ReadRun { known: Ok(known), left_out: Vec::new(), publication, paths }))
+}
+
+/// Returns the failure of a store whose tables do not exist yet. Fetched runs have their rows in the tables of the store that they
+/// came from, which is named if it is known.
+///
+/// # Errors
+/// Fails if the store cannot be read.
+pub fn no_warehouse(store: &Store, fetched: usize) -> Result<Failure, Failure> {
+    let failure = Failure::new(ErrorCode::NoWarehouse, format!("the store `{}` has no warehouse yet", store.uri()));
+    if fetched == 0 {
+        return Ok(failure.hint("the first published run makes it"));
+    }
+    let mut origins = BTreeSet::new();
+    for run_id in run_ids(store)? {
+        origins.extend(fetched_from(store, &run_id)?.map(|origin| format!("`{}`", origin.escape_debug())));
+    }
+    let origins = first_names(&origins.into_iter().collect::<Vec<_>>(), MAX_NAMED);
+    Ok(failure.hint(format!("fetched runs have their rows in the tables of the store that they came from: {origins}")))
 }
 
 /// Returns the first accepted result of a stage, and adds what it is read from to `paths`.

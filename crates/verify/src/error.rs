@@ -554,6 +554,8 @@ pub enum PointerTarget {
     },
     /// The checkpoint of another step.
     OtherStep,
+    /// A manifest of this kind that has another number.
+    OtherNumber(Kind),
 }
 
 impl fmt::Display for PointerTarget {
@@ -564,6 +566,7 @@ impl fmt::Display for PointerTarget {
             Self::OtherRun(run_id) => write!(f, "a manifest of run `{run_id}`"),
             Self::OtherKind { found, expected } => write!(f, "a {found} instead of a {expected}"),
             Self::OtherStep => f.write_str("the checkpoint of another step"),
+            Self::OtherNumber(kind) => write!(f, "a {kind} of another number"),
         }
     }
 }

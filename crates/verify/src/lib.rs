@@ -38,7 +38,7 @@ pub use levels::{Level, LevelReport, check_selected_by, join_thread, read_number
 pub use numbers::{NumberRows, check_numbers};
 pub use outcomes::{TOLERANCE, Tables, check_outcomes, is_close};
 pub use parallel::{map_in_parallel, try_map_in_threads};
-pub use pointers::check_pointers;
+pub use pointers::{check_pointer_target, check_pointers};
 pub use published::{PublicationInputs, PublishDecisions, PublishedFile, numbers_file, summary_numbers};
 pub use queries::{lake_failure, merge_query_numbers, query_numbers, query_result_file};
 pub use recomputed::{RecomputeOutcome, ReduceResult, compare_results, tolerance_text};

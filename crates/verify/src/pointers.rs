@@ -54,14 +54,40 @@ fn check_manifest(store: &Store, run: &RunId, path: &str, kind: Kind, manifest: 
         target: PointerTarget::NoManifest,
         source: Some(error),
     })?;
+    check_document(run, path, kind, &document)
+}
+
+/// Checks that a manifest belongs to the pointer of a run that leads to it: run, kind, the step of a checkpoint, and the number of
+/// an end or a tombstone. A mark leads to no manifest, so any other path passes.
+///
+/// # Errors
+/// Fails with `pointer_elsewhere` if the manifest does not belong there.
+pub fn check_pointer_target(run: &RunId, path: &str, document: &Document) -> Result<()> {
+    let layout = Layout::for_run(run);
+    let kind = match path.strip_prefix(&layout.tombstones()) {
+        Some(_) => Some(Kind::Tombstone),
+        None => pointer_kind(&layout, path),
+    };
+    kind.map_or(Ok(()), |kind| check_document(run, path, kind, document))?;
+    let numbered = match document {
+        Document::RunEnd(end) => layout.end(end.body.sequence),
+        Document::Tombstone(tombstone) => layout.tombstone(tombstone.body.sequence),
+        _ => return Ok(()),
+    };
+    if kind.is_some() && numbered != path {
+        return Err(misplaced_pointer(path, PointerTarget::OtherNumber(document.kind())));
+    }
+    Ok(())
+}
+
+fn check_document(run: &RunId, path: &str, kind: Kind, document: &Document) -> Result<()> {
     if document.header().run_id != *run {
         return Err(misplaced_pointer(path, PointerTarget::OtherRun(document.header().run_id.clone())));
     }
     if document.kind() != kind {
         return Err(misplaced_pointer(path, PointerTarget::OtherKind { found: document.kind(), expected: kind }));
     }
-    match Checkpoint::from_document(&document)
-        .filter(|checkpoint| checkpoint_path(run, &checkpoint.body).as_deref() != Some(path))
+    match Checkpoint::from_document(document).filter(|checkpoint| checkpoint_path(run, &checkpoint.body).as_deref() != Some(path))
     {
         Some(_) => Err(misplaced_pointer(path, PointerTarget::OtherStep)),
         None => Ok(()),

@@ -7,10 +7,11 @@ use assay_planning::query_failure;
 use assay_query::{Limits, Query, open_files, run_query};
 use assay_report::counted;
 use assay_runs::VerifiedRun;
-use assay_stage::{ErrorCode, Exit, Failure, RESUME_HINT};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Scratch, Store};
 
 use crate::commands::query::write_new;
+use crate::commands::removed::{absent_artifact, resume_hint};
 use crate::commands::store_options::StoreOptions;
 use crate::output;
 
@@ -67,7 +68,8 @@ impl Export {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let opened = self.place.runs().open(&self.run)?;
         let summary = opened.chain.one::<Summary>().ok_or_else(|| {
-            Failure::new(ErrorCode::NotPublished, format!("the run `{}` has no rows yet", opened.chain.run_id)).hint(RESUME_HINT)
+            Failure::new(ErrorCode::NotPublished, format!("the run `{}` has no rows yet", opened.chain.run_id))
+                .hint(resume_hint(&opened))
         })?;
         let files = self.selected_files(&summary.body)?;
         let exported = CuratedExport::open(&opened, &summary.body.files)?;
@@ -97,22 +99,60 @@ impl Export {
 
     fn write_folder(&self, opened: &VerifiedRun, files: &[&CuratedFile], exported: &CuratedExport<'_>) -> Result<(), Failure> {
         let folder = self.to.clone().unwrap_or_else(|| PathBuf::from(format!("{}-export", opened.chain.run_id)));
-        let made = std::fs::create_dir(&folder);
-        made.map_err(|error| {
+        let unwritable = |error: std::io::Error| {
             Failure::new(ErrorCode::Unwritable, format!("cannot make the folder `{}`", folder.display()))
                 .because(&error)
                 .hint("name a folder that is not there yet with `--to`")
-        })?;
-        for file in files {
-            let path = folder.join(format!("{}.{}", file.table, self.format.extension()));
-            write_new(&path, &exported.rows(file, self.format)?)?;
-            output::line(format!("{}  {}", path.display(), counted(file.rows.0, "row")));
+        };
+        // An export that fails or is killed leaves no folder that looks whole.
+        let partial = partial_of(&folder);
+        if std::fs::symlink_metadata(&folder).is_ok() {
+            return Err(unwritable(std::io::Error::from(std::io::ErrorKind::AlreadyExists)));
         }
-        if self.records {
-            copy_records(opened, &folder)?;
+        std::fs::create_dir(&partial).map_err(unwritable)?;
+        let written = self.write_files(opened, files, exported, &partial);
+        let renamed = written.and_then(|written| std::fs::rename(&partial, &folder).map_err(unwritable).map(|()| written));
+        if renamed.is_err() {
+            let _ = std::fs::remove_dir_all(&partial);
+        }
+        for WrittenFile { name, size } in renamed? {
+            output::line(format!("{}  {size}", folder.join(name).display()));
         }
         Ok(())
     }
+
+    fn write_files(
+        &self,
+        opened: &VerifiedRun,
+        files: &[&CuratedFile],
+        exported: &CuratedExport<'_>,
+        folder: &Path,
+    ) -> Result<Vec<WrittenFile>, Failure> {
+        let mut written = Vec::new();
+        for file in files {
+            let name = format!("{}.{}", file.table, self.format.extension());
+            write_new(&folder.join(&name), &exported.rows(file, self.format)?)?;
+            written.push(WrittenFile { name: name.into(), size: counted(file.rows.0, "row") });
+        }
+        if self.records {
+            written.extend(copy_records(opened, folder)?);
+        }
+        Ok(written)
+    }
+}
+
+/// A file of an export.
+struct WrittenFile {
+    /// Its path within the folder.
+    name: PathBuf,
+    /// Its size, as it is printed: in rows or in bytes.
+    size: String,
+}
+
+/// Returns the name of the folder while it is written, beside it.
+fn partial_of(folder: &Path) -> PathBuf {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    folder.with_file_name(format!(".{name}.partial-{}", std::process::id()))
 }
 
 /// The curated files of a run, in a store for queries.
@@ -130,10 +170,8 @@ impl<'a> CuratedExport<'a> {
 
     fn bytes(&self, file: &CuratedFile) -> Result<Vec<u8>, Failure> {
         let (name, digest) = (&file.artifact.name, file.artifact.digest);
-        self.opened
-            .blobs
-            .get(&digest, MAX_BYTES)?
-            .ok_or_else(|| Failure::new(ErrorCode::ArtifactAbsent, format!("the curated file `{name}` ({digest}) is missing")))
+        let absent = || absent_artifact(&self.opened.removals, &format!("the curated file `{name}`"), &file.artifact);
+        self.opened.blobs.get(&digest, MAX_BYTES)?.ok_or_else(absent)
     }
 
     fn rows(&self, file: &CuratedFile, format: Format) -> Result<Vec<u8>, Failure> {
@@ -152,8 +190,8 @@ impl<'a> CuratedExport<'a> {
 }
 
 /// Copies the records of every attempt of every shard: `records/<trial>-<attempt>-<shard>.parquet`.
-fn copy_records(opened: &VerifiedRun, folder: &Path) -> Result<(), Failure> {
-    let records = folder.join("records");
+fn copy_records(opened: &VerifiedRun, folder: &Path) -> Result<Vec<WrittenFile>, Failure> {
+    let (records, mut written) = (folder.join("records"), Vec::new());
     std::fs::create_dir(&records)
         .map_err(|error| Failure::new(ErrorCode::Unwritable, format!("cannot make `{}`", records.display())).because(&error))?;
     for (_, part) in opened.chain.all::<ExecutionPart>() {
@@ -161,18 +199,21 @@ fn copy_records(opened: &VerifiedRun, folder: &Path) -> Result<(), Failure> {
             let Some(artifact) = attempt.evidence.iter().find(|artifact| artifact.name.ends_with("/records.parquet")) else {
                 continue;
             };
-            let bytes = opened.blobs.get(&artifact.digest, MAX_BYTES)?.ok_or_else(|| {
-                Failure::new(ErrorCode::NoEvidence, "raw records stay in the store: a published folder does not hold them")
-                    .hint("name the run and its store with `--store` instead of a folder")
+            let bytes = opened.blobs.get(&artifact.digest, MAX_BYTES)?.ok_or_else(|| match opened.store {
+                Some(_) => absent_artifact(&opened.removals, &format!("the raw file `{}`", artifact.name), artifact),
+                None => {
+                    Failure::new(ErrorCode::NoEvidence, "raw records stay in the store: a published folder does not hold them")
+                        .hint("name the run and its store with `--store` instead of a folder")
+                }
             })?;
             // Attempts have numbers within their block.
             let block = format!("{}-{}", part.body.block.index, part.body.block.incarnation);
             let number = ordinal(attempt.attempt);
             let name = format!("{}-{block}-{number}-{}.parquet", attempt.trial_id, part.body.shard.index);
-            let path = records.join(name);
-            write_new(&path, &bytes)?;
-            output::line(format!("{}  {}", path.display(), assay_report::bytes(bytes.len() as u64)));
+            write_new(&records.join(&name), &bytes)?;
+            let size = assay_report::bytes(bytes.len() as u64);
+            written.push(WrittenFile { name: Path::new("records").join(name), size });
         }
     }
-    Ok(())
+    Ok(written)
 }

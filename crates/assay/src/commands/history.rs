@@ -36,7 +36,7 @@ pub(crate) struct History {
     /// removed
     #[arg(long, value_name = "FILE")]
     issue: Option<PathBuf>,
-    /// Fail if a run has to be left out because its signer is unknown
+    /// Fail if a run has to be left out because its signer is unknown or it does not verify
     #[arg(long)]
     strict: bool,
     /// Verify every run and read every file again, also those that this account has read before and that have not changed

@@ -31,6 +31,7 @@ mod push;
 mod query;
 mod recompute;
 mod remove;
+mod removed;
 mod render;
 mod results;
 mod run;

@@ -3,15 +3,16 @@
 use std::path::Path;
 
 use assay_git::{MAX_FOLDER_FILE_BYTES, Repository};
-use assay_manifest::{Digest, Publication, Source};
+use assay_manifest::{Digest, Document, Kind, Publication, Source};
 use assay_process::Cancel;
 use assay_runner::{Branch, BranchOptions, CommittedFolder, PublishedRun, read_pipeline};
 use assay_runs::VerifiedRun;
 use assay_spec::Pipeline;
-use assay_stage::{ErrorCode, Exit, Failure, RESUME_HINT};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_verify::verify_rows;
 use serde_json::json;
 
+use crate::commands::removed::{absent_artifact, resume_hint};
 use crate::commands::store_options::StoreOptions;
 use crate::commands::verify::publish_binary;
 use crate::output;
@@ -76,13 +77,14 @@ pub(crate) fn commit(opened: &VerifiedRun, branch: &Branch, cancel: &Cancel) -> 
     let chain = &opened.chain;
     let Some((reference, publication)) = chain.all::<Publication>().next().filter(|_| chain.is_complete) else {
         let message = format!("the run `{}` has no publication to push", chain.run_id);
-        return Err(Failure::new(ErrorCode::MissingStage, message).hint(RESUME_HINT));
+        return Err(Failure::new(ErrorCode::MissingStage, message).hint(resume_hint(opened)));
     };
     if !chain.is_established() {
         let message = "who signed the run is not established, and what is pushed stays";
         return Err(Failure::new(ErrorCode::SignerNotEstablished, message)
             .hint("name whom you trust with `--trust POLICY` or `--trust FINGERPRINT`"));
     }
+    check_not_removed(opened)?;
     verify_rows(opened.blobs.as_ref(), chain, &publish_binary)?;
     let record = PublishedRun {
         run_id: &chain.run_id,
@@ -92,6 +94,18 @@ pub(crate) fn commit(opened: &VerifiedRun, branch: &Branch, cancel: &Cancel) -> 
         files: &chain.published_files(),
     };
     Ok(branch.commit(&record, &mut |digest| bytes(opened, digest, MAX_FOLDER_FILE_BYTES), cancel)?)
+}
+
+/// Fails with `evidence_removed` if a file that is published is absent and a tombstone lists it.
+fn check_not_removed(opened: &VerifiedRun) -> Result<(), Failure> {
+    let documents = opened.chain.documents.iter().map(assay_envelope::Verified::value);
+    let published = documents.filter(|document| matches!(document.kind(), Kind::Summary | Kind::Publication));
+    for artifact in published.flat_map(Document::artifacts).filter(|artifact| opened.removals.explains(artifact)) {
+        if opened.blobs.check(&artifact.digest, MAX_FOLDER_FILE_BYTES)?.is_none() {
+            return Err(absent_artifact(&opened.removals, &format!("the published file `{}`", artifact.name), artifact));
+        }
+    }
+    Ok(())
 }
 
 /// Describes the place of a published folder in one line.

@@ -7,7 +7,7 @@ use assay_lake::{Error, Lake, Reading, Snapshot, Subjects};
 use assay_manifest::{Publication, RunId};
 use assay_query::{Limits, Query as Sql, ResultTable};
 use assay_report::counted;
-use assay_runs::{LeftOutRun, SignedSummaries, signed_summaries};
+use assay_runs::{LeftOutRun, SignedSummaries, no_warehouse, signed_summaries};
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::Scratch;
 use assay_verify::lake_failure;
@@ -97,8 +97,7 @@ impl Query {
             signed.subjects = signed.subjects.as_of(&snapshot);
         }
         if snapshot.is_empty() && !signed.subjects.has_published() {
-            return Err(Failure::new(ErrorCode::NoWarehouse, format!("the store `{}` has no warehouse yet", store.uri()))
-                .hint("the first published run makes it"));
+            return Err(no_warehouse(&store, signed.fetched)?);
         }
         let scratch = Scratch::new(MAX_SCRATCH_BYTES)?;
         let reading = self.read(&lake, &snapshot, &signed.subjects, &query, &scratch)?;
@@ -192,10 +191,14 @@ pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     })
 }
 
-/// Reports on stderr which runs are left out, because their signers are unknown.
+/// Reports on stderr which runs are left out, and why.
 pub(crate) fn report_left_out(left_out: &[LeftOutRun]) {
     for LeftOutRun { run, failure } in left_out {
-        output::diagnostic(format!("left out: run `{run}`: {}; `--trust` names a policy that knows its signer", failure.message));
+        let hint = match failure.code {
+            ErrorCode::UnknownKey => "`--trust` names a policy that knows its signer".to_owned(),
+            _ => format!("`assay verify {run}` checks all of it"),
+        };
+        output::diagnostic(format!("left out: run `{run}`: {}; {hint}", failure.message));
     }
 }
 

@@ -1,12 +1,13 @@
 //! `assay show`: prints the result of a run, verified before it is shown.
 
 use assay_manifest::{Collection, Plan, Publication, Summary};
-use assay_stage::{ErrorCode, Exit, Failure, RESUME_HINT};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::Store;
 use assay_verify::VerifiedTombstone;
 use serde_json::json;
 
 use crate::commands::calibrate;
+use crate::commands::removed::resume_hint;
 use crate::commands::results::results;
 use crate::commands::store_options::StoreOptions;
 use crate::commands::times;
@@ -39,7 +40,7 @@ impl Show {
         let opened = self.place.open(&self.run)?;
         let unpublished = || {
             Failure::new(ErrorCode::NotPublished, format!("the run `{}` has no result yet", opened.chain.run_id))
-                .hint(format!("{RESUME_HINT}; `assay verify` states how far it came"))
+                .hint(format!("{}; `assay verify` states how far it came", resume_hint(&opened)))
         };
         let store = opened.store.as_deref().map(Store::open_existing).transpose()?;
         let times = store.map(|store| times::read(&store, &opened.chain.run_id)).unwrap_or_default();

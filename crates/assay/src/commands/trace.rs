@@ -12,11 +12,12 @@ use assay_runs::VerifiedRun;
 use assay_search::GOOD_FRACTION;
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::Store;
-use assay_verify::{RecomputeOutcome, Removals, StoreBlobs, VerifiedTombstone, is_close};
+use assay_verify::{RecomputeOutcome, Removals, StoreBlobs, is_close};
 use assay_warehouse::{ROW_ID, Row, Value};
 use serde_json::json;
 
 use crate::commands::recompute::{compare, reduce_again};
+use crate::commands::removed::absent_artifact;
 use crate::commands::store_options::StoreOptions;
 use crate::output;
 
@@ -133,6 +134,14 @@ fn trace_number<'a>(opened: &'a VerifiedRun, address: &'a Address) -> Result<Num
         Failure::new(ErrorCode::UnknownTable, format!("the run has no rows in a table `{}`", address.table()))
             .hint(format!("numbers lie in `{}`, and a serving point's also in `serving_outcome_fact`", Address::TABLE))
     })?;
+    if !has_points(&file.table) {
+        let traced: Vec<_> = summary.files.iter().map(|file| file.table.as_str()).filter(|table| has_points(table)).collect();
+        return Err(Failure::new(
+            ErrorCode::Address,
+            format!("the rows of `{}` hold no number of a point, so there is nothing to trace", file.table),
+        )
+        .hint(format!("the tables of this run that can be traced: {}", traced.join(", "))));
+    }
     let row = find_row(opened, address, file)?;
     let value = row.get(address.column()).cloned().ok_or_else(|| {
         Failure::new(ErrorCode::UnknownColumn, format!("the table `{}` has no column `{}`", address.table(), address.column()))
@@ -158,6 +167,12 @@ fn trace_number<'a>(opened: &'a VerifiedRun, address: &'a Address) -> Result<Num
     let workload = workload.ok_or_else(unnamed)?;
     let (query, snapshot) = (find_query(opened, address, plan)?, find_snapshot(opened, file)?);
     Ok(NumberTrace { value, column: address.column(), file, place, metric, values, workload, query, snapshot, row })
+}
+
+/// Returns true if each row of a table is about a point of a case, for which the Summary has numbers.
+fn has_points(table: &str) -> bool {
+    let has = |name: &str| assay_warehouse::table(table).is_some_and(|table| table.columns().any(|column| column.name == name));
+    has("benchmark_case_id") && has("point_id")
 }
 
 /// Returns the metric whose median a column of a wide table is: tables hold whole nanoseconds, the Summary milliseconds.
@@ -205,7 +220,7 @@ fn find_snapshot(opened: &VerifiedRun, file: &CuratedFile) -> Result<Option<(Cou
 }
 
 fn find_row(opened: &VerifiedRun, address: &Address, file: &CuratedFile) -> Result<Row, Failure> {
-    let bytes = opened.blobs.get(&file.artifact.digest, MAX_BYTES)?.ok_or_else(|| absent_file(&opened.removals, file))?;
+    let bytes = opened.blobs.get(&file.artifact.digest, MAX_BYTES)?.ok_or_else(|| absent_curated(opened, file))?;
     let mut rows = read_rows(file, bytes, address.row())?;
     match (rows.pop(), rows.len()) {
         (Some(row), 0) => Ok(row),
@@ -221,15 +236,9 @@ fn find_row(opened: &VerifiedRun, address: &Address, file: &CuratedFile) -> Resu
     }
 }
 
-/// Returns the failure of a curated file that is not there: it was removed, or it is lost.
-fn absent_file(removals: &Removals, CuratedFile { artifact, .. }: &CuratedFile) -> Failure {
-    match removals.tombstone(artifact) {
-        Some(tombstone) => evidence_removed(&format!("the curated file `{}`", artifact.name), tombstone),
-        None => Failure::new(
-            ErrorCode::ArtifactAbsent,
-            format!("the curated file `{}` ({}) is missing", artifact.name, artifact.digest),
-        ),
-    }
+/// Returns the failure of a curated file that is absent.
+fn absent_curated(opened: &VerifiedRun, CuratedFile { artifact, .. }: &CuratedFile) -> Failure {
+    absent_artifact(&opened.removals, &format!("the curated file `{}`", artifact.name), artifact)
 }
 
 /// Returns the failure of a recomputation that lacks raw evidence: the tombstone that explains it, if there is one.
@@ -241,12 +250,6 @@ fn removed_evidence(removals: &Removals, failure: Failure) -> Failure {
         }
         _ => failure,
     }
-}
-
-/// Returns the failure of a part of a run that a tombstone explains.
-fn evidence_removed(what: &str, tombstone: &VerifiedTombstone) -> Failure {
-    Failure::new(ErrorCode::EvidenceRemoved, format!("{what} was {}", tombstone.describe()))
-        .hint("a copy of the run that has it, such as a published folder, can be traced")
 }
 
 /// Returns the rows of a curated file whose ids begin with these digits.
@@ -612,54 +615,5 @@ fn value_as_json(value: &Value) -> serde_json::Value {
         Value::Int(value) => json!(value),
         Value::Null => serde_json::Value::Null,
         other => json!(number(other)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use assay_manifest::{Artifact, RemovalScope, Tombstone};
-
-    use assay_manifest::Digest;
-
-    use super::*;
-
-    fn artifact(name: &str) -> Artifact {
-        Artifact {
-            name: name.to_owned(),
-            digest: Digest::compute(name.as_bytes()),
-            size: Count(7),
-            media_type: "application/octet-stream".to_owned(),
-        }
-    }
-
-    #[test]
-    fn a_file_that_was_removed_is_not_called_missing() {
-        let mut removals = Removals::default();
-        removals.tombstones.push(VerifiedTombstone {
-            body: Tombstone {
-                sequence: 0,
-                scope: RemovalScope::Results,
-                reason: "older than a year".to_owned(),
-                by: "anna".to_owned(),
-                removed_at: "2026-11-21T09:00:00.000000000Z".parse().expect("an instant"),
-                kinds: Vec::new(),
-                list: artifact("removed.json"),
-            },
-            signer: "local-source".to_owned(),
-            established: true,
-            list: vec![artifact("outcome_fact.parquet")],
-        });
-        let failure = |name: &str| {
-            let file = CuratedFile { table: Address::TABLE.to_owned(), rows: Count(1), artifact: artifact(name) };
-            absent_file(&removals, &file)
-        };
-        let removed = failure("outcome_fact.parquet");
-        assert_eq!((removed.code, removed.exit), (ErrorCode::EvidenceRemoved, Exit::Unestablished));
-        assert_eq!(
-            removed.message,
-            "the curated file `outcome_fact.parquet` was removed by anna, 2026-11-21T09:00:00Z (asserted), signed by local-source: \
-             older than a year"
-        );
-        assert_eq!(failure("other.parquet").code, ErrorCode::ArtifactAbsent);
     }
 }

@@ -6,7 +6,7 @@ use assay_manifest::{Digest, EndState, RunEnd};
 use assay_report::shell_word;
 use assay_runner::{default_store, is_run_locked};
 use assay_runs::VerifiedRun;
-use assay_stage::{ErrorCode, Exit, Failure, RESUME_HINT, file_digest, first_names};
+use assay_stage::{ErrorCode, Exit, Failure, file_digest, first_names};
 use assay_store::Store;
 use assay_verify::{
     Level, LevelReport, MissingKind, RecomputeOutcome, VerifiedTombstone, fetched_from, group_missing, verify_evidence,
@@ -16,6 +16,7 @@ use serde_json::json;
 
 use crate::commands::calibrate;
 use crate::commands::recompute::{Level4, recompute};
+use crate::commands::removed::resume_hint;
 use crate::commands::run::binaries;
 use crate::commands::store_options::StoreOptions;
 use crate::output;
@@ -465,7 +466,7 @@ fn unfinished_failure(opened: &VerifiedRun) -> Failure {
             Failure::new(ErrorCode::RunIncomplete, message)
         }
     };
-    failure.hint(format!("what it has is consistent; {RESUME_HINT}"))
+    failure.hint(format!("what it has is consistent; {}", resume_hint(opened)))
 }
 
 /// Returns true if a process of this machine drives the run now. A run in a cluster has its driver there, and no lock here.
