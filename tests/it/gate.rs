@@ -689,7 +689,7 @@ spec:
     fs::write(&dead, "").expect("a file");
     fixture.assay(&["run", "pipelines/nightly.yaml", "--commit", "main", "--run-id", "p7"]);
     let shown = against("p7", &[]).exits(41);
-    let named = "no value           speed of w2.local.default at n-2: 6 earlier runs have one; none of 1 trial counts: ";
+    let named = "no value           speed of w2.local.default at n-2: 6 earlier runs have one; the only trial does not count: ";
     assert!(shown.stdout.starts_with(named), "{shown:?}");
     assert!(shown.stderr.contains("1 metric of which earlier runs have a value: without one nothing is decided."), "{shown:?}");
     let found = against("p7", &["--json"]).exits(41).json();
@@ -699,7 +699,7 @@ spec:
     // A run before it is judged by the runs before that one.
     assert!(!against("p6", &[]).success().stdout.contains("no value"));
     for (runs, side) in [(["p6", "p7"], "B"), (["p7", "p6"], "A")] {
-        let left_out = format!("w2.local.default at n-2: {side} has no value of `speed`: none of 1 trial counts: ");
+        let left_out = format!("w2.local.default at n-2: {side} has no value of `speed`: the only trial does not count: ");
         let compared = fixture.assay(&["compare", runs[0], runs[1]]).success().stdout;
         assert!(compared.contains(&format!("\nleft out: {left_out}")), "{compared}");
         let compared = fixture.assay(&["compare", runs[0], runs[1], "--json"]).success().json();
