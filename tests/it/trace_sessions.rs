@@ -186,7 +186,7 @@ fn one_line_plays_the_sessions_of_a_trace_and_says_what_it_cannot() {
     fixture.verify("agents").success();
     let refused = |more: &[&str], code: i32| bench(more).exits(code).stderr.clone();
     let found = refused(&["--concurrency", "2"], 2);
-    assert!(found.contains("a trace of the format `weka` consists of sessions"), "{found}");
+    assert!(found.contains("hint: add `--sessions count=N`, the number of sessions that are played"), "{found}");
     let found = refused(&["--sessions", "history=recorded"], 2);
     assert!(found.contains("does not record when its sessions began"), "{found}");
     let found = refused(&["--sessions", "count=5", "--concurrency", "2", "--run-id", "many"], 10);
