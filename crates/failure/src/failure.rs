@@ -117,6 +117,14 @@ impl Failure {
         Self::from_error(code, error)
     }
 
+    /// Says that a file cannot be written, and why: a full disk has a code of its own.
+    pub fn unwritable(code: ErrorCode, path: &Path, error: &std::io::Error) -> Self {
+        match Self::from_write(code, path, error) {
+            full @ Self { code: ErrorCode::DiskFull, .. } => full,
+            _ => Self::new(code, format!("cannot write `{}`", path.display())).because(error),
+        }
+    }
+
     /// Wraps an error whose own message says what happened.
     pub fn from_error(code: ErrorCode, error: &(dyn Error + 'static)) -> Self {
         let mut failure = Self::new(code, error.to_string());

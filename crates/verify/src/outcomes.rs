@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_claim::Evidence;
 use assay_envelope::Verified;
 use assay_manifest::{
-    Attempt, Block, Body, Case, CollectedAttempt, CollectedTrial, Collection, Count, Digest, Document, Environment, Exclusion,
+    Block, Body, Case, CollectedAttempt, CollectedTrial, Collection, Count, Digest, Document, Environment, Exclusion,
     ExecutionPart, Intent, IntervalKind, MetricSummary, NumberPlace, Plan, PlannedTrial, PointSummary, Reason, RunId, RunStatus,
     ServingOutcome, ServingPoint, Summary, TrialId, TrialValue, WITHIN_RUN_NS,
 };
@@ -169,9 +169,7 @@ impl Run<'_> {
     }
 
     fn serving_outcome(&self, trial: &CollectedTrial, shard: &CollectedAttempt) -> Option<&ServingOutcome> {
-        let part = self.parts.get(&shard.part)?;
-        let is_it = |found: &&Attempt| found.trial_id == trial.trial_id && found.attempt == shard.attempt;
-        part.attempts.iter().find(is_it)?.serving.as_ref()
+        self.parts.get(&shard.part)?.find_attempt(&trial.trial_id, shard.attempt)?.serving.as_ref()
     }
 
     /// Returns true if an attempt's reasons are those of its execution parts.
@@ -360,8 +358,8 @@ impl Run<'_> {
         for trial in &self.collection.trials {
             for collected in &trial.attempts {
                 let part = self.parts.get(&collected.part);
-                let is_it = |found: &&Attempt| found.trial_id == trial.trial_id && found.attempt == collected.attempt;
-                let Some(attempt) = part.and_then(|part| part.attempts.iter().find(is_it)) else { continue };
+                let attempt = part.and_then(|part| part.find_attempt(&trial.trial_id, collected.attempt));
+                let Some(attempt) = attempt else { continue };
                 let (block, shard) = (collected.block, collected.shard);
                 let key = [block.index, block.incarnation, attempt.attempt, shard.index].map(i64::from);
                 expected.insert((trial.trial_id.as_str(), key), (collected, attempt));

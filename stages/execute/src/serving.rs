@@ -800,10 +800,7 @@ fn history(history: History) -> assay_load::History {
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    match Failure::from_write(ErrorCode::Scratch, path, error) {
-        full @ Failure { code: ErrorCode::DiskFull, .. } => full,
-        _ => Failure::new(ErrorCode::Scratch, format!("cannot write `{}`", path.display())).because(error),
-    }
+    Failure::unwritable(ErrorCode::Scratch, path, error)
 }
 
 /// Converts nanoseconds that are not negative if they are meaningful.

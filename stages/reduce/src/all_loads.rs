@@ -1,16 +1,13 @@
 //! The numbers of all loads of a case together: the most load within the SLOs, from the numbers of its points.
 
-use assay_manifest::{
-    ALL_LOADS, AllLoads, BetterDirection, Case, Count, MAX_LOAD, MetricSummary, NumberPlace, PointSummary, TrialValue,
-};
+use assay_manifest::{ALL_LOADS, AllLoads, BetterDirection, Case, Count, MAX_LOAD, MetricSummary, PointSummary, TrialValue};
 use assay_search::{CaseLoads, case_loads};
 use assay_stage::{ErrorCode, Failure};
 use assay_warehouse::Row;
 
 use crate::aggregate::{ReportedMetric, seed, summarise_trials, unset_row};
 use crate::dimensions::Dimensions;
-use crate::rows::{Outcome, RowContext, across_rows, outcome, row_digest};
-use crate::serving::VALUE;
+use crate::rows::{RowContext, across_rows, value_rows};
 
 /// Returns what the reduced points of a case say together, with its rows of `outcome_fact`. `None` if the workload has no SLOs, or if its points are
 /// not several loads of one kind.
@@ -36,7 +33,11 @@ pub(crate) fn reduce(
         metrics: Vec::new(),
     };
     let mut metrics: Vec<MetricSummary> = summarise(context, &loads, &found)?.into_iter().collect();
-    let rows = rows(context, dimensions, (&loads).into(), &mut metrics)?;
+    let mut rows = Vec::new();
+    for metric in &mut metrics {
+        rows.extend(value_rows(context, dimensions, (&loads).into(), metric, |_| &[])?);
+    }
+    rows.extend(across_rows(context, dimensions, (&loads).into(), &mut metrics)?);
     loads.metrics = metrics;
     Ok(Some((loads, rows)))
 }
@@ -63,40 +64,4 @@ fn summarise(context: &RowContext<'_>, loads: &AllLoads, found: &CaseLoads) -> R
     };
     let seed = seed(context.collection_manifest, &loads.case_id, &loads.point_id, MAX_LOAD);
     summarise_trials(&metric, trials, seed).map(Some)
-}
-
-/// Returns the rows of each trial's value and of the statistics across trials, and sets their ids in the metrics.
-fn rows(
-    context: &RowContext<'_>,
-    dimensions: &Dimensions,
-    place: NumberPlace<'_>,
-    metrics: &mut [MetricSummary],
-) -> Result<Vec<Row>, Failure> {
-    let mut rows = Vec::new();
-    for metric in metrics.iter_mut() {
-        for trial in &mut metric.trials {
-            let row = outcome(
-                context,
-                dimensions,
-                place,
-                &Outcome {
-                    shards: &[],
-                    trial_of_loads: Some(&trial.trial_id),
-                    metric: &metric.metric,
-                    unit: &metric.unit,
-                    better: metric.better,
-                    primary: metric.primary,
-                    statistic: VALUE,
-                    value: trial.value,
-                    n: trial.n.0,
-                    valid: true,
-                    interval: None,
-                },
-            )?;
-            trial.row_id = row_digest(&row)?;
-            rows.push(row);
-        }
-    }
-    rows.extend(across_rows(context, dimensions, place, metrics)?);
-    Ok(rows)
 }

@@ -111,8 +111,8 @@ fn load<B: Body + Clone>(ctx: &Context, digest: Digest) -> Result<B, Failure> {
 }
 
 fn find_attempt(parts: &Parts, trial: &PlannedTrial, collected: &CollectedAttempt) -> Result<ShardAttempt, Failure> {
-    let is_it = |attempt: &&Attempt| attempt.trial_id == trial.trial_id && attempt.attempt == collected.attempt;
-    let attempt = parts.get(&collected.part).and_then(|part| part.attempts.iter().find(is_it)).cloned();
+    let part = parts.get(&collected.part);
+    let attempt = part.and_then(|part| part.find_attempt(&trial.trial_id, collected.attempt)).cloned();
     let missing = || {
         let which = format!("attempt {} of trial `{}`", ordinal(collected.attempt), trial.trial_id);
         Failure::new(ErrorCode::AttemptsUnaccounted, format!("the part {} has no {which}", collected.part))

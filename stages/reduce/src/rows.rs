@@ -78,6 +78,9 @@ pub(crate) fn fact<'a>(
         .with("artifact_lineage_key", dimensions.lineage_id(&place.workload_spec_digest))
 }
 
+/// The statistic of a row that holds a trial's value: the metric's name says which statistic it is.
+const VALUE: &str = "value";
+
 /// One statistic of one metric.
 pub(crate) struct Outcome<'a> {
     /// The shards' parts of the attempt of this statistic; none for a statistic across trials.
@@ -206,6 +209,41 @@ fn note_trial_row(point: &mut PointSummary, metric: &ReportedMetric, attempt: &A
     for trial in trials.filter(|trial| trial.trial_id == attempt.trial_id && trial.attempt == attempt.attempt) {
         trial.row_id = row_id;
     }
+}
+
+/// Returns the rows of the values of a metric in each trial, and sets in each value the id of its row. `shards_of` returns the shards' parts of the
+/// attempt of a trial; none for a trial of all loads.
+pub(crate) fn value_rows<'a>(
+    context: &RowContext<'_>,
+    dimensions: &Dimensions,
+    place: NumberPlace<'_>,
+    metric: &mut MetricSummary,
+    shards_of: impl Fn(&TrialId) -> &'a [&'a ShardAttempt],
+) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    for trial in &mut metric.trials {
+        let row = outcome(
+            context,
+            dimensions,
+            place,
+            &Outcome {
+                shards: shards_of(&trial.trial_id),
+                trial_of_loads: Some(&trial.trial_id),
+                metric: &metric.metric,
+                unit: &metric.unit,
+                better: metric.better,
+                primary: metric.primary,
+                statistic: VALUE,
+                value: trial.value,
+                n: trial.n.0,
+                valid: true,
+                interval: None,
+            },
+        )?;
+        trial.row_id = row_digest(&row)?;
+        rows.push(row);
+    }
+    Ok(rows)
 }
 
 /// Returns the rows of statistics across the counted trials of a point.

@@ -179,10 +179,7 @@ impl Query {
 
 /// Writes a file that does not exist yet.
 pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let unwritable = |error: &std::io::Error| match Failure::from_write(ErrorCode::Unwritable, path, error) {
-        full @ Failure { code: ErrorCode::DiskFull, .. } => full,
-        _ => Failure::new(ErrorCode::Unwritable, format!("cannot write `{}`", path.display())).because(error),
-    };
+    let unwritable = |error: &std::io::Error| Failure::unwritable(ErrorCode::Unwritable, path, error);
     let mut file = std::fs::File::create_new(path).map_err(|error| unwritable(&error))?;
     std::io::Write::write_all(&mut file, bytes).map_err(|error| {
         // A part of a table looks like a whole one.

@@ -356,8 +356,7 @@ fn counted_shards<'a>(opened: &'a VerifiedRun, trial: &TrialValue) -> Vec<Counte
     let counted = collected.filter(|found| found.counted && found.attempt == trial.attempt);
     let with_attempt = counted.filter_map(|collected| {
         let (_, part) = opened.chain.all::<ExecutionPart>().find(|(reference, _)| reference.manifest == collected.part)?;
-        let is_it = |found: &&Attempt| found.trial_id == trial.trial_id && found.attempt == collected.attempt;
-        Some(CountedShard { collected, attempt: part.body.attempts.iter().find(is_it)? })
+        Some(CountedShard { collected, attempt: part.body.find_attempt(&trial.trial_id, collected.attempt)? })
     });
     with_attempt.collect()
 }

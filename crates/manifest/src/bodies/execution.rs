@@ -232,6 +232,13 @@ impl Attempt {
     }
 }
 
+impl ExecutionPart {
+    /// Returns an attempt of the part by its trial and its number. The numbers of another incarnation of the block begin anew.
+    pub fn find_attempt(&self, trial: &TrialId, number: u32) -> Option<&Attempt> {
+        self.attempts.iter().find(|attempt| attempt.trial_id == *trial && attempt.attempt == number)
+    }
+}
+
 /// The result of a workload's preparation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

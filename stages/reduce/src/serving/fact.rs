@@ -1,6 +1,8 @@
 //! The rows of a serving point: its statistics one by one, and all of them in one row.
 
-use assay_manifest::{IntervalKind, MetricSummary, Point, PointKind, PointSummary, ServingPoint, ServingWork, SloMetric};
+use assay_manifest::{
+    IntervalKind, MetricSummary, NumberPlace, Point, PointKind, PointSummary, ServingPoint, ServingWork, SloMetric, TrialId,
+};
 use assay_metric::MetricName;
 use assay_stage::{ErrorCode, Failure};
 use assay_warehouse::{Row, SERVING_OUTCOME_FACT, Value};
@@ -10,10 +12,7 @@ use super::{AttemptShards, slo_ns};
 use crate::aggregate::unset_row;
 use crate::dimensions::{Dimensions, tensor_parallel};
 use crate::row_failure;
-use crate::rows::{Outcome, RowContext, fact, outcome, point_rows, row_digest};
-
-/// The statistic of a row that holds a trial's value: the metric's name says which statistic it is.
-pub(crate) const VALUE: &str = "value";
+use crate::rows::{RowContext, fact, point_rows, value_rows};
 
 /// Returns the outcome rows of a point, and sets in the point the ids of those rows.
 pub(super) fn outcome_rows(
@@ -22,10 +21,14 @@ pub(super) fn outcome_rows(
     counted: &[&AttemptShards<'_>],
     point: &mut PointSummary,
 ) -> Result<Vec<Row>, Failure> {
+    let shards_of = |trial: &TrialId| {
+        let is_it = |tried: &&&AttemptShards<'_>| tried.attempt().is_some_and(|attempt| attempt.trial_id == *trial);
+        counted.iter().find(is_it).map(|tried| tried.shards.as_slice()).unwrap_or_default()
+    };
     let mut rows = Vec::new();
     let mut metrics = std::mem::take(&mut point.metrics);
     for metric in &mut metrics {
-        trial_rows(context, dimensions, counted, point, metric, &mut rows)?;
+        rows.extend(value_rows(context, dimensions, NumberPlace::from(&*point), metric, shards_of)?);
     }
     point.metrics = metrics;
     rows.extend(point_rows(context, dimensions, point)?);
@@ -34,40 +37,6 @@ pub(super) fn outcome_rows(
         Some(value) => Err(Failure::new(ErrorCode::Internal, format!("a value of trial `{}` got no row", value.trial_id))),
         None => Ok(rows),
     }
-}
-
-fn trial_rows(
-    context: &RowContext<'_>,
-    dimensions: &Dimensions,
-    counted: &[&AttemptShards<'_>],
-    point: &PointSummary,
-    metric: &mut MetricSummary,
-    rows: &mut Vec<Row>,
-) -> Result<(), Failure> {
-    for trial in &mut metric.trials {
-        let is_it = |tried: &&&AttemptShards<'_>| tried.attempt().is_some_and(|attempt| attempt.trial_id == trial.trial_id);
-        let row = outcome(
-            context,
-            dimensions,
-            point,
-            &Outcome {
-                shards: counted.iter().find(is_it).map(|tried| tried.shards.as_slice()).unwrap_or_default(),
-                trial_of_loads: None,
-                metric: &metric.metric,
-                unit: &metric.unit,
-                better: metric.better,
-                primary: metric.primary,
-                statistic: VALUE,
-                value: trial.value,
-                n: trial.n.0,
-                valid: true,
-                interval: None,
-            },
-        )?;
-        trial.row_id = row_digest(&row)?;
-        rows.push(row);
-    }
-    Ok(())
 }
 
 /// Returns the row of `serving_outcome_fact`.

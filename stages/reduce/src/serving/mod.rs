@@ -42,7 +42,6 @@ use crate::evidence::ShardAttempt;
 use crate::rows::RowContext;
 use consistency::Contradiction;
 use cost::Price;
-pub(crate) use fact::VALUE;
 use samples::Distribution;
 pub(crate) use trial::TrialFiles;
 use trial::{PlannedMeasurement, Rules, ScannedTrial, Tally};

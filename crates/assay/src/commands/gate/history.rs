@@ -12,8 +12,8 @@ use crate::output;
 pub(super) fn show(judged: &HistoryJudgement, as_json: bool) -> Result<Exit, Failure> {
     let (both, false_alarms) = (judged.followed.iter().zip(&judged.compared), judged.false_alarms);
     if as_json {
-        let told = both.map(|(followed, seen)| document(followed, seen, false_alarms));
-        output::json(&told.chain(judged.missing.iter().map(missing_document)).collect::<Vec<_>>())?;
+        let followed = both.map(|(followed, seen)| document(followed, seen, false_alarms));
+        output::json(&followed.chain(judged.missing.iter().map(missing_document)).collect::<Vec<_>>())?;
     } else {
         print(judged);
         if !judged.followed.is_empty() {
