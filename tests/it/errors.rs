@@ -12,6 +12,43 @@ macro_rules! says {
 }
 
 #[test]
+fn a_limit_of_open_files_that_is_too_low_is_named() {
+    let of_limit = |files: u32| {
+        let script = format!("ulimit -n {files}; exec \"$0\" runs");
+        let assay = binary("assay");
+        std::process::Command::new("sh").args(["-c", &script]).arg(assay).output().expect("it runs")
+    };
+    let refused = of_limit(20);
+    assert_eq!(refused.status.code(), Some(30));
+    assert_eq!(
+        String::from_utf8_lossy(&refused.stderr),
+        "error[descriptors]: this process may open 20 files, and Assay needs at least 64\n\n\
+         hint: raise the limit, such as with `ulimit -n 1024`\n"
+    );
+    assert_ne!(of_limit(64).status.code(), Some(30));
+}
+
+#[test]
+fn an_option_of_pairs_gives_each_name_once() {
+    let fixture = Fixture::bare();
+    let bench = |more: &[&str]| {
+        let arguments = ["bench", "--url", "http://127.0.0.1:9", "--model", "m", "--concurrency", "1", "--print"];
+        fixture.assay(&[&arguments, more].concat())
+    };
+    for (option, one, other, name) in [
+        ("--slo", "ttft=1ms", "ttft=5ms", "ttft"),
+        ("--body", "temperature=0", "temperature=1", "temperature"),
+        ("--prefix", "system=100", "system=200", "system"),
+    ] {
+        bench(&[option, one]).success();
+        let refused = bench(&[option, one, option, other]).exits(2);
+        assert!(refused.stderr.contains(&format!("error[option]: `{option}` gives `{name}` twice")), "{}", refused.stderr);
+    }
+    let refused = bench(&["--sessions", "turns=2..x,think_time=y..1s"]).exits(2);
+    assert!(refused.stderr.contains("not the text `x`") && !refused.stderr.contains("below its `min`"), "{}", refused.stderr);
+}
+
+#[test]
 fn a_pipeline_that_is_not_there() {
     let fixture = Fixture::bare();
     says!(fixture, &["run", "pipelines/nightly.yaml"], @"

@@ -253,7 +253,8 @@ fn serving_numbers_are_recomputed_and_walk_back() {
         assert_eq!(trials.len(), 2, "{case}");
         for trial in trials {
             let attempt = &counted[text(&trial["trial_id"])][0];
-            assert_eq!(trial["evidence"][0]["digest"], attempt["serving"]["records"]["digest"], "it walks back to the records");
+            let evidence = &trial["parts"][0]["evidence"][0];
+            assert_eq!(evidence["digest"], attempt["serving"]["records"]["digest"], "it walks back to the records");
         }
     }
 }
@@ -689,6 +690,8 @@ fn a_trial_that_was_repeated_in_another_block_rests_on_the_attempt_that_counts()
     let shown = fixture.assay(&["show", "one", "--json"]).success().json();
     assert_eq!(shown["drift"], collected["body"]["drift"]);
     assert!(!list(&shown["drift"]).is_empty());
+    let compared = fixture.assay(&["compare", "one", "one"]).success().stdout;
+    assert_eq!(compared.contains("drift: counted trials of one lie on both sides of a change"), blocks.len() > 1, "{compared}");
     let attempts: usize = trials.iter().map(|trial| list(&trial["attempts"]).len()).sum();
     let folder = fixture.root().join("exported");
     fixture.assay(&["export", "one", "--records", "--to", folder.to_str().expect("UTF-8")]).success();

@@ -8,8 +8,10 @@ mod run_event;
 
 use std::process::ExitCode;
 
+use assay_stage::{ErrorCode, Failure};
 use clap::builder::Resettable;
 use clap::{CommandFactory as _, FromArgMatches as _};
+use rustix::process::{Resource, getrlimit};
 
 use crate::commands::Command;
 
@@ -35,8 +37,22 @@ fn main() -> ExitCode {
     let mut command = without_empty_store(Assay::command());
     let parsed = command.try_get_matches_from_mut(std::env::args_os()).and_then(|matches| Assay::from_arg_matches(&matches));
     match parsed.map_err(|error| error.format(&mut command)) {
-        Ok(assay) => output::finish(assay.command.run()),
+        Ok(assay) => output::finish(check_open_files(getrlimit(Resource::Nofile).current).and_then(|()| assay.command.run())),
         Err(error) => output::usage(&error),
+    }
+}
+
+/// The open files that a command may need beside those of its load: a store's, and the pipes of the stages.
+const MIN_OPEN_FILES: u64 = 64;
+
+/// Refuses a limit of open files with which no run ends well: the failures that it causes name a pipe or a store instead of the limit.
+fn check_open_files(limit: Option<u64>) -> Result<(), Failure> {
+    match limit.filter(|limit| *limit < MIN_OPEN_FILES) {
+        Some(limit) => {
+            let message = format!("this process may open {limit} files, and Assay needs at least {MIN_OPEN_FILES}");
+            Err(Failure::new(ErrorCode::Descriptors, message).hint("raise the limit, such as with `ulimit -n 1024`"))
+        }
+        None => Ok(()),
     }
 }
 

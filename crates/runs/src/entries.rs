@@ -31,7 +31,7 @@ pub struct RunEntry {
     pub begun_at: Option<Instant>,
     /// The path of its pipeline.
     pub pipeline: String,
-    /// Its commit, shortened; with `+` if the work tree differed from it.
+    /// Its commit, shortened, with `+` if the work tree differed from it; empty if it was started outside of a repository.
     pub commit: String,
     /// Its state, in words.
     pub state: String,
@@ -214,8 +214,8 @@ fn signed_at(store: &Store, accepted: AcceptedResult) -> Result<Option<Instant>,
 }
 
 fn commit(source: &Source) -> String {
-    let commit = source.commit.as_deref().map_or_else(|| "-".to_owned(), short_commit);
-    if source.dirty { format!("{commit}+") } else { commit }
+    let commit = source.commit.as_deref().map(short_commit).unwrap_or_default();
+    if source.dirty && !commit.is_empty() { format!("{commit}+") } else { commit }
 }
 
 /// Returns the first pointer to an accepted result of a stage.

@@ -1082,12 +1082,12 @@ fn check_sessions(spec: &CheckedValue, problems: &mut Problems<'_>) {
         Some((uniform.anchor, uniform.member("min")?, uniform.member("max")?))
     };
     if let Some((anchor, min, max)) = bounds(&["sessions", "turns", "uniform"])
-        && u64::read(max) < u64::read(min)
+        && u64::read(min).zip(u64::read(max)).is_some_and(|(min, max)| max < min)
     {
         problems.add(anchor, "`spec.sessions.turns.uniform`: its `max` is below its `min`");
     }
     if let Some((anchor, min, max)) = bounds(&["sessions", "think_time", "uniform"])
-        && Duration::read(max) < Duration::read(min)
+        && Duration::read(min).zip(Duration::read(max)).is_some_and(|(min, max)| max < min)
     {
         problems.add(anchor, "`spec.sessions.think_time.uniform`: its `max` is below its `min`");
     }

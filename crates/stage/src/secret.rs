@@ -20,6 +20,9 @@ const MASK: &[u8] = b"[secret]";
 /// The most passes in which escapes are decoded: an error that quotes an error that quotes a third one has as many levels of escapes.
 const MAX_NESTING: usize = 6;
 
+/// The deepest indentation of a word that is wrapped, in bytes.
+const MAX_INDENTATION: usize = 64;
+
 /// The length of a character that is escaped twice, in bytes: `&amp;#x2F;`.
 const MAX_ESCAPE_BYTES: usize = 10;
 
@@ -69,7 +72,7 @@ pub fn read_value(variable: &EnvVar) -> Result<OsString, MissingValue> {
 /// Secrets that were passed to another program, which may repeat them in its output. They are never printed.
 ///
 /// A secret is found as it is; escaped as in JSON, HTML, addresses and messages, in any mixture, also escapes of escapes; in base64, alone
-/// or within a longer text; in hexadecimal; all in upper or in lower case; with other white space; and after a wrong decoding of its characters. It is not found if the other program
+/// or within a longer text; in hexadecimal; wrapped over several lines; all in upper or in lower case; with other white space; and after a wrong decoding of its characters. It is not found if the other program
 /// changes it in another way: masking protects against programs that repeat what they received, not against those that hide it.
 #[derive(Clone, Default)]
 pub struct Secrets {
@@ -361,8 +364,12 @@ impl Iterator for Escapes<'_> {
     fn next(&mut self) -> Option<Escape> {
         loop {
             let rest = self.text.get(self.at..)?;
-            let start = self.at + rest.iter().position(|byte| matches!(byte, b'\\' | b'%' | b'&'))?;
+            let start = self.at + rest.iter().position(|byte| matches!(byte, b'\\' | b'%' | b'&' | b'\r' | b'\n'))?;
             let rest = self.text.get(start..)?;
+            if let Some(length) = wrap_length(self.text, start, self.is_cut) {
+                self.at = start + length;
+                return Some(Escape { range: start..self.at, decoded: Decoded::Nothing });
+            }
             if self.is_cut && is_cut_escape(rest) {
                 self.at = self.text.len();
                 return Some(Escape { range: start..self.at, decoded: Decoded::Nothing });
@@ -458,6 +465,18 @@ fn parse_escape(text: &[u8]) -> Option<(Decoded, usize)> {
         }
         _ => None,
     }
+}
+
+/// Returns the length of a line end between the digits of base64 or hexadecimal, with the indentation of the next line: programs wrap long words so.
+/// The end of a text that was cut may be in the middle of a word.
+fn wrap_length(text: &[u8], start: usize, is_cut: bool) -> Option<usize> {
+    let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
+    let rest = text.get(start..)?;
+    let next_line = rest.strip_prefix(b"\r\n").or_else(|| rest.strip_prefix(b"\n"))?;
+    let indentation = next_line.iter().take(MAX_INDENTATION).take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    let goes_on = next_line.get(indentation).map_or(is_cut, is_digit);
+    let is_within = text.get(..start)?.last().is_some_and(is_digit) && goes_on;
+    is_within.then(|| rest.len() - next_line.len() + indentation)
 }
 
 /// Parses exactly `count` hexadecimal digits at the start of a text.
@@ -667,6 +686,27 @@ mod tests {
             assert_eq!(masked(text, &["sk-Se/ret="]), expected, "{text}");
         }
         assert_eq!(Secrets::new(["sk-Se/ret="]).mask_truncated("no 736b2d53").as_deref(), Some("no [secret]"), "cut");
+    }
+
+    #[test]
+    fn a_secret_is_masked_over_the_ends_of_lines() {
+        for (text, expected) in [
+            ("key: aHVudGVy\nMjI+Pj4/\n", "key: [secret]\n"),
+            ("key: |\n    aHVudGVy\r\n    MjI+Pj4/ end", "key: |\n    [secret] end"),
+            (r#"{"key": "aHVudGVy\nMjI+Pj4/\n"}"#, r#"{"key": "[secret]\n"}"#),
+            ("68756e7465\n7232323e3e3e3f\n", "[secret]\n"),
+            ("hunter\n22>>>?\nhunter22>>>?", "[secret]\n[secret]"),
+            ("aHVudGVy\n\nMjI+Pj4/", "-"),
+            ("aHVudGVy.\nMjI+Pj4/", "-"),
+        ] {
+            assert_eq!(masked(text, &["hunter22>>>?"]), expected, "{text}");
+        }
+        assert_eq!(masked("one\ntwo\nthree\n", &["onet"]), "-", "too short");
+        assert_eq!(masked("BEGIN22\nBODY22\nEND22", &["BEGIN22\nBODY22\nEND22\n"]), "[secret]", "a secret of several lines");
+        let cut = |text: &str| Secrets::new(["hunter22>>>?"]).mask_truncated(text).unwrap_or_else(|| "-".to_owned());
+        assert_eq!(cut("key: aHVudG\nVy"), "key: [secret]");
+        assert_eq!(cut("key: aHVudGVy\n"), "key: [secret]");
+        assert_eq!(cut("nothing\n"), "-");
     }
 
     #[test]

@@ -373,8 +373,8 @@ impl Bench {
             let message = format!("`--output-tokens` means nothing with `--api {}`: its responses have no tokens", self.api);
             return Err(Failure::new(ErrorCode::Option, message).hint("leave it out"));
         }
-        if let Some(rule) = self.search.rule() {
-            let search = Search::new(rule, self.json);
+        if let Some(rule) = self.search.rule(self.requests) {
+            let search = Search::new(rule, self.search.limit(&rule), self.json);
             return self.run_search(search);
         }
         if self.concurrency.is_empty() && !self.is_open() && self.users.is_empty() && self.trace.is_none() {
@@ -587,7 +587,7 @@ impl Bench {
             Some((member, file)) => spec[member] = file,
             None => spec["lengths"] = lengths,
         }
-        let prefix = self.prefix.iter().map(|pair| parse_prefix(pair)).collect::<Result<Map<_, _>, _>>()?;
+        let prefix = distinct("--prefix", self.prefix.iter().map(|pair| parse_prefix(pair)))?;
         set(&mut spec, "custom", self.custom_api.written()?);
         set(&mut spec, "prefix", (!prefix.is_empty()).then_some(Value::Object(prefix)));
         set(&mut spec, "text", self.length_tables.text());
@@ -1179,7 +1179,21 @@ fn pairs(option: &str, texts: &[String]) -> Result<Map<String, Value>, Failure> 
                 .hint("`assay bench --help` says what each option takes"))
         }
     };
-    texts.iter().map(pair).collect()
+    distinct(option, texts.iter().map(pair))
+}
+
+/// Returns the members that an option gives, each of which it may give once: the last one would silently win.
+fn distinct(option: &str, pairs: impl Iterator<Item = Result<(String, Value), Failure>>) -> Result<Map<String, Value>, Failure> {
+    let mut members = Map::new();
+    for pair in pairs {
+        let (name, value) = pair?;
+        if members.contains_key(&name) {
+            let message = format!("`{option}` gives `{name}` twice");
+            return Err(Failure::new(ErrorCode::Option, message).hint("leave one of them out"));
+        }
+        members.insert(name, value);
+    }
+    Ok(members)
 }
 
 /// Returns the parser of `--api`, which offers the names of all APIs.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use assay_gate::differences_between_runs;
 use assay_manifest::{
-    BetterDirection, Environment, FrozenWorkload, History, IntervalKind, MetricSummary, Name, NumberPlace, Plan, PointSummary,
-    Summary, TargetKind,
+    BetterDirection, Collection, Environment, FrozenWorkload, History, IntervalKind, MetricSummary, Name, NumberPlace, Plan,
+    PointSummary, Summary, TargetKind,
 };
 use assay_report::{counted, describe_missing_value, level, probability, significant};
 use assay_runs::VerifiedRun;
@@ -145,12 +145,25 @@ fn surroundings([baseline, candidate]: &[VerifiedRun; 2]) -> Vec<String> {
             differing.map(|it| format!("environment: {} of {target} was {} and is {}", it.what, it.baseline, it.candidate)),
         );
     }
+    differences.extend([baseline, candidate].into_iter().filter_map(mixed_states));
     differences.extend(candidate.chain.one::<Plan>().into_iter().flat_map(|plan| live_histories(&plan.body)));
     let pipeline = |opened: &VerifiedRun| opened.chain.one::<Plan>().map(|plan| plan.body.pipeline.digest);
     if pipeline(baseline) != pipeline(candidate) {
         differences.push("definition: the pipeline's file is another, so targets may be set up otherwise".to_owned());
     }
     differences
+}
+
+/// States the changes of targets and machines between the counted trials of a run: its numbers are of more than one state. `None` if there are none.
+fn mixed_states(opened: &VerifiedRun) -> Option<String> {
+    let changes: Vec<&str> = opened.chain.one::<Collection>()?.body.mixing_drift().map(|drift| drift.detail.as_str()).collect();
+    (!changes.is_empty()).then(|| {
+        format!(
+            "drift: counted trials of {} lie on both sides of a change: {}",
+            opened.chain.run_id,
+            first_names(&changes, SHOWN_METRICS)
+        )
+    })
 }
 
 /// Returns a remark for each workload whose prompts depend on the responses of the endpoint.

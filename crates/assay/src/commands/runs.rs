@@ -53,7 +53,7 @@ impl Runs {
                 .iter()
                 .map(|run| {
                     json!({
-                        "run_id": run.run_id, "begun_at": run.begun_at, "pipeline": run.pipeline, "commit": run.commit, "state": run.state,
+                        "run_id": run.run_id, "begun_at": run.begun_at, "pipeline": run.pipeline, "commit": Some(&run.commit).filter(|commit| !commit.is_empty()), "state": run.state,
                         "models": run.models, "endpoints": run.endpoints, "headline": run.headline.as_ref().map(figure_json),
                     })
                 })

@@ -1,5 +1,7 @@
 //! Collection: the immutable raw evidence of a run. The digest of its manifest is the `artifact_manifest_digest`.
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -72,6 +74,17 @@ pub struct Collection {
     pub evidence_count: Count,
     /// Their total size in bytes.
     pub evidence_bytes: Count,
+}
+
+impl Collection {
+    /// Returns the changes between counted trials: the numbers are then of more than one state. A change before the first counted trial, or after the
+    /// last one, mixes nothing.
+    pub fn mixing_drift(&self) -> impl Iterator<Item = &Drift> {
+        let attempts = self.trials.iter().flat_map(|trial| &trial.attempts).filter(|attempt| attempt.counted);
+        let counted: BTreeSet<Block> = attempts.map(|attempt| attempt.block).collect();
+        let ends = counted.first().copied().zip(counted.last().copied());
+        self.drift.iter().filter(move |drift| ends.is_some_and(|(first, last)| first <= drift.before && drift.after <= last))
+    }
 }
 
 body!(Collection, |collection| vec![&collection.evidence]);

@@ -39,8 +39,8 @@ pub(super) struct SearchOptions {
 }
 
 impl SearchOptions {
-    /// Returns the requested search.
-    pub(super) fn rule(&self) -> Option<Rule> {
+    /// Returns the requested search, of trials of this many requests: no more of them can be in flight.
+    pub(super) fn rule(&self, requests: Option<u64>) -> Option<Rule> {
         let goal = match self.find_max.as_deref() {
             Some("concurrency") => Goal::MaxConcurrency,
             Some(_) => Goal::MaxRate,
@@ -48,7 +48,15 @@ impl SearchOptions {
             None => return None,
         };
         let rule = Rule::new(goal);
-        Some(Rule { max_concurrency: self.up_to.unwrap_or(rule.max_concurrency), ..rule })
+        let most = self.up_to.unwrap_or(rule.max_concurrency);
+        let requests = requests.map_or(u32::MAX, |requests| u32::try_from(requests).unwrap_or(u32::MAX));
+        Some(Rule { max_concurrency: most.min(requests), ..rule })
+    }
+
+    /// Returns the option that limits the requests in flight of the search.
+    pub(super) fn limit(&self, rule: &Rule) -> &'static str {
+        let by_up_to = self.up_to.unwrap_or(Rule::new(rule.goal).max_concurrency);
+        if rule.max_concurrency < by_up_to { "`--requests`" } else { "`--up-to`" }
     }
 
     /// Refuses a load beside a search for one, and a search whose definitions are to be printed: its loads are not known before.
@@ -79,7 +87,7 @@ impl SearchOptions {
 
     /// Refuses options that the search does not have a use for.
     pub(super) fn check(&self, bench: &Bench) -> Result<(), Failure> {
-        let Some(rule) = self.rule() else {
+        let Some(rule) = self.rule(bench.requests) else {
             return match self.up_to {
                 Some(_) => refused(
                     "`--up-to` limits a search, and none is requested",
@@ -117,6 +125,8 @@ impl SearchOptions {
 /// A search with all that it observed.
 pub(crate) struct Search {
     rule: Rule,
+    /// The option that limits its requests in flight.
+    limit: &'static str,
     /// True if stderr has one JSON document a line, as that of the runs has.
     is_json: bool,
     seen: Vec<Observation>,
@@ -131,8 +141,8 @@ pub(super) enum End {
 }
 
 impl Search {
-    pub(super) fn new(rule: Rule, is_json: bool) -> Self {
-        Self { rule, is_json, seen: Vec::new(), runs: Vec::new() }
+    pub(super) fn new(rule: Rule, limit: &'static str, is_json: bool) -> Self {
+        Self { rule, limit, is_json, seen: Vec::new(), runs: Vec::new() }
     }
 
     fn say(&self, text: &str) {
@@ -169,7 +179,7 @@ impl Search {
             Some(seen) => Some(format!("failed requests end the search: {}", describe(seen))),
             None if landmarks(&self.seen).is_some() => None,
             None => {
-                Some("no limit was reached: the last load still brought more throughput, and `--up-to` allows more".to_owned())
+                Some(format!("no limit was reached: the last load still brought more throughput, and {} allows more", self.limit))
             }
         }
     }
@@ -193,10 +203,11 @@ impl Search {
             )),
             Step::AllMet(load) => {
                 let bound = match self.rule.goal {
-                    Goal::MaxRate => {
-                        "higher ones are more than four times what the closed loop reached, and `--up-to` allows a larger loop"
-                    }
-                    Goal::MaxConcurrency | Goal::Sweep => "`--up-to` allows more",
+                    Goal::MaxRate => format!(
+                        "higher ones are more than four times what the closed loop reached, and {} allows a larger loop",
+                        self.limit
+                    ),
+                    Goal::MaxConcurrency | Goal::Sweep => format!("{} allows more", self.limit),
                 };
                 End::Nothing(format!("every load that was tried has {slos}, up to {}; {bound}", name(load)))
             }
@@ -423,7 +434,7 @@ mod tests {
     }
 
     fn search(goal: Goal) -> Search {
-        Search::new(Rule::new(goal), false)
+        Search::new(Rule::new(goal), "`--up-to`", false)
     }
 
     /// Returns the Summary of a closed loop whose trials cross at these places, and whose loads are too far from each other if a bracket is given.
@@ -465,7 +476,7 @@ mod tests {
         assert!(why(&[below], None).contains("1 fell short at every load, 0 at none"));
         assert!(why(&[above, within], None).contains("0 fell short at every load, 1 at none"));
         assert!(why(&[within], Some([4.0, 50.0])).contains("met at 4 and not at 50"));
-        assert_eq!(Search::new(Rule::new(Goal::Sweep), false).why_open(&summary(&[above], None)), None);
+        assert_eq!(Search::new(Rule::new(Goal::Sweep), "`--up-to`", false).why_open(&summary(&[above], None)), None);
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub(crate) struct Load {
     /// The failed requests by their kind, most frequent first.
     pub(crate) failures: Vec<Failure>,
     pub(crate) slo_met: Option<bool>,
+    /// True if responses are streamed, so that their tokens have times.
+    pub(crate) is_streamed: bool,
     /// The input tokens from a prefix cache that was to be cold; `None` if there are few, or if the endpoint reports none.
     pub(crate) cache_hits: Option<CacheHits>,
     /// The differences between the endpoint's counts of tokens and those of the client: rates of tokens rest on them.
@@ -126,6 +128,7 @@ impl Load {
             cancelled: outcomes.and_then(|outcomes| outcomes.get(PLANNED_CANCELLATION)).map_or(0, |count| count.0),
             failures: failures(outcomes, kinds),
             slo_met: serving.and_then(|serving| serving.slo_met),
+            is_streamed: work.is_none_or(ServingWork::is_streamed),
             course: work.map(|work| course_texts(work, found)).unwrap_or_default(),
             agentx: serving.and_then(agentx_text),
             cache_hits: work.and_then(|work| CacheHits::new(work, found)),
@@ -358,7 +361,22 @@ fn token_differences(work: &ServingWork, found: &PointSummary) -> Vec<String> {
         let more = if share > 0.0 { "more" } else { "fewer" };
         format!("the endpoint counts {} {more} input tokens than the workload's tokenizer", percent(share.abs()))
     });
-    lengths.into_iter().chain(inputs).collect()
+    lengths.into_iter().chain(inputs).chain(found.serving.as_ref().and_then(uncounted_tokens)).collect()
+}
+
+/// States the responses without a token count of the endpoint. Counts that are not used have a remark of their own.
+fn uncounted_tokens(serving: &ServingPoint) -> Option<String> {
+    let of_source = |source: &str| serving.token_sources.get(source).map_or(0, |count| count.0);
+    let responses: u64 = serving.token_sources.values().map(|count| count.0).sum();
+    let uncounted = of_source(TOKEN_EVENTS);
+    (uncounted > 0 && serving.usage_faults.is_empty()).then(|| {
+        format!(
+            "{} of {} have no token count of the endpoint (`usage`); tokens/s and TPOT rest on token events, of which each may have several \
+             tokens",
+            grouped(uncounted),
+            counted(responses, "successful response")
+        )
+    })
 }
 
 /// The source of token counts if the endpoint states none that is used, and the response is streamed.
@@ -491,6 +509,20 @@ mod tests {
             stated[1..],
             "where the model ends a response itself, no length is another one"
         );
+    }
+
+    #[test]
+    fn responses_without_a_count_of_tokens_are_stated() {
+        let mut model = crate::run::fixture::serving::small();
+        let serving = model.summary.points[0].serving.as_mut().expect("it serves");
+        let mut stated = |faults: &[(&str, u64)], sources: &[(&str, u64)]| {
+            (serving.usage_faults, serving.token_sources) = (counts(faults), counts(sources));
+            uncounted_tokens(serving).unwrap_or_default()
+        };
+        assert_eq!(stated(&[], &[("usage", 20)]), "");
+        assert_eq!(stated(&[], &[("unknown", 20)]), "", "a whole response has no events");
+        assert_eq!(stated(&[("output_is_zero", 20)], &[("chunks", 20)]), "", "the count that is not used is stated");
+        insta::assert_snapshot!(stated(&[], &[("usage", 1), ("chunks", 19)]), @"19 of 20 successful responses have no token count of the endpoint (`usage`); tokens/s and TPOT rest on token events, of which each may have several tokens");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use assay_manifest::{Block, Collection, Drift, Fact, Grade, IntervalKind, ProvisionedTarget, RunStatus, Stability, TargetKind};
+use assay_manifest::{Collection, Fact, Grade, IntervalKind, ProvisionedTarget, RunStatus, Stability, TargetKind};
 
 use super::environment;
 use super::section::{CaseSection, MetricStatistics};
@@ -46,15 +46,9 @@ impl Overview {
     }
 }
 
-/// States the changes of targets and machines between counted trials, a sentence each: the numbers are then of more than one state. Empty if there
-/// are none. A change before the first counted trial, or after the last one, mixes nothing.
+/// States the changes of targets and machines between counted trials; empty if there are none.
 fn mixed_states(collection: &Collection) -> String {
-    let attempts = collection.trials.iter().flat_map(|trial| &trial.attempts).filter(|attempt| attempt.counted);
-    let counted: BTreeSet<Block> = attempts.map(|attempt| attempt.block).collect();
-    let is_between = |drift: &&Drift| {
-        counted.first().is_some_and(|first| *first <= drift.before) && counted.last().is_some_and(|last| *last >= drift.after)
-    };
-    let changes: Vec<String> = collection.drift.iter().filter(is_between).map(|drift| clean(&drift.detail)).collect();
+    let changes: Vec<String> = collection.mixing_drift().map(|drift| clean(&drift.detail)).collect();
     if changes.is_empty() {
         return String::new();
     }

@@ -1,7 +1,7 @@
 //! The remarks on a serving table.
 
 use assay_manifest::Stability;
-use assay_metric::{Formula, Metric, Statistic};
+use assay_metric::{Formula, Metric, Requirement, Statistic};
 
 use super::load::Load;
 use super::remark::{Remark, RemarkKind, stability_kind, stability_text, within_run};
@@ -34,7 +34,7 @@ pub(crate) fn remarks(point: &PointSection, columns: &[&'static Column]) -> Vec<
     };
     for (column, row) in columns.iter().filter_map(|column| Some((column, point.row(column.text)?))) {
         match &row.measured {
-            Err(reason) => add(RemarkKind::Absent, format!("absent, {reason}"), column.title(), 0.0),
+            Err(reason) => add(RemarkKind::Absent, why_absent(point, column, reason), column.title(), 0.0),
             Ok(measured) => {
                 if let Err(reason) = &measured.interval {
                     add(RemarkKind::NoInterval, format!("no interval, {reason}"), column.title(), 0.0);
@@ -106,6 +106,15 @@ fn error_rates(point: &PointSection, load: &Load) -> String {
     median.map_or_else(String::new, |median| format!("; {of_all} of {which} requests, {median} in the median of the trials"))
 }
 
+/// Explains an absent value. Where no response is streamed, one reason holds for all times of tokens; the report has each metric's own.
+fn why_absent(point: &PointSection, column: &Column, reason: &str) -> String {
+    let is_streamed = point.serving.as_ref().is_none_or(|load| load.is_streamed);
+    if !is_streamed && column.metric.requires(Requirement::Streaming) {
+        return "absent, its responses are not streamed, so no token has a time".to_owned();
+    }
+    format!("absent, {reason}")
+}
+
 /// Returns a caveat if a p99 has so few samples that it is nearly their maximum.
 fn p99_caveat(column: &Column, measured: &MetricStatistics) -> Option<String> {
     let fewest = measured.trials.iter().map(|trial| trial.samples).min().filter(|_| column.statistic == Statistic::P99)?;
@@ -162,6 +171,28 @@ mod tests {
         let report = model.report();
         let columns = explained_columns(&report.cases[0]);
         report.cases[0].points.iter().flat_map(|point| remarks(point, &columns)).map(|remark| remark.full_text()).collect()
+    }
+
+    #[test]
+    fn times_of_tokens_that_no_response_has_share_one_reason() {
+        let mut model = fixture::serving::small();
+        model.summary.points.iter_mut().for_each(|point| {
+            point.metrics.retain(|metric| !metric.metric.contains("ttft") && !metric.metric.contains("tpot"));
+            if let Some(serving) = point.serving.as_mut() {
+                serving.absent.insert("ttft_ms_p99".to_owned(), "none of 40 responses has a token event".to_owned());
+                serving.absent.insert("tpot_ms_p50".to_owned(), "none of 40 responses has two token events".to_owned());
+            }
+        });
+        let reasons = |model: &fixture::Model| -> Vec<String> {
+            all_remarks(model).into_iter().filter(|text| text.contains("TTFT p99: absent") || text.contains("TPOT p50")).collect()
+        };
+        assert!(reasons(&model).iter().any(|text| text.contains("none of 40 responses has two token events")));
+        model.plan.workloads.iter_mut().filter_map(|workload| workload.serving.as_mut()).for_each(|work| work.streaming = false);
+        let whole = reasons(&model);
+        assert!(
+            !whole.is_empty() && whole.iter().all(|text| text.contains("its responses are not streamed, so no token has a time")),
+            "{whole:#?}"
+        );
     }
 
     /// Returns the remarks on a case with one load, whose trials have `samples` samples of each metric and these medians.
