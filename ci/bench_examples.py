@@ -24,6 +24,8 @@ BAR_QUANTILES_RATIO = 1.0
 BAR_REDUCE_RATIO = 3.0
 BAR_REDUCE_MIB = 512
 BAR_PAGE_BYTES = 2_000_000
+BAR_PAGE_OPENS_MS = 2000
+PAGE_OPENINGS = 5
 
 RECORDS = 10_000_000
 STREAMS = 200_000
@@ -190,7 +192,9 @@ def reduce(place, table):
 
 
 def report(place, table):
-    rows = numbers(r"(\d+) loads: built in # ms, rendered in # ms, (\d+) bytes", example(place, "report_bench"), "report_bench")
+    pages = place.folder / "pages"
+    pages.mkdir()
+    rows = numbers(r"(\d+) loads: built in # ms, rendered in # ms, (\d+) bytes", example(place, "report_bench", pages), "report_bench")
     times = {int(loads): built + rendered for loads, built, rendered, _ in rows}
     most = max(rows)
     loads, size = int(most[0]), most[3]
@@ -208,6 +212,21 @@ def report(place, table):
         "",
         None,
         "median of five; ten times the points and ten times the time is linear",
+    )
+    browser = os.environ.get("ASSAY_BENCH_BROWSER")
+    if browser is None:
+        table.skip("  opens in a browser", "not measured: no Chromium, which tests/browser/install.sh installs")
+        return
+    printed = subprocess.run(
+        ["node", os.path.join(browser, "opening.mjs"), pages / f"{loads}.html", str(PAGE_OPENINGS)], capture_output=True, text=True, check=True
+    ).stdout
+    drawn = Samples([row[2] for row in numbers(r"read # ms, loaded # ms, drawn # ms", printed, "opening.mjs")], "ms", 0)
+    table.add(
+        "  opens in a browser",
+        drawn,
+        f"{BAR_PAGE_OPENS_MS} ms",
+        drawn.median / BAR_PAGE_OPENS_MS,
+        "until headless Chromium has drawn all of the page, each time in a new window of 1,280 pixels",
     )
 
 

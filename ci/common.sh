@@ -92,6 +92,20 @@ install_foreign() {
 # Whether this machine's Node is new enough for what was installed.
 loads() { (cd "$foreign" && node --input-type=module --eval 'await import("@sigstore/verify")'); }
 
+# The scripts that open pages in a browser, likewise by their content.
+browser=$cache/browser-$(cat "$root"/tests/browser/* | cksum | cut -d ' ' -f 1)
+
+# The cache may outlive the container that the browser was installed in.
+has_browser() { [ -e "$browser/complete" ] && [ -x /usr/bin/chromium ]; }
+
+install_browser() {
+    has_browser && return 0
+    have node nodejs && have npm npm && have chromium chromium || return 1
+    rm -rf "$browser"
+    mkdir -p "$browser"
+    sh tests/browser/install.sh "$browser" >&2 && touch "$browser/complete"
+}
+
 # need PROGRAM PACKAGE...: ends the script with words that help, where a program is neither there nor to be installed.
 need() {
     have "$@" && return 0
