@@ -45,7 +45,7 @@ fn main() -> ExitCode {
 /// The open files that a command may need beside those of its load: a store's, and the pipes of the stages.
 const MIN_OPEN_FILES: u64 = 64;
 
-/// Refuses a limit of open files with which no run ends well: the failures that it causes name a pipe or a store instead of the limit.
+/// Refuses a limit of open files with which no run can succeed: the failures that it causes name a pipe or a store instead of the limit.
 fn check_open_files(limit: Option<u64>) -> Result<(), Failure> {
     match limit.filter(|limit| *limit < MIN_OPEN_FILES) {
         Some(limit) => {
