@@ -19,7 +19,6 @@ import time
 CLIENTS, TOKENS = 64, 4
 PROCESSES = ["assay", "assay-plan", "assay-provision", "assay-execute", "assay-collect", "assay-reduce", "assay-publish"]
 READ_EVERY_S = 0.01
-BAR_MIB = 100
 
 
 class Watch(threading.Thread):
@@ -102,8 +101,7 @@ def main():
         (before_s, before_kib), (s, kib) = fewer[name], most[name]
         times = f"{s / before_s:9.1f} x" if before_s > 0 else f"{'-':>11}"
         more = f"{kib / before_kib:9.2f} x" if before_kib > 0 else f"{'-':>11}"
-        bar = "" if kib / 1024 <= BAR_MIB else f"   over the bar of {BAR_MIB} MiB"
-        print(f"  {name:20} {s:8.2f} {times} {kib / 1024:7.0f} {more}{bar}")
+        print(f"  {name:20} {s:8.2f} {times} {kib / 1024:7.0f} {more}")
 
 
 if __name__ == "__main__":
