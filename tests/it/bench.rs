@@ -714,6 +714,39 @@ fn the_most_requests_in_flight_are_found_and_measured_apart() {
     assert!(report.contains(&said), "{said}");
 }
 
+/// An engine of one place serves some 70 requests a second; the search tries a higher rate, which it need not measure to its end.
+#[test]
+fn a_search_does_not_go_on_with_a_rate_that_saturates_the_endpoint() {
+    let fixture = Fixture::shared();
+    let simulator = Replica::with(&["--ttft-ms", "5", "--itl-ms", "1", "--max-num-seqs", "1"]);
+    let model = crate::serving::MODEL;
+    let load =
+        ["bench", "--url", &simulator.url, "--model", model, "--output-tokens", "10", "--duration", "6s", "--warmup", "0s"];
+    let asked = ["--find-max", "rate", "--slo", "ttft=50ms", "--trials", "1", "--up-to", "4", "--json"];
+    let ran = fixture.assay(&[&load[..], &asked].concat());
+    if ran.stdout.is_empty() {
+        // On a machine so busy that the client is late in every attempt, the search ends, and says at which load.
+        assert!(ran.code == 30 && ran.stderr.contains("error[no_valid_trial]: the search has no valid trial at"), "{}", ran.code);
+        return;
+    }
+    let found: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+    let observed = list(&found["search"]["observed"]);
+    let (early, whole): (Vec<&Value>, Vec<&Value>) = observed.iter().partition(|seen| seen["over_saturated"] == true);
+    let rate = |seen: &Value| seen["load"]["rate"].as_f64();
+    // Only rates end early, and none that was served.
+    assert!(early.iter().all(|seen| rate(seen).is_some_and(|rate| rate > 60.0) && seen["good_fraction"] == 0.0), "{observed:#?}");
+    assert!(whole.iter().any(|seen| rate(seen).is_some_and(|rate| rate < 71.0)), "{observed:#?}");
+    if let Some(seen) = early.first() {
+        // The run of that round kept the attempt with its reason, and has no number of it.
+        let runs = list(&found["search"]["runs"]);
+        let said = runs.iter().any(|run| {
+            let shown = fixture.assay(&["show", text(run), "--all"]).stdout;
+            shown.contains("they arrive faster than the endpoint serves them, so the load was ended early")
+        });
+        assert!(said, "{seen}");
+    }
+}
+
 #[test]
 fn a_search_without_an_end_says_so_and_ends_with_41() {
     let fixture = Fixture::shared();

@@ -588,6 +588,49 @@ fn what_an_endpoint_fails_is_in_its_error_rate_and_nowhere_else() {
     fixture.assay(&["verify", "one", "--recompute"]).success();
 }
 
+/// An engine of one place serves some 70 requests a second, and is asked for 20 and for 400.
+#[test]
+fn a_load_that_saturates_the_endpoint_ends_early_and_is_no_number() {
+    const ONE_PLACE: &str = "{name: simulator, kind: simulator, config: {profile: fast, max_num_seqs: 1}}";
+    let fixture = Fixture::bare();
+    let load = "mode: open, rate: [20, 400], arrival: constant, duration: 20s, over_saturation: {in_flight: 40, for: 300ms}";
+    workload(&fixture, "chat", load, "D(20,10)", "");
+    let of_shards = |shards: u32| pipeline(&["chat"], &[ONE_PLACE], 1, RETRY_BUDGET, &format!("  shards: {shards}\n"));
+    fixture.write(PIPELINE, &of_shards(1));
+    fixture.write("pipelines/two.yaml", &of_shards(2));
+    fixture.commit("a load that is too much");
+    for (run, path) in [("one", PIPELINE), ("two", "pipelines/two.yaml")] {
+        let ran = fixture.assay(&["run", path, "--run-id", run]).success();
+        let said = "chat.simulator.default.rate-400.t0: not tried again, because another attempt meets `over_saturated` again";
+        assert!(ran.stderr.contains(said), "{}", ran.stderr);
+        let summary = fixture.manifest(run, "reduce");
+        let of_rate = |rate: &str| {
+            let is_it = |point: &&Value| text(&point["point_id"]) == rate;
+            list(&summary["body"]["points"]).iter().find(is_it).expect("the point").clone()
+        };
+        let [served, saturated] = ["rate-20", "rate-400"].map(of_rate);
+        assert_eq!((&served["trials_counted"], &saturated["trials_counted"]), (&json!(1), &json!(0)), "{run}");
+        assert!(list(&saturated["metrics"]).is_empty(), "{run}");
+        let codes = |exclusion: &Value| {
+            list(&exclusion["reasons"]).iter().map(|reason| text(&reason["code"]).to_owned()).collect::<Vec<_>>()
+        };
+        // On a busy machine a client may be late, too, and then it is tried again.
+        let last: BTreeSet<String> = list(&saturated["excluded"]).last().into_iter().flat_map(codes).collect();
+        assert_eq!(last, ["over_saturated".to_owned()].into(), "{saturated}");
+        let sent: u64 = saturated["serving"]["excluded_outcomes"]
+            .as_object()
+            .expect("outcomes")
+            .values()
+            .map(|count| text(count).parse::<u64>().expect("a count"))
+            .sum();
+        assert!(sent < 20 * 400, "it ended early: {sent}");
+        let shown = fixture.assay(&["show", run, "--all"]).success().stdout;
+        assert!(shown.contains("more than 40 requests were in flight for 300ms"), "{shown}");
+        fixture.assay(&["verify", run, "--recompute"]).success();
+    }
+    assert_eq!(schedule_digests(&fixture, "one"), schedule_digests(&fixture, "two"));
+}
+
 /// A response of 900 ms begins in the warm-up and outlasts the measured phase, in every attempt. Only one shard has a user.
 #[test]
 fn a_window_shorter_than_the_responses_is_not_retried_to_the_limit() {

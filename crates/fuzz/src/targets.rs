@@ -382,6 +382,7 @@ static TRIAL: LazyLock<Trial> = LazyLock::new(|| Trial {
     start_at_ns: 0,
     warmup_ns: 0,
     measured: MeasuredLimits::default(),
+    over_saturation: None,
     sessions: None,
     connections: Connections::Pooled,
     timeout_ns: i64::MAX,

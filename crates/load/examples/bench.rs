@@ -346,6 +346,7 @@ fn trial(address: &str, streaming: bool, arrivals: Arrivals) -> Trial {
         start_at_ns: 0,
         warmup_ns: 0,
         measured: MeasuredLimits::default(),
+        over_saturation: None,
         sessions: None,
         connections: Connections::Pooled,
         timeout_ns: 600 * SECOND,

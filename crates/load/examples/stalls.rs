@@ -230,6 +230,7 @@ fn client(address: SocketAddr, mode: &str, seconds: i64) -> Result<()> {
         start_at_ns: now_ns() + 20_000_000,
         warmup_ns: WARMUP_NS,
         measured: MeasuredLimits { duration_ns: Some(seconds * SECOND), requests: None },
+        over_saturation: None,
         sessions: None,
         connections: Connections::Pooled,
         timeout_ns: 60 * SECOND,

@@ -64,7 +64,9 @@ pub use response::{MAX_DOCUMENT_BYTES, sse};
 pub use run::{run, run_sessions};
 pub use summary::{ClientStats, Counts, Delays, Lateness, TrialSummary};
 pub use tls::{ClientCertificate, TlsSettings, client_certificate_problem};
-pub use trial::{Arrivals, Capture, ChunkLists, Connections, CustomCall, Excess, History, MeasuredLimits, Sessions, Trial};
+pub use trial::{
+    Arrivals, Capture, ChunkLists, Connections, CustomCall, Excess, History, MeasuredLimits, OverSaturation, Sessions, Trial,
+};
 pub use validity::{DELAY_GRAIN, FLOOD_BYTES, MAX_DELAY_SHARE, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE};
 
 #[doc(hidden)]

@@ -136,6 +136,16 @@ impl Turns for NoTurns {
     fn end(&mut self, _session: u64) {}
 }
 
+/// The end of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    AsPlanned,
+    /// It was cancelled from outside.
+    Cancelled,
+    /// More requests were in flight than it allows.
+    OverSaturated,
+}
+
 /// The state of the loop. Its times count from the trial's start.
 struct Engine<'a> {
     trial: &'a Trial,
@@ -154,6 +164,8 @@ struct Engine<'a> {
     order: TimeoutList,
     cancellations: Cancellations,
     in_flight: u32,
+    /// The time since which more are in flight than saturate the endpoint; `None` if no more are, or if nothing counts as more.
+    saturated_since_ns: Option<i64>,
     /// The places for requests in flight, if due requests wait for one.
     places: Option<Places>,
     warmup: Lane,
@@ -219,6 +231,7 @@ impl<'a> Engine<'a> {
             order: TimeoutList::new(),
             cancellations: Cancellations::default(),
             in_flight: 0,
+            saturated_since_ns: None,
             places: trial.has_waiting().then(|| Places::new(trial.max_in_flight())),
             warmup: lanes.warmup,
             measured: lanes.measured,
@@ -250,14 +263,15 @@ impl<'a> Engine<'a> {
         let stopped = || cancel.load(Ordering::Relaxed) || failed.load(Ordering::Relaxed);
         let ran = match self.wait_for_start(&stopped) {
             Ok(false) => self.run_until_over(&stopped),
-            ended => ended,
+            Ok(true) => Ok(End::Cancelled),
+            Err(error) => Err(error),
         };
-        self.close_sessions(matches!(ran, Ok(false)));
-        let cancelled = ran?;
+        self.close_sessions(matches!(ran, Ok(End::AsPlanned)));
+        let end = ran?;
         let ended_ns = self.now();
         self.output.finish();
         drop(slack);
-        Ok(self.into_summary(ended_ns, cancelled, cpu))
+        Ok(self.into_summary(ended_ns, end, cpu))
     }
 
     /// Waits for the trial's start. Returns true if it was stopped before.
@@ -278,13 +292,14 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Sends and follows requests until the trial is over. Returns true if it was stopped before that.
-    fn run_until_over(&mut self, stopped: &impl Fn() -> bool) -> Result<bool, Error> {
+    /// Sends and follows requests until the trial is over.
+    fn run_until_over(&mut self, stopped: &impl Fn() -> bool) -> Result<End, Error> {
         loop {
             let now = self.now();
-            if stopped() {
+            let early = if stopped() { Some(End::Cancelled) } else { self.is_over_saturated(now).then_some(End::OverSaturated) };
+            if let Some(early) = early {
                 self.stop(now);
-                return Ok(true);
+                return Ok(early);
             }
             self.offer(now);
             self.cancel_due(now);
@@ -293,10 +308,20 @@ impl<'a> Engine<'a> {
                 self.output.flush(now);
             }
             if self.is_over(now) {
-                return Ok(false);
+                return Ok(End::AsPlanned);
             }
             self.wait()?;
         }
+    }
+
+    /// Returns true if more requests are in flight than the trial allows, and have been for as long as it allows. While requests come to their end
+    /// after the last one was offered, nothing is over-saturated any more.
+    fn is_over_saturated(&mut self, now: i64) -> bool {
+        let Some(most) = self.trial.over_saturation.filter(|_| self.offered_to_ns.is_none()) else { return false };
+        if self.in_flight <= most.in_flight {
+            return false;
+        }
+        now - *self.saturated_since_ns.get_or_insert(now) >= most.for_ns
     }
 
     /// Waits for sockets or for the next due time, and handles the ready ones. Between two sockets it checks if a request has
@@ -476,8 +501,8 @@ impl<'a> Engine<'a> {
         self.progress.in_flight.store(u64::from(self.in_flight), Ordering::Relaxed);
     }
 
-    fn into_summary(self, ended_ns: i64, cancelled: bool, cpu: CpuTime) -> TrialSummary {
-        let window = self.window(cancelled);
+    fn into_summary(self, ended_ns: i64, end: End, cpu: CpuTime) -> TrialSummary {
+        let window = self.window(end != End::AsPlanned);
         let (requested_per_s, sent_per_s) = self.rates(window.end - window.start);
         let (cpu_user_ns, cpu_system_ns, loop_cpu_ns) = cpu.since();
         let client = ClientStats {
@@ -496,7 +521,16 @@ impl<'a> Engine<'a> {
         };
         let Range { start: measured_from_ns, end: measured_to_ns } = window;
         let idle_cut_ns = self.sessions.as_ref().map_or(0, SessionTable::cut_ns);
-        TrialSummary { counts: self.counts, measured_from_ns, measured_to_ns, ended_ns, idle_cut_ns, cancelled, client }
+        TrialSummary {
+            counts: self.counts,
+            measured_from_ns,
+            measured_to_ns,
+            ended_ns,
+            idle_cut_ns,
+            cancelled: end == End::Cancelled,
+            over_saturated: end == End::OverSaturated,
+            client,
+        }
     }
 
     /// Returns true if all requested requests have become due.
@@ -505,9 +539,9 @@ impl<'a> Engine<'a> {
     }
 
     /// Returns the trial's window as this shard sees it; of a trial that was stopped, the part up to the stop.
-    fn window(&self, cancelled: bool) -> Range<i64> {
+    fn window(&self, was_stopped: bool) -> Range<i64> {
         let (from_ns, duration_ns) = (self.trial.warmup_ns, self.trial.measured.duration_ns);
-        if cancelled {
+        if was_stopped {
             return from_ns..self.offered_to_ns.unwrap_or(from_ns).max(from_ns);
         }
         let by_count = self.is_all_due() || duration_ns.is_none();

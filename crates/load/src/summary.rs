@@ -18,6 +18,8 @@ pub struct TrialSummary {
     pub idle_cut_ns: i64,
     /// True if it was cancelled early.
     pub cancelled: bool,
+    /// True if it ended early because more requests were in flight than [`Trial::over_saturation`](crate::Trial::over_saturation) allows.
+    pub over_saturated: bool,
     /// The client's measurements of itself.
     pub client: ClientStats,
 }

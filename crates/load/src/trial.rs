@@ -26,6 +26,8 @@ pub struct Trial {
     pub warmup_ns: i64,
     /// The end of the measured phase.
     pub measured: MeasuredLimits,
+    /// The queue at which the trial ends early; none if it ends as planned.
+    pub over_saturation: Option<OverSaturation>,
     /// The sessions that the requests are turns of; none if the requests are independent of one another.
     pub sessions: Option<Sessions>,
     /// The reuse of connections.
@@ -40,6 +42,15 @@ pub struct Trial {
     pub capture: Capture,
     /// Sent as `user-agent`.
     pub user_agent: String,
+}
+
+/// The queue at which a trial ends early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverSaturation {
+    /// The requests of this shard in flight; more of them without a break end the trial.
+    pub in_flight: u32,
+    /// The time for which there have to be more, in nanoseconds.
+    pub for_ns: i64,
 }
 
 /// The call of an API that a workload describes.

@@ -200,6 +200,7 @@ pub(crate) fn build_work(
         max_concurrency: load.max_concurrency.map(Count),
         connections: load.connections,
         cancel: load.cancel,
+        over_saturation: load.over_saturation,
         prompts,
         sessions: serving.sessions.as_ref().map(|written| sessions(written, load.sessions, serving.plays_trace())),
         scenario: serving.scenario,

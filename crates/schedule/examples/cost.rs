@@ -60,6 +60,7 @@ fn schedule(arrival: ArrivalLaw) -> Result<TrialSchedule, ScheduleError> {
         rate_profile: None,
         max_concurrency: None,
         cancel: None,
+        over_saturation: None,
         scenario: None,
         connections: assay_manifest::ConnectionPolicy::Pooled,
         session_header: None,

@@ -59,6 +59,7 @@ mod tests {
             requests_per_s,
             mean_latency_s: f64::from(clients) / requests_per_s,
             good_fraction: None,
+            over_saturated: false,
         }
     }
 

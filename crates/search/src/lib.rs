@@ -20,11 +20,13 @@ mod case;
 mod crossing;
 mod landmarks;
 mod monotone;
+mod queue;
 mod step;
 
 pub use case::{CaseLoads, CaseTrial, GOOD_FRACTION, case_loads, load_of};
 pub use crossing::{Censored, Crossing, MaxLoad, crossing, max_load};
 pub use landmarks::{Landmarks, landmarks};
+pub use queue::{AllowedLatencies, Queue};
 pub use step::{Bracket, MAX_ERROR_RATE, MAX_ROUNDS, SATURATED, Step, next_step};
 
 /// The requests that have to be within every SLO, of how many: 99 of 100, everywhere in Assay.
@@ -101,6 +103,8 @@ pub struct Observation {
     pub mean_latency_s: f64,
     /// The share of the requests that were within every SLO, from 0 to 1; absent without SLOs.
     pub good_fraction: Option<f64>,
+    /// True if the trial ended early because requests arrived faster than they were served: it has no numbers, and its share counts as 0.
+    pub over_saturated: bool,
 }
 
 impl Observation {

@@ -74,6 +74,7 @@ fn observe(seed: Seed, load: Load, count: u32, ttft_ns: i64) -> Observation {
         requests_per_s: counted.len() as f64 / seconds,
         mean_latency_s: latency / counted.len() as f64,
         good_fraction: Some(good as f64 / counted.len() as f64),
+        over_saturated: false,
     }
 }
 

@@ -246,7 +246,7 @@ fn keep_latency(text: &str) -> Result<String, String> {
 }
 
 /// Parses a latency into nanoseconds, with a resolution of one microsecond.
-pub(crate) fn parse_latency(text: &str) -> Result<u64, String> {
+pub fn parse_latency(text: &str) -> Result<u64, String> {
     let rule = || {
         // `1h` is a duration, and the units of a latency are smaller.
         let example = parse_duration(text).ok().filter(|time| !time.is_zero()).map(|time| format!("`{}s`", time.as_secs_f64()));

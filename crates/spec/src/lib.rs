@@ -60,7 +60,7 @@ pub use closure::{
 pub use define::DefinitionKind;
 pub use definition::Definition;
 pub use expand::{MAX_CASES, MAX_POINTS, MAX_TRIALS, expand};
-pub use format::{parse_duration, write_duration};
+pub use format::{parse_duration, parse_latency, write_duration};
 pub use freeze::{FreezeError, FrozenSpec, MutableParts, Pins, derive_seed};
 pub use images::WorkloadImageFiles;
 pub use lengths::{MAX_TOKENS, Scenario, ScenarioError};

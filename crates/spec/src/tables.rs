@@ -506,6 +506,12 @@ pub(crate) static LOAD: Table = Table {
         default("timeout", &DURATION_TYPE, "\"5m\"", "The time after which a request has failed."),
         default("connections", &Type::Choice(&CONNECTIONS), "\"pooled\"", "The reuse of connections."),
         optional("cancel", &Type::Object(&CANCEL), "The requests that the client cancels, as users do who stop waiting. The seed decides which."),
+        optional(
+            "over_saturation",
+            &Type::Object(&OVER_SATURATION),
+            "The queue at which a trial ends early, because requests arrive faster than they are served.",
+        )
+        .only(&["open"]),
     ],
     rules: &[Rule::AtLeastOneFor(&["closed", "open"], &["duration", "requests", "sessions"])],
 };
@@ -521,6 +527,21 @@ static CANCEL: Table = Table {
             &Type::Text(&DURATION_OR_NONE),
             "The time from the last byte of the request to its cancellation; `0s` closes at once.",
         ),
+    ],
+    rules: &[],
+};
+
+static OVER_SATURATION: Table = Table {
+    name: "over_saturation",
+    doc: "A trial ends early once more requests have been in flight, without a break, for so long: they arrive faster than the endpoint serves them, and a longer queue tells nothing more. Its attempt is kept and does not count (`over_saturated`), and is not repeated. Each of several shards has its part of the requests.",
+    selector: None,
+    fields: &[
+        required(
+            "in_flight",
+            &Type::Integer { min: 1, max: MAX_IN_FLIGHT },
+            "The requests in flight, of all shards together, that a trial may have for longer.",
+        ),
+        required("for", &DURATION_TYPE, "The time for which more of them end the trial."),
     ],
     rules: &[],
 };

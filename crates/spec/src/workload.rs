@@ -7,8 +7,8 @@ use std::time::Duration;
 use assay_api::{CustomApi, InputKind, ServingApi};
 use assay_manifest::{
     Adapter, BetterDirection, CacheMode, Cancellation, CaptureMode, ConnectionPolicy, Count, DatasetFormat, History, Images,
-    InstructionCounter, JudgedScenario, MeasuredCommand, Name, OverLongPrompt, RateProfile, RateSegment, ReasoningHistory,
-    SessionPlay, SharedPrefix, SloMetric, SyntheticText, TokenIds, WorkloadType,
+    InstructionCounter, JudgedScenario, MeasuredCommand, Name, OverLongPrompt, OverSaturation, RateProfile, RateSegment,
+    ReasoningHistory, SessionPlay, SharedPrefix, SloMetric, SyntheticText, TokenIds, WorkloadType,
 };
 use assay_metric::Requirement;
 use serde_json::{Map, Value as Json};
@@ -368,6 +368,8 @@ pub struct Load {
     pub connections: ConnectionPolicy,
     /// The requests that the client cancels; `None` if it cancels none.
     pub cancel: Option<Cancellation>,
+    /// The queue at which a trial of an open loop ends early; `None` if it ends as planned.
+    pub over_saturation: Option<OverSaturation>,
 }
 
 /// The arrival mode: the event that triggers a request.
@@ -715,6 +717,7 @@ impl Define for Workload {
         check_load_end(spec, problems);
         check_rate_profile(spec, problems);
         check_users(spec, problems);
+        check_over_saturation(spec, problems);
         check_distributions(spec, problems);
         check_length_tables(spec, problems);
         check_text(spec, problems);
@@ -818,6 +821,19 @@ fn check_times(spec: &CheckedValue, problems: &mut Problems<'_>) {
         let text = limit.text().unwrap_or_default();
         let message = format!("warm-up and duration do not fit into the time limit of {text}");
         problems.add_hinted(load.member("duration").map_or(load.anchor, |value| value.span), message, "raise `spec.time_limit`");
+    }
+}
+
+/// Checks that a queue that ends a trial can come about.
+fn check_over_saturation(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let (Some(limit), Some(cap)) = (spec.at(&["load", "over_saturation", "in_flight"]), spec.at(&["load", "max_concurrency"]))
+    else {
+        return;
+    };
+    if u64::read(limit).zip(u64::read(cap)).is_some_and(|(limit, cap)| limit >= cap) {
+        let message =
+            "`spec.load.over_saturation.in_flight` is never exceeded: `max_concurrency` allows no more requests in flight";
+        problems.add_hinted(limit.span, message, "lower it, or remove one of them");
     }
 }
 
@@ -1621,6 +1637,7 @@ impl Read for Load {
             timeout: load.get("timeout")?,
             connections: load.get("connections")?,
             cancel: load.get("cancel")?,
+            over_saturation: load.get("over_saturation")?,
         })
     }
 }
@@ -1672,6 +1689,14 @@ impl Read for Cancellation {
     fn read(cancel: &CheckedValue) -> Option<Self> {
         let after: Duration = cancel.get("after")?;
         Some(Self { share: cancel.get("share")?, after_ns: Count(u64::try_from(after.as_nanos()).ok()?) })
+    }
+}
+
+impl Read for OverSaturation {
+    fn read(limit: &CheckedValue) -> Option<Self> {
+        let held: Duration = limit.get("for")?;
+        let in_flight: u64 = limit.get("in_flight")?;
+        Some(Self { in_flight: Count(in_flight), for_ns: Count(u64::try_from(held.as_nanos()).ok()?) })
     }
 }
 

@@ -25,8 +25,14 @@ pub(crate) struct Journal {
     agreed: BTreeMap<(TrialId, u32), ShardVerdict>,
 }
 
-/// The number of attempts that meet a lasting reason before the trial is over: one could be chance.
-const MAX_LASTING: usize = 2;
+/// Returns the number of attempts that meet a lasting reason before the trial is over. A phase without a request could be chance; a queue that held for as
+/// long as the workload states is what it asks for.
+const fn most_met(reason: LastingReason) -> usize {
+    match reason {
+        LastingReason::NoRequests => 2,
+        LastingReason::OverSaturated => 1,
+    }
+}
 
 impl Journal {
     /// Reads the checkpoints and marks that earlier processes with this input digest have left.
@@ -102,7 +108,7 @@ impl Journal {
             let lasting = ShardVerdict::Lasting(*reason);
             self.attempts_of_trial(trial).filter(|attempt| self.verdict(attempt) == lasting).count()
         };
-        LastingReason::ALL.iter().copied().find(|reason| met(reason) >= MAX_LASTING)
+        LastingReason::ALL.iter().copied().find(|reason| met(reason) >= most_met(*reason))
     }
 
     /// Returns the verdict of all shards over an attempt; that of this shard until they have agreed.
@@ -258,6 +264,11 @@ mod tests {
         assert_eq!(stops(&met(&["no_requests", "no_requests"]), 9), (false, Some(LastingReason::NoRequests)));
         assert_eq!(stops(&met(&["no_requests", "client_late", "no_requests"]), 9), (false, Some(LastingReason::NoRequests)));
         assert_eq!(stops(&met(&["no_requests", "no_requests"]), 1), (false, None), "the budget ended it");
+        assert_eq!(
+            stops(&met(&["over_saturated"]), 9),
+            (false, Some(LastingReason::OverSaturated)),
+            "the endpoint is the reason"
+        );
         assert_eq!(stops(&met(&["all_failed", "all_failed"]), 9), (true, None), "an endpoint may recover");
         let mut journal = met(&["no_requests", "no_requests"]);
         journal.set_agreed(&id(TRIAL), 1, ShardVerdict::Invalid);

@@ -16,11 +16,12 @@ mod workspace;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use assay_host::FileDigests;
 use assay_manifest::{
-    Attempt, AttemptStatus, Block, CaseId, CpuList, Environment, ExecutionPart, Fact, FrozenWorkload, HostFacts, HostRole, Name,
-    Plan, PlannedTrial, ProvisionedReplica, ProvisionedTarget, Reason, Target, TrialId, Validity, Window,
+    Attempt, AttemptStatus, Block, CaseId, CpuList, Environment, ExecutionPart, Fact, FrozenWorkload, HostFacts, HostRole,
+    LastingReason, Name, Plan, PlannedTrial, ProvisionedReplica, ProvisionedTarget, Reason, Target, TrialId, Validity, Window,
 };
 use assay_probe::{Client, Identity};
 use assay_stage::parameters::ExecuteParameters;
@@ -282,12 +283,21 @@ impl<'a> BlockRun<'a> {
             });
             let verdict = ShardVerdict::new(&done.validity);
             self.journal.save_attempt(self.ctx, self.of, done)?;
-            let agreed = Barrier::new(self.ctx, trial, attempt).agree_on_verdict(self.ctx, verdict)?;
+            let barrier = Barrier::new(self.ctx, trial, attempt).waiting_longer(self.rest_of_others(trial, verdict));
+            let agreed = barrier.agree_on_verdict(self.ctx, verdict)?;
             self.journal.set_agreed(&trial.trial_id, attempt, agreed);
             self.check_interruptions()?;
         }
         self.report_end(trial);
         Ok(())
+    }
+
+    /// Returns the time that other shards may take longer than this one, which ended its load early: their parts of it may be served.
+    fn rest_of_others(&self, trial: &PlannedTrial, verdict: ShardVerdict) -> Duration {
+        let case = self.plan.cases.iter().find(|case| case.case_id == trial.case_id);
+        let workload = case.and_then(|case| self.plan.workloads.iter().find(|workload| workload.name == case.workload));
+        let limit = workload.and_then(|workload| workload.serving.as_ref()).map_or(0, |work| work.time_limit_ns.0);
+        if verdict == ShardVerdict::Lasting(LastingReason::OverSaturated) { Duration::from_nanos(limit) } else { Duration::ZERO }
     }
 
     /// Reports that a trial is not tried again although its retry budget is not spent. One shard does so for all.

@@ -196,7 +196,7 @@ impl<'a> ServingTrial<'a> {
         barrier.report_responses(ctx, has_response)?;
         // The check for measured requests covers the whole attempt: if all of a shard's few requests failed, that is its
         // measurement.
-        let is_whole = !shot.timed_out && !shot.finished.cancelled;
+        let is_whole = !shot.timed_out && !shot.finished.cancelled && !shot.finished.over_saturated;
         let others_measure = is_idle(ctx, &schedule) || (is_whole && !has_response && barrier.others_have_responses(ctx)?);
         let (status, verdict) = judge::judge(&judge::JudgeInput {
             finished: &shot.finished,
@@ -208,6 +208,7 @@ impl<'a> ServingTrial<'a> {
             others_measure,
             has_cap: self.work.max_concurrency.is_some(),
             commonest_error: shot.told.commonest_error(),
+            over_saturation: self.work.over_saturation,
         });
         reasons.extend(verdict);
         if shot.told.held_secret {
@@ -341,6 +342,7 @@ impl<'a> ServingTrial<'a> {
             start_at_ns,
             warmup_ns: signed(self.work.warmup_ns),
             measured: MeasuredLimits { duration_ns: self.work.duration_ns.map(signed), requests: None },
+            over_saturation: None,
             sessions: None,
             connections: match self.work.connections {
                 ConnectionPolicy::Pooled => Connections::Pooled,
@@ -397,6 +399,10 @@ impl<'a> ServingTrial<'a> {
     ) -> Result<LoadResult, Failure> {
         let stripe = load_stripe(ctx, schedule);
         let mut trial = self.build_trial(endpoint, start.monotonic_ns);
+        trial.over_saturation = self.work.over_saturation.map(|most| assay_load::OverSaturation {
+            in_flight: u32::try_from(most.in_flight.0.div_ceil(u64::from(ctx.shard().count.max(1)))).unwrap_or(u32::MAX),
+            for_ns: signed(most.for_ns),
+        });
         trial.measured.requests = schedule.request_limit().map(|requests| stripe.share(requests));
         let mut prompts = Prompts::new(schedule, stripe, Arc::clone(&self.tokenizer), self.rows.clone(), &self.work)
             .with_image_files(self.image_files.clone());

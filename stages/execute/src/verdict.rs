@@ -28,6 +28,7 @@ impl ShardVerdict {
             Self::Valid => "valid",
             Self::Invalid => "invalid",
             Self::Lasting(LastingReason::NoRequests) => "no_requests",
+            Self::Lasting(LastingReason::OverSaturated) => "over_saturated",
         }
     }
 }

@@ -44,7 +44,7 @@ use tokenizer::{TOKENIZER_FILE, TokenizerOptions};
 use custom_api::CustomApiOptions;
 use image_files::ImageFileOptions;
 use lengths::LengthTables;
-use search::{End, Search, SearchOptions};
+use search::{End, Round, Search, SearchOptions};
 use tls::TlsOptions;
 use wording::Wording;
 
@@ -357,6 +357,9 @@ pub(crate) struct Bench {
     /// True while the loads are those of a round of a search.
     #[arg(skip)]
     is_search_round: bool,
+    /// The queue at which the trials of an open loop end early, in a round of a search.
+    #[arg(skip)]
+    over_saturation: Option<Value>,
     /// Print the resulting workload and pipeline, and run nothing
     #[arg(long)]
     print: bool,
@@ -417,8 +420,8 @@ impl Bench {
         let cancel = handle_signals()?;
         let (trials, seed) = (self.trials, self.seed.clone());
         let mut budget = self.limit.budget(IN_OPTIONS);
-        let end = search.run(|loads, round| {
-            self.set_loads(loads, Some(round));
+        let end = search.run(|loads, seen, number| {
+            self.set_loads(loads, Some(Round { number, seen }));
             let (adhoc, wording) = self.checked()?;
             let request = self.request(adhoc, None, None);
             budget.take_source(&request.source)?;
@@ -564,6 +567,7 @@ impl Bench {
         load["timeout"] = json!(self.timeout);
         set(&mut load, "connections", Some(self.connections.as_str()).filter(|policy| *policy != "pooled").map(Value::from));
         set(&mut load, "cancel", self.cancel.as_deref().map(parse_cancel).transpose()?);
+        set(&mut load, "over_saturation", self.over_saturation.clone().filter(|_| name == "bench-open"));
         let lengths = self.lengths()?;
         let file = self.file().map(|(member, file)| self.file_of(member, file).map(|of| (member, of))).transpose()?;
         let is_simulated = self.simulator.is_some();

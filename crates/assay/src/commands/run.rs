@@ -320,6 +320,7 @@ pub(crate) fn no_valid_trial(opened: &VerifiedRun, folder: &Path) -> Option<Fail
 fn describe_lasting(reason: LastingReason) -> String {
     let remedy = match reason {
         LastingReason::NoRequests => "use a longer `duration`, or a higher rate",
+        LastingReason::OverSaturated => "use a lower rate, or remove `over_saturation` to measure the queue that grows",
     };
     format!("another attempt meets `{reason}` again, so trials were not repeated to the limit: {remedy}\n")
 }

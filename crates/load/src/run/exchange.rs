@@ -261,6 +261,9 @@ impl Engine<'_> {
         }
         self.order.remove(slot);
         self.in_flight -= 1;
+        if self.trial.over_saturation.is_some_and(|most| self.in_flight <= most.in_flight) {
+            self.saturated_since_ns = None;
+        }
         if let Some(places) = &mut self.places {
             places.free(ending.at_ns);
             self.next_due_ns = self.next_due_ns.min(ending.at_ns);

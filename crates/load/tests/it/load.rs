@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
 use assay_load::{
-    Capture, Cause, ChunkLists, Connections, Error, History, MeasuredLimits, PlannedRequest, Progress, Requests, Sessions, Sink,
-    Trial, run,
+    Capture, Cause, ChunkLists, Connections, Error, History, MeasuredLimits, OverSaturation, PlannedRequest, Progress, Requests,
+    Sessions, Sink, Trial, run,
 };
 use assay_record::{Outcome, Phase, Record};
 
@@ -413,6 +413,36 @@ fn a_trial_without_a_success_ends_with_all_its_rows() {
     let (finished, kept) = run_trial(&open(CLOSED_URL, 128), &mut every(MS / 4, 100));
     assert_eq!(indices(&kept, Outcome::ConnectError), (0..100).collect::<Vec<_>>());
     assert_eq!(finished.counts.due(Phase::Measured), 100);
+}
+
+#[test]
+fn a_queue_that_grows_ends_the_trial_with_a_row_for_each_request() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let server = Server::start(move |request, stream| {
+        held.pass();
+        good(request, stream)
+    });
+    let most = OverSaturation { in_flight: 20, for_ns: 30 * MS };
+    let trial = Trial { over_saturation: Some(most), ..open(&server.url(), 64) };
+    let (finished, kept) = run_trial(&trial, &mut every(MS, 10_000));
+    gate.open();
+    assert!(finished.over_saturated && !finished.cancelled);
+    // More than 20 were in flight for 30 ms, and all that had become due until then has a row.
+    let due = kept.records.len();
+    assert!((50..10_000).contains(&due), "{due} requests");
+    assert_eq!(indices(&kept, Outcome::CancelledAtEnd).len() + indices(&kept, Outcome::Dropped).len(), due);
+    assert!(finished.measured_to_ns >= 50 * MS, "{finished:?}");
+}
+
+#[test]
+fn a_queue_that_empties_in_between_does_not_end_the_trial() {
+    let server = Server::start(good);
+    let most = OverSaturation { in_flight: 1, for_ns: LONG };
+    let trial = Trial { over_saturation: Some(most), ..open(&server.url(), 64) };
+    let (finished, kept) = run_trial(&trial, &mut every(MS / 4, 100));
+    assert!(!finished.over_saturated);
+    assert_eq!(indices(&kept, Outcome::Ok).len(), 100);
 }
 
 #[test]

@@ -188,6 +188,8 @@ words!(
     /// No request was due in the measured phase: arrivals are the same in every attempt, and in a closed loop the responses of the
     /// warm-up take longer than the phase.
     NoRequests = "no_requests",
+    /// More requests were in flight than the workload allows for an open loop, for longer than it allows: they arrive faster than they are served.
+    OverSaturated = "over_saturated",
 );
 
 impl LastingReason {

@@ -10,6 +10,7 @@ pub(crate) mod dataset;
 pub(crate) mod environment;
 pub(crate) mod execution;
 pub(crate) mod images;
+pub(crate) mod over_saturation;
 pub(crate) mod plan;
 pub(crate) mod publication;
 pub(crate) mod rate_profile;

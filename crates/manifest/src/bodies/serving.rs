@@ -11,8 +11,9 @@ use serde_json::{Map, Value};
 
 use crate::document::words;
 use crate::{
-    Adapter, AgentxVerdict, Artifact, Block, Cancellation, CaseId, Count, Digest, ImageFiles, Images, JudgedScenario, PauseLaw,
-    PinnedFile, PointId, PromptSource, RateProfile, SessionCounts, SessionPlay, Sessions, TokenIds, Tokenizer, TrialId,
+    Adapter, AgentxVerdict, Artifact, Block, Cancellation, CaseId, Count, Digest, ImageFiles, Images, JudgedScenario,
+    OverSaturation, PauseLaw, PinnedFile, PointId, PromptSource, RateProfile, SessionCounts, SessionPlay, Sessions, TokenIds,
+    Tokenizer, TrialId,
 };
 
 /// The words that distinguish the prompts of one execution from those of any other. Synthetic prompts have them within their length, and rows
@@ -250,6 +251,9 @@ pub struct ServingWork {
     /// The requests that the client cancels; absent if it cancels none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cancel: Option<Cancellation>,
+    /// The queue at which each trial of an open loop ends early; absent if it ends as planned, however long the queue is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub over_saturation: Option<OverSaturation>,
     /// The source of prompts.
     pub prompts: PromptSource,
     /// The conversations that requests belong to; absent if each request stands for itself.

@@ -27,6 +27,7 @@ pub(super) fn work() -> ServingWork {
         rate_profile: None,
         max_concurrency: None,
         cancel: None,
+        over_saturation: None,
         scenario: None,
         connections: assay_manifest::ConnectionPolicy::Pooled,
         session_header: None,

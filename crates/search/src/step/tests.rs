@@ -20,7 +20,15 @@ impl Ideal {
             Load::Concurrency(clients) => f64::from(clients) / requests_per_s,
             Load::Rate(_) => self.latency_s,
         };
-        Observation { load, requests: 100, error_rate: 0.0, requests_per_s, mean_latency_s, good_fraction: Some(good_fraction) }
+        Observation {
+            load,
+            requests: 100,
+            error_rate: 0.0,
+            requests_per_s,
+            mean_latency_s,
+            good_fraction: Some(good_fraction),
+            over_saturated: false,
+        }
     }
 
     fn search(&self, rule: &Rule) -> (Step, Vec<Observation>) {
@@ -133,7 +141,7 @@ proptest! {
         let mut values = values.into_iter().cycle();
         let (_, seen) = search(&Rule { max_concurrency: most, ..Rule::new(goal) }, |load| {
             let (good, requests_per_s, error_rate) = values.next().expect("endless");
-            Observation { load, requests: 10, error_rate, requests_per_s, mean_latency_s: 1.0, good_fraction: Some(good) }
+            Observation { load, requests: 10, error_rate, requests_per_s, mean_latency_s: 1.0, good_fraction: Some(good), over_saturated: false }
         });
         prop_assert!(seen.len() <= MAX_ROUNDS + 4);
         for seen in &seen {

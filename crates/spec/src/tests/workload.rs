@@ -173,6 +173,7 @@ fn a_serving_workload_is_read_with_its_defaults() {
             },
             max_concurrency: None,
             cancel: None,
+            over_saturation: None,
             duration: Some(Duration::from_mins(1)),
             requests: None,
             sessions: None,
@@ -1700,6 +1701,24 @@ fn passwords_in_addresses_are_not_shown() {
       |                 ^
     hint: remove it; credentials go into a target's `headers`, as references
     ");
+}
+
+#[test]
+fn an_open_loop_may_end_early_if_its_queue_grows() {
+    let with = |text: &str, limit: &str| {
+        replace_part(text, "    mode: open\n", &format!("    mode: open\n    over_saturation: {limit}\n"))
+    };
+    let limited = workload(&with(SERVING, "{in_flight: 200, for: 1500ms}"));
+    let Work::Serving(serving) = &limited.spec.work else { panic!("serving") };
+    let limit = assay_manifest::OverSaturation { in_flight: Count(200), for_ns: Count(1_500_000_000) };
+    assert_eq!(serving.load.over_saturation, Some(limit));
+    assert_snapshot!(problems(&with(SERVING, "{in_flight: 0, for: 2s}")), @"");
+    assert!(problems(&with(SERVING, "{in_flight: 9}")).contains("lacks `for`"));
+    let capped = replace_part(SERVING, "    mode: open\n", "    mode: open\n    max_concurrency: 64\n");
+    assert_snapshot!(problems(&with(&capped, "{in_flight: 64, for: 2s}")), @"");
+    assert!(!problems(&with(&capped, "{in_flight: 63, for: 2s}")).contains("over_saturation"));
+    let closed = replace_part(&with(SERVING, "{in_flight: 9, for: 2s}"), "    mode: open\n", "    mode: closed\n");
+    assert!(problems(&closed).contains("`spec.load.over_saturation`"), "a closed loop has as many in flight as it states");
 }
 
 #[test]

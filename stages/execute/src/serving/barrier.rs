@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use assay_manifest::LastingReason::{self, NoRequests};
+use assay_manifest::LastingReason::{self, NoRequests, OverSaturated};
 use assay_manifest::{ClockOffset, Count, HostFacts, Instant, PlannedTrial, Shard, TrialId, canonical_json};
 use assay_stage::{BrokenMark, Clock, Context, ErrorCode, Failure, Stopwatch};
 use serde::de::DeserializeOwned;
@@ -58,7 +58,12 @@ const BROKEN: &str = "broken";
 const RESPONSES: [&str; 2] = ["unserved", "served"];
 
 /// The names of the marks of a shard that has finished an attempt, by its verdict.
-const VERDICTS: [&str; 3] = [ShardVerdict::Valid.mark(), ShardVerdict::Invalid.mark(), ShardVerdict::Lasting(NoRequests).mark()];
+const VERDICTS: [&str; 4] = [
+    ShardVerdict::Valid.mark(),
+    ShardVerdict::Invalid.mark(),
+    ShardVerdict::Lasting(NoRequests).mark(),
+    ShardVerdict::Lasting(OverSaturated).mark(),
+];
 
 /// The timeout of waiting for shards.
 const DEADLINE: Duration = Duration::from_mins(2);
@@ -173,12 +178,19 @@ pub(crate) struct Barrier {
     trial: TrialId,
     attempt: u32,
     shard: Shard,
+    /// The timeout of waiting for shards.
+    deadline: Duration,
 }
 
 impl Barrier {
     pub(crate) fn new(ctx: &Context, trial: &PlannedTrial, attempt: u32) -> Self {
         let folder = ctx.layout().attempt_marks(ctx.input_digest(), &trial.trial_id, attempt);
-        Self { folder, trial: trial.trial_id.clone(), attempt, shard: ctx.shard() }
+        Self { folder, trial: trial.trial_id.clone(), attempt, shard: ctx.shard(), deadline: DEADLINE }
+    }
+
+    /// Waits longer for the other shards: this one may have ended its load early.
+    pub(crate) fn waiting_longer(self, by: Duration) -> Self {
+        Self { deadline: DEADLINE.saturating_add(by), ..self }
     }
 
     fn mark(&self, shard: u32, what: &str) -> String {
@@ -350,7 +362,7 @@ impl Barrier {
         self.look(ctx, pace, watch, false, find)
     }
 
-    /// Looks at the marks until `find` is content with them, but no later than [`DEADLINE`] after the start of the watch. `find`
+    /// Looks at the marks until `find` is content with them, but no later than the deadline after the start of the watch. `find`
     /// returns the shard that is missing.
     fn look(
         &self,
@@ -369,10 +381,11 @@ impl Barrier {
             if !is_end && marks.contains(BROKEN) {
                 self.check_not_aborted(ctx)?;
             }
-            if watch.elapsed_ns() > DEADLINE.as_nanos() as u64 {
+            let deadline = self.deadline;
+            if u128::from(watch.elapsed_ns()) > deadline.as_nanos() {
                 return Err(Failure::new(
                     ErrorCode::ShardMissing,
-                    format!("shard {shard} of {} did not come within {DEADLINE:?}", self.shard.count),
+                    format!("shard {shard} of {} did not come within {deadline:?}", self.shard.count),
                 )
                 .hint("its log says why; the attempt is repeated when the run goes on"));
             }
@@ -496,6 +509,7 @@ mod tests {
         assert_eq!(of_two(&["0.valid"]), Invalid);
         assert_eq!(of_two(&["0.valid", "1.valid", "1.invalid"]), Invalid, "a replaced process judged it first");
         assert_eq!(of_two(&["0.no_requests", "1.valid"]), Lasting(NoRequests), "a shard without a user has no reason");
+        assert_eq!(of_two(&["0.over_saturated", "1.valid"]), Lasting(OverSaturated), "the load was less than all of it");
         assert_eq!(of_two(&["0.no_requests", "1.invalid"]), Invalid, "the reason of the other may pass");
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use assay_load::{Delays, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE, TrialSummary};
-use assay_manifest::{AttemptStatus, ClientHealth, LastingReason, Reason};
+use assay_manifest::{AttemptStatus, ClientHealth, LastingReason, OverSaturation, Reason};
 use assay_record::{Outcome, Phase};
 
 use crate::judge::judge_throttling;
@@ -22,6 +22,8 @@ pub(crate) struct JudgeInput<'a> {
     pub(crate) has_cap: bool,
     /// The most frequent error of failed requests.
     pub(crate) commonest_error: Option<&'a str>,
+    /// The queue at which the workload ends a trial early.
+    pub(crate) over_saturation: Option<OverSaturation>,
 }
 
 /// Returns the status of the attempt, and all reasons against counting it.
@@ -40,6 +42,7 @@ pub(crate) fn judge(left: &JudgeInput<'_>) -> (AttemptStatus, Vec<Reason>) {
             ));
         }
         AttemptStatus::Cancelled => reasons.push(Reason::new("cancelled", "the run was stopped in the middle of the attempt")),
+        _ if left.finished.over_saturated => reasons.push(over_saturated(left.over_saturation)),
         _ => reasons.extend(nothing_measured(left)),
     }
     reasons.extend(left.missed_start.map(|ns| {
@@ -48,6 +51,15 @@ pub(crate) fn judge(left: &JudgeInput<'_>) -> (AttemptStatus, Vec<Reason>) {
     reasons.extend(behind(left));
     reasons.extend(judge_throttling(left.client.cgroup_throttled_us.map(|us| us.0), left.window_ns));
     (status, reasons)
+}
+
+fn over_saturated(most: Option<OverSaturation>) -> Reason {
+    let limit = most.map_or_else(String::new, |most| {
+        let held = Duration::from_nanos(most.for_ns.0);
+        format!("more than {} requests were in flight for {held:?} without a break: ", most.in_flight.0)
+    });
+    let detail = format!("{limit}they arrive faster than the endpoint serves them, so the load was ended early");
+    Reason::new(LastingReason::OverSaturated.as_str(), detail)
 }
 
 fn nothing_measured(left: &JudgeInput<'_>) -> Option<Reason> {
@@ -151,6 +163,7 @@ mod tests {
             others_measure: false,
             has_cap: false,
             commonest_error: None,
+            over_saturation: Some(OverSaturation { in_flight: Count(120), for_ns: Count(1_500_000_000) }),
         };
         change(&mut left);
         let (status, reasons) = judge(&left);
@@ -160,6 +173,19 @@ mod tests {
 
     fn judge_client(client: &ClientHealth) -> String {
         verdict(&TrialSummary::default(), client, |left| left.others_measure = true)
+    }
+
+    #[test]
+    fn a_load_that_saturates_the_endpoint_does_not_count() {
+        let over_saturated = TrialSummary { over_saturated: true, ..TrialSummary::default() };
+        insta::assert_snapshot!(verdict(&over_saturated, &ClientHealth::default(), |_| ()), @r"
+        completed
+        over_saturated: more than 120 requests were in flight for 1.5s without a break: they arrive faster than the endpoint serves them, so the load was ended early
+        ");
+        // A client that stands still lets requests wait, too: the next attempt may be another.
+        let stopped = ClientHealth { loop_stall_max_ns: Count(5_000_000_000), ..ClientHealth::default() };
+        let both = verdict(&over_saturated, &stopped, |_| ());
+        assert!(both.contains("over_saturated:") && both.contains("client_stalled:"), "{both}");
     }
 
     #[test]

@@ -228,6 +228,7 @@ impl Simulator {
             start_at_ns: assay_reactor::now_ns(),
             warmup_ns: 0,
             measured: MeasuredLimits { duration_ns: Some(send_ns), requests: None },
+            over_saturation: None,
             sessions: None,
             connections: Connections::Pooled,
             timeout_ns: send_ns + drain_ns,

@@ -3,10 +3,17 @@
 //! Each round of a search is a run of its own, as provable as any other, of one trial for each load. What is published comes from
 //! the last run alone, which measures the loads that the search ended with.
 
-use assay_manifest::{Address, AllLoads, CrossingPlace, Exclusion, LoadBracket, MetricSummary, PointSummary, RunId, Summary};
+use assay_manifest::{
+    Address, AllLoads, CrossingPlace, Exclusion, LastingReason, LoadBracket, MetricSummary, PointSummary, RunId, SloMetric,
+    Summary,
+};
 use assay_report::{landmarks_of, observation_of};
 use assay_runs::VerifiedRun;
-use assay_search::{Bracket, Goal, Load, MAX_ERROR_RATE, MIN_REQUESTS, Observation, Rule, Step, landmarks, load_of, next_step};
+use assay_search::{
+    AllowedLatencies, Bracket, Goal, Load, MAX_ERROR_RATE, MIN_REQUESTS, Observation, Queue, Rule, Step, landmarks, load_of,
+    next_step,
+};
+use assay_spec::{parse_duration, parse_latency};
 use assay_stage::{ErrorCode, Exit, Failure};
 use serde_json::{Value, json};
 
@@ -16,6 +23,9 @@ use crate::output;
 
 /// The difference from Little's law above which it is reported.
 const MAX_LITTLE: f64 = 0.1;
+
+/// The duration of a trial that states neither a time nor a number of requests, in seconds.
+const DEFAULT_DURATION_S: f64 = 10.0;
 
 /// The options of a search.
 #[derive(clap::Args)]
@@ -154,7 +164,7 @@ impl Search {
     /// Observes loads until the search ends. `observe` runs one trial of each load and returns the run.
     pub(super) fn run(
         &mut self,
-        mut observe: impl FnMut(&[Load], usize) -> Result<VerifiedRun, Failure>,
+        mut observe: impl FnMut(&[Load], &[Observation], usize) -> Result<VerifiedRun, Failure>,
     ) -> Result<End, Failure> {
         self.say("rounds of one trial a load find the loads to measure");
         loop {
@@ -162,7 +172,7 @@ impl Search {
                 Step::Observe(loads) => loads,
                 end => return Ok(self.end(end)),
             };
-            let run = observe(&loads, self.runs.len())?;
+            let run = observe(&loads, &self.seen, self.runs.len())?;
             for load in loads {
                 let seen = observation(&run, load)?;
                 self.say(&describe(&seen));
@@ -297,7 +307,7 @@ fn max_load_json(run_id: &RunId, loads: &AllLoads) -> Value {
 
 impl Bench {
     /// Sets these loads instead of a search: one trial of each for a round, which has a seed of its own.
-    pub(super) fn set_loads(&mut self, loads: &[Load], round: Option<usize>) {
+    pub(super) fn set_loads(&mut self, loads: &[Load], round: Option<Round<'_>>) {
         let closed = |load: &Load| match load {
             Load::Concurrency(clients) => Some(Doublings(vec![u64::from(*clients)])),
             Load::Rate(_) => None,
@@ -309,41 +319,79 @@ impl Bench {
         self.concurrency = loads.iter().filter_map(closed).collect();
         self.rate = loads.iter().filter_map(rate).collect();
         self.is_search_round = round.is_some();
+        self.over_saturation = round.and_then(|round| self.hopeless_queue(round.seen));
         if let Some(round) = round {
             self.trials = 1;
-            self.seed = Some(format!("{:064x}", round + 1));
+            self.seed = Some(format!("{:064x}", round.number + 1));
         }
+    }
+
+    /// Returns the queue at which a round of rates ends early. All of its rates share one, that of the highest.
+    fn hopeless_queue(&self, seen: &[Observation]) -> Option<Value> {
+        let highest = self.rate.iter().copied().reduce(f64::max)?;
+        let allowed = AllowedLatencies { e2e_s: self.slo_s(SloMetric::E2e), ttft_s: self.slo_s(SloMetric::Ttft) };
+        let by_clock = self.duration.as_deref().and_then(|text| parse_duration(text).ok()).map(|time| time.as_secs_f64());
+        let by_count = self.requests.map(|requests| requests as f64 / highest);
+        let duration_s = by_clock.into_iter().chain(by_count).reduce(f64::min).unwrap_or(DEFAULT_DURATION_S);
+        let queue = Queue::hopeless(highest, allowed, seen, duration_s)?;
+        Some(json!({"in_flight": queue.in_flight, "for": format!("{}ms", (queue.held_s * 1e3).ceil())}))
+    }
+
+    /// Returns the limit of an SLO in seconds; `None` if there is none, or none that can be read, which is reported elsewhere.
+    fn slo_s(&self, metric: SloMetric) -> Option<f64> {
+        let pair =
+            |text: &String| text.split_once('=').filter(|(name, _)| *name == metric.as_str()).map(|(_, limit)| limit.to_owned());
+        let limit = self.slo.iter().find_map(pair)?;
+        parse_latency(&limit).ok().map(|ns| ns as f64 / 1e9)
     }
 }
 
-/// Returns what a run's only trial observed at a load. A load at which every request failed has no counted trial, and is observed all the
-/// same.
+/// A round of a search.
+#[derive(Clone, Copy)]
+pub(super) struct Round<'a> {
+    /// Its number, from 0.
+    pub(super) number: usize,
+    /// What was observed before it.
+    pub(super) seen: &'a [Observation],
+}
+
+/// Returns what a run's only trial observed at a load. A load at which every request failed, or which saturated the endpoint, has no counted trial, and
+/// is observed all the same.
 fn observation(run: &VerifiedRun, load: Load) -> Result<Observation, Failure> {
     let summary = run.chain.one::<Summary>().map(|summary| &summary.body);
     let point = summary.into_iter().flat_map(|summary| &summary.points).find(|point| load_of(point) == Some(load));
-    let observed = point.and_then(|point| if point.trials_counted > 0 { observation_of(point) } else { all_failed(point, load) });
+    let observed =
+        point.and_then(|point| if point.trials_counted > 0 { observation_of(point) } else { observe_excluded(point, load) });
     observed.ok_or_else(|| {
         Failure::new(ErrorCode::NoValidTrial, format!("the search has no valid trial at {}", name(load)))
             .hint(format!("`assay show {}` lists the reasons; repair the cause, then search again", run.chain.run_id))
     })
 }
 
-/// Returns the observation of a load if each of its attempts was excluded because every request failed.
-fn all_failed(point: &PointSummary, load: Load) -> Option<Observation> {
+/// Returns the observation of a load whose attempts do not count because of the endpoint: every request failed in each of them, or requests arrived
+/// faster than they were served in one, after which none is tried again.
+fn observe_excluded(point: &PointSummary, load: Load) -> Option<Observation> {
     let has_failed = |exclusion: &Exclusion| exclusion.reasons.iter().any(|reason| reason.code == "all_failed");
+    let is_saturated = |exclusion: &Exclusion| LastingReason::find(&exclusion.reasons) == Some(LastingReason::OverSaturated);
     let outcomes = &point.serving.as_ref()?.excluded_outcomes;
-    (!point.excluded.is_empty() && point.excluded.iter().all(has_failed)).then(|| Observation {
+    let over_saturated = point.excluded.iter().any(is_saturated);
+    let all_failed = !point.excluded.is_empty() && point.excluded.iter().all(has_failed);
+    (over_saturated || all_failed).then(|| Observation {
         load,
         requests: outcomes.values().map(|count| count.0).sum(),
-        error_rate: 1.0,
+        error_rate: if over_saturated { 0.0 } else { 1.0 },
         requests_per_s: 0.0,
         mean_latency_s: 0.0,
         good_fraction: Some(0.0),
+        over_saturated,
     })
 }
 
 /// Describes an observation in one line.
 fn describe(seen: &Observation) -> String {
+    if seen.over_saturated {
+        return format!("{}: over-saturated, so the trial was ended early, and the load falls short", name(seen.load));
+    }
     let good = seen.good_fraction.map(|share| format!(", {:.1} % within the SLOs", share * 100.0)).unwrap_or_default();
     let failed = if seen.error_rate > 0.0 { format!(", {:.1} % failed", seen.error_rate * 100.0) } else { String::new() };
     let little = seen.deviation_from_littles_law().filter(|deviation| deviation.abs() > MAX_LITTLE && seen.error_rate == 0.0);
@@ -410,6 +458,7 @@ fn observation_json(seen: &Observation) -> Value {
         "requests_per_s": seen.requests_per_s,
         "mean_e2e_ms": seen.mean_latency_s * 1e3,
         "good_fraction": seen.good_fraction,
+        "over_saturated": seen.over_saturated,
     })
 }
 
@@ -430,7 +479,15 @@ mod tests {
     use super::*;
 
     fn at(load: Load, requests_per_s: f64, mean_latency_s: f64) -> Observation {
-        Observation { load, requests: 100, error_rate: 0.0, requests_per_s, mean_latency_s, good_fraction: None }
+        Observation {
+            load,
+            requests: 100,
+            error_rate: 0.0,
+            requests_per_s,
+            mean_latency_s,
+            good_fraction: None,
+            over_saturated: false,
+        }
     }
 
     fn search(goal: Goal) -> Search {

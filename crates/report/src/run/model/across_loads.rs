@@ -23,6 +23,7 @@ pub fn observation_of(point: &PointSummary) -> Option<Observation> {
         requests_per_s: median("request_throughput_per_s").unwrap_or(0.0),
         mean_latency_s: median("e2e_ms_mean").unwrap_or(0.0) / 1e3,
         good_fraction: median("good_fraction"),
+        over_saturated: false,
     })
 }
 
