@@ -741,6 +741,7 @@ fn a_search_does_not_go_on_with_a_rate_that_saturates_the_endpoint() {
         let runs = list(&found["search"]["runs"]);
         let said = runs.iter().any(|run| {
             let shown = fixture.assay(&["show", text(run), "--all"]).stdout;
+            let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
             shown.contains("they arrive faster than the endpoint serves them, so the load was ended early")
         });
         assert!(said, "{seen}");

@@ -19,12 +19,12 @@ const REDRAWS_PER_S: u8 = 4;
 const MAX_WHY: usize = 160;
 
 /// The parts of a run that are shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
     /// The run, its stages and its attempts that do not count.
     Stages,
-    /// Its attempts that do not count: it is one of several for a purpose.
-    Exclusions,
+    /// Its attempts that do not count: it is one of several for a purpose. On a terminal, these lines stand above its panel.
+    Exclusions(Vec<String>),
 }
 
 /// Shows the progress of a run.
@@ -90,8 +90,12 @@ impl Progress {
     /// Shows these lines instead of the last ones.
     fn show(&self, lines: &[String]) {
         if let Some(bar) = &self.bar {
+            let above = match &self.detail {
+                Detail::Stages => &[][..],
+                Detail::Exclusions(above) => above,
+            };
             // Names of targets and labels may be untrusted.
-            let lines: Vec<_> = lines.iter().map(|line| output::escape_controls(line).replace('\n', " ")).collect();
+            let lines: Vec<_> = above.iter().chain(lines).map(|line| output::escape_controls(line).replace('\n', " ")).collect();
             bar.set_message(lines.join("\n"));
         }
     }

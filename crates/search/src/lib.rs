@@ -18,6 +18,7 @@
 
 mod case;
 mod crossing;
+mod curve;
 mod landmarks;
 mod monotone;
 mod queue;
@@ -25,6 +26,7 @@ mod step;
 
 pub use case::{CaseLoads, CaseTrial, GOOD_FRACTION, case_loads, load_of};
 pub use crossing::{Censored, Crossing, MaxLoad, crossing, max_load};
+pub use curve::curve;
 pub use landmarks::{Landmarks, landmarks};
 pub use queue::{AllowedLatencies, Queue};
 pub use step::{Bracket, MAX_ERROR_RATE, MAX_ROUNDS, SATURATED, Step, next_step};

@@ -425,7 +425,7 @@ impl Bench {
             let (adhoc, wording) = self.checked()?;
             let request = self.request(adhoc, None, None);
             budget.take_source(&request.source)?;
-            let finished = request.drive(false, Detail::Exclusions, &cancel);
+            let finished = request.drive(false, Detail::Exclusions(search::curve_lines(seen)), &cancel);
             Ok(finished.map_err(|failure| interrupted(self.reword(failure, &wording), SEARCH_AGAIN))?.opened)
         })?;
         let loads = match end {

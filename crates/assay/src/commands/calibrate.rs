@@ -147,7 +147,7 @@ impl Calibrate {
             command: "assay calibrate",
             search: None,
         };
-        let finished = request.drive(false, Detail::Exclusions, cancel)?;
+        let finished = request.drive(false, Detail::Exclusions(Vec::new()), cancel)?;
         let truth = simulator.take_truth()?;
         MeasuredLevels::of_run(&finished.opened.chain, finished.opened.blobs.as_ref(), &truth, store)
     }

@@ -10,8 +10,8 @@ use assay_manifest::{
 use assay_report::{landmarks_of, observation_of};
 use assay_runs::VerifiedRun;
 use assay_search::{
-    AllowedLatencies, Bracket, Goal, Load, MAX_ERROR_RATE, MIN_REQUESTS, Observation, Queue, Rule, Step, landmarks, load_of,
-    next_step,
+    AllowedLatencies, Bracket, Goal, Load, MAX_ERROR_RATE, MIN_REQUESTS, Observation, Queue, Rule, Step, curve, landmarks,
+    load_of, next_step,
 };
 use assay_spec::{parse_duration, parse_latency};
 use assay_stage::{ErrorCode, Exit, Failure};
@@ -26,6 +26,12 @@ const MAX_LITTLE: f64 = 0.1;
 
 /// The duration of a trial that states neither a time nor a number of requests, in seconds.
 const DEFAULT_DURATION_S: f64 = 10.0;
+
+/// The most loads of the curve above a panel: a terminal has some 24 lines. The lowest are left out.
+const MAX_CURVE: usize = 16;
+
+/// The width of the longest bar of the curve, in columns.
+const CURVE_WIDTH: usize = 16;
 
 /// The options of a search.
 #[derive(clap::Args)]
@@ -351,7 +357,7 @@ impl Bench {
 pub(super) struct Round<'a> {
     /// Its number, from 0.
     pub(super) number: usize,
-    /// What was observed before it.
+    /// The observations before it.
     pub(super) seen: &'a [Observation],
 }
 
@@ -385,6 +391,25 @@ fn observe_excluded(point: &PointSummary, load: Load) -> Option<Observation> {
         good_fraction: Some(0.0),
         over_saturated,
     })
+}
+
+/// Returns the curve so far, throughput against latency, a line for each load: the one above the panel of a round. Empty before the first round.
+pub(super) fn curve_lines(seen: &[Observation]) -> Vec<String> {
+    let curve = curve(seen);
+    let most = curve.iter().map(|seen| seen.requests_per_s).fold(0.0, f64::max);
+    let left_out = curve.len().saturating_sub(MAX_CURVE);
+    let line = |seen: &Observation| {
+        let width = (seen.requests_per_s / most.max(f64::MIN_POSITIVE) * CURVE_WIDTH as f64).round() as usize;
+        let numbers = if seen.over_saturated {
+            "over-saturated".to_owned()
+        } else {
+            let good = seen.good_fraction.map(|share| format!("  {:>5.1} % within the SLOs", share * 100.0)).unwrap_or_default();
+            format!("{:>7} req/s  E2E {:>6} ms{good}", digits(seen.requests_per_s), digits(seen.mean_latency_s * 1e3))
+        };
+        format!("  {:<18} {:<CURVE_WIDTH$} {numbers}", name(seen.load), "▇".repeat(width.min(CURVE_WIDTH)))
+    };
+    let head = (!curve.is_empty()).then(|| format!("the curve so far, {}", assay_report::counted(curve.len() as u64, "load")));
+    head.into_iter().chain(curve.iter().skip(left_out).map(line)).collect()
 }
 
 /// Describes an observation in one line.
@@ -521,6 +546,25 @@ mod tests {
             "points": [], "all_loads": [loads], "files": [],
         }))
         .expect("a Summary")
+    }
+
+    #[test]
+    fn the_curve_stands_above_a_round() {
+        assert_eq!(curve_lines(&[]), [""; 0]);
+        let good = |load, rate| Observation { good_fraction: Some(0.995), ..at(load, rate, 0.25) };
+        let early = Observation { over_saturated: true, good_fraction: Some(0.0), ..at(Load::Rate(40.0), 0.0, 0.0) };
+        let seen = [good(Load::Rate(20.0), 20.0), early, good(Load::Concurrency(2), 10.0)];
+        let lines = [
+            "the curve so far, 3 loads",
+            "  concurrency 2      ▇▇▇▇▇▇▇▇            10.0 req/s  E2E    250 ms   99.5 % within the SLOs",
+            "  rate 20            ▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇    20.0 req/s  E2E    250 ms   99.5 % within the SLOs",
+            "  rate 40                             over-saturated",
+        ];
+        assert_eq!(curve_lines(&seen), lines);
+        let many: Vec<Observation> = (1..40).map(|clients| at(Load::Concurrency(clients), 1.0, 1.0)).collect();
+        let lines = curve_lines(&many);
+        assert_eq!((lines.len(), lines[0].as_str()), (1 + MAX_CURVE, "the curve so far, 39 loads"));
+        assert!(lines[16].contains("concurrency 39"), "the highest stay");
     }
 
     #[test]
