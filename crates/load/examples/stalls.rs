@@ -8,6 +8,10 @@
 //! a request at the simulator to the write of its first token, by the simulator's own log. A row must be `invalid`, or the error
 //! within the bound of `docs/statistics.md`; the last line counts the rows that are neither. The last rows slow the simulator
 //! instead of the client, and must be valid.
+//!
+//!     stalls client ADDRESS closed|open SECONDS
+//!
+//! is one such client, which prints its figures as JSON: `ci/bench_validity.py` disturbs it in other ways.
 #![allow(clippy::print_stdout, reason = "an example that reports figures")]
 
 use std::collections::HashMap;
@@ -21,7 +25,7 @@ use std::time::Duration;
 
 use assay_load::{
     Arrivals, Capture, Cause, ChunkLists, Connections, Endpoint, Excess, MAX_DELAY_SHARE, MAX_LATENESS_P99, MAX_STALL,
-    MeasuredLimits, PlannedRequest, Progress, Requests, ServingApi, Sink, Trial, TrialSummary, run,
+    MIN_SENT_SHARE, MeasuredLimits, PlannedRequest, Progress, Requests, ServingApi, Sink, Trial, TrialSummary, run,
 };
 use assay_reactor::now_ns;
 use assay_record::{Outcome, Phase, Record};
@@ -239,21 +243,26 @@ fn client(address: SocketAddr, mode: &str, seconds: i64) -> Result<()> {
         capture: Capture::Digest,
         user_agent: "assay".to_owned(),
     };
-    let mut kept = TtftSink(Vec::new());
+    let mut kept = LatencySink::default();
     let mut requests = RepeatedRequest { is_open, next: [0; 2], id: 0 };
     let finished = run(&trial, &mut requests, &mut kept, &AtomicBool::new(false), &Progress::new())?;
     let truth = truth(address)?;
-    let mut true_ns = kept
-        .0
-        .iter()
-        .map(|(id, _)| truth.get(id).copied().ok_or("an unknown request"))
-        .collect::<std::result::Result<Vec<_>, _>>()?;
-    let mut ttft_ns: Vec<i64> = kept.0.iter().map(|(_, ns)| *ns).collect();
+    let (mut true_ns, mut true_itl_ns) = (Vec::new(), Vec::new());
+    for (id, _) in &kept.ttft_ns {
+        let written = truth.get(id).ok_or("an unknown request")?;
+        true_ns.push(written.ttft_ns);
+        true_itl_ns.extend(&written.itl_ns);
+    }
+    let mut ttft_ns: Vec<i64> = kept.ttft_ns.iter().map(|(_, ns)| *ns).collect();
     let delays = &finished.client.delays;
     let found = json!({
         "n": ttft_ns.len(),
         "p99_ns": p99(&mut ttft_ns),
         "true_p99_ns": p99(&mut true_ns),
+        "itl_n": kept.itl_ns.len(),
+        "true_itl_n": true_itl_ns.len(),
+        "itl_p99_ns": p99(&mut kept.itl_ns),
+        "true_itl_p99_ns": p99(&mut true_itl_ns),
         "late_share": delays.late_ns as f64 / delays.judged_ns.max(1) as f64,
         "verdict": verdict(&finished),
     });
@@ -266,6 +275,10 @@ fn verdict(finished: &TrialSummary) -> Option<String> {
     let client = &finished.client;
     if client.lateness.is_some_and(|lateness| lateness.ns_p99 > MAX_LATENESS_P99.as_nanos() as i64) {
         return Some("client_late".to_owned());
+    }
+    let sent_share = client.sent_per_s.zip(client.requested_per_s).filter(|_| client.lateness.is_some());
+    if sent_share.is_some_and(|(sent, requested)| sent < requested * MIN_SENT_SHARE) {
+        return Some("rate_not_offered".to_owned());
     }
     let stalled = client.longest_stall_ns > MAX_STALL.as_nanos() as i64;
     let why = stalled.then(|| "more than a second at a time".to_owned()).or_else(|| client.delays.explain_excess());
@@ -301,20 +314,36 @@ impl Requests for RepeatedRequest {
     }
 }
 
-/// TTFT of the measured requests by their id.
-struct TtftSink(Vec<(u128, i64)>);
+/// Latencies of the measured requests: TTFT by the request's id, and the times between neighbouring token events of all.
+#[derive(Default)]
+struct LatencySink {
+    ttft_ns: Vec<(u128, i64)>,
+    itl_ns: Vec<i64>,
+}
 
-impl Sink for TtftSink {
+impl Sink for LatencySink {
     fn record(&mut self, record: &Record, _: Option<&[u8]>) -> std::result::Result<(), Cause> {
         if let (Phase::Measured, Outcome::Ok, Some(ttft_ns)) = (record.phase, record.outcome, record.ttft_ns()) {
-            self.0.push((record.request_id, ttft_ns));
+            self.ttft_ns.push((record.request_id, ttft_ns));
+            let stamps: Vec<i64> = record.chunks.iter().map(|chunk| chunk.at_ns).collect();
+            self.itl_ns.extend(gaps(&stamps));
         }
         Ok(())
     }
 }
 
-/// Returns the true TTFT of every request by its id, from the simulator's log.
-fn truth(address: SocketAddr) -> Result<HashMap<u128, i64>> {
+fn gaps(stamps: &[i64]) -> impl Iterator<Item = i64> {
+    stamps.windows(2).map(|pair| pair[1] - pair[0])
+}
+
+/// The true latencies of a request.
+struct TrueLatencies {
+    ttft_ns: i64,
+    itl_ns: Vec<i64>,
+}
+
+/// Returns the true latencies of every request by its id, from the simulator's log.
+fn truth(address: SocketAddr) -> Result<HashMap<u128, TrueLatencies>> {
     let (mut truth, mut since) = (HashMap::new(), 0);
     loop {
         let mut socket = TcpStream::connect(address)?;
@@ -331,8 +360,10 @@ fn truth(address: SocketAddr) -> Result<HashMap<u128, i64>> {
                 continue;
             }
             let id = u128::from_str_radix(line["request_id"].as_str().ok_or("no id")?, 16)?;
-            if let (Some(arrived_ns), Some(written_ns)) = (line["arrived_ns"].as_i64(), line["chunks"][0][1].as_i64()) {
-                truth.insert(id, written_ns - arrived_ns);
+            let chunks = line["chunks"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let written: Vec<i64> = chunks.iter().filter_map(|chunk| chunk[1].as_i64()).collect();
+            if let (Some(arrived_ns), Some(first_ns)) = (line["arrived_ns"].as_i64(), written.first()) {
+                truth.insert(id, TrueLatencies { ttft_ns: first_ns - arrived_ns, itl_ns: gaps(&written).collect() });
             }
         }
         if !more {
