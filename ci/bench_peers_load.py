@@ -24,6 +24,8 @@ INPUT_TOKENS, OUTPUT_TOKENS = 100, 32
 SCALE = float(os.environ.get("ASSAY_BENCH_SCALE", "1"))
 CLOSED = {streams: max(streams, 2, round(SCALE * requests)) for streams, requests in {1: 20, 64: 1280, 512: 5120}.items()}
 RATE, RATE_REQUESTS = 100, max(2, round(SCALE * 2000))
+# Below this many tokens, chance in the CPU of the start is more than the cost of the tokens.
+LEAST_TOKENS = 5000
 CAUSE_CHARACTERS = 300
 
 METHOD = f"""method
@@ -257,7 +259,10 @@ def rows(runs, levels):
             start = others["start"]
             if "failed" in start:
                 return "none"
-            return f"{(run['used']['cpu_s'] - start['used']['cpu_s']) * 1e6 / (run['tokens'] - start['tokens']):.0f} us"
+            more = run["tokens"] - start["tokens"]
+            if more < LEAST_TOKENS:
+                return "-"
+            return f"{(run['used']['cpu_s'] - start['used']['cpu_s']) * 1e6 / more:.0f} us"
 
         error = lambda name, place: cell(lambda run, _: f"{run['errors'][name][place]:+.2f} ms")
         yield row(f"{level}: requests finished, of those sent", cell(lambda run, _: f"{run['finished']} of {run['sent']}"))
