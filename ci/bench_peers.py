@@ -40,8 +40,8 @@ fast.save_pretrained(sys.argv[2])
 class Simulator:
     """A simulator of its own for each tool, so that none finds what another has left in the cache."""
 
-    def __init__(self, programs, *options):
-        arguments = [programs / "assay-simulator", "--profile", "fast", "--model", MODEL, *options]
+    def __init__(self, programs, *options, profile="fast"):
+        arguments = [programs / "assay-simulator", "--profile", profile, "--model", MODEL, *options]
         self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
         self.url = self.process.stdout.readline().strip().removeprefix("listening on ")
 

@@ -9,6 +9,7 @@ its highest (`VmHWM`); the kernel's is what `/proc/net/sockstat` and the slab gr
 """
 
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -22,6 +23,8 @@ TOKENS, TTFT_S, ITL_S = 10, 20, 8
 BAR_CLIENT_GIB = 2.0
 MODEL = "slow"
 PAGE = 4096
+# The exit code of a run whose attempts do not count.
+NO_VALID_TRIAL = 30
 
 
 def simulator(programs, number, log):
@@ -44,9 +47,10 @@ def client(programs, folder, number, url, streams):
 
 
 def metric(url, name):
+    """The sum of a metric over its labels."""
     with urllib.request.urlopen(f"{url}/metrics", timeout=60) as response:
-        found = re.search(rf"^{name}(?:{{[^}}]*}})? (\S+)$", response.read().decode(), re.MULTILINE)
-    return float(found.group(1))
+        found = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", response.read().decode(), re.MULTILINE)
+    return sum(map(float, found))
 
 
 def field(path, name):
@@ -60,21 +64,52 @@ def kernel():
     return {"sockets": sockets * PAGE, "slab": field("/proc/meminfo", "Slab") * 1024}
 
 
+def family(root):
+    """The processes that descend from one, itself included, with their names."""
+    parents, names = {}, {}
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            before, _, after = path.read_text().rpartition(")")
+        except OSError:
+            continue
+        parents[int(path.parent.name)], names[int(path.parent.name)] = int(after.split()[1]), before.partition("(")[2]
+    found = {root}
+    while more := {process for process, parent in parents.items() if parent in found} - found:
+        found |= more
+    return {process: names.get(process, "") for process in found}
+
+
+def outcomes(home, code):
+    """The outcomes of the requests of all attempts of a client, by its Summary, and why none of them counts, if so: memory and counts are good all
+    the same when a busy machine makes the client late, which is what makes an attempt invalid here."""
+    log = (home / "err").read_text()
+    if code not in (0, NO_VALID_TRIAL):
+        sys.exit(f"the client in {home.name} ended with {code}:\n{log[-3000:]}")
+    folder = pathlib.Path(json.loads((home / "out").read_text())["folder"])
+    counted = {}
+    for point in json.loads((folder / "chain/summary.json").read_text())["body"]["points"]:
+        for kind in ("outcomes", "excluded_outcomes"):
+            for outcome, count in point["serving"].get(kind, {}).items():
+                counted[outcome] = counted.get(outcome, 0) + int(count)
+    reason = re.search(r"because: (.*)", log)
+    return counted, f" (no attempt counts: {reason.group(1)})" if reason else ""
+
+
 class Watch(threading.Thread):
     """Reads the memory of the processes that hold the streams, and what was open at most."""
 
     def __init__(self, urls):
         super().__init__(daemon=True)
-        self.urls, self.memory, self.most, self.kernel, self.over = urls, {}, 0, kernel(), threading.Event()
+        self.runs, self.urls, self.memory, self.most, self.kernel, self.over = [], urls, {}, 0, kernel(), threading.Event()
 
     def run(self):
         while not self.over.wait(0.5):
-            for status in pathlib.Path("/proc").glob("[0-9]*/status"):
-                try:
-                    if status.parent.joinpath("comm").read_text().startswith("assay-execute"):
-                        self.memory[status.parent.name] = max(self.memory.get(status.parent.name, 0), field(status, "VmHWM") * 1024)
-                except (FileNotFoundError, ProcessLookupError):
-                    pass
+            for process, name in (found for run in self.runs for found in family(run.pid).items()):
+                if name == "assay-execute":
+                    try:
+                        self.memory[process] = max(self.memory.get(process, 0), field(f"/proc/{process}/status", "VmHWM") * 1024)
+                    except (FileNotFoundError, ProcessLookupError):
+                        pass
             try:
                 running = sum(int(metric(url, "vllm:num_requests_running")) for url in self.urls)
             except OSError:
@@ -92,10 +127,11 @@ def main():
         with open(folder / "simulators", "w") as log:
             simulators = [simulator(programs, number, log) for number in range(clients)]
             urls = [url for _, url in simulators]
-            before, watch = kernel(), Watch(urls)
+            before, watch, load = kernel(), Watch(urls), os.getloadavg()[0]
             watch.start()
             begun = time.monotonic()
             runs = [client(programs, folder, number, url, each) for number, url in enumerate(urls)]
+            watch.runs = runs
             codes = [run.wait() for run in runs]
             took = time.monotonic() - begun
             watch.over.set()
@@ -104,16 +140,15 @@ def main():
             for process, _ in simulators:
                 process.terminate()
                 process.wait()
-        for number, code in enumerate(codes):
-            if code != 0:
-                home = folder / f"home-{number}"
-                sys.exit(f"client {number} ended with {code}:\n{(home / 'err').read_text()[-3000:]}")
-        results = [json.loads((folder / f"home-{number}" / "out").read_text())["results"][0] for number in range(clients)]
-    print(f"{each * clients} streams from {clients} clients with a simulator each, {TOKENS} tokens every {ITL_S} s, {took:.0f} s in all")
+        told = [outcomes(folder / f"home-{number}", code) for number, code in enumerate(codes)]
+    print(f"load average before it {load:.2f}; {each * clients} streams from {clients} clients with a simulator each, {TOKENS} tokens every {ITL_S} s, {took:.0f} s in all")
     print(f"  open at a time, by the simulators: {watch.most}")
     print(f"  finished, by the simulators: {sum(finished)} (a test request of each client among them)")
-    for result in results:
-        print("  " + json.dumps(result["serving"]["outcomes"]))
+    for number, (counted, why) in enumerate(told):
+        print(f"  client {number}, outcomes of all attempts: {json.dumps(counted)}{why}")
+    recorded = sum(counted.get("ok", 0) for counted, _ in told)
+    print(f"  responses that the clients recorded as complete, and that the simulators finished: {recorded} and {sum(finished) - clients}"
+          f" ({'each accounted for' if recorded == sum(finished) - clients else 'NOT EACH ACCOUNTED FOR'})")
     total = sum(watch.memory.values()) / 2**30
     largest = max(watch.memory.values()) / 2**30
     print(f"  memory of all clients: {total:.2f} GiB, {total * 2**30 / (each * clients) / 1024:.1f} KiB a stream; the largest process {largest:.2f} GiB"

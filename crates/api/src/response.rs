@@ -303,8 +303,11 @@ pub(crate) fn usage<I: ApiFormat>(scanner: &mut Scanner<'_>, usage: &mut Usage) 
             b"completion_tokens" => usage.completion = usage.read(scanner, InvalidCount::Output)?,
             b"prompt_tokens_details" => usage.cached = usage.read_detail(scanner, b"cached_tokens", InvalidCount::Part)?,
             b"completion_tokens_details" => output_details(scanner, usage)?,
-            // SGLang sends the count without the details.
-            b"reasoning_tokens" => usage.reasoning = usage.read(scanner, InvalidCount::Part)?.or(usage.reasoning),
+            // SGLang sends the count without the details. If there are both, the details have it, in whatever order they come.
+            b"reasoning_tokens" => {
+                let alone = usage.read(scanner, InvalidCount::Part)?;
+                usage.reasoning = usage.reasoning.or(alone);
+            }
             _ => I::read_usage_member(scanner, key, usage)?,
         }
         Ok(())
@@ -315,7 +318,7 @@ pub(crate) fn usage<I: ApiFormat>(scanner: &mut Scanner<'_>, usage: &mut Usage) 
 pub(crate) fn output_details(scanner: &mut Scanner<'_>, usage: &mut Usage) -> Scan<()> {
     usage.read_details(scanner, InvalidCount::Part, |usage, scanner, key| {
         match key {
-            b"reasoning_tokens" => usage.reasoning = usage.read(scanner, InvalidCount::Part)?,
+            b"reasoning_tokens" => usage.reasoning = usage.read(scanner, InvalidCount::Part)?.or(usage.reasoning),
             b"accepted_prediction_tokens" => usage.accepted = usage.read(scanner, InvalidCount::Part)?,
             _ => scanner.skip()?,
         }
@@ -463,6 +466,12 @@ mod tests {
             Usage { prompt: Some(1), completion: Some(0), reasoning: Some(2), ..Usage::default() }
         );
         assert_eq!(counts(r#"{"prompt_tokens":1}"#), Usage::default());
+        for (details, expected) in [("3", 3), ("null", 2)] {
+            let details = format!(r#""completion_tokens_details":{{"reasoning_tokens":{details}}}"#);
+            for both in [format!(r#"{details},"reasoning_tokens":2"#), format!(r#""reasoning_tokens":2,{details}"#)] {
+                assert_eq!(counts(&format!(r#"{{"usage":{{{both}}}}}"#)).reasoning, Some(expected), "{both}");
+            }
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The targets.
 
+use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
 use assay_api::{ReceivedRequest, ServingApi, TextSink};
@@ -9,6 +10,7 @@ use assay_dataset::{
 };
 use assay_envelope::{Bundle, PublicKey, Statement, check_bundle, check_timestamp};
 use assay_git::parse_commit;
+use assay_load::sse::{MAX_EVENT_BYTES, Stream};
 use assay_load::{Arrivals, Capture, ChunkLists, Connections, Endpoint, EndpointPaths, MeasuredLimits, Trial};
 use assay_manifest::{
     Address, CaseId, CpuList, DatasetFormat, Digest, Document, Instant, MessageRole, Name, OverLongPrompt, PointId, RunId,
@@ -23,6 +25,8 @@ use assay_warehouse::records::RecordFile;
 use assay_warehouse::{ObjectError, ObjectLimits, TABLES, for_each_object};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+
+use crate::simple::{SimpleDocument, SimpleEvent, SimpleStream, SimpleUsage, read_document, read_stream};
 
 /// A parser, as a function of bytes.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +44,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "curated", run: curated },
     Target { name: "dataset", run: dataset },
     Target { name: "definition", run: definition },
+    Target { name: "document", run: document },
+    Target { name: "events", run: events },
     Target { name: "exposition", run: exposition },
     Target { name: "indicator", run: indicator },
     Target { name: "key", run: key },
@@ -176,6 +182,85 @@ fn definition(bytes: &[u8]) {
     let _ = Definition::parse("file.yaml", bytes);
 }
 
+/// The document of a response to a chat or a completion, which the first byte chooses. Its fields are those that a simple reader finds.
+fn document(bytes: &[u8]) {
+    let Some((first, document)) = bytes.split_first() else { return };
+    let api = if first % 2 == 0 { ServingApi::Chat } else { ServingApi::Completions };
+    let (mut content, mut reasoning, mut all) = (Vec::new(), Vec::new(), Vec::new());
+    let mut keep = TextSink::Apart { content: &mut content, reasoning: &mut reasoning, all: &mut TextSink::Text(&mut all) };
+    let parsed = api.parse_response(document, &mut keep);
+    if let Ok(response) = &parsed {
+        let sizes = [content.len(), reasoning.len(), all.len()];
+        assert_eq!(sizes, [response.content, response.reasoning, response.bytes()], "each text is passed on once");
+        assert!(std::str::from_utf8(&all).is_ok(), "text is UTF-8");
+    }
+    let expected = match read_document(document) {
+        SimpleDocument::Refused => return assert!(parsed.is_err(), "it is not a response"),
+        SimpleDocument::Ambiguous => return,
+        SimpleDocument::Response(expected) => expected,
+    };
+    let response = parsed.unwrap_or_else(|reason| panic!("a response is refused: {reason}"));
+    assert_eq!([&*content, &reasoning], [expected.content.as_bytes(), expected.reasoning.as_bytes()]);
+    assert!(expected.tool.is_none_or(|tool| tool == response.tool), "the text of tool calls");
+    assert_eq!(response.finish.map(|finish| finish.decoded().into_owned()), expected.finish.map(String::into_bytes));
+    assert_eq!(response.error.is_some(), expected.has_error);
+    let usage = response.usage;
+    let usage = SimpleUsage {
+        prompt: usage.prompt,
+        completion: usage.completion,
+        cached: usage.cached,
+        reasoning: usage.reasoning,
+        accepted: usage.accepted,
+        invalid: usage.invalid,
+        claimed: usage.claimed,
+    };
+    assert_eq!(usage, expected.usage);
+}
+
+/// A stream of server-sent events. The first byte chooses how it is cut into pieces. Its events are those that a simple reader of the whole stream
+/// finds, however it is cut.
+fn events(bytes: &[u8]) {
+    let Some((cuts, stream)) = bytes.split_first() else { return };
+    compare_events(stream, *cuts);
+}
+
+fn compare_events(stream: &[u8], cuts: u8) {
+    let expected = read_stream(stream, MAX_EVENT_BYTES);
+    assert_eq!(read_pieces([stream]), expected, "in one piece");
+    for cuts in [cuts, cuts.wrapping_mul(31).wrapping_add(7)] {
+        assert_eq!(read_pieces(pieces(stream, cuts)), expected, "cut by {cuts}");
+    }
+}
+
+/// Reads a stream in pieces, up to its end or to what is too long.
+fn read_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> SimpleStream {
+    let (mut stream, mut events) = (Stream::default(), Vec::new());
+    let is_too_long = pieces.into_iter().any(|piece| {
+        let taken = stream.take(piece, |event| {
+            events.push(SimpleEvent { data: event.data.to_vec(), is_error: event.is_error });
+            ControlFlow::<()>::Continue(())
+        });
+        taken.is_err()
+    });
+    SimpleStream { events, is_too_long }
+}
+
+/// Returns the bytes in pieces of different lengths, drawn by a number: each is as likely to have about as many bytes as any power of two, up to
+/// one that the number chooses. The number 0 cuts into single bytes.
+fn pieces(bytes: &[u8], number: u8) -> Vec<&[u8]> {
+    let (mut pieces, mut rest, mut state) = (Vec::new(), bytes, u64::from(number));
+    while !rest.is_empty() {
+        // The generator of Knuth's MMIX, whose high bits are the good ones.
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let longest = 1 << ((state >> 60) % (u64::from(number) % 16 + 1));
+        let length = 1 + (state >> 33) as usize % longest;
+        let (piece, after) = rest.split_at(length.min(rest.len()));
+        pieces.push(piece);
+        rest = after;
+    }
+    pieces
+}
+
 /// A page of metrics in Prometheus' text format.
 fn exposition(bytes: &[u8]) {
     let _ = counters(&String::from_utf8_lossy(bytes));
@@ -266,8 +351,8 @@ fn service(bytes: &[u8]) {
     }
 }
 
-/// A streamed response with its head, in pieces. The first byte chooses the API, the second the length of the pieces. What is found
-/// does not depend on the pieces.
+/// A streamed response with its head, in pieces. The first byte chooses the API, the second the lengths of the pieces. What is found does not
+/// depend on the pieces.
 fn stream(bytes: &[u8]) {
     let Some((api, rest)) = with_api(bytes) else { return };
     let Some((piece, wire)) = rest.split_first() else { return };
@@ -275,6 +360,8 @@ fn stream(bytes: &[u8]) {
     let whole = assay_load::parse::record_of(&trial, wire, wire.len());
     let pieces = assay_load::parse::record_of(&trial, wire, usize::from(*piece));
     assert_eq!(whole, pieces, "what is found depends on the pieces");
+    let cut = assay_load::parse::record_of_pieces(&trial, self::pieces(wire, *piece));
+    assert_eq!(whole, cut, "what is found depends on the pieces");
 }
 
 /// The response of a time-stamping authority (RFC 3161).
@@ -406,6 +493,27 @@ mod tests {
             assert_eq!(corpus.to_text(), text, "{}: each input once, in order", target.name);
             assert!(corpus.inputs().count() > 1, "{}: nothing is replayed", target.name);
             corpus.inputs().for_each(target.run);
+        }
+    }
+
+    /// The inputs of a target are too short for the limit.
+    #[test]
+    fn a_stream_is_too_long_at_the_same_place_however_it_is_cut() {
+        let line = |bytes: usize| [b"data:a\n\ndata:".as_slice(), &vec![b'x'; bytes - 5], b"\n\ndata:b\n\n"].concat();
+        let lines = |count: usize| [b"data:a\n\n".to_vec(), line(MAX_EVENT_BYTES / 2).repeat(count), b"\n\n".to_vec()].concat();
+        let parts = |count: usize| {
+            let part = [b"data:".as_slice(), &[b'x'; 1_000], b"\n"].concat();
+            [b"data:a\n\n".to_vec(), part.repeat(count), b"\n".to_vec()].concat()
+        };
+        let whole = [line(MAX_EVENT_BYTES), lines(3), parts(MAX_EVENT_BYTES / 1_001)];
+        let too_long = [line(MAX_EVENT_BYTES + 1), parts(MAX_EVENT_BYTES / 1_001 + 1), vec![b'x'; MAX_EVENT_BYTES + 1]];
+        for (streams, is_too_long) in [(whole, false), (too_long, true)] {
+            for stream in streams {
+                assert_eq!(read_stream(&stream, MAX_EVENT_BYTES).is_too_long, is_too_long);
+                for cuts in [13, 14, 15] {
+                    compare_events(&stream, cuts);
+                }
+            }
         }
     }
 

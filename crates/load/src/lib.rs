@@ -72,5 +72,5 @@ pub use validity::{DELAY_GRAIN, FLOOD_BYTES, MAX_DELAY_SHARE, MAX_LATENESS_P99, 
 #[doc(hidden)]
 pub mod parse {
     //! The parsers alone, for benchmarks and fuzzing: not part of the public API.
-    pub use crate::response::{follow, record_of};
+    pub use crate::response::{follow, record_of, record_of_pieces};
 }

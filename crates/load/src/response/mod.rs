@@ -688,10 +688,15 @@ pub fn follow(trial: &Trial, wire: &[u8], piece: usize, times: u32) -> u64 {
 /// Follows one response in pieces of this size, up to its end or else to the close of its connection, and returns its record and its
 /// text. For fuzzing.
 pub fn record_of(trial: &Trial, wire: &[u8], piece: usize) -> (Record, Vec<u8>) {
+    record_of_pieces(trial, wire.chunks(piece.max(1)))
+}
+
+/// As [`record_of`], of a response in these pieces.
+pub fn record_of_pieces<'a>(trial: &Trial, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Record, Vec<u8>) {
     let mut reader = Reader::new(trial, Budget::new(MAX_HELD_BYTES));
     reader.reset(true, false, None);
     let mut row = Row::default();
-    let ending = wire.chunks(piece.max(1)).find_map(|piece| reader.take(piece, 0, &mut row));
+    let ending = pieces.into_iter().find_map(|piece| reader.take(piece, 0, &mut row));
     let ending = ending.unwrap_or_else(|| reader.close(None, 0, &mut row));
     // The bytes that a read brings beyond the end depend on the pieces alone.
     let record = Record { outcome: ending.outcome, error: ending.reason, response_bytes: 0, ..row.record };
