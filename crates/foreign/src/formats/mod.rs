@@ -1,0 +1,5 @@
+//! The formats, one module each.
+
+pub(crate) mod benchmark_job;
+pub(crate) mod genai_bench;
+pub(crate) mod vllm;
