@@ -4,6 +4,7 @@ use std::fs;
 
 use assay_foreign::{ExampleInput, FORMATS};
 
+use crate::docs::{Reader, blocks};
 use crate::support::{Fixture, files_under};
 
 const JOB: &str = "apiVersion: ome.io/v1beta1
@@ -23,45 +24,40 @@ const VLLM: [&str; 6] = ["--", "vllm", "bench", "serve", "--model", "m"];
 /// The definitions of every example of every format are valid, by the real program.
 #[test]
 fn every_example_of_every_format_is_imported_and_valid() {
-    let fixture = Fixture::bare();
     for format in FORMATS {
         for example in format.examples {
-            let to = format!("{}-{}", format.name, example.name);
+            let fixture = Fixture::bare();
             let words = example.input.words();
             let given: Vec<&str> = match example.input {
                 ExampleInput::File(text) => {
-                    fixture.write(&format!("given/{to}"), text);
-                    vec![]
+                    fixture.write("given", text);
+                    vec!["given"]
                 }
                 ExampleInput::Command(_) => ["--"].into_iter().chain(words.iter().map(String::as_str)).collect(),
             };
-            let path = format!("given/{to}");
-            let file: &[&str] = if given.is_empty() { &[&path] } else { &[] };
-            let arguments = [&["import", "--to", &to][..], file, &given].concat();
-            let ran = fixture.assay(&arguments).success();
+            let ran = fixture.assay(&[&["import"][..], &given].concat()).success();
             assert!(ran.stdout.contains("written      ") && ran.stdout.contains(" 0 refused"), "{}", ran.stdout);
-            let folder = fixture.repo().join(&to);
-            assert!(files_under(&folder).len() >= 2);
-            fixture.assay_in(&folder, &["validate"]).success();
-            fixture
-                .assay_in(
-                    &folder,
-                    &[
-                        "plan",
-                        &format!(
-                            "pipelines/{}",
-                            fs::read_dir(folder.join("pipelines"))
-                                .expect("it is there")
-                                .next()
-                                .expect("a pipeline")
-                                .expect("an entry")
-                                .file_name()
-                                .display()
-                        ),
-                    ],
-                )
-                .success();
+            let checked = fixture.assay(&["validate"]).success();
+            assert!(!checked.stdout.contains("0 files checked"), "{}", checked.stdout);
+            for pipeline in files_under(&fixture.repo().join("pipelines")) {
+                fixture.assay(&["plan", &pipeline.display().to_string()]).success();
+            }
         }
+    }
+}
+
+/// The page is followed word by word.
+#[test]
+fn importing_is_followed_to_its_end() {
+    let fixture = Fixture::bare();
+    let mut reader = Reader::new(&fixture);
+    let blocks = blocks(include_str!("../../docs/import.md"));
+    assert_eq!(blocks.len(), 3, "the page has its steps");
+    for block in &blocks {
+        reader.follow(block);
+    }
+    for path in ["pipelines/llama-chat.yaml", "workloads/llama-chat-d-100-1000/workload.yaml", "pipelines/vllm-bench.yaml"] {
+        assert!(reader.folder.join("my-benchmarks").join(path).is_file(), "{path}");
     }
 }
 

@@ -159,6 +159,54 @@ impl Mapping<'_> {
         }
     }
 
+    /// Sets the load of a command that sends a number of requests, at a rate or by users: `how` is the difference of its arrival process.
+    pub(crate) fn rate_or_concurrency(&mut self, arguments: &Arguments, how: &str) {
+        let requests = arguments.whole("--num-prompts", self).unwrap_or(1000);
+        let field = if arguments.has("--num-prompts") { "--num-prompts" } else { "--num-prompts(absent)" };
+        if !(1..=1_000_000_000).contains(&requests) {
+            return self.refused(field, "write a number of requests from 1");
+        }
+        self.draft.load.push(member("requests", requests));
+        self.mapped(field, "workload spec.load.requests");
+        let cap = arguments.whole("--max-concurrency", self);
+        match arguments.one("--request-rate") {
+            None | Some("inf") => {
+                if arguments.has("--request-rate") {
+                    self.mapped("--request-rate", "workload spec.load.mode");
+                }
+                if let Some(cap) = cap {
+                    self.mapped("--max-concurrency", "workload spec.load.concurrency");
+                    self.closed(&[cap]);
+                } else {
+                    let how = "all requests are sent at once, as by as many users as there are requests";
+                    self.approximated("--max-concurrency(absent)", "workload spec.load.concurrency", how);
+                    self.closed(&[requests]);
+                }
+                if arguments.has("--burstiness") {
+                    self.ignored("--burstiness", "it shapes a rate, and there is none");
+                }
+            }
+            Some(_) => self.rate(arguments, cap, how),
+        }
+    }
+
+    fn rate(&mut self, arguments: &Arguments, cap: Option<u64>, how: &str) {
+        let Some(rate) = arguments.number("--request-rate", self) else { return };
+        let smoothness = arguments.number("--burstiness", self);
+        self.approximated("--request-rate", "workload spec.load.rate", how);
+        if smoothness.is_some() {
+            self.mapped("--burstiness", "workload spec.load.smoothness");
+        }
+        if cap.is_some() {
+            let how = "a request that is due beyond it waits, and Assay counts its latencies from the time at which it was due";
+            self.approximated("--max-concurrency", "workload spec.load.max_concurrency", how);
+        }
+        match smoothness.filter(|smoothness| (*smoothness - 1.0).abs() > f64::EPSILON) {
+            Some(smoothness) => self.open(&[rate], "gamma", Some(smoothness), cap),
+            None => self.open(&[rate], "poisson", None, cap),
+        }
+    }
+
     /// States that each point is measured once.
     pub(crate) fn measured_once(&mut self) {
         self.draft.pipeline.push(member("trials", json!({"count": 1})));

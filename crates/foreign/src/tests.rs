@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use crate::command::{Flag, Takes, Treatment};
 use crate::format::ExampleInput;
-use crate::formats::{benchmark_job, genai_bench, vllm};
+use crate::formats::{benchmark_job, genai_bench, guidellm, sglang, vllm};
 use crate::{FORMATS, Import, ImportOptions, Outcome, Source, import, recognise, reference_page};
 
 /// A value that no output may contain.
@@ -228,8 +228,12 @@ fn with_option(base: &[&str], flag: &Flag) -> Vec<String> {
 fn each_option_of_a_command_has_its_outcome() {
     let genai = "genai-bench benchmark --api-backend vllm --api-base http://h:1 --api-model-name m --task text-to-text --traffic-scenario D(1,2) \
                  --num-concurrency 1 --max-time-per-run 1 --max-requests-per-run 1";
+    let sglang_base = "python -m sglang.bench_serving --model m --dataset-name random --request-rate 2";
+    let guidellm_base = "guidellm benchmark --target http://h:1 --model m --profile constant --rate 1 --max-seconds 9 --data prompt_tokens=2,output_tokens=3";
     let vllm_base = "vllm bench serve --model m --request-rate 2";
-    for (base, flags) in [(genai, genai_bench::FLAGS), (vllm_base, vllm::FLAGS)] {
+    for (base, flags) in
+        [(genai, genai_bench::FLAGS), (vllm_base, vllm::FLAGS), (sglang_base, sglang::FLAGS), (guidellm_base, guidellm::FLAGS)]
+    {
         let base: Vec<&str> = base.split_whitespace().collect();
         for flag in flags {
             let words = with_option(&base, flag);

@@ -2,4 +2,6 @@
 
 pub(crate) mod benchmark_job;
 pub(crate) mod genai_bench;
+pub(crate) mod guidellm;
+pub(crate) mod sglang;
 pub(crate) mod vllm;

@@ -112,7 +112,8 @@ fn map(words: &[String], mapping: &mut Mapping<'_>) {
         mapping.ignored("--model", "requests name the served model");
     }
     mapping.settle_model("--model");
-    arrivals(&arguments, mapping);
+    let how = "vLLM scales its gaps so that the last request is due at requests / rate; Assay's process is not scaled";
+    mapping.rate_or_concurrency(&arguments, how);
     lengths(&arguments, mapping);
     body(&arguments, mapping);
     mapping.draft.workload.push(member("cache", "shared"));
@@ -168,54 +169,6 @@ fn api(arguments: &Arguments, mapping: &mut Mapping<'_>) {
             &format!("this backend has the path `{path}`: a path in front of it belongs into the address"),
         ),
         None => {}
-    }
-}
-
-fn arrivals(arguments: &Arguments, mapping: &mut Mapping<'_>) {
-    let requests = arguments.whole("--num-prompts", mapping).unwrap_or(1000);
-    let field = if arguments.has("--num-prompts") { "--num-prompts" } else { "--num-prompts(absent)" };
-    if !(1..=1_000_000_000).contains(&requests) {
-        return mapping.refused(field, "write a number of requests from 1");
-    }
-    mapping.draft.load.push(member("requests", requests));
-    mapping.mapped(field, "workload spec.load.requests");
-    let cap = arguments.whole("--max-concurrency", mapping);
-    match arguments.one("--request-rate") {
-        None | Some("inf") => {
-            if arguments.has("--request-rate") {
-                mapping.mapped("--request-rate", "workload spec.load.mode");
-            }
-            if let Some(cap) = cap {
-                mapping.mapped("--max-concurrency", "workload spec.load.concurrency");
-                mapping.closed(&[cap]);
-            } else {
-                let how = "all requests are sent at once, as by as many users as there are requests";
-                mapping.approximated("--max-concurrency(absent)", "workload spec.load.concurrency", how);
-                mapping.closed(&[requests]);
-            }
-            if arguments.has("--burstiness") {
-                mapping.ignored("--burstiness", "it shapes a rate, and there is none");
-            }
-        }
-        Some(_) => rate(arguments, cap, mapping),
-    }
-}
-
-fn rate(arguments: &Arguments, cap: Option<u64>, mapping: &mut Mapping<'_>) {
-    let Some(rate) = arguments.number("--request-rate", mapping) else { return };
-    let smoothness = arguments.number("--burstiness", mapping);
-    let how = "vLLM scales its gaps so that the last request is due at requests / rate; Assay's process is not scaled";
-    mapping.approximated("--request-rate", "workload spec.load.rate", how);
-    if smoothness.is_some() {
-        mapping.mapped("--burstiness", "workload spec.load.smoothness");
-    }
-    if cap.is_some() {
-        let how = "a request that is due beyond it waits, and Assay counts its latencies from the time at which it was due";
-        mapping.approximated("--max-concurrency", "workload spec.load.max_concurrency", how);
-    }
-    match smoothness.filter(|smoothness| (*smoothness - 1.0).abs() > f64::EPSILON) {
-        Some(smoothness) => mapping.open(&[rate], "gamma", Some(smoothness), cap),
-        None => mapping.open(&[rate], "poisson", None, cap),
     }
 }
 
