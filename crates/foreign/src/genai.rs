@@ -1,11 +1,11 @@
 //! The tasks, scenarios and iterations of genai-bench, which OME's BenchmarkJob shares with its command line.
 
 use assay_spec::Scenario;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::draft::{Cell, member};
 use crate::mapping::Mapping;
-use crate::value::slug;
+use crate::value::{slug, whole};
 
 /// The most workloads of one pipeline.
 const MAX_CELLS: usize = 200;
@@ -127,8 +127,8 @@ pub(crate) struct GenaiLoad {
     /// `None` in a list is a value that is no whole number.
     pub(crate) concurrency: Option<Vec<Option<u64>>>,
     pub(crate) batch: Option<Vec<Option<u64>>>,
-    pub(crate) minutes: Option<Option<u64>>,
-    pub(crate) requests: Option<Option<u64>>,
+    pub(crate) minutes: Option<Value>,
+    pub(crate) requests: Option<Value>,
 }
 
 impl Mapping<'_> {
@@ -162,7 +162,7 @@ impl Mapping<'_> {
     }
 
     fn genai_limits(&mut self, load: &GenaiLoad, fields: GenaiFields) {
-        match load.minutes {
+        match load.minutes.as_ref().map(whole) {
             Some(Some(minutes)) if (1..=43_000).contains(&minutes) => {
                 self.draft.load.push(member("duration", format!("{minutes}m")));
                 self.draft.minutes = Some(minutes);
@@ -171,7 +171,7 @@ impl Mapping<'_> {
             Some(_) => self.refused(fields.minutes, "write a whole number of minutes from 1 to 43000"),
             None => self.refused(&format!("{}(absent)", fields.minutes), "genai-bench needs it: add the minutes of each point"),
         }
-        match load.requests {
+        match load.requests.as_ref().map(whole) {
             Some(Some(requests)) if (1..=1_000_000_000).contains(&requests) => {
                 self.draft.load.push(member("requests", requests));
                 self.mapped(fields.requests, "workload spec.load.requests");

@@ -107,16 +107,14 @@ fn import_documents(documents: &[Value], options: &ImportOptions) -> Result<Impo
     let mut import = empty_import(first);
     for (index, document) in documents.iter().enumerate() {
         let mut mapping = Mapping::new(options, index + 1);
-        match format_of_document(document).map(|format| (format, &format.reader)) {
-            Some((format, Reader::Document { map, .. })) => {
-                map(document, &mut mapping);
-                finish(format, mapping, &mut import);
-            }
-            _ => {
-                let kind = document.get("kind").and_then(Value::as_str).map_or_else(|| "document".to_owned(), shown_name);
-                mapping.ignored(&format!("({kind})"), "this document is no definition of a benchmark, and is not imported");
-                import.rows.append(&mut mapping.rows);
-            }
+        let format = format_of_document(document);
+        if let Some((format, Reader::Document { map, .. })) = format.map(|format| (format, &format.reader)) {
+            map(document, &mut mapping);
+            finish(format, mapping, &mut import);
+        } else {
+            let kind = document.get("kind").and_then(Value::as_str).map_or_else(|| "document".to_owned(), shown_name);
+            mapping.ignored(&format!("({kind})"), "this document is no definition of a benchmark, and is not imported");
+            import.rows.append(&mut mapping.rows);
         }
     }
     Ok(import)

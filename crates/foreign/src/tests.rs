@@ -67,7 +67,7 @@ fn every_example_is_recognised_and_makes_definitions() {
 #[test]
 fn an_endpoint_becomes_a_workload_for_each_scenario_and_a_pipeline() {
     let imported = file(JOB);
-    let text: String = imported.files.iter().map(|file| format!("== {}\n{}", file.path, file.text)).collect();
+    let text: String = imported.files.iter().map(|file| format!("== {}\n{}", file.path, file.text)).collect::<Vec<_>>().concat();
     assert_snapshot!(text);
     assert_eq!(imported.commands, ["assay run pipelines/job.yaml --store 's3://b/p'"]);
 }
@@ -204,7 +204,8 @@ fn with_field(yaml: &str) -> String {
     let name = yaml.split(':').next().unwrap_or_default();
     let is_top = ["metadata", "status"].contains(&name);
     let own = if is_top { format!("{name}:") } else { format!("  {name}:") };
-    let kept: String = JOB.lines().filter(|line| !line.starts_with(&own)).map(|line| format!("{line}\n")).collect();
+    let kept: String =
+        JOB.lines().filter(|line| !line.starts_with(&own)).map(|line| format!("{line}\n")).collect::<Vec<_>>().concat();
     if is_top { format!("{yaml}\n{kept}") } else { format!("{kept}  {yaml}\n") }
 }
 

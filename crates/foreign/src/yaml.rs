@@ -1,6 +1,7 @@
 //! Writes a definition as YAML, with comments above the fields that they are about.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use serde_json::Value;
 
@@ -62,7 +63,7 @@ pub(crate) fn comment(text: &str, indent: usize) -> String {
     for word in text.split_whitespace() {
         let word: String = word.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
         if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > MAX_COMMENT {
-            lines.push_str(&format!("{:indent$}# {line}\n", ""));
+            let _ = writeln!(lines, "{:indent$}# {line}", "");
             line.clear();
         }
         if !line.is_empty() {
@@ -89,15 +90,20 @@ impl Writer<'_> {
                 self.text.push_str(&comment(&text, lead));
             }
             let dash = if is_first { "- " } else { "" };
-            self.text.push_str(&format!("{:lead$}{dash}{}:", "", scalar(key, true)));
+            let _ = write!(self.text, "{:lead$}{dash}{}:", "", scalar(key, true));
             self.node(&path, node, indent);
         }
     }
 
+    fn line(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.text.push('\n');
+    }
+
     fn node(&mut self, path: &str, node: &Node, indent: usize) {
         match node {
-            Node::Value(Value::String(text)) => self.text.push_str(&format!(" {}\n", scalar(text, false))),
-            Node::Value(value) => self.text.push_str(&format!(" {}\n", flow(value))),
+            Node::Value(Value::String(text)) => self.line(&format!(" {}", scalar(text, false))),
+            Node::Value(value) => self.line(&format!(" {}", flow(value))),
             Node::Map(members) => {
                 self.text.push('\n');
                 self.members(&format!("{path}."), members, indent + 2, false);
@@ -107,7 +113,7 @@ impl Writer<'_> {
                 for (index, item) in items.iter().enumerate() {
                     match item {
                         Node::Map(members) => self.members(&format!("{path}[{index}]."), members, indent + 4, true),
-                        Node::Value(value) => self.text.push_str(&format!("{:1$}- {2}\n", "", indent + 2, flow(value))),
+                        Node::Value(value) => self.line(&format!("{:1$}- {2}", "", indent + 2, flow(value))),
                         Node::List(_) => {}
                     }
                 }
@@ -148,7 +154,7 @@ fn quoted(text: &str) -> String {
             '\\' => out.push_str("\\\\"),
             '\n' => out.push_str("\\n"),
             control if control.is_control() || matches!(control, '\u{2028}' | '\u{2029}' | '\u{feff}') => {
-                out.push_str(&format!("\\u{:04x}", u32::from(control)));
+                let _ = write!(out, "\\u{:04x}", u32::from(control));
             }
             other => out.push(other),
         }

@@ -289,18 +289,14 @@ fn both_endpoints(document: &Value, mapping: &mut Mapping<'_>) {
         mapping.draft.target.clear();
     }
     let Some(service) = at(document, "spec.endpoint.inferenceService") else { return };
-    match service.get("namespace").and_then(Value::as_str).filter(|text| is_object_name(text)) {
-        Some(namespace) => {
-            if let Some((_, Node::Map(members))) = mapping.draft.target.iter_mut().find(|(key, _)| key == "inference_service") {
-                members.push(member("namespace", namespace));
-            }
-            mapping.mapped(REQUIRED_NAMESPACE, "pipeline spec.targets[0].inference_service.namespace");
-        }
-        None => {
-            mapping.refused(REQUIRED_NAMESPACE, "write the namespace of the InferenceService");
-            mapping.draft.target.clear();
-        }
+    let Some(namespace) = service.get("namespace").and_then(Value::as_str).filter(|text| is_object_name(text)) else {
+        mapping.draft.target.clear();
+        return mapping.refused(REQUIRED_NAMESPACE, "write the namespace of the InferenceService");
+    };
+    if let Some((_, Node::Map(members))) = mapping.draft.target.iter_mut().find(|(key, _)| key == "inference_service") {
+        members.push(member("namespace", namespace));
     }
+    mapping.mapped(REQUIRED_NAMESPACE, "pipeline spec.targets[0].inference_service.namespace");
 }
 
 fn is_object_name(text: &str) -> bool {
@@ -369,8 +365,8 @@ fn load_of(document: &Value) -> GenaiLoad {
             .map(|value| list(value).map(|scenario| scenario.as_str().unwrap_or_default().to_owned()).collect()),
         concurrency: numbers(FIELDS.concurrency),
         batch: None,
-        minutes: at(document, FIELDS.minutes).map(whole),
-        requests: at(document, FIELDS.requests).map(whole),
+        minutes: at(document, FIELDS.minutes).cloned(),
+        requests: at(document, FIELDS.requests).cloned(),
     }
 }
 
@@ -450,9 +446,9 @@ fn keep(mapping: &mut Mapping<'_>, field: &str, found: Member, is_pod: bool, to:
         return mapping.refused(field, page);
     }
     if is_pod {
-        mapping.draft.pod.push(found)
+        mapping.draft.pod.push(found);
     } else {
-        mapping.draft.execute.push(found)
+        mapping.draft.execute.push(found);
     }
     mapping.mapped(field, to);
 }

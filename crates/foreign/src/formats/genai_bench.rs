@@ -130,8 +130,8 @@ fn map(words: &[String], mapping: &mut Mapping<'_>) {
         scenarios: list(&arguments, "--traffic-scenario").map(|list| list.into_iter().map(str::to_owned).collect()),
         concurrency: list(&arguments, "--num-concurrency").map(|list| list.into_iter().map(|text| text.parse().ok()).collect()),
         batch: list(&arguments, "--batch-size").map(|list| list.into_iter().map(|text| text.parse().ok()).collect()),
-        minutes: arguments.one("--max-time-per-run").map(|text| text.parse().ok()),
-        requests: arguments.one("--max-requests-per-run").map(|text| text.parse().ok()),
+        minutes: arguments.one("--max-time-per-run").map(Value::from),
+        requests: arguments.one("--max-requests-per-run").map(Value::from),
     };
     mapping.genai_load(&load, FIELDS);
     if arguments.has("--model-tokenizer") {

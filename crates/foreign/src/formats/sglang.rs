@@ -112,8 +112,7 @@ fn target(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     let backend = arguments.one("--backend").unwrap_or("sglang");
     let field = if arguments.has("--backend") { "--backend" } else { "--backend(absent)" };
     let (api, stack, port) = match backend {
-        "sglang" | "sglang-native" => ("completions", "sglang", 30000),
-        "sglang-oai" => ("completions", "sglang", 30000),
+        "sglang" | "sglang-native" | "sglang-oai" => ("completions", "sglang", 30000),
         "sglang-oai-chat" => ("chat", "sglang", 30000),
         "vllm" => ("completions", "vllm", 8000),
         "vllm-chat" => ("chat", "vllm", 8000),
