@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use assay_spec::API_VERSION;
 use serde_json::json;
 
-use crate::import::ImportedFile;
+use crate::definition::ImportedFile;
 use crate::value::slug;
 use crate::yaml::{Comments, Node, comment, write};
 

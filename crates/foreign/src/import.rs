@@ -3,6 +3,7 @@
 use assay_spec::{Problem, parse_documents, validate};
 use serde_json::Value;
 
+use crate::definition::{ImportOptions, ImportedFile};
 use crate::format::{Format, Reader, Source};
 use crate::mapping::Mapping;
 use crate::registry::FORMATS;
@@ -15,13 +16,6 @@ pub(crate) const MAX_DOCUMENTS: usize = 100;
 pub(crate) const MAX_WORDS: usize = 2_000;
 /// The longest word of a command line, in bytes.
 pub(crate) const MAX_WORD_BYTES: usize = 64 << 10;
-
-/// Statements of the user about a definition.
-#[derive(Clone, Debug, Default)]
-pub struct ImportOptions {
-    /// The name of the model, in place of any that the definition names.
-    pub model: Option<String>,
-}
 
 /// An imported definition.
 #[derive(Clone, Debug)]
@@ -36,15 +30,6 @@ pub struct Import {
     pub files: Vec<ImportedFile>,
     /// The commands that run the pipelines.
     pub commands: Vec<String>,
-}
-
-/// A file to be written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ImportedFile {
-    /// Its path from the root of a repository.
-    pub path: String,
-    /// Its text.
-    pub text: String,
 }
 
 /// The reason why a definition cannot be imported.

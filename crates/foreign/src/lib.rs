@@ -7,6 +7,7 @@
 //! No I/O: callers pass in bytes or words, and write the files of an [`Import`] themselves.
 
 mod command;
+mod definition;
 mod draft;
 mod endpoint;
 mod format;
@@ -24,8 +25,9 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
+pub use definition::{ImportOptions, ImportedFile};
 pub use format::{Example, ExampleInput, Format, Source};
-pub use import::{Import, ImportError, ImportOptions, ImportedFile, import, recognise};
+pub use import::{Import, ImportError, import, recognise};
 pub use reference::reference_page;
 pub use registry::FORMATS;
 pub use row::{Outcome, Row};

@@ -1,7 +1,7 @@
 //! The rows and the draft that a format fills in while it maps a definition.
 
+use crate::definition::ImportOptions;
 use crate::draft::Draft;
-use crate::import::ImportOptions;
 use crate::row::{Outcome, Row};
 use crate::value::{is_credential, shown_name};
 use crate::yaml::Comments;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use crate::command::{Flag, Takes, Treatment};
 use crate::format::ExampleInput;
-use crate::formats::{benchmark_job, genai_bench, guidellm, sglang, vllm};
+use crate::formats::{aiperf, benchmark_job, genai_bench, guidellm, sglang, vllm};
 use crate::{FORMATS, Import, ImportOptions, Outcome, Source, import, recognise, reference_page};
 
 /// A value that no output may contain.
@@ -231,10 +231,15 @@ fn each_option_of_a_command_has_its_outcome() {
                  --num-concurrency 1 --max-time-per-run 1 --max-requests-per-run 1";
     let sglang_base = "python -m sglang.bench_serving --model m --dataset-name random --request-rate 2";
     let guidellm_base = "guidellm benchmark --target http://h:1 --model m --profile constant --rate 1 --max-seconds 9 --data prompt_tokens=2,output_tokens=3";
+    let aiperf_base = "aiperf profile -m m --concurrency 2 --isl 9 --osl 9";
     let vllm_base = "vllm bench serve --model m --request-rate 2";
-    for (base, flags) in
-        [(genai, genai_bench::FLAGS), (vllm_base, vllm::FLAGS), (sglang_base, sglang::FLAGS), (guidellm_base, guidellm::FLAGS)]
-    {
+    for (base, flags) in [
+        (genai, genai_bench::FLAGS),
+        (vllm_base, vllm::FLAGS),
+        (sglang_base, sglang::FLAGS),
+        (guidellm_base, guidellm::FLAGS),
+        (aiperf_base, aiperf::FLAGS),
+    ] {
         let base: Vec<&str> = base.split_whitespace().collect();
         for flag in flags {
             let words = with_option(&base, flag);

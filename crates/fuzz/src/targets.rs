@@ -8,7 +8,7 @@ use assay_dataset::{
     Fields, ImportRules, Index, RecordedOutput, RowWriter, TextTokens, TimeRules, import, import_parquet_row, parquet_columns,
 };
 use assay_envelope::{Bundle, PublicKey, Statement, check_bundle, check_timestamp};
-use assay_foreign::{ImportOptions, Source, import};
+use assay_foreign::{ImportOptions, Source};
 use assay_git::parse_commit;
 use assay_load::{Arrivals, Capture, ChunkLists, Connections, Endpoint, EndpointPaths, MeasuredLimits, Trial};
 use assay_manifest::{
@@ -203,9 +203,9 @@ fn manifest(bytes: &[u8]) {
 /// A definition of another tool: a file, and a command line of one word a line. What is written is valid.
 fn foreign(bytes: &[u8]) {
     let options = ImportOptions::default();
-    let _ = import(&Source::File { name: "file.yaml", bytes }, &options);
+    let _ = assay_foreign::import(&Source::File { name: "file.yaml", bytes }, &options);
     let words: Vec<String> = String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect();
-    let _ = import(&Source::Command(&words), &options);
+    let _ = assay_foreign::import(&Source::Command(&words), &options);
 }
 
 /// Kubernetes objects in YAML.

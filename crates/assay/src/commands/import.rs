@@ -30,7 +30,8 @@ pub(crate) struct Import {
     /// The model, in place of any that the definition names
     #[arg(long, value_name = "NAME", value_parser = model)]
     model: Option<String>,
-    /// Write what can be written, without the fields that are refused
+    /// Write what can be written, without the fields that are refused. Otherwise one of them means that nothing is written, and exit
+    /// code 10
     #[arg(long)]
     partial: bool,
     /// Write nothing
@@ -256,6 +257,6 @@ fn model(text: &str) -> Result<String, String> {
 
 fn formats() -> String {
     let line =
-        |format: &&'static assay_foreign::Format| format!("  {:18} {} ({})", format.name, format.recognised_by, format.versions);
+        |format: &&'static assay_foreign::Format| format!("  {:20} {} ({})", format.name, format.recognised_by, format.versions);
     format!("Formats:\n{}", FORMATS.iter().map(line).collect::<Vec<_>>().join("\n"))
 }

@@ -15,8 +15,8 @@ use crate::yaml::{Comments, Node, write};
 pub(crate) static FORMAT: Format = Format {
     name: "ome-benchmarkjob",
     title: "an OME BenchmarkJob",
-    versions: "`ome.io/v1beta1`, of OME's charts up to v0.1.5",
-    recognised_by: "`apiVersion: ome.io/...` and `kind: BenchmarkJob`",
+    versions: "of OME's charts up to v0.1.5",
+    recognised_by: "`apiVersion: ome.io/v1beta1`, `kind: BenchmarkJob`",
     examples: &[
         Example { name: "service", input: ExampleInput::File(include_str!("examples/service.yaml")) },
         Example { name: "endpoint", input: ExampleInput::File(include_str!("examples/endpoint.yaml")) },

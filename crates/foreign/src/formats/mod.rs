@@ -1,5 +1,6 @@
 //! The formats, one module each.
 
+pub(crate) mod aiperf;
 pub(crate) mod benchmark_job;
 pub(crate) mod genai_bench;
 pub(crate) mod guidellm;
