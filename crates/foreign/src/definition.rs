@@ -1,4 +1,4 @@
-//! What an import is given beside a definition, and what it writes.
+//! The options of an import, and the files that it writes.
 
 /// Statements of the user about a definition.
 #[derive(Clone, Debug, Default)]
