@@ -26,7 +26,8 @@ impl<'a> Mapping<'a> {
 
     /// Records that a field of Assay means the same.
     pub(crate) fn mapped(&mut self, field: &str, to: &str) {
-        self.row(field, Outcome::Mapped, Some(to), None);
+        let note = field.ends_with("(absent)").then_some("the default of the other tool is written out");
+        self.row(field, Outcome::Mapped, Some(to), note);
     }
 
     /// Records a difference, which is also a comment beside the field of Assay.

@@ -370,6 +370,16 @@ fn refused_fields_leave_the_rest_for_those_who_want_it() {
 }
 
 #[test]
+fn a_default_of_the_other_tool_is_stated() {
+    let note = "the default of the other tool is written out";
+    let imported = command(&["vllm", "bench", "serve", "--model", "m", "--max-concurrency", "4"]);
+    assert!(rows(&imported, Outcome::Mapped).contains(&format!("--num-prompts(absent) | workload spec.load.requests | {note}")));
+    assert!(imported.files[0].text.contains("requests: 1000\n"), "{}", imported.files[0].text);
+    let given = command(&["vllm", "bench", "serve", "--model", "m", "--max-concurrency", "4", "--num-prompts", "9"]);
+    assert!(rows(&given, Outcome::Mapped).contains("--num-prompts | workload spec.load.requests\n"));
+}
+
+#[test]
 fn long_runs_have_limits_that_fit() {
     let scenarios: Vec<String> = (1..=9).map(|tokens| format!("'D({tokens},2)'")).collect();
     let long = with_field(&format!("trafficScenarios: [{}]", scenarios.join(", ")))
