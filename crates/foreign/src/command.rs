@@ -164,7 +164,10 @@ impl Arguments {
             let begins =
                 |field: &str| field.strip_prefix(*name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['(', '[', '.']));
             if !mapping.rows.iter().any(|row| begins(&row.field)) {
-                mapping.refused(name, "this option has no effect with the others: remove it");
+                mapping.refused(
+                    name,
+                    "this option has no effect with the others as they are: correct those that are refused, or remove it",
+                );
             }
         }
     }

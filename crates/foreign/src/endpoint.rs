@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::draft::member;
 use crate::mapping::Mapping;
+use crate::value::is_credential;
 use crate::yaml::Node;
 
 /// Ends of addresses that Assay adds itself.
@@ -30,6 +31,9 @@ impl Mapping<'_> {
         }
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let host = authority.rsplit_once('@').map(|(_, host)| host);
+        if path.split('/').any(|part| is_credential("", part)) {
+            return self.refused(field, "its path holds a key: leave the key out, and send it in a header of the target");
+        }
         let path = path.trim_end_matches('/');
         let kept = API_PATHS.iter().find_map(|end| path.strip_suffix(end)).unwrap_or(path);
         let url = format!("{scheme}://{}{kept}", host.unwrap_or(authority));
@@ -58,7 +62,7 @@ impl Mapping<'_> {
         let name = text.split([':', '=']).next().unwrap_or_default().trim();
         let is_name =
             !name.is_empty() && name.len() <= 50 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        if !is_name || name.len() == text.len() || crate::value::is_credential("", name) {
+        if !is_name || name.len() == text.len() || is_credential("", name) {
             return self.refused(
                 field,
                 "a header is a name of letters, digits and hyphens, and a value: add it to `headers` of the target",

@@ -370,6 +370,16 @@ fn refused_fields_leave_the_rest_for_those_who_want_it() {
 }
 
 #[test]
+fn a_key_in_the_path_of_an_address_is_refused() {
+    let address = |path: &str| {
+        with_field(&format!("endpoint: {{endpoint: {{url: 'http://h:1/{path}/v1', apiFormat: openai, modelName: m}}}}"))
+    };
+    let imported = file(&address("sk-abcdefghijklmnopqrstuvwxyz012345"));
+    assert!(rows(&imported, Outcome::Refused).contains("its path holds a key") && !format!("{imported:?}").contains("sk-abc"));
+    assert_eq!(rows(&file(&address("serving")), Outcome::Refused), "");
+}
+
+#[test]
 fn a_default_of_the_other_tool_is_stated() {
     let note = "the default of the other tool is written out";
     let imported = command(&["vllm", "bench", "serve", "--model", "m", "--max-concurrency", "4"]);
