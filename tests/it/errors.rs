@@ -739,7 +739,7 @@ fn an_exit_code_does_not_depend_on_a_reader() {
 #[test]
 fn every_command_has_its_help() {
     let fixture = Fixture::bare();
-    let commands: [&[&str]; 36] = [
+    let commands: [&[&str]; 37] = [
         &[],
         &["calibrate"],
         &["gate"],
@@ -764,6 +764,7 @@ fn every_command_has_its_help() {
         &["render"],
         &["bootstrap"],
         &["push"],
+        &["import"],
         &["validate"],
         &["plan"],
         &["bench"],

@@ -27,6 +27,7 @@ mod git_https;
 mod gitlab;
 mod hostile;
 mod images;
+mod import;
 mod imports;
 mod keeping;
 mod kills;

@@ -100,6 +100,7 @@ error_codes! {
     DirtyWorktree, "dirty_worktree", Definition, Lasting, "The run must start from a commit, but the work tree differs from it.", "Commit first, name a commit with `--commit`, or set `intent: exploratory`.";
     Env, "env", Definition, Lasting, "An environment variable of a workload has no value.", "Write a value, or where to read it from, for the variable in the workload.";
     FileMissing, "file_missing", Definition, Lasting, "The source lacks a file that a definition names.", "Add the file to the repository and commit it, or correct the path in the definition.";
+    ForeignFormat, "foreign_format", Definition, Lasting, "A file or command line of another tool is of no format that can be imported, or cannot be read.", "`assay import --help` lists the formats; correct the file, or name another.";
     Freeze, "freeze", Definition, Lasting, "A workload cannot be pinned, for example because content has another digest than declared.", "Correct the declared SHA-256 in the workload, or restore the content.";
     Image, "image", Definition, Lasting, "The name of a container image is not valid.", "Write the image as `registry/name:tag` or `registry/name@sha256:...`.";
     ImageFile, "image_file", Definition, Lasting, "An image file of a workload is no image that requests can have.", "Convert the file to PNG or JPEG, make it smaller, or remove it from the workload.";

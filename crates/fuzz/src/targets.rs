@@ -9,6 +9,7 @@ use assay_dataset::{
     Fields, ImportRules, Index, RecordedOutput, RowWriter, TextTokens, TimeRules, import, import_parquet_row, parquet_columns,
 };
 use assay_envelope::{Bundle, PublicKey, Statement, check_bundle, check_timestamp};
+use assay_foreign::{ImportOptions, Source};
 use assay_git::parse_commit;
 use assay_load::sse::{MAX_EVENT_BYTES, Stream};
 use assay_load::{Arrivals, Capture, ChunkLists, Connections, Endpoint, EndpointPaths, MeasuredLimits, Trial};
@@ -47,6 +48,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "document", run: document },
     Target { name: "events", run: events },
     Target { name: "exposition", run: exposition },
+    Target { name: "foreign", run: foreign },
     Target { name: "indicator", run: indicator },
     Target { name: "key", run: key },
     Target { name: "manifest", run: manifest },
@@ -281,6 +283,14 @@ fn manifest(bytes: &[u8]) {
     if let Ok(document) = Document::parse(bytes) {
         assert_eq!(document.to_bytes().ok().as_deref(), Some(bytes), "an accepted manifest is canonical");
     }
+}
+
+/// A definition of another tool: a file, and a command line of one word a line. What is written is valid.
+fn foreign(bytes: &[u8]) {
+    let options = ImportOptions::default();
+    let _ = assay_foreign::import(&Source::File { name: "file.yaml", bytes }, &options);
+    let words: Vec<String> = String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect();
+    let _ = assay_foreign::import(&Source::Command(&words), &options);
 }
 
 /// Kubernetes objects in YAML.

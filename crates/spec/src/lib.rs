@@ -65,7 +65,7 @@ pub use freeze::{FreezeError, FrozenSpec, MutableParts, Pins, derive_seed};
 pub use images::WorkloadImageFiles;
 pub use lengths::{MAX_TOKENS, Scenario, ScenarioError};
 pub use noise::{MetricNoise, NOISE, Noise, NoiseRun};
-pub use objects::{MAX_OBJECT_BYTES, parse_objects};
+pub use objects::{MAX_OBJECT_BYTES, parse_documents, parse_objects};
 pub use pipeline::{
     ClientCertificate, ControlRequirement, Gate, HeaderSource, MAX_SIZED, MIN_TRIALS, Pipeline, PipelineSpec, PublishSettings,
     ReadinessProbe, SIMULATOR_PROFILES, SIMULATOR_SETTINGS, Schedule, SecretRef, Shards, Stage, Target, TargetTls, Trials,

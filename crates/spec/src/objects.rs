@@ -4,7 +4,7 @@
 use serde_json::{Map, Value as Json};
 
 use crate::define::decode_text;
-use crate::problem::{Problem, Problems, Source, quote};
+use crate::problem::{Excerpt, Problem, Problems, Source, quote};
 use crate::secret::looks_secret;
 use crate::yaml::{Key, Node, Scalar, ScalarType, Value, parse_all};
 
@@ -34,6 +34,34 @@ pub fn parse_objects(file: &str, bytes: &[u8]) -> Result<Vec<Json>, Vec<Problem>
         problems.add(source.span(0, 0), "the file holds no object");
     }
     if problems.is_empty() { Ok(objects) } else { Err(problems.finish()) }
+}
+
+/// Parses the documents of a file that other tools define, in their order; `file` is its name in problems. Empty documents are skipped.
+///
+/// Such a file may hold credentials in any field. Values are therefore neither judged nor quoted: no problem has an excerpt, and a number that
+/// JSON does not have stays a text.
+pub fn parse_documents(file: &str, bytes: &[u8]) -> Result<Vec<Json>, Vec<Problem>> {
+    if bytes.len() > MAX_OBJECT_BYTES {
+        let message = format!("the file has {} bytes; a definition has at most {MAX_OBJECT_BYTES}", bytes.len());
+        return Err(vec![Problem::for_file(file, message)]);
+    }
+    let source = Source::new(file, decode_text(file, bytes)?);
+    let mut problems = Problems::new(&source);
+    let documents = parse_all(&mut problems).unwrap_or_default();
+    if problems.is_empty() {
+        return Ok(documents.iter().map(plain_value).filter(|value| !value.is_null()).collect());
+    }
+    let without_excerpt = |problem: Problem| Problem { excerpt: Excerpt::default(), ..problem };
+    Err(problems.finish().into_iter().map(without_excerpt).collect())
+}
+
+fn plain_value(node: &Node) -> Json {
+    match &node.value {
+        Value::Refused => Json::Null,
+        Value::Scalar(scalar) => scalar_of(scalar).unwrap_or_else(|_| Json::String(scalar.text.clone())),
+        Value::List(items) => items.iter().map(plain_value).collect(),
+        Value::Map(members) => Json::Object(members.iter().map(|(key, value)| (key.text.clone(), plain_value(value))).collect()),
+    }
 }
 
 fn value_of(node: &Node, problems: &mut Problems<'_>) -> Json {
@@ -180,6 +208,18 @@ mod tests {
         hint: take it from a Secret with `valueFrom: {secretKeyRef: {name: target-secrets, key: ...}}`
         ");
         assert!(!shown.contains("hunter2"));
+    }
+
+    #[test]
+    fn documents_of_other_tools_are_read_without_quoting_them() {
+        let read = |text: &str| parse_documents("a.yaml", text.as_bytes());
+        let documents = read("---\n---\na: 0644\nenv: [{name: HF_TOKEN, value: hunter2}]\n---\n{\"b\": .inf}\n").expect("YAML");
+        let expected = ["{\"a\":\"0644\",\"env\":[{\"name\":\"HF_TOKEN\",\"value\":\"hunter2\"}]}", "{\"b\":\".inf\"}"];
+        assert_eq!(documents.iter().map(Json::to_string).collect::<Vec<_>>(), expected);
+        let problems = read("password: hunter2\n  more: hunter2\n").expect_err("no YAML");
+        assert!(!format!("{problems:?}").contains("hunter2") && problems[0].line == 2, "{problems:?}");
+        assert_eq!(read("# nothing\n").expect("no document"), [Json::Null; 0]);
+        assert!(read(&" ".repeat(MAX_OBJECT_BYTES + 1)).is_err());
     }
 
     #[test]

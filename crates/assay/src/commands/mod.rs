@@ -18,6 +18,7 @@ mod gc;
 mod generate;
 mod gpu_hours;
 mod history;
+mod import;
 mod import_again;
 mod imports;
 mod init;
@@ -101,6 +102,8 @@ pub(crate) enum Command {
     Push(push::Push),
     /// Write the workflows that gate pull requests into a repository
     Init(init::Init),
+    /// Write workloads and a pipeline from a definition or a command line of another tool
+    Import(import::Import),
     /// Check definitions: report all problems of all files at once
     Validate(validate::Validate),
     /// Show what a pipeline would run: cases, points, trials and duration
@@ -158,6 +161,7 @@ impl Command {
             Self::Bootstrap(command) => command.run(),
             Self::Push(command) => command.run(),
             Self::Init(command) => command.run(),
+            Self::Import(command) => command.run(),
             Self::Validate(command) => command.run(),
             Self::Plan(command) => command.run(),
             Self::Runs(command) => command.run(),

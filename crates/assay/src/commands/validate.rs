@@ -9,6 +9,7 @@ use assay_report::counted;
 use assay_spec::{Closure, ClosureError, Definition, Problem, Workload, absent_files, read_closure, validate};
 use assay_stage::{ErrorCode, Exit, Failure};
 
+use crate::commands::import::foreign_problem;
 use crate::commands::imports::{ImportCheck, ImportChecker, uncommitted};
 use crate::commands::plan::never_decides;
 use crate::output;
@@ -34,6 +35,7 @@ impl Validate {
         let read: BTreeMap<String, Vec<u8>> =
             files.iter().map(|path| Ok((path.display().to_string(), read_definition(path)?))).collect::<Result<_, Failure>>()?;
         let mut problems = validate(read.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice())));
+        name_foreign_files(&mut problems, &read);
         let pipelines = read.iter().filter(|(path, bytes)| is_pipeline(path, bytes));
         problems.extend(pipelines.flat_map(|(path, _)| closure_problems(path)));
         problems.extend(read.iter().filter_map(|(path, bytes)| check_location(path, bytes)));
@@ -61,6 +63,17 @@ impl Validate {
         let files: BTreeSet<_> = problems.iter().map(|problem| &problem.file).collect();
         output::diagnostic(format!("{} in {}", counted(problems.len() as u64, "problem"), counted(files.len() as u64, "file")));
         Ok(Exit::Definition)
+    }
+}
+
+/// Replaces the problems of files that other tools define: they need to be imported, and not to be corrected.
+fn name_foreign_files(problems: &mut Vec<Problem>, read: &BTreeMap<String, Vec<u8>>) {
+    let with_problems: BTreeSet<String> = problems.iter().map(|problem| problem.file.clone()).collect();
+    for (path, bytes) in read.iter().filter(|(path, _)| with_problems.contains(*path)) {
+        if let Some(problem) = foreign_problem(path, bytes) {
+            problems.retain(|known| known.file != *path);
+            problems.push(problem);
+        }
     }
 }
 

@@ -1,0 +1,262 @@
+//! `assay import`: workloads and a pipeline from the definition of another tool.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use assay_foreign::{FORMATS, Import as Imported, ImportError, ImportOptions, Outcome, Row, Source, import, recognise};
+use assay_report::counted;
+use assay_spec::{MAX_OBJECT_BYTES, Problem};
+use assay_stage::{ErrorCode, Exit, Failure};
+use serde_json::json;
+
+use crate::output;
+
+/// The most files of a folder.
+const MAX_FILES: usize = 1_000;
+
+/// Write workloads and a pipeline from a definition or a command line of another tool, and print what became of each of its fields.
+/// If a field is refused, nothing is written, and the exit code is 10.
+#[derive(clap::Args)]
+#[command(after_help = formats())]
+pub(crate) struct Import {
+    /// A file, or a folder whose YAML and JSON files are imported
+    #[arg(value_name = "PATH", required_unless_present = "command")]
+    path: Option<PathBuf>,
+    /// The folder that gets `pipelines` and `workloads`
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    to: PathBuf,
+    /// The model, in place of any that the definition names
+    #[arg(long, value_name = "NAME", value_parser = model)]
+    model: Option<String>,
+    /// Write what can be written, without the fields that are refused. Otherwise one of them means that nothing is written, and exit
+    /// code 10
+    #[arg(long)]
+    partial: bool,
+    /// Write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Overwrite files that differ
+    #[arg(long)]
+    force: bool,
+    /// Print the fields and the files as one JSON document
+    #[arg(long)]
+    json: bool,
+    /// The command line of a tool, after `--`; put no key into it that others may not see
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "path")]
+    command: Vec<String>,
+}
+
+/// An imported file or command line, with its name.
+struct Found {
+    source: Option<String>,
+    imported: Imported,
+}
+
+impl Import {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let found = self.import()?;
+        let files = files(&found)?;
+        let refused: usize = found.iter().map(|found| found.imported.count(Outcome::Refused)).sum();
+        let is_refused = (refused > 0 && !self.partial) || files.is_empty();
+        let is_written = !is_refused && !self.dry_run;
+        if is_written && !self.force {
+            self.refuse_others(&files)?;
+        }
+        if is_written {
+            for (path, text) in &files {
+                write(&self.to.join(path), text)?;
+            }
+        }
+        self.print(&found, &files, is_written)?;
+        if is_refused {
+            output::diagnostic(match (refused, self.partial) {
+                (_, true) => "nothing was written: without the refused fields there is no whole definition".to_owned(),
+                _ => format!("nothing was written: {} refused; `--partial` writes the rest", counted(refused as u64, "field")),
+            });
+            return Ok(Exit::Definition);
+        }
+        Ok(Exit::Done)
+    }
+
+    fn import(&self) -> Result<Vec<Found>, Failure> {
+        let options = ImportOptions { model: self.model.clone() };
+        let Some(path) = &self.path else {
+            let imported =
+                import(&Source::Command(&self.command), &options).map_err(|error| failure("the command line", error))?;
+            return Ok(vec![Found { source: None, imported }]);
+        };
+        if !path.is_dir() {
+            let name = path.display().to_string();
+            let bytes = read(path)?;
+            let imported = import(&Source::File { name: &name, bytes: &bytes }, &options);
+            return Ok(vec![Found {
+                imported: imported.map_err(|error| failure(&format!("`{name}`"), error))?,
+                source: Some(name),
+            }]);
+        }
+        let mut found = Vec::new();
+        for path in definitions(path)? {
+            let name = path.display().to_string();
+            let bytes = read(&path)?;
+            let source = Source::File { name: &name, bytes: &bytes };
+            if recognise(&source).is_none() {
+                output::diagnostic(format!("`{name}` is of no format that can be imported, and is left out"));
+                continue;
+            }
+            let imported = import(&source, &options).map_err(|error| failure(&format!("`{name}`"), error))?;
+            found.push(Found { source: Some(name), imported });
+        }
+        if found.is_empty() { Err(failure(&format!("`{}`", path.display()), ImportError::Unknown)) } else { Ok(found) }
+    }
+
+    /// Refuses to write if a file would be lost.
+    fn refuse_others(&self, files: &BTreeMap<String, String>) -> Result<(), Failure> {
+        let differs = |(path, text): &(&String, &String)| {
+            let path = self.to.join(path);
+            path.symlink_metadata().is_ok() && std::fs::read_to_string(path).ok().as_ref() != Some(*text)
+        };
+        let Some((path, _)) = files.iter().find(differs) else { return Ok(()) };
+        let message = format!("`{}` is there and differs, so nothing was written", self.to.join(path).display());
+        Err(Failure::new(ErrorCode::FileDiffers, message).hint("`--force` overwrites it; `--to FOLDER` writes elsewhere"))
+    }
+
+    fn print(&self, found: &[Found], files: &BTreeMap<String, String>, is_written: bool) -> Result<(), Failure> {
+        if self.json {
+            let document: Vec<_> = found
+                .iter()
+                .map(|Found { source, imported }| {
+                    json!({
+                        "source": source, "format": imported.format, "fields": imported.rows.iter().map(Row::to_json).collect::<Vec<_>>(),
+                        "commands": imported.commands,
+                    })
+                })
+                .collect();
+            let files: Vec<_> = files.iter().map(|(path, text)| json!({"path": path, "text": text})).collect();
+            return output::json(&json!({"imports": document, "files": files, "written": is_written}));
+        }
+        for found in found {
+            output::lines(table(found));
+        }
+        for path in files.keys().filter(|_| is_written || self.dry_run) {
+            output::line(format!("{}  {}", if is_written { "written    " } else { "not written" }, self.to.join(path).display()));
+        }
+        if is_written {
+            output::diagnostic("next:");
+            output::diagnostic("  assay validate");
+            for command in found.iter().flat_map(|found| &found.imported.commands) {
+                output::diagnostic(format!("  {command}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the table of the fields of an import, with the number of each outcome.
+fn table(found: &Found) -> String {
+    let Found { source, imported } = found;
+    let mut text = match source {
+        Some(source) => format!("{source}: {}\n", imported.title),
+        None => format!("{}\n", imported.title),
+    };
+    let width = imported.rows.iter().map(|row| row.field.len()).max().unwrap_or(0);
+    for row in &imported.rows {
+        let to = row.to.as_ref().map(|to| format!("  {to}")).unwrap_or_default();
+        let _ = writeln!(text, "  {:width$}  {:27}{to}", row.field, row.outcome.as_str());
+        if let Some(note) = &row.note {
+            let _ = writeln!(text, "      {note}");
+        }
+    }
+    let counts = Outcome::ALL.map(|outcome| format!("{} {outcome}", imported.count(outcome)));
+    text + &counts.join(", ")
+}
+
+/// Returns the files of all imports by their paths. Two of one name are refused: one would replace the other.
+fn files(found: &[Found]) -> Result<BTreeMap<String, String>, Failure> {
+    let mut files = BTreeMap::new();
+    for file in found.iter().flat_map(|found| &found.imported.files) {
+        if files.insert(file.path.clone(), file.text.clone()).is_some_and(|known| known != file.text) {
+            let message = format!("two definitions would be written to `{}`", file.path);
+            return Err(Failure::new(ErrorCode::FileDiffers, message)
+                .hint("give them names that differ, or import each to a folder of its own"));
+        }
+    }
+    Ok(files)
+}
+
+/// Returns the problem of a file that another tool defines; `None` if it is none that can be imported.
+pub(crate) fn foreign_problem(path: &str, bytes: &[u8]) -> Option<Problem> {
+    let format = recognise(&Source::File { name: path, bytes })?;
+    let problem = Problem::for_file(path, format!("this is {}, and no definition of Assay", format.title));
+    Some(problem.with_hint(format!("`assay import {path}` writes workloads and a pipeline from it")))
+}
+
+fn failure(name: &str, error: ImportError) -> Failure {
+    match error {
+        ImportError::Syntax(problems) => {
+            let failure = Failure::new(ErrorCode::ForeignFormat, format!("{name} cannot be read as YAML or JSON"));
+            let cause = |problem: &Problem| match problem.line {
+                0 => problem.message.clone(),
+                line => format!("line {line}: {}", problem.message),
+            };
+            Failure { causes: problems.iter().map(cause).collect(), ..failure }
+        }
+        ImportError::Unknown => Failure::new(ErrorCode::ForeignFormat, format!("{name} is of no format that can be imported"))
+            .hint(format!("these are: {}", FORMATS.map(|format| format.recognised_by).join("; "))),
+        ImportError::TooLarge(_) => Failure::new(ErrorCode::ForeignFormat, format!("{name}: {error}")),
+    }
+}
+
+/// Reads a regular file, and no more of it than shows that it is too large.
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let unreadable =
+        |error: std::io::Error| Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", path.display())).because(&error);
+    // Pipes never end, and opening one may wait for its writer.
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(Failure::new(ErrorCode::Unreadable, format!("`{}` is not a plain file", path.display())));
+    }
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    file.take(MAX_OBJECT_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    Ok(bytes)
+}
+
+/// Returns the YAML and JSON files of a folder, sorted.
+fn definitions(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let unreadable = |error: std::io::Error| {
+        Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", folder.display())).because(&error)
+    };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        let is_definition = path.extension().is_some_and(|ending| ["yaml", "yml", "json"].iter().any(|known| ending == *known));
+        if is_definition && path.is_file() {
+            found.push(path);
+        }
+        if found.len() > MAX_FILES {
+            return Err(Failure::new(ErrorCode::TooManyFiles, format!("the folder has more than {MAX_FILES} files")));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    let unwritable = |error: std::io::Error| {
+        Failure::new(ErrorCode::Output, format!("cannot write `{}`", path.display())).because(&error).lasting()
+    };
+    std::fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).map_err(unwritable)?;
+    std::fs::write(path, text).map_err(unwritable)
+}
+
+fn model(text: &str) -> Result<String, String> {
+    let accepted = !text.is_empty() && text.len() <= 200 && text.bytes().all(|byte| byte.is_ascii_graphic());
+    if accepted { Ok(text.to_owned()) } else { Err("a short text without spaces".to_owned()) }
+}
+
+fn formats() -> String {
+    let line =
+        |format: &&'static assay_foreign::Format| format!("  {:20} {} ({})", format.name, format.recognised_by, format.versions);
+    format!("Formats:\n{}", FORMATS.iter().map(line).collect::<Vec<_>>().join("\n"))
+}

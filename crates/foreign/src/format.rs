@@ -1,0 +1,88 @@
+//! A format: how it is recognised, and how its fields are mapped.
+
+use serde_json::Value;
+
+use crate::mapping::Mapping;
+
+/// The definition of another tool, as it is given.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// A file: its name, which is shown and decides nothing, and its bytes.
+    File {
+        /// The name.
+        name: &'a str,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// A command line, word by word.
+    Command(&'a [String]),
+}
+
+/// A format of definitions that can be imported.
+#[derive(Debug)]
+pub struct Format {
+    /// Its short name, such as `ome-benchmarkjob`.
+    pub name: &'static str,
+    /// Its name in a sentence, with the article: `an OME BenchmarkJob`.
+    pub title: &'static str,
+    /// The versions whose fields are known.
+    pub versions: &'static str,
+    /// The properties by which it is recognised, for people.
+    pub recognised_by: &'static str,
+    /// Examples, each of which can be imported.
+    pub examples: &'static [Example],
+    /// Its fields with the treatment of each, for the reference page.
+    pub(crate) fields: fn() -> Vec<FieldDoc>,
+    pub(crate) reader: Reader,
+}
+
+/// The functions that read a format.
+#[derive(Debug)]
+pub(crate) enum Reader {
+    /// A document of a file.
+    Document { recognises: fn(&Value) -> bool, map: fn(&Value, &mut Mapping<'_>) },
+    /// A command line. `recognises` returns the number of words that come before the first option.
+    Command { recognises: fn(&[String]) -> Option<usize>, map: fn(&[String], &mut Mapping<'_>) },
+}
+
+/// A line of the reference page about a field.
+#[derive(Clone, Debug)]
+pub(crate) struct FieldDoc {
+    pub(crate) field: String,
+    pub(crate) treatment: String,
+}
+
+/// A definition that can be imported.
+#[derive(Debug)]
+pub struct Example {
+    /// Its name.
+    pub name: &'static str,
+    /// The definition.
+    pub input: ExampleInput,
+}
+
+/// The form of an example.
+#[derive(Debug)]
+pub enum ExampleInput {
+    /// The text of a file.
+    File(&'static str),
+    /// The words of a command line, separated by spaces.
+    Command(&'static str),
+}
+
+impl ExampleInput {
+    /// Returns the words of a command line; empty for a file.
+    pub fn words(&self) -> Vec<String> {
+        match self {
+            Self::File(_) => Vec::new(),
+            Self::Command(line) => line.split_whitespace().map(str::to_owned).collect(),
+        }
+    }
+}
+
+impl Format {
+    /// Returns true if it is a format of command lines.
+    pub fn is_command(&self) -> bool {
+        matches!(self.reader, Reader::Command { .. })
+    }
+}

@@ -1,0 +1,168 @@
+//! `python -m sglang.bench_serving`.
+
+use serde_json::{Value, json};
+
+use crate::command::{Arguments, Flag, Takes, docs, ignored, many, map_leading_words, one, refused, switch, words_before};
+use crate::draft::member;
+use crate::format::{Example, ExampleInput, Format, Reader};
+use crate::mapping::Mapping;
+
+/// The format.
+pub(crate) static FORMAT: Format = Format {
+    name: "sglang-bench-serving",
+    title: "a command line of `sglang.bench_serving`",
+    versions: "the options of September 2026",
+    recognised_by: "`python -m sglang.bench_serving`",
+    examples: &[Example {
+        name: "random",
+        input: ExampleInput::Command(
+            "python3 -m sglang.bench_serving --backend sglang-oai-chat --host 127.0.0.1 --port 30000 --model llama-3.1-8b --dataset-name random \
+             --random-input-len 1024 --random-output-len 256 --random-range-ratio 0.5 --num-prompts 200 --request-rate 8 --max-concurrency 64 --seed 42",
+        ),
+    }],
+    fields: || docs(FLAGS),
+    reader: Reader::Command { recognises, map },
+};
+
+const COMMANDS: [[&str; 3]; 2] = [["python", "-m", "sglang.bench_serving"], ["python3", "-m", "sglang.bench_serving"]];
+const RESULTS: &str = "Assay keeps all records and reports all metrics and percentiles";
+const DATASET: &str = "put the file beside the workload, and write `dataset: {path: FILE}` instead of `lengths`";
+const GROUPS: &str = "write `prefix: {group: TOKENS, groups: NUMBER}` and `lengths` into the workload";
+
+pub(crate) static FLAGS: &[Flag] = &[
+    one(
+        &["--backend"],
+        "`spec.api`: sglang-oai and vllm are `completions`, sglang-oai-chat and vllm-chat are `chat`",
+        "sglang-oai",
+    ),
+    one(&["--base-url"], "the target's `url`", "http://h:1"),
+    one(&["--host"], "the target's `url`", "h"),
+    one(&["--port"], "the target's `url`", "81"),
+    one(&["--model"], "`spec.model`", "m"),
+    one(&["--tokenizer"], "a comment on `spec.lengths`", "t"),
+    one(&["--dataset-name"], "`random` is `spec.lengths`; any other is refused", "random"),
+    one(&["--num-prompts"], "`spec.load.requests`", "9"),
+    one(&["--random-input-len"], "`sglang_range` in `spec.lengths.input`", "9"),
+    one(&["--random-output-len"], "`sglang_range` in `spec.lengths.output`", "9"),
+    one(&["--random-range-ratio"], "`sglang_range` in `spec.lengths`", "0.5"),
+    one(&["--request-rate"], "`spec.load.rate`", "2.5"),
+    one(&["--max-concurrency"], "`spec.load.concurrency`, or `max_concurrency` with a rate", "4"),
+    switch(&["--disable-ignore-eos"], "`spec.exact_output`"),
+    switch(&["--disable-stream"], "`spec.streaming`"),
+    one(&["--extra-request-body"], "`spec.body` and `spec.extra_body`", "{\"min_p\":0.5}"),
+    many(&["--header"], "references in the target's `headers`", "x-team=a"),
+    ignored(&["--seed"], Takes::One, "the seed of another generator gives other draws; `seed` of a workload repeats Assay's own"),
+    ignored(&["--warmup-requests"], Takes::One, "Assay's warm-up is a time: `load.warmup`"),
+    ignored(&["--output-file"], Takes::One, RESULTS),
+    ignored(&["--output-details"], Takes::Nothing, RESULTS),
+    ignored(&["--cache-report"], Takes::Nothing, RESULTS),
+    ignored(&["--disable-tqdm"], Takes::Nothing, RESULTS),
+    ignored(&["--tag"], Takes::One, RESULTS),
+    ignored(&["--apply-chat-template"], Takes::Nothing, "a chat API applies it"),
+    refused(&["--dataset-path"], Takes::One, DATASET),
+    refused(&["--sharegpt-output-len"], Takes::One, DATASET),
+    refused(&["--flush-cache"], Takes::Nothing, "write `cache: cold_flush` into the workload"),
+    refused(&["--lora-name"], Takes::Many, "write `adapters: [{name: NAME}]` into the workload"),
+    refused(&["--lora-request-distribution"], Takes::One, "write `adapters: [{name: NAME, weight: NUMBER}]` into the workload"),
+    refused(&["--tokenize-prompt"], Takes::Nothing, "write `token_ids: {least: ID, most: ID}` into the workload"),
+    refused(
+        &["--use-trace-timestamps"],
+        Takes::Nothing,
+        "write `trace: {path: FILE, format: FORMAT}` and `load: {mode: replay}`",
+    ),
+    refused(&["--gsp-num-groups"], Takes::One, GROUPS),
+    refused(&["--gsp-prompts-per-group"], Takes::One, GROUPS),
+    refused(&["--gsp-system-prompt-len"], Takes::One, GROUPS),
+    refused(&["--gsp-question-len"], Takes::One, GROUPS),
+    refused(&["--gsp-output-len"], Takes::One, GROUPS),
+    refused(&["--profile"], Takes::Nothing, "Assay does not start the profiler of a server: remove it"),
+    refused(&["--return-logprob"], Takes::Nothing, "write `body: {logprobs: true}` into the workload"),
+];
+
+fn recognises(words: &[String]) -> Option<usize> {
+    COMMANDS.iter().find_map(|command| words_before(words, command))
+}
+
+fn map(words: &[String], mapping: &mut Mapping<'_>) {
+    let start = recognises(words).unwrap_or(words.len());
+    map_leading_words(words, start, 3, mapping);
+    let arguments = Arguments::read(words.get(start..).unwrap_or_default(), FLAGS, mapping);
+    mapping.draft.set_name("sglang-bench");
+    target(&arguments, mapping);
+    if let Some(name) = arguments.one("--model") {
+        mapping.model("--model", name);
+    }
+    mapping.settle_model("--model");
+    mapping.rate_or_concurrency(&arguments, "Assay's Poisson process has draws of its own");
+    lengths(&arguments, mapping);
+    let field = if arguments.has("--disable-ignore-eos") { "--disable-ignore-eos" } else { "--disable-ignore-eos(absent)" };
+    mapping.exact_output(field, !arguments.has("--disable-ignore-eos"));
+    if arguments.has("--disable-stream") {
+        mapping.draft.workload.push(member("streaming", false));
+        mapping.mapped("--disable-stream", "workload spec.streaming");
+    }
+    mapping.json_body(&arguments, "--extra-request-body");
+    mapping.draft.workload.push(member("cache", "shared"));
+    mapping.mapped("prefix_cache(implied)", "workload spec.cache");
+    mapping.measured_once();
+    arguments.settle(mapping);
+}
+
+fn target(arguments: &Arguments, mapping: &mut Mapping<'_>) {
+    let backend = arguments.one("--backend").unwrap_or("sglang");
+    let field = if arguments.has("--backend") { "--backend" } else { "--backend(absent)" };
+    let (api, stack, port) = match backend {
+        "sglang" | "sglang-native" | "sglang-oai" => ("completions", "sglang", 30000),
+        "sglang-oai-chat" => ("chat", "sglang", 30000),
+        "vllm" => ("completions", "vllm", 8000),
+        "vllm-chat" => ("chat", "vllm", 8000),
+        _ => {
+            return mapping
+                .refused(field, "write sglang-oai, sglang-oai-chat, vllm or vllm-chat, or describe the API as `api: custom`");
+        }
+    };
+    mapping.draft.stack = Some(stack.to_owned());
+    mapping.draft.workload.insert(0, member("api", api));
+    if backend.starts_with("sglang") && !backend.contains("oai") {
+        mapping.approximated(
+            field,
+            "workload spec.api",
+            "requests go to `/v1/completions` of the same server instead of `/generate`",
+        );
+    } else {
+        mapping.mapped(field, "workload spec.api");
+    }
+    if let Some(url) = arguments.one("--base-url") {
+        mapping.endpoint("--base-url", url);
+        for name in ["--host", "--port"] {
+            if arguments.has(name) {
+                mapping.ignored(name, "`--base-url` names the endpoint");
+            }
+        }
+    } else {
+        mapping.host_and_port(arguments, "127.0.0.1", port);
+    }
+    for header in arguments.all("--header") {
+        mapping.header("--header", header);
+    }
+}
+
+fn lengths(arguments: &Arguments, mapping: &mut Mapping<'_>) {
+    match arguments.one("--dataset-name") {
+        Some("random" | "random-ids") => mapping.mapped("--dataset-name", "workload spec.lengths"),
+        Some(_) => return mapping.refused("--dataset-name", DATASET),
+        None => return mapping.refused("--dataset-name(absent)", "the default is ShareGPT: put the file beside the workload and write `dataset: {path: FILE}`, or add `--dataset-name random`"),
+    }
+    let ratio = arguments.number("--random-range-ratio", mapping).unwrap_or(0.0);
+    let field = if arguments.has("--random-range-ratio") { "--random-range-ratio" } else { "--random-range-ratio(absent)" };
+    mapping.mapped(field, "workload spec.lengths");
+    let mut lengths = serde_json::Map::new();
+    for (name, side) in [("--random-input-len", "input"), ("--random-output-len", "output")] {
+        let tokens = arguments.whole(name, mapping).unwrap_or(1024);
+        lengths.insert(side.to_owned(), json!({"sglang_range": {"tokens": tokens, "ratio": ratio}}));
+        let field = if arguments.has(name) { name.to_owned() } else { format!("{name}(absent)") };
+        mapping.mapped(&field, &format!("workload spec.lengths.{side}"));
+    }
+    mapping.draft.workload.push(member("lengths", Value::Object(lengths)));
+    mapping.tokenizer_note(if arguments.has("--tokenizer") { "--tokenizer" } else { "tokenizer(implied)" });
+}

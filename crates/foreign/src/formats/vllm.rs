@@ -1,0 +1,214 @@
+//! `vllm bench serve`.
+
+use serde_json::{Value, json};
+
+use crate::command::{Arguments, Flag, Takes, docs, ignored, many, map_leading_words, one, refused, switch, words_before};
+use crate::draft::member;
+use crate::format::{Example, ExampleInput, Format, Reader};
+use crate::mapping::Mapping;
+
+/// The format.
+pub(crate) static FORMAT: Format = Format {
+    name: "vllm-bench-serve",
+    title: "a command line of `vllm bench serve`",
+    versions: "the options of September 2026",
+    recognised_by: "`vllm bench serve`",
+    examples: &[
+        Example {
+            name: "rate",
+            input: ExampleInput::Command(
+                "vllm bench serve --backend openai-chat --base-url http://127.0.0.1:8000 --endpoint /v1/chat/completions --model llama-3.1-8b \
+                 --dataset-name random --random-input-len 1024 --random-output-len 128 --random-range-ratio 0.2 --num-prompts 500 --request-rate 10 \
+                 --burstiness 0.8 --max-concurrency 64 --ignore-eos --goodput ttft:200 tpot:50 --save-result",
+            ),
+        },
+        Example {
+            name: "closed",
+            input: ExampleInput::Command("vllm bench serve --model m --max-concurrency 16 --num-prompts 200 --seed 1"),
+        },
+    ],
+    fields: || docs(FLAGS),
+    reader: Reader::Command { recognises, map },
+};
+
+const COMMAND: [&str; 3] = ["vllm", "bench", "serve"];
+const RESULTS: &str = "Assay keeps all records and reports all metrics and percentiles";
+const DATASET: &str = "put the file beside the workload, and write `dataset: {path: FILE}` instead of `lengths`";
+const RAMP: &str = "Assay changes a rate over a time: write `load: {mode: open, rate: {ramp: {...}}, duration: TIME}`";
+
+pub(crate) static FLAGS: &[Flag] = &[
+    one(&["--backend"], "`spec.api`: vllm and openai are `completions`, openai-chat is `chat`", "openai-chat"),
+    one(&["--base-url"], "the target's `url`", "http://h:1"),
+    one(&["--host"], "the target's `url`", "h"),
+    one(&["--port"], "the target's `url`", "81"),
+    one(&["--endpoint"], "`spec.api`, whose path it has to be", "/v1/completions"),
+    one(&["--model"], "`spec.model`", "m"),
+    one(&["--served-model-name"], "`spec.model`", "m"),
+    one(&["--tokenizer"], "a comment on `spec.lengths`", "t"),
+    one(&["--dataset-name"], "`random` is `spec.lengths`; any other is refused", "random"),
+    one(&["--num-prompts"], "`spec.load.requests`", "9"),
+    one(&["--random-input-len", "--input-len"], "`spec.lengths.input`", "9"),
+    one(&["--random-output-len", "--output-len"], "`spec.lengths.output`", "9"),
+    one(&["--random-range-ratio"], "`vllm_range` in `spec.lengths`", "0.5"),
+    one(&["--random-prefix-len"], "`spec.prefix.system`", "9"),
+    one(&["--request-rate"], "`spec.load.rate`", "2.5"),
+    one(&["--burstiness"], "`spec.load.smoothness`, with a rate", "0.5"),
+    one(&["--max-concurrency"], "`spec.load.concurrency`, or `max_concurrency` with a rate", "4"),
+    switch(&["--ignore-eos"], "`spec.exact_output`"),
+    many(&["--goodput"], "`spec.slos`", "ttft:1"),
+    many(&["--header"], "references in the target's `headers`", "x-team=a"),
+    one(&["--extra-body"], "`spec.body` and `spec.extra_body`", "{\"min_p\":0.5}"),
+    one(&["--temperature"], "`spec.body`", "0.5"),
+    one(&["--top-p"], "`spec.body`", "0.5"),
+    one(&["--top-k"], "`spec.body`", "5"),
+    one(&["--min-p"], "`spec.body`", "0.5"),
+    switch(&["--insecure"], "the target's `insecure_skip_tls_verify`"),
+    one(&["--ready-check-timeout-sec"], "the target's `ready.timeout`", "10"),
+    ignored(&["--seed"], Takes::One, "the seed of another generator gives other draws; `seed` of a workload repeats Assay's own"),
+    ignored(&["--num-warmups"], Takes::One, "Assay's warm-up is a time: `load.warmup`"),
+    ignored(&["--percentile-metrics"], Takes::One, RESULTS),
+    ignored(&["--metric-percentiles"], Takes::One, RESULTS),
+    ignored(&["--save-result"], Takes::Nothing, RESULTS),
+    ignored(&["--save-detailed"], Takes::Nothing, RESULTS),
+    ignored(&["--append-result"], Takes::Nothing, RESULTS),
+    ignored(&["--result-dir"], Takes::One, RESULTS),
+    ignored(&["--result-filename"], Takes::One, RESULTS),
+    ignored(&["--metadata"], Takes::Many, RESULTS),
+    ignored(&["--label"], Takes::One, RESULTS),
+    ignored(&["--plot-timeline"], Takes::Nothing, RESULTS),
+    ignored(&["--disable-tqdm"], Takes::Nothing, RESULTS),
+    ignored(&["--trust-remote-code"], Takes::Nothing, "Assay runs no code of a model"),
+    ignored(&["--tokenizer-mode"], Takes::One, "a tokenizer of Assay is a file beside the workload"),
+    refused(&["--dataset-path"], Takes::One, DATASET),
+    refused(&["--lora-modules"], Takes::Many, "write `adapters: [{name: NAME}]` into the workload"),
+    refused(&["--lora-assignment"], Takes::One, "write `adapters: [{name: NAME}]` into the workload"),
+    refused(&["--ramp-up-strategy"], Takes::One, RAMP),
+    refused(&["--ramp-up-start-rps"], Takes::One, RAMP),
+    refused(&["--ramp-up-end-rps"], Takes::One, RAMP),
+    refused(&["--self-timed"], Takes::Nothing, "write `trace: {path: FILE, format: FORMAT}` and `load: {mode: replay}`"),
+    refused(&["--profile"], Takes::Nothing, "Assay does not start the profiler of a server: remove it"),
+    refused(&["--use-beam-search"], Takes::Nothing, "responses of several beams have no times of tokens: remove it"),
+    refused(&["--logprobs"], Takes::One, "write `body: {logprobs: true}` into the workload"),
+    refused(&["--random-batch-size"], Takes::One, "write `api: embeddings` and `batch: NUMBER` into the workload"),
+];
+
+fn recognises(words: &[String]) -> Option<usize> {
+    words_before(words, &COMMAND)
+}
+
+fn map(words: &[String], mapping: &mut Mapping<'_>) {
+    let start = recognises(words).unwrap_or(words.len());
+    map_leading_words(words, start, COMMAND.len(), mapping);
+    let arguments = Arguments::read(words.get(start..).unwrap_or_default(), FLAGS, mapping);
+    mapping.draft.set_name("vllm-bench");
+    mapping.draft.stack = Some("vllm".to_owned());
+    target(&arguments, mapping);
+    api(&arguments, mapping);
+    let model = if arguments.has("--served-model-name") { "--served-model-name" } else { "--model" };
+    if let Some(name) = arguments.one(model) {
+        mapping.model(model, name);
+    }
+    if model != "--model" && arguments.has("--model") {
+        mapping.ignored("--model", "requests name the served model");
+    }
+    mapping.settle_model("--model");
+    let how = "vLLM scales its gaps so that the last request is due at requests / rate; Assay's process is not scaled";
+    mapping.rate_or_concurrency(&arguments, how);
+    lengths(&arguments, mapping);
+    body(&arguments, mapping);
+    mapping.draft.workload.push(member("cache", "shared"));
+    mapping.mapped("prefix_cache(implied)", "workload spec.cache");
+    mapping.measured_once();
+    arguments.settle(mapping);
+}
+
+fn target(arguments: &Arguments, mapping: &mut Mapping<'_>) {
+    if let Some(url) = arguments.one("--base-url") {
+        mapping.endpoint("--base-url", url);
+        for name in ["--host", "--port"] {
+            if arguments.has(name) {
+                mapping.ignored(name, "`--base-url` names the endpoint");
+            }
+        }
+    } else {
+        mapping.host_and_port(arguments, "127.0.0.1", 8000);
+    }
+    for header in arguments.all("--header") {
+        mapping.header("--header", header);
+    }
+    if arguments.has("--insecure") {
+        mapping.draft.target.push(member("insecure_skip_tls_verify", true));
+        mapping.mapped("--insecure", "pipeline spec.targets[0].insecure_skip_tls_verify");
+    }
+    if let Some(seconds) = arguments.whole("--ready-check-timeout-sec", mapping) {
+        if (1..=86_400).contains(&seconds) {
+            mapping.draft.target.push(member("ready", json!({"timeout": format!("{seconds}s")})));
+            mapping.mapped("--ready-check-timeout-sec", "pipeline spec.targets[0].ready.timeout");
+        } else {
+            mapping.ignored("--ready-check-timeout-sec", "Assay always waits for an endpoint that is not ready yet");
+        }
+    }
+}
+
+fn api(arguments: &Arguments, mapping: &mut Mapping<'_>) {
+    let (api, path) = match arguments.one("--backend").unwrap_or("openai") {
+        "openai" | "vllm" => ("completions", "/v1/completions"),
+        "openai-chat" => ("chat", "/v1/chat/completions"),
+        _ => {
+            return mapping
+                .refused("--backend", "write `openai` or `openai-chat`; other kinds of requests are `spec.api` of a workload");
+        }
+    };
+    mapping.draft.workload.insert(0, member("api", api));
+    let field = if arguments.has("--backend") { "--backend" } else { "--backend(absent)" };
+    mapping.mapped(field, "workload spec.api");
+    match arguments.one("--endpoint") {
+        Some(given) if given == path => mapping.mapped("--endpoint", "workload spec.api"),
+        Some(_) => mapping.refused(
+            "--endpoint",
+            &format!("this backend has the path `{path}`: a path in front of it belongs into the address"),
+        ),
+        None => {}
+    }
+}
+
+fn lengths(arguments: &Arguments, mapping: &mut Mapping<'_>) {
+    match arguments.one("--dataset-name") {
+        None => mapping.mapped("--dataset-name(absent)", "workload spec.lengths"),
+        Some("random") => mapping.mapped("--dataset-name", "workload spec.lengths"),
+        Some(_) => return mapping.refused("--dataset-name", DATASET),
+    }
+    let ratio = arguments.number("--random-range-ratio", mapping).unwrap_or(0.0);
+    let mut lengths = serde_json::Map::new();
+    for (name, side, default) in [("--random-input-len", "input", 1024), ("--random-output-len", "output", 128)] {
+        let tokens = arguments.whole(name, mapping).unwrap_or(default);
+        let length =
+            if ratio > 0.0 { json!({"vllm_range": {"tokens": tokens, "ratio": ratio}}) } else { json!({"fixed": tokens}) };
+        lengths.insert(side.to_owned(), length);
+        let field = if arguments.has(name) { name.to_owned() } else { format!("{name}(absent)") };
+        mapping.mapped(&field, &format!("workload spec.lengths.{side}"));
+    }
+    if arguments.has("--random-range-ratio") {
+        mapping.mapped("--random-range-ratio", "workload spec.lengths");
+    }
+    mapping.draft.workload.push(member("lengths", Value::Object(lengths)));
+    if let Some(prefix) = arguments.whole("--random-prefix-len", mapping) {
+        mapping.draft.workload.push(member("prefix", json!({"system": prefix})));
+        mapping.mapped("--random-prefix-len", "workload spec.prefix.system");
+    }
+    mapping.tokenizer_note(if arguments.has("--tokenizer") { "--tokenizer" } else { "tokenizer(implied)" });
+}
+
+fn body(arguments: &Arguments, mapping: &mut Mapping<'_>) {
+    let field = if arguments.has("--ignore-eos") { "--ignore-eos" } else { "--ignore-eos(absent)" };
+    mapping.exact_output(field, arguments.has("--ignore-eos"));
+    for (flag, name) in [("--temperature", "temperature"), ("--top-p", "top_p"), ("--top-k", "top_k"), ("--min-p", "min_p")] {
+        if let Some(value) = arguments.one(flag) {
+            mapping.body_member(flag, name, &Value::from(value));
+        }
+    }
+    mapping.json_body(arguments, "--extra-body");
+    if arguments.has("--goodput") {
+        mapping.slos("--goodput", &arguments.all("--goodput"));
+    }
+}

@@ -1,0 +1,147 @@
+//! The import of one file or command line.
+
+use assay_spec::{Problem, parse_documents, validate};
+use serde_json::Value;
+
+use crate::definition::{ImportOptions, ImportedFile};
+use crate::format::{Format, Reader, Source};
+use crate::mapping::Mapping;
+use crate::registry::FORMATS;
+use crate::row::{Outcome, Row};
+use crate::value::shown_name;
+
+/// The most definitions of one file.
+pub(crate) const MAX_DOCUMENTS: usize = 100;
+/// The most words of a command line.
+pub(crate) const MAX_WORDS: usize = 2_000;
+/// The longest word of a command line, in bytes.
+pub(crate) const MAX_WORD_BYTES: usize = 64 << 10;
+
+/// An imported definition.
+#[derive(Clone, Debug)]
+pub struct Import {
+    /// The format of the first definition.
+    pub format: &'static str,
+    /// Its name in a sentence, with the article.
+    pub title: &'static str,
+    /// The treatment of each field, in the order of the definition.
+    pub rows: Vec<Row>,
+    /// The workloads and pipelines that can be written. If rows are refused, they are those of the rest.
+    pub files: Vec<ImportedFile>,
+    /// The commands that run the pipelines.
+    pub commands: Vec<String>,
+}
+
+/// The reason why a definition cannot be imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The file is not text in YAML or JSON, or is larger than a definition. No problem quotes the file: it may hold credentials.
+    #[error("the file cannot be read as YAML or JSON")]
+    Syntax(Vec<Problem>),
+    /// No format recognises it.
+    #[error("it is none of the formats that can be imported")]
+    Unknown,
+    /// The definition is larger than any that a person writes.
+    #[error("it has more than {0}")]
+    TooLarge(String),
+}
+
+impl Import {
+    /// Returns the number of fields with an outcome.
+    pub fn count(&self, outcome: Outcome) -> usize {
+        self.rows.iter().filter(|row| row.outcome == outcome).count()
+    }
+}
+
+/// Returns the format of a file or a command line; `None` if it is none that can be imported.
+pub fn recognise(source: &Source<'_>) -> Option<&'static Format> {
+    match source {
+        Source::File { name, bytes } => parse_documents(name, bytes).ok()?.iter().find_map(format_of_document),
+        Source::Command(words) => format_of_command(words),
+    }
+}
+
+/// Imports a file or a command line.
+pub fn import(source: &Source<'_>, options: &ImportOptions) -> Result<Import, ImportError> {
+    match source {
+        Source::File { name, bytes } => {
+            let documents = parse_documents(name, bytes).map_err(ImportError::Syntax)?;
+            import_documents(&documents, options)
+        }
+        Source::Command(words) => import_command(words, options),
+    }
+}
+
+fn format_of_document(document: &Value) -> Option<&'static Format> {
+    let recognises =
+        |format: &&&'static Format| matches!(format.reader, Reader::Document { recognises, .. } if recognises(document));
+    FORMATS.iter().find(recognises).copied()
+}
+
+fn format_of_command(words: &[String]) -> Option<&'static Format> {
+    let recognises =
+        |format: &&&'static Format| matches!(format.reader, Reader::Command { recognises, .. } if recognises(words).is_some());
+    FORMATS.iter().find(recognises).copied()
+}
+
+fn import_documents(documents: &[Value], options: &ImportOptions) -> Result<Import, ImportError> {
+    if documents.len() > MAX_DOCUMENTS {
+        return Err(ImportError::TooLarge(format!("{MAX_DOCUMENTS} documents")));
+    }
+    let first = documents.iter().find_map(format_of_document).ok_or(ImportError::Unknown)?;
+    let mut import = empty_import(first);
+    for (index, document) in documents.iter().enumerate() {
+        let mut mapping = Mapping::new(options, index + 1);
+        let format = format_of_document(document);
+        if let Some((format, Reader::Document { map, .. })) = format.map(|format| (format, &format.reader)) {
+            map(document, &mut mapping);
+            finish(format, mapping, &mut import);
+        } else {
+            let kind = document.get("kind").and_then(Value::as_str).map_or_else(|| "document".to_owned(), shown_name);
+            mapping.ignored(&format!("({kind})"), "this document is no definition of a benchmark, and is not imported");
+            import.rows.append(&mut mapping.rows);
+        }
+    }
+    Ok(import)
+}
+
+fn import_command(words: &[String], options: &ImportOptions) -> Result<Import, ImportError> {
+    if words.len() > MAX_WORDS || words.iter().any(|word| word.len() > MAX_WORD_BYTES) {
+        return Err(ImportError::TooLarge(format!("{MAX_WORDS} words, or {MAX_WORD_BYTES} bytes in a word")));
+    }
+    let format = format_of_command(words).ok_or(ImportError::Unknown)?;
+    let mut import = empty_import(format);
+    let mut mapping = Mapping::new(options, 1);
+    if let Reader::Command { map, .. } = format.reader {
+        map(words, &mut mapping);
+    }
+    finish(format, mapping, &mut import);
+    Ok(import)
+}
+
+fn empty_import(format: &'static Format) -> Import {
+    Import { format: format.name, title: format.title, rows: Vec::new(), files: Vec::new(), commands: Vec::new() }
+}
+
+/// Adds the files of a mapping, if they are complete and valid.
+fn finish(format: &Format, mut mapping: Mapping<'_>, import: &mut Import) {
+    if mapping.draft.is_complete() {
+        let files = mapping.draft.files(format.title, &mut mapping.comments);
+        let problems = validate(files.iter().map(|file| (file.path.as_str(), file.text.as_bytes())));
+        match problems.first() {
+            None => {
+                let store = mapping.draft.store.as_ref().map(|store| format!(" --store '{store}'")).unwrap_or_default();
+                import.commands.push(format!("assay run {}{store}", mapping.draft.pipeline_path()));
+                import.files.extend(files);
+            }
+            // What is refused already is the reason.
+            Some(_) if mapping.rows.iter().any(|row| row.outcome == Outcome::Refused) => {}
+            // The message alone: an excerpt could hold a value that was not meant to be shown.
+            Some(problem) => {
+                let remedy = format!("the definitions would not be valid: {}", problem.message);
+                mapping.refused("(result)", &remedy);
+            }
+        }
+    }
+    import.rows.append(&mut mapping.rows);
+}

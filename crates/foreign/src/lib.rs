@@ -1,0 +1,33 @@
+//! Definitions of other tools, and the workloads and pipelines that say the same.
+//!
+//! A [`Format`] is one module of `formats`: it recognises a file or a command line, reads it, and maps each of its fields by a table. Each
+//! field that is given becomes a [`Row`], so that nothing is left out silently, and the values of fields that Assay does not know are
+//! neither copied nor shown, because any of them may be a credential.
+//!
+//! No I/O: callers pass in bytes or words, and write the files of an [`Import`] themselves.
+
+mod command;
+mod definition;
+mod draft;
+mod endpoint;
+mod format;
+mod formats;
+mod genai;
+mod import;
+mod load;
+mod mapping;
+mod reference;
+mod registry;
+mod row;
+mod value;
+mod yaml;
+
+#[cfg(test)]
+mod tests;
+
+pub use definition::{ImportOptions, ImportedFile};
+pub use format::{Example, ExampleInput, Format, Source};
+pub use import::{Import, ImportError, import, recognise};
+pub use reference::reference_page;
+pub use registry::FORMATS;
+pub use row::{Outcome, Row};

@@ -1,0 +1,233 @@
+//! Parts of a load that several command lines have: members of bodies, SLOs, rates.
+
+use serde_json::{Value, json};
+
+use crate::command::Arguments;
+use crate::draft::{Cell, member};
+use crate::mapping::Mapping;
+use crate::value::{is_credential, typed};
+use crate::yaml::Node;
+
+/// Members of a request's body whose value may be a text. The text of any other member is not copied: it may be a credential.
+const TEXT_MEMBERS: [&str; 6] = ["stop", "reasoning_effort", "service_tier", "guided_regex", "guided_grammar", "verbosity"];
+
+/// The most members of a body.
+const MAX_MEMBERS: usize = 100;
+
+impl Mapping<'_> {
+    /// Sets the loads of a closed loop.
+    pub(crate) fn closed(&mut self, concurrency: &[u64]) {
+        let load = vec![member("mode", "closed"), member("concurrency", json!(concurrency))];
+        self.draft.cells.push(Cell { points: concurrency.len() as u64, load, ..Cell::default() });
+    }
+
+    /// Sets the rates of an open loop, with the arrival process.
+    pub(crate) fn open(&mut self, rates: &[f64], arrival: &str, smoothness: Option<f64>, cap: Option<u64>) {
+        let rates: Vec<Value> = rates.iter().map(|rate| plain_number(*rate)).collect();
+        let mut load = vec![member("mode", "open"), member("rate", Value::Array(rates.clone())), member("arrival", arrival)];
+        load.extend(smoothness.map(|smoothness| member("smoothness", plain_number(smoothness))));
+        load.extend(cap.map(|cap| member("max_concurrency", cap)));
+        self.draft.cells.push(Cell { points: rates.len() as u64, load, ..Cell::default() });
+    }
+
+    /// Adds members of each request's body. `ignore_eos` becomes `exact_output`.
+    pub(crate) fn body(&mut self, field: &str, members: &serde_json::Map<String, Value>) {
+        if members.len() > MAX_MEMBERS {
+            return self.refused(field, "a body has at most 100 further members");
+        }
+        for (name, value) in members {
+            self.body_member(&format!("{field}.{name}"), name, value);
+        }
+    }
+
+    /// Adds one member of each request's body.
+    pub(crate) fn body_member(&mut self, field: &str, name: &str, value: &Value) {
+        let value = value.as_str().map_or_else(|| value.clone(), typed);
+        if name == "ignore_eos" {
+            return match value {
+                Value::Bool(exact) => self.exact_output(field, exact),
+                _ => self.refused(field, "write `true` or `false`"),
+            };
+        }
+        let is_name = name.len() <= 100
+            && name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+            && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+        let is_named_credential = is_credential(name, "some-text") && !value.is_number() && !value.is_boolean();
+        if !is_name || is_named_credential || !is_harmless(name, &value, 0) {
+            let remedy = "its text may be a credential, and is not copied: add it to `extra_body` of the workload, or send a credential in `headers` \
+                          of the target";
+            return self.refused(field, remedy);
+        }
+        let is_scalar = value.is_number() || value.is_boolean() || value.is_string();
+        let list = if is_scalar { "body" } else { "extra_body" };
+        let to = format!("workload spec.{list}");
+        match self.draft.workload.iter_mut().find(|(key, _)| key == list) {
+            Some((_, Node::Value(Value::Object(known)))) => {
+                known.insert(name.to_owned(), value);
+            }
+            _ => self.draft.workload.push(member(list, json!({name: value}))),
+        }
+        self.mapped(field, &to);
+    }
+
+    /// States if the endpoint has to generate exactly the drawn number of tokens.
+    pub(crate) fn exact_output(&mut self, field: &str, exact: bool) {
+        if !self.draft.workload.iter().any(|(key, _)| key == "exact_output") {
+            self.draft.workload.push(member("exact_output", exact));
+        }
+        self.mapped(field, "workload spec.exact_output");
+    }
+
+    /// Sets limits of requests from words such as `ttft:200`, in milliseconds.
+    pub(crate) fn slos(&mut self, field: &str, words: &[&str]) {
+        let mut slos = serde_json::Map::new();
+        for word in words.iter().flat_map(|word| word.split_whitespace()) {
+            let (name, limit) = word.split_once(':').unwrap_or((word, ""));
+            let name = match name {
+                "ttft" | "time_to_first_token" => "ttft",
+                "tpot" | "inter_token_latency" => "tpot",
+                "e2el" | "request_latency" => "e2e",
+                _ => return self.refused(field, "Assay has the limits `ttft`, `tpot` and `e2el` (`slos` of the workload)"),
+            };
+            let Some(limit) = limit.parse::<f64>().ok().filter(|limit| *limit > 0.0 && *limit < 1e9) else {
+                return self.refused(field, "write each limit as NAME:MILLISECONDS");
+            };
+            slos.insert(name.to_owned(), json!(format!("{limit}ms")));
+        }
+        if slos.is_empty() {
+            return self.refused(field, "write each limit as NAME:MILLISECONDS");
+        }
+        self.draft.workload.push(member("slos", Value::Object(slos)));
+        self.mapped(field, "workload spec.slos");
+    }
+}
+
+/// Returns a number without a fraction if it has none.
+pub(crate) fn plain_number(number: f64) -> Value {
+    if number.fract() == 0.0 && number.abs() < 1e15 { json!(number as i64) } else { json!(number) }
+}
+
+/// Returns true if a value holds no text but that of members which are known to hold one.
+fn is_harmless(name: &str, value: &Value, depth: usize) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => true,
+        Value::String(text) => TEXT_MEMBERS.contains(&name) && !is_credential(name, text),
+        Value::Array(items) => depth < 8 && items.iter().all(|item| is_harmless(name, item, depth + 1)),
+        Value::Object(members) => depth < 8 && members.iter().all(|(name, value)| is_harmless(name, value, depth + 1)),
+    }
+}
+
+impl Mapping<'_> {
+    /// Sets the inference server.
+    pub(crate) fn stack(&mut self, field: &str, text: &str) {
+        match plain_label(text) {
+            Some(engine) => {
+                self.draft.stack = Some(engine.to_ascii_lowercase());
+                self.mapped(field, "workload spec.stack");
+            }
+            None => self.refused(field, "write the inference server, such as `vLLM`"),
+        }
+    }
+
+    /// Declares a fact about the target, if it is given.
+    pub(crate) fn fact(&mut self, field: &str, list: &str, name: &str, text: Option<&str>) {
+        let Some(text) = text else { return };
+        let Some(label) = plain_label(text) else {
+            return self.refused(field, "write letters, digits and `._+-`, at most 40 of them");
+        };
+        let value = Value::from(label);
+        match self.draft.facts.iter_mut().find(|(key, _)| key == list) {
+            Some((_, Node::Map(members))) => members.push(member(name, value)),
+            _ => self.draft.facts.push((list.to_owned(), Node::Map(vec![member(name, value)]))),
+        }
+        let to = format!("pipeline spec.targets[0].{list}.{name}");
+        if text == "A100" {
+            self.approximated(field, &to, "an A100 has 40 or 80 GB: write `A100-40G` or `A100-80G`");
+        } else {
+            self.mapped(field, &to);
+        }
+    }
+
+    /// Sets the address of the endpoint from `--host` and `--port`.
+    pub(crate) fn host_and_port(&mut self, arguments: &Arguments, host: &str, port: u64) {
+        let port = arguments.whole("--port", self).unwrap_or(port);
+        let host = arguments.one("--host").unwrap_or(host);
+        let field = if arguments.has("--host") { "--host" } else { "--host(absent)" };
+        self.endpoint(field, &format!("http://{host}:{port}"));
+        if arguments.has("--port") {
+            self.mapped("--port", "pipeline spec.targets[0].url");
+        }
+    }
+
+    /// Sets the load of a command that sends a number of requests, at a rate or by users: `how` is the difference of its arrival process.
+    pub(crate) fn rate_or_concurrency(&mut self, arguments: &Arguments, how: &str) {
+        let requests = arguments.whole("--num-prompts", self).unwrap_or(1000);
+        let field = if arguments.has("--num-prompts") { "--num-prompts" } else { "--num-prompts(absent)" };
+        if !(1..=1_000_000_000).contains(&requests) {
+            return self.refused(field, "write a number of requests from 1");
+        }
+        self.draft.load.push(member("requests", requests));
+        self.mapped(field, "workload spec.load.requests");
+        let cap = arguments.whole("--max-concurrency", self);
+        match arguments.one("--request-rate") {
+            None | Some("inf") => {
+                if arguments.has("--request-rate") {
+                    self.mapped("--request-rate", "workload spec.load.mode");
+                }
+                if let Some(cap) = cap {
+                    self.mapped("--max-concurrency", "workload spec.load.concurrency");
+                    self.closed(&[cap]);
+                } else {
+                    let how = "all requests are sent at once, as by as many users as there are requests";
+                    self.approximated("--max-concurrency(absent)", "workload spec.load.concurrency", how);
+                    self.closed(&[requests]);
+                }
+                if arguments.has("--burstiness") {
+                    self.ignored("--burstiness", "it shapes a rate, and there is none");
+                }
+            }
+            Some(_) => self.rate(arguments, cap, how),
+        }
+    }
+
+    fn rate(&mut self, arguments: &Arguments, cap: Option<u64>, how: &str) {
+        let Some(rate) = arguments.number("--request-rate", self) else { return };
+        let smoothness = arguments.number("--burstiness", self);
+        self.approximated("--request-rate", "workload spec.load.rate", how);
+        if smoothness.is_some() {
+            self.mapped("--burstiness", "workload spec.load.smoothness");
+        }
+        if cap.is_some() {
+            let how = "a request that is due beyond it waits, and Assay counts its latencies from the time at which it was due";
+            self.approximated("--max-concurrency", "workload spec.load.max_concurrency", how);
+        }
+        match smoothness.filter(|smoothness| (*smoothness - 1.0).abs() > f64::EPSILON) {
+            Some(smoothness) => self.open(&[rate], "gamma", Some(smoothness), cap),
+            None => self.open(&[rate], "poisson", None, cap),
+        }
+    }
+
+    /// States that each point is measured once.
+    pub(crate) fn measured_once(&mut self) {
+        self.draft.pipeline.push(member("trials", json!({"count": 1})));
+        let how = "the command measures each point once, which gives no interval: write 5 to get intervals";
+        self.approximated("trials(implied)", "pipeline spec.trials", how);
+    }
+
+    /// Adds the members of a JSON object to each request's body.
+    pub(crate) fn json_body(&mut self, arguments: &Arguments, name: &str) {
+        let Some(text) = arguments.one(name) else { return };
+        match serde_json::from_str::<Value>(text) {
+            Ok(Value::Object(members)) if members.is_empty() => self.ignored(name, "it is empty"),
+            Ok(Value::Object(members)) => self.body(name, &members),
+            _ => self.refused(name, "write a JSON object"),
+        }
+    }
+}
+
+/// Returns a short text of a known field, such as a version; `None` if it may be something else.
+pub(crate) fn plain_label(text: &str) -> Option<String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte);
+    let accepted = !text.is_empty() && text.len() <= 40 && text.bytes().all(is_plain) && !is_credential("", text);
+    accepted.then(|| text.to_owned())
+}

@@ -1,0 +1,115 @@
+//! The rows and the draft that a format fills in while it maps a definition.
+
+use crate::definition::ImportOptions;
+use crate::draft::Draft;
+use crate::row::{Outcome, Row};
+use crate::value::{is_credential, shown_name};
+use crate::yaml::Comments;
+
+/// The most rows of one definition; further ones are refused together.
+const MAX_ROWS: usize = 1_000;
+
+/// The mapping of one definition.
+#[derive(Debug)]
+pub(crate) struct Mapping<'a> {
+    pub(crate) options: &'a ImportOptions,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) draft: Draft,
+    pub(crate) comments: Comments,
+    document: usize,
+}
+
+impl<'a> Mapping<'a> {
+    pub(crate) fn new(options: &'a ImportOptions, document: usize) -> Self {
+        Self { options, rows: Vec::new(), draft: Draft::default(), comments: Comments::default(), document }
+    }
+
+    /// Records that a field of Assay means the same.
+    pub(crate) fn mapped(&mut self, field: &str, to: &str) {
+        let note = field.ends_with("(absent)").then_some("the default of the other tool is written out");
+        self.row(field, Outcome::Mapped, Some(to), note);
+    }
+
+    /// Records a difference, which is also a comment beside the field of Assay.
+    pub(crate) fn approximated(&mut self, field: &str, to: &str, how: &str) {
+        self.comments.add(to, format!("`{}`: {how}", shown_name(field)));
+        self.row(field, Outcome::Approximated, Some(to), Some(how));
+    }
+
+    /// Records a credential, whose value is not copied.
+    pub(crate) fn secret(&mut self, field: &str, to: &str, place: &str) {
+        self.comments.add(to, format!("`{}` was a credential: {place}", shown_name(field)));
+        self.row(field, Outcome::SecretReference, Some(to), Some(place));
+    }
+
+    pub(crate) fn ignored(&mut self, field: &str, why: &str) {
+        self.left_out(field, Outcome::Ignored, why);
+    }
+
+    pub(crate) fn refused(&mut self, field: &str, remedy: &str) {
+        self.left_out(field, Outcome::Refused, remedy);
+    }
+
+    fn left_out(&mut self, field: &str, outcome: Outcome, note: &str) {
+        self.draft.not_carried.push(format!("`{}` is {outcome}: {note}", shown_name(field)));
+        self.row(field, outcome, None, Some(note));
+    }
+
+    fn row(&mut self, field: &str, outcome: Outcome, to: Option<&str>, note: Option<&str>) {
+        let row = |field: String, outcome, to: Option<&str>, note: Option<&str>| Row {
+            document: self.document,
+            field,
+            outcome,
+            to: to.map(str::to_owned),
+            note: note.map(str::to_owned),
+        };
+        let row = match self.rows.len().cmp(&MAX_ROWS) {
+            std::cmp::Ordering::Less => row(shown_name(field), outcome, to, note),
+            std::cmp::Ordering::Equal => {
+                row("(more fields)".to_owned(), Outcome::Refused, None, Some("one definition has at most 1000 fields"))
+            }
+            std::cmp::Ordering::Greater => return,
+        };
+        self.rows.push(row);
+    }
+
+    /// Sets the name of the pipeline, and the beginning of the names of its workloads.
+    pub(crate) fn name(&mut self, field: &str, text: &str) {
+        let name = self.draft.set_name(text);
+        if name == text {
+            self.mapped(field, "pipeline metadata.name");
+        } else {
+            self.approximated(
+                field,
+                "pipeline metadata.name",
+                "names have lower-case letters, digits and hyphens, at most 40 characters",
+            );
+        }
+    }
+
+    /// Sets the model.
+    pub(crate) fn model(&mut self, field: &str, text: &str) {
+        let is_name = !text.is_empty() && text.len() <= 200 && text.bytes().all(|byte| byte.is_ascii_graphic());
+        if !is_name || is_credential("", text) {
+            return self.refused(field, "a model is a short text without spaces: name it with `--model NAME`");
+        }
+        if self.options.model.is_some() {
+            return self.ignored(field, "`--model` names the model instead");
+        }
+        self.draft.model = Some(text.to_owned());
+        self.mapped(field, "workload spec.model");
+    }
+
+    /// Sets the model that `--model` names, or reports that there is none.
+    pub(crate) fn settle_model(&mut self, field: &str) {
+        if let Some(model) = &self.options.model {
+            self.draft.model = Some(model.clone());
+            self.mapped("--model", "workload spec.model");
+        } else if self.draft.model.is_none() && !self.rows.iter().any(|row| row.field == field) {
+            self.refused(
+                &format!("{field}(absent)"),
+                "Assay sends the name of a model in each request: name it with `--model NAME`",
+            );
+        }
+    }
+}

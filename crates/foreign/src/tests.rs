@@ -1,0 +1,438 @@
+//! Whole imports: examples, each row of each table, credentials and the commonest mistakes.
+
+use insta::assert_snapshot;
+use proptest::prelude::*;
+
+use crate::command::{Flag, Takes, Treatment};
+use crate::format::ExampleInput;
+use crate::formats::{aiperf, benchmark_job, genai_bench, guidellm, sglang, vllm};
+use crate::{FORMATS, Import, ImportOptions, Outcome, Source, import, recognise, reference_page};
+
+/// A value that no output may contain.
+const CANARY: &str = "canary-4f2b9c7d1e";
+
+const JOB: &str = "apiVersion: ome.io/v1beta1
+kind: BenchmarkJob
+metadata: {name: job}
+spec:
+  endpoint: {endpoint: {url: 'http://h:1', apiFormat: openai, modelName: m}}
+  task: text-to-text
+  trafficScenarios: ['D(1,2)']
+  numConcurrency: [1]
+  maxTimePerIteration: 1
+  maxRequestsPerIteration: 1
+  outputLocation: {storageUri: 's3://b/p'}
+";
+
+fn file(text: &str) -> Import {
+    import(&Source::File { name: "job.yaml", bytes: text.as_bytes() }, &ImportOptions::default()).expect("a format")
+}
+
+fn command(words: &[&str]) -> Import {
+    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    import(&Source::Command(&words), &ImportOptions::default()).expect("a format")
+}
+
+fn example(input: &ExampleInput) -> Import {
+    match input {
+        ExampleInput::File(text) => file(text),
+        ExampleInput::Command(_) => {
+            let words = input.words();
+            command(&words.iter().map(String::as_str).collect::<Vec<_>>())
+        }
+    }
+}
+
+/// Returns the rows of an outcome, a line each.
+fn rows(import: &Import, outcome: Outcome) -> String {
+    let line = |row: &crate::Row| {
+        let parts = [Some(&row.field), row.to.as_ref(), row.note.as_ref()];
+        parts.into_iter().flatten().cloned().collect::<Vec<_>>().join(" | ")
+    };
+    import.rows.iter().filter(|row| row.outcome == outcome).map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn every_example_is_recognised_and_makes_definitions() {
+    for format in FORMATS {
+        assert!(!format.examples.is_empty(), "{}", format.name);
+        for each in format.examples {
+            let imported = example(&each.input);
+            assert_eq!((imported.format, rows(&imported, Outcome::Refused)), (format.name, String::new()), "{}", each.name);
+            assert!(imported.files.len() >= 2 && imported.commands.len() == 1, "{}: {:?}", each.name, imported.files);
+        }
+    }
+}
+
+#[test]
+fn an_endpoint_becomes_a_workload_for_each_scenario_and_a_pipeline() {
+    let imported = file(JOB);
+    let text: String = imported.files.iter().map(|file| format!("== {}\n{}", file.path, file.text)).collect::<Vec<_>>().concat();
+    assert_snapshot!(text);
+    assert_eq!(imported.commands, ["assay run pipelines/job.yaml --store 's3://b/p'"]);
+}
+
+#[test]
+fn a_service_keeps_its_overrides() {
+    let imported = example(&benchmark_job::FORMAT.examples[0].input);
+    assert_snapshot!(imported.files.last().expect("the pipeline").text);
+}
+
+/// Each row of the table of a BenchmarkJob has a case: the field, its value, and its outcome.
+#[test]
+fn each_field_of_a_benchmark_job_has_its_outcome() {
+    use Outcome::{Approximated, Ignored, Mapped, Refused, SecretReference};
+    let service = "endpoint: {inferenceService: {name: a, namespace: b}}";
+    let cases: &[(&str, &str, &str, Outcome)] = &[
+        ("metadata.name", "metadata: {name: Job.X}", "metadata.name", Approximated),
+        ("metadata.namespace", "metadata: {name: j, namespace: a}", "metadata.namespace", Ignored),
+        ("metadata.labels.*", "metadata: {name: j, labels: {team: a}}", "metadata.labels.team", Ignored),
+        ("metadata.*", "metadata: {name: j, uid: a}", "metadata.uid", Ignored),
+        ("status", "status: {state: Completed}", "status", Ignored),
+        ("spec.endpoint.inferenceService.name", service, "spec.endpoint.inferenceService.name", Mapped),
+        ("spec.endpoint.inferenceService.namespace", service, "spec.endpoint.inferenceService.namespace", Mapped),
+        (
+            "spec.endpoint.endpoint.url",
+            "endpoint: {endpoint: {url: 'https://u:p@h/v1/completions', apiFormat: openai, modelName: m}}",
+            "spec.endpoint.endpoint.url",
+            Approximated,
+        ),
+        (
+            "spec.endpoint.endpoint.apiFormat",
+            "endpoint: {endpoint: {url: 'http://h', apiFormat: cohere, modelName: m}}",
+            "spec.endpoint.endpoint.apiFormat",
+            Refused,
+        ),
+        (
+            "spec.endpoint.endpoint.modelName",
+            "endpoint: {endpoint: {url: 'http://h', apiFormat: openai, modelName: a b}}",
+            "spec.endpoint.endpoint.modelName",
+            Refused,
+        ),
+        ("spec.serviceMetadata.engine", "serviceMetadata: {engine: vLLM}", "spec.serviceMetadata.engine", Mapped),
+        ("spec.serviceMetadata.version", "serviceMetadata: {version: 0.9}", "spec.serviceMetadata.version", Mapped),
+        ("spec.serviceMetadata.gpuType", "serviceMetadata: {gpuType: A100}", "spec.serviceMetadata.gpuType", Approximated),
+        ("spec.serviceMetadata.gpuCount", "serviceMetadata: {gpuCount: 0}", "spec.serviceMetadata.gpuCount", Refused),
+        ("spec.task", "task: image-to-embeddings", "spec.task", Refused),
+        ("spec.trafficScenarios", "trafficScenarios: []", "spec.trafficScenarios(absent)", Mapped),
+        ("spec.numConcurrency", "numConcurrency: [1, 1]", "spec.numConcurrency[1]", Ignored),
+        ("spec.maxTimePerIteration", "maxTimePerIteration: 0", "spec.maxTimePerIteration", Refused),
+        ("spec.maxRequestsPerIteration", "maxRequestsPerIteration: '7'", "spec.maxRequestsPerIteration", Mapped),
+        (
+            "spec.additionalRequestParams.*",
+            "additionalRequestParams: {temperature: '0.0'}",
+            "spec.additionalRequestParams.temperature",
+            Mapped,
+        ),
+        ("spec.dataset", "dataset: {storageUri: 'hf://a'}", "spec.dataset", Ignored),
+        (
+            "spec.huggingFaceSecretReference.name",
+            "huggingFaceSecretReference: {name: hf}",
+            "spec.huggingFaceSecretReference.name",
+            SecretReference,
+        ),
+        ("spec.outputLocation.storageUri", "outputLocation: {storageUri: 'az://a/c'}", "spec.outputLocation.storageUri", Refused),
+        (
+            "spec.outputLocation.parameters.*",
+            "outputLocation: {storageUri: 's3://b', parameters: {aws_secret_access_key: x}}",
+            "spec.outputLocation.parameters.aws_secret_access_key",
+            SecretReference,
+        ),
+        (
+            "spec.outputLocation.*",
+            "outputLocation: {storageUri: 's3://b', downloadPolicy: AlwaysDownload}",
+            "spec.outputLocation.downloadPolicy",
+            Ignored,
+        ),
+        ("spec.resultFolderName", "resultFolderName: a", "spec.resultFolderName", Ignored),
+        ("spec.podOverride.image", "podOverride: {image: a}", "spec.podOverride.image", Ignored),
+        (
+            "spec.podOverride.resources",
+            "podOverride: {resources: {limits: {cpu: 1}}}",
+            "spec.podOverride.resources",
+            Approximated,
+        ),
+        ("spec.podOverride.nodeSelector", "podOverride: {nodeSelector: {pool: load}}", "spec.podOverride.nodeSelector", Mapped),
+        (
+            "spec.podOverride.tolerations",
+            "podOverride: {tolerations: [{key: a, operator: Exists}]}",
+            "spec.podOverride.tolerations",
+            Mapped,
+        ),
+        ("spec.podOverride.affinity", "podOverride: {affinity: {nope: 1}}", "spec.podOverride.affinity", Refused),
+        (
+            "spec.podOverride.volumes",
+            "podOverride: {volumes: [{name: a, hostPath: {path: /}}]}",
+            "spec.podOverride.volumes",
+            Refused,
+        ),
+        (
+            "spec.podOverride.volumeMounts",
+            "podOverride: {volumeMounts: [{name: a, mountPath: relative}]}",
+            "spec.podOverride.volumeMounts",
+            Refused,
+        ),
+        ("spec.podOverride.envFrom", "podOverride: {envFrom: [{configMapRef: {name: a}}]}", "spec.podOverride.envFrom", Mapped),
+        (
+            "spec.podOverride.env",
+            "podOverride: {env: [{name: API_TOKEN, value: x-y-z}]}",
+            "spec.podOverride.env[0](API_TOKEN)",
+            SecretReference,
+        ),
+        ("spec.endpoints", "endpoints: []", "spec.endpoints", Refused),
+        ("spec.endpoint.external", "endpoint: {external: {url: a}}", "spec.endpoint.external", Refused),
+        ("spec.comparisonMetrics", "comparisonMetrics: [a]", "spec.comparisonMetrics", Ignored),
+        ("spec.customMetrics", "customMetrics: [a]", "spec.customMetrics", Ignored),
+        ("spec.serviceMetadata.modelSize", "serviceMetadata: {modelSize: 8B}", "spec.serviceMetadata.modelSize", Ignored),
+        ("spec.serviceMetadata.deployment", "serviceMetadata: {deployment: a}", "spec.serviceMetadata.deployment", Ignored),
+        ("spec.serviceMetadata.model", "serviceMetadata: {model: a}", "spec.serviceMetadata.model", Ignored),
+        ("spec.serviceMetadata.provider", "serviceMetadata: {provider: a}", "spec.serviceMetadata.provider", Ignored),
+    ];
+    let covered: Vec<&str> = cases.iter().map(|case| case.0).chain(["apiVersion", "kind"]).collect();
+    for rule in benchmark_job::RULES {
+        assert!(covered.contains(&rule.path), "`{}` has no case", rule.path);
+    }
+    for (rule, yaml, field, outcome) in cases {
+        let imported = file(&with_field(yaml));
+        let found = imported.rows.iter().find(|row| row.field == *field);
+        assert_eq!(found.map(|row| row.outcome), Some(*outcome), "{rule}: {yaml}\n{:#?}", imported.rows);
+    }
+}
+
+/// Returns the job with a field in place of its own one: of `metadata` or `status` at the top, or else of `spec`.
+fn with_field(yaml: &str) -> String {
+    let name = yaml.split(':').next().unwrap_or_default();
+    let is_top = ["metadata", "status"].contains(&name);
+    let own = if is_top { format!("{name}:") } else { format!("  {name}:") };
+    let kept: String =
+        JOB.lines().filter(|line| !line.starts_with(&own)).map(|line| format!("{line}\n")).collect::<Vec<_>>().concat();
+    if is_top { format!("{yaml}\n{kept}") } else { format!("{kept}  {yaml}\n") }
+}
+
+/// Returns the words of a command that has a load, without an option that is given again.
+fn with_option(base: &[&str], flag: &Flag) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut rest = base.iter().peekable();
+    while let Some(word) = rest.next() {
+        if flag.names.contains(word) {
+            rest.next();
+        } else {
+            words.push((*word).to_owned());
+        }
+    }
+    words.push(flag.names[0].to_owned());
+    words.extend((flag.takes != Takes::Nothing).then(|| flag.example.to_owned()));
+    words
+}
+
+#[test]
+fn each_option_of_a_command_has_its_outcome() {
+    let genai = "genai-bench benchmark --api-backend vllm --api-base http://h:1 --api-model-name m --task text-to-text --traffic-scenario D(1,2) \
+                 --num-concurrency 1 --max-time-per-run 1 --max-requests-per-run 1";
+    let sglang_base = "python -m sglang.bench_serving --model m --dataset-name random --request-rate 2";
+    let guidellm_base = "guidellm benchmark --target http://h:1 --model m --profile constant --rate 1 --max-seconds 9 --data prompt_tokens=2,output_tokens=3";
+    let aiperf_base = "aiperf profile -m m --concurrency 2 --isl 9 --osl 9";
+    let vllm_base = "vllm bench serve --model m --request-rate 2";
+    for (base, flags) in [
+        (genai, genai_bench::FLAGS),
+        (vllm_base, vllm::FLAGS),
+        (sglang_base, sglang::FLAGS),
+        (guidellm_base, guidellm::FLAGS),
+        (aiperf_base, aiperf::FLAGS),
+    ] {
+        let base: Vec<&str> = base.split_whitespace().collect();
+        for flag in flags {
+            let words = with_option(&base, flag);
+            let imported = command(&words.iter().map(String::as_str).collect::<Vec<_>>());
+            let begins = |row: &&crate::Row| {
+                row.field.strip_prefix(flag.names[0]).is_some_and(|rest| rest.is_empty() || rest.starts_with(['(', '[', '.']))
+            };
+            let found: Vec<Outcome> = imported.rows.iter().filter(begins).map(|row| row.outcome).collect();
+            let expected = |outcome: &Outcome| match flag.treatment {
+                Treatment::Carried(_) => {
+                    [Outcome::Mapped, Outcome::Approximated, Outcome::SecretReference, Outcome::Ignored].contains(outcome)
+                }
+                Treatment::Ignored(_) => *outcome == Outcome::Ignored,
+                Treatment::Refused(_) => *outcome == Outcome::Refused,
+            };
+            assert!(!found.is_empty() && found.iter().all(expected), "{words:?}: {:#?}", imported.rows);
+        }
+    }
+}
+
+#[test]
+fn the_commonest_mistakes_have_a_remedy() {
+    let refused = |yaml: &str| rows(&file(&with_field(yaml)), Outcome::Refused);
+    assert_snapshot!(refused("trafficScenarios: ['burst(100,5,10)', 'D(1,2) ', 'E(5)', reasoning_short]"));
+    assert_snapshot!(refused("endpoint: {endpoint: {url: 'h:1/v1', apiFormat: openai}}"));
+    assert_snapshot!(refused("outputLocation: {storageUri: 'pvc://claim/results'}"));
+    assert_snapshot!(rows(&file(&with_field("numConcurency: [1]")), Outcome::Ignored));
+    let unknown =
+        command(&["vllm", "bench", "serve", "--model", "m", "--request-rat", "3", "--dataset-name", "sharegpt", "stray"]);
+    assert_snapshot!(rows(&unknown, Outcome::Refused));
+}
+
+/// A credential in any field, known or not, is in no file, row or error.
+#[test]
+fn no_credential_survives() {
+    let secret = format!("sk-{CANARY}");
+    for value in [CANARY, secret.as_str()] {
+        let yamls = [
+            format!("unknown: {value}"),
+            format!("additionalRequestParams: {{note: {value}, api_key: {value}, deep: {{list: [{value}]}}}}"),
+            format!(
+                "outputLocation: {{storageUri: 's3://b/p', parameters: {{aws_secret_access_key: {value}, other: {value}}}, key: {value}}}"
+            ),
+            format!("outputLocation: {{storageUri: 'github://o/r', parameters: {{token: {value}}}}}"),
+            format!("outputLocation: {{storageUri: 'az://a:{value}@x?sig={value}'}}"),
+            format!(
+                "podOverride: {{env: [{{name: PLAIN, value: {value}}}, {{name: API_KEY, value: {value}}}], affinity: {{x: {value}}}, y: {value}}}"
+            ),
+            format!("endpoint: {{endpoint: {{url: 'http://user:{value}@h:1/v1', apiFormat: openai, modelName: m}}}}"),
+            format!("endpoint: {{endpoint: {{url: 'http://h:1/v1?key={value}', apiFormat: openai, modelName: m}}}}"),
+            format!("metadata: {{name: j, annotations: {{a: {value}}}, labels: {{b: {value}}}}}"),
+            format!("status: {{failureMessage: {value}}}"),
+            format!("dataset: {{storageUri: 'hf://a', parameters: {{token: {value}}}}}"),
+            format!("trafficScenarios: ['{value}', 'D(1,2)']"),
+            format!("task: {value}"),
+            format!("resultFolderName: {value}"),
+            format!("broken: {value}\n bad: [{value}"),
+            format!("twice: {value}\n  twice: {value}"),
+        ];
+        for yaml in &yamls {
+            let text = with_field(yaml);
+            let imported = import(&Source::File { name: "job.yaml", bytes: text.as_bytes() }, &ImportOptions::default());
+            assert!(!format!("{imported:?}").contains(CANARY), "{yaml}\n{imported:#?}");
+        }
+        let secret_document =
+            format!("{JOB}---\napiVersion: v1\nkind: Secret\nmetadata: {{name: a}}\nstringData: {{key: {value}}}\n");
+        let imported = file(&secret_document);
+        assert!(!format!("{imported:?}").contains(CANARY) && rows(&imported, Outcome::Ignored).contains("(Secret)"));
+        let header = format!("Authorization=Bearer_{value}");
+        let body = format!("{{\"user\":\"{value}\",\"deep\":{{\"x\":[\"{value}\"]}}}}");
+        let leading = format!("HF_TOKEN={value}");
+        let unknown = format!("--unknown={value}");
+        let imported = command(&[
+            &leading,
+            "vllm",
+            "bench",
+            "serve",
+            "--model",
+            "m",
+            "--header",
+            &header,
+            "--extra-body",
+            &body,
+            &unknown,
+            "--other",
+            value,
+            value,
+        ]);
+        assert!(!format!("{imported:?}").contains(CANARY), "{imported:#?}");
+        let genai =
+            format!("genai-bench benchmark --api-key {value} --security-token {value} --api-base http://h?k={value} {value}");
+        let words: Vec<&str> = genai.split_whitespace().collect();
+        assert!(!format!("{:?}", command(&words)).contains(CANARY));
+    }
+}
+
+#[test]
+fn formats_are_recognised_by_what_they_hold() {
+    let name =
+        |text: &str| recognise(&Source::File { name: "benchmarkjob.yaml", bytes: text.as_bytes() }).map(|format| format.name);
+    assert_eq!(name(JOB), Some("ome-benchmarkjob"));
+    assert_eq!(name(&JOB.replace("ome.io/v1beta1", "example.org/v1")), None, "another group has a kind of the same name");
+    assert_eq!(name("apiVersion: assay.dev/v1alpha1\nkind: Workload\n"), None);
+    assert!(
+        rows(&file(&JOB.replace("v1beta1", "v2")), Outcome::Refused).contains("ome.io/v1beta1"),
+        "a version that is not known"
+    );
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let of = |line: &str| recognise(&Source::Command(&words(line))).map(|format| format.name);
+    assert_eq!(of("env A=b /opt/bin/vllm bench serve --model m"), Some("vllm-bench-serve"));
+    assert_eq!((of("vllm serve m"), of("genai-bench excel"), of("")), (None, None, None));
+}
+
+#[test]
+fn a_model_is_named_by_the_user_or_not_at_all() {
+    let without = JOB.replace(", modelName: m", "");
+    assert!(rows(&file(&without), Outcome::Refused).contains("--model NAME") && file(&without).files.is_empty());
+    let options = ImportOptions { model: Some("named".to_owned()) };
+    let imported = import(&Source::File { name: "a", bytes: without.as_bytes() }, &options).expect("a job");
+    assert!(imported.files[0].text.contains("\n  model: named\n") && imported.count(Outcome::Refused) == 0, "{imported:?}");
+}
+
+#[test]
+fn refused_fields_leave_the_rest_for_those_who_want_it() {
+    let imported = file(&with_field("outputLocation: {storageUri: 'gs://b/p'}"));
+    assert_eq!((imported.count(Outcome::Refused), imported.files.len()), (1, 2));
+    assert_eq!(imported.commands, ["assay run pipelines/job.yaml"]);
+}
+
+#[test]
+fn a_key_in_the_path_of_an_address_is_refused() {
+    let address = |path: &str| {
+        with_field(&format!("endpoint: {{endpoint: {{url: 'http://h:1/{path}/v1', apiFormat: openai, modelName: m}}}}"))
+    };
+    let imported = file(&address("sk-abcdefghijklmnopqrstuvwxyz012345"));
+    assert!(rows(&imported, Outcome::Refused).contains("its path holds a key") && !format!("{imported:?}").contains("sk-abc"));
+    assert_eq!(rows(&file(&address("serving")), Outcome::Refused), "");
+}
+
+#[test]
+fn a_default_of_the_other_tool_is_stated() {
+    let note = "the default of the other tool is written out";
+    let imported = command(&["vllm", "bench", "serve", "--model", "m", "--max-concurrency", "4"]);
+    assert!(rows(&imported, Outcome::Mapped).contains(&format!("--num-prompts(absent) | workload spec.load.requests | {note}")));
+    assert!(imported.files[0].text.contains("requests: 1000\n"), "{}", imported.files[0].text);
+    let given = command(&["vllm", "bench", "serve", "--model", "m", "--max-concurrency", "4", "--num-prompts", "9"]);
+    assert!(rows(&given, Outcome::Mapped).contains("--num-prompts | workload spec.load.requests\n"));
+}
+
+#[test]
+fn long_runs_have_limits_that_fit() {
+    let scenarios: Vec<String> = (1..=9).map(|tokens| format!("'D({tokens},2)'")).collect();
+    let long = with_field(&format!("trafficScenarios: [{}]", scenarios.join(", ")))
+        .replace("numConcurrency: [1]", "numConcurrency: [1, 2, 4, 8, 16, 32, 64, 128, 256]");
+    let imported = file(&long.replace("maxTimePerIteration: 1\n", "maxTimePerIteration: 30\n"));
+    assert_eq!((imported.count(Outcome::Refused), imported.files.len()), (0, 10), "{:?}", imported.rows);
+    let pipeline = &imported.files[9].text;
+    assert!(pipeline.contains("timeout: 61h") && pipeline.contains("time_limit: 61h"), "{pipeline}");
+    assert!(imported.files[0].text.contains("time_limit: 45m"), "{}", imported.files[0].text);
+}
+
+#[test]
+fn several_jobs_of_one_file_are_imported_together() {
+    let imported = file(&format!("---\n---\n{JOB}---\n{}", JOB.replace("name: job", "name: other")));
+    let paths: Vec<&str> = imported.files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(
+        paths,
+        [
+            "workloads/job-d-1-2/workload.yaml",
+            "pipelines/job.yaml",
+            "workloads/other-d-1-2/workload.yaml",
+            "pipelines/other.yaml"
+        ]
+    );
+    assert_eq!(imported.commands.len(), 2);
+}
+
+#[test]
+fn the_page_has_each_field_of_each_format() {
+    let page = reference_page();
+    for format in FORMATS {
+        assert!(page.contains(&format!("## {}\n", format.name)));
+        for field in (format.fields)() {
+            assert!(page.contains(&format!("| `{}` | {} |", field.field, field.treatment)), "{}", field.field);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_given_is_imported_or_refused(text in "[-a-z0-9:\\[\\]{}'\",.() \n]{0,80}") {
+        let _ = import(&Source::File { name: "a", bytes: with_field(&format!("numConcurrency: {text}")).as_bytes() }, &ImportOptions::default());
+        let words: Vec<String> = ["vllm", "bench", "serve"].into_iter().chain(text.split(' ')).map(str::to_owned).collect();
+        let _ = import(&Source::Command(&words), &ImportOptions::default());
+    }
+}

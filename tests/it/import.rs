@@ -1,0 +1,202 @@
+//! `assay import`: files that are written, exit codes, and what no output contains.
+
+use std::fs;
+
+use assay_foreign::{ExampleInput, FORMATS};
+
+use crate::docs::{Reader, blocks};
+use crate::support::{Fixture, files_under};
+
+const JOB: &str = "apiVersion: ome.io/v1beta1
+kind: BenchmarkJob
+metadata: {name: job}
+spec:
+  endpoint: {endpoint: {url: 'http://127.0.0.1:9/v1', apiFormat: openai, modelName: m}}
+  task: text-to-text
+  trafficScenarios: ['D(1,2)']
+  numConcurrency: [1]
+  maxTimePerIteration: 1
+  maxRequestsPerIteration: 1
+  outputLocation: {storageUri: 's3://b/p'}
+";
+const VLLM: [&str; 6] = ["--", "vllm", "bench", "serve", "--model", "m"];
+
+/// The definitions of every example of every format are valid, by the real program.
+#[test]
+fn every_example_of_every_format_is_imported_and_valid() {
+    for format in FORMATS {
+        for example in format.examples {
+            let fixture = Fixture::bare();
+            let words = example.input.words();
+            let given: Vec<&str> = match example.input {
+                ExampleInput::File(text) => {
+                    fixture.write("given", text);
+                    vec!["given"]
+                }
+                ExampleInput::Command(_) => ["--"].into_iter().chain(words.iter().map(String::as_str)).collect(),
+            };
+            let ran = fixture.assay(&[&["import"][..], &given].concat()).success();
+            assert!(ran.stdout.contains("written      ") && ran.stdout.contains(" 0 refused"), "{}", ran.stdout);
+            let checked = fixture.assay(&["validate"]).success();
+            assert!(!checked.stdout.contains("0 files checked"), "{}", checked.stdout);
+            for pipeline in files_under(&fixture.repo().join("pipelines")) {
+                fixture.assay(&["plan", &pipeline.display().to_string()]).success();
+            }
+        }
+    }
+}
+
+/// The page is followed word by word.
+#[test]
+fn importing_is_followed_to_its_end() {
+    let fixture = Fixture::bare();
+    let mut reader = Reader::new(&fixture);
+    let blocks = blocks(include_str!("../../docs/import.md"));
+    assert_eq!(blocks.len(), 3, "the page has its steps");
+    for block in &blocks {
+        reader.follow(block);
+    }
+    for path in ["pipelines/llama-chat.yaml", "workloads/llama-chat-d-100-1000/workload.yaml", "pipelines/vllm-bench.yaml"] {
+        assert!(reader.folder.join("my-benchmarks").join(path).is_file(), "{path}");
+    }
+}
+
+#[test]
+fn a_refused_field_writes_nothing_unless_the_rest_is_wanted() {
+    let fixture = Fixture::bare();
+    fixture.write("job.yaml", &JOB.replace("s3://b/p", "gs://b/p"));
+    let ran = fixture.assay(&["import", "job.yaml"]).exits(10);
+    assert!(ran.stderr.contains("nothing was written: 1 field refused; `--partial` writes the rest"), "{}", ran.stderr);
+    assert!(
+        ran.stdout.contains("spec.outputLocation.storageUri") && ran.stdout.contains("Google Cloud Storage"),
+        "{}",
+        ran.stdout
+    );
+    assert!(!ran.stdout.contains("written") && !fixture.repo().join("pipelines").exists());
+    let ran = fixture.assay(&["import", "job.yaml", "--partial"]).success();
+    assert!(ran.stdout.contains("written      ./pipelines/job.yaml"), "{}", ran.stdout);
+    let pipeline = fs::read_to_string(fixture.repo().join("pipelines/job.yaml")).expect("written");
+    assert!(
+        pipeline.contains("# `spec.outputLocation.storageUri` is refused: Assay has no store on Google Cloud Storage"),
+        "{pipeline}"
+    );
+    fixture.write("none.yaml", &JOB.replace(", modelName: m", ""));
+    let ran = fixture.assay(&["import", "none.yaml", "--partial", "--to", "none"]).exits(10);
+    assert!(ran.stderr.contains("without the refused fields there is no whole definition"), "{}", ran.stderr);
+    fixture.assay(&["import", "none.yaml", "--model", "m", "--to", "none"]).success();
+}
+
+#[test]
+fn a_dry_run_writes_nothing_and_json_has_all_of_it() {
+    let fixture = Fixture::bare();
+    let ran = fixture.assay(&[&["import", "--dry-run"][..], &VLLM].concat()).success();
+    assert!(ran.stdout.contains("not written  ./pipelines/vllm-bench.yaml"), "{}", ran.stdout);
+    assert!(!fixture.repo().join("pipelines").exists());
+    let document = fixture.assay(&[&["import", "--json"][..], &VLLM].concat()).success().json();
+    assert_eq!((&document["written"], &document["imports"][0]["format"]), (&true.into(), &"vllm-bench-serve".into()));
+    let fields = document["imports"][0]["fields"].as_array().expect("a list");
+    assert!(
+        fields
+            .iter()
+            .any(|field| field["field"] == "--model" && field["outcome"] == "mapped" && field["to"] == "workload spec.model")
+    );
+    for file in document["files"].as_array().expect("a list") {
+        let path = file["path"].as_str().expect("a path");
+        assert_eq!(fs::read_to_string(fixture.repo().join(path)).expect(path), file["text"].as_str().expect("a text"));
+    }
+    let refused = [&["import", "--json"][..], &VLLM, &["--nope"]].concat();
+    let document = fixture.assay(&refused).exits(10).json();
+    assert_eq!(document["written"], false);
+}
+
+#[test]
+fn files_that_differ_are_kept() {
+    let fixture = Fixture::bare();
+    let arguments = [&["import"][..], &VLLM].concat();
+    fixture.assay(&arguments).success();
+    fixture.assay(&arguments).success();
+    let path = fixture.repo().join("workloads/vllm-bench/workload.yaml");
+    fs::write(&path, "mine\n").expect("written");
+    fixture.assay(&arguments).refuses(2, "file_differs");
+    assert_eq!(fs::read_to_string(&path).expect("there"), "mine\n");
+    fixture.assay(&[&["import", "--force"][..], &VLLM].concat()).success();
+    assert_ne!(fs::read_to_string(&path).expect("there"), "mine\n");
+}
+
+#[test]
+fn a_folder_is_imported_whole_and_names_what_it_leaves_out() {
+    let fixture = Fixture::bare();
+    fixture.write("jobs/a.yaml", JOB);
+    fixture.write("jobs/b.yml", &JOB.replace("name: job", "name: other"));
+    fixture.write("jobs/c.json", "{\"kind\": \"Deployment\"}");
+    let ran = fixture.assay(&["import", "jobs"]).success();
+    assert!(ran.stderr.contains("`jobs/c.json` is of no format that can be imported"), "{}", ran.stderr);
+    assert!(fixture.repo().join("pipelines/job.yaml").is_file() && fixture.repo().join("pipelines/other.yaml").is_file());
+    fixture.write("jobs/b.yml", &JOB.replace("D(1,2)", "D(2,2)"));
+    let ran = fixture.assay(&["import", "jobs", "--to", "same"]).refuses(2, "file_differs");
+    assert!(ran.stderr.contains("two definitions would be written to `pipelines/job.yaml`"), "{}", ran.stderr);
+    fixture.write("others/a.yaml", "kind: Deployment\n");
+    fixture.assay(&["import", "others"]).refuses(10, "foreign_format");
+}
+
+#[test]
+fn validate_names_the_command_that_imports() {
+    let fixture = Fixture::bare();
+    fixture.write("job.yaml", JOB);
+    let ran = fixture.assay(&["validate", "job.yaml"]).exits(10);
+    insta::assert_snapshot!(ran.stderr, @r"
+    error: this is an OME BenchmarkJob, and no definition of Assay
+     --> job.yaml
+    hint: `assay import job.yaml` writes workloads and a pipeline from it
+
+    1 problem in 1 file
+    ");
+    fixture.write("job.yaml", &JOB.replace("ome.io/v1beta1", "example.org/v1"));
+    let other = fixture.assay(&["validate", "job.yaml"]).exits(10);
+    assert!(
+        !other.stderr.contains("assay import") && other.stderr.contains("is not a version that this Assay reads"),
+        "{}",
+        other.stderr
+    );
+}
+
+#[test]
+fn what_is_of_no_format_is_refused_with_the_formats() {
+    let fixture = Fixture::bare();
+    let unknown = fixture.assay(&["import", "--", "wrk", "-c", "1"]).refuses(10, "foreign_format");
+    assert!(unknown.stderr.contains("`vllm bench serve`") && unknown.stderr.contains("kind: BenchmarkJob"), "{}", unknown.stderr);
+    fixture.write("broken.yaml", "a: [1\nb: canary-7e1\n");
+    let broken = fixture.assay(&["import", "broken.yaml"]).refuses(10, "foreign_format");
+    assert!(!broken.stderr.contains("canary-7e1") && broken.stderr.contains("line "), "{}", broken.stderr);
+    fixture.assay(&["import", "absent.yaml"]).refuses(2, "unreadable");
+    fixture.assay(&["import"]).exits(2);
+    fixture.assay(&[&["import", "broken.yaml"][..], &VLLM].concat()).exits(2);
+}
+
+/// A credential in a field that is known, in one that is not, and in a header, is in no output and in no file.
+#[test]
+fn no_credential_is_written_or_printed() {
+    const CANARY: &str = "canary-4f2b9c7d1e";
+    let fixture = Fixture::bare();
+    let spec = format!(
+        "  unknown: {CANARY}\n  podOverride: {{env: [{{name: API_KEY, value: {CANARY}}}, {{name: PLAIN, value: {CANARY}}}]}}\n  additionalRequestParams: {{note: {CANARY}}}\n"
+    );
+    let parameters = format!("{{storageUri: 's3://b/p', parameters: {{aws_secret_access_key: {CANARY}, other: {CANARY}}}}}");
+    let job = JOB.replace("{storageUri: 's3://b/p'}", &parameters).replace("http://", &format!("http://user:{CANARY}@")) + &spec;
+    fixture.write("given/job.yaml", &job);
+    let header = format!("x-team={CANARY}");
+    let command = [&VLLM[..], &["--header", &header, "--unknown", CANARY]].concat();
+    for given in [&["given/job.yaml"][..], &command] {
+        for option in ["--partial", "--json", "--dry-run"] {
+            let ran = fixture.assay(&[&["import", "--force", "--to", "made", option], given].concat());
+            assert!(!ran.stdout.contains(CANARY) && !ran.stderr.contains(CANARY), "{option}\n{}\n{}", ran.stdout, ran.stderr);
+        }
+    }
+    let made = files_under(&fixture.repo().join("made"));
+    assert!(made.len() >= 4, "{made:?}");
+    for path in made {
+        assert!(!fs::read_to_string(&path).expect("text").contains(CANARY), "{}", path.display());
+    }
+    let validated = fixture.assay(&["validate", "given"]);
+    assert!(!validated.stdout.contains(CANARY) && !validated.stderr.contains(CANARY), "{}", validated.stderr);
+}
