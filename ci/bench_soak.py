@@ -18,7 +18,7 @@ import tempfile
 import time
 
 sys.dont_write_bytecode = True
-from bench_streams import family, field, metric  # noqa: E402
+from bench_streams import family, field, metric, outcomes  # noqa: E402
 
 MODEL, TTFT_MS, ITL_MS, OUTPUT_TOKENS = "soak", 20, 5, 8
 RATE = 1000
@@ -62,7 +62,7 @@ class Readings:
 
     def judge(self, minutes):
         """Prints a line for each process, and returns whether all are flat."""
-        flat, first = True, minutes * 60 / 5
+        flat, judged, first = True, 0, minutes * 60 / 5
         print(f"  {'process':<16} {'MiB at a fifth':>15} {'at the end':>11} {'slope':>15} {'descriptors':>12} {'slope':>12}")
         for process, taken in self.taken.items():
             counted = [one for one in taken if one[0] >= first]
@@ -73,10 +73,10 @@ class Readings:
             descriptors = slope([(at / 60, open_files) for at, _, open_files in counted])
             middle = statistics.median(mib for _, mib, _ in counted)
             is_flat = memory * took <= max(GROWTH_MIB, GROWTH_SHARE * middle) and descriptors * took <= GROWTH_DESCRIPTORS
-            flat &= is_flat
+            flat, judged = flat and is_flat, judged + 1
             print(f"  {self.names[process]:<16} {counted[0][1]:>15.1f} {counted[-1][1]:>11.1f} {memory:>+8.3f} MiB/min {counted[-1][2]:>12}"
                   f" {descriptors:>+8.3f}/min{'' if is_flat else '  GROWS'}")
-        return flat
+        return flat and judged > 0
 
 
 def main():
@@ -104,19 +104,16 @@ def main():
         took, finished = time.monotonic() - begun, int(metric(url, "vllm:request_success_total"))
         simulator.terminate()
         simulator.wait()
-        if run.returncode != 0:
-            sys.exit(f"assay bench ended with {run.returncode}:\n{(folder / 'err').read_text()[-3000:]}")
-        requests = json.loads((folder / "out").read_text())["results"][0]["requests"]
+        counted, why = outcomes(folder, run.returncode)
         attempts = (folder / "err").read_text().count('"event":"trial_finished"')
-    print(f"  {took:.0f} s in all, {attempts} attempt(s)")
+    print(f"  {took:.0f} s in all, {attempts} attempt(s){why}")
     print("  minute: requests that the simulator has finished (in flight)")
     places = [readings.counts[round(share * (len(readings.counts) - 1) / 8)] for share in range(9)]
     print("    " + ", ".join(f"{at / 60:.1f}: {ended:,} ({running})" for at, running, ended in places))
     flat = readings.judge(minutes)
-    # One attempt and one test request; an attempt that did not count has sent requests, too.
-    accounted = attempts == 1 and finished == requests["ok"] + 1 and requests["total"] == requests["ok"]
-    print(f"  recorded: {requests['total']:,} requests, {requests['ok']:,} ok, failed {json.dumps(requests['failed'])}; finished by the simulator: "
-          f"{finished:,}, the test request among them")
+    # The simulator has also finished the test request.
+    accounted = finished == counted.get("ok", 0) + 1 and set(counted) == {"ok"}
+    print(f"  recorded outcomes of all attempts: {json.dumps(counted)}; finished by the simulator: {finished:,}, the test request among them")
     print(f"  memory and descriptors: {'flat' if flat else 'GROWING'}; requests: {'all accounted for' if accounted else 'NOT ACCOUNTED FOR'}")
     sys.exit(0 if flat and accounted else 1)
 
