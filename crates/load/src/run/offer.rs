@@ -17,6 +17,9 @@ use crate::{Arrivals, Connections};
 
 /// The maximum requests that are begun before sockets are polled again.
 pub(super) const STARTS: u32 = 16;
+/// The maximum connections that a closed loop opens before sockets are polled again. A connection costs much more than a request on one that is kept, and a
+/// loop of many users that opens all of theirs in one turn would not look at its sockets for seconds. A schedule is followed whatever it takes.
+const OPENINGS: u32 = 64;
 /// The interval at which the loop checks if the feeder has caught up.
 pub(super) const STARVED_NS: i64 = 200_000;
 /// The pause of a user whose connection could not be made.
@@ -95,6 +98,9 @@ impl Engine<'_> {
                 self.offered_to_ns = Some(self.measured_end_ns());
                 return;
             }
+            if self.has_opened_enough() {
+                break;
+            }
             if self.free_users == 0 {
                 self.next_due_ns = self.pauses.front().copied().unwrap_or(NEVER);
                 return;
@@ -123,6 +129,11 @@ impl Engine<'_> {
             }
         }
         self.next_due_ns = now;
+    }
+
+    /// Returns true if a closed loop opens no more connections before it looks at its sockets.
+    pub(super) fn has_opened_enough(&self) -> bool {
+        self.openings >= OPENINGS && matches!(self.trial.arrivals, Arrivals::Closed { .. })
     }
 
     /// Frees the users whose pause is over.

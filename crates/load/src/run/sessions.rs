@@ -411,6 +411,9 @@ impl Engine<'_> {
     pub(super) fn offer_sessions(&mut self, mut now: i64) {
         self.end_pauses(now);
         for _ in 0..STARTS {
+            if self.has_opened_enough() {
+                break;
+            }
             let next = if self.begin_due_turn(now) { NextSession::Begun } else { self.begin_due_session(now) };
             let first_due_ns = match next {
                 NextSession::Begun => {
