@@ -667,7 +667,7 @@ fn the_most_requests_in_flight_are_found_and_measured_apart() {
     if found["run_id"].is_null() {
         // A machine so busy that even one request at a time is too slow: that is reported, and not taken for a result.
         assert_eq!((ran.code, search["found"].is_null()), (41, true), "{ran:?}");
-        assert!(text(&search["why"]).starts_with("no load has 99 of 100 requests within every SLO"), "{search:#}");
+        assert!(text(&search["why"]).starts_with("no most load with 99 of 100 requests within every SLO"), "{search:#}");
         return;
     }
     // Every round is a run that verifies, and none of them is the measured one.
@@ -769,7 +769,7 @@ fn a_search_without_an_end_says_so_and_ends_with_41() {
     let found: Value = serde_json::from_str(&ran.stdout).expect("JSON");
     assert_eq!(
         found["search"]["why"],
-        "every load that was tried has 99 of 100 requests within every SLO, up to concurrency 2; `--up-to` allows more"
+        "every load that was tried has 99 of 100 requests within every SLO, up to concurrency 2; a larger `--up-to` tries more"
     );
 }
 

@@ -117,7 +117,9 @@ impl Remote {
 /// Returns a path of this machine, as `git clone` leaves it in a checkout, as an address.
 fn path_to_url(text: &str, root: &Path) -> String {
     let is_path = text.starts_with('/') || text.starts_with("./") || text.starts_with("../");
-    if is_path { format!("file://{}", root.join(text).display()) } else { text.to_owned() }
+    // A space is no part of an address; git decodes what is escaped in the path of one.
+    let escaped = |path: String| path.replace('%', "%25").replace(' ', "%20");
+    if is_path { format!("file://{}", escaped(root.join(text).display().to_string())) } else { text.to_owned() }
 }
 
 /// Decodes `%40` and the like. A text that is no escape stays.
@@ -310,7 +312,7 @@ impl RemoteError {
     /// Returns advice for a person, if there is any.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Url { .. } => Some("a path of this machine is written `file:///path`"),
+            Self::Url { .. } => Some("a path of this machine is written `file:///path`, and a space in it `%20`"),
             Self::SecretInUrl { .. } => Some("leave it out, and configure a credential helper or an ssh key for git"),
             Self::NoSuchRemote { .. } => Some("`git remote -v` lists what there is; `git remote add NAME ADDRESS` adds one"),
             Self::Checkout(error) => error.hint(),
@@ -375,8 +377,9 @@ mod tests {
     fn a_path_of_a_checkout_is_an_address() {
         let root = Path::new("/srv/me/bench");
         let addresses =
-            ["/srv/a.git", "../a.git", "https://example.org/a", "git@example.org:a"].map(|text| path_to_url(text, root));
-        let expected = ["file:///srv/a.git", "file:///srv/me/bench/../a.git", "https://example.org/a", "git@example.org:a"];
+            ["/srv/a.git", "../a b/100%.git", "https://example.org/a", "git@example.org:a"].map(|text| path_to_url(text, root));
+        let expected =
+            ["file:///srv/a.git", "file:///srv/me/bench/../a%20b/100%25.git", "https://example.org/a", "git@example.org:a"];
         assert_eq!(addresses, expected);
     }
 

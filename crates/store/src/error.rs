@@ -222,7 +222,9 @@ impl Error {
             Self::NoCreateIfAbsent { .. } => {
                 Some("use a file system with hard links, or an object store with conditional writes")
             }
-            Self::Corrupt { .. } | Self::Oversized { .. } => Some("put the correct bytes again: that repairs the blob"),
+            Self::Corrupt { .. } | Self::Oversized { .. } => Some(
+                "copy the run to this store from another one that has it: `assay fetch RUN --store COPY --to STORE` repairs the blob",
+            ),
             Self::ScratchFull { .. } => Some("give the stage a larger scratch volume and limit"),
             Self::Vanished { .. } => Some("restore or mount the folder, and resume the run with the same `--run-id`"),
             Self::OtherOwner { owner, user, .. } if owner == user => {

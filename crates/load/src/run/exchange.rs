@@ -169,6 +169,10 @@ impl Engine<'_> {
             self.cancel(slot, at_ns);
             return at_ns;
         }
+        if self.timeout_at_ns(slot) <= at_ns {
+            self.give_up(slot, Outcome::Timeout, "its time limit", at_ns);
+            return at_ns;
+        }
         loop {
             let place = &mut self.slots[slot as usize];
             let (Some(transport), Some(exchange)) = (&mut place.transport, &mut place.exchange) else { return at_ns };

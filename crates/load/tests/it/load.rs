@@ -415,6 +415,21 @@ fn a_trial_without_a_success_ends_with_all_its_rows() {
     assert_eq!(finished.counts.due(Phase::Measured), 100);
 }
 
+/// The loop reads what is ready before it looks at time limits, and on a busy machine much later than it came.
+#[test]
+fn a_response_that_is_read_after_its_time_limit_is_late() {
+    let server = Server::start(|request, stream| {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        good(request, stream)
+    });
+    let trial = Trial { timeout_ns: 2 * MS, ..closed(&server.url(), 8) };
+    let (_, kept) = run_trial(&trial, &mut numbered(200));
+    let took = |record: &Record| record.end_ns.expect("an end") - record.dequeued_ns.expect("a beginning");
+    let late = kept.records.iter().filter(|record| record.outcome == Outcome::Ok && took(record) > trial.timeout_ns);
+    assert_eq!(late.count(), 0);
+    assert!(!indices(&kept, Outcome::Timeout).is_empty());
+}
+
 #[test]
 fn a_queue_that_grows_ends_the_trial_with_a_row_for_each_request() {
     let gate = Gate::default();

@@ -194,9 +194,10 @@ impl Search {
         match failing {
             Some(seen) => Some(format!("failed requests end the search: {}", describe(seen))),
             None if landmarks(&self.seen).is_some() => None,
-            None => {
-                Some(format!("no limit was reached: the last load still brought more throughput, and {} allows more", self.limit))
-            }
+            None => Some(format!(
+                "no limit was reached: the last load still brought more throughput, and a larger {} tries more",
+                self.limit
+            )),
         }
     }
 
@@ -220,10 +221,10 @@ impl Search {
             Step::AllMet(load) => {
                 let bound = match self.rule.goal {
                     Goal::MaxRate => format!(
-                        "higher ones are more than four times what the closed loop reached, and {} allows a larger loop",
+                        "higher ones are more than four times what the closed loop reached, and a larger {} allows a larger loop",
                         self.limit
                     ),
-                    Goal::MaxConcurrency | Goal::Sweep => format!("{} allows more", self.limit),
+                    Goal::MaxConcurrency | Goal::Sweep => format!("a larger {} tries more", self.limit),
                 };
                 End::Nothing(format!("every load that was tried has {slos}, up to {}; {bound}", name(load)))
             }
@@ -612,7 +613,7 @@ mod tests {
             search.no_limit()
         };
         let [one, two, four] = [1, 2, 4].map(|clients| at(Load::Concurrency(clients), f64::from(clients), 1.0));
-        assert!(why(&[one, two, four]).is_some_and(|why| why.contains("`--up-to` allows more")));
+        assert!(why(&[one, two, four]).is_some_and(|why| why.contains("a larger `--up-to` tries more")));
         let saturated = Observation { requests_per_s: 2.0, mean_latency_s: 2.0, ..four };
         assert_eq!(why(&[one, two, saturated]), None);
         let failing = Observation { error_rate: 0.98, ..four };
@@ -632,7 +633,7 @@ mod tests {
             "no most load with 99 of 100 requests within every SLO: rate 0.5 already falls short, and a higher load does not count as better"
         );
         let all = why(Step::AllMet(Load::Concurrency(64)), Goal::MaxConcurrency);
-        assert!(all.ends_with("up to concurrency 64; `--up-to` allows more"), "{all}");
+        assert!(all.ends_with("up to concurrency 64; a larger `--up-to` tries more"), "{all}");
         let all = why(Step::AllMet(Load::Rate(64.0)), Goal::MaxRate);
         assert!(all.contains("up to rate 64; higher ones are more than four times what the closed loop reached"), "{all}");
         assert!(why(Step::Unsettled, Goal::MaxRate).contains("they contradict each other"));
