@@ -93,7 +93,7 @@ install_foreign() {
 loads() { (cd "$foreign" && node --input-type=module --eval 'await import("@sigstore/verify")'); }
 
 # The scripts that open pages in a browser, likewise by their content.
-browser=$cache/browser-$(cat "$root"/tests/browser/* | cksum | cut -d ' ' -f 1)
+browser=$cache/browser-$({ cat "$root"/tests/browser/* 2>/dev/null || true; } | cksum | cut -d ' ' -f 1)
 
 # The cache may outlive the container that the browser was installed in.
 has_browser() { [ -e "$browser/complete" ] && [ -x /usr/bin/chromium ]; }

@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use assay_envelope::{Signer, TestResult, sign};
 use assay_manifest::{Body, Document, Role, Verdict};
@@ -315,8 +315,12 @@ fn another_tree_begins_anew_and_its_comment_lists_what_was_before() {
     assert!(!earlier.is_empty(), "{comment}");
 }
 
+/// One test misplaces pointers of the store that all share, and another reads all of them.
+static POINTERS: Mutex<()> = Mutex::new(());
+
 #[test]
 fn judging_again_is_no_free_draw() {
+    let _pointers = POINTERS.lock().unwrap_or_else(PoisonError::into_inner);
     let fixture = judged_fixture();
     let first = verdict(fixture, "same", 6, "main", 0);
     assert_eq!((&first["sequence"]["look"], first["metrics"][0]["pairs"].as_array().map(Vec::len)), (&json!(1), Some(8)));
@@ -335,15 +339,17 @@ fn judging_again_is_no_free_draw() {
     let pointer = fs::read(&one).expect("a pointer");
     fs::copy(&two, &one).expect("copied");
     gate(fixture, "same-at-last", 6, &["--baseline", "main"]).refuses(20, "verdict_misplaced");
-    fs::write(&one, pointer).expect("as it was");
+    fs::write(&one, &pointer).expect("as it was");
     // A removed verdict would hide the spent look.
     let verdicts = fixture.store().join("gates/pr-6");
     fs::remove_file(verdicts.join("000001")).expect("removed");
     gate(fixture, "same-at-last", 6, &["--baseline", "main"]).refuses(20, "verdict_missing");
+    fs::write(&one, pointer).expect("as it was");
 }
 
 #[test]
 fn results_that_a_verdict_judged_stay() {
+    let _pointers = POINTERS.lock().unwrap_or_else(PoisonError::into_inner);
     let fixture = judged_fixture();
     let judged = gate(fixture, "tail", 91, &["--baseline", "main", "--json"]).exits(40).json();
     let refused = fixture.assay(&["runs", "rm", "tail"]).refuses(2, "run_needed");

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use assay_manifest::RunId;
 use rustix::fs::FlockOperation;
@@ -9,7 +10,10 @@ use rustix::fs::FlockOperation;
 use crate::{Error, FileRole, Result};
 
 /// The number of times that a lock is tried.
-const ASKED_AT_MOST: u32 = 3;
+const ASKED_AT_MOST: u32 = 20;
+
+/// The pause between two tries.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// A lock that is held while a run is driven. The kernel releases it when the process ends, however it ends.
 #[derive(Debug)]
@@ -27,7 +31,13 @@ impl RunLock {
         let file = open(&path)?;
         let try_lock = || rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
         // Who asks whether a run is driven has a shared lock for a moment.
-        let locked = (0..ASKED_AT_MOST).map(|_| try_lock()).find(|locked| *locked != Err(rustix::io::Errno::WOULDBLOCK));
+        let try_again = |number: u32| {
+            if number > 0 {
+                std::thread::sleep(PAUSE);
+            }
+            try_lock()
+        };
+        let locked = (0..ASKED_AT_MOST).map(try_again).find(|locked| *locked != Err(rustix::io::Errno::WOULDBLOCK));
         match locked.unwrap_or(Err(rustix::io::Errno::WOULDBLOCK)) {
             Ok(()) => Ok(Self { _file: file }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::RunLocked(run_id.clone())),

@@ -130,6 +130,21 @@ impl Secrets {
         self.mask_cut(text.as_bytes()).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    /// Masks a text like [`mask_truncated`](Self::mask_truncated) in which line ends have become blanks: a word may go on behind one.
+    pub fn mask_shortened(&self, text: &str) -> Option<String> {
+        let lines = without_cut_marks(text.as_bytes());
+        let mut wrapped = lines.to_vec();
+        let mut before = 0;
+        for byte in &mut wrapped {
+            let is_first = *byte == b' ' && before != b' ';
+            before = *byte;
+            *byte = if is_first { b'\n' } else { *byte };
+        }
+        // Both have the same length, so a place of one is that of the other.
+        let found = merge([lines, &wrapped].into_iter().flat_map(|text| self.find(text, true, MAX_NESTING)).collect());
+        (!found.is_empty()).then(|| String::from_utf8_lossy(&replace(text.as_bytes(), &found, 0)).into_owned())
+    }
+
     /// Returns the bytes from `from` on, masked like [`mask_cut`](Self::mask_cut). The bytes before are searched as well: a secret that
     /// goes on at `from` is masked.
     pub fn mask_from(&self, bytes: &[u8], from: usize) -> Vec<u8> {
@@ -364,9 +379,10 @@ impl Iterator for Escapes<'_> {
     fn next(&mut self) -> Option<Escape> {
         loop {
             let rest = self.text.get(self.at..)?;
-            let start = self.at + rest.iter().position(|byte| matches!(byte, b'\\' | b'%' | b'&' | b'\r' | b'\n'))?;
+            let start =
+                self.at + rest.iter().position(|byte| matches!(byte, b'\\' | b'%' | b'&' | b'\r' | b'\n' | b' ' | b':'))?;
             let rest = self.text.get(start..)?;
-            if let Some(length) = wrap_length(self.text, start, self.is_cut) {
+            if let Some(length) = wrap_length(self.text, start, self.is_cut).or_else(|| separator_length(self.text, start)) {
                 self.at = start + length;
                 return Some(Escape { range: start..self.at, decoded: Decoded::Nothing });
             }
@@ -477,6 +493,15 @@ fn wrap_length(text: &[u8], start: usize, is_cut: bool) -> Option<usize> {
     let goes_on = next_line.get(indentation).map_or(is_cut, is_digit);
     let is_within = text.get(..start)?.last().is_some_and(is_digit) && goes_on;
     is_within.then(|| rest.len() - next_line.len() + indentation)
+}
+
+/// Returns the length of a blank or colon between two groups of two or four hexadecimal digits: programs print bytes so.
+fn separator_length(text: &[u8], start: usize) -> Option<usize> {
+    text.get(start).filter(|byte| matches!(byte, b' ' | b':'))?;
+    let digits = |bytes: &mut dyn Iterator<Item = &u8>| bytes.take(5).take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let before = digits(&mut text.get(..start)?.iter().rev());
+    let after = digits(&mut text.get(start + 1..)?.iter());
+    [before, after].iter().all(|count| matches!(count, 2 | 4)).then_some(1)
 }
 
 /// Parses exactly `count` hexadecimal digits at the start of a text.
@@ -682,6 +707,11 @@ mod tests {
             ("<SK-SE/RET=>", "<[secret]>"),
             ("<sk-se%2Fret=>", "<[secret]>"),
             ("<736b2d53>", "-"),
+            ("bytes 73 6b 2d 53 65 2f 72 65 74 3d end", "bytes [secret] end"),
+            ("73:6B:2D:53:65:2F:72:65:74:3D", "[secret]"),
+            (" 736b 2d53 652f 7265 743d", " [secret]"),
+            (" 73 6b 2d 53 65\n 2f 72 65 74 3d\n", " [secret]\n"),
+            ("73 6b 2d 53", "-"),
         ] {
             assert_eq!(masked(text, &["sk-Se/ret="]), expected, "{text}");
         }
@@ -700,6 +730,14 @@ mod tests {
             ("aHVudGVy.\nMjI+Pj4/", "-"),
         ] {
             assert_eq!(masked(text, &["hunter22>>>?"]), expected, "{text}");
+        }
+        for (text, expected) in [
+            ("key: aHVudGVy MjI+Pj4/ end", "key: [secret] end"),
+            ("hunter  22>>>? and", "[secret] and"),
+            ("hunter and 22>>>?", "hunter and 22>>>?"),
+        ] {
+            let shortened = Secrets::new(["hunter22>>>?"]).mask_shortened(text);
+            assert_eq!(shortened.as_deref().unwrap_or(text), expected, "line ends have become blanks");
         }
         assert_eq!(masked("one\ntwo\nthree\n", &["onet"]), "-", "too short");
         assert_eq!(masked("BEGIN22\nBODY22\nEND22", &["BEGIN22\nBODY22\nEND22\n"]), "[secret]", "a secret of several lines");

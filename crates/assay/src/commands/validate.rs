@@ -105,7 +105,7 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
         .hint("name files or folders as seen from here; without any, `pipelines` and `workloads` are checked")
 }
 
-/// Returns the definition files below the given paths, sorted.
+/// Returns the definition files below the given paths, sorted. Hidden files and folders are named or left out.
 fn definitions(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut found = Vec::new();
     let mut pending = paths.to_vec();
@@ -119,6 +119,10 @@ fn definitions(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         }
         for entry in std::fs::read_dir(&path).map_err(|error| unreadable(&path, &error))? {
             let entry = entry.map_err(|error| unreadable(&path, &error))?.path();
+            // A store's own copies of definitions are below `.assay`.
+            if entry.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
+                continue;
+            }
             let is_definition = entry.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
             if is_definition || (entry.is_dir() && !entry.is_symlink()) {
                 pending.push(entry);

@@ -119,7 +119,7 @@ impl<W: Write + Send> Sink for RecordSink<W> {
 /// Returns the record without the secrets in the endpoint's texts; none if it has none. The digest of a response that held one is
 /// removed as well: it would be of a text that is not kept.
 pub(super) fn mask_record(record: &Record, response_held_one: bool, secrets: &Secrets) -> Option<Record> {
-    let mask = |text: &Option<String>| text.as_deref().and_then(|text| secrets.mask_truncated(text));
+    let mask = |text: &Option<String>| text.as_deref().and_then(|text| secrets.mask_shortened(text));
     let (error, reason) = (mask(&record.error), mask(&record.finish_reason));
     if error.is_none() && reason.is_none() && !response_held_one {
         return None;
