@@ -161,9 +161,10 @@ fn what_does_not_shape_the_load_is_not_in_its_recipe() {
     let (workload, point) = (Digest::compute(b"workload"), point());
     let key = PointKey { seed: &SEED, workload: &workload, point: &point };
     let recipe = |work: &ServingWork| load_recipe_digest(work, RATE, &key).expect("a digest");
-    let same = ServingWork { streaming: false, timeout_ns: Count(1), capture: CaptureMode::Full, ..work() };
+    let over_saturation = Some(assay_manifest::OverSaturation { in_flight: Count(9), for_ns: Count(9) });
+    let same = ServingWork { streaming: false, timeout_ns: Count(1), capture: CaptureMode::Full, over_saturation, ..work() };
     assert_eq!(recipe(&same), recipe(&work()));
-    let others = [
+    let others = vec![
         ServingWork { arrival: ArrivalLaw::Constant, ..work() },
         ServingWork { prompts: synthetic(LengthLaw::Fixed { tokens: 480 }), ..work() },
         ServingWork { output: None, ..work() },
