@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
@@ -18,17 +17,13 @@ use crate::support::{
 struct KeptStore {
     fixture: &'static Fixture,
     folder: TempDir,
-    _one_at_a_time: MutexGuard<'static, ()>,
 }
-
-/// A removal has the lock of its run, which all stores of one user share.
-static REMOVALS: Mutex<()> = Mutex::new(());
 
 impl KeptStore {
     fn new() -> Self {
         let fixture = measured_fixture();
         let folder = tempfile::tempdir_in(fixture.root()).expect("a folder for the store");
-        let kept = Self { fixture, folder, _one_at_a_time: REMOVALS.lock().unwrap_or_else(PoisonError::into_inner) };
+        let kept = Self { fixture, folder };
         for part in ["runs", "cases", "warehouse", "blobs"] {
             copy_folder(&fixture.store().join(part), &kept.store().join(part));
         }
