@@ -1,10 +1,14 @@
 //! Command lines of other tools: a table of options, and the words that are given.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::format::FieldDoc;
 use crate::mapping::Mapping;
 use crate::value::shown_name;
+
+/// The most words in front of a command.
+const MAX_LEADING_WORDS: usize = 20;
 
 /// An option of a command.
 #[derive(Clone, Copy, Debug)]
@@ -128,6 +132,11 @@ impl Arguments {
         self.given.contains_key(name)
     }
 
+    /// Returns the field of an option in a row: its name, and that it is absent if its default is written out.
+    pub(crate) fn field(&self, name: &str) -> String {
+        if self.has(name) { name.to_owned() } else { format!("{name}(absent)") }
+    }
+
     /// Returns the value of an option that takes one word.
     pub(crate) fn one(&self, name: &str) -> Option<&str> {
         self.given.get(name)?.first().map(String::as_str)
@@ -183,22 +192,26 @@ fn option_of(word: &str) -> Option<(String, Option<String>)> {
     Some((name.replace('_', "-"), value))
 }
 
-/// Returns the place behind the words that begin a command, such as `vllm bench serve`. A program may have a path in front of it, and
-/// `NAME=VALUE` and launchers such as `env` may come first.
-pub(crate) fn words_before(words: &[String], command: &[&str]) -> Option<usize> {
-    let is_first = |word: &str, first: &str| word == first || word.rsplit('/').next() == Some(first);
-    let (first, others) = command.split_first()?;
-    let begins = |at: usize| {
-        let here = words.get(at).is_some_and(|word| is_first(word, first));
+/// Returns the place of the words that begin a command, such as `vllm bench serve`: those of the first of these commands that is there. A program may have a
+/// path in front of it, and `NAME=VALUE` and launchers such as `env` may come first.
+pub(crate) fn find_command(words: &[String], commands: &[&[&str]]) -> Option<Range<usize>> {
+    let is_program = |word: &str, program: &str| word == program || word.rsplit('/').next() == Some(program);
+    let begins_at = |command: &[&str], at: usize| {
+        let Some((program, others)) = command.split_first() else { return false };
+        let here = words.get(at).is_some_and(|word| is_program(word, program));
         let follow = words.get(at + 1..).unwrap_or_default();
         here && follow.len() >= others.len() && follow.iter().zip(others).all(|(word, expected)| word == expected)
     };
-    (0..words.len().min(20)).find(|at| begins(*at)).map(|at| at + command.len())
+    let places = 0..words.len().min(MAX_LEADING_WORDS);
+    commands.iter().find_map(|command| {
+        let at = places.clone().find(|at| begins_at(command, *at))?;
+        Some(at..at + command.len())
+    })
 }
 
 /// Records the words that come before a command: variables, whose values are not copied, and launchers.
-pub(crate) fn map_leading_words(words: &[String], count: usize, command: usize, mapping: &mut Mapping<'_>) {
-    for word in words.iter().take(count.saturating_sub(command)) {
+pub(crate) fn map_leading_words(words: &[String], mapping: &mut Mapping<'_>) {
+    for word in words {
         if let Some((name, _)) = word.split_once('=') {
             mapping.ignored(&shown_name(name), "a variable of the other tool; its value is not copied");
         }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::command::{Arguments, Flag};
 use crate::mapping::Mapping;
 
 /// The definition of another tool, as it is given.
@@ -41,8 +42,8 @@ pub struct Format {
 pub(crate) enum Reader {
     /// A document of a file.
     Document { recognises: fn(&Value) -> bool, map: fn(&Value, &mut Mapping<'_>) },
-    /// A command line. `recognises` returns the number of words that come before the first option.
-    Command { recognises: fn(&[String]) -> Option<usize>, map: fn(&[String], &mut Mapping<'_>) },
+    /// A command line that begins with the words of one of these commands. Each option gets a row by `map` or by the table.
+    Command { commands: &'static [&'static [&'static str]], flags: &'static [Flag], map: fn(&Arguments, &mut Mapping<'_>) },
 }
 
 /// A line of the reference page about a field.

@@ -273,8 +273,7 @@ impl Mapping<'_> {
     fn genai_implied(&mut self) {
         self.draft.load.push(member("connections", "never"));
         self.mapped("connections(implied)", "workload spec.load.connections");
-        self.draft.workload.push(member("cache", "shared"));
-        self.mapped("prefix_cache(implied)", "workload spec.cache");
+        self.shared_cache();
         self.draft.pipeline.push(member("trials", json!({"count": 1})));
         let once = "genai-bench measures each point once, which gives no interval: write 5 to get intervals";
         self.approximated("trials(implied)", "pipeline spec.trials", once);

@@ -3,6 +3,7 @@
 use assay_spec::{Problem, parse_documents, validate};
 use serde_json::Value;
 
+use crate::command::{Arguments, find_command, map_leading_words};
 use crate::definition::{ImportOptions, ImportedFile};
 use crate::format::{Format, Reader, Source};
 use crate::mapping::Mapping;
@@ -79,8 +80,7 @@ fn format_of_document(document: &Value) -> Option<&'static Format> {
 }
 
 fn format_of_command(words: &[String]) -> Option<&'static Format> {
-    let recognises =
-        |format: &&&'static Format| matches!(format.reader, Reader::Command { recognises, .. } if recognises(words).is_some());
+    let recognises = |format: &&&'static Format| matches!(format.reader, Reader::Command { commands, .. } if find_command(words, commands).is_some());
     FORMATS.iter().find(recognises).copied()
 }
 
@@ -112,8 +112,13 @@ fn import_command(words: &[String], options: &ImportOptions) -> Result<Import, I
     let format = format_of_command(words).ok_or(ImportError::Unknown)?;
     let mut import = empty_import(format);
     let mut mapping = Mapping::new(options, 1);
-    if let Reader::Command { map, .. } = format.reader {
-        map(words, &mut mapping);
+    if let Reader::Command { commands, flags, map } = format.reader
+        && let Some(place) = find_command(words, commands)
+    {
+        map_leading_words(words.get(..place.start).unwrap_or_default(), &mut mapping);
+        let arguments = Arguments::read(words.get(place.end..).unwrap_or_default(), flags, &mut mapping);
+        map(&arguments, &mut mapping);
+        arguments.settle(&mut mapping);
     }
     finish(format, mapping, &mut import);
     Ok(import)

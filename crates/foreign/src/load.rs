@@ -148,12 +148,23 @@ impl Mapping<'_> {
         }
     }
 
-    /// Sets the address of the endpoint from `--host` and `--port`.
-    pub(crate) fn host_and_port(&mut self, arguments: &Arguments, host: &str, port: u64) {
+    /// Sets the address of the endpoint from `--base-url`, or else from `--host` and `--port`, which are this machine and this port by default.
+    pub(crate) fn base_url(&mut self, arguments: &Arguments, port: u64) {
+        match arguments.one("--base-url") {
+            Some(url) => {
+                self.endpoint("--base-url", url);
+                for name in ["--host", "--port"].into_iter().filter(|name| arguments.has(name)) {
+                    self.ignored(name, "`--base-url` names the endpoint");
+                }
+            }
+            None => self.host_and_port(arguments, port),
+        }
+    }
+
+    fn host_and_port(&mut self, arguments: &Arguments, port: u64) {
         let port = arguments.whole("--port", self).unwrap_or(port);
-        let host = arguments.one("--host").unwrap_or(host);
-        let field = if arguments.has("--host") { "--host" } else { "--host(absent)" };
-        self.endpoint(field, &format!("http://{host}:{port}"));
+        let host = arguments.one("--host").unwrap_or("127.0.0.1");
+        self.endpoint(&arguments.field("--host"), &format!("http://{host}:{port}"));
         if arguments.has("--port") {
             self.mapped("--port", "pipeline spec.targets[0].url");
         }
@@ -162,7 +173,7 @@ impl Mapping<'_> {
     /// Sets the load of a command that sends a number of requests, at a rate or by users: `how` is the difference of its arrival process.
     pub(crate) fn rate_or_concurrency(&mut self, arguments: &Arguments, how: &str) {
         let requests = arguments.whole("--num-prompts", self).unwrap_or(1000);
-        let field = if arguments.has("--num-prompts") { "--num-prompts" } else { "--num-prompts(absent)" };
+        let field = &arguments.field("--num-prompts");
         if !(1..=1_000_000_000).contains(&requests) {
             return self.refused(field, "write a number of requests from 1");
         }
@@ -205,6 +216,17 @@ impl Mapping<'_> {
             Some(smoothness) => self.open(&[rate], "gamma", Some(smoothness), cap),
             None => self.open(&[rate], "poisson", None, cap),
         }
+    }
+
+    /// States that the endpoint's prefix cache is used as it is.
+    pub(crate) fn shared_cache(&mut self) {
+        self.draft.workload.push(member("cache", "shared"));
+        self.mapped("prefix_cache(implied)", "workload spec.cache");
+    }
+
+    /// States that prompts are counted by no tokenizer, whether this option names one or not.
+    pub(crate) fn tokenizer_option(&mut self, arguments: &Arguments, name: &str) {
+        self.tokenizer_note(if arguments.has(name) { name } else { "tokenizer(implied)" });
     }
 
     /// States that each point is measured once.

@@ -294,10 +294,12 @@ impl<'a> BlockRun<'a> {
 
     /// Returns the time that other shards may take longer than this one, which ended its load early: their parts of it may be served.
     fn rest_of_others(&self, trial: &PlannedTrial, verdict: ShardVerdict) -> Duration {
-        let case = self.plan.cases.iter().find(|case| case.case_id == trial.case_id);
-        let workload = case.and_then(|case| self.plan.workloads.iter().find(|workload| workload.name == case.workload));
-        let limit = workload.and_then(|workload| workload.serving.as_ref()).map_or(0, |work| work.time_limit_ns.0);
-        if verdict == ShardVerdict::Lasting(LastingReason::OverSaturated) { Duration::from_nanos(limit) } else { Duration::ZERO }
+        if verdict != ShardVerdict::Lasting(LastingReason::OverSaturated) {
+            return Duration::ZERO;
+        }
+        let workload = self.plan.case(&trial.case_id).and_then(|case| self.plan.workload(&case.workload));
+        let work = workload.and_then(|workload| workload.serving.as_ref());
+        work.map_or(Duration::ZERO, |work| Duration::from_nanos(work.time_limit_ns.0))
     }
 
     /// Reports that a trial is not tried again although its retry budget is not spent. One shard does so for all.

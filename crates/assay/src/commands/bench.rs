@@ -51,6 +51,9 @@ use wording::Wording;
 /// The time limit for the endpoint to become ready: the user is there to start it.
 const READY_TIMEOUT: &str = "10s";
 
+/// The duration of a trial that has neither a duration nor a number of requests.
+const DEFAULT_DURATION: &str = "10s";
+
 /// The tokens of a query, as in genai-bench's default scenarios.
 const QUERY_TOKENS: u32 = 100;
 
@@ -553,7 +556,7 @@ impl Bench {
     fn workload(&self, name: &str, mut load: Value) -> Result<Value, Failure> {
         let (sessions, count) = sessions(&self.sessions)?;
         let is_endless = self.requests.is_none() && self.trace.is_none() && count.is_none();
-        let default = || is_endless.then(|| "10s".to_owned());
+        let default = || is_endless.then(|| DEFAULT_DURATION.to_owned());
         let duration = if name == "bench-open" && !self.series.is_empty() { series_duration(&self.series) } else { None };
         let duration = duration.or_else(|| self.duration.clone()).or_else(default);
         set(&mut load, "duration", duration.map(Value::from));

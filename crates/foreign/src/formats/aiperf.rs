@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::command::{Arguments, Flag, Takes, docs, ignored, many, map_leading_words, one, refused, switch, words_before};
+use crate::command::{Arguments, Flag, Takes, docs, ignored, many, one, refused, switch};
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader};
 use crate::mapping::Mapping;
@@ -30,10 +30,10 @@ pub(crate) static FORMAT: Format = Format {
         },
     ],
     fields: || docs(FLAGS),
-    reader: Reader::Command { recognises, map },
+    reader: Reader::Command { commands: COMMANDS, flags: FLAGS, map },
 };
 
-const COMMAND: [&str; 2] = ["aiperf", "profile"];
+const COMMANDS: &[&[&str]] = &[&["aiperf", "profile"]];
 const RESULTS: &str = "Assay keeps all records and writes its own reports";
 const DATASET: &str = "put the file beside the workload, and write `dataset: {path: FILE}` instead of `lengths`";
 const SESSIONS: &str = "write `sessions: {turns: NUMBER, think_time: TIME}` into the workload";
@@ -98,27 +98,18 @@ pub(crate) static FLAGS: &[Flag] = &[
     refused(&["--scenario"], Takes::One, "write its fields as options"),
 ];
 
-fn recognises(words: &[String]) -> Option<usize> {
-    words_before(words, &COMMAND)
-}
-
-fn map(words: &[String], mapping: &mut Mapping<'_>) {
-    let start = recognises(words).unwrap_or(words.len());
-    map_leading_words(words, start, COMMAND.len(), mapping);
-    let arguments = Arguments::read(words.get(start..).unwrap_or_default(), FLAGS, mapping);
+fn map(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     mapping.draft.set_name("aiperf");
-    target(&arguments, mapping);
+    target(arguments, mapping);
     if let Some(name) = arguments.one("--model") {
         mapping.model("--model", name);
     }
     mapping.settle_model("--model");
-    load(&arguments, mapping);
-    lengths(&arguments, mapping);
-    body(&arguments, mapping);
-    mapping.draft.workload.push(member("cache", "shared"));
-    mapping.mapped("prefix_cache(implied)", "workload spec.cache");
+    load(arguments, mapping);
+    lengths(arguments, mapping);
+    body(arguments, mapping);
+    mapping.shared_cache();
     mapping.measured_once();
-    arguments.settle(mapping);
 }
 
 fn target(arguments: &Arguments, mapping: &mut Mapping<'_>) {
@@ -132,7 +123,7 @@ fn target(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     for header in arguments.all("--header") {
         mapping.header("--header", header);
     }
-    let field = if arguments.has("--endpoint-type") { "--endpoint-type" } else { "--endpoint-type(absent)" };
+    let field = &arguments.field("--endpoint-type");
     match arguments.one("--endpoint-type").unwrap_or("chat") {
         api @ ("chat" | "completions" | "responses" | "messages") => {
             mapping.draft.workload.insert(0, member("api", api));
@@ -145,7 +136,7 @@ fn target(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     }
     let is_streaming = arguments.has("--streaming");
     mapping.draft.workload.push(member("streaming", is_streaming));
-    mapping.mapped(if is_streaming { "--streaming" } else { "--streaming(absent)" }, "workload spec.streaming");
+    mapping.mapped(&arguments.field("--streaming"), "workload spec.streaming");
 }
 
 fn load(arguments: &Arguments, mapping: &mut Mapping<'_>) {
@@ -159,7 +150,7 @@ fn load(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     if is_counted {
         let default = concurrency.unwrap_or(1).saturating_mul(2).max(10);
         let requests = arguments.whole("--request-count", mapping).unwrap_or(default);
-        let field = if arguments.has("--request-count") { "--request-count" } else { "--request-count(absent)" };
+        let field = &arguments.field("--request-count");
         mapping.draft.load.push(member("requests", requests));
         mapping.mapped(field, "workload spec.load.requests");
     }
@@ -172,7 +163,7 @@ fn load(arguments: &Arguments, mapping: &mut Mapping<'_>) {
         }
         mapping.open(&[rate], "poisson", None, concurrency);
     } else {
-        let field = if arguments.has("--concurrency") { "--concurrency" } else { "--concurrency(absent)" };
+        let field = &arguments.field("--concurrency");
         mapping.mapped(field, "workload spec.load.concurrency");
         mapping.closed(&[concurrency.unwrap_or(1)]);
     }
@@ -205,13 +196,13 @@ fn lengths(arguments: &Arguments, mapping: &mut Mapping<'_>) {
         };
         lengths.insert(side.to_owned(), length);
         let to = format!("workload spec.lengths.{side}");
-        mapping.mapped(&if arguments.has(mean) { mean.to_owned() } else { format!("{mean}(absent)") }, &to);
+        mapping.mapped(&arguments.field(mean), &to);
         if arguments.has(stddev) {
             mapping.mapped(stddev, &to);
         }
     }
     mapping.draft.workload.push(member("lengths", Value::Object(lengths)));
-    mapping.tokenizer_note(if arguments.has("--tokenizer") { "--tokenizer" } else { "tokenizer(implied)" });
+    mapping.tokenizer_option(arguments, "--tokenizer");
 }
 
 fn body(arguments: &Arguments, mapping: &mut Mapping<'_>) {

@@ -94,12 +94,8 @@ pub(crate) static RULES: &[Rule] = &[
     rule("spec.endpoint.endpoint.modelName", "workload `spec.model`", |field, value, mapping| {
         mapping.model(field, &text(value).unwrap_or_default());
     }),
-    rule("spec.serviceMetadata.engine", "workload `spec.stack`, in lower case", |field, value, mapping| match label(value) {
-        Some(engine) => {
-            mapping.draft.stack = Some(engine.to_ascii_lowercase());
-            mapping.mapped(field, "workload spec.stack");
-        }
-        None => mapping.refused(field, "write the inference server, such as `vLLM`"),
+    rule("spec.serviceMetadata.engine", "workload `spec.stack`, in lower case", |field, value, mapping| {
+        mapping.stack(field, &text(value).unwrap_or_default());
     }),
     rule(
         "spec.serviceMetadata.version",

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::command::{Arguments, Flag, Takes, docs, ignored, many, map_leading_words, one, refused, words_before};
+use crate::command::{Arguments, Flag, Takes, docs, ignored, many, one, refused};
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader};
 use crate::genai::{GenaiFields, GenaiLoad, task};
@@ -23,10 +23,10 @@ pub(crate) static FORMAT: Format = Format {
         ),
     }],
     fields: || docs(FLAGS),
-    reader: Reader::Command { recognises, map },
+    reader: Reader::Command { commands: COMMANDS, flags: FLAGS, map },
 };
 
-const COMMAND: [&str; 2] = ["genai-bench", "benchmark"];
+const COMMANDS: &[&[&str]] = &[&["genai-bench", "benchmark"]];
 const UPLOAD: &str = "results are in the store that `assay run --store` names";
 const METADATA: &str = "it describes files of genai-bench, and changes nothing that is measured";
 
@@ -96,14 +96,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     refused(&["--dataset-image-column"], Takes::One, "put images beside the workload, and write `image_files`"),
 ];
 
-fn recognises(words: &[String]) -> Option<usize> {
-    words_before(words, &COMMAND)
-}
-
-fn map(words: &[String], mapping: &mut Mapping<'_>) {
-    let start = recognises(words).unwrap_or(words.len());
-    map_leading_words(words, start, COMMAND.len(), mapping);
-    let arguments = Arguments::read(words.get(start..).unwrap_or_default(), FLAGS, mapping);
+fn map(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     mapping.draft.set_name("genai-bench");
     let backend = arguments.one("--api-backend").unwrap_or_default().to_owned();
     match backend.as_str() {
@@ -127,9 +120,9 @@ fn map(words: &[String], mapping: &mut Mapping<'_>) {
     }
     let load = GenaiLoad {
         task: arguments.one("--task").map(str::to_owned),
-        scenarios: list(&arguments, "--traffic-scenario").map(|list| list.into_iter().map(str::to_owned).collect()),
-        concurrency: list(&arguments, "--num-concurrency").map(|list| list.into_iter().map(|text| text.parse().ok()).collect()),
-        batch: list(&arguments, "--batch-size").map(|list| list.into_iter().map(|text| text.parse().ok()).collect()),
+        scenarios: list(arguments, "--traffic-scenario").map(|list| list.into_iter().map(str::to_owned).collect()),
+        concurrency: list(arguments, "--num-concurrency").map(|list| list.into_iter().map(|text| text.parse().ok()).collect()),
+        batch: list(arguments, "--batch-size").map(|list| list.into_iter().map(|text| text.parse().ok()).collect()),
         minutes: arguments.one("--max-time-per-run").map(Value::from),
         requests: arguments.one("--max-requests-per-run").map(Value::from),
     };
@@ -145,10 +138,9 @@ fn map(words: &[String], mapping: &mut Mapping<'_>) {
             "these tokens come in addition to `lengths`, and not out of them",
         );
     }
-    body(&arguments, &backend, load.task.as_deref().unwrap_or_default(), mapping);
-    server(&arguments, mapping);
+    body(arguments, &backend, load.task.as_deref().unwrap_or_default(), mapping);
+    server(arguments, mapping);
     mapping.settle_model("--api-model-name");
-    arguments.settle(mapping);
 }
 
 fn list<'a>(arguments: &'a Arguments, name: &str) -> Option<Vec<&'a str>> {
@@ -156,13 +148,7 @@ fn list<'a>(arguments: &'a Arguments, name: &str) -> Option<Vec<&'a str>> {
 }
 
 fn body(arguments: &Arguments, backend: &str, task_name: &str, mapping: &mut Mapping<'_>) {
-    if let Some(text) = arguments.one("--additional-request-params") {
-        match serde_json::from_str::<Value>(text) {
-            Ok(Value::Object(members)) if members.is_empty() => mapping.ignored("--additional-request-params", "it is empty"),
-            Ok(Value::Object(members)) => mapping.body("--additional-request-params", &members),
-            _ => mapping.refused("--additional-request-params", "write a JSON object"),
-        }
-    }
+    mapping.json_body(arguments, "--additional-request-params");
     let is_chat = task(task_name).is_some_and(|task| task.api == Ok("chat"));
     if !is_chat || mapping.draft.workload.iter().any(|(name, _)| name == "exact_output") {
         return;

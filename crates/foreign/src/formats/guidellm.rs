@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::command::{Arguments, Flag, Takes, docs, ignored, many, map_leading_words, one, refused, words_before};
+use crate::command::{Arguments, Flag, Takes, docs, ignored, many, one, refused};
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader};
 use crate::mapping::Mapping;
@@ -30,10 +30,10 @@ pub(crate) static FORMAT: Format = Format {
         },
     ],
     fields: || docs(FLAGS),
-    reader: Reader::Command { recognises, map },
+    reader: Reader::Command { commands: COMMANDS, flags: FLAGS, map },
 };
 
-const COMMANDS: [&[&str]; 2] = [&["guidellm", "benchmark", "run"], &["guidellm", "benchmark"]];
+const COMMANDS: &[&[&str]] = &[&["guidellm", "benchmark", "run"], &["guidellm", "benchmark"]];
 const RESULTS: &str = "Assay keeps all records and writes its own reports";
 const LIMITS: &str = "a trial of Assay with failures states them, and goes on";
 const DATASET: &str =
@@ -85,14 +85,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     ),
 ];
 
-fn recognises(words: &[String]) -> Option<usize> {
-    COMMANDS.iter().find_map(|command| words_before(words, command))
-}
-
-fn map(words: &[String], mapping: &mut Mapping<'_>) {
-    let start = recognises(words).unwrap_or(words.len());
-    map_leading_words(words, start, 2, mapping);
-    let arguments = Arguments::read(words.get(start..).unwrap_or_default(), FLAGS, mapping);
+fn map(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     mapping.draft.set_name("guidellm");
     match arguments.one("--target") {
         Some(url) => mapping.endpoint("--target", url),
@@ -102,14 +95,12 @@ fn map(words: &[String], mapping: &mut Mapping<'_>) {
         mapping.model("--model", name);
     }
     mapping.settle_model("--model");
-    api(&arguments, mapping);
-    limits(&arguments, mapping);
-    profile(&arguments, mapping);
-    data(&arguments, mapping);
-    mapping.draft.workload.push(member("cache", "shared"));
-    mapping.mapped("prefix_cache(implied)", "workload spec.cache");
+    api(arguments, mapping);
+    limits(arguments, mapping);
+    profile(arguments, mapping);
+    data(arguments, mapping);
+    mapping.shared_cache();
     mapping.measured_once();
-    arguments.settle(mapping);
 }
 
 fn api(arguments: &Arguments, mapping: &mut Mapping<'_>) {
@@ -118,7 +109,7 @@ fn api(arguments: &Arguments, mapping: &mut Mapping<'_>) {
         Some("openai_http") => mapping.mapped("--backend", "workload spec.api"),
         Some(_) => mapping.refused("--backend", "Assay sends requests over HTTP: write `openai_http`"),
     }
-    let field = if arguments.has("--request-type") { "--request-type" } else { "--request-type(absent)" };
+    let field = &arguments.field("--request-type");
     let api = match arguments.one("--request-type").unwrap_or("chat_completions") {
         "chat_completions" | "/v1/chat/completions" => "chat",
         "text_completions" | "/v1/completions" => "completions",
@@ -156,7 +147,7 @@ fn profile(arguments: &Arguments, mapping: &mut Mapping<'_>) {
         .map(|rate| rate.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= 1e7))
         .collect();
     let Some(rates) = rates else { return mapping.refused("--rate", "write numbers above 0, separated by commas") };
-    let field = if arguments.has("--profile") { "--profile" } else { "--profile(absent)" };
+    let field = &arguments.field("--profile");
     let kind = arguments.one("--profile").unwrap_or("sweep");
     match kind {
         "synchronous" => {
@@ -219,5 +210,5 @@ fn data(arguments: &Arguments, mapping: &mut Mapping<'_>) {
         mapping.mapped("--data", "workload spec.lengths");
     }
     mapping.exact_output("ignore_eos(implied)", true);
-    mapping.tokenizer_note(if arguments.has("--processor") { "--processor" } else { "tokenizer(implied)" });
+    mapping.tokenizer_option(arguments, "--processor");
 }

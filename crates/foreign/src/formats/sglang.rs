@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::command::{Arguments, Flag, Takes, docs, ignored, many, map_leading_words, one, refused, switch, words_before};
+use crate::command::{Arguments, Flag, Takes, docs, ignored, many, one, refused, switch};
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader};
 use crate::mapping::Mapping;
@@ -21,10 +21,10 @@ pub(crate) static FORMAT: Format = Format {
         ),
     }],
     fields: || docs(FLAGS),
-    reader: Reader::Command { recognises, map },
+    reader: Reader::Command { commands: COMMANDS, flags: FLAGS, map },
 };
 
-const COMMANDS: [[&str; 3]; 2] = [["python", "-m", "sglang.bench_serving"], ["python3", "-m", "sglang.bench_serving"]];
+const COMMANDS: &[&[&str]] = &[&["python", "-m", "sglang.bench_serving"], &["python3", "-m", "sglang.bench_serving"]];
 const RESULTS: &str = "Assay keeps all records and reports all metrics and percentiles";
 const DATASET: &str = "put the file beside the workload, and write `dataset: {path: FILE}` instead of `lengths`";
 const GROUPS: &str = "write `prefix: {group: TOKENS, groups: NUMBER}` and `lengths` into the workload";
@@ -79,38 +79,29 @@ pub(crate) static FLAGS: &[Flag] = &[
     refused(&["--return-logprob"], Takes::Nothing, "write `body: {logprobs: true}` into the workload"),
 ];
 
-fn recognises(words: &[String]) -> Option<usize> {
-    COMMANDS.iter().find_map(|command| words_before(words, command))
-}
-
-fn map(words: &[String], mapping: &mut Mapping<'_>) {
-    let start = recognises(words).unwrap_or(words.len());
-    map_leading_words(words, start, 3, mapping);
-    let arguments = Arguments::read(words.get(start..).unwrap_or_default(), FLAGS, mapping);
+fn map(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     mapping.draft.set_name("sglang-bench");
-    target(&arguments, mapping);
+    target(arguments, mapping);
     if let Some(name) = arguments.one("--model") {
         mapping.model("--model", name);
     }
     mapping.settle_model("--model");
-    mapping.rate_or_concurrency(&arguments, "Assay's Poisson process has draws of its own");
-    lengths(&arguments, mapping);
-    let field = if arguments.has("--disable-ignore-eos") { "--disable-ignore-eos" } else { "--disable-ignore-eos(absent)" };
+    mapping.rate_or_concurrency(arguments, "Assay's Poisson process has draws of its own");
+    lengths(arguments, mapping);
+    let field = &arguments.field("--disable-ignore-eos");
     mapping.exact_output(field, !arguments.has("--disable-ignore-eos"));
     if arguments.has("--disable-stream") {
         mapping.draft.workload.push(member("streaming", false));
         mapping.mapped("--disable-stream", "workload spec.streaming");
     }
-    mapping.json_body(&arguments, "--extra-request-body");
-    mapping.draft.workload.push(member("cache", "shared"));
-    mapping.mapped("prefix_cache(implied)", "workload spec.cache");
+    mapping.json_body(arguments, "--extra-request-body");
+    mapping.shared_cache();
     mapping.measured_once();
-    arguments.settle(mapping);
 }
 
 fn target(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     let backend = arguments.one("--backend").unwrap_or("sglang");
-    let field = if arguments.has("--backend") { "--backend" } else { "--backend(absent)" };
+    let field = &arguments.field("--backend");
     let (api, stack, port) = match backend {
         "sglang" | "sglang-native" | "sglang-oai" => ("completions", "sglang", 30000),
         "sglang-oai-chat" => ("chat", "sglang", 30000),
@@ -132,16 +123,7 @@ fn target(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     } else {
         mapping.mapped(field, "workload spec.api");
     }
-    if let Some(url) = arguments.one("--base-url") {
-        mapping.endpoint("--base-url", url);
-        for name in ["--host", "--port"] {
-            if arguments.has(name) {
-                mapping.ignored(name, "`--base-url` names the endpoint");
-            }
-        }
-    } else {
-        mapping.host_and_port(arguments, "127.0.0.1", port);
-    }
+    mapping.base_url(arguments, port);
     for header in arguments.all("--header") {
         mapping.header("--header", header);
     }
@@ -154,15 +136,15 @@ fn lengths(arguments: &Arguments, mapping: &mut Mapping<'_>) {
         None => return mapping.refused("--dataset-name(absent)", "the default is ShareGPT: put the file beside the workload and write `dataset: {path: FILE}`, or add `--dataset-name random`"),
     }
     let ratio = arguments.number("--random-range-ratio", mapping).unwrap_or(0.0);
-    let field = if arguments.has("--random-range-ratio") { "--random-range-ratio" } else { "--random-range-ratio(absent)" };
+    let field = &arguments.field("--random-range-ratio");
     mapping.mapped(field, "workload spec.lengths");
     let mut lengths = serde_json::Map::new();
     for (name, side) in [("--random-input-len", "input"), ("--random-output-len", "output")] {
         let tokens = arguments.whole(name, mapping).unwrap_or(1024);
         lengths.insert(side.to_owned(), json!({"sglang_range": {"tokens": tokens, "ratio": ratio}}));
-        let field = if arguments.has(name) { name.to_owned() } else { format!("{name}(absent)") };
+        let field = arguments.field(name);
         mapping.mapped(&field, &format!("workload spec.lengths.{side}"));
     }
     mapping.draft.workload.push(member("lengths", Value::Object(lengths)));
-    mapping.tokenizer_note(if arguments.has("--tokenizer") { "--tokenizer" } else { "tokenizer(implied)" });
+    mapping.tokenizer_option(arguments, "--tokenizer");
 }

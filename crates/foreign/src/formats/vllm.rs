@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::command::{Arguments, Flag, Takes, docs, ignored, many, map_leading_words, one, refused, switch, words_before};
+use crate::command::{Arguments, Flag, Takes, docs, ignored, many, one, refused, switch};
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader};
 use crate::mapping::Mapping;
@@ -28,10 +28,10 @@ pub(crate) static FORMAT: Format = Format {
         },
     ],
     fields: || docs(FLAGS),
-    reader: Reader::Command { recognises, map },
+    reader: Reader::Command { commands: COMMANDS, flags: FLAGS, map },
 };
 
-const COMMAND: [&str; 3] = ["vllm", "bench", "serve"];
+const COMMANDS: &[&[&str]] = &[&["vllm", "bench", "serve"]];
 const RESULTS: &str = "Assay keeps all records and reports all metrics and percentiles";
 const DATASET: &str = "put the file beside the workload, and write `dataset: {path: FILE}` instead of `lengths`";
 const RAMP: &str = "Assay changes a rate over a time: write `load: {mode: open, rate: {ramp: {...}}, duration: TIME}`";
@@ -92,18 +92,11 @@ pub(crate) static FLAGS: &[Flag] = &[
     refused(&["--random-batch-size"], Takes::One, "write `api: embeddings` and `batch: NUMBER` into the workload"),
 ];
 
-fn recognises(words: &[String]) -> Option<usize> {
-    words_before(words, &COMMAND)
-}
-
-fn map(words: &[String], mapping: &mut Mapping<'_>) {
-    let start = recognises(words).unwrap_or(words.len());
-    map_leading_words(words, start, COMMAND.len(), mapping);
-    let arguments = Arguments::read(words.get(start..).unwrap_or_default(), FLAGS, mapping);
+fn map(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     mapping.draft.set_name("vllm-bench");
     mapping.draft.stack = Some("vllm".to_owned());
-    target(&arguments, mapping);
-    api(&arguments, mapping);
+    target(arguments, mapping);
+    api(arguments, mapping);
     let model = if arguments.has("--served-model-name") { "--served-model-name" } else { "--model" };
     if let Some(name) = arguments.one(model) {
         mapping.model(model, name);
@@ -113,26 +106,15 @@ fn map(words: &[String], mapping: &mut Mapping<'_>) {
     }
     mapping.settle_model("--model");
     let how = "vLLM scales its gaps so that the last request is due at requests / rate; Assay's process is not scaled";
-    mapping.rate_or_concurrency(&arguments, how);
-    lengths(&arguments, mapping);
-    body(&arguments, mapping);
-    mapping.draft.workload.push(member("cache", "shared"));
-    mapping.mapped("prefix_cache(implied)", "workload spec.cache");
+    mapping.rate_or_concurrency(arguments, how);
+    lengths(arguments, mapping);
+    body(arguments, mapping);
+    mapping.shared_cache();
     mapping.measured_once();
-    arguments.settle(mapping);
 }
 
 fn target(arguments: &Arguments, mapping: &mut Mapping<'_>) {
-    if let Some(url) = arguments.one("--base-url") {
-        mapping.endpoint("--base-url", url);
-        for name in ["--host", "--port"] {
-            if arguments.has(name) {
-                mapping.ignored(name, "`--base-url` names the endpoint");
-            }
-        }
-    } else {
-        mapping.host_and_port(arguments, "127.0.0.1", 8000);
-    }
+    mapping.base_url(arguments, 8000);
     for header in arguments.all("--header") {
         mapping.header("--header", header);
     }
@@ -160,7 +142,7 @@ fn api(arguments: &Arguments, mapping: &mut Mapping<'_>) {
         }
     };
     mapping.draft.workload.insert(0, member("api", api));
-    let field = if arguments.has("--backend") { "--backend" } else { "--backend(absent)" };
+    let field = &arguments.field("--backend");
     mapping.mapped(field, "workload spec.api");
     match arguments.one("--endpoint") {
         Some(given) if given == path => mapping.mapped("--endpoint", "workload spec.api"),
@@ -185,7 +167,7 @@ fn lengths(arguments: &Arguments, mapping: &mut Mapping<'_>) {
         let length =
             if ratio > 0.0 { json!({"vllm_range": {"tokens": tokens, "ratio": ratio}}) } else { json!({"fixed": tokens}) };
         lengths.insert(side.to_owned(), length);
-        let field = if arguments.has(name) { name.to_owned() } else { format!("{name}(absent)") };
+        let field = arguments.field(name);
         mapping.mapped(&field, &format!("workload spec.lengths.{side}"));
     }
     if arguments.has("--random-range-ratio") {
@@ -196,11 +178,11 @@ fn lengths(arguments: &Arguments, mapping: &mut Mapping<'_>) {
         mapping.draft.workload.push(member("prefix", json!({"system": prefix})));
         mapping.mapped("--random-prefix-len", "workload spec.prefix.system");
     }
-    mapping.tokenizer_note(if arguments.has("--tokenizer") { "--tokenizer" } else { "tokenizer(implied)" });
+    mapping.tokenizer_option(arguments, "--tokenizer");
 }
 
 fn body(arguments: &Arguments, mapping: &mut Mapping<'_>) {
-    let field = if arguments.has("--ignore-eos") { "--ignore-eos" } else { "--ignore-eos(absent)" };
+    let field = &arguments.field("--ignore-eos");
     mapping.exact_output(field, arguments.has("--ignore-eos"));
     for (flag, name) in [("--temperature", "temperature"), ("--top-p", "top_p"), ("--top-k", "top_k"), ("--min-p", "min_p")] {
         if let Some(value) = arguments.one(flag) {

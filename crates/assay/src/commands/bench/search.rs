@@ -18,14 +18,11 @@ use assay_stage::{ErrorCode, Exit, Failure};
 use serde_json::{Value, json};
 
 use super::combinations::refused;
-use super::{Bench, Doublings};
+use super::{Bench, DEFAULT_DURATION, Doublings};
 use crate::output;
 
 /// The difference from Little's law above which it is reported.
 const MAX_LITTLE: f64 = 0.1;
-
-/// The duration of a trial that states neither a time nor a number of requests, in seconds.
-const DEFAULT_DURATION_S: f64 = 10.0;
 
 /// The most loads of the curve above a panel: a terminal has some 24 lines. The lowest are left out.
 const MAX_CURVE: usize = 16;
@@ -337,9 +334,10 @@ impl Bench {
     fn hopeless_queue(&self, seen: &[Observation]) -> Option<Value> {
         let highest = self.rate.iter().copied().reduce(f64::max)?;
         let allowed = AllowedLatencies { e2e_s: self.slo_s(SloMetric::E2e), ttft_s: self.slo_s(SloMetric::Ttft) };
-        let by_clock = self.duration.as_deref().and_then(|text| parse_duration(text).ok()).map(|time| time.as_secs_f64());
+        let stated = self.duration.as_deref().or(self.requests.is_none().then_some(DEFAULT_DURATION));
+        let by_clock = stated.and_then(|text| parse_duration(text).ok()).map(|time| time.as_secs_f64());
         let by_count = self.requests.map(|requests| requests as f64 / highest);
-        let duration_s = by_clock.into_iter().chain(by_count).reduce(f64::min).unwrap_or(DEFAULT_DURATION_S);
+        let duration_s = by_clock.into_iter().chain(by_count).reduce(f64::min)?;
         let queue = Queue::hopeless(highest, allowed, seen, duration_s)?;
         Some(json!({"in_flight": queue.in_flight, "for": format!("{}ms", (queue.held_s * 1e3).ceil())}))
     }
