@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::format::FieldDoc;
 use crate::mapping::Mapping;
 use crate::value::shown_name;
 
@@ -216,17 +215,4 @@ pub(crate) fn map_leading_words(words: &[String], mapping: &mut Mapping<'_>) {
             mapping.ignored(&shown_name(name), "a variable of the other tool; its value is not copied");
         }
     }
-}
-
-/// Returns the lines of the reference page about options.
-pub(crate) fn docs(flags: &[Flag]) -> Vec<FieldDoc> {
-    let doc = |flag: &Flag| FieldDoc {
-        field: flag.names.join("`, `"),
-        treatment: match flag.treatment {
-            Treatment::Carried(to) => format!("becomes {to}"),
-            Treatment::Ignored(why) => format!("ignored: {why}"),
-            Treatment::Refused(remedy) => format!("refused: {remedy}"),
-        },
-    };
-    flags.iter().map(doc).collect()
 }

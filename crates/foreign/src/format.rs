@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::command::{Arguments, Flag};
+use crate::command::{Arguments, Flag, Treatment};
 use crate::mapping::Mapping;
 
 /// The definition of another tool, as it is given.
@@ -51,6 +51,19 @@ pub(crate) enum Reader {
 pub(crate) struct FieldDoc {
     pub(crate) field: String,
     pub(crate) treatment: String,
+}
+
+/// Returns the lines of the reference page about options.
+pub(crate) fn docs(flags: &[Flag]) -> Vec<FieldDoc> {
+    let doc = |flag: &Flag| FieldDoc {
+        field: flag.names.join("`, `"),
+        treatment: match flag.treatment {
+            Treatment::Carried(to) => format!("becomes {to}"),
+            Treatment::Ignored(why) => format!("ignored: {why}"),
+            Treatment::Refused(remedy) => format!("refused: {remedy}"),
+        },
+    };
+    flags.iter().map(doc).collect()
 }
 
 /// A definition that can be imported.

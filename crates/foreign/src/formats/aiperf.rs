@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::command::{Arguments, Flag, Takes, docs, ignored, many, one, refused, switch};
+use crate::command::{Arguments, Flag, Takes, ignored, many, one, refused, switch};
 use crate::draft::member;
-use crate::format::{Example, ExampleInput, Format, Reader};
+use crate::format::{Example, ExampleInput, Format, Reader, docs};
 use crate::mapping::Mapping;
 use crate::value::typed;
 

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use crate::command::{Arguments, Flag, Takes, docs, ignored, many, one, refused};
+use crate::command::{Arguments, Flag, Takes, ignored, many, one, refused};
 use crate::draft::member;
-use crate::format::{Example, ExampleInput, Format, Reader};
+use crate::format::{Example, ExampleInput, Format, Reader, docs};
 use crate::genai::{GenaiFields, GenaiLoad, task};
 use crate::mapping::Mapping;
 
