@@ -18,7 +18,20 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// A lock that is held while a run is driven. The kernel releases it when the process ends, however it ends.
 #[derive(Debug)]
 pub struct RunLock {
-    _file: File,
+    _file: Locked,
+}
+
+/// A file whose lock is given back when it is dropped.
+///
+/// Closing it would not be enough: a child that another thread has just forked has the same lock until it executes its program.
+#[derive(Debug)]
+pub(crate) struct Locked(File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // A failure leaves the lock until the file is closed, right after this.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 impl RunLock {
@@ -39,7 +52,7 @@ impl RunLock {
         };
         let locked = (0..ASKED_AT_MOST).map(try_again).find(|locked| *locked != Err(rustix::io::Errno::WOULDBLOCK));
         match locked.unwrap_or(Err(rustix::io::Errno::WOULDBLOCK)) {
-            Ok(()) => Ok(Self { _file: file }),
+            Ok(()) => Ok(Self { _file: Locked(file) }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::RunLocked(run_id.clone())),
             Err(error) => Err(FileRole::Lock.error(&path)(error.into())),
         }
@@ -54,7 +67,8 @@ impl RunLock {
         // A pipe in its place would be waited for.
         let is_plain = std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
         let Some(file) = is_plain.then(|| File::open(&path).ok()).flatten() else { return false };
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
+        let asked = Locked(file);
+        rustix::fs::flock(&asked.0, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
     }
 }
 
@@ -62,11 +76,11 @@ fn path(folder: &Path, run_id: &RunId) -> PathBuf {
     folder.join(format!("{run_id}.lock"))
 }
 
-/// Waits for the lock of a file, which is held until the returned file is dropped.
-pub(crate) fn wait(path: &Path) -> Result<File> {
+/// Waits for the lock of a file.
+pub(crate) fn wait(path: &Path) -> Result<Locked> {
     let file = open(path)?;
     rustix::fs::flock(&file, FlockOperation::LockExclusive).map_err(|error| FileRole::Lock.error(path)(error.into()))?;
-    Ok(file)
+    Ok(Locked(file))
 }
 
 fn open(path: &Path) -> Result<File> {
@@ -101,6 +115,17 @@ mod tests {
         drop(first);
         assert!(!is_taken("nightly"));
         take(&locks, "nightly").expect("it is free again");
+    }
+
+    #[test]
+    fn a_lock_is_free_once_it_is_dropped_whoever_else_has_its_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let first = take(folder.path(), "nightly").expect("nobody else has it");
+        // As a child has it between fork and exec.
+        let _inherited = first._file.0.try_clone().expect("a second descriptor");
+        drop(first);
+        assert!(!RunLock::is_taken(folder.path(), &"nightly".parse().expect("a run id")));
+        take(folder.path(), "nightly").expect("it is free again");
     }
 
     #[test]
