@@ -71,7 +71,7 @@ pub fn read_value(variable: &EnvVar) -> Result<OsString, MissingValue> {
 
 /// Secrets that were passed to another program, which may repeat them in its output. They are never printed.
 ///
-/// A secret is found as it is; escaped as in JSON, HTML, addresses and messages, in any mixture, also escapes of escapes; in base64, alone
+/// A secret is found as it is; escaped as in JSON, HTML, addresses and messages, in any mixture, also escapes of escapes; with characters in it that show nothing; in base64, alone
 /// or within a longer text; in hexadecimal; wrapped over several lines; all in upper or in lower case; with other white space; and after a wrong decoding of its characters. It is not found if the other program
 /// changes it in another way: masking protects against programs that repeat what they received, not against those that hide it.
 #[derive(Clone, Default)]
@@ -379,10 +379,15 @@ impl Iterator for Escapes<'_> {
     fn next(&mut self) -> Option<Escape> {
         loop {
             let rest = self.text.get(self.at..)?;
-            let start =
-                self.at + rest.iter().position(|byte| matches!(byte, b'\\' | b'%' | b'&' | b'\r' | b'\n' | b' ' | b':'))?;
+            let start = self.at
+                + rest
+                    .iter()
+                    .position(|byte| matches!(byte, b'\\' | b'%' | b'&' | b'\r' | b'\n' | b' ' | b':' | b'<' | 0xc2..))?;
             let rest = self.text.get(start..)?;
-            if let Some(length) = wrap_length(self.text, start, self.is_cut).or_else(|| separator_length(self.text, start)) {
+            let unread = wrap_length(self.text, start, self.is_cut)
+                .or_else(|| separator_length(self.text, start))
+                .or_else(|| invisible_length(rest));
+            if let Some(length) = unread {
                 self.at = start + length;
                 return Some(Escape { range: start..self.at, decoded: Decoded::Nothing });
             }
@@ -504,6 +509,28 @@ fn separator_length(text: &[u8], start: usize) -> Option<usize> {
     [before, after].iter().all(|count| matches!(count, 2 | 4)).then_some(1)
 }
 
+/// The marks of HTML for a place where a long word may be wrapped.
+const WRAP_MARKS: [&[u8]; 4] = [b"<wbr>", b"<wbr/>", b"<wbr />", b"&shy;"];
+
+/// Returns the length of a character or mark at the start of a text that shows nothing, within a word: pages put them where a long word
+/// may be wrapped.
+fn invisible_length(text: &[u8]) -> Option<usize> {
+    if let Some(mark) = WRAP_MARKS.iter().find(|mark| text.starts_with(mark)) {
+        return Some(mark.len());
+    }
+    match text {
+        // U+00AD, the soft hyphen, and U+034F.
+        [0xc2, 0xad, ..] | [0xcd, 0x8f, ..] => Some(2),
+        // U+180E; U+200B to U+200F; U+2028 to U+202E; U+2060 to U+206F; U+FE00 to U+FE0F; U+FEFF.
+        [0xe1, 0xa0, 0x8e, ..]
+        | [0xe2, 0x80, 0x8b..=0x8f | 0xa8..=0xae, ..]
+        | [0xe2, 0x81, 0xa0..=0xaf, ..]
+        | [0xef, 0xb8, 0x80..=0x8f, ..]
+        | [0xef, 0xbb, 0xbf, ..] => Some(3),
+        _ => None,
+    }
+}
+
 /// Parses exactly `count` hexadecimal digits at the start of a text.
 fn parse_hex(text: &[u8], count: usize) -> Option<u32> {
     let digits = text.get(..count).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
@@ -612,6 +639,34 @@ mod tests {
         assert!(read(&vec![b'x'; limit]).is_ok());
         assert!(read(&vec![b'x'; limit + 1]).is_err());
         assert!(read_secret("/nonexistent/token").is_err());
+    }
+
+    #[test]
+    fn characters_that_show_nothing_hide_no_secret() {
+        let marks = [
+            "\u{ad}",
+            "\u{200b}",
+            "\u{200d}",
+            "\u{2060}",
+            "\u{feff}",
+            "\u{fe0f}",
+            "\u{202e}",
+            "<wbr>",
+            "<wbr/>",
+            "&shy;",
+            "&#8203;",
+            "\\u200b",
+            "\\u{200b}",
+            "%E2%80%8B",
+        ];
+        for mark in marks {
+            let text = format!("m sk-secret{mark}key-123 z");
+            assert_eq!(masked(&text, &["sk-secretkey-123"]), "m [secret] z", "{mark:?}");
+        }
+        let spread: String = "sk-secretkey-123".chars().flat_map(|one| [one, '\u{200b}']).collect();
+        assert!(masked(&spread, &["sk-secretkey-123"]).starts_with("[secret]"));
+        assert_eq!(masked("sk-secret\u{e9}key-123", &["sk-secretkey-123"]), "-", "a letter is another text");
+        assert_eq!(masked("sk-secret<b>key-123", &["sk-secretkey-123"]), "-", "so is another mark");
     }
 
     /// Returns the text with these secrets masked; `-` if it contains none.
