@@ -53,6 +53,8 @@ pub enum Presence {
     Silent,
     /// The connection could not be made, or broke, for this reason.
     Gone(String),
+    /// The connection was refused, for this reason: no process listens at the address. No load makes a server do that.
+    Refused(String),
 }
 
 /// The facts for which an endpoint has no place: it responds that there is nothing (404, 405, 410, 501), which no load makes it do.
@@ -96,6 +98,9 @@ impl Identity {
         let list_url = endpoint_url(url, "/v1/models");
         let listed = client.get(&list_url, LIMITS);
         let presence = match &listed {
+            Err(RequestError::Connection(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+                Presence::Refused(error.to_string())
+            }
             Err(RequestError::Connection(error)) => Presence::Gone(error.to_string()),
             Err(RequestError::Timeout(_) | RequestError::ConnectTimeout(_)) => Presence::Silent,
             _ => Presence::Responded,
@@ -125,11 +130,12 @@ impl Identity {
 
     /// Describes the change of a target since it was provisioned, which ended at `provisioned`; `None` if there is none. Other pods
     /// are a change in any case. A simulator or process, which Assay started, has changed if it is gone or another; any other
-    /// endpoint if it reports another version, other models or a later start of its process, or has no place for the version or models that
-    /// it reported. If that is gone or overloaded, this is measured.
+    /// endpoint if nothing listens at its address any more, if it reports another version, other models or a later start of its process, or has no
+    /// place for the version or models that it reported. If that breaks connections or is overloaded, this is measured.
     pub fn change_since(&self, recorded: &ProvisionedTarget, provisioned: Instant) -> Option<String> {
         let is_held = matches!(recorded.kind, TargetKind::Simulator | TargetKind::Process);
-        let is_telling = if is_held { self.presence != Presence::Silent } else { self.contradicts(recorded) };
+        let is_telling =
+            if is_held { self.presence != Presence::Silent } else { self.is_refused() || self.contradicts(recorded) };
         let pods = self.pods.as_ref().and_then(|pods| describe_pod_change(&recorded.pods, pods));
         let of_endpoint = || self.differs_from(recorded).filter(|_| is_telling);
         pods.or_else(of_endpoint).or_else(|| self.restart_since(recorded, provisioned))
@@ -164,7 +170,7 @@ impl Identity {
     pub fn change_of_replica(&self, recorded: &ProvisionedReplica) -> Option<String> {
         let now = self.to_replica(&recorded.address);
         let change = match &self.presence {
-            Presence::Gone(why) => format!("does not respond any more ({why})"),
+            Presence::Gone(why) | Presence::Refused(why) => format!("does not respond any more ({why})"),
             Presence::Responded if self.has_other_version(&recorded.version) => {
                 "reports another version than when it was provisioned".to_owned()
             }
@@ -190,6 +196,10 @@ impl Identity {
         self.has_other_version(&recorded.version) || self.has_other_models(&recorded.models)
     }
 
+    fn is_refused(&self) -> bool {
+        matches!(self.presence, Presence::Refused(_))
+    }
+
     fn has_other_version(&self, recorded: &Fact<String>) -> bool {
         let is_known = self.version.value.is_some() || self.missing.version;
         is_known && self.version.value != recorded.value
@@ -202,7 +212,7 @@ impl Identity {
 
     /// Describes the difference to the recorded state of the same target, for people; `None` if there is none.
     fn differs_from(&self, recorded: &ProvisionedTarget) -> Option<String> {
-        if let Presence::Gone(why) = &self.presence {
+        if let Presence::Gone(why) | Presence::Refused(why) = &self.presence {
             return Some(format!("it responded when it was provisioned, and does not now ({why})"));
         }
         let version = |fact: &Fact<String>| fact.value.clone().unwrap_or_else(|| format!("unknown ({})", fact.how));

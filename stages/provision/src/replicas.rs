@@ -87,7 +87,7 @@ fn ask(client: &Client, address: &str) -> Result<ProvisionedReplica, String> {
     match &identity.presence {
         Presence::Responded => Ok(identity.to_replica(address)),
         Presence::Silent => Err("it did not respond in time".to_owned()),
-        Presence::Gone(why) => Err(why.clone()),
+        Presence::Gone(why) | Presence::Refused(why) => Err(why.clone()),
     }
 }
 
