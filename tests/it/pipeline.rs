@@ -644,6 +644,21 @@ fn a_parameter_sweep_has_a_point_for_each_value() {
     assert_eq!(medians, ["1", "2", "4"].map(str::to_owned).into());
 }
 
+/// The other values of the sweep are published, and the exit code is no success.
+#[test]
+fn a_point_without_a_valid_trial_ends_the_run_with_30() {
+    let fixture = Fixture::bare();
+    let body = r#"test "$SIZE" -ne 2
+echo "{\"name\": \"only\", \"@parameters\": {}, \"@result\": {\"speed\": $SIZE}}""#;
+    fixture.indicator("only", &script(body), "  parameters: {SIZE: [1, 2, 4]}\n");
+    fixture.write(PIPELINE, &pipeline("exploratory", &["only"], 2, ""));
+    fixture.commit("a sweep of which one value fails");
+    let ran = fixture.run("one").refuses(30, "no_valid_trial");
+    assert!(ran.stderr.contains("1 of 3 points has no valid trial: `only.local.default."), "{}", ran.stderr);
+    assert!(ran.stdout.starts_with("Incomplete: 4 of 6 trials count"), "{}", ran.stdout);
+    fixture.assay(&["verify", "one", "--recompute"]).success();
+}
+
 /// Returns a list of a document.
 #[track_caller]
 pub(crate) fn list(value: &Value) -> &Vec<Value> {

@@ -373,7 +373,7 @@ error_codes! {
     NoDataFolder, "no_data_folder", Environment, AtOnce, "There is no default folder for the store, because `HOME` is not set or is a relative path.", "Name a store with `--store`.";
     NoSuchApi, "no_such_api", Environment, Lasting, "The cluster does not have the API that a target's InferenceService belongs to.", "Install the API in the cluster, or correct the target: its API is `kserve` or `ome`.";
     NoSuchService, "no_such_service", Environment, Lasting, "The InferenceService that a target names does not exist.", "Ask its owner to start it, or correct the target's name and namespace.";
-    NoValidTrial, "no_valid_trial", Environment, AtOnce, "The run is finished and published, but a case has no valid trial.", "Read the reason of every attempt in `report.html`, fix the cause, and run it under another name.";
+    NoValidTrial, "no_valid_trial", Environment, AtOnce, "The run is finished and published, but a planned point has no valid trial. A search needs one for each case, and a load that ended early because of `over_saturation` none.", "Read the reason of every attempt in `report.html`, fix the cause, and run it under another name.";
     NodeLost, "node_lost", Environment, AtOnce, "A pod went away together with its node.", "Try again; if it repeats, check the node.";
     NotEnded, "not_ended", Environment, AtOnce, "The run has not ended within the time limit after it was cancelled.", "Check whether its driver still runs with `assay status`.";
     NotFound, "not_found", Environment, AtOnce, "The cluster has no object of that name.", "Check the name and the namespace.";

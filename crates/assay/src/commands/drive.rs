@@ -171,7 +171,7 @@ fn finish(run: &Driven, installation: &Installation, cancel: &Cancel) -> Result<
     if let BranchPush::Automatic(branch) = run.find_branch_push()? {
         output::diagnostic(push::line(&push::commit(&opened, &branch, cancel)?));
     }
-    no_valid_trial(&opened, Path::new("report.html")).map_or(Ok(()), Err)
+    no_valid_trial(&opened, Path::new("report.html"), false).map_or(Ok(()), Err)
 }
 
 /// Restarts this program with the environment that git needs to reach a remote, if a Secret contains it: git reads it from its

@@ -229,7 +229,7 @@ impl RunRequest {
             ));
         }
         pushed.map_err(|failure| push_failure(run, &elsewhere, failure))?;
-        no_valid_trial(opened, &folder).map_or(Ok(()), Err)?;
+        no_valid_trial(opened, &folder, self.search.is_some()).map_or(Ok(()), Err)?;
         let summary = opened.chain.one::<Summary>().map(|summary| &summary.body);
         let open = self.search.as_ref().zip(summary).and_then(|(search, summary)| search.why_open(summary));
         open.iter().for_each(output::diagnostic);
@@ -292,11 +292,12 @@ impl RunRequest {
     }
 }
 
-/// Returns the failure of a run in which a case has no counted trial, with the most frequent reason: failed trials are a result, but
-/// one that is worth a retry. `None` if every case has one.
-pub(crate) fn no_valid_trial(opened: &VerifiedRun, folder: &Path) -> Option<Failure> {
+/// Returns the failure of a run in which a planned point has no counted trial, with the most frequent reason: failed trials are a result, but
+/// one that is worth a retry. `None` if every point has one. The result of a search (`is_search`) is over all loads of a case, so there only
+/// a case has to have one.
+pub(crate) fn no_valid_trial(opened: &VerifiedRun, folder: &Path, is_search: bool) -> Option<Failure> {
     let summary = opened.chain.one::<Summary>().map(|summary| &summary.body)?;
-    let missing = CasesWithoutTrial::find(summary)?;
+    let missing = PointsWithoutTrial::find(summary, is_search)?;
     let report = folder.join("report.html");
     let lasting = assay_report::lasting_reason(&missing.points).map(describe_lasting).unwrap_or_default();
     let hint =
@@ -325,30 +326,40 @@ fn describe_lasting(reason: LastingReason) -> String {
     format!("another attempt meets `{reason}` again, so trials were not repeated to the limit: {remedy}\n")
 }
 
-/// Maximum number of cases that a failure names.
-const MAX_NAMED_CASES: usize = 5;
+/// Maximum number of cases or points that a failure names.
+const MAX_NAMED: usize = 5;
 
-/// The cases of a run of which no planned trial counts.
-struct CasesWithoutTrial<'a> {
+/// The points of a run of which no planned trial counts.
+struct PointsWithoutTrial<'a> {
     points: Vec<&'a PointSummary>,
+    /// The cases none of whose points has a counted trial.
     cases: BTreeSet<&'a CaseId>,
-    /// Number of all cases.
-    all: usize,
+    /// Number of all planned cases.
+    all_cases: usize,
+    /// Number of all planned points.
+    all_points: usize,
 }
 
-impl<'a> CasesWithoutTrial<'a> {
-    fn find(summary: &'a Summary) -> Option<Self> {
-        let planned: BTreeSet<_> =
-            summary.points.iter().filter(|point| point.trials_planned > 0).map(|point| &point.case_id).collect();
-        let counted: BTreeSet<_> =
-            summary.points.iter().filter(|point| point.trials_counted > 0).map(|point| &point.case_id).collect();
-        let cases: BTreeSet<_> = planned.difference(&counted).copied().collect();
-        let points = summary.points.iter().filter(|point| cases.contains(&point.case_id)).collect();
-        (!cases.is_empty()).then_some(Self { points, cases, all: planned.len() })
+impl<'a> PointsWithoutTrial<'a> {
+    fn find(summary: &'a Summary, is_search: bool) -> Option<Self> {
+        let planned: Vec<_> = summary.points.iter().filter(|point| point.trials_planned > 0).collect();
+        let all_cases: BTreeSet<_> = planned.iter().map(|point| &point.case_id).collect();
+        let counted = planned.iter().filter(|point| point.trials_counted > 0).map(|point| &point.case_id).collect();
+        let cases: BTreeSet<_> = all_cases.difference(&counted).copied().collect();
+        // A workload that states a queue at which a load ends early expects that some loads do.
+        let is_expected = |point: &PointSummary| is_search || is_over_saturated(point);
+        let is_missing =
+            |point: &&PointSummary| point.trials_counted == 0 && (cases.contains(&point.case_id) || !is_expected(point));
+        let points: Vec<_> = planned.iter().copied().filter(is_missing).collect();
+        (!points.is_empty()).then(|| Self { points, cases, all_cases: all_cases.len(), all_points: planned.len() })
     }
 }
 
-impl CasesWithoutTrial<'_> {
+fn is_over_saturated(point: &PointSummary) -> bool {
+    point.excluded.iter().any(|exclusion| LastingReason::find(&exclusion.reasons) == Some(LastingReason::OverSaturated))
+}
+
+impl PointsWithoutTrial<'_> {
     /// Returns a trial whose script ran and has left its stdout and stderr as evidence.
     fn trial_with_output(&self) -> Option<&TrialId> {
         let of_scripts = self.points.iter().filter(|point| point.workload_type == WorkloadType::Indicator);
@@ -358,16 +369,21 @@ impl CasesWithoutTrial<'_> {
     }
 }
 
-impl fmt::Display for CasesWithoutTrial<'_> {
+impl fmt::Display for PointsWithoutTrial<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.cases.len() == self.all {
+        if self.cases.len() == self.all_cases {
             let planned: u64 = self.points.iter().map(|point| u64::from(point.trials_planned)).sum();
             return f.write_str(&assay_report::describe_none_counted(planned));
         }
-        let names: Vec<String> = self.cases.iter().map(|case| format!("`{case}`")).collect();
+        let are_cases = self.points.iter().all(|point| self.cases.contains(&point.case_id));
+        let (what, all, names): (_, _, Vec<String>) = if are_cases {
+            ("cases", self.all_cases, self.cases.iter().map(|case| format!("`{case}`")).collect())
+        } else {
+            let name = |point: &&PointSummary| format!("`{}.{}`", point.case_id, point.point_id);
+            ("points", self.all_points, self.points.iter().map(name).collect())
+        };
         let have = if names.len() == 1 { "has" } else { "have" };
-        let named = first_names(&names, MAX_NAMED_CASES);
-        write!(f, "{} of {} cases {have} no valid trial: {named}", names.len(), self.all)
+        write!(f, "{} of {all} {what} {have} no valid trial: {}", names.len(), first_names(&names, MAX_NAMED))
     }
 }
 
