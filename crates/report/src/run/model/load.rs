@@ -13,7 +13,7 @@ use super::course::{agentx_text, course_texts};
 use super::outcome::PLANNED_CANCELLATION;
 use super::time_slices::TimeSlices;
 use super::views::{Curve, Timeline};
-use crate::render::number::{grouped, percent};
+use crate::render::number::{grouped, percent, significant};
 use crate::render::text::{clean, clip, counted};
 
 /// Maximum number of outcomes that a point names; there are only so many kinds of outcome, but a hostile Summary can invent more.
@@ -348,14 +348,19 @@ fn sessions_left_out(sessions: &SessionCounts) -> Option<String> {
 
 fn token_differences(work: &ServingWork, found: &PointSummary) -> Vec<String> {
     let median = |name: &str| found.metrics.iter().find(|metric| metric.metric == name).map(|metric| metric.median);
-    let lengths = median("osl_mismatch_rate").filter(|share| work.exact_output && *share > REPORTED_DIFFERENCE);
+    let lengths = median("osl_mismatch_rate").filter(|share| *share > REPORTED_DIFFERENCE);
     let counts_events = found.serving.as_ref().is_some_and(|serving| serving.token_sources.contains_key(TOKEN_EVENTS));
     let count = if counts_events { "token events, of which each may have several tokens" } else { "the endpoint's own count" };
     let lengths = lengths.map(|share| {
-        format!(
-            "{} of the responses have another length than was requested exactly; tokens/s and TPOT rest on {count}",
-            percent(share)
-        )
+        let share = percent(share);
+        if work.exact_output {
+            return format!(
+                "{share} of the responses have another length than was requested exactly; tokens/s and TPOT rest on {count}"
+            );
+        }
+        let mean = median("osl_tokens_mean").map(|mean| format!(": {} tokens on average", significant(mean, None)));
+        let mean = mean.unwrap_or_default();
+        format!("{share} of the responses differ by more than 5 % from their limit of output tokens{mean}, which requests/s, tokens/s and E2E rest on")
     });
     let inputs = median("isl_endpoint_difference").filter(|share| share.abs() > REPORTED_DIFFERENCE).map(|share| {
         let more = if share > 0.0 { "more" } else { "fewer" };
@@ -504,10 +509,16 @@ mod tests {
             ]
         );
         let inexact = ServingWork { exact_output: false, ..work };
+        let mean = MetricSummary { metric: "osl_tokens_mean".to_owned(), median: 105.66, ..found.metrics[0].clone() };
+        found.metrics.retain(|metric| metric.metric != "osl_tokens_mean");
+        found.metrics.push(mean);
         assert_eq!(
             token_differences(&inexact, &found),
-            stated[1..],
-            "where the model ends a response itself, no length is another one"
+            [
+                "40 % of the responses differ by more than 5 % from their limit of output tokens: 106 tokens on average, which requests/s, tokens/s and E2E rest on",
+                &stated[1],
+            ],
+            "where the model ends a response itself"
         );
     }
 

@@ -176,7 +176,9 @@ fn temperature(work: &ServingWork) -> String {
 
 /// Returns the numbers of tokens: `tokens 128 in, 64 out`, or those of the dataset with its name.
 fn lengths(work: &ServingWork) -> String {
-    let drawn = work.output.as_ref().map(|law| format!(", {} out", length(law)));
+    // Without an exact length, the model may end a response before its limit.
+    let at_most = if work.exact_output { "" } else { "at most " };
+    let drawn = work.output.as_ref().map(|law| format!(", {at_most}{} out", length(law)));
     let images = work.images.as_ref().map(images).or_else(|| work.image_files.as_ref().map(image_files)).unwrap_or_default();
     match &work.prompts {
         PromptSource::Synthetic { input, query, prefix } => {
@@ -184,7 +186,8 @@ fn lengths(work: &ServingWork) -> String {
             let shared = prefix.as_ref().map(shared).unwrap_or_default();
             let pairs = work.output.as_ref().and_then(|output| pairs(input, output));
             let (input, drawn) = match pairs {
-                Some(pairs) => (pairs, String::new()),
+                Some(pairs) if work.exact_output => (pairs, String::new()),
+                Some(pairs) => (pairs, ", outputs at most".to_owned()),
                 None => (format!("{} in", sent_length(work, input)), drawn.unwrap_or_else(|| undecided(work))),
             };
             let template = template(work);
@@ -655,6 +658,15 @@ mod tests {
         assert_eq!(text(&work), "temperature 0.7");
         work.extra_body.insert("temperature".to_owned(), serde_json::Value::Null);
         assert_eq!(text(&work), "temperature of the endpoint");
+    }
+
+    #[test]
+    fn a_length_that_the_model_may_not_reach_is_a_limit() {
+        let model = crate::run::fixture::serving::small();
+        let work = model.plan.workloads[0].serving.clone().expect("it serves");
+        let inexact = ServingWork { exact_output: false, ..work.clone() };
+        assert_eq!(lengths(&work), "tokens log-normal (480, 240) in, 128 out");
+        assert_eq!(lengths(&inexact), "tokens log-normal (480, 240) in, at most 128 out");
     }
 
     #[test]
