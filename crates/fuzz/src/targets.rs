@@ -479,6 +479,7 @@ static TRIAL: LazyLock<Trial> = LazyLock::new(|| Trial {
     start_at_ns: 0,
     warmup_ns: 0,
     measured: MeasuredLimits::default(),
+    late_read_ns: 25_000_000,
     over_saturation: None,
     sessions: None,
     connections: Connections::Pooled,

@@ -129,6 +129,12 @@ pub(crate) fn throttling(root: &Root) -> Throttling {
     stat.map(|stat| parse_cpu_stat(&stat)).unwrap_or_default()
 }
 
+/// Returns the text of the group's `cpu.pressure`; none of a group of version 1, which has none.
+pub(crate) fn pressure_text(root: &Root) -> Option<String> {
+    let group = group(root, "cpu").ok().filter(|group| group.version == 2)?;
+    root.text(&format!("{}/cpu.pressure", group.folder())).ok()
+}
+
 fn parse_cpu_stat(text: &str) -> Throttling {
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse::<u64>().ok());
     Throttling {

@@ -160,7 +160,7 @@ pub(crate) struct CpuTimes {
     idle: u64,
     iowait: u64,
     irq: u64,
-    softirq: u64,
+    pub(crate) softirq: u64,
     pub(crate) steal: u64,
     guest: u64,
 }
@@ -172,6 +172,39 @@ impl CpuTimes {
         let times = numbers(line);
         let [user, nice, system, idle, iowait, irq, softirq, steal, guest, ..] = times[..] else { return None };
         Some(Self { user, nice, system, idle, iowait, irq, softirq, steal, guest })
+    }
+
+    /// Returns the time of all CPUs, idle or not. That of guests is contained in user time.
+    pub(crate) fn total(&self) -> u64 {
+        let each = [self.user, self.nice, self.system, self.idle, self.iowait, self.irq, self.softirq, self.steal];
+        each.into_iter().fold(0, u64::saturating_add)
+    }
+}
+
+/// Segments of TCP since boot, of this network namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TcpCounters {
+    pub(crate) sent_segments: Option<u64>,
+    pub(crate) retransmitted_segments: Option<u64>,
+    /// Segments dropped because their socket had no room for them, or its buffer was full.
+    pub(crate) receive_drops: Option<u64>,
+}
+
+impl TcpCounters {
+    pub(crate) fn read(root: &Root) -> Self {
+        let text = |path: &str| root.text(path).unwrap_or_default();
+        Self::parse(&text("/proc/net/snmp"), &text("/proc/net/netstat"))
+    }
+
+    fn parse(snmp: &str, netstat: &str) -> Self {
+        let mut receive_drops = None;
+        for dropped in ["PruneCalled", "RcvPruned", "TCPBacklogDrop", "TCPRcvQDrop"] {
+            if let Some(count) = table_counter(netstat, "TcpExt", dropped) {
+                add(&mut receive_drops, count);
+            }
+        }
+        let of = |name: &str| table_counter(snmp, "Tcp", name);
+        Self { sent_segments: of("OutSegs"), retransmitted_segments: of("RetransSegs"), receive_drops }
     }
 }
 
@@ -269,13 +302,10 @@ impl Reading {
 
     /// Reads TCP's own counters (RFC 1213, and Linux's in `netstat`).
     fn add_tcp(&mut self, snmp: &str, netstat: &str) {
-        self.tcp_retransmitted_segments = table_counter(snmp, "Tcp", "RetransSegs");
+        let counters = TcpCounters::parse(snmp, netstat);
+        self.tcp_retransmitted_segments = counters.retransmitted_segments;
+        self.tcp_receive_drops = counters.receive_drops;
         self.tcp_listen_overflows = table_counter(netstat, "TcpExt", "ListenOverflows");
-        for dropped in ["PruneCalled", "RcvPruned", "TCPBacklogDrop", "TCPRcvQDrop"] {
-            if let Some(count) = table_counter(netstat, "TcpExt", dropped) {
-                add(&mut self.tcp_receive_drops, count);
-            }
-        }
     }
 
     fn add_pressure(&mut self, cpu: &str, memory: &str, io: &str) {

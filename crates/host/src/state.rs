@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use assay_manifest::{Count, HostState, Instant};
 
-use crate::counters::{CPU_PRESSURE, CpuTimes, frequencies_khz, pressure_us, ticks_to_us};
+use crate::counters::{CPU_PRESSURE, CpuTimes, TcpCounters, frequencies_khz, pressure_us, ticks_to_us};
 use crate::{Root, cgroup, system};
 
 /// The kernel's folder of thermal sensors, by zone.
@@ -14,17 +14,24 @@ const ZONES: &str = "/sys/class/thermal";
 pub fn state(root: &Root, now: Instant) -> HostState {
     let cpu = root.text("/proc/stat").ok().and_then(|stat| CpuTimes::parse(&stat));
     let memory = root.text("/proc/meminfo").ok();
+    let tcp = TcpCounters::read(root);
     HostState {
-        at: now,
         load_1m: root.text("/proc/loadavg").ok().and_then(|text| load(&text, 0)),
         memory_available_bytes: memory.and_then(|text| system::memory_field(&text, "MemAvailable").ok()).map(Count),
         cpu_busy_us: cpu.map(|cpu| Count(ticks_to_us(cpu.user.saturating_add(cpu.nice).saturating_add(cpu.system)))),
         own_cpu_us: crate::own_processes::cpu_us(root).map(Count),
         cpu_steal_us: cpu.map(|cpu| Count(ticks_to_us(cpu.steal))),
+        cpu_softirq_us: cpu.map(|cpu| Count(ticks_to_us(cpu.softirq))),
+        cpu_total_us: cpu.map(|cpu| Count(ticks_to_us(cpu.total()))),
         cgroup_throttled_us: cgroup::throttling(root).throttled_us.map(Count),
         cpu_pressure_us: root.text(CPU_PRESSURE).ok().and_then(|text| pressure_us(&text, "some")).map(Count),
+        cgroup_pressure_us: cgroup::pressure_text(root).and_then(|text| pressure_us(&text, "some")).map(Count),
+        tcp_sent_segments: tcp.sent_segments.map(Count),
+        tcp_retransmitted_segments: tcp.retransmitted_segments.map(Count),
+        tcp_receive_drops: tcp.receive_drops.map(Count),
         frequencies_khz: frequencies_khz(root).into_iter().map(Count).collect(),
         temperatures_millicelsius: temperatures(root),
+        ..HostState::at(now)
     }
 }
 
@@ -56,6 +63,11 @@ mod tests {
     fn a_state_is_read() {
         let tree = Tree::new(&[
             ("proc/stat", "cpu  100 20 30 400 5 0 7 40 0 0\n"),
+            ("proc/net/snmp", "Tcp: InSegs OutSegs RetransSegs\nTcp: 1 90 2\n"),
+            ("proc/net/netstat", "TcpExt: PruneCalled TCPBacklogDrop\nTcpExt: 3 4\n"),
+            ("proc/self/cgroup", "0::/job\n"),
+            ("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n"),
+            ("sys/fs/cgroup/job/cpu.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=321\n"),
             ("proc/loadavg", "0.52 1.20 0.90 2/345 6789\n"),
             (
                 "proc/pressure/cpu",
@@ -75,7 +87,13 @@ mod tests {
           "memory_available_bytes": "4096",
           "cpu_busy_us": "1500000",
           "cpu_steal_us": "400000",
+          "cpu_softirq_us": "70000",
+          "cpu_total_us": "6020000",
           "cpu_pressure_us": "5698",
+          "cgroup_pressure_us": "321",
+          "tcp_sent_segments": "90",
+          "tcp_retransmitted_segments": "2",
+          "tcp_receive_drops": "7",
           "frequencies_khz": [
             "2100000"
           ],

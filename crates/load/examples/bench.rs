@@ -346,6 +346,7 @@ fn trial(address: &str, streaming: bool, arrivals: Arrivals) -> Trial {
         start_at_ns: 0,
         warmup_ns: 0,
         measured: MeasuredLimits::default(),
+        late_read_ns: 25_000_000,
         over_saturation: None,
         sessions: None,
         connections: Connections::Pooled,

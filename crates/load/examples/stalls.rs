@@ -24,9 +24,10 @@ use std::thread;
 use std::time::Duration;
 
 use assay_load::{
-    Arrivals, Capture, Cause, ChunkLists, Connections, Endpoint, Excess, MAX_DELAY_SHARE, MAX_LATENESS_P99, MAX_STALL,
-    MIN_SENT_SHARE, MeasuredLimits, PlannedRequest, Progress, Requests, ServingApi, Sink, Trial, TrialSummary, run,
+    Arrivals, Capture, Cause, ChunkLists, Connections, Endpoint, Excess, MeasuredLimits, PlannedRequest, Progress, Requests,
+    ServingApi, Sink, Trial, TrialSummary, run,
 };
+use assay_manifest::ValidityLimits;
 use assay_reactor::now_ns;
 use assay_record::{Outcome, Phase, Record};
 use rustix::process::{Pid, Signal, kill_process};
@@ -146,7 +147,8 @@ fn row(
         found["late_share"].as_f64().unwrap_or_default() * 100.0,
         verdict.unwrap_or("valid")
     );
-    let bound = (MAX_LATENESS_P99.as_secs_f64() * 1e3).max(measured * MAX_DELAY_SHARE);
+    let limits = ValidityLimits::default();
+    let bound = (limits.lateness_p99_ns.0 as f64 / 1e6).max(measured * limits.delay_share);
     // A millisecond for the round trip.
     let is_missed = if more.is_empty() { verdict.is_none() && measured - truth > bound + 1.0 } else { verdict.is_some() };
     Ok(u32::from(is_missed))
@@ -234,6 +236,7 @@ fn client(address: SocketAddr, mode: &str, seconds: i64) -> Result<()> {
         start_at_ns: now_ns() + 20_000_000,
         warmup_ns: WARMUP_NS,
         measured: MeasuredLimits { duration_ns: Some(seconds * SECOND), requests: None },
+        late_read_ns: ValidityLimits::default().lateness_p99_ns.0.cast_signed(),
         over_saturation: None,
         sessions: None,
         connections: Connections::Pooled,
@@ -272,17 +275,9 @@ fn client(address: SocketAddr, mode: &str, seconds: i64) -> Result<()> {
 
 /// Returns the reason why the attempt is invalid, as execute judges it.
 fn verdict(finished: &TrialSummary) -> Option<String> {
-    let client = &finished.client;
-    if client.lateness.is_some_and(|lateness| lateness.ns_p99 > MAX_LATENESS_P99.as_nanos() as i64) {
-        return Some("client_late".to_owned());
-    }
-    let sent_share = client.sent_per_s.zip(client.requested_per_s).filter(|_| client.lateness.is_some());
-    if sent_share.is_some_and(|(sent, requested)| sent < requested * MIN_SENT_SHARE) {
-        return Some("rate_not_offered".to_owned());
-    }
-    let stalled = client.longest_stall_ns > MAX_STALL.as_nanos() as i64;
-    let why = stalled.then(|| "more than a second at a time".to_owned()).or_else(|| client.delays.explain_excess());
-    why.map(|why| format!("client_stalled: {why}"))
+    let health = finished.health(finished.client.lateness.is_some());
+    let reasons = ValidityLimits::default().client_reasons(&health, false);
+    reasons.first().map(|reason| format!("{}: {}", reason.code, reason.detail))
 }
 
 fn p99(values: &mut [i64]) -> i64 {

@@ -142,6 +142,7 @@ fn measure(address: SocketAddr, streams: u32, requests: u64) -> Result<(HashMap<
         start_at_ns,
         warmup_ns: WARMUP_NS,
         measured: MeasuredLimits::default(),
+        late_read_ns: 25_000_000,
         over_saturation: None,
         sessions: None,
         connections: Connections::Pooled,

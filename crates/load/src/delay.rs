@@ -14,7 +14,7 @@ use assay_record::Record;
 
 use crate::meter::Histogram;
 use crate::summary::Delays;
-use crate::validity::{DELAY_GRAIN, MAX_LATENESS_P99};
+use crate::validity::DELAY_GRAIN;
 
 /// A wait shorter than this did not sleep: its sockets may have been ready before it began.
 const SLEPT_NS: i64 = 50_000;
@@ -26,7 +26,6 @@ const PAUSE_NS: i64 = 1_000_000;
 const SAMPLE_NS: i64 = 1_000_000;
 
 const GRAIN_NS: i64 = DELAY_GRAIN.as_nanos() as i64;
-const LATE_READ_NS: i64 = MAX_LATENESS_P99.as_nanos() as i64;
 
 /// One wait of the event loop. Instants in nanoseconds since the trial's start.
 #[derive(Clone, Copy, Debug, Default)]
@@ -146,6 +145,8 @@ pub(crate) struct DelayMeter {
     run_delay: RunDelay,
     /// Events before this instant do not count.
     from_ns: i64,
+    /// Reads that are late by more are counted.
+    late_read_ns: i64,
     /// Late time up to this instant is in the sum.
     counted_to_ns: i64,
     ttft: Bounds,
@@ -200,12 +201,13 @@ impl RequestDelays {
 }
 
 impl DelayMeter {
-    /// Returns a meter for the calling thread. Events before `from_ns` do not count.
-    pub(crate) fn new(from_ns: i64) -> Self {
+    /// Returns a meter for the calling thread. Events before `from_ns` do not count; reads are late beyond `late_read_ns`.
+    pub(crate) fn new(from_ns: i64, late_read_ns: i64) -> Self {
         Self {
             readiness: Readiness::default(),
             run_delay: RunDelay::for_this_thread(),
             from_ns,
+            late_read_ns,
             counted_to_ns: from_ns,
             ttft: Bounds::new(),
             e2e: Bounds::new(),
@@ -239,7 +241,7 @@ impl DelayMeter {
     #[inline]
     pub(crate) fn record_read(&mut self, at_ns: i64) -> i64 {
         let delay_ns = self.readiness.delay_ns(at_ns);
-        self.sums.late_reads += u64::from(delay_ns > LATE_READ_NS && at_ns >= self.from_ns);
+        self.sums.late_reads += u64::from(delay_ns > self.late_read_ns && at_ns >= self.from_ns);
         delay_ns
     }
 
@@ -363,7 +365,7 @@ mod tests {
 
     #[test]
     fn late_time_is_counted_once_and_only_after_the_warm_up() {
-        let mut meter = DelayMeter::new(10 * MS);
+        let mut meter = DelayMeter::new(10 * MS, 25 * MS);
         let full = |at_ms: i64| Wait { is_full: true, ..wait(at_ms, at_ms, at_ms + 10) };
         // Sockets have waited since 0; the loop has read them at 30 and at 50.
         for wait in [wait(0, 0, 10), full(30), wait(50, 50, 60)] {
@@ -386,7 +388,7 @@ mod tests {
 
     #[test]
     fn the_bounds_of_a_percentile_hold_the_true_one() {
-        let mut meter = DelayMeter::new(0);
+        let mut meter = DelayMeter::new(0, 25 * MS);
         for index in 0..200 {
             let delay_ns = if index % 50 == 0 { 800 * MS } else { 0 };
             let at = 20 * MS + delay_ns;

@@ -67,7 +67,7 @@ pub use tls::{ClientCertificate, TlsSettings, client_certificate_problem};
 pub use trial::{
     Arrivals, Capture, ChunkLists, Connections, CustomCall, Excess, History, MeasuredLimits, OverSaturation, Sessions, Trial,
 };
-pub use validity::{DELAY_GRAIN, FLOOD_BYTES, MAX_DELAY_SHARE, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE};
+pub use validity::{DELAY_GRAIN, FLOOD_BYTES};
 
 #[doc(hidden)]
 pub mod parse {

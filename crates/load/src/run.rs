@@ -254,7 +254,7 @@ impl<'a> Engine<'a> {
             counts: Counts::default(),
             lateness: Histogram::new(),
             busy: LoopMeter::new(),
-            delays: DelayMeter::new(trial.warmup_ns),
+            delays: DelayMeter::new(trial.warmup_ns, trial.late_read_ns),
             worked: false,
             client: ClientStats::default(),
         }

@@ -88,7 +88,7 @@ pub struct Delays {
     pub request_late_ns: i64,
     /// Token events of these requests.
     pub token_events: u64,
-    /// Reads that were late by more than [`MAX_LATENESS_P99`](crate::MAX_LATENESS_P99).
+    /// Reads that were late by more than [`Trial::late_read_ns`](crate::Trial::late_read_ns).
     pub late_reads: u64,
     /// TTFT at the 99th percentile as measured, and its lower bound, to within 1/32 above.
     pub ttft_p99: Option<(i64, i64)>,

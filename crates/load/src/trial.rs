@@ -26,6 +26,8 @@ pub struct Trial {
     pub warmup_ns: i64,
     /// The end of the measured phase.
     pub measured: MeasuredLimits,
+    /// Reads that are later than this, in nanoseconds, are counted as late.
+    pub late_read_ns: i64,
     /// The queue at which the trial ends early; none if it ends as planned.
     pub over_saturation: Option<OverSaturation>,
     /// The sessions that the requests are turns of; none if the requests are independent of one another.

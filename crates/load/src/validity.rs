@@ -1,24 +1,13 @@
-//! The limits within which a client measured its endpoint, and not itself.
+//! How a client states its health, by which an attempt is judged, and what an endpoint did to it.
 
 use std::time::Duration;
 
-use crate::summary::{ClientStats, Delays};
+use assay_manifest::{ClientHealth, Count};
 
-/// The maximum lateness at the 99th percentile, of sending and of reading: beyond it the latencies are the client's own. Also the
-/// maximum by which a published 99th percentile may be above the true one, if that is more than [`MAX_DELAY_SHARE`] of it.
-pub const MAX_LATENESS_P99: Duration = Duration::from_millis(25);
-
-/// The longest time for which the client may not poll its sockets.
-pub const MAX_STALL: Duration = Duration::from_secs(1);
-
-/// The minimum share of the requested rate that must have been sent.
-pub const MIN_SENT_SHARE: f64 = 0.95;
+use crate::summary::{ClientStats, Delays, TrialSummary};
 
 /// A delay below this is the grain of a busy scheduler (its slices take 3 to 4 ms) and is in no sum of delays.
 pub const DELAY_GRAIN: Duration = Duration::from_millis(5);
-
-/// The maximum share of the trial, of its requests' time and of a 99th percentile that may be the client's own delay.
-pub const MAX_DELAY_SHARE: f64 = 0.10;
 
 /// The bytes beyond which an endpoint floods its client, if they are at least half of all that it sent: a response of as many, or reads that
 /// left more waiting in the socket. Parsing them takes the client a noticeable part of a second. A response of 100,000 tokens has half of them.
@@ -43,56 +32,56 @@ impl ClientStats {
 impl Delays {
     /// Returns the share of the requests' time, 0 to 1, for which their responses may have waited for the client.
     pub fn request_share(&self) -> f64 {
-        share(self.request_late_ns, self.request_ns)
-    }
-
-    /// Returns the reason why a trial with these delays measured its client; none if it did not. Independent of the endpoint.
-    pub fn explain_excess(&self) -> Option<String> {
-        // One slice of a busy scheduler is a large share of a trial of a tenth of a second, and proves nothing.
-        let is_judged_by_share = self.late_ns > MAX_LATENESS_P99.as_nanos() as i64;
-        let of_trial = share(self.late_ns, self.judged_ns);
-        if is_judged_by_share && of_trial > MAX_DELAY_SHARE {
-            // The last responses may have ended before the client was late for the last time.
-            let (percent, ms) = (of_trial.min(1.0) * 100.0, self.late_ns / 1_000_000);
-            return Some(format!("the client was late to its sockets for {percent:.0} % of the trial, {ms} ms in all"));
-        }
-        let of_requests = self.request_share();
-        if is_judged_by_share && of_requests > MAX_DELAY_SHARE {
-            let percent = of_requests * 100.0;
-            return Some(format!("for {percent:.0} % of the requests' time their response may have waited for the client"));
-        }
-        if self.late_reads * 100 > self.token_events && self.token_events > 0 {
-            let (reads, limit) = (self.late_reads, MAX_LATENESS_P99.as_millis());
-            return Some(format!("{reads} reads for {} token events were more than {limit} ms late", self.token_events));
-        }
-        let p99 = [("TTFT", self.ttft_p99), ("E2E", self.e2e_p99)];
-        p99.into_iter().find_map(|(name, bounds)| explain_uncertainty(name, bounds?))
+        if self.request_ns > 0 { self.request_late_ns as f64 / self.request_ns as f64 } else { 0.0 }
     }
 }
 
-/// Returns the reason why a 99th percentile is too uncertain, from the measured value and its lower bound.
-fn explain_uncertainty(name: &str, (measured_ns, least_ns): (i64, i64)) -> Option<String> {
-    let (own_ns, limit_ns) = (measured_ns - least_ns, MAX_LATENESS_P99.as_nanos() as i64);
-    let exceeds = own_ns > limit_ns && share(own_ns, measured_ns) > MAX_DELAY_SHARE;
-    let ms = |ns: i64| ns / 1_000_000;
-    exceeds.then(|| {
-        format!("up to {} of the {} ms of {name} at the 99th percentile may be the client's delay", ms(own_ns), ms(measured_ns))
-    })
+impl TrialSummary {
+    /// Returns the health of the client, without that of its machine. Requests have intended times in an open loop only (`is_open`), so a
+    /// closed one has no rate to be measured by.
+    pub fn health(&self, is_open: bool) -> ClientHealth {
+        let client = &self.client;
+        let (lateness, delays) = (client.lateness.as_ref(), &client.delays);
+        let own = |(measured, least): (i64, i64)| unsigned(measured - least);
+        ClientHealth {
+            lateness_p50_ns: lateness.map(|lateness| unsigned(lateness.ns_p50)),
+            lateness_p99_ns: lateness.map(|lateness| unsigned(lateness.ns_p99)),
+            lateness_max_ns: lateness.map(|lateness| unsigned(lateness.ns_max)),
+            loop_busy_p99_ns: unsigned(client.busy_ns_p99),
+            loop_stall_max_ns: unsigned(client.longest_stall_ns),
+            loop_late_ns: Some(unsigned(delays.late_ns)),
+            judged_ns: Some(unsigned(delays.judged_ns)),
+            late_reads: Some(Count(delays.late_reads)),
+            judged_token_events: Some(Count(delays.token_events)),
+            late_requests: Some(Count(delays.late_requests)),
+            late_request_share: Some(delays.request_share()),
+            ttft_p99_ns: delays.ttft_p99.map(|(measured, _)| unsigned(measured)),
+            ttft_p99_delay_ns: delays.ttft_p99.map(own),
+            e2e_p99_ns: delays.e2e_p99.map(|(measured, _)| unsigned(measured)),
+            e2e_p99_delay_ns: delays.e2e_p99.map(own),
+            run_delay_ns: delays.run_delay_ns.map(unsigned),
+            interruptions: Some(Count(delays.interruptions)),
+            cpu_user_us: unsigned(client.cpu_user_ns / 1000),
+            cpu_system_us: unsigned(client.cpu_system_ns / 1000),
+            full_reads: Count(client.full_reads),
+            starved: Count(client.starved),
+            requested_rate_per_s: client.requested_per_s.filter(|_| is_open),
+            sent_rate_per_s: client.sent_per_s.unwrap_or(0.0),
+            connections: Count(client.connections_opened),
+            resends: Some(Count(client.resends)),
+            events: Count(client.token_events),
+            ..ClientHealth::default()
+        }
+    }
 }
 
-fn share(part: i64, whole: i64) -> f64 {
-    if whole > 0 { part as f64 / whole as f64 } else { 0.0 }
+fn unsigned(value: i64) -> Count {
+    Count(u64::try_from(value).unwrap_or(0))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const MS: i64 = 1_000_000;
-
-    fn excess(delays: &Delays) -> String {
-        delays.explain_excess().unwrap_or_else(|| "none".to_owned())
-    }
 
     #[test]
     fn an_endpoint_floods_its_client_with_half_of_all_bytes_and_no_fewer_than_the_limit() {
@@ -115,52 +104,38 @@ mod tests {
     }
 
     #[test]
-    fn a_client_without_delays_is_never_blamed() {
-        assert_eq!(excess(&Delays::default()), "none");
-        // A slow endpoint: 100 requests of 50 s each.
-        let slow = Delays {
-            judged_ns: 100_000 * MS,
-            requests: 100,
-            request_ns: 5_000_000 * MS,
-            token_events: 100,
-            ttft_p99: Some((50_000 * MS, 50_000 * MS)),
-            e2e_p99: Some((50_000 * MS, 50_000 * MS)),
+    fn what_was_measured_is_stated_as_it_is_judged() {
+        let delays = Delays {
+            judged_ns: 6_000,
+            late_ns: 2_700,
+            late_reads: 7,
+            token_events: 1_000,
+            request_ns: 400,
+            request_late_ns: 100,
+            ttft_p99: Some((51, 25)),
+            e2e_p99: Some((907, 27)),
             ..Delays::default()
         };
-        assert_eq!(excess(&slow), "none");
-    }
-
-    #[test]
-    fn each_share_of_delay_has_its_limit() {
-        let trial = |late_ms| Delays { judged_ns: 6_000 * MS, late_ns: late_ms * MS, ..Delays::default() };
-        assert_eq!(excess(&trial(600)), "none", "the limit itself is allowed");
-        assert_eq!(excess(&trial(2_700)), "the client was late to its sockets for 45 % of the trial, 2700 ms in all");
-        let short = |late_ms| Delays { judged_ns: 100 * MS, late_ns: late_ms * MS, ..Delays::default() };
-        assert_eq!(excess(&short(25)), "none", "so little is not judged by its share");
-        assert_eq!(excess(&short(26)), "the client was late to its sockets for 26 % of the trial, 26 ms in all");
-        let shorter = Delays { judged_ns: 3 * MS, late_ns: 31 * MS, ..Delays::default() };
-        assert_eq!(excess(&shorter), "the client was late to its sockets for 100 % of the trial, 31 ms in all");
-        let requests = |late_ms| Delays {
-            judged_ns: 6_000 * MS,
-            late_ns: 100 * MS,
-            request_ns: 1_000 * MS,
-            request_late_ns: late_ms * MS,
-            ..Delays::default()
+        let client = ClientStats { delays, requested_per_s: Some(100.0), sent_per_s: Some(94.0), ..ClientStats::default() };
+        let summary = TrialSummary { client, ..TrialSummary::default() };
+        let expected = ClientHealth {
+            loop_late_ns: Some(Count(2_700)),
+            judged_ns: Some(Count(6_000)),
+            late_reads: Some(Count(7)),
+            judged_token_events: Some(Count(1_000)),
+            late_requests: Some(Count(0)),
+            late_request_share: Some(0.25),
+            ttft_p99_ns: Some(Count(51)),
+            ttft_p99_delay_ns: Some(Count(26)),
+            e2e_p99_ns: Some(Count(907)),
+            e2e_p99_delay_ns: Some(Count(880)),
+            interruptions: Some(Count(0)),
+            requested_rate_per_s: Some(100.0),
+            sent_rate_per_s: 94.0,
+            resends: Some(Count(0)),
+            ..ClientHealth::default()
         };
-        assert_eq!(excess(&requests(100)), "none");
-        assert_eq!(excess(&requests(110)), "for 11 % of the requests' time their response may have waited for the client");
-        let reads = |late_reads| Delays { late_reads, token_events: 1_000, ..Delays::default() };
-        assert_eq!(excess(&reads(10)), "none");
-        assert_eq!(excess(&reads(11)), "11 reads for 1000 token events were more than 25 ms late");
-    }
-
-    #[test]
-    fn a_percentile_may_be_off_by_the_larger_of_two_limits() {
-        let ttft = |measured, least| Delays { ttft_p99: Some((measured * MS, least * MS)), ..Delays::default() };
-        assert_eq!(excess(&ttft(50, 25)), "none");
-        assert_eq!(excess(&ttft(51, 25)), "up to 26 of the 51 ms of TTFT at the 99th percentile may be the client's delay");
-        assert_eq!(excess(&ttft(5_000, 4_500)), "none");
-        let e2e = Delays { e2e_p99: Some((907 * MS, 27 * MS)), ..Delays::default() };
-        assert_eq!(excess(&e2e), "up to 880 of the 907 ms of E2E at the 99th percentile may be the client's delay");
+        assert_eq!(summary.health(true), expected);
+        assert_eq!(summary.health(false), ClientHealth { requested_rate_per_s: None, ..expected }, "a closed loop");
     }
 }

@@ -13,6 +13,7 @@ mod digest;
 mod document;
 mod ids;
 mod instant;
+mod validity_rules;
 
 pub use address::{Address, AddressError, MIN_ROW_DIGITS};
 pub use agentx_rules::AgentxFacts;
@@ -22,7 +23,7 @@ pub use assay_metric::SloMetric;
 pub use bodies::{
     adapters::*, agentx::*, calibration::*, cancellation::*, collection::*, common::*, dataset::*, environment::*, execution::*,
     images::*, over_saturation::*, plan::*, publication::*, rate_profile::*, recording::*, run_end::*, serving::*, sessions::*,
-    source::*, summary::*, token_ids::*, tokenizer::*, tombstone::*, verdict::*,
+    source::*, summary::*, token_ids::*, tokenizer::*, tombstone::*, validity_limits::*, verdict::*,
 };
 pub use canonical::{CanonicalError, MAX_EXACT_INTEGER, canonical_json, canonical_value};
 pub use cpu_list::{CpuList, CpuListError};
@@ -30,3 +31,4 @@ pub use digest::{Digest, DigestError, Hasher};
 pub use document::{Body, Document, DocumentError, Header, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, Role, VERSION, schema};
 pub use ids::{CaseId, IdError, MAX_NAME, Name, PointId, RunId, TrialId};
 pub use instant::{Instant, InstantError};
+pub use validity_rules::{HostChange, RESPONSE_FLOOD};

@@ -179,6 +179,7 @@ pub fn derive_plan(
             count: spec.trials.count,
             retry_budget: spec.trials.retry_budget,
             rebuilds: spec.trials.rebuilds,
+            validity: Some(spec.trials.validity.clone()),
         },
         isolation: spec.isolation,
         placement: spec.placement,

@@ -171,6 +171,21 @@ pub(crate) static DURATION: Format = Format {
     normal: |text| parse_duration(text).and_then(above_zero).map(write_duration),
 };
 
+/// The smallest and the largest limit of lateness: a slice of a busy scheduler, below which a delay is in no sum of delays, and a second.
+const LATENESS_LIMITS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+
+pub(crate) static LATENESS: Format = Format {
+    what: "a duration",
+    pattern: "^([0-9]+s)?([0-9]+ms)?$",
+    example: "10ms",
+    max: 40,
+    normal: |text| {
+        let lateness = parse_duration(text)?;
+        let is_within = (LATENESS_LIMITS.0..=LATENESS_LIMITS.1).contains(&lateness);
+        if is_within { Ok(write_duration(lateness)) } else { Err("must be from 5ms to 1s".to_owned()) }
+    },
+};
+
 /// The longest pause within a session, the schedule's limit.
 const MAX_PAUSE: Duration = Duration::from_hours(24);
 
@@ -884,7 +899,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ALL: [&Format; 41] = [
+    const ALL: [&Format; 42] = [
         &GIT_REF,
         &TEXT,
         &WORD,
@@ -896,6 +911,7 @@ mod tests {
         &HEADER,
         &DURATION,
         &DURATION_OR_NONE,
+        &LATENESS,
         &LATENCY,
         &PATH,
         &SQL_PATH,
@@ -954,6 +970,11 @@ mod tests {
             &["30s", "720h"],
             &["", "s", "30", "1m1h", "1m1m", "-1s", "1.5s", "1 s", "721h", "99999999999999999999h", "0s", "3d"],
         );
+    }
+
+    #[test]
+    fn limits_of_lateness() {
+        accepts(&LATENESS, &["5ms", "1s"], &["4ms", "1s1ms", "0s", "", "1h", "5"]);
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use assay_manifest::{
-    Claim, Comparison, Control, CpuList, EnvVar, InferenceService, Intent, Isolation, Name, Placement, Pricing, Role, Side,
-    TargetKind, TelemetrySource,
+    Claim, Comparison, Control, Count, CpuList, EnvVar, InferenceService, Intent, Isolation, Name, Placement, Pricing, Role,
+    Side, TargetKind, TelemetrySource, ValidityLimits,
 };
 
 use crate::checked_value::{CheckedValue, Read, Value};
@@ -278,7 +278,7 @@ pub struct Variant {
 }
 
 /// The repetitions of each point.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Trials {
     /// Trials of each point.
     pub count: u32,
@@ -287,6 +287,8 @@ pub struct Trials {
     pub sized: bool,
     /// The number of invalid attempts of one trial that may be repeated.
     pub retry_budget: u32,
+    /// The limits within which an attempt counts: declared, or the defaults.
+    pub validity: ValidityLimits,
     /// The number of builds of each side of a command.
     pub rebuilds: u32,
     /// The declared seed of the order, 64 hexadecimal digits; if absent, one is derived from the workloads' digests.
@@ -858,8 +860,27 @@ impl Read for Trials {
             count: count.unwrap_or(MAX_SIZED),
             sized: count.is_none(),
             retry_budget: trials.get("retry_budget")?,
+            validity: trials.get::<Option<ValidityLimits>>("validity")?.unwrap_or_default(),
             rebuilds: trials.get("rebuilds")?,
             order_seed: trials.get("order_seed")?,
+        })
+    }
+}
+
+impl Read for ValidityLimits {
+    fn read(limits: &CheckedValue) -> Option<Self> {
+        let nanoseconds = |name| Some(Count(u64::try_from(limits.get::<Duration>(name)?.as_nanos()).ok()?));
+        Some(Self {
+            lateness_p99_ns: nanoseconds("lateness_p99")?,
+            stall_ns: nanoseconds("stall")?,
+            delay_share: limits.get("delay_share")?,
+            sent_share: limits.get("sent_share")?,
+            throttled_share: limits.get("throttled_share")?,
+            steal_share: limits.get("steal_share")?,
+            softirq_share: limits.get("softirq_share")?,
+            pressure_share: limits.get("pressure_share")?,
+            retransmit_share: limits.get("retransmit_share")?,
+            reason: limits.get("reason")?,
         })
     }
 }

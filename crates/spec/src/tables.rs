@@ -14,8 +14,8 @@ use assay_metric::{SloMetric, Unit};
 use crate::field::{Choice, Field, Rule, Table, Type, Uniqueness, choice, default, optional, required};
 use crate::format::{
     BRANCH, CASE_ID, CERTIFICATES, COMMIT, CPUS, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENDPOINT_URL, ENV_NAME,
-    GIT_REF, HEADER, HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE, INSTANT, JSON_OBJECT, LABEL, LATENCY, MEMBER, METRIC, NAME,
-    OBJECT_NAME, PATH, PAUSE, PUBLIC_KEY, QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED, SESSION_HEADER, SHA256, SQL_PATH,
+    GIT_REF, HEADER, HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE, INSTANT, JSON_OBJECT, LABEL, LATENCY, LATENESS, MEMBER, METRIC,
+    NAME, OBJECT_NAME, PATH, PAUSE, PUBLIC_KEY, QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED, SESSION_HEADER, SHA256, SQL_PATH,
     TELEMETRY_URL, TEXT, TIMEZONE, UNIT, WORD,
 };
 use crate::lengths::MAX_TOKENS;
@@ -1415,6 +1415,11 @@ static TRIALS: Table = Table {
             "2",
             "The number of invalid attempts of one trial that may be repeated.",
         ),
+        optional(
+            "validity",
+            &Type::Object(&VALIDITY),
+            "The limits within which an attempt counts, if they are not the defaults.",
+        ),
         default(
             "rebuilds",
             &Type::Integer { min: 1, max: 1000 },
@@ -1427,6 +1432,66 @@ static TRIALS: Table = Table {
             "order_seed",
             &SEED_TYPE,
             "The seed of the order of the trials, to repeat an order; no gate judges such a run. If left out, each run has its own: a digest of its id and of the workloads' digests.",
+        ),
+    ],
+    rules: &[],
+};
+static SHARE_LIMIT: Type = Type::Number { min: 0.0, above_min: false, max: 1.0 };
+static VALIDITY: Table = Table {
+    name: "validity",
+    doc: "The limits within which an attempt counts. An attempt beyond one of them measured its client or a disturbed machine: it is kept, listed and repeated. The plan pins them, and `assay verify` judges every attempt again by them.",
+    selector: None,
+    fields: &[
+        required("reason", &TEXT_TYPE, "The reason why this pipeline has limits of its own. It is part of the plan."),
+        default(
+            "lateness_p99",
+            &Type::Text(&LATENESS),
+            "\"25ms\"",
+            "The maximum lateness of sending at the 99th percentile (`client_late`). 1 read for 100 token events may be later, and a 99th percentile may be as much above the true one, or by `delay_share` of it (`client_stalled`). From 5ms, the slice of a busy scheduler, to 1s.",
+        ),
+        default(
+            "stall",
+            &DURATION_TYPE,
+            "\"1s\"",
+            "The longest time for which the client may not poll its sockets (`client_stalled`).",
+        ),
+        default(
+            "delay_share",
+            &SHARE_LIMIT,
+            "0.1",
+            "The maximum share of the trial, of its requests' time and of a 99th percentile that may be the client's own delay (`client_stalled`).",
+        ),
+        default(
+            "sent_share",
+            &SHARE_LIMIT,
+            "0.95",
+            "The minimum share of the requested rate that must have been sent (`rate_not_offered`).",
+        ),
+        default(
+            "throttled_share",
+            &SHARE_LIMIT,
+            "0.05",
+            "The maximum share of the attempt for which its control group may be throttled (`cpu_throttled`).",
+        ),
+        optional(
+            "steal_share",
+            &SHARE_LIMIT,
+            "The maximum share of the machine's CPU time that other guests of its hypervisor may take (`cpu_stolen`). No limit if left out.",
+        ),
+        optional(
+            "softirq_share",
+            &SHARE_LIMIT,
+            "The maximum share of the machine's CPU time that soft interrupts may take, such as the handling of packets (`cpu_softirq`). No limit if left out.",
+        ),
+        optional(
+            "pressure_share",
+            &SHARE_LIMIT,
+            "The maximum share of the attempt during which some task of the control group, or of the machine if the group counts none, waited for a CPU (`cpu_pressure`). No limit if left out.",
+        ),
+        optional(
+            "retransmit_share",
+            &SHARE_LIMIT,
+            "The maximum share of the TCP segments sent that were sent again (`tcp_retransmits`). No limit if left out.",
         ),
     ],
     rules: &[],

@@ -6,14 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_claim::find_drift;
 use assay_envelope::Verified;
 use assay_manifest::{
-    Attempt, AttemptStatus, Block, Body as _, Collection, Digest, Document, Environment, ExecutionPart, FrozenWorkload, InputRef,
-    Name, Plan, ProvisionedReplica, ProvisionedTarget, Shard, TrialId, ordinal,
+    Attempt, AttemptStatus, Block, Body as _, Collection, Digest, Document, Environment, ExecutionPart, FrozenWorkload,
+    HostChange, InputRef, Name, Plan, ProvisionedReplica, ProvisionedTarget, RESPONSE_FLOOD, Reason, Shard, TrialId,
+    ValidityLimits, ordinal,
 };
 
 use crate::{Error, Result};
 
 /// Checks every attempt of every execution part: it belongs to the planned case, point and script; a valid one agrees with
-/// itself; attempts are numbered without gaps; its records are among its evidence; the Collection lists it under the same trial
+/// itself; its reasons are those that its own figures give; attempts are numbered without gaps; its records are among its evidence; the Collection lists it under the same trial
 /// as its part does.
 pub fn check_attempts(documents: &[Verified<Document>]) -> Result<()> {
     let plan = documents.iter().find_map(|verified| Plan::from_document(verified.value())).map(|plan| &plan.body);
@@ -31,7 +32,10 @@ pub fn check_attempts(documents: &[Verified<Document>]) -> Result<()> {
         for attempt in &part.attempts {
             check_consistency(attempt)?;
             check_schedule(part, attempt)?;
-            plan.map_or(Ok(()), |plan| check_planned(plan, attempt))?;
+            if let Some(plan) = plan {
+                check_planned(plan, attempt)?;
+                check_validity(plan, attempt)?;
+            }
         }
     }
     for collection in documents.iter().filter_map(|verified| Collection::from_document(verified.value())) {
@@ -160,6 +164,37 @@ fn check_planned(plan: &Plan, attempt: &Attempt) -> Result<()> {
         attempt,
         "has times of a command, and the plan has a script, or the other way round",
     )
+}
+
+/// Judges an attempt again by the limits of the plan: the reasons about its client and its machine are those that its own figures give.
+/// A plan of an earlier Assay has no limits, and then nothing is judged; nor is an attempt whose load never ran.
+fn check_validity(plan: &Plan, attempt: &Attempt) -> Result<()> {
+    let Some(limits) = &plan.trial_policy.validity else { return Ok(()) };
+    let has = |code: &str| attempt.validity.reasons.iter().any(|reason| reason.code == code);
+    if let (Some(before), Some(after)) = (&attempt.host_before, &attempt.host_after) {
+        let change = HostChange { before, after, window_ns: attempt.window.duration_ns.0 };
+        let found = limits.machine_reasons(change);
+        let is_same = ValidityLimits::MACHINE_CODES.into_iter().all(|code| has(code) == is_among(code, &found));
+        ensure(is_same, attempt, "has other reasons about its machine than its counters give by the limits of the plan")?;
+    }
+    let Some(serving) = &attempt.serving else { return Ok(()) };
+    let has_cap = plan.case(&attempt.case_id).and_then(|case| plan.workload(&case.workload)).is_some_and(has_cap);
+    let found = limits.client_reasons(&serving.client, has_cap);
+    // What an endpoint's flood did to the client is told by one reason.
+    let is_same = if has(RESPONSE_FLOOD) {
+        !found.is_empty() && !ValidityLimits::CLIENT_CODES.into_iter().any(has)
+    } else {
+        ValidityLimits::CLIENT_CODES.into_iter().all(|code| has(code) == is_among(code, &found))
+    };
+    ensure(is_same, attempt, "has other reasons about its client than the client's health gives by the limits of the plan")
+}
+
+fn is_among(code: &str, reasons: &[Reason]) -> bool {
+    reasons.iter().any(|reason| reason.code == code)
+}
+
+fn has_cap(workload: &FrozenWorkload) -> bool {
+    workload.serving.as_ref().is_some_and(|work| work.max_concurrency.is_some())
 }
 
 /// Returns true if the times of a command are present exactly if the attempt ran one.

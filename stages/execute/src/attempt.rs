@@ -10,8 +10,8 @@ use std::time::Duration;
 use assay_host::{FileDigests, Root};
 use assay_indicator::OutputError;
 use assay_manifest::{
-    Attempt, AttemptStatus, EnvVar, Executable, FrozenWorkload, HostState, IndicatorOutcome, IndicatorWork, InstructionCounter,
-    Plan, PlannedTrial, Reason, ResourceUsage, Variant,
+    Attempt, AttemptStatus, EnvVar, Executable, FrozenWorkload, HostChange, HostState, IndicatorOutcome, IndicatorWork,
+    InstructionCounter, Plan, PlannedTrial, Reason, ResourceUsage, ValidityLimits, Variant,
 };
 use assay_process::{ChildExit, Command, Status, Usage};
 use assay_stage::{Context, ErrorCode, Failure, MissingValue, Secrets, read_value};
@@ -49,6 +49,8 @@ pub(crate) struct Runner<'a> {
     artifacts: &'a [String],
     /// The folder of the build that this trial uses.
     build: PathBuf,
+    /// The limits within which an attempt counts.
+    limits: ValidityLimits,
 }
 
 impl<'a> Runner<'a> {
@@ -65,7 +67,8 @@ impl<'a> Runner<'a> {
         let env = target.env.iter().chain(&variant.env).collect();
         let parameters = work.parameters.iter().chain(&point.value).map(|(name, value)| (name.clone(), value.clone())).collect();
         let build = build_folder(target.folder.as_deref(), plan.trial_policy.rebuilds, trial.index);
-        Ok((workload, Self { trial, workload, work, parameters, env, artifacts: &target.artifacts, build }))
+        let limits = plan.trial_policy.validity.clone().unwrap_or_default();
+        Ok((workload, Self { trial, workload, work, parameters, env, artifacts: &target.artifacts, build, limits }))
     }
 
     /// Returns an attempt that never ran, because the workload's preparation failed.
@@ -142,8 +145,8 @@ impl<'a> Runner<'a> {
             is_exceeded,
             output: &output,
             metrics: &self.workload.metrics,
-            before: &before,
-            after: &after,
+            machine: HostChange { before: &before, after: &after, window_ns: window.duration_ns.0 },
+            limits: &self.limits,
         });
         // The reason for a missing count comes before the metric that is absent because of it.
         reasons.splice(..0, counted.and_then(Result::err).map(|why| Reason::new(NOT_COUNTED, why)));

@@ -1,15 +1,11 @@
 //! The verdict over an indicator's attempt, from its result: pure, so that every verdict can be tested.
 
 use assay_indicator::{Output, OutputError, Value};
-use assay_manifest::{AttemptStatus, Count, HostState, Metric, Reason};
+use assay_manifest::{AttemptStatus, HostChange, Metric, Reason, ValidityLimits};
 use assay_process::{ChildExit, Status};
 use assay_stage::first_names;
 
 use crate::capture::describe_excess;
-
-/// The maximum share of a trial's time for which its control group may be throttled: beyond it the attempt does not count,
-/// because the scheduler, and not the target, decides the result.
-const MAX_THROTTLED_SHARE: f64 = 0.05;
 
 /// The maximum magnitude of a sample whose square can be summed, which the statistics require. A larger one would stop the whole
 /// run long after it was measured.
@@ -28,8 +24,9 @@ pub(crate) struct JudgeInput<'a> {
     pub(crate) is_exceeded: bool,
     pub(crate) output: &'a Result<Output, OutputError>,
     pub(crate) metrics: &'a [Metric],
-    pub(crate) before: &'a HostState,
-    pub(crate) after: &'a HostState,
+    /// The change of the machine over the attempt.
+    pub(crate) machine: HostChange<'a>,
+    pub(crate) limits: &'a ValidityLimits,
 }
 
 /// Returns the status of the attempt, and all reasons against counting it.
@@ -62,7 +59,7 @@ pub(crate) fn judge(left: &JudgeInput<'_>) -> (AttemptStatus, Vec<Reason>) {
         Err(_) => {}
     }
     reasons.extend(judge_leftovers(left));
-    reasons.extend(judge_throttling(throttled_us(left.before, left.after), left.ended.wall_ns));
+    reasons.extend(left.limits.machine_reasons(left.machine));
     (status, reasons)
 }
 
@@ -115,38 +112,9 @@ fn describe_absence(path: &str, result: &[(String, Value)]) -> String {
     format!("the result has no metric `{path}`: it has {has}")
 }
 
-/// Returns the growth of a counter of microseconds between two states; absent if either has none, and if it fell because it was
-/// reset.
-fn counter_growth(before: Option<Count>, after: Option<Count>) -> Option<u64> {
-    after?.0.checked_sub(before?.0)
-}
-
-/// Returns the time for which the control group was throttled between two states; absent if that cannot be read.
-pub(crate) fn throttled_us(before: &HostState, after: &HostState) -> Option<u64> {
-    counter_growth(before.cgroup_throttled_us, after.cgroup_throttled_us)
-}
-
-/// Returns the time for which some task waited for a CPU between two states; absent if the kernel does not count it.
-pub(crate) fn pressure_us(before: &HostState, after: &HostState) -> Option<u64> {
-    counter_growth(before.cpu_pressure_us, after.cpu_pressure_us)
-}
-
-/// Returns microseconds as a share of a window, limited to 1 because the states lie just outside of the window.
-pub(crate) fn share_of(us: u64, window_ns: u64) -> f64 {
-    (us as f64 * 1000.0 / window_ns.max(1) as f64).min(1.0)
-}
-
-/// Returns the reason against an attempt whose control group was throttled: it measured the limit of the group.
-pub(crate) fn judge_throttling(throttled_us: Option<u64>, wall_ns: u64) -> Option<Reason> {
-    let share = share_of(throttled_us?, wall_ns);
-    (share > MAX_THROTTLED_SHARE).then(|| {
-        Reason::new("cpu_throttled", format!("the control group was throttled for {:.0} % of the attempt", share * 100.0))
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{BetterDirection, Instant};
+    use assay_manifest::{BetterDirection, Count, HostState, Instant};
     use assay_process::Usage;
 
     use super::*;
@@ -160,18 +128,7 @@ mod tests {
     }
 
     fn state(throttled_us: Option<u64>) -> HostState {
-        HostState {
-            at: Instant::from_unix_ns(0),
-            load_1m: None,
-            memory_available_bytes: None,
-            cpu_busy_us: None,
-            own_cpu_us: None,
-            cpu_steal_us: None,
-            cgroup_throttled_us: throttled_us.map(Count),
-            cpu_pressure_us: throttled_us.map(|us| Count(us * 2)),
-            frequencies_khz: Vec::new(),
-            temperatures_millicelsius: std::collections::BTreeMap::new(),
-        }
+        HostState { cgroup_throttled_us: throttled_us.map(Count), ..HostState::at(Instant::from_unix_ns(0)) }
     }
 
     fn metric(path: &str) -> Metric {
@@ -191,8 +148,8 @@ mod tests {
             is_exceeded: false,
             output: &output,
             metrics: &metrics,
-            before: &before,
-            after: &after,
+            machine: HostChange { before: &before, after: &after, window_ns: ended.wall_ns },
+            limits: &ValidityLimits::default(),
         });
         let lines = reasons.iter().map(|reason| format!("\n{}: {}", reason.code, reason.detail));
         format!("{status}{}", lines.collect::<String>())
@@ -324,22 +281,7 @@ mod tests {
         completed
         cpu_throttled: the control group was throttled for 6 % of the attempt
         ");
-        assert_eq!(throttled(None, Some(60_010)), "completed", "what cannot be read is not held against it");
-        assert_eq!(throttled(Some(60_010), None), "completed");
-        assert_eq!(throttled(Some(60_010), Some(10)), "completed", "a counter that fell was reset");
-        assert_eq!(throttled_us(&state(Some(60_010)), &state(Some(10))), None, "nor is it known how much it grew");
         let instant = ChildExit { wall_ns: 0, ..exited(0) };
         assert_eq!(verdict(&instant, GOOD, &["rate"], [Some(0), Some(0)]), "completed");
-    }
-
-    #[test]
-    fn pressure_is_what_the_counter_grew_by_and_never_a_guess() {
-        let grown = |before, after| pressure_us(&state(before), &state(after));
-        assert_eq!(grown(Some(100), Some(350)), Some(500), "the test's counter is twice the throttled time");
-        assert_eq!(grown(Some(100), Some(100)), Some(0), "a quiet machine is a reading");
-        assert_eq!([grown(None, Some(1)), grown(Some(1), None), grown(Some(2), Some(1))], [None; 3]);
-        // 250 ms of a second, and more than all of it.
-        let shares = [250_000, 1_000_100].map(|us| share_of(us, 1_000_000_000).to_string());
-        assert_eq!(shares, ["0.25", "1"]);
     }
 }

@@ -27,8 +27,8 @@ use assay_load::{
 };
 use assay_manifest::{
     Artifact, Attempt, AttemptStatus, CacheMode, CaptureMode, ClientHealth, ClockOffset, ConnectionPolicy, Count, CustomApi,
-    Dataset, Environment, FrozenWorkload, History, HostFacts, Isolation, Plan, PlannedTrial, Point, ProvisionedTarget, Reason,
-    ServingOutcome, ServingWork, SyntheticText, Target,
+    Dataset, Environment, FrozenWorkload, History, HostChange, HostFacts, Isolation, Plan, PlannedTrial, Point,
+    ProvisionedTarget, Reason, ServingOutcome, ServingWork, SyntheticText, Target, ValidityLimits,
 };
 use assay_probe::{Client, CredentialError, Headers, target_tls};
 use assay_record::{Outcome, Phase};
@@ -40,7 +40,6 @@ use assay_warehouse::WrittenFile;
 use assay_warehouse::records::RecordWriter;
 
 use crate::attempt::{SECRET_IN_OUTPUT, host_state};
-use crate::judge::{pressure_us, share_of, throttled_us};
 pub(crate) use crate::serving::barrier::Barrier;
 use crate::serving::barrier::{Start, lost_shard_pause};
 use crate::serving::flush::FlushError;
@@ -94,6 +93,8 @@ pub(crate) struct ServingTrial<'a> {
     image_files: Option<Arc<[Arc<images::SentImage>]>>,
     /// True if each attempt begins with an empty prefix cache.
     flushes: bool,
+    /// The limits within which an attempt counts.
+    limits: ValidityLimits,
     /// The watch over the target's pods while load runs; absent if it has none, and if another shard watches them.
     pods: Option<PodWatch<'a>>,
 }
@@ -135,6 +136,7 @@ impl<'a> ServingTrial<'a> {
             rows,
             image_files,
             flushes,
+            limits: plan.trial_policy.validity.clone().unwrap_or_default(),
             pods: None,
         }))
     }
@@ -185,12 +187,13 @@ impl<'a> ServingTrial<'a> {
 
         let mut artifacts = vec![shot.records.clone()];
         artifacts.extend(shot.responses);
-        let pressure_us = pressure_us(&before, &after);
+        let change = HostChange { before: &before, after: &after, window_ns: window.duration_ns.0 };
+        let pressure_us = change.pressure_us();
         let client = ClientHealth {
-            cgroup_throttled_us: throttled_us(&before, &after).map(Count),
+            cgroup_throttled_us: change.throttled_us().map(Count),
             cpu_pressure_us: pressure_us.map(Count),
-            cpu_pressure: pressure_us.map(|us| share_of(us, window.duration_ns.0)),
-            ..health(&shot.finished, schedule.users().is_none())
+            cpu_pressure: pressure_us.map(|us| change.share_of_window(us)),
+            ..shot.finished.health(schedule.users().is_none())
         };
         let has_response = shot.finished.counts.count(Phase::Measured, Outcome::Ok) > 0;
         barrier.report_responses(ctx, has_response)?;
@@ -203,7 +206,8 @@ impl<'a> ServingTrial<'a> {
             timed_out: shot.timed_out,
             limit: self.time_limit(),
             client: &client,
-            window_ns: window.duration_ns.0,
+            machine: change,
+            limits: &self.limits,
             missed_start: start.missed_by_ns,
             others_measure,
             has_cap: self.work.max_concurrency.is_some(),
@@ -342,6 +346,7 @@ impl<'a> ServingTrial<'a> {
             start_at_ns,
             warmup_ns: signed(self.work.warmup_ns),
             measured: MeasuredLimits { duration_ns: self.work.duration_ns.map(signed), requests: None },
+            late_read_ns: signed(self.limits.lateness_p99_ns),
             over_saturation: None,
             sessions: None,
             connections: match self.work.connections {
@@ -757,36 +762,6 @@ fn max_in_flight() -> u32 {
 fn outcomes(finished: &TrialSummary, phase: Phase) -> BTreeMap<String, Count> {
     let of = |outcome: &Outcome| (outcome.to_string(), Count(finished.counts.count(phase, *outcome)));
     Outcome::ALL.iter().map(of).filter(|(_, count)| count.0 > 0).collect()
-}
-
-/// Returns the health that the load generator reports, without that of the machine.
-fn health(finished: &TrialSummary, is_open: bool) -> ClientHealth {
-    let client = &finished.client;
-    let (lateness, delays) = (client.lateness.as_ref(), &client.delays);
-    ClientHealth {
-        lateness_p50_ns: lateness.map(|lateness| unsigned(lateness.ns_p50)),
-        lateness_p99_ns: lateness.map(|lateness| unsigned(lateness.ns_p99)),
-        lateness_max_ns: lateness.map(|lateness| unsigned(lateness.ns_max)),
-        loop_busy_p99_ns: unsigned(client.busy_ns_p99),
-        loop_stall_max_ns: unsigned(client.longest_stall_ns),
-        loop_late_ns: Some(unsigned(delays.late_ns)),
-        late_requests: Some(Count(delays.late_requests)),
-        late_request_share: Some(delays.request_share()),
-        ttft_p99_delay_ns: delays.ttft_p99.map(|(measured, least)| unsigned(measured - least)),
-        e2e_p99_delay_ns: delays.e2e_p99.map(|(measured, least)| unsigned(measured - least)),
-        run_delay_ns: delays.run_delay_ns.map(unsigned),
-        interruptions: Some(Count(delays.interruptions)),
-        cpu_user_us: unsigned(client.cpu_user_ns / 1000),
-        cpu_system_us: unsigned(client.cpu_system_ns / 1000),
-        full_reads: Count(client.full_reads),
-        starved: Count(client.starved),
-        requested_rate_per_s: client.requested_per_s.filter(|_| is_open),
-        sent_rate_per_s: client.sent_per_s.unwrap_or(0.0),
-        connections: Count(client.connections_opened),
-        resends: Some(Count(client.resends)),
-        events: Count(client.token_events),
-        ..ClientHealth::default()
-    }
 }
 
 /// Returns the failure for a header or a certificate that cannot be read from its reference, or not be used.

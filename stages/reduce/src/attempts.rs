@@ -143,18 +143,7 @@ mod tests {
             },
         }))
         .expect("an outcome");
-        let state = |us: u64| HostState {
-            at: Instant::from_unix_ns(0),
-            load_1m: None,
-            memory_available_bytes: None,
-            cpu_busy_us: None,
-            cpu_steal_us: None,
-            cgroup_throttled_us: Some(Count(us)),
-            own_cpu_us: None,
-            cpu_pressure_us: None,
-            frequencies_khz: Vec::new(),
-            temperatures_millicelsius: BTreeMap::new(),
-        };
+        let state = |us: u64| HostState { cgroup_throttled_us: Some(Count(us)), ..HostState::at(Instant::from_unix_ns(0)) };
         let tried = Attempt {
             indicator: Some(outcome),
             place: Some(place("n", "p")),

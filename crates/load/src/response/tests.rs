@@ -20,6 +20,7 @@ fn trial(api: ServingApi, streaming: bool) -> Trial {
         start_at_ns: 0,
         warmup_ns: 0,
         measured: MeasuredLimits::default(),
+        late_read_ns: 25_000_000,
         over_saturation: None,
         sessions: None,
         connections: Connections::Pooled,

@@ -80,6 +80,7 @@ pub(crate) fn trial(url: &str) -> Trial {
         start_at_ns: assay_reactor::now_ns(),
         warmup_ns: 0,
         measured: MeasuredLimits::default(),
+        late_read_ns: 25_000_000,
         over_saturation: None,
         sessions: None,
         connections: Connections::Pooled,

@@ -90,6 +90,12 @@ pub struct HostState {
     /// CPU time taken by other guests of the hypervisor since boot, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_steal_us: Option<Count>,
+    /// CPU time in soft interrupts of all CPUs since boot, such as the handling of received packets, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cpu_softirq_us: Option<Count>,
+    /// CPU time of all CPUs since boot, idle or not, in microseconds: the whole that a share of CPU time is of.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cpu_total_us: Option<Count>,
     /// Time that this control group was throttled, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cgroup_throttled_us: Option<Count>,
@@ -97,10 +103,46 @@ pub struct HostState {
     /// does not count it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_pressure_us: Option<Count>,
+    /// The same of this control group alone; absent if the kernel does not count it for groups.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cgroup_pressure_us: Option<Count>,
+    /// TCP segments sent since boot, of this network namespace, without those sent again.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tcp_sent_segments: Option<Count>,
+    /// TCP segments sent again.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tcp_retransmitted_segments: Option<Count>,
+    /// TCP segments dropped because their socket had no room for them: the reader is too slow.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tcp_receive_drops: Option<Count>,
     /// Current frequency of each CPU in kHz.
     pub frequencies_khz: Vec<Count>,
     /// Temperatures in thousandths of a degree Celsius, by sensor.
     pub temperatures_millicelsius: BTreeMap<String, i32>,
+}
+
+impl HostState {
+    /// Creates a state of which nothing could be read.
+    pub fn at(at: Instant) -> Self {
+        Self {
+            at,
+            load_1m: None,
+            memory_available_bytes: None,
+            cpu_busy_us: None,
+            own_cpu_us: None,
+            cpu_steal_us: None,
+            cpu_softirq_us: None,
+            cpu_total_us: None,
+            cgroup_throttled_us: None,
+            cpu_pressure_us: None,
+            cgroup_pressure_us: None,
+            tcp_sent_segments: None,
+            tcp_retransmitted_segments: None,
+            tcp_receive_drops: None,
+            frequencies_khz: Vec::new(),
+            temperatures_millicelsius: BTreeMap::new(),
+        }
+    }
 }
 
 /// The result of one attempt of an indicator.

@@ -23,4 +23,5 @@ pub(crate) mod summary;
 pub(crate) mod token_ids;
 pub(crate) mod tokenizer;
 pub(crate) mod tombstone;
+pub(crate) mod validity_limits;
 pub(crate) mod verdict;

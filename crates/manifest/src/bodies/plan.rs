@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::document::{body, words};
 use crate::{
     Artifact, BetterDirection, CaseId, Claim, ControlFact, Count, Digest, Image, Intent, Isolation, Name, OriginKind, Placement,
-    PointId, Pricing, ServingWork, TrialId, WorkloadType,
+    PointId, Pricing, ServingWork, TrialId, ValidityLimits, WorkloadType,
 };
 
 words!(
@@ -465,7 +465,7 @@ pub struct Comparison {
 }
 
 /// The number of trials per point.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrialPolicy {
     /// Trials per point.
@@ -475,6 +475,10 @@ pub struct TrialPolicy {
     /// The number of builds that each side of a command has; trial number i of a point runs build i modulo this, plus one.
     #[serde(skip_serializing_if = "is_one", default = "one")]
     pub rebuilds: u32,
+    /// The limits within which an attempt counts: those of the pipeline, or the defaults. Absent if an earlier Assay planned: then
+    /// nobody can tell by which limits the attempts were judged.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub validity: Option<ValidityLimits>,
 }
 
 fn one() -> u32 {

@@ -476,16 +476,32 @@ pub struct ClientHealth {
     /// measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub loop_late_ns: Option<Count>,
+    /// The time that is judged: from the start of the measured phase to the last response, in nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub judged_ns: Option<Count>,
+    /// Reads of that time that were late by more than `lateness_p99_ns` of the [limits](crate::ValidityLimits).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub late_reads: Option<Count>,
+    /// Token events of measured requests that succeeded.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub judged_token_events: Option<Count>,
     /// Measured requests that succeeded and whose first or last token event waited for the client for 5 ms or longer.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub late_requests: Option<Count>,
     /// The share, 0 to 1, of the time of measured requests during which their response waited for the client.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub late_request_share: Option<f64>,
+    /// The 99th percentile of TTFT over measured requests that succeeded, as the client measured it, to within 1/32 above, in
+    /// nanoseconds; absent without such requests.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ttft_p99_ns: Option<Count>,
     /// The part of the 99th percentile of TTFT that may be the client's own delay, in nanoseconds; absent without such requests.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ttft_p99_delay_ns: Option<Count>,
-    /// The same for E2E.
+    /// The 99th percentile of E2E, like that of TTFT.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub e2e_p99_ns: Option<Count>,
+    /// The part of it that may be the client's own delay.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub e2e_p99_delay_ns: Option<Count>,
     /// Time during which the client's thread was runnable but did not run, in nanoseconds; absent if the kernel does not count

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use assay_manifest::{Control, Intent, Placement, Role, TargetKind};
+use assay_manifest::{Control, Count, Intent, Placement, Role, TargetKind, ValidityLimits};
 use insta::assert_snapshot;
 
 use super::{COMPARING, PIPELINE, pipeline, problems, replace_part};
@@ -43,7 +43,10 @@ fn a_minimal_pipeline_has_its_defaults() {
     let spec = pipeline(PIPELINE).spec;
     assert_eq!(spec.intent, Intent::Exploratory);
     assert_eq!(spec.variants.iter().map(|variant| variant.name.as_str()).collect::<Vec<_>>(), ["default"]);
-    assert_eq!(spec.trials, Trials { count: 5, sized: false, retry_budget: 2, rebuilds: 1, order_seed: None });
+    assert_eq!(
+        spec.trials,
+        Trials { count: 5, sized: false, retry_budget: 2, validity: ValidityLimits::default(), rebuilds: 1, order_seed: None }
+    );
     assert_eq!(spec.stages.iter().map(|stage| stage.role).collect::<Vec<_>>(), Role::STAGES);
     let minutes: Vec<_> = spec.stages.iter().map(|stage| stage.timeout.as_secs() / 60).collect();
     assert_eq!(minutes, [10, 30, 1440, 30, 30, 10]);
@@ -469,6 +472,33 @@ fn telemetry_comes_from_exporters() {
     ");
     let many: Vec<_> = (0..17).map(|index| format!("{{name: n{index}, scrape: 'http://q'}}")).collect();
     assert_snapshot!(refused(&many.join(", ")), @"error: `spec.telemetry` has 17 items; at most 16 are allowed");
+}
+
+#[test]
+fn limits_of_validity_are_stated_with_a_reason() {
+    let with = |limits: &str| minimal("  targets:", &format!("  trials: {{validity: {limits}}}\n  targets:"));
+    let own = "{reason: 'tails below 10 ms', lateness_p99: 5ms, stall: 100ms, delay_share: 0.01, steal_share: 0, retransmit_share: 0.001}";
+    assert_eq!(with(own), "no problem");
+    assert!(with("{lateness_p99: 10ms}").contains("`spec.trials.validity` lacks `reason`"), "{}", with("{lateness_p99: 10ms}"));
+    let beyond = with("{reason: r, lateness_p99: 2s}");
+    assert!(beyond.contains("must be from 5ms to 1s"), "{beyond}");
+    assert!(
+        with("{reason: r, sent_share: 1.5}").contains("`spec.trials.validity.sent_share` must be"),
+        "{}",
+        with("{reason: r, sent_share: 1.5}")
+    );
+    let text = replace_part(PIPELINE, "  targets:", &format!("  trials: {{validity: {own}}}\n  targets:"));
+    let expected = ValidityLimits {
+        lateness_p99_ns: Count(5_000_000),
+        stall_ns: Count(100_000_000),
+        delay_share: 0.01,
+        steal_share: Some(0.0),
+        retransmit_share: Some(0.001),
+        reason: Some("tails below 10 ms".to_owned()),
+        ..ValidityLimits::default()
+    };
+    assert_eq!(pipeline(&text).spec.trials.validity, expected);
+    assert_eq!(pipeline(PIPELINE).spec.trials.validity, ValidityLimits::default(), "the defaults of the two are the same");
 }
 
 #[test]

@@ -49,3 +49,86 @@ fn the_servers_behind_an_address_are_those_of_the_plan_or_pods_of_the_target() {
     assert!(!holds(&[], &[(LISTED[0], None)]), "none was listed");
     assert!(!holds(&[], &[(LISTED[0], Some("b"))]), "no pod of the target");
 }
+
+/// A plan whose limits are the defaults, with a workload that has a cap on requests in flight or none.
+fn plan_with_limits(max_concurrency: Option<u32>) -> Plan {
+    let digest = Digest::compute(b"");
+    let artifact = json!({"name": "a", "digest": digest, "size": "1", "media_type": "text/plain"});
+    let mut work = json!({
+        "api": "chat", "model": "m", "arrival": {"law": "poisson"}, "exact_output": true, "continuous_usage": false, "batch": 1, "body": {},
+        "prompts": {"from": "synthetic", "input": {"law": "fixed", "tokens": 8}},
+        "duration_ns": "1", "warmup_ns": "0", "timeout_ns": "1", "time_limit_ns": "1", "cache": "cold_salt",
+        "streaming": true, "capture": "none", "slos": [], "tokenizer": {"name": "common-words", "digest": digest},
+    });
+    if let Some(most) = max_concurrency {
+        work["max_concurrency"] = json!(most.to_string());
+    }
+    let mut plan = plan(&[]);
+    plan.trial_policy.validity = Some(ValidityLimits::default());
+    plan.cases = serde_json::from_value(json!([{
+        "case_id": "w.llama.default", "workload": "w", "target": "llama", "variant": "default", "points": [],
+    }]))
+    .expect("a case");
+    plan.workloads = serde_json::from_value(json!([{
+        "name": "w", "workload_type": "serving", "workload_spec_digest": digest, "spec": artifact,
+        "seed": "00", "metrics": [], "dimensions": {}, "serving": work,
+    }]))
+    .expect("a workload");
+    plan
+}
+
+/// An attempt with these reasons, whose client was so late, sent so many of 100 requests a second, and whose group was throttled so long.
+fn judged(reasons: &[&str], late_ms: u64, sent: f64, throttled_ms: u64) -> Attempt {
+    let digest = Digest::compute(b"");
+    let artifact = json!({"name": "trials/t/0/records", "digest": digest, "size": "0", "media_type": "x"});
+    let reasons: Vec<Value> = reasons.iter().map(|code| json!({"code": code, "detail": "d"})).collect();
+    let at = "2026-01-01T00:00:00.000000000Z";
+    let host = |us: u64| json!({"at": at, "cgroup_throttled_us": us.to_string(), "frequencies_khz": [], "temperatures_millicelsius": {}});
+    serde_json::from_value(json!({
+        "trial_id": "w.llama.default.p.t0", "case_id": "w.llama.default", "point_id": "p", "attempt": 0, "status": "completed",
+        "validity": {"valid": reasons.is_empty(), "reasons": reasons},
+        "window": {"start": at, "end": at, "duration_ns": "1000000000"},
+        "host_before": host(0), "host_after": host(throttled_ms * 1000), "evidence": [artifact],
+        "serving": {
+            "schedule_digest": digest, "start": at, "measured_from_ns": "0", "measured_to_ns": "1", "outcomes": {}, "warmup_outcomes": {},
+            "input_tokens": "0", "output_tokens": "0", "chunk_lists": "all", "clock": {"source": "same_host"}, "records": artifact,
+            "client": {
+                "lateness_p99_ns": (late_ms * 1_000_000).to_string(), "loop_busy_p99_ns": "0", "loop_stall_max_ns": "0", "cpu_user_us": "0",
+                "cpu_system_us": "0", "full_reads": "0", "starved": "0", "requested_rate_per_s": 100.0, "sent_rate_per_s": sent,
+                "connections": "1", "events": "1",
+            },
+        },
+    }))
+    .expect("an attempt")
+}
+
+#[test]
+fn reasons_against_an_attempt_are_those_that_its_figures_give() {
+    let plan = plan_with_limits(None);
+    let holds = |attempt: &Attempt| check_validity(&plan, attempt).is_ok();
+    assert!(holds(&judged(&[], 25, 95.0, 50)), "each limit itself is allowed");
+    assert!(holds(&judged(&["client_late"], 26, 95.0, 50)));
+    assert!(!holds(&judged(&[], 26, 95.0, 50)), "a client that was late is told as none");
+    assert!(!holds(&judged(&["client_late"], 25, 95.0, 50)), "a client that was in time is told as late");
+    assert!(!holds(&judged(&["client_late"], 26, 90.0, 50)), "one of two reasons is left out");
+    assert!(holds(&judged(&["client_late", "rate_not_offered"], 26, 90.0, 50)));
+    assert!(holds(&judged(&["response_flood"], 26, 90.0, 50)), "an endpoint's flood stands for both");
+    assert!(!holds(&judged(&["response_flood"], 25, 95.0, 50)), "a flood that kept nobody from anything");
+    assert!(!holds(&judged(&[], 25, 95.0, 60)) && holds(&judged(&["cpu_throttled"], 25, 95.0, 60)), "the machine");
+    assert!(holds(&judged(&["barrier_missed"], 25, 95.0, 50)), "other reasons are not these figures'");
+    let capped = plan_with_limits(Some(4));
+    let waited = judged(&[], 25, 40.0, 50);
+    assert!(check_validity(&capped, &waited).is_ok() && !holds(&waited), "an endpoint may keep requests waiting at a cap");
+}
+
+#[test]
+fn a_plan_s_own_limits_judge_and_one_without_limits_judges_nothing() {
+    let late = judged(&[], 26, 95.0, 50);
+    let judge = |validity: Option<ValidityLimits>| {
+        let mut plan = plan_with_limits(None);
+        plan.trial_policy.validity = validity;
+        check_validity(&plan, &late).is_ok()
+    };
+    let wider = ValidityLimits { lateness_p99_ns: assay_manifest::Count(30_000_000), ..ValidityLimits::default() };
+    assert_eq!([judge(Some(ValidityLimits::default())), judge(Some(wider)), judge(None)], [false, true, true]);
+}

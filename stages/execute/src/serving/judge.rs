@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use assay_load::{Delays, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE, TrialSummary};
-use assay_manifest::{AttemptStatus, ClientHealth, LastingReason, OverSaturation, Reason};
+use assay_load::TrialSummary;
+use assay_manifest::{
+    AttemptStatus, ClientHealth, HostChange, LastingReason, OverSaturation, RESPONSE_FLOOD, Reason, ValidityLimits,
+};
 use assay_record::{Outcome, Phase};
-
-use crate::judge::judge_throttling;
 
 /// The result of an attempt.
 pub(crate) struct JudgeInput<'a> {
@@ -14,7 +14,9 @@ pub(crate) struct JudgeInput<'a> {
     pub(crate) timed_out: bool,
     pub(crate) limit: Duration,
     pub(crate) client: &'a ClientHealth,
-    pub(crate) window_ns: u64,
+    /// The change of the machine over the attempt.
+    pub(crate) machine: HostChange<'a>,
+    pub(crate) limits: &'a ValidityLimits,
     pub(crate) missed_start: Option<i64>,
     /// True if this shard measured nothing and others did, or it had nothing to send.
     pub(crate) others_measure: bool,
@@ -49,7 +51,7 @@ pub(crate) fn judge(left: &JudgeInput<'_>) -> (AttemptStatus, Vec<Reason>) {
         Reason::new("barrier_missed", format!("the shard came {} ms after the instant at which all began", milliseconds(ns)))
     }));
     reasons.extend(behind(left));
-    reasons.extend(judge_throttling(left.client.cgroup_throttled_us.map(|us| us.0), left.window_ns));
+    reasons.extend(left.limits.machine_reasons(left.machine));
     (status, reasons)
 }
 
@@ -103,43 +105,14 @@ fn format_outcomes(finished: &TrialSummary, phase: Phase) -> String {
 
 /// Returns the reasons why the client was behind. While an endpoint floods it, that is the endpoint's doing.
 fn behind(left: &JudgeInput<'_>) -> Vec<Reason> {
-    let own = [
-        late(left.client),
-        stalled(left.client, &left.finished.client.delays),
-        not_offered(left.client).filter(|_| !left.has_cap),
-    ];
-    let own: Vec<Reason> = own.into_iter().flatten().collect();
+    let own = left.limits.client_reasons(left.client, left.has_cap);
     match left.finished.client.explain_flood() {
         Some(flood) if !own.is_empty() => {
             let details: Vec<&str> = own.iter().map(|reason| reason.detail.as_str()).collect();
-            vec![Reason::new("response_flood", format!("{flood}, so that {}", details.join(", and ")))]
+            vec![Reason::new(RESPONSE_FLOOD, format!("{flood}, so that {}", details.join(", and ")))]
         }
         _ => own,
     }
-}
-
-fn late(client: &ClientHealth) -> Option<Reason> {
-    let p99 = client.lateness_p99_ns?.0;
-    (p99 > MAX_LATENESS_P99.as_nanos() as u64).then(|| {
-        let detail = format!("1 % of the requests were sent more than {} ms later than intended", p99 / 1_000_000);
-        Reason::new("client_late", detail)
-    })
-}
-
-fn stalled(client: &ClientHealth, delays: &Delays) -> Option<Reason> {
-    let stall = client.loop_stall_max_ns.0;
-    let longest = (stall > MAX_STALL.as_nanos() as u64)
-        .then(|| format!("the client did not look at its sockets for {} ms", stall / 1_000_000));
-    longest.or_else(|| delays.explain_excess()).map(|detail| Reason::new("client_stalled", detail))
-}
-
-fn not_offered(client: &ClientHealth) -> Option<Reason> {
-    let requested = client.requested_rate_per_s.filter(|requested| *requested > 0.0)?;
-    let share = client.sent_rate_per_s / requested;
-    (share < MIN_SENT_SHARE).then(|| {
-        let detail = format!("only {:.1} of {requested:.1} requests a second could be sent", client.sent_rate_per_s);
-        Reason::new("rate_not_offered", detail)
-    })
 }
 
 fn milliseconds(ns: i64) -> i64 {
@@ -148,27 +121,43 @@ fn milliseconds(ns: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::Count;
+    use assay_load::ClientStats;
+    use assay_manifest::{Count, HostState, Instant};
 
     use super::*;
 
-    fn verdict(finished: &TrialSummary, client: &ClientHealth, change: impl FnOnce(&mut JudgeInput<'_>)) -> String {
-        let mut left = JudgeInput {
+    fn input<'a>(
+        finished: &'a TrialSummary,
+        client: &'a ClientHealth,
+        quiet: &'a HostState,
+        limits: &'a ValidityLimits,
+    ) -> JudgeInput<'a> {
+        JudgeInput {
             finished,
             timed_out: false,
             limit: Duration::from_mins(1),
             client,
-            window_ns: 1_000_000_000,
+            machine: HostChange { before: quiet, after: quiet, window_ns: 1_000_000_000 },
+            limits,
             missed_start: None,
             others_measure: false,
             has_cap: false,
             commonest_error: None,
             over_saturation: Some(OverSaturation { in_flight: Count(120), for_ns: Count(1_500_000_000) }),
-        };
-        change(&mut left);
-        let (status, reasons) = judge(&left);
+        }
+    }
+
+    fn format_verdict(left: &JudgeInput<'_>) -> String {
+        let (status, reasons) = judge(left);
         let lines = reasons.iter().map(|reason| format!("\n{}: {}", reason.code, reason.detail));
         format!("{status}{}", lines.collect::<String>())
+    }
+
+    fn verdict(finished: &TrialSummary, client: &ClientHealth, change: impl FnOnce(&mut JudgeInput<'_>)) -> String {
+        let (quiet, limits) = (HostState::at(Instant::from_unix_ns(0)), ValidityLimits::default());
+        let mut left = input(finished, client, &quiet, &limits);
+        change(&mut left);
+        format_verdict(&left)
     }
 
     fn judge_client(client: &ClientHealth) -> String {
@@ -225,51 +214,41 @@ mod tests {
 
     #[test]
     fn a_client_that_measured_itself_does_not_count() {
-        let late = |ns| ClientHealth { lateness_p99_ns: Some(Count(ns)), ..ClientHealth::default() };
-        assert_eq!(judge_client(&late(25_000_000)), "completed", "the limit itself is allowed");
-        insta::assert_snapshot!(judge_client(&late(26_000_000)), @r"
+        let late = ClientHealth { lateness_p99_ns: Some(Count(26_000_000)), ..ClientHealth::default() };
+        insta::assert_snapshot!(judge_client(&late), @r"
         completed
         client_late: 1 % of the requests were sent more than 26 ms later than intended
         ");
-        let stalled = |ns| ClientHealth { loop_stall_max_ns: Count(ns), ..ClientHealth::default() };
-        assert_eq!(judge_client(&stalled(1_000_000_000)), "completed");
-        insta::assert_snapshot!(judge_client(&stalled(1_500_000_000)), @r"
-        completed
-        client_stalled: the client did not look at its sockets for 1500 ms
-        ");
-        let late = assay_load::ClientStats {
-            delays: Delays { judged_ns: 6_000_000_000, late_ns: 2_700_000_000, ..Delays::default() },
-            ..assay_load::ClientStats::default()
-        };
-        let finished = TrialSummary { client: late, ..TrialSummary::default() };
-        insta::assert_snapshot!(verdict(&finished, &stalled(900_000_000), |left| left.others_measure = true), @r"
-        completed
-        client_stalled: the client was late to its sockets for 45 % of the trial, 2700 ms in all
-        ");
-        let client = assay_load::ClientStats { read_bytes: 100 << 20, full_read_bytes: 80 << 20, ..finished.client.clone() };
+        let behind = ClientHealth { loop_stall_max_ns: Count(1_500_000_000), ..late };
+        let client = ClientStats { read_bytes: 100 << 20, full_read_bytes: 80 << 20, ..ClientStats::default() };
         let flooded = TrialSummary { client, ..TrialSummary::default() };
-        let late = ClientHealth { lateness_p99_ns: Some(Count(26_000_000)), ..stalled(900_000_000) };
-        insta::assert_snapshot!(verdict(&flooded, &late, |left| left.others_measure = true), @r"
+        insta::assert_snapshot!(verdict(&flooded, &behind, |left| left.others_measure = true), @r"
         completed
-        response_flood: the endpoint sent 80 of 100 MiB faster than they could be read, so that 1 % of the requests were sent more than 26 ms later than intended, and the client was late to its sockets for 45 % of the trial, 2700 ms in all
+        response_flood: the endpoint sent 80 of 100 MiB faster than they could be read, so that 1 % of the requests were sent more than 26 ms later than intended, and the client did not look at its sockets for 1500 ms
         ");
-        let client = assay_load::ClientStats { delays: Delays::default(), ..flooded.client };
-        let flooded = TrialSummary { client, ..TrialSummary::default() };
         let in_time = verdict(&flooded, &ClientHealth::default(), |left| left.others_measure = true);
         assert_eq!(in_time, "completed", "a client that kept up measured the endpoint");
-        let rate = |sent| ClientHealth { requested_rate_per_s: Some(100.0), sent_rate_per_s: sent, ..ClientHealth::default() };
-        assert_eq!(judge_client(&rate(95.0)), "completed");
-        insta::assert_snapshot!(judge_client(&rate(94.9)), @r"
-        completed
-        rate_not_offered: only 94.9 of 100.0 requests a second could be sent
-        ");
-        let capped = verdict(&TrialSummary::default(), &rate(40.0), |left| (left.others_measure, left.has_cap) = (true, true));
+        let rate = ClientHealth { requested_rate_per_s: Some(100.0), sent_rate_per_s: 40.0, ..ClientHealth::default() };
+        assert!(judge_client(&rate).contains("rate_not_offered"));
+        let capped = verdict(&TrialSummary::default(), &rate, |left| (left.others_measure, left.has_cap) = (true, true));
         assert_eq!(capped, "completed", "the endpoint kept the requests waiting");
-        let throttled = |us| ClientHealth { cgroup_throttled_us: Some(Count(us)), ..ClientHealth::default() };
-        assert_eq!(judge_client(&throttled(50_000)), "completed");
-        insta::assert_snapshot!(judge_client(&throttled(60_000)), @r"
+    }
+
+    #[test]
+    fn a_machine_is_judged_by_the_limits_of_the_plan() {
+        let state = |us| HostState { cgroup_throttled_us: Some(Count(us)), ..HostState::at(Instant::from_unix_ns(0)) };
+        let (before, after) = (state(0), state(60_000));
+        let limits = [0.05, 0.07].map(|throttled_share| ValidityLimits { throttled_share, ..ValidityLimits::default() });
+        let judged = |limits: &ValidityLimits| {
+            let (finished, client) = (TrialSummary::default(), ClientHealth::default());
+            let machine = HostChange { before: &before, after: &after, window_ns: 1_000_000_000 };
+            let left = JudgeInput { others_measure: true, machine, limits, ..input(&finished, &client, &before, limits) };
+            format_verdict(&left)
+        };
+        insta::assert_snapshot!(judged(&limits[0]), @r"
         completed
         cpu_throttled: the control group was throttled for 6 % of the attempt
         ");
+        assert_eq!(judged(&limits[1]), "completed");
     }
 }

@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use assay_api::{RequestBody, RequestInput, ServingApi};
 use assay_load::{
-    Arrivals, Capture, Cause, ChunkLists, Connections, Endpoint, Excess, MAX_LATENESS_P99, MAX_STALL, MIN_SENT_SHARE,
-    MeasuredLimits, PlannedRequest, Progress, Requests, Sink, Trial, TrialSummary,
+    Arrivals, Capture, Cause, ChunkLists, Connections, Endpoint, Excess, MeasuredLimits, PlannedRequest, Progress, Requests,
+    Sink, Trial, TrialSummary,
 };
+use assay_manifest::ValidityLimits;
 use assay_process::{Cancel, Child, Command, Output, Spawner};
 use assay_record::{Outcome, Phase, Record};
 
@@ -45,7 +46,7 @@ const MAX_IN_FLIGHT: u32 = 4_096;
 const SPARE_FILES: u64 = 512;
 /// A level holds if this share of what was due arrived in time: a backlog of a twentieth of the time for which responses are held open
 /// is 10 ms.
-const MIN_SHARE: f64 = MIN_SENT_SHARE;
+const MIN_SHARE: f64 = 0.95;
 /// The interval at which a cancellation is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The prompt of each request.
@@ -146,23 +147,8 @@ fn try_requests(simulator: &Simulator, per_s: u32, cancel: &Cancel) -> LevelOutc
 
 /// Returns why the client's own certificate does not hold, by the limits of an attempt.
 fn certificate_flaw(finished: &TrialSummary) -> Option<String> {
-    let client = &finished.client;
-    let late = client.lateness.map(|lateness| lateness.ns_p99).filter(|ns| *ns > nanoseconds(MAX_LATENESS_P99));
-    let sent_share = client.sent_per_s.zip(client.requested_per_s).map(|(sent, requested)| sent / requested);
-    if let Some(late) = late {
-        Some(format!("1 % of the requests were sent more than {} ms late", late / 1_000_000))
-    } else if client.longest_stall_ns > nanoseconds(MAX_STALL) {
-        Some(format!("the client did not look at its sockets for {} ms", client.longest_stall_ns / 1_000_000))
-    } else {
-        let not_sent = sent_share.filter(|share| *share < MIN_SENT_SHARE);
-        not_sent
-            .map(|share| format!("{:.0} % of the requests were sent", share * 100.0))
-            .or_else(|| client.delays.explain_excess())
-    }
-}
-
-fn nanoseconds(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+    let reasons = ValidityLimits::default().client_reasons(&finished.health(true), false);
+    reasons.into_iter().next().map(|reason| reason.detail)
 }
 
 /// Returns the number of connections that the limit of open files allows; the load generator raises the soft limit to the hard
@@ -228,6 +214,7 @@ impl Simulator {
             start_at_ns: assay_reactor::now_ns(),
             warmup_ns: 0,
             measured: MeasuredLimits { duration_ns: Some(send_ns), requests: None },
+            late_read_ns: ValidityLimits::default().lateness_p99_ns.0.cast_signed(),
             over_saturation: None,
             sessions: None,
             connections: Connections::Pooled,
@@ -365,9 +352,9 @@ mod tests {
             assay_load::ClientStats { requested_per_s: Some(100.0), sent_per_s: Some(90.0), ..Default::default() },
         ];
         insta::assert_snapshot!(flawed.map(|client| of(client).expect("a flaw")).join("\n"), @r"
-        1 % of the requests were sent more than 26 ms late
+        1 % of the requests were sent more than 26 ms later than intended
         the client did not look at its sockets for 1500 ms
-        90 % of the requests were sent
+        only 90.0 of 100.0 requests a second could be sent
         ");
     }
 }
