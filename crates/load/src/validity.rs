@@ -1,4 +1,4 @@
-//! How a client states its health, by which an attempt is judged, and what an endpoint did to it.
+//! The health that a client states, by which an attempt is judged, and the flood of an endpoint.
 
 use std::time::Duration;
 

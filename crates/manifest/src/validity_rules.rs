@@ -1,5 +1,5 @@
 //! The rules by which an attempt counts: did the client measure the endpoint, or itself, and was the machine left to it? Pure, over
-//! what an attempt states, so that whoever reads it can judge it again.
+//! what an attempt states, so that a reader can judge it again.
 
 use crate::{ClientHealth, Count, HostState, Reason, ValidityLimits};
 

@@ -180,7 +180,7 @@ fn check_validity(plan: &Plan, attempt: &Attempt) -> Result<()> {
     let Some(serving) = &attempt.serving else { return Ok(()) };
     let has_cap = plan.case(&attempt.case_id).and_then(|case| plan.workload(&case.workload)).is_some_and(has_cap);
     let found = limits.client_reasons(&serving.client, has_cap);
-    // What an endpoint's flood did to the client is told by one reason.
+    // One reason states what an endpoint's flood did to the client.
     let is_same = if has(RESPONSE_FLOOD) {
         !found.is_empty() && !ValidityLimits::CLIENT_CODES.into_iter().any(has)
     } else {

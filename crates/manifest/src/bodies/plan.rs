@@ -476,7 +476,7 @@ pub struct TrialPolicy {
     #[serde(skip_serializing_if = "is_one", default = "one")]
     pub rebuilds: u32,
     /// The limits within which an attempt counts: those of the pipeline, or the defaults. Absent if an earlier Assay planned: then
-    /// nobody can tell by which limits the attempts were judged.
+    /// the limits by which the attempts were judged are not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub validity: Option<ValidityLimits>,
 }
