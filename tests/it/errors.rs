@@ -567,7 +567,7 @@ fn keys_that_nobody_has_made() {
     exit code 2
     ----- stdout: nothing -----
     ----- stderr -----
-    error[no_keys]: there is no key for source, plan, provision, execute, collect, reduce, publish, gate, calibrate
+    error[no_keys]: there is no key for source, plan, provision, execute, collect, reduce, publish, gate, calibrate, import
 
     hint: `assay keys init` makes them
     ");
@@ -685,7 +685,7 @@ fn commands_and_options_that_are_none() {
     ----- stderr -----
     error[unknown_kind]: there is no kind `Pipelin`
 
-    hint: the kinds are Pipeline, Workload, TrustPolicy, Acknowledgement, Noise, source, plan, environment, execution_part, recording, collection, summary, publication, run_end, checkpoint, verdict, tombstone, calibration
+    hint: the kinds are Pipeline, Workload, TrustPolicy, Acknowledgement, Noise, source, plan, environment, execution_part, recording, collection, summary, publication, run_end, checkpoint, verdict, tombstone, calibration, foreign_evidence
     ");
     says!(fixture, &["keys", "init", "--scrypt-n", "16"], @"
     exit code 2
@@ -739,7 +739,7 @@ fn an_exit_code_does_not_depend_on_a_reader() {
 #[test]
 fn every_command_has_its_help() {
     let fixture = Fixture::bare();
-    let commands: [&[&str]; 37] = [
+    let commands: [&[&str]; 38] = [
         &[],
         &["calibrate"],
         &["gate"],
@@ -765,6 +765,7 @@ fn every_command_has_its_help() {
         &["bootstrap"],
         &["push"],
         &["import"],
+        &["import", "results"],
         &["validate"],
         &["plan"],
         &["bench"],

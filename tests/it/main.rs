@@ -50,6 +50,7 @@ mod unix_sockets;
 mod usage;
 // The fake forge that the tests post to.
 mod replicas;
+mod results;
 #[path = "../../crates/forge/tests/it/stand_in.rs"]
 mod stand_in;
 mod support;

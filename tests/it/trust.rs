@@ -73,7 +73,7 @@ fn a_policy_establishes_its_signers() {
 fn a_pinned_key_establishes_itself_alone() {
     let reader = Reader::new();
     let keys = fingerprints();
-    assert_eq!(keys.len(), 9, "six stages, the source, the gate and the calibration: {keys:?}");
+    assert_eq!(keys.len(), 10, "six stages, the source, the gate, the calibration and the import: {keys:?}");
     let all: Vec<_> = keys.iter().map(String::as_str).take(7).collect();
     reader.verify(&all).success();
     reader.verify(&all[..6]).refuses(20, "unknown_key");
@@ -268,6 +268,7 @@ fn keys_are_made_once() {
     publish    sha256:[DIGEST]  [ROOT]/config/keys/publish.pub
     gate       sha256:[DIGEST]  [ROOT]/config/keys/gate.pub
     calibrate  sha256:[DIGEST]  [ROOT]/config/keys/calibrate.pub
+    import     sha256:[DIGEST]  [ROOT]/config/keys/import.pub
     trust root [ROOT]/config/trust.yaml
     ----- stderr -----
     COSIGN_PASSWORD is not set: the keys are encrypted with an empty password
@@ -277,7 +278,7 @@ fn keys_are_made_once() {
         files.map(|path| (path.clone(), fs::read(&path).expect("a key or the trust root"))).collect()
     };
     let before = contents();
-    assert_eq!(before.len(), 9 * 2 + 1);
+    assert_eq!(before.len(), 10 * 2 + 1);
     let again = fixture.assay(&["keys", "init"]).success();
     assert_eq!(again.stdout, made.stdout);
     assert!(again.stderr.contains("every key is there already"), "{}", again.stderr);

@@ -222,7 +222,8 @@ fn plan_digest_of(document: &Document) -> Option<Digest> {
         | Document::RunEnd(_)
         | Document::Verdict(_)
         | Document::Tombstone(_)
-        | Document::Calibration(_) => {
+        | Document::Calibration(_)
+        | Document::ForeignEvidence(_) => {
             return None;
         }
         Document::Environment(manifest) => manifest.body.plan_digest,

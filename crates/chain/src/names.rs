@@ -39,7 +39,8 @@ pub fn published_prefix(document: &Document) -> Option<String> {
         | Document::Checkpoint(_)
         | Document::Verdict(_)
         | Document::Tombstone(_)
-        | Document::Calibration(_) => None,
+        | Document::Calibration(_)
+        | Document::ForeignEvidence(_) => None,
     }
 }
 

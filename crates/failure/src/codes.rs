@@ -42,6 +42,7 @@ error_codes! {
     NoRemoval, "no_removal", Usage, Lasting, "Nothing can be removed from the store, because it is no folder of this machine.", "Run the command on the machine that holds the folder; a bucket removes objects by its lifecycle rules.";
     NoSuchBlock, "no_such_block", Usage, Lasting, "The plan has no trials in the requested block.", "";
     NoSuchCalibration, "no_such_calibration", Usage, Lasting, "The store has no calibration of that digest, or several whose digests begin so.", "Give the digest that `assay calibrate` printed.";
+    NoSuchForeignEvidence, "no_such_foreign_evidence", Usage, Lasting, "The store has no foreign evidence of that digest, or several whose digests begin so.", "Give the digest that `assay import results` printed.";
     NoSuchRemote, "no_such_remote", Usage, Lasting, "The checkout has no remote of that name, or there is no checkout.", "List remotes with `git remote -v`, or name the remote by its address.";
     NoSuchRole, "no_such_role", Usage, Lasting, "No local key belongs to a role of that name.", "Name one of the roles that the message lists.";
     NoSuchRow, "no_such_row", Usage, Lasting, "No row of the table has an id that begins with the given digits.", "Check the digits of the row id.";
@@ -100,7 +101,9 @@ error_codes! {
     DirtyWorktree, "dirty_worktree", Definition, Lasting, "The run must start from a commit, but the work tree differs from it.", "Commit first, name a commit with `--commit`, or set `intent: exploratory`.";
     Env, "env", Definition, Lasting, "An environment variable of a workload has no value.", "Write a value, or where to read it from, for the variable in the workload.";
     FileMissing, "file_missing", Definition, Lasting, "The source lacks a file that a definition names.", "Add the file to the repository and commit it, or correct the path in the definition.";
+    ForeignCredential, "foreign_credential", Definition, Lasting, "A file of another tool may hold a credential, so nothing of it was stored.", "Replace the value that the message names by `REDACTED` in the file, and import it again.";
     ForeignFormat, "foreign_format", Definition, Lasting, "A file or command line of another tool is of no format that can be imported, or cannot be read.", "`assay import --help` lists the formats; correct the file, or name another.";
+    ForeignResults, "foreign_results", Definition, Lasting, "Results of another tool are of no format that can be imported, or state a number that is none.", "`assay import results --help` lists the formats; name the file or folder that the tool wrote.";
     Freeze, "freeze", Definition, Lasting, "A workload cannot be pinned, for example because content has another digest than declared.", "Correct the declared SHA-256 in the workload, or restore the content.";
     Image, "image", Definition, Lasting, "The name of a container image is not valid.", "Write the image as `registry/name:tag` or `registry/name@sha256:...`.";
     ImageFile, "image_file", Definition, Lasting, "An image file of a workload is no image that requests can have.", "Convert the file to PNG or JPEG, make it smaller, or remove it from the workload.";
@@ -163,6 +166,7 @@ error_codes! {
     EvidenceIncomplete, "evidence_incomplete", Verification, Lasting, "The list of evidence omits a file that a signed manifest of the run names.", "Fetch the run again from its store; if the error remains, do not trust the run.";
     EvidenceMissing, "evidence_missing", Verification, Lasting, "A raw file that an execution part names is not in the store.", "Restore the file in the store, or start a new run.";
     FolderTooDeep, "folder_too_deep", Verification, Lasting, "A published folder holds folders that are nested deeper than those of any run.", "Remove the folders that do not belong to the run, or fetch it again from its store.";
+    ForeignEvidence, "foreign_evidence", Verification, Lasting, "Foreign evidence contradicts its frozen files.", "Import the files again with `assay import results`; find out who changed the document.";
     ForeignFile, "foreign_file", Verification, Lasting, "The warehouse holds a file of the run that no signed summary names.", "Find out which other program wrote to the table, and do not trust its rows.";
     GateMissing, "gate_missing", Verification, Lasting, "The rules that a verdict names do not contain its gate.", "";
     ImportDiffers, "import_differs", Verification, Lasting, "The plan pins other rows, numbers or template tokens than the files of its datasets, traces and tokenizers give.", "Recompute with the version of Assay that made the plan; another version may import differently.";

@@ -9,7 +9,7 @@ use assay_dataset::{
     Fields, ImportRules, Index, RecordedOutput, RowWriter, TextTokens, TimeRules, import, import_parquet_row, parquet_columns,
 };
 use assay_envelope::{Bundle, PublicKey, Statement, check_bundle, check_timestamp};
-use assay_foreign::{ImportOptions, Source};
+use assay_foreign::{ImportOptions, ResultFile, Source, read_results};
 use assay_git::parse_commit;
 use assay_load::sse::{MAX_EVENT_BYTES, Stream};
 use assay_load::{Arrivals, Capture, ChunkLists, Connections, Endpoint, EndpointPaths, MeasuredLimits, Trial};
@@ -58,6 +58,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "records", run: records },
     Target { name: "request", run: request },
     Target { name: "response", run: response },
+    Target { name: "results", run: results },
     Target { name: "service", run: service },
     Target { name: "stream", run: stream },
     Target { name: "timestamp", run: timestamp },
@@ -291,6 +292,21 @@ fn foreign(bytes: &[u8]) {
     let _ = assay_foreign::import(&Source::File { name: "file.yaml", bytes }, &options);
     let words: Vec<String> = String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect();
     let _ = assay_foreign::import(&Source::Command(&words), &options);
+}
+
+/// Results of another tool: a file, and each of the first parts of it that an empty line separates. What is read has finite numbers, and is
+/// read again alike.
+fn results(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let parts: Vec<&str> = text.split("\n\n").take(4).collect();
+    let files: Vec<ResultFile<'_>> =
+        parts.iter().map(|part| ResultFile { path: "folder/file", bytes: part.as_bytes() }).collect();
+    for files in [&[ResultFile { path: "file", bytes }][..], &files] {
+        let Ok(results) = read_results(files) else { continue };
+        assert!(results.rows.iter().all(|row| row.value.is_finite()), "a number is finite");
+        let again = read_results(files).expect("it was read before");
+        assert!(again.rows == results.rows && again.samples == results.samples, "the same files state the same");
+    }
 }
 
 /// Kubernetes objects in YAML.

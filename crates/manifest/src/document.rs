@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Artifact, Calibration, CanonicalError, Checkpoint, Collection, Digest, Environment, ExecutionPart, Plan, Publication,
-    Recording, RunEnd, RunId, Source, Summary, Tombstone, Verdict, canonical_json,
+    Artifact, Calibration, CanonicalError, Checkpoint, Collection, Digest, Environment, ExecutionPart, ForeignEvidence, Plan,
+    Publication, Recording, RunEnd, RunId, Source, Summary, Tombstone, Verdict, canonical_json,
 };
 
 /// The version of every manifest that this build writes.
@@ -95,8 +95,9 @@ impl Role {
     pub const RUN: [Self; 7] =
         [Self::Source, Self::Plan, Self::Provision, Self::Execute, Self::Collect, Self::Reduce, Self::Publish];
 
-    /// The roles that a person's machine has a key for: those of a run, the gate, and the calibration of its client.
-    pub const LOCAL: [Self; 9] = [
+    /// The roles that a person's machine has a key for: those of a run, the gate, the calibration of its client, and the
+    /// import of results of other tools.
+    pub const LOCAL: [Self; 10] = [
         Self::Source,
         Self::Plan,
         Self::Provision,
@@ -106,6 +107,7 @@ impl Role {
         Self::Publish,
         Self::Gate,
         Self::Calibrate,
+        Self::Import,
     ];
 }
 
@@ -138,6 +140,8 @@ words!(
     Tombstone = "tombstone",
     /// The load that a client makes on a machine, and how exactly it measures.
     Calibration = "calibration",
+    /// Results of another tool.
+    ForeignEvidence = "foreign_evidence",
 );
 
 impl Kind {
@@ -153,13 +157,14 @@ impl Kind {
             Self::Publication => Role::Publish,
             Self::Verdict => Role::Gate,
             Self::Calibration => Role::Calibrate,
+            Self::ForeignEvidence => Role::Import,
         }
     }
 
     /// Returns the kinds that a manifest of this kind may take as inputs.
     pub fn allowed_inputs(self) -> &'static [Self] {
         match self {
-            Self::Source => &[],
+            Self::Source | Self::ForeignEvidence => &[],
             Self::Plan => &[Self::Source],
             Self::Environment => &[Self::Plan],
             Self::ExecutionPart | Self::Recording | Self::Checkpoint => &[Self::Plan, Self::Environment],
@@ -374,7 +379,8 @@ documents!(
     Checkpoint,
     Verdict,
     Tombstone,
-    Calibration
+    Calibration,
+    ForeignEvidence
 );
 
 /// Returns the JSON Schema of a manifest kind, generated from the types and narrowed to that kind and version.

@@ -21,7 +21,8 @@ use crate::references::{RunReferences, VerdictReferences, run_references};
 const MAX_NAMED: usize = 3;
 
 /// The folders of pointers.
-const POINTERS: [&str; 6] = [Layout::RUNS, Layout::VERDICTS, Layout::CALIBRATIONS, "cases", "fetched", Layout::TIMES];
+const POINTERS: [&str; 7] =
+    [Layout::RUNS, Layout::VERDICTS, Layout::CALIBRATIONS, Layout::FOREIGN, "cases", "fetched", Layout::TIMES];
 
 /// The start of every manifest in canonical form.
 const MANIFEST_START: &[u8] = br#"{"body":{"#;
@@ -53,7 +54,7 @@ pub(crate) fn check_pointers(removal: &Removal) -> Result<(), Failure> {
 /// nothing else may name it.
 ///
 /// # Errors
-/// Fails with `pointer_elsewhere` for a run or a calibration, and with `verdict_misplaced` for a verdict.
+/// Fails with `pointer_elsewhere` for a run, a calibration or foreign evidence, and with `verdict_misplaced` for a verdict.
 pub(crate) fn check_places(runs: &[RunReferences], verdicts: &[VerdictReferences]) -> Result<(), Failure> {
     let not_known = "it is not known which blobs of the store are needed: ";
     let hint = "restore the pointers from a copy of the store; pointers are not signed, and everyone who can write to the store \
@@ -65,18 +66,37 @@ pub(crate) fn check_places(runs: &[RunReferences], verdicts: &[VerdictReferences
         let message = format!("{not_known}the verdict that `{path}` leads to does not belong there");
         return Err(Failure::new(ErrorCode::VerdictMisplaced, message).hint(hint));
     }
-    let is_calibration = |of: &VerdictReferences| of.path.starts_with(Layout::CALIBRATIONS);
-    if let Some(of) = verdicts.iter().find(|of| is_calibration(of) && of.kind != Kind::Calibration) {
-        let message = format!("{not_known}the pointer `{}` leads to a {} instead of a calibration", of.path, of.kind);
+    let is_elsewhere = |of: &VerdictReferences| kind_beside_gates(&of.path).is_some_and(|kind| kind != of.kind);
+    if let Some(of) = verdicts.iter().find(|of| is_elsewhere(of)) {
+        let expected = kind_beside_gates(&of.path).map_or("verdict", Kind::as_str);
+        let message = format!("{not_known}the pointer `{}` leads to a {} instead of a {expected}", of.path, of.kind);
         return Err(Failure::new(ErrorCode::PointerElsewhere, message).hint(hint));
     }
     Ok(())
 }
 
+/// Returns the kind of manifest that a pointer leads to, if the pointer is none of a verdict.
+fn kind_beside_gates(path: &str) -> Option<Kind> {
+    match path.split('/').next() {
+        Some(Layout::CALIBRATIONS) => Some(Kind::Calibration),
+        Some(Layout::FOREIGN) => Some(Kind::ForeignEvidence),
+        _ => None,
+    }
+}
+
+/// Returns the folder of the pointers of a kind that is of no run and no gate.
+fn folder_beside_runs(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Calibration => Some(Layout::CALIBRATIONS),
+        Kind::ForeignEvidence => Some(Layout::FOREIGN),
+        _ => None,
+    }
+}
+
 /// Returns the path of the first verdict that does not belong at its place: it is about another subject, or occurs twice, or the
 /// verdicts that it names as earlier do not all come before it.
 fn misplaced_verdict(verdicts: &[VerdictReferences]) -> Option<&str> {
-    let mut of_gates: Vec<_> = verdicts.iter().filter(|of| !of.path.starts_with(Layout::CALIBRATIONS)).collect();
+    let mut of_gates: Vec<_> = verdicts.iter().filter(|of| kind_beside_gates(&of.path).is_none()).collect();
     of_gates.sort_unstable_by_key(|of| of.path.as_str());
     let mut before = BTreeSet::new();
     for of in of_gates {
@@ -156,9 +176,9 @@ pub(crate) fn check_manifests(store: &Store, blobs: &[Digest]) -> Result<(), Fai
             continue;
         }
         // It has no pointer below its run, and one that a killed process left behind is not needed.
-        if kind == Kind::Calibration {
-            if store.list(Layout::CALIBRATIONS)?.is_empty() {
-                verdicts.push(format!("calibration {digest}"));
+        if let Some(prefix) = folder_beside_runs(kind) {
+            if store.list(prefix)?.is_empty() {
+                verdicts.push(format!("{kind} {digest}"));
             }
             continue;
         }
@@ -490,6 +510,11 @@ mod tests {
         assert!(moved(&run("source"), "gates/pr-17/000001").starts_with("verdict_misplaced: "));
         let refused = moved(&run("source"), "calibrations/00/00/00");
         assert!(refused.starts_with("pointer_elsewhere: ") && refused.contains("a source instead of a calibration"), "{refused}");
+        let refused = moved(&run("source"), "foreign/peers");
+        assert!(
+            refused.starts_with("pointer_elsewhere: ") && refused.contains("a source instead of a foreign_evidence"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -117,18 +117,18 @@ pub fn all_references(store: &Store) -> Result<Vec<RunReferences>, Failure> {
     map_in_parallel(&run_ids(store)?, |run| run_references(store, run)).into_iter().collect()
 }
 
-/// A verdict or calibration of a store, as a removal sees it: it is not verified, because it rests on its runs, whichever signer it has.
+/// A verdict, calibration or foreign evidence of a store, as a removal sees it: it is not verified, because it rests on its runs, whichever signer it has.
 #[derive(Clone, Debug)]
 pub struct VerdictReferences {
     /// The path of its pointer, such as `gates/pr-17/000001`.
     pub path: String,
     /// The digest of its manifest.
     pub manifest: Digest,
-    /// The sequence that it belongs to; `None` for a calibration.
+    /// The sequence that it belongs to; `None` if it is no verdict.
     pub sequence: Option<Sequence>,
     /// The kind of its manifest.
     pub kind: Kind,
-    /// The Summaries that it judged; a calibration judges none.
+    /// The Summaries that it judged; only a verdict judges some.
     pub summaries: BTreeSet<Digest>,
     /// The blobs that it names.
     pub blobs: BTreeSet<Digest>,
@@ -136,10 +136,10 @@ pub struct VerdictReferences {
     pub files: Vec<Artifact>,
 }
 
-/// Reads the blobs that the verdicts and calibrations of a store name.
+/// Reads the blobs that the verdicts, calibrations and foreign evidence of a store name.
 pub fn verdict_references(store: &Store) -> Result<Vec<VerdictReferences>, Failure> {
     let mut verdicts = Vec::new();
-    for path in [store.list(Layout::VERDICTS)?, store.list(Layout::CALIBRATIONS)?].concat() {
+    for path in [store.list(Layout::VERDICTS)?, store.list(Layout::CALIBRATIONS)?, store.list(Layout::FOREIGN)?].concat() {
         let Some(AcceptedResult { manifest, bundle }) = AcceptedResult::read(store, &path)? else { continue };
         let document = read_document(store, manifest).map_err(|failure| {
             let message = format!("what `{path}` needs is not known: {}", failure.message);

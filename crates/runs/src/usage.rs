@@ -41,7 +41,7 @@ pub struct StoreUsage {
     pub runs: Vec<RunUsage>,
     /// Blobs that several runs or verdicts name, each counted once.
     pub shared: BlobSum,
-    /// Blobs that verdicts and calibrations name and no run does.
+    /// Blobs that verdicts, calibrations and foreign evidence name and no run does.
     pub verdicts: BlobSum,
     /// Blobs that nothing names.
     pub unnamed: BlobSum,
@@ -49,14 +49,15 @@ pub struct StoreUsage {
     pub warehouse: BlobSum,
     /// Objects that are not complete.
     pub staging: BlobSum,
-    /// Pointers that belong to no run: marks of cases, times of drivers, verdicts, calibrations, ceilings.
+    /// Pointers that belong to no run: marks of cases, times of drivers, verdicts, calibrations, foreign evidence, ceilings.
     pub pointers: BlobSum,
     /// Files that lie in the folder beside the store, such as logs and published folders.
     pub beside: BlobSum,
 }
 
 /// The folders of pointers that belong to no run.
-const POINTERS: [&str; 6] = ["cases", "fetched", Layout::TIMES, Layout::VERDICTS, Layout::CALIBRATIONS, Layout::CEILINGS];
+const POINTERS: [&str; 7] =
+    ["cases", "fetched", Layout::FOREIGN, Layout::TIMES, Layout::VERDICTS, Layout::CALIBRATIONS, Layout::CEILINGS];
 
 #[derive(Default)]
 struct OwnUsage {

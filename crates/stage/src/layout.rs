@@ -220,6 +220,14 @@ impl Layout {
         format!("{}/{:020}", Self::calibrations(machine, load_generator), at.unix_ns())
     }
 
+    /// The prefix of all foreign evidence.
+    pub const FOREIGN: &'static str = "foreign";
+
+    /// The foreign evidence of this name.
+    pub fn foreign_evidence(name: &RunId) -> String {
+        format!("{}/{name}", Self::FOREIGN)
+    }
+
     /// The prefix of all verdicts.
     pub const VERDICTS: &'static str = "gates";
 
@@ -333,6 +341,7 @@ mod tests {
             layout.prepared(input, "membw", shard),
             Layout::ceiling(&input),
             Layout::calibration(&input, &input, Instant::from_unix_ns(7)),
+            Layout::foreign_evidence(&"peers".parse().expect("a name")),
             Layout::runs_of_case(&case),
             layout.case(&case),
             layout.driver_times(7),
@@ -350,6 +359,7 @@ mod tests {
             runs/nightly/execute/<input>/prepared/membw/2
             ceilings/<input>
             calibrations/<input>/<input>/00000000000000000007
+            foreign/peers
             cases/w.t.default
             cases/w.t.default/nightly
             times/nightly/000007

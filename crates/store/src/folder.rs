@@ -20,7 +20,7 @@ const CHECKED_DEPTH: usize = 2;
 
 /// The folders directly in a store's folder that Assay makes: those of the store, and those that lie beside it in the same folder. A
 /// store may come with a repository of another author, so one of them that is a link leads anywhere.
-const OWN_FOLDERS: [&str; 14] = [
+const OWN_FOLDERS: [&str; 15] = [
     layout::BLOBS,
     layout::STAGING,
     "runs",
@@ -28,6 +28,7 @@ const OWN_FOLDERS: [&str; 14] = [
     "cases",
     "ceilings",
     "fetched",
+    "foreign",
     "gates",
     "times",
     "warehouse",

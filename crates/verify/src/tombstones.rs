@@ -155,9 +155,11 @@ pub fn blob_kind(document: &Document, artifact: &Artifact) -> BlobKind {
         Document::Source(_) | Document::Plan(_) | Document::Verdict(_) | Document::RunEnd(_) => BlobKind::Definitions,
         Document::Collection(_) | Document::Tombstone(_) => BlobKind::Manifests,
         Document::Recording(_) => BlobKind::Recordings,
-        Document::Environment(_) | Document::ExecutionPart(_) | Document::Checkpoint(_) | Document::Calibration(_) => {
-            raw_kind(artifact)
-        }
+        Document::Environment(_)
+        | Document::ExecutionPart(_)
+        | Document::Checkpoint(_)
+        | Document::Calibration(_)
+        | Document::ForeignEvidence(_) => raw_kind(artifact),
         Document::Summary(summary) if is_curated(&summary.body, artifact) => BlobKind::Curated,
         Document::Publication(publication) if publication.body.keys.contains(artifact) => BlobKind::Definitions,
         Document::Summary(_) | Document::Publication(_) => BlobKind::Reports,

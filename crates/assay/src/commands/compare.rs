@@ -13,6 +13,8 @@ use assay_stage::{ErrorCode, Exit, Failure, first_names};
 use assay_stats::{Alternative, Interval, Samples, benjamini_hochberg, hodges_lehmann, mann_whitney};
 use serde_json::json;
 
+use crate::commands::calibrate::is_digest;
+use crate::commands::foreign_evidence;
 use crate::commands::store_options::StoreOptions;
 use crate::output;
 
@@ -23,10 +25,10 @@ const LEVEL: f64 = 0.95;
 /// To decide, compare both in one run and judge it with `assay gate`.
 #[derive(clap::Args)]
 pub(crate) struct Compare {
-    /// The baseline run
+    /// The baseline run, or the digest of foreign evidence
     #[arg(value_name = "A")]
     baseline: String,
-    /// The candidate run
+    /// The candidate run, or the digest of foreign evidence
     #[arg(value_name = "B")]
     candidate: String,
     #[command(flatten)]
@@ -61,6 +63,9 @@ struct Row {
 
 impl Compare {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
+        if is_digest(&self.baseline) && is_digest(&self.candidate) {
+            return foreign_evidence::compare(&self.place.runs(), [&self.baseline, &self.candidate], self.json);
+        }
         let opened = [self.place.open(&self.baseline)?, self.place.open(&self.candidate)?];
         let [baseline, candidate] = [summary(&opened[0])?, summary(&opened[1])?];
         let (mut rows, left_out) = rows(baseline, candidate);

@@ -11,6 +11,7 @@ use assay_spec::{MAX_OBJECT_BYTES, Problem};
 use assay_stage::{ErrorCode, Exit, Failure};
 use serde_json::json;
 
+use crate::commands::import_results::ImportResults;
 use crate::output;
 
 /// The most files of a folder.
@@ -19,8 +20,10 @@ const MAX_FILES: usize = 1_000;
 /// Write workloads and a pipeline from a definition or a command line of another tool, and print what became of each of its fields.
 /// If a field is refused, nothing is written, and the exit code is 10.
 #[derive(clap::Args)]
-#[command(after_help = formats())]
+#[command(after_help = formats(), args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Import {
+    #[command(subcommand)]
+    results: Option<Of>,
     /// A file, or a folder whose YAML and JSON files are imported
     #[arg(value_name = "PATH", required_unless_present = "command")]
     path: Option<PathBuf>,
@@ -48,6 +51,13 @@ pub(crate) struct Import {
     command: Vec<String>,
 }
 
+/// The imports that are not of definitions.
+#[derive(clap::Subcommand)]
+enum Of {
+    /// Import the results of another tool as foreign evidence
+    Results(ImportResults),
+}
+
 /// An imported file or command line, with its name.
 struct Found {
     source: Option<String>,
@@ -55,7 +65,10 @@ struct Found {
 }
 
 impl Import {
-    pub(crate) fn run(self) -> Result<Exit, Failure> {
+    pub(crate) fn run(mut self) -> Result<Exit, Failure> {
+        if let Some(Of::Results(results)) = self.results.take() {
+            return results.run();
+        }
         let found = self.import()?;
         let files = files(&found)?;
         let refused: usize = found.iter().map(|found| found.imported.count(Outcome::Refused)).sum();

@@ -7,6 +7,7 @@ use assay_verify::VerifiedTombstone;
 use serde_json::json;
 
 use crate::commands::calibrate;
+use crate::commands::foreign_evidence;
 use crate::commands::removed::resume_hint;
 use crate::commands::results::results;
 use crate::commands::store_options::StoreOptions;
@@ -16,7 +17,7 @@ use crate::output;
 /// Show a run's result: the first screen, or the whole report.
 #[derive(clap::Args)]
 pub(crate) struct Show {
-    /// The run's name or published folder, or the digest of a calibration
+    /// The run's name or published folder, or the digest of a calibration or of foreign evidence
     #[arg(value_name = "RUN|PATH|sha256:HEX")]
     run: String,
     #[command(flatten)]
@@ -34,6 +35,9 @@ pub(crate) struct Show {
 
 impl Show {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
+        if calibrate::is_digest(&self.run) && foreign_evidence::is_evidence(&self.place.runs(), &self.run) {
+            return foreign_evidence::show(&self.place.runs(), &self.run, self.json);
+        }
         if calibrate::is_digest(&self.run) {
             return calibrate::show(&self.place.runs(), &self.run, self.json);
         }

@@ -15,6 +15,7 @@ use assay_verify::{
 use serde_json::json;
 
 use crate::commands::calibrate;
+use crate::commands::foreign_evidence;
 use crate::commands::recompute::{Level4, recompute};
 use crate::commands::removed::resume_hint;
 use crate::commands::run::binaries;
@@ -24,7 +25,7 @@ use crate::output;
 /// Verify a run, given by its name or by its published folder.
 #[derive(clap::Args)]
 pub(crate) struct Verify {
-    /// The run's name or published folder, or the digest of a calibration
+    /// The run's name or published folder, or the digest of a calibration or of foreign evidence
     #[arg(value_name = "RUN|PATH|sha256:HEX")]
     run: String,
     #[command(flatten)]
@@ -56,6 +57,9 @@ struct LevelResults {
 
 impl Verify {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
+        if calibrate::is_digest(&self.run) && foreign_evidence::is_evidence(&self.place.runs(), &self.run) {
+            return foreign_evidence::verify(&self.place.runs(), &self.run, self.strict, self.json);
+        }
         if calibrate::is_digest(&self.run) {
             return calibrate::verify(&self.place.runs(), &self.run, self.strict, self.json);
         }

@@ -7,8 +7,9 @@ use assay_envelope::{
     predicate_type, sign,
 };
 use assay_manifest::{
-    Body, Calibration, CalibrationReference, Checkpoint, Collection, Digest, Environment, ExecutionPart, Fact, InputRef, Instant,
-    Kind, Manifest, Plan, Publication, Recording, RunEnd, RunId, ShardCount, Source, SourceFile, Summary, Tombstone, Verdict,
+    Body, Calibration, CalibrationReference, Checkpoint, Collection, Digest, Environment, ExecutionPart, Fact, ForeignEvidence,
+    InputRef, Instant, Kind, Manifest, Plan, Publication, Recording, RunEnd, RunId, ShardCount, Source, SourceFile, Summary,
+    Tombstone, Verdict,
 };
 use serde_json::{Value, json};
 
@@ -50,6 +51,7 @@ pub(crate) fn examples() -> Vec<Example> {
     let tombstone = seal(&[&publication], tombstone(), 90_000);
     let verdict = sign_verdict(&summary, verdict(summary.input_ref()));
     let calibration = seal(&[&part], calibration(part.manifest_digest), 700);
+    let foreign_evidence = seal(&[], foreign_evidence(), 800);
     let named = [
         ("source", source),
         ("plan", plan),
@@ -66,6 +68,7 @@ pub(crate) fn examples() -> Vec<Example> {
         ("verdict", verdict),
         ("tombstone", tombstone),
         ("calibration", calibration),
+        ("foreign_evidence", foreign_evidence),
     ];
     named.map(|(name, signed)| Example { name, signed }).into()
 }
@@ -623,6 +626,26 @@ fn calibration(part: Digest) -> Calibration {
         "limits": {"ttft_error_p99_ns": "10000000", "itl_error_p99_ns": "10000000", "lateness_p99_ns": "10000000"},
         "levels": [level("concurrency", 64, json!([])), level("requests_per_s", 1000, late)],
         "key": artifact("keys/calibrate.pub", 178, "application/x-pem-file"),
+    }))
+}
+
+fn foreign_evidence() -> ForeignEvidence {
+    let row = |metric: &str, statistic: &str, unit: &str, value: f64| json!({"metric": metric, "statistic": statistic, "unit": unit, "value": value, "labels": {"concurrency": "2"}});
+    body(json!({
+        "imported_at": at(800_000),
+        "format": "aiperf",
+        "tool_version": "0.13.0",
+        "importer": {"version": "0.1.0", "program": digest("assay")},
+        "files": [{
+            "path": "profile_export_aiperf.json", "part": "summary", "artifact": artifact("files/0000", 20_948, "application/octet-stream"),
+        }],
+        "rows": [row("icl_ms", "p99", "ms", 4.2), row("aiperf.ttft", "count", "1", 8.0)],
+        "samples": {
+            "rows": "8", "units": {"aiperf.ttft": "ms"}, "artifact": artifact("samples.jsonl", 4_011, "application/jsonl"),
+        },
+        "not_read": [{"field": "input_config", "why": "the configuration, which is no result", "count": "31"}],
+        "left_out": [{"field": "inputs.json", "why": "the file is of no format that is read", "count": "1"}],
+        "key": artifact("keys/import.pub", 178, "application/x-pem-file"),
     }))
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod common;
 pub(crate) mod dataset;
 pub(crate) mod environment;
 pub(crate) mod execution;
+pub(crate) mod foreign_evidence;
 pub(crate) mod images;
 pub(crate) mod over_saturation;
 pub(crate) mod plan;

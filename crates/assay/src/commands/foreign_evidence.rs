@@ -1,0 +1,406 @@
+//! Foreign evidence as `assay show`, `assay verify` and `assay compare` print it. They find it by its digest.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assay_foreign::{RESULT_FORMATS, Relation, field_of_metric};
+use assay_import::{Reading, Series, VerifiedForeignEvidence, find, public_key_beside, series, verify_foreign_evidence};
+use assay_manifest::{ForeignEvidence, ForeignRow, NotRead};
+use assay_report::{counted, shell_word, significant};
+use assay_runner::Config;
+use assay_runs::{RunStore, establish, store_option};
+use assay_stage::{ErrorCode, Exit, Failure};
+use assay_stats::{Interval, Samples, median_interval};
+use assay_verify::StoreBlobs;
+use serde_json::{Value, json};
+
+use crate::output;
+
+/// The first line of everything that shows foreign evidence.
+const FIRST_LINE: &str = "foreign evidence: Assay measured none of it, and only its importer vouches for it";
+/// The page that states how the metrics of other tools differ from those of Assay.
+const PAGE: &str = "docs/reference/foreign.md";
+/// The number of fields that were not read that are shown.
+const SHOWN_FIELDS: usize = 12;
+/// The confidence level of intervals.
+const LEVEL: f64 = 0.95;
+
+/// Foreign evidence with the source of the trust that it was verified under.
+struct Opened {
+    evidence: VerifiedForeignEvidence,
+    blobs: StoreBlobs,
+    trusted_by: String,
+    store_uri: String,
+}
+
+/// Returns true if a digest is that of foreign evidence of the store, and not of a calibration.
+pub(crate) fn is_evidence(place: &RunStore, name: &str) -> bool {
+    place.open_store().is_ok_and(|store| find(&store, name).is_ok())
+}
+
+/// Finds foreign evidence in a store and verifies it.
+fn open(place: &RunStore, name: &str) -> Result<Opened, Failure> {
+    let (store, store_uri) = (place.open_store()?, place.store_uri()?);
+    let reference = find(&store, name)?;
+    let blobs = StoreBlobs::new(store);
+    let trust = establish(&place.trust, &Config::find()?, &blobs, &public_key_beside(&blobs, &reference)?)?;
+    let evidence = verify_foreign_evidence(&blobs, reference, &trust.trust)?;
+    Ok(Opened { evidence, blobs, trusted_by: trust.source, store_uri })
+}
+
+/// Shows foreign evidence of a store, verified before it is shown.
+pub(crate) fn show(place: &RunStore, name: &str, as_json: bool) -> Result<Exit, Failure> {
+    let opened = open(place, name)?;
+    let VerifiedForeignEvidence { reference, manifest, .. } = &opened.evidence;
+    if as_json {
+        print_json(&manifest.body, &about(&opened))?;
+    } else {
+        evidence_lines(&manifest.body).into_iter().for_each(output::line);
+        output::line(format!("name    {}", manifest.header.run_id));
+        output::line(format!("id      {}", reference.manifest));
+        let id = shell_word(&reference.manifest.to_string());
+        output::line(format!("verify  assay verify {id}{}", store_option(&opened.store_uri)));
+    }
+    Ok(exit(&opened))
+}
+
+/// Verifies foreign evidence of a store, and reports what was checked.
+pub(crate) fn verify(place: &RunStore, name: &str, strict: bool, as_json: bool) -> Result<Exit, Failure> {
+    let opened = open(place, name)?;
+    let VerifiedForeignEvidence { reference, signer, reading, .. } = &opened.evidence;
+    let body = opened.evidence.body();
+    if as_json {
+        print_json(body, &about(&opened))?;
+    } else {
+        output::line(FIRST_LINE);
+        output::line(format!("evidence {}", reference.manifest));
+        output::line(format!("trust: {}", opened.trusted_by));
+        output::line(format!("  ok  signed by {signer} for the role `import`"));
+        match reading {
+            Reading::Equal => {
+                let (files, rows) = (counted(body.files.len() as u64, "file"), counted(body.rows.len() as u64, "number"));
+                output::line(format!("  ok  {files} with the digests that the evidence states"));
+                output::line(format!("  ok  {rows} read again from them, and equal"));
+            }
+            Reading::Absent(absent) => {
+                for path in absent {
+                    output::line(format!("  --  `{}` is absent: no number was read again", path.escape_debug()));
+                }
+            }
+        }
+    }
+    match reading {
+        Reading::Absent(absent) if strict => {
+            let first = absent.first().map(|path| path.escape_debug().to_string()).unwrap_or_default();
+            Err(Failure::new(ErrorCode::ArtifactAbsent, format!("`{first}` of the foreign evidence is absent")))
+        }
+        _ => Ok(exit(&opened)),
+    }
+}
+
+fn exit(opened: &Opened) -> Exit {
+    output::established(opened.evidence.established)
+}
+
+fn about(opened: &Opened) -> Value {
+    let VerifiedForeignEvidence { reference, manifest, signer, established, reading } = &opened.evidence;
+    let absent: &[String] = match reading {
+        Reading::Equal => &[],
+        Reading::Absent(absent) => absent,
+    };
+    json!({
+        "name": manifest.header.run_id,
+        "evidence": reference,
+        "signer": signer,
+        "established": established,
+        "read_again": *reading == Reading::Equal,
+        "absent": absent,
+    })
+}
+
+/// Prints foreign evidence as one JSON document, with members that depend on the command.
+pub(crate) fn print_json(evidence: &ForeignEvidence, about: &Value) -> Result<(), Failure> {
+    let mut document = about.clone();
+    if let Some(members) = document.as_object_mut() {
+        members.insert("grade".to_owned(), json!("foreign"));
+        members.insert("body".to_owned(), json!(evidence));
+    }
+    output::json(&document)
+}
+
+/// Returns the lines that show foreign evidence.
+pub(crate) fn evidence_lines(evidence: &ForeignEvidence) -> Vec<String> {
+    let tool = RESULT_FORMATS
+        .iter()
+        .find(|format| format.name == evidence.format)
+        .map_or(evidence.format.as_str(), |format| format.tool);
+    let version = evidence.tool_version.as_deref().unwrap_or("of a version that its files do not state");
+    let of_samples = |rows: u64| format!(", {} of single requests or iterations", counted(rows, "row"));
+    let samples = evidence.samples.as_ref().map(|samples| of_samples(samples.rows.0));
+    let mut lines = vec![
+        FIRST_LINE.to_owned(),
+        format!(
+            "{tool} {}: {}, {}{}",
+            version.escape_debug(),
+            counted(evidence.files.len() as u64, "file"),
+            counted(evidence.rows.len() as u64, "number"),
+            samples.unwrap_or_default()
+        ),
+        String::new(),
+    ];
+    lines.extend(table(&evidence.rows));
+    lines.push(String::new());
+    lines.push(format!("metrics with a prefix are defined by the tool: {PAGE}#{}", evidence.format));
+    for file in &evidence.files {
+        lines.push(format!("file    {}  {}  {}", file.artifact.digest.short(), file.part, file.path.escape_debug()));
+    }
+    lines.extend(not_read_lines("not read", &evidence.not_read));
+    lines.extend(not_read_lines("left out", &evidence.left_out));
+    lines
+}
+
+fn not_read_lines(title: &str, not_read: &[NotRead]) -> Vec<String> {
+    if not_read.is_empty() {
+        return Vec::new();
+    }
+    let values: u64 = not_read.iter().map(|field| field.count.0).fold(0, u64::saturating_add);
+    let mut lines = vec![format!("{title}: {} in {}", counted(values, "value"), counted(not_read.len() as u64, "place"))];
+    let line = |field: &NotRead| format!("  {}  {}: {}", field.count, field.field.escape_debug(), field.why);
+    lines.extend(not_read.iter().take(SHOWN_FIELDS).map(line));
+    if let Some(more) = not_read.len().checked_sub(SHOWN_FIELDS).filter(|more| *more > 0) {
+        lines.push(format!("  and {more} more: `--json` lists all of them"));
+    }
+    lines
+}
+
+type Key<'a> = (&'a str, &'a str, &'a BTreeMap<String, String>);
+
+/// Returns a table with a line for each metric with the same labels.
+fn table(rows: &[ForeignRow]) -> Vec<String> {
+    let mut order: Vec<Key<'_>> = Vec::new();
+    let mut values: BTreeMap<Key<'_>, BTreeMap<&str, f64>> = BTreeMap::new();
+    // The unit of a count is not that of its metric.
+    let of_values = rows.iter().filter(|row| row.statistic != "count");
+    let units: BTreeMap<_, &str> = of_values.map(|row| ((row.metric.as_str(), &row.labels), row.unit.as_str())).collect();
+    for row in rows {
+        let unit = units.get(&(row.metric.as_str(), &row.labels)).copied().unwrap_or(&row.unit);
+        let key = (row.metric.as_str(), unit, &row.labels);
+        values.entry(key).or_insert_with(|| {
+            order.push(key);
+            BTreeMap::new()
+        });
+        if let Some(of_key) = values.get_mut(&key) {
+            of_key.insert(&row.statistic, row.value);
+        }
+    }
+    let mut lines = vec![["METRIC", "UNIT", "VALUE OR MEAN", "P50", "P99", "N", "LABELS"].map(str::to_owned)];
+    for key in order {
+        let (metric, unit, labels) = key;
+        let Some(found) = values.get(&key) else { continue };
+        let cell = |names: &[&str]| {
+            let value = names.iter().find_map(|name| found.get(name));
+            value.map_or_else(|| "-".to_owned(), |value| significant(*value, None))
+        };
+        lines.push([
+            metric.to_owned(),
+            unit.to_owned(),
+            cell(&["value", "mean"]),
+            cell(&["p50"]),
+            cell(&["p99"]),
+            found.get("count").map_or_else(|| "-".to_owned(), f64::to_string),
+            labels_text(labels),
+        ]);
+    }
+    aligned(&lines)
+}
+
+fn labels_text(labels: &BTreeMap<String, String>) -> String {
+    let label = |(name, value): (&String, &String)| format!("{name}={}", value.escape_debug());
+    labels.iter().map(label).collect::<Vec<_>>().join(", ")
+}
+
+fn aligned<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let line = |row: &[String; N]| {
+        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        cells.join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+/// A number of both pieces of foreign evidence.
+struct Pair<'a> {
+    row: &'a ForeignRow,
+    candidate: f64,
+}
+
+/// A metric that both have samples of.
+struct SamplePair<'a> {
+    metric: &'a str,
+    labels: &'a BTreeMap<String, String>,
+    unit: &'a str,
+    medians: [Result<(f64, Interval), String>; 2],
+}
+
+/// Compares two pieces of foreign evidence: metrics of the same definition, statistic, unit and labels.
+pub(crate) fn compare(place: &RunStore, names: [&str; 2], as_json: bool) -> Result<Exit, Failure> {
+    let opened = [open(place, names[0])?, open(place, names[1])?];
+    let bodies = [opened[0].evidence.body(), opened[1].evidence.body()];
+    let pairs = pairs(bodies);
+    let not_comparable = not_comparable(bodies);
+    let read = |opened: &Opened| series(&opened.blobs, opened.evidence.body());
+    let samples = [read(&opened[0])?, read(&opened[1])?];
+    let sample_pairs = sample_pairs(bodies, [&samples[0], &samples[1]]);
+    if as_json {
+        let rows: Vec<Value> = pairs.iter().map(Pair::json).collect();
+        let samples: Vec<Value> = sample_pairs.iter().map(SamplePair::json).collect();
+        output::json(&json!({
+            "grade": "foreign", "baseline": names[0], "candidate": names[1], "rows": rows, "samples": samples,
+            "not_comparable": not_comparable,
+        }))?;
+    } else {
+        compare_lines(&pairs, &sample_pairs, &not_comparable).into_iter().for_each(output::line);
+    }
+    if pairs.is_empty() && sample_pairs.is_empty() {
+        return Err(Failure::new(
+            ErrorCode::NothingCompared,
+            "the two have no number of the same definition and labels in common",
+        )
+        .hint(format!("{PAGE} states the definitions; labels are the load and other circumstances")));
+    }
+    Ok(output::established(opened.iter().all(|opened| opened.evidence.established)))
+}
+
+fn pairs<'a>([baseline, candidate]: [&'a ForeignEvidence; 2]) -> Vec<Pair<'a>> {
+    let key = |row: &'a ForeignRow| (&row.metric, &row.statistic, &row.unit, &row.labels);
+    let others: BTreeMap<_, f64> = candidate.rows.iter().map(|row| (key(row), row.value)).collect();
+    baseline.rows.iter().filter_map(|row| Some(Pair { row, candidate: *others.get(&key(row))? })).collect()
+}
+
+/// Returns a sentence for each two metrics that are near the same metric of Assay and defined differently.
+fn not_comparable([baseline, candidate]: [&ForeignEvidence; 2]) -> Vec<String> {
+    let near = |evidence: &ForeignEvidence| -> BTreeMap<&'static str, BTreeSet<&'static str>> {
+        let mut near: BTreeMap<&'static str, BTreeSet<&'static str>> = BTreeMap::new();
+        let metrics: BTreeSet<&str> = evidence.rows.iter().map(|row| row.metric.as_str()).collect();
+        for field in metrics.into_iter().filter_map(|metric| field_of_metric(&evidence.format, metric)) {
+            match field.relation {
+                Relation::Differs(ours, _) => near.entry(ours).or_default().insert(field.metric),
+                Relation::Equal => near.entry(field.metric).or_default().insert(field.metric),
+                Relation::Unlike => false,
+            };
+        }
+        near
+    };
+    let (first, second) = (near(baseline), near(candidate));
+    let mut sentences = Vec::new();
+    for (ours, metrics) in &first {
+        for one in metrics {
+            for other in second.get(ours).into_iter().flatten().filter(|other| *other != one) {
+                sentences.push(format!(
+                    "`{one}` and `{other}` are not comparable: both are near `{ours}`, and are defined differently ({PAGE}#{} and #{})",
+                    baseline.format, candidate.format
+                ));
+            }
+        }
+    }
+    sentences
+}
+
+fn sample_pairs<'a>([first, second]: [&'a ForeignEvidence; 2], [one, other]: [&'a Series; 2]) -> Vec<SamplePair<'a>> {
+    let unit =
+        |evidence: &'a ForeignEvidence, metric: &str| evidence.samples.as_ref().and_then(|samples| samples.units.get(metric));
+    let pair = |((metric, labels), values): (&'a (String, BTreeMap<String, String>), &'a Vec<f64>)| {
+        let others = other.get(&(metric.clone(), labels.clone()))?;
+        let unit = unit(first, metric).filter(|known| unit(second, metric) == Some(*known))?;
+        Some(SamplePair { metric, labels, unit, medians: [median(values), median(others)] })
+    };
+    one.iter().filter_map(pair).collect()
+}
+
+/// Returns the median with its interval, or the reason why there is none.
+fn median(values: &[f64]) -> Result<(f64, Interval), String> {
+    let samples = Samples::new(values).map_err(|error| error.to_string())?;
+    let interval = median_interval(&samples, LEVEL).map_err(|error| error.to_string())?;
+    Ok((samples.median(), interval))
+}
+
+impl Pair<'_> {
+    fn ratio(&self) -> Option<f64> {
+        (self.row.value > 0.0).then(|| self.candidate / self.row.value)
+    }
+
+    fn json(&self) -> Value {
+        let ForeignRow { metric, statistic, unit, value, labels } = self.row;
+        json!({
+            "metric": metric, "statistic": statistic, "unit": unit, "labels": labels, "baseline": value, "candidate": self.candidate,
+            "ratio": self.ratio(),
+        })
+    }
+}
+
+impl SamplePair<'_> {
+    fn json(&self) -> Value {
+        let side = |side: &Result<(f64, Interval), String>| match side {
+            Ok((median, interval)) => json!({
+                "median": median, "low": interval.low, "high": interval.high, "level": interval.level, "method": interval.method.name(),
+            }),
+            Err(why) => json!({"no_interval": why}),
+        };
+        let [baseline, candidate] = &self.medians;
+        json!({
+            "metric": self.metric, "labels": self.labels, "unit": self.unit, "baseline": side(baseline), "candidate": side(candidate),
+        })
+    }
+}
+
+fn compare_lines(pairs: &[Pair<'_>], samples: &[SamplePair<'_>], not_comparable: &[String]) -> Vec<String> {
+    let mut lines = vec![FIRST_LINE.to_owned(), String::new()];
+    if !pairs.is_empty() {
+        let mut rows = vec![["METRIC", "STATISTIC", "UNIT", "A", "B", "B / A", "LABELS"].map(str::to_owned)];
+        for pair in pairs {
+            let row = pair.row;
+            rows.push([
+                row.metric.clone(),
+                row.statistic.clone(),
+                row.unit.clone(),
+                significant(row.value, None),
+                significant(pair.candidate, None),
+                pair.ratio().map_or_else(|| "-".to_owned(), |ratio| significant(ratio, None)),
+                labels_text(&row.labels),
+            ]);
+        }
+        lines.extend(aligned(&rows));
+        lines.push("no intervals: these are numbers of one run each, as its tool states them".to_owned());
+    }
+    if !samples.is_empty() {
+        let mut rows = vec![["MEDIAN OF", "UNIT", "A", "B", "LABELS"].map(str::to_owned)];
+        for pair in samples {
+            let [baseline, candidate] = pair.medians.each_ref().map(describe_median);
+            rows.push([pair.metric.to_owned(), pair.unit.to_owned(), baseline, candidate, labels_text(pair.labels)]);
+        }
+        lines.push(String::new());
+        lines.extend(aligned(&rows));
+        lines.push(
+            "intervals: of the median, between order statistics of the requests or iterations of one run; they do not hold the variation \
+             from run to run"
+                .to_owned(),
+        );
+    }
+    lines.extend(not_comparable.iter().cloned());
+    lines
+}
+
+fn describe_median(median: &Result<(f64, Interval), String>) -> String {
+    match median {
+        Ok((median, interval)) => {
+            let ends = Some((interval.low, interval.high));
+            let [low, high] = [interval.low, interval.high].map(|end| significant(end, ends));
+            format!("{} ({low} to {high}, {:.0} %)", significant(*median, ends), interval.level * 100.0)
+        }
+        Err(why) => format!("- ({why})"),
+    }
+}

@@ -1,0 +1,180 @@
+//! `assay import results`: freezes and signs the results of another tool as foreign evidence.
+
+use std::path::{Path, PathBuf};
+
+use assay_foreign::{MAX_RESULT_BYTES, MAX_RESULT_FILES, RESULT_FORMATS};
+use assay_import::{FoundFile, describe_results, freeze, is_taken, key_artifact, sign};
+use assay_manifest::{ForeignEvidence, Instant, Role, RunId};
+use assay_report::shell_word;
+use assay_runner::{Config, KeyRing, LocalKeys};
+use assay_runs::{RunStore, store_option};
+use assay_stage::{Clock, ErrorCode, Exit, Failure};
+use assay_store::Store;
+use serde_json::json;
+
+use crate::commands::foreign_evidence::{evidence_lines, print_json};
+use crate::commands::run::make_missing_keys;
+use crate::output;
+
+/// The depth to which folders are searched.
+const MAX_DEPTH: usize = 12;
+
+/// Import the results of another tool as foreign evidence: freeze its files by digest, read its numbers, and sign both. Only the importer
+/// vouches for them.
+#[derive(clap::Args)]
+#[command(after_help = formats())]
+pub(crate) struct ImportResults {
+    /// A file that the tool wrote, or a folder of them
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+    /// The artifact store [default: `.assay` of the repository, or the user's data folder]
+    #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
+    store: Option<String>,
+    /// The name of the evidence in the store [default: the format and the time]
+    #[arg(long, value_name = "NAME")]
+    name: Option<RunId>,
+    /// Read the files, and store nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the evidence as one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+impl ImportResults {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let files = find_files(&self.path)?;
+        let at = Clock.now();
+        // The files are judged before keys and a store are made.
+        let (mut evidence, samples) = describe_results(&files, at)?;
+        if self.dry_run {
+            return self.print_dry_run(&evidence);
+        }
+        let name = self.name.clone().map_or_else(|| default_name(&evidence, at), Ok)?;
+        let place = RunStore { store: self.store.clone(), trust: Vec::new() };
+        let keys = import_key()?;
+        let store = Store::open(&place.store_uri()?)?;
+        is_taken(&store, &name)?;
+        let key = keys.public(Role::Import)?.to_pem();
+        evidence.key = key_artifact(&key);
+        freeze(&store, &files, &evidence, &samples, &key)?;
+        let reference = sign(&store, &keys, &name, evidence.clone())?;
+        if self.json {
+            print_json(&evidence, &json!({"name": name, "evidence": reference, "stored": true}))?;
+            return Ok(Exit::Done);
+        }
+        evidence_lines(&evidence).into_iter().for_each(output::line);
+        output::line(format!("name    {name}"));
+        output::line(format!("id      {}", reference.manifest));
+        let id = shell_word(&reference.manifest.to_string());
+        output::line(format!("verify  assay verify {id}{}", store_option(&place.store_uri()?)));
+        Ok(Exit::Done)
+    }
+
+    fn print_dry_run(&self, evidence: &ForeignEvidence) -> Result<Exit, Failure> {
+        if self.json {
+            print_json(evidence, &json!({"name": self.name, "evidence": null, "stored": false}))?;
+        } else {
+            evidence_lines(evidence).into_iter().for_each(output::line);
+            output::line("nothing was stored: this was a dry run");
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Returns the unlocked key of the role `import`, which is made at first use.
+fn import_key() -> Result<KeyRing, Failure> {
+    let (config, password) = (Config::find()?, std::env::var_os("COSIGN_PASSWORD").unwrap_or_default());
+    let password = password.as_encoded_bytes();
+    make_missing_keys(&config, password)?;
+    Ok(LocalKeys::new(&config).unlock(&[Role::Import], password)?)
+}
+
+/// Returns the name of evidence without one: its format, the time, and some digits of its files.
+fn default_name(evidence: &ForeignEvidence, at: Instant) -> Result<RunId, Failure> {
+    let digits: String = at.to_seconds().chars().filter(char::is_ascii_digit).collect();
+    let files: String = evidence.files.iter().map(|file| file.artifact.digest.hex()).collect();
+    let digest = assay_manifest::Digest::compute(files.as_bytes()).hex();
+    let name = format!("{}-{digits}-{}", evidence.format, digest.get(..4).unwrap_or_default());
+    name.parse().map_err(|error| Failure::new(ErrorCode::Internal, format!("`{name}` is no name")).because(&error))
+}
+
+/// Returns the files of a path, with their paths relative to it, in the order of the paths.
+fn find_files(path: &Path) -> Result<Vec<FoundFile>, Failure> {
+    let mut found = Vec::new();
+    if path.is_dir() {
+        let mut names = Vec::new();
+        list(path, String::new(), 0, &mut names)?;
+        names.sort();
+        let mut left = MAX_RESULT_BYTES;
+        for name in names {
+            let bytes = read(&path.join(&name), left)?;
+            left = left.saturating_sub(bytes.len() as u64);
+            found.push(FoundFile { path: name, bytes });
+        }
+    } else {
+        let bytes = read(path, MAX_RESULT_BYTES)?;
+        let name = path.file_name().and_then(std::ffi::OsStr::to_str).ok_or_else(|| no_text(path))?;
+        found.push(FoundFile { path: name.to_owned(), bytes });
+    }
+    Ok(found)
+}
+
+fn list(folder: &Path, prefix: String, depth: usize, names: &mut Vec<String>) -> Result<(), Failure> {
+    let unreadable = |error: std::io::Error| {
+        Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", folder.display())).because(&error)
+    };
+    if depth > MAX_DEPTH {
+        return Err(Failure::new(
+            ErrorCode::TooManyFiles,
+            format!("`{}` is below more than {MAX_DEPTH} folders", folder.display()),
+        ));
+    }
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        let kind = entry.file_type().map_err(unreadable)?;
+        let name = entry.file_name().into_string().map_err(|_| no_text(&entry.path()))?;
+        let name = if prefix.is_empty() { name } else { format!("{prefix}/{name}") };
+        // A link may lead out of the folder, or round in circles.
+        if kind.is_dir() {
+            list(&entry.path(), name, depth + 1, names)?;
+        } else if kind.is_file() {
+            names.push(name);
+        } else {
+            output::diagnostic(format!("`{}` is a link or no plain file, and is left out", name.escape_debug()));
+        }
+        if names.len() > MAX_RESULT_FILES {
+            return Err(Failure::new(ErrorCode::TooManyFiles, format!("the folder has more than {MAX_RESULT_FILES} files")));
+        }
+    }
+    Ok(())
+}
+
+fn no_text(path: &Path) -> Failure {
+    Failure::new(ErrorCode::Unreadable, format!("the name of `{}` is not UTF-8", path.display()))
+}
+
+/// Reads a regular file of at most `limit` bytes.
+fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Failure> {
+    use std::io::Read as _;
+    let unreadable =
+        |error: std::io::Error| Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", path.display())).because(&error);
+    // Pipes never end, and opening one may wait for its writer.
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(Failure::new(ErrorCode::Unreadable, format!("`{}` is not a plain file", path.display())));
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(path).map_err(unreadable)?.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > limit {
+        let most = MAX_RESULT_BYTES >> 20;
+        return Err(Failure::new(ErrorCode::ForeignResults, format!("the files are larger than {most} MiB together"))
+            .hint("name the files that state results, or a folder of these alone"));
+    }
+    Ok(bytes)
+}
+
+fn formats() -> String {
+    let line =
+        |format: &&'static assay_foreign::ResultFormat| format!("  {:20} {} ({})", format.name, format.tool, format.versions);
+    format!("Formats:\n{}", RESULT_FORMATS.iter().map(line).collect::<Vec<_>>().join("\n"))
+}

@@ -1,0 +1,80 @@
+//! Reasons why results of another tool cannot be imported.
+
+/// A reason why results of another tool cannot be imported. No reason quotes a value that may be a credential.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResultsError {
+    /// No file is of a known format.
+    #[error("no file is of a format whose results can be imported")]
+    Unknown,
+    /// Files of two tools.
+    #[error("`{first}` is of {one}, and `{second}` of {other}: import the results of each tool by themselves")]
+    Mixed {
+        /// A file.
+        first: String,
+        /// Its tool.
+        one: &'static str,
+        /// A file of another tool.
+        second: String,
+        /// That tool.
+        other: &'static str,
+    },
+    /// Files of two versions of a tool.
+    #[error("the files state two versions of the tool, `{0}` and `{1}`: import each by itself")]
+    Versions(String, String),
+    /// A file is cut off or damaged after its beginning.
+    #[error("`{file}` is damaged in document {document}: {what}")]
+    Damaged {
+        /// The file.
+        file: String,
+        /// The number of the document in it, from 1.
+        document: u64,
+        /// The problem, without any of the file's text.
+        what: String,
+    },
+    /// A number is NaN, infinite, or no number.
+    #[error("`{field}` in `{file}` is no finite number")]
+    NoNumber {
+        /// The file.
+        file: String,
+        /// The field.
+        field: String,
+    },
+    /// A time, count or size is below zero.
+    #[error("`{field}` in `{file}` is below zero")]
+    Negative {
+        /// The file.
+        file: String,
+        /// The field.
+        field: String,
+    },
+    /// The unit of a field is none of the known ones, or is absent.
+    #[error("the unit of `{field}` in `{file}` is not known")]
+    UnknownUnit {
+        /// The file.
+        file: String,
+        /// The field.
+        field: String,
+    },
+    /// Two numbers of the same metric and statistic under the same circumstances.
+    #[error("the files state `{metric}` ({statistic}) twice for the same load")]
+    Twice {
+        /// The metric.
+        metric: String,
+        /// The statistic.
+        statistic: String,
+    },
+    /// A recognised file has no number that is read.
+    #[error("the files of {0} state no number that is read")]
+    NoRows(&'static str),
+    /// A value looks like a credential.
+    #[error("`{field}` in `{file}` looks like a credential")]
+    Credential {
+        /// The file.
+        file: String,
+        /// The field.
+        field: String,
+    },
+    /// More than a limit allows.
+    #[error("more than {0}")]
+    TooLarge(String),
+}

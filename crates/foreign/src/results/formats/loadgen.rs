@@ -1,0 +1,144 @@
+//! MLPerf LoadGen: `mlperf_log_summary.txt`.
+
+use serde_json::{Map, Value, json};
+
+use crate::results::format::{
+    BY_DOCUMENTED_FORMAT, Form, Label, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, all, label,
+    one,
+};
+use Relation::{Differs, Unlike};
+
+/// The format.
+pub(crate) static FORMAT: ResultFormat = ResultFormat {
+    name: "loadgen",
+    tool: "MLPerf LoadGen",
+    versions: "4 and 5, by its documented format",
+    recognised_by: "the heading `MLPerf Results Summary`",
+    examples: &[ResultExample {
+        name: "server",
+        origin: BY_DOCUMENTED_FORMAT,
+        files: &[("mlperf_log_summary.txt", include_str!("../examples/loadgen.txt"))],
+    }],
+    parts: &[Part {
+        name: "summary",
+        form: Form::Text(parse),
+        recognises: |document| document.get("scenario").is_some_and(Value::is_string),
+        version: "",
+        scopes: &[Scope { at: "", kind: ScopeKind::Statistics, labels: LABELS, fields: FIELDS }],
+        not_read: &[("lines", "lines that state a verdict, a parameter or a number that no table has")],
+    }],
+};
+
+/// The most lines of a file.
+const MAX_LINES: usize = 10_000;
+const LABELS: &[Label] = &[label("scenario", "scenario"), label("mode", "mode"), label("result", "result")];
+const RANK: &str = "percentiles are order statistics, not interpolated";
+
+static FIELDS: &[ResultField] = &[
+    all("latency", "loadgen.latency", "ns", "completion - scheduled time of a query", Differs("e2e_ms", RANK)),
+    all("first_token_latency", "loadgen.ttft", "ns", "first token - scheduled time of a query", Differs("ttft_ms", RANK)),
+    all(
+        "time_to_output_token",
+        "loadgen.tpot",
+        "ns",
+        "(last token - first token) / (output tokens - 1)",
+        Differs("tpot_ms", RANK),
+    ),
+    one("Samples per second", "loadgen.samples_per_s", "1/s", "samples / time of the run", Unlike),
+    one(
+        "Scheduled samples per second",
+        "loadgen.scheduled_samples_per_s",
+        "1/s",
+        "samples that were due / time over which they were due",
+        Unlike,
+    ),
+    one(
+        "Completed samples per second",
+        "loadgen.completed_samples_per_s",
+        "1/s",
+        "completed samples / time from the first scheduled time to the last completion",
+        Unlike,
+    ),
+    one(
+        "Tokens per second",
+        "loadgen.tokens_per_s",
+        "tokens/s",
+        "output tokens / time of the run",
+        Differs("output_tokens_per_s", "over the time of the run, from the scheduled time; Assay takes its window"),
+    ),
+    one(
+        "Completed tokens per second",
+        "loadgen.completed_tokens_per_s",
+        "tokens/s",
+        "output tokens / time from the first scheduled time to the last completion",
+        Differs("output_tokens_per_s", "over the time to the last completion; Assay takes its window"),
+    ),
+];
+
+/// The phrases of lines of statistics, with the member that each becomes.
+const PHRASES: [(&str, &str); 4] = [
+    ("first token latency (ns)", "first_token_latency"),
+    ("time to output token (ns)", "time_to_output_token"),
+    ("time per output token (ns)", "time_to_output_token"),
+    ("latency (ns)", "latency"),
+];
+
+/// Makes a document of the lines; `None` if they are of another format.
+fn parse(text: &str) -> Option<Value> {
+    let mut lines = text.lines();
+    let is_summary = lines.by_ref().take(5).any(|line| line.trim() == "MLPerf Results Summary");
+    if !is_summary || text.lines().count() > MAX_LINES {
+        return None;
+    }
+    let mut document = Map::new();
+    let mut rest = Vec::new();
+    for (name, value) in lines.filter_map(|line| line.split_once(':')) {
+        let (name, value) = (name.trim(), value.trim());
+        let is_field = FIELDS.iter().any(|field| field.field == name);
+        match (name, statistic_of(name)) {
+            ("Scenario" | "Mode" | "Result is", _) => {
+                let name = if name == "Result is" { "result".to_owned() } else { name.to_ascii_lowercase() };
+                document.insert(name, json!(value));
+            }
+            (_, Some((member, statistic))) => {
+                let object = document.entry(member).or_insert_with(|| json!({}));
+                object[statistic] = number(value);
+            }
+            _ if is_field => {
+                document.insert(name.to_owned(), number(value));
+            }
+            _ => rest.push(json!(name)),
+        }
+    }
+    document.insert("lines".to_owned(), Value::Array(rest));
+    Some(Value::Object(document))
+}
+
+/// Returns the member and the statistic of a line, such as `99.00 percentile latency (ns)`.
+fn statistic_of(name: &str) -> Option<(&'static str, String)> {
+    let lower = name.to_ascii_lowercase();
+    let (phrase, member) = PHRASES.iter().find(|(phrase, _)| lower.ends_with(phrase))?;
+    let before = lower.strip_suffix(phrase)?.trim();
+    match before.strip_suffix("percentile") {
+        Some(percent) => Some((member, percent.trim().to_owned())),
+        None => ["min", "max", "mean"].contains(&before).then(|| (*member, before.to_owned())),
+    }
+}
+
+/// Returns a number, or else the text, which is an error where a number is expected.
+fn number(text: &str) -> Value {
+    text.parse::<f64>().ok().filter(|number| number.is_finite()).map_or_else(|| json!(text), |number| json!(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_become_statistics() {
+        assert_eq!(statistic_of("99.90 percentile first token latency (ns)"), Some(("first_token_latency", "99.90".to_owned())));
+        assert_eq!(statistic_of("Mean Time per Output Token (ns)"), Some(("time_to_output_token", "mean".to_owned())));
+        assert_eq!((statistic_of("target_latency (ns)"), statistic_of("Scenario")), (None, None));
+        assert_eq!((parse("Scenario : Server\n"), parse("")), (None, None));
+    }
+}

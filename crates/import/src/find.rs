@@ -1,0 +1,71 @@
+//! The foreign evidence of a store: created once under its name, and found by digest.
+
+use assay_manifest::{InputRef, Kind, RunId};
+use assay_stage::{AcceptedResult, ErrorCode, Failure, Layout};
+use assay_store::Store;
+
+/// The fewest hexadecimal digits that name foreign evidence.
+const MIN_DIGITS: usize = 8;
+
+/// Returns the foreign evidence of a store whose manifest has this digest, or a digest that begins so.
+///
+/// # Errors
+/// Fails with `no_such_foreign_evidence` if there is none, or if several begin so.
+pub fn find(store: &Store, name: &str) -> Result<InputRef, Failure> {
+    let digits = name.strip_prefix("sha256:").unwrap_or(name);
+    let unknown = |what: String| Failure::new(ErrorCode::NoSuchForeignEvidence, what);
+    if digits.len() < MIN_DIGITS || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(unknown(format!("`{name}` is not the digest of foreign evidence")));
+    }
+    let mut found = Vec::new();
+    for path in store.list(Layout::FOREIGN)? {
+        let accepted = AcceptedResult::read(store, &path)?;
+        found.extend(accepted.filter(|accepted| accepted.manifest.hex().starts_with(digits)));
+    }
+    match found.as_slice() {
+        [one] => Ok(one.as_input(Kind::ForeignEvidence)),
+        [] => Err(unknown(format!("the store `{}` has no foreign evidence {name}", store.uri()))),
+        _ => Err(unknown(format!("several foreign evidences have a digest that begins with {name}"))),
+    }
+}
+
+/// Fails if the store has foreign evidence of this name.
+///
+/// # Errors
+/// Fails with `file_differs` if the name is taken.
+pub fn is_taken(store: &Store, name: &RunId) -> Result<(), Failure> {
+    match AcceptedResult::read(store, &Layout::foreign_evidence(name))? {
+        Some(_) => Err(taken(store, name)),
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn taken(store: &Store, name: &RunId) -> Failure {
+    let message = format!("the store `{}` has foreign evidence of the name `{name}`", store.uri());
+    Failure::new(ErrorCode::FileDiffers, message).hint("give it another name with `--name NAME`")
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_manifest::Digest;
+
+    use super::*;
+
+    #[test]
+    fn foreign_evidence_is_found_by_the_first_digits_of_its_digest() {
+        let store = Store::open("memory:").expect("a store");
+        let [manifest, bundle] = ["manifest", "bundle"].map(|text| Digest::compute(text.as_bytes()));
+        let accepted = AcceptedResult { manifest, bundle };
+        let name: RunId = "peers".parse().expect("a name");
+        is_taken(&store, &name).expect("it is free");
+        store.create(&Layout::foreign_evidence(&name), &accepted.to_bytes().expect("bytes")).expect("created");
+        assert_eq!(is_taken(&store, &name).expect_err("taken").code.as_str(), "file_differs");
+        let hex = manifest.hex();
+        for name in [manifest.to_string(), format!("sha256:{}", &hex[..12]), hex[..8].to_owned()] {
+            assert_eq!(find(&store, &name).expect("found"), accepted.as_input(Kind::ForeignEvidence), "{name}");
+        }
+        for name in ["sha256:0123", "peers", "0000000000000000", ""] {
+            assert_eq!(find(&store, name).expect_err(name).code.as_str(), "no_such_foreign_evidence");
+        }
+    }
+}

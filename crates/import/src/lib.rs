@@ -1,0 +1,12 @@
+//! Import of results of other tools: their files are frozen in a store, and a signed document of the kind `foreign_evidence` holds the numbers
+//! that were read from them. A reader reads the files again and compares. `assay` parses arguments, calls this crate and prints.
+
+mod check;
+mod find;
+mod freeze;
+mod samples;
+
+pub use check::{Reading, VerifiedForeignEvidence, public_key_beside, verify_foreign_evidence};
+pub use find::{find, is_taken};
+pub use freeze::{FoundFile, describe_results, freeze, key_artifact, sign};
+pub use samples::{Series, series};

@@ -1,0 +1,308 @@
+//! `assay import results` over the real binary: foreign evidence is stored, shown, verified and compared, and no credential survives.
+
+use std::fs;
+use std::path::PathBuf;
+
+use assay_envelope::{ExpectedManifest, Predicate, Signer, Trust, sign, verify};
+use assay_foreign::RESULT_FORMATS;
+use assay_manifest::{Body as _, Digest, ForeignEvidence, Role};
+use assay_stage::{AcceptedResult, Layout};
+use assay_store::Store;
+use serde_json::{Value, json};
+
+use crate::docs::{Reader, blocks};
+use crate::pipeline::{list, text};
+use crate::support::{Fixture, blob, files_under, write_file};
+use crate::tamper::{flip_bit, key_of};
+
+/// A value that no output and no file of a store may contain.
+const CANARY: &str = "canary-4f2b9c7d1e";
+
+/// Writes the files of an example into a folder of the repository, and returns its path.
+fn write_example(fixture: &Fixture, format: &str) -> String {
+    let format = RESULT_FORMATS.iter().find(|known| known.name == format).expect("a format");
+    for (path, text) in format.examples[0].files {
+        fixture.write(&format!("given/{}/{path}", format.name), text);
+    }
+    format!("given/{}", format.name)
+}
+
+/// Imports an example, and returns what the command printed as JSON.
+fn import(fixture: &Fixture, format: &str, name: &str) -> Value {
+    let folder = write_example(fixture, format);
+    fixture.assay(&["import", "results", &folder, "--name", name, "--json"]).success().json()
+}
+
+fn id(shown: &Value) -> &str {
+    text(&shown["evidence"]["manifest"])
+}
+
+#[test]
+fn every_example_of_every_format_is_imported_shown_and_verified() {
+    let fixture = Fixture::bare();
+    for format in RESULT_FORMATS {
+        let imported = import(&fixture, format.name, format.name);
+        assert_eq!((&imported["grade"], &imported["stored"]), (&json!("foreign"), &json!(true)), "{}", format.name);
+        assert_eq!(list(&imported["body"]["files"]).len(), format.examples[0].files.len(), "{}", format.name);
+        let verified = fixture.assay(&["verify", id(&imported), "--strict"]).success();
+        for part in [
+            "only its importer vouches for it",
+            "ok  signed by local-import for the role `import`",
+            "read again from them, and equal",
+        ] {
+            assert!(verified.stdout.contains(part), "`{part}` is missing:\n{}", verified.stdout);
+        }
+        let shown = fixture.assay(&["show", &id(&imported)[..19]]).success();
+        let first = shown.stdout.lines().next().unwrap_or_default();
+        assert!(first.starts_with("foreign evidence: "), "{first}");
+        assert!(shown.stdout.contains(format.tool) && shown.stdout.contains(&format!("foreign.md#{}", format.name)));
+    }
+    let runs = fixture.assay(&["runs", "--json"]).success().json();
+    assert_eq!(runs, json!([]), "foreign evidence is no run");
+    fixture.assay(&["gc"]).success();
+    fixture.assay(&["verify", id(&import(&fixture, "vllm", "after-gc"))]).success();
+}
+
+/// The page is followed word by word.
+#[test]
+fn foreign_evidence_is_followed_to_its_end() {
+    let fixture = Fixture::bare();
+    let mut reader = Reader::new(&fixture);
+    let blocks = blocks(include_str!("../../docs/foreign.md"));
+    assert_eq!(blocks.len(), 5, "the page has its steps");
+    for block in &blocks {
+        reader.follow(block);
+    }
+}
+
+#[test]
+fn a_table_and_an_id_are_printed() {
+    let fixture = Fixture::bare();
+    let folder = write_example(&fixture, "hyperfine");
+    let printed = fixture.assay(&["import", "results", &format!("{folder}/hyperfine.json"), "--name", "sorts"]).success().stdout;
+    for part in [
+        "hyperfine of a version that its files do not state: 1 file, 14 numbers, 10 rows of single requests or iterations",
+        "METRIC",
+        "command=sort -n numbers.txt, parameter.lines=1000",
+        "metrics with a prefix are defined by the tool: docs/reference/foreign.md#hyperfine",
+        "not read: 10 values in 1 place",
+        "  10  results[].exit_codes: exit codes of each execution",
+        "name    sorts",
+        "id      sha256:",
+        "verify  assay verify sha256:",
+    ] {
+        assert!(printed.contains(part), "`{part}` is missing:\n{printed}");
+    }
+    assert!(!printed.contains("left out"), "{printed}");
+    fixture.write(&format!("{folder}/notes.txt"), "of no format");
+    std::os::unix::fs::symlink("/etc/passwd", fixture.repo().join(&folder).join("users")).expect("a link");
+    let ran = fixture.assay(&["import", "results", &folder]).success();
+    assert!(ran.stderr.contains("`users` is a link or no plain file, and is left out"), "{}", ran.stderr);
+    let printed = ran.stdout;
+    assert!(printed.contains("left out: 1 value in 1 place\n  1  notes.txt: the file is of no format that is read"), "{printed}");
+}
+
+#[test]
+fn a_dry_run_stores_nothing() {
+    let fixture = Fixture::without_keys();
+    let folder = write_example(&fixture, "aiperf");
+    let printed = fixture.assay(&["import", "results", &folder, "--dry-run"]).success();
+    assert!(printed.stdout.ends_with("nothing was stored: this was a dry run\n"), "{}", printed.stdout);
+    assert!(!printed.stdout.contains("id      "), "{}", printed.stdout);
+    let document = fixture.assay(&["import", "results", &folder, "--dry-run", "--json"]).success().json();
+    assert_eq!((&document["stored"], &document["evidence"]), (&json!(false), &Value::Null));
+    assert!(!fixture.store().exists() && !fixture.config().join("keys").exists());
+}
+
+#[test]
+fn what_cannot_be_imported_is_refused_before_anything_is_made() {
+    let fixture = Fixture::without_keys();
+    fixture.write("given.json", "{\"benchmarks\": 1}");
+    fixture.assay(&["import", "results", "given.json"]).refuses(10, "foreign_results");
+    fixture.assay(&["import", "results", "absent.json"]).refuses(2, "unreadable");
+    let example =
+        |format: &str| RESULT_FORMATS.iter().find(|known| known.name == format).expect("a format").examples[0].files[0].1;
+    fixture.write("nan.json", &example("vllm").replace("6.425", "NaN"));
+    let refused = fixture.assay(&["import", "results", "nan.json"]).refuses(10, "foreign_results");
+    assert!(refused.stderr.contains("`mean_ttft_ms` in `nan.json` is no finite number"), "{}", refused.stderr);
+    fixture.write("mixed/a.json", example("vllm"));
+    fixture.write("mixed/b.json", example("hyperfine"));
+    let refused = fixture.assay(&["import", "results", "mixed"]).refuses(10, "foreign_results");
+    assert!(refused.stderr.contains("import the results of each tool by themselves"), "{}", refused.stderr);
+    assert!(!fixture.store().exists() && !fixture.config().join("keys").exists());
+}
+
+#[test]
+fn a_name_is_given_once() {
+    let fixture = Fixture::bare();
+    import(&fixture, "vllm", "peers");
+    let folder = write_example(&fixture, "vllm");
+    let refused = fixture.assay(&["import", "results", &folder, "--name", "peers"]).refuses(2, "file_differs");
+    assert!(refused.stderr.contains("has foreign evidence of the name `peers`"), "{}", refused.stderr);
+}
+
+/// Tools write command lines and headers into their results. The files are frozen as they are, so such a file is refused.
+#[test]
+fn no_credential_survives() {
+    let fixture = Fixture::bare();
+    import(&fixture, "vllm", "first");
+    let aiperf = RESULT_FORMATS[0].examples[0].files[0].1;
+    let with = |from: &str, to: &str| {
+        assert!(aiperf.contains(from), "{from}");
+        aiperf.replacen(from, to, 1)
+    };
+    let cases = [
+        with("--endpoint-type 'chat'", &format!("--endpoint-type 'chat' --api-key '{CANARY}'")),
+        with("\"streaming\": true", &format!("\"streaming\": true, \"headers\": {{\"Authorization\": \"Bearer {CANARY}\"}}")),
+    ];
+    for case in cases {
+        fixture.write("profiles/profile.json", &case);
+        for more in [&[][..], &["--json"], &["--dry-run"]] {
+            let refused =
+                fixture.assay(&[&["import", "results", "profiles"][..], more].concat()).refuses(10, "foreign_credential");
+            assert!(refused.stderr.contains("in `profile.json` looks like a credential"), "{}", refused.stderr);
+            assert!(!refused.stderr.contains(CANARY) && !refused.stdout.contains(CANARY), "{}", refused.stderr);
+        }
+    }
+    for path in files_under(&fixture.store()) {
+        let bytes = fs::read(&path).expect("a file of the store");
+        assert!(!bytes.windows(CANARY.len()).any(|found| found == CANARY.as_bytes()), "{}", path.display());
+    }
+    fixture.write("profiles/profile.json", &with("--endpoint-type 'chat'", "--endpoint-type 'chat' --api-key REDACTED"));
+    fixture.assay(&["import", "results", "profiles"]).success();
+}
+
+/// Returns the path of the first frozen file of evidence.
+fn frozen(fixture: &Fixture, shown: &Value) -> PathBuf {
+    blob(&fixture.store(), text(&shown["body"]["files"][0]["artifact"]["digest"]))
+}
+
+#[test]
+fn a_changed_or_absent_file_is_reported() {
+    let fixture = Fixture::bare();
+    let imported = import(&fixture, "sglang", "peers");
+    let path = frozen(&fixture, &imported);
+    let bytes = fs::read(&path).expect("the frozen file");
+    fs::remove_file(&path).expect("removed");
+    write_file(&path, &flip_bit(&bytes));
+    let refused = fixture.assay(&["verify", id(&imported)]).refuses(20, "artifact_corrupt");
+    assert!(!refused.stdout.contains("ok  "), "{}", refused.stdout);
+    fixture.assay(&["show", id(&imported)]).refuses(20, "artifact_corrupt");
+    fs::remove_file(&path).expect("removed");
+    let absent = fixture.assay(&["verify", id(&imported)]).success();
+    assert!(absent.stdout.contains("`sglang_1129_8_random.jsonl` is absent: no number was read again"), "{}", absent.stdout);
+    assert!(!absent.stdout.contains("and equal"), "{}", absent.stdout);
+    fixture.assay(&["verify", id(&imported), "--strict"]).refuses(20, "artifact_absent");
+    fixture.assay(&["verify", "sha256:00000000"]).refuses(2, "no_such_calibration");
+}
+
+/// Signs evidence with a change by the importer's own key, and returns the digest of its manifest.
+fn plant(fixture: &Fixture, shown: &Value, name: &str, change: impl FnOnce(&mut ForeignEvidence)) -> String {
+    let part = |part: &str| fs::read(blob(&fixture.store(), text(&shown["evidence"][part]))).expect("a blob");
+    let candidates = vec![key_of(fixture, Role::Import).public_key()];
+    let verified = verify(&part("manifest"), &part("bundle"), &Trust::None { candidates }, &ExpectedManifest::default())
+        .expect("it verifies");
+    let mut manifest = ForeignEvidence::from_document(verified.value()).expect("foreign evidence").clone();
+    change(&mut manifest.body);
+    let predicate: Predicate = verified.predicate().clone();
+    let signed = sign(&manifest, &Signer::new(key_of(fixture, Role::Import)), predicate).expect("it signs");
+    let store = Store::open(&fixture.store().display().to_string()).expect("a store");
+    store.put(&signed.manifest).expect("stored");
+    store.put(&signed.bundle).expect("stored");
+    let reference = signed.input_ref();
+    let accepted = AcceptedResult { manifest: reference.manifest, bundle: reference.bundle };
+    store
+        .create(&Layout::foreign_evidence(&name.parse().expect("a name")), &accepted.to_bytes().expect("bytes"))
+        .expect("created");
+    reference.manifest.to_string()
+}
+
+#[test]
+fn a_document_that_contradicts_its_files_is_refused() {
+    let fixture = Fixture::bare();
+    let imported = import(&fixture, "aiperf", "peers");
+    let refused = |name: &str, change: fn(&mut ForeignEvidence)| {
+        let digest = plant(&fixture, &imported, name, change);
+        let refused = fixture.assay(&["verify", &digest]).refuses(20, "foreign_evidence");
+        assert!(!refused.stdout.contains("and equal"), "{}", refused.stdout);
+        refused.stderr
+    };
+    let faster = refused("faster", |evidence| evidence.rows[0].value += 1.0);
+    assert!(faster.contains("its numbers are not what its files state"), "{faster}");
+    let fewer = refused("fewer", |evidence| drop(evidence.rows.pop()));
+    assert!(fewer.contains("its numbers are not what its files state"), "{fewer}");
+    let newer = refused("newer", |evidence| evidence.tool_version = Some("9.9.9".to_owned()));
+    assert!(newer.contains("its version of the tool is not what its files state"), "{newer}");
+    let hidden = refused("hidden", |evidence| evidence.not_read.clear());
+    assert!(hidden.contains("its fields that were not read are not what its files state"), "{hidden}");
+    let samples = refused("samples", |evidence| evidence.samples = None);
+    assert!(samples.contains("its rows of single requests are not what its files state"), "{samples}");
+}
+
+#[test]
+fn a_signer_that_no_policy_names_is_not_established() {
+    let fixture = Fixture::bare();
+    let imported = import(&fixture, "jmh", "peers");
+    let policy = fs::read_to_string(fixture.trust()).expect("the policy");
+    fixture.write("trust.yaml", &policy.replace("- import", "- gate").replace("[import]", "[gate]"));
+    fixture.assay(&["verify", id(&imported), "--trust", "trust.yaml"]).refuses(20, "wrong_signer");
+    let fingerprint = key_of(&fixture, Role::Import).public_key().fingerprint().to_string();
+    let established = fixture.assay(&["verify", id(&imported), "--trust", &fingerprint]).success();
+    assert!(!established.stderr.contains("not established"), "{}", established.stderr);
+    let store = fixture.store().display().to_string();
+    let stranger = Fixture::without_keys();
+    for command in ["verify", "show"] {
+        let ran = stranger.assay(&[command, id(&imported), "--store", &store]).exits(21);
+        assert!(ran.stderr.contains("internally consistent; signer not established"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn equal_definitions_are_compared_and_others_are_named() {
+    let fixture = Fixture::bare();
+    let first = import(&fixture, "hyperfine", "first");
+    let faster = RESULT_FORMATS.iter().find(|known| known.name == "hyperfine").expect("a format").examples[0].files[0].1;
+    fixture.write("faster.json", &faster.replace("0.104", "0.094"));
+    let second = fixture.assay(&["import", "results", "faster.json", "--name", "second", "--json"]).success().json();
+    let compared = fixture.assay(&["compare", id(&first), id(&second)]).success().stdout;
+    for part in ["only its importer vouches for it", "hyperfine.wall_time", "B / A", "MEDIAN OF", "between order statistics"] {
+        assert!(compared.contains(part), "`{part}` is missing:\n{compared}");
+    }
+    assert!(!compared.contains("not comparable"), "{compared}");
+    let document = fixture.assay(&["compare", id(&first), id(&second), "--json"]).success().json();
+    let is_of = |sample: &&Value| sample["labels"]["command"] == "sort numbers.txt";
+    let sample = &list(&document["samples"]).iter().find(is_of).expect("samples")["baseline"];
+    assert_eq!((&sample["median"], &sample["method"]), (&json!(0.104), &json!("order_statistic")), "{document:#}");
+
+    let [vllm, sglang, aiperf] = ["vllm", "sglang", "aiperf"].map(|format| import(&fixture, format, format));
+    let refused = fixture.assay(&["compare", id(&vllm), id(&sglang)]).refuses(2, "nothing_compared");
+    let named = "`vllm.ttft` and `sglang.ttft` are not comparable: both are near `ttft_ms`, and are defined differently \
+                 (docs/reference/foreign.md#vllm and #sglang)";
+    assert!(refused.stdout.contains(named), "{}", refused.stdout);
+    assert!(!refused.stdout.contains("intervals"), "nothing was compared: {}", refused.stdout);
+    let same = fixture.assay(&["compare", id(&aiperf), id(&aiperf), "--json"]).success().json();
+    assert_eq!(same["not_comparable"], json!([]));
+    assert!(list(&same["rows"]).iter().all(|row| row["baseline"] == row["candidate"]));
+    // Three requests are too few for an interval of a median.
+    let sample = list(&same["samples"]).iter().find(|sample| sample["metric"] == "aiperf.ttft").expect("samples");
+    assert!(text(&sample["baseline"]["no_interval"]).contains("3 samples"), "{sample:#}");
+}
+
+/// The samples are a file of their own: its digest is in the document, and its rows are not.
+#[test]
+fn rows_of_single_requests_are_a_file() {
+    let fixture = Fixture::bare();
+    let imported = import(&fixture, "aiperf", "peers");
+    let samples = &imported["body"]["samples"];
+    let bytes = fs::read(blob(&fixture.store(), text(&samples["artifact"]["digest"]))).expect("the samples");
+    assert_eq!(samples["artifact"]["digest"], json!(Digest::compute(&bytes).to_string()));
+    let lines: Vec<Value> = bytes
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_slice(line).expect("JSON"))
+        .collect();
+    assert_eq!((lines.len(), &samples["rows"]), (3, &json!("3")));
+    assert_eq!(lines[0]["values"]["aiperf.ttft"], json!(7.134_500_999_999_999), "{:#}", lines[0]);
+    assert_eq!(lines[0]["values"]["icl_ms"].as_array().map(Vec::len), Some(9));
+    assert_eq!(samples["units"]["aiperf.ttft"], json!("ms"));
+}
