@@ -326,7 +326,7 @@ fn serving_work() -> Value {
             "history": "recorded", "reasoning": "drop", "count": "100",
             "play": {"recycle": true, "start": {"from": 0.25, "to": 0.75}, "warm_history": true, "idle_cap_ns": "10000000000", "marker": true}}, "session_header": "x-session-id", "adapters": [{"name": "sql", "weight": 3.0}, {"name": "chat", "weight": 1.0}], "scenario": "agentx", "output": {"law": "fixed", "tokens": 128},
         "rate_profile": {"profile": "series", "segments": [{"duration_ns": "30000000000", "per_s": 4.0}, {"duration_ns": "30000000000", "per_s": 8.5}]},
-        "max_concurrency": "64", "cancel": {"share": 0.1, "after_ns": "500000000"}, "connections": "sticky", "text": "natural", "token_ids": {"from": "range", "least": 1000, "most": 31999}, "images": {"width": 512, "height": 256, "count": 2, "format": "jpeg"}, "image_files": {"files": [pinned("images/cat.jpg", "chat-8b/images/cat.jpg", 48_211, false)], "count": 1},
+        "max_concurrency": "64", "over_saturation": {"in_flight": "512", "for_ns": "2000000000"}, "cancel": {"share": 0.1, "after_ns": "500000000"}, "connections": "sticky", "text": "natural", "token_ids": {"from": "range", "least": 1000, "most": 31999}, "images": {"width": 512, "height": 256, "count": 2, "format": "jpeg"}, "image_files": {"files": [pinned("images/cat.jpg", "chat-8b/images/cat.jpg", 48_211, false)], "count": 1},
         "custom": {"path": "/generate", "body": {"inputs": "${prompt}", "max_new_tokens": "${output_tokens}"}, "text": "generated.0.text",
             "input_tokens": "usage.in", "output_tokens": "usage.out", "finish": "generated.0.reason"},
         "exact_output": true, "continuous_usage": true, "batch": 1, "body": {"temperature": "0"}, "extra_body": {"top_k": 20}, "requests": "500",
@@ -351,7 +351,7 @@ fn serving_outcome(id: &str, number: u32, begin: u32) -> Value {
         "input_tokens": "239311", "output_tokens": "68864", "chunk_lists": "all",
         "client": {
             "lateness_p50_ns": "21000", "lateness_p99_ns": "140000", "lateness_max_ns": "910000", "loop_busy_p99_ns": "80000",
-            "loop_stall_max_ns": "1200000", "loop_late_ns": "31000000", "late_requests": "4", "late_request_share": 0.008,
+            "loop_stall_max_ns": "1200000", "loop_late_ns": "31000000", "judged_ns": "60000000000", "late_reads": "2", "judged_token_events": "61440", "ttft_p99_ns": "48000000", "e2e_p99_ns": "912000000", "late_requests": "4", "late_request_share": 0.008,
             "ttft_p99_delay_ns": "90000", "e2e_p99_delay_ns": "120000", "run_delay_ns": "21000000", "interruptions": "1", "resends": "2", "cpu_user_us": "310000", "cpu_system_us": "540000", "cgroup_throttled_us": "0",
             "cpu_pressure_us": "650000", "cpu_pressure": 0.01, "full_reads": "3", "starved": "0", "requested_rate_per_s": 8.3,
             "sent_rate_per_s": 8.3, "connections": "8", "events": "68900",
@@ -518,7 +518,13 @@ fn plan() -> Plan {
         ],
         "telemetry": [{"name": "node-a", "scrape": "http://node-a:9100/metrics"}],
         "cases": cases().map(|(id, point)| case(&id, point)).collect::<Vec<_>>(),
-        "trial_policy": {"count": TRIALS, "retry_budget": 2, "rebuilds": 3},
+        "trial_policy": {
+            "count": TRIALS, "retry_budget": 2, "rebuilds": 3, "validity": {
+                "lateness_p99_ns": "10000000", "stall_ns": "200000000", "delay_share": 0.05, "sent_share": 0.98, "throttled_share": 0.01,
+                "steal_share": 0.01, "softirq_share": 0.1, "pressure_share": 0.3, "retransmit_share": 0.001,
+                "reason": "TTFT is below 40 ms, of which a delay of 25 ms would be most",
+            },
+        },
         "isolation": "none",
         "placement": "coexist",
         "comparison": {
@@ -740,9 +746,15 @@ fn host_state(milliseconds: u32) -> Value {
         "memory_available_bytes": "790273982464",
         "cpu_busy_us": (80_000_000 + u64::from(milliseconds) * 8_000).to_string(),
         "cpu_steal_us": "0",
+        "cpu_softirq_us": (200_000 + u64::from(milliseconds) * 20).to_string(),
+        "cpu_total_us": (900_000_000 + u64::from(milliseconds) * 48_000).to_string(),
         "own_cpu_us": (70_000_000 + u64::from(milliseconds) * 7_900).to_string(),
         "cgroup_throttled_us": "0",
         "cpu_pressure_us": (1_500_000 + u64::from(milliseconds) * 10).to_string(),
+        "cgroup_pressure_us": (500_000 + u64::from(milliseconds) * 4).to_string(),
+        "tcp_sent_segments": (40_000 + u64::from(milliseconds)).to_string(),
+        "tcp_retransmitted_segments": "3",
+        "tcp_receive_drops": "0",
         "frequencies_khz": ["3800000", "3799000"],
         "temperatures_millicelsius": {"coretemp/Package id 0": 51_000},
     })
