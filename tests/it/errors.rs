@@ -739,7 +739,7 @@ fn an_exit_code_does_not_depend_on_a_reader() {
 #[test]
 fn every_command_has_its_help() {
     let fixture = Fixture::bare();
-    let commands: [&[&str]; 37] = [
+    let commands: [&[&str]; 38] = [
         &[],
         &["calibrate"],
         &["gate"],
@@ -768,6 +768,7 @@ fn every_command_has_its_help() {
         &["validate"],
         &["plan"],
         &["bench"],
+        &["exec"],
         &["runs"],
         &["runs", "rm"],
         &["du"],

@@ -16,6 +16,7 @@ mod command;
 mod datasets;
 mod docs;
 mod errors;
+mod exec;
 mod exporters;
 mod false_claims;
 mod falsify;

@@ -327,6 +327,7 @@ fn plan_target(pins: &mut dyn Pins, files: &SourceFiles<'_>, target: &assay_spec
         place: target.place.clone(),
         cpus: target.cpus.clone(),
         folder: target.folder.clone(),
+        working_directory: target.working_directory.clone(),
         artifacts: target.artifacts.clone(),
     })
 }

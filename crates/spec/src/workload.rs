@@ -1557,7 +1557,12 @@ impl Read for Program {
 
 impl Read for MeasuredCommand {
     fn read(command: &CheckedValue) -> Option<Self> {
-        Some(Self { run: command.get("run")?, times: command.get("times")?, instructions: command.get("instructions")? })
+        Some(Self {
+            run: command.get("run")?,
+            times: command.get("times")?,
+            warmup: command.get("warmup")?,
+            instructions: command.get("instructions")?,
+        })
     }
 }
 

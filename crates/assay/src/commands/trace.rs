@@ -442,7 +442,13 @@ fn print_source(opened: &VerifiedRun, walk: &NumberTrace<'_>) {
             output::line(format!("script    {} from {}", script.artifact.digest, script.origin));
         }
         if let Some(command) = &work.command {
-            output::line(format!("command   {}", command.run.join(" ")));
+            let plan = opened.chain.one::<Plan>().map(|plan| &plan.body);
+            let target = plan.and_then(|plan| plan.target(&plan.case(walk.place.case_id)?.target));
+            let run = target.map_or_else(|| command.run.clone(), |target| command.on(target).run);
+            output::line(format!("command   {}", run.join(" ")));
+            if let Some(folder) = target.and_then(|target| target.working_directory.as_ref()) {
+                output::line(format!("in        {folder}"));
+            }
         }
     }
     let Some(source) = opened.chain.one::<Source>() else { return };

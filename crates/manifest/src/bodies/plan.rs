@@ -205,12 +205,28 @@ pub struct MeasuredCommand {
     pub run: Vec<String>,
     /// The number of invocations per trial; each gives one sample.
     pub times: u32,
+    /// The number of invocations before the first trial of each point, which are not measured.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub warmup: u32,
     /// The tool that counts instructions, in one more invocation of each trial.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub instructions: Option<InstructionCounter>,
 }
 
+/// Returns true for the default of a number that is left out.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 impl MeasuredCommand {
+    /// Returns the command that runs on a target: with the words of the target's own command, if it has one.
+    #[must_use]
+    pub fn on(&self, target: &Target) -> Self {
+        let run = if target.command.is_empty() { &self.run } else { &target.command };
+        Self { run: run.clone(), ..self.clone() }
+    }
+
     /// Returns the names in `${NAME}` of its words, in order. A name without `}` ends with its word.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.run.iter().flat_map(|word| split_word(word)).filter_map(|part| match part {
@@ -344,7 +360,7 @@ pub struct Target {
     /// Its address. For objects: one of their Services, by its name.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub url: Option<String>,
-    /// For a process: program and arguments.
+    /// For a process: program and arguments. For a host: those that replace the words of a workload's command there; empty for none.
     pub command: Vec<String>,
     /// Its environment.
     pub env: Vec<EnvVar>,
@@ -392,6 +408,9 @@ pub struct Target {
     /// For a host: the folder with the programs of commands, relative to the repository's root.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub folder: Option<String>,
+    /// For a host: the folder in which a command runs, an absolute path. If absent, each invocation has a new one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub working_directory: Option<String>,
     /// Files and folders that it executes, relative to the repository's root; provision takes their digests.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub artifacts: Vec<String>,
@@ -622,10 +641,24 @@ mod tests {
     fn a_command_has_the_values_of_its_parameters() {
         let run =
             ["./bench", "--filter=${CASE}", "${CASE}-${SIZE}", "$CASE", "${OTHER}", "$${CASE}", "${"].map(str::to_owned).to_vec();
-        let command = MeasuredCommand { run, times: 1, instructions: None };
+        let command = MeasuredCommand { run, times: 1, warmup: 0, instructions: None };
         assert_eq!(command.names().collect::<Vec<_>>(), ["CASE", "CASE", "SIZE", "OTHER", ""]);
         let parameters = [("CASE", "${SIZE}"), ("SIZE", "9")].map(|(name, value)| (name.to_owned(), value.to_owned()));
         let words = command.words(&BTreeMap::from(parameters));
         assert_eq!(words, ["./bench", "--filter=${SIZE}", "${SIZE}-9", "$CASE", "${OTHER}", "${CASE}", "${}"]);
+    }
+
+    #[test]
+    fn a_target_may_have_its_own_words() {
+        let command = MeasuredCommand { run: vec!["old".to_owned()], times: 3, warmup: 1, instructions: None };
+        let target = |own: &[&str]| -> Target {
+            serde_json::from_value(serde_json::json!({
+                "name": "t", "kind": "host", "command": own, "env": [], "ready_timeout_ns": "0", "hardware": {},
+            }))
+            .expect("a target")
+        };
+        assert_eq!(command.on(&target(&[])), command);
+        let own = command.on(&target(&["new", "x"]));
+        assert_eq!(own, MeasuredCommand { run: vec!["new".to_owned(), "x".to_owned()], ..command });
     }
 }

@@ -60,7 +60,7 @@ fn a_command_is_read_with_what_it_reports() {
     let metric = |path: &str, primary| (path.to_owned(), primary);
     let (command, metrics) = read(COMMAND);
     let run = ["./words", "9"].map(str::to_owned).to_vec();
-    assert_eq!(command, MeasuredCommand { run, times: 1, instructions: None });
+    assert_eq!(command, MeasuredCommand { run, times: 1, warmup: 0, instructions: None });
     assert_eq!(metrics, [metric("cpu_time_ms", true), metric("wall_time_ms", false)]);
     let (command, metrics) = read(&replace_part(COMMAND, "'9']", "'9'], times: 5, instructions: cachegrind"));
     assert_eq!((command.times, command.instructions), (5, Some(InstructionCounter::Cachegrind)));
