@@ -26,6 +26,7 @@ mod forks;
 mod gate;
 mod git_https;
 mod gitlab;
+mod harnesses;
 mod hostile;
 mod images;
 mod import;

@@ -280,6 +280,7 @@ fn indicator(
     });
     Ok(Some(IndicatorWork {
         script,
+        output: executable.output,
         command,
         files: beside,
         parameters: constants.collect(),

@@ -163,6 +163,13 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
         .only(EXECUTED)
         .required_for_choices(&["training"]),
         optional(
+            "output",
+            &Type::Choice(&HARNESSES),
+            "The benchmark harness whose output the `script` prints: each of its benchmarks becomes metrics, `NAME.time_nanoseconds` and the \
+             like. If left out, the script prints a result.",
+        )
+        .only(&["indicator"]),
+        optional(
             "command",
             &Type::Object(&MEASURED_COMMAND),
             "Your program, which one trial runs and Assay times. Either this or `script`.",
@@ -304,6 +311,15 @@ static SCRIPT: Table = Table {
     ],
     rules: &[Rule::ExactlyOne(&["path", "url"])],
 };
+
+pub(crate) static HARNESSES: [Choice; 6] = [
+    choice("go-bench", "The text of `go test -bench`. Each repetition of `-count` is a sample."),
+    choice("google-benchmark", "The JSON of Google Benchmark: `--benchmark_format=json`. Each repetition is a sample."),
+    choice("pytest-benchmark", "The JSON of pytest-benchmark: `--benchmark-json=FILE`. Each round is a sample."),
+    choice("hyperfine", "The JSON of hyperfine: `--export-json FILE`. Each run is a sample."),
+    choice("criterion", "The messages of cargo-criterion: `--message-format=json`. Each sample is its time per iteration."),
+    choice("jmh", "The JSON of JMH: `-rf json -rff FILE`. Each iteration is a sample."),
+];
 
 pub(crate) static COUNTERS: [Choice; 2] = [
     choice("perf", "The processor's own counter, by `perf stat`: user mode only. Few virtual machines have one."),

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use assay_foreign::harness;
 use assay_host::{FileDigests, Root};
 use assay_indicator::OutputError;
 use assay_manifest::{
@@ -129,7 +130,7 @@ impl<'a> Runner<'a> {
             evidence.push(ctx.put(name(Attempt::MEASURED), "application/json", &document)?);
             assay_indicator::parse(&document)
         } else {
-            assay_indicator::parse(&stdout.excerpt)
+            harness::parse(self.work.output, self.workload.name.as_str(), &stdout.excerpt)
         };
         if let Err(error) = fs::remove_dir_all(&folder) {
             // Files that a script has made unremovable stay until the scratch folder goes; no later attempt uses this folder.

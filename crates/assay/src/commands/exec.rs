@@ -57,7 +57,7 @@ const OPTIONS: [(&str, &str); 6] = [
 /// The remedy of a problem that has none of its own, which is one of a word.
 const WORD_HINT: &str = "a word of the command has from 1 to 4096 characters; a shell passes others: `-- sh -c 'LINE'`";
 
-/// What is measured, and how the command runs.
+/// The notes below the options: the measured quantities, and how the command runs.
 const NOTES: &str = "Measured are wall time, CPU time in user and system mode, and peak memory, each with an interval. Wall time includes the start of \
 the process. The command runs in this folder, with an empty stdin; its outputs are kept as evidence. No shell runs it: for a line of a shell, write \
 `-- sh -c 'LINE'`.";

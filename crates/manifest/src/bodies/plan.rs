@@ -187,6 +187,23 @@ words!(
     Cachegrind = "cachegrind",
 );
 
+words!(
+    /// The benchmark harness whose output a script prints.
+    HarnessFormat, "format of a harness",
+    /// The text of `go test -bench`.
+    GoBench = "go-bench",
+    /// The JSON of Google Benchmark, `--benchmark_format=json`.
+    GoogleBenchmark = "google-benchmark",
+    /// The JSON of pytest-benchmark, `--benchmark-json`.
+    PytestBenchmark = "pytest-benchmark",
+    /// The JSON of hyperfine, `--export-json`.
+    Hyperfine = "hyperfine",
+    /// The messages of cargo-criterion, `--message-format=json`.
+    Criterion = "criterion",
+    /// The JSON of JMH, `-rf json`.
+    Jmh = "jmh",
+);
+
 /// The metric of a command: CPU time in user and system mode, in milliseconds.
 pub const CPU_TIME: &str = "cpu_time_ms";
 /// The metric of a command: time from its start until its end was seen, in milliseconds.
@@ -278,6 +295,9 @@ pub struct IndicatorWork {
     /// The script; its digest is `script_sha256`. There is either a script or a command.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub script: Option<PinnedFile>,
+    /// The harness whose output the script prints; absent if the script prints a result.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub output: Option<HarnessFormat>,
     /// The command that is measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub command: Option<MeasuredCommand>,
