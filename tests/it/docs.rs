@@ -365,3 +365,17 @@ fn links_in_the_pages_arrive() {
     }
     assert!(followed > 50, "{followed} links");
 }
+
+/// A command, and two of them, are measured without any file.
+#[test]
+fn measuring_a_command_is_followed_to_its_end() {
+    let fixture = Fixture::new();
+    let mut reader = Reader::new(&fixture);
+    let blocks = blocks(include_str!("../../docs/exec.md"));
+    assert!(blocks.len() >= 5, "the page has its steps");
+    for block in &blocks {
+        reader.follow(block);
+    }
+    drop(reader);
+    assert_eq!(fixture.leftovers(), [""; 0]);
+}

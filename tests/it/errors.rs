@@ -769,6 +769,7 @@ fn every_command_has_its_help() {
         &["validate"],
         &["plan"],
         &["bench"],
+        &["exec"],
         &["runs"],
         &["runs", "rm"],
         &["du"],

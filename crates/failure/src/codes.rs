@@ -441,6 +441,7 @@ error_codes! {
     Unreachable, "unreachable", Environment, AtOnce, "The Git remote cannot be reached.", "Check the network, the proxy and the address, and try again.";
     Unschedulable, "unschedulable", Environment, AtOnce, "No node of the cluster can run a pod.", "Free resources, add a node, or reduce the requested resources.";
     WarehouseUnavailable, "warehouse_unavailable", Environment, AtOnce, "The warehouse cannot be read or written.", "Check the store, and try again.";
+    WorkingDirectory, "working_directory", Environment, Lasting, "The working directory of a command does not exist.", "Create the folder, or correct the target's `working_directory`.";
     Zstd, "zstd", Environment, AtOnce, "A recording cannot be unpacked.", "Resume the run; if it fails again, check the memory of the stage.";
     Cancelled, "cancelled", Cancelled, Lasting, "The command was cancelled.", "Run again with the same `--run-id` to resume the run.";
     Internal, "internal", Unexpected, Lasting, "An internal error: something that the programs assume did not hold.", "Report it, with the whole message and the command.";

@@ -15,6 +15,7 @@ mod endpoint;
 mod format;
 mod formats;
 mod genai;
+pub mod harness;
 mod import;
 mod load;
 mod mapping;

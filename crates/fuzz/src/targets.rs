@@ -14,8 +14,8 @@ use assay_git::parse_commit;
 use assay_load::sse::{MAX_EVENT_BYTES, Stream};
 use assay_load::{Arrivals, Capture, ChunkLists, Connections, Endpoint, EndpointPaths, MeasuredLimits, Trial};
 use assay_manifest::{
-    Address, CaseId, CpuList, DatasetFormat, Digest, Document, Instant, MessageRole, Name, OverLongPrompt, PointId, RunId,
-    TemplateUse, TrialId,
+    Address, CaseId, CpuList, DatasetFormat, Digest, Document, HarnessFormat, Instant, MessageRole, Name, OverLongPrompt,
+    PointId, RunId, TemplateUse, TrialId,
 };
 use assay_simulator::Fault;
 use assay_spec::{Definition, Scenario, parse_objects};
@@ -269,9 +269,12 @@ fn exposition(bytes: &[u8]) {
     let _ = counters(&String::from_utf8_lossy(bytes));
 }
 
-/// The output of an indicator.
+/// The output of an indicator, or of a harness that it runs.
 fn indicator(bytes: &[u8]) {
     let _ = assay_indicator::parse(bytes);
+    for format in HarnessFormat::ALL {
+        let _ = assay_foreign::harness::read(*format, bytes);
+    }
 }
 
 /// A public key in PEM.

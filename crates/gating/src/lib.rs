@@ -2,7 +2,8 @@
 //!
 //! [`GateRequest::judge`] opens the judged run, reads the rules, finds the earlier verdicts, and signs and stores a new one.
 //! [`replay`] repeats a verdict from the inputs that it names, [`compare_with_history`] compares a run with those before it, and
-//! [`NoiseRequest::learn`] learns noise from earlier runs.
+//! [`NoiseRequest::learn`] learns noise from earlier runs. [`judge_own_comparison`] judges an exploratory comparison by its own rules, without a
+//! signed verdict.
 //! Nothing is printed here: a [`Caller`] is given typed [`GateEvent`]s, holds the key, and runs a pipeline once more.
 
 mod caller;
@@ -10,6 +11,7 @@ mod decide;
 mod evidence;
 mod history;
 mod noise;
+mod own;
 mod replay;
 mod request;
 mod rules;
@@ -20,6 +22,7 @@ pub use caller::{Caller, GateEvent, RepeatedRun};
 pub use decide::GateDecision;
 pub use history::{FollowedMetric, HistoryJudgement, MissingMetric, RecommendedDesign, compare_with_history};
 pub use noise::{NoiseEvent, NoiseFile, NoiseRequest};
+pub use own::judge_own_comparison;
 pub use replay::replay;
 pub use request::{GateRequest, RuleOrigin};
 pub use sequence::VerifiedVerdict;

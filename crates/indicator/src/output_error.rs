@@ -94,6 +94,14 @@ pub enum OutputError {
     /// The objects have more paths than [`MAX_PATHS`].
     #[error("`@parameters` and `@result` have more paths than the limit of {MAX_PATHS}")]
     TooManyPaths,
+    /// The output is not one of the harness that the workload names.
+    #[error("the output is not one of {format}: {reason}")]
+    Harness {
+        /// The name of the format.
+        format: String,
+        /// The reason.
+        reason: String,
+    },
 }
 
 impl OutputError {
@@ -116,6 +124,7 @@ impl OutputError {
             Self::CollidingPaths(_) => "colliding_paths",
             Self::PathTooLong(_) => "path_too_long",
             Self::TooManyPaths => "too_many_paths",
+            Self::Harness { .. } => "harness",
         }
     }
 }

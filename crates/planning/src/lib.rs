@@ -281,6 +281,7 @@ fn indicator(
     });
     Ok(Some(IndicatorWork {
         script,
+        output: executable.output,
         command,
         files: beside,
         parameters: constants.collect(),
@@ -328,6 +329,7 @@ fn plan_target(pins: &mut dyn Pins, files: &SourceFiles<'_>, target: &assay_spec
         place: target.place.clone(),
         cpus: target.cpus.clone(),
         folder: target.folder.clone(),
+        working_directory: target.working_directory.clone(),
         artifacts: target.artifacts.clone(),
     })
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use assay_manifest::{
-    CacheMode, Case, CaseId, Hasher, IdError, Intent, MAX_LOAD, Name, Point, PointId, PointKind, RateProfile, TargetKind,
-    WorkloadType, canonical_value,
+    CacheMode, Case, CaseId, Hasher, IdError, Intent, MAX_LOAD, MeasuredCommand, Name, Point, PointId, PointKind, RateProfile,
+    TargetKind, WorkloadType, canonical_value,
 };
 use assay_metric::{MetricName, Requirement};
 use serde_json::Value as Json;
@@ -12,7 +12,9 @@ use serde_json::Value as Json;
 use crate::format::host_of;
 use crate::pipeline::{MIN_TRIALS, Pipeline, Shards, Target};
 use crate::problem::Problem;
-use crate::workload::{ArrivalMode, OfferedRate, Parameter, Script, Serving, WITHIN_RUN_SECONDS, Work, Workload};
+use crate::workload::{
+    ArrivalMode, Executable, OfferedRate, Parameter, Program, Script, Serving, WITHIN_RUN_SECONDS, Work, Workload,
+};
 use assay_stats::MIN_CLUSTERS;
 
 /// The most cases of one pipeline: ten times the largest that is planned for.
@@ -39,6 +41,7 @@ pub fn expand(pipeline: &Pipeline, workloads: &[Workload]) -> Result<Vec<Case>, 
     check_session_headers(pipeline, &named, &mut problems);
     check_warm_replicas(pipeline, &named, &mut problems);
     check_sides(pipeline, &named, &mut problems);
+    check_host_commands(pipeline, &named, &mut problems);
     check_gates(pipeline, &named, &mut problems);
     check_hosts(pipeline, &named, &mut problems);
     check_shards(pipeline, &named, &mut problems);
@@ -170,6 +173,31 @@ fn check_sides(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<
         let message = format!("no workload of this pipeline runs on both `{}` and `{}`", baseline.name, candidate.name);
         let problem = pipeline.places.problem("spec.comparison", message);
         problems.push(problem.with_hint(format!("one is a `{}`, the other a `{}`", baseline.kind, candidate.kind)));
+    }
+}
+
+/// Checks that the command of a host replaces that of each workload which runs there, and names only its parameters.
+fn check_host_commands(pipeline: &Pipeline, workloads: &[&Workload], problems: &mut Vec<Problem>) {
+    let hosts = pipeline.spec.targets.iter().enumerate().filter(|(_, target)| target.kind == TargetKind::Host);
+    for (index, target) in hosts.filter(|(_, target)| !target.command.is_empty()) {
+        for workload in workloads.iter().filter(|workload| runs_on(workload, target)) {
+            let Some(Executable { program: Program::Command(command), parameters, .. }) = workload.spec.work.executable() else {
+                let message =
+                    format!("the command of the target `{}` replaces none: `{}` runs a script", target.name, workload.name);
+                let problem = pipeline.places.problem(&format!("spec.targets[{index}].command"), message);
+                problems.push(problem.with_hint("remove it, or give the workload a `command` instead of a `script`"));
+                continue;
+            };
+            let command = MeasuredCommand { run: target.command.clone(), ..command.clone() };
+            if let Some(name) = command.names().find(|name| !parameters.contains_key(*name)) {
+                let message = format!(
+                    "the command of the target `{}` names `${{{name}}}`, which is no parameter of `{}`",
+                    target.name, workload.name
+                );
+                let problem = pipeline.places.problem(&format!("spec.targets[{index}].command"), message);
+                problems.push(problem.with_hint("write `$${` for what is no parameter"));
+            }
+        }
     }
 }
 

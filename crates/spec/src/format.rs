@@ -894,12 +894,21 @@ pub(crate) static MOUNT_PATH: Format = Format {
     },
 };
 
+pub(crate) static ABSOLUTE_PATH: Format = Format {
+    what: "an absolute path",
+    pattern: "^/",
+    example: "/srv/data",
+    max: 4096,
+    normal: |text| keep_if(text, text.starts_with('/') && !text.contains('\0'), "a path that begins with `/`"),
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ALL: [&Format; 42] = [
+    const ALL: [&Format; 43] = [
+        &ABSOLUTE_PATH,
         &GIT_REF,
         &TEXT,
         &WORD,
@@ -1101,6 +1110,7 @@ mod tests {
             &["", "/a", "a/", "a/b/c", "A.b/c", "a b", "-a", &"a".repeat(64)],
         );
         accepts(&LABEL_VALUE, &["H100-80G", "true"], &["", "a b", "-a", "a/b", &"a".repeat(64)]);
+        accepts(&ABSOLUTE_PATH, &["/", "/a b/../c"], &["", "a", "./a", "/a\0b"]);
         accepts(&MOUNT_PATH, &["/", "/data", "/a/b c"], &["", "a", "/a/../b", "/a:b", "/..", "C:\\a"]);
         assert_eq!((MOUNT_PATH.normal)("/data//./x/"), Ok("/data/x".to_owned()));
     }

@@ -180,7 +180,7 @@ pub struct Target {
     pub kind: TargetKind,
     /// Its address.
     pub url: Option<String>,
-    /// Program and arguments of a process.
+    /// Program and arguments of a process, or those that replace a workload's on a host; empty for none.
     pub command: Vec<String>,
     /// Files with its Kubernetes objects, relative to the repository's root.
     pub objects: Vec<String>,
@@ -212,6 +212,8 @@ pub struct Target {
     pub cpus: Option<String>,
     /// The folder of the programs that the `command` of a workload runs, relative to the repository's root.
     pub folder: Option<String>,
+    /// The folder in which a `command` runs, an absolute path.
+    pub working_directory: Option<String>,
     /// Files and folders that it executes, relative to the repository's root.
     pub artifacts: Vec<String>,
 }
@@ -723,7 +725,7 @@ impl Read for Target {
             name: target.get("name")?,
             kind: target.get("kind")?,
             url: target.get("url")?,
-            command: target.get("command")?,
+            command: target.get::<Option<Vec<String>>>("command")?.unwrap_or_default(),
             objects: target.get("objects")?,
             inference_service: target.get("inference_service")?,
             env: read_env(target)?,
@@ -739,6 +741,7 @@ impl Read for Target {
             place: target.get("place")?,
             cpus: target.get("cpus")?,
             folder: target.get("folder")?,
+            working_directory: target.get("working_directory")?,
             artifacts: target.get::<Option<Vec<String>>>("artifacts")?.unwrap_or_default(),
         })
     }

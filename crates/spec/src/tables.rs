@@ -13,8 +13,8 @@ use assay_metric::{SloMetric, Unit};
 
 use crate::field::{Choice, Field, Rule, Table, Type, Uniqueness, choice, default, optional, required};
 use crate::format::{
-    BRANCH, CASE_ID, CERTIFICATES, COMMIT, CPUS, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENDPOINT_URL, ENV_NAME,
-    GIT_REF, HEADER, HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE, INSTANT, JSON_OBJECT, LABEL, LATENCY, LATENESS, MEMBER, METRIC,
+    ABSOLUTE_PATH, BRANCH, CASE_ID, CERTIFICATES, COMMIT, CPUS, CRON, CURRENCY, DATE, DURATION, DURATION_OR_NONE, ENDPOINT_URL,
+    ENV_NAME, GIT_REF, HEADER, HOST, HTTP_PATH, HTTP_URL, HTTPS_URL, IMAGE, INSTANT, JSON_OBJECT, LABEL, LATENCY, LATENESS, MEMBER, METRIC,
     NAME, OBJECT_NAME, PATH, PAUSE, PUBLIC_KEY, QUANTITY, REMOTE, RUN_ID, SCENARIO, SEED, SESSION_HEADER, SHA256, SQL_PATH,
     TELEMETRY_URL, TEXT, TIMEZONE, UNIT, WORD,
 };
@@ -163,6 +163,13 @@ pub(crate) static WORKLOAD_SPEC: Table = Table {
         .only(EXECUTED)
         .required_for_choices(&["training"]),
         optional(
+            "output",
+            &Type::Choice(&HARNESSES),
+            "The benchmark harness whose output the `script` prints: each of its benchmarks becomes metrics, `NAME.time_nanoseconds` and the \
+             like. If left out, the script prints a result.",
+        )
+        .only(&["indicator"]),
+        optional(
             "command",
             &Type::Object(&MEASURED_COMMAND),
             "Your program, which one trial runs and Assay times. Either this or `script`.",
@@ -305,6 +312,15 @@ static SCRIPT: Table = Table {
     rules: &[Rule::ExactlyOne(&["path", "url"])],
 };
 
+pub(crate) static HARNESSES: [Choice; 6] = [
+    choice("go-bench", "The text of `go test -bench`. Each repetition of `-count` is a sample."),
+    choice("google-benchmark", "The JSON of Google Benchmark: `--benchmark_format=json`. Each repetition is a sample."),
+    choice("pytest-benchmark", "The JSON of pytest-benchmark: `--benchmark-json=FILE`. Each round is a sample."),
+    choice("hyperfine", "The JSON of hyperfine: `--export-json FILE`. Each run is a sample."),
+    choice("criterion", "The messages of cargo-criterion: `--message-format=json`. Each sample is its time per iteration."),
+    choice("jmh", "The JSON of JMH: `-rf json -rff FILE`. Each iteration is a sample."),
+];
+
 pub(crate) static COUNTERS: [Choice; 2] = [
     choice("perf", "The processor's own counter, by `perf stat`: user mode only. Few virtual machines have one."),
     choice(
@@ -334,6 +350,13 @@ static MEASURED_COMMAND: Table = Table {
             &Type::Integer { min: 1, max: MAX_RUNS },
             "1",
             "The number of times that each trial runs it; the median is the trial's value. Use more than one if it takes milliseconds.",
+        ),
+        default(
+            "warmup",
+            &Type::Integer { min: 0, max: MAX_RUNS },
+            "0",
+            "The number of times that it runs before the first trial of each point, not measured. If one of them fails, no trial of the \
+             point runs.",
         ),
         optional(
             "instructions",
@@ -1253,7 +1276,13 @@ pub(crate) static TARGET: Table = Table {
         )
         .only(REACHED)
         .required_for_choices(&["endpoint", "process", "objects"]),
-        required("command", &COMMAND, "Program and arguments.").only(&["process"]),
+        optional(
+            "command",
+            &COMMAND,
+            "Program and arguments of a process. For a host: those that a workload's `command` runs on this side, in place of its `run`.",
+        )
+        .only(&["host", "process"])
+        .required_for_choices(&["process"]),
         required(
             "objects",
             &Type::List { item: &PATH_TYPE, min: 1, max: MAX_OBJECT_FILES, unique: Uniqueness::Item },
@@ -1321,6 +1350,13 @@ pub(crate) static TARGET: Table = Table {
             &PATH_TYPE,
             "The folder with the files that a workload's `command` runs on this side, relative to the repository's root. With \
              `trials.rebuilds`, it has a folder for each build: `1`, `2` and so on.",
+        )
+        .only(&["host"]),
+        optional(
+            "working_directory",
+            &Type::Text(&ABSOLUTE_PATH),
+            "The folder of the machine in which a workload's `command` runs on this side. If left out, each invocation has a new one with \
+             the workload's `files`.",
         )
         .only(&["host"]),
         default(

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use assay_api::{CustomApi, InputKind, ServingApi};
 use assay_manifest::{
-    Adapter, BetterDirection, CacheMode, Cancellation, CaptureMode, ConnectionPolicy, Count, DatasetFormat, History, Images,
-    InstructionCounter, JudgedScenario, MeasuredCommand, Name, OverLongPrompt, OverSaturation, RateProfile, RateSegment,
-    ReasoningHistory, SessionPlay, SharedPrefix, SloMetric, SyntheticText, TokenIds, WorkloadType,
+    Adapter, BetterDirection, CacheMode, Cancellation, CaptureMode, ConnectionPolicy, Count, DatasetFormat, HarnessFormat,
+    History, Images, InstructionCounter, JudgedScenario, MeasuredCommand, Name, OverLongPrompt, OverSaturation, RateProfile,
+    RateSegment, ReasoningHistory, SessionPlay, SharedPrefix, SloMetric, SyntheticText, TokenIds, WorkloadType,
 };
 use assay_metric::Requirement;
 use serde_json::{Map, Value as Json};
@@ -124,6 +124,8 @@ impl Dimensions {
 pub struct Executable {
     /// The program that one trial runs.
     pub program: Program,
+    /// The harness whose output a script prints; `None` if it prints a result.
+    pub output: Option<HarnessFormat>,
     /// The command that runs once before the first trial.
     pub prepare: Option<PrepareCommand>,
     /// The script's environment, by name.
@@ -619,6 +621,7 @@ read_from_text!(
     CacheMode,
     CaptureMode,
     DatasetFormat,
+    HarnessFormat,
     History,
     InstructionCounter,
     JudgedScenario,
@@ -712,6 +715,7 @@ impl Define for Workload {
         let Some(spec) = checked.member("spec") else { return };
         check_type(spec, problems);
         check_reported(spec, problems);
+        check_harness(spec, problems);
         check_arrival(spec, problems);
         check_times(spec, problems);
         check_load_end(spec, problems);
@@ -766,6 +770,15 @@ fn check_names(spec: &CheckedValue, command: &CheckedValue, read: &MeasuredComma
         let other = "add it to `spec.parameters`, or write `$${` for what is no parameter";
         let hint = did_you_mean(name, known.iter().copied()).unwrap_or_else(|| other.to_owned());
         problems.add_hinted(command.member("run").map_or(command.anchor, |run| run.anchor), message, hint);
+    }
+}
+
+/// Checks that it is a script whose output is that of a harness: the output of a command is not read.
+fn check_harness(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    if let (Some(output), Some(_)) = (spec.member("output"), spec.member("command")) {
+        let message =
+            "`spec.output` is the harness whose output a `script` prints, and this is a `command`, whose output is not read";
+        problems.add_hinted(output.span, message, "remove it, or write a `script` that runs the harness");
     }
 }
 
@@ -1542,7 +1555,12 @@ impl Read for Dimensions {
 
 impl Read for Executable {
     fn read(spec: &CheckedValue) -> Option<Self> {
-        Some(Self { program: Program::read(spec)?, prepare: spec.get("prepare")?, parameters: spec.get("parameters")? })
+        Some(Self {
+            program: Program::read(spec)?,
+            output: spec.get("output")?,
+            prepare: spec.get("prepare")?,
+            parameters: spec.get("parameters")?,
+        })
     }
 }
 
@@ -1557,7 +1575,12 @@ impl Read for Program {
 
 impl Read for MeasuredCommand {
     fn read(command: &CheckedValue) -> Option<Self> {
-        Some(Self { run: command.get("run")?, times: command.get("times")?, instructions: command.get("instructions")? })
+        Some(Self {
+            run: command.get("run")?,
+            times: command.get("times")?,
+            warmup: command.get("warmup")?,
+            instructions: command.get("instructions")?,
+        })
     }
 }
 
@@ -1854,8 +1877,8 @@ mod tests {
 
     use crate::field::Choice;
     use crate::tables::{
-        ARRIVALS, CACHES, CAPTURES, COUNTERS, DATASET_FORMATS, HISTORIES, IMAGE_FORMATS, LOAD_MODES, OVER_LONG, REASONING,
-        RESPONSE_LENGTHS, SCENARIOS, TEXTS_OF_PROMPTS, TRACE_FORMATS,
+        ARRIVALS, CACHES, CAPTURES, COUNTERS, DATASET_FORMATS, HARNESSES, HISTORIES, IMAGE_FORMATS, LOAD_MODES, OVER_LONG,
+        REASONING, RESPONSE_LENGTHS, SCENARIOS, TEXTS_OF_PROMPTS, TRACE_FORMATS,
     };
 
     #[test]
@@ -1864,6 +1887,7 @@ mod tests {
         assert_eq!(words(&CACHES), CacheMode::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&CAPTURES), CaptureMode::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&COUNTERS), InstructionCounter::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
+        assert_eq!(words(&HARNESSES), HarnessFormat::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&DATASET_FORMATS), DatasetFormat::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&OVER_LONG), OverLongPrompt::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());
         assert_eq!(words(&TEXTS_OF_PROMPTS), SyntheticText::ALL.iter().map(|word| word.as_str()).collect::<Vec<_>>());

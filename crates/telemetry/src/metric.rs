@@ -51,12 +51,13 @@ pub(crate) const UNKNOWN_UNIT: &str = "unknown";
 
 /// The name suffixes that have units in Prometheus (Prometheus documentation, "Metric and label naming", base units), and some
 /// that serving programs use. `perc` is not among them: vLLM calls a share from 0 to 1 so.
-const UNITS: [(&str, &str); 18] = [
+const UNITS: [(&str, &str); 19] = [
     ("seconds", "s"),
     ("milliseconds", "ms"),
     ("microseconds", "us"),
     ("nanoseconds", "ns"),
     ("bytes", "bytes"),
+    ("kib", "KiB"),
     ("ratio", "ratio"),
     ("percent", "%"),
     ("tokens", "tokens"),

@@ -7,11 +7,12 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use assay_foreign::harness;
 use assay_host::{FileDigests, Root};
 use assay_indicator::OutputError;
 use assay_manifest::{
     Attempt, AttemptStatus, EnvVar, Executable, FrozenWorkload, HostChange, HostState, IndicatorOutcome, IndicatorWork,
-    InstructionCounter, Plan, PlannedTrial, Reason, ResourceUsage, ValidityLimits, Variant,
+    InstructionCounter, MeasuredCommand, Plan, PlannedTrial, Reason, ResourceUsage, ValidityLimits, Variant,
 };
 use assay_process::{ChildExit, Command, Status, Usage};
 use assay_stage::{Context, ErrorCode, Failure, MissingValue, Secrets, read_value};
@@ -51,6 +52,10 @@ pub(crate) struct Runner<'a> {
     build: PathBuf,
     /// The limits within which an attempt counts.
     limits: ValidityLimits,
+    /// The command that is measured on this target.
+    command: Option<MeasuredCommand>,
+    /// The folder in which it runs; `None` for a new one.
+    working_directory: Option<&'a Path>,
 }
 
 impl<'a> Runner<'a> {
@@ -67,11 +72,14 @@ impl<'a> Runner<'a> {
         let env = target.env.iter().chain(&variant.env).collect();
         let parameters = work.parameters.iter().chain(&point.value).map(|(name, value)| (name.clone(), value.clone())).collect();
         let build = build_folder(target.folder.as_deref(), plan.trial_policy.rebuilds, trial.index);
+        let command = work.command.as_ref().map(|command| command.on(target));
+        let working_directory = target.working_directory.as_deref().map(Path::new);
+        let artifacts = &target.artifacts;
         let limits = plan.trial_policy.validity.clone().unwrap_or_default();
-        Ok((workload, Self { trial, workload, work, parameters, env, artifacts: &target.artifacts, build, limits }))
+        Ok((workload, Self { trial, workload, work, parameters, env, artifacts, build, limits, command, working_directory }))
     }
 
-    /// Returns an attempt that never ran, because the workload's preparation failed.
+    /// Returns an attempt that never ran, because the workload's preparation or a warm-up run failed.
     pub(crate) fn not_prepared(&self, ctx: &Context, attempt: u32, failure: &str) -> Attempt {
         let window = ctx.clock().start().window();
         let reasons = vec![Reason::new("not_prepared", failure)];
@@ -96,13 +104,7 @@ impl<'a> Runner<'a> {
         // Files that an invocation leaves in its folder must not help the next one.
         let next = |number: u32| {
             let folder = if number == 0 { folder.clone() } else { workspace.renew_folder(ctx, &place)? };
-            Ok(Command {
-                env: env.clone(),
-                cwd: Some(folder),
-                stdout: stdout.output(),
-                stderr: stderr.output(),
-                ..Command::new(&program.path).args(&program.arguments)
-            })
+            Ok(self.invocation(&program, &env, &folder, [&stdout, &stderr]))
         };
 
         let before = host_state(ctx);
@@ -131,7 +133,7 @@ impl<'a> Runner<'a> {
             evidence.push(ctx.put(name(Attempt::MEASURED), "application/json", &document)?);
             assay_indicator::parse(&document)
         } else {
-            assay_indicator::parse(&stdout.excerpt)
+            harness::parse(self.work.output, self.workload.name.as_str(), &stdout.excerpt)
         };
         if let Err(error) = fs::remove_dir_all(&folder) {
             // Files that a script has made unremovable stay until the scratch folder goes; no later attempt uses this folder.
@@ -163,15 +165,78 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// Fails if the program does not exist, so that the error comes before any measurement.
+    /// Runs the command as often as its point is to be warmed up, unmeasured. The error is the reason why a run of it failed.
+    pub(crate) fn warm_up(&self, ctx: &Context, workspace: &Workspace) -> Result<Result<(), String>, Failure> {
+        let runs = self.command.as_ref().map_or(0, |command| command.warmup);
+        for number in 1..=runs {
+            if let Err(failure) = self.run_unmeasured(ctx, workspace, &format!("warm-up run {number} of {runs}"))? {
+                return Ok(Err(failure));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Runs the command once, within the time limit of a trial; `what` names the run in the reason why it failed.
+    fn run_unmeasured(&self, ctx: &Context, workspace: &Workspace, what: &str) -> Result<Result<(), String>, Failure> {
+        let place = format!("warmup-{}", self.trial.trial_id);
+        let folder = workspace.renew_folder(ctx, &place)?;
+        let (stdout, stderr) = (Capture::new(ctx)?, Capture::new(ctx)?);
+        let (env, secrets) = self.environment(&folder)?;
+        let program = self.program(&folder, search_path(&env))?;
+        let outputs = [&stdout, &stderr];
+        let next = |_| Ok(self.invocation(&program, &env, &folder, outputs));
+        let state = host_state(ctx);
+        let taken = times::run_timed(ctx, &next, 1, Duration::from_nanos(self.work.time_limit_ns.0), outputs)?;
+        ctx.check_cancelled()?;
+        let is_exceeded = outputs.iter().any(|output| output.is_exceeded());
+        let (_, reasons) = judge(&JudgeInput {
+            what,
+            last_words: last_lines(&stderr.excerpt(&secrets, Excerpt::Last(MAX_STDERR_BYTES))?),
+            is_measured: true,
+            ended: &taken.ended,
+            is_exceeded,
+            output: &assay_indicator::parse(&times::document(self.workload.name.as_str(), &self.parameters, &[], None)),
+            metrics: &[],
+            before: &state,
+            after: &state,
+        });
+        if let Err(error) = fs::remove_dir_all(&folder) {
+            tracing::warn!(folder = %folder.display(), %error, "the folder of a warm-up run was not removed");
+        }
+        Ok(reasons.into_iter().next().map_or(Ok(()), |reason| Err(reason.detail)))
+    }
+
+    /// Returns one invocation of the program, with a folder of its own for temporary files.
+    fn invocation(
+        &self,
+        program: &Program,
+        env: &BTreeMap<OsString, OsString>,
+        folder: &Path,
+        [stdout, stderr]: [&Capture; 2],
+    ) -> Command {
+        Command {
+            env: env.clone(),
+            cwd: Some(self.working_directory.unwrap_or(folder).to_owned()),
+            stdout: stdout.output(),
+            stderr: stderr.output(),
+            ..Command::new(&program.path).args(&program.arguments)
+        }
+    }
+
+    /// Fails if the program or its working directory does not exist, so that the error comes before any measurement.
     pub(crate) fn check_program(&self, ctx: &Context) -> Result<(), Failure> {
+        if let Some(folder) = self.working_directory.filter(|folder| !folder.is_dir()) {
+            let message =
+                format!("the working directory `{}` of the workload `{}` does not exist", folder.display(), self.workload.name);
+            return Err(Failure::new(ErrorCode::WorkingDirectory, message));
+        }
         let (env, _) = self.environment(ctx.scratch())?;
         self.program(ctx.scratch(), search_path(&env)).map(|_| ())
     }
 
     /// Resolves the program and the number of its invocations.
     fn program(&self, folder: &Path, search: &str) -> Result<Program, Failure> {
-        let Some(command) = &self.work.command else {
+        let Some(command) = &self.command else {
             let path = folder.join(SCRIPT);
             let shown = SCRIPT.to_owned();
             return Ok(Program { path, display_name: shown, arguments: Vec::new(), times: 1, counter: None, is_measured: false });

@@ -46,6 +46,12 @@ impl Excerpt {
             Self::Last(limit) => (size.saturating_sub(limit), limit.min(size)),
         }
     }
+
+    /// Returns the excerpt of these bytes.
+    fn take(self, bytes: Vec<u8>) -> Vec<u8> {
+        let (start, size) = self.range(bytes.len() as u64);
+        bytes.into_iter().skip(start as usize).take(size as usize).collect()
+    }
 }
 
 impl Capture {
@@ -74,22 +80,34 @@ impl Capture {
     ) -> Result<KeptOutput, Failure> {
         let media_type = "application/octet-stream";
         if !secrets.is_empty() {
-            // The limit, or the end of a program that was stopped, may be in the middle of a secret.
-            let bytes = self.read(0, MAX_OUTPUT_BYTES)?;
-            let masked = secrets.mask_cut(&bytes);
-            let held_secret = masked.is_some();
-            let kept = masked.unwrap_or(bytes);
+            let (kept, held_secret) = self.read_masked(secrets)?;
             let artifact = ctx.put(name, media_type, &kept)?;
-            let (start, size) = excerpt.range(kept.len() as u64);
-            let excerpt = kept.into_iter().skip(start as usize).take(size as usize).collect();
-            return Ok(KeptOutput { artifact, excerpt, held_secret });
+            return Ok(KeptOutput { artifact, excerpt: excerpt.take(kept), held_secret });
         }
-        let size = self.0.metadata().map_err(|error| unusable(&error))?.len().min(MAX_OUTPUT_BYTES);
-        let (start, size) = excerpt.range(size);
-        let excerpt = self.read(start, size)?;
+        let excerpt = self.read_plain(excerpt)?;
         self.0.seek(SeekFrom::Start(0)).map_err(|error| unusable(&error))?;
         let artifact = ctx.put_reader(name, media_type, self.0.take(MAX_OUTPUT_BYTES))?;
         Ok(KeptOutput { artifact, excerpt, held_secret: false })
+    }
+
+    /// Returns an excerpt of the output, which is not kept; secrets in it are masked.
+    pub(crate) fn excerpt(mut self, secrets: &Secrets, excerpt: Excerpt) -> Result<Vec<u8>, Failure> {
+        if secrets.is_empty() { self.read_plain(excerpt) } else { Ok(excerpt.take(self.read_masked(secrets)?.0)) }
+    }
+
+    fn read_plain(&mut self, excerpt: Excerpt) -> Result<Vec<u8>, Failure> {
+        let size = self.0.metadata().map_err(|error| unusable(&error))?.len().min(MAX_OUTPUT_BYTES);
+        let (start, size) = excerpt.range(size);
+        self.read(start, size)
+    }
+
+    /// Reads the output up to the limit, without the secrets in it. Returns true beside it if it held one.
+    fn read_masked(&mut self, secrets: &Secrets) -> Result<(Vec<u8>, bool), Failure> {
+        // The limit, or the end of a program that was stopped, may be in the middle of a secret.
+        let bytes = self.read(0, MAX_OUTPUT_BYTES)?;
+        let masked = secrets.mask_cut(&bytes);
+        let held_secret = masked.is_some();
+        Ok((masked.unwrap_or(bytes), held_secret))
     }
 
     fn read(&mut self, start: u64, limit: u64) -> Result<Vec<u8>, Failure> {

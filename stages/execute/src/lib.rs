@@ -21,7 +21,8 @@ use std::time::Duration;
 use assay_host::FileDigests;
 use assay_manifest::{
     Attempt, AttemptStatus, Block, CaseId, CpuList, Environment, ExecutionPart, Fact, FrozenWorkload, HostFacts, HostRole,
-    LastingReason, Name, Plan, PlannedTrial, ProvisionedReplica, ProvisionedTarget, Reason, Target, TrialId, Validity, Window,
+    LastingReason, Name, Plan, PlannedTrial, PointId, ProvisionedReplica, ProvisionedTarget, Reason, Target, TrialId, Validity,
+    Window,
 };
 use assay_probe::{Client, Identity};
 use assay_stage::parameters::ExecuteParameters;
@@ -65,6 +66,7 @@ impl Stage for Execute {
             ctx,
             journal: Journal::default(),
             workspaces: BTreeMap::new(),
+            warmed_up: BTreeMap::new(),
             prompt_sources: PromptSources::default(),
             hashes: FileDigests::default(),
             target_pods: TargetPods::default(),
@@ -137,6 +139,8 @@ struct BlockRun<'a> {
     ctx: &'a Context,
     journal: Journal,
     workspaces: BTreeMap<String, Rc<Workspace>>,
+    /// The points whose warm-up runs are over, each with the reason why one failed.
+    warmed_up: BTreeMap<(CaseId, PointId), Option<String>>,
     prompt_sources: PromptSources,
     /// Digests of executables, each file read once.
     hashes: FileDigests,
@@ -332,10 +336,25 @@ impl<'a> BlockRun<'a> {
         let (workload, runner) = Runner::new(self.plan, trial)?;
         let workspace = self.workspace(workload)?;
         self.ctx.mark_attempt(&trial.trial_id, attempt)?;
-        match &workspace.failure {
-            Some(failure) => Ok(runner.not_prepared(self.ctx, attempt, failure)),
+        let failure = match &workspace.failure {
+            Some(failure) => Some(failure.clone()),
+            None => self.warm_up(trial, &runner, &workspace)?,
+        };
+        match failure {
+            Some(failure) => Ok(runner.not_prepared(self.ctx, attempt, &failure)),
             None => runner.run(self.ctx, attempt, &workspace, &mut self.hashes),
         }
+    }
+
+    /// Warms up the point of a trial, once in this process. Returns the reason why that failed.
+    fn warm_up(&mut self, trial: &PlannedTrial, runner: &Runner<'_>, workspace: &Workspace) -> Result<Option<String>, Failure> {
+        let point = (trial.case_id.clone(), trial.point_id.clone());
+        if let Some(failure) = self.warmed_up.get(&point) {
+            return Ok(failure.clone());
+        }
+        let failure = runner.warm_up(self.ctx, workspace)?.err();
+        self.warmed_up.insert(point, failure.clone());
+        Ok(failure)
     }
 
     /// Returns the workload's files, with those that its preparation makes.

@@ -20,7 +20,7 @@ pub(crate) fn write(
     points: &[PointSummary],
 ) -> Result<CuratedFile, Failure> {
     let mut stopped = None;
-    let read = |attempt: &Attempt| read_output(ctx, attempt);
+    let read = |attempt: &Attempt| read_output(ctx, context.plan, attempt);
     let rows = rows(context, dimensions, points, &read).map_while(|row| row.map_err(|failure| stopped = Some(failure)).ok());
     let file = crate::write_file(ctx, &ATTEMPT_FACT, rows)?;
     stopped.map_or(Ok(file), Err)

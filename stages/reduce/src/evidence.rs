@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_claim::CountedAttempt;
+use assay_foreign::harness;
 use assay_indicator::{Output, Value};
 use assay_manifest::{
     Artifact, Attempt, Body, CPU_TIME, CaseId, CollectedAttempt, Collection, Digest, Document, ExecutionPart, Header,
@@ -121,13 +122,13 @@ fn find_attempt(parts: &Parts, trial: &PlannedTrial, collected: &CollectedAttemp
 }
 
 /// Reads the result that a script printed or that was measured of a command, if it ran to its end and gave a result.
-pub(crate) fn read_output(ctx: &Context, attempt: &Attempt) -> Result<Option<Output>, Failure> {
+pub(crate) fn read_output(ctx: &Context, plan: &Plan, attempt: &Attempt) -> Result<Option<Output>, Failure> {
     let Some(printed) = attempt.result() else { return Ok(None) };
     if attempt.indicator.as_ref().is_none_or(|outcome| outcome.malformed.is_some()) {
         return Ok(None);
     }
     let bytes = ctx.get(printed, assay_indicator::MAX_BYTES as u64)?;
-    let output = assay_indicator::parse(&bytes).map_err(|error| {
+    let output = harness::parse_attempt(plan, attempt, &bytes).map_err(|error| {
         Failure::new(ErrorCode::Malformed, format!("`{}` is not the result that execute found in it", printed.name))
             .because(&error)
     })?;

@@ -185,7 +185,7 @@ fn reduce_point(
         let serving = Some((reduced.fact, reduced.view));
         return Ok(ReducedPoint { summary: reduced.summary, rows: reduced.outcomes, serving });
     }
-    let trials = context.attempts.for_point(&case.case_id, &point.point_id, |attempt| read_output(ctx, attempt))?;
+    let trials = context.attempts.for_point(&case.case_id, &point.point_id, |attempt| read_output(ctx, context.plan, attempt))?;
     let mut summary = aggregate::summarise(workload, case, point, &trials, context.collection_manifest)?;
     let rows = rows::outcome_rows(context, dimensions, &trials, &mut summary)?;
     Ok(ReducedPoint { summary, rows, serving: None })

@@ -463,7 +463,16 @@ impl Bench {
     fn request(&self, adhoc: BTreeMap<String, Vec<u8>>, name: Option<RunId>, search: Option<Search>) -> RunRequest {
         let source = SourceSpec { pipeline: self.pipeline_path(), adhoc, ..SourceSpec::default() };
         let plan = PlanParameters { fetch: self.file().is_some_and(|(_, file)| is_address(file)), ..PlanParameters::default() };
-        RunRequest { source, store: self.store.clone(), name, plan, json: self.json, command: "assay bench", search }
+        RunRequest {
+            source,
+            store: self.store.clone(),
+            name,
+            plan,
+            json: self.json,
+            command: "assay bench",
+            search,
+            comparison: None,
+        }
     }
 
     /// Says a failure in the words of these options.

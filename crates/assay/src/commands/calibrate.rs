@@ -146,6 +146,7 @@ impl Calibrate {
             json: self.json,
             command: "assay calibrate",
             search: None,
+            comparison: None,
         };
         let finished = request.drive(false, Detail::Exclusions(Vec::new()), cancel)?;
         let truth = simulator.take_truth()?;

@@ -10,6 +10,7 @@ mod compare;
 mod drive;
 mod du;
 mod estimate;
+mod exec;
 mod export;
 mod fetch;
 mod foreign_evidence;
@@ -62,6 +63,8 @@ pub(crate) enum Command {
     Run(Box<run::Run>),
     /// Benchmark an OpenAI-compatible endpoint with one command: exploratory, and measured like any run
     Bench(Box<bench::Bench>),
+    /// Measure a command, or compare two, without any file: exploratory, and measured like any run
+    Exec(Box<exec::Exec>),
     /// Measure how much load this machine's client makes and how exactly it measures, and sign the result
     Calibrate(calibrate::Calibrate),
     /// Verify a run: signatures, trust, digests, links, rows and raw bytes
@@ -142,6 +145,7 @@ impl Command {
         match self {
             Self::Run(command) => command.run(),
             Self::Bench(command) => command.run(),
+            Self::Exec(command) => command.run(),
             Self::Calibrate(command) => command.run(),
             Self::Verify(command) => command.run(),
             Self::VerifyBundle(command) => command.run(),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use assay_envelope::ScryptCost;
 use assay_manifest::{
-    CaseId, Collection, Exclusion, InputRef, LastingReason, Plan, PointSummary, Publication, RunId, Summary, TrialId,
+    CaseId, Collection, Exclusion, InputRef, LastingReason, Plan, PointSummary, Publication, RunId, Summary, TrialId, Verdict,
     WorkloadType,
 };
 use assay_process::Cancel;
@@ -22,6 +22,7 @@ use assay_store::Store;
 use serde_json::json;
 
 use crate::commands::bench::search::Search;
+use crate::commands::exec::comparison::{CommandComparison, comparison_json, comparison_lines, judge_commands};
 use crate::commands::gpu_hours::{GpuHoursLimit, IN_PIPELINE};
 use crate::commands::on_kubernetes::OnKubernetes;
 use crate::commands::push;
@@ -80,8 +81,16 @@ impl Run {
         let source = SourceSpec { pipeline: self.pipeline, repo: self.repo, commit: self.commit, ..SourceSpec::default() };
         self.limit.budget(IN_PIPELINE).take_source(&source)?;
         let plan = PlanParameters { fetch: !self.no_fetch, ..PlanParameters::default() };
-        let asked =
-            RunRequest { source, store: self.store, name: self.name, plan, json: self.json, command: "assay run", search: None };
+        let asked = RunRequest {
+            source,
+            store: self.store,
+            name: self.name,
+            plan,
+            json: self.json,
+            command: "assay run",
+            search: None,
+            comparison: None,
+        };
         match self.on {
             RunnerKind::Kubernetes => self.in_cluster.run(&asked, !self.no_push, !self.no_fetch),
             RunnerKind::Local if self.no_push => asked.run_without_push(),
@@ -101,6 +110,19 @@ pub(crate) struct RunRequest {
     pub(crate) command: &'static str,
     /// The search that its loads come from.
     pub(crate) search: Option<Search>,
+    /// The treatment of the comparison that it makes, if its verdict is shown with the result.
+    pub(crate) comparison: Option<CommandComparison>,
+}
+
+/// The parts of a result that its manifests do not have.
+struct ShownParts<'a> {
+    /// The published folder.
+    folder: &'a Path,
+    pushed: Option<&'a CommittedFolder>,
+    store_uri: &'a str,
+    times: &'a [DriverTimes],
+    /// The verdict on the comparison of two commands.
+    verdict: Option<&'a Verdict>,
 }
 
 /// A run that is finished and verified.
@@ -221,7 +243,12 @@ impl RunRequest {
         let store_uri = opened.store.as_deref().unwrap_or(&run.store_uri);
         let elsewhere = store_option(store_uri);
         let times = times::read(store, &run.run_id);
-        self.show(run, opened, &folder, pushed.as_ref().ok().and_then(Option::as_ref), store_uri, &times)?;
+        let failed = no_valid_trial(opened, &folder, self.search.is_some());
+        let comparison = self.comparison.as_ref().filter(|_| failed.is_none());
+        let verdict = comparison.map(|_| judge_commands(&run.run_id, store_uri)).transpose()?;
+        let pushed_folder = pushed.as_ref().ok().and_then(Option::as_ref);
+        let parts = ShownParts { folder: &folder, pushed: pushed_folder, store_uri, times: &times, verdict: verdict.as_ref() };
+        self.show(run, opened, &parts)?;
         if let BranchPush::Manual(branch) = to_branch {
             let by_hand = format!("assay push {}{elsewhere}", run.run_id);
             output::diagnostic(format!(
@@ -229,26 +256,19 @@ impl RunRequest {
             ));
         }
         pushed.map_err(|failure| push_failure(run, &elsewhere, failure))?;
-        no_valid_trial(opened, &folder, self.search.is_some()).map_or(Ok(()), Err)?;
+        failed.map_or(Ok(()), Err)?;
         let summary = opened.chain.one::<Summary>().map(|summary| &summary.body);
         let open = self.search.as_ref().zip(summary).and_then(|(search, summary)| search.why_open(summary));
         open.iter().for_each(output::diagnostic);
         Ok(match opened.chain.is_established() {
             false => Exit::Unestablished,
             true if open.is_some() => Exit::Inconclusive,
-            true => Exit::Done,
+            true => comparison.zip(verdict.as_ref()).map_or(Exit::Done, |(comparison, verdict)| comparison.exit(verdict)),
         })
     }
 
-    fn show(
-        &self,
-        run: &Driven,
-        opened: &VerifiedRun,
-        folder: &Path,
-        pushed: Option<&CommittedFolder>,
-        store_uri: &str,
-        times: &[DriverTimes],
-    ) -> Result<(), Failure> {
+    fn show(&self, run: &Driven, opened: &VerifiedRun, parts: &ShownParts<'_>) -> Result<(), Failure> {
+        let ShownParts { folder, pushed, store_uri, times, verdict } = *parts;
         let lost = || Failure::new(ErrorCode::Internal, "the run is finished, but its publication is missing");
         let summary = &opened.chain.one::<Summary>().ok_or_else(lost)?.body;
         let publication = &opened.chain.one::<Publication>().ok_or_else(lost)?.body;
@@ -273,9 +293,13 @@ impl RunRequest {
             if let Some(search) = &self.search {
                 document["search"] = search.json(&run.run_id, summary);
             }
+            if let Some(verdict) = verdict {
+                document["comparison"] = comparison_json(verdict);
+            }
             output::json(&document)?;
         } else {
             output::report(report.terminal_summary(output::width(), output::has_color()));
+            verdict.iter().flat_map(|verdict| comparison_lines(verdict)).for_each(output::line);
             output::line(format!("report    {}", folder.join("report.html").display()));
             if let Some(committed) = pushed {
                 output::line(push::line(committed));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use assay_foreign::harness;
 use assay_manifest::{
     ALL_LOADS, Address, Attempt, CaseId, CollectedAttempt, Collection, Count, CuratedFile, Executable, ExecutableRole,
     ExecutionPart, FrozenWorkload, MetricSummary, NumberPlace, PinnedFile, Plan, Publication, Source, Summary, TrialId,
@@ -365,7 +366,9 @@ fn counted_shards<'a>(opened: &'a VerifiedRun, trial: &TrialValue) -> Vec<Counte
 fn raw_samples(opened: &VerifiedRun, attempt: &Attempt, metric: &str) -> Result<Option<Vec<f64>>, Failure> {
     let Some(printed) = attempt.result() else { return Ok(None) };
     let Some(bytes) = opened.blobs.get(&printed.digest, MAX_BYTES)? else { return Ok(None) };
-    let parsed = assay_indicator::parse(&bytes).map_err(|error| Failure::from_error(ErrorCode::Malformed, &error))?;
+    let Some(plan) = opened.chain.one::<Plan>() else { return Ok(None) };
+    let parsed =
+        harness::parse_attempt(&plan.body, attempt, &bytes).map_err(|error| Failure::from_error(ErrorCode::Malformed, &error))?;
     let value = parsed.result.into_iter().find(|(path, _)| path == metric).map(|(_, value)| value);
     Ok(match value {
         Some(assay_indicator::Value::Number(number)) => Some(vec![number]),
@@ -442,7 +445,13 @@ fn print_source(opened: &VerifiedRun, walk: &NumberTrace<'_>) {
             output::line(format!("script    {} from {}", script.artifact.digest, script.origin));
         }
         if let Some(command) = &work.command {
-            output::line(format!("command   {}", command.run.join(" ")));
+            let plan = opened.chain.one::<Plan>().map(|plan| &plan.body);
+            let target = plan.and_then(|plan| plan.target(&plan.case(walk.place.case_id)?.target));
+            let run = target.map_or_else(|| command.run.clone(), |target| command.on(target).run);
+            output::line(format!("command   {}", run.join(" ")));
+            if let Some(folder) = target.and_then(|target| target.working_directory.as_ref()) {
+                output::line(format!("in        {folder}"));
+            }
         }
     }
     let Some(source) = opened.chain.one::<Source>() else { return };

@@ -224,6 +224,7 @@ fn workloads() -> Value {
                 {"path": "copy_mb_per_s", "unit": "MB/s", "better": "higher", "primary": false},
             ],
             "indicator": {
+                "output": "google-benchmark",
                 "script": pinned("run.sh", "memory-bandwidth/run.sh", 146, true),
                 "files": [pinned("bandwidth.c", "memory-bandwidth/bandwidth.c", 8_873, false)],
                 "parameters": {"REPS": "7", "SIZE_MIB": "64"},
@@ -257,7 +258,7 @@ fn workloads() -> Value {
             "seed": digest("seed of count-words").hex(),
             "metrics": [{"path": "cpu_time_ms", "unit": "ms", "better": "lower", "primary": true}],
             "indicator": {
-                "command": {"run": ["./words", "4000"], "times": 3, "instructions": "cachegrind"},
+                "command": {"run": ["./words", "4000"], "times": 3, "warmup": 1, "instructions": "cachegrind"},
                 "files": [],
                 "parameters": {},
                 "time_limit_ns": "60000000000",
@@ -409,7 +410,7 @@ fn targets() -> Value {
         {
             "name": "node-a", "kind": "host", "command": [], "env": [], "ready_timeout_ns": "0",
             "hardware": {"memory": "12 x 64 GiB DDR5-5600"},
-            "folder": "builds/candidate",
+            "folder": "builds/candidate", "working_directory": "/srv/words",
         },
         {
             "name": "vllm",

@@ -187,6 +187,23 @@ words!(
     Cachegrind = "cachegrind",
 );
 
+words!(
+    /// The benchmark harness whose output a script prints.
+    HarnessFormat, "format of a harness",
+    /// The text of `go test -bench`.
+    GoBench = "go-bench",
+    /// The JSON of Google Benchmark, `--benchmark_format=json`.
+    GoogleBenchmark = "google-benchmark",
+    /// The JSON of pytest-benchmark, `--benchmark-json`.
+    PytestBenchmark = "pytest-benchmark",
+    /// The JSON of hyperfine, `--export-json`.
+    Hyperfine = "hyperfine",
+    /// The messages of cargo-criterion, `--message-format=json`.
+    Criterion = "criterion",
+    /// The JSON of JMH, `-rf json`.
+    Jmh = "jmh",
+);
+
 /// The metric of a command: CPU time in user and system mode, in milliseconds.
 pub const CPU_TIME: &str = "cpu_time_ms";
 /// The metric of a command: time from its start until its end was seen, in milliseconds.
@@ -205,12 +222,28 @@ pub struct MeasuredCommand {
     pub run: Vec<String>,
     /// The number of invocations per trial; each gives one sample.
     pub times: u32,
+    /// The number of invocations before the first trial of each point, which are not measured.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub warmup: u32,
     /// The tool that counts instructions, in one more invocation of each trial.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub instructions: Option<InstructionCounter>,
 }
 
+/// Returns true for the default of a number that is left out.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 impl MeasuredCommand {
+    /// Returns the command that runs on a target: with the words of the target's own command, if it has one.
+    #[must_use]
+    pub fn on(&self, target: &Target) -> Self {
+        let run = if target.command.is_empty() { &self.run } else { &target.command };
+        Self { run: run.clone(), ..self.clone() }
+    }
+
     /// Returns the names in `${NAME}` of its words, in order. A name without `}` ends with its word.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.run.iter().flat_map(|word| split_word(word)).filter_map(|part| match part {
@@ -262,6 +295,9 @@ pub struct IndicatorWork {
     /// The script; its digest is `script_sha256`. There is either a script or a command.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub script: Option<PinnedFile>,
+    /// The harness whose output the script prints; absent if the script prints a result.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub output: Option<HarnessFormat>,
     /// The command that is measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub command: Option<MeasuredCommand>,
@@ -344,7 +380,7 @@ pub struct Target {
     /// Its address. For objects: one of their Services, by its name.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub url: Option<String>,
-    /// For a process: program and arguments.
+    /// For a process: program and arguments. For a host: those that replace the words of a workload's command there; empty for none.
     pub command: Vec<String>,
     /// Its environment.
     pub env: Vec<EnvVar>,
@@ -392,6 +428,9 @@ pub struct Target {
     /// For a host: the folder with the programs of commands, relative to the repository's root.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub folder: Option<String>,
+    /// For a host: the folder in which a command runs, an absolute path. If absent, each invocation has a new one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub working_directory: Option<String>,
     /// Files and folders that it executes, relative to the repository's root; provision takes their digests.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub artifacts: Vec<String>,
@@ -626,10 +665,24 @@ mod tests {
     fn a_command_has_the_values_of_its_parameters() {
         let run =
             ["./bench", "--filter=${CASE}", "${CASE}-${SIZE}", "$CASE", "${OTHER}", "$${CASE}", "${"].map(str::to_owned).to_vec();
-        let command = MeasuredCommand { run, times: 1, instructions: None };
+        let command = MeasuredCommand { run, times: 1, warmup: 0, instructions: None };
         assert_eq!(command.names().collect::<Vec<_>>(), ["CASE", "CASE", "SIZE", "OTHER", ""]);
         let parameters = [("CASE", "${SIZE}"), ("SIZE", "9")].map(|(name, value)| (name.to_owned(), value.to_owned()));
         let words = command.words(&BTreeMap::from(parameters));
         assert_eq!(words, ["./bench", "--filter=${SIZE}", "${SIZE}-9", "$CASE", "${OTHER}", "${CASE}", "${}"]);
+    }
+
+    #[test]
+    fn a_target_may_have_its_own_words() {
+        let command = MeasuredCommand { run: vec!["old".to_owned()], times: 3, warmup: 1, instructions: None };
+        let target = |own: &[&str]| -> Target {
+            serde_json::from_value(serde_json::json!({
+                "name": "t", "kind": "host", "command": own, "env": [], "ready_timeout_ns": "0", "hardware": {},
+            }))
+            .expect("a target")
+        };
+        assert_eq!(command.on(&target(&[])), command);
+        let own = command.on(&target(&["new", "x"]));
+        assert_eq!(own, MeasuredCommand { run: vec!["new".to_owned(), "x".to_owned()], ..command });
     }
 }

@@ -52,6 +52,39 @@ fn a_workload_without_axes_has_one_point() {
     ");
 }
 
+/// A workload with a command, and a parameter of it.
+const COMMAND: &str = "\
+apiVersion: assay.dev/v1alpha1
+kind: Workload
+metadata: {name: stream}
+spec:
+  type: indicator
+  command: {run: [./old], warmup: 2}
+  parameters: {SIZE: 1}
+";
+
+#[test]
+fn the_command_of_a_host_replaces_a_command_and_names_its_parameters() {
+    let with = |command: &str| replace_part(PIPELINE, "kind: host}", &format!("kind: host, command: {command}}}"));
+    assert_eq!(refusal(&with("[./new, '${SIZE}', '$${SIZ}']"), &[COMMAND]), "no problem");
+    assert_snapshot!(refusal(&with("[./new, '${SIZ}']"), &[COMMAND]), @r"
+    error: the command of the target `here` names `${SIZ}`, which is no parameter of `stream`
+     --> pipeline.yaml:7:32
+      |
+    7 |     - {name: here, kind: host, command: [./new, '${SIZ}']}
+      |                                ^^^^^^^
+    hint: write `$${` for what is no parameter
+    ");
+    assert_snapshot!(refusal(&with("[./new]"), &[INDICATOR]), @r"
+    error: the command of the target `here` replaces none: `stream` runs a script
+     --> pipeline.yaml:7:32
+      |
+    7 |     - {name: here, kind: host, command: [./new]}
+      |                                ^^^^^^^
+    hint: remove it, or give the workload a `command` instead of a `script`
+    ");
+}
+
 #[test]
 fn each_rate_or_concurrency_is_a_point() {
     assert_snapshot!(show(&cases(COMPARING, &[SERVING])), @r#"

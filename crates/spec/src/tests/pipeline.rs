@@ -87,6 +87,24 @@ fn a_comparing_pipeline_is_read() {
 }
 
 #[test]
+fn a_host_may_have_a_command_and_a_working_directory() {
+    let of = |target: &str| replace_part(PIPELINE, "kind: host}", &format!("kind: host{target}}}"));
+    let spec = pipeline(&of(", command: [./new, x], working_directory: /srv/data")).spec;
+    let target = &spec.targets[0];
+    assert_eq!((target.command.join(" ").as_str(), target.working_directory.as_deref()), ("./new x", Some("/srv/data")));
+    let spec = pipeline(PIPELINE).spec;
+    assert_eq!((spec.targets[0].command.len(), spec.targets[0].working_directory.as_deref()), (0, None));
+    assert_snapshot!(problems(&of(", working_directory: srv")), @r"
+    error: `spec.targets[0].working_directory` is not an absolute path: `srv`
+     --> a.yaml:7:51
+      |
+    7 |     - {name: here, kind: host, working_directory: srv}
+      |                                                   ^^^
+    hint: a path that begins with `/`
+    ");
+}
+
+#[test]
 fn builds_have_folders_and_turns() {
     let of = |target: &str, trials: &str| {
         let text = replace_part(PIPELINE, "kind: host}", &format!("kind: host{target}}}"));
@@ -152,7 +170,7 @@ fn fields_of_another_kind_of_target_are_refused() {
       |
     7 |     - {name: here, kind: process, url: http://localhost}
       |       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-    hint: program and arguments
+    hint: program and arguments of a process
     ");
     assert_snapshot!(minimal("kind: host", "kind: pod"), @r"
     error: `spec.targets[0].kind` must be one of `host`, `endpoint`, `process`, `simulator`, `objects`, `inference_service`, not `pod`

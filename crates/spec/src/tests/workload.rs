@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use assay_manifest::{
-    CacheMode, CaptureMode, ConnectionPolicy, Count, DatasetFormat, Digest, History, InstructionCounter, MeasuredCommand,
-    OverLongPrompt, RateProfile, RateSegment, ReasoningHistory, SessionPlay, SloMetric,
+    CacheMode, CaptureMode, ConnectionPolicy, Count, DatasetFormat, Digest, HarnessFormat, History, InstructionCounter,
+    MeasuredCommand, OverLongPrompt, RateProfile, RateSegment, ReasoningHistory, SessionPlay, SloMetric,
 };
 use insta::assert_snapshot;
 
@@ -60,7 +60,7 @@ fn a_command_is_read_with_what_it_reports() {
     let metric = |path: &str, primary| (path.to_owned(), primary);
     let (command, metrics) = read(COMMAND);
     let run = ["./words", "9"].map(str::to_owned).to_vec();
-    assert_eq!(command, MeasuredCommand { run, times: 1, instructions: None });
+    assert_eq!(command, MeasuredCommand { run, times: 1, warmup: 0, instructions: None });
     assert_eq!(metrics, [metric("cpu_time_ms", true), metric("wall_time_ms", false)]);
     let (command, metrics) = read(&replace_part(COMMAND, "'9']", "'9'], times: 5, instructions: cachegrind"));
     assert_eq!((command.times, command.instructions), (5, Some(InstructionCounter::Cachegrind)));
@@ -68,6 +68,24 @@ fn a_command_is_read_with_what_it_reports() {
     let wall = "{run: [./words, '9']}\n  metrics: [{path: wall_time_ms, unit: ms, better: lower}]";
     let (_, metrics) = read(&replace_part(COMMAND, "{run: [./words, '9']}", wall));
     assert_eq!(metrics, [metric("wall_time_ms", true)]);
+}
+
+#[test]
+fn the_output_of_a_script_may_be_that_of_a_harness() {
+    let output = |text: &str| match workload(text).spec.work {
+        Work::Indicator(executable) => executable.output,
+        _ => panic!("an indicator"),
+    };
+    let text = replace_part(INDICATOR, "  files: [stream.c]", "  output: go-bench\n  files: [stream.c]");
+    assert_eq!([output(INDICATOR), output(&text)], [None, Some(HarnessFormat::GoBench)]);
+    assert_snapshot!(problems(&format!("{COMMAND}  output: jmh\n")), @r"
+    error: `spec.output` is the harness whose output a `script` prints, and this is a `command`, whose output is not read
+     --> a.yaml:7:11
+      |
+    7 |   output: jmh
+      |           ^^^
+    hint: remove it, or write a `script` that runs the harness
+    ");
 }
 
 #[test]

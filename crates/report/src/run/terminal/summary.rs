@@ -1,5 +1,7 @@
 //! The first screen of a result: what is there, the headline, the tables, and the remarks that matter most.
 
+use assay_manifest::MAX_RSS;
+
 use crate::render::terminal::{Paint, Screen};
 use crate::render::text::{columns, counted, fit, wrap};
 use crate::run::model::Report;
@@ -241,9 +243,14 @@ impl Screen {
     }
 }
 
-/// Returns the rows of a case that stand for it: the primary metrics, or the first metric.
+/// Returns the rows of a case that stand for it: the primary metrics, or the first metric, and the peak memory of a command.
 fn headline_rows(case: &CaseSection) -> impl Iterator<Item = (&CaseSection, &PointSection, &Row)> {
-    case.points.iter().flat_map(move |point| point.headline_rows().map(move |row| (case, point, row)))
+    case.points.iter().flat_map(move |point| {
+        let mut rows: Vec<&Row> = point.headline_rows().collect();
+        let memory = point.row(MAX_RSS).filter(|row| row.measured.is_ok() && !rows.iter().any(|shown| shown.metric == MAX_RSS));
+        rows.extend(memory);
+        rows.into_iter().map(move |row| (case, point, row))
+    })
 }
 
 fn cells(case: &CaseSection, point: &PointSection, row: &Row) -> [String; 3] {

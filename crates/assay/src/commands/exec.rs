@@ -1,0 +1,469 @@
+//! `assay exec`: measures a command, or compares two, with one command line, through the same chain as any run.
+//!
+//! The options become a workload of a measured command and a pipeline, which are the run's Source (`adhoc`). So a number of it has the
+//! same evidence and the same statistics as that of a pipeline in Git, and it is exploratory.
+
+pub(crate) mod comparison;
+mod words;
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+
+use assay_manifest::{CPU_TIME, INSTRUCTIONS, InstructionCounter, Name, RunId, WALL_TIME};
+use assay_runner::SourceSpec;
+use assay_spec::{ClosureError, Problem, expand, looks_secret, parse_duration, read_closure};
+use assay_stage::parameters::PlanParameters;
+use assay_stage::{ErrorCode, Exit, Failure};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use serde_json::{Map, Value, json};
+
+use crate::commands::run::RunRequest;
+use crate::output;
+use comparison::CommandComparison;
+
+/// The path of the pipeline in the Source.
+const PIPELINE: &str = "pipelines/exec.yaml";
+
+/// The default of `--runs` for one command: as many as hyperfine's least, and enough for an interval.
+const RUNS: u32 = 10;
+
+/// The default of `--runs` for two commands: with fewer pairs, changes of a tenth are seldom found on a shared machine (`docs/gates.md`).
+const RUNS_OF_COMPARISON: u32 = 20;
+
+/// The most runs of one command: the limit of `trials.count`.
+const MAX_RUNS: u32 = 1000;
+
+/// The default of `--max-regression`, in percent, as that of a gate.
+const BUDGET_PCT: f64 = 5.0;
+
+/// The name of the workload if the program's name has no letter or digit.
+const DEFAULT_NAME: &str = "command";
+
+/// The most characters of the workload's name.
+const MAX_NAME: usize = 40;
+
+/// The fields of the definitions by the option that each comes from; a longer path comes before any path that it begins with.
+const OPTIONS: [(&str, &str); 6] = [
+    ("spec.command.run", "COMMAND"),
+    ("spec.targets[0].command", "--baseline"),
+    ("spec.targets[0].env", "--env"),
+    ("spec.targets[1].env", "--env"),
+    ("spec.targets[0].working_directory", "this folder"),
+    ("spec.targets[1].working_directory", "this folder"),
+];
+
+/// The remedy of a problem that has none of its own, which is one of a word.
+const WORD_HINT: &str = "a word of the command has from 1 to 4096 characters; a shell passes others: `-- sh -c 'LINE'`";
+
+/// The notes below the options: the measured quantities, and how the command runs.
+const NOTES: &str = "Measured are wall time, CPU time in user and system mode, and peak memory, each with an interval. Wall time includes the start of \
+the process. The command runs in this folder, with an empty stdin; its outputs are kept as evidence. No shell runs it: for a line of a shell, write \
+`-- sh -c 'LINE'`.";
+
+/// Measure a command, or compare two, as a signed exploratory run.
+#[derive(clap::Args)]
+#[command(override_usage = "assay exec [OPTIONS] -- <COMMAND>...
+       assay exec --baseline <COMMAND> [OPTIONS] -- <COMMAND>...", after_help = NOTES)]
+pub(crate) struct Exec {
+    /// The program and its arguments, after `--`. One with a `/` is a path, any other is looked up in PATH
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+    /// Compare with this command: one text, which is split into words as a shell does, without running one. The runs of both alternate
+    #[arg(long, value_name = "COMMAND")]
+    baseline: Option<String>,
+    /// The measured runs of each command [default: 10; 20 with --baseline]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RUNS)))]
+    runs: Option<u32>,
+    /// The runs of each command before those, not measured. If one of them fails, nothing is measured
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    warmup: u32,
+    /// The invocations in each run, whose median is the run's value: for a program of a few milliseconds
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    times: u32,
+    /// The time limit of each run; a command that takes longer is stopped
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_timeout)]
+    timeout: String,
+    /// Count instructions too, in one more invocation of each run: by `perf`, or by `cachegrind`, which is some fifty times slower
+    #[arg(long, value_name = "COUNTER", value_parser = counter_parser())]
+    instructions: Option<InstructionCounter>,
+    /// Exit with 40 if the command is worse than the baseline by more than this, and with 41 if that cannot be told
+    #[arg(long, value_name = "PERCENT", requires = "baseline", value_parser = parse_percent)]
+    max_regression: Option<f64>,
+    /// A variable of the command's environment, or the name of one of this environment. Otherwise it has PATH, HOME, TMPDIR, LANG and LC_ALL
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    env: Vec<String>,
+    /// The name of what is measured, which its history has [default: that of the program]
+    #[arg(long, value_name = "NAME")]
+    name: Option<Name>,
+    /// The artifact store [default: `.assay` of the repository, or the user's data folder]
+    #[arg(long, value_name = "URI", env = "ASSAY_STORE")]
+    store: Option<String>,
+    /// The run's name [default: a new one]
+    #[arg(long = "run-id", value_name = "ID")]
+    run_id: Option<RunId>,
+    /// Print the resulting workload and pipeline, and run nothing
+    #[arg(long)]
+    print: bool,
+    /// Print the result as one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+impl Exec {
+    pub(crate) fn run(self: Box<Self>) -> Result<Exit, Failure> {
+        let folder = std::env::current_dir().map_err(|error| {
+            Failure::new(ErrorCode::Unreadable, "this folder cannot be found")
+                .because(&error)
+                .hint("change to a folder that exists")
+        })?;
+        let adhoc = self.definitions(&folder)?;
+        check(&adhoc)?;
+        if self.print {
+            for (path, bytes) in &adhoc {
+                output::line("---");
+                output::line(format!("# {path}"));
+                output::lines(String::from_utf8_lossy(bytes));
+            }
+            return Ok(Exit::Done);
+        }
+        if has_input() {
+            output::diagnostic(
+                "stdin is not passed on: the command reads an empty one; `-- sh -c 'COMMAND <FILE'` gives it a file",
+            );
+        }
+        let decides_exit = self.max_regression.is_some();
+        let request = RunRequest {
+            source: SourceSpec { pipeline: PIPELINE.to_owned(), adhoc, ..SourceSpec::default() },
+            store: self.store.clone(),
+            name: self.run_id.clone(),
+            plan: PlanParameters { fetch: false, ..PlanParameters::default() },
+            json: self.json,
+            command: "assay exec",
+            search: None,
+            comparison: self.baseline.is_some().then_some(CommandComparison { decides_exit }),
+        };
+        request.run().map_err(reword)
+    }
+
+    /// Makes the files of the Source: JSON, which is YAML.
+    fn definitions(&self, folder: &Path) -> Result<BTreeMap<String, Vec<u8>>, Failure> {
+        let name = self.name.as_ref().map_or_else(|| name_of(self.command.first()), Name::to_string);
+        let targets = self.targets(folder)?;
+        let workload = format!("workloads/{name}/workload.yaml");
+        Ok(BTreeMap::from([
+            (workload, written(&self.workload(&name, folder)?)),
+            (PIPELINE.to_owned(), written(&self.pipeline(&name, targets))),
+        ]))
+    }
+
+    fn workload(&self, name: &str, folder: &Path) -> Result<Value, Failure> {
+        let mut command = json!({"run": literal_words(&self.command, folder)?, "warmup": self.warmup, "times": self.times});
+        let mut metrics = vec![metric(WALL_TIME, "ms"), metric(CPU_TIME, "ms")];
+        if let Some(counter) = self.instructions {
+            command["instructions"] = json!(counter);
+            metrics.push(metric(INSTRUCTIONS, "count"));
+        }
+        Ok(json!({
+            "apiVersion": "assay.dev/v1alpha1",
+            "kind": "Workload",
+            "metadata": {"name": name},
+            "spec": {"type": "indicator", "command": command, "metrics": metrics, "time_limit": self.timeout},
+        }))
+    }
+
+    /// Returns the baseline, if there is one, and the command of the workload, each as a target.
+    fn targets(&self, folder: &Path) -> Result<Vec<Value>, Failure> {
+        let env = self.environment()?;
+        let target = |name: &str| json!({"name": name, "kind": "host", "working_directory": shown(folder), "env": env});
+        let Some(baseline) = &self.baseline else { return Ok(vec![target("local")]) };
+        let words = words::split(baseline).map_err(|error| {
+            Failure::new(ErrorCode::Option, format!("`--baseline {baseline}` {}", error.describe())).hint(error.hint())
+        })?;
+        let mut target_of_baseline = target("baseline");
+        target_of_baseline["command"] = json!(literal_words(&words, folder)?);
+        Ok(vec![target_of_baseline, target("candidate")])
+    }
+
+    fn pipeline(&self, workload: &str, targets: Vec<Value>) -> Value {
+        let is_comparison = self.baseline.is_some();
+        let runs = self.runs.unwrap_or(if is_comparison { RUNS_OF_COMPARISON } else { RUNS });
+        let mut spec = json!({
+            "intent": "exploratory",
+            "workloads": [workload],
+            "targets": targets,
+            "trials": {"count": runs},
+        });
+        if is_comparison {
+            spec["comparison"] = json!({
+                "baseline": {"target": "baseline"},
+                "candidate": {"target": "candidate"},
+                "variable_under_test": "other",
+                "other": "the command",
+            });
+            spec["gates"] = json!([{"name": "exec", "budget_pct": self.max_regression.unwrap_or(BUDGET_PCT)}]);
+        }
+        json!({"apiVersion": "assay.dev/v1alpha1", "kind": "Pipeline", "metadata": {"name": "exec"}, "spec": spec})
+    }
+
+    fn environment(&self) -> Result<Map<String, Value>, Failure> {
+        let mut env = Map::new();
+        for text in &self.env {
+            let (name, value) = read_variable(text, |name| std::env::var_os(name))?;
+            if env.insert(name.clone(), value).is_some() {
+                let message = format!("`--env` gives `{name}` twice");
+                return Err(Failure::new(ErrorCode::Option, message).hint("leave one of them out"));
+            }
+        }
+        Ok(env)
+    }
+}
+
+fn metric(path: &str, unit: &str) -> Value {
+    json!({"path": path, "unit": unit, "better": "lower"})
+}
+
+/// Returns the words of a command as they are written in a definition: `${` stands for itself, and the path of a program is absolute.
+fn literal_words(command: &[String], folder: &Path) -> Result<Vec<String>, Failure> {
+    let mut words: Vec<String> = command.iter().map(|word| word.replace("${", "$${")).collect();
+    match words.first_mut() {
+        Some(program) if program.is_empty() => {
+            return Err(Failure::new(ErrorCode::Option, "the command names no program").hint("its first word is a program"));
+        }
+        Some(program) if program.contains('/') => {
+            let path: PathBuf = folder.join(PathBuf::from(&*program)).components().collect();
+            *program = shown(&path);
+        }
+        _ => {}
+    }
+    Ok(words)
+}
+
+/// Returns a path as a text. One that is no UTF-8 is found to be absent by the stage that uses it.
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Returns a name for a workload from that of its program.
+fn name_of(program: Option<&String>) -> String {
+    let file = program.map(Path::new).and_then(Path::file_name).map(|name| name.to_string_lossy().to_ascii_lowercase());
+    let plain: String = file
+        .unwrap_or_default()
+        .chars()
+        .map(|next| if next.is_ascii_alphanumeric() { next } else { '-' })
+        .take(MAX_NAME)
+        .collect();
+    let name = plain.trim_matches('-');
+    if name.is_empty() { DEFAULT_NAME.to_owned() } else { name.to_owned() }
+}
+
+/// Parses `NAME=VALUE`, or `NAME` of a variable of this environment. A value that looks like a secret is recorded by its name only.
+fn read_variable(text: &str, lookup: impl Fn(&str) -> Option<std::ffi::OsString>) -> Result<(String, Value), Failure> {
+    let (name, given) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+    if !words::is_name(name) {
+        // The text may be a secret that was written in the wrong place.
+        return Err(Failure::new(ErrorCode::Option, "`--env` is not of the form NAME or NAME=VALUE")
+            .hint("such as `--env HOME` or `--env THREADS=4`; a name has letters, digits and `_`"));
+    }
+    if let Some(value) = given {
+        if looks_secret(name, value) {
+            let message =
+                format!("`--env {name}=...` holds a secret, which every user of this machine can read in the list of processes");
+            return Err(Failure::new(ErrorCode::Option, message).hint(format!("set the variable, and write `--env {name}`")));
+        }
+        return Ok((name.to_owned(), json!(value)));
+    }
+    let absent = || {
+        Failure::new(ErrorCode::Option, format!("`--env {name}` names a variable that is not set"))
+            .hint(format!("set it, or write `--env {name}=VALUE`"))
+    };
+    let found = lookup(name).ok_or_else(absent)?;
+    let plain = found.to_str().filter(|value| !looks_secret(name, value));
+    Ok((name.to_owned(), plain.map_or_else(|| json!({"from_env": name}), Value::from)))
+}
+
+fn parse_timeout(text: &str) -> Result<String, String> {
+    parse_duration(text).map(|_| text.to_owned()).map_err(|_| "a time, such as `30s` or `10m`".to_owned())
+}
+
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
+    number
+        .filter(|number| (0.0..=1000.0).contains(number))
+        .ok_or_else(|| "a number of percent from 0 to 1000, such as `5` or `5%`".to_owned())
+}
+
+/// Returns the parser of `--instructions`, which offers the names of all counters.
+fn counter_parser() -> impl TypedValueParser<Value = InstructionCounter> {
+    PossibleValuesParser::new(InstructionCounter::ALL.iter().map(|counter| counter.as_str()))
+        .try_map(|name| name.parse::<InstructionCounter>())
+}
+
+/// Returns true if the stdin of this process is a file or a pipe, from which a person may expect the command to read.
+fn has_input() -> bool {
+    let stat = rustix::fs::fstat(std::io::stdin().as_fd());
+    let kind = stat.map(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode));
+    matches!(kind, Ok(rustix::fs::FileType::RegularFile | rustix::fs::FileType::Fifo))
+}
+
+/// Checks that the options make definitions that can be run. A problem names the option, because the user did not write the files.
+fn check(files: &BTreeMap<String, Vec<u8>>) -> Result<(), Failure> {
+    let problems = match read_closure::<Infallible>(PIPELINE, &mut |path| Ok(files.get(path).cloned())) {
+        Ok(found) => expand(&found.pipeline, &found.workloads).err().unwrap_or_default(),
+        Err(ClosureError::Problems(problems)) => problems,
+        Err(ClosureError::Read { cause, .. }) => match cause {},
+    };
+    let Some(Problem { message, hint, .. }) = problems.into_iter().next() else { return Ok(()) };
+    let failure = Failure::new(ErrorCode::Option, with_options(&message));
+    let hint = hint.map_or_else(|| WORD_HINT.to_owned(), |hint| with_options(&hint));
+    Err(failure.hint(hint))
+}
+
+/// Names the option in place of the field that it becomes.
+fn with_options(text: &str) -> String {
+    OPTIONS.iter().fold(text.to_owned(), |text, (field, option)| text.replace(field, option))
+}
+
+/// Names what a person can do about a failed run who wrote a command and no definition.
+fn reword(failure: Failure) -> Failure {
+    match failure.code {
+        ErrorCode::ProgramAbsent => failure.hint(
+            "check its name: a program with a `/` is a path from this folder, any other is looked up in PATH; no shell runs the command, so a \
+             line of a shell is written `-- sh -c 'LINE'`",
+        ),
+        ErrorCode::NoValidTrial => {
+            let first = "does the command succeed by itself? Assay runs it without a shell, with an empty stdin and few variables (`--env` adds \
+                         some), and stops it after `--timeout`";
+            let hint = failure.hint.as_ref().map_or_else(|| first.to_owned(), |hint| format!("{first}\n{hint}"));
+            failure.hint(hint)
+        }
+        _ => failure,
+    }
+}
+
+fn written(document: &Value) -> Vec<u8> {
+    let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
+    text.push('\n');
+    output::escape_json(&text).into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Program {
+        #[command(flatten)]
+        exec: Exec,
+    }
+
+    fn exec(arguments: &[&str]) -> Exec {
+        Program::try_parse_from(["exec"].iter().chain(arguments)).unwrap_or_else(|error| panic!("{error}")).exec
+    }
+
+    /// Returns the specs of the workload and of the pipeline.
+    fn specs(arguments: &[&str]) -> [Value; 2] {
+        let files = exec(arguments).definitions(Path::new("/here")).expect("definitions");
+        check(&files).expect("they can be run");
+        let of = |part: &str| {
+            let (_, bytes) = files.iter().find(|(path, _)| path.starts_with(part)).expect("a file");
+            serde_json::from_slice::<Value>(bytes).expect("JSON")["spec"].clone()
+        };
+        [of("workloads/"), of("pipelines/")]
+    }
+
+    fn refused(arguments: &[&str]) -> String {
+        exec(arguments).definitions(Path::new("/here")).and_then(|files| check(&files)).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn one_command_is_one_workload_on_one_target() {
+        let [workload, pipeline] = specs(&["--warmup", "3", "--timeout", "5s", "--", "sort", "-n", "${x}"]);
+        assert_eq!(workload["command"], json!({"run": ["sort", "-n", "$${x}"], "warmup": 3, "times": 1}));
+        assert_eq!(workload["time_limit"], "5s");
+        assert_eq!(pipeline["workloads"], json!(["sort"]));
+        assert_eq!(pipeline["targets"], json!([{"name": "local", "kind": "host", "working_directory": "/here", "env": {}}]));
+        assert_eq!(pipeline["trials"], json!({"count": 10}));
+        assert!(pipeline.get("comparison").is_none() && pipeline.get("gates").is_none());
+    }
+
+    #[test]
+    fn two_commands_are_two_sides_of_one_comparison() {
+        let [workload, pipeline] = specs(&[
+            "--baseline",
+            "./old 'a b'",
+            "--max-regression",
+            "2.5%",
+            "--instructions",
+            "perf",
+            "--name",
+            "mine",
+            "--",
+            "../new",
+        ]);
+        assert_eq!(workload["command"]["run"], json!(["/here/../new"]));
+        assert_eq!(workload["metrics"].as_array().map(Vec::len), Some(3));
+        assert_eq!(pipeline["workloads"], json!(["mine"]));
+        assert_eq!(pipeline["targets"][0]["command"], json!(["/here/old", "a b"]));
+        assert!(pipeline["targets"][1].get("command").is_none());
+        assert_eq!((&pipeline["trials"]["count"], &pipeline["gates"][0]["budget_pct"]), (&json!(20), &json!(2.5)));
+    }
+
+    #[test]
+    fn a_command_that_cannot_be_run_is_refused_by_its_option() {
+        let piped = refused(&["--baseline", "a | b", "--", "a"]);
+        assert!(piped.contains("`--baseline a | b` has '|' outside of single quotes") && piped.contains("sh -c"), "{piped}");
+        assert!(refused(&["--", ""]).contains("the command names no program"));
+        let long = "x".repeat(5000);
+        let long = refused(&["--", "sh", "-c", &long]);
+        assert!(long.contains("COMMAND[2]") && !long.contains("spec."), "{long}");
+    }
+
+    #[test]
+    fn the_name_is_that_of_the_program() {
+        let name = |program: &str| name_of(Some(&program.to_owned()));
+        assert_eq!(["/usr/bin/Python3.11", "./a_b.sh", "..", "é"].map(name), ["python3-11", "a-b-sh", "command", "command"]);
+        assert_eq!(name(&format!("{}-b", "a".repeat(39))), "a".repeat(39), "no name ends with a hyphen");
+    }
+
+    #[test]
+    fn a_variable_is_recorded_by_its_value_or_as_a_reference_if_it_is_a_secret() {
+        let read = |text: &str| read_variable(text, |name| (name != "NOT_SET").then(|| "found".into()));
+        assert_eq!(read("A=b=c"), Ok(("A".to_owned(), json!("b=c"))));
+        assert_eq!(read("HOME"), Ok(("HOME".to_owned(), json!("found"))));
+        assert_eq!(read("API_TOKEN"), Ok(("API_TOKEN".to_owned(), json!({"from_env": "API_TOKEN"}))));
+        let refused = |text| read(text).expect_err("refused").to_string();
+        assert!(refused("NOT_SET").contains("names a variable that is not set"));
+        let secret = refused("API_TOKEN=hunter22");
+        assert!(secret.contains("holds a secret") && !secret.contains("hunter22"), "{secret}");
+        let misplaced = refused("sk-hunter22");
+        assert!(misplaced.contains("NAME=VALUE") && !misplaced.contains("hunter22"), "{misplaced}");
+    }
+
+    #[test]
+    fn options_have_limits() {
+        let refused = |arguments: &[&str]| {
+            let all = [&["exec"], arguments, &["--", "true"]].concat();
+            Program::try_parse_from(all).err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        for wrong in [["--runs", "0"], ["--runs", "1001"], ["--times", "0"], ["--timeout", "soon"], ["--instructions", "many"]] {
+            assert!(refused(&wrong).contains(wrong[0]), "{wrong:?}");
+        }
+        assert!(refused(&["--max-regression", "5"]).contains("--baseline"), "nothing is compared");
+        for wrong in ["-1", "x", "1001"] {
+            assert!(parse_percent(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!([parse_percent("5%"), parse_percent("2.5")], [Ok(5.0), Ok(2.5)]);
+    }
+
+    #[test]
+    fn a_failure_is_told_in_the_words_of_a_command_line() {
+        let hint = |code| reword(Failure::new(code, "m").hint("h")).hint.unwrap_or_default();
+        assert!(hint(ErrorCode::ProgramAbsent).contains("sh -c"));
+        assert!(hint(ErrorCode::NoValidTrial).contains("--timeout") && hint(ErrorCode::NoValidTrial).ends_with("\nh"));
+        assert_eq!(hint(ErrorCode::Drift), "h");
+    }
+}

@@ -1,0 +1,299 @@
+//! The comparison of two commands: the verdict of the run's own gate, in words.
+
+use assay_gating::judge_own_comparison;
+use assay_manifest::{CPU_TIME, Change, GatePolicy, INSTRUCTIONS, MetricVerdict, Outcome, RunId, Verdict};
+use assay_report::{counted, percent};
+use assay_runs::RunStore;
+use assay_stage::{Exit, Failure};
+use serde_json::{Value, json};
+
+use super::MAX_RUNS;
+
+/// The treatment of a comparison of two commands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CommandComparison {
+    /// True if the exit code reports the outcome.
+    pub(crate) decides_exit: bool,
+}
+
+/// Judges the comparison of a finished run by its own gate.
+pub(crate) fn judge_commands(run: &RunId, store: &str) -> Result<Verdict, Failure> {
+    judge_own_comparison(run.as_str(), &RunStore { store: Some(store.to_owned()), trust: Vec::new() })
+}
+
+impl CommandComparison {
+    /// Returns the exit code of an outcome.
+    pub(crate) fn exit(self, verdict: &Verdict) -> Exit {
+        match outcome(verdict) {
+            Outcome::Regressed if self.decides_exit => Exit::Regression,
+            Outcome::Inconclusive if self.decides_exit => Exit::Inconclusive,
+            _ => Exit::Done,
+        }
+    }
+}
+
+/// Returns the comparison for programs: the outcome, its sentence, and the verdict of the gate.
+pub(crate) fn comparison_json(verdict: &Verdict) -> Value {
+    json!({"outcome": outcome(verdict), "sentence": sentence(verdict, &primary(verdict)), "verdict": verdict})
+}
+
+/// Returns the outcome of a comparison. A gate calls a change an improvement only if it would have found one for the worse of its size; here a person asks
+/// which of two commands is faster, so an improvement that is beyond doubt is one.
+fn outcome(verdict: &Verdict) -> Outcome {
+    let outcomes: Vec<Outcome> = primary(verdict).into_iter().map(|metric| metric_outcome(metric, &verdict.policy)).collect();
+    let is_open = outcomes.contains(&Outcome::Inconclusive) || verdict.checks.iter().any(|check| !check.holds());
+    match verdict.outcome {
+        Outcome::Inconclusive if !is_open && outcomes.contains(&Outcome::Improved) => Outcome::Improved,
+        outcome => outcome,
+    }
+}
+
+/// Returns the outcome of a metric, by the mirrored rule of a regression if only the power for one was missing.
+fn metric_outcome(metric: &MetricVerdict, policy: &GatePolicy) -> Outcome {
+    let is_underpowered = metric.reason.as_ref().is_some_and(|reason| reason.code == "underpowered");
+    let (Outcome::Inconclusive, true, Some(change)) = (metric.outcome, is_underpowered, &metric.change) else {
+        return metric.outcome;
+    };
+    let is_better = metric.p_better_adjusted <= policy.q && change.ratio < 1.0 / (1.0 + policy.budget);
+    let clears = change.high.zip(metric.floor.as_ref()).is_some_and(|(high, floor)| high < 1.0 / (1.0 + floor.share));
+    if is_better && clears { Outcome::Improved } else { Outcome::Inconclusive }
+}
+
+fn primary(verdict: &Verdict) -> Vec<&MetricVerdict> {
+    verdict.metrics.iter().filter(|metric| metric.primary).collect()
+}
+
+/// Returns the lines of a verdict: a sentence, and one row for each metric.
+pub(crate) fn comparison_lines(verdict: &Verdict) -> Vec<String> {
+    let primary = primary(verdict);
+    let rows: Vec<[String; 3]> = primary.iter().map(|metric| row(metric, &verdict.policy)).collect();
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let (metrics, outcomes) = (width(0), width(1));
+    let lines = rows
+        .iter()
+        .map(|[metric, outcome, change]| format!("  {metric:<metrics$}  {outcome:<outcomes$}  {change}").trim_end().to_owned());
+    [sentence(verdict, &primary)].into_iter().chain(lines).chain([String::new()]).collect()
+}
+
+/// Returns the verdict in one sentence.
+fn sentence(verdict: &Verdict, primary: &[&MetricVerdict]) -> String {
+    let with = |outcome: Outcome| primary.iter().copied().find(|metric| metric_outcome(metric, &verdict.policy) == outcome);
+    let budget = whole_percent(verdict.policy.budget);
+    match outcome(verdict) {
+        Outcome::Regressed => match with(Outcome::Regressed) {
+            Some(metric) => {
+                format!("{} than the baseline, by more than {budget}: {}", capital(worse(metric)), named_change(metric))
+            }
+            None => format!("Worse than the baseline: {}", first_reason(verdict)),
+        },
+        Outcome::Improved => {
+            let metric = with(Outcome::Improved);
+            let named = metric.map(|metric| {
+                format!("{} than the baseline, by more than {budget}: {}", capital(better(metric)), named_change(metric))
+            });
+            named.unwrap_or_else(|| "Better than the baseline".to_owned())
+        }
+        Outcome::Unchanged => format!("No difference found beyond {budget}{}", detectable(primary)),
+        Outcome::Inconclusive => format!("Inconclusive: {}", remedy(verdict, primary)),
+    }
+}
+
+/// Returns a share that a person chose in percent, without digits that are zero.
+fn whole_percent(share: f64) -> String {
+    format!("{} %", (share * 1e5).round() / 1e3)
+}
+
+/// Returns what would decide an inconclusive comparison: more runs, if they do, or else its first reason.
+fn remedy(verdict: &Verdict, primary: &[&MetricVerdict]) -> String {
+    let undecided = || primary.iter().filter(|metric| metric_outcome(metric, &verdict.policy) == Outcome::Inconclusive);
+    let is_of_checks = verdict.checks.iter().any(|check| !check.holds());
+    let pairs = undecided().map(|metric| Some(metric.pairs.len() + metric.more_pairs? as usize)).collect::<Option<Vec<_>>>();
+    match pairs.and_then(|pairs| pairs.into_iter().max()).filter(|_| !is_of_checks) {
+        Some(runs) if runs <= MAX_RUNS as usize => format!("more runs would decide it: `--runs {runs}`"),
+        Some(runs) => format!("it would need {runs} runs of each command, more than the limit of {MAX_RUNS}"),
+        None => first_reason(verdict),
+    }
+}
+
+fn first_reason(verdict: &Verdict) -> String {
+    verdict.reasons.first().map_or_else(|| "the verdict has no reason".to_owned(), |reason| reason.detail.clone())
+}
+
+/// Returns the clause with the smallest change that every metric would have shown.
+fn detectable(primary: &[&MetricVerdict]) -> String {
+    let smallest = primary.iter().map(|metric| metric.detectable).collect::<Option<Vec<_>>>();
+    let widest = smallest.and_then(|smallest| smallest.into_iter().reduce(f64::max));
+    widest.map_or_else(String::new, |change| format!(": a change for the worse of {} would have been found", percent(change)))
+}
+
+/// Returns the metric, its outcome, and its change with the interval and the number of pairs.
+fn row(metric: &MetricVerdict, policy: &GatePolicy) -> [String; 3] {
+    let outcome = match metric_outcome(metric, policy) {
+        Outcome::Regressed => worse(metric).to_owned(),
+        Outcome::Improved => better(metric).to_owned(),
+        Outcome::Unchanged => "no difference found".to_owned(),
+        Outcome::Inconclusive => "inconclusive".to_owned(),
+    };
+    let change = metric.change.as_ref().map(|change| format!("{}, ", change_text(change))).unwrap_or_default();
+    [metric.metric.clone(), outcome, format!("{change}{}", counted(metric.pairs.len() as u64, "pair"))]
+}
+
+fn named_change(metric: &MetricVerdict) -> String {
+    let change = metric.change.as_ref().map(|change| format!(" {}", change_text(change))).unwrap_or_default();
+    format!("`{}`{change}", metric.metric)
+}
+
+/// Returns a change with its interval, in percent: `+12 % [+9.1, +15]`.
+fn change_text(change: &Change) -> String {
+    let interval = match (change.low, change.high) {
+        (Some(low), Some(high)) => format!("[{}, {}]", signed(low - 1.0), signed(high - 1.0)),
+        _ => "(no interval)".to_owned(),
+    };
+    format!("{} % {interval}", signed(change.ratio - 1.0))
+}
+
+/// Returns a share in percent with its sign, to two or three digits.
+fn signed(share: f64) -> String {
+    let points = share * 100.0;
+    match points.abs() {
+        size if size < 1.0 => format!("{points:+.2}"),
+        size if size < 10.0 => format!("{points:+.1}"),
+        _ => format!("{points:+.0}"),
+    }
+}
+
+fn worse(metric: &MetricVerdict) -> &'static str {
+    match metric.metric.as_str() {
+        CPU_TIME => "more CPU time",
+        INSTRUCTIONS => "more instructions",
+        _ => "slower",
+    }
+}
+
+fn better(metric: &MetricVerdict) -> &'static str {
+    match metric.metric.as_str() {
+        CPU_TIME => "less CPU time",
+        INSTRUCTIONS => "fewer instructions",
+        _ => "faster",
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use assay_manifest::WALL_TIME;
+
+    /// Returns a metric with a ratio, its interval, and what an inconclusive one needs.
+    fn metric(name: &str, outcome: &str, [ratio, low, high]: [f64; 3], more: Option<u32>) -> Value {
+        let pairs: Vec<Value> =
+            (0..20).map(|index| json!({"run": 0, "index": index, "baseline": 1.0, "candidate": ratio})).collect();
+        let mut metric = json!({
+            "workload": "w", "point_id": "default", "metric": name, "unit": "ms", "better": "lower", "primary": true,
+            "outcome": outcome, "pairs": pairs, "missing": 0, "p_worse_adjusted": 0.5, "p_better_adjusted": 0.5, "detectable": 0.08,
+            "change": {"ratio": ratio, "low": low, "high": high, "level": 0.95, "baseline_median": 1.0, "candidate_median": ratio,
+                "p_worse": 0.5, "p_better": 0.5},
+        });
+        if let Some(more) = more {
+            metric["more_pairs"] = json!(more);
+        }
+        metric
+    }
+
+    fn verdict(outcome: &str, metrics: &[Value], reason: Option<&str>) -> Verdict {
+        let digest = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+        let reasons: Vec<Value> = reason.iter().map(|detail| json!({"code": "c", "detail": detail})).collect();
+        serde_json::from_value(json!({
+            "contract": "assay-gate/9", "gate": "exec", "outcome": outcome, "blocks": false, "reasons": reasons,
+            "policy": {"path": "p", "digest": digest, "q": 0.05, "looks": [1.0], "budget": 0.05, "metrics": [],
+                "block_on_inconclusive": false, "slo": false, "provenance": false},
+            "comparison": {"baseline": {"target": "baseline", "variant": "default"}, "candidate": {"target": "candidate", "variant": "default"},
+                "variable_under_test": "other", "other": "the command"},
+            "placement": "coexist", "isolation": "none", "unit": "launch", "runs": [],
+            "sequence": {"name": "r", "look": 1, "earlier": []}, "judged_on": "2026-01-01T00:00:00.000000000Z",
+            "acknowledgements": [], "policy_changes": [], "definition_changes": [], "differences": [], "files": [], "checks": [],
+            "metrics": metrics,
+        }))
+        .expect("a verdict")
+    }
+
+    fn lines(outcome: &str, metrics: &[Value], reason: Option<&str>) -> String {
+        comparison_lines(&verdict(outcome, metrics, reason)).join("\n")
+    }
+
+    #[test]
+    fn each_outcome_has_its_sentence() {
+        let slower = metric(WALL_TIME, "regressed", [7.5, 7.1, 8.1], None);
+        let same = metric(CPU_TIME, "unchanged", [1.003, 0.99, 1.02], None);
+        let same_row =
+            |outcomes: usize| format!("  cpu_time_ms   {:<outcomes$}  +0.30 % [-1.0, +2.0], 20 pairs", "no difference found");
+        assert_eq!(
+            lines("regressed", &[same.clone(), slower], None),
+            format!(
+                "Slower than the baseline, by more than 5 %: `wall_time_ms` +650 % [+610, +710]\n{}\n  \
+                 wall_time_ms  slower               +650 % [+610, +710], 20 pairs\n",
+                same_row(19)
+            )
+        );
+        let faster = metric(WALL_TIME, "improved", [0.5, 0.4, 0.6], None);
+        assert_eq!(
+            lines("improved", &[faster], None),
+            "Faster than the baseline, by more than 5 %: `wall_time_ms` -50 % [-60, -40]\n  \
+             wall_time_ms  faster  -50 % [-60, -40], 20 pairs\n"
+        );
+        let first =
+            |outcome, metrics: &[Value], reason| lines(outcome, metrics, reason).lines().next().unwrap_or_default().to_owned();
+        assert_eq!(
+            first("unchanged", std::slice::from_ref(&same), None),
+            "No difference found beyond 5 %: a change for the worse of 8.0 % would have been found"
+        );
+        let open = |more| metric(WALL_TIME, "inconclusive", [1.05, 0.9, 1.2], more);
+        let inconclusive = |more| first("inconclusive", &[same.clone(), open(more)], Some("no power"));
+        assert_eq!(inconclusive(Some(28)), "Inconclusive: more runs would decide it: `--runs 48`");
+        assert_eq!(
+            inconclusive(Some(2000)),
+            "Inconclusive: it would need 2020 runs of each command, more than the limit of 1000"
+        );
+        assert_eq!(inconclusive(None), "Inconclusive: no power");
+    }
+
+    #[test]
+    fn an_improvement_beyond_doubt_needs_no_power_for_a_regression() {
+        let open = |ratios: [f64; 3], p_better: f64, code: &str| {
+            let mut metric = metric(WALL_TIME, "inconclusive", ratios, Some(9));
+            metric["reason"] = json!({"code": code, "detail": "d"});
+            metric["floor"] = json!({"share": 0.14, "source": "unlearned"});
+            metric["p_better_adjusted"] = json!(p_better);
+            outcome(&verdict("inconclusive", &[metric], Some("d")))
+        };
+        assert_eq!(open([0.12, 0.11, 0.13], 0.001, "underpowered"), Outcome::Improved);
+        assert_eq!(open([0.12, 0.11, 0.13], 0.06, "underpowered"), Outcome::Inconclusive, "not significant");
+        assert_eq!(open([0.88, 0.86, 0.9], 0.001, "underpowered"), Outcome::Inconclusive, "not clear of the floor");
+        assert_eq!(open([0.97, 0.2, 0.3], 0.001, "underpowered"), Outcome::Inconclusive, "within the budget");
+        assert_eq!(open([0.12, 0.11, 0.13], 0.001, "pairs_autocorrelated"), Outcome::Inconclusive);
+        let mut unpinned = verdict("inconclusive", &[], Some("d"));
+        unpinned.checks = vec![assay_manifest::Check::inconclusive("executables", "both", false, "no digest")];
+        assert_eq!(outcome(&unpinned), Outcome::Inconclusive);
+    }
+
+    #[test]
+    fn instructions_and_cpu_time_are_no_speed() {
+        let more = metric(INSTRUCTIONS, "regressed", [2.0, 1.9, 2.1], None);
+        assert!(lines("regressed", &[more], None).starts_with("More instructions than the baseline"));
+        let less = metric(CPU_TIME, "improved", [0.5, 0.4, 0.6], None);
+        assert!(lines("improved", &[less], None).starts_with("Less CPU time than the baseline"));
+    }
+
+    #[test]
+    fn the_exit_code_reports_the_outcome_only_if_it_is_to() {
+        let exit = |decides_exit, outcome| CommandComparison { decides_exit }.exit(&verdict(outcome, &[], None));
+        assert_eq!(exit(true, "regressed"), Exit::Regression);
+        assert_eq!(exit(true, "inconclusive"), Exit::Inconclusive);
+        assert_eq!([exit(true, "improved"), exit(true, "unchanged")], [Exit::Done; 2]);
+        assert_eq!([exit(false, "regressed"), exit(false, "inconclusive")], [Exit::Done; 2]);
+    }
+}

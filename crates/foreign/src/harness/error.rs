@@ -1,0 +1,62 @@
+//! The reasons why the output of a harness cannot be read.
+
+/// The most characters of a name that a message quotes.
+const QUOTED: usize = 80;
+
+/// The reason why the output of a harness is no list of measurements. Text of the output is shortened, and its control characters are escaped.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HarnessError {
+    /// The output is larger than the limit.
+    #[error("the output is larger than the limit of {0} bytes")]
+    TooLarge(usize),
+    /// The output is not UTF-8.
+    #[error("the output is not a text in UTF-8")]
+    NotText,
+    /// The output is not JSON.
+    #[error("the output is not JSON: {0}")]
+    NotJson(String),
+    /// A member is missing, or is of another kind.
+    #[error("the output has no `{member}` that is {expected}, in {place}")]
+    Member {
+        /// The name of the member.
+        member: String,
+        /// The expected kind, with its article.
+        expected: &'static str,
+        /// The place, such as `benchmarks[3]`.
+        place: String,
+    },
+    /// There is no benchmark.
+    #[error("the output has no benchmark with a number")]
+    Empty,
+    /// A benchmark failed.
+    #[error("the benchmark `{benchmark}` failed: {reason}")]
+    Failed {
+        /// The name.
+        benchmark: String,
+        /// The reason that the harness gives.
+        reason: String,
+    },
+    /// A benchmark has aggregates only.
+    #[error("the benchmark `{0}` has aggregates only, and no samples: let the harness report its repetitions too")]
+    OnlyAggregates(String),
+    /// A sample is not finite.
+    #[error("the benchmark `{benchmark}` has a sample that is no finite number")]
+    NotFinite {
+        /// The name.
+        benchmark: String,
+    },
+    /// Two benchmarks become the same metric.
+    #[error("two benchmarks, or two units of one, would be the metric `{0}`: rename one of them")]
+    Ambiguous(String),
+    /// There are more measurements than the limit.
+    #[error("the output has more measurements than the limit of {0}")]
+    TooMany(usize),
+    /// There are more samples than the limit.
+    #[error("the output has more samples than the limit of {0}")]
+    TooManySamples(usize),
+}
+
+/// Returns a text of the output as a message may show it.
+pub(super) fn shortened(text: &str) -> String {
+    text.escape_debug().take(QUOTED).collect()
+}

@@ -1,0 +1,34 @@
+//! The JSON of hyperfine: `--export-json FILE`.
+//!
+//! Each run is a sample of wall time, in seconds. User and system time are means of all runs, because hyperfine writes no others.
+
+use serde_json::Value;
+
+use super::json::{document, failed, list, numbers, text};
+use super::{HarnessError, Measurements};
+
+pub(super) fn read(output: &str, measurements: &mut Measurements) -> Result<(), HarnessError> {
+    let document = document(output)?;
+    for (index, result) in list(&document, "results", "the document")?.iter().enumerate() {
+        let place = format!("results[{index}]");
+        let command = text(result, "command", &place)?;
+        let codes = result.get("exit_codes").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        if let Some(code) = codes.iter().find(|code| code.as_i64() != Some(0)) {
+            let reason =
+                if code.is_null() { "it was ended by a signal".to_owned() } else { format!("a run ended with exit code {code}") };
+            return Err(failed(command, &reason));
+        }
+        if let Some(times) = numbers(result, "times", &place)? {
+            measurements.add(command, "time", "s", &times)?;
+        }
+        if let Some(peaks) = numbers(result, "memory_usage_byte", &place)? {
+            measurements.add(command, "peak_memory", "B", &peaks)?;
+        }
+        for (member, quantity) in [("user", "user_time"), ("system", "system_time")] {
+            if let Some(mean) = result.get(member).and_then(Value::as_f64) {
+                measurements.add(command, quantity, "s", &[mean])?;
+            }
+        }
+    }
+    Ok(())
+}
