@@ -75,7 +75,8 @@ impl<'a> Mapping<'a> {
         };
         let remedy = row.note.take().unwrap_or_default();
         let note = format!("{remedy}; {statement}");
-        let (before, after) = (left_out_comment(&row.field, row.outcome, &remedy), left_out_comment(&row.field, row.outcome, &note));
+        let (before, after) =
+            (left_out_comment(&row.field, row.outcome, &remedy), left_out_comment(&row.field, row.outcome, &note));
         row.to = Some(to.to_owned());
         row.note = Some(note);
         if let Some(comment) = self.draft.not_carried.iter_mut().rev().find(|comment| **comment == before) {

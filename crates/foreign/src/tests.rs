@@ -473,7 +473,8 @@ fn an_option_of_the_import_behind_the_command_has_its_place() {
 
 #[test]
 fn an_encoded_password_of_an_address_is_refused_unseen() {
-    let job = with_field(&format!("endpoint: {{endpoint: {{url: 'http://u%3A{CANARY}%40h/v1', apiFormat: openai, modelName: m}}}}"));
+    let job =
+        with_field(&format!("endpoint: {{endpoint: {{url: 'http://u%3A{CANARY}%40h/v1', apiFormat: openai, modelName: m}}}}"));
     for imported in
         [file(&job), command(&["vllm", "bench", "serve", "--model", "m", "--base-url", &format!("http://u%3A{CANARY}%40h/v1")])]
     {

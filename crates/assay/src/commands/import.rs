@@ -82,9 +82,8 @@ impl Import {
         let Some(path) = &self.path else {
             let imported =
                 import(&Source::Command(&self.command), &options).map_err(|error| match quoted_command(&self.command) {
-                    Some(line) => failure("the command line", error).hint(format!(
-                        "a command line comes word by word, without quotes around it: `assay import -- {line}`"
-                    )),
+                    Some(line) => failure("the command line", error)
+                        .hint(format!("a command line comes word by word, without quotes around it: `assay import -- {line}`")),
                     None => failure("the command line", error),
                 })?;
             return Ok(vec![Found { source: None, imported }]);

@@ -195,13 +195,10 @@ fn lengths(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     let Some(output) = arguments.whole("--osl", mapping) else { return };
     let input = arguments.whole_or("--isl", 550, "workload spec.lengths.input", mapping);
     let mut lengths = Map::new();
-    for (mean, stddev, side, tokens) in
-        [("--isl", "--isl-stddev", "input", input), ("--osl", "--osl-stddev", "output", output)]
-    {
+    for (mean, stddev, side, tokens) in [("--isl", "--isl-stddev", "input", input), ("--osl", "--osl-stddev", "output", output)] {
         let to = format!("workload spec.lengths.{side}");
         let spread = arguments.number_or(stddev, 0.0, &to, mapping);
-        let length =
-            if spread > 0.0 { json!({"normal": {"mean": tokens, "stddev": spread}}) } else { json!({"fixed": tokens}) };
+        let length = if spread > 0.0 { json!({"normal": {"mean": tokens, "stddev": spread}}) } else { json!({"fixed": tokens}) };
         lengths.insert(side.to_owned(), length);
         mapping.mapped(&arguments.field(mean), &to);
         if arguments.has(stddev) {
