@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use assay_manifest::{Digest, EndState, RunEnd};
+use assay_manifest::{Digest, EndState, Role, RunEnd};
 use assay_report::shell_word;
 use assay_runner::{default_store, is_run_locked};
 use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Exit, Failure, file_digest, first_names};
 use assay_store::Store;
 use assay_verify::{
-    Level, LevelReport, MissingKind, RecomputeOutcome, VerifiedTombstone, fetched_from, group_missing, verify_evidence,
+    Head, Level, LevelReport, MissingKind, RecomputeOutcome, VerifiedTombstone, fetched_from, group_missing, verify_evidence,
     verify_removed_rows, verify_rows, verify_snapshot,
 };
 use serde_json::json;
@@ -449,7 +449,6 @@ fn level_noun(level: Level) -> &'static str {
 fn unfinished_failure(opened: &VerifiedRun) -> Failure {
     let ends: Vec<_> = opened.chain.all::<RunEnd>().collect();
     let last = ends.iter().max_by_key(|(_, end)| end.body.sequence);
-    let have: Vec<_> = opened.head.references.iter().map(|reference| reference.kind.to_string()).collect();
     let failure = match last {
         Some((_, end)) => {
             let how = if end.body.state == EndState::Cancelled { "was cancelled" } else { "failed" };
@@ -457,16 +456,24 @@ fn unfinished_failure(opened: &VerifiedRun) -> Failure {
             Failure::new(ErrorCode::EndedEarly, format!("the run {how} in {stage}: {}", reason.detail))
         }
         None if is_driven(opened) => {
-            let message = format!("the run is in progress, and has not come further than its {}", have.join(", "));
+            let message = format!("the run is in progress, and {}", progress(&opened.head));
             return Failure::new(ErrorCode::RunIncomplete, message)
                 .hint("what it has is consistent; another `assay` is driving it now, so verify it again when it has ended");
         }
         None => {
-            let message = format!("the run is incomplete: it has not come further than its {}", have.join(", "));
+            let message = format!("the run is incomplete: {}", progress(&opened.head));
             Failure::new(ErrorCode::RunIncomplete, message)
         }
     };
     failure.hint(format!("what it has is consistent; {}", resume_hint(opened)))
+}
+
+/// States the last stage that has finished, as `assay runs` does.
+fn progress(head: &Head) -> String {
+    match head.references.first().map(|reference| reference.kind.signer()) {
+        None | Some(Role::Source) => "no stage of it has finished".to_owned(),
+        Some(stage) => format!("its last finished stage is {stage}"),
+    }
 }
 
 /// Returns true if a process of this machine drives the run now. A run in a cluster has its driver there, and no lock here.
