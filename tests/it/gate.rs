@@ -434,12 +434,27 @@ fn what_cannot_be_judged_is_named() {
     let fixture = judged_fixture();
     gate(fixture, "absent", 9, &["--baseline", "main"]).refuses(2, "no_such_run");
     gate(fixture, "same", 9, &["--baseline", "nowhere"]).refuses(2, "git");
-    gate(fixture, "same", 9, &["--baseline", "main", "--gate", "other"]).refuses(2, "no_gate");
+    let other = gate(fixture, "same", 9, &["--baseline", "main", "--gate", "other"]).refuses(2, "no_gate");
+    assert!(other.stderr.contains("hint: name one of its gates, or leave `--gate` out"), "{}", other.stderr);
     let empty: PathBuf = fixture.root().join("empty.yaml");
     let text = fs::read_to_string(fixture.repo().join("pipelines/same.yaml")).expect("a pipeline");
     let (before, _) = text.split_once("  gates:").expect("gates");
     write_file(&empty, before.as_bytes());
-    gate(fixture, "same", 9, &["--policy", &empty.display().to_string()]).refuses(2, "no_gate");
+    let without = gate(fixture, "same", 9, &["--policy", &empty.display().to_string()]).refuses(2, "no_gate");
+    let advised = "gates: [{name: latency, budget_pct: 5}]";
+    assert!(without.stderr.contains(&format!("hint: a gate is written as `{advised}`")), "{}", without.stderr);
+    let validated = |text: &str| {
+        write_file(&empty, text.as_bytes());
+        fixture.assay(&["validate", &empty.display().to_string()])
+    };
+    validated(&format!("{before}  {advised}\n")).success();
+    // Without two sides to compare, a gate is not valid, and so no advice.
+    let (alone, _) = text.split_once("  placement:").expect("a comparison");
+    validated(&format!("{alone}  {advised}\n")).exits(10);
+    validated(alone).success();
+    let alone = gate(fixture, "same", 9, &["--policy", &empty.display().to_string()]).refuses(2, "no_gate");
+    assert!(!alone.stderr.contains("budget_pct"), "{}", alone.stderr);
+    assert!(alone.stderr.contains("hint: `assay gate RUN --baseline history` compares the run with earlier"), "{}", alone.stderr);
 }
 
 /// A token in the form of a forge's: it must not appear anywhere.

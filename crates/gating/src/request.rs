@@ -11,7 +11,7 @@ use assay_store::Store;
 use crate::caller::{Caller, GateEvent};
 use crate::decide::{GateDecider, GateDecision};
 use crate::evidence::Evidence;
-use crate::rules::{Branch, Rules, gates};
+use crate::rules::{Branch, Rules, gates, has_comparison};
 use crate::top_up;
 
 /// The origin of the rules.
@@ -172,9 +172,19 @@ pub(crate) fn select_gates(rules: &Rules, name: Option<&Name>) -> Result<Vec<spe
             Some(named) => format!("`{file}` has no gate `{named}`; its gates: {known}"),
             None => format!("`{file}` has no `gates`, so nothing says how to judge"),
         };
-        return Err(
-            Failure::new(ErrorCode::NoGate, message).hint("a gate is written as `gates: [{name: latency, budget_pct: 5}]`")
-        );
+        return Err(Failure::new(ErrorCode::NoGate, message).hint(gate_hint(!names.is_empty(), has_comparison(&rules.pipeline)?)));
     }
     Ok(all)
+}
+
+/// Returns the remedy of a gate that is not there. Only a pipeline with a comparison can have gates.
+fn gate_hint(has_gates: bool, has_comparison: bool) -> &'static str {
+    match (has_gates, has_comparison) {
+        (true, _) => "name one of its gates, or leave `--gate` out to judge by all of them",
+        (false, true) => "a gate is written as `gates: [{name: latency, budget_pct: 5}]`",
+        (false, false) => {
+            "`assay gate RUN --baseline history` compares the run with earlier runs; `gates` need a `comparison` of two sides of one run, which \
+             `docs/gates.md` describes"
+        }
+    }
 }
