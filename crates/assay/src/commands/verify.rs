@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use assay_manifest::{Digest, EndState, Role, RunEnd};
+use assay_manifest::{Digest, EndState, Role, RunEnd, RunId};
 use assay_report::shell_word;
 use assay_runner::{default_store, is_run_locked};
 use assay_runs::VerifiedRun;
@@ -196,6 +196,12 @@ impl Verify {
             }
         }
         show_removals(opened, found);
+        if let Some(name) = opened.folder.as_deref().and_then(|folder| other_run_name(folder, &opened.chain.run_id)) {
+            output::line(format!(
+                "  --  the folder has the name of another run, `{name}`: it holds run `{}`",
+                opened.chain.run_id
+            ));
+        }
         for stranger in &opened.strangers {
             let stranger = stranger.escape_debug();
             output::line(format!("  !!  `{stranger}` lies in the folder and is not of the run: nothing vouches for it"));
@@ -476,8 +482,35 @@ fn progress(head: &Head) -> String {
     }
 }
 
+/// Returns the name of a published folder that lies among others and has the name of another run than it holds: published folders are named
+/// like their runs.
+fn other_run_name(folder: &str, run_id: &RunId) -> Option<String> {
+    let folder = Path::new(folder).canonicalize().ok()?;
+    let is_among_others = folder.parent().is_some_and(|parent| parent.ends_with("published"));
+    let name = folder.file_name()?.to_str()?.parse::<RunId>().ok()?;
+    (is_among_others && name != *run_id).then(|| name.to_string())
+}
+
 /// Returns true if a process of this machine drives the run now. A run in a cluster has its driver there, and no lock here.
 fn is_driven(opened: &VerifiedRun) -> bool {
     let store = opened.store.as_deref().and_then(|uri| Store::open_existing(uri).ok());
     store.is_some_and(|store| is_run_locked(&store, &opened.chain.run_id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_published_folder_with_the_name_of_another_run_is_remarked() {
+        let root = tempfile::tempdir().expect("a folder");
+        let run_id: RunId = "b".parse().expect("a run id");
+        let other_name = |path: &str| {
+            let folder = root.path().join(path);
+            std::fs::create_dir_all(&folder).expect("made");
+            other_run_name(&folder.display().to_string(), &run_id)
+        };
+        assert_eq!(other_name("published/a"), Some("a".to_owned()));
+        assert_eq!((other_name("published/b"), other_name("copies/a"), other_name("published/No Run")), (None, None, None));
+    }
 }
