@@ -183,7 +183,7 @@ spec:
     exit code 10
     ----- stdout: nothing -----
     ----- stderr -----
-    error[definition_invalid]: the definitions have 6 problems
+    error[definition_invalid]: the definitions have 7 problems
 
     error: `metadata.name` is not a name: `Fixture`
      --> pipelines/fixture.yaml:3:18
@@ -223,6 +223,13 @@ spec:
     9 |   retries: 3
       |   ^^^^^^^
     hint: it takes `intent`, `workloads`, `targets`, `variants`, `telemetry`, `trials`, `isolation`, `placement`, `comparison`, `shards`, `load`, `pricing`, `claim`, `controls`, `gates`, `stages`, `schedule`, `publish`, `fetch`, `time_limit`
+
+    error: `spec` has no field `timelimit`
+     --> workloads/first/workload.yaml:9:3
+      |
+    9 |   timelimit: 5m
+      |   ^^^^^^^^^
+    hint: did you mean `time_limit`?
     ");
     says!(fixture, &["validate"], @"
     exit code 10
