@@ -29,6 +29,25 @@ fn a_limit_of_open_files_that_is_too_low_is_named() {
 }
 
 #[test]
+fn a_folder_in_the_place_of_a_pipeline_is_as_wrong_as_a_missing_file() {
+    let fixture = Fixture::new();
+    let missing = fixture.assay(&["plan", "pipelines/none.yaml"]).exits(2);
+    assert!(missing.stderr.contains("cannot read `pipelines/none.yaml`"), "{}", missing.stderr);
+    let folder = fixture.assay(&["plan", "pipelines"]).exits(2);
+    assert!(folder.stderr.contains("cannot read `pipelines`") && folder.stderr.contains("is a directory"), "{}", folder.stderr);
+}
+
+#[test]
+fn a_rate_that_is_no_number_is_named_by_its_option() {
+    let arguments = ["bench", "--url", "http://127.0.0.1:9", "--model", "m", "--print", "--rate"];
+    for rate in ["nan", "inf"] {
+        let refused = Fixture::bare().assay(&[&arguments[..], &[rate]].concat()).exits(2);
+        assert!(refused.stderr.contains("--rate") && refused.stderr.contains("requests per second"), "{}", refused.stderr);
+    }
+    Fixture::bare().assay(&[&arguments[..], &["0.5"]].concat()).success();
+}
+
+#[test]
 fn an_option_of_pairs_gives_each_name_once() {
     let fixture = Fixture::bare();
     let bench = |more: &[&str]| {
@@ -164,7 +183,7 @@ spec:
     exit code 10
     ----- stdout: nothing -----
     ----- stderr -----
-    error[definition_invalid]: the definitions have 6 problems
+    error[definition_invalid]: the definitions have 7 problems
 
     error: `metadata.name` is not a name: `Fixture`
      --> pipelines/fixture.yaml:3:18
@@ -204,6 +223,13 @@ spec:
     9 |   retries: 3
       |   ^^^^^^^
     hint: it takes `intent`, `workloads`, `targets`, `variants`, `telemetry`, `trials`, `isolation`, `placement`, `comparison`, `shards`, `load`, `pricing`, `claim`, `controls`, `gates`, `stages`, `schedule`, `publish`, `fetch`, `time_limit`
+
+    error: `spec` has no field `timelimit`
+     --> workloads/first/workload.yaml:9:3
+      |
+    9 |   timelimit: 5m
+      |   ^^^^^^^^^
+    hint: did you mean `time_limit`?
     ");
     says!(fixture, &["validate"], @"
     exit code 10

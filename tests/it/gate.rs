@@ -434,12 +434,27 @@ fn what_cannot_be_judged_is_named() {
     let fixture = judged_fixture();
     gate(fixture, "absent", 9, &["--baseline", "main"]).refuses(2, "no_such_run");
     gate(fixture, "same", 9, &["--baseline", "nowhere"]).refuses(2, "git");
-    gate(fixture, "same", 9, &["--baseline", "main", "--gate", "other"]).refuses(2, "no_gate");
+    let other = gate(fixture, "same", 9, &["--baseline", "main", "--gate", "other"]).refuses(2, "no_gate");
+    assert!(other.stderr.contains("hint: name one of its gates, or leave `--gate` out"), "{}", other.stderr);
     let empty: PathBuf = fixture.root().join("empty.yaml");
     let text = fs::read_to_string(fixture.repo().join("pipelines/same.yaml")).expect("a pipeline");
     let (before, _) = text.split_once("  gates:").expect("gates");
     write_file(&empty, before.as_bytes());
-    gate(fixture, "same", 9, &["--policy", &empty.display().to_string()]).refuses(2, "no_gate");
+    let without = gate(fixture, "same", 9, &["--policy", &empty.display().to_string()]).refuses(2, "no_gate");
+    let advised = "gates: [{name: latency, budget_pct: 5}]";
+    assert!(without.stderr.contains(&format!("hint: a gate is written as `{advised}`")), "{}", without.stderr);
+    let validated = |text: &str| {
+        write_file(&empty, text.as_bytes());
+        fixture.assay(&["validate", &empty.display().to_string()])
+    };
+    validated(&format!("{before}  {advised}\n")).success();
+    // Without two sides to compare, a gate is not valid, and so no advice.
+    let (alone, _) = text.split_once("  placement:").expect("a comparison");
+    validated(&format!("{alone}  {advised}\n")).exits(10);
+    validated(alone).success();
+    let alone = gate(fixture, "same", 9, &["--policy", &empty.display().to_string()]).refuses(2, "no_gate");
+    assert!(!alone.stderr.contains("budget_pct"), "{}", alone.stderr);
+    assert!(alone.stderr.contains("hint: `assay gate RUN --baseline history` compares the run with earlier"), "{}", alone.stderr);
 }
 
 /// A token in the form of a forge's: it must not appear anywhere.
@@ -818,7 +833,14 @@ fn the_run_that_is_judged_is_the_one_that_was_meant() {
     write_file(&copy, fixture.git(&["show", "main:pipelines/same.yaml"]).as_bytes());
     let again = gate(fixture, "same", 80, &["--policy", &copy.display().to_string()]).success();
     assert!(again.stderr.contains("verdict 1 about `pr-80` stands"), "{}", again.stderr);
-    fixture.assay(&["gate", "same"]).refuses(2, "no_baseline");
+    let here = fixture.assay(&["gate", "same"]).refuses(2, "no_baseline");
+    assert!(here.stderr.contains("this checkout has no default branch of `origin`"), "{}", here.stderr);
+    let outside = fixture.root().join("no-repository");
+    fs::create_dir_all(&outside).expect("a folder");
+    let elsewhere = fixture.assay_in(&outside, &["gate", "same", "--store", &fixture.store().display().to_string()]);
+    let elsewhere = elsewhere.refuses(2, "no_baseline");
+    assert!(elsewhere.stderr.contains("this folder is in no Git repository"), "{}", elsewhere.stderr);
+    assert!(!elsewhere.stderr.contains("checkout has no"), "{}", elsewhere.stderr);
     with(&["--policy", "/dev/zero"]).exits(2);
     gate(fixture, "same", 80, &["--policy", "/dev/zero"]).refuses(2, "policy");
     gate(fixture, "same", 80, &["--baseline", "history"]).refuses(2, "no_verdict");

@@ -83,6 +83,9 @@ fn a_refused_field_writes_nothing_unless_the_rest_is_wanted() {
     fixture.write("none.yaml", &JOB.replace(", modelName: m", ""));
     let ran = fixture.assay(&["import", "none.yaml", "--partial", "--to", "none"]).exits(10);
     assert!(ran.stderr.contains("without the refused fields there is no whole definition"), "{}", ran.stderr);
+    let hopeless = fixture.assay(&["import", "none.yaml", "--to", "none"]).exits(10);
+    let why = "nothing was written: 1 field refused, and without the refused fields there is no whole definition";
+    assert!(hopeless.stderr.contains(why) && !hopeless.stderr.contains("--partial"), "{}", hopeless.stderr);
     fixture.assay(&["import", "none.yaml", "--model", "m", "--to", "none"]).success();
 }
 
@@ -117,7 +120,12 @@ fn files_that_differ_are_kept() {
     fixture.assay(&arguments).success();
     let path = fixture.repo().join("workloads/vllm-bench/workload.yaml");
     fs::write(&path, "mine\n").expect("written");
-    fixture.assay(&arguments).refuses(2, "file_differs");
+    let kept = fixture.assay(&arguments).refuses(2, "file_differs");
+    let hint = "hint: `--force` overwrites it; `--to FOLDER` writes elsewhere";
+    assert!(kept.stderr.contains(&format!("{hint}; write either before the `--`\n")), "{}", kept.stderr);
+    fixture.write("job.yaml", &JOB.replace("name: job", "name: vllm-bench"));
+    let other = fixture.assay(&["import", "job.yaml"]).refuses(2, "file_differs");
+    assert!(other.stderr.contains(&format!("{hint}\n")), "{}", other.stderr);
     assert_eq!(fs::read_to_string(&path).expect("there"), "mine\n");
     fixture.assay(&[&["import", "--force"][..], &VLLM].concat()).success();
     assert_ne!(fs::read_to_string(&path).expect("there"), "mine\n");
@@ -137,6 +145,20 @@ fn a_folder_is_imported_whole_and_names_what_it_leaves_out() {
     assert!(ran.stderr.contains("two definitions would be written to `pipelines/job.yaml`"), "{}", ran.stderr);
     fixture.write("others/a.yaml", "kind: Deployment\n");
     fixture.assay(&["import", "others"]).refuses(10, "foreign_format");
+}
+
+/// The printed commands can be pasted where the import ran.
+#[test]
+fn the_next_commands_begin_in_the_folder_of_the_files() {
+    let fixture = Fixture::bare();
+    let here = fixture.assay(&[&["import"][..], &VLLM].concat()).success();
+    assert!(here.stderr.contains("next:\n  assay validate\n") && !here.stderr.contains("  cd "), "{}", here.stderr);
+    let dotted = fixture.assay(&[&["import", "--to", "./pipelines/.."][..], &VLLM].concat()).success();
+    assert!(!dotted.stderr.contains("  cd "), "{}", dotted.stderr);
+    let there = fixture.assay(&[&["import", "--to", "my folder"][..], &VLLM].concat()).success();
+    assert!(there.stderr.contains("next:\n  cd 'my folder'\n  assay validate\n  assay run pipelines/"), "{}", there.stderr);
+    let nothing = fixture.assay(&[&["import", "--to", "other", "--dry-run"][..], &VLLM].concat()).success();
+    assert!(!nothing.stderr.contains("  cd "), "{}", nothing.stderr);
 }
 
 #[test]
@@ -165,6 +187,11 @@ fn what_is_of_no_format_is_refused_with_the_formats() {
     let fixture = Fixture::bare();
     let unknown = fixture.assay(&["import", "--", "wrk", "-c", "1"]).refuses(10, "foreign_format");
     assert!(unknown.stderr.contains("`vllm bench serve`") && unknown.stderr.contains("kind: BenchmarkJob"), "{}", unknown.stderr);
+    let quoted = fixture.assay(&["import", "--", "vllm bench serve --model m --header canary-7e1"]).refuses(10, "foreign_format");
+    let remedy = "hint: a command line comes word by word, without quotes around it: `assay import -- vllm bench serve ...`";
+    assert!(quoted.stderr.contains(remedy) && !quoted.stderr.contains("canary-7e1"), "{}", quoted.stderr);
+    let other = fixture.assay(&["import", "--", "wrk -c 1"]).refuses(10, "foreign_format");
+    assert!(!other.stderr.contains("word by word"), "{}", other.stderr);
     fixture.write("broken.yaml", "a: [1\nb: canary-7e1\n");
     let broken = fixture.assay(&["import", "broken.yaml"]).refuses(10, "foreign_format");
     assert!(!broken.stderr.contains("canary-7e1") && broken.stderr.contains("line "), "{}", broken.stderr);

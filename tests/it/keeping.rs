@@ -396,7 +396,7 @@ fn sizes_add_up_to_the_bytes_on_disk() {
     assert_eq!(parts.map(Value::as_u64), [unnamed + 4, 4, 6].map(Some));
     assert!(usage["shared"]["count"].as_u64() > Some(0), "both runs are of one commit: {usage}");
     let text = kept.assay(&["du"]).success().stdout;
-    assert!(text.contains("shared by several runs, counted once") && text.contains("named by nothing"), "{text}");
+    assert!(text.contains("shared by several runs, counted once") && text.contains("named by nothing (`assay gc`)"), "{text}");
     assert!(text.contains("  reports ") && text.contains("  manifests ") && !text.contains("more"), "{text}");
     assert!(kept.assay(&["du", "--runs", "1"]).success().stdout.contains("1 run more"));
 

@@ -158,9 +158,24 @@ fn a_run_that_is_driven_can_be_looked_at() {
     assert_eq!(text(&listed[0]["state"]), "unfinished after provision");
     let refused = gate.fixture.verify("one").refuses(21, "run_incomplete");
     assert!(refused.stderr.contains("is in progress") && refused.stderr.contains("driving it now"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("its last finished stage is provision"), "{}", refused.stderr);
+    let judged = gate.fixture.assay(&["gate", "one", "--policy", PIPELINE]).refuses(21, "run_incomplete");
+    assert!(judged.stderr.contains("run `one` has no summary yet, so it cannot be judged"), "{}", judged.stderr);
     gate.fixture.assay(&["show", "one"]).refuses(2, "not_published");
     gate.unblock();
     running.finish().success();
+}
+
+/// Whether or not its recording was still signed: the lists name the same stage.
+#[test]
+fn a_killed_run_has_come_as_far_in_every_list() {
+    let gate = BlockedRun::new();
+    gate.stop("killed", Signal::KILL);
+    gate.unblock();
+    let listed = gate.fixture.assay(&["runs", "--json"]).success().json();
+    assert_eq!(text(&listed[0]["state"]), "unfinished after provision");
+    let refused = gate.fixture.verify("killed").refuses(21, "run_incomplete");
+    assert!(refused.stderr.contains("its last finished stage is provision"), "{}", refused.stderr);
 }
 
 #[test]
@@ -179,6 +194,7 @@ fn a_stopped_run_says_so_and_is_resumed() {
         assert_eq!(fixture.pointers(run_id, "execute").iter().filter(|pointer| is_result(pointer)).count(), 0);
         let refused = fixture.verify(run_id).refuses(21, "ended_early");
         assert!(refused.stderr.contains("the run was cancelled in execute"), "{}", refused.stderr);
+        fixture.assay(&["gate", run_id, "--policy", PIPELINE]).refuses(21, "ended_early");
         let listed = fixture.assay(&["runs", "--json"]).success().json();
         assert_eq!(text(&listed[0]["state"]), "cancelled in execute (cancelled)");
 

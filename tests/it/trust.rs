@@ -233,7 +233,8 @@ fn verify_bundle_speaks_the_conformance_client_s_language() {
     assert!(ran.stdout.contains("signed a statement of type https://slsa.dev/provenance/v1"), "{}", ran.stdout);
     assert!(!ran.stdout.contains("not checked"), "there is nothing else in it: {}", ran.stdout);
     bundle("plan", &digest).success();
-    bundle("reduce", &plan).refuses(20, "bad_signature");
+    let other_key = bundle("reduce", &plan).refuses(20, "bad_signature");
+    assert!(other_key.stderr.contains("hint: is `--key` the signer's?"), "{}", other_key.stderr);
     bundle("plan", &at("chain/source.json")).refuses(20, "other_file");
     bundle("plan", &digest[..20]).refuses(2, "unreadable");
     let keyless = ["--certificate-identity", "me", "--certificate-oidc-issuer", "https://example.org"];

@@ -1,6 +1,6 @@
 //! The calibrations of a store: signed, created under their machine, load generator and time, and found by digest.
 
-use assay_manifest::{Calibration, InputRef, Kind, Role, RunId, Shard};
+use assay_manifest::{Calibration, Digest, Document, InputRef, Kind, MAX_MANIFEST_BYTES, Role, RunId, Shard};
 use assay_runner::KeyRing;
 use assay_stage::{AcceptedResult, Clock, ErrorCode, Failure, Layout, Seal, binary_digest, seal};
 use assay_store::Store;
@@ -62,9 +62,19 @@ pub fn find(store: &Store, name: &str) -> Result<InputRef, Failure> {
     }
     match found.as_slice() {
         [one] => Ok(one.as_input(Kind::Calibration)),
-        [] => Err(unknown(format!("the store `{}` has no calibration {name}", store.uri()))),
+        [] => {
+            let hint = is_verdict(store, name).then(|| format!("this is a verdict: `assay gate --replay {name}` checks it"));
+            Err(unknown(format!("the store `{}` has no calibration {name}", store.uri())).hint_if(hint))
+        }
         _ => Err(unknown(format!("several calibrations have a digest that begins with {name}"))),
     }
+}
+
+/// Returns true if a digest is that of a verdict of the store.
+fn is_verdict(store: &Store, name: &str) -> bool {
+    let bytes = name.parse::<Digest>().ok().and_then(|digest| store.get(&digest, MAX_MANIFEST_BYTES).ok());
+    let document = bytes.and_then(|bytes| Document::parse(&bytes).ok());
+    document.is_some_and(|document| document.header().kind == Kind::Verdict)
 }
 
 #[cfg(test)]
@@ -87,6 +97,15 @@ mod tests {
         for name in ["sha256:0123", "nightly", "0000000000000000", ""] {
             assert_eq!(find(&store, name).expect_err(name).code.as_str(), "no_such_calibration");
         }
+        let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/examples/v1alpha1");
+        let hint_about = |example: &str| {
+            let bytes = std::fs::read(examples.join(example)).expect("an example");
+            let name = store.put(&bytes).expect("put").to_string();
+            (find(&store, &name).expect_err(example).hint, name)
+        };
+        let (hint, verdict) = hint_about("verdict.json");
+        assert_eq!(hint, Some(format!("this is a verdict: `assay gate --replay {verdict}` checks it")));
+        assert_eq!(hint_about("plan.json").0, None);
         let later = Layout::calibration(&machine, &program, Instant::from_unix_ns(2));
         store.create(&later, &accepted.to_bytes().expect("bytes")).expect("created");
         assert!(find(&store, &hex).expect_err("two").message.starts_with("several"));

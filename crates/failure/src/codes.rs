@@ -31,7 +31,7 @@ error_codes! {
     NoCommit, "no_commit", Usage, Lasting, "The run was made from no commit, so it cannot be repeated.", "Commit the files that are measured, run that commit, and judge the new run.";
     NoEvidence, "no_evidence", Usage, Lasting, "The command needs raw evidence, which a published folder does not hold.", "Name the run and its store with `--store` instead of a folder.";
     NoFreeName, "no_free_name", Usage, Lasting, "Other runs have all names that the gate can give to a repeated run.", "Judge another run whose name does not contain `-look-`.";
-    NoGate, "no_gate", Usage, Lasting, "The pipeline has no gate of that name, or no gates at all.", "Write a gate into the pipeline, such as `gates: [{name: latency, budget_pct: 5}]`.";
+    NoGate, "no_gate", Usage, Lasting, "The pipeline has no gate of that name, or no gates at all.", "Judge by earlier runs with `--baseline history`, or write a gate into a pipeline that has a `comparison`, such as `gates: [{name: latency, budget_pct: 5}]`.";
     NoHistory, "no_history", Usage, Lasting, "No run of the store reports the metric for that case and point.", "List what the store has with `assay query 'SELECT DISTINCT benchmark_case_id, point_id, metric FROM outcomes'`.";
     NoKey, "no_key", Usage, Lasting, "The command needs a key, and none is given.", "Name a key with `--key FILE`; a stage also takes `--key-fd N`.";
     NoKeys, "no_keys", Usage, Lasting, "This machine has no key for a role that the command needs.", "Create the missing keys with `assay keys init`.";

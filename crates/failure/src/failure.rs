@@ -44,12 +44,16 @@ impl Failure {
         Self::new(ErrorCode::Cancelled, why)
     }
 
-    /// Adds the chain of causes of an error, the error itself first.
+    /// Adds the chain of causes of an error, the error itself first. Errors that pass on the text of their source would repeat it: each
+    /// text is added once.
     #[must_use]
     pub fn because(mut self, error: &(dyn Error + 'static)) -> Self {
         let mut next = Some(error);
         while let Some(error) = next {
-            self.causes.push(error.to_string());
+            let text = error.to_string();
+            if !self.causes.contains(&text) {
+                self.causes.push(text);
+            }
             next = error.source();
         }
         self
@@ -234,6 +238,15 @@ mod tests {
         error[load]: failed to keep a record
           because: it was not written
         ");
+    }
+
+    #[test]
+    fn a_cause_that_repeats_its_source_is_printed_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("{0}")]
+        struct Repeating(#[source] WriteFailed);
+        let failure = Failure::new(ErrorCode::Scratch, "the rows were not kept").because(&Repeating(WriteFailed(DiskFull)));
+        assert_eq!(failure.causes, ["cannot write `rows.parquet`", "the disk is full"]);
     }
 
     #[test]

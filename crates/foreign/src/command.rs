@@ -6,6 +6,9 @@ use std::ops::Range;
 use crate::mapping::Mapping;
 use crate::value::shown_name;
 
+/// The options of `assay import` that no other tool has.
+const OWN_OPTIONS: [&str; 5] = ["--to", "--partial", "--dry-run", "--force", "--json"];
+
 /// The most words in front of a command.
 const MAX_LEADING_WORDS: usize = 20;
 
@@ -87,10 +90,12 @@ impl Arguments {
             let Some(flag) = flags.iter().find(|flag| flag.names.contains(&name.as_str())) else {
                 // The words of an unknown option are not told from its values.
                 while rest.next_if(|word| option_of(word).is_none()).is_some() {}
-                mapping.refused(
-                    &shown_name(&name),
-                    "this option is not known to Assay: remove it if the load does not depend on it",
-                );
+                let remedy = if OWN_OPTIONS.contains(&name.as_str()) {
+                    "this is an option of `assay import`: write it before the `--`"
+                } else {
+                    "this option is not known to Assay: remove it if the load does not depend on it"
+                };
+                mapping.refused(&shown_name(&name), remedy);
                 continue;
             };
             let mut values: Vec<String> = attached.into_iter().collect();
@@ -166,6 +171,24 @@ impl Arguments {
         number
     }
 
+    /// Returns the whole number of an option. If it is absent or refused, returns the default of the other tool, and the row of a refused
+    /// option states it.
+    pub(crate) fn whole_or(&self, name: &str, default: u64, to: &str, mapping: &mut Mapping<'_>) -> u64 {
+        self.whole(name, mapping).unwrap_or_else(|| {
+            mapping.stands_in(name, to, &default_in_place(default));
+            default
+        })
+    }
+
+    /// Returns the number of an option. If it is absent or refused, returns the default of the other tool, and the row of a refused
+    /// option states it.
+    pub(crate) fn number_or(&self, name: &str, default: f64, to: &str, mapping: &mut Mapping<'_>) -> f64 {
+        self.number(name, mapping).unwrap_or_else(|| {
+            mapping.stands_in(name, to, &default_in_place(default));
+            default
+        })
+    }
+
     /// Refuses each option that the format has read and then left without a row: none is left out silently.
     pub(crate) fn settle(&self, mapping: &mut Mapping<'_>) {
         for name in self.given.keys() {
@@ -179,6 +202,11 @@ impl Arguments {
             }
         }
     }
+}
+
+/// States that the default of the other tool stands in the place of a refused option.
+pub(crate) fn default_in_place(default: impl std::fmt::Display) -> String {
+    format!("the default of the other tool, {default}, stands in its place")
 }
 
 /// Returns the name of an option, with `-` for `_`, and the value that is attached to it by `=`; `None` for a value.

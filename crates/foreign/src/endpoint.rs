@@ -30,6 +30,12 @@ impl Mapping<'_> {
                 .refused(field, "write the address without spaces and without what follows a `?`; send a key in a header");
         }
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        if authority.contains('%') {
+            return self.refused(
+                field,
+                "write the host without `%`; a user and a password belong into a header of the target, and not into the address",
+            );
+        }
         let host = authority.rsplit_once('@').map(|(_, host)| host);
         if path.split('/').any(|part| is_credential("", part)) {
             return self.refused(field, "its path holds a key: leave the key out, and send it in a header of the target");

@@ -11,6 +11,9 @@ use crate::yaml::Node;
 /// Members of a request's body whose value may be a text. The text of any other member is not copied: it may be a credential.
 const TEXT_MEMBERS: [&str; 6] = ["stop", "reasoning_effort", "service_tier", "guided_regex", "guided_grammar", "verbosity"];
 
+/// States what becomes of a limit of concurrency that is refused.
+pub(crate) const NO_CAP: &str = "no limit of concurrency stands in its place";
+
 /// The most members of a body.
 const MAX_MEMBERS: usize = 100;
 
@@ -162,7 +165,7 @@ impl Mapping<'_> {
     }
 
     fn host_and_port(&mut self, arguments: &Arguments, port: u64) {
-        let port = arguments.whole("--port", self).unwrap_or(port);
+        let port = arguments.whole_or("--port", port, "pipeline spec.targets[0].url", self);
         let host = arguments.one("--host").unwrap_or("127.0.0.1");
         self.endpoint(&arguments.field("--host"), &format!("http://{host}:{port}"));
         if arguments.has("--port") {
@@ -172,7 +175,7 @@ impl Mapping<'_> {
 
     /// Sets the load of a command that sends a number of requests, at a rate or by users: `how` is the difference of its arrival process.
     pub(crate) fn rate_or_concurrency(&mut self, arguments: &Arguments, how: &str) {
-        let requests = arguments.whole("--num-prompts", self).unwrap_or(1000);
+        let requests = arguments.whole_or("--num-prompts", 1000, "workload spec.load.requests", self);
         let field = &arguments.field("--num-prompts");
         if !(1..=1_000_000_000).contains(&requests) {
             return self.refused(field, "write a number of requests from 1");
@@ -203,18 +206,20 @@ impl Mapping<'_> {
 
     fn rate(&mut self, arguments: &Arguments, cap: Option<u64>, how: &str) {
         let Some(rate) = arguments.number("--request-rate", self) else { return };
-        let smoothness = arguments.number("--burstiness", self);
+        let smoothness = arguments.number_or("--burstiness", 1.0, "workload spec.load.arrival", self);
         self.approximated("--request-rate", "workload spec.load.rate", how);
-        if smoothness.is_some() {
+        if arguments.has("--burstiness") {
             self.mapped("--burstiness", "workload spec.load.smoothness");
         }
+        self.stands_in("--max-concurrency", "workload spec.load", NO_CAP);
         if cap.is_some() {
             let how = "a request that is due beyond it waits, and Assay counts its latencies from the time at which it was due";
             self.approximated("--max-concurrency", "workload spec.load.max_concurrency", how);
         }
-        match smoothness.filter(|smoothness| (*smoothness - 1.0).abs() > f64::EPSILON) {
-            Some(smoothness) => self.open(&[rate], "gamma", Some(smoothness), cap),
-            None => self.open(&[rate], "poisson", None, cap),
+        if (smoothness - 1.0).abs() > f64::EPSILON {
+            self.open(&[rate], "gamma", Some(smoothness), cap);
+        } else {
+            self.open(&[rate], "poisson", None, cap);
         }
     }
 

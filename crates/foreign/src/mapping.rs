@@ -24,14 +24,21 @@ impl<'a> Mapping<'a> {
         Self { options, rows: Vec::new(), draft: Draft::default(), comments: Comments::default(), document }
     }
 
-    /// Records that a field of Assay means the same.
+    /// Records that a field of Assay means the same. A field that is refused stays so, and its row states the value that is written.
     pub(crate) fn mapped(&mut self, field: &str, to: &str) {
+        if self.is_refused(field) {
+            return self.stands_in(field, to, written_in_place(field));
+        }
         let note = field.ends_with("(absent)").then_some("the default of the other tool is written out");
         self.row(field, Outcome::Mapped, Some(to), note);
     }
 
-    /// Records a difference, which is also a comment beside the field of Assay.
+    /// Records a difference, which is also a comment beside the field of Assay. A field that is refused stays so, and its row states the
+    /// value that is written.
     pub(crate) fn approximated(&mut self, field: &str, to: &str, how: &str) {
+        if self.is_refused(field) {
+            return self.stands_in(field, to, &format!("{}: {how}", written_in_place(field)));
+        }
         self.comments.add(to, format!("`{}`: {how}", shown_name(field)));
         self.row(field, Outcome::Approximated, Some(to), Some(how));
     }
@@ -50,8 +57,35 @@ impl<'a> Mapping<'a> {
         self.left_out(field, Outcome::Refused, remedy);
     }
 
+    /// Returns true if a field, or its absence, stands for one that is given and refused.
+    fn is_refused(&self, field: &str) -> bool {
+        self.refused_row(field).is_some()
+    }
+
+    fn refused_row(&self, field: &str) -> Option<usize> {
+        let field = shown_name(field.strip_suffix("(absent)").unwrap_or(field));
+        self.rows.iter().rposition(|row| row.outcome == Outcome::Refused && row.field == field)
+    }
+
+    /// States the value that stands in the place of a refused field, in its row and in the comment of the pipeline, once. A field that
+    /// is not refused stays as it is.
+    pub(crate) fn stands_in(&mut self, field: &str, to: &str, statement: &str) {
+        let Some(row) = self.refused_row(field).and_then(|index| self.rows.get_mut(index)).filter(|row| row.to.is_none()) else {
+            return;
+        };
+        let remedy = row.note.take().unwrap_or_default();
+        let note = format!("{remedy}; {statement}");
+        let (before, after) =
+            (left_out_comment(&row.field, row.outcome, &remedy), left_out_comment(&row.field, row.outcome, &note));
+        row.to = Some(to.to_owned());
+        row.note = Some(note);
+        if let Some(comment) = self.draft.not_carried.iter_mut().rev().find(|comment| **comment == before) {
+            *comment = after;
+        }
+    }
+
     fn left_out(&mut self, field: &str, outcome: Outcome, note: &str) {
-        self.draft.not_carried.push(format!("`{}` is {outcome}: {note}", shown_name(field)));
+        self.draft.not_carried.push(left_out_comment(&shown_name(field), outcome, note));
         self.row(field, outcome, None, Some(note));
     }
 
@@ -89,12 +123,12 @@ impl<'a> Mapping<'a> {
 
     /// Sets the model.
     pub(crate) fn model(&mut self, field: &str, text: &str) {
+        if self.options.model.is_some() {
+            return self.ignored(field, "`--model` names the model instead");
+        }
         let is_name = !text.is_empty() && text.len() <= 200 && text.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_name || is_credential("", text) {
             return self.refused(field, "a model is a short text without spaces: name it with `--model NAME`");
-        }
-        if self.options.model.is_some() {
-            return self.ignored(field, "`--model` names the model instead");
         }
         self.draft.model = Some(text.to_owned());
         self.mapped(field, "workload spec.model");
@@ -104,7 +138,7 @@ impl<'a> Mapping<'a> {
     pub(crate) fn settle_model(&mut self, field: &str) {
         if let Some(model) = &self.options.model {
             self.draft.model = Some(model.clone());
-            self.mapped("--model", "workload spec.model");
+            self.row("--model", Outcome::Mapped, Some("workload spec.model"), None);
         } else if self.draft.model.is_none() && !self.rows.iter().any(|row| row.field == field) {
             self.refused(
                 &format!("{field}(absent)"),
@@ -112,4 +146,18 @@ impl<'a> Mapping<'a> {
             );
         }
     }
+}
+
+/// States the value that stands in the place of a refused field: its first one if it is given twice, or else the default.
+fn written_in_place(field: &str) -> &'static str {
+    if field.ends_with("(absent)") {
+        "the default of the other tool stands in its place"
+    } else {
+        "the first of its values stands in its place"
+    }
+}
+
+/// Returns the comment of a pipeline on a field that has no place in it.
+fn left_out_comment(field: &str, outcome: Outcome, note: &str) -> String {
+    format!("`{field}` is {outcome}: {note}")
 }

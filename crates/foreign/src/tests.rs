@@ -389,6 +389,113 @@ fn a_default_of_the_other_tool_is_stated() {
     assert!(rows(&given, Outcome::Mapped).contains("--num-prompts | workload spec.load.requests\n"));
 }
 
+/// Returns the row of a refused field, without the field.
+fn refused_row(imported: &Import, field: &str) -> String {
+    let found: Vec<String> = rows(imported, Outcome::Refused)
+        .lines()
+        .filter_map(|line| line.strip_prefix(field)?.strip_prefix(" | "))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(found.len(), 1, "{field}: {:#?}", imported.rows);
+    let others = imported.rows.iter().filter(|row| row.field == field || row.field == format!("{field}(absent)"));
+    assert_eq!(others.count(), 1, "a refused field has no other row: {:#?}", imported.rows);
+    found.concat()
+}
+
+#[test]
+fn a_refused_field_states_the_value_that_stands_in_its_place() {
+    let vllm = "vllm bench serve --model m --max-concurrency 4";
+    let sglang = "python -m sglang.bench_serving --model m --dataset-name random --request-rate 2";
+    let aiperf = "aiperf profile -m m --isl 9 --osl 9";
+    let (requests, input) = ("workload spec.load.requests", "workload spec.lengths.input");
+    let default = |remedy: &str, to: &str, value: &str| {
+        format!("{to} | {remedy}; the default of the other tool, {value}, stands in its place")
+    };
+    let whole = |to: &str, value: &str| default("write a whole number", to, value);
+    let number = |to: &str, value: &str| default("write a number of 0 or more", to, value);
+    let twice = "this option is given twice: keep one of them; the first of its values stands in its place";
+    for (base, given, written, expected) in [
+        (vllm, "--num-prompts abc", "requests: 1000\n", whole(requests, "1000")),
+        (vllm, "--random-input-len 1k", "fixed: 1024", whole(input, "1024")),
+        (vllm, "--random-range-ratio x", "fixed: 1024", number("workload spec.lengths", "0")),
+        (vllm, "--port x", ":8000\"", whole("pipeline spec.targets[0].url", "8000")),
+        (vllm, "--request-rate 2 --burstiness x", "arrival: poisson", number("workload spec.load.arrival", "1")),
+        (vllm, "--num-prompts 5 --num-prompts 6", "requests: 5\n", format!("{requests} | {twice}")),
+        (
+            vllm,
+            "--backend",
+            "api: completions",
+            "workload spec.api | this option takes a value; the default of the other tool stands in its place".to_owned(),
+        ),
+        (sglang, "--random-output-len x", "tokens: 1024", whole("workload spec.lengths.output", "1024")),
+        (aiperf, "--concurrency abc", "concurrency: [1]", whole("workload spec.load.concurrency", "1")),
+        (aiperf, "--request-count", "requests: 10\n", default("this option takes a value", requests, "10")),
+        (aiperf, "--isl-stddev x", "fixed: 9", number(input, "0")),
+        (
+            aiperf,
+            "--request-rate 2 --concurrency abc",
+            "rate: [2]",
+            "workload spec.load | write a whole number; no limit of concurrency stands in its place".to_owned(),
+        ),
+    ] {
+        let imported = command(&format!("{base} {given}").split_whitespace().collect::<Vec<_>>());
+        let field = given.split_whitespace().rfind(|word| word.starts_with("--")).expect("an option");
+        assert_eq!(refused_row(&imported, field), expected, "{given}");
+        let texts: String = imported.files.iter().map(|file| file.text.as_str()).collect();
+        assert!(texts.contains(written), "{given}\n{texts}");
+        let note = expected.split(" | ").nth(1).expect("a note");
+        let comments = texts.replace("\n# ", " ");
+        assert!(comments.contains(&format!("`{field}` is refused: {note}")), "{given}\n{texts}");
+    }
+    let unlimited = command(&["vllm", "bench", "serve", "--model", "m", "--max-concurrency", "4x"]);
+    let how = "all requests are sent at once, as by as many users as there are requests";
+    let note = format!("write a whole number; the default of the other tool stands in its place: {how}");
+    assert_eq!(refused_row(&unlimited, "--max-concurrency"), format!("workload spec.load.concurrency | {note}"));
+}
+
+/// Without a value of the other tool that could stand in its place, a refused load leaves nothing to write.
+#[test]
+fn a_rate_that_is_none_is_not_replaced_by_users() {
+    let imported = command(&["aiperf", "profile", "-m", "m", "--request-rate", "fast", "--isl", "9", "--osl", "9"]);
+    assert_eq!(refused_row(&imported, "--request-rate"), "write a number of 0 or more");
+    assert!(imported.files.is_empty() && !rows(&imported, Outcome::Mapped).contains("--concurrency"), "{imported:#?}");
+}
+
+#[test]
+fn an_option_of_the_import_behind_the_command_has_its_place() {
+    for option in ["--to", "--partial", "--dry-run", "--force", "--json"] {
+        let imported = command(&["vllm", "bench", "serve", "--model", "m", option]);
+        assert_eq!(refused_row(&imported, option), "this is an option of `assay import`: write it before the `--`");
+    }
+    let other = command(&["vllm", "bench", "serve", "--model", "m", "--tow"]);
+    assert!(!refused_row(&other, "--tow").contains("assay import"));
+}
+
+#[test]
+fn an_encoded_password_of_an_address_is_refused_unseen() {
+    let job =
+        with_field(&format!("endpoint: {{endpoint: {{url: 'http://u%3A{CANARY}%40h/v1', apiFormat: openai, modelName: m}}}}"));
+    for imported in
+        [file(&job), command(&["vllm", "bench", "serve", "--model", "m", "--base-url", &format!("http://u%3A{CANARY}%40h/v1")])]
+    {
+        assert!(rows(&imported, Outcome::Refused).contains("write the host without `%`"), "{imported:#?}");
+        assert!(!format!("{imported:?}").contains(CANARY));
+    }
+}
+
+/// Notes are parts of sentences: none ends in a full stop.
+#[test]
+fn no_note_ends_in_a_full_stop() {
+    let stores = ["s3://b/p", "oci://n/ns/b/bucket/o/a", "github://o/r", "gs://b/p"];
+    let jobs = stores.map(|store| {
+        file(&with_field(&format!("outputLocation: {{storageUri: '{store}', parameters: {{region: eu-frankfurt-1}}}}")))
+    });
+    let examples = FORMATS.iter().flat_map(|format| format.examples).map(|found| example(&found.input));
+    for row in jobs.into_iter().chain(examples).flat_map(|imported| imported.rows) {
+        assert!(!row.note.as_ref().is_some_and(|note| note.ends_with('.')), "{row:?}");
+    }
+}
+
 #[test]
 fn long_runs_have_limits_that_fit() {
     let scenarios: Vec<String> = (1..=9).map(|tokens| format!("'D({tokens},2)'")).collect();

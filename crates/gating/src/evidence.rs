@@ -133,9 +133,11 @@ impl Evidence {
 
     fn documents(&self) -> Result<Documents<'_>, Failure> {
         let chain = &self.0.chain;
+        // The evidence of a run without a result verifies: it is incomplete, and not false.
+        let has_ended = chain.all::<RunEnd>().next().is_some();
+        let code = if has_ended { ErrorCode::EndedEarly } else { ErrorCode::RunIncomplete };
         let missing = |kind: Kind| {
-            Failure::new(ErrorCode::MissingStage, format!("run `{}` has no {kind} yet, so it cannot be judged", chain.run_id))
-                .hint(RESUME_HINT)
+            Failure::new(code, format!("run `{}` has no {kind} yet, so it cannot be judged", chain.run_id)).hint(RESUME_HINT)
         };
         let summary = chain.all::<Summary>().next().ok_or_else(|| missing(Summary::KIND))?;
         Ok(Documents {

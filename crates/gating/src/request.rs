@@ -1,6 +1,6 @@
 //! The judgement of a run by the gates of its pipeline, from the rules to the verdicts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use assay_manifest::Name;
 use assay_runs::RunStore;
@@ -11,7 +11,7 @@ use assay_store::Store;
 use crate::caller::{Caller, GateEvent};
 use crate::decide::{GateDecider, GateDecision};
 use crate::evidence::Evidence;
-use crate::rules::{Branch, Rules, gates};
+use crate::rules::{Branch, Rules, gates, has_comparison};
 use crate::top_up;
 
 /// The origin of the rules.
@@ -115,11 +115,8 @@ impl GateRequest {
             RuleOrigin::File(path) => Ok(OpenedRuleOrigin::File(path.clone())),
             RuleOrigin::Branch(rev) => Ok(OpenedRuleOrigin::Branch(Box::new(Branch::open(rev)?))),
             RuleOrigin::DefaultBranch => {
-                Branch::open("origin/HEAD").map(|branch| OpenedRuleOrigin::Branch(Box::new(branch))).map_err(|failure| {
-                    let message = "the target branch is unknown: this checkout has no default branch of `origin`";
-                    Failure { message: message.to_owned(), code: ErrorCode::NoBaseline, ..failure }
-                        .hint("name the target branch: `--baseline main`")
-                })
+                let branch = Branch::open("origin/HEAD").map_err(without_default_branch)?;
+                Ok(OpenedRuleOrigin::Branch(Box::new(branch)))
             }
         }
     }
@@ -144,6 +141,23 @@ impl GateRequest {
         };
         name.parse().map_err(|error| Failure::new(ErrorCode::Internal, "a subject has no name").because(&error))
     }
+}
+
+/// Returns the failure to find the rules if nothing names their origin.
+fn without_default_branch(failure: Failure) -> Failure {
+    let is_checkout = assay_git::Repository::discover(Path::new(".")).is_ok();
+    let (message, hint) = if is_checkout {
+        (
+            "the target branch is unknown: this checkout has no default branch of `origin`",
+            "name the target branch: `--baseline main`",
+        )
+    } else {
+        (
+            "the rules are unknown: this folder is in no Git repository",
+            "judge in a checkout of the pipeline's repository, by a file with `--policy FILE`, or by earlier runs with `--baseline history`",
+        )
+    };
+    Failure { message: message.to_owned(), code: ErrorCode::NoBaseline, ..failure }.hint(hint)
 }
 
 /// Reads the rules for the candidate's pipeline.
@@ -172,9 +186,19 @@ pub(crate) fn select_gates(rules: &Rules, name: Option<&Name>) -> Result<Vec<spe
             Some(named) => format!("`{file}` has no gate `{named}`; its gates: {known}"),
             None => format!("`{file}` has no `gates`, so nothing says how to judge"),
         };
-        return Err(
-            Failure::new(ErrorCode::NoGate, message).hint("a gate is written as `gates: [{name: latency, budget_pct: 5}]`")
-        );
+        return Err(Failure::new(ErrorCode::NoGate, message).hint(gate_hint(!names.is_empty(), has_comparison(&rules.pipeline)?)));
     }
     Ok(all)
+}
+
+/// Returns the remedy of a gate that is not there. Only a pipeline with a comparison can have gates.
+fn gate_hint(has_gates: bool, has_comparison: bool) -> &'static str {
+    match (has_gates, has_comparison) {
+        (true, _) => "name one of its gates, or leave `--gate` out to judge by all of them",
+        (false, true) => "a gate is written as `gates: [{name: latency, budget_pct: 5}]`",
+        (false, false) => {
+            "`assay gate RUN --baseline history` compares the run with earlier runs; `gates` need a `comparison` of two sides of one run, which \
+             `docs/gates.md` describes"
+        }
+    }
 }

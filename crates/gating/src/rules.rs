@@ -271,6 +271,11 @@ pub(crate) fn gates(pipeline: &RuleFile) -> Result<Vec<spec::Gate>, Failure> {
     Ok(parsed(pipeline)?.spec.gates)
 }
 
+/// Returns true if a pipeline file has a comparison, which gates judge.
+pub(crate) fn has_comparison(pipeline: &RuleFile) -> Result<bool, Failure> {
+    Ok(parsed(pipeline)?.spec.comparison.is_some())
+}
+
 /// Returns true if a file decides what is measured: readers' pages and published queries do not, and the learned noise only if it
 /// decides how many pairs there are.
 fn is_measured(path: &str) -> bool {

@@ -79,6 +79,9 @@ fn read_local(spec: &SourceSpec) -> Result<LoadedSource> {
         Some(folder) => (PathBuf::from(folder), PathBuf::from(folder).join(&spec.pipeline)),
         None => (parent(Path::new(&spec.pipeline)), PathBuf::from(&spec.pipeline)),
     };
+    if spec.commit.is_none() && path.is_dir() {
+        return Err(FileRole::Source.error(&path)(std::io::ErrorKind::IsADirectory.into()));
+    }
     let repository = match Repository::discover(&folder) {
         Ok(repository) => repository,
         Err(assay_git::Error::NoRepository { .. }) if spec.commit.is_none() => return from_folder(&path),

@@ -237,6 +237,30 @@ fn state(store: &Store, layout: &Layout, paths: &[String], run_id: &RunId) -> Re
         let how = if end.body.state == EndState::Cancelled { "cancelled" } else { "failed" };
         return Ok(format!("{how} in {} ({})", end.body.stage, end.body.reason.code));
     }
-    let last = StageName::ALL.into_iter().rev().find(|stage| accepted_path(layout, paths, *stage).is_some());
+    // A recording is made beside execute, and a run that has one has not come further for it.
+    let stages = StageName::ALL.into_iter().filter(|stage| *stage != StageName::Record);
+    let last = stages.rev().find(|stage| accepted_path(layout, paths, *stage).is_some());
     Ok(last.map_or_else(|| "unfinished".to_owned(), |stage| format!("unfinished after {stage}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_is_no_stage_that_a_run_has_come_to() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::open(folder.path().to_str().expect("UTF-8")).expect("a store");
+        let run_id: RunId = "killed".parse().expect("a run id");
+        let layout = Layout::for_run(&run_id);
+        let state_after = |stages: &[StageName]| {
+            let paths: Vec<String> = stages.iter().map(|stage| format!("{}/00/accepted/0", layout.stage(*stage))).collect();
+            state(&store, &layout, &paths, &run_id).expect("a state")
+        };
+        let provisioned = [StageName::Plan, StageName::Provision];
+        assert_eq!(state_after(&provisioned), "unfinished after provision");
+        assert_eq!(state_after(&[&provisioned[..], &[StageName::Record]].concat()), "unfinished after provision");
+        assert_eq!(state_after(&[&provisioned[..], &[StageName::Execute]].concat()), "unfinished after execute");
+        assert_eq!(state_after(&[]), "unfinished");
+    }
 }

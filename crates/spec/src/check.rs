@@ -7,7 +7,7 @@ use crate::checked_value::{CheckedValue, Value};
 use crate::field::{Choice, Field, Need, Rule, Table, Type, Uniqueness};
 use crate::format::{ENDPOINT_URL, Format, HTTP_URL, HTTPS_URL, REMOTE, TELEMETRY_URL, TEXT, WORD};
 use crate::problem::{Problems, Source, Span, did_you_mean, quote};
-use crate::secret::{carries_key, carries_password};
+use crate::secret::{carries_key, carries_password, decodings};
 use crate::tables::{HEADER_SOURCE, REFERENCE};
 use crate::yaml::{Key, Node, Scalar, ScalarType, Value as Tree};
 
@@ -495,7 +495,8 @@ fn find_credentials(format: &'static Format, text: &str) -> Option<&'static str>
     let is_address = [&raw const ENDPOINT_URL, &raw const HTTP_URL, &raw const HTTPS_URL, &raw const TELEMETRY_URL]
         .iter()
         .any(|address| std::ptr::eq(format, *address));
-    if carries_password(text) || (is_address && text.contains('@') && (format.normal)(text).is_err()) {
+    let has_at = || decodings(text).any(|text| text.contains('@'));
+    if carries_password(text) || (is_address && has_at() && (format.normal)(text).is_err()) {
         return Some("a user or password");
     }
     (is_address && carries_key(text)).then_some("a key or token")

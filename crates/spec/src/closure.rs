@@ -13,6 +13,7 @@ use crate::noise::Noise;
 use crate::pipeline::Pipeline;
 use crate::problem::{Problem, quote};
 use crate::sizing::{GateSize, gate_sizes};
+use crate::validate::named_workloads;
 use crate::workload::{PinnableFile, Workload};
 
 /// The most files of one closure: every workload at its own limit would be more than anyone reviews.
@@ -177,8 +178,25 @@ impl<E> ClosureReader<'_, E> {
             }
         };
         let Some(bytes) = self.file(&path, || Problem::for_file(&path, "there is no such pipeline"))? else { return Ok(None) };
-        let pipeline = Pipeline::parse(&path, &bytes).map_err(|problems| self.problems.extend(problems));
-        Ok(pipeline.ok())
+        match Pipeline::parse(&path, &bytes) {
+            Ok(pipeline) => Ok(Some(pipeline)),
+            Err(problems) => {
+                self.problems.extend(problems);
+                self.check_named_workloads(&path, &bytes)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Looks for the workloads that a pipeline with other problems names, so that all problems are reported at once.
+    fn check_named_workloads(&mut self, path: &str, bytes: &[u8]) -> Result<(), ClosureError<E>> {
+        for (name, missing) in named_workloads(path, bytes) {
+            let path = Workload::path_of(&name);
+            if let Some(bytes) = self.file(&path, || missing)? {
+                self.problems.extend(Workload::parse(&path, &bytes).err().unwrap_or_default());
+            }
+        }
+        Ok(())
     }
 
     fn workloads(&mut self, pipeline: &Pipeline) -> Result<Vec<Workload>, ClosureError<E>> {

@@ -80,11 +80,21 @@ pub(crate) fn unknown_workload<'a>(
     name: &Name,
     known: impl Iterator<Item = &'a str>,
 ) -> Problem {
-    let problem = pipeline.places.problem(&format!("spec.workloads[{index}]"), format!("there is no workload `{name}`"));
+    let problem = pipeline.places.problem(&format!("spec.workloads[{index}]"), no_workload(name));
     let mut known: Vec<&str> = known.collect();
     known.sort_unstable();
     let hint = crate::problem::did_you_mean(name.as_str(), known);
-    problem.with_hint(hint.unwrap_or_else(|| format!("it would be defined in {}", Workload::path_of(name))))
+    problem.with_hint(hint.unwrap_or_else(|| place_of_workload(name)))
+}
+
+/// Returns the message about a name that no workload has.
+pub(crate) fn no_workload(name: &Name) -> String {
+    format!("there is no workload `{name}`")
+}
+
+/// Returns the hint with the place of a workload.
+pub(crate) fn place_of_workload(name: &Name) -> String {
+    format!("it would be defined in {}", Workload::path_of(name))
 }
 
 fn runs_on(workload: &Workload, target: &Target) -> bool {

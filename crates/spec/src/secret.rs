@@ -222,17 +222,24 @@ pub(crate) fn looks_secret_member(name: &str, value: &Json) -> bool {
     }
 }
 
-/// Returns true if a text is an address with a user or password in it. The user of an ssh address is no secret.
+/// Returns true if a text is an address with a user or password in it, as they are or percent-encoded. The user of an ssh address is no
+/// secret.
 pub(crate) fn carries_password(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once("://") else { return false };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    authority.rsplit_once('@').is_some_and(|(user, _)| scheme != "ssh" || user.contains(':'))
+    let has_user = |authority: String| authority.rsplit_once('@').is_some_and(|(user, _)| scheme != "ssh" || user.contains(':'));
+    decodings(authority).any(has_user)
 }
 
 /// Returns true if an address, or a path, has a key in its path, or a parameter that looks like a secret, as it is or percent-encoded.
 pub(crate) fn carries_key(address: &str) -> bool {
-    let decoded = std::iter::successors(Some(address.to_owned()), |text| Some(decode(text)).filter(|decoded| decoded != text));
-    decoded.take(MAX_DECODINGS).any(|address| has_key(&address))
+    decodings(address).any(|address| has_key(&address))
+}
+
+/// Returns a text as it is, and with its percent-encoded bytes decoded once, twice and so on.
+pub(crate) fn decodings(text: &str) -> impl Iterator<Item = String> {
+    let decoded = std::iter::successors(Some(text.to_owned()), |text| Some(decode(text)).filter(|decoded| decoded != text));
+    decoded.take(MAX_DECODINGS)
 }
 
 /// Returns true if an address has a key, without decoding anything.
@@ -474,10 +481,19 @@ mod tests {
 
     #[test]
     fn a_user_of_ssh_is_no_secret() {
-        for address in ["https://me@example.org/a", "http://me:pw@example.org", "ssh://git:pw@example.org/a", "ftp://a@b@c"] {
+        for address in [
+            "https://me@example.org/a",
+            "http://me:pw@example.org",
+            "ssh://git:pw@example.org/a",
+            "ftp://a@b@c",
+            "http://me%3Apw%40example.org/a",
+            "http://me%253Apw%2540example.org",
+        ] {
             assert!(carries_password(address), "{address}");
         }
-        for address in ["ssh://git@example.org/a", "git@example.org:a", "https://example.org/@a", "a@b"] {
+        for address in
+            ["ssh://git@example.org/a", "ssh://git%40example.org/a", "git@example.org:a", "https://example.org/@a", "a@b"]
+        {
             assert!(!carries_password(address), "{address}");
         }
     }

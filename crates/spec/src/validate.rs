@@ -2,16 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use assay_manifest::CaseId;
+use assay_manifest::{CaseId, Name};
 
 use crate::acknowledgement::Acknowledgement;
 use crate::define::{DefinitionKind, decode_text, member, parse_tree_and_kind};
 use crate::definition::Definition;
-use crate::expand::{expand, gate_metric_names};
+use crate::expand::{expand, gate_metric_names, no_workload, place_of_workload};
 use crate::pipeline::Pipeline;
 use crate::problem::{Problem, Problems, Source, did_you_mean, quote};
 use crate::workload::Workload;
 use crate::yaml::{Node, Value};
+
+/// The most workloads that are looked for if a pipeline has other problems.
+const MAX_NAMED_WORKLOADS: usize = 1_000;
 
 /// Returns all problems of all files: of each file by itself, of names that two files share, and of each pipeline together with
 /// its workloads if all of them are among the files. A workload that is not among them is no problem here;
@@ -34,7 +37,7 @@ pub fn validate<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec
         }
     }
     for pipeline in &pipelines {
-        let is_here = |name: &assay_manifest::Name| workloads.iter().any(|workload| workload.name == *name);
+        let is_here = |name: &Name| workloads.iter().any(|workload| workload.name == *name);
         if pipeline.spec.workloads.iter().all(is_here) {
             problems.extend(expand(pipeline, &workloads).err().unwrap_or_default());
         }
@@ -70,6 +73,25 @@ pub fn absent_files(file: &str, bytes: &[u8], is_there: impl Fn(&str) -> bool) -
         }
     }
     problems.finish()
+}
+
+/// Returns the workloads that a pipeline names, each with the problem that there is none of that name: of a pipeline that has other problems, so
+/// that nothing else looks for them.
+pub(crate) fn named_workloads(file: &str, bytes: &[u8]) -> Vec<(Name, Problem)> {
+    let Ok(text) = decode_text(file, bytes) else { return Vec::new() };
+    let source = Source::new(file, text);
+    let mut problems = Problems::new(&source);
+    let Some((node, DefinitionKind::Pipeline)) = parse_tree_and_kind(&mut problems) else { return Vec::new() };
+    let Some(Node { value: Value::List(items), .. }) = member(&node, "spec").and_then(|spec| member(spec, "workloads")) else {
+        return Vec::new();
+    };
+    let named = |item: &Node| {
+        let Value::Scalar(scalar) = &item.value else { return None };
+        let name: Name = scalar.text.parse().ok()?;
+        let problem = source.problem(item.span, no_workload(&name)).with_hint(place_of_workload(&name));
+        Some((name, problem))
+    };
+    items.iter().take(MAX_NAMED_WORKLOADS).filter_map(named).collect()
 }
 
 /// Returns true if a path leads nowhere but into the folder that it is relative to.

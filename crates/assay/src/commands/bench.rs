@@ -807,7 +807,8 @@ fn parse_rate(text: &str) -> Result<f64, String> {
             "a rate is one number: list several, such as `100,200,400`, or let it change over a trial with `--ramp {text}`"
         ));
     }
-    text.parse::<f64>().map_err(|error| error.to_string())
+    let rate = text.parse::<f64>().map_err(|error| error.to_string())?;
+    if rate.is_finite() { Ok(rate) } else { Err("a rate is a number of requests per second, such as `5` or `0.5`".to_owned()) }
 }
 
 /// Parses the share of requests that are cancelled, and the time after which they are.
@@ -1290,6 +1291,15 @@ mod tests {
             assert!(list(wrong).is_err(), "{wrong}");
         }
         assert_eq!(list(&format!("1..{}", u64::MAX)).map(|list| list.len()), Ok(65));
+    }
+
+    #[test]
+    fn a_rate_is_a_finite_number() {
+        assert_eq!((parse_rate("5"), parse_rate("0.5")), (Ok(5.0), Ok(0.5)));
+        for text in ["nan", "inf", "-inf", "1e999", "fast"] {
+            assert!(parse_rate(text).is_err(), "{text}");
+        }
+        assert!(parse_rate("nan").expect_err("no rate").contains("requests per second"));
     }
 
     #[test]

@@ -28,13 +28,14 @@ impl Du {
         if self.json {
             output::json(&usage)?;
         } else {
-            show(&usage, self.runs);
+            show(&usage, self.runs, store.local_root().is_some());
         }
         Ok(Exit::Done)
     }
 }
 
-fn show(usage: &StoreUsage, most: usize) {
+/// Shows the usage of a store. Only a folder of this machine can be collected.
+fn show(usage: &StoreUsage, most: usize, is_local: bool) {
     let bytes = assay_report::bytes;
     for run in usage.runs.iter().take(most) {
         let shared = if run.shared_bytes > 0 { format!(", and {} shared", bytes(run.shared_bytes)) } else { String::new() };
@@ -56,8 +57,23 @@ fn show(usage: &StoreUsage, most: usize) {
     row("verdicts", usage.verdicts);
     row("warehouse", usage.warehouse);
     row("pointers of no run", usage.pointers);
-    row("named by nothing (`assay gc`)", usage.unnamed);
+    row(unnamed_label(is_local), usage.unnamed);
     row("staging", usage.staging);
     row("beside the store: logs, reports, locks", usage.beside);
     output::line(format!("{:<40} {:>10}", "all", bytes(usage.bytes)));
+}
+
+/// Returns the label of blobs that nothing names, with the command that removes them where it can.
+fn unnamed_label(is_local: bool) -> &'static str {
+    if is_local { "named by nothing (`assay gc`)" } else { "named by nothing" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_named_only_where_it_works() {
+        assert_eq!([true, false].map(|is_local| unnamed_label(is_local).contains("assay gc")), [true, false]);
+    }
 }

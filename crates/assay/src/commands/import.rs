@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use assay_foreign::{FORMATS, Import as Imported, ImportError, ImportOptions, Outcome, Row, Source, import, recognise};
-use assay_report::counted;
+use assay_report::{counted, shell_word};
 use assay_spec::{MAX_OBJECT_BYTES, Problem};
 use assay_stage::{ErrorCode, Exit, Failure};
 use serde_json::json;
@@ -84,10 +84,7 @@ impl Import {
         }
         self.print(&found, &files, is_written)?;
         if is_refused {
-            output::diagnostic(match (refused, self.partial) {
-                (_, true) => "nothing was written: without the refused fields there is no whole definition".to_owned(),
-                _ => format!("nothing was written: {} refused; `--partial` writes the rest", counted(refused as u64, "field")),
-            });
+            output::diagnostic(nothing_written(refused, !files.is_empty()));
             return Ok(Exit::Definition);
         }
         Ok(Exit::Done)
@@ -97,7 +94,11 @@ impl Import {
         let options = ImportOptions { model: self.model.clone() };
         let Some(path) = &self.path else {
             let imported =
-                import(&Source::Command(&self.command), &options).map_err(|error| failure("the command line", error))?;
+                import(&Source::Command(&self.command), &options).map_err(|error| match quoted_command(&self.command) {
+                    Some(line) => failure("the command line", error)
+                        .hint(format!("a command line comes word by word, without quotes around it: `assay import -- {line}`")),
+                    None => failure("the command line", error),
+                })?;
             return Ok(vec![Found { source: None, imported }]);
         };
         if !path.is_dir() {
@@ -132,7 +133,9 @@ impl Import {
         };
         let Some((path, _)) = files.iter().find(differs) else { return Ok(()) };
         let message = format!("`{}` is there and differs, so nothing was written", self.to.join(path).display());
-        Err(Failure::new(ErrorCode::FileDiffers, message).hint("`--force` overwrites it; `--to FOLDER` writes elsewhere"))
+        let before = if self.command.is_empty() { "" } else { "; write either before the `--`" };
+        Err(Failure::new(ErrorCode::FileDiffers, message)
+            .hint(format!("`--force` overwrites it; `--to FOLDER` writes elsewhere{before}")))
     }
 
     fn print(&self, found: &[Found], files: &BTreeMap<String, String>, is_written: bool) -> Result<(), Failure> {
@@ -157,6 +160,9 @@ impl Import {
         }
         if is_written {
             output::diagnostic("next:");
+            if !is_current(&self.to) {
+                output::diagnostic(format!("  cd {}", shell_word(&self.to.display().to_string())));
+            }
             output::diagnostic("  assay validate");
             for command in found.iter().flat_map(|found| &found.imported.commands) {
                 output::diagnostic(format!("  {command}"));
@@ -164,6 +170,31 @@ impl Import {
         }
         Ok(())
     }
+}
+
+/// Describes why nothing was written. `--partial` helps only if there are files without the refused fields.
+fn nothing_written(refused: usize, has_rest: bool) -> String {
+    let refused = counted(refused as u64, "field");
+    if has_rest {
+        format!("nothing was written: {refused} refused; `--partial` writes the rest")
+    } else {
+        format!("nothing was written: {refused} refused, and without the refused fields there is no whole definition")
+    }
+}
+
+/// Returns true if a folder is the one in which the command runs.
+fn is_current(folder: &Path) -> bool {
+    let current = std::env::current_dir().and_then(|current| current.canonicalize());
+    matches!((folder.canonicalize(), current), (Ok(folder), Ok(current)) if folder == current)
+}
+
+/// Returns the beginning of a command line that is given as one word, because it has quotes around it: the words of the command that
+/// recognise its format. The others may hold credentials.
+fn quoted_command(words: &[String]) -> Option<String> {
+    let [line] = words else { return None };
+    let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+    let format = recognise(&Source::Command(&words))?;
+    Some(format!("{} ...", format.recognised_by.split('`').nth(1)?))
 }
 
 /// Returns the table of the fields of an import, with the number of each outcome.

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use assay_manifest::{Digest, EndState, RunEnd};
+use assay_manifest::{Digest, EndState, Role, RunEnd, RunId};
 use assay_report::shell_word;
 use assay_runner::{default_store, is_run_locked};
 use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Exit, Failure, file_digest, first_names};
 use assay_store::Store;
 use assay_verify::{
-    Level, LevelReport, MissingKind, RecomputeOutcome, VerifiedTombstone, fetched_from, group_missing, verify_evidence,
+    Head, Level, LevelReport, MissingKind, RecomputeOutcome, VerifiedTombstone, fetched_from, group_missing, verify_evidence,
     verify_removed_rows, verify_rows, verify_snapshot,
 };
 use serde_json::json;
@@ -200,6 +200,12 @@ impl Verify {
             }
         }
         show_removals(opened, found);
+        if let Some(name) = opened.folder.as_deref().and_then(|folder| other_run_name(folder, &opened.chain.run_id)) {
+            output::line(format!(
+                "  --  the folder has the name of another run, `{name}`: it holds run `{}`",
+                opened.chain.run_id
+            ));
+        }
         for stranger in &opened.strangers {
             let stranger = stranger.escape_debug();
             output::line(format!("  !!  `{stranger}` lies in the folder and is not of the run: nothing vouches for it"));
@@ -453,7 +459,6 @@ fn level_noun(level: Level) -> &'static str {
 fn unfinished_failure(opened: &VerifiedRun) -> Failure {
     let ends: Vec<_> = opened.chain.all::<RunEnd>().collect();
     let last = ends.iter().max_by_key(|(_, end)| end.body.sequence);
-    let have: Vec<_> = opened.head.references.iter().map(|reference| reference.kind.to_string()).collect();
     let failure = match last {
         Some((_, end)) => {
             let how = if end.body.state == EndState::Cancelled { "was cancelled" } else { "failed" };
@@ -461,20 +466,55 @@ fn unfinished_failure(opened: &VerifiedRun) -> Failure {
             Failure::new(ErrorCode::EndedEarly, format!("the run {how} in {stage}: {}", reason.detail))
         }
         None if is_driven(opened) => {
-            let message = format!("the run is in progress, and has not come further than its {}", have.join(", "));
+            let message = format!("the run is in progress, and {}", progress(&opened.head));
             return Failure::new(ErrorCode::RunIncomplete, message)
                 .hint("what it has is consistent; another `assay` is driving it now, so verify it again when it has ended");
         }
         None => {
-            let message = format!("the run is incomplete: it has not come further than its {}", have.join(", "));
+            let message = format!("the run is incomplete: {}", progress(&opened.head));
             Failure::new(ErrorCode::RunIncomplete, message)
         }
     };
     failure.hint(format!("what it has is consistent; {}", resume_hint(opened)))
 }
 
+/// States the last stage that has finished, as `assay runs` does.
+fn progress(head: &Head) -> String {
+    match head.references.first().map(|reference| reference.kind.signer()) {
+        None | Some(Role::Source) => "no stage of it has finished".to_owned(),
+        Some(stage) => format!("its last finished stage is {stage}"),
+    }
+}
+
+/// Returns the name of a published folder that lies among others and has the name of another run than it holds: published folders are named
+/// like their runs.
+fn other_run_name(folder: &str, run_id: &RunId) -> Option<String> {
+    let folder = Path::new(folder).canonicalize().ok()?;
+    let is_among_others = folder.parent().is_some_and(|parent| parent.ends_with("published"));
+    let name = folder.file_name()?.to_str()?.parse::<RunId>().ok()?;
+    (is_among_others && name != *run_id).then(|| name.to_string())
+}
+
 /// Returns true if a process of this machine drives the run now. A run in a cluster has its driver there, and no lock here.
 fn is_driven(opened: &VerifiedRun) -> bool {
     let store = opened.store.as_deref().and_then(|uri| Store::open_existing(uri).ok());
     store.is_some_and(|store| is_run_locked(&store, &opened.chain.run_id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_published_folder_with_the_name_of_another_run_is_remarked() {
+        let root = tempfile::tempdir().expect("a folder");
+        let run_id: RunId = "b".parse().expect("a run id");
+        let other_name = |path: &str| {
+            let folder = root.path().join(path);
+            std::fs::create_dir_all(&folder).expect("made");
+            other_run_name(&folder.display().to_string(), &run_id)
+        };
+        assert_eq!(other_name("published/a"), Some("a".to_owned()));
+        assert_eq!((other_name("published/b"), other_name("copies/a"), other_name("published/No Run")), (None, None, None));
+    }
 }

@@ -77,6 +77,9 @@ fn refusal(error: &ForeignBundleError) -> Failure {
     let failure = Failure::from_error(error.code(), error);
     match error {
         ForeignBundleError::Keyless => failure.hint("verify it with cosign"),
+        ForeignBundleError::BadSignature(_) => {
+            failure.hint("is `--key` the signer's? If it is, the bundle was changed: fetch it again")
+        }
         _ => failure,
     }
 }

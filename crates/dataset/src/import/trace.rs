@@ -258,8 +258,13 @@ pub(super) fn ids(row: u64, value: &Value) -> Result<Vec<u64>, DatasetError> {
 pub(super) fn time(row: u64, value: &Value, name: &'static str, unit_ns: f64) -> Result<i64, DatasetError> {
     let found = value.get(name).ok_or_else(|| lacks(row, name, "a trace has times"))?;
     let number = found.as_f64().or_else(|| found.as_str()?.trim().parse().ok());
-    let ns = number.map(|number| number * unit_ns).filter(|ns| (0.0..=MAX_TIME_NS).contains(ns));
-    ns.map(|ns| ns.round() as i64)
+    let ns = number.map(|number| number * unit_ns);
+    if ns.is_some_and(|ns| ns > MAX_TIME_NS) {
+        let most = MAX_TIME_NS / unit_ns;
+        return Err(DatasetError::row(row, format!("has a `{name}` beyond the limit of {most:.0}")));
+    }
+    ns.filter(|ns| *ns >= 0.0)
+        .map(|ns| ns.round() as i64)
         .ok_or_else(|| DatasetError::row(row, format!("has a `{name}` that is no time: a number from 0 on")))
 }
 

@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::command::{Arguments, Flag, Takes, ignored, many, one, refused, switch};
+use crate::command::{Arguments, Flag, Takes, default_in_place, ignored, many, one, refused, switch};
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader, docs};
+use crate::load::NO_CAP;
 use crate::mapping::Mapping;
 use crate::value::typed;
 
@@ -149,14 +150,16 @@ fn load(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     let is_counted = arguments.has("--request-count") || !arguments.has("--benchmark-duration");
     if is_counted {
         let default = concurrency.unwrap_or(1).saturating_mul(2).max(10);
-        let requests = arguments.whole("--request-count", mapping).unwrap_or(default);
+        let requests = arguments.whole_or("--request-count", default, "workload spec.load.requests", mapping);
         let field = &arguments.field("--request-count");
         mapping.draft.load.push(member("requests", requests));
         mapping.mapped(field, "workload spec.load.requests");
     }
     seconds(arguments, "--request-timeout-seconds", "timeout", mapping);
-    if let Some(rate) = arguments.number("--request-rate", mapping) {
+    if arguments.has("--request-rate") {
+        let Some(rate) = arguments.number("--request-rate", mapping) else { return };
         mapping.mapped("--request-rate", "workload spec.load.rate");
+        mapping.stands_in("--concurrency", "workload spec.load", NO_CAP);
         if concurrency.is_some() {
             let how = "a request that is due beyond it waits, and Assay counts its latencies from the time at which it was due";
             mapping.approximated("--concurrency", "workload spec.load.max_concurrency", how);
@@ -164,6 +167,9 @@ fn load(arguments: &Arguments, mapping: &mut Mapping<'_>) {
         mapping.open(&[rate], "poisson", None, concurrency);
     } else {
         let field = &arguments.field("--concurrency");
+        if concurrency.is_none() {
+            mapping.stands_in("--concurrency", "workload spec.load.concurrency", &default_in_place(1));
+        }
         mapping.mapped(field, "workload spec.load.concurrency");
         mapping.closed(&[concurrency.unwrap_or(1)]);
     }
@@ -186,16 +192,14 @@ fn lengths(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     if !arguments.has("--osl") {
         return mapping.refused("--osl(absent)", "Assay plans the tokens of responses: add their mean");
     }
+    let Some(output) = arguments.whole("--osl", mapping) else { return };
+    let input = arguments.whole_or("--isl", 550, "workload spec.lengths.input", mapping);
     let mut lengths = Map::new();
-    for (mean, stddev, side) in [("--isl", "--isl-stddev", "input"), ("--osl", "--osl-stddev", "output")] {
-        let tokens = arguments.whole(mean, mapping).unwrap_or(550);
-        let spread = arguments.number(stddev, mapping).filter(|spread| *spread > 0.0);
-        let length = match spread {
-            Some(spread) => json!({"normal": {"mean": tokens, "stddev": spread}}),
-            None => json!({"fixed": tokens}),
-        };
-        lengths.insert(side.to_owned(), length);
+    for (mean, stddev, side, tokens) in [("--isl", "--isl-stddev", "input", input), ("--osl", "--osl-stddev", "output", output)] {
         let to = format!("workload spec.lengths.{side}");
+        let spread = arguments.number_or(stddev, 0.0, &to, mapping);
+        let length = if spread > 0.0 { json!({"normal": {"mean": tokens, "stddev": spread}}) } else { json!({"fixed": tokens}) };
+        lengths.insert(side.to_owned(), length);
         mapping.mapped(&arguments.field(mean), &to);
         if arguments.has(stddev) {
             mapping.mapped(stddev, &to);

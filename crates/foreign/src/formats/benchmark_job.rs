@@ -544,9 +544,10 @@ fn storage(document: &Value, mapping: &mut Mapping<'_>) {
         ["aws_region", "region"].iter().find_map(|name| label(at(document, "spec.outputLocation.parameters")?.get(name)?));
     match store_of(uri, region.as_deref()) {
         Ok(Place::Store(store, how)) => {
-            let run = format!("results go to a store that the command names: `--store '{store}'`. {how}");
+            let how = if how.is_empty() { String::new() } else { format!("; {how}") };
+            let place = format!("results go to a store that the command names: `--store '{store}'`{how}");
             mapping.draft.store = Some(store);
-            mapping.approximated(FIELD, "--store", run.trim_end());
+            mapping.approximated(FIELD, "--store", &place);
         }
         Ok(Place::Branch(remote, how)) => {
             mapping.draft.pipeline.push(member("publish", json!({"branch": "benchmark-numbers", "remote": remote})));
@@ -595,7 +596,7 @@ fn store_of(uri: &str, region: Option<&str>) -> Result<Place, &'static str> {
             }
             let prefix = if prefix.is_empty() { String::new() } else { format!("/{}", prefix.trim_end_matches('/')) };
             let endpoint = format!("https://{namespace}.compat.objectstorage.{region}.oraclecloud.com");
-            let note = "This is the S3 Compatibility API of OCI; `assay run` checks before it measures that the bucket honours create-if-absent.";
+            let note = "this is the S3 Compatibility API of OCI, and `assay run` checks before it measures that the bucket honours create-if-absent";
             Ok(Place::Store(format!("s3://{bucket}{prefix}?endpoint={endpoint}"), note))
         }
         "github" => {

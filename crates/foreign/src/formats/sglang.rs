@@ -135,15 +135,16 @@ fn lengths(arguments: &Arguments, mapping: &mut Mapping<'_>) {
         Some(_) => return mapping.refused("--dataset-name", DATASET),
         None => return mapping.refused("--dataset-name(absent)", "the default is ShareGPT: put the file beside the workload and write `dataset: {path: FILE}`, or add `--dataset-name random`"),
     }
-    let ratio = arguments.number("--random-range-ratio", mapping).unwrap_or(0.0);
+    let ratio = arguments.number_or("--random-range-ratio", 0.0, "workload spec.lengths", mapping);
     let field = &arguments.field("--random-range-ratio");
     mapping.mapped(field, "workload spec.lengths");
     let mut lengths = serde_json::Map::new();
     for (name, side) in [("--random-input-len", "input"), ("--random-output-len", "output")] {
-        let tokens = arguments.whole(name, mapping).unwrap_or(1024);
+        let to = format!("workload spec.lengths.{side}");
+        let tokens = arguments.whole_or(name, 1024, &to, mapping);
         lengths.insert(side.to_owned(), json!({"sglang_range": {"tokens": tokens, "ratio": ratio}}));
         let field = arguments.field(name);
-        mapping.mapped(&field, &format!("workload spec.lengths.{side}"));
+        mapping.mapped(&field, &to);
     }
     mapping.draft.workload.push(member("lengths", Value::Object(lengths)));
     mapping.tokenizer_option(arguments, "--tokenizer");

@@ -160,15 +160,16 @@ fn lengths(arguments: &Arguments, mapping: &mut Mapping<'_>) {
         Some("random") => mapping.mapped("--dataset-name", "workload spec.lengths"),
         Some(_) => return mapping.refused("--dataset-name", DATASET),
     }
-    let ratio = arguments.number("--random-range-ratio", mapping).unwrap_or(0.0);
+    let ratio = arguments.number_or("--random-range-ratio", 0.0, "workload spec.lengths", mapping);
     let mut lengths = serde_json::Map::new();
     for (name, side, default) in [("--random-input-len", "input", 1024), ("--random-output-len", "output", 128)] {
-        let tokens = arguments.whole(name, mapping).unwrap_or(default);
+        let to = format!("workload spec.lengths.{side}");
+        let tokens = arguments.whole_or(name, default, &to, mapping);
         let length =
             if ratio > 0.0 { json!({"vllm_range": {"tokens": tokens, "ratio": ratio}}) } else { json!({"fixed": tokens}) };
         lengths.insert(side.to_owned(), length);
         let field = arguments.field(name);
-        mapping.mapped(&field, &format!("workload spec.lengths.{side}"));
+        mapping.mapped(&field, &to);
     }
     if arguments.has("--random-range-ratio") {
         mapping.mapped("--random-range-ratio", "workload spec.lengths");

@@ -151,6 +151,23 @@ fn a_missing_workload_is_named_where_it_is_asked_for() {
 }
 
 #[test]
+fn a_missing_workload_is_named_beside_other_problems_of_the_pipeline() {
+    let mut files = whole();
+    let broken = replace_part(PIPELINE, "  targets:", "  trails: {count: 5}\n  targets:");
+    files.insert("pipelines/nightly.yaml".to_owned(), broken.clone().into_bytes());
+    let only = refusal("pipelines/nightly.yaml", &files);
+    assert!(only.contains("`trails`") && !only.contains("there is no workload"), "{only}");
+    files.remove("workloads/stream/workload.yaml");
+    let both = refusal("pipelines/nightly.yaml", &files);
+    assert!(both.contains("`trails`") && both.contains("there is no workload `stream`"), "{both}");
+    assert!(both.contains("hint: it would be defined in workloads/stream/workload.yaml"), "{both}");
+    let invalid = INDICATOR.replace("kind: Workload", "kind: Workload\nnope: 1");
+    files.insert("workloads/stream/workload.yaml".to_owned(), invalid.into_bytes());
+    let all = refusal("pipelines/nightly.yaml", &files);
+    assert!(all.contains("`trails`") && all.contains("`nope`") && !all.contains("there is no workload"), "{all}");
+}
+
+#[test]
 fn a_missing_pipeline_is_named() {
     assert_snapshot!(refusal("pipelines/none.yaml", &whole()), @r"
     error: there is no such pipeline

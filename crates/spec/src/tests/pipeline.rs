@@ -184,7 +184,15 @@ fn fields_of_another_kind_of_target_are_refused() {
 #[test]
 fn an_address_that_is_none_shows_no_password() {
     let endpoint = |url: &str| minimal("kind: host", &format!("kind: endpoint, url: '{url}'"));
-    let passwords = ["user:pw@h:80", "http://user:p/w@h", "ftp://u:pw@h", "u:pw@h"];
+    let passwords = [
+        "user:pw@h:80",
+        "http://user:p/w@h",
+        "ftp://u:pw@h",
+        "u:pw@h",
+        "http://u%3Apw%40h/v1",
+        "http://u%3Ap%2Fw%40h",
+        "u%3Apw%2540h",
+    ];
     let keys = [
         "http://h:1/?api_key=pw",
         "http://h/ ?token=pw",
@@ -195,7 +203,10 @@ fn an_address_that_is_none_shows_no_password() {
     for url in passwords.into_iter().chain(keys) {
         let said = endpoint(url);
         assert!(
-            said.contains("`spec.targets[0].url` carries a") && !said.contains("pw") && !said.contains("p/w"),
+            said.contains("`spec.targets[0].url` carries a")
+                && !said.contains("pw")
+                && !said.contains("p/w")
+                && !said.contains("p%2Fw"),
             "{url}:\n{said}"
         );
     }

@@ -109,6 +109,14 @@ fn a_row_that_cannot_be_mooncakes_says_why() {
         refused(r#"{"timestamp":"soon","input_length":1,"output_length":9}"#),
         @"row 1 has a `timestamp` that is no time: a number from 0 on"
     );
+    insta::assert_snapshot!(
+        refused(r#"{"timestamp":1e13,"input_length":1,"output_length":9}"#),
+        @"row 1 has a `timestamp` beyond the limit of 4611686018427"
+    );
+    insta::assert_snapshot!(
+        refused(r#"{"timestamp":-1,"input_length":1,"output_length":9}"#),
+        @"row 1 has a `timestamp` that is no time: a number from 0 on"
+    );
     insta::assert_snapshot!(refused(r#"{"input_length":1,"output_length":9}"#), @"row 1 lacks `timestamp`: a trace has times");
     assert!(refused(r#"{"timestamp":1,"output_length":9}"#).starts_with("row 1 lacks `input_length`; it has `"));
     insta::assert_snapshot!(

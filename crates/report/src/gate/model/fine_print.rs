@@ -77,11 +77,14 @@ fn false_alarms(verdict: &Verdict, family: usize) -> String {
         0 | 1 => String::new(),
         looks => format!(" Over all {looks} looks of a sequence it is {} at most.", level(all)),
     };
+    let unchanged = match family {
+        1 => "the metric did not change".to_owned(),
+        _ => format!("none of the {} changed", counted(family as u64, "metric")),
+    };
     format!(
-        "Among the alarms of this look at most {} are false in expectation: of {NOTHING_CHANGED} comparisons like it in which none of the {} \
-         changed, at most {} would alarm. Budget and floor make it fewer.{looks} It holds where metrics are independent or depend positively.",
+        "Among the alarms of this look at most {} are false in expectation: of {NOTHING_CHANGED} comparisons like it in which {unchanged}, \
+         at most {} would alarm. Budget and floor make it fewer.{looks} It holds where metrics are independent or depend positively.",
         level(q),
-        counted(family as u64, "metric"),
         fixed(NOTHING_CHANGED * q, 0)
     )
 }
@@ -140,4 +143,22 @@ fn outcomes(verdict: &Verdict) -> String {
         level(budget),
         level(2.0 * budget)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::fixture;
+
+    #[test]
+    fn a_gate_of_one_metric_speaks_of_one() {
+        let verdict = fixture::model().verdict;
+        let text = |family: usize| false_alarms(&verdict, family);
+        assert!(
+            text(1).contains("in which the metric did not change, at most") && !text(1).contains("none of the"),
+            "{}",
+            text(1)
+        );
+        assert!(text(2).contains("in which none of the 2 metrics changed, at most"), "{}", text(2));
+    }
 }
