@@ -118,13 +118,15 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_free_once_it_is_dropped_whoever_else_has_its_file() {
+    fn a_lock_is_free_once_it_is_dropped_whatever_process_has_its_file() {
         let folder = tempfile::tempdir().expect("a folder");
-        let first = take(folder.path(), "nightly").expect("nobody else has it");
+        let run_id = "nightly".parse().expect("a run id");
+        let first = wait(&path(folder.path(), &run_id)).expect("nobody else has it");
         // As a child has it between fork and exec.
-        let _inherited = first._file.0.try_clone().expect("a second descriptor");
+        let _inherited = first.0.try_clone().expect("a second descriptor");
+        assert!(RunLock::is_taken(folder.path(), &run_id));
         drop(first);
-        assert!(!RunLock::is_taken(folder.path(), &"nightly".parse().expect("a run id")));
+        assert!(!RunLock::is_taken(folder.path(), &run_id));
         take(folder.path(), "nightly").expect("it is free again");
     }
 
