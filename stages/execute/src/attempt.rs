@@ -197,8 +197,8 @@ impl<'a> Runner<'a> {
             is_exceeded,
             output: &assay_indicator::parse(&times::document(self.workload.name.as_str(), &self.parameters, &[], None)),
             metrics: &[],
-            before: &state,
-            after: &state,
+            machine: HostChange { before: &state, after: &state, window_ns: taken.ended.wall_ns },
+            limits: &self.limits,
         });
         if let Err(error) = fs::remove_dir_all(&folder) {
             tracing::warn!(folder = %folder.display(), %error, "the folder of a warm-up run was not removed");
