@@ -765,7 +765,7 @@ fn an_exit_code_does_not_depend_on_a_reader() {
 #[test]
 fn every_command_has_its_help() {
     let fixture = Fixture::bare();
-    let commands: [&[&str]; 38] = [
+    let commands: [&[&str]; 39] = [
         &[],
         &["calibrate"],
         &["gate"],
