@@ -166,7 +166,7 @@ fn a_run_that_is_driven_can_be_looked_at() {
     running.finish().success();
 }
 
-/// Whether or not its recording was still signed: the lists name the same stage.
+/// The lists name the same stage, whether or not its recording was still signed.
 #[test]
 fn a_killed_run_has_come_as_far_in_every_list() {
     let gate = BlockedRun::new();

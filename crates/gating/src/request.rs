@@ -1,6 +1,6 @@
 //! The judgement of a run by the gates of its pipeline, from the rules to the verdicts.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use assay_manifest::Name;
 use assay_runs::RunStore;
@@ -115,8 +115,11 @@ impl GateRequest {
             RuleOrigin::File(path) => Ok(OpenedRuleOrigin::File(path.clone())),
             RuleOrigin::Branch(rev) => Ok(OpenedRuleOrigin::Branch(Box::new(Branch::open(rev)?))),
             RuleOrigin::DefaultBranch => {
-                let branch = Branch::open("origin/HEAD").map_err(without_default_branch)?;
-                Ok(OpenedRuleOrigin::Branch(Box::new(branch)))
+                Branch::open("origin/HEAD").map(|branch| OpenedRuleOrigin::Branch(Box::new(branch))).map_err(|failure| {
+                    let message = "the target branch is unknown: this checkout has no default branch of `origin`";
+                    Failure { message: message.to_owned(), code: ErrorCode::NoBaseline, ..failure }
+                        .hint("name the target branch: `--baseline main`")
+                })
             }
         }
     }
@@ -141,23 +144,6 @@ impl GateRequest {
         };
         name.parse().map_err(|error| Failure::new(ErrorCode::Internal, "a subject has no name").because(&error))
     }
-}
-
-/// Returns the failure to find the rules if nothing names their origin.
-fn without_default_branch(failure: Failure) -> Failure {
-    let is_checkout = assay_git::Repository::discover(Path::new(".")).is_ok();
-    let (message, hint) = if is_checkout {
-        (
-            "the target branch is unknown: this checkout has no default branch of `origin`",
-            "name the target branch: `--baseline main`",
-        )
-    } else {
-        (
-            "the rules are unknown: this folder is in no Git repository",
-            "judge in a checkout of the pipeline's repository, by a file with `--policy FILE`, or by earlier runs with `--baseline history`",
-        )
-    };
-    Failure { message: message.to_owned(), code: ErrorCode::NoBaseline, ..failure }.hint(hint)
 }
 
 /// Reads the rules for the candidate's pipeline.
