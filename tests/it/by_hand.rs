@@ -224,7 +224,7 @@ fn a_stage_says_which_inputs_it_takes() {
     ----- stderr -----
     ERROR assay_stage::harness: error[bundle_malformed]: the bundle is not acceptable
       because: the bundle does not parse
-      because: missing field `mediaType` at line 1 column 4101
+      because: missing field `mediaType` at line 1 column 4226
     ");
     insta::assert_snapshot!(bench.format_result(&bench.stage("provision", &[&"sha256:12".to_owned()])), @"
     exit code 2

@@ -330,6 +330,7 @@ macro_rules! documents {
     ($($variant:ident),+) => {
         /// A manifest of any kind.
         #[derive(Clone, Debug, PartialEq)]
+        #[expect(clippy::large_enum_variant, reason = "a run has few documents, and most of each is on the heap")]
         pub enum Document {
             $(#[doc = concat!("A ", stringify!($variant), ".")] $variant(Manifest<$variant>)),+
         }

@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(client(&stalled(1_500)), "client_stalled: the client did not look at its sockets for 1500 ms");
         let trial = |judged_ms: u64, late_ms: u64| {
             let (judged_ns, loop_late_ns) = (Some(Count(judged_ms * MS)), Some(Count(late_ms * MS)));
-            client(&ClientHealth { judged_ns, loop_late_ns, ..ClientHealth::default() })
+            client(&ClientHealth { loop_late_ns, judged_ns, ..ClientHealth::default() })
         };
         assert_eq!(trial(6_000, 600), "none");
         let late = "client_stalled: the client was late to its sockets for";
@@ -270,7 +270,7 @@ mod tests {
         let stalled = ClientHealth { loop_stall_max_ns: Count(101 * MS), ..ClientHealth::default() };
         assert!(judged(&stalled).contains("for 101 ms"), "{}", judged(&stalled));
         let (judged_ns, loop_late_ns) = (Some(Count(1_000 * MS)), Some(Count(11 * MS)));
-        let delayed = ClientHealth { judged_ns, loop_late_ns, ..ClientHealth::default() };
+        let delayed = ClientHealth { loop_late_ns, judged_ns, ..ClientHealth::default() };
         assert!(judged(&delayed).contains("for 1 % of the trial"), "{}", judged(&delayed));
         let rate = ClientHealth { requested_rate_per_s: Some(100.0), sent_rate_per_s: 98.0, ..ClientHealth::default() };
         assert!(judged(&rate).starts_with("rate_not_offered"), "{}", judged(&rate));

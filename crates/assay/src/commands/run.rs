@@ -375,7 +375,7 @@ impl<'a> PointsWithoutTrial<'a> {
         let is_missing =
             |point: &&PointSummary| point.trials_counted == 0 && (cases.contains(&point.case_id) || !is_expected(point));
         let points: Vec<_> = planned.iter().copied().filter(is_missing).collect();
-        (!points.is_empty()).then(|| Self { points, cases, all_cases: all_cases.len(), all_points: planned.len() })
+        (!points.is_empty()).then_some(Self { points, cases, all_cases: all_cases.len(), all_points: planned.len() })
     }
 }
 
