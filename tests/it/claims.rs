@@ -163,12 +163,12 @@ fn what_a_process_executes_is_recorded_by_its_digest() {
     let program = executables.iter().find(|executable| executable["role"] == "program").expect("its program");
     assert_eq!(text(&program["path"]), build.display().to_string());
     assert_eq!(text(&program["digest"]), Digest::compute(&bytes).to_string());
-    assert!(report(&fixture, "one").contains("Nothing mutable was left"), "it is true here");
+    assert!(report(&fixture, "one").contains("Every reference is pinned"), "it is true here");
 }
 
 #[test]
 fn nothing_mutable_is_said_to_be_left_only_where_that_is_true() {
-    const SENTENCE: &str = "Nothing mutable was left";
+    const SENTENCE: &str = "Every reference is pinned";
     let fixture = Fixture::with_script(&steady_script("only"));
     fixture.run("one").success();
     assert!(report(&fixture, "one").contains(SENTENCE));

@@ -553,6 +553,7 @@ fn requests_that_fail_are_rows_with_their_outcome() {
         assert_eq!(attempt["serving"]["outcomes"], outcomes, "{name}");
         let reasons: Vec<_> = list(&attempt["validity"]["reasons"]).iter().map(|reason| text(&reason["code"])).collect();
         assert!(reasons.contains(&"all_failed"), "{name}: {reasons:?}");
+        assert_eq!(reasons.contains(&"target_gone"), *name == "leaves", "{name}: {reasons:?}");
         if let (Some(status), "http_error") = (status, *outcome) {
             let detail = text(&attempt["validity"]["reasons"][0]["detail"]);
             let expected = format!("none of 5 requests succeeded: 5 http_error; most often `{status}: {{}}`");

@@ -8,6 +8,10 @@ use crate::CountedAttempt;
 /// The name of the rule that every executed file has a digest, and of the Summary's issue if one has none.
 pub const UNPINNED_EXECUTABLE: &str = "unpinned_executable";
 
+/// The name of the rule that a program is the same file in all trials of its case, and of the Summary's issue if it is not: the numbers
+/// then mix several programs.
+pub const EXECUTABLE_REPLACED: &str = "executable_replaced";
+
 /// The largest number of files that a message names.
 const MAX_NAMED: usize = 4;
 
@@ -28,4 +32,10 @@ pub fn find_unpinned_executables<'a>(
         return None;
     }
     Some(Reason::new(UNPINNED_EXECUTABLE, format!("no digest is known of {}", first_names(&found, MAX_NAMED))))
+}
+
+/// Reports a program, interpreter or artifact of an indicator that was replaced between the attempts that count.
+pub fn find_replaced_executable<'a>(counted: impl IntoIterator<Item = CountedAttempt<'a>>) -> Option<Reason> {
+    let detail = assay_gate::describe_replaced(counted.into_iter().map(|counted| counted.attempt))?;
+    Some(Reason::new(EXECUTABLE_REPLACED, detail))
 }

@@ -19,7 +19,7 @@ use assay_manifest::{
 pub use calibration::{CALIBRATION, ClientLoad, MARGIN, client_load, describe_calibration, describe_ceiling};
 pub use controls::{CONTROL_CONTRADICTED, find_contradicted_controls};
 pub use drift::find_drift;
-pub use executables::{UNPINNED_EXECUTABLE, find_unpinned_executables};
+pub use executables::{EXECUTABLE_REPLACED, UNPINNED_EXECUTABLE, find_replaced_executable, find_unpinned_executables};
 pub use place::{
     COLOCATED, CountedAttempt, MOVED_LOAD, MOVED_TARGET, find_colocated_load, find_moved_load, find_moved_target,
     find_shared_machine,
@@ -51,7 +51,7 @@ pub struct Evidence<'a> {
     /// The points with their statistics.
     pub points: &'a [PointSummary],
     /// The problems of the run as a whole; the rules look for [`CLOCK_OFFSET`], [`MOVED_LOAD`], [`CONTROL_CONTRADICTED`],
-    /// [`MOVED_TARGET`], [`COLOCATED`], [`UNPINNED_EXECUTABLE`], [`SIDES_DIFFER`], [`CONFOUNDED`] and [`TLS_NOT_VERIFIED`].
+    /// [`MOVED_TARGET`], [`COLOCATED`], [`UNPINNED_EXECUTABLE`], [`EXECUTABLE_REPLACED`], [`SIDES_DIFFER`], [`CONFOUNDED`] and [`TLS_NOT_VERIFIED`].
     pub issues: &'a [Reason],
 }
 
@@ -103,7 +103,15 @@ pub fn shortfalls(grade: Intent, evidence: &Evidence<'_>) -> Vec<Shortfall> {
             found.extend(run_shortfalls(evidence));
             found.extend(stated_shortfalls(
                 evidence.issues,
-                &[CLOCK_OFFSET, CONTROL_CONTRADICTED, UNPINNED_EXECUTABLE, SIDES_DIFFER, CONFOUNDED, TLS_NOT_VERIFIED],
+                &[
+                    CLOCK_OFFSET,
+                    CONTROL_CONTRADICTED,
+                    UNPINNED_EXECUTABLE,
+                    EXECUTABLE_REPLACED,
+                    SIDES_DIFFER,
+                    CONFOUNDED,
+                    TLS_NOT_VERIFIED,
+                ],
             ));
             found
         }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use assay_failure::first_names;
 use assay_manifest::{
-    Attempt, Case, Check, Comparison, Digest, Environment, Executable, ExecutableRole, Name, ProvisionedTarget, Side, TargetKind,
+    Attempt, Case, CaseId, Check, Comparison, Digest, Environment, Executable, ExecutableRole, Name, ProvisionedTarget, Side,
+    TargetKind,
 };
 
 use crate::evidence::Run;
@@ -62,17 +63,21 @@ pub(crate) fn checks(run: &Run<'_>, comparison: &Comparison) -> Vec<Check> {
 /// Checks that each program, interpreter or artifact of a side was the same file in all of its trials. Otherwise the result is a
 /// mixture.
 fn check_replaced(run: &Run<'_>, name: &str, side: &Side) -> Option<Check> {
+    let detail = describe_replaced(attempts(run, side))?;
+    Some(Check::inconclusive(CHANGED, &format!("the {name} in run {}", run.run_id), false, detail))
+}
+
+/// Describes a program, interpreter or artifact that was not the same file in all of these attempts of its case; `None` if there is none.
+pub fn describe_replaced<'a>(attempts: impl IntoIterator<Item = &'a Attempt>) -> Option<String> {
     let stays = |executable: &&Executable| executable.role != ExecutableRole::Argument;
-    let mut digests: BTreeMap<(String, &str), BTreeSet<Digest>> = BTreeMap::new();
-    for attempt in attempts(run, side) {
+    let mut digests: BTreeMap<(&CaseId, &str), BTreeSet<Digest>> = BTreeMap::new();
+    for attempt in attempts {
         for executable in attempt.indicator.iter().flat_map(|outcome| &outcome.executables).filter(stays) {
-            let of_case = (attempt.case_id.to_string(), executable.path.as_str());
-            digests.entry(of_case).or_default().extend(executable.digest);
+            digests.entry((&attempt.case_id, executable.path.as_str())).or_default().extend(executable.digest);
         }
     }
     let ((_, path), found) = digests.into_iter().find(|(_, digests)| digests.len() > 1)?;
-    let detail = format!("`{path}` was {} different files in turn: it was replaced while the run went on", found.len());
-    Some(Check::inconclusive(CHANGED, &format!("the {name} in run {}", run.run_id), false, detail))
+    Some(format!("`{path}` was {} different files in turn: it was replaced while the run went on", found.len()))
 }
 
 /// Returns the programs of the commands of a side.

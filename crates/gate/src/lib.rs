@@ -27,7 +27,7 @@ pub mod stretch;
 pub mod verdict;
 
 pub use evidence::{MetricKey, Run, WITHIN_RUN, pair_unit};
-pub use executables::unpinned;
+pub use executables::{describe_replaced, unpinned};
 pub use input::GateInput;
 pub use learning::{History, learn};
 pub use sides::{Schedules, differences, differences_between_runs, find_confounding};

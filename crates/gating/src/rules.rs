@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::Duration;
 
 use assay_gate::History;
 use assay_git::{Commit, Oid, Repository};
-use assay_manifest::{Acknowledgement, Artifact, Count, Difference, Digest, GatePolicy, Name, ValidityLimits};
+use assay_manifest::{Acknowledgement, Artifact, Count, Difference, Digest, GatePolicy, Name};
 use assay_runs::read_regular_file;
 use assay_spec as spec;
 use assay_stage::{ErrorCode, Failure};
@@ -365,7 +364,7 @@ fn measured_fields(spec: &spec::PipelineSpec) -> [(&'static str, String); 7] {
         ("comparison", comparison),
         ("workloads", spec.workloads.iter().map(Name::as_str).collect::<Vec<_>>().join(", ")),
         ("trials", format!("{} of each, {} may be repeated", trials(&spec.trials), spec.trials.retry_budget)),
-        ("validity", validity(&spec.trials.validity)),
+        ("validity", spec.trials.validity.to_string()),
         ("placement", spec.placement.to_string()),
         ("isolation", spec.isolation.to_string()),
         ("shards", spec.shards.to_string()),
@@ -374,24 +373,6 @@ fn measured_fields(spec: &spec::PipelineSpec) -> [(&'static str, String); 7] {
 
 fn trials(trials: &spec::Trials) -> String {
     if trials.sized { "as many as it takes".to_owned() } else { trials.count.to_string() }
-}
-
-/// Describes the limits within which an attempt counts, each with the name of its field in a pipeline.
-fn validity(limits: &ValidityLimits) -> String {
-    let time = |ns: Count| format!("{:?}", Duration::from_nanos(ns.0));
-    let shares = [
-        ("delay_share", Some(limits.delay_share)),
-        ("sent_share", Some(limits.sent_share)),
-        ("throttled_share", Some(limits.throttled_share)),
-        ("steal_share", limits.steal_share),
-        ("softirq_share", limits.softirq_share),
-        ("pressure_share", limits.pressure_share),
-        ("retransmit_share", limits.retransmit_share),
-    ];
-    let times = [("lateness_p99", limits.lateness_p99_ns), ("stall", limits.stall_ns)];
-    let times = times.into_iter().map(|(name, ns)| format!("{name} {}", time(ns)));
-    let shares = shares.into_iter().filter_map(|(name, share)| Some(format!("{name} {}", share?)));
-    times.chain(shares).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the differences between the candidate's own rules and those by which it is judged.

@@ -10,21 +10,27 @@ const MIN_DIGITS: usize = 8;
 /// Returns the foreign evidence of a store whose manifest has this digest, or a digest that begins so.
 ///
 /// # Errors
-/// Fails with `no_such_foreign_evidence` if there is none, or if several begin so.
+/// Fails with `no_such_foreign_evidence` if there is none, or if several begin so; with `pointer` if none is found and a pointer is damaged.
 pub fn find(store: &Store, name: &str) -> Result<InputRef, Failure> {
     let digits = name.strip_prefix("sha256:").unwrap_or(name);
     let unknown = |what: String| Failure::new(ErrorCode::NoSuchForeignEvidence, what);
     if digits.len() < MIN_DIGITS || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(unknown(format!("`{name}` is not the digest of foreign evidence")));
     }
-    let mut found = Vec::new();
+    let (mut found, mut damaged) = (Vec::new(), None);
     for path in store.list(Layout::FOREIGN)? {
-        let accepted = AcceptedResult::read(store, &path)?;
-        found.extend(accepted.filter(|accepted| accepted.manifest.hex().starts_with(digits)));
+        // A damaged pointer is that of other evidence, unless none is found.
+        match AcceptedResult::read(store, &path) {
+            Ok(accepted) => found.extend(accepted.filter(|accepted| accepted.manifest.hex().starts_with(digits))),
+            Err(failure) => damaged = Some(failure),
+        }
     }
     match found.as_slice() {
         [one] => Ok(one.as_input(Kind::ForeignEvidence)),
-        [] => Err(unknown(format!("the store `{}` has no foreign evidence {name}", store.uri()))),
+        [] => {
+            let none = || unknown(format!("the store `{}` has no foreign evidence {name}", store.uri()));
+            Err(damaged.unwrap_or_else(none))
+        }
         _ => Err(unknown(format!("several foreign evidences have a digest that begins with {name}"))),
     }
 }
@@ -67,5 +73,9 @@ mod tests {
         for name in ["sha256:0123", "peers", "0000000000000000", ""] {
             assert_eq!(find(&store, name).expect_err(name).code.as_str(), "no_such_foreign_evidence");
         }
+        let other: RunId = "other".parse().expect("a name");
+        store.create(&Layout::foreign_evidence(&other), b"{").expect("created");
+        find(&store, &hex).expect("another's pointer is damaged");
+        assert_eq!(find(&store, "0000000000000000").expect_err("damaged").code.as_str(), "pointer");
     }
 }

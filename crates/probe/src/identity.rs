@@ -130,12 +130,11 @@ impl Identity {
 
     /// Describes the change of a target since it was provisioned, which ended at `provisioned`; `None` if there is none. Other pods
     /// are a change in any case. A simulator or process, which Assay started, has changed if it is gone or another; any other
-    /// endpoint if nothing listens at its address any more, if it reports another version, other models or a later start of its process, or has no
-    /// place for the version or models that it reported. If that breaks connections or is overloaded, this is measured.
+    /// endpoint if it reports another version, other models or a later start of its process, or has no place for the version or models that
+    /// it reported. If that is gone or overloaded, this is measured.
     pub fn change_since(&self, recorded: &ProvisionedTarget, provisioned: Instant) -> Option<String> {
         let is_held = matches!(recorded.kind, TargetKind::Simulator | TargetKind::Process);
-        let is_telling =
-            if is_held { self.presence != Presence::Silent } else { self.is_refused() || self.contradicts(recorded) };
+        let is_telling = if is_held { self.presence != Presence::Silent } else { self.contradicts(recorded) };
         let pods = self.pods.as_ref().and_then(|pods| describe_pod_change(&recorded.pods, pods));
         let of_endpoint = || self.differs_from(recorded).filter(|_| is_telling);
         pods.or_else(of_endpoint).or_else(|| self.restart_since(recorded, provisioned))
@@ -196,8 +195,12 @@ impl Identity {
         self.has_other_version(&recorded.version) || self.has_other_models(&recorded.models)
     }
 
-    fn is_refused(&self) -> bool {
-        matches!(self.presence, Presence::Refused(_))
+    /// Returns why connections are refused; `None` if they are not.
+    pub fn refusal(&self) -> Option<&str> {
+        match &self.presence {
+            Presence::Refused(why) => Some(why),
+            _ => None,
+        }
     }
 
     fn has_other_version(&self, recorded: &Fact<String>) -> bool {

@@ -133,7 +133,7 @@ impl<'a> Runner<'a> {
             evidence.push(ctx.put(name(Attempt::MEASURED), "application/json", &document)?);
             assay_indicator::parse(&document)
         } else {
-            harness::parse(self.work.output, self.workload.name.as_str(), &stdout.excerpt)
+            harness::parse(self.work.output, self.workload.name.as_str(), &self.workload.metrics, &stdout.excerpt)
         };
         if let Err(error) = fs::remove_dir_all(&folder) {
             // Files that a script has made unremovable stay until the scratch folder goes; no later attempt uses this folder.

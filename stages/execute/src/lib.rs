@@ -42,6 +42,17 @@ const MAX_INTERRUPTIONS: usize = 64;
 /// The reason of an attempt whose target became another one while it ran.
 const TARGET_CHANGED: &str = "target_changed";
 
+/// The reason code of an attempt that does not count because nothing listened at its target's address any more when it ended.
+const TARGET_GONE: &str = "target_gone";
+
+/// What is at the address of a target.
+struct FoundTarget<'a> {
+    name: &'a Name,
+    identity: Identity,
+    /// The difference to the provisioned target, if there is one.
+    change: Option<String>,
+}
+
 /// The execute stage.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Execute;
@@ -179,7 +190,8 @@ impl<'a> BlockRun<'a> {
 
     /// Fails if the target of a case is not the provisioned one, so that its block is provisioned anew.
     fn check_target(&self, case: &CaseId) -> Result<(), Failure> {
-        match self.target_change(case)? {
+        let found = self.found_target(case)?;
+        match found.and_then(|found| Some((found.name, found.change?))) {
             None => Ok(()),
             Some((target, change)) => {
                 Err(Failure::new(ErrorCode::Drift, format!("the target `{target}` is not the one provisioned: {change}"))
@@ -189,17 +201,28 @@ impl<'a> BlockRun<'a> {
         }
     }
 
-    /// Returns the attempt; if its target is not the provisioned one any more, as cut short, which spends no retry.
+    /// Returns the attempt; if its target is not the provisioned one any more, as cut short, which spends no retry. One after which nothing
+    /// listens at the target's address does not count: a part of it had no target.
     fn check_target_after(&self, attempt: Attempt) -> Result<Attempt, Failure> {
-        let Some((target, change)) = self.target_change(&attempt.case_id)? else { return Ok(attempt) };
+        let Some(found) = self.found_target(&attempt.case_id)? else { return Ok(attempt) };
         let mut reasons = attempt.validity.reasons.clone();
-        reasons.push(Reason::new(TARGET_CHANGED, format!("the target `{target}`: {change}")));
-        Ok(Attempt { status: AttemptStatus::Interrupted, validity: Validity::from_reasons(reasons), ..attempt })
+        let name = found.name;
+        let status = if let Some(change) = found.change {
+            reasons.push(Reason::new(TARGET_CHANGED, format!("the target `{name}`: {change}")));
+            AttemptStatus::Interrupted
+        } else if let Some(why) = found.identity.refusal() {
+            let detail = format!("nothing listened at the address of the target `{name}` after the attempt ({why})");
+            reasons.push(Reason::new(TARGET_GONE, detail));
+            attempt.status
+        } else {
+            return Ok(attempt);
+        };
+        Ok(Attempt { status, validity: Validity::from_reasons(reasons), ..attempt })
     }
 
-    /// Describes the difference between the provisioned target of a case and what is at its address now: another process may have
-    /// its port, and other pods its name.
-    fn target_change(&self, case: &CaseId) -> Result<Option<(&Name, String)>, Failure> {
+    /// Returns what is at the address of the target of a case now: another process may have its port, and other pods its name. `None` if the
+    /// target has no address.
+    fn found_target(&self, case: &CaseId) -> Result<Option<FoundTarget<'a>>, Failure> {
         let Some((target, found)) = self.target(case) else { return Ok(None) };
         let Some(address) = &found.address else { return Ok(None) };
         let client = Client::for_target(target).map_err(|error| unusable_credential(&error))?;
@@ -208,7 +231,7 @@ impl<'a> BlockRun<'a> {
         let changed = |replica: &ProvisionedReplica| Identity::query(&client, &replica.address).change_of_replica(replica);
         let of_replica = || found.replicas.iter().find_map(changed);
         let change = identity.change_since(found, provisioned).or_else(of_replica);
-        Ok(change.map(|change| (&target.name, change)))
+        Ok(Some(FoundTarget { name: &target.name, identity, change }))
     }
 
     /// Returns the target of a case, as planned and as provisioned.

@@ -267,6 +267,7 @@ fn issues(points: &[PointSummary], context: &RowContext<'_>) -> Vec<Reason> {
         assay_claim::find_colocated_load(counted(), environments),
         assay_claim::find_shared_machine(context.plan, counted(), environments),
         assay_claim::find_unpinned_executables(context.plan, counted(), environments),
+        assay_claim::find_replaced_executable(counted()),
         assay_claim::find_side_differences(context.plan, counted(), environments),
         assay_claim::find_confounded_sides(context.plan, environments),
         assay_claim::find_unverified_tls(context.plan),

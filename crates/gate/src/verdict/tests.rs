@@ -583,9 +583,16 @@ fn a_candidate_that_crashes_more_often_does_not_pass_by_being_repeated() {
         let gate: Name = "gate".parse().expect("a name");
         judge(&question(&gate, vec![fixture.run()])).expect("a verdict").outcome
     };
-    for code in
-        ["exit_code", "time_limit", "all_failed", "over_saturated", "malformed_json", "metric_not_finite", "metric_absent"]
-    {
+    for code in [
+        "exit_code",
+        "time_limit",
+        "all_failed",
+        "target_gone",
+        "over_saturated",
+        "malformed_json",
+        "metric_not_finite",
+        "metric_absent",
+    ] {
         let outcomes = [failed(0, 12, code), failed(1, 12, code), failed(1, 0, code)];
         assert_eq!(outcomes, [Outcome::Unchanged, Outcome::Inconclusive, Outcome::Regressed], "{code}");
     }

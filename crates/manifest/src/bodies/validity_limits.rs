@@ -1,5 +1,8 @@
 //! The limits within which an attempt counts.
 
+use std::fmt;
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -60,5 +63,36 @@ impl Default for ValidityLimits {
             retransmit_share: None,
             reason: None,
         }
+    }
+}
+
+/// Writes each limit with the name of its field in a pipeline; those that are absent are left out.
+impl fmt::Display for ValidityLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = |ns: Count| Duration::from_nanos(ns.0);
+        write!(f, "lateness_p99 {:?}, stall {:?}", time(self.lateness_p99_ns), time(self.stall_ns))?;
+        let shares = [
+            ("delay_share", Some(self.delay_share)),
+            ("sent_share", Some(self.sent_share)),
+            ("throttled_share", Some(self.throttled_share)),
+            ("steal_share", self.steal_share),
+            ("softirq_share", self.softirq_share),
+            ("pressure_share", self.pressure_share),
+            ("retransmit_share", self.retransmit_share),
+        ];
+        let stated = shares.into_iter().filter_map(|(name, share)| Some((name, share?)));
+        stated.into_iter().try_for_each(|(name, share)| write!(f, ", {name} {share}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_written_with_the_names_of_their_fields() {
+        let own = ValidityLimits { lateness_p99_ns: Count(5_000_000), steal_share: Some(0.01), ..ValidityLimits::default() };
+        let expected = "lateness_p99 5ms, stall 1s, delay_share 0.1, sent_share 0.95, throttled_share 0.05, steal_share 0.01";
+        assert_eq!(own.to_string(), expected);
     }
 }

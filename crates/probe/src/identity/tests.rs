@@ -247,10 +247,12 @@ fn other_pods_are_another_target_whatever_the_endpoint_reports() {
     assert_eq!(change(Presence::Silent, Some(vec![pod("1")])), None, "it may be busy");
     assert_eq!(change(Presence::Silent, None), None, "no cluster was asked");
     let gone = || Presence::Gone("connection reset".to_owned());
-    assert_eq!(change(gone(), Some(vec![pod("1")])), None, "a server may break connections");
     let refused = || Presence::Refused("connection refused".to_owned());
-    let ended = change(refused(), Some(vec![pod("1")])).expect("nothing listens");
-    assert_eq!(ended, "it responded when it was provisioned, and does not now (connection refused)");
+    for presence in [gone(), refused()] {
+        assert_eq!(change(presence, Some(vec![pod("1")])), None, "the end of a server that Assay did not start is measured");
+    }
+    assert_eq!(now(refused(), None).refusal(), Some("connection refused"));
+    assert_eq!(now(gone(), None).refusal(), None, "a server may break connections");
     for presence in [Presence::Responded, Presence::Silent, gone(), refused()] {
         let change = change(presence, Some(vec![pod("2")])).expect("another");
         insta::allow_duplicates! { insta::assert_snapshot!(change, @"its pods changed since it was provisioned (gone: `p`; new: `p`)"); }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use assay_manifest::{Claim, IntervalKind, Isolation, Plan, ProvisionedTarget, Summary};
+use assay_manifest::{Claim, IntervalKind, Isolation, Plan, ProvisionedTarget, Summary, ValidityLimits};
 
 use super::work::RequestedWork;
 use crate::render::fine_print::FinePrint;
@@ -37,6 +37,7 @@ pub(crate) fn items(inputs: &Inputs<'_>) -> Vec<FinePrint> {
         always("Failures", FAILURES),
         of_this_run("Order", order(inputs.plan)),
     ]);
+    items.extend(own_limits(inputs.plan).map(|text| of_this_run("Validity", text)));
     items.extend(shards(inputs).map(|text| of_this_run("Shards", text)));
     items.extend(calibration(inputs).map(|text| of_this_run("Calibration", text)));
     items.extend([of_this_run("Pinned", pinned(inputs.plan)), of_this_run("Not pinned", unpinned(inputs)), always("Time", TIME)]);
@@ -173,6 +174,16 @@ fn order(plan: &Plan) -> String {
     format!("Trials ran interleaved in a seeded order (seed {seed}…, {}); {isolation}.", counted(plan.block_count(), "block"))
 }
 
+/// States the limits by which attempts counted, if they are the pipeline's own, with those that hold by default.
+fn own_limits(plan: &Plan) -> Option<String> {
+    let limits = plan.trial_policy.validity.as_ref()?;
+    let reason = clean(limits.reason.as_deref()?);
+    Some(format!(
+        "Attempts count by limits of the pipeline's own ({reason}): {limits}. By default they are {}.",
+        ValidityLimits::default()
+    ))
+}
+
 /// Returns the number of shards of each trial and the reason for it; `None` if the pipeline set the number.
 fn shards(inputs: &Inputs<'_>) -> Option<String> {
     let count = inputs.environments.iter().find_map(|environment| environment.shards.as_ref())?;
@@ -219,8 +230,12 @@ fn unpinned(inputs: &Inputs<'_>) -> String {
     let stated: Vec<_> = stated.map(|issue| issue.detail.clone()).collect();
     let all: Vec<_> = references.chain(executables).chain(stated).map(|line| clean(&line)).collect();
     if all.is_empty() {
-        return "Nothing mutable was left: every reference is pinned, and every executable that was observed has a digest."
-            .to_owned();
+        let observed = "Every reference is pinned, and every executable that was observed has a digest.";
+        let has_command =
+            inputs.plan.workloads.iter().filter_map(|workload| workload.indicator.as_ref()).any(|work| work.command.is_some());
+        let unread =
+            if has_command { " What a command reads is not observed, such as files that its arguments name." } else { "" };
+        return format!("{observed}{unread}");
     }
     let more = all.len().saturating_sub(MAX_UNPINNED);
     let mut lines: Vec<_> = all.into_iter().take(MAX_UNPINNED).collect();
