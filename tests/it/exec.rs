@@ -81,7 +81,7 @@ fn a_command_is_a_run_that_is_verified_and_traced() {
     // The same command line shows the finished run again.
     let again = fixture.assay_in(&folder, &[&arguments[..1], &["--json"], &arguments[1..]].concat()).success();
     let walked = fixture.assay(&["trace", &address(&again.json(), "local", "wall_time_ms")]).success().stdout;
-    assert!(walked.contains("/sub/work 0.01 $${x} a") && walked.contains("in        "), "{walked}");
+    assert!(walked.contains("/sub/work 0.01 '$${x} a'") && walked.contains("in        "), "{walked}");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_command_that_does_more_work_is_slower() {
     );
     fixture.verify_recomputed("blocked");
     let walked = |target| fixture.assay(&["trace", &address(&blocked, target, "cpu_time_ms")]).success().stdout;
-    assert!(walked("baseline").contains("/work 0.04 of the baseline"), "{}", walked("baseline"));
+    assert!(walked("baseline").contains("/work 0.04 'of the baseline'"), "{}", walked("baseline"));
     assert!(walked("candidate").contains("/work 0.4\n"), "{}", walked("candidate"));
     // The other way round, nothing got worse.
     let faster = exec(&fixture, &["--baseline", "./work 0.4", "--runs", "12", "--max-regression", "5", "--", "./work", "0.04"]);
@@ -199,6 +199,23 @@ fn the_environment_is_what_is_named() {
     let plan = fixture.manifest("two", "plan").to_string();
     assert!(plan.contains("TEST_TOKEN") && !plan.contains("a-secret-value"), "{plan}");
     exec(&fixture, &["--env", "ABSENT", "--", "true"]).refuses(2, "option");
+}
+
+#[test]
+fn a_credential_in_a_command_is_never_written() {
+    let fixture = Fixture::bare();
+    for arguments in [
+        &["--", "echo", "--password", "canary-4f2b"][..],
+        &["--", "curl", "-H", "Authorization: Bearer canary-4f2b"],
+        &["--baseline", "echo --token canary-4f2b", "--", "echo"],
+        &["--print", "--", "echo", "API_KEY=canary-4f2b"],
+    ] {
+        let refused = exec(&fixture, arguments).refuses(2, "option");
+        let said = &refused.stderr;
+        assert!(said.contains("looks like a credential") && said.contains("--env NAME"), "{said}");
+        assert!(!refused.stderr.contains("canary") && !refused.stdout.contains("canary"), "{refused:?}");
+    }
+    assert!(!fixture.store().join("runs").exists(), "nothing ran");
 }
 
 /// The printed definitions are what is run: a repository with them gives the same cases.

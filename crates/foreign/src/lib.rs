@@ -21,6 +21,7 @@ mod load;
 mod mapping;
 mod reference;
 mod registry;
+mod repeated_key;
 mod results;
 mod row;
 mod value;
@@ -36,6 +37,6 @@ pub use reference::reference_page;
 pub use registry::FORMATS;
 pub use results::{
     FilePart, MAX_RESULT_BYTES, MAX_RESULT_FILES, RESULT_FORMATS, Relation, ResultExample, ResultField, ResultFile, ResultFormat,
-    Results, ResultsError, field_of_metric, read_results, results_page,
+    Results, ResultsError, credential_in_words, field_of_metric, read_results, results_page,
 };
 pub use row::{Outcome, Row};

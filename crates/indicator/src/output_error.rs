@@ -94,6 +94,16 @@ pub enum OutputError {
     /// The objects have more paths than [`MAX_PATHS`].
     #[error("`@parameters` and `@result` have more paths than the limit of {MAX_PATHS}")]
     TooManyPaths,
+    /// A harness states a metric in another unit than the workload declares.
+    #[error("the metric `{metric}` is in {stated}, and the workload says {declared}")]
+    Unit {
+        /// The path of the metric.
+        metric: String,
+        /// The unit that the harness states.
+        stated: String,
+        /// The unit that the workload declares.
+        declared: String,
+    },
     /// The output is not one of the harness that the workload names.
     #[error("the output is not one of {format}: {reason}")]
     Harness {
@@ -124,6 +134,7 @@ impl OutputError {
             Self::CollidingPaths(_) => "colliding_paths",
             Self::PathTooLong(_) => "path_too_long",
             Self::TooManyPaths => "too_many_paths",
+            Self::Unit { .. } => "unit",
             Self::Harness { .. } => "harness",
         }
     }

@@ -114,7 +114,7 @@ fn describe_absence(path: &str, result: &[(String, Value)]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use assay_manifest::{BetterDirection, Count, HostState, Instant};
+    use assay_manifest::{BetterDirection, Count, HarnessFormat, HostState, Instant};
     use assay_process::Usage;
 
     use super::*;
@@ -137,17 +137,26 @@ mod tests {
 
     /// Formats the verdict over an attempt's result as lines.
     fn verdict(ended: &ChildExit, printed: &str, metrics: &[&str], throttled: [Option<u64>; 2]) -> String {
-        let [before, after] = throttled.map(state);
         let output = assay_indicator::parse(printed.as_bytes());
         let metrics: Vec<_> = metrics.iter().map(|path| metric(path)).collect();
+        verdict_over(ended, &output, &metrics, throttled)
+    }
+
+    fn verdict_over(
+        ended: &ChildExit,
+        output: &Result<Output, OutputError>,
+        metrics: &[Metric],
+        throttled: [Option<u64>; 2],
+    ) -> String {
+        let [before, after] = throttled.map(state);
         let (status, reasons) = judge(&JudgeInput {
             what: "script",
             last_words: None,
             is_measured: false,
             ended,
             is_exceeded: false,
-            output: &output,
-            metrics: &metrics,
+            output,
+            metrics,
             machine: HostChange { before: &before, after: &after, window_ns: ended.wall_ns },
             limits: &ValidityLimits::default(),
         });
@@ -226,6 +235,21 @@ mod tests {
         insta::assert_snapshot!(printed(&format!("{GOOD}{GOOD}")), @r"
         malformed
         malformed_trailing_bytes: the output goes on after its document at line 1 column 88
+        ");
+    }
+
+    #[test]
+    fn a_harness_s_unit_is_that_of_the_workload() {
+        let hyperfine = br#"{"results": [{"command": "x", "times": [0.5]}]}"#;
+        let of = |unit: &str| {
+            let metrics = [Metric { unit: unit.to_owned(), ..metric("x.time_seconds") }];
+            let output = assay_foreign::harness::parse(Some(HarnessFormat::Hyperfine), "n", &metrics, hyperfine);
+            verdict_over(&exited(0), &output, &metrics, [None; 2])
+        };
+        assert_eq!(of("s"), "completed");
+        insta::assert_snapshot!(of("ms"), @r"
+        malformed
+        malformed_unit: the metric `x.time_seconds` is in s, and the workload says ms
         ");
     }
 

@@ -11,9 +11,10 @@ use std::convert::Infallible;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
+use assay_foreign::credential_in_words;
 use assay_manifest::{CPU_TIME, INSTRUCTIONS, InstructionCounter, Name, RunId, WALL_TIME};
 use assay_runner::SourceSpec;
-use assay_spec::{ClosureError, Problem, expand, looks_secret, parse_duration, read_closure};
+use assay_spec::{ClosureError, Problem, expand, looks_secret, looks_secret_header, parse_duration, read_closure};
 use assay_stage::parameters::PlanParameters;
 use assay_stage::{ErrorCode, Exit, Failure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -44,17 +45,34 @@ const DEFAULT_NAME: &str = "command";
 /// The most characters of the workload's name.
 const MAX_NAME: usize = 40;
 
+/// The text between the names of two programs, in the name of their comparison.
+const VERSUS: &str = "-vs-";
+
+/// The least and the most of `--max-regression`, in percent: those of the budget of a gate, which has to be above the least.
+const BUDGETS: (f64, f64) = (0.0, 100.0);
+
+/// What stands for a part of a word that is no credential itself, but says where one is.
+const ELSEWHERE: &str = "redacted";
+
+/// The schemes of authentication in front of a credential.
+const SCHEMES: [&str; 3] = ["bearer", "basic", "token"];
+
+/// The remedy of a credential in a command.
+const CREDENTIAL_HINT: &str = "the words of a command are published with its run: pass it in a variable, with `--env NAME`, which the program reads itself; if \
+                               it is no credential, put the command into a script, and measure that";
+
 /// The fields of the definitions by the option that each comes from; a longer path comes before any path that it begins with.
-const OPTIONS: [(&str, &str); 6] = [
+const OPTIONS: [(&str, &str); 7] = [
     ("spec.command.run", "COMMAND"),
     ("spec.targets[0].command", "--baseline"),
     ("spec.targets[0].env", "--env"),
     ("spec.targets[1].env", "--env"),
     ("spec.targets[0].working_directory", "this folder"),
     ("spec.targets[1].working_directory", "this folder"),
+    ("spec.time_limit", "--timeout"),
 ];
 
-/// The remedy of a problem that has none of its own, which is one of a word.
+/// The remedy of a problem of a word that has none of its own.
 const WORD_HINT: &str = "a word of the command has from 1 to 4096 characters; a shell passes others: `-- sh -c 'LINE'`";
 
 /// The notes below the options: the measured quantities, and how the command runs.
@@ -94,7 +112,7 @@ pub(crate) struct Exec {
     /// A variable of the command's environment, or the name of one of this environment. Otherwise it has PATH, HOME, TMPDIR, LANG and LC_ALL
     #[arg(long, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
-    /// The name of what is measured, which its history has [default: that of the program]
+    /// The name of what is measured, which its history has [default: that of the program, or NEW-vs-OLD of two]
     #[arg(long, value_name = "NAME")]
     name: Option<Name>,
     /// The artifact store [default: `.assay` of the repository, or the user's data folder]
@@ -149,8 +167,10 @@ impl Exec {
 
     /// Makes the files of the Source: JSON, which is YAML.
     fn definitions(&self, folder: &Path) -> Result<BTreeMap<String, Vec<u8>>, Failure> {
-        let name = self.name.as_ref().map_or_else(|| name_of(self.command.first()), Name::to_string);
-        let targets = self.targets(folder)?;
+        let baseline = self.baseline_words(folder)?;
+        refuse_credential("COMMAND", &self.command, folder)?;
+        let name = self.name.as_ref().map_or_else(|| default_name(&self.command, baseline.as_deref()), Name::to_string);
+        let targets = self.targets(baseline.as_deref(), folder)?;
         let workload = format!("workloads/{name}/workload.yaml");
         Ok(BTreeMap::from([
             (workload, written(&self.workload(&name, folder)?)),
@@ -174,16 +194,25 @@ impl Exec {
     }
 
     /// Returns the baseline, if there is one, and the command of the workload, each as a target.
-    fn targets(&self, folder: &Path) -> Result<Vec<Value>, Failure> {
+    fn targets(&self, baseline: Option<&[String]>, folder: &Path) -> Result<Vec<Value>, Failure> {
         let env = self.environment()?;
         let target = |name: &str| json!({"name": name, "kind": "host", "working_directory": shown(folder), "env": env});
-        let Some(baseline) = &self.baseline else { return Ok(vec![target("local")]) };
-        let words = words::split(baseline).map_err(|error| {
-            Failure::new(ErrorCode::Option, format!("`--baseline {baseline}` {}", error.describe())).hint(error.hint())
-        })?;
+        let Some(words) = baseline else { return Ok(vec![target("local")]) };
         let mut target_of_baseline = target("baseline");
-        target_of_baseline["command"] = json!(literal_words(&words, folder)?);
+        target_of_baseline["command"] = json!(literal_words(words, folder)?);
         Ok(vec![target_of_baseline, target("candidate")])
+    }
+
+    /// Splits the text of the baseline, if there is one, into words, none of which holds a credential.
+    fn baseline_words(&self, folder: &Path) -> Result<Option<Vec<String>>, Failure> {
+        let Some(baseline) = &self.baseline else { return Ok(None) };
+        let words = words::split(baseline).map_err(|error| {
+            let has_credential = credential_in_words(std::slice::from_ref(baseline)).is_some();
+            let shown = if has_credential { "..." } else { baseline };
+            Failure::new(ErrorCode::Option, format!("`--baseline {shown}` {}", error.describe())).hint(error.hint())
+        })?;
+        refuse_credential("--baseline", &words, folder)?;
+        Ok(Some(words))
     }
 
     fn pipeline(&self, workload: &str, targets: Vec<Value>) -> Value {
@@ -240,9 +269,93 @@ fn literal_words(command: &[String], folder: &Path) -> Result<Vec<String>, Failu
     Ok(words)
 }
 
+/// Refuses a command with a word that looks like a credential, without showing it.
+fn refuse_credential(option: &str, command: &[String], folder: &Path) -> Result<(), Failure> {
+    let words: Vec<String> = command.iter().map(|word| without_places(word, folder)).collect();
+    match credential_in_words(&words) {
+        Some(place) => {
+            let message = format!("`{option}[{place}]` looks like a credential, or like the name of one that follows it");
+            Err(Failure::new(ErrorCode::Option, message).hint(CREDENTIAL_HINT))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Returns a word in which each place of a credential stands as one that was left out: the path of a file (`--key server.pem`), and a variable
+/// in a line of a shell (`Authorization: Bearer $TOKEN`). A word that is no line is no shell's, and `$ecret` may be a password.
+fn without_places(word: &str, folder: &Path) -> String {
+    let (option, value) = word.split_once('=').unwrap_or(("", word));
+    let is_line = word.contains(char::is_whitespace);
+    match is_path_of_file(value, folder) {
+        true if option.is_empty() => ELSEWHERE.to_owned(),
+        true => format!("{option}={ELSEWHERE}"),
+        false if is_line => without_variables(word),
+        false => word.to_owned(),
+    }
+}
+
+/// Returns true if a text is the path of a file that exists. A plain word may be a password that is the name of a file by chance.
+fn is_path_of_file(text: &str, folder: &Path) -> bool {
+    text.contains(['/', '.']) && folder.join(text).is_file()
+}
+
+/// Returns a text with its `$NAME` and `${NAME}` as left out, each with the scheme in front of it.
+fn without_variables(text: &str) -> String {
+    let mut parts = text.split('$');
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match after_variable(part) {
+            Some(rest) => {
+                plain.truncate(without_scheme(&plain).len());
+                plain.push_str(ELSEWHERE);
+                plain.push_str(rest);
+            }
+            None => {
+                plain.push('$');
+                plain.push_str(part);
+            }
+        }
+    }
+    plain
+}
+
+/// Returns the text behind the name of a variable, with which a text begins, in braces or not.
+fn after_variable(text: &str) -> Option<&str> {
+    let (name, rest) = match text.strip_prefix('{') {
+        Some(braced) => braced.split_once('}')?,
+        None => text.split_at(text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len())),
+    };
+    words::is_name(name).then_some(rest)
+}
+
+/// Returns a text without the scheme of authentication at its end.
+fn without_scheme(text: &str) -> &str {
+    let Some(shown) = text.strip_suffix(' ') else { return text };
+    let before = shown.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let scheme = shown.get(before.len()..).unwrap_or_default().to_ascii_lowercase();
+    if SCHEMES.contains(&scheme.as_str()) { before } else { text }
+}
+
 /// Returns a path as a text. One that is no UTF-8 is found to be absent by the stage that uses it.
 fn shown(path: &Path) -> String {
     path.display().to_string()
+}
+
+/// Returns a name for the workload of a command. That of two programs names both: the baseline's numbers are not those of the other.
+fn default_name(command: &[String], baseline: Option<&[String]>) -> String {
+    let new = name_of(command.first());
+    match baseline.map(|words| name_of(words.first())).filter(|old| *old != new) {
+        Some(old) => {
+            let most = (MAX_NAME - VERSUS.len()) / 2;
+            format!("{}{VERSUS}{}", shortened(&new, most), shortened(&old, most))
+        }
+        None => new,
+    }
+}
+
+/// Returns the first characters of a name, without a hyphen at their end.
+fn shortened(name: &str, most: usize) -> String {
+    name.chars().take(most).collect::<String>().trim_end_matches('-').to_owned()
 }
 
 /// Returns a name for a workload from that of its program.
@@ -267,7 +380,7 @@ fn read_variable(text: &str, lookup: impl Fn(&str) -> Option<std::ffi::OsString>
             .hint("such as `--env HOME` or `--env THREADS=4`; a name has letters, digits and `_`"));
     }
     if let Some(value) = given {
-        if looks_secret(name, value) {
+        if holds_secret(name, value) {
             let message =
                 format!("`--env {name}=...` holds a secret, which every user of this machine can read in the list of processes");
             return Err(Failure::new(ErrorCode::Option, message).hint(format!("set the variable, and write `--env {name}`")));
@@ -279,8 +392,13 @@ fn read_variable(text: &str, lookup: impl Fn(&str) -> Option<std::ffi::OsString>
             .hint(format!("set it, or write `--env {name}=VALUE`"))
     };
     let found = lookup(name).ok_or_else(absent)?;
-    let plain = found.to_str().filter(|value| !looks_secret(name, value));
+    let plain = found.to_str().filter(|value| !holds_secret(name, value));
     Ok((name.to_owned(), plain.map_or_else(|| json!({"from_env": name}), Value::from)))
+}
+
+/// Returns true if a variable holds a secret: by its name, or by its value, such as `Bearer KEY` or an address with a password.
+fn holds_secret(name: &str, value: &str) -> bool {
+    looks_secret(name, value) || looks_secret_header("", value) || credential_in_words(&[value.to_owned()]).is_some()
 }
 
 fn parse_timeout(text: &str) -> Result<String, String> {
@@ -290,8 +408,8 @@ fn parse_timeout(text: &str) -> Result<String, String> {
 fn parse_percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
     number
-        .filter(|number| (0.0..=1000.0).contains(number))
-        .ok_or_else(|| "a number of percent from 0 to 1000, such as `5` or `5%`".to_owned())
+        .filter(|number| *number > BUDGETS.0 && *number <= BUDGETS.1)
+        .ok_or_else(|| format!("a number of percent above {} and up to {}, such as `5` or `5%`", BUDGETS.0, BUDGETS.1))
 }
 
 /// Returns the parser of `--instructions`, which offers the names of all counters.
@@ -316,8 +434,12 @@ fn check(files: &BTreeMap<String, Vec<u8>>) -> Result<(), Failure> {
     };
     let Some(Problem { message, hint, .. }) = problems.into_iter().next() else { return Ok(()) };
     let failure = Failure::new(ErrorCode::Option, with_options(&message));
-    let hint = hint.map_or_else(|| WORD_HINT.to_owned(), |hint| with_options(&hint));
-    Err(failure.hint(hint))
+    let is_of_word = failure.message.contains("COMMAND[") || failure.message.contains("--baseline[");
+    let hint = hint.map(|hint| with_options(&hint)).or_else(|| is_of_word.then(|| WORD_HINT.to_owned()));
+    Err(match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    })
 }
 
 /// Names the option in place of the field that it becomes.
@@ -336,6 +458,10 @@ fn reword(failure: Failure) -> Failure {
             let first = "does the command succeed by itself? Assay runs it without a shell, with an empty stdin and few variables (`--env` adds \
                          some), and stops it after `--timeout`";
             let hint = failure.hint.as_ref().map_or_else(|| first.to_owned(), |hint| format!("{first}\n{hint}"));
+            failure.hint(hint)
+        }
+        ErrorCode::OtherSource => {
+            let hint = failure.hint.as_ref().map(|hint| hint.replace("`assay bench`", "`assay exec`")).unwrap_or_default();
             failure.hint(hint)
         }
         _ => failure,
@@ -423,10 +549,68 @@ mod tests {
     }
 
     #[test]
+    fn only_a_problem_of_a_word_has_the_hint_about_words() {
+        assert!(refused(&["--", "sh", ""]).contains(WORD_HINT));
+        assert!(refused(&["--baseline", "sh ''", "--", "sh"]).contains(WORD_HINT));
+        let many = refused(&[&["--", "sh"][..], &["x"; 5000]].concat());
+        assert!(many.contains("COMMAND") && !many.contains("a word of the command"), "{many}");
+    }
+
+    #[test]
+    fn a_credential_in_a_command_is_refused_and_not_shown() {
+        for words in [
+            &["echo", "--password", "canary-4f2b"][..],
+            &["echo", "--api-key", "sk-canary-4f2b"],
+            &["echo", "--token=canary-4f2b"],
+            &["echo", "--token", "$canary"],
+            &["curl", "-H", "Authorization: Bearer canary-4f2b"],
+            &["echo", "AKIAIOSFODNN7canary4f2b"],
+            &["curl", "http://h/v1?api_key=canary-4f2b"],
+            &["curl", "https://me:canary-4f2b@h/v1"],
+            &["env", "API_KEY=canary-4f2b", "true"],
+            &["sh", "-c", "tool --token canary-4f2b"],
+            &["sh", "-c", "curl -H \"Authorization: Bearer $TOKEN\" -H 'X-Api-Key: canary-4f2b'"],
+        ] {
+            let of_command = refused(&[&["--"], words].concat());
+            assert!(of_command.contains("COMMAND[") && of_command.contains("`--env NAME`"), "{of_command}");
+            let text = words.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''"))).collect::<Vec<_>>().join(" ");
+            let of_baseline = refused(&["--baseline", &text, "--", "true"]);
+            assert!(of_baseline.contains("`--baseline[") && of_baseline.contains("`--env NAME`"), "{of_baseline}");
+            assert!(!of_command.contains("canary") && !of_baseline.contains("canary"), "{of_command} {of_baseline}");
+        }
+        let unsplit = refused(&["--baseline", "echo --token canary-4f2b | cat", "--", "true"]);
+        assert!(!unsplit.contains("canary") && unsplit.contains("'|'"), "{unsplit}");
+    }
+
+    #[test]
+    fn the_place_of_a_credential_is_none() {
+        for words in [
+            &["sh", "-c", "curl -H \"Authorization: Bearer $TOKEN\" http://h"][..],
+            &["sh", "-c", "tool --token ${API_TOKEN} --password=$PASSWORD"],
+            &["tool", "--key", "/proc/self/mountinfo", "--password-file=/proc/self/mountinfo"],
+            &["tool", "--max-tokens", "128", "--tokenizer", "gpt2", "--token-count=8"],
+            &["gen-token", "x"],
+        ] {
+            specs(&[&["--"], words].concat());
+        }
+        assert_eq!(without_variables("a $1 $(b) ${c d} $"), "a $1 $(b) ${c d} $", "they are no variables");
+    }
+
+    #[test]
     fn the_name_is_that_of_the_program() {
         let name = |program: &str| name_of(Some(&program.to_owned()));
         assert_eq!(["/usr/bin/Python3.11", "./a_b.sh", "..", "é"].map(name), ["python3-11", "a-b-sh", "command", "command"]);
         assert_eq!(name(&format!("{}-b", "a".repeat(39))), "a".repeat(39), "no name ends with a hyphen");
+    }
+
+    #[test]
+    fn the_name_of_two_programs_is_that_of_both() {
+        let workloads = |arguments: &[&str]| specs(arguments)[1]["workloads"].clone();
+        assert_eq!(workloads(&["--baseline", "/bin/sleep 0.2", "--", "true"]), json!(["true-vs-sleep"]));
+        assert_eq!(workloads(&["--baseline", "sh a", "--", "/bin/sh", "b"]), json!(["sh"]), "one program");
+        assert_eq!(workloads(&["--baseline", "a", "--name", "mine", "--", "b"]), json!(["mine"]));
+        let long = format!("{}-{}", "a".repeat(17), "b".repeat(30));
+        assert_eq!(workloads(&["--baseline", "c", "--", &long]), json!([format!("{}-vs-c", "a".repeat(17))]));
     }
 
     #[test]
@@ -435,6 +619,12 @@ mod tests {
         assert_eq!(read("A=b=c"), Ok(("A".to_owned(), json!("b=c"))));
         assert_eq!(read("HOME"), Ok(("HOME".to_owned(), json!("found"))));
         assert_eq!(read("API_TOKEN"), Ok(("API_TOKEN".to_owned(), json!({"from_env": "API_TOKEN"}))));
+        for secret in ["Bearer canary", "http://me:canary@h", "http://h/?api_key=canary", "sk-canary"] {
+            let found = read_variable("PLACE", |_| Some(secret.into()));
+            assert_eq!(found, Ok(("PLACE".to_owned(), json!({"from_env": "PLACE"}))), "{secret}");
+            let given = read(&format!("PLACE={secret}")).expect_err("refused").to_string();
+            assert!(given.contains("holds a secret") && !given.contains("canary"), "{given}");
+        }
         let refused = |text| read(text).expect_err("refused").to_string();
         assert!(refused("NOT_SET").contains("names a variable that is not set"));
         let secret = refused("API_TOKEN=hunter22");
@@ -453,8 +643,9 @@ mod tests {
             assert!(refused(&wrong).contains(wrong[0]), "{wrong:?}");
         }
         assert!(refused(&["--max-regression", "5"]).contains("--baseline"), "nothing is compared");
-        for wrong in ["-1", "x", "1001"] {
-            assert!(parse_percent(wrong).is_err(), "{wrong}");
+        for wrong in ["-1", "0", "x", "100.1", "150", "1000", "NaN"] {
+            let told = refused(&["--baseline", "a", &format!("--max-regression={wrong}")]);
+            assert!(told.contains("--max-regression") && told.contains("above 0 and up to 100"), "{told}");
         }
         assert_eq!([parse_percent("5%"), parse_percent("2.5")], [Ok(5.0), Ok(2.5)]);
     }
@@ -465,5 +656,7 @@ mod tests {
         assert!(hint(ErrorCode::ProgramAbsent).contains("sh -c"));
         assert!(hint(ErrorCode::NoValidTrial).contains("--timeout") && hint(ErrorCode::NoValidTrial).ends_with("\nh"));
         assert_eq!(hint(ErrorCode::Drift), "h");
+        let other = reword(Failure::new(ErrorCode::OtherSource, "m").hint("`assay bench` with the same options"));
+        assert_eq!(other.hint.as_deref(), Some("`assay exec` with the same options"));
     }
 }

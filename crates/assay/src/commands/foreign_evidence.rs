@@ -10,6 +10,7 @@ use assay_runner::Config;
 use assay_runs::{RunStore, establish, store_option};
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_stats::{Interval, Samples, median_interval};
+use assay_store::Store;
 use assay_verify::StoreBlobs;
 use serde_json::{Value, json};
 
@@ -21,6 +22,8 @@ const FIRST_LINE: &str = "foreign evidence: Assay measured none of it, and only 
 const PAGE: &str = "docs/reference/foreign.md";
 /// The number of fields that were not read that are shown.
 const SHOWN_FIELDS: usize = 12;
+/// The number of numbers that cannot be compared that are shown.
+const SHOWN_UNPAIRED: usize = 20;
 /// The confidence level of intervals.
 const LEVEL: f64 = 0.95;
 
@@ -34,7 +37,10 @@ struct Opened {
 
 /// Returns true if a digest is that of foreign evidence of the store, and not of a calibration.
 pub(crate) fn is_evidence(place: &RunStore, name: &str) -> bool {
-    place.open_store().is_ok_and(|store| find(&store, name).is_ok())
+    // A damaged pointer may be that of the evidence, unless the digest is that of something else.
+    let is_damaged =
+        |store: &Store, failure: &Failure| failure.code == ErrorCode::Pointer && assay_calibration::find(store, name).is_err();
+    place.open_store().is_ok_and(|store| find(&store, name).map_or_else(|failure| is_damaged(&store, &failure), |_| true))
 }
 
 /// Finds foreign evidence in a store and verifies it.
@@ -55,6 +61,7 @@ pub(crate) fn show(place: &RunStore, name: &str, as_json: bool) -> Result<Exit, 
         print_json(&manifest.body, &about(&opened))?;
     } else {
         evidence_lines(&manifest.body).into_iter().for_each(output::line);
+        absent_lines(absent(&opened.evidence.reading)).into_iter().for_each(output::line);
         output::line(format!("name    {}", manifest.header.run_id));
         output::line(format!("id      {}", reference.manifest));
         let id = shell_word(&reference.manifest.to_string());
@@ -103,18 +110,27 @@ fn exit(opened: &Opened) -> Exit {
 
 fn about(opened: &Opened) -> Value {
     let VerifiedForeignEvidence { reference, manifest, signer, established, reading } = &opened.evidence;
-    let absent: &[String] = match reading {
-        Reading::Equal => &[],
-        Reading::Absent(absent) => absent,
-    };
     json!({
         "name": manifest.header.run_id,
         "evidence": reference,
         "signer": signer,
         "established": established,
         "read_again": *reading == Reading::Equal,
-        "absent": absent,
+        "absent": absent(reading),
     })
+}
+
+/// Returns the paths of the frozen files that are absent.
+fn absent(reading: &Reading) -> &[String] {
+    match reading {
+        Reading::Equal => &[],
+        Reading::Absent(absent) => absent,
+    }
+}
+
+fn absent_lines(absent: &[String]) -> Vec<String> {
+    let line = |path: &String| format!("absent  `{}`: no number was read again", path.escape_debug());
+    absent.iter().map(line).collect()
 }
 
 /// Prints foreign evidence as one JSON document, with members that depend on the command.
@@ -251,10 +267,16 @@ pub(crate) fn compare(place: &RunStore, names: [&str; 2], as_json: bool) -> Resu
     let opened = [open(place, names[0])?, open(place, names[1])?];
     let bodies = [opened[0].evidence.body(), opened[1].evidence.body()];
     let pairs = pairs(bodies);
-    let not_comparable = not_comparable(bodies);
     let read = |opened: &Opened| series(&opened.blobs, opened.evidence.body());
     let samples = [read(&opened[0])?, read(&opened[1])?];
     let sample_pairs = sample_pairs(bodies, [&samples[0], &samples[1]]);
+    let mut not_comparable = not_comparable(bodies);
+    not_comparable.extend(unpaired(bodies));
+    let readings = opened.each_ref().map(|opened| &opened.evidence.reading);
+    match without_samples(bodies, readings) {
+        without if without.is_empty() => not_comparable.extend(unpaired_samples(bodies, [&samples[0], &samples[1]])),
+        without => not_comparable.extend(without),
+    }
     if as_json {
         let rows: Vec<Value> = pairs.iter().map(Pair::json).collect();
         let samples: Vec<Value> = sample_pairs.iter().map(SamplePair::json).collect();
@@ -310,12 +332,100 @@ fn not_comparable([baseline, candidate]: [&ForeignEvidence; 2]) -> Vec<String> {
     sentences
 }
 
+/// The names of the two sides in sentences and tables.
+const SIDES: [&str; 2] = ["A", "B"];
+
+/// Numbers of one metric with the same labels that cannot be compared for one reason.
+type Unpaired<'a> = BTreeMap<(&'a str, &'a BTreeMap<String, String>, String), BTreeSet<&'a str>>;
+
+/// Returns a sentence for each metric with numbers that only one side has, or that the sides have in different units.
+fn unpaired([baseline, candidate]: [&ForeignEvidence; 2]) -> Vec<String> {
+    let mut found = Unpaired::new();
+    let [ours, theirs] = [baseline, candidate].map(units_of_rows);
+    for (key @ (metric, statistic, labels), units) in &ours {
+        let why = match theirs.get(key) {
+            Some(others) if others == units => continue,
+            Some(others) => differing_units(units, others),
+            None => only_in(SIDES[0]),
+        };
+        found.entry((metric, labels, why)).or_default().insert(statistic);
+    }
+    for (metric, statistic, labels) in theirs.keys().filter(|key| !ours.contains_key(*key)) {
+        found.entry((metric, labels, only_in(SIDES[1]))).or_default().insert(statistic);
+    }
+    let sentence = |((metric, labels, why), statistics): (&(&str, &BTreeMap<String, String>, String), &BTreeSet<&str>)| {
+        let statistics = statistics.iter().copied().collect::<Vec<_>>().join(", ");
+        format!("`{metric}` ({statistics}){} is not comparable: {why}", of_labels(labels))
+    };
+    found.iter().map(sentence).collect()
+}
+
+type Units<'a> = BTreeMap<(&'a str, &'a str, &'a BTreeMap<String, String>), BTreeSet<&'a str>>;
+
+/// Returns the units of each number: the tool may state one in several.
+fn units_of_rows(evidence: &ForeignEvidence) -> Units<'_> {
+    let mut units = Units::new();
+    for row in &evidence.rows {
+        units.entry((&row.metric, &row.statistic, &row.labels)).or_default().insert(&row.unit);
+    }
+    units
+}
+
+fn differing_units(units: &BTreeSet<&str>, others: &BTreeSet<&str>) -> String {
+    let [one, other] = [units, others].map(|units| units.iter().copied().map(unit_name).collect::<Vec<_>>().join(" and "));
+    format!("in {one} and in {other}")
+}
+
+fn unit_name(unit: &str) -> &str {
+    if unit.is_empty() { "no unit" } else { unit }
+}
+
+fn only_in(side: &str) -> String {
+    format!("only in {side}")
+}
+
+fn of_labels(labels: &BTreeMap<String, String>) -> String {
+    if labels.is_empty() { String::new() } else { format!(" of {}", labels_text(labels)) }
+}
+
+/// Returns a sentence for each side whose samples were recorded and are absent.
+fn without_samples(bodies: [&ForeignEvidence; 2], readings: [&Reading; 2]) -> Vec<String> {
+    let sentence = |((side, body), reading): ((&str, &ForeignEvidence), &Reading)| {
+        let name = &body.samples.as_ref()?.artifact.name;
+        let is_absent = absent(reading).contains(name);
+        is_absent.then(|| format!("no medians are compared: `{}` of {side} is absent", name.escape_debug()))
+    };
+    SIDES.into_iter().zip(bodies).zip(readings).filter_map(sentence).collect()
+}
+
+/// Returns a sentence for each metric whose samples only one side has, or that the sides have in different units.
+fn unpaired_samples([first, second]: [&ForeignEvidence; 2], [one, other]: [&Series; 2]) -> Vec<String> {
+    let why = |key: &(String, BTreeMap<String, String>)| match (one.contains_key(key), other.contains_key(key)) {
+        (true, false) => Some(only_in(SIDES[0])),
+        (false, true) => Some(only_in(SIDES[1])),
+        _ => match (sample_unit(first, &key.0), sample_unit(second, &key.0)) {
+            (Some(unit), Some(others)) if unit == others => None,
+            (unit, others) => {
+                let [unit, others] = [unit, others].map(|unit| unit_name(unit.unwrap_or_default()));
+                Some(format!("in {unit} and in {others}"))
+            }
+        },
+    };
+    let keys: BTreeSet<_> = one.keys().chain(other.keys()).collect();
+    let sentence = |key: &(String, BTreeMap<String, String>)| {
+        Some(format!("the samples of `{}`{} are not comparable: {}", key.0, of_labels(&key.1), why(key)?))
+    };
+    keys.into_iter().filter_map(sentence).collect()
+}
+
+fn sample_unit<'a>(evidence: &'a ForeignEvidence, metric: &str) -> Option<&'a str> {
+    evidence.samples.as_ref()?.units.get(metric).map(String::as_str)
+}
+
 fn sample_pairs<'a>([first, second]: [&'a ForeignEvidence; 2], [one, other]: [&'a Series; 2]) -> Vec<SamplePair<'a>> {
-    let unit =
-        |evidence: &'a ForeignEvidence, metric: &str| evidence.samples.as_ref().and_then(|samples| samples.units.get(metric));
     let pair = |((metric, labels), values): (&'a (String, BTreeMap<String, String>), &'a Vec<f64>)| {
         let others = other.get(&(metric.clone(), labels.clone()))?;
-        let unit = unit(first, metric).filter(|known| unit(second, metric) == Some(*known))?;
+        let unit = sample_unit(first, metric).filter(|known| sample_unit(second, metric) == Some(*known))?;
         Some(SamplePair { metric, labels, unit, medians: [median(values), median(others)] })
     };
     one.iter().filter_map(pair).collect()
@@ -390,7 +500,10 @@ fn compare_lines(pairs: &[Pair<'_>], samples: &[SamplePair<'_>], not_comparable:
                 .to_owned(),
         );
     }
-    lines.extend(not_comparable.iter().cloned());
+    lines.extend(not_comparable.iter().take(SHOWN_UNPAIRED).cloned());
+    if let Some(more) = not_comparable.len().checked_sub(SHOWN_UNPAIRED).filter(|more| *more > 0) {
+        lines.push(format!("and {more} more that are not comparable: `--json` lists all of them"));
+    }
     lines
 }
 
@@ -402,5 +515,73 @@ fn describe_median(median: &Result<(f64, Interval), String>) -> String {
             format!("{} ({low} to {high}, {:.0} %)", significant(*median, ends), interval.level * 100.0)
         }
         Err(why) => format!("- ({why})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns foreign evidence with these rows of metric, statistic, unit and value, and samples of `m` in a unit.
+    fn evidence(rows: &[(&str, &str, &str, f64)], samples: Option<&str>) -> ForeignEvidence {
+        let digest = format!("sha256:{}", "0".repeat(64));
+        let artifact = |name: &str| json!({"name": name, "digest": digest, "size": "1", "media_type": "text/plain"});
+        let row = |(metric, statistic, unit, value): &(&str, &str, &str, f64)| {
+            let labels = json!({"name": "BM"});
+            json!({"metric": metric, "statistic": statistic, "unit": unit, "value": value, "labels": labels})
+        };
+        let mut document = json!({
+            "imported_at": "2026-01-01T00:00:00.000000000Z", "format": "google-benchmark",
+            "importer": {"version": "1", "program": digest}, "files": [], "not_read": [], "left_out": [],
+            "rows": rows.iter().map(row).collect::<Vec<_>>(), "key": artifact("keys/import.pub"),
+        });
+        if let Some(unit) = samples {
+            document["samples"] = json!({"rows": "1", "units": {"m": unit}, "artifact": artifact("samples.jsonl")});
+        }
+        serde_json::from_value(document).expect("foreign evidence")
+    }
+
+    #[test]
+    fn what_only_one_side_has_or_has_in_another_unit_is_named() {
+        let one = evidence(
+            &[("m", "mean", "ns", 5.0), ("m", "p50", "ns", 5.0), ("n", "mean", "", 1.0), ("same", "mean", "s", 1.0)],
+            None,
+        );
+        let other = evidence(
+            &[("m", "mean", "ms", 5.0), ("m", "p50", "ms", 5.0), ("o", "mean", "", 1.0), ("same", "mean", "s", 2.0)],
+            None,
+        );
+        let expected = [
+            "`m` (mean, p50) of name=BM is not comparable: in ns and in ms",
+            "`n` (mean) of name=BM is not comparable: only in A",
+            "`o` (mean) of name=BM is not comparable: only in B",
+        ];
+        assert_eq!(unpaired([&one, &other]), expected);
+        assert_eq!(unpaired([&one, &one]), [""; 0]);
+    }
+
+    #[test]
+    fn samples_that_are_absent_or_cannot_be_paired_are_named() {
+        let [ns, ms] = ["ns", "ms"].map(|unit| evidence(&[], Some(unit)));
+        let series = |metric: &str| Series::from([((metric.to_owned(), BTreeMap::new()), vec![1.0])]);
+        let (m, n) = (series("m"), series("n"));
+        assert_eq!(unpaired_samples([&ns, &ms], [&m, &m]), ["the samples of `m` are not comparable: in ns and in ms"]);
+        assert_eq!(unpaired_samples([&ns, &ns], [&m, &m]), [""; 0]);
+        let only = ["the samples of `m` are not comparable: only in A", "the samples of `n` are not comparable: only in B"];
+        assert_eq!(unpaired_samples([&ns, &ns], [&m, &n]), only);
+        let lost = Reading::Absent(vec!["samples.jsonl".to_owned()]);
+        assert_eq!(
+            without_samples([&ns, &ns], [&Reading::Equal, &lost]),
+            ["no medians are compared: `samples.jsonl` of B is absent"]
+        );
+        assert_eq!(without_samples([&ns, &evidence(&[], None)], [&Reading::Equal, &lost]), [""; 0]);
+        assert_eq!(absent_lines(absent(&lost)), ["absent  `samples.jsonl`: no number was read again"]);
+    }
+
+    #[test]
+    fn a_long_list_of_what_is_not_comparable_is_cut() {
+        let sentences: Vec<String> = (0..SHOWN_UNPAIRED + 3).map(|number| number.to_string()).collect();
+        let lines = compare_lines(&[], &[], &sentences);
+        assert_eq!(lines.last().map(String::as_str), Some("and 3 more that are not comparable: `--json` lists all of them"));
     }
 }

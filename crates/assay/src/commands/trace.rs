@@ -8,7 +8,7 @@ use assay_manifest::{
     ExecutionPart, FrozenWorkload, MetricSummary, NumberPlace, PinnedFile, Plan, Publication, Source, Summary, TrialId,
     TrialValue, ordinal,
 };
-use assay_report::counted;
+use assay_report::{counted, shell_word};
 use assay_runs::VerifiedRun;
 use assay_search::GOOD_FRACTION;
 use assay_stage::{ErrorCode, Exit, Failure};
@@ -448,7 +448,7 @@ fn print_source(opened: &VerifiedRun, walk: &NumberTrace<'_>) {
             let plan = opened.chain.one::<Plan>().map(|plan| &plan.body);
             let target = plan.and_then(|plan| plan.target(&plan.case(walk.place.case_id)?.target));
             let run = target.map_or_else(|| command.run.clone(), |target| command.on(target).run);
-            output::line(format!("command   {}", run.join(" ")));
+            output::line(format!("command   {}", command_line(&run)));
             if let Some(folder) = target.and_then(|target| target.working_directory.as_ref()) {
                 output::line(format!("in        {folder}"));
             }
@@ -470,6 +470,18 @@ fn print_source(opened: &VerifiedRun, walk: &NumberTrace<'_>) {
     if let Some(repository) = &source.body.repository {
         output::line(format!("from      {repository}"));
     }
+}
+
+/// Returns a command as one line, in which a word with blanks is still one word.
+fn command_line(words: &[String]) -> String {
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// Quotes a word of a command. An option needs no quotes for its hyphens: it is meant to be one.
+fn quoted(word: &str) -> String {
+    let name = word.trim_start_matches('-');
+    let is_plain_option = name.len() < word.len() && (name.is_empty() || shell_word(name) == name);
+    if is_plain_option { word.to_owned() } else { shell_word(word) }
 }
 
 /// Describes the records of an attempt, of all of its shards.
@@ -623,5 +635,16 @@ fn value_as_json(value: &Value) -> serde_json::Value {
         Value::Int(value) => json!(value),
         Value::Null => serde_json::Value::Null,
         other => json!(number(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_quoted_as_for_a_shell() {
+        let words = ["sh", "-c", "--", "--reverse=1", "-a b", "sort a | tail", "it's", "", "-"].map(str::to_owned);
+        assert_eq!(command_line(&words), r"sh -c -- --reverse=1 '-a b' 'sort a | tail' 'it'\''s' '' -");
     }
 }

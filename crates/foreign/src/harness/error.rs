@@ -15,6 +15,9 @@ pub enum HarnessError {
     /// The output is not JSON.
     #[error("the output is not JSON: {0}")]
     NotJson(String),
+    /// An object has a key twice, so it is not known which value is meant.
+    #[error("the key `{0}` is there twice in one object")]
+    DuplicateKey(String),
     /// A member is missing, or is of another kind.
     #[error("the output has no `{member}` that is {expected}, in {place}")]
     Member {
@@ -45,6 +48,25 @@ pub enum HarnessError {
         /// The name.
         benchmark: String,
     },
+    /// A time, a size or a count is below zero.
+    #[error("the benchmark `{benchmark}` has `{quantity}` below zero")]
+    Negative {
+        /// The name.
+        benchmark: String,
+        /// The quantity with its unit, such as `time_nanoseconds`.
+        quantity: String,
+    },
+    /// A line has two values of one unit.
+    #[error("the benchmark `{benchmark}` has two values in `{unit}` on one line")]
+    TwiceOnALine {
+        /// The name.
+        benchmark: String,
+        /// The unit.
+        unit: String,
+    },
+    /// The output ends before the harness says that it was all.
+    #[error("the output is cut: no line `ok` or `PASS` follows {0}")]
+    Cut(String),
     /// Two benchmarks become the same metric.
     #[error("two benchmarks, or two units of one, would be the metric `{0}`: rename one of them")]
     Ambiguous(String),

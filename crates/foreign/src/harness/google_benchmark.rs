@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::error::shortened;
-use super::json::{document, failed, list, number, text};
+use super::json::{document, failed, list, number, optional_number, text};
 use super::{HarnessError, Measurements};
 
 /// The members with a number that is no measurement.
@@ -45,13 +45,13 @@ pub(super) fn read(output: &str, measurements: &mut Measurements) -> Result<(), 
         measurements.add(name, "real_time", unit, &[number(benchmark, "real_time", &place)?])?;
         measurements.add(name, "cpu_time", unit, &[number(benchmark, "cpu_time", &place)?])?;
         for (member, quantity, unit) in MEMORY {
-            if let Some(value) = benchmark.get(member).and_then(Value::as_f64) {
+            if let Some(value) = optional_number(benchmark, member, &place)? {
                 measurements.add(name, quantity, unit, &[value])?;
             }
         }
         for (counter, value) in benchmark.as_object().into_iter().flatten() {
             if let Some(value) = value.as_f64().filter(|_| !DESCRIPTIVE.contains(&counter.as_str())) {
-                measurements.add(name, counter, "", &[value])?;
+                measurements.add_counter(name, counter, "", &[value])?;
             }
         }
     }

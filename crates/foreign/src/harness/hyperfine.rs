@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::json::{document, failed, list, numbers, text};
+use super::json::{document, failed, list, numbers, optional_number, text};
 use super::{HarnessError, Measurements};
 
 pub(super) fn read(output: &str, measurements: &mut Measurements) -> Result<(), HarnessError> {
@@ -25,7 +25,7 @@ pub(super) fn read(output: &str, measurements: &mut Measurements) -> Result<(), 
             measurements.add(command, "peak_memory", "B", &peaks)?;
         }
         for (member, quantity) in [("user", "user_time"), ("system", "system_time")] {
-            if let Some(mean) = result.get(member).and_then(Value::as_f64) {
+            if let Some(mean) = optional_number(result, member, &place)? {
                 measurements.add(command, quantity, "s", &[mean])?;
             }
         }

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::json::{document, number, text};
+use super::json::{absent, document, number, text};
 use super::{HarnessError, Measurements};
 
 pub(super) fn read(output: &str, measurements: &mut Measurements) -> Result<(), HarnessError> {
@@ -19,21 +19,27 @@ pub(super) fn read(output: &str, measurements: &mut Measurements) -> Result<(), 
         let name = format!("{}{}", text(benchmark, "benchmark", &place)?, parameters(benchmark));
         let mode = text(benchmark, "mode", &place)?;
         let primary = benchmark.get("primaryMetric").unwrap_or(&Value::Null);
-        add(&name, quantity(mode), primary, &format!("{place}.primaryMetric"), measurements)?;
+        let (unit, scores) = samples(primary, &format!("{place}.primaryMetric"))?;
+        measurements.add(&name, quantity(mode), unit, &scores)?;
         for (metric, found) in benchmark.get("secondaryMetrics").and_then(Value::as_object).into_iter().flatten() {
             let plain = metric.trim_start_matches('·').replace(|next: char| !next.is_ascii_alphanumeric(), "_");
-            add(&name, &plain, found, &format!("{place}.secondaryMetrics"), measurements)?;
+            let (unit, samples) = samples(found, &format!("{place}.secondaryMetrics"))?;
+            // What a profiler derives from two readings may be below zero.
+            measurements.add_counter(&name, &plain, unit, &samples)?;
         }
     }
     Ok(())
 }
 
-fn add(name: &str, quantity: &str, metric: &Value, place: &str, measurements: &mut Measurements) -> Result<(), HarnessError> {
+/// Returns the unit of a metric and the scores of its iterations, or its score if none are written.
+fn samples<'a>(metric: &'a Value, place: &str) -> Result<(&'a str, Vec<f64>), HarnessError> {
     let unit = text(metric, "scoreUnit", place)?;
     let forks = metric.get("rawData").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let iterations: Vec<f64> = forks.iter().filter_map(Value::as_array).flatten().filter_map(Value::as_f64).collect();
+    // JMH writes `NaN` as a text: an iteration that is no number is not left out.
+    let iterations = forks.iter().filter_map(Value::as_array).flatten().map(Value::as_f64).collect::<Option<Vec<_>>>();
+    let iterations = iterations.ok_or_else(|| absent("rawData", "lists of numbers", place))?;
     let samples = if iterations.is_empty() { vec![number(metric, "score", place)?] } else { iterations };
-    measurements.add(name, quantity, unit, &samples)
+    Ok((unit, samples))
 }
 
 /// Returns the quantity of a mode: throughput, or a time.

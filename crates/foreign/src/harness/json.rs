@@ -4,13 +4,18 @@ use serde_json::Value;
 
 use super::HarnessError;
 use super::error::shortened;
+use crate::repeated_key;
 
 /// Parses a document. Its nesting is limited by the parser.
 pub(super) fn document(text: &str) -> Result<Value, HarnessError> {
-    serde_json::from_str(text).map_err(|error| HarnessError::NotJson(error.to_string()))
+    let document = serde_json::from_str(text).map_err(|error| HarnessError::NotJson(error.to_string()))?;
+    match repeated_key::find(text.as_bytes()) {
+        Some(key) => Err(HarnessError::DuplicateKey(shortened(&key))),
+        None => Ok(document),
+    }
 }
 
-fn absent(member: &str, expected: &'static str, place: &str) -> HarnessError {
+pub(super) fn absent(member: &str, expected: &'static str, place: &str) -> HarnessError {
     HarnessError::Member { member: member.to_owned(), expected, place: place.to_owned() }
 }
 
@@ -20,6 +25,14 @@ pub(super) fn list<'a>(value: &'a Value, member: &str, place: &str) -> Result<&'
 
 pub(super) fn text<'a>(value: &'a Value, member: &str, place: &str) -> Result<&'a str, HarnessError> {
     value.get(member).and_then(Value::as_str).ok_or_else(|| absent(member, "a text", place))
+}
+
+/// Returns a number that may be left out; `None` if the member is missing or null.
+pub(super) fn optional_number(value: &Value, member: &str, place: &str) -> Result<Option<f64>, HarnessError> {
+    match value.get(member) {
+        None | Some(Value::Null) => Ok(None),
+        Some(_) => number(value, member, place).map(Some),
+    }
 }
 
 pub(super) fn number(value: &Value, member: &str, place: &str) -> Result<f64, HarnessError> {

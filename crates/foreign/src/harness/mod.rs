@@ -13,11 +13,12 @@ mod json;
 mod pytest_benchmark;
 #[cfg(test)]
 mod tests;
+mod unit;
 
 use std::collections::BTreeMap;
 
 use assay_indicator::{Output, OutputError};
-use assay_manifest::{Attempt, HarnessFormat, Plan};
+use assay_manifest::{Attempt, HarnessFormat, Metric, Plan};
 use serde_json::{Map, Value, json};
 
 pub use error::HarnessError;
@@ -81,11 +82,12 @@ pub fn read(format: HarnessFormat, bytes: &[u8]) -> Result<Vec<Measurement>, Har
 /// Parses the output of a script: that of a harness as the result of an indicator of this name, or the result itself if there is no format.
 ///
 /// # Errors
-/// [`OutputError`] if the output is not a result.
-pub fn parse(format: Option<HarnessFormat>, name: &str, bytes: &[u8]) -> Result<Output, OutputError> {
+/// [`OutputError`] if the output is not a result, or if the harness states one of the declared metrics in another unit.
+pub fn parse(format: Option<HarnessFormat>, name: &str, metrics: &[Metric], bytes: &[u8]) -> Result<Output, OutputError> {
     let Some(format) = format else { return assay_indicator::parse(bytes) };
     let measurements =
         read(format, bytes).map_err(|error| OutputError::Harness { format: format.to_string(), reason: error.to_string() })?;
+    unit::check(metrics, &measurements)?;
     let result: Map<String, Value> =
         measurements.iter().map(|measurement| (measurement.path(), json!(measurement.samples))).collect();
     let document = json!({"name": name, "component": format, "@parameters": {}, "@result": result});
@@ -99,7 +101,8 @@ pub fn parse(format: Option<HarnessFormat>, name: &str, bytes: &[u8]) -> Result<
 pub fn parse_attempt(plan: &Plan, attempt: &Attempt, bytes: &[u8]) -> Result<Output, OutputError> {
     let workload = plan.case(&attempt.case_id).and_then(|case| plan.workload(&case.workload));
     let format = workload.and_then(|workload| workload.indicator.as_ref()?.output);
-    parse(format, workload.map_or("", |workload| workload.name.as_str()), bytes)
+    let (name, metrics) = workload.map_or(("", &[][..]), |workload| (workload.name.as_str(), workload.metrics.as_slice()));
+    parse(format, name, metrics, bytes)
 }
 
 /// The measurements of an output, within the limits.
@@ -112,8 +115,25 @@ struct Measurements {
 }
 
 impl Measurements {
-    /// Adds samples of a quantity in a unit; those of the same benchmark and quantity are one measurement.
+    /// Adds samples of a time, a size or a count, none of which is ever below zero.
     fn add(&mut self, benchmark: &str, quantity: &str, unit: &str, samples: &[f64]) -> Result<(), HarnessError> {
+        if samples.iter().any(|sample| *sample < 0.0) {
+            let quantity = error::shortened(&quantity_of(quantity, unit));
+            return Err(HarnessError::Negative { benchmark: error::shortened(benchmark), quantity });
+        }
+        self.add_any(benchmark, quantity, unit, samples)
+    }
+
+    /// Adds samples of a counter that the benchmark defines. It may be below zero, if it is no time.
+    fn add_counter(&mut self, benchmark: &str, quantity: &str, unit: &str, samples: &[f64]) -> Result<(), HarnessError> {
+        if ["ns", "us", "ms", "s"].contains(&unit::plain(unit).as_str()) {
+            return self.add(benchmark, quantity, unit, samples);
+        }
+        self.add_any(benchmark, quantity, unit, samples)
+    }
+
+    /// Adds samples of a quantity in a unit; those of the same benchmark and quantity are one measurement.
+    fn add_any(&mut self, benchmark: &str, quantity: &str, unit: &str, samples: &[f64]) -> Result<(), HarnessError> {
         if samples.iter().any(|sample| !sample.is_finite()) {
             return Err(HarnessError::NotFinite { benchmark: error::shortened(benchmark) });
         }

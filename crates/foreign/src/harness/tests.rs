@@ -46,13 +46,13 @@ fn go() {
     BenchmarkCount/word_of-2.time_nanoseconds [ns/op] 3 x 31837
     BenchmarkCount/word_of-2.words [words/op] 3 x 1000
     ");
-    let two = format!("{GO}pkg: example.org/other\nBenchmarkFields-2\t100\t5 ns/op\n");
+    let two = format!("{GO}pkg: example.org/other\nBenchmarkFields-2\t100\t5 ns/op\nok  \texample.org/other\t0.1s\n");
     let names = shown(HarnessFormat::GoBench, &two);
     assert!(
         names.contains("example.org/words.BenchmarkFields-2.time_nanoseconds") && names.contains("example.org/other.Bench"),
         "{names}"
     );
-    let log = "BenchmarkLog-2\nBenchmarks are fun\nBenchmarkLog-2 \t 10\t 2.5 ns/op\n";
+    let log = "BenchmarkLog-2\nBenchmarks are fun\nBenchmarkLog-2 \t 10\t 2.5 ns/op\nPASS\n";
     assert_eq!(shown(HarnessFormat::GoBench, log), "BenchmarkLog-2.time_nanoseconds [ns/op] 1 x 2.5");
 }
 
@@ -133,7 +133,7 @@ fn what_is_no_such_output_is_named() {
     insta::assert_snapshot!(shown(HarnessFormat::GoBench, "PASS\n"), @"error: the output has no benchmark with a number");
     insta::assert_snapshot!(shown(HarnessFormat::GoBench, "BenchmarkX 1 2 ns/op 3\n"), @"error: the benchmark `BenchmarkX` failed: its line has no pairs of a value and a unit: BenchmarkX 1 2 ns/op 3");
     assert_eq!(
-        shown(HarnessFormat::GoBench, "BenchmarkX 1 NaN ns/op\n"),
+        shown(HarnessFormat::GoBench, "BenchmarkX 1 NaN ns/op\nPASS\n"),
         "error: the benchmark `BenchmarkX` has a sample that is no finite number"
     );
 }
@@ -145,7 +145,7 @@ fn names_are_paths_that_a_workload_can_declare() {
     };
     assert_eq!(path("a/b=c d..e."), "a/b_c_d._.e._.t");
     assert_eq!(path("t.py::test[é]"), "t.py::test___.t");
-    let same = "BenchmarkX/a=b 1 2 ns/op\nBenchmarkX/a_b 1 2 ns/op\n";
+    let same = "BenchmarkX/a=b 1 2 ns/op\nBenchmarkX/a_b 1 2 ns/op\nPASS\n";
     assert_eq!(
         shown(HarnessFormat::GoBench, same),
         "error: two benchmarks, or two units of one, would be the metric `BenchmarkX/a_b.time_nanoseconds`: rename one of them"
@@ -158,22 +158,104 @@ fn limits_hold() {
     assert_eq!(read(HarnessFormat::Jmh, &large), Err(HarnessError::TooLarge(MAX_BYTES)));
     let lines: String =
         (0..=MAX_MEASUREMENTS).fold(String::new(), |text, number| text + &format!("Benchmark{number} 1 2 ns/op\n"));
+    let lines = lines + "PASS\n";
     assert_eq!(read(HarnessFormat::GoBench, lines.as_bytes()), Err(HarnessError::TooMany(MAX_MEASUREMENTS)));
-    let samples = "BenchmarkX 1 2 ns/op\n".repeat(MAX_SAMPLES + 1);
+    let samples = "BenchmarkX 1 2 ns/op\n".repeat(MAX_SAMPLES + 1) + "PASS\n";
     assert_eq!(read(HarnessFormat::GoBench, samples.as_bytes()), Err(HarnessError::TooManySamples(MAX_SAMPLES)));
 }
 
 #[test]
 fn an_output_is_the_result_of_an_indicator() {
-    let output = parse(Some(HarnessFormat::GoBench), "words", GO.as_bytes()).expect("a result");
+    let output = parse(Some(HarnessFormat::GoBench), "words", &[], GO.as_bytes()).expect("a result");
     assert_eq!((output.name.as_str(), output.component.as_deref()), ("words", Some("go-bench")));
     let found = output.result.iter().find(|(path, _)| path == "BenchmarkFields-2.time_nanoseconds").map(|(_, value)| value);
     assert!(matches!(found, Some(assay_indicator::Value::Samples(samples)) if samples.len() == 3), "{found:?}");
-    let refused = parse(Some(HarnessFormat::Jmh), "words", b"{}").expect_err("no list");
+    let refused = parse(Some(HarnessFormat::Jmh), "words", &[], b"{}").expect_err("no list");
     assert_eq!(refused.code(), "harness");
     assert!(refused.to_string().starts_with("the output is not one of jmh: "), "{refused}");
     let own = br#"{"name": "n", "@parameters": {}, "@result": {}}"#;
-    assert_eq!(parse(None, "words", own), assay_indicator::parse(own));
+    assert_eq!(parse(None, "words", &[], own), assay_indicator::parse(own));
+}
+
+/// Returns the code and the message of what is wrong with an output of which a workload declares one metric.
+fn declared(format: HarnessFormat, text: &str, path: &str, unit: &str) -> Result<(), (&'static str, String)> {
+    let better = assay_manifest::BetterDirection::Lower;
+    let metric = Metric { path: path.to_owned(), unit: unit.to_owned(), better, primary: true };
+    parse(Some(format), "words", &[metric], text.as_bytes()).map(|_| ()).map_err(|error| (error.code(), error.to_string()))
+}
+
+#[test]
+fn a_declared_unit_is_that_of_the_harness() {
+    let (time, go) = ("sh_w.sh.time_seconds", "BenchmarkFields-2.time_nanoseconds");
+    let (code, why) = declared(HarnessFormat::Hyperfine, HYPERFINE, time, "ms").expect_err("off by 1000");
+    assert_eq!((code, why.as_str()), ("unit", "the metric `sh_w.sh.time_seconds` is in s, and the workload says ms"));
+    let (code, why) = declared(HarnessFormat::GoBench, GO, go, "s").expect_err("off by 1e9");
+    assert_eq!(
+        (code, why.as_str()),
+        ("unit", "the metric `BenchmarkFields-2.time_nanoseconds` is in ns/op, and the workload says s")
+    );
+    for (format, text, path, unit) in [
+        (HarnessFormat::Hyperfine, HYPERFINE, time, "s"),
+        (HarnessFormat::GoBench, GO, go, "ns"),
+        (HarnessFormat::GoBench, GO, go, "ns/op"),
+        (HarnessFormat::GoBench, GO, "BenchmarkFields-2.allocated_bytes", "B"),
+        (HarnessFormat::GoBench, GO, "BenchmarkFields-2.MB_per_s", "MB/s"),
+        (HarnessFormat::Jmh, JMH, "example.Words.split_size_10_.time_microseconds", "µs"),
+        (HarnessFormat::GoogleBenchmark, GOOGLE, "split.words", "words"),
+        (HarnessFormat::GoBench, GO, "absent", "s"),
+    ] {
+        assert_eq!(declared(format, text, path, unit), Ok(()), "{path} in {unit}");
+    }
+}
+
+#[test]
+fn no_time_size_or_count_is_below_zero() {
+    let go = |value: &str| shown(HarnessFormat::GoBench, &format!("BenchmarkX 1 {value}\nPASS\n"));
+    assert_eq!(go("-50 ns/op"), "error: the benchmark `BenchmarkX` has `time_nanoseconds` below zero");
+    assert_eq!(go("5 ns/op -1 allocs/op"), "error: the benchmark `BenchmarkX` has `allocs` below zero");
+    assert_eq!(go("-1 ms/op"), "error: the benchmark `BenchmarkX` has `milliseconds` below zero");
+    assert_eq!(go("-1 drift"), "BenchmarkX.drift [drift] 1 x -1", "a metric of the benchmark's own");
+    let hyperfine = r#"{"results": [{"command": "sh", "times": [0.09, -0.1]}]}"#;
+    assert_eq!(shown(HarnessFormat::Hyperfine, hyperfine), "error: the benchmark `sh` has `time_seconds` below zero");
+    let infinite = hyperfine.replace("-0.1", "1e999");
+    assert!(shown(HarnessFormat::Hyperfine, &infinite).starts_with("error: the output is not JSON"), "{infinite}");
+    assert!(go("+Inf ns/op").starts_with("error: "));
+    let text = JMH.replacen("\"rawData\": [", "\"rawData\": [[\"NaN\"],", 1);
+    assert_ne!(text, JMH);
+    assert!(shown(HarnessFormat::Jmh, &text).contains("no `rawData` that is lists of numbers"), "no iteration is left out");
+}
+
+#[test]
+fn an_output_of_go_that_failed_or_is_cut_is_no_number() {
+    let go = |text: &str| shown(HarnessFormat::GoBench, text);
+    let line = "BenchmarkX 1 5 ns/op\n";
+    assert_eq!(go(&format!("{line}PASS\n")), "BenchmarkX.time_nanoseconds [ns/op] 1 x 5");
+    assert_eq!(go(line), "error: the output is cut: no line `ok` or `PASS` follows `BenchmarkX`");
+    assert_eq!(go(&format!("{line}PASS\npkg: b\n")), "error: the output is cut: no line `ok` or `PASS` follows `b`");
+    assert_eq!(
+        go(&format!("pkg: a\n{line}pkg: b\n{line}ok b\n")),
+        "error: the output is cut: no line `ok` or `PASS` follows `BenchmarkX`"
+    );
+    for end in [
+        "panic: oh\n",
+        "FAIL\n",
+        "FAIL    example.org/words [build failed]\n",
+        "FAIL: it\n",
+        "--- FAIL: BenchmarkY\n",
+        "fatal error: x\n",
+    ] {
+        assert!(go(&format!("{line}PASS\n{end}")).contains(" failed: "), "{end}");
+    }
+    assert_eq!(
+        go("BenchmarkX 1 5 ns/op 6 ns/op\nPASS\n"),
+        "error: the benchmark `BenchmarkX` has two values in `ns/op` on one line"
+    );
+}
+
+#[test]
+fn a_key_that_is_twice_in_one_object_is_refused() {
+    let twice = r#"{"results": [{"command": "sh", "times": [9], "times": [1]}]}"#;
+    assert_eq!(shown(HarnessFormat::Hyperfine, twice), "error: the key `times` is there twice in one object");
 }
 
 proptest! {

@@ -3,6 +3,8 @@
 use serde_json::Value;
 
 use super::error::ResultsError;
+use crate::repeated_key;
+use crate::value::shown_name;
 
 /// The largest document. A tree takes about ten times as much memory.
 pub(crate) const MAX_DOCUMENT_BYTES: usize = 64 << 20;
@@ -16,7 +18,7 @@ pub(crate) fn first(bytes: &[u8]) -> Option<Value> {
 /// Calls `visit` with the number, from 1, of each document of a JSON file and with the document.
 ///
 /// # Errors
-/// Fails if a document is damaged or too large, and with the first error of `visit`.
+/// Fails if a document is damaged or too large, if an object of it has a key twice, and with the first error of `visit`.
 pub(crate) fn for_each(
     file: &str,
     bytes: &[u8],
@@ -30,7 +32,11 @@ pub(crate) fn for_each(
         if document.len() > MAX_DOCUMENT_BYTES {
             return Err(ResultsError::TooLarge(format!("{} MiB in one document of `{file}`", MAX_DOCUMENT_BYTES >> 20)));
         }
-        visit(number, &parse(document).map_err(|error| damaged(file, number, &error))?)?;
+        let parsed = parse(document).map_err(|error| damaged(file, number, &error))?;
+        if let Some(key) = repeated_key::find(document) {
+            return Err(ResultsError::DuplicateKey { file: file.to_owned(), document: number, key: shown_name(&key) });
+        }
+        visit(number, &parsed)?;
     }
     Ok(())
 }
@@ -100,6 +106,16 @@ mod tests {
         let parsed = first(br#"{"a": NaN, "b": [-Infinity, Infinity], "c": "NaN \" NaN", "d": "\\\\"}"#).expect("a document");
         assert_eq!(parsed, serde_json::json!({"a": "NaN", "b": ["-Infinity", "Infinity"], "c": "NaN \" NaN", "d": "\\\\"}));
         assert_eq!(spell_out(br#"{"c": "NaN"}"#), None);
+    }
+
+    #[test]
+    fn a_key_that_is_twice_in_one_object_is_refused_by_name() {
+        let refused = |text: &str| count(text.as_bytes()).expect_err("refused").to_string();
+        assert_eq!(refused("{}\n{\"mean\": 1, \"mean\": 2}"), "`f` has the key `mean` twice in one object of document 2");
+        assert_eq!(refused(r#"{"x": [{"m": NaN, "m": 2}]}"#), "`f` has the key `m` twice in one object of document 1");
+        let key = "sk-abcdefghijklmnopqrstuvwx0123";
+        let hidden = refused(&format!(r#"{{"{key}": 1, "{key}": 2}}"#));
+        assert_eq!(hidden, "`f` has the key `(a name that is not shown)` twice in one object of document 1");
     }
 
     #[test]

@@ -31,6 +31,16 @@ pub enum ResultsError {
         /// The problem, without any of the file's text.
         what: String,
     },
+    /// An object has a key twice, so it is not known which value is meant.
+    #[error("`{file}` has the key `{key}` twice in one object of document {document}")]
+    DuplicateKey {
+        /// The file.
+        file: String,
+        /// The number of the document in it, from 1.
+        document: u64,
+        /// The key, as it may be shown.
+        key: String,
+    },
     /// A number is NaN, infinite, or no number.
     #[error("`{field}` in `{file}` is no finite number")]
     NoNumber {

@@ -23,6 +23,7 @@ mod statistic;
 #[cfg(test)]
 mod tests;
 
+pub use credential::credential_in_words;
 pub use error::ResultsError;
 pub use format::{Relation, ResultExample, ResultField, ResultFormat};
 pub use page::results_page;

@@ -4,7 +4,7 @@
 //! the last run alone, which measures the loads that the search ended with.
 
 use assay_manifest::{
-    Address, AllLoads, CrossingPlace, Exclusion, LastingReason, LoadBracket, MetricSummary, PointSummary, RunId, SloMetric,
+    Address, AllLoads, CrossingPlace, Exclusion, LastingReason, LoadBracket, MetricSummary, Plan, PointSummary, RunId, SloMetric,
     Summary,
 };
 use assay_report::{landmarks_of, observation_of};
@@ -365,8 +365,11 @@ pub(super) struct Round<'a> {
 fn observation(run: &VerifiedRun, load: Load) -> Result<Observation, Failure> {
     let summary = run.chain.one::<Summary>().map(|summary| &summary.body);
     let point = summary.into_iter().flat_map(|summary| &summary.points).find(|point| load_of(point) == Some(load));
-    let observed =
-        point.and_then(|point| if point.trials_counted > 0 { observation_of(point) } else { observe_excluded(point, load) });
+    let plan = run.chain.one::<Plan>().map(|plan| &plan.body);
+    let mut served = plan.into_iter().flat_map(|plan| &plan.workloads).filter_map(|workload| workload.serving.as_ref());
+    let has_slos = served.any(|work| !work.slos.is_empty());
+    let observed = point
+        .and_then(|point| if point.trials_counted > 0 { observation_of(point) } else { observe_excluded(point, load, has_slos) });
     observed.ok_or_else(|| {
         Failure::new(ErrorCode::NoValidTrial, format!("the search has no valid trial at {}", name(load)))
             .hint(format!("`assay show {}` lists the reasons; repair the cause, then search again", run.chain.run_id))
@@ -374,22 +377,28 @@ fn observation(run: &VerifiedRun, load: Load) -> Result<Observation, Failure> {
 }
 
 /// Returns the observation of a load whose attempts do not count because of the endpoint: every request failed in each of them, or requests arrived
-/// faster than they were served in one, after which none is tried again.
-fn observe_excluded(point: &PointSummary, load: Load) -> Option<Observation> {
+/// faster than they were served in one, after which none is tried again. No request of it is within an SLO, if there are SLOs.
+fn observe_excluded(point: &PointSummary, load: Load, has_slos: bool) -> Option<Observation> {
     let has_failed = |exclusion: &Exclusion| exclusion.reasons.iter().any(|reason| reason.code == "all_failed");
     let is_saturated = |exclusion: &Exclusion| LastingReason::find(&exclusion.reasons) == Some(LastingReason::OverSaturated);
     let outcomes = &point.serving.as_ref()?.excluded_outcomes;
     let over_saturated = point.excluded.iter().any(is_saturated);
     let all_failed = !point.excluded.is_empty() && point.excluded.iter().all(has_failed);
-    (over_saturated || all_failed).then(|| Observation {
+    let requests = outcomes.values().map(|count| count.0).sum();
+    (over_saturated || all_failed).then(|| without_numbers(load, requests, over_saturated, has_slos))
+}
+
+/// Returns the observation of a load that has neither a throughput nor a latency.
+fn without_numbers(load: Load, requests: u64, over_saturated: bool, has_slos: bool) -> Observation {
+    Observation {
         load,
-        requests: outcomes.values().map(|count| count.0).sum(),
+        requests,
         error_rate: if over_saturated { 0.0 } else { 1.0 },
         requests_per_s: 0.0,
         mean_latency_s: 0.0,
-        good_fraction: Some(0.0),
+        good_fraction: has_slos.then_some(0.0),
         over_saturated,
-    })
+    }
 }
 
 /// Returns the curve so far, throughput against latency, a line for each load: the one above the panel of a round. Empty before the first round.
@@ -401,6 +410,8 @@ pub(super) fn curve_lines(seen: &[Observation]) -> Vec<String> {
         let width = (seen.requests_per_s / most.max(f64::MIN_POSITIVE) * CURVE_WIDTH as f64).round() as usize;
         let numbers = if seen.over_saturated {
             "over-saturated".to_owned()
+        } else if has_failed_wholly(seen) {
+            "every request failed".to_owned()
         } else {
             let good = seen.good_fraction.map(|share| format!("  {:>5.1} % within the SLOs", share * 100.0)).unwrap_or_default();
             format!("{:>7} req/s  E2E {:>6} ms{good}", digits(seen.requests_per_s), digits(seen.mean_latency_s * 1e3))
@@ -411,10 +422,18 @@ pub(super) fn curve_lines(seen: &[Observation]) -> Vec<String> {
     head.into_iter().chain(curve.iter().skip(left_out).map(line)).collect()
 }
 
+/// Returns true if no request succeeded: there is neither a throughput nor a latency then.
+fn has_failed_wholly(seen: &Observation) -> bool {
+    seen.error_rate >= 1.0
+}
+
 /// Describes an observation in one line.
 fn describe(seen: &Observation) -> String {
     if seen.over_saturated {
         return format!("{}: over-saturated, so the trial was ended early, and the load falls short", name(seen.load));
+    }
+    if has_failed_wholly(seen) {
+        return format!("{}: every request failed", name(seen.load));
     }
     let good = seen.good_fraction.map(|share| format!(", {:.1} % within the SLOs", share * 100.0)).unwrap_or_default();
     let failed = if seen.error_rate > 0.0 { format!(", {:.1} % failed", seen.error_rate * 100.0) } else { String::new() };
@@ -602,6 +621,24 @@ mod tests {
         assert_eq!(told(10.0, 0.5), "concurrency 8: 10.0 requests/s, mean E2E 500 ms (by Little's law, 5.00 were in flight)");
         let rate = Observation { error_rate: 0.25, good_fraction: Some(0.5), ..at(Load::Rate(0.5), 0.25, 2.0) };
         assert_eq!(describe(&rate), "rate 0.5: 0.250 requests/s, mean E2E 2000 ms, 50.0 % within the SLOs, 25.0 % failed");
+    }
+
+    #[test]
+    fn a_load_at_which_every_request_failed_has_no_numbers() {
+        let failed = |good_fraction| Observation { error_rate: 1.0, good_fraction, ..at(Load::Concurrency(8), 0.0, 0.0) };
+        for good_fraction in [None, Some(0.0)] {
+            assert_eq!(describe(&failed(good_fraction)), "concurrency 8: every request failed");
+            assert!(
+                curve_lines(&[failed(good_fraction)])
+                    .ends_with(&[format!("  {:<18} {:<16} every request failed", "concurrency 8", "")])
+            );
+        }
+    }
+
+    #[test]
+    fn a_failed_load_has_a_share_within_the_slos_only_if_there_are_slos() {
+        let share = |has_slos| without_numbers(Load::Concurrency(8), 100, false, has_slos).good_fraction;
+        assert_eq!([share(false), share(true)], [None, Some(0.0)]);
     }
 
     #[test]

@@ -7,7 +7,10 @@ use assay_runs::RunStore;
 use assay_stage::{Exit, Failure};
 use serde_json::{Value, json};
 
-use super::MAX_RUNS;
+use super::{MAX_RUNS, RUNS_OF_COMPARISON};
+
+/// The command that learns of noise from runs of a pipeline: `assay exec` does not read what it learns.
+const NOISE: &str = "(`assay noise`)";
 
 /// The treatment of a comparison of two commands.
 #[derive(Clone, Copy, Debug)]
@@ -111,12 +114,28 @@ fn remedy(verdict: &Verdict, primary: &[&MetricVerdict]) -> String {
     match pairs.and_then(|pairs| pairs.into_iter().max()).filter(|_| !is_of_checks) {
         Some(runs) if runs <= MAX_RUNS as usize => format!("more runs would decide it: `--runs {runs}`"),
         Some(runs) => format!("it would need {runs} runs of each command, more than the limit of {MAX_RUNS}"),
+        None if !is_of_checks && undecided().any(|metric| has_too_few_pairs(metric)) => {
+            format!("{}; try `--runs {RUNS_OF_COMPARISON}`", first_reason(verdict))
+        }
         None => first_reason(verdict),
     }
 }
 
+/// Returns true if a metric has so few pairs that not even the number that it needs is known.
+fn has_too_few_pairs(metric: &MetricVerdict) -> bool {
+    let is_underpowered = metric.reason.as_ref().is_some_and(|reason| reason.code == "underpowered");
+    is_underpowered && metric.noise.is_none() && metric.pairs.len() < RUNS_OF_COMPARISON as usize
+}
+
 fn first_reason(verdict: &Verdict) -> String {
-    verdict.reasons.first().map_or_else(|| "the verdict has no reason".to_owned(), |reason| reason.detail.clone())
+    verdict.reasons.first().map_or_else(|| "the verdict has no reason".to_owned(), |reason| without_noise(&reason.detail))
+}
+
+/// Leaves out of a reason what only a gate can do about it: to learn of noise from earlier runs.
+fn without_noise(reason: &str) -> String {
+    let said = reason.split("; ").enumerate().filter(|(number, clause)| *number == 0 || !clause.ends_with(NOISE));
+    let clauses: Vec<&str> = said.map(|(_, clause)| clause.trim_end_matches(NOISE).trim_end()).collect();
+    clauses.join("; ")
 }
 
 /// Returns the clause with the smallest change that every metric would have shown.
@@ -278,6 +297,20 @@ mod tests {
         let mut unpinned = verdict("inconclusive", &[], Some("d"));
         unpinned.checks = vec![assay_manifest::Check::inconclusive("executables", "both", false, "no digest")];
         assert_eq!(outcome(&unpinned), Outcome::Inconclusive);
+    }
+
+    #[test]
+    fn an_inconclusive_comparison_names_no_other_command_and_the_runs_that_it_takes() {
+        let mut metric = metric(WALL_TIME, "inconclusive", [1.05, 0.9, 1.2], None);
+        let detail = "so few pairs could not have found a change of any size; 10.0 % has to be; nothing was learned of it, and earlier runs \
+                      may do (`assay noise`)";
+        metric["reason"] = json!({"code": "underpowered", "detail": detail});
+        metric["pairs"] = json!([{"run": 0, "index": 0, "baseline": 1.0, "candidate": 1.05}]);
+        let told = lines("inconclusive", &[metric], Some(detail));
+        let first = "Inconclusive: so few pairs could not have found a change of any size; 10.0 % has to be; try `--runs 20`";
+        assert_eq!(told.lines().next(), Some(first));
+        assert_eq!(without_noise("a floor of so few pairs (`assay noise`); b"), "a floor of so few pairs; b");
+        assert_eq!(without_noise("a; 1000 pairs would not tell either"), "a; 1000 pairs would not tell either");
     }
 
     #[test]
