@@ -17,7 +17,7 @@ use crate::rule::{BOUND_ALPHA, Effect, JudgedMetric, OutcomeReason, Rules, Serie
 use crate::sides::find_confounding;
 
 /// The version of the method. A verdict can be recomputed only by the same version.
-pub const CONTRACT: &str = "assay-gate/9";
+pub const CONTRACT: &str = "assay-gate/10";
 
 /// The most pairs that an inconclusive verdict asks for.
 const MOST_PAIRS: usize = 200;
@@ -276,8 +276,8 @@ fn reason(why: OutcomeReason, judged: &JudgedMetric, rules: &Rules, is_out_of_re
                 |smallest| format!("the smallest change that would have been found is {}", percent(share(smallest))),
             );
             let is_unlearned = judged.floor.is_some_and(|floor| floor.source == FloorSource::Unlearned);
-            let learn = if is_unlearned { "; nothing was learned of it, and earlier runs may do (`assay noise`)" } else { "" };
-            Reason::new("underpowered", format!("{found}; {must_find} has to be{learn}"))
+            let learn = if is_unlearned { "; noise that is learned from earlier runs may lower it (`assay noise`)" } else { "" };
+            Reason::new("underpowered", format!("{found}; a verdict needs {must_find}{learn}"))
         }
         OutcomeReason::LaunchesUnknown => Reason::new(
             "launches_unknown",

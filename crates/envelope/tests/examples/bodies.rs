@@ -1156,7 +1156,7 @@ fn verdict(summary: InputRef) -> Verdict {
     let rules = |path: &str, size: u32| artifact(&format!("rules/{path}"), size, "application/yaml");
     let (pipeline, accepted) = (rules("pipelines/nightly.yaml", 1_906), rules("pipelines/acks/huge-pages.yaml", 412));
     body(json!({
-        "contract": "assay-gate/9",
+        "contract": "assay-gate/10",
         "gate": "bandwidth",
         "outcome": "inconclusive",
         "blocks": false,

@@ -734,7 +734,7 @@ fn the_same_question_has_the_same_bytes() {
     // signers.
     assert_eq!(
         (CONTRACT, Digest::compute(&one).hex().as_str()),
-        ("assay-gate/9", "5efdf03ac6e65b7dfb789c04aa2c7d3799bc1141e7f6a0eeb08e4603ece02f34")
+        ("assay-gate/10", "6acf2ecfa823b77e436727b54f0ee0e3c91e213b4e98bcf50ffd5bf8fcee6c53")
     );
 }
 

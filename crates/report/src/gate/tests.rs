@@ -53,8 +53,8 @@ fn a_terminal_says_it_all() {
       chat at c64          2-4 × budget   [+10.7, +14.3]              tok/s      tok/s                             history
       ttft_ms_p99          unchanged      +0.4 %           +0.4 %      84.5       84.8        14  6.6 %  1.00        1.2 %
       chat at c8           within budget  [-1.6, +2.6]                   ms         ms                             history
-      · `itl_ms_p99` of chat at c64: the smallest change that would have been found is 17.0 %; 10.0 % has to be; 18 more
-        pairs would decide
+      · `itl_ms_p99` of chat at c64: the smallest change that would have been found is 17.0 %; a verdict needs 10.0 %; 18
+        more pairs would decide
       · `e2e_ms_p99` of chat at c8: passes: `pipelines/acks/longer-responses.yaml` accepts it: responses are longer by
         design
 
@@ -84,7 +84,7 @@ fn a_terminal_says_it_all() {
       assay trace pull-17-b/outcome_fact/1dd14edfefea/value --store s3://results
 
     Method: Wilcoxon's signed ranks, one-sided, on the log-ratios of adjacent pairs; Benjamini and Hochberg over the family
-    of 5 primary metrics at q = 1.5 %. Method `assay-gate/9`.
+    of 5 primary metrics at q = 1.5 %. Method `assay-gate/10`.
     False alarms: Among the alarms of this look at most 1.5 % are false in expectation: of 1000 comparisons like it in which
     none of the 5 metrics changed, at most 15 would alarm. Budget and floor make it fewer. Over all 3 looks of a sequence it
     is 5 % at most. It holds where metrics are independent or depend positively.
@@ -112,7 +112,7 @@ fn a_comment_says_what_changed_and_where_the_evidence_is() {
     | verdict | metric | at | baseline | candidate | change, interval | size | adjusted p | floor | would find | pairs | why |
     | --- | --- | --- | ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | --- |
     | **regressed** | `ttft_ms_p99` | chat at c64 | 412 ms | 462 ms | +12.1 % \[+9.0, +15.5\] | 2-4 × budget | 0.000366 | 1.2 % | 7.2 % | 14 |  |
-    | **inconclusive** | `itl_ms_p99` | chat at c64 | 31.7 ms | 33.0 ms | +4 % \[-11, +21\] | within budget | 1.00 | 1.2 % | 17 % | 13 of 14 | the smallest change that would have been found is 17.0 %; 10.0 % has to be; 18 more pairs would decide |
+    | **inconclusive** | `itl_ms_p99` | chat at c64 | 31.7 ms | 33.0 ms | +4 % \[-11, +21\] | within budget | 1.00 | 1.2 % | 17 % | 13 of 14 | the smallest change that would have been found is 17.0 %; a verdict needs 10.0 %; 18 more pairs would decide |
     | acknowledged | `e2e_ms_p99` | chat at c8 | 1.84 s | 2.00 s | +8.9 % \[+7.5, +10.4\] | 1-2 × budget | 0.000366 | 1.2 % | 6.0 % | 14 | passes: `pipelines/acks/longer-responses.yaml` accepts it: responses are longer by design |
     | improved | `output_tokens_per_s` | chat at c64 | 2410 tok/s | 2710 tok/s | +12.4 % \[+10.7, +14.3\] | 2-4 × budget | 0.000366 | 1.2 % | 6.2 % | 14 |  |
 
@@ -199,7 +199,7 @@ fn a_comment_says_what_changed_and_where_the_evidence_is() {
 
     <details><summary>Fine print (14)</summary>
 
-    - **Method**: Wilcoxon's signed ranks, one-sided, on the log-ratios of adjacent pairs; Benjamini and Hochberg over the family of 5 primary metrics at q = 1.5 %. Method `assay-gate/9`.
+    - **Method**: Wilcoxon's signed ranks, one-sided, on the log-ratios of adjacent pairs; Benjamini and Hochberg over the family of 5 primary metrics at q = 1.5 %. Method `assay-gate/10`.
     - **False alarms**: Among the alarms of this look at most 1.5 % are false in expectation: of 1000 comparisons like it in which none of the 5 metrics changed, at most 15 would alarm. Budget and floor make it fewer. Over all 3 looks of a sequence it is 5 % at most. It holds where metrics are independent or depend positively.
     - **Floor**: What the design cannot average away, and the interval's end has to clear: from what earlier runs teach of how launches differ. Learned from `sha256:d78e3c38d98d17d7355ec4a989e477bace56a6fa2508121a520146cd0a23ec80`.
     - **Change**: The ratio of Hodges and Lehmann, candidate over baseline, less one: the median of the averages of all pairs of log-ratios. It is not the ratio of the two medians beside it, which ignores that trials are paired.
@@ -225,7 +225,7 @@ fn junit_has_a_test_case_for_each_metric() {
     <testsuites name="assay gate pull-request" tests="8" failures="1" errors="0" skipped="2">
     <testsuite name="chat" tests="6" failures="1" errors="0" skipped="2" timestamp="2026-11-20T12:00:00"><properties><property name="gate" value="pull-request"/><property name="outcome" value="regressed"/><property name="verdict" value="sha256:11e221bd1b7fc99544f3f765b0c39dd2786e636c3422d6bec026d1ed03884cac"/></properties>
     <testcase classname="chat.c64" name="ttft_ms_p99"><properties><property name="outcome" value="regressed"/><property name="primary" value="true"/><property name="ratio" value="1.121"/><property name="ci_low" value="1.0901725"/><property name="ci_high" value="1.1549102500000001"/><property name="p" value="0.00012207"/><property name="p_adjusted" value="0.00036621"/><property name="p_unpaired" value="0.01"/><property name="q" value="0.015"/><property name="n" value="14"/></properties><failure type="regression" message="regressed: +12.1 % [+9.0, +15.5]; 2-4 × budget">regressed: +12.1 % [+9.0, +15.5]; 2-4 × budget</failure></testcase>
-    <testcase classname="chat.c64" name="itl_ms_p99"><properties><property name="outcome" value="inconclusive"/><property name="primary" value="true"/><property name="ratio" value="1.042"/><property name="ci_low" value="0.8857"/><property name="ci_high" value="1.2139300000000002"/><property name="p" value="0.4079"/><property name="p_adjusted" value="1"/><property name="p_unpaired" value="0.01"/><property name="q" value="0.015"/><property name="n" value="13"/><property name="more_pairs" value="18"/></properties><skipped message="inconclusive: +4 % [-11, +21]; within budget; the smallest change that would have been found is 17.0 %; 10.0 % has to be; 18 more pairs would decide"/></testcase>
+    <testcase classname="chat.c64" name="itl_ms_p99"><properties><property name="outcome" value="inconclusive"/><property name="primary" value="true"/><property name="ratio" value="1.042"/><property name="ci_low" value="0.8857"/><property name="ci_high" value="1.2139300000000002"/><property name="p" value="0.4079"/><property name="p_adjusted" value="1"/><property name="p_unpaired" value="0.01"/><property name="q" value="0.015"/><property name="n" value="13"/><property name="more_pairs" value="18"/></properties><skipped message="inconclusive: +4 % [-11, +21]; within budget; the smallest change that would have been found is 17.0 %; a verdict needs 10.0 %; 18 more pairs would decide"/></testcase>
     <testcase classname="chat.c8" name="e2e_ms_p99"><properties><property name="outcome" value="acknowledged"/><property name="primary" value="true"/><property name="ratio" value="1.089"/><property name="ci_low" value="1.0753875"/><property name="ci_high" value="1.10397375"/><property name="p" value="0.00012207"/><property name="p_adjusted" value="0.00036621"/><property name="p_unpaired" value="0.01"/><property name="q" value="0.015"/><property name="n" value="14"/><property name="acknowledged" value="passes: `pipelines/acks/longer-responses.yaml` accepts it: responses are longer by design"/></properties></testcase>
     <testcase classname="chat.c64" name="output_tokens_per_s"><properties><property name="outcome" value="improved"/><property name="primary" value="true"/><property name="ratio" value="1.124"/><property name="ci_low" value="1.10714"/><property name="ci_high" value="1.142546"/><property name="p" value="1"/><property name="p_adjusted" value="1"/><property name="p_unpaired" value="0.01"/><property name="q" value="0.015"/><property name="n" value="14"/></properties></testcase>
     <testcase classname="chat.c8" name="ttft_ms_p99"><properties><property name="outcome" value="unchanged"/><property name="primary" value="true"/><property name="ratio" value="1.004"/><property name="ci_low" value="0.98392"/><property name="ci_high" value="1.0260880000000001"/><property name="p" value="0.4079"/><property name="p_adjusted" value="1"/><property name="p_unpaired" value="0.01"/><property name="q" value="0.015"/><property name="n" value="14"/></properties></testcase>
@@ -269,7 +269,7 @@ fn each_outcome_has_its_sentence() {
     };
     insta::assert_snapshot!(sentence(Unchanged, &[Unchanged]), @"Unchanged: no change beyond the budget of 5 % was found in 1 primary metric; 14 pairs; the smallest change for the worse that every metric would have shown is 6.6 %.");
     insta::assert_snapshot!(sentence(Improved, &[Improved, Unchanged]), @"Improved: `output_tokens_per_s` of chat at c64 changed by +12.4 % [+10.7, +14.3], and none got worse; 14 pairs; the smallest change for the worse that every metric would have shown is 6.6 %.");
-    insta::assert_snapshot!(sentence(Inconclusive, &[Inconclusive, Unchanged]), @"Inconclusive, which does not block: `itl_ms_p99` of chat at c64 cannot be told (the smallest change that would have been found is 17.0 %; 10.0 % has to be; 18 more pairs would decide); 13 to 14 pairs; the smallest change for the worse that every metric would have shown is 17 %.");
+    insta::assert_snapshot!(sentence(Inconclusive, &[Inconclusive, Unchanged]), @"Inconclusive, which does not block: `itl_ms_p99` of chat at c64 cannot be told (the smallest change that would have been found is 17.0 %; a verdict needs 10.0 %; 18 more pairs would decide); 13 to 14 pairs; the smallest change for the worse that every metric would have shown is 17 %.");
     insta::assert_snapshot!(sentence(Regressed, &[Regressed, Unchanged]), @"Regressed, and it blocks: `ttft_ms_p99` of chat at c64 changed by +12.1 % [+9.0, +15.5], beyond the budget of 5 %; 1 regression passed as acknowledged; 14 pairs; the smallest change for the worse that every metric would have shown is 7.2 %.");
 }
 

@@ -227,7 +227,7 @@ mod tests {
         let digest = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
         let reasons: Vec<Value> = reason.iter().map(|detail| json!({"code": "c", "detail": detail})).collect();
         serde_json::from_value(json!({
-            "contract": "assay-gate/9", "gate": "exec", "outcome": outcome, "blocks": false, "reasons": reasons,
+            "contract": "assay-gate/10", "gate": "exec", "outcome": outcome, "blocks": false, "reasons": reasons,
             "policy": {"path": "p", "digest": digest, "q": 0.05, "looks": [1.0], "budget": 0.05, "metrics": [],
                 "block_on_inconclusive": false, "slo": false, "provenance": false},
             "comparison": {"baseline": {"target": "baseline", "variant": "default"}, "candidate": {"target": "candidate", "variant": "default"},
@@ -302,12 +302,13 @@ mod tests {
     #[test]
     fn an_inconclusive_comparison_names_no_other_command_and_the_runs_that_it_takes() {
         let mut metric = metric(WALL_TIME, "inconclusive", [1.05, 0.9, 1.2], None);
-        let detail = "so few pairs could not have found a change of any size; 10.0 % has to be; nothing was learned of it, and earlier runs \
-                      may do (`assay noise`)";
+        let detail = "so few pairs could not have found a change of any size; a verdict needs 10.0 %; noise that is learned from earlier \
+                      runs may lower it (`assay noise`)";
         metric["reason"] = json!({"code": "underpowered", "detail": detail});
         metric["pairs"] = json!([{"run": 0, "index": 0, "baseline": 1.0, "candidate": 1.05}]);
         let told = lines("inconclusive", &[metric], Some(detail));
-        let first = "Inconclusive: so few pairs could not have found a change of any size; 10.0 % has to be; try `--runs 20`";
+        let first =
+            "Inconclusive: so few pairs could not have found a change of any size; a verdict needs 10.0 %; try `--runs 20`";
         assert_eq!(told.lines().next(), Some(first));
         assert_eq!(without_noise("a floor of so few pairs (`assay noise`); b"), "a floor of so few pairs; b");
         assert_eq!(without_noise("a; 1000 pairs would not tell either"), "a; 1000 pairs would not tell either");
