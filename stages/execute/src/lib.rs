@@ -45,7 +45,7 @@ const TARGET_CHANGED: &str = "target_changed";
 /// The reason code of an attempt that does not count because nothing listened at its target's address any more when it ended.
 const TARGET_GONE: &str = "target_gone";
 
-/// What is at the address of a target.
+/// The identity that responds at the address of a target.
 struct FoundTarget<'a> {
     name: &'a Name,
     identity: Identity,

@@ -51,7 +51,7 @@ const VERSUS: &str = "-vs-";
 /// The least and the most of `--max-regression`, in percent: those of the budget of a gate, which has to be above the least.
 const BUDGETS: (f64, f64) = (0.0, 100.0);
 
-/// What stands for a part of a word that is no credential itself, but says where one is.
+/// The replacement of a part of a word that is no credential itself, but says where one is.
 const ELSEWHERE: &str = "redacted";
 
 /// The schemes of authentication in front of a credential.

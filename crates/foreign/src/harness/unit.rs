@@ -1,4 +1,4 @@
-//! The units of a harness against those that a workload declares: a number in another unit would be off by a factor that nobody sees.
+//! The units of a harness against those that a workload declares: a number in another unit would be off by a factor that no reader sees.
 
 use assay_indicator::OutputError;
 use assay_manifest::Metric;

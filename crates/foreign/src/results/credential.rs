@@ -47,7 +47,7 @@ const SERVICES: [&str; 13] = [
     "together",
 ];
 
-/// What `auth` says about the kind of authentication, which is no credential.
+/// The kinds of authentication that `auth` may name, which are no credentials.
 const AUTH_KINDS: [&str; 17] = [
     "api-key", "api_key", "apikey", "basic", "bearer", "default", "digest", "disabled", "enabled", "iam", "kerberos", "mtls",
     "ntlm", "oauth", "oauth2", "optional", "required",
