@@ -304,16 +304,13 @@ fn without_variables(text: &str) -> String {
     let mut parts = text.split('$');
     let mut plain = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        match after_variable(part) {
-            Some(rest) => {
-                plain.truncate(without_scheme(&plain).len());
-                plain.push_str(ELSEWHERE);
-                plain.push_str(rest);
-            }
-            None => {
-                plain.push('$');
-                plain.push_str(part);
-            }
+        if let Some(rest) = after_variable(part) {
+            plain.truncate(without_scheme(&plain).len());
+            plain.push_str(ELSEWHERE);
+            plain.push_str(rest);
+        } else {
+            plain.push('$');
+            plain.push_str(part);
         }
     }
     plain
@@ -552,7 +549,7 @@ mod tests {
     fn only_a_problem_of_a_word_has_the_hint_about_words() {
         assert!(refused(&["--", "sh", ""]).contains(WORD_HINT));
         assert!(refused(&["--baseline", "sh ''", "--", "sh"]).contains(WORD_HINT));
-        let many = refused(&[&["--", "sh"][..], &["x"; 5000]].concat());
+        let many = refused(&[&["--", "sh"][..], &vec!["x"; 5000]].concat());
         assert!(many.contains("COMMAND") && !many.contains("a word of the command"), "{many}");
     }
 

@@ -353,11 +353,12 @@ fn unpaired([baseline, candidate]: [&ForeignEvidence; 2]) -> Vec<String> {
     for (metric, statistic, labels) in theirs.keys().filter(|key| !ours.contains_key(*key)) {
         found.entry((metric, labels, only_in(SIDES[1]))).or_default().insert(statistic);
     }
-    let sentence = |((metric, labels, why), statistics): (&(&str, &BTreeMap<String, String>, String), &BTreeSet<&str>)| {
-        let statistics = statistics.iter().copied().collect::<Vec<_>>().join(", ");
-        format!("`{metric}` ({statistics}){} is not comparable: {why}", of_labels(labels))
-    };
-    found.iter().map(sentence).collect()
+    let mut sentences = Vec::new();
+    for ((metric, labels, why), statistics) in found {
+        let statistics = statistics.into_iter().collect::<Vec<_>>().join(", ");
+        sentences.push(format!("`{metric}` ({statistics}){} is not comparable: {why}", of_labels(labels)));
+    }
+    sentences
 }
 
 type Units<'a> = BTreeMap<(&'a str, &'a str, &'a BTreeMap<String, String>), BTreeSet<&'a str>>;

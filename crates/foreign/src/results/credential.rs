@@ -241,7 +241,7 @@ mod tests {
             (json!({"credentials": "canary"}), "credentials"),
             (json!({"auth": "canary"}), "auth"),
             (json!({"auth": ["user", "canary"]}), "auth[]"),
-            (json!({"db": {"password": 48151623}}), "db/password"),
+            (json!({"db": {"password": 48_151_623}}), "db/password"),
             (json!({"cmd": "curl -H 'X-Team-Token: canary-4f2b'"}), "cmd"),
             (json!({"request_args": format!("{{\"headers\":{{\"Authorization\":\"Bearer {KEY}\"}}}}")}), "request_args"),
         ];
