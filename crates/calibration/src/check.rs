@@ -1,12 +1,12 @@
 //! Verification of a calibration: its signature, the attempts that it is made from, and its figures, which are computed again.
 
-use assay_envelope::{ExpectedManifest, MAX_BUNDLE_BYTES, Trust, Verified, verify};
+use assay_envelope::{Trust, Verified};
 use assay_manifest::{
-    Artifact, Attempt, Body as _, Calibration, CalibrationLevel, Document, ExecutionPart, InputRef, Kind, MAX_MANIFEST_BYTES,
-    Manifest, ServingOutcome,
+    Artifact, Attempt, Body as _, Calibration, CalibrationLevel, Document, ExecutionPart, InputRef, Kind, Manifest,
+    ServingOutcome,
 };
 use assay_stage::{ErrorCode, Failure};
-use assay_verify::Blobs;
+use assay_verify::{Blobs, load_alone};
 
 use crate::figures::Figures;
 use crate::level::{MAX_RAW_BYTES, read_requests};
@@ -65,15 +65,7 @@ fn contradiction(what: impl Into<String>) -> Failure {
 
 /// Loads a signed document by its digests and verifies it.
 fn load(blobs: &dyn Blobs, reference: InputRef, trust: &Trust) -> Result<Verified<Document>, Failure> {
-    let kind = reference.kind;
-    let absent = |what: &str| {
-        Failure::new(ErrorCode::ManifestMissing, format!("the {what} of the {kind} {} is absent", reference.manifest.short()))
-    };
-    let manifest = blobs.get(&reference.manifest, MAX_MANIFEST_BYTES)?.ok_or_else(|| absent("manifest"))?;
-    let bundle = blobs.get(&reference.bundle, MAX_BUNDLE_BYTES as u64)?.ok_or_else(|| absent("bundle"))?;
-    let expect =
-        ExpectedManifest { kind: Some(kind), stage: Some(kind.signer()), input: Some(&reference), ..ExpectedManifest::default() };
-    Ok(verify(&manifest, &bundle, trust, &expect)?)
+    load_alone(blobs, reference, trust, reference.kind.as_str())
 }
 
 /// Checks one level. Returns the names of its raw artifacts that are absent.

@@ -6,9 +6,6 @@ use assay_stage::{AcceptedResult, Clock, ErrorCode, Failure, Layout, Seal, binar
 use assay_store::Store;
 use serde_json::json;
 
-/// The fewest hexadecimal digits that name a calibration.
-const MIN_DIGITS: usize = 8;
-
 /// Signs a calibration with the key of the role `calibrate` and stores it. `parts` are the execution parts that it was made from, and
 /// `run_id` is the first of its runs.
 ///
@@ -50,17 +47,13 @@ pub fn sign(
 /// # Errors
 /// Fails with `no_such_calibration` if there is none, or if several begin so.
 pub fn find(store: &Store, name: &str) -> Result<InputRef, Failure> {
-    let digits = name.strip_prefix("sha256:").unwrap_or(name);
     let unknown = |what: String| Failure::new(ErrorCode::NoSuchCalibration, what);
-    if digits.len() < MIN_DIGITS || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(unknown(format!("`{name}` is not the digest of a calibration")));
+    let digits = AcceptedResult::digits(name).ok_or_else(|| unknown(format!("`{name}` is not the digest of a calibration")))?;
+    let found = AcceptedResult::find(store, Layout::CALIBRATIONS, digits)?;
+    if let Some(damaged) = found.damaged {
+        return Err(damaged);
     }
-    let mut found = Vec::new();
-    for path in store.list(Layout::CALIBRATIONS)? {
-        let accepted = AcceptedResult::read(store, &path)?;
-        found.extend(accepted.filter(|accepted| accepted.manifest.hex().starts_with(digits)));
-    }
-    match found.as_slice() {
+    match found.accepted.as_slice() {
         [one] => Ok(one.as_input(Kind::Calibration)),
         [] => {
             let hint = is_verdict(store, name).then(|| format!("this is a verdict: `assay gate --replay {name}` checks it"));

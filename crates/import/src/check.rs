@@ -1,10 +1,10 @@
 //! Verification of foreign evidence: its signature, the digests of its files, and its numbers, which are read again.
 
-use assay_envelope::{ExpectedManifest, MAX_BUNDLE_BYTES, Trust, verify};
+use assay_envelope::Trust;
 use assay_foreign::{FilePart, ResultFile, Results, read_results};
-use assay_manifest::{Body as _, Document, ForeignEvidence, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest};
+use assay_manifest::{Body as _, Document, ForeignEvidence, InputRef, MAX_MANIFEST_BYTES, Manifest};
 use assay_stage::{ErrorCode, Failure};
-use assay_verify::Blobs;
+use assay_verify::{Blobs, load_alone};
 
 use crate::freeze::samples_of;
 
@@ -53,18 +53,7 @@ pub fn verify_foreign_evidence(
     reference: InputRef,
     trust: &Trust,
 ) -> Result<VerifiedForeignEvidence, Failure> {
-    let absent = |what: &str| {
-        Failure::new(
-            ErrorCode::ManifestMissing,
-            format!("the {what} of the foreign evidence {} is absent", reference.manifest.short()),
-        )
-    };
-    let manifest = blobs.get(&reference.manifest, MAX_MANIFEST_BYTES)?.ok_or_else(|| absent("manifest"))?;
-    let bundle = blobs.get(&reference.bundle, MAX_BUNDLE_BYTES as u64)?.ok_or_else(|| absent("bundle"))?;
-    let kind = Kind::ForeignEvidence;
-    let expect =
-        ExpectedManifest { kind: Some(kind), stage: Some(kind.signer()), input: Some(&reference), ..ExpectedManifest::default() };
-    let verified = verify(&manifest, &bundle, trust, &expect)?;
+    let verified = load_alone(blobs, reference, trust, "foreign evidence")?;
     let manifest = ForeignEvidence::from_document(verified.value())
         .ok_or_else(|| contradiction("the document is no foreign evidence"))?
         .clone();

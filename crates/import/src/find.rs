@@ -4,32 +4,21 @@ use assay_manifest::{InputRef, Kind, RunId};
 use assay_stage::{AcceptedResult, ErrorCode, Failure, Layout};
 use assay_store::Store;
 
-/// The fewest hexadecimal digits that name foreign evidence.
-const MIN_DIGITS: usize = 8;
-
 /// Returns the foreign evidence of a store whose manifest has this digest, or a digest that begins so.
 ///
 /// # Errors
 /// Fails with `no_such_foreign_evidence` if there is none, or if several begin so; with `pointer` if none is found and a pointer is damaged.
 pub fn find(store: &Store, name: &str) -> Result<InputRef, Failure> {
-    let digits = name.strip_prefix("sha256:").unwrap_or(name);
     let unknown = |what: String| Failure::new(ErrorCode::NoSuchForeignEvidence, what);
-    if digits.len() < MIN_DIGITS || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(unknown(format!("`{name}` is not the digest of foreign evidence")));
-    }
-    let (mut found, mut damaged) = (Vec::new(), None);
-    for path in store.list(Layout::FOREIGN)? {
-        // A damaged pointer is that of other evidence, unless none is found.
-        match AcceptedResult::read(store, &path) {
-            Ok(accepted) => found.extend(accepted.filter(|accepted| accepted.manifest.hex().starts_with(digits))),
-            Err(failure) => damaged = Some(failure),
-        }
-    }
-    match found.as_slice() {
+    let digits =
+        AcceptedResult::digits(name).ok_or_else(|| unknown(format!("`{name}` is not the digest of foreign evidence")))?;
+    let found = AcceptedResult::find(store, Layout::FOREIGN, digits)?;
+    match found.accepted.as_slice() {
         [one] => Ok(one.as_input(Kind::ForeignEvidence)),
         [] => {
             let none = || unknown(format!("the store `{}` has no foreign evidence {name}", store.uri()));
-            Err(damaged.unwrap_or_else(none))
+            // A damaged pointer is that of other evidence, unless none is found.
+            Err(found.damaged.unwrap_or_else(none))
         }
         _ => Err(unknown(format!("several foreign evidences have a digest that begins with {name}"))),
     }

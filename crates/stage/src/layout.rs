@@ -21,6 +21,15 @@ pub struct AcceptedResult {
     pub bundle: Digest,
 }
 
+/// The pointers below a folder whose manifest has a digest that begins with some digits.
+#[derive(Debug, Default)]
+pub struct FoundPointers {
+    /// Those that can be read.
+    pub accepted: Vec<AcceptedResult>,
+    /// The failure of the first one that cannot be read, whatever it is a pointer to.
+    pub damaged: Option<Failure>,
+}
+
 impl AcceptedResult {
     /// The largest pointer, in bytes.
     pub const MAX_BYTES: u64 = 4096;
@@ -43,6 +52,27 @@ impl AcceptedResult {
     pub fn read(store: &Store, path: &str) -> Result<Option<Self>, Failure> {
         let Some(bytes) = store.read(path, Self::MAX_BYTES)? else { return Ok(None) };
         Self::parse(path, &bytes).map(Some)
+    }
+
+    /// The fewest hexadecimal digits that name a document.
+    const MIN_DIGITS: usize = 8;
+
+    /// Returns the hexadecimal digits of a name that is a digest, or the beginning of one; `None` if it is neither.
+    pub fn digits(name: &str) -> Option<&str> {
+        let digits = name.strip_prefix("sha256:").unwrap_or(name);
+        (digits.len() >= Self::MIN_DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(digits)
+    }
+
+    /// Returns the pointers below a folder of a store whose manifest has a digest that begins with these digits.
+    pub fn find(store: &Store, folder: &str, digits: &str) -> Result<FoundPointers, Failure> {
+        let mut found = FoundPointers::default();
+        for path in store.list(folder)? {
+            match Self::read(store, &path) {
+                Ok(accepted) => found.accepted.extend(accepted.filter(|accepted| accepted.manifest.hex().starts_with(digits))),
+                Err(failure) => found.damaged = found.damaged.or(Some(failure)),
+            }
+        }
+        Ok(found)
     }
 
     /// Returns the accepted results of a run's stage, in the order of their paths, each read lazily.

@@ -23,7 +23,7 @@ pub use context::{Clock, Context, StartMark, Stopwatch};
 pub use event::{Event, HoldRequest, LatencySoFar};
 pub use harness::{Stage, init_tracing, main, write_failure};
 pub use inputs::Inputs;
-pub use layout::{AcceptedResult, CONTRACT, Layout, input_digest};
+pub use layout::{AcceptedResult, CONTRACT, FoundPointers, Layout, input_digest};
 pub use seal::{
     Seal, SignedManifest, binary_digest, dependencies, file_digest, policy_uri, published_uri, seal, seal_with,
     source_dependencies, verified_levels,

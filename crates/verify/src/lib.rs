@@ -47,7 +47,7 @@ pub use tombstones::{
     MissingKind, Removals, VerifiedTombstone, blob_kind, group_missing, raw_kind, read_removals, removable_artifacts, sum_kinds,
     verify_removed_rows,
 };
-pub use walk::{Chain, Head, head_of_folder, head_of_run, load, walk};
+pub use walk::{Chain, Head, head_of_folder, head_of_run, load, load_alone, walk};
 pub use warehouse::{fetched_from, verify_snapshot};
 
 /// The result of a check.

@@ -9,7 +9,7 @@ use assay_git::{CommitInfo, OfflineFile, Oid, RawObject, check_offline};
 use assay_manifest::{
     Artifact, Body, Count, Document, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, OriginKind, Role, RunId, Source,
 };
-use assay_stage::{AcceptedResult, Layout};
+use assay_stage::{AcceptedResult, ErrorCode, Failure, Layout};
 use assay_store::Store;
 
 use crate::blobs::{Blobs, FolderBlobs};
@@ -156,6 +156,22 @@ pub fn load(
         blobs.get(&bundle, MAX_BUNDLE_BYTES as u64).map_err(in_place)?.ok_or_else(|| missing(ManifestPart::Bundle, bundle))?;
     let expect = ExpectedManifest { run_id: Some(run_id), kind: Some(kind), stage: Some(kind.signer()), input: Some(&reference) };
     verify(&manifest_bytes, &bundle_bytes, trust, &expect).map_err(|error| in_place(error.into()))
+}
+
+/// Loads a signed document that belongs to no run, such as a calibration, and verifies it. `what` names it in a failure.
+///
+/// # Errors
+/// Fails with `manifest_missing` if it or its bundle is absent, and with the code of the signature's fault.
+pub fn load_alone(blobs: &dyn Blobs, reference: InputRef, trust: &Trust, what: &str) -> Result<Verified<Document>, Failure> {
+    let absent = |part: &str| {
+        Failure::new(ErrorCode::ManifestMissing, format!("the {part} of the {what} {} is absent", reference.manifest.short()))
+    };
+    let manifest = blobs.get(&reference.manifest, MAX_MANIFEST_BYTES)?.ok_or_else(|| absent("manifest"))?;
+    let bundle = blobs.get(&reference.bundle, MAX_BUNDLE_BYTES as u64)?.ok_or_else(|| absent("bundle"))?;
+    let kind = reference.kind;
+    let expect =
+        ExpectedManifest { kind: Some(kind), stage: Some(kind.signer()), input: Some(&reference), ..ExpectedManifest::default() };
+    Ok(verify(&manifest, &bundle, trust, &expect)?)
 }
 
 /// Checks that the run has the origin that the trust policy requires of each role that signed.
