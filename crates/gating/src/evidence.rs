@@ -1,5 +1,6 @@
 //! The runs that a gate judges, verified.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_envelope::Verified;
@@ -14,8 +15,8 @@ use assay_verify::Chain;
 
 use crate::rules::{MAX_RULES_BYTES, RuleFile};
 
-/// A run that is judged.
-pub(crate) struct Evidence(VerifiedRun);
+/// A run that is judged: opened for it, or borrowed from a caller that has verified it.
+pub(crate) struct Evidence<R = VerifiedRun>(R);
 
 /// The documents of a run's chain that a judgement needs.
 struct Documents<'a> {
@@ -45,15 +46,22 @@ impl Evidence {
         evidence.documents()?;
         Ok(evidence)
     }
+}
+
+impl<R: Borrow<VerifiedRun>> Evidence<R> {
+    /// Takes a run that is verified already.
+    pub(crate) fn of(run: R) -> Self {
+        Self(run)
+    }
 
     /// Returns the run's name.
     pub(crate) fn run_id(&self) -> &RunId {
-        &self.0.chain.run_id
+        &self.verified_run().chain.run_id
     }
 
     /// Returns the run.
     pub(crate) fn verified_run(&self) -> &VerifiedRun {
-        &self.0
+        self.0.borrow()
     }
 
     /// Returns its Summary, as a verdict names it.
@@ -63,14 +71,14 @@ impl Evidence {
 
     /// Returns the commit that it measured; `None` for a work tree, whatever is checked out there.
     pub(crate) fn commit(&self) -> Option<&str> {
-        self.0.chain.commit.as_ref()?;
-        self.0.chain.one::<Source>()?.body.commit.as_deref()
+        self.verified_run().chain.commit.as_ref()?;
+        self.verified_run().chain.one::<Source>()?.body.commit.as_deref()
     }
 
     /// Returns the tree that it measured: the commit's or, without a commit, the digest of its definitions' files.
     pub(crate) fn tree(&self) -> Result<String, Failure> {
         let source = self.documents()?.source;
-        Ok(match &self.0.chain.commit {
+        Ok(match &self.verified_run().chain.commit {
             Some(commit) => commit.tree.to_string(),
             None => source.files_digest.to_string(),
         })
@@ -85,13 +93,13 @@ impl Evidence {
     /// Returns a file of the run's own Source; `None` if it has none of that path.
     pub(crate) fn own_file(&self, path: &str) -> Result<Option<RuleFile>, Failure> {
         let Some(file) = self.documents()?.source.file(path) else { return Ok(None) };
-        let bytes = self.0.blobs.get(&file.artifact.digest, MAX_RULES_BYTES)?.ok_or_else(|| missing_file(path))?;
+        let bytes = self.verified_run().blobs.get(&file.artifact.digest, MAX_RULES_BYTES)?.ok_or_else(|| missing_file(path))?;
         Ok(Some(RuleFile { path: path.to_owned(), bytes }))
     }
 
     /// Returns the digests of the files that it was made from, by path.
     pub(crate) fn files(&self) -> BTreeMap<String, Digest> {
-        let source = self.0.chain.one::<Source>();
+        let source = self.verified_run().chain.one::<Source>();
         let files = source.into_iter().flat_map(|source| &source.body.files);
         files.map(|file| (file.path.clone(), file.artifact.digest)).collect()
     }
@@ -99,19 +107,19 @@ impl Evidence {
     /// Returns true if it measured this commit, or a merge of it with another. A commit that merely follows it may undo it.
     pub(crate) fn has_measured(&self, head: &str) -> bool {
         let is_merge = |info: &CommitInfo| info.parents.len() > 1 && info.parents.iter().any(|parent| parent.to_string() == head);
-        self.commit() == Some(head) || self.0.chain.commit.as_ref().is_some_and(is_merge)
+        self.commit() == Some(head) || self.verified_run().chain.commit.as_ref().is_some_and(is_merge)
     }
 
     /// Returns the commits that it measured `head` merged with; none if it measured `head` itself.
     pub(crate) fn merged_with(&self, head: &str) -> Vec<Oid> {
-        let merge = self.0.chain.commit.as_ref().filter(|_| self.commit() != Some(head));
+        let merge = self.verified_run().chain.commit.as_ref().filter(|_| self.commit() != Some(head));
         merge.into_iter().flat_map(|info| &info.parents).filter(|parent| parent.to_string() != head).copied().collect()
     }
 
     /// Returns the run as the rule reads it.
     pub(crate) fn as_run(&self) -> Result<Run<'_>, Failure> {
         let Documents { source, plan, summary } = self.documents()?;
-        let chain = &self.0.chain;
+        let chain = &self.verified_run().chain;
         let mut environments: Vec<&Environment> = chain.all::<Environment>().map(|(_, manifest)| &manifest.body).collect();
         environments.sort_by_key(|environment| environment.block);
         let mut parts: Vec<&ExecutionPart> = chain.all::<ExecutionPart>().map(|(_, manifest)| &manifest.body).collect();
@@ -132,7 +140,7 @@ impl Evidence {
     }
 
     fn documents(&self) -> Result<Documents<'_>, Failure> {
-        let chain = &self.0.chain;
+        let chain = &self.verified_run().chain;
         // The evidence of a run without a result verifies: it is incomplete, and not false.
         let has_ended = chain.all::<RunEnd>().next().is_some();
         let code = if has_ended { ErrorCode::EndedEarly } else { ErrorCode::RunIncomplete };

@@ -2,7 +2,7 @@
 
 use assay_gate::{GateInput, judge};
 use assay_manifest::{Name, Sequence, Verdict};
-use assay_runs::RunStore;
+use assay_runs::VerifiedRun;
 use assay_stage::{Clock, ErrorCode, Failure};
 
 use crate::evidence::Evidence;
@@ -15,9 +15,9 @@ use crate::rules::{RuleFile, Rules};
 /// look. Evidence of unknown signers is judged too; the verdict records it.
 ///
 /// # Errors
-/// A failure if the run cannot be opened and verified, has no gate or no comparison, or is not finished.
-pub fn judge_own_comparison(run: &str, place: &RunStore) -> Result<Verdict, Failure> {
-    let candidate = Evidence::open(place, run, true)?;
+/// A failure if the run has no gate or no comparison, or is not finished.
+pub fn judge_own_comparison(run: &VerifiedRun) -> Result<Verdict, Failure> {
+    let candidate = Evidence::of(run);
     let rules = Rules::from_run(candidate.own_pipeline()?);
     let gates = select_gates(&rules, None)?;
     let gate = gates.first().ok_or_else(|| Failure::new(ErrorCode::Internal, "a pipeline with gates has no first one"))?;

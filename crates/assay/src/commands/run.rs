@@ -6,6 +6,7 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use assay_envelope::ScryptCost;
+use assay_gating::judge_own_comparison;
 use assay_manifest::{
     CaseId, Collection, Exclusion, InputRef, LastingReason, Plan, PointSummary, Publication, RunId, Summary, TrialId, Verdict,
     WorkloadType,
@@ -22,7 +23,7 @@ use assay_store::Store;
 use serde_json::json;
 
 use crate::commands::bench::search::Search;
-use crate::commands::exec::comparison::{CommandComparison, comparison_json, comparison_lines, judge_commands};
+use crate::commands::exec::comparison::{CommandComparison, comparison_json, comparison_lines};
 use crate::commands::gpu_hours::{GpuHoursLimit, IN_PIPELINE};
 use crate::commands::on_kubernetes::OnKubernetes;
 use crate::commands::push;
@@ -245,7 +246,7 @@ impl RunRequest {
         let times = times::read(store, &run.run_id);
         let failed = no_valid_trial(opened, &folder, self.search.is_some());
         let comparison = self.comparison.as_ref().filter(|_| failed.is_none());
-        let verdict = comparison.map(|_| judge_commands(&run.run_id, store_uri)).transpose()?;
+        let verdict = comparison.map(|_| judge_own_comparison(opened)).transpose()?;
         let pushed_folder = pushed.as_ref().ok().and_then(Option::as_ref);
         let parts = ShownParts { folder: &folder, pushed: pushed_folder, store_uri, times: &times, verdict: verdict.as_ref() };
         self.show(run, opened, &parts)?;
@@ -379,7 +380,8 @@ impl<'a> PointsWithoutTrial<'a> {
     }
 }
 
-fn is_over_saturated(point: &PointSummary) -> bool {
+/// Returns true if an attempt at a point ended early because requests arrived faster than they were served, and for no other reason.
+pub(crate) fn is_over_saturated(point: &PointSummary) -> bool {
     point.excluded.iter().any(|exclusion| LastingReason::find(&exclusion.reasons) == Some(LastingReason::OverSaturated))
 }
 

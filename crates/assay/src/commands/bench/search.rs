@@ -4,8 +4,7 @@
 //! the last run alone, which measures the loads that the search ended with.
 
 use assay_manifest::{
-    Address, AllLoads, CrossingPlace, Exclusion, LastingReason, LoadBracket, MetricSummary, Plan, PointSummary, RunId, SloMetric,
-    Summary,
+    Address, AllLoads, CrossingPlace, Exclusion, LoadBracket, MetricSummary, Plan, PointSummary, RunId, SloMetric, Summary,
 };
 use assay_report::{landmarks_of, observation_of};
 use assay_runs::VerifiedRun;
@@ -19,6 +18,7 @@ use serde_json::{Value, json};
 
 use super::combinations::refused;
 use super::{Bench, DEFAULT_DURATION, Doublings};
+use crate::commands::run::is_over_saturated;
 use crate::output;
 
 /// The difference from Little's law above which it is reported.
@@ -380,9 +380,8 @@ fn observation(run: &VerifiedRun, load: Load) -> Result<Observation, Failure> {
 /// faster than they were served in one, after which none is tried again. No request of it is within an SLO, if there are SLOs.
 fn observe_excluded(point: &PointSummary, load: Load, has_slos: bool) -> Option<Observation> {
     let has_failed = |exclusion: &Exclusion| exclusion.reasons.iter().any(|reason| reason.code == "all_failed");
-    let is_saturated = |exclusion: &Exclusion| LastingReason::find(&exclusion.reasons) == Some(LastingReason::OverSaturated);
     let outcomes = &point.serving.as_ref()?.excluded_outcomes;
-    let over_saturated = point.excluded.iter().any(is_saturated);
+    let over_saturated = is_over_saturated(point);
     let all_failed = !point.excluded.is_empty() && point.excluded.iter().all(has_failed);
     let requests = outcomes.values().map(|count| count.0).sum();
     (over_saturated || all_failed).then(|| without_numbers(load, requests, over_saturated, has_slos))

@@ -1,10 +1,8 @@
 //! The comparison of two commands: the verdict of the run's own gate, in words.
 
-use assay_gating::judge_own_comparison;
-use assay_manifest::{CPU_TIME, Change, GatePolicy, INSTRUCTIONS, MetricVerdict, Outcome, RunId, Verdict};
+use assay_manifest::{CPU_TIME, Change, GatePolicy, INSTRUCTIONS, MetricVerdict, Outcome, Verdict};
 use assay_report::{counted, percent};
-use assay_runs::RunStore;
-use assay_stage::{Exit, Failure};
+use assay_stage::Exit;
 use serde_json::{Value, json};
 
 use super::{MAX_RUNS, RUNS_OF_COMPARISON};
@@ -17,11 +15,6 @@ const NOISE: &str = "(`assay noise`)";
 pub(crate) struct CommandComparison {
     /// True if the exit code reports the outcome.
     pub(crate) decides_exit: bool,
-}
-
-/// Judges the comparison of a finished run by its own gate.
-pub(crate) fn judge_commands(run: &RunId, store: &str) -> Result<Verdict, Failure> {
-    judge_own_comparison(run.as_str(), &RunStore { store: Some(store.to_owned()), trust: Vec::new() })
 }
 
 impl CommandComparison {
