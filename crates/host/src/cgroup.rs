@@ -123,16 +123,22 @@ pub(crate) struct Throttling {
     pub(crate) throttled_us: Option<u64>,
 }
 
-/// Reads the group's `cpu.stat`, of either version.
-pub(crate) fn throttling(root: &Root) -> Throttling {
-    let stat = group(root, "cpu").and_then(|group| root.text(&format!("{}/cpu.stat", group.folder())));
-    stat.map(|stat| parse_cpu_stat(&stat)).unwrap_or_default()
+impl ControlGroup {
+    /// Reads the group's `cpu.stat`, of either version.
+    pub(crate) fn throttling(&self, root: &Root) -> Throttling {
+        let stat = root.text(&format!("{}/cpu.stat", self.folder()));
+        stat.map(|stat| parse_cpu_stat(&stat)).unwrap_or_default()
+    }
+
+    /// Returns the text of the group's `cpu.pressure`; none of a group of version 1, which has none.
+    pub(crate) fn cpu_pressure(&self, root: &Root) -> Option<String> {
+        (self.version == 2).then(|| root.text(&format!("{}/cpu.pressure", self.folder())).ok()).flatten()
+    }
 }
 
-/// Returns the text of the group's `cpu.pressure`; none of a group of version 1, which has none.
-pub(crate) fn pressure_text(root: &Root) -> Option<String> {
-    let group = group(root, "cpu").ok().filter(|group| group.version == 2)?;
-    root.text(&format!("{}/cpu.pressure", group.folder())).ok()
+/// Reads the throttling of this process's group.
+pub(crate) fn throttling(root: &Root) -> Throttling {
+    group(root, "cpu").map(|group| group.throttling(root)).unwrap_or_default()
 }
 
 fn parse_cpu_stat(text: &str) -> Throttling {

@@ -15,6 +15,8 @@ pub fn state(root: &Root, now: Instant) -> HostState {
     let cpu = root.text("/proc/stat").ok().and_then(|stat| CpuTimes::parse(&stat));
     let memory = root.text("/proc/meminfo").ok();
     let tcp = TcpCounters::read(root);
+    let group = cgroup::group(root, "cpu").ok();
+    let group = group.as_ref();
     HostState {
         load_1m: root.text("/proc/loadavg").ok().and_then(|text| load(&text, 0)),
         memory_available_bytes: memory.and_then(|text| system::memory_field(&text, "MemAvailable").ok()).map(Count),
@@ -23,9 +25,9 @@ pub fn state(root: &Root, now: Instant) -> HostState {
         cpu_steal_us: cpu.map(|cpu| Count(ticks_to_us(cpu.steal))),
         cpu_softirq_us: cpu.map(|cpu| Count(ticks_to_us(cpu.softirq))),
         cpu_total_us: cpu.map(|cpu| Count(ticks_to_us(cpu.total()))),
-        cgroup_throttled_us: cgroup::throttling(root).throttled_us.map(Count),
+        cgroup_throttled_us: group.and_then(|group| group.throttling(root).throttled_us).map(Count),
         cpu_pressure_us: root.text(CPU_PRESSURE).ok().and_then(|text| pressure_us(&text, "some")).map(Count),
-        cgroup_pressure_us: cgroup::pressure_text(root).and_then(|text| pressure_us(&text, "some")).map(Count),
+        cgroup_pressure_us: group.and_then(|group| pressure_us(&group.cpu_pressure(root)?, "some")).map(Count),
         tcp_sent_segments: tcp.sent_segments.map(Count),
         tcp_retransmitted_segments: tcp.retransmitted_segments.map(Count),
         tcp_receive_drops: tcp.receive_drops.map(Count),

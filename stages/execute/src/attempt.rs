@@ -75,7 +75,7 @@ impl<'a> Runner<'a> {
         let command = work.command.as_ref().map(|command| command.on(target));
         let working_directory = target.working_directory.as_deref().map(Path::new);
         let artifacts = &target.artifacts;
-        let limits = plan.trial_policy.validity.clone().unwrap_or_default();
+        let limits = plan.trial_policy.limits();
         Ok((workload, Self { trial, workload, work, parameters, env, artifacts, build, limits, command, working_directory }))
     }
 

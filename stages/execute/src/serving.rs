@@ -136,7 +136,7 @@ impl<'a> ServingTrial<'a> {
             rows,
             image_files,
             flushes,
-            limits: plan.trial_policy.validity.clone().unwrap_or_default(),
+            limits: plan.trial_policy.limits(),
             pods: None,
         }))
     }

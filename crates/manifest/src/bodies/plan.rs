@@ -520,6 +520,19 @@ pub struct TrialPolicy {
     pub validity: Option<ValidityLimits>,
 }
 
+impl TrialPolicy {
+    /// Returns the limits within which an attempt counts: the defaults if the plan has none.
+    pub fn limits(&self) -> ValidityLimits {
+        self.validity.clone().unwrap_or_default()
+    }
+
+    /// Returns the limits that the pipeline states, with its reason for them; `None` if it states none.
+    pub fn stated_limits(&self) -> Option<(&ValidityLimits, &str)> {
+        let limits = self.validity.as_ref()?;
+        Some((limits, limits.reason.as_deref()?))
+    }
+}
+
 fn one() -> u32 {
     1
 }

@@ -49,13 +49,18 @@ pub struct ValidityLimits {
     pub reason: Option<String>,
 }
 
+impl ValidityLimits {
+    /// The default of `sent_share`. What is measured of a machine's client has the same limit.
+    pub const SENT_SHARE: f64 = 0.95;
+}
+
 impl Default for ValidityLimits {
     fn default() -> Self {
         Self {
             lateness_p99_ns: Count(25_000_000),
             stall_ns: Count(1_000_000_000),
             delay_share: 0.10,
-            sent_share: 0.95,
+            sent_share: Self::SENT_SHARE,
             throttled_share: 0.05,
             steal_share: None,
             softirq_share: None,

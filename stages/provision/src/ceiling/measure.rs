@@ -46,7 +46,7 @@ const MAX_IN_FLIGHT: u32 = 4_096;
 const SPARE_FILES: u64 = 512;
 /// A level holds if this share of what was due arrived in time: a backlog of a twentieth of the time for which responses are held open
 /// is 10 ms.
-const MIN_SHARE: f64 = 0.95;
+const MIN_SHARE: f64 = ValidityLimits::SENT_SHARE;
 /// The interval at which a cancellation is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The prompt of each request.

@@ -176,8 +176,8 @@ fn order(plan: &Plan) -> String {
 
 /// States the limits by which attempts counted, if they are the pipeline's own, with those that hold by default.
 fn own_limits(plan: &Plan) -> Option<String> {
-    let limits = plan.trial_policy.validity.as_ref()?;
-    let reason = clean(limits.reason.as_deref()?);
+    let (limits, reason) = plan.trial_policy.stated_limits()?;
+    let reason = clean(reason);
     Some(format!(
         "Attempts count by limits of the pipeline's own ({reason}): {limits}. By default they are {}.",
         ValidityLimits::default()

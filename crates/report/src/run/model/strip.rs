@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
-    Control, ControlFact, ControlState, CrossCheck, CrossCheckOutcome, Exclusion, Grade, Plan, PointSummary, Role, RunOutcome,
+    Control, ControlFact, ControlState, CrossCheck, CrossCheckOutcome, Exclusion, Grade, PointSummary, Role, RunOutcome,
     RunStatus, ServingPoint, Summary, WorkloadType,
 };
 use assay_metric::{Metric, Statistic};
@@ -116,10 +116,6 @@ fn share(part: u64, whole: u64) -> String {
     percent(if whole == 0 { 0.0 } else { part as f64 / whole as f64 })
 }
 
-fn has_own_limits(plan: &Plan) -> bool {
-    plan.trial_policy.validity.as_ref().is_some_and(|limits| limits.reason.is_some())
-}
-
 /// States whether the client measured the endpoint or limited the result; `None` for a run without serving.
 fn client(inputs: &Inputs<'_>) -> Option<StripItem> {
     let points = || inputs.summary.points.iter().filter(|point| point.workload_type == WorkloadType::Serving);
@@ -127,7 +123,9 @@ fn client(inputs: &Inputs<'_>) -> Option<StripItem> {
     let limited: Vec<&Exclusion> =
         points().flat_map(|point| &point.excluded).filter(|exclusion| is_client_limit(exclusion)).collect();
     let headline = match limited.len() {
-        0 if has_own_limits(inputs.plan) => "no attempt was limited by its client, by limits of the pipeline's own".to_owned(),
+        0 if inputs.plan.trial_policy.stated_limits().is_some() => {
+            "no attempt was limited by its client, by limits of the pipeline's own".to_owned()
+        }
         0 => "no attempt was limited by its client".to_owned(),
         some => format!("{} limited by the client, excluded", counted(some as u64, "attempt")),
     };
