@@ -75,22 +75,17 @@ pub(crate) fn check_places(runs: &[RunReferences], verdicts: &[VerdictReferences
     Ok(())
 }
 
+/// The kinds of manifest that are of no run and no gate, each with the folder of its pointers.
+const BESIDE_RUNS: [(Kind, &str); 2] = [(Kind::Calibration, Layout::CALIBRATIONS), (Kind::ForeignEvidence, Layout::FOREIGN)];
+
 /// Returns the kind of manifest that a pointer leads to, if the pointer is none of a verdict.
 fn kind_beside_gates(path: &str) -> Option<Kind> {
-    match path.split('/').next() {
-        Some(Layout::CALIBRATIONS) => Some(Kind::Calibration),
-        Some(Layout::FOREIGN) => Some(Kind::ForeignEvidence),
-        _ => None,
-    }
+    BESIDE_RUNS.into_iter().find(|(_, folder)| path.split('/').next() == Some(folder)).map(|(kind, _)| kind)
 }
 
 /// Returns the folder of the pointers of a kind that is of no run and no gate.
 fn folder_beside_runs(kind: Kind) -> Option<&'static str> {
-    match kind {
-        Kind::Calibration => Some(Layout::CALIBRATIONS),
-        Kind::ForeignEvidence => Some(Layout::FOREIGN),
-        _ => None,
-    }
+    BESIDE_RUNS.into_iter().find(|(of, _)| *of == kind).map(|(_, folder)| folder)
 }
 
 /// Returns the path of the first verdict that does not belong at its place: it is about another subject, or occurs twice, or the

@@ -180,7 +180,7 @@ fn plain_name(name: &str) -> String {
 }
 
 /// The authentication schemes of a header's value, in lower case.
-const SCHEMES: [&str; 3] = ["bearer", "basic", "token"];
+pub const SCHEMES: [&str; 3] = ["bearer", "basic", "token"];
 
 /// Returns true if the value of a header looks like a secret: by the header's name, by the value's scheme, or by its prefix.
 pub fn looks_secret_header(name: &str, value: &str) -> bool {

@@ -34,6 +34,7 @@ pub(crate) mod search;
 mod tls;
 mod wording;
 
+use crate::commands::definitions;
 use crate::commands::gpu_hours::{GpuHoursLimit, Remedy};
 use crate::commands::plan::{PlanDuration, read_duration};
 use crate::commands::run::{RunRequest, handle_signals};
@@ -393,11 +394,7 @@ impl Bench {
         }
         let (adhoc, wording) = self.checked()?;
         if self.print {
-            for (path, bytes) in adhoc.iter().filter(|(path, _)| path.rsplit('.').next() == Some("yaml")) {
-                output::line("---");
-                output::line(format!("# {path}"));
-                output::lines(String::from_utf8_lossy(bytes));
-            }
+            definitions::print(&adhoc);
             let request = self.request(adhoc, None, None);
             // What cannot be imported is for the run to refuse.
             let duration = read_duration(&request.source).ok();
@@ -536,9 +533,9 @@ impl Bench {
                 files.insert(format!("{folder}/{}", file_name(member, path)), read_file(member, Path::new(path))?);
             }
             self.image_files.add_files(&folder, &mut files)?;
-            files.insert(format!("{folder}/workload.yaml"), written(&self.workload(name, load)?));
+            files.insert(format!("{folder}/workload.yaml"), definitions::written(&self.workload(name, load)?));
         }
-        files.insert(self.pipeline_path(), written(&self.pipeline(&workloads)?));
+        files.insert(self.pipeline_path(), definitions::written(&self.pipeline(&workloads)?));
         Ok(files)
     }
 
@@ -1200,7 +1197,10 @@ fn pairs(option: &str, texts: &[String]) -> Result<Map<String, Value>, Failure> 
 }
 
 /// Returns the members that an option gives, each of which it may give once: the last one would silently win.
-fn distinct(option: &str, pairs: impl Iterator<Item = Result<(String, Value), Failure>>) -> Result<Map<String, Value>, Failure> {
+pub(crate) fn distinct(
+    option: &str,
+    pairs: impl Iterator<Item = Result<(String, Value), Failure>>,
+) -> Result<Map<String, Value>, Failure> {
     let mut members = Map::new();
     for pair in pairs {
         let (name, value) = pair?;
@@ -1216,12 +1216,6 @@ fn distinct(option: &str, pairs: impl Iterator<Item = Result<(String, Value), Fa
 /// Returns the parser of `--api`, which offers the names of all APIs.
 fn api_parser() -> impl TypedValueParser<Value = ServingApi> {
     PossibleValuesParser::new(ServingApi::ALL.iter().map(|api| api.as_str())).try_map(|name| name.parse::<ServingApi>())
-}
-
-fn written(document: &Value) -> Vec<u8> {
-    let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
-    text.push('\n');
-    output::escape_json(&text).into_bytes()
 }
 
 #[cfg(test)]

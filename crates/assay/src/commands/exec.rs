@@ -14,12 +14,14 @@ use std::path::{Path, PathBuf};
 use assay_foreign::credential_in_words;
 use assay_manifest::{CPU_TIME, INSTRUCTIONS, InstructionCounter, Name, RunId, WALL_TIME};
 use assay_runner::SourceSpec;
-use assay_spec::{ClosureError, Problem, expand, looks_secret, looks_secret_header, parse_duration, read_closure};
+use assay_spec::{ClosureError, Problem, SCHEMES, expand, looks_secret, looks_secret_header, parse_duration, read_closure};
 use assay_stage::parameters::PlanParameters;
 use assay_stage::{ErrorCode, Exit, Failure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Map, Value, json};
 
+use crate::commands::bench::distinct;
+use crate::commands::definitions;
 use crate::commands::run::RunRequest;
 use crate::output;
 use comparison::CommandComparison;
@@ -53,9 +55,6 @@ const BUDGETS: (f64, f64) = (0.0, 100.0);
 
 /// The replacement of a part of a word that is no credential itself, but says where one is.
 const ELSEWHERE: &str = "redacted";
-
-/// The schemes of authentication in front of a credential.
-const SCHEMES: [&str; 3] = ["bearer", "basic", "token"];
 
 /// The remedy of a credential in a command.
 const CREDENTIAL_HINT: &str = "the words of a command are published with its run: pass it in a variable, with `--env NAME`, which the program reads itself; if \
@@ -139,11 +138,7 @@ impl Exec {
         let adhoc = self.definitions(&folder)?;
         check(&adhoc)?;
         if self.print {
-            for (path, bytes) in &adhoc {
-                output::line("---");
-                output::line(format!("# {path}"));
-                output::lines(String::from_utf8_lossy(bytes));
-            }
+            definitions::print(&adhoc);
             return Ok(Exit::Done);
         }
         if has_input() {
@@ -173,8 +168,8 @@ impl Exec {
         let targets = self.targets(baseline.as_deref(), folder)?;
         let workload = format!("workloads/{name}/workload.yaml");
         Ok(BTreeMap::from([
-            (workload, written(&self.workload(&name, folder)?)),
-            (PIPELINE.to_owned(), written(&self.pipeline(&name, targets))),
+            (workload, definitions::written(&self.workload(&name, folder)?)),
+            (PIPELINE.to_owned(), definitions::written(&self.pipeline(&name, targets))),
         ]))
     }
 
@@ -237,15 +232,7 @@ impl Exec {
     }
 
     fn environment(&self) -> Result<Map<String, Value>, Failure> {
-        let mut env = Map::new();
-        for text in &self.env {
-            let (name, value) = read_variable(text, |name| std::env::var_os(name))?;
-            if env.insert(name.clone(), value).is_some() {
-                let message = format!("`--env` gives `{name}` twice");
-                return Err(Failure::new(ErrorCode::Option, message).hint("leave one of them out"));
-            }
-        }
-        Ok(env)
+        distinct("--env", self.env.iter().map(|text| read_variable(text, |name| std::env::var_os(name))))
     }
 }
 
@@ -463,12 +450,6 @@ fn reword(failure: Failure) -> Failure {
         }
         _ => failure,
     }
-}
-
-fn written(document: &Value) -> Vec<u8> {
-    let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
-    text.push('\n');
-    output::escape_json(&text).into_bytes()
 }
 
 #[cfg(test)]

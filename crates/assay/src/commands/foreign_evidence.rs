@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use assay_foreign::{RESULT_FORMATS, Relation, field_of_metric};
 use assay_import::{Reading, Series, VerifiedForeignEvidence, find, public_key_beside, series, verify_foreign_evidence};
-use assay_manifest::{ForeignEvidence, ForeignRow, NotRead};
+use assay_manifest::{ForeignEvidence, ForeignRow, InputRef, NotRead, RunId};
 use assay_report::{counted, shell_word, significant};
 use assay_runner::Config;
 use assay_runs::{RunStore, establish, store_option};
@@ -35,18 +35,34 @@ struct Opened {
     store_uri: String,
 }
 
-/// Returns true if a digest is that of foreign evidence of the store, and not of a calibration.
-pub(crate) fn is_evidence(place: &RunStore, name: &str) -> bool {
-    // A damaged pointer may be that of the evidence, unless the digest is that of something else.
-    let is_damaged =
-        |store: &Store, failure: &Failure| failure.code == ErrorCode::Pointer && assay_calibration::find(store, name).is_err();
-    place.open_store().is_ok_and(|store| find(&store, name).map_or_else(|failure| is_damaged(&store, &failure), |_| true))
+/// Foreign evidence of a store that is not verified yet.
+pub(crate) struct Located {
+    store: Store,
+    store_uri: String,
+    reference: InputRef,
 }
 
-/// Finds foreign evidence in a store and verifies it.
-fn open(place: &RunStore, name: &str) -> Result<Opened, Failure> {
+/// Finds the foreign evidence of a digest; `None` if the digest is that of something else, such as a calibration. A damaged pointer may be that of
+/// the evidence, unless it is.
+pub(crate) fn locate(place: &RunStore, name: &str) -> Option<Result<Located, Failure>> {
+    match locate_in(place, name) {
+        Ok(located) => Some(Ok(located)),
+        Err(failure) if failure.code == ErrorCode::Pointer => {
+            let is_other = place.open_store().is_ok_and(|store| assay_calibration::find(&store, name).is_ok());
+            (!is_other).then_some(Err(failure))
+        }
+        Err(_) => None,
+    }
+}
+
+fn locate_in(place: &RunStore, name: &str) -> Result<Located, Failure> {
     let (store, store_uri) = (place.open_store()?, place.store_uri()?);
     let reference = find(&store, name)?;
+    Ok(Located { store, store_uri, reference })
+}
+
+/// Verifies foreign evidence of a store.
+fn open(place: &RunStore, Located { store, store_uri, reference }: Located) -> Result<Opened, Failure> {
     let blobs = StoreBlobs::new(store);
     let trust = establish(&place.trust, &Config::find()?, &blobs, &public_key_beside(&blobs, &reference)?)?;
     let evidence = verify_foreign_evidence(&blobs, reference, &trust.trust)?;
@@ -54,25 +70,22 @@ fn open(place: &RunStore, name: &str) -> Result<Opened, Failure> {
 }
 
 /// Shows foreign evidence of a store, verified before it is shown.
-pub(crate) fn show(place: &RunStore, name: &str, as_json: bool) -> Result<Exit, Failure> {
-    let opened = open(place, name)?;
+pub(crate) fn show(place: &RunStore, located: Located, as_json: bool) -> Result<Exit, Failure> {
+    let opened = open(place, located)?;
     let VerifiedForeignEvidence { reference, manifest, .. } = &opened.evidence;
     if as_json {
         print_json(&manifest.body, &about(&opened))?;
     } else {
         evidence_lines(&manifest.body).into_iter().for_each(output::line);
         absent_lines(absent(&opened.evidence.reading)).into_iter().for_each(output::line);
-        output::line(format!("name    {}", manifest.header.run_id));
-        output::line(format!("id      {}", reference.manifest));
-        let id = shell_word(&reference.manifest.to_string());
-        output::line(format!("verify  assay verify {id}{}", store_option(&opened.store_uri)));
+        id_lines(&manifest.header.run_id, reference, &opened.store_uri).into_iter().for_each(output::line);
     }
     Ok(exit(&opened))
 }
 
 /// Verifies foreign evidence of a store, and reports what was checked.
-pub(crate) fn verify(place: &RunStore, name: &str, strict: bool, as_json: bool) -> Result<Exit, Failure> {
-    let opened = open(place, name)?;
+pub(crate) fn verify(place: &RunStore, located: Located, strict: bool, as_json: bool) -> Result<Exit, Failure> {
+    let opened = open(place, located)?;
     let VerifiedForeignEvidence { reference, signer, reading, .. } = &opened.evidence;
     let body = opened.evidence.body();
     if as_json {
@@ -141,6 +154,13 @@ pub(crate) fn print_json(evidence: &ForeignEvidence, about: &Value) -> Result<()
         members.insert("body".to_owned(), json!(evidence));
     }
     output::json(&document)
+}
+
+/// Returns the lines with the name and the digest of foreign evidence, and the command that verifies it.
+pub(crate) fn id_lines(name: &RunId, reference: &InputRef, store_uri: &str) -> [String; 3] {
+    let id = reference.manifest.to_string();
+    let verify = format!("verify  assay verify {}{}", shell_word(&id), store_option(store_uri));
+    [format!("name    {name}"), format!("id      {id}"), verify]
 }
 
 /// Returns the lines that show foreign evidence.
@@ -264,7 +284,8 @@ struct SamplePair<'a> {
 
 /// Compares two pieces of foreign evidence: metrics of the same definition, statistic, unit and labels.
 pub(crate) fn compare(place: &RunStore, names: [&str; 2], as_json: bool) -> Result<Exit, Failure> {
-    let opened = [open(place, names[0])?, open(place, names[1])?];
+    let open = |name: &str| open(place, locate_in(place, name)?);
+    let opened = [open(names[0])?, open(names[1])?];
     let bodies = [opened[0].evidence.body(), opened[1].evidence.body()];
     let pairs = pairs(bodies);
     let read = |opened: &Opened| series(&opened.blobs, opened.evidence.body());

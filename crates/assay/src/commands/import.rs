@@ -103,7 +103,7 @@ impl Import {
         };
         if !path.is_dir() {
             let name = path.display().to_string();
-            let bytes = read(path)?;
+            let bytes = read_plain(path, MAX_OBJECT_BYTES as u64)?;
             let imported = import(&Source::File { name: &name, bytes: &bytes }, &options);
             return Ok(vec![Found {
                 imported: imported.map_err(|error| failure(&format!("`{name}`"), error))?,
@@ -113,7 +113,7 @@ impl Import {
         let mut found = Vec::new();
         for path in definitions(path)? {
             let name = path.display().to_string();
-            let bytes = read(&path)?;
+            let bytes = read_plain(&path, MAX_OBJECT_BYTES as u64)?;
             let source = Source::File { name: &name, bytes: &bytes };
             if recognise(&source).is_none() {
                 output::diagnostic(format!("`{name}` is of no format that can be imported, and is left out"));
@@ -253,7 +253,7 @@ fn failure(name: &str, error: ImportError) -> Failure {
 }
 
 /// Reads a regular file, and no more of it than shows that it is too large.
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+pub(crate) fn read_plain(path: &Path, limit: u64) -> Result<Vec<u8>, Failure> {
     let unreadable =
         |error: std::io::Error| Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", path.display())).because(&error);
     // Pipes never end, and opening one may wait for its writer.
@@ -262,7 +262,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     }
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(unreadable)?;
-    file.take(MAX_OBJECT_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
     Ok(bytes)
 }
 

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use assay_foreign::{MAX_RESULT_BYTES, MAX_RESULT_FILES, RESULT_FORMATS};
 use assay_import::{FoundFile, describe_results, freeze, is_taken, key_artifact, sign};
 use assay_manifest::{ForeignEvidence, Instant, Role, RunId};
-use assay_report::shell_word;
 use assay_runner::{Config, KeyRing, LocalKeys};
-use assay_runs::{RunStore, store_option};
+use assay_runs::RunStore;
 use assay_stage::{Clock, ErrorCode, Exit, Failure};
 use assay_store::Store;
 use serde_json::json;
 
-use crate::commands::foreign_evidence::{evidence_lines, print_json};
+use crate::commands::foreign_evidence::{evidence_lines, id_lines, print_json};
+use crate::commands::import::read_plain;
 use crate::commands::run::make_missing_keys;
 use crate::output;
 
@@ -64,10 +64,7 @@ impl ImportResults {
             return Ok(Exit::Done);
         }
         evidence_lines(&evidence).into_iter().for_each(output::line);
-        output::line(format!("name    {name}"));
-        output::line(format!("id      {}", reference.manifest));
-        let id = shell_word(&reference.manifest.to_string());
-        output::line(format!("verify  assay verify {id}{}", store_option(&place.store_uri()?)));
+        id_lines(&name, &reference, &place.store_uri()?).into_iter().for_each(output::line);
         Ok(Exit::Done)
     }
 
@@ -156,15 +153,7 @@ fn no_text(path: &Path) -> Failure {
 
 /// Reads a regular file of at most `limit` bytes.
 fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Failure> {
-    use std::io::Read as _;
-    let unreadable =
-        |error: std::io::Error| Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", path.display())).because(&error);
-    // Pipes never end, and opening one may wait for its writer.
-    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(Failure::new(ErrorCode::Unreadable, format!("`{}` is not a plain file", path.display())));
-    }
-    let mut bytes = Vec::new();
-    std::fs::File::open(path).map_err(unreadable)?.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
+    let bytes = read_plain(path, limit)?;
     if bytes.len() as u64 > limit {
         let most = MAX_RESULT_BYTES >> 20;
         return Err(Failure::new(ErrorCode::ForeignResults, format!("the files are larger than {most} MiB together"))

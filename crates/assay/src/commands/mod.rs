@@ -7,6 +7,7 @@ mod calibrate;
 mod cancel;
 mod cluster;
 mod compare;
+mod definitions;
 mod drive;
 mod du;
 mod estimate;

@@ -35,10 +35,10 @@ pub(crate) struct Show {
 
 impl Show {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        if calibrate::is_digest(&self.run) && foreign_evidence::is_evidence(&self.place.runs(), &self.run) {
-            return foreign_evidence::show(&self.place.runs(), &self.run, self.json);
-        }
         if calibrate::is_digest(&self.run) {
+            if let Some(located) = foreign_evidence::locate(&self.place.runs(), &self.run) {
+                return foreign_evidence::show(&self.place.runs(), located?, self.json);
+            }
             return calibrate::show(&self.place.runs(), &self.run, self.json);
         }
         let opened = self.place.open(&self.run)?;

@@ -57,10 +57,10 @@ struct LevelResults {
 
 impl Verify {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        if calibrate::is_digest(&self.run) && foreign_evidence::is_evidence(&self.place.runs(), &self.run) {
-            return foreign_evidence::verify(&self.place.runs(), &self.run, self.strict, self.json);
-        }
         if calibrate::is_digest(&self.run) {
+            if let Some(located) = foreign_evidence::locate(&self.place.runs(), &self.run) {
+                return foreign_evidence::verify(&self.place.runs(), located?, self.strict, self.json);
+            }
             return calibrate::verify(&self.place.runs(), &self.run, self.strict, self.json);
         }
         let opened = self.place.open(&self.run).inspect_err(|failure| self.show_no_chain(failure))?;

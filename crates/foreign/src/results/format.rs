@@ -174,6 +174,11 @@ impl Shape {
     }
 }
 
+/// Returns true if a document has a number of each of these names.
+pub(crate) fn has_numbers(document: &Value, names: &[&str]) -> bool {
+    names.iter().all(|name| document.get(name).is_some_and(Value::is_number))
+}
+
 /// Returns a field that is a number of its own.
 pub(crate) const fn one(
     field: &'static str,

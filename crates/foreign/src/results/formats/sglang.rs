@@ -1,10 +1,8 @@
 //! `sglang.bench_serving --output-file`: one run a line.
 
-use serde_json::Value;
-
 use crate::results::format::{
-    BY_DOCUMENTED_FORMAT, Form, Label, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, all, label,
-    one,
+    BY_DOCUMENTED_FORMAT, Form, Label, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, all,
+    has_numbers, label, one,
 };
 use Relation::{Differs, Unlike};
 
@@ -22,11 +20,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
     parts: &[Part {
         name: "result",
         form: Form::Json,
-        recognises: |document| {
-            ["total_output_tokens_retokenized", "output_throughput", "completed"]
-                .iter()
-                .all(|name| document.get(name).is_some_and(Value::is_number))
-        },
+        recognises: |document| has_numbers(document, &["total_output_tokens_retokenized", "output_throughput", "completed"]),
         version: "",
         scopes: &[
             Scope { at: "", kind: ScopeKind::Statistics, labels: LABELS, fields: FIELDS },

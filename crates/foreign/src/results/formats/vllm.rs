@@ -1,9 +1,8 @@
 //! `vllm bench serve --save-result`.
 
-use serde_json::Value;
-
 use crate::results::format::{
-    BY_DOCUMENTED_FORMAT, Form, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, all, label, one,
+    BY_DOCUMENTED_FORMAT, Form, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, all, has_numbers,
+    label, one,
 };
 use Relation::{Differs, Unlike};
 
@@ -21,11 +20,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
     parts: &[Part {
         name: "result",
         form: Form::Json,
-        recognises: |document| {
-            ["duration", "completed", "total_input_tokens", "total_token_throughput"]
-                .iter()
-                .all(|name| document.get(name).is_some_and(Value::is_number))
-        },
+        recognises: |document| has_numbers(document, &["duration", "completed", "total_input_tokens", "total_token_throughput"]),
         version: "",
         scopes: &[
             Scope { at: "", kind: ScopeKind::Statistics, labels: LABELS, fields: FIELDS },

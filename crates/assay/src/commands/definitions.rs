@@ -1,0 +1,23 @@
+//! Definitions that the options of a command make: the files of a Source that nobody wrote by hand.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::output;
+
+/// Returns the bytes of a definition: JSON, which is YAML.
+pub(crate) fn written(document: &Value) -> Vec<u8> {
+    let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
+    text.push('\n');
+    output::escape_json(&text).into_bytes()
+}
+
+/// Prints the definitions among the files of a Source, each below its path.
+pub(crate) fn print(files: &BTreeMap<String, Vec<u8>>) {
+    for (path, bytes) in files.iter().filter(|(path, _)| path.rsplit('.').next() == Some("yaml")) {
+        output::line("---");
+        output::line(format!("# {path}"));
+        output::lines(String::from_utf8_lossy(bytes));
+    }
+}
