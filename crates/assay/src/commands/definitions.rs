@@ -1,4 +1,4 @@
-//! Definitions that the options of a command make: the files of a Source that nobody wrote by hand.
+//! Definitions that the options of a command make: the files of a Source that no file of the user states.
 
 use std::collections::BTreeMap;
 
