@@ -531,7 +531,7 @@ impl Cell {
     }
 
     fn rules(&self) -> Rules {
-        Rules { q: Q, budget: BUDGET, unit: self.unit }
+        Rules { q: Q, budget: BUDGET, unit: self.unit, both_ways: false }
     }
 
     fn title(&self) -> String {

@@ -29,7 +29,7 @@ fn main() {
             learned: None,
         })
         .collect();
-    let rules = Rules { q: 0.05, budget: 0.05, unit: PairUnit::Launch };
+    let rules = Rules { q: 0.05, budget: 0.05, unit: PairUnit::Launch, both_ways: false };
     let begun = Instant::now();
     let judged = judge(&family, &rules).len();
     let gate = begun.elapsed().as_secs_f64();

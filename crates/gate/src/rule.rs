@@ -84,6 +84,9 @@ pub struct Rules {
     pub budget: f64,
     /// The unit that the design re-randomises.
     pub unit: PairUnit,
+    /// True if the question is which of two sides is better: then a change for the better is judged as one for the worse is. A gate asks whether the
+    /// candidate is worse, and calls a change an improvement only if it would have found one for the worse.
+    pub both_ways: bool,
 }
 
 impl Rules {
@@ -376,13 +379,17 @@ fn decide(
     judged.detectable = curves.detectable(logs.len(), noise.views(), &limits).filter(|log| *log <= MAX_DIFFERENCE);
     let clears = |bound: Option<f64>| bound.is_some_and(|bound| bound > floor.log);
     let fired = worse_adjusted <= rules.q && effect.shift > limits.budget;
+    let is_better = better_adjusted <= rules.q && effect.shift < -limits.budget;
+    let is_clearly_better = is_better && clears(effect.high.map(|bound| -bound));
     let (outcome, why) = if fired && clears(effect.low) {
         (Outcome::Regressed, None)
+    } else if rules.both_ways && is_clearly_better {
+        (Outcome::Improved, None)
     } else if judged.detectable.is_none_or(|smallest| smallest > rules.required_effect()) {
         (Outcome::Inconclusive, Some(OutcomeReason::Underpowered))
-    } else if fired {
+    } else if fired || rules.both_ways && is_better {
         (Outcome::Inconclusive, Some(OutcomeReason::WithinFloor))
-    } else if better_adjusted <= rules.q && effect.shift < -limits.budget && clears(effect.high.map(|bound| -bound)) {
+    } else if is_clearly_better {
         (Outcome::Improved, None)
     } else {
         (Outcome::Unchanged, None)
@@ -394,7 +401,8 @@ fn decide(
 mod tests {
     use super::*;
 
-    const RULES: Rules = Rules { q: 0.05, budget: 0.05, unit: PairUnit::Launch };
+    const RULES: Rules = Rules { q: 0.05, budget: 0.05, unit: PairUnit::Launch, both_ways: false };
+    const BOTH_WAYS: Rules = Rules { both_ways: true, ..RULES };
 
     /// Returns `n` pairs with a ripple of a third of a percent, the candidate `ratio` times the baseline.
     fn pairs(n: u32, ratio: f64) -> Vec<[f64; 2]> {
@@ -430,6 +438,44 @@ mod tests {
             [0.9, 1.0, 1.1].map(|ratio| outcome(ratio, BetterDirection::Higher)),
             [Outcome::Regressed, Outcome::Unchanged, Outcome::Improved]
         );
+    }
+
+    #[test]
+    fn a_question_of_which_side_is_better_has_the_mirrored_answer() {
+        // The same pairs with their sides changed have the same outcome, in the other direction, for any noise, number of pairs and order.
+        let turned = |outcome| match outcome {
+            Outcome::Improved => Outcome::Regressed,
+            Outcome::Regressed => Outcome::Improved,
+            same => same,
+        };
+        let mut seen = BTreeSet::new();
+        for ratio in [0.5, 0.8, 0.9, 0.93, 0.97, 1.0] {
+            for n in [5_u32, 9, 20, 40] {
+                for spread in [0.0, 0.02, 0.05, 0.2] {
+                    let wave =
+                        |i: u32| libm::exp(spread * assay_stats::normal::quantile((f64::from(i * 7 % n) + 0.5) / f64::from(n)));
+                    let creep = |i: u32| ratio * (1.0 + spread * f64::from(i) / f64::from(n));
+                    for candidate in [&(|i| ratio * wave(i)) as &dyn Fn(u32) -> f64, &creep] {
+                        let pairs: Vec<[f64; 2]> = (0..n).map(|i| [100.0, 100.0 * candidate(i)]).collect();
+                        let back = pairs.iter().map(|[one, other]| [*other, *one]).collect();
+                        let [there, back] = [pairs, back].map(|pairs| alone(in_order(BetterDirection::Lower, pairs), &BOTH_WAYS));
+                        assert_eq!((there.outcome, there.why), (turned(back.outcome), back.why), "{ratio} {n} {spread}");
+                        seen.insert(format!("{:?} {:?}", there.outcome, there.why));
+                    }
+                }
+            }
+        }
+        for one in ["Improved None", "Unchanged None", "Inconclusive Some(WithinFloor)", "Inconclusive Some(PairsAutocorrelated)"]
+        {
+            assert!(seen.contains(one), "no case was `{one}`: {seen:?}");
+        }
+    }
+
+    #[test]
+    fn a_gate_calls_an_improvement_one_only_if_it_has_power() {
+        let few: Vec<[f64; 2]> = loud(9).pairs.iter().map(|[baseline, slow]| [*slow * 4.0, *baseline]).collect();
+        let judged = |rules| alone(in_order(BetterDirection::Lower, few.clone()), rules).outcome;
+        assert_eq!([judged(&RULES), judged(&BOTH_WAYS)], [Outcome::Inconclusive, Outcome::Improved]);
     }
 
     #[test]
@@ -571,7 +617,7 @@ mod tests {
 
     #[test]
     fn what_broke_down_altogether_is_worse_and_nothing_on_both_sides_is_unchanged() {
-        let rules = Rules { unit: PairUnit::Launch, ..RULES };
+        let rules = RULES;
         let of = |pairs: Vec<[f64; 2]>, better: BetterDirection| alone(in_order(better, pairs), &rules);
         let ended = of((0..12).map(|i| [100.0 + f64::from(i), 0.0]).collect(), BetterDirection::Higher);
         assert_eq!(ended.outcome, Outcome::Regressed);

@@ -210,7 +210,7 @@ mod tests {
     use super::*;
     use crate::rule::Launches;
 
-    const RULES: Rules = Rules { q: 0.05, budget: 0.05, unit: PairUnit::Launch };
+    const RULES: Rules = Rules { q: 0.05, budget: 0.05, unit: PairUnit::Launch, both_ways: false };
 
     fn learned(sd: f64) -> LearnedNoise {
         LearnedNoise { noise: Noise::normal(sd, 200.0), launches: None, autocorrelation: None }

@@ -64,7 +64,12 @@ pub fn judge(question: &GateInput<'_>) -> Result<Verdict, Refusal> {
     let look = question.sequence.look;
     let share = (look as usize).checked_sub(1).and_then(|place| question.policy.looks.get(place));
     let share = *share.ok_or(Refusal::NoLookLeft { allowed: question.policy.looks.len(), look })?;
-    let rules = Rules { q: question.policy.q * share, budget: question.policy.budget, unit: unit(first.plan, comparison) };
+    let rules = Rules {
+        q: question.policy.q * share,
+        budget: question.policy.budget,
+        unit: unit(first.plan, comparison),
+        both_ways: question.both_ways,
+    };
     // More pairs are judged at the next look, by its share. If no look is left, this look's share is used, as an estimate for
     // another tree's first look.
     let later = Rules { q: question.policy.q * question.policy.looks.get(look as usize).copied().unwrap_or(share), ..rules };
@@ -296,7 +301,8 @@ fn reason(why: OutcomeReason, judged: &JudgedMetric, rules: &Rules, is_out_of_re
                 }
                 _ => "",
             };
-            let text = format!("it seems worse, but its bound does not clear the noise floor of {}{of}", percent(floor));
+            let seems = if judged.effect.is_some_and(|effect| effect.shift < 0.0) { "better" } else { "worse" };
+            let text = format!("it seems {seems}, but its bound does not clear the noise floor of {}{of}", percent(floor));
             Reason::new("within_floor", text)
         }
     };
@@ -309,7 +315,7 @@ fn reason(why: OutcomeReason, judged: &JudgedMetric, rules: &Rules, is_out_of_re
 fn effect_to_find(judged: &JudgedMetric, rules: &Rules) -> Option<f64> {
     match judged.why? {
         OutcomeReason::Underpowered => Some(rules.required_effect()),
-        OutcomeReason::WithinFloor => Some(judged.effect?.shift),
+        OutcomeReason::WithinFloor => Some(judged.effect?.shift.abs()),
         OutcomeReason::NoPair
         | OutcomeReason::NotComparable
         | OutcomeReason::LaunchesUnknown

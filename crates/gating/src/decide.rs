@@ -171,6 +171,7 @@ impl GateDecider<'_> {
             acknowledgements,
             judged_on: Clock.now(),
             learned: self.rules.history()?,
+            both_ways: false,
             policy_changes: policy_changes(self.rules, &self.gate, self.candidate)?,
             definition_changes: candidate_definition_changes(self.rules, self.candidate)?,
             files: self.rules.files().map(RuleFile::artifact).collect(),

@@ -33,6 +33,7 @@ pub fn judge_own_comparison(run: &VerifiedRun) -> Result<Verdict, Failure> {
         acknowledgements: Vec::new(),
         judged_on: Clock.now(),
         learned: None,
+        both_ways: true,
         policy_changes: Vec::new(),
         definition_changes: Vec::new(),
         files: rules.files().map(RuleFile::artifact).collect(),

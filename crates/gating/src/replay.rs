@@ -117,6 +117,7 @@ fn decide_again(
         acknowledgements: rules.acknowledgements(&|path, _| applied(path))?,
         judged_on: verdict.judged_on,
         learned: rules.history()?,
+        both_ways: false,
         policy_changes: policy_changes(&rules, &gate, candidate)?,
         definition_changes: candidate_definition_changes(&rules, candidate)?,
         files: rules.files().map(RuleFile::artifact).collect(),

@@ -59,7 +59,7 @@ pub fn gate_sizes(
         }
         let (metrics, learned): (Vec<String>, Vec<Option<LearnedNoise>>) = judged.into_iter().unzip();
         let q = gate.q * gate.looks.first().unwrap_or(&1.0);
-        let rules = Rules { q, budget: gate.budget_pct / 100.0, unit };
+        let rules = Rules { q, budget: gate.budget_pct / 100.0, unit, both_ways: false };
         let size = size(&learned, &rules, MAX_SIZED as usize);
         GateSize { gate: gate.name.clone(), metrics, rules, learned, size }
     };

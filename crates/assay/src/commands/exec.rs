@@ -382,8 +382,45 @@ fn read_variable(text: &str, lookup: impl Fn(&str) -> Option<std::ffi::OsString>
 
 /// Returns true if a variable holds a secret: by its name, or by its value, such as `Bearer KEY` or an address with a password.
 fn holds_secret(name: &str, value: &str) -> bool {
-    looks_secret(name, value) || looks_secret_header("", value) || credential_in_words(&[value.to_owned()]).is_some()
+    let as_word = format!("{name}={value}");
+    looks_secret(name, value)
+        || looks_secret_header("", value)
+        || credential_in_words(&[value.to_owned()]).is_some()
+        || credential_in_words(&[as_word]).is_some()
+        || is_named_secret(name) && (value.parse::<f64>().is_err() || value.len() >= MIN_SECRET_DIGITS)
 }
+
+/// Returns true if the name of a variable ends as those of keys and passwords do. Such a value is recorded by its name only, so one that is none costs
+/// little: the list is wider than that for definitions.
+fn is_named_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    !PLACES.contains(&name.as_str()) && SECRET_ENDS.iter().any(|end| name.ends_with(end))
+}
+
+/// The ends of names of variables that hold keys and passwords.
+const SECRET_ENDS: [&str; 15] = [
+    "AUTH",
+    "AUTHORIZATION",
+    "BEARER",
+    "COOKIE",
+    "KEY",
+    "PASS",
+    "PASSPHRASE",
+    "PASSWD",
+    "PASSWORD",
+    "PWD",
+    "SECRET",
+    "SIGNATURE",
+    "TOKEN",
+    "WEBHOOK",
+    "_PAT",
+];
+
+/// Variables that end like those and hold folders.
+const PLACES: [&str; 2] = ["OLDPWD", "PWD"];
+
+/// The length from which on a number under such a name is a secret too: `MAX_TOKEN=8` is none.
+const MIN_SECRET_DIGITS: usize = 6;
 
 fn parse_timeout(text: &str) -> Result<String, String> {
     parse_duration(text).map(|_| text.to_owned()).map_err(|_| "a time, such as `30s` or `10m`".to_owned())
@@ -602,6 +639,17 @@ mod tests {
             assert_eq!(found, Ok(("PLACE".to_owned(), json!({"from_env": "PLACE"}))), "{secret}");
             let given = read(&format!("PLACE={secret}")).expect_err("refused").to_string();
             assert!(given.contains("holds a secret") && !given.contains("canary"), "{given}");
+        }
+        for name in
+            ["PGPASSWORD", "MYSQL_PWD", "OPENAI_KEY", "REDISCLI_AUTH", "my_pass", "COOKIE", "SSHPASS", "GITHUB_PAT", "MYTOKEN"]
+        {
+            assert_eq!(read(name), Ok((name.to_owned(), json!({"from_env": name}))));
+            assert!(read(&format!("{name}=canary")).is_err(), "{name}");
+        }
+        assert!(read("DB_PASSWORD=20261234").is_err() && read("API_TOKEN=0123456789").is_err(), "a number may be a secret");
+        for plain in ["PWD", "SORT_KEY=3", "MAX_TOKEN=8", "AUTHOR=me", "KEYBOARD=de", "PASS_COUNT=2"] {
+            let (name, value) = read(plain).expect("no secret");
+            assert!(value.is_string(), "{name}: {value}");
         }
         let refused = |text| read(text).expect_err("refused").to_string();
         assert!(refused("NOT_SET").contains("names a variable that is not set"));

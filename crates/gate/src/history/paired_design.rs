@@ -33,7 +33,7 @@ pub struct PairedDesign {
 pub fn size_paired_design(family: &[MetricSpread], learned: Option<&History>, q: f64, budget: f64, most: usize) -> PairedDesign {
     let taught: Vec<Option<LearnedNoise>> = family.iter().map(|spread| Some(*learned?.metrics.get(&spread.key)?)).collect();
     let known: Vec<_> = family.iter().zip(&taught).map(|(spread, taught)| taught.or_else(|| spread.pair_noise())).collect();
-    let rules = Rules { q, budget, unit: PairUnit::Launch };
+    let rules = Rules { q, budget, unit: PairUnit::Launch, both_ways: false };
     PairedDesign { size: size(&known, &rules, most), from_history: taught.iter().flatten().count() }
 }
 

@@ -1,14 +1,17 @@
 //! The comparison of two commands: the verdict of the run's own gate, in words.
 
-use assay_manifest::{CPU_TIME, Change, GatePolicy, INSTRUCTIONS, MetricVerdict, Outcome, Verdict};
+use assay_manifest::{CPU_TIME, Change, INSTRUCTIONS, MetricVerdict, Outcome, Verdict};
 use assay_report::{counted, percent};
 use assay_stage::Exit;
 use serde_json::{Value, json};
 
-use super::{MAX_RUNS, RUNS_OF_COMPARISON};
+use super::RUNS_OF_COMPARISON;
 
 /// The command that learns of noise from runs of a pipeline: `assay exec` does not read what it learns.
 const NOISE: &str = "(`assay noise`)";
+
+/// The probability with which a design finds what it can find: see [`MetricVerdict::detectable`].
+const FOUND: &str = "in 8 of 10 cases";
 
 /// The treatment of a comparison of two commands.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +23,7 @@ pub(crate) struct CommandComparison {
 impl CommandComparison {
     /// Returns the exit code of an outcome.
     pub(crate) fn exit(self, verdict: &Verdict) -> Exit {
-        match outcome(verdict) {
+        match verdict.outcome {
             Outcome::Regressed if self.decides_exit => Exit::Regression,
             Outcome::Inconclusive if self.decides_exit => Exit::Inconclusive,
             _ => Exit::Done,
@@ -30,29 +33,7 @@ impl CommandComparison {
 
 /// Returns the comparison for programs: the outcome, its sentence, and the verdict of the gate.
 pub(crate) fn comparison_json(verdict: &Verdict) -> Value {
-    json!({"outcome": outcome(verdict), "sentence": sentence(verdict, &primary(verdict)), "verdict": verdict})
-}
-
-/// Returns the outcome of a comparison. A gate calls a change an improvement only if it would have found one for the worse of its size; here a person asks
-/// which of two commands is faster, so an improvement that is beyond doubt is one.
-fn outcome(verdict: &Verdict) -> Outcome {
-    let outcomes: Vec<Outcome> = primary(verdict).into_iter().map(|metric| metric_outcome(metric, &verdict.policy)).collect();
-    let is_open = outcomes.contains(&Outcome::Inconclusive) || verdict.checks.iter().any(|check| !check.holds());
-    match verdict.outcome {
-        Outcome::Inconclusive if !is_open && outcomes.contains(&Outcome::Improved) => Outcome::Improved,
-        outcome => outcome,
-    }
-}
-
-/// Returns the outcome of a metric, by the mirrored rule of a regression if only the power for one was missing.
-fn metric_outcome(metric: &MetricVerdict, policy: &GatePolicy) -> Outcome {
-    let is_underpowered = metric.reason.as_ref().is_some_and(|reason| reason.code == "underpowered");
-    let (Outcome::Inconclusive, true, Some(change)) = (metric.outcome, is_underpowered, &metric.change) else {
-        return metric.outcome;
-    };
-    let is_better = metric.p_better_adjusted <= policy.q && change.ratio < 1.0 / (1.0 + policy.budget);
-    let clears = change.high.zip(metric.floor.as_ref()).is_some_and(|(high, floor)| high < 1.0 / (1.0 + floor.share));
-    if is_better && clears { Outcome::Improved } else { Outcome::Inconclusive }
+    json!({"outcome": verdict.outcome, "sentence": sentence(verdict, &primary(verdict)), "verdict": verdict})
 }
 
 fn primary(verdict: &Verdict) -> Vec<&MetricVerdict> {
@@ -62,7 +43,7 @@ fn primary(verdict: &Verdict) -> Vec<&MetricVerdict> {
 /// Returns the lines of a verdict: a sentence, and one row for each metric.
 pub(crate) fn comparison_lines(verdict: &Verdict) -> Vec<String> {
     let primary = primary(verdict);
-    let rows: Vec<[String; 3]> = primary.iter().map(|metric| row(metric, &verdict.policy)).collect();
+    let rows: Vec<[String; 3]> = primary.iter().map(|metric| row(metric)).collect();
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
     let (metrics, outcomes) = (width(0), width(1));
     let lines = rows
@@ -73,20 +54,16 @@ pub(crate) fn comparison_lines(verdict: &Verdict) -> Vec<String> {
 
 /// Returns the verdict in one sentence.
 fn sentence(verdict: &Verdict, primary: &[&MetricVerdict]) -> String {
-    let with = |outcome: Outcome| primary.iter().copied().find(|metric| metric_outcome(metric, &verdict.policy) == outcome);
+    let with = |outcome: Outcome| primary.iter().copied().find(|metric| metric.outcome == outcome);
     let budget = whole_percent(verdict.policy.budget);
-    match outcome(verdict) {
+    match verdict.outcome {
         Outcome::Regressed => match with(Outcome::Regressed) {
-            Some(metric) => {
-                format!("{} than the baseline, by more than {budget}: {}", capital(worse(metric)), named_change(metric))
-            }
+            Some(metric) => format!("{} than the baseline: {}", capital(worse(metric)), named_change(metric)),
             None => format!("Worse than the baseline: {}", first_reason(verdict)),
         },
         Outcome::Improved => {
             let metric = with(Outcome::Improved);
-            let named = metric.map(|metric| {
-                format!("{} than the baseline, by more than {budget}: {}", capital(better(metric)), named_change(metric))
-            });
+            let named = metric.map(|metric| format!("{} than the baseline: {}", capital(better(metric)), named_change(metric)));
             named.unwrap_or_else(|| "Better than the baseline".to_owned())
         }
         Outcome::Unchanged => format!("No difference found beyond {budget}{}", detectable(primary)),
@@ -101,12 +78,11 @@ fn whole_percent(share: f64) -> String {
 
 /// Returns what would decide an inconclusive comparison: more runs, if they do, or else its first reason.
 fn remedy(verdict: &Verdict, primary: &[&MetricVerdict]) -> String {
-    let undecided = || primary.iter().filter(|metric| metric_outcome(metric, &verdict.policy) == Outcome::Inconclusive);
+    let undecided = || primary.iter().filter(|metric| metric.outcome == Outcome::Inconclusive);
     let is_of_checks = verdict.checks.iter().any(|check| !check.holds());
     let pairs = undecided().map(|metric| Some(metric.pairs.len() + metric.more_pairs? as usize)).collect::<Option<Vec<_>>>();
     match pairs.and_then(|pairs| pairs.into_iter().max()).filter(|_| !is_of_checks) {
-        Some(runs) if runs <= MAX_RUNS as usize => format!("more runs would decide it: `--runs {runs}`"),
-        Some(runs) => format!("it would need {runs} runs of each command, more than the limit of {MAX_RUNS}"),
+        Some(runs) => format!("about `--runs {runs}` would decide it {FOUND}, by the noise of these runs"),
         None if !is_of_checks && undecided().any(|metric| has_too_few_pairs(metric)) => {
             format!("{}; try `--runs {RUNS_OF_COMPARISON}`", first_reason(verdict))
         }
@@ -131,16 +107,16 @@ fn without_noise(reason: &str) -> String {
     clauses.join("; ")
 }
 
-/// Returns the clause with the smallest change that every metric would have shown.
+/// Returns the clause with the smallest change that every metric would have shown, in either direction.
 fn detectable(primary: &[&MetricVerdict]) -> String {
     let smallest = primary.iter().map(|metric| metric.detectable).collect::<Option<Vec<_>>>();
     let widest = smallest.and_then(|smallest| smallest.into_iter().reduce(f64::max));
-    widest.map_or_else(String::new, |change| format!(": a change for the worse of {} would have been found", percent(change)))
+    widest.map_or_else(String::new, |change| format!(": one of {} would have been found {FOUND}", percent(change)))
 }
 
 /// Returns the metric, its outcome, and its change with the interval and the number of pairs.
-fn row(metric: &MetricVerdict, policy: &GatePolicy) -> [String; 3] {
-    let outcome = match metric_outcome(metric, policy) {
+fn row(metric: &MetricVerdict) -> [String; 3] {
+    let outcome = match metric.outcome {
         Outcome::Regressed => worse(metric).to_owned(),
         Outcome::Improved => better(metric).to_owned(),
         Outcome::Unchanged => "no difference found".to_owned(),
@@ -246,7 +222,7 @@ mod tests {
         assert_eq!(
             lines("regressed", &[same.clone(), slower], None),
             format!(
-                "Slower than the baseline, by more than 5 %: `wall_time_ms` +650 % [+610, +710]\n{}\n  \
+                "Slower than the baseline: `wall_time_ms` +650 % [+610, +710]\n{}\n  \
                  wall_time_ms  slower               +650 % [+610, +710], 20 pairs\n",
                 same_row(19)
             )
@@ -254,42 +230,22 @@ mod tests {
         let faster = metric(WALL_TIME, "improved", [0.5, 0.4, 0.6], None);
         assert_eq!(
             lines("improved", &[faster], None),
-            "Faster than the baseline, by more than 5 %: `wall_time_ms` -50 % [-60, -40]\n  \
+            "Faster than the baseline: `wall_time_ms` -50 % [-60, -40]\n  \
              wall_time_ms  faster  -50 % [-60, -40], 20 pairs\n"
         );
         let first =
             |outcome, metrics: &[Value], reason| lines(outcome, metrics, reason).lines().next().unwrap_or_default().to_owned();
         assert_eq!(
             first("unchanged", std::slice::from_ref(&same), None),
-            "No difference found beyond 5 %: a change for the worse of 8.0 % would have been found"
+            "No difference found beyond 5 %: one of 8.0 % would have been found in 8 of 10 cases"
         );
         let open = |more| metric(WALL_TIME, "inconclusive", [1.05, 0.9, 1.2], more);
         let inconclusive = |more| first("inconclusive", &[same.clone(), open(more)], Some("no power"));
-        assert_eq!(inconclusive(Some(28)), "Inconclusive: more runs would decide it: `--runs 48`");
         assert_eq!(
-            inconclusive(Some(2000)),
-            "Inconclusive: it would need 2020 runs of each command, more than the limit of 1000"
+            inconclusive(Some(28)),
+            "Inconclusive: about `--runs 48` would decide it in 8 of 10 cases, by the noise of these runs"
         );
         assert_eq!(inconclusive(None), "Inconclusive: no power");
-    }
-
-    #[test]
-    fn an_improvement_beyond_doubt_needs_no_power_for_a_regression() {
-        let open = |ratios: [f64; 3], p_better: f64, code: &str| {
-            let mut metric = metric(WALL_TIME, "inconclusive", ratios, Some(9));
-            metric["reason"] = json!({"code": code, "detail": "d"});
-            metric["floor"] = json!({"share": 0.14, "source": "unlearned"});
-            metric["p_better_adjusted"] = json!(p_better);
-            outcome(&verdict("inconclusive", &[metric], Some("d")))
-        };
-        assert_eq!(open([0.12, 0.11, 0.13], 0.001, "underpowered"), Outcome::Improved);
-        assert_eq!(open([0.12, 0.11, 0.13], 0.06, "underpowered"), Outcome::Inconclusive, "not significant");
-        assert_eq!(open([0.88, 0.86, 0.9], 0.001, "underpowered"), Outcome::Inconclusive, "not clear of the floor");
-        assert_eq!(open([0.97, 0.2, 0.3], 0.001, "underpowered"), Outcome::Inconclusive, "within the budget");
-        assert_eq!(open([0.12, 0.11, 0.13], 0.001, "pairs_autocorrelated"), Outcome::Inconclusive);
-        let mut unpinned = verdict("inconclusive", &[], Some("d"));
-        unpinned.checks = vec![assay_manifest::Check::inconclusive("executables", "both", false, "no digest")];
-        assert_eq!(outcome(&unpinned), Outcome::Inconclusive);
     }
 
     #[test]

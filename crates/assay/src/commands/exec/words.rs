@@ -53,7 +53,7 @@ pub(super) fn split(text: &str) -> Result<Vec<String>, SplitError> {
     let mut words = Vec::new();
     let mut rest = text.chars().peekable();
     loop {
-        while rest.next_if(|next| matches!(next, ' ' | '\t')).is_some() {}
+        skip_blanks(&mut rest);
         if rest.peek().is_none() {
             break;
         }
@@ -66,6 +66,20 @@ pub(super) fn split(text: &str) -> Result<Vec<String>, SplitError> {
         words.push(word.text);
     }
     if words.is_empty() { Err(SplitError::Empty) } else { Ok(words) }
+}
+
+/// Skips blanks, and line ends with a backslash in front of them.
+fn skip_blanks(rest: &mut Peekable<Chars<'_>>) {
+    loop {
+        if rest.next_if(|next| matches!(next, ' ' | '\t')).is_some() {
+            continue;
+        }
+        let mut ahead = rest.clone();
+        if (ahead.next(), ahead.next()) != (Some('\\'), Some('\n')) {
+            return;
+        }
+        *rest = ahead;
+    }
 }
 
 /// A word of a command.
@@ -92,7 +106,8 @@ fn read_word(rest: &mut Peekable<Chars<'_>>) -> Result<Word, SplitError> {
             }
             '\\' => {
                 is_plain = false;
-                text.push(rest.next().ok_or(SplitError::Backslash)?);
+                // A shell joins the lines at a backslash in front of a line's end.
+                text.extend(Some(rest.next().ok_or(SplitError::Backslash)?).filter(|escaped| *escaped != '\n'));
             }
             '|' | '&' | ';' | '<' | '>' | '(' | ')' | '$' | '`' | '*' | '?' | '[' | '\n' => {
                 return Err(SplitError::ShellSyntax(next));
@@ -124,6 +139,7 @@ fn read_double_quoted(rest: &mut Peekable<Chars<'_>>, text: &mut String) -> Resu
             Some('"') => return Ok(()),
             Some('\\') => match rest.next_if(|next| matches!(next, '$' | '`' | '"' | '\\')) {
                 Some(literal) => text.push(literal),
+                None if rest.next_if_eq(&'\n').is_some() => {}
                 None => text.push('\\'),
             },
             Some(expansion @ ('$' | '`')) => return Err(SplitError::ShellSyntax(expansion)),
@@ -152,6 +168,7 @@ mod tests {
         assert_eq!(words("./old  --fast\tinput"), r#"["./old", "--fast", "input"]"#);
         assert_eq!(words(r#"  sh -c 'a | b' "c d"e\ f "" "#), r#"["sh", "-c", "a | b", "c de f", ""]"#);
         assert_eq!(words(r#"echo "\$A \"x\" \n" '\n' \$A \\"#), r#"["echo", "$A \"x\" \\n", "\\n", "$A", "\\"]"#);
+        assert_eq!(words("cc \\\n  -O2 a\\\nb \"c\\\nd\" \\\n"), r#"["cc", "-O2", "ab", "cd"]"#, "lines that are joined");
         assert_eq!(words("cc -DX=1 a=b x#y a~"), r#"["cc", "-DX=1", "a=b", "x#y", "a~"]"#);
     }
 
