@@ -28,25 +28,32 @@ pub fn describe_none_counted(planned: impl Into<u64>) -> String {
 }
 
 /// Returns the reason for which most attempts of some points do not count, in the words of the first one, and the number of attempts with
-/// it. `None` if no attempt has a reason.
+/// it. `None` if no attempt has a reason. Attempts have the same reason if its code is the same; of details that differ, one stands for all.
 pub fn commonest_reason(points: &[&PointSummary]) -> Option<String> {
     let excluded = || points.iter().flat_map(|point| &point.excluded);
-    let mut counts: Vec<(&Reason, u64)> = Vec::new();
+    let mut counts: Vec<(&Reason, u64, bool)> = Vec::new();
     for exclusion in excluded() {
         let mut said = BTreeSet::new();
         // An attempt that gives the same reason several times counts once.
         for reason in exclusion.reasons.iter().filter(|reason| said.insert(&reason.code)) {
-            match counts.iter_mut().find(|(known, _)| known.code == reason.code) {
-                Some((_, count)) => *count += 1,
-                None => counts.push((reason, 1)),
+            match counts.iter_mut().find(|(known, ..)| known.code == reason.code) {
+                Some((known, count, is_same)) => {
+                    *count += 1;
+                    *is_same &= known.detail == reason.detail;
+                }
+                None => counts.push((reason, 1, true)),
             }
         }
     }
-    let most = counts.iter().map(|(_, count)| *count).max()?;
-    let (reason, _) = counts.iter().find(|(_, count)| *count == most)?;
-    let detail = if reason.detail.is_empty() { String::new() } else { format!(", {}", reason.detail) };
-    let attempts = counted(excluded().count() as u64, "attempt");
-    Some(clean(&format!("{}{detail} ({} of {attempts})", reason.code, grouped(most))))
+    let most = counts.iter().map(|(_, count, _)| *count).max()?;
+    let (reason, _, is_same) = counts.iter().find(|(_, count, _)| *count == most)?;
+    let attempts = format!("{} of {}", grouped(most), counted(excluded().count() as u64, "attempt"));
+    Some(clean(&match (reason.detail.as_str(), is_same) {
+        ("", _) => format!("{} ({attempts})", reason.code),
+        (detail, true) => format!("{}, {detail} ({attempts})", reason.code),
+        // The others have their own numbers.
+        (detail, false) => format!("{} ({attempts}), one of them: {detail}", reason.code),
+    }))
 }
 
 /// Returns why a point has no value of a metric: none of its trials counts, and the commonest reason of their attempts; or its trials gave none.
@@ -421,7 +428,11 @@ mod tests {
             excluded(2, 1, &[("all_failed", "none of 9"), ("all_failed", "none of 9")]),
         ];
         summary.points[2].excluded = vec![excluded(2, 0, &[("client_late", "twice")]), excluded(2, 1, &[("all_failed", "")])];
-        assert_eq!(commonest(&summary).as_deref(), Some("all_failed, none of 10 (3 of 4 attempts)"));
+        assert_eq!(commonest(&summary).as_deref(), Some("all_failed (3 of 4 attempts), one of them: none of 10"));
+        summary.points[2].excluded.clear();
+        summary.points[1].excluded.remove(0);
+        assert_eq!(commonest(&summary).as_deref(), Some("all_failed, none of 9 (1 of 1 attempt)"));
+        summary.points[2].excluded = vec![excluded(2, 0, &[("client_late", "twice")]), excluded(2, 1, &[("all_failed", "")])];
         summary.points[1].excluded.clear();
         summary.points[2].excluded.remove(0);
         assert_eq!(commonest(&summary).as_deref(), Some("all_failed (1 of 1 attempt)"), "without words of its own");

@@ -133,7 +133,8 @@ impl Load {
             agentx: serving.and_then(agentx_text),
             cache_hits: work.and_then(|work| CacheHits::new(work, found)),
             adapters: serving.map(adapters).unwrap_or_default(),
-            sessions_left_out: serving.and_then(|serving| sessions_left_out(serving.sessions.as_ref()?)),
+            sessions_left_out: serving
+                .and_then(|serving| sessions_left_out(serving.sessions.as_ref()?, work.is_some_and(|work| work.warmup_ns.0 > 0))),
             token_differences: work.map(|work| token_differences(work, found)).unwrap_or_default(),
             usage_faults: serving.and_then(usage_faults),
             latency_from: serving.map(|serving| latency_from(&serving.latency_from)).unwrap_or_default(),
@@ -331,15 +332,16 @@ fn adapters(serving: &ServingPoint) -> BTreeMap<String, AdapterLatency> {
     serving.adapters.iter().filter_map(|(name, found)| Some((clean(name), of(found)?))).collect()
 }
 
-/// States how many sessions have no latency: those are more often long ones, or those of a bad moment.
-fn sessions_left_out(sessions: &SessionCounts) -> Option<String> {
+/// States how many sessions have no latency: those are more often long ones, or those of a bad moment. The counts are of both phases.
+fn sessions_left_out(sessions: &SessionCounts, has_warmup: bool) -> Option<String> {
     let (begun, failed, cut) = (sessions.begun.0, sessions.failed.0, sessions.cut());
     let is_remarked = (failed + cut) as f64 > REMARKED_SESSIONS * begun as f64;
     is_remarked.then(|| {
         format!(
-            "{} of {} did not come to their last turn ({} failed, {} cut by the end of the trial), and have no session latency",
+            "{} of {}{} did not come to their last turn ({} failed, {} cut by the end of the trial), and have no session latency",
             grouped(failed + cut),
             counted(begun, "session"),
+            if has_warmup { ", those of the warm-up included," } else { "" },
             grouped(failed),
             grouped(cut)
         )
@@ -480,13 +482,15 @@ mod tests {
     fn sessions_without_a_latency_are_stated_if_they_are_many() {
         let counts =
             |begun, complete, failed| SessionCounts { begun: Count(begun), complete: Count(complete), failed: Count(failed) };
-        assert_eq!(sessions_left_out(&counts(100, 95, 2)), None);
+        assert_eq!(sessions_left_out(&counts(100, 95, 2), false), None);
         assert_eq!(
-            sessions_left_out(&counts(100, 90, 2)).as_deref(),
+            sessions_left_out(&counts(100, 90, 2), false).as_deref(),
             Some(
                 "10 of 100 sessions did not come to their last turn (2 failed, 8 cut by the end of the trial), and have no session latency"
             )
         );
+        let of_both = sessions_left_out(&counts(100, 90, 2), true).expect("a remark");
+        assert!(of_both.starts_with("10 of 100 sessions, those of the warm-up included, did not come"), "{of_both}");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use assay_manifest::{Collection, Fact, Grade, IntervalKind, ProvisionedTarget, RunStatus, Stability, TargetKind};
+use assay_claim::EXECUTABLE_REPLACED;
+use assay_manifest::{Fact, Grade, IntervalKind, ProvisionedTarget, RunStatus, Stability, TargetKind};
 
 use super::environment;
 use super::section::{CaseSection, MetricStatistics};
@@ -36,7 +37,7 @@ impl Overview {
         };
         let has_failures = requests.is_some_and(|item| item.caution);
         let requests = requests.map(|item| format!("; {}", item.headline)).unwrap_or_default();
-        let (counted, mixed) = (strip::counted_trials(inputs), mixed_states(inputs.collection));
+        let (counted, mixed) = (strip::counted_trials(inputs), mixed_states(inputs));
         Self {
             completeness: format!("{state}: {counted}{}{requests}.{mixed}", without_trial(cases)),
             is_complete: status == RunStatus::Succeeded && !has_failures && mixed.is_empty(),
@@ -46,13 +47,18 @@ impl Overview {
     }
 }
 
-/// States the changes of targets and machines between counted trials; empty if there are none.
-fn mixed_states(collection: &Collection) -> String {
-    let changes: Vec<String> = collection.mixing_drift().map(|drift| clean(&drift.detail)).collect();
-    if changes.is_empty() {
-        return String::new();
-    }
-    format!(" Drift: the counted trials lie on both sides of a change, and the numbers mix them: {}.", first_names(&changes))
+/// States the changes of targets, machines and programs between counted trials; empty if there are none.
+fn mixed_states(inputs: &Inputs<'_>) -> String {
+    let changes: Vec<String> = inputs.collection.mixing_drift().map(|drift| clean(&drift.detail)).collect();
+    let drift = if changes.is_empty() {
+        String::new()
+    } else {
+        format!(" Drift: the counted trials lie on both sides of a change, and the numbers mix them: {}.", first_names(&changes))
+    };
+    let replaced = inputs.summary.issues.iter().find(|issue| issue.code == EXECUTABLE_REPLACED);
+    let replaced =
+        replaced.map(|issue| format!(" The numbers mix several programs: {}.", clean(&issue.detail))).unwrap_or_default();
+    drift + &replaced
 }
 
 /// Names the cases without a counted trial; empty if there are none, or if no case has one.
