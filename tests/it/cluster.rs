@@ -1242,8 +1242,11 @@ fn a_driver_that_dies_is_replaced_and_no_stage_runs_twice() {
             (job["status"]["succeeded"] == json!(1)).then_some(())
         });
     }
-    let part = person.fixture.manifest("orphan", "execute");
-    assert_eq!(list(&part["body"]["attempts"]).len(), 1, "the trial went on without a driver");
+    // The trial went on without a driver: none of its attempts was stopped. On a busy machine one may not count for another reason.
+    let (incarnations, attempts) = person.assert_measured_once("orphan", 1);
+    assert_eq!(incarnations, 1, "{attempts:?}");
+    let stopped = ["interrupted", "cancelled", "shard_lost", "target_changed", "target_gone", "all_failed"];
+    assert!(attempts.iter().all(|end| end.reasons.iter().all(|reason| !stopped.contains(&reason.as_str()))), "{attempts:?}");
     at.lab.kubectl(&["--namespace", &at.namespace, "delete", "configmap", "assay-orphan"]).success();
     person.assert_nothing_left("orphan");
 }
