@@ -383,18 +383,19 @@ fn read_variable(text: &str, lookup: impl Fn(&str) -> Option<std::ffi::OsString>
 /// Returns true if a variable holds a secret: by its name, or by its value, such as `Bearer KEY` or an address with a password.
 fn holds_secret(name: &str, value: &str) -> bool {
     let as_word = format!("{name}={value}");
+    let is_place = PLACES.contains(&name);
     looks_secret(name, value)
         || looks_secret_header("", value)
         || credential_in_words(&[value.to_owned()]).is_some()
-        || credential_in_words(&[as_word]).is_some()
-        || is_named_secret(name) && (value.parse::<f64>().is_err() || value.len() >= MIN_SECRET_DIGITS)
+        || !is_place && credential_in_words(&[as_word]).is_some()
+        || !is_place && is_named_secret(name) && (value.parse::<f64>().is_err() || value.len() >= MIN_SECRET_DIGITS)
 }
 
 /// Returns true if the name of a variable ends as those of keys and passwords do. Such a value is recorded by its name only, so one that is none costs
 /// little: the list is wider than that for definitions.
 fn is_named_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    !PLACES.contains(&name.as_str()) && SECRET_ENDS.iter().any(|end| name.ends_with(end))
+    SECRET_ENDS.iter().any(|end| name.ends_with(end))
 }
 
 /// The ends of names of variables that hold keys and passwords.
