@@ -635,6 +635,31 @@ fn a_load_that_saturates_the_endpoint_ends_early_and_is_no_number() {
     assert_eq!(served("one"), served("two"));
 }
 
+/// Each trial would send 2,000 requests to an endpoint that fails every other one.
+#[test]
+fn a_load_whose_requests_fail_ends_early_and_its_run_says_so() {
+    let fixture = Fixture::bare();
+    let script = |request: &Request| match request.number % 2 {
+        0 => (complete_stream(), AfterResponse::KeepAlive),
+        _ => (json_response("503 Service Unavailable", "{}"), AfterResponse::KeepAlive),
+    };
+    let server = Server::start(MODEL, script);
+    let load = |limit: &str| format!("mode: closed, concurrency: [2], requests: 2000, stop_on_errors: {limit}");
+    workload(&fixture, "chat", &load("{share: 0.3, of_last: 10}"), "D(20,10)", "");
+    workload(&fixture, "other", &load("{count: 5}"), "D(20,10)", "");
+    fixture.write(PIPELINE, &pipeline(&["chat", "other"], &[&endpoint("half", &server, "")], 1, 1, ""));
+    fixture.commit("an endpoint that fails");
+    let ran = fixture.assay(&["run", PIPELINE, "--run-id", "one"]).exits(30);
+    assert!(ran.stderr.contains("too_many_errors"), "{}", ran.stderr);
+    assert!(server.request_count() < 400, "each attempt ended early: {}", server.request_count());
+    let shown = fixture.assay(&["show", "one", "--all"]).stdout;
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in ["a trial ends with 3 failures among the last 10", "a trial ends with 5 failures"] {
+        assert!(shown.contains(said), "{shown}");
+    }
+    fixture.assay(&["verify", "one", "--recompute"]).success();
+}
+
 /// A response of 900 ms begins in the warm-up and outlasts the measured phase, in every attempt. Only one shard has a user.
 #[test]
 fn a_window_shorter_than_the_responses_is_not_retried_to_the_limit() {

@@ -500,6 +500,7 @@ static TRIAL: LazyLock<Trial> = LazyLock::new(|| Trial {
     measured: MeasuredLimits::default(),
     late_read_ns: 25_000_000,
     over_saturation: None,
+    stop_on_errors: None,
     sessions: None,
     connections: Connections::Pooled,
     timeout_ns: i64::MAX,

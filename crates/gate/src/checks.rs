@@ -112,10 +112,11 @@ pub(crate) fn check_definitions(changes: &[Difference]) -> Option<Check> {
 }
 
 /// Returns true if an attempt does not count because of the measured system and not because of the measuring one: it crashed,
-/// hung, did not respond, served less than arrived, or gave no result, or a result without its metrics.
+/// hung, did not respond, failed too many requests, served less than arrived, or gave no result, or a result without its metrics.
 fn is_own_fault(reason: &Reason) -> bool {
     let code = reason.code.as_str();
-    ["exit_code", "time_limit", "all_failed", "target_gone", "over_saturated", "processes_left"].contains(&code)
+    ["exit_code", "time_limit", "all_failed", "target_gone", "over_saturated", "too_many_errors", "processes_left"]
+        .contains(&code)
         || code.starts_with("malformed_")
         || code.starts_with("metric_")
 }

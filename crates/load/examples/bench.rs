@@ -348,6 +348,7 @@ fn trial(address: &str, streaming: bool, arrivals: Arrivals) -> Trial {
         measured: MeasuredLimits::default(),
         late_read_ns: 25_000_000,
         over_saturation: None,
+        stop_on_errors: None,
         sessions: None,
         connections: Connections::Pooled,
         timeout_ns: 600 * SECOND,

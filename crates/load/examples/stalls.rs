@@ -238,6 +238,7 @@ fn client(address: SocketAddr, mode: &str, seconds: i64) -> Result<()> {
         measured: MeasuredLimits { duration_ns: Some(seconds * SECOND), requests: None },
         late_read_ns: ValidityLimits::default().lateness_p99_ns.0.cast_signed(),
         over_saturation: None,
+        stop_on_errors: None,
         sessions: None,
         connections: Connections::Pooled,
         timeout_ns: 60 * SECOND,

@@ -144,6 +144,7 @@ fn measure(address: SocketAddr, streams: u32, requests: u64) -> Result<(HashMap<
         measured: MeasuredLimits::default(),
         late_read_ns: 25_000_000,
         over_saturation: None,
+        stop_on_errors: None,
         sessions: None,
         connections: Connections::Pooled,
         timeout_ns: 60 * SECOND,

@@ -65,7 +65,8 @@ pub use run::{run, run_sessions};
 pub use summary::{ClientStats, Counts, Delays, Lateness, TrialSummary};
 pub use tls::{ClientCertificate, TlsSettings, client_certificate_problem};
 pub use trial::{
-    Arrivals, Capture, ChunkLists, Connections, CustomCall, Excess, History, MeasuredLimits, OverSaturation, Sessions, Trial,
+    Arrivals, Capture, ChunkLists, Connections, CustomCall, ErrorLimit, Excess, History, MeasuredLimits, OverSaturation,
+    RecentErrors, Sessions, Trial,
 };
 pub use validity::{DELAY_GRAIN, FLOOD_BYTES};
 

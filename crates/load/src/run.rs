@@ -2,6 +2,7 @@
 
 mod cancellations;
 mod exchange;
+mod failures;
 mod limits;
 mod offer;
 mod places;
@@ -17,6 +18,7 @@ use assay_reactor::{Poller, ReadySocket, now_ns};
 use assay_record::{Outcome, Phase, Record};
 
 use self::cancellations::Cancellations;
+use self::failures::FailureCounter;
 use self::places::Places;
 use self::sessions::SessionTable;
 use crate::budget::{Budget, MAX_HELD_BYTES};
@@ -144,6 +146,8 @@ enum End {
     Cancelled,
     /// More requests were in flight than it allows.
     OverSaturated,
+    /// As many requests failed as end it.
+    TooManyErrors,
 }
 
 /// The state of the loop. Its times count from the trial's start.
@@ -168,6 +172,8 @@ struct Engine<'a> {
     openings: u32,
     /// The time since which more are in flight than saturate the endpoint; `None` if no more are, or if nothing counts as more.
     saturated_since_ns: Option<i64>,
+    /// The failed requests, if some number of them ends the trial.
+    failures: Option<FailureCounter>,
     /// The places for requests in flight, if due requests wait for one.
     places: Option<Places>,
     warmup: Lane,
@@ -235,6 +241,7 @@ impl<'a> Engine<'a> {
             in_flight: 0,
             openings: 0,
             saturated_since_ns: None,
+            failures: trial.stop_on_errors.map(FailureCounter::new),
             places: trial.has_waiting().then(|| Places::new(trial.max_in_flight())),
             warmup: lanes.warmup,
             measured: lanes.measured,
@@ -307,6 +314,10 @@ impl<'a> Engine<'a> {
             self.offer(now);
             self.cancel_due(now);
             self.end_timed_out(now);
+            if self.failures.as_ref().is_some_and(FailureCounter::is_met) {
+                self.stop(now);
+                return Ok(End::TooManyErrors);
+            }
             if self.output.due_ns().is_some_and(|due| now >= due) {
                 self.output.flush(now);
             }
@@ -480,6 +491,9 @@ impl<'a> Engine<'a> {
     fn record_end(&mut self, row: Box<Row>, now: i64) {
         let record = &row.record;
         self.counts.add(record.phase, record.outcome);
+        if let Some(failures) = &mut self.failures {
+            failures.add(record.outcome);
+        }
         if record.phase == Phase::Measured {
             self.last_end_ns = self.last_end_ns.max(record.end_ns);
             if record.sent_ns.is_some() {
@@ -533,6 +547,7 @@ impl<'a> Engine<'a> {
             idle_cut_ns,
             cancelled: end == End::Cancelled,
             over_saturated: end == End::OverSaturated,
+            too_many_errors: end == End::TooManyErrors,
             client,
         }
     }

@@ -20,6 +20,8 @@ pub struct TrialSummary {
     pub cancelled: bool,
     /// True if it ended early because more requests were in flight than [`Trial::over_saturation`](crate::Trial::over_saturation) allows.
     pub over_saturated: bool,
+    /// True if it ended early because as many requests failed as [`Trial::stop_on_errors`](crate::Trial::stop_on_errors) states.
+    pub too_many_errors: bool,
     /// The client's measurements of itself.
     pub client: ClientStats,
 }

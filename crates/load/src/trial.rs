@@ -30,6 +30,8 @@ pub struct Trial {
     pub late_read_ns: i64,
     /// The queue at which the trial ends early; none if it ends as planned.
     pub over_saturation: Option<OverSaturation>,
+    /// The failed requests at which the trial ends early; none if it ends as planned.
+    pub stop_on_errors: Option<ErrorLimit>,
     /// The sessions that the requests are turns of; none if the requests are independent of one another.
     pub sessions: Option<Sessions>,
     /// The reuse of connections.
@@ -53,6 +55,24 @@ pub struct OverSaturation {
     pub in_flight: u32,
     /// The time for which there have to be more, in nanoseconds.
     pub for_ns: i64,
+}
+
+/// The failed requests at which a trial ends early, those of the warm-up too. The first limit that is met ends it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ErrorLimit {
+    /// The number of failed requests of this shard.
+    pub count: Option<u64>,
+    /// The failures among the requests that ended last.
+    pub recent: Option<RecentErrors>,
+}
+
+/// Failures among the requests that ended last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecentErrors {
+    /// The failures that end a trial.
+    pub failures: u32,
+    /// The number of requests that ended last; as long as fewer have ended, nothing ends the trial.
+    pub of_last: u32,
 }
 
 /// The call of an API that a workload describes.

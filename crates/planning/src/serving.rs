@@ -201,6 +201,7 @@ pub(crate) fn build_work(
         connections: load.connections,
         cancel: load.cancel,
         over_saturation: load.over_saturation,
+        stop_on_errors: load.stop_on_errors,
         prompts,
         sessions: serving.sessions.as_ref().map(|written| sessions(written, load.sessions, serving.plays_trace())),
         scenario: serving.scenario,

@@ -171,4 +171,9 @@ impl Outcome {
     pub fn is_failure(self) -> bool {
         !matches!(self, Self::Ok | Self::Cancelled)
     }
+
+    /// Returns true if the client ended the request, or never sent it, so that its end says nothing about the endpoint.
+    pub fn is_of_client(self) -> bool {
+        matches!(self, Self::Cancelled | Self::CancelledAtEnd | Self::Dropped)
+    }
 }

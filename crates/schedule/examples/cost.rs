@@ -61,6 +61,7 @@ fn schedule(arrival: ArrivalLaw) -> Result<TrialSchedule, ScheduleError> {
         max_concurrency: None,
         cancel: None,
         over_saturation: None,
+        stop_on_errors: None,
         scenario: None,
         connections: assay_manifest::ConnectionPolicy::Pooled,
         session_header: None,

@@ -535,6 +535,7 @@ pub(crate) static LOAD: Table = Table {
             "The queue at which a trial ends early, because requests arrive faster than they are served.",
         )
         .only(&["open"]),
+        optional("stop_on_errors", &Type::Object(&STOP_ON_ERRORS), "The failed requests at which a trial ends early."),
     ],
     rules: &[Rule::AtLeastOneFor(&["closed", "open"], &["duration", "requests", "sessions"])],
 };
@@ -567,6 +568,30 @@ static OVER_SATURATION: Table = Table {
         required("for", &DURATION_TYPE, "The time for which more of them end the trial."),
     ],
     rules: &[],
+};
+
+static STOP_ON_ERRORS: Table = Table {
+    name: "stop_on_errors",
+    doc: "A trial ends early once so many of its requests have failed, those of the warm-up too; the first limit that is met ends it. Its attempt is kept and does not count (`too_many_errors`); it is tried again within the budget of retries. Requests that the client cancelled or could not send are no failures here.",
+    selector: None,
+    fields: &[
+        optional(
+            "count",
+            &Type::Integer { min: 1, max: 1_000_000_000 },
+            "The number of failed requests that ends a trial. Each of several shards has its part.",
+        ),
+        optional(
+            "share",
+            &Type::Number { min: 0.0, above_min: true, max: 1.0 },
+            "The share of failures, among the requests that ended last, that ends a trial. A share of 1 stands for failures in a row.",
+        ),
+        optional(
+            "of_last",
+            &Type::Integer { min: 1, max: 100_000 },
+            "The number of requests, of one shard, that `share` is of; 100 if absent. As long as fewer have ended, `share` ends nothing.",
+        ),
+    ],
+    rules: &[Rule::AtLeastOne(&["count", "share"])],
 };
 
 static LENGTHS: Type =

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use assay_api::{CustomApi, InputKind, ServingApi};
 use assay_manifest::{
-    Adapter, BetterDirection, CacheMode, Cancellation, CaptureMode, ConnectionPolicy, Count, DatasetFormat, HarnessFormat,
-    History, Images, InstructionCounter, JudgedScenario, MeasuredCommand, Name, OverLongPrompt, OverSaturation, RateProfile,
-    RateSegment, ReasoningHistory, SessionPlay, SharedPrefix, SloMetric, SyntheticText, TokenIds, WorkloadType,
+    Adapter, BetterDirection, CacheMode, Cancellation, CaptureMode, ConnectionPolicy, Count, DatasetFormat, ErrorLimit,
+    HarnessFormat, History, Images, InstructionCounter, JudgedScenario, MeasuredCommand, Name, OverLongPrompt, OverSaturation,
+    RateProfile, RateSegment, ReasoningHistory, RecentErrors, SessionPlay, SharedPrefix, SloMetric, SyntheticText, TokenIds,
+    WorkloadType,
 };
 use assay_metric::Requirement;
 use serde_json::{Map, Value as Json};
@@ -31,6 +32,9 @@ use crate::session_play::{check_session_play, is_recycled};
 use crate::tables::WORKLOAD_SPEC;
 use crate::token_ids::check_token_ids;
 use crate::tokenizer::{WorkloadTemplate, WorkloadTokenizer, check_tokenizer};
+
+/// The number of requests that ended last, of which a share ends a trial, if the workload states none.
+const RECENT_REQUESTS: u64 = 100;
 
 /// A workload as its file defines it. Only [`Workload::parse`] makes one, so that it always agrees with its digest.
 #[derive(Clone, Debug)]
@@ -372,6 +376,8 @@ pub struct Load {
     pub cancel: Option<Cancellation>,
     /// The queue at which a trial of an open loop ends early; `None` if it ends as planned.
     pub over_saturation: Option<OverSaturation>,
+    /// The failed requests at which a trial ends early; `None` if it ends as planned.
+    pub stop_on_errors: Option<ErrorLimit>,
 }
 
 /// The arrival mode: the event that triggers a request.
@@ -722,6 +728,7 @@ impl Define for Workload {
         check_rate_profile(spec, problems);
         check_users(spec, problems);
         check_over_saturation(spec, problems);
+        check_error_limit(spec, problems);
         check_distributions(spec, problems);
         check_length_tables(spec, problems);
         check_text(spec, problems);
@@ -847,6 +854,15 @@ fn check_over_saturation(spec: &CheckedValue, problems: &mut Problems<'_>) {
         let message =
             "`spec.load.over_saturation.in_flight` is never exceeded: `max_concurrency` allows no more requests in flight";
         problems.add_hinted(limit.span, message, "lower it, or remove one of them");
+    }
+}
+
+/// Checks that the number of recent requests stands beside a share of them, and is not more than a trial has.
+fn check_error_limit(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let Some(limit) = spec.at(&["load", "stop_on_errors"]) else { return };
+    if let (Some(of_last), None) = (limit.member("of_last"), limit.member("share")) {
+        let message = "`spec.load.stop_on_errors.of_last` says among how many requests a `share` fails, and there is no `share`";
+        problems.add_hinted(of_last.span, message, "add `share`, or remove `of_last`");
     }
 }
 
@@ -1661,6 +1677,7 @@ impl Read for Load {
             connections: load.get("connections")?,
             cancel: load.get("cancel")?,
             over_saturation: load.get("over_saturation")?,
+            stop_on_errors: load.get("stop_on_errors")?,
         })
     }
 }
@@ -1720,6 +1737,16 @@ impl Read for OverSaturation {
         let held: Duration = limit.get("for")?;
         let in_flight: u64 = limit.get("in_flight")?;
         Some(Self { in_flight: Count(in_flight), for_ns: Count(u64::try_from(held.as_nanos()).ok()?) })
+    }
+}
+
+impl Read for ErrorLimit {
+    fn read(limit: &CheckedValue) -> Option<Self> {
+        let count: Option<u64> = limit.get("count")?;
+        let share: Option<f64> = limit.get("share")?;
+        let of_last: Option<u64> = limit.get("of_last")?;
+        let of_last = Count(of_last.unwrap_or(RECENT_REQUESTS));
+        Some(Self { count: count.map(Count), recent: share.map(|share| RecentErrors { share, of_last }) })
     }
 }
 

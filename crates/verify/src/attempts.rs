@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_claim::find_drift;
 use assay_envelope::Verified;
 use assay_manifest::{
-    Attempt, AttemptStatus, Block, Body as _, Collection, Digest, Document, Environment, ExecutionPart, FrozenWorkload,
-    HostChange, InputRef, Name, Plan, ProvisionedReplica, ProvisionedTarget, RESPONSE_FLOOD, Reason, Shard, TrialId,
-    ValidityLimits, ordinal,
+    Attempt, AttemptStatus, Block, Body as _, Collection, Count, Digest, Document, Environment, ExecutionPart, FrozenWorkload,
+    HostChange, InputRef, Name, Plan, ProvisionedReplica, ProvisionedTarget, RESPONSE_FLOOD, Reason, Shard, TOO_MANY_ERRORS,
+    TrialId, ValidityLimits, ordinal,
 };
+use assay_record::Outcome;
 
 use crate::{Error, Result};
 
@@ -35,6 +36,7 @@ pub fn check_attempts(documents: &[Verified<Document>]) -> Result<()> {
             if let Some(plan) = plan {
                 check_planned(plan, attempt)?;
                 check_validity(plan, attempt)?;
+                check_errors(plan, part.shard, attempt)?;
             }
         }
     }
@@ -187,6 +189,31 @@ fn check_validity(plan: &Plan, attempt: &Attempt) -> Result<()> {
         ValidityLimits::CLIENT_CODES.into_iter().all(|code| has(code) == is_among(code, &found))
     };
     ensure(is_same, attempt, "has other reasons about its client than the client's health gives by the limits of the plan")
+}
+
+/// Judges by the counted outcomes whether failed requests ended an attempt early: if the plan states a number of them, those that count it have fewer.
+/// Which share of the last ones failed is in the records alone.
+fn check_errors(plan: &Plan, shard: Shard, attempt: &Attempt) -> Result<()> {
+    let Some(serving) = &attempt.serving else { return Ok(()) };
+    let work = plan.case(&attempt.case_id).and_then(|case| plan.workload(&case.workload)?.serving.as_ref());
+    let limit = work.and_then(|work| work.stop_on_errors);
+    let ended_early = attempt.validity.reasons.iter().any(|reason| reason.code == TOO_MANY_ERRORS);
+    let failed: u64 =
+        [&serving.outcomes, &serving.warmup_outcomes].into_iter().flatten().filter(is_error).map(|(_, count)| count.0).sum();
+    let number = limit.and_then(|limit| limit.count_of_shard(shard.count));
+    let is_met = number.is_some_and(|number| failed >= number);
+    let may_be_met = limit.is_some_and(|limit| limit.recent.is_some_and(|recent| failed >= recent.failures()));
+    ensure(
+        !ended_early || is_met || may_be_met,
+        attempt,
+        "ended early on failed requests, and fewer failed than end it by the plan",
+    )?;
+    ensure(!attempt.validity.valid || !is_met, attempt, "is valid, and as many requests failed as end it by the plan")
+}
+
+/// Returns true for an outcome of requests that the endpoint failed.
+fn is_error((name, _): &(&String, &Count)) -> bool {
+    name.parse::<Outcome>().is_ok_and(|outcome| outcome.is_failure() && !outcome.is_of_client())
 }
 
 fn is_among(code: &str, reasons: &[Reason]) -> bool {

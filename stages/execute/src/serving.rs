@@ -199,7 +199,8 @@ impl<'a> ServingTrial<'a> {
         barrier.report_responses(ctx, has_response)?;
         // The check for measured requests covers the whole attempt: if all of a shard's few requests failed, that is its
         // measurement.
-        let is_whole = !shot.timed_out && !shot.finished.cancelled && !shot.finished.over_saturated;
+        let is_whole =
+            !shot.timed_out && !shot.finished.cancelled && !shot.finished.over_saturated && !shot.finished.too_many_errors;
         let others_measure = is_idle(ctx, &schedule) || (is_whole && !has_response && barrier.others_have_responses(ctx)?);
         let (status, verdict) = judge::judge(&judge::JudgeInput {
             finished: &shot.finished,
@@ -213,6 +214,7 @@ impl<'a> ServingTrial<'a> {
             has_cap: self.work.max_concurrency.is_some(),
             commonest_error: shot.told.commonest_error(),
             over_saturation: self.work.over_saturation,
+            stop_on_errors: self.work.stop_on_errors,
         });
         reasons.extend(verdict);
         if shot.told.held_secret {
@@ -348,6 +350,7 @@ impl<'a> ServingTrial<'a> {
             measured: MeasuredLimits { duration_ns: self.work.duration_ns.map(signed), requests: None },
             late_read_ns: signed(self.limits.lateness_p99_ns),
             over_saturation: None,
+            stop_on_errors: None,
             sessions: None,
             connections: match self.work.connections {
                 ConnectionPolicy::Pooled => Connections::Pooled,
@@ -408,6 +411,7 @@ impl<'a> ServingTrial<'a> {
             in_flight: u32::try_from(most.in_flight.0.div_ceil(u64::from(ctx.shard().count.max(1)))).unwrap_or(u32::MAX),
             for_ns: signed(most.for_ns),
         });
+        trial.stop_on_errors = self.work.stop_on_errors.map(|limit| own_errors(limit, ctx.shard().count));
         trial.measured.requests = schedule.request_limit().map(|requests| stripe.share(requests));
         let mut prompts = Prompts::new(schedule, stripe, Arc::clone(&self.tokenizer), self.rows.clone(), &self.work)
             .with_image_files(self.image_files.clone());
@@ -787,6 +791,18 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
 /// Converts nanoseconds that are not negative if they are meaningful.
 fn unsigned(ns: i64) -> Count {
     Count(u64::try_from(ns).unwrap_or(0))
+}
+
+/// Returns the failed requests of one shard that end its trial.
+fn own_errors(limit: assay_manifest::ErrorLimit, shards: u32) -> assay_load::ErrorLimit {
+    let narrowed = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    assay_load::ErrorLimit {
+        count: limit.count_of_shard(shards),
+        recent: limit.recent.map(|recent| assay_load::RecentErrors {
+            failures: narrowed(recent.failures()),
+            of_last: narrowed(recent.of_last.0),
+        }),
+    }
 }
 
 fn signed(ns: Count) -> i64 {

@@ -293,6 +293,9 @@ pub(crate) struct Bench {
     /// The treatment of a longer prompt: refuse, truncate or skip
     #[arg(long, value_name = "RULE", requires = "file")]
     over: Option<String>,
+    /// End a trial early once so many of its requests have failed: it then does not count
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_errors: Option<u64>,
     /// Documents per request, for an API that takes documents
     #[arg(long, value_name = "N", default_value_t = 1)]
     documents: u32,
@@ -577,6 +580,7 @@ impl Bench {
         set(&mut load, "connections", Some(self.connections.as_str()).filter(|policy| *policy != "pooled").map(Value::from));
         set(&mut load, "cancel", self.cancel.as_deref().map(parse_cancel).transpose()?);
         set(&mut load, "over_saturation", self.over_saturation.clone().filter(|_| name == "bench-open"));
+        set(&mut load, "stop_on_errors", self.max_errors.map(|count| json!({ "count": count })));
         let lengths = self.lengths()?;
         let file = self.file().map(|(member, file)| self.file_of(member, file).map(|of| (member, of))).transpose()?;
         let is_simulated = self.simulator.is_some();

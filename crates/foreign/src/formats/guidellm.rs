@@ -35,7 +35,9 @@ pub(crate) static FORMAT: Format = Format {
 
 const COMMANDS: &[&[&str]] = &[&["guidellm", "benchmark", "run"], &["guidellm", "benchmark"]];
 const RESULTS: &str = "Assay keeps all records and writes its own reports";
-const LIMITS: &str = "a trial of Assay with failures states them, and goes on";
+const STOPS: &str = "it ends a load alike, and Assay makes no numbers of one that ended early";
+/// The requests that an error rate is of, which the command line cannot state.
+const ERROR_WINDOW: u64 = 30;
 const DATASET: &str =
     "write `prompt_tokens=NUMBER,output_tokens=NUMBER`, or put a file beside the workload and write `dataset: {path: FILE}`";
 
@@ -55,8 +57,8 @@ pub(crate) static FLAGS: &[Flag] = &[
         Takes::One,
         "the seed of another generator gives other draws; `seed` of a workload repeats Assay's own",
     ),
-    ignored(&["--max-errors"], Takes::One, LIMITS),
-    ignored(&["--max-error-rate"], Takes::One, LIMITS),
+    one(&["--max-errors"], "`spec.load.stop_on_errors.count`", "30"),
+    one(&["--max-error-rate"], "`spec.load.stop_on_errors.share`, of the last 30", "0.1"),
     ignored(&["--output-path", "--output-dir", "--outputs", "--output-extras"], Takes::Many, RESULTS),
     ignored(&["--disable-progress", "--disable-console", "--disable-console-outputs"], Takes::Nothing, RESULTS),
     ignored(&["--display-scheduler-stats"], Takes::Nothing, RESULTS),
@@ -134,8 +136,33 @@ fn limits(arguments: &Arguments, mapping: &mut Mapping<'_>) {
         mapping.draft.load.push(member("requests", requests));
         mapping.mapped("--max-requests", "workload spec.load.requests");
     }
+    errors(arguments, mapping);
     if !arguments.has("--max-seconds") && !arguments.has("--max-requests") {
         mapping.refused("--max-seconds(absent)", "a trial needs an end: add `--max-seconds` or `--max-requests`");
+    }
+}
+
+fn errors(arguments: &Arguments, mapping: &mut Mapping<'_>) {
+    let mut limit = serde_json::Map::new();
+    if let Some(count) = arguments.whole("--max-errors", mapping) {
+        if (1..=1_000_000_000).contains(&count) {
+            limit.insert("count".into(), json!(count));
+            mapping.approximated("--max-errors", "workload spec.load.stop_on_errors", STOPS);
+        } else {
+            mapping.refused("--max-errors", "write a number from 1 to 1000000000, or remove it");
+        }
+    }
+    if let Some(share) = arguments.number("--max-error-rate", mapping) {
+        if share > 0.0 && share <= 1.0 {
+            limit.insert("share".into(), json!(share));
+            limit.insert("of_last".into(), json!(ERROR_WINDOW));
+            mapping.approximated("--max-error-rate", "workload spec.load.stop_on_errors", STOPS);
+        } else {
+            mapping.refused("--max-error-rate", "write a share above 0 and at most 1, or remove it");
+        }
+    }
+    if !limit.is_empty() {
+        mapping.draft.load.push(member("stop_on_errors", Value::Object(limit)));
     }
 }
 

@@ -146,6 +146,7 @@ fn question<'a>(gate: &'a Name, runs: Vec<Run<'a>>) -> GateInput<'a> {
         acknowledgements: Vec::new(),
         judged_on: instant("2026-11-20T00:00:00.000000000Z"),
         learned: None,
+        both_ways: false,
         policy_changes: Vec::new(),
         definition_changes: Vec::new(),
         files: Vec::new(),
@@ -589,6 +590,7 @@ fn a_candidate_that_crashes_more_often_does_not_pass_by_being_repeated() {
         "all_failed",
         "target_gone",
         "over_saturated",
+        "too_many_errors",
         "malformed_json",
         "metric_not_finite",
         "metric_absent",
@@ -708,7 +710,7 @@ fn hardware_comes_before_facts_where_both_could_explain_a_change() {
 /// The floor applies to throughputs as well as to latencies, and a bound that does not clear it has shown nothing.
 #[test]
 fn what_does_not_clear_the_floor_only_seems_worse() {
-    let rules = Rules { q: 0.05, budget: 0.05, unit: PairUnit::Pair };
+    let rules = Rules { q: 0.05, budget: 0.05, unit: PairUnit::Pair, both_ways: false };
     let learned = LearnedNoise {
         noise: assay_stats::Noise::normal(0.005, 100.0),
         launches: Some(crate::rule::Launches { sd: 0.03, n: 20, largest: 0.01 }),

@@ -22,6 +22,7 @@ fn trial(api: ServingApi, streaming: bool) -> Trial {
         measured: MeasuredLimits::default(),
         late_read_ns: 25_000_000,
         over_saturation: None,
+        stop_on_errors: None,
         sessions: None,
         connections: Connections::Pooled,
         timeout_ns: 1,

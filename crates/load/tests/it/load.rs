@@ -1,15 +1,16 @@
 //! The offered load: users, schedules, phases, ends.
 
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
 use assay_load::{
-    Capture, Cause, ChunkLists, Connections, Error, History, MeasuredLimits, OverSaturation, PlannedRequest, Progress, Requests,
-    Sessions, Sink, Trial, run,
+    Capture, Cause, ChunkLists, Connections, Error, ErrorLimit, History, MeasuredLimits, OverSaturation, PlannedRequest,
+    Progress, RecentErrors, Requests, Sessions, Sink, Trial, run,
 };
 use assay_record::{Outcome, Phase, Record};
 
-use crate::server::{AfterResponse, Gate, Server, good, good_stream, header};
+use crate::server::{AfterResponse, Gate, Request, Server, good, good_stream, header};
 use crate::support::{CLOSED_URL, LONG, MS, capped, closed, every, indices, numbered, open, run_into, run_trial, trial};
 
 #[test]
@@ -458,6 +459,42 @@ fn a_queue_that_empties_in_between_does_not_end_the_trial() {
     let (finished, kept) = run_trial(&trial, &mut every(MS / 4, 100));
     assert!(!finished.over_saturated);
     assert_eq!(indices(&kept, Outcome::Ok).len(), 100);
+}
+
+/// Responds to each request with an error.
+fn failing(_: &Request, stream: &mut dyn Write) -> AfterResponse {
+    let _ = stream.write_all(b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 2\r\n\r\n{}");
+    AfterResponse::KeepAlive
+}
+
+#[test]
+fn failures_end_the_trial_with_a_row_for_each_request() {
+    let server = Server::start(failing);
+    for (limit, least) in [
+        (ErrorLimit { count: Some(5), recent: None }, 5),
+        (ErrorLimit { count: None, recent: Some(RecentErrors { failures: 8, of_last: 8 }) }, 8),
+    ] {
+        let trial = Trial { stop_on_errors: Some(limit), ..closed(&server.url(), 2) };
+        let (finished, kept) = run_trial(&trial, &mut numbered(10_000));
+        assert!(finished.too_many_errors && !finished.cancelled && !finished.over_saturated);
+        // Each user had at most one more in flight.
+        let failed = indices(&kept, Outcome::HttpError).len();
+        assert!((least..least + 2).contains(&failed), "{failed} failed with {limit:?}");
+        let others = indices(&kept, Outcome::CancelledAtEnd).len() + indices(&kept, Outcome::Dropped).len();
+        assert_eq!(failed + others, kept.records.len());
+    }
+}
+
+#[test]
+fn fewer_failures_than_the_limit_change_nothing() {
+    let server = Server::start(failing);
+    let limit = ErrorLimit { count: Some(21), recent: Some(RecentErrors { failures: 21, of_last: 21 }) };
+    let trial = Trial { stop_on_errors: Some(limit), ..closed(&server.url(), 2) };
+    let (finished, kept) = run_trial(&trial, &mut numbered(20));
+    assert!(!finished.too_many_errors);
+    assert_eq!(indices(&kept, Outcome::HttpError).len(), 20);
+    let met = Trial { stop_on_errors: Some(ErrorLimit { count: Some(20), recent: None }), ..closed(&server.url(), 2) };
+    assert!(run_trial(&met, &mut numbered(20)).0.too_many_errors, "also by the last one");
 }
 
 #[test]

@@ -82,6 +82,7 @@ pub(crate) fn trial(url: &str) -> Trial {
         measured: MeasuredLimits::default(),
         late_read_ns: 25_000_000,
         over_saturation: None,
+        stop_on_errors: None,
         sessions: None,
         connections: Connections::Pooled,
         timeout_ns: LONG,

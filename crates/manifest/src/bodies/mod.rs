@@ -8,6 +8,7 @@ pub(crate) mod collection;
 pub(crate) mod common;
 pub(crate) mod dataset;
 pub(crate) mod environment;
+pub(crate) mod error_limit;
 pub(crate) mod execution;
 pub(crate) mod foreign_evidence;
 pub(crate) mod images;

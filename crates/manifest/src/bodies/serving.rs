@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::document::words;
 use crate::{
-    Adapter, AgentxVerdict, Artifact, Block, Cancellation, CaseId, Count, Digest, ImageFiles, Images, JudgedScenario,
+    Adapter, AgentxVerdict, Artifact, Block, Cancellation, CaseId, Count, Digest, ErrorLimit, ImageFiles, Images, JudgedScenario,
     OverSaturation, PauseLaw, PinnedFile, PointId, PromptSource, RateProfile, SessionCounts, SessionPlay, Sessions, TokenIds,
     Tokenizer, TrialId,
 };
@@ -254,6 +254,9 @@ pub struct ServingWork {
     /// The queue at which each trial of an open loop ends early; absent if it ends as planned, however long the queue is.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub over_saturation: Option<OverSaturation>,
+    /// The failed requests at which each trial ends early; absent if it ends as planned, however many fail.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stop_on_errors: Option<ErrorLimit>,
     /// The source of prompts.
     pub prompts: PromptSource,
     /// The conversations that requests belong to; absent if each request stands for itself.

@@ -28,6 +28,7 @@ pub(super) fn work() -> ServingWork {
         max_concurrency: None,
         cancel: None,
         over_saturation: None,
+        stop_on_errors: None,
         scenario: None,
         connections: assay_manifest::ConnectionPolicy::Pooled,
         session_header: None,
@@ -162,7 +163,10 @@ fn what_does_not_shape_the_load_is_not_in_its_recipe() {
     let key = PointKey { seed: &SEED, workload: &workload, point: &point };
     let recipe = |work: &ServingWork| load_recipe_digest(work, RATE, &key).expect("a digest");
     let over_saturation = Some(assay_manifest::OverSaturation { in_flight: Count(9), for_ns: Count(9) });
-    let same = ServingWork { streaming: false, timeout_ns: Count(1), capture: CaptureMode::Full, over_saturation, ..work() };
+    let stop_on_errors = Some(assay_manifest::ErrorLimit { count: Some(Count(9)), recent: None });
+    let timeout_ns = Count(1);
+    let same =
+        ServingWork { streaming: false, timeout_ns, capture: CaptureMode::Full, over_saturation, stop_on_errors, ..work() };
     assert_eq!(recipe(&same), recipe(&work()));
     let others = vec![
         ServingWork { arrival: ArrivalLaw::Constant, ..work() },

@@ -192,6 +192,7 @@ fn a_serving_workload_is_read_with_its_defaults() {
             max_concurrency: None,
             cancel: None,
             over_saturation: None,
+            stop_on_errors: None,
             duration: Some(Duration::from_mins(1)),
             requests: None,
             sessions: None,
@@ -1719,6 +1720,25 @@ fn passwords_in_addresses_are_not_shown() {
       |                 ^
     hint: remove it; credentials go into a target's `headers`, as references
     ");
+}
+
+#[test]
+fn a_load_may_end_early_if_its_requests_fail() {
+    use assay_manifest::{ErrorLimit, RecentErrors};
+
+    let with = |limit: &str| replace_part(SERVING, "    mode: open\n", &format!("    mode: open\n    stop_on_errors: {limit}\n"));
+    let read = |limit: &str| {
+        let Work::Serving(serving) = workload(&with(limit)).spec.work else { panic!("serving") };
+        serving.load.stop_on_errors
+    };
+    let recent = |share, of_last| Some(RecentErrors { share, of_last: Count(of_last) });
+    assert_eq!(read("{count: 50}"), Some(ErrorLimit { count: Some(Count(50)), recent: None }));
+    assert_eq!(read("{share: 0.5}"), Some(ErrorLimit { count: None, recent: recent(0.5, 100) }));
+    assert_eq!(read("{count: 9, share: 1, of_last: 5}"), Some(ErrorLimit { count: Some(Count(9)), recent: recent(1.0, 5) }));
+    assert!(problems(&with("{count: 0}")).contains("`spec.load.stop_on_errors.count` must be from 1 to"));
+    assert!(problems(&with("{share: 0}")).contains("`spec.load.stop_on_errors.share`"));
+    assert!(problems(&with("{count: 9, of_last: 5}")).contains("there is no `share`"));
+    assert!(problems(&with("{}")).contains("`count`"), "{}", problems(&with("{}")));
 }
 
 #[test]

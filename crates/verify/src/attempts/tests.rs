@@ -122,6 +122,36 @@ fn reasons_against_an_attempt_are_those_that_its_figures_give() {
 }
 
 #[test]
+fn an_attempt_ends_early_on_failed_requests_only_if_so_many_failed() {
+    let attempt = |reasons: &[&str], failed: &str| {
+        let mut attempt = judged(reasons, 25, 95.0, 50);
+        let serving = attempt.serving.as_mut().expect("serving");
+        serving.outcomes = serde_json::from_value(json!({"ok": "9", "http_error": failed, "dropped": "7"})).expect("outcomes");
+        serving.warmup_outcomes = serde_json::from_value(json!({"timeout": "1", "cancelled_at_end": "7"})).expect("outcomes");
+        attempt
+    };
+    let with = |limit: Value| {
+        let mut plan = plan_with_limits(None);
+        let work = plan.workloads[0].serving.as_mut().expect("serving");
+        work.stop_on_errors = serde_json::from_value(limit).expect("a limit");
+        plan
+    };
+    let holds =
+        |limit: Value, shards, attempt: &Attempt| check_errors(&with(limit), Shard { index: 0, count: shards }, attempt).is_ok();
+    let five = || json!({"count": "5"});
+    let (early, whole) = (|failed| attempt(&["too_many_errors"], failed), |failed| attempt(&[], failed));
+    assert!(holds(five(), 1, &early("4")) && holds(five(), 1, &whole("3")), "with the one of the warm-up");
+    assert!(!holds(five(), 1, &early("3")), "one fewer than ends it");
+    assert!(!holds(five(), 1, &whole("4")), "as many as end it, and it counts");
+    assert!(holds(five(), 2, &early("2")) && !holds(five(), 2, &whole("2")), "each of two shards has its part");
+    assert!(!holds(Value::Null, 1, &early("9")) && holds(Value::Null, 1, &whole("9")), "nothing ends it");
+    let recent = || json!({"recent": {"share": 0.5, "of_last": "20"}});
+    assert!(holds(recent(), 1, &early("9")) && !holds(recent(), 1, &early("8")) && holds(recent(), 1, &whole("50")));
+    let late = attempt(&["client_late"], "4");
+    assert!(holds(five(), 1, &late), "an attempt that does not count for another reason");
+}
+
+#[test]
 fn a_plan_s_own_limits_judge_and_one_without_limits_judges_nothing() {
     let late = judged(&[], 26, 95.0, 50);
     let judge = |validity: Option<ValidityLimits>| {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use assay_load::TrialSummary;
 use assay_manifest::{
-    AttemptStatus, ClientHealth, HostChange, LastingReason, OverSaturation, RESPONSE_FLOOD, Reason, ValidityLimits,
+    AttemptStatus, ClientHealth, ErrorLimit, HostChange, LastingReason, OverSaturation, RESPONSE_FLOOD, Reason, TOO_MANY_ERRORS,
+    ValidityLimits,
 };
 use assay_record::{Outcome, Phase};
 
@@ -26,6 +27,8 @@ pub(crate) struct JudgeInput<'a> {
     pub(crate) commonest_error: Option<&'a str>,
     /// The queue at which the workload ends a trial early.
     pub(crate) over_saturation: Option<OverSaturation>,
+    /// The failed requests at which the workload ends a trial early.
+    pub(crate) stop_on_errors: Option<ErrorLimit>,
 }
 
 /// Returns the status of the attempt, and all reasons against counting it.
@@ -45,6 +48,7 @@ pub(crate) fn judge(left: &JudgeInput<'_>) -> (AttemptStatus, Vec<Reason>) {
         }
         AttemptStatus::Cancelled => reasons.push(Reason::new("cancelled", "the run was stopped in the middle of the attempt")),
         _ if left.finished.over_saturated => reasons.push(over_saturated(left.over_saturation)),
+        _ if left.finished.too_many_errors => reasons.push(too_many_errors(left)),
         _ => reasons.extend(nothing_measured(left)),
     }
     reasons.extend(left.missed_start.map(|ns| {
@@ -62,6 +66,17 @@ fn over_saturated(most: Option<OverSaturation>) -> Reason {
     });
     let detail = format!("{limit}they arrive faster than the endpoint serves them, so the load was ended early");
     Reason::new(LastingReason::OverSaturated.as_str(), detail)
+}
+
+/// The reason of a trial whose requests failed: how many, and what ended it.
+fn too_many_errors(left: &JudgeInput<'_>) -> Reason {
+    let count = |outcome| Phase::ALL.iter().map(|phase| left.finished.counts.count(*phase, outcome)).sum::<u64>();
+    let of_endpoint = || Outcome::ALL.iter().copied().filter(|outcome| !outcome.is_of_client());
+    let all: u64 = of_endpoint().map(count).sum();
+    let failed: u64 = of_endpoint().filter(|outcome| outcome.is_failure()).map(count).sum();
+    let most = left.commonest_error.map(|error| format!("; most often `{error}`")).unwrap_or_default();
+    let limit = left.stop_on_errors.map(|limit| format!(", and a trial ends with {limit}")).unwrap_or_default();
+    Reason::new(TOO_MANY_ERRORS, format!("{failed} of {all} requests failed{limit}{most}"))
 }
 
 fn nothing_measured(left: &JudgeInput<'_>) -> Option<Reason> {
@@ -144,6 +159,7 @@ mod tests {
             has_cap: false,
             commonest_error: None,
             over_saturation: Some(OverSaturation { in_flight: Count(120), for_ns: Count(1_500_000_000) }),
+            stop_on_errors: None,
         }
     }
 
@@ -175,6 +191,25 @@ mod tests {
         let stopped = ClientHealth { loop_stall_max_ns: Count(5_000_000_000), ..ClientHealth::default() };
         let both = verdict(&over_saturated, &stopped, |_| ());
         assert!(both.contains("over_saturated:") && both.contains("client_stalled:"), "{both}");
+    }
+
+    #[test]
+    fn a_trial_whose_requests_fail_does_not_count_if_the_workload_says_so() {
+        let outcomes = [(Phase::Warmup, Outcome::Timeout), (Phase::Measured, Outcome::HttpError)];
+        let others =
+            [(Phase::Measured, Outcome::Ok), (Phase::Measured, Outcome::CancelledAtEnd), (Phase::Measured, Outcome::Dropped)];
+        let counts = outcomes.into_iter().chain(others).collect();
+        let ended = TrialSummary { too_many_errors: true, counts, ..TrialSummary::default() };
+        let limit = ErrorLimit { count: Some(Count(2)), recent: None };
+        let said = verdict(&ended, &ClientHealth::default(), |left| {
+            (left.stop_on_errors, left.commonest_error) = (Some(limit), Some("status 503"));
+        });
+        insta::assert_snapshot!(said, @r"
+        completed
+        too_many_errors: 2 of 3 requests failed, and a trial ends with 2 failures; most often `status 503`
+        ");
+        let whole = TrialSummary { too_many_errors: false, ..ended };
+        assert_eq!(verdict(&whole, &ClientHealth::default(), |_| ()), "completed");
     }
 
     #[test]

@@ -216,6 +216,7 @@ impl Simulator {
             measured: MeasuredLimits { duration_ns: Some(send_ns), requests: None },
             late_read_ns: ValidityLimits::default().lateness_p99_ns.0.cast_signed(),
             over_saturation: None,
+            stop_on_errors: None,
             sessions: None,
             connections: Connections::Pooled,
             timeout_ns: send_ns + drain_ns,
