@@ -594,6 +594,28 @@ mod tests {
     }
 
     #[test]
+    fn a_search_that_the_client_ends_is_narrower_next_time() {
+        let hint = "this client may be at its limit: `--up-to 32` searches below it\n";
+        assert_eq!(narrower_search(Load::Concurrency(64)).as_deref(), Some(hint));
+        assert_eq!([Load::Concurrency(1), Load::Rate(9.0)].map(narrower_search), [None, None]);
+        let point = |reasons: &[&str]| -> PointSummary {
+            let excluded: Vec<Value> = reasons
+                .iter()
+                .map(|code| json!({"trial_id": "w.t.v.p.t0", "attempt": 0, "reasons": [{"code": code, "detail": "d"}]}))
+                .collect();
+            serde_json::from_value(json!({
+                "case_id": "w.t.v", "point_id": "p", "workload_type": "serving", "value": {},
+                "workload_spec_digest": assay_manifest::Digest::compute(b"any"), "trials_planned": 1, "trials_counted": 0,
+                "attempts": 2, "excluded": excluded, "metrics": [],
+            }))
+            .expect("a point")
+        };
+        assert!(is_client_at_its_limit(&point(&["client_late", "cpu_throttled"])));
+        assert!(!is_client_at_its_limit(&point(&["client_late", "all_failed"])), "the endpoint may be the cause");
+        assert!(!is_client_at_its_limit(&point(&[])));
+    }
+
+    #[test]
     fn the_curve_stands_above_a_round() {
         assert_eq!(curve_lines(&[]), [""; 0]);
         let good = |load, rate| Observation { good_fraction: Some(0.995), ..at(load, rate, 0.25) };
