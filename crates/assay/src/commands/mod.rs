@@ -13,6 +13,7 @@ mod du;
 mod estimate;
 mod exec;
 mod export;
+mod exported_run;
 mod fetch;
 mod foreign_evidence;
 mod forge;
