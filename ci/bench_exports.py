@@ -91,7 +91,7 @@ print(f"{' and '.join(event['eventType'] for event in events)}; {len(events[1]['
 import json
 documents = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
 first = documents[0]
-assert len(first["ttfts"]) == len(first["itls"]) == len(first["errors"]) == first["completed"] + first["failed"]
+assert len(first["ttfts"]) == len(first["itls"]) == len(first["errors"]) == len(first["input_lens"])
 print(f"{len(documents)} documents; TTFT p99 {first['p99_ttft_ms']} ms (no model of the tool: read as JSON)")
 """,
     ),
