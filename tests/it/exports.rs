@@ -49,7 +49,7 @@ const EQUAL: [(&str, &str, &str, &str, &str, &str, &str, f64); 9] = [
         "benchmark-report.request_throughput",
         "mean",
         "request_rate",
-        "50",
+        "50.0",
         "rate-50",
         "request_throughput_per_s",
         1.0,

@@ -49,6 +49,12 @@ impl<'a> Measured<'a> {
         self.not_ok.iter().filter(|sent| sent.record.outcome == Outcome::Cancelled).count()
     }
 
+    /// Returns the requests that the client ended: those that it cancelled as planned, and those in flight at the end.
+    pub(crate) fn ended_by_client(&self) -> usize {
+        let is_ended = |sent: &&Sent<'_>| matches!(sent.record.outcome, Outcome::Cancelled | Outcome::CancelledAtEnd);
+        self.not_ok.iter().filter(is_ended).count()
+    }
+
     /// Returns the samples of the successful requests that have one.
     pub(crate) fn samples<'s>(&'s self, sample: impl Fn(&Sent<'a>) -> Option<f64> + 's) -> impl Iterator<Item = f64> + 's {
         self.ok.iter().filter_map(sample)

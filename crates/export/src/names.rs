@@ -39,6 +39,16 @@ pub(crate) fn origin_members(run: &ExportedRun, load: &ExportedLoad, trial: &Exp
     origin(run, load, trial).into_iter().map(|(name, value)| (name.to_owned(), Value::String(value))).collect()
 }
 
+/// Returns the fields that tie a file of several trials to its run, as members of an object.
+pub(crate) fn run_members(run: &ExportedRun) -> Map<String, Value> {
+    let members = [
+        ("assay_run_id", run.run_id.clone()),
+        ("assay_result_digest", run.result.to_string()),
+        ("assay_version", run.version.clone()),
+    ];
+    members.into_iter().map(|(name, value)| (name.to_owned(), Value::String(value))).collect()
+}
+
 /// Returns the program that made a file, as formats name the version of their tool.
 pub(crate) fn writer(run: &ExportedRun) -> String {
     format!("assay-{}", run.version)

@@ -138,16 +138,24 @@ fn the_tables_name_what_is_written_and_nothing_else() {
     }
 }
 
+/// The files of an MLflow run are one value each: its tags name the run of Assay. The records of AIPerf are beside their summary.
 #[test]
-fn every_file_of_a_trial_names_its_run_and_its_result() {
+fn every_file_names_its_run_and_its_result() {
     let run = serving_run();
+    let parts = [run.run_id.as_str(), &run.result.to_string(), "0.1.0"];
     for known in EXPORT_FORMATS {
         let export = export(known.name, &run);
-        let text = whole(&export);
-        for part in [run.run_id.as_str(), &run.result.to_string(), "0.1.0"] {
-            assert!(text.contains(part), "{}: {part}", known.name);
+        let is_result = |path: &str| !path.starts_with("mlruns/") && !path.ends_with(".jsonl");
+        for file in export.files.iter().filter(|file| file.path.to_str().is_some_and(is_result)) {
+            for part in parts {
+                assert!(text(&file.bytes).contains(part), "{}: {part}", file.path.display());
+            }
         }
+        assert!(parts.iter().all(|part| whole(&export).contains(part)), "{}", known.name);
     }
+    let mlflow = export("mlflow", &run);
+    let tags = paths(&mlflow).into_iter().filter(|path| path.ends_with("/tags/assay_result_digest")).count();
+    assert_eq!(tags, 3, "one for each trial");
 }
 
 fn read(export: &Export, keep: &dyn Fn(&str) -> bool) -> Results {

@@ -55,7 +55,7 @@ const FIELDS: &[ExportField] = &[
     same("results.request_performance.aggregate.throughput.output_token_rate.{}", "`output_tokens_per_s`"),
     same("results.request_performance.aggregate.throughput.total_token_rate.{}", "`total_tokens_per_s`"),
     same("results.request_performance.aggregate.throughput.request_rate.{}", "`request_throughput_per_s`"),
-    left_out("run.cid", "the identity of a cluster, which a run of Assay has not"),
+    left_out("run.cid", "the identity of a cluster, which Assay does not record"),
     left_out("run.pid", "the identity of one pod"),
     left_out("run.user", "a name of a person"),
     left_out("scenario.stack", "it demands the parallelism of the server, which Assay does not know"),

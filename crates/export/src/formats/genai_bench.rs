@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::error::ExportError;
 use crate::format::{Export, ExportField, ExportFormat, ExportedFile, Needs, differs, left_out, same};
 use crate::measured::{Measured, S, Sent};
-use crate::names::{number, origin_members, writer};
+use crate::names::{number, origin_members, run_members, writer};
 use crate::run::{ExportedArrival, ExportedRun, ServingTrial};
 use crate::statistics::Samples;
 
@@ -27,7 +27,7 @@ const FIELDS: &[ExportField] = &[
     same("_time_unit", "`s`"),
     same(
         "assay.{}",
-        "the run, the digest of its result, the version of Assay, the case, the point, the trial and the workload's digest",
+        "the run, the digest of its result and the version of Assay; of a load also the case, the point, the trial and the workload's digest",
     ),
     differs(
         "aggregated_metrics.scenario",
@@ -177,6 +177,7 @@ fn experiment(run: &ExportedRun, folder: &str, loads: &[(u32, ServingTrial<'_>)]
         "max_requests_per_run": most,
         "experiment_folder_name": folder,
         "metrics_time_unit": "s",
+        "assay": run_members(run),
     });
     files.push(ExportedFile::json(format!("{folder}/experiment_metadata.json"), &metadata)?);
     Ok(files)

@@ -60,7 +60,10 @@ const FIELDS: &[ExportField] = &[
     same("benchmarks[].duration", "end_time - start_time"),
     same("benchmarks[].metrics.request_totals.successful", "requests that succeeded"),
     same("benchmarks[].metrics.request_totals.errored", "requests that were sent and failed"),
-    same("benchmarks[].metrics.request_totals.incomplete", "requests that the client cancelled"),
+    same(
+        "benchmarks[].metrics.request_totals.incomplete",
+        "requests that the client ended: as planned, or at the end of the trial",
+    ),
     same("benchmarks[].metrics.request_totals.total", "all of them"),
     same("benchmarks[].metrics.request_latency.successful.{}", "end of the response - send time"),
     same("benchmarks[].metrics.prompt_token_count.successful.{}", "input tokens, by the endpoint, else by the tokenizer"),
@@ -252,7 +255,7 @@ fn scheduler_metrics(of: ServingTrial<'_>, measured: &Measured<'_>, start: f64, 
 }
 
 fn totals(measured: &Measured<'_>) -> Value {
-    let incomplete = measured.cancelled();
+    let incomplete = measured.ended_by_client();
     let (successful, errored) = (measured.ok.len(), measured.not_ok.len() - incomplete);
     json!({"successful": successful, "errored": errored, "incomplete": incomplete, "total": successful + errored + incomplete})
 }
