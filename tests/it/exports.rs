@@ -39,48 +39,78 @@ fn shown_median(point: &str, metric: &str) -> f64 {
     found["median"].as_f64().expect("a number")
 }
 
-/// Numbers of exports, and the metric of `assay show` that each is by the definition of both: format, metric, statistic, a label that names the load and its value, factor.
-const EQUAL: [(&str, &str, &str, &str, &str, &str, &str, f64); 9] = [
-    ("vllm", "vllm.ttft", "p99", "concurrency", "4", "concurrency-4", "ttft_ms_p99", 1.0),
-    ("vllm", "vllm.e2e", "mean", "concurrency", "1", "concurrency-1", "e2e_ms_mean", 1.0),
-    ("benchmark-report", "benchmark-report.ttft", "p99", "concurrency", "4", "concurrency-4", "ttft_ms_p99", 1.0),
-    (
+/// A number of an export that is, by the definitions of both, a metric of `assay show`.
+struct EqualNumber {
+    format: &'static str,
+    metric: &'static str,
+    statistic: &'static str,
+    /// The label that tells the load, and its value or the beginning of it.
+    load: (&'static str, &'static str),
+    /// The load and the metric of `assay show`.
+    shown: (&'static str, &'static str),
+    /// The unit of the export in that of Assay.
+    unit: f64,
+}
+
+const fn equal(
+    format: &'static str,
+    number: (&'static str, &'static str),
+    load: (&'static str, &'static str),
+    shown: (&'static str, &'static str),
+    unit: f64,
+) -> EqualNumber {
+    let (metric, statistic) = number;
+    EqualNumber { format, metric, statistic, load, shown, unit }
+}
+
+/// Files of AIPerf and LoadGen state no load that is read, so the names of the files tell it.
+const FOUR: (&str, &str) = ("file", "bench.simulator.default-concurrency-4-trial-");
+const ONE: (&str, &str) = ("file", "bench.simulator.default-concurrency-1-trial-");
+
+const EQUAL: [EqualNumber; 9] = [
+    equal("vllm", ("vllm.ttft", "p99"), ("concurrency", "4"), ("concurrency-4", "ttft_ms_p99"), 1.0),
+    equal("vllm", ("vllm.e2e", "mean"), ("concurrency", "1"), ("concurrency-1", "e2e_ms_mean"), 1.0),
+    equal("benchmark-report", ("benchmark-report.ttft", "p99"), ("concurrency", "4"), ("concurrency-4", "ttft_ms_p99"), 1.0),
+    equal(
         "benchmark-report",
-        "benchmark-report.request_throughput",
-        "mean",
-        "request_rate",
-        "50.0",
-        "rate-50",
-        "request_throughput_per_s",
+        ("benchmark-report.request_throughput", "mean"),
+        ("request_rate", "50"),
+        ("rate-50", "request_throughput_per_s"),
         1.0,
     ),
-    ("aiperf", "aiperf.ttft", "p50", "file", "concurrency-4-trial-", "concurrency-4", "ttft_ms_p50", 1.0),
-    ("aiperf", "icl_ms", "p99", "file", "concurrency-1-trial-", "concurrency-1", "icl_ms_p99", 1.0),
-    ("genai-bench", "genai-bench.ttft", "p99", "concurrency", "4", "concurrency-4", "ttft_ms_p99", 1e3),
-    ("guidellm", "guidellm.ttft", "mean", "concurrency", "4", "concurrency-4", "ttft_ms_mean", 1.0),
-    ("loadgen", "loadgen.ttft", "mean", "file", "concurrency-1-trial-", "concurrency-1", "ttft_ms_mean", 1e-6),
+    equal("aiperf", ("aiperf.ttft", "p50"), FOUR, ("concurrency-4", "ttft_ms_p50"), 1.0),
+    equal("aiperf", ("icl_ms", "p99"), ONE, ("concurrency-1", "icl_ms_p99"), 1.0),
+    equal("genai-bench", ("genai-bench.ttft", "p99"), ("concurrency", "4"), ("concurrency-4", "ttft_ms_p99"), 1e3),
+    equal("guidellm", ("guidellm.ttft", "mean"), ("concurrency", "4"), ("concurrency-4", "ttft_ms_mean"), 1.0),
+    equal("loadgen", ("loadgen.ttft", "mean"), ONE, ("concurrency-1", "ttft_ms_mean"), 1e-6),
 ];
 
 #[test]
 fn the_numbers_of_each_format_are_those_of_the_run() {
-    for (format, metric, statistic, label, value, point, own, factor) in EQUAL {
-        let folder = exported(format, &format!("{own}-{point}"));
+    for equal in EQUAL {
+        let (point, own) = equal.shown;
+        let rows = read_back(&exported(equal.format, &format!("{own}-{point}")));
         let is_wanted = |row: &&Value| {
-            let named = row["labels"][label].as_str().unwrap_or_default();
-            row["metric"] == metric
-                && row["statistic"] == statistic
-                && (named == value || (label == "file" && named.starts_with(value)))
+            let (label, value) = equal.load;
+            let is_number = row["metric"] == equal.metric && row["statistic"] == equal.statistic;
+            is_number && row["labels"][label].as_str().is_some_and(|named| named.starts_with(value))
         };
-        let rows = read_back(&folder);
-        let mut trials: Vec<f64> =
-            rows.iter().filter(is_wanted).map(|row| row["value"].as_f64().expect("a number") * factor).collect();
+        let of = |row: &Value| row["value"].as_f64().expect("a number") * equal.unit;
+        let mut trials: Vec<f64> = rows.iter().filter(is_wanted).map(of).collect();
         trials.sort_by(f64::total_cmp);
-        assert_eq!(trials.len(), 3, "{format} {metric} of {value}: {rows:#?}");
+        assert!((1..=3).contains(&trials.len()), "{} {} at {point}: {rows:#?}", equal.format, equal.metric);
         let shown = shown_median(point, own);
         // LoadGen writes whole nanoseconds.
-        let tolerance = if format == "loadgen" { 1e-6 } else { 1e-12 * shown };
-        assert!((trials[1] - shown).abs() <= tolerance, "{format} {metric}: {} beside {shown}", trials[1]);
+        let tolerance = if equal.format == "loadgen" { 1e-6 } else { 1e-12 * shown };
+        let found = median(&trials);
+        assert!((found - shown).abs() <= tolerance, "{} {}: {found} beside {shown}", equal.format, equal.metric);
     }
+}
+
+/// The median of ascending values.
+fn median(values: &[f64]) -> f64 {
+    let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+    f64::midpoint(low, high)
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A format that runs are exported in, as a table of its fields.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -125,15 +125,22 @@ impl ExportedFile {
     /// Creates a file with one JSON document, indented.
     pub(crate) fn json(path: impl Into<PathBuf>, document: &Value) -> Result<Self, ExportError> {
         let path = path.into();
-        let mut bytes = serde_json::to_vec_pretty(document)
-            .map_err(|error| ExportError::Json { file: path.display().to_string(), what: error.to_string() })?;
+        let mut bytes = serde_json::to_vec_pretty(document).map_err(|error| unwritable(&path, &error))?;
         bytes.push(b'\n');
         Ok(Self { path, bytes })
     }
 
     /// Creates a file with one JSON document on each line.
-    pub(crate) fn json_lines<'a>(path: impl Into<PathBuf>, documents: impl IntoIterator<Item = &'a Value>) -> Self {
-        let lines: String = documents.into_iter().map(|document| format!("{document}\n")).collect();
-        Self::text(path, lines)
+    pub(crate) fn json_lines(path: impl Into<PathBuf>, documents: &[Value]) -> Result<Self, ExportError> {
+        let (path, mut bytes) = (path.into(), Vec::new());
+        for document in documents {
+            serde_json::to_writer(&mut bytes, document).map_err(|error| unwritable(&path, &error))?;
+            bytes.push(b'\n');
+        }
+        Ok(Self { path, bytes })
     }
+}
+
+fn unwritable(path: &Path, error: &serde_json::Error) -> ExportError {
+    ExportError::Json { file: path.display().to_string(), what: error.to_string() }
 }

@@ -69,7 +69,21 @@ pub(crate) fn uuid(parts: &[&str]) -> String {
 
 /// Returns 128 bits in the form of a UUID.
 pub(crate) fn dashed(bits: u128) -> String {
-    let [a, b, c, d, e] =
-        [(96, 32), (80, 16), (64, 16), (48, 16), (0, 48)].map(|(shift, width)| (bits >> shift) & ((1 << width) - 1));
-    format!("{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}")
+    // The digits of each group, and the bits behind it.
+    let groups = [(8, 96), (4, 80), (4, 64), (4, 48), (12, 0)];
+    let group = |(digits, behind): (usize, u32)| format!("{:0digits$x}", (bits >> behind) & ((1 << (4 * digits)) - 1));
+    groups.map(group).join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_states_its_version_and_follows_from_its_texts() {
+        assert_eq!(dashed(0x0123_4567_89ab_cdef_fedc_ba98_7654_3210), "01234567-89ab-cdef-fedc-ba9876543210");
+        let (one, other) = (uuid(&["run", "trial"]), uuid(&["run", "other"]));
+        assert_eq!((one.len(), one.get(14..15), one == uuid(&["run", "trial"]), one == other), (36, Some("8"), true, false));
+        assert!(one.get(19..20).is_some_and(|variant| ["8", "9", "a", "b"].contains(&variant)), "{one}");
+    }
 }

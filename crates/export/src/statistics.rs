@@ -132,6 +132,7 @@ impl Weighted {
 }
 
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "all of these numbers are exact")]
 mod tests {
     use super::*;
 

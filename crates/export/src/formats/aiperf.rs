@@ -110,7 +110,7 @@ fn write(run: &ExportedRun) -> Result<Export, ExportError> {
         }
         export.files.push(ExportedFile::json(format!("{name}/profile_export_aiperf.json"), &summary(run, of, &measured))?);
         let lines: Vec<Value> = requests(of, &measured);
-        export.files.push(ExportedFile::json_lines(format!("{name}/profile_export.jsonl"), &lines));
+        export.files.push(ExportedFile::json_lines(format!("{name}/profile_export.jsonl"), &lines)?);
     }
     Ok(export)
 }
@@ -127,6 +127,10 @@ const fn of_request(tag: &'static str, unit: &'static str, per_unit: f64, sample
     RequestMetric { tag, unit, per_unit, sample }
 }
 
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "a method of a type with a lifetime is no function of all lifetimes"
+)]
 static REQUEST_METRICS: [RequestMetric; 16] = [
     of_request("time_to_first_token", "ms", MS, |sent| sent.ttft()),
     of_request("time_to_first_output_token", "ms", MS, |sent| sent.ttfo()),

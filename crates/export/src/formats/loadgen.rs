@@ -202,7 +202,7 @@ fn detail(run: &ExportedRun, of: ServingTrial<'_>, numbers: &Numbers) -> String 
     values.extend(numbers.samples_per_s.map(|rate| ("result_completed_samples_per_sec".to_owned(), json!(rate))));
     values.extend(numbers.tokens_per_s.map(|rate| ("result_completed_tokens_per_second".to_owned(), json!(rate))));
     values.extend(numbers.latencies().into_iter().map(|(_, key, value)| (key, json!(value))));
-    values.iter().map(|(key, value)| format!(":::MLLOG {}\n", line(key, value))).collect()
+    values.iter().map(|(key, value)| format!(":::MLLOG {}\n", line(key, value))).collect::<Vec<_>>().concat()
 }
 
 fn line(key: &str, value: &Value) -> Value {

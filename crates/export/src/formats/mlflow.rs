@@ -76,7 +76,7 @@ fn experiment_id(run: &ExportedRun) -> String {
 
 /// Returns members as YAML: a text in double quotes of JSON is one of YAML, too.
 fn yaml(members: &[(&str, serde_json::Value)]) -> String {
-    members.iter().map(|(name, value)| format!("{name}: {value}\n")).collect()
+    members.iter().map(|(name, value)| format!("{name}: {value}\n")).collect::<Vec<_>>().concat()
 }
 
 fn experiment_meta(run: &ExportedRun, experiment: &str) -> String {
