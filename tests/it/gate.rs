@@ -727,7 +727,19 @@ spec:
         let all = compared["left_out"].as_array().expect("a list");
         assert!(all.len() == 1 && all[0].as_str().is_some_and(|text| text.starts_with(&left_out)), "{compared:#}");
     }
-    assert!(!fixture.assay(&["compare", "p5", "p6"]).success().stdout.contains("left out"));
+    let alike = fixture.assay(&["compare", "p5", "p6"]).success().stdout;
+    assert!(!alike.contains("left out") && !alike.contains("validity: "), "{alike}");
+    let trials = "trials: {count: 1, retry_budget: 0, validity: {reason: a quiet machine, throttled_share: 0.5}}";
+    fixture.write("pipelines/nightly.yaml", &pipeline.replace("trials: {count: 1, retry_budget: 0}", trials));
+    fs::remove_file(&dead).expect("it is there");
+    fixture.commit("other limits");
+    run(&fixture, "nightly", "p8", "main");
+    let other = fixture.assay(&["compare", "p6", "p8"]).success().stdout;
+    let other = other.split_whitespace().collect::<Vec<_>>().join(" ");
+    let limits =
+        |throttled| format!("lateness_p99 25ms, stall 1s, delay_share 0.1, sent_share 0.95, throttled_share {throttled}");
+    let named = format!("validity: attempts counted by other limits: {} / {}", limits("0.05"), limits("0.5"));
+    assert!(other.contains(&named), "{other}");
 }
 
 /// If an inconclusive verdict has a look left, the pipeline runs once more and both runs are judged together, if that may decide.

@@ -18,6 +18,7 @@ mod docs;
 mod errors;
 mod exec;
 mod exporters;
+mod exports;
 mod false_claims;
 mod falsify;
 mod foreign;

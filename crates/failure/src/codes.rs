@@ -12,6 +12,7 @@ error_codes! {
     Check, "check", Usage, Lasting, "The file is not a check that `assay gate --to` wrote.", "Name the `check.json` that `assay gate --to` wrote.";
     Checkout, "checkout", Usage, Lasting, "The Git checkout cannot be read.", "Run the command in a Git checkout, or name one with `--repo`.";
     Credentials, "credentials", Usage, Lasting, "The folder of credentials has no secret, or a secret in it is too short.", "Create the secrets with `--make-credentials`, or write at least as many random characters as required.";
+    ExportFormat, "export_format", Usage, Lasting, "The run, or an option, does not fit the format of an export.", "Read which runs and options each format takes in `docs/reference/exports.md`.";
     File, "file", Usage, Lasting, "A text file for the forge cannot be read, or is larger than the forge accepts.", "Name a readable UTF-8 file within the forge's size limit.";
     FileDiffers, "file_differs", Usage, Lasting, "A file exists with other content, and nothing was overwritten.", "Name another file, or overwrite it with `--force` if the command has that option.";
     FolderTooLarge, "folder_too_large", Usage, Lasting, "The files of a folder together are larger than the limit.", "Name the folder of one published run.";

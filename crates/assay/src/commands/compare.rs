@@ -152,11 +152,21 @@ fn surroundings([baseline, candidate]: &[VerifiedRun; 2]) -> Vec<String> {
     }
     differences.extend([baseline, candidate].into_iter().filter_map(mixed_states));
     differences.extend(candidate.chain.one::<Plan>().into_iter().flat_map(|plan| live_histories(&plan.body)));
+    let plans = [baseline, candidate].map(|opened| opened.chain.one::<Plan>().map(|plan| &plan.body));
+    if let [Some(before), Some(now)] = plans {
+        differences.extend(differing_limits(before, now));
+    }
     let pipeline = |opened: &VerifiedRun| opened.chain.one::<Plan>().map(|plan| plan.body.pipeline.digest);
     if pipeline(baseline) != pipeline(candidate) {
         differences.push("definition: the pipeline's file is another, so targets may be set up otherwise".to_owned());
     }
     differences
+}
+
+/// Returns the limits by which the attempts of two runs counted, if they are not the same: what one left out, the other may have counted.
+fn differing_limits(before: &Plan, now: &Plan) -> Option<String> {
+    let [before, now] = [before, now].map(|plan| plan.trial_policy.limits().to_string());
+    (before != now).then(|| format!("validity: attempts counted by other limits: {before} / {now}"))
 }
 
 /// States the changes of targets and machines between the counted trials of a run: its numbers are of more than one state. `None` if there are none.

@@ -1,15 +1,18 @@
-//! `assay export`: the rows of a run as files for other programs.
+//! `assay export`: the rows of a run, or its results in the format of another tool, as files for other programs.
 
 use std::path::{Path, PathBuf};
 
-use assay_manifest::{CuratedFile, ExecutionPart, Summary, ordinal};
+use assay_export::{EXPORT_FORMATS, ExportFormat};
+use assay_manifest::{Attempt, CuratedFile, ExecutionPart, Summary, ordinal};
 use assay_planning::query_failure;
 use assay_query::{Limits, Query, open_files, run_query};
 use assay_report::counted;
 use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Scratch, Store};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
+use crate::commands::exported_run::exported_run;
 use crate::commands::query::write_new;
 use crate::commands::removed::{absent_artifact, resume_hint};
 use crate::commands::store_options::StoreOptions;
@@ -21,18 +24,33 @@ const MAX_BYTES: u64 = 4 << 30;
 /// The most rows of a table that are written as text.
 const MAX_ROWS: u64 = 10_000_000;
 
-/// The format of rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+/// The most files of an export that are listed; the rest are only counted.
+const SHOWN: usize = 12;
+
+/// The format of an export.
+#[derive(Clone, Copy, Debug)]
 enum Format {
-    /// Comma-separated values with a header
+    /// Rows.
+    Rows(RowFormat),
+    /// The files of another tool.
+    Tool(&'static ExportFormat),
+}
+
+/// The format of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RowFormat {
     Csv,
-    /// One JSON object per line
     Json,
-    /// The curated files themselves, byte for byte
     Parquet,
 }
 
-impl Format {
+impl RowFormat {
+    const ALL: [(&'static str, Self, &'static str); 3] = [
+        ("csv", Self::Csv, "Rows as comma-separated values with a header"),
+        ("json", Self::Json, "Rows as one JSON object per line"),
+        ("parquet", Self::Parquet, "The curated files themselves, byte for byte"),
+    ];
+
     fn extension(self) -> &'static str {
         match self {
             Self::Csv => "csv",
@@ -42,22 +60,39 @@ impl Format {
     }
 }
 
-/// Write the curated rows of a run, one file per table. The run's chain is verified first.
+impl Format {
+    /// Returns a parser of the names of formats, with the help of each.
+    fn parser() -> impl TypedValueParser<Value = Self> {
+        let rows = RowFormat::ALL.map(|(name, _, help)| PossibleValue::new(name).help(help));
+        let tools = EXPORT_FORMATS.map(|format| PossibleValue::new(format.name).help(format!("Results for {}", format.tool)));
+        PossibleValuesParser::new(rows.into_iter().chain(tools)).map(|name| Self::find(&name))
+    }
+
+    fn find(name: &str) -> Self {
+        let tool = EXPORT_FORMATS.into_iter().find(|format| format.name == name).map(Self::Tool);
+        let rows =
+            || RowFormat::ALL.into_iter().find(|(known, ..)| *known == name).map_or(RowFormat::Csv, |(_, format, _)| format);
+        tool.unwrap_or_else(|| Self::Rows(rows()))
+    }
+}
+
+/// Write the curated rows of a run, one file per table, or its results as the files of another tool. The run's chain is verified first.
+/// docs/exports.md has the formats of other tools, with what each of them leaves out.
 #[derive(clap::Args)]
 pub(crate) struct Export {
     /// The run's name or published folder
     #[arg(value_name = "RUN|PATH")]
     run: String,
-    /// The output format
-    #[arg(long, value_enum, default_value_t = Format::Csv)]
+    /// The output format: of rows, or of another tool
+    #[arg(long, value_parser = Format::parser(), default_value = "csv", value_name = "FORMAT")]
     format: Format,
-    /// Export only this table
+    /// Export only this table; of formats of rows
     #[arg(long, value_name = "TABLE")]
     table: Option<String>,
     /// The folder to create; `-` writes one table to stdout [default: the run's name and `-export`]
     #[arg(long, value_name = "PATH")]
     to: Option<PathBuf>,
-    /// Also copy the raw records of every attempt, one row per request; always as Parquet
+    /// Also copy the raw records of every attempt, one row per request; always as Parquet; of formats of rows
     #[arg(long)]
     records: bool,
     #[command(flatten)]
@@ -66,6 +101,13 @@ pub(crate) struct Export {
 
 impl Export {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
+        match self.format {
+            Format::Rows(format) => self.export_rows(format),
+            Format::Tool(format) => self.export_results(format),
+        }
+    }
+
+    fn export_rows(&self, format: RowFormat) -> Result<Exit, Failure> {
         let opened = self.place.runs().open(&self.run)?;
         let summary = opened.chain.one::<Summary>().ok_or_else(|| {
             Failure::new(ErrorCode::NotPublished, format!("the run `{}` has no rows yet", opened.chain.run_id))
@@ -73,17 +115,72 @@ impl Export {
         })?;
         let files = self.selected_files(&summary.body)?;
         let exported = CuratedExport::open(&opened, &summary.body.files)?;
-        if self.to.as_deref() == Some(Path::new("-")) {
+        if self.is_stdout() {
             let [file] = files.as_slice() else {
                 return Err(
                     Failure::new(ErrorCode::SeveralTables, "standard output takes one table").hint("name it with `--table`")
                 );
             };
-            output::raw(&exported.rows(file, self.format)?)?;
+            output::raw(&exported.rows(file, format)?)?;
         } else {
-            self.write_folder(&opened, &files, &exported)?;
+            let folder = self.folder(&opened);
+            let written = create_folder(&folder, |partial| self.write_rows(&opened, format, &files, &exported, partial))?;
+            for WrittenFile { name, size } in written {
+                output::line(format!("{}  {size}", folder.join(name).display()));
+            }
         }
         Ok(output::established(opened.chain.is_established()))
+    }
+
+    fn export_results(&self, format: &ExportFormat) -> Result<Exit, Failure> {
+        self.check_options(format)?;
+        let opened = self.place.runs().open(&self.run)?;
+        let run = exported_run(&opened, format)?;
+        let export = format.write(&run).map_err(|error| {
+            Failure::new(ErrorCode::ExportFormat, format!("the run `{}` cannot be exported", run.run_id)).because(&error)
+        })?;
+        let folder = self.folder(&opened);
+        create_folder(&folder, |partial| {
+            for file in &export.files {
+                let path = partial.join(&file.path);
+                if let Some(parent) = path.parent() {
+                    std::fs::create_dir_all(parent)
+                        .map_err(|error| Failure::unwritable(ErrorCode::Unwritable, parent, &error))?;
+                }
+                write_new(&path, &file.bytes)?;
+            }
+            Ok(Vec::new())
+        })?;
+        for file in export.files.iter().take(SHOWN) {
+            output::line(format!("{}  {}", folder.join(&file.path).display(), assay_report::bytes(file.bytes.len() as u64)));
+        }
+        if let Some(more) = export.files.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+            output::line(format!("and {}", counted(more as u64, "more file")));
+        }
+        describe(format, &export.remarks).into_iter().for_each(output::line);
+        Ok(output::established(opened.chain.is_established()))
+    }
+
+    /// Fails if an option of rows is given with the format of a tool.
+    fn check_options(&self, format: &ExportFormat) -> Result<(), Failure> {
+        let given = [("--table", self.table.is_some()), ("--records", self.records), ("--to -", self.is_stdout())];
+        match given.into_iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => Err(Failure::new(
+                ErrorCode::ExportFormat,
+                format!("`{option}` is an option of rows, and the format `{}` has none", format.name),
+            )
+            .hint("leave it out, or choose the format `csv`, `json` or `parquet`")),
+            None => Ok(()),
+        }
+    }
+
+    fn is_stdout(&self) -> bool {
+        self.to.as_deref() == Some(Path::new("-"))
+    }
+
+    /// Returns the folder to create.
+    fn folder(&self, opened: &VerifiedRun) -> PathBuf {
+        self.to.clone().unwrap_or_else(|| PathBuf::from(format!("{}-export", opened.chain.run_id)))
     }
 
     fn selected_files<'a>(&self, summary: &'a Summary) -> Result<Vec<&'a CuratedFile>, Failure> {
@@ -97,41 +194,18 @@ impl Export {
         Ok(files)
     }
 
-    fn write_folder(&self, opened: &VerifiedRun, files: &[&CuratedFile], exported: &CuratedExport<'_>) -> Result<(), Failure> {
-        let folder = self.to.clone().unwrap_or_else(|| PathBuf::from(format!("{}-export", opened.chain.run_id)));
-        let unwritable = |error: std::io::Error| {
-            Failure::new(ErrorCode::Unwritable, format!("cannot make the folder `{}`", folder.display()))
-                .because(&error)
-                .hint("name a folder that is not there yet with `--to`")
-        };
-        // An export that fails or is killed leaves no folder that looks whole.
-        let partial = partial_of(&folder);
-        if std::fs::symlink_metadata(&folder).is_ok() {
-            return Err(unwritable(std::io::Error::from(std::io::ErrorKind::AlreadyExists)));
-        }
-        std::fs::create_dir(&partial).map_err(unwritable)?;
-        let written = self.write_files(opened, files, exported, &partial);
-        let renamed = written.and_then(|written| std::fs::rename(&partial, &folder).map_err(unwritable).map(|()| written));
-        if renamed.is_err() {
-            let _ = std::fs::remove_dir_all(&partial);
-        }
-        for WrittenFile { name, size } in renamed? {
-            output::line(format!("{}  {size}", folder.join(name).display()));
-        }
-        Ok(())
-    }
-
-    fn write_files(
+    fn write_rows(
         &self,
         opened: &VerifiedRun,
+        format: RowFormat,
         files: &[&CuratedFile],
         exported: &CuratedExport<'_>,
         folder: &Path,
     ) -> Result<Vec<WrittenFile>, Failure> {
         let mut written = Vec::new();
         for file in files {
-            let name = format!("{}.{}", file.table, self.format.extension());
-            write_new(&folder.join(&name), &exported.rows(file, self.format)?)?;
+            let name = format!("{}.{}", file.table, format.extension());
+            write_new(&folder.join(&name), &exported.rows(file, format)?)?;
             written.push(WrittenFile { name: name.into(), size: counted(file.rows.0, "row") });
         }
         if self.records {
@@ -147,6 +221,46 @@ struct WrittenFile {
     name: PathBuf,
     /// Its size, as it is printed: in rows or in bytes.
     size: String,
+}
+
+/// Creates a folder with what `write` writes into it. An export that fails or is killed leaves no folder that looks whole.
+fn create_folder(
+    folder: &Path,
+    write: impl FnOnce(&Path) -> Result<Vec<WrittenFile>, Failure>,
+) -> Result<Vec<WrittenFile>, Failure> {
+    let unwritable = |error: std::io::Error| {
+        Failure::new(ErrorCode::Unwritable, format!("cannot make the folder `{}`", folder.display()))
+            .because(&error)
+            .hint("name a folder that is not there yet with `--to`")
+    };
+    let partial = partial_of(folder);
+    if std::fs::symlink_metadata(folder).is_ok() {
+        return Err(unwritable(std::io::Error::from(std::io::ErrorKind::AlreadyExists)));
+    }
+    std::fs::create_dir(&partial).map_err(unwritable)?;
+    let written = write(&partial);
+    let renamed = written.and_then(|written| std::fs::rename(&partial, folder).map_err(unwritable).map(|()| written));
+    if renamed.is_err() {
+        let _ = std::fs::remove_dir_all(&partial);
+    }
+    renamed
+}
+
+/// Returns what the files of a format differ in and lack: the remarks about this run, then the fields of the format.
+fn describe(format: &ExportFormat, remarks: &[String]) -> Vec<String> {
+    let mut lines: Vec<String> = remarks.iter().map(|remark| format!("note: {remark}")).collect();
+    let differing: Vec<_> = format.differing().collect();
+    let left_out: Vec<_> = format.left_out().collect();
+    for (title, fields) in [("written with a difference to the tool", differing), ("left out", left_out)] {
+        if fields.is_empty() {
+            continue;
+        }
+        let width = fields.iter().map(|(field, _)| field.chars().count()).max().unwrap_or(0);
+        lines.push(format!("{title}: {}", counted(fields.len() as u64, "field")));
+        lines.extend(fields.into_iter().map(|(field, why)| format!("  {field:width$}  {why}")));
+    }
+    lines.push(format!("all fields of {}: docs/reference/exports.md#{}", format.tool, format.name));
+    lines
 }
 
 /// Returns the name of the folder while it is written, beside it.
@@ -174,9 +288,9 @@ impl<'a> CuratedExport<'a> {
         self.opened.blobs.get(&digest, MAX_BYTES)?.ok_or_else(absent)
     }
 
-    fn rows(&self, file: &CuratedFile, format: Format) -> Result<Vec<u8>, Failure> {
+    fn rows(&self, file: &CuratedFile, format: RowFormat) -> Result<Vec<u8>, Failure> {
         let bytes = self.bytes(file)?;
-        if format == Format::Parquet {
+        if format == RowFormat::Parquet {
             return Ok(bytes);
         }
         let failed = |error: assay_query::Error| query_failure(error, Exit::Unexpected);
@@ -185,7 +299,7 @@ impl<'a> CuratedExport<'a> {
         let of_table: Vec<_> = self.files.iter().filter(|other| other.artifact.digest == file.artifact.digest).cloned().collect();
         let opened = open_files(&self.store, &of_table, &query, &self.scratch).map_err(failed)?;
         let table = run_query(&opened, &query, Limits { rows: MAX_ROWS, ..Limits::default() }).map_err(failed)?;
-        Ok(if format == Format::Csv { table.csv() } else { table.json_lines() }.into_bytes())
+        Ok(if format == RowFormat::Csv { table.csv() } else { table.json_lines() }.into_bytes())
     }
 }
 
@@ -196,16 +310,7 @@ fn copy_records(opened: &VerifiedRun, folder: &Path) -> Result<Vec<WrittenFile>,
         .map_err(|error| Failure::new(ErrorCode::Unwritable, format!("cannot make `{}`", records.display())).because(&error))?;
     for (_, part) in opened.chain.all::<ExecutionPart>() {
         for attempt in &part.body.attempts {
-            let Some(artifact) = attempt.evidence.iter().find(|artifact| artifact.name.ends_with("/records.parquet")) else {
-                continue;
-            };
-            let bytes = opened.blobs.get(&artifact.digest, MAX_BYTES)?.ok_or_else(|| match opened.store {
-                Some(_) => absent_artifact(&opened.removals, &format!("the raw file `{}`", artifact.name), artifact),
-                None => {
-                    Failure::new(ErrorCode::NoEvidence, "raw records stay in the store: a published folder does not hold them")
-                        .hint("name the run and its store with `--store` instead of a folder")
-                }
-            })?;
+            let Some((_, bytes)) = raw_records(opened, attempt)? else { continue };
             // Attempts have numbers within their block.
             let block = format!("{}-{}", part.body.block.index, part.body.block.incarnation);
             let number = ordinal(attempt.attempt);
@@ -216,4 +321,48 @@ fn copy_records(opened: &VerifiedRun, folder: &Path) -> Result<Vec<WrittenFile>,
         }
     }
     Ok(written)
+}
+
+/// Returns the raw records of an attempt, with their name; `None` if it has none.
+///
+/// # Errors
+/// Fails if they are not in the store, or if the run is a published folder.
+pub(crate) fn raw_records<'a>(opened: &VerifiedRun, attempt: &'a Attempt) -> Result<Option<(&'a str, Vec<u8>)>, Failure> {
+    let found = attempt.evidence.iter().find(|artifact| artifact.name.ends_with("/records.parquet"));
+    let Some(artifact) = found else { return Ok(None) };
+    let bytes = opened.blobs.get(&artifact.digest, MAX_BYTES)?.ok_or_else(|| match opened.store {
+        Some(_) => absent_artifact(&opened.removals, &format!("the raw file `{}`", artifact.name), artifact),
+        None => Failure::new(ErrorCode::NoEvidence, "raw records stay in the store: a published folder does not hold them")
+            .hint("name the run and its store with `--store` instead of a folder"),
+    })?;
+    Ok(Some((&artifact.name, bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_that_of_one_format() {
+        for format in EXPORT_FORMATS {
+            assert!(matches!(Format::find(format.name), Format::Tool(found) if found.name == format.name));
+            assert!(RowFormat::ALL.iter().all(|(name, ..)| *name != format.name));
+        }
+        for (name, format, _) in RowFormat::ALL {
+            assert!(matches!(Format::find(name), Format::Rows(found) if found == format));
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_is_said_with_the_reason() {
+        let vllm = EXPORT_FORMATS.into_iter().find(|format| format.name == "vllm").expect("a format");
+        let lines = describe(vllm, &["`a` has no times".to_owned()]);
+        assert_eq!(lines.first().map(String::as_str), Some("note: `a` has no times"));
+        let text = lines.join("\n");
+        assert!(text.contains("\n  generated_texts          ") && text.contains("responses are not kept"), "{text}");
+        assert!(text.ends_with("all fields of vllm bench serve: docs/reference/exports.md#vllm"));
+        assert!(!describe(vllm, &[]).join("\n").contains("note: "));
+        let lineage = EXPORT_FORMATS.into_iter().find(|format| format.name == "openlineage").expect("a format");
+        assert!(!describe(lineage, &[]).join("\n").contains("written with a difference"), "it has no such field");
+    }
 }

@@ -13,6 +13,7 @@ mod du;
 mod estimate;
 mod exec;
 mod export;
+mod exported_run;
 mod fetch;
 mod foreign_evidence;
 mod forge;
@@ -86,7 +87,7 @@ pub(crate) enum Command {
     Trace(trace::Trace),
     /// Query the warehouse with SQL, over all runs of a store
     Query(query::Query),
-    /// Write the rows of a run as CSV, JSON or Parquet
+    /// Write the rows of a run as CSV, JSON or Parquet, or its results as the files of another tool
     Export(export::Export),
     /// Copy a run and everything that it refers to from one store to another
     Fetch(fetch::Fetch),

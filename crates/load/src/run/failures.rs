@@ -11,7 +11,7 @@ use crate::ErrorLimit;
 pub(super) struct FailureCounter {
     limit: ErrorLimit,
     failed: u64,
-    /// Whether each of the requests that ended last failed, oldest first; empty without a limit for them.
+    /// The requests that ended last, oldest first: true for a failure. Empty without a limit for them.
     recent: VecDeque<bool>,
     recent_failed: u32,
     is_met: bool,

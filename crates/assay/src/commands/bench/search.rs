@@ -5,6 +5,7 @@
 
 use assay_manifest::{
     Address, AllLoads, CrossingPlace, Exclusion, LoadBracket, MetricSummary, Plan, PointSummary, RunId, SloMetric, Summary,
+    ValidityLimits,
 };
 use assay_report::{landmarks_of, observation_of};
 use assay_runs::VerifiedRun;
@@ -110,6 +111,12 @@ impl SearchOptions {
             };
         };
         self.check_no_load(bench)?;
+        if bench.max_errors.is_some() {
+            return refused(
+                "`--max-errors` ends a trial before it has numbers, and a search needs those of each load",
+                "leave it out: a search by itself ends where more than 5 % of the requests fail",
+            );
+        }
         if rule.goal == Goal::MaxRate {
             if bench.sessions.is_empty() {
                 return Ok(());
@@ -371,9 +378,30 @@ fn observation(run: &VerifiedRun, load: Load) -> Result<Observation, Failure> {
     let observed = point
         .and_then(|point| if point.trials_counted > 0 { observation_of(point) } else { observe_excluded(point, load, has_slos) });
     observed.ok_or_else(|| {
-        Failure::new(ErrorCode::NoValidTrial, format!("the search has no valid trial at {}", name(load)))
-            .hint(format!("`assay show {}` lists the reasons; repair the cause, then search again", run.chain.run_id))
+        let causes = point.and_then(|point| assay_report::commonest_reason(&[point])).into_iter().collect();
+        let failure = Failure::new(ErrorCode::NoValidTrial, format!("the search has no valid trial at {}", name(load)));
+        let narrower =
+            point.filter(|point| is_client_at_its_limit(point)).and_then(|_| narrower_search(load)).unwrap_or_default();
+        let repair = format!("`assay show {}` lists the reasons; repair the cause, then search again", run.chain.run_id);
+        Failure { causes, ..failure }.hint(narrower + &repair)
     })
+}
+
+/// Returns true if the client or its machine is the reason against each attempt of a point: they may not be able to offer its load.
+fn is_client_at_its_limit(point: &PointSummary) -> bool {
+    let is_own = |code: &str| ValidityLimits::CLIENT_CODES.contains(&code) || ValidityLimits::MACHINE_CODES.contains(&code);
+    !point.excluded.is_empty()
+        && point.excluded.iter().all(|exclusion| exclusion.reasons.iter().any(|reason| is_own(&reason.code)))
+}
+
+/// Returns the line of a hint with a search that stays below a number of requests in flight; `None` for a rate, or for the lowest load.
+fn narrower_search(load: Load) -> Option<String> {
+    match load {
+        Load::Concurrency(clients) if clients > 1 => {
+            Some(format!("this client may be at its limit: `--up-to {}` searches below it\n", clients / 2))
+        }
+        Load::Concurrency(_) | Load::Rate(_) => None,
+    }
 }
 
 /// Returns the observation of a load whose attempts do not count because of the endpoint: every request failed in each of them, or requests arrived
@@ -563,6 +591,28 @@ mod tests {
             "points": [], "all_loads": [loads], "files": [],
         }))
         .expect("a Summary")
+    }
+
+    #[test]
+    fn a_search_that_the_client_ends_is_narrower_next_time() {
+        let hint = "this client may be at its limit: `--up-to 32` searches below it\n";
+        assert_eq!(narrower_search(Load::Concurrency(64)).as_deref(), Some(hint));
+        assert_eq!([Load::Concurrency(1), Load::Rate(9.0)].map(narrower_search), [None, None]);
+        let point = |reasons: &[&str]| -> PointSummary {
+            let excluded: Vec<Value> = reasons
+                .iter()
+                .map(|code| json!({"trial_id": "w.t.v.p.t0", "attempt": 0, "reasons": [{"code": code, "detail": "d"}]}))
+                .collect();
+            serde_json::from_value(json!({
+                "case_id": "w.t.v", "point_id": "p", "workload_type": "serving", "value": {},
+                "workload_spec_digest": assay_manifest::Digest::compute(b"any"), "trials_planned": 1, "trials_counted": 0,
+                "attempts": 2, "excluded": excluded, "metrics": [],
+            }))
+            .expect("a point")
+        };
+        assert!(is_client_at_its_limit(&point(&["client_late", "cpu_throttled"])));
+        assert!(!is_client_at_its_limit(&point(&["client_late", "all_failed"])), "the endpoint may be the cause");
+        assert!(!is_client_at_its_limit(&point(&[])));
     }
 
     #[test]

@@ -1,0 +1,248 @@
+//! The run that `assay export` writes in the format of another tool, filled from a verified run.
+
+use std::collections::BTreeMap;
+
+use assay_export::{
+    ExportFormat, ExportedArrival, ExportedInput, ExportedLoad, ExportedRun, ExportedServing, ExportedTable, ExportedTrial,
+    ExportedValue, InputKind, MAX_EXPORTED_REQUESTS, Needs,
+};
+use assay_manifest::{
+    ArrivalLaw, Attempt, CollectedTrial, Collection, ConnectionPolicy, ExecutionPart, FrozenWorkload, LengthLaw, Plan, PointKind,
+    PointSummary, PromptSource, Publication, ServingWork, Summary,
+};
+use assay_runs::VerifiedRun;
+use assay_stage::{ErrorCode, Failure};
+use assay_warehouse::records::{RecordError, RecordFile};
+
+use crate::commands::export::raw_records;
+use crate::commands::removed::resume_hint;
+
+/// The manifests that an export is made from.
+struct Manifests<'a> {
+    opened: &'a VerifiedRun,
+    plan: &'a Plan,
+    collection: &'a Collection,
+    needs: Needs,
+}
+
+/// Fills the run for a format.
+///
+/// # Errors
+/// Fails if the run has no result, if records are needed and absent, and if they are too many.
+pub(crate) fn exported_run(opened: &VerifiedRun, format: &ExportFormat) -> Result<ExportedRun, Failure> {
+    let no_result = || {
+        Failure::new(ErrorCode::NotPublished, format!("the run `{}` has no result yet", opened.chain.run_id))
+            .hint(resume_hint(opened))
+    };
+    let (result, summary) = opened.chain.all::<Summary>().next().ok_or_else(no_result)?;
+    let summary = &summary.body;
+    let plan = &opened.chain.one::<Plan>().ok_or_else(no_result)?.body;
+    let collection = &opened.chain.one::<Collection>().ok_or_else(no_result)?.body;
+    let manifests = Manifests { opened, plan, collection, needs: format.needs };
+    let mut left = MAX_EXPORTED_REQUESTS;
+    let loads = summary.points.iter().map(|point| manifests.load(point, &mut left)).collect::<Result<Vec<_>, _>>()?;
+    let windows = || opened.chain.all::<ExecutionPart>().flat_map(|(_, part)| &part.body.attempts).map(|attempt| attempt.window);
+    Ok(ExportedRun {
+        run_id: opened.chain.run_id.to_string(),
+        pipeline: plan.pipeline.name.to_string(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        result: result.manifest,
+        commit: plan.source.commit.clone(),
+        grade: opened.chain.one::<Publication>().map(|publication| publication.body.grade.given.as_str().to_owned()),
+        has_result: summary.points.iter().any(|point| point.trials_counted > 0),
+        start_ns: windows().map(|window| window.start.unix_ns()).min().unwrap_or(0),
+        end_ns: windows().map(|window| window.end.unix_ns()).max().unwrap_or(0),
+        inputs: inputs(plan),
+        tables: tables(summary),
+        loads,
+    })
+}
+
+fn inputs(plan: &Plan) -> Vec<ExportedInput> {
+    let mut inputs = Vec::new();
+    let mut add = |kind, name: &str, digest| inputs.push(ExportedInput { kind, name: name.to_owned(), digest });
+    for workload in &plan.workloads {
+        add(InputKind::Workload, workload.name.as_str(), workload.workload_spec_digest);
+        if let Some(dataset) = workload.serving.as_ref().and_then(|work| work.prompts.dataset()) {
+            add(InputKind::Dataset, &dataset.file.path, dataset.file.artifact.digest);
+        }
+    }
+    let images = plan.workloads.iter().filter_map(|workload| workload.image.as_ref());
+    for image in images.chain(plan.targets.iter().filter_map(|target| target.image.as_ref())) {
+        if let Some(digest) = image.digest {
+            add(InputKind::Image, &image.reference, digest);
+        }
+    }
+    inputs
+}
+
+fn tables(summary: &Summary) -> Vec<ExportedTable> {
+    let table = |file: &assay_manifest::CuratedFile| ExportedTable {
+        name: file.table.clone(),
+        digest: file.artifact.digest,
+        rows: file.rows.0,
+        bytes: file.artifact.size.0,
+    };
+    summary.files.iter().map(table).collect()
+}
+
+impl Manifests<'_> {
+    fn load(&self, point: &PointSummary, left: &mut u64) -> Result<ExportedLoad, Failure> {
+        let [workload, target, _] = point.case_id.names();
+        let work = self.plan.workloads.iter().find(|known| known.name.as_str() == workload);
+        let of_point = |trial: &&CollectedTrial| self.is_of(trial, point) && trial.counted;
+        let trials = self.collection.trials.iter().filter(of_point).map(|trial| self.trial(trial, point, left));
+        Ok(ExportedLoad {
+            case_id: point.case_id.to_string(),
+            workload: workload.to_owned(),
+            target: target.to_owned(),
+            point_id: point.point_id.to_string(),
+            value: point.value.clone(),
+            workload_spec_digest: point.workload_spec_digest,
+            serving: work.and_then(|work| serving(work, self.kind(point), &point.value)),
+            trials: trials.collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn is_of(&self, trial: &CollectedTrial, point: &PointSummary) -> bool {
+        let planned = self.plan.trials.iter().find(|planned| planned.trial_id == trial.trial_id);
+        planned.is_some_and(|planned| planned.case_id == point.case_id && planned.point_id == point.point_id)
+    }
+
+    /// Returns the kind of a point, by the plan.
+    fn kind(&self, point: &PointSummary) -> Option<PointKind> {
+        let case = self.plan.cases.iter().find(|case| case.case_id == point.case_id)?;
+        case.points.iter().find(|planned| planned.point_id == point.point_id).map(|planned| planned.kind)
+    }
+
+    fn trial(&self, trial: &CollectedTrial, point: &PointSummary, left: &mut u64) -> Result<ExportedTrial, Failure> {
+        let attempts = self.counted_attempts(trial);
+        let starts = attempts.iter().map(|attempt| match &attempt.serving {
+            Some(serving) => serving.start.unix_ns(),
+            None => attempt.window.start.unix_ns(),
+        });
+        let planned = self.plan.trials.iter().find(|planned| planned.trial_id == trial.trial_id);
+        let mut exported = ExportedTrial {
+            trial_id: trial.trial_id.to_string(),
+            index: planned.map_or(0, |planned| planned.index),
+            start_ns: starts.min().unwrap_or(0),
+            end_ns: attempts.iter().map(|attempt| attempt.window.end.unix_ns()).max().unwrap_or(0),
+            outcomes: outcomes(&attempts),
+            values: values(trial, point),
+            requests: Vec::new(),
+        };
+        if self.needs == Needs::Records {
+            for attempt in attempts.iter().filter(|attempt| attempt.serving.is_some()) {
+                self.add_requests(attempt, &mut exported, left)?;
+            }
+            exported.requests.sort_by_key(|record| record.global_index);
+        }
+        Ok(exported)
+    }
+
+    /// Returns the attempt that counts, of each shard.
+    fn counted_attempts(&self, trial: &CollectedTrial) -> Vec<&Attempt> {
+        let parts: BTreeMap<_, _> =
+            self.opened.chain.all::<ExecutionPart>().map(|(input, part)| (input.manifest, &part.body)).collect();
+        let counted = trial.attempts.iter().filter(|attempt| attempt.counted);
+        counted.filter_map(|attempt| parts.get(&attempt.part)?.find_attempt(&trial.trial_id, attempt.attempt)).collect()
+    }
+
+    fn add_requests(&self, attempt: &Attempt, exported: &mut ExportedTrial, left: &mut u64) -> Result<(), Failure> {
+        let Some((name, bytes)) = raw_records(self.opened, attempt)? else { return Ok(()) };
+        let unreadable =
+            |error: RecordError| Failure::new(ErrorCode::Records, format!("`{name}` cannot be read")).because(&error);
+        for record in RecordFile::open(bytes).map_err(unreadable)?.records().map_err(unreadable)? {
+            let record = record.map_err(unreadable)?;
+            if record.phase != assay_record::Phase::Measured {
+                continue;
+            }
+            *left = left.checked_sub(1).ok_or_else(too_many_requests)?;
+            exported.requests.push(record);
+        }
+        Ok(())
+    }
+}
+
+fn too_many_requests() -> Failure {
+    Failure::new(ErrorCode::ExportFormat, format!("the run has more than {MAX_EXPORTED_REQUESTS} measured requests"))
+        .hint("`assay export --records` copies the records of any number of requests")
+}
+
+fn outcomes(attempts: &[&Attempt]) -> BTreeMap<String, u64> {
+    let mut outcomes: BTreeMap<String, u64> = BTreeMap::new();
+    for (name, count) in attempts.iter().filter_map(|attempt| attempt.serving.as_ref()).flat_map(|serving| &serving.outcomes) {
+        *outcomes.entry(name.clone()).or_default() += count.0;
+    }
+    outcomes
+}
+
+fn values(trial: &CollectedTrial, point: &PointSummary) -> Vec<ExportedValue> {
+    let of_metric = |metric: &assay_manifest::MetricSummary| {
+        let value = metric.trials.iter().find(|value| value.trial_id == trial.trial_id)?.value;
+        Some(ExportedValue { metric: metric.metric.clone(), unit: metric.unit.clone(), value })
+    };
+    point.metrics.iter().filter_map(of_metric).collect()
+}
+
+fn serving(workload: &FrozenWorkload, kind: Option<PointKind>, value: &BTreeMap<String, String>) -> Option<ExportedServing> {
+    let work = workload.serving.as_ref()?;
+    let capabilities = work.api.capabilities();
+    Some(ExportedServing {
+        model: work.model.clone(),
+        api: work.api.as_str().to_owned(),
+        is_streamed: work.is_streamed(),
+        arrival: arrival(work, kind, value),
+        max_concurrency: work.max_concurrency.map(|cap| cap.0),
+        opens_connections: work.connections == ConnectionPolicy::Never,
+        is_synthetic: work.prompts.dataset().is_none(),
+        input_tokens: input_tokens(work),
+        output_tokens: work.output.as_ref().filter(|_| capabilities.has_output_tokens).and_then(fixed),
+    })
+}
+
+/// Returns the rule by which requests are sent, as other tools have it.
+fn arrival(work: &ServingWork, kind: Option<PointKind>, value: &BTreeMap<String, String>) -> ExportedArrival {
+    if work.sessions.is_some() || work.rate_profile.is_some() {
+        return ExportedArrival::Other;
+    }
+    let rate = || value.get("rate").and_then(|rate| rate.parse::<f64>().ok()).filter(|rate| rate.is_finite() && *rate > 0.0);
+    let concurrency = || value.get("concurrency").and_then(|concurrency| concurrency.parse().ok());
+    let known = match (work.arrival, kind) {
+        (ArrivalLaw::Closed, Some(PointKind::Concurrency)) => concurrency().map(ExportedArrival::Concurrency),
+        (ArrivalLaw::Constant, Some(PointKind::Rate)) => rate().map(ExportedArrival::Constant),
+        (ArrivalLaw::Poisson, Some(PointKind::Rate)) => rate().map(ExportedArrival::Poisson),
+        (ArrivalLaw::Gamma { smoothness }, Some(PointKind::Rate)) => {
+            rate().map(|rate| ExportedArrival::Gamma { rate, smoothness })
+        }
+        _ => None,
+    };
+    known.unwrap_or(ExportedArrival::Other)
+}
+
+/// Returns the tokens of each prompt, if all have equally many.
+fn input_tokens(work: &ServingWork) -> Option<u32> {
+    match &work.prompts {
+        PromptSource::Synthetic { input, prefix, .. } if work.documents() == 1 => {
+            fixed(input).map(|tokens| tokens.saturating_add(prefix.map_or(0, |prefix| prefix.tokens())))
+        }
+        _ => None,
+    }
+}
+
+fn fixed(law: &LengthLaw) -> Option<u32> {
+    match law {
+        LengthLaw::Fixed { tokens } => Some(*tokens),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_equal_lengths_are_one_number() {
+        assert_eq!((fixed(&LengthLaw::Fixed { tokens: 7 }), fixed(&LengthLaw::Uniform { min: 7, max: 7 })), (Some(7), None));
+    }
+}

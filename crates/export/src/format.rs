@@ -1,0 +1,146 @@
+//! A format that runs are exported in, as a table of its fields.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::error::ExportError;
+use crate::run::ExportedRun;
+
+/// A format that runs are exported in.
+#[derive(Debug)]
+pub struct ExportFormat {
+    /// Its short name, such as `vllm`.
+    pub name: &'static str,
+    /// The tool, as its authors spell it.
+    pub tool: &'static str,
+    /// The version of the format, and the source of that knowledge.
+    pub version: &'static str,
+    /// The files, for people.
+    pub files: &'static str,
+    /// The loads that it holds, for people.
+    pub loads: &'static str,
+    /// The evidence that it is made from.
+    pub needs: Needs,
+    /// Its fields: those that are written and those that are left out.
+    pub fields: &'static [ExportField],
+    /// Makes the files.
+    pub(crate) write: fn(&ExportedRun) -> Result<Export, ExportError>,
+}
+
+impl ExportFormat {
+    /// Makes the files of a run.
+    ///
+    /// # Errors
+    /// Fails if the run has nothing that the format holds.
+    pub fn write(&self, run: &ExportedRun) -> Result<Export, ExportError> {
+        (self.write)(run)
+    }
+
+    /// Returns the fields that are left out, with the reasons.
+    pub fn left_out(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        self.fields.iter().filter_map(|field| match field.content {
+            Content::LeftOut(why) => Some((field.field, why)),
+            Content::Same(_) | Content::Differs(..) => None,
+        })
+    }
+
+    /// Returns the fields that are written with a difference to the tool: field and difference.
+    pub fn differing(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        self.fields.iter().filter_map(|field| match field.content {
+            Content::Differs(_, how) => Some((field.field, how)),
+            Content::Same(_) | Content::LeftOut(_) => None,
+        })
+    }
+}
+
+/// The evidence that a format is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// The signed manifests of a run; a published folder has them.
+    Manifests,
+    /// The records of requests, too, which are in the store alone.
+    Records,
+}
+
+/// A field of a format.
+#[derive(Clone, Copy, Debug)]
+pub struct ExportField {
+    /// Its path: names separated by `.`, `[]` after a list, `{}` for any name or part of one.
+    pub field: &'static str,
+    /// Its content.
+    pub content: Content,
+}
+
+/// The content of a field.
+#[derive(Clone, Copy, Debug)]
+pub enum Content {
+    /// It is written by the definition of the tool, from this.
+    Same(&'static str),
+    /// It is written from this, which differs from the tool in this way.
+    Differs(&'static str, &'static str),
+    /// It is left out, for this reason.
+    LeftOut(&'static str),
+}
+
+/// Returns a field that is written by the definition of the tool.
+pub(crate) const fn same(field: &'static str, from: &'static str) -> ExportField {
+    ExportField { field, content: Content::Same(from) }
+}
+
+/// Returns a field that is written with a difference.
+pub(crate) const fn differs(field: &'static str, from: &'static str, how: &'static str) -> ExportField {
+    ExportField { field, content: Content::Differs(from, how) }
+}
+
+/// Returns a field that is left out.
+pub(crate) const fn left_out(field: &'static str, why: &'static str) -> ExportField {
+    ExportField { field, content: Content::LeftOut(why) }
+}
+
+/// The files of an export.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Export {
+    /// The files.
+    pub files: Vec<ExportedFile>,
+    /// The parts of the run, or of the format's fields, that these files lack, each with the reason.
+    pub remarks: Vec<String>,
+}
+
+/// A file of an export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportedFile {
+    /// Its path within the folder.
+    pub path: PathBuf,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl ExportedFile {
+    /// Creates a file with this text.
+    pub(crate) fn text(path: impl Into<PathBuf>, text: impl Into<Vec<u8>>) -> Self {
+        Self { path: path.into(), bytes: text.into() }
+    }
+
+    /// Creates a file with one JSON document, indented.
+    pub(crate) fn json(path: impl Into<PathBuf>, document: &Value) -> Result<Self, ExportError> {
+        let path = path.into();
+        let mut bytes = serde_json::to_vec_pretty(document).map_err(|error| unwritable(&path, &error))?;
+        bytes.push(b'\n');
+        Ok(Self { path, bytes })
+    }
+
+    /// Creates a file with one JSON document on each line.
+    pub(crate) fn json_lines(path: impl Into<PathBuf>, documents: &[Value]) -> Result<Self, ExportError> {
+        let (path, mut bytes) = (path.into(), Vec::new());
+        for document in documents {
+            serde_json::to_writer(&mut bytes, document).map_err(|error| unwritable(&path, &error))?;
+            bytes.push(b'\n');
+        }
+        Ok(Self { path, bytes })
+    }
+}
+
+fn unwritable(path: &Path, error: &serde_json::Error) -> ExportError {
+    ExportError::Json { file: path.display().to_string(), what: error.to_string() }
+}

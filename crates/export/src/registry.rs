@@ -1,0 +1,16 @@
+//! The formats that runs are exported in. Help, reference page and tests derive from this list.
+
+use crate::format::ExportFormat;
+use crate::formats::{aiperf, benchmark_report, genai_bench, guidellm, loadgen, mlflow, openlineage, vllm};
+
+/// All formats.
+pub static EXPORT_FORMATS: [&ExportFormat; 8] = [
+    &vllm::FORMAT,
+    &benchmark_report::FORMAT,
+    &aiperf::FORMAT,
+    &genai_bench::FORMAT,
+    &guidellm::FORMAT,
+    &loadgen::FORMAT,
+    &openlineage::FORMAT,
+    &mlflow::FORMAT,
+];

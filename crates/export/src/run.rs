@@ -1,0 +1,211 @@
+//! The run that is exported: a plain structure, which the caller fills from a verified run.
+
+use std::collections::BTreeMap;
+
+use assay_manifest::Digest;
+use assay_record::Record;
+
+use crate::error::ExportError;
+
+/// The most requests of a run that are exported: the files of most formats are one document, so all of them are in memory together.
+pub const MAX_EXPORTED_REQUESTS: u64 = 500_000;
+
+/// A run that is exported.
+#[derive(Clone, Debug)]
+pub struct ExportedRun {
+    /// Its name.
+    pub run_id: String,
+    /// The name of its pipeline.
+    pub pipeline: String,
+    /// The version of Assay that exports it.
+    pub version: String,
+    /// The digest of the signed manifest with its statistics.
+    pub result: Digest,
+    /// The commit of its definitions, if they are of one.
+    pub commit: Option<String>,
+    /// The grade; absent before it is published.
+    pub grade: Option<String>,
+    /// True if at least one trial counts.
+    pub has_result: bool,
+    /// The start of its first attempt, in nanoseconds since 1970.
+    pub start_ns: i64,
+    /// The end of its last attempt, in nanoseconds since 1970.
+    pub end_ns: i64,
+    /// The workloads, images and files of prompts that it was made with.
+    pub inputs: Vec<ExportedInput>,
+    /// Its curated tables.
+    pub tables: Vec<ExportedTable>,
+    /// The points of its cases.
+    pub loads: Vec<ExportedLoad>,
+}
+
+/// The kind of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputKind {
+    /// A frozen workload.
+    Workload,
+    /// A container image.
+    Image,
+    /// A file of prompts.
+    Dataset,
+}
+
+impl InputKind {
+    /// Returns the kind as files state it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Workload => "workload",
+            Self::Image => "image",
+            Self::Dataset => "dataset",
+        }
+    }
+}
+
+/// An input of a run, known by its digest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportedInput {
+    /// Its kind.
+    pub kind: InputKind,
+    /// Its name.
+    pub name: String,
+    /// Its digest.
+    pub digest: Digest,
+}
+
+/// A curated file of one table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportedTable {
+    /// The table.
+    pub name: String,
+    /// The digest of the file.
+    pub digest: Digest,
+    /// The number of its rows.
+    pub rows: u64,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+/// One point of a case.
+#[derive(Clone, Debug)]
+pub struct ExportedLoad {
+    /// The case: workload, target and variant.
+    pub case_id: String,
+    /// The name of the workload.
+    pub workload: String,
+    /// The name of the target.
+    pub target: String,
+    /// The name of the point.
+    pub point_id: String,
+    /// Its values, such as `concurrency`.
+    pub value: BTreeMap<String, String>,
+    /// The digest that decides comparability.
+    pub workload_spec_digest: Digest,
+    /// The requests; absent for other work than serving.
+    pub serving: Option<ExportedServing>,
+    /// The trials that count, in their order.
+    pub trials: Vec<ExportedTrial>,
+}
+
+/// The rule by which requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ExportedArrival {
+    /// Each response is followed by the next request; as many are in flight.
+    Concurrency(u32),
+    /// Equal gaps, at this number of requests per second.
+    Constant(f64),
+    /// Exponential gaps, at this number of requests per second.
+    Poisson(f64),
+    /// Gamma gaps.
+    Gamma {
+        /// Requests per second.
+        rate: f64,
+        /// The shape of the distribution.
+        smoothness: f64,
+    },
+    /// Another rule: sessions, users, a trace, or a rate that changes.
+    Other,
+}
+
+/// The requests of a workload.
+#[derive(Clone, Debug)]
+pub struct ExportedServing {
+    /// The model's name in requests.
+    pub model: String,
+    /// The API, such as `chat`.
+    pub api: String,
+    /// True if responses are streamed.
+    pub is_streamed: bool,
+    /// The rule by which requests are sent.
+    pub arrival: ExportedArrival,
+    /// The most requests in flight of an open loop.
+    pub max_concurrency: Option<u64>,
+    /// True if each request opens a connection.
+    pub opens_connections: bool,
+    /// True if prompts are synthetic; else they are of a dataset.
+    pub is_synthetic: bool,
+    /// The tokens of each prompt, if all have equally many.
+    pub input_tokens: Option<u32>,
+    /// The requested tokens of each response, if all have equally many.
+    pub output_tokens: Option<u32>,
+}
+
+/// A trial that counts.
+#[derive(Clone, Debug)]
+pub struct ExportedTrial {
+    /// Its name within the run.
+    pub trial_id: String,
+    /// Its number within the point, from 0.
+    pub index: u32,
+    /// The start from which the times of records count, or else of the attempt, in nanoseconds since 1970.
+    pub start_ns: i64,
+    /// The end of the attempt that counts, in nanoseconds since 1970.
+    pub end_ns: i64,
+    /// The measured requests by outcome; empty for other work than serving.
+    pub outcomes: BTreeMap<String, u64>,
+    /// The values of its metrics.
+    pub values: Vec<ExportedValue>,
+    /// The records of its measured requests, in the order of their schedule; empty for a format that needs none.
+    pub requests: Vec<Record>,
+}
+
+/// The value of a metric in one trial.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExportedValue {
+    /// The metric, such as `ttft_ms_p99`.
+    pub metric: String,
+    /// Its unit.
+    pub unit: String,
+    /// The value.
+    pub value: f64,
+}
+
+/// A trial of serving, with what it is part of.
+#[derive(Clone, Copy)]
+pub(crate) struct ServingTrial<'a> {
+    pub(crate) load: &'a ExportedLoad,
+    pub(crate) serving: &'a ExportedServing,
+    pub(crate) trial: &'a ExportedTrial,
+}
+
+impl ExportedRun {
+    /// Returns the trials of serving, in the order of the loads.
+    pub(crate) fn serving_trials(&self, format: &'static str) -> Result<Vec<ServingTrial<'_>>, ExportError> {
+        let of_load = |load: &'_ ExportedLoad| load.serving.is_some();
+        if !self.loads.iter().any(of_load) {
+            return Err(ExportError::NoServing(format));
+        }
+        let trials: Vec<_> = self.loads.iter().flat_map(serving_trials_of).collect();
+        if trials.is_empty() { Err(ExportError::NoTrial) } else { Ok(trials) }
+    }
+
+    /// Returns a remark for loads that are not serving, which a format of serving has no place for.
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        let other = self.loads.iter().filter(|load| load.serving.is_none());
+        other.map(|load| format!("`{}` is not in the files: it is not serving", load.case_id)).collect()
+    }
+}
+
+fn serving_trials_of(load: &ExportedLoad) -> Vec<ServingTrial<'_>> {
+    let of = |serving| load.trials.iter().map(move |trial| ServingTrial { load, serving, trial });
+    load.serving.as_ref().map(of).into_iter().flatten().collect()
+}

@@ -1,0 +1,470 @@
+//! Every format over small runs: the files, the tables, and the numbers that Assay's own readers find in the files.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assay_foreign::{ResultFile, Results, read_results};
+use assay_record::Record;
+use proptest::prelude::*;
+use serde_json::Value;
+
+use crate::example::{indicator_run, request, serving_run};
+use crate::{Content, EXPORT_FORMATS, Export, ExportError, ExportFormat, ExportedArrival, ExportedRun, exports_page};
+
+fn format(name: &str) -> &'static ExportFormat {
+    EXPORT_FORMATS.iter().copied().find(|format| format.name == name).expect("a format")
+}
+
+fn export(name: &str, run: &ExportedRun) -> Export {
+    format(name).write(run).expect("written")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+fn file<'a>(export: &'a Export, path: &str) -> &'a str {
+    let found = export.files.iter().find(|file| file.path.to_str() == Some(path));
+    text(&found.unwrap_or_else(|| panic!("no {path} among {:?}", paths(export))).bytes)
+}
+
+fn paths(export: &Export) -> Vec<&str> {
+    export.files.iter().map(|file| file.path.to_str().expect("text")).collect()
+}
+
+fn json(export: &Export, path: &str) -> Value {
+    serde_json::from_str(file(export, path)).expect("JSON")
+}
+
+/// All files of a format, one after the other.
+fn whole(export: &Export) -> String {
+    let files = export.files.iter().map(|file| format!("==> {}\n{}", file.path.display(), text(&file.bytes)));
+    let remarks = export.remarks.iter().map(|remark| format!("remark: {remark}\n"));
+    files.chain(remarks).collect()
+}
+
+#[test]
+fn the_files_of_each_format() {
+    for known in EXPORT_FORMATS {
+        insta::assert_snapshot!(format!("files_{}", known.name), whole(&export(known.name, &serving_run())));
+    }
+    for name in ["openlineage", "mlflow"] {
+        insta::assert_snapshot!(format!("indicators_{name}"), whole(&export(name, &indicator_run())));
+    }
+}
+
+/// The paths of the values of a document, as tables of fields spell them.
+fn leaves(path: &str, value: &Value, found: &mut BTreeSet<String>) {
+    let join = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    match value {
+        Value::Object(members) if members.is_empty() => drop(found.insert(join("{}"))),
+        Value::Object(members) => members.iter().for_each(|(name, value)| leaves(&join(name), value, found)),
+        Value::Array(items) if items.is_empty() => drop(found.insert(format!("{path}[]"))),
+        Value::Array(items) => items.iter().for_each(|item| leaves(&format!("{path}[]"), item, found)),
+        _ => drop(found.insert(path.to_owned())),
+    }
+}
+
+fn fields_of(export: &Export) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for file in &export.files {
+        let (path, text) = (file.path.to_str().expect("text"), text(&file.bytes));
+        let place = path.rsplit('/').nth(1).unwrap_or_default();
+        if path.ends_with("meta.yaml") {
+            for (name, value) in text.lines().filter_map(|line| line.split_once(": ")) {
+                leaves(name, &serde_json::from_str(value).expect("a value"), &mut found);
+            }
+        } else if path.starts_with("mlruns/") {
+            found.insert(format!("{place}.{}", path.rsplit('/').next().expect("a name")));
+        } else if path.ends_with("summary.txt") {
+            let is_value = |line: &&str| !line.starts_with("  ");
+            let names = text.lines().filter(is_value).filter_map(|line| line.split_once(" : "));
+            // A `.` would separate names.
+            found.extend(names.map(|(name, _)| name.trim().replace('.', ",")));
+        } else if let Ok(document) = serde_json::from_str(text) {
+            leaves("", &document, &mut found);
+        } else {
+            for line in text.lines() {
+                let line = line.strip_prefix(":::MLLOG ").unwrap_or(line);
+                leaves("", &serde_json::from_str(line).expect("JSON"), &mut found);
+            }
+        }
+    }
+    found
+}
+
+/// True if a path of a value is a field, or within it.
+fn is_within(field: &str, path: &str) -> bool {
+    let is_one = |(pattern, name): (&str, &str)| match pattern.split_once("{}") {
+        Some((before, after)) => name.len() >= before.len() + after.len() && name.starts_with(before) && name.ends_with(after),
+        None => pattern == name,
+    };
+    field.split('.').count() <= path.split('.').count() && field.split('.').zip(path.split('.')).all(is_one)
+}
+
+#[test]
+fn the_tables_name_what_is_written_and_nothing_else() {
+    for known in EXPORT_FORMATS {
+        let mut found = fields_of(&export(known.name, &serving_run()));
+        if let Ok(export) = known.write(&indicator_run()) {
+            found.extend(fields_of(&export));
+        }
+        let mut unseen: BTreeSet<&str> = BTreeSet::new();
+        for field in known.fields {
+            let is_seen = found.iter().any(|path| is_within(field.field, path));
+            match field.content {
+                Content::LeftOut(_) => {
+                    let written = |path: &&String| {
+                        let others = known.fields.iter().filter(|other| !matches!(other.content, Content::LeftOut(_)));
+                        is_within(field.field, path) && !others.into_iter().any(|other| is_within(other.field, path))
+                    };
+                    assert_eq!(found.iter().find(written), None, "{}: `{}` is left out", known.name, field.field);
+                }
+                _ if !is_seen => drop(unseen.insert(field.field)),
+                _ => {}
+            }
+        }
+        assert!(unseen.is_empty(), "{}: the table names fields that no file has: {unseen:?}\n{found:#?}", known.name);
+        let is_unnamed = |path: &&String| {
+            let mut written = known.fields.iter().filter(|field| !matches!(field.content, Content::LeftOut(_)));
+            // An empty list has no fields of its elements.
+            !written.any(|field| is_within(field.field, path) || (path.ends_with("[]") && field.field.starts_with(path.as_str())))
+        };
+        assert_eq!(
+            found.iter().filter(is_unnamed).collect::<Vec<_>>(),
+            Vec::<&String>::new(),
+            "{}: no table names them",
+            known.name
+        );
+    }
+}
+
+/// The files of an MLflow run are one value each: its tags name the run of Assay. The records of AIPerf are beside their summary.
+#[test]
+fn every_file_names_its_run_and_its_result() {
+    let run = serving_run();
+    let parts = [run.run_id.as_str(), &run.result.to_string(), "0.1.0"];
+    for known in EXPORT_FORMATS {
+        let export = export(known.name, &run);
+        let is_result = |path: &str| !path.starts_with("mlruns/") && !path.ends_with("/profile_export.jsonl");
+        for file in export.files.iter().filter(|file| file.path.to_str().is_some_and(is_result)) {
+            for part in parts {
+                assert!(text(&file.bytes).contains(part), "{}: {part}", file.path.display());
+            }
+        }
+        assert!(parts.iter().all(|part| whole(&export).contains(part)), "{}", known.name);
+    }
+    let mlflow = export("mlflow", &run);
+    let tags = paths(&mlflow).into_iter().filter(|path| path.ends_with("/tags/assay_result_digest")).count();
+    assert_eq!(tags, 3, "one for each trial");
+}
+
+fn read(export: &Export, keep: &dyn Fn(&str) -> bool) -> Results {
+    let files: Vec<_> = export.files.iter().filter(|file| keep(file.path.to_str().expect("text"))).collect();
+    let files: Vec<_> =
+        files.iter().map(|file| ResultFile { path: file.path.to_str().expect("text"), bytes: &file.bytes }).collect();
+    read_results(&files).expect("Assay's reader takes the files")
+}
+
+/// The numbers of a trial by metric and statistic.
+fn numbers(results: &Results) -> BTreeMap<(String, String), f64> {
+    let rows = results.rows.iter().map(|row| ((row.metric.clone(), row.statistic.clone()), row.value));
+    rows.collect()
+}
+
+/// A number that a reader finds: metric, statistic, value.
+type Number = (&'static str, &'static str, f64);
+
+/// The formats that Assay reads, with the files of the first trial of the closed loop.
+const READ: [(&str, &str, &[&str]); 6] = [
+    ("vllm", "vllm", &["concurrency-2-trial-1.json"]),
+    ("benchmark-report", "benchmark-report", &["concurrency-2-trial-1.json"]),
+    ("aiperf", "aiperf", &["concurrency-2-trial-1/profile_export_aiperf.json", "concurrency-2-trial-1/profile_export.jsonl"]),
+    (
+        "genai-bench",
+        "genai-bench",
+        &[
+            "chat.engine.default-trial-1/D50_5_text-to-text_num_concurrency_2_time_1s.json",
+            "chat.engine.default-trial-1/experiment_metadata.json",
+        ],
+    ),
+    ("guidellm", "guidellm", &["chat.engine.default-trial-1/benchmarks.json"]),
+    ("loadgen", "loadgen", &["rate-4-trial-1/mlperf_log_summary.txt"]),
+];
+
+/// TTFT 10, 20 and 30 ms; gaps 1, 2 and 3 ms; 0.5 ms from the last token to the end; sent at 0, 5 and 40 ms. So the last tokens are 14, 28 and
+/// 42 ms after the send times, and the last end is at 82.5 ms.
+#[test]
+fn own_readers_find_the_numbers_that_follow_from_the_records() {
+    let expected: [(&str, &[Number]); 6] = [
+        (
+            "vllm",
+            &[
+                ("vllm.ttft", "mean", 20.0),
+                ("vllm.ttft", "p50", 20.0),
+                ("vllm.ttft", "p99", 29.8),
+                ("vllm.tpot", "mean", 2.0),
+                ("vllm.itl", "mean", 2.0),
+                ("vllm.e2e", "mean", 28.0),
+                ("vllm.duration", "value", 0.0825),
+                ("vllm.completed_requests", "value", 3.0),
+                ("vllm.failed_requests", "value", 0.0),
+                ("vllm.total_input_tokens", "value", 150.0),
+                ("vllm.total_output_tokens", "value", 15.0),
+                ("vllm.output_tokens_per_s", "value", 15.0 / 0.0825),
+            ],
+        ),
+        (
+            "benchmark-report",
+            &[
+                ("benchmark-report.requests", "value", 3.0),
+                ("benchmark-report.failed_requests", "value", 0.0),
+                ("benchmark-report.ttft", "mean", 20.0),
+                ("benchmark-report.ttft", "p99", 29.8),
+                ("benchmark-report.tpot", "mean", 2.0),
+                ("benchmark-report.request_latency", "mean", 28.25),
+                ("benchmark-report.request_throughput", "mean", 4.5),
+                ("benchmark-report.input_tokens", "mean", 50.0),
+            ],
+        ),
+        (
+            "aiperf",
+            &[
+                ("aiperf.ttft", "mean", 20.0),
+                ("aiperf.ttft", "count", 3.0),
+                ("aiperf.ttft", "sum", 60.0),
+                ("aiperf.e2e", "p50", 28.0),
+                ("aiperf.itl", "max", 3.0),
+                ("icl_ms", "count", 12.0),
+                ("ttst_ms", "mean", 2.0),
+                ("aiperf.duration", "mean", 0.082),
+                ("aiperf.request_throughput", "mean", 3.0 / 0.082),
+                ("aiperf.usage_cached_tokens", "sum", 48.0),
+                ("aiperf.error_rate", "mean", 0.0),
+            ],
+        ),
+        (
+            "genai-bench",
+            &[
+                ("genai-bench.ttft", "mean", 0.02),
+                ("genai-bench.e2e", "mean", 0.0285),
+                ("genai-bench.tpot", "max", 0.003_125),
+                ("genai-bench.input_tokens", "sum", 156.0),
+                ("genai-bench.completed_requests", "value", 3.0),
+                ("genai-bench.run_duration", "value", 0.0825),
+            ],
+        ),
+        (
+            "guidellm",
+            &[
+                ("guidellm.ttft", "mean", 20.0),
+                ("guidellm.e2e", "mean", 0.0285),
+                ("guidellm.itl", "mean", 2.0),
+                ("guidellm.time_per_output_token", "max", 8.4),
+                ("guidellm.successful_requests", "value", 3.0),
+                ("guidellm.duration", "value", 0.0825),
+            ],
+        ),
+        (
+            "loadgen",
+            &[
+                ("loadgen.latency", "mean", 28_750_000.0),
+                ("loadgen.latency", "p50", 28_750_000.0),
+                ("loadgen.latency", "p99", 42_750_000.0),
+                ("loadgen.ttft", "min", 10_250_000.0),
+                ("loadgen.tpot", "max", 3_125_000.0),
+                ("loadgen.completed_samples_per_s", "value", 2.0 / 0.08275),
+            ],
+        ),
+    ];
+    for ((name, _, files), (of, rows)) in READ.iter().zip(expected) {
+        assert_eq!(*name, of);
+        let mut run = serving_run();
+        if *name == "guidellm" {
+            run.loads.truncate(1);
+        }
+        let found = numbers(&read(&export(name, &run), &|path| files.contains(&path)));
+        for (metric, statistic, value) in rows {
+            let key = ((*metric).to_owned(), (*statistic).to_owned());
+            let read = found.get(&key).unwrap_or_else(|| panic!("{metric} {statistic} in {found:#?}"));
+            assert!((read - value).abs() <= 1e-12 * value.abs(), "{metric} {statistic}: {read}, not {value}");
+        }
+    }
+}
+
+#[test]
+fn own_readers_take_all_files_of_each_format() {
+    for (name, format, _) in READ {
+        let results = read(&export(name, &serving_run()), &|path| !path.ends_with("detail.txt"));
+        assert_eq!(results.format.name, format);
+        assert!(!results.rows.is_empty());
+    }
+}
+
+#[test]
+fn requests_are_read_back_bit_for_bit() {
+    let run = serving_run();
+    let results = read(&export("vllm", &run), &|path| path == "concurrency-2-trial-1.json");
+    let samples: Vec<Value> = text(&results.samples).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let ttfts: Vec<f64> = samples.iter().filter_map(|sample| sample["values"]["vllm.ttft"].as_f64()).collect();
+    let of = |record: &Record| (record.first_token_ns.expect("a token") - record.sent_ns.expect("sent")) as f64 / 1e9;
+    let own: Vec<f64> = run.loads[0].trials[0].requests.iter().map(of).collect();
+    assert_eq!(
+        ttfts.iter().map(|value| value.to_bits()).collect::<Vec<_>>(),
+        own.iter().map(|value| value.to_bits()).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn failed_requests_are_counted_and_have_no_latency() {
+    let run = serving_run();
+    let second = json(&export("vllm", &run), "concurrency-2-trial-2.json");
+    assert_eq!((&second["completed"], &second["failed"], &second["num_prompts"]), (&2.into(), &3.into(), &6.into()));
+    assert_eq!(second["errors"], serde_json::json!(["", "http_error", "cancelled", "connect_error", ""]));
+    assert_eq!(second["ttfts"], serde_json::json!([0.01, 0.0, 0.0, 0.0, 0.03]));
+    let summary = json(&export("aiperf", &run), "concurrency-2-trial-2/profile_export_aiperf.json");
+    assert_eq!(summary["error_request_count"]["avg"], 2.0);
+    let guidellm = json(&export("guidellm", &run), "chat.engine.default-trial-2/benchmarks.json");
+    let totals = &guidellm["benchmarks"][0]["metrics"]["request_totals"];
+    assert_eq!(*totals, serde_json::json!({"successful": 2, "errored": 2, "incomplete": 1, "total": 5}));
+}
+
+#[test]
+fn latencies_count_from_the_connection_if_each_request_opens_one() {
+    let mut run = serving_run();
+    let load = &mut run.loads[0];
+    let record = &mut load.trials[0].requests[0];
+    record.connect_start_ns = record.sent_ns.map(|sent| sent - 2_000_000);
+    let ttft = |run: &ExportedRun| json(&export("vllm", run), "concurrency-2-trial-1.json")["ttfts"][0].clone();
+    assert_eq!(ttft(&run), 0.01, "an idle connection was opened before");
+    run.loads[0].serving.as_mut().expect("serving").opens_connections = true;
+    assert_eq!(ttft(&run), 0.012);
+}
+
+#[test]
+fn what_the_records_do_not_hold_is_left_out_and_said() {
+    let mut run = serving_run();
+    assert!(export("vllm", &run).remarks.is_empty());
+    run.loads[0].trials[0].requests[0].chunks.pop();
+    let sampled = export("vllm", &run);
+    assert_eq!(
+        sampled.remarks,
+        ["`concurrency-2-trial-1` has no times between token events: the records do not hold all of them"]
+    );
+    let document = json(&sampled, "concurrency-2-trial-1.json");
+    assert!(document.get("itls").is_none() && document.get("mean_itl_ms").is_none() && document.get("mean_ttft_ms").is_some());
+    run.loads[0].serving.as_mut().expect("serving").is_streamed = false;
+    let document = json(&export("vllm", &run), "concurrency-2-trial-1.json");
+    assert!(document.get("ttfts").is_none() && document.get("mean_ttft_ms").is_none() && document.get("mean_e2el_ms").is_some());
+}
+
+#[test]
+fn a_run_that_a_format_does_not_hold_is_refused_by_name() {
+    let refused = |name: &str, run: &ExportedRun| format(name).write(run).expect_err("refused").to_string();
+    for known in EXPORT_FORMATS.iter().filter(|format| !["openlineage", "mlflow"].contains(&format.name)) {
+        assert_eq!(
+            refused(known.name, &indicator_run()),
+            format!("the format `{}` holds results of serving, and the run has none", known.name)
+        );
+    }
+    let mut empty = serving_run();
+    empty.loads.iter_mut().for_each(|load| load.trials.clear());
+    assert_eq!(refused("vllm", &empty), "no trial of the run counts, so there is no result to export");
+    assert_eq!(refused("mlflow", &empty), "no trial of the run counts, so there is no result to export");
+    let mut open = serving_run();
+    open.loads.remove(0);
+    assert_eq!(
+        refused("genai-bench", &open),
+        "the format `genai-bench` holds closed loops of serving: loads with a concurrency, and the run has no such load"
+    );
+    open.loads[0].serving.as_mut().expect("serving").arrival = ExportedArrival::Other;
+    assert!(matches!(format("guidellm").write(&open), Err(ExportError::NoLoad { .. })));
+    let mut alike = indicator_run();
+    let twin = crate::ExportedValue { metric: "@result.latency:us".to_owned(), ..alike.loads[0].trials[0].values[0].clone() };
+    alike.loads[0].trials[0].values.push(twin);
+    assert_eq!(
+        refused("mlflow", &alike),
+        "the metrics `@result.latency/us` and `@result.latency:us` have the same name in the format `mlflow`"
+    );
+}
+
+#[test]
+fn an_mlperf_result_is_never_valid() {
+    let files = whole(&export("loadgen", &serving_run()));
+    assert!(files.contains("Result is : INVALID") && files.contains("\"key\":\"result_validity\""));
+    assert!(!files.contains("Result is : VALID") && !files.contains("\"value\":\"VALID\""));
+    let export = export("loadgen", &serving_run());
+    let has = |path: &str| paths(&export).contains(&path);
+    assert!(has("rate-4-trial-1/mlperf_log_summary.txt") && !has("concurrency-2-trial-1/mlperf_log_summary.txt"));
+    assert_eq!(export.remarks.len(), 2, "{:?}", export.remarks);
+}
+
+#[test]
+fn a_run_without_a_result_has_failed() {
+    let mut run = serving_run();
+    let kinds = |run: &ExportedRun| -> Vec<Value> {
+        let export = export("openlineage", run);
+        file(&export, "events.ndjson")
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).expect("JSON")["eventType"].clone())
+            .collect()
+    };
+    assert_eq!(kinds(&run), ["START", "COMPLETE"]);
+    run.has_result = false;
+    assert_eq!(kinds(&run), ["START", "FAIL"]);
+}
+
+#[test]
+fn files_of_several_cases_have_their_names() {
+    let mut run = serving_run();
+    let mut other = run.loads[0].clone();
+    other.case_id = "chat.other.default".to_owned();
+    run.loads.push(other);
+    let export = export("vllm", &run);
+    assert!(paths(&export).contains(&"chat.other.default-concurrency-2-trial-2.json"), "{:?}", paths(&export));
+    assert_eq!(paths(&export).iter().collect::<BTreeSet<_>>().len(), 5);
+}
+
+#[test]
+fn the_page_has_every_field() {
+    let page = exports_page();
+    for known in EXPORT_FORMATS {
+        for field in known.fields {
+            assert!(page.contains(&format!("| `{}` |", field.field)), "{}: {}", known.name, field.field);
+        }
+    }
+}
+
+proptest! {
+    /// Whatever the instants are, each format writes files or says why not, its numbers are finite, and statistics follow from the requests.
+    #[test]
+    fn whatever_the_instants_are_the_numbers_are_those_of_the_requests(
+        times in prop::collection::vec((0_i64..1_000, 0_i64..1_000, 0_i64..100), 1..40), streamed in any::<bool>(),
+    ) {
+        let mut run = serving_run();
+        run.loads.truncate(1);
+        let requests = times.iter().zip(0..).map(|((sent, ttft, gap), index)| request(index, *sent, *ttft, *gap)).collect();
+        run.loads[0].trials.truncate(1);
+        run.loads[0].trials[0].requests = requests;
+        run.loads[0].serving.as_mut().expect("serving").is_streamed = streamed;
+        for known in EXPORT_FORMATS {
+            if let Ok(export) = known.write(&run) {
+                prop_assert!(!whole(&export).contains("NaN"));
+            }
+        }
+        let document = json(&export("vllm", &run), "concurrency-2-trial-1.json");
+        let mean = times.iter().map(|(_, ttft, _)| *ttft as f64 * 1e6).sum::<f64>() / times.len() as f64 / 1e6;
+        prop_assert_eq!(document["mean_ttft_ms"].as_f64(), streamed.then_some(mean));
+    }
+
+    /// Records of any content, such as those of a hostile endpoint: no panic.
+    #[test]
+    fn any_record_is_written(sent in any::<Option<i64>>(), first in any::<Option<i64>>(), last in any::<Option<i64>>(), end in any::<Option<i64>>(), tokens in any::<Option<u32>>()) {
+        let mut run = serving_run();
+        for record in run.loads.iter_mut().flat_map(|load| &mut load.trials).flat_map(|trial| &mut trial.requests) {
+            (record.sent_ns, record.first_token_ns, record.last_token_ns, record.end_ns, record.output_tokens) = (sent, first, last, end, tokens);
+        }
+        for known in EXPORT_FORMATS {
+            let _ = known.write(&run);
+        }
+    }
+}
