@@ -357,6 +357,47 @@ fn what_the_records_do_not_hold_is_left_out_and_said() {
     assert!(document.get("ttfts").is_none() && document.get("mean_ttft_ms").is_none() && document.get("mean_e2el_ms").is_some());
 }
 
+/// Each remark is made about the run that it is true of, and about no other.
+#[test]
+fn remarks_are_of_the_loads_that_a_format_lacks() {
+    let closed = || {
+        let mut run = serving_run();
+        run.loads.truncate(1);
+        run
+    };
+    for known in EXPORT_FORMATS.iter().filter(|format| format.name != "loadgen") {
+        assert_eq!(export(known.name, &closed()).remarks, Vec::<String>::new(), "{}", known.name);
+    }
+    assert_eq!(
+        export("genai-bench", &serving_run()).remarks,
+        ["`chat.engine.default.rate-4.t0` is not in the files: the tool has no load but a concurrency"]
+    );
+    let mut other = serving_run();
+    other.loads[1].serving.as_mut().expect("serving").arrival = ExportedArrival::Other;
+    assert_eq!(
+        export("guidellm", &other).remarks,
+        ["`chat.engine.default.rate-4.t0` is not in the files: the tool has no such load"]
+    );
+    let mut failed = serving_run();
+    failed.loads[1].trials[0].requests.clear();
+    assert_eq!(
+        export("guidellm", &failed).remarks,
+        ["`chat.engine.default.rate-4.t0` is not in the files: no request succeeded, and the tool demands times"]
+    );
+    let mut sampled = closed();
+    sampled.loads[0].trials[0].requests[0].chunks.pop();
+    let remarks = export("aiperf", &sampled).remarks;
+    assert!(
+        matches!(remarks.as_slice(), [one] if one.contains("`concurrency-2-trial-1` has no `inter_chunk_latency`")),
+        "{remarks:?}"
+    );
+    let mut mixed = closed();
+    let mut indicator = indicator_run().loads.remove(0);
+    indicator.case_id = "micro.host.default".to_owned();
+    mixed.loads.push(indicator);
+    assert_eq!(export("vllm", &mixed).remarks, ["`micro.host.default` is not in the files: it is not serving"]);
+}
+
 #[test]
 fn a_run_that_a_format_does_not_hold_is_refused_by_name() {
     let refused = |name: &str, run: &ExportedRun| format(name).write(run).expect_err("refused").to_string();
