@@ -4,6 +4,7 @@
 
 mod adapters;
 mod apis;
+mod as_is;
 mod attack_matrix;
 mod bench;
 mod branch;
