@@ -28,6 +28,7 @@ mod gate;
 mod git_https;
 mod gitlab;
 mod harnesses;
+mod hooks;
 mod hostile;
 mod images;
 mod import;

@@ -161,6 +161,7 @@ error_codes! {
     BundleTooLong, "bundle_too_long", Verification, Lasting, "The signature bundle has more timestamps or log entries than the limit.", "Check that the file is a bundle that Assay wrote.";
     Calibration, "calibration", Verification, Lasting, "A calibration contradicts its evidence, or the environment that names it.", "Calibrate again with `assay calibrate`; find out who changed the document.";
     Commit, "commit", Verification, Lasting, "The source does not prove that its files are those of the commit that it names.", "Fetch the run again from its store; if the error remains, do not trust the run.";
+    DefinitionReplaced, "definition_replaced", Verification, Lasting, "The definition of a hook has other bytes than those for which the hook was rendered.", "Render the hook again with `assay render kubernetes FILE --hook PHASE`, and apply all of its objects.";
     DefinitionsDiffer, "definitions_differ", Verification, Lasting, "The definitions of a run are not those that an import of their original gives.", "Fetch the run again from its store; if the error remains, do not trust the run.";
     DependencyMalformed, "dependency_malformed", Verification, Lasting, "An input that the signed statement names is malformed.", "Fetch the run again from its store; if the error remains, do not trust the run.";
     DependencyMissing, "dependency_missing", Verification, Lasting, "The signed statement does not name an input that the manifest names.", "Fetch the run again from its store; if the error remains, do not trust the run.";

@@ -1,8 +1,9 @@
-//! The judgement of an exploratory comparison by the gate of its own pipeline, which makes no signed verdict.
+//! The judgement of a comparison by the gates of its own pipeline, which makes no signed verdict.
 
 use assay_gate::{GateInput, judge};
 use assay_manifest::{Name, Sequence, Verdict};
 use assay_runs::VerifiedRun;
+use assay_spec::Gate;
 use assay_stage::{Clock, ErrorCode, Failure};
 
 use crate::evidence::Evidence;
@@ -21,6 +22,23 @@ pub fn judge_own_comparison(run: &VerifiedRun) -> Result<Verdict, Failure> {
     let rules = Rules::from_run(candidate.own_pipeline()?);
     let gates = select_gates(&rules, None)?;
     let gate = gates.first().ok_or_else(|| Failure::new(ErrorCode::Internal, "a pipeline with gates has no first one"))?;
+    judge_by(&rules, gate, &candidate)
+}
+
+/// Judges a comparison by each gate of the run's own pipeline, as [`judge_own_comparison`] does by the first. Returns no verdict if the pipeline has
+/// no gate.
+///
+/// # Errors
+/// A failure if the run has gates and no comparison, or is not finished.
+pub fn judge_own_gates(run: &VerifiedRun) -> Result<Vec<Verdict>, Failure> {
+    let candidate = Evidence::of(run);
+    let rules = Rules::from_run(candidate.own_pipeline()?);
+    let rules = Rules { noise: candidate.own_file(&rules.noise_path()?)?, ..rules };
+    rules.gates()?.iter().map(|gate| judge_by(&rules, gate, &candidate)).collect()
+}
+
+/// Judges by one gate.
+fn judge_by(rules: &Rules, gate: &Gate, candidate: &Evidence<&VerifiedRun>) -> Result<Verdict, Failure> {
     let name: Name = candidate
         .run_id()
         .as_str()
@@ -32,7 +50,7 @@ pub fn judge_own_comparison(run: &VerifiedRun) -> Result<Verdict, Failure> {
         sequence: Sequence { name, look: 1, earlier: Vec::new() },
         acknowledgements: Vec::new(),
         judged_on: Clock.now(),
-        learned: None,
+        learned: rules.history()?,
         policy_changes: Vec::new(),
         definition_changes: Vec::new(),
         files: rules.files().map(RuleFile::artifact).collect(),

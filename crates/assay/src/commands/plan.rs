@@ -236,6 +236,11 @@ impl PlanDuration {
         self.gpu_hours.clone()
     }
 
+    /// Returns the longest duration of all trials, without attempts that are repeated.
+    pub(crate) fn longest(&self) -> Duration {
+        self.length.at_most
+    }
+
     /// Returns the expected duration: according to earlier runs, else according to the loads.
     fn estimate(&self) -> Option<Duration> {
         self.before.or(self.length.expected)
