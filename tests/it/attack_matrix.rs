@@ -18,6 +18,7 @@ use regex::Regex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::as_is;
 use crate::by_hand::Bench;
 use crate::falsify::{Falsification, falsify_field, fields};
 use crate::forgery::{Forgery, replace_artifact, replace_rows};
@@ -393,8 +394,9 @@ struct Section {
 }
 
 /// The sections in the order of the page. The keys of collect sign two kinds of manifest.
-const SECTIONS: [Section; 13] = [
+const SECTIONS: [Section; 14] = [
     Section { name: "source", title: "The key of source: the Source" },
+    Section { name: "import", title: "The key of source: the Source of an imported definition" },
     Section { name: "plan", title: "The key of plan: the Plan" },
     Section { name: "provision", title: "The key of provision: the Environment" },
     Section { name: "execute", title: "The key of execute: an ExecutionPart" },
@@ -535,6 +537,30 @@ fn check_stage(stage: &'static str) {
 #[test]
 fn attack_matrix_of_source() {
     check_stage("source");
+}
+
+/// The import of a Source, and its files with a digest over all of them that fits.
+#[test]
+fn attack_matrix_of_an_import() {
+    let fixture = as_is::imported_fixture();
+    let manifest = fixture.manifest("one", "source");
+    let caught = |forged: Value| {
+        let edit = |_: &Bench, manifest: &mut Value| *manifest = forged;
+        Detection::from_forgery(&Forgery::forge_in(Bench::with_runs_of(fixture), "source", edit, |_| {}))
+    };
+    let mut attacks = Vec::new();
+    for field in fields(&manifest).iter().filter(|field| field.class.starts_with("body.import")) {
+        let changed = falsify_field(&manifest, field, Falsification::Changed).map(caught);
+        attacks.extend(changed.map(|caught| Attack::new(format!("`{}`", field.class), &caught)));
+    }
+    let mut without = manifest.clone();
+    without["body"].as_object_mut().expect("a body").remove("import");
+    attacks.push(Attack::new("`body.import` left out", &caught(without)));
+    for name in artifact_names(&manifest["body"]["files"]) {
+        let caught = Detection::from_forgery(&as_is::forge_file(&name, |bytes| other_content(&bytes)));
+        attacks.push(Attack::new(format!("content of `{name}`, and `body.files_digest`"), &caught));
+    }
+    check_section("import", &attacks);
 }
 
 #[test]

@@ -1418,6 +1418,16 @@ fn the_api_server_takes_every_rendered_object() {
     assert!(taken.contains("cronjob.batch/fixture") && taken.lines().count() > 30, "{taken}");
     let right = format!("rolebinding.rbac.authorization.k8s.io/assay-provision-{}", at.namespace);
     assert!(taken.contains(&right), "{taken}");
+    person.fixture.write("job.yaml", &crate::as_is::job("http://llama.serving:8080", ""));
+    for (file, names) in [(PIPELINE, &["job.batch/fixture"][..]), ("job.yaml", &["configmap/llama-chat", "job.batch/llama-chat"])]
+    {
+        let hook = ["render", "kubernetes", file, "--hook", "PostSync", "--hook-wave", "1", "--namespace", &at.namespace];
+        let hook = [&hook[..], &["--image", &at.lab.image, "--repo", "https://example.org/a.git"]].concat();
+        let objects = person.fixture.assay(&hook).success().stdout;
+        let create = ["create", "--dry-run=server", "--validate=strict", "--filename", "-"];
+        let taken = at.lab.kubectl_with(&create, &objects).success().stdout;
+        assert!(names.iter().all(|name| taken.contains(name)) && taken.lines().count() == names.len(), "{taken}");
+    }
 }
 
 /// The API server accepts the Job of every stage with all overrides that a pipeline may have, and its pods, which meet Pod Security

@@ -4,6 +4,7 @@
 
 mod adapters;
 mod apis;
+mod as_is;
 mod attack_matrix;
 mod bench;
 mod branch;
@@ -28,6 +29,7 @@ mod gate;
 mod git_https;
 mod gitlab;
 mod harnesses;
+mod hooks;
 mod hostile;
 mod images;
 mod import;

@@ -131,6 +131,17 @@ function checkSource(members) {
     "source_contradicts_itself",
     () => `the source’s \`${shown(misnamed[0])}\` has another name or media type`,
   );
+  const { import: imported } = source;
+  ensure(
+    !imported || (imported.file !== source.pipeline && source.files.some(({ path }) => path === imported.file)),
+    "source_contradicts_itself",
+    "the source names no file of its own that its definitions were imported from",
+  );
+  ensure(
+    !imported || plan.intent === "exploratory",
+    "plan_source_differs",
+    () => `imported definitions are \`exploratory\`, and the plan is \`${shown(plan.intent)}\``,
+  );
   const other = ["kind", "repository", "commit", "dirty", "files_digest"].find((name) => plan.source[name] !== source[name]);
   ensure(other === undefined, "plan_source_differs", `the plan names another \`${other}\` than the source of the chain`);
   const files = new Map(source.files.map(({ path, artifact }) => [path, artifact.digest]));

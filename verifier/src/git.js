@@ -26,7 +26,9 @@ export async function checkSourceFiles(source, bytesOf) {
     objects.set(`${kind} ${oid}`, bytes);
   }
   const { tree, subject } = readCommit(objectOf(objects, "commit", source.commit));
-  for (const file of source.files) await checkFile(file, tree, objects, await bytesOf(file.artifact));
+  // Imported definitions are in no commit, but their original is.
+  const ofCommit = source.files.filter(({ path }) => !source.import || path === source.import.file);
+  for (const file of ofCommit) await checkFile(file, tree, objects, await bytesOf(file.artifact));
   return subject;
 }
 

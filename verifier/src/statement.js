@@ -194,7 +194,7 @@ function dependenciesOf({ kind, body }) {
   if (kind === "source") {
     const uri = `git+${body.repository ?? "local"}`;
     const commit = body.commit ? [{ digest: { gitCommit: body.commit }, uri }] : [];
-    const definitions = body.files.filter(({ path }) => /[^/]\.yaml$/.test(path));
+    const definitions = body.files.filter(({ path }) => path === body.import?.file || /[^/]\.yaml$/.test(path));
     return [...commit, ...definitions.map(({ path, artifact }) => ({ digest: sha256(artifact.digest), name: path }))];
   }
   if (kind !== "plan") return [];

@@ -100,9 +100,11 @@ async function walk({ files, pasted, contract, progress, found, check }) {
   await check("source", async () => {
     const source = body("source");
     const subject = await checkSourceFiles(source, (artifact) => needed(folder, artifact));
+    const imported = source.import ? `; imported from \`${shown(source.import.file)}\`, which only \`assay verify\` does again` : "";
     if (subject === null)
-      return `${source.files.length} files of a ${source.kind === "worktree" ? "work tree" : "run without a repository"}: no commit vouches for them`;
-    return `commit ${source.commit.slice(0, 12)} holds the ${grouped(source.files.length)} files: ${shown(subject)}`;
+      return `${source.files.length} files of a ${source.kind === "worktree" ? "work tree" : "run without a repository"}: no commit vouches for them${imported}`;
+    const held = source.import ? `\`${shown(source.import.file)}\`` : `the ${grouped(source.files.length)} files`;
+    return `commit ${source.commit.slice(0, 12)} holds ${held}: ${shown(subject)}${imported}`;
   });
   await check("files", async () => {
     const expected = new Map(members.flatMap(publishedFiles).map(([path, digest, size]) => [path, { digest, size }]));

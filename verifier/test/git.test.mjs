@@ -46,6 +46,7 @@ async function source(change = () => {}) {
     commit: draft.commit,
     objects,
     files,
+    ...(draft.import && { import: draft.import }),
     files_digest: draft.filesDigest ?? (await digestOf(toBytes(lines.join("")))),
   };
   return checkSourceFiles(body, async ({ digest }) => blobs.get(digest));
@@ -54,6 +55,16 @@ async function source(change = () => {}) {
 test("files are the commit's", async () => {
   assert.equal(await source(), "The subject");
   assert.equal(await source((draft) => (draft.kind = "worktree")), null, "no commit vouches for a work tree");
+});
+
+test("of imported definitions, the original is the commit's", async () => {
+  const imported = (draft) => {
+    draft.import = { file: "w/run.sh" };
+    draft.files[0] = ["p.yaml", false, toBytes("imported\n")];
+  };
+  assert.equal(await source(imported), "The subject");
+  await assert.rejects(source((draft) => (imported(draft), (draft.files[1][2] = toBytes("other\n")))), { code: "commit" });
+  await assert.rejects(source((draft) => (imported(draft), delete draft.import)), { code: "commit" });
 });
 
 test("whatever is not the commit's is refused", async () => {

@@ -1,7 +1,7 @@
 //! The link from a Plan to its Source, as far as the two manifests decide it. A caller that has the files checks that the Plan
 //! follows from their contents.
 
-use assay_manifest::{Manifest, OriginKind, PinnedFile, Plan, Source};
+use assay_manifest::{Intent, Manifest, OriginKind, PinnedFile, Plan, Source};
 
 use crate::BrokenLink;
 
@@ -27,6 +27,10 @@ pub(crate) fn check_source(source: Option<&Manifest<Source>>, plan: Option<&Mani
     if let Some((what, _)) = comparisons.into_iter().find(|(_, is_same)| !is_same) {
         return Err(BrokenLink::PlanSource(format!("the plan names another {what}")));
     }
+    // An import of another version may give other definitions, and no commit holds them.
+    if source.import.is_some() && plan.intent != Intent::Exploratory {
+        return Err(BrokenLink::PlanSource(format!("imported definitions are `exploratory`, and the plan is `{}`", plan.intent)));
+    }
     pinned_files(plan).try_for_each(|file| check_pinned(source, file))
 }
 
@@ -47,6 +51,11 @@ fn check_origin(source: &Source) -> Result<(), BrokenLink> {
     }
     if Source::digest_of_files(&source.files) != source.files_digest {
         return Err(BrokenLink::Source("its files are not those of its digest over them".to_owned()));
+    }
+    if let Some(import) = &source.import
+        && (source.file(&import.file).is_none() || import.file == source.pipeline)
+    {
+        return Err(BrokenLink::Source("it names no file of its own that its definitions were imported from".to_owned()));
     }
     let files = source.files.iter().map(|file| (format!("files/{}", file.path), &file.artifact));
     let objects = source.objects.iter().map(|object| (format!("objects/{}", object.oid), &object.artifact));

@@ -6,6 +6,7 @@ use assay_manifest::Name;
 use serde_json::json;
 
 use crate::job::driver_spec;
+use crate::own_source::{JOB, add_label_variable, mount_git_credentials};
 use crate::{Installation, MANAGED_BY, Object, STAGE};
 
 /// Characters that a Job's name needs after the CronJob's: a dash and the slot, in minutes since 1970. The Job's name is the
@@ -53,19 +54,8 @@ pub fn cron_job(cron: &CronSchedule<'_>) -> Object {
     let labels = labels.as_object().cloned().unwrap_or_default();
     let mut spec = driver_spec(installation, labels.clone(), words.map(str::to_owned).into());
     let pod = &mut spec["template"]["spec"];
-    if let Some(env) = pod["containers"][0]["env"].as_array_mut() {
-        let job = json!({"name": "ASSAY_JOB", "valueFrom": {"fieldRef": {
-            "fieldPath": "metadata.labels['batch.kubernetes.io/job-name']",
-        }}});
-        env.push(job);
-    }
-    // Credentials for the remote, if it asks for any.
-    if let Some(volumes) = pod["volumes"].as_array_mut() {
-        volumes.push(json!({"name": "git", "secret": {"secretName": "assay-git", "optional": true, "defaultMode": 0o440}}));
-    }
-    if let Some(mounts) = pod["containers"][0]["volumeMounts"].as_array_mut() {
-        mounts.push(json!({"name": "git", "mountPath": "/git", "readOnly": true}));
-    }
+    add_label_variable(pod, JOB, "batch.kubernetes.io/job-name");
+    mount_git_credentials(pod);
     json!({
         "apiVersion": "batch/v1",
         "kind": "CronJob",

@@ -10,6 +10,7 @@ mod cron;
 mod error;
 #[cfg(test)]
 mod fixture;
+mod hook;
 mod image;
 mod inference;
 mod install;
@@ -20,6 +21,7 @@ mod load_pod;
 mod names;
 mod node_labels;
 mod objects;
+mod own_source;
 mod pod;
 mod pod_failure;
 #[cfg(test)]
@@ -40,6 +42,7 @@ pub use ceiling::{CeilingPod, ceiling_pod};
 pub use client::{Cluster, ConnectOptions, Lease, LogLine, ObjectPath, PortForward, RunObjects, RunWatch, Waker};
 pub use cron::{CronSchedule, cron_job};
 pub use error::{Error, ObjectConflict, ObjectOwner, Outage, Refusal, TargetUrlError, TargetUrlFault};
+pub use hook::{HookPhase, HookSource, SyncHook, hook_objects};
 pub use image::{by_digest, named_by_digest};
 pub use inference::{ReadyService, inference_api, inference_kind, inference_pods, read_service};
 pub use install::{

@@ -102,12 +102,14 @@ error_codes! {
     DirtyWorktree, "dirty_worktree", Definition, Lasting, "The run must start from a commit, but the work tree differs from it.", "Commit first, name a commit with `--commit`, or set `intent: exploratory`.";
     Env, "env", Definition, Lasting, "An environment variable of a workload has no value.", "Write a value, or where to read it from, for the variable in the workload.";
     FileMissing, "file_missing", Definition, Lasting, "The source lacks a file that a definition names.", "Add the file to the repository and commit it, or correct the path in the definition.";
-    ForeignCredential, "foreign_credential", Definition, Lasting, "A file of another tool may hold a credential, so nothing of it was stored.", "Replace the value that the message names by `REDACTED` in the file, and import it again.";
+    ForeignCredential, "foreign_credential", Definition, Lasting, "A file of another tool may hold a credential, so nothing of it was stored.", "Replace the value that the message names by `REDACTED` in the file, and repeat the command.";
     ForeignFormat, "foreign_format", Definition, Lasting, "A file or command line of another tool is of no format that can be imported, or cannot be read.", "`assay import --help` lists the formats; correct the file, or name another.";
     ForeignResults, "foreign_results", Definition, Lasting, "Results of another tool are of no format that can be imported, or state a number that is none.", "`assay import results --help` lists the formats; name the file or folder that the tool wrote.";
     Freeze, "freeze", Definition, Lasting, "A workload cannot be pinned, for example because content has another digest than declared.", "Correct the declared SHA-256 in the workload, or restore the content.";
     Image, "image", Definition, Lasting, "The name of a container image is not valid.", "Write the image as `registry/name:tag` or `registry/name@sha256:...`.";
     ImageFile, "image_file", Definition, Lasting, "An image file of a workload is no image that requests can have.", "Convert the file to PNG or JPEG, make it smaller, or remove it from the workload.";
+    ImportPath, "import_path", Definition, Lasting, "The file of another tool has the path of a definition that is imported from it.", "Rename the file, or write the definitions with `assay import FILE --to FOLDER`.";
+    ImportRefused, "import_refused", Definition, Lasting, "A field of another tool's definition is refused, so it does not run as it is.", "Correct the fields that the message names, or write definitions of the rest with `assay import FILE --partial`.";
     LoadRecipe, "load_recipe", Definition, Lasting, "The digest of a workload's load cannot be computed.", "Correct the load of the workload that the message names.";
     NoSchedule, "no_schedule", Definition, Lasting, "The pipeline has no schedule.", "Write `schedule: {cron: \"0 2 * * *\"}` into the pipeline's `spec`.";
     Order, "order", Definition, Lasting, "The trials cannot be put in an order, because their comparison does not fit the cases or they are too many.", "Correct `comparison` or `trials` in the pipeline.";
@@ -123,6 +125,7 @@ error_codes! {
     Samples, "samples", Definition, Lasting, "The values of a metric cannot be summarised.", "Correct the workload so that it reports finite numbers.";
     Schedule, "schedule", Definition, Lasting, "The load of a workload cannot be scheduled.", "Correct the rate, concurrency, lengths, duration or number of requests of the workload.";
     Seed, "seed", Definition, Lasting, "The seed of a workload is not valid.", "Correct the seed of the workload.";
+    SeveralPipelines, "several_pipelines", Definition, Lasting, "The documents of another tool's file make several pipelines, and a run has one.", "Write each document into a file of its own, or write the pipelines with `assay import FILE`.";
     StageImage, "stage_image", Definition, Lasting, "The installation does not allow the image of a stage.", "Ask an administrator to add the image to `images` of the ConfigMap `assay`.";
     Stale, "stale", Definition, Lasting, "Generated files are not up to date.", "Run `assay generate`, and commit the files that it writes.";
     TargetCommand, "target_command", Definition, Lasting, "A target has an empty command.", "Write a program into the target's `command`.";
@@ -159,6 +162,8 @@ error_codes! {
     BundleTooLong, "bundle_too_long", Verification, Lasting, "The signature bundle has more timestamps or log entries than the limit.", "Check that the file is a bundle that Assay wrote.";
     Calibration, "calibration", Verification, Lasting, "A calibration contradicts its evidence, or the environment that names it.", "Calibrate again with `assay calibrate`; find out who changed the document.";
     Commit, "commit", Verification, Lasting, "The source does not prove that its files are those of the commit that it names.", "Fetch the run again from its store; if the error remains, do not trust the run.";
+    DefinitionReplaced, "definition_replaced", Verification, Lasting, "The definition of a hook has other bytes than those for which the hook was rendered.", "Render the hook again with `assay render kubernetes FILE --hook PHASE`, and apply all of its objects.";
+    DefinitionsDiffer, "definitions_differ", Verification, Lasting, "The definitions of a run are not those that an import of their original gives.", "Fetch the run again from its store; if the error remains, do not trust the run.";
     DependencyMalformed, "dependency_malformed", Verification, Lasting, "An input that the signed statement names is malformed.", "Fetch the run again from its store; if the error remains, do not trust the run.";
     DependencyMissing, "dependency_missing", Verification, Lasting, "The signed statement does not name an input that the manifest names.", "Fetch the run again from its store; if the error remains, do not trust the run.";
     DriftDiffers, "drift_differs", Verification, Lasting, "The collection names other differences between blocks than its environments have.", "Fetch the run again from its store; if the error remains, do not trust the run.";

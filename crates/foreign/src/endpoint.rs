@@ -54,6 +54,8 @@ impl Mapping<'_> {
             self.mapped(field, to);
         }
         if host.is_some() {
+            let (user, _) = authority.rsplit_once('@').unwrap_or_default();
+            self.has_credential(field, user);
             self.header_reference(&format!("{field}(user)"), "Authorization", "ENDPOINT_BASIC_CREDENTIALS", Some("Basic"));
         }
     }

@@ -8,8 +8,12 @@ use crate::definition::{ImportOptions, ImportedFile};
 use crate::format::{Format, Reader, Source};
 use crate::mapping::Mapping;
 use crate::registry::FORMATS;
+use crate::results::{find_credential, find_credential_in_text};
 use crate::row::{Outcome, Row};
 use crate::value::shown_name;
+
+/// The version of the imports: another version may give other definitions.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The most definitions of one file.
 pub(crate) const MAX_DOCUMENTS: usize = 100;
@@ -29,8 +33,22 @@ pub struct Import {
     pub rows: Vec<Row>,
     /// The workloads and pipelines that can be written. If rows are refused, they are those of the rest.
     pub files: Vec<ImportedFile>,
+    /// The pipelines among the files.
+    pub pipelines: Vec<ImportedPipeline>,
     /// The commands that run the pipelines.
     pub commands: Vec<String>,
+    /// The places of the file whose values may be credentials: fields, and lines with a comment. No output has these values, but the file
+    /// does.
+    pub credentials: Vec<String>,
+}
+
+/// A pipeline of an import.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportedPipeline {
+    /// The document of the file that it is imported from, from 1; a command line is document 1.
+    pub document: usize,
+    /// Its path among the files.
+    pub path: String,
 }
 
 /// The reason why a definition cannot be imported.
@@ -67,10 +85,21 @@ pub fn import(source: &Source<'_>, options: &ImportOptions) -> Result<Import, Im
     match source {
         Source::File { name, bytes } => {
             let documents = parse_documents(name, bytes).map_err(ImportError::Syntax)?;
-            import_documents(&documents, options)
+            let mut import = import_documents(&documents, options)?;
+            import.credentials.extend(find_credentials(&documents, bytes));
+            Ok(import)
         }
         Source::Command(words) => import_command(words, options),
     }
+}
+
+/// Returns the first field of each document that looks like a credential, and the lines whose comments do.
+fn find_credentials(documents: &[Value], bytes: &[u8]) -> Vec<String> {
+    let fields = documents.iter().filter_map(find_credential).map(|path| shown_name(&path.replace('/', ".")));
+    let text = String::from_utf8_lossy(bytes);
+    let has_one = |line: &str| line.split_once('#').is_some_and(|(_, comment)| find_credential_in_text(comment));
+    let comments = text.lines().enumerate().filter(|(_, line)| has_one(line));
+    fields.chain(comments.map(|(index, _)| format!("line {}", index + 1))).collect()
 }
 
 fn format_of_document(document: &Value) -> Option<&'static Format> {
@@ -125,7 +154,15 @@ fn import_command(words: &[String], options: &ImportOptions) -> Result<Import, I
 }
 
 fn empty_import(format: &'static Format) -> Import {
-    Import { format: format.name, title: format.title, rows: Vec::new(), files: Vec::new(), commands: Vec::new() }
+    Import {
+        format: format.name,
+        title: format.title,
+        rows: Vec::new(),
+        files: Vec::new(),
+        pipelines: Vec::new(),
+        commands: Vec::new(),
+        credentials: Vec::new(),
+    }
 }
 
 /// Adds the files of a mapping, if they are complete and valid.
@@ -137,6 +174,7 @@ fn finish(format: &Format, mut mapping: Mapping<'_>, import: &mut Import) {
             None => {
                 let store = mapping.draft.store.as_ref().map(|store| format!(" --store '{store}'")).unwrap_or_default();
                 import.commands.push(format!("assay run {}{store}", mapping.draft.pipeline_path()));
+                import.pipelines.push(ImportedPipeline { document: mapping.document, path: mapping.draft.pipeline_path() });
                 import.files.extend(files);
             }
             // What is refused already is the reason.
@@ -149,4 +187,5 @@ fn finish(format: &Format, mut mapping: Mapping<'_>, import: &mut Import) {
         }
     }
     import.rows.append(&mut mapping.rows);
+    import.credentials.append(&mut mapping.credentials);
 }

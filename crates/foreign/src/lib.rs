@@ -32,7 +32,7 @@ mod tests;
 
 pub use definition::{ImportOptions, ImportedFile};
 pub use format::{Example, ExampleInput, Format, Source};
-pub use import::{Import, ImportError, import, recognise};
+pub use import::{Import, ImportError, ImportedPipeline, VERSION, import, recognise};
 pub use reference::reference_page;
 pub use registry::FORMATS;
 pub use results::{

@@ -2,6 +2,7 @@
 
 use crate::definition::ImportOptions;
 use crate::draft::Draft;
+use crate::results::is_placeholder;
 use crate::row::{Outcome, Row};
 use crate::value::{is_credential, shown_name};
 use crate::yaml::Comments;
@@ -16,12 +17,21 @@ pub(crate) struct Mapping<'a> {
     pub(crate) rows: Vec<Row>,
     pub(crate) draft: Draft,
     pub(crate) comments: Comments,
-    document: usize,
+    /// The fields of the definition whose values are credentials.
+    pub(crate) credentials: Vec<String>,
+    pub(crate) document: usize,
 }
 
 impl<'a> Mapping<'a> {
     pub(crate) fn new(options: &'a ImportOptions, document: usize) -> Self {
-        Self { options, rows: Vec::new(), draft: Draft::default(), comments: Comments::default(), document }
+        Self {
+            options,
+            rows: Vec::new(),
+            draft: Draft::default(),
+            comments: Comments::default(),
+            credentials: Vec::new(),
+            document,
+        }
     }
 
     /// Records that a field of Assay means the same. A field that is refused stays so, and its row states the value that is written.
@@ -47,6 +57,13 @@ impl<'a> Mapping<'a> {
     pub(crate) fn secret(&mut self, field: &str, to: &str, place: &str) {
         self.comments.add(to, format!("`{}` was a credential: {place}", shown_name(field)));
         self.row(field, Outcome::SecretReference, Some(to), Some(place));
+    }
+
+    /// Records that the definition has a credential as the value of a field, unless the value only stands for one.
+    pub(crate) fn has_credential(&mut self, field: &str, value: &str) {
+        if !is_placeholder(value) {
+            self.credentials.push(shown_name(field));
+        }
     }
 
     pub(crate) fn ignored(&mut self, field: &str, why: &str) {

@@ -543,3 +543,42 @@ proptest! {
         let _ = import(&Source::Command(&words), &ImportOptions::default());
     }
 }
+
+/// A run publishes a file as it is, so the file is searched for credentials that no output has.
+#[test]
+fn credentials_of_a_file_are_found_in_fields_and_comments() {
+    for format in FORMATS {
+        for each in format.examples.iter().filter(|each| matches!(each.input, ExampleInput::File(_))) {
+            assert_eq!(example(&each.input).credentials, [""; 0], "{}", each.name);
+        }
+    }
+    let parameters = |parameters: &str| JOB.replace("'s3://b/p'", &format!("'s3://b/p', parameters: {parameters}"));
+    let cases = [
+        (parameters("{aws_secret_access_key: canary}"), "spec.outputLocation.parameters.aws_secret_access_key"),
+        (JOB.replace("http://h:1", "http://robot:canary@h:1"), "spec.endpoint.endpoint.url"),
+        (JOB.replace("http://h:1", "http://robot@h:1"), "spec.endpoint.endpoint.url"),
+        (format!("{JOB}  podOverride: {{env: [{{name: API_KEY, value: canary}}]}}\n"), "spec.podOverride.env[0](API_KEY)"),
+        (format!("{JOB}  customHeaders: {{Authorization: Bearer canary}}\n"), "spec.customHeaders.Authorization"),
+        (format!("{JOB}# API_KEY=canary\n"), "line 12"),
+    ];
+    for (text, place) in cases {
+        assert_eq!(file(&text).credentials.first().map(String::as_str), Some(place), "{text}");
+    }
+    let plain = [
+        parameters("{aws_access_key_id: REDACTED, auth: instance_principal}"),
+        format!("{JOB}  huggingFaceSecretReference: {{name: huggingface}}\n"),
+        format!("{JOB}  podOverride: {{env: [{{name: T, valueFrom: {{secretKeyRef: {{name: team, key: token}}}}}}]}}\n"),
+        format!("{JOB}# the key is in the Secret `assay-endpoints`\n"),
+    ];
+    for text in plain {
+        assert_eq!(file(&text).credentials, [""; 0], "{text}");
+    }
+}
+
+#[test]
+fn each_pipeline_names_its_document() {
+    let import = file(&format!("---\n{JOB}---\n{{}}\n---\n{}", JOB.replace("name: job", "name: other")));
+    let pipelines: Vec<(usize, &str)> =
+        import.pipelines.iter().map(|pipeline| (pipeline.document, pipeline.path.as_str())).collect();
+    assert_eq!(pipelines, [(1, "pipelines/job.yaml"), (3, "pipelines/other.yaml")]);
+}

@@ -22,7 +22,7 @@ pub use caller::{Caller, GateEvent, RepeatedRun};
 pub use decide::GateDecision;
 pub use history::{FollowedMetric, HistoryJudgement, MissingMetric, RecommendedDesign, compare_with_history};
 pub use noise::{NoiseEvent, NoiseFile, NoiseRequest};
-pub use own::judge_own_comparison;
+pub use own::{judge_own_comparison, judge_own_gates};
 pub use replay::replay;
 pub use request::{GateRequest, RuleOrigin};
 pub use sequence::VerifiedVerdict;

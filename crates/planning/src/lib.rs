@@ -1,6 +1,7 @@
 //! The Plan that results from a Source's files. The plan stage resolves mutable references and plans with them; verify plans
 //! again with the pins that the signed Plan records, so that a Plan holds nothing but what files and pins determine.
 
+mod definitions;
 mod image_files;
 mod import_check;
 mod imports;
@@ -19,6 +20,7 @@ use assay_manifest::{
 use assay_schedule::{OrderRules, order_digest, order_seed, order_trials};
 use assay_spec::{Closure, ClosureError, ControlRequirement, Parameter, Program, Script, Work, Workload, expand, read_closure};
 
+pub use definitions::{DefinitionCheck, check_definitions};
 pub use import_check::{CHECK_IMPORT, CheckedImport, ImportReply, MAX_COUNTED_TEXT};
 pub use imports::check_imports;
 pub use queries::{check_query, query_failure, row_id_column, run_query};

@@ -11,7 +11,7 @@ use assay_failure::{ErrorCode, Exit, Failure, RESUME_HINT};
 use assay_git::{BranchError, RemoteError};
 use assay_manifest::{Digest, DocumentError, Intent, Kind, Role, RunId};
 use assay_spec::Problem;
-use assay_stage::StageName;
+use assay_stage::{StageName, first_names};
 
 use crate::unused_name::UnusedName;
 
@@ -53,6 +53,16 @@ pub enum Error {
     /// Definitions are invalid.
     #[error("the definitions have {} problem(s)", .0.len())]
     Definitions(Vec<Problem>),
+    /// The definition of another tool does not run as it is.
+    #[error("`{path}` is {title}, and {fault}")]
+    Import {
+        /// Its path in the repository.
+        path: String,
+        /// Its format, with the article.
+        title: &'static str,
+        /// The reason.
+        fault: ImportFault,
+    },
     /// A repository on this machine cannot be read.
     #[error(transparent)]
     Repository(#[from] assay_git::Error),
@@ -592,6 +602,79 @@ impl StageEnd {
     }
 }
 
+/// The reason why the definition of another tool does not run as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ImportFault {
+    /// It cannot be imported at all, for this reason.
+    Unreadable(String),
+    /// Fields are refused.
+    Refused {
+        /// Each with its remedy.
+        fields: Vec<String>,
+        /// True if there are definitions without them.
+        has_rest: bool,
+    },
+    /// Its documents make no pipeline, or several: the number of each document, and the path of its pipeline.
+    SeveralPipelines(Vec<(usize, String)>),
+    /// It may have a credential in this place, and a run publishes the file.
+    Credential(String),
+    /// A definition that is imported from it has its own path.
+    PathTaken(String),
+}
+
+impl fmt::Display for ImportFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(reason) => write!(f, "{reason}"),
+            Self::Refused { fields, .. } => match fields.len() {
+                1 => f.write_str("1 field of it is refused: nothing was measured"),
+                count => write!(f, "{count} fields of it are refused: nothing was measured"),
+            },
+            Self::SeveralPipelines(pipelines) => {
+                write!(f, "its documents make {} pipelines, where a run has one: ", pipelines.len())?;
+                let named: Vec<String> =
+                    pipelines.iter().map(|(document, path)| format!("document {document} makes `{path}`")).collect();
+                f.write_str(&first_names(&named, MAX_NAMED))
+            }
+            Self::Credential(place) => write!(f, "`{place}` may be a credential: a run pins the file as it is, and publishes it"),
+            Self::PathTaken(path) => write!(f, "`{path}` is also the path of a definition that is imported from it"),
+        }
+    }
+}
+
+impl ImportFault {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::Unreadable(_) => ErrorCode::ForeignFormat,
+            Self::Refused { .. } => ErrorCode::ImportRefused,
+            Self::SeveralPipelines(_) => ErrorCode::SeveralPipelines,
+            Self::Credential(_) => ErrorCode::ForeignCredential,
+            Self::PathTaken(_) => ErrorCode::ImportPath,
+        }
+    }
+
+    /// Returns the remedy, for the file at a path.
+    fn hint(&self, path: &str) -> Option<String> {
+        Some(match self {
+            Self::Unreadable(_) => return None,
+            Self::Refused { has_rest: true, .. } => format!(
+                "`assay import {path} --dry-run` shows all fields; `assay import {path} --partial` writes definitions without those that are refused"
+            ),
+            Self::Refused { has_rest: false, .. } => format!("`assay import {path} --dry-run` shows all fields"),
+            Self::SeveralPipelines(_) => {
+                format!("write each document into a file of its own, or write the pipelines with `assay import {path}`")
+            }
+            Self::Credential(_) => format!(
+                "write `REDACTED` in its place: Assay takes credentials from variables and Secrets. `assay import {path}` writes definitions without it"
+            ),
+            Self::PathTaken(_) => format!("rename the file, or write the definitions with `assay import {path} --to FOLDER`"),
+        })
+    }
+}
+
+/// The most pipelines of a file that a message names.
+const MAX_NAMED: usize = 5;
+
 /// The end of a stage's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEnd {
@@ -646,6 +729,7 @@ impl Error {
             Self::Manifest(_) => ErrorCode::Manifest,
             Self::SourceDamaged(_) => ErrorCode::SourceDamaged,
             Self::Definitions(_) => ErrorCode::DefinitionInvalid,
+            Self::Import { fault, .. } => fault.code(),
             Self::Repository(_) => ErrorCode::Git,
             Self::Remote(error) => error.code(),
             Self::Branch(error) => error.code(),
@@ -700,6 +784,7 @@ impl Error {
     /// Returns a suggestion for the user, if there is one.
     fn hint(&self) -> Option<String> {
         let hint = match self {
+            Self::Import { path, fault, .. } => return fault.hint(path),
             Self::Repository(error) => error.hint()?,
             Self::Remote(error) => error.hint()?,
             Self::Branch(error) => error.hint()?,
@@ -778,6 +863,7 @@ impl From<Error> for Failure {
                     Error::StageEnd { end: StageEnd::ExitCode(code), .. } => failure.with_exit(Exit::from_code(code)),
                     // A block whose target is lost has to be provisioned again, so the same call is of no use.
                     Error::TargetPodLost { .. } => failure.lasting(),
+                    Error::Import { fault: ImportFault::Refused { fields, .. }, .. } => Self { causes: fields, ..failure },
                     _ => failure,
                 }
             }

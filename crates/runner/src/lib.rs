@@ -24,7 +24,9 @@ mod unused_name;
 pub use branch::{Branch, BranchOptions, CommittedFolder, PublishedRun, read_pipeline};
 pub use config::Config;
 pub use driver::{FinishedRun, Observer, Runner, drive};
-pub use error::{CancelledWork, Defect, Error, FileRole, KeyWork, LogEnd, Resource, SecretOrigin, StageEnd, UserFolder};
+pub use error::{
+    CancelledWork, Defect, Error, FileRole, ImportFault, KeyWork, LogEnd, Resource, SecretOrigin, StageEnd, UserFolder,
+};
 pub use export::export;
 pub use keys::{KeyRing, LocalKeys, RotatedKey, add_signers, gate_signers, init_keys, rotate_keys};
 pub use kubernetes::{ClusterParameters, KubernetesRunner, PodSettings};
@@ -33,7 +35,7 @@ pub use lock::RunLock;
 pub use log::tail;
 pub use policy::{StagePolicies, StagePolicy};
 pub use run::{BranchPush, DriverSpec, Run, RunSpec, default_store, new_run_id, user_store};
-pub use source::{LoadedSource, SourceSpec, read_source, redact_address};
+pub use source::{ImportedOriginal, LoadedSource, SourceSpec, read_source, redact_address};
 pub use stage_call::StageCall;
 pub use times::{DriverTimes, StageTimes};
 pub use tombstone::{is_run_locked, lock_run, sign_tombstone};

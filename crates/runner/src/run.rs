@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::config::find_user_folder;
 use crate::driver::{create_or_read, drive};
 use crate::kubernetes::{ClusterParameters, KubernetesRunner, PodSettings};
-use crate::source::{SourceSpec, read_source, read_stored_closure};
+use crate::source::{ImportedOriginal, SourceSpec, read_source, read_stored_closure};
 use crate::{
     Branch, BranchOptions, CancelledWork, Config, Error, FileRole, FinishedRun, KeyRing, LocalKeys, LocalRunner, Observer,
     Resource, Result, RunLock, Runner, StagePolicies, StagePolicy, UnusedName, UserFolder,
@@ -78,6 +78,8 @@ pub struct Run {
     pub source: Source,
     /// The name of its pipeline.
     pub pipeline: Name,
+    /// The import that made its definitions in this process, if the file is of another tool.
+    pub import: Option<ImportedOriginal>,
     /// The folder of the repository that it was started from, if it has one on this machine.
     pub checkout: Option<PathBuf>,
     publish: PublishSettings,
@@ -141,6 +143,7 @@ impl Run {
             home,
             source,
             pipeline,
+            import: read.import,
             keys,
             plan: spec.plan.clone(),
             binaries: spec.binaries.clone(),
@@ -182,6 +185,7 @@ impl Run {
             home: spec.home.clone(),
             source,
             pipeline: closure.pipeline.name.clone(),
+            import: None,
             keys,
             plan: spec.plan.clone(),
             binaries: PathBuf::new(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use assay_git::{Commit, FileContent, RawObject, Repository, fetch_remote};
-use assay_manifest::{Artifact, Count, EnvVar, GitObject, Intent, OriginKind, RunId, Source, SourceFile};
+use assay_manifest::{Artifact, Count, DefinitionImport, EnvVar, GitObject, Intent, OriginKind, RunId, Source, SourceFile};
 use assay_process::{Cancel, Spawner};
 use assay_spec::{Closure, ClosureError, HeaderSource, Target, expand, looks_secret, read_closure as read_definitions};
 use assay_stage::read_value;
@@ -13,13 +13,21 @@ use assay_store::Store;
 
 use crate::{Defect, Error, FileRole, Result};
 
+mod definitions;
+mod imported;
+
+pub use definitions::ImportedOriginal;
+
+use definitions::{Files, ReadDefinitions};
+use imported::import_definitions;
+
 /// The fewest bytes of a secret that is searched for in files: a shorter one is found in what is none.
 const MIN_SECRET_BYTES: usize = 8;
 
 /// The source to start a run from.
 #[derive(Clone, Debug, Default)]
 pub struct SourceSpec {
-    /// The pipeline: a path of this machine, or with an address as `repo` a path in that repository.
+    /// The pipeline, or the definition of another tool: a path of this machine, or with an address as `repo` a path in that repository.
     pub pipeline: String,
     /// A repository's folder or address; without it, the one around the pipeline.
     pub repo: Option<String>,
@@ -37,16 +45,18 @@ pub struct LoadedSource {
     reference: Option<String>,
     dirty: bool,
     objects: Vec<RawObject>,
-    files: BTreeMap<String, FileContent>,
+    files: Files,
     /// The parsed definitions.
     pub closure: Closure,
-    /// The path of the pipeline in the repository.
+    /// The path of the pipeline in the repository, or among the imported definitions.
     pub pipeline: String,
+    /// The import that made the definitions, if the file is of another tool.
+    pub import: Option<ImportedOriginal>,
     /// The folder of the repository on this machine, if it has one.
     pub root: Option<PathBuf>,
 }
 
-/// Reads the pipeline and everything that it names. A remote is fetched into `scratch`.
+/// Reads the pipeline and everything that it names. The file of another tool is imported in memory. A remote is fetched into `scratch`.
 pub fn read_source(spec: &SourceSpec, scratch: &Path, spawner: &Spawner, cancel: &Cancel) -> Result<LoadedSource> {
     if !spec.adhoc.is_empty() {
         return from_adhoc(spec);
@@ -122,29 +132,34 @@ fn path_inside(root: &Path, path: &Path, may_be_gone: bool) -> Result<String> {
     inside.map(str::to_owned).ok_or_else(|| Error::PipelinePath { path: path.to_owned(), root: root.clone() })
 }
 
-type Files = BTreeMap<String, FileContent>;
-
-/// Finds the closure with `read`, and keeps the files that were read.
-fn read_closure<E>(pipeline: &str, mut read: impl FnMut(&str) -> Result<Option<FileContent>, E>) -> Result<(Closure, Files)>
+/// Finds the closure of a pipeline with `read`, and keeps the files that were read. If the file is of another tool, its definitions are imported.
+fn read_closure<E>(pipeline: &str, mut read: impl FnMut(&str) -> Result<Option<FileContent>, E>) -> Result<ReadDefinitions>
 where
     E: std::error::Error + Send + Sync + 'static,
 {
     let files = RefCell::new(Files::new());
+    // The pipeline is the first file that is read.
+    let first = RefCell::new(None);
     let found = read_definitions::<E>(pipeline, &mut |path| {
         let file = read(path)?;
+        first.borrow_mut().get_or_insert_with(|| path.to_owned());
         Ok(file.map(|file| {
             let bytes = file.bytes.clone();
             files.borrow_mut().insert(path.to_owned(), file);
             bytes
         }))
     });
+    let files = files.into_inner();
     match found {
         // A definition that does not expand is refused here, before anything of the run exists.
         Ok(closure) => match expand(&closure.pipeline, &closure.workloads) {
-            Ok(_) => Ok((closure, files.into_inner())),
+            Ok(_) => Ok(ReadDefinitions { pipeline: pipeline.to_owned(), closure, files, import: None }),
             Err(problems) => Err(Error::Definitions(problems)),
         },
-        Err(ClosureError::Problems(problems)) => Err(Error::Definitions(problems)),
+        Err(ClosureError::Problems(problems)) => {
+            let original = first.into_inner().and_then(|path| files.get_key_value(&path));
+            original.and_then(|(path, file)| import_definitions(path, file)).unwrap_or(Err(Error::Definitions(problems)))
+        }
         Err(ClosureError::Read { path, cause }) => Err(Error::Definition { path, source: cause.into() }),
     }
 }
@@ -156,9 +171,9 @@ fn from_commit(
     pipeline: String,
     root: Option<PathBuf>,
 ) -> Result<LoadedSource> {
-    let (closure, files) = read_closure(&pipeline, |path| repository.read_at(commit, path))?;
-    let paths: Vec<_> = closure.files.iter().map(|file| file.path.as_str()).collect();
-    let objects = repository.commit_objects(commit, &paths)?;
+    let read = read_closure(&pipeline, |path| repository.read_at(commit, path))?;
+    let objects = repository.commit_objects(commit, &read.paths())?;
+    let ReadDefinitions { pipeline, closure, files, import } = read;
     Ok(LoadedSource {
         kind: OriginKind::Git,
         repository: address,
@@ -169,6 +184,7 @@ fn from_commit(
         files,
         closure,
         pipeline,
+        import,
         root,
     })
 }
@@ -176,15 +192,15 @@ fn from_commit(
 /// Reads a work tree. It is its commit if nothing that the pipeline names differs from it; otherwise it is allowed for
 /// exploratory runs only.
 fn from_worktree(repository: &Repository, pipeline: String, root: PathBuf) -> Result<LoadedSource> {
-    let (closure, files) = read_closure(&pipeline, |path| repository.read_worktree(path))?;
-    let paths: Vec<_> = closure.files.iter().map(|file| file.path.as_str()).collect();
-    let changed = repository.status(&paths)?;
+    let read = read_closure(&pipeline, |path| repository.read_worktree(path))?;
+    let changed = repository.status(&read.paths())?;
     let head = repository.resolve("HEAD").ok();
     match head {
         Some(commit) if changed.is_empty() => {
             from_commit(repository, &commit, (repository.origin(), repository.full_name("HEAD")), pipeline, Some(root))
         }
         head => {
+            let ReadDefinitions { pipeline, closure, files, import } = read;
             require_exploratory(&closure, &changed)?;
             Ok(LoadedSource {
                 kind: OriginKind::Worktree,
@@ -196,6 +212,7 @@ fn from_worktree(repository: &Repository, pipeline: String, root: PathBuf) -> Re
                 files,
                 closure,
                 pipeline,
+                import,
                 root: Some(root),
             })
         }
@@ -216,18 +233,22 @@ fn from_folder(path: &Path) -> Result<LoadedSource> {
     let folder = parent(&absolute);
     let root = if folder.ends_with("pipelines") { parent(&folder) } else { folder };
     let pipeline = path_inside(&root, &absolute, false)?;
-    let (closure, files) = read_closure(&pipeline, |path| assay_git::read_folder(&root, path))?;
+    let read = read_closure(&pipeline, |path| assay_git::read_folder(&root, path))?;
+    let ReadDefinitions { pipeline, closure, files, import } = read;
     require_exploratory(&closure, &[])?;
+    // Imported definitions lie in no work tree.
+    let kind = if import.is_some() { OriginKind::Adhoc } else { OriginKind::Worktree };
     Ok(LoadedSource {
-        kind: OriginKind::Worktree,
+        kind,
         repository: None,
         commit: None,
         reference: None,
-        dirty: true,
+        dirty: kind == OriginKind::Worktree,
         objects: Vec::new(),
         files,
         closure,
         pipeline,
+        import,
         root: Some(root),
     })
 }
@@ -238,7 +259,7 @@ fn from_adhoc(spec: &SourceSpec) -> Result<LoadedSource> {
         let file = spec.adhoc.get(path).map(|bytes| FileContent { bytes: bytes.clone(), executable: false });
         Ok::<_, std::convert::Infallible>(file)
     };
-    let (closure, files) = read_closure(&spec.pipeline, read)?;
+    let ReadDefinitions { pipeline, closure, files, import } = read_closure(&spec.pipeline, read)?;
     require_exploratory(&closure, &[])?;
     let around = Repository::discover(Path::new(".")).ok();
     Ok(LoadedSource {
@@ -250,7 +271,8 @@ fn from_adhoc(spec: &SourceSpec) -> Result<LoadedSource> {
         objects: Vec::new(),
         files,
         closure,
-        pipeline: spec.pipeline.clone(),
+        pipeline,
+        import,
         root: around.and_then(|repository| repository.worktree().map(Path::to_path_buf)),
     })
 }
@@ -262,7 +284,7 @@ pub(crate) fn read_stored_closure(store: &Store, source: &Source) -> Result<Clos
         let bytes = store.get(&file.artifact.digest, assay_spec::MAX_FILE_BYTES as u64)?;
         Ok::<_, assay_store::Error>(Some(FileContent { bytes, executable: file.executable }))
     };
-    Ok(read_closure(&source.pipeline, read)?.0)
+    Ok(read_closure(&source.pipeline, read)?.closure)
 }
 
 impl LoadedSource {
@@ -305,7 +327,9 @@ impl LoadedSource {
             Ok(GitObject { oid: object.oid.to_string(), kind: object.kind, artifact })
         });
         let objects = objects.collect::<Result<_>>()?;
-        let files = self.closure.files.iter().map(|file| self.store_file(store, &file.path));
+        let original = self.import.iter().map(|original| &original.file);
+        let files = self.closure.files.iter().map(|file| &file.path).chain(original);
+        let files = files.map(|path| self.store_file(store, path));
         let files = files.collect::<Result<Vec<_>>>()?;
         Ok(Source {
             kind: self.kind,
@@ -317,6 +341,11 @@ impl LoadedSource {
             pipeline: self.pipeline.clone(),
             files_digest: Source::digest_of_files(&files),
             files,
+            import: self.import.as_ref().map(|original| DefinitionImport {
+                file: original.file.clone(),
+                format: original.import.format.to_owned(),
+                version: assay_foreign::VERSION.to_owned(),
+            }),
         })
     }
 

@@ -163,7 +163,9 @@ pub fn dependencies<'a>(documents: impl Iterator<Item = &'a Document>) -> Vec<Re
 pub fn source_dependencies(source: &Source) -> Vec<ResourceDescriptor> {
     let address = source.repository.as_deref().unwrap_or("local");
     let commit = source.commit.iter().map(|commit| ResourceDescriptor::git_commit(format!("git+{address}"), commit));
-    let is_definition = |path: &str| Path::new(path).extension().is_some_and(|extension| extension == "yaml");
+    let is_original = |path: &str| source.import.as_ref().is_some_and(|import| import.file == path);
+    let is_definition =
+        |path: &str| is_original(path) || Path::new(path).extension().is_some_and(|extension| extension == "yaml");
     let definitions = source.files.iter().filter(|file| is_definition(&file.path));
     commit.chain(definitions.map(|file| ResourceDescriptor::from_name(&file.path, file.artifact.digest))).collect()
 }

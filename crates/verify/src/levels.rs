@@ -12,7 +12,7 @@ use assay_manifest::{
     Artifact, Collection, CuratedFile, Digest, Environment, ListedRun, Number, NumberSource, Numbers, PinnedFile, Plan,
     Publication, RunId, RunOutcome, Source, Summary,
 };
-use assay_planning::{SourceFiles, check_plan, run_query};
+use assay_planning::{DefinitionCheck, SourceFiles, check_definitions, check_plan, run_query};
 use assay_query::ResultTable;
 use assay_store::{Scratch, Store};
 use assay_warehouse::Row;
@@ -101,6 +101,9 @@ pub struct LevelReport {
     pub removed: Vec<Artifact>,
     /// For level 3: the number of artifacts that only the Collection names, and no stage that measured.
     pub by_collection_alone: u64,
+    /// For level 2: true if the definitions were imported again from their original, with the same result.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub imported_again: bool,
     /// Files that could not be compared with what is made now, each with the reason; only their signer vouches for them.
     pub not_compared: Vec<String>,
 }
@@ -135,7 +138,7 @@ pub fn verify_rows(
         }
         check_times(chain)?;
         check_attempts(&chain.documents)?;
-        check_planned(blobs, chain)?;
+        let definitions = check_planned(blobs, chain)?;
         check_published_evidence(blobs, chain)?;
         check_calibrations(blobs, chain, &published_policy(blobs, &publication.body)?)?;
         let tables = read_tables(blobs, &summary.body.files)?;
@@ -149,6 +152,11 @@ pub fn verify_rows(
         check_whole_numbers(&chain.run_id, &summary.body, &publication.body, selected)?;
         check_listed_runs(chain, &publication.body)?;
         report.not_compared = join_thread(reports)?;
+        match definitions {
+            DefinitionCheck::NotImported => {}
+            DefinitionCheck::Same => report.imported_again = true,
+            DefinitionCheck::NotCompared(reason) => report.not_compared.push(reason),
+        }
         Ok(report)
     })
 }
@@ -178,13 +186,18 @@ fn number_rows(files: &[CuratedFile], mut tables: Tables) -> Result<NumberRows> 
 }
 
 /// Checks that the Plan is the one that the Source's files give, in the order that is drawn for the run: it is made again with
-/// the pins that it records.
-fn check_planned(blobs: &dyn Blobs, chain: &Chain) -> Result<()> {
-    let (Some(source), Some(plan)) = (chain.one::<Source>(), chain.one::<Plan>()) else { return Ok(()) };
+/// the pins that it records. Definitions that were imported are compared with what an import of their original gives.
+fn check_planned(blobs: &dyn Blobs, chain: &Chain) -> Result<DefinitionCheck> {
+    let (Some(source), Some(plan)) = (chain.one::<Source>(), chain.one::<Plan>()) else {
+        return Ok(DefinitionCheck::NotImported);
+    };
     let read = |artifact: &Artifact| -> Result<Vec<u8>> {
         blobs.get(&artifact.digest, MAX_SOURCE_BYTES)?.ok_or_else(|| absent(artifact))
     };
-    Ok(check_plan(&SourceFiles::load(&source.body, |artifact| Ok(read(artifact)?))?, &chain.run_id, &plan.body)?)
+    let files = SourceFiles::load(&source.body, |artifact| Ok(read(artifact)?))?;
+    let definitions = check_definitions(&files)?;
+    check_plan(&files, &chain.run_id, &plan.body)?;
+    Ok(definitions)
 }
 
 /// Checks that the Collection's list, which is published, leaves nothing out.

@@ -215,7 +215,7 @@ fn check_commit(blobs: &dyn Blobs, source: &Source) -> Result<CommitInfo> {
         .iter()
         .map(|object| Ok(RawObject { oid: parse(&object.oid)?, kind: object.kind, bytes: bytes_of(&object.artifact)? }));
     let objects = objects.collect::<Result<Vec<_>>>()?;
-    let files = source.files.iter().map(|file| Ok((file, bytes_of(&file.artifact)?))).collect::<Result<Vec<_>>>()?;
+    let files = source.files_of_commit().map(|file| Ok((file, bytes_of(&file.artifact)?))).collect::<Result<Vec<_>>>()?;
     let files: Vec<_> =
         files.iter().map(|(file, bytes)| OfflineFile { path: &file.path, executable: file.executable, bytes }).collect();
     check_offline(commit, &objects, &files).map_err(|error| Error::Commit(error.into()))

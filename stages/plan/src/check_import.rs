@@ -131,6 +131,7 @@ impl FolderFiles {
             dirty: true,
             objects: Vec::new(),
             pipeline: String::new(),
+            import: None,
             files_digest: Source::digest_of_files(&self.files),
             files: self.files.clone(),
         }

@@ -11,7 +11,7 @@ mod tokenizer;
 use assay_dataset::Index;
 use assay_git::{OfflineFile, Oid, RawObject, check_offline};
 use assay_manifest::{Dataset, MAX_MANIFEST_BYTES, OriginKind, Plan, Source};
-use assay_planning::{DerivedPlan, SourceFiles, check_replays, derive_plan};
+use assay_planning::{DefinitionCheck, DerivedPlan, SourceFiles, check_definitions, check_replays, derive_plan};
 use assay_stage::parameters::PlanParameters;
 use assay_stage::{Context, ErrorCode, Event, Failure, Inputs, Stage, StageName};
 
@@ -38,6 +38,9 @@ impl Stage for Planner {
         let source = &inputs.one::<Source>()?.body;
         let files = SourceFiles::load(source, |artifact| ctx.get(artifact, MAX_FILE_BYTES))?;
         check_commit(ctx, source, &files)?;
+        if let DefinitionCheck::NotCompared(message) = check_definitions(&files)? {
+            ctx.emit(Event::Note { message });
+        }
         let closure = files.closure()?;
         check_queries(&files, &closure.pipeline.spec.publish.queries)?;
         let mut pinner =
@@ -72,8 +75,7 @@ fn check_commit(ctx: &Context, source: &Source, files: &SourceFiles<'_>) -> Resu
     });
     let objects = objects.collect::<Result<Vec<_>, Failure>>()?;
     let files: Vec<_> = source
-        .files
-        .iter()
+        .files_of_commit()
         .map(|file| OfflineFile { path: &file.path, executable: file.executable, bytes: files.bytes(&file.path) })
         .collect();
     check_offline(commit, &objects, &files).map_err(|error| not_shown(&error))?;

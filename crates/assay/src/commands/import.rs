@@ -172,6 +172,30 @@ impl Import {
     }
 }
 
+/// The most lines about a file that runs as it is; fields that are not taken over exactly are always shown.
+const MAX_FOLDED_LINES: usize = 12;
+
+/// Returns what became of the fields of a file that runs as it is: all of them if they are few, or else those that are not taken over exactly.
+/// `path` is the file as the user named it.
+pub(crate) fn folded_table(path: &str, imported: &Imported) -> Vec<String> {
+    let is_always_shown = |row: &&Row| !matches!(row.outcome, Outcome::Mapped | Outcome::Ignored);
+    let is_whole = imported.rows.len() + 2 <= MAX_FOLDED_LINES;
+    let shown: Vec<&Row> = imported.rows.iter().filter(|row| is_whole || is_always_shown(row)).collect();
+    let width = shown.iter().map(|row| row.field.len()).max().unwrap_or(0);
+    let line = |row: &&Row| {
+        let parts = [row.to.as_deref(), row.note.as_deref()];
+        let treatment = parts.into_iter().flatten().collect::<Vec<_>>().join(": ");
+        format!("  {:width$}  {:27}  {treatment}", row.field, row.outcome.as_str()).trim_end().to_owned()
+    };
+    let counts = Outcome::ALL.map(|outcome| (imported.count(outcome), outcome));
+    let counts: Vec<String> =
+        counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, outcome)| format!("{count} {outcome}")).collect();
+    let rest = if is_whole { String::new() } else { format!("; all fields: assay import {} --dry-run", shell_word(path)) };
+    let head = format!("{path}: {}, imported in memory", imported.title);
+    let foot = format!("  {}{rest}", counts.join(", "));
+    [head].into_iter().chain(shown.iter().map(line)).chain([foot]).collect()
+}
+
 /// Describes why nothing was written. `--partial` helps only if there are files without the refused fields.
 fn nothing_written(refused: usize, has_rest: bool) -> String {
     let refused = counted(refused as u64, "field");

@@ -185,6 +185,7 @@ impl OnKubernetes {
         if run.published()?.is_none() {
             run.sign_source()?;
             let mut progress = Progress::new(asked.json, std::io::stderr().is_terminal(), Detail::Stages);
+            asked.show_import(&run);
             progress.begin(&run);
             self.start(there, &run, fetches)?;
             if self.detach {

@@ -15,6 +15,7 @@ use serde_json::json;
 
 use crate::commands::estimate::{Length, estimate};
 use crate::commands::gpu_hours::{self, GpuHours, GpuHoursLimit, IN_PIPELINE};
+use crate::commands::import::folded_table;
 use crate::commands::imports::{ImportCheck, ImportChecker};
 use crate::output;
 
@@ -24,7 +25,7 @@ const SHOWN: usize = 100;
 /// Show cases, points, trials, their duration and the rows of datasets. Nothing is fetched; inputs that only a network can pin are named.
 #[derive(clap::Args)]
 pub(crate) struct Plan {
-    /// The pipeline's file
+    /// The pipeline's file, or a file that `assay import` recognises
     #[arg(value_name = "PIPELINE")]
     pipeline: String,
     /// The revision [default: the work tree]
@@ -81,6 +82,8 @@ impl Plan {
             ..SourceSpec::default()
         };
         let source = read(&spec)?;
+        let original = source.import.iter();
+        original.flat_map(|original| folded_table(&self.pipeline, &original.import)).for_each(output::diagnostic);
         let closure = &source.closure;
         let workloads = closure.workloads.iter().map(|workload| outline(closure, workload)).collect::<Result<Vec<_>, _>>()?;
         let cases = expand(&closure.pipeline, &closure.workloads).map_err(|problems| Failure::invalid(&problems))?;
@@ -231,6 +234,11 @@ impl PlanDuration {
     /// Returns the GPU-hours, or the first target whose GPUs are not known before it is provisioned.
     pub(crate) fn gpu_hours(&self) -> Result<GpuHours, Name> {
         self.gpu_hours.clone()
+    }
+
+    /// Returns the longest duration of all trials, without attempts that are repeated.
+    pub(crate) fn longest(&self) -> Duration {
+        self.length.at_most
     }
 
     /// Returns the expected duration: according to earlier runs, else according to the loads.

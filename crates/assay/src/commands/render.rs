@@ -1,16 +1,21 @@
-//! `assay render kubernetes`: prints the objects of an installation and of scheduled pipelines, for agents that apply files from
+//! `assay render kubernetes`: prints the objects of an installation, of scheduled pipelines and of hooks, for agents that apply files from
 //! Git.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use assay_cluster::{
-    CronSchedule, InstallParameters, Installation, Object, ServedStore, cron_job, installation_objects, to_yaml,
+    CronSchedule, HookPhase, HookSource, InstallParameters, Installation, Object, ServedStore, SyncHook, cron_job, hook_objects,
+    installation_objects, to_yaml,
 };
+use assay_manifest::Role;
 use assay_process::{Cancel, Spawner};
-use assay_runner::{SourceSpec, read_source};
+use assay_runner::{ImportedOriginal, LoadedSource, SourceSpec, read_source};
 use assay_runs::read_regular_file;
 use assay_stage::{ErrorCode, Exit, Failure};
 
+use crate::commands::import::folded_table;
+use crate::commands::plan::read_duration;
 use crate::output;
 
 /// The trust policy that is rendered by default: no signer is trusted until one is named.
@@ -20,21 +25,34 @@ const NO_SIGNERS: &str =
 /// The size of a served store's claim.
 const STORE_SIZE: &str = "100Gi";
 
-/// Print the Kubernetes objects of an installation, and a CronJob for each pipeline that has a schedule.
+/// The number of times that a hook's run may make each of its trials before its deadline.
+const REPEATED: u32 = 2;
+
+// An object of the API server has at most 1 MiB, of which a definition of another tool leaves enough for the rest.
+const _: () = assert!(assay_spec::MAX_OBJECT_BYTES <= 512 << 10);
+
+/// Print the Kubernetes objects of an installation, and a CronJob for each pipeline that has a schedule; or those of a hook of Argo CD, which runs one
+/// pipeline in each synchronization.
 #[derive(clap::Args)]
 pub(crate) struct Render {
     /// The platform
     #[arg(value_enum)]
     what: RenderTarget,
-    /// Pipelines whose schedules become CronJobs
-    #[arg(value_name = "PIPELINE")]
+    /// Pipelines whose schedules become CronJobs; with `--hook` one pipeline, or one file that `assay import` recognises
+    #[arg(value_name = "FILE")]
     pipelines: Vec<String>,
+    /// Print only a Job that Argo CD runs in this phase: it runs the pipeline, and fails the synchronization if a gate does
+    #[arg(long, value_name = "PHASE", value_parser = parse_phase, requires = "pipelines", conflicts_with = "only_schedules")]
+    hook: Option<HookPhase>,
+    /// The wave of the hook within its phase [default: that of all objects, 0]
+    #[arg(long, value_name = "N", requires = "hook", allow_negative_numbers = true)]
+    hook_wave: Option<i32>,
     #[command(flatten)]
     install: InstallOptions,
-    /// The address that scheduled runs fetch the pipelines' repository from [default: the remote `origin`]
+    /// The address that scheduled runs and hooks fetch the pipelines' repository from [default: the remote `origin`]
     #[arg(long, value_name = "URL")]
     repo: Option<String>,
-    /// The branch of scheduled runs
+    /// The branch of scheduled runs and hooks
     #[arg(long, value_name = "NAME", default_value = "main")]
     branch: String,
     /// Print only the CronJobs, without the installation
@@ -169,33 +187,77 @@ impl Render {
             Some(path) => read_policy(path)?,
         };
         let (installation, mut objects) = self.install.objects(trust, None, StoreChoice::Install)?;
-        if self.only_schedules {
-            objects.clear();
-        }
-        for pipeline in &self.pipelines {
-            objects.push(self.schedule(&installation, pipeline)?);
+        if let Some(phase) = self.hook {
+            objects = self.hook(&installation, phase)?;
+        } else {
+            if self.only_schedules {
+                objects.clear();
+            }
+            for pipeline in &self.pipelines {
+                objects.push(self.schedule(&installation, pipeline)?);
+            }
         }
         output::lines(to_yaml(&objects)?.trim_end());
         Ok(Exit::Done)
     }
 
     fn schedule(&self, installation: &Installation, pipeline: &str) -> Result<Object, Failure> {
-        let scratch = tempfile::tempdir()
-            .map_err(|error| Failure::new(ErrorCode::Scratch, "cannot make a scratch folder").because(&error))?;
-        let spawner =
-            Spawner::start().map_err(|error| Failure::new(ErrorCode::Spawner, "cannot start a thread").because(&error))?;
-        let cancel =
-            Cancel::new().map_err(|error| Failure::new(ErrorCode::Descriptors, "no file descriptor is left").because(&error))?;
-        let spec = SourceSpec { pipeline: pipeline.to_owned(), ..SourceSpec::default() };
-        let read = read_source(&spec, scratch.path(), &spawner, &cancel)?;
+        let read = read(pipeline)?;
+        if read.import.is_some() {
+            return Err(Failure::new(ErrorCode::NoSchedule, format!("`{pipeline}` is of another tool, and has no schedule"))
+                .hint(format!(
+                    "`assay import {pipeline}` writes a pipeline, which may have one; `--hook PHASE` runs the file as it is"
+                )));
+        }
         let defined = &read.closure.pipeline;
         let schedule = defined.spec.schedule.as_ref().ok_or_else(|| {
             Failure::new(ErrorCode::NoSchedule, format!("`{pipeline}` has no schedule"))
                 .hint("write `schedule: {cron: \"0 2 * * *\"}` into its `spec`")
         })?;
+        Ok(cron_job(&CronSchedule {
+            installation,
+            name: &defined.name,
+            path: &read.pipeline,
+            repository: &self.repository(pipeline, &read)?,
+            branch: &self.branch,
+            schedule: &schedule.cron,
+            time_zone: &schedule.timezone,
+            deadline: schedule.deadline,
+        }))
+    }
+
+    /// Builds the objects of a hook.
+    fn hook(&self, installation: &Installation, phase: HookPhase) -> Result<Vec<Object>, Failure> {
+        let [file] = self.pipelines.as_slice() else {
+            return Err(Failure::new(
+                ErrorCode::Option,
+                format!("a hook runs one pipeline, and {} are named", self.pipelines.len()),
+            )
+            .hint("render a hook for each: those of one phase and wave run at the same time"));
+        };
+        let read = read(file)?;
+        let original = read.import.as_ref().map(|original| definition(file, &read, original)).transpose()?;
+        original.iter().flat_map(|(table, _, _)| table).for_each(output::diagnostic);
+        let repository = if original.is_some() { String::new() } else { self.repository(file, &read)? };
+        let source = match &original {
+            Some((_, name, text)) => HookSource::Definition { file: name, text },
+            None => HookSource::Repository { path: &read.pipeline, repository: &repository, branch: &self.branch },
+        };
+        Ok(hook_objects(&SyncHook {
+            installation,
+            name: &read.closure.pipeline.name,
+            source,
+            phase,
+            wave: self.hook_wave,
+            deadline: deadline(file, &read)?,
+        }))
+    }
+
+    /// Returns the address that a pod fetches the repository from.
+    fn repository(&self, pipeline: &str, read: &LoadedSource) -> Result<String, Failure> {
         let origin = || read.origin().map(str::to_owned);
         let repository = self.repo.clone().or_else(origin).ok_or_else(|| {
-            Failure::new(ErrorCode::NoRepository, format!("where scheduled runs of `{pipeline}` fetch it from is not known"))
+            Failure::new(ErrorCode::NoRepository, format!("where runs of `{pipeline}` in the cluster fetch it from is not known"))
                 .hint("name an address with `--repo`")
         })?;
         if assay_runner::redact_address(&repository) != repository && repository.contains('@') && repository.contains("://") {
@@ -205,17 +267,53 @@ impl Render {
             )
             .hint("leave it out: the Secret `assay-git` says how git reaches it"));
         }
-        Ok(cron_job(&CronSchedule {
-            installation,
-            name: &defined.name,
-            path: &read.pipeline,
-            repository: &repository,
-            branch: &self.branch,
-            schedule: &schedule.cron,
-            time_zone: &schedule.timezone,
-            deadline: schedule.deadline,
-        }))
+        Ok(repository)
     }
+}
+
+/// Reads a pipeline, or the definition of another tool.
+fn read(pipeline: &str) -> Result<LoadedSource, Failure> {
+    let scratch =
+        tempfile::tempdir().map_err(|error| Failure::new(ErrorCode::Scratch, "cannot make a scratch folder").because(&error))?;
+    let spawner = Spawner::start().map_err(|error| Failure::new(ErrorCode::Spawner, "cannot start a thread").because(&error))?;
+    let cancel =
+        Cancel::new().map_err(|error| Failure::new(ErrorCode::Descriptors, "no file descriptor is left").because(&error))?;
+    let spec = SourceSpec { pipeline: pipeline.to_owned(), ..SourceSpec::default() };
+    Ok(read_source(&spec, scratch.path(), &spawner, &cancel)?)
+}
+
+/// Returns the longest time of a run: its trials at their limits, each repeated once, within the time limit of execute; and the time limits of the
+/// other stages.
+fn deadline(file: &str, read: &LoadedSource) -> Result<Duration, Failure> {
+    let spec = &read.closure.pipeline.spec;
+    let trials = read_duration(&SourceSpec { pipeline: file.to_owned(), ..SourceSpec::default() })?.longest();
+    let trials = trials.saturating_mul(REPEATED).min(spec.time_limit);
+    let others = spec.stages.iter().filter(|stage| stage.role != Role::Execute).map(|stage| stage.timeout);
+    Ok(others.fold(trials, Duration::saturating_add))
+}
+
+/// Returns what became of the fields of another tool's definition, a name for its file in a ConfigMap, and its text.
+fn definition(file: &str, read: &LoadedSource, original: &ImportedOriginal) -> Result<(Vec<String>, String, String), Failure> {
+    let bytes = read.files().find(|(path, _)| *path == original.file).map(|(_, bytes)| bytes).unwrap_or_default();
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        Failure::new(ErrorCode::ForeignFormat, format!("`{file}` is not UTF-8, as a ConfigMap needs it")).because(&error)
+    })?;
+    Ok((folded_table(file, &original.import), map_key(&original.file), text.to_owned()))
+}
+
+/// Returns the name of a file as the member of a ConfigMap can have it.
+fn map_key(path: &str) -> String {
+    let name = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_key = !name.is_empty()
+        && name.len() <= 253
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        && !name.starts_with("..");
+    if is_key { name.to_owned() } else { "definition.yaml".to_owned() }
+}
+
+fn parse_phase(text: &str) -> Result<HookPhase, String> {
+    let known = HookPhase::ALL.map(HookPhase::as_str).join(", ");
+    HookPhase::ALL.into_iter().find(|phase| phase.as_str() == text).ok_or_else(|| format!("the phases are {known}"))
 }
 
 /// Reads a trust policy, and checks that it parses.
@@ -226,4 +324,24 @@ pub(crate) fn read_policy(path: &std::path::Path) -> Result<String, Failure> {
     assay_stage::read_trust(&path.display().to_string(), &bytes)?;
     String::from_utf8(bytes)
         .map_err(|error| Failure::new(ErrorCode::TrustPolicy, format!("`{}` is not UTF-8", path.display())).because(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_a_name_that_a_config_map_can_have() {
+        assert_eq!(map_key("jobs/llama-8b_chat.yaml"), "llama-8b_chat.yaml");
+        for path in ["a b.yaml", "", "..a.yaml", "jöb.yaml", &format!("{}.yaml", "a".repeat(250))] {
+            assert_eq!(map_key(path), "definition.yaml", "{path}");
+        }
+    }
+
+    #[test]
+    fn phases_are_those_of_argo_cd() {
+        assert_eq!(parse_phase("PostSync"), Ok(HookPhase::PostSync));
+        let error = "the phases are PreSync, Sync, PostSync, SyncFail, PostDelete";
+        assert_eq!(parse_phase("postsync"), Err(error.to_owned()));
+    }
 }

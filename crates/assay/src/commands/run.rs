@@ -25,6 +25,7 @@ use serde_json::json;
 use crate::commands::bench::search::Search;
 use crate::commands::exec::comparison::{CommandComparison, comparison_json, comparison_lines};
 use crate::commands::gpu_hours::{GpuHoursLimit, IN_PIPELINE};
+use crate::commands::import::folded_table;
 use crate::commands::on_kubernetes::OnKubernetes;
 use crate::commands::push;
 use crate::commands::results::{published_numbers, results};
@@ -32,10 +33,10 @@ use crate::commands::times;
 use crate::output;
 use crate::progress::{Detail, Progress};
 
-/// Run a pipeline. The same run id resumes an unfinished run and shows a finished one.
+/// Run a pipeline, or the definition of another tool as it is. The same run id resumes an unfinished run and shows a finished one.
 #[derive(clap::Args)]
 pub(crate) struct Run {
-    /// The pipeline's file
+    /// The pipeline's file, or a file that `assay import` recognises
     #[arg(value_name = "PIPELINE")]
     pipeline: String,
     /// The revision to run [default: the work tree, or its commit if nothing differs]
@@ -198,12 +199,19 @@ impl RunRequest {
             publication
         } else {
             let mut progress = Progress::new(self.json, std::io::stderr().is_terminal(), detail);
+            self.show_import(&run);
             progress.begin(&run);
             run.drive(&mut progress).map_err(|error| self.with_new_name(&run, error.into()))?.publication
         };
         let store = RunStore { store: Some(run.store_uri.clone()), trust: Vec::new() };
         let opened = check_store_stayed(&run, store.open_in(run.store.clone(), &run.run_id))?;
         Ok(Finished { run, publication, opened, to_branch })
+    }
+
+    /// Shows what became of the fields of another tool's definition, before anything is measured.
+    pub(crate) fn show_import(&self, run: &Driven) {
+        let original = run.import.iter();
+        original.flat_map(|original| folded_table(&self.source.pipeline, &original.import)).for_each(output::diagnostic);
     }
 
     /// Adds to a failure of the plan what to type after the repair: a run that has been named stays bound to the files that it was started from.

@@ -166,11 +166,11 @@ impl Verify {
         if let (Some(commit), Some(source)) = (&opened.chain.commit, opened.chain.one::<assay_manifest::Source>()) {
             let id = source.body.commit.as_deref().unwrap_or_default();
             let subject = commit.message.lines().next().unwrap_or_default();
-            output::line(format!(
-                "  ok  commit {} holds the {} files that the source names: {subject}",
-                assay_report::short_commit(id),
-                source.body.files.len()
-            ));
+            let files = match &source.body.import {
+                Some(import) => format!("`{}`", import.file),
+                None => format!("the {} files that the source names", source.body.files.len()),
+            };
+            output::line(format!("  ok  commit {} holds {files}: {subject}", assay_report::short_commit(id)));
         }
     }
 
@@ -178,6 +178,9 @@ impl Verify {
         self.show_chain(opened);
         for (level, report) in &found.levels {
             output::line(level_line(*level, report, place_name(opened)));
+            if *level == Level::Rows && report.absent.is_empty() && report.removed.is_empty() {
+                show_original(opened, report);
+            }
             for group in group_missing(&opened.chain.documents, &report.removed) {
                 output::line(removed_line(&group));
             }
@@ -291,6 +294,20 @@ fn check_rows(opened: &VerifiedRun) -> Result<LevelReport, assay_verify::Error> 
         return Ok(report);
     }
     verify_rows(blobs, chain, &publish_binary)
+}
+
+/// Prints the original of imported definitions, and whether an import of it gives them.
+fn show_original(opened: &VerifiedRun, report: &LevelReport) {
+    let Some(source) = opened.chain.one::<assay_manifest::Source>().map(|source| &source.body) else { return };
+    let Some((import, original)) = source.import.as_ref().and_then(|import| Some((import, source.file(&import.file)?))) else {
+        return;
+    };
+    let named = format!("`{}` ({}), {}", import.file, import.format, original.artifact.digest);
+    if report.imported_again {
+        output::line(format!("  ok  definitions <- {named}: an import of it gives the same"));
+    } else {
+        output::line(format!("  --  definitions <- {named}: an import of it gives others now"));
+    }
 }
 
 /// Returns the line for missing artifacts that a tombstone explains.

@@ -348,6 +348,30 @@ fn check_changed_source(change: impl Fn(&mut Source), follow: bool) -> String {
 }
 
 #[test]
+fn imported_definitions_have_an_original_and_are_exploratory() {
+    let import = |file: &'static str| {
+        move |source: &mut Source| {
+            let import = json!({"file": file, "format": "f", "version": "0"});
+            source.import = Some(serde_json::from_value(import).expect("an import"));
+        }
+    };
+    assert_eq!(check_changed_source(import("queries/q.sql"), true), "whole");
+    for other in ["job.yaml", "p.yaml"] {
+        assert_eq!(
+            check_changed_source(import(other), true),
+            "source_contradicts_itself: the source contradicts itself: it names no file of its own that its definitions were imported from"
+        );
+    }
+    let claiming = |manifest: &mut Manifest<Plan>| manifest.body.intent = assay_manifest::Intent::Publication;
+    let chain = Chain::build_complete().with::<Source>(|manifest| import("queries/q.sql")(&mut manifest.body));
+    let claimed = chain.with::<Plan>(claiming).without_followers().check_links_only();
+    assert_eq!(
+        claimed,
+        "plan_source_differs: the plan does not follow from the source: imported definitions are `exploratory`, and the plan is `publication`"
+    );
+}
+
+#[test]
 fn a_plan_names_its_source_as_it_is() {
     let to_git = |source: &mut Source| (source.kind, source.commit) = (OriginKind::Git, Some("a".repeat(40)));
     insta::assert_snapshot!(check_changed_source(to_git, false), @"plan_source_differs: the plan does not follow from the source: the plan names another kind");

@@ -497,10 +497,12 @@ fn environment(field: &str, value: &Value, mapping: &mut Mapping<'_>) {
             mapping.ignored(&field, "a variable of genai-bench; its value is not copied");
         } else if accepts(&member("env", json!([reference])), true) {
             push_env(mapping, reference);
+            mapping.has_credential(&field, &value);
             let place =
                 format!("make the Secret `benchmark-secrets` in the namespace of Assay's stages, with the member `{key}`");
             mapping.secret(&field, to, &place);
         } else {
+            mapping.has_credential(&field, &value);
             mapping.refused(&field, "its value is a credential, and a stage cannot have a variable of this name: rename it");
         }
     }
@@ -521,6 +523,7 @@ const CREDENTIALS: [(&str, &str); 8] = [
 fn parameter(field: &str, value: &Value, mapping: &mut Mapping<'_>) {
     let name = field.rsplit('.').next().unwrap_or_default();
     if let Some((_, place)) = CREDENTIALS.iter().find(|(known, _)| *known == name) {
+        mapping.has_credential(field, &text(value).unwrap_or_default());
         let in_cluster = "in a cluster, a member of the Secrets `assay-store-ROLE`";
         return mapping.secret(field, "store credentials", &format!("{place}; {in_cluster}"));
     }

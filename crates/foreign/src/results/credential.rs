@@ -11,7 +11,7 @@ use assay_spec::{looks_secret, looks_secret_header};
 const MIN_WORD: usize = 20;
 
 /// Texts that stand for a credential that was left out.
-const PLACEHOLDERS: [&str; 9] = ["none", "null", "empty", "redacted", "<redacted>", "[redacted]", "***", "********", "n/a"];
+const PLACEHOLDERS: [&str; 10] = ["", "none", "null", "empty", "redacted", "<redacted>", "[redacted]", "***", "********", "n/a"];
 
 /// The ends of names whose value is a credential even if it is a number, in lower case and without separators.
 const PASSWORD_ENDS: [&str; 10] = [
@@ -48,9 +48,29 @@ const SERVICES: [&str; 13] = [
 ];
 
 /// The kinds of authentication that `auth` may name, which are no credentials.
-const AUTH_KINDS: [&str; 17] = [
-    "api-key", "api_key", "apikey", "basic", "bearer", "default", "digest", "disabled", "enabled", "iam", "kerberos", "mtls",
-    "ntlm", "oauth", "oauth2", "optional", "required",
+const AUTH_KINDS: [&str; 22] = [
+    "api-key",
+    "api_key",
+    "apikey",
+    "basic",
+    "bearer",
+    "default",
+    "digest",
+    "disabled",
+    "enabled",
+    "iam",
+    "instance_obo_user",
+    "instance_principal",
+    "kerberos",
+    "mtls",
+    "ntlm",
+    "oauth",
+    "oauth2",
+    "optional",
+    "required",
+    "resource_principal",
+    "security_token",
+    "user_principal",
 ];
 
 /// Parts of the names of cookies that hold a session.
@@ -96,14 +116,19 @@ fn is_secret_text(name: &str, text: &str) -> bool {
         || (text.trim_start().starts_with(['{', '[']) && inner())
 }
 
+/// Returns true if a value only stands for a credential.
+pub(crate) fn is_placeholder(value: &str) -> bool {
+    PLACEHOLDERS.iter().any(|placeholder| value.trim().eq_ignore_ascii_case(placeholder))
+}
+
 /// Returns true if the name of a value marks it as a credential.
 fn is_named(name: &str, value: &str) -> bool {
     let value = value.trim();
-    let is_placeholder = PLACEHOLDERS.iter().any(|placeholder| value.eq_ignore_ascii_case(placeholder));
     let is_plain = value.is_empty() || value == "true" || value == "false" || value.parse::<f64>().is_ok();
     let by_name = looks_secret(name, "x") || looks_secret_header(name, "x");
     let by_length = !value.contains(char::is_whitespace) && looks_secret_header(name, value) && !is_credential("", value);
-    !is_placeholder
+    !is_placeholder(value)
+        && !is_auth_kind(name, value)
         && !name.is_empty()
         && (is_secret_number(name, value) || (!is_plain && (by_name || by_length || is_option(name))))
 }
@@ -120,6 +145,11 @@ fn is_secret_number(name: &str, value: &str) -> bool {
     let is_number = value.parse::<f64>().is_ok() && value.bytes().filter(u8::is_ascii_digit).count() >= MIN_DIGITS;
     let plain = plain_name(name);
     is_number && PASSWORD_ENDS.iter().any(|end| plain.ends_with(end))
+}
+
+/// Returns true if the value of a name is a kind of authentication.
+fn is_auth_kind(name: &str, value: &str) -> bool {
+    plain_name(name) == "auth" && AUTH_KINDS.iter().any(|kind| value.trim().eq_ignore_ascii_case(kind))
 }
 
 /// Returns true if a text is the value of a member `bearer`, or of a member `auth` that does not name a kind of authentication.

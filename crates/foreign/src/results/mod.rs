@@ -24,6 +24,7 @@ mod statistic;
 mod tests;
 
 pub use credential::credential_in_words;
+pub(crate) use credential::{find as find_credential, find_in_text as find_credential_in_text, is_placeholder};
 pub use error::ResultsError;
 pub use format::{Relation, ResultExample, ResultField, ResultFormat};
 pub use page::results_page;

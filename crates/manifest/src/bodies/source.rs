@@ -50,6 +50,18 @@ pub struct SourceFile {
     pub artifact: Artifact,
 }
 
+/// The import that made definitions from the file of another tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DefinitionImport {
+    /// The path of the original among the files of the Source.
+    pub file: String,
+    /// The format of the original, such as `ome-benchmarkjob`.
+    pub format: String,
+    /// The version of Assay that imported it.
+    pub version: String,
+}
+
 /// All inputs of a run. Holds no wall clock: an equal Source resumes an unfinished run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -72,8 +84,11 @@ pub struct Source {
     pub objects: Vec<GitObject>,
     /// The path of the pipeline among the files.
     pub pipeline: String,
-    /// All files that the pipeline names, the pipeline first.
+    /// All files that the pipeline names, the pipeline first. The original of an import is the last one.
     pub files: Vec<SourceFile>,
+    /// The import that made all files but the original; absent if the files are as their author wrote them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub import: Option<DefinitionImport>,
     /// The digest over paths, modes and contents of the files, for every kind.
     pub files_digest: Digest,
 }
@@ -94,6 +109,11 @@ impl Source {
             );
         }
         hasher.finish()
+    }
+
+    /// Returns the files that the commit has to hold: the original of an import, or else all.
+    pub fn files_of_commit(&self) -> impl Iterator<Item = &SourceFile> {
+        self.files.iter().filter(|file| self.import.as_ref().is_none_or(|import| import.file == file.path))
     }
 
     /// Returns the file at `path`.

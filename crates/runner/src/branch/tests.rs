@@ -25,6 +25,7 @@ fn source(repository: Option<&str>) -> Source {
         dirty: false,
         objects: Vec::new(),
         pipeline: "pipelines/p.yaml".to_owned(),
+        import: None,
         files_digest: Digest::compute(b""),
         files: Vec::new(),
     }

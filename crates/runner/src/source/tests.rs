@@ -246,3 +246,92 @@ fn a_secret_of_a_target_that_stands_in_a_file_is_refused_before_it_is_published(
     fs::remove_file(&key).expect("removed");
     assert!(of_target(&header).is_none(), "what is not here cannot be searched for");
 }
+
+const JOB: &str = "apiVersion: ome.io/v1beta1
+kind: BenchmarkJob
+metadata: {name: p}
+spec:
+  endpoint: {endpoint: {url: 'http://h:1', apiFormat: openai, modelName: m}}
+  task: text-to-text
+  trafficScenarios: ['D(1,2)']
+  numConcurrency: [1]
+  maxTimePerIteration: 1
+  maxRequestsPerIteration: 1
+  outputLocation: {storageUri: 's3://b/p'}
+";
+
+fn read_job(tree: &Tree, commit: Option<&str>) -> Result<LoadedSource> {
+    let pipeline = tree.0.path().join("jobs/job.yaml").display().to_string();
+    read_at(&SourceSpec { pipeline, commit: commit.map(str::to_owned), ..SourceSpec::default() })
+}
+
+#[test]
+fn a_job_of_another_tool_is_its_own_source() {
+    let tree = Tree::committed("realism");
+    tree.write("jobs/job.yaml", JOB);
+    let commit = tree.commit();
+    // What the imported definitions are called does not matter: those of the repository are others.
+    tree.write("pipelines/p.yaml", "changed");
+    let source = stored(&read_job(&tree, None).expect("a job"));
+    assert_eq!(source.kind, OriginKind::Git, "only the job has to be the commit's");
+    assert_eq!(
+        (source.pipeline.as_str(), source.files.last().expect("a file").path.as_str()),
+        ("pipelines/p.yaml", "jobs/job.yaml")
+    );
+    let import = source.import.as_ref().expect("an import");
+    assert_eq!((import.file.as_str(), import.format.as_str()), ("jobs/job.yaml", "ome-benchmarkjob"));
+    assert_eq!(source.files_of_commit().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["jobs/job.yaml"]);
+    tree.write("jobs/job.yaml", &JOB.replace("D(1,2)", "D(1,3)"));
+    let changed = stored(&read_job(&tree, None).expect("a changed job"));
+    assert_eq!((changed.kind, changed.dirty), (OriginKind::Worktree, true));
+    let of_commit = stored(&read_job(&tree, Some(&commit)).expect("the job of the commit"));
+    assert_eq!(of_commit, Source { reference: None, ..source });
+}
+
+#[test]
+fn a_job_without_a_repository_is_ad_hoc() {
+    let tree = Tree::new("exploratory");
+    tree.write("jobs/job.yaml", JOB);
+    let source = stored(&read_job(&tree, None).expect("a job"));
+    assert_eq!((source.kind, source.dirty), (OriginKind::Adhoc, false));
+    let paths: Vec<&str> = source.files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(paths, ["pipelines/p.yaml", "workloads/p-d-1-2/workload.yaml", "job.yaml"]);
+}
+
+/// A driver in a cluster reads the definitions from the store, and imports nothing.
+#[test]
+fn the_imported_definitions_of_a_job_are_read_from_its_source() {
+    let tree = Tree::new("exploratory");
+    tree.write("jobs/job.yaml", JOB);
+    let (read, store) = (read_job(&tree, None).expect("a job"), Store::open("memory:").expect("a store"));
+    let source = read.store(&store).expect("stored");
+    let closure = read_stored_closure(&store, &source).expect("a closure");
+    assert_eq!((closure.pipeline.name.as_str(), closure.workloads.len()), ("p", 1));
+}
+
+#[test]
+fn a_job_that_cannot_run_as_it_is_says_why() {
+    let tree = Tree::new("exploratory");
+    let refusal = |text: &str| {
+        tree.write("jobs/job.yaml", text);
+        refusal(read_job(&tree, None))
+    };
+    insta::assert_snapshot!(refusal(&JOB.replace("s3://b/p", "hf://x")), @r"
+    error[import_refused]: `job.yaml` is an OME BenchmarkJob, and 1 field of it is refused: nothing was measured
+      because: `spec.outputLocation.storageUri`: OME's controller cannot write results there, and neither can Assay: name a bucket, such as `s3://bucket/prefix`
+
+    hint: `assay import job.yaml --dry-run` shows all fields; `assay import job.yaml --partial` writes definitions without those that are refused
+    ");
+    insta::assert_snapshot!(refusal(&JOB.replace("http://h:1", "http://robot@h:1")), @r"
+    error[foreign_credential]: `job.yaml` is an OME BenchmarkJob, and `spec.endpoint.endpoint.url` may be a credential: a run pins the file as it is, and publishes it
+
+    hint: write `REDACTED` in its place: Assay takes credentials from variables and Secrets. `assay import job.yaml` writes definitions without it
+    ");
+    insta::assert_snapshot!(refusal(&format!("{JOB}---\n{}", JOB.replace("name: p", "name: q"))), @r"
+    error[several_pipelines]: `job.yaml` is an OME BenchmarkJob, and its documents make 2 pipelines, where a run has one: document 1 makes `pipelines/p.yaml`, document 2 makes `pipelines/q.yaml`
+
+    hint: write each document into a file of its own, or write the pipelines with `assay import job.yaml`
+    ");
+    let too_many = format!("{JOB}{}", "---\n{}\n".repeat(100));
+    insta::assert_snapshot!(refusal(&too_many), @"error[foreign_format]: `job.yaml` is an OME BenchmarkJob, and it has more than 100 documents");
+}

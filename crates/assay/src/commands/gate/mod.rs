@@ -208,7 +208,7 @@ fn show_replayed(known: &VerifiedVerdict) {
 }
 
 /// Returns the exit code of an outcome, whether or not the policy blocks on it.
-fn exit_for(outcome: Outcome) -> Exit {
+pub(crate) fn exit_for(outcome: Outcome) -> Exit {
     match outcome {
         Outcome::Improved | Outcome::Unchanged => Exit::Done,
         Outcome::Inconclusive => Exit::Inconclusive,
@@ -216,7 +216,8 @@ fn exit_for(outcome: Outcome) -> Exit {
     }
 }
 
-fn worse_exit(one: Exit, other: Exit) -> Exit {
+/// Returns the worse of two exit codes of gates.
+pub(crate) fn worse_exit(one: Exit, other: Exit) -> Exit {
     let rank = |exit: Exit| match exit {
         Exit::Regression => 2,
         Exit::Inconclusive => 1,
