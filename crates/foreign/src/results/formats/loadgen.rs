@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::results::format::{
-    BY_DOCUMENTED_FORMAT, Form, Label, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, all, label,
-    one,
+    BY_DOCUMENTED_FORMAT, Form, Label, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Shape, all,
+    label, one,
 };
 use Relation::{Differs, Unlike};
 
@@ -94,15 +94,16 @@ fn parse(text: &str) -> Option<Value> {
     let mut rest = Vec::new();
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
         let (name, value) = (name.trim(), value.trim());
-        let is_field = FIELDS.iter().any(|field| field.field == name);
+        let is_field = FIELDS.iter().any(|field| field.field == name && field.shape != Shape::Statistics);
         match (name, statistic_of(name)) {
             ("Scenario" | "Mode" | "Result is", _) => {
                 let name = if name == "Result is" { "result".to_owned() } else { name.to_ascii_lowercase() };
                 document.insert(name, json!(value));
             }
             (_, Some((member, statistic))) => {
-                let object = document.entry(member).or_insert_with(|| json!({}));
-                object[statistic] = number(value);
+                if let Value::Object(statistics) = document.entry(member).or_insert_with(|| json!({})) {
+                    statistics.insert(statistic, number(value));
+                }
             }
             _ if is_field => {
                 document.insert(name.to_owned(), number(value));
@@ -140,5 +141,9 @@ mod tests {
         assert_eq!(statistic_of("Mean Time per Output Token (ns)"), Some(("time_to_output_token", "mean".to_owned())));
         assert_eq!((statistic_of("target_latency (ns)"), statistic_of("Scenario")), (None, None));
         assert_eq!((parse("Scenario : Server\n"), parse("")), (None, None));
+        // A line with the name of the statistics is none of them.
+        let document =
+            parse("MLPerf Results Summary\nScenario : Server\nlatency : 5\nMin latency (ns) : 1\n").expect("a summary");
+        assert_eq!((&document["latency"], &document["lines"]), (&json!({"min": 1.0}), &json!(["latency"])));
     }
 }
