@@ -566,9 +566,9 @@ fn interval_lines(sides: &[Side<'_>; 2], samples: &[SamplePair<'_>]) -> Vec<&'st
     if by_list {
         lines.push("intervals of lists, such as the gaps of a response: each list is one cluster, because its values depend on each other");
     }
-    // Labels tell runs apart, which reading the files again has shown.
-    let is_shown = sides.iter().all(|side| *side.reading == Reading::Equal);
-    if (by_order || by_list) && is_shown {
+    // Labels tell the samples of different runs apart. Only reading the files again shows that the samples have them.
+    let is_checked = sides.iter().all(|side| *side.reading == Reading::Equal);
+    if (by_order || by_list) && is_checked {
         lines.push("the samples of each median are of one run, so its interval does not hold the variation from run to run");
     } else if by_order || by_list {
         lines.push("files are absent, so it was not checked that the samples of a median are of one run");
@@ -668,7 +668,7 @@ mod tests {
     /// The values of one list are the same, so 60 lists hold as much as 60 values, and not 600.
     #[test]
     fn the_values_of_a_list_do_not_narrow_an_interval() {
-        let lists: Vec<Value> = (0..60).map(|at| json!([at; 10])).collect();
+        let lists: Vec<Value> = (0..60).map(|at| json!(vec![at; 10])).collect();
         let singles: Vec<Value> = (0..60).map(|at| json!(at)).collect();
         let all: Vec<Value> = (0..600).map(|at| json!(at / 10)).collect();
         let width = |rows: &[Value]| median(&values(rows)).map(|(_, interval)| (interval.high - interval.low, interval.method));

@@ -38,7 +38,9 @@ impl LeftOut {
         if let Some(items) = document.get_mut(list).and_then(Value::as_array_mut) {
             items.retain(|item| {
                 let reason = why(item);
-                reason.into_iter().for_each(|why| self.add(field, why, item));
+                if let Some(why) = reason {
+                    self.add(field, why, item);
+                }
                 reason.is_none()
             });
         }

@@ -176,8 +176,13 @@ fn labels(spot: Spot<'_>, labels: &[Label], ancestors: &[&Value]) -> Result<Labe
     if found.len() > MAX_LABELS {
         return Err(ResultsError::TooLarge(format!("{MAX_LABELS} labels of one number of `{}`", spot.path)));
     }
-    let shortened = |(name, value)| (shortened(name, MAX_NAME_BYTES), shortened(value, MAX_VALUE_BYTES));
+    let shortened = |(name, value)| (shortened(name, MAX_NAME_BYTES), shortened_value(value));
     Ok(found.into_iter().map(shortened).collect())
+}
+
+/// Returns the value of a label, shortened if it is too long.
+pub(crate) fn shortened_value(value: String) -> String {
+    shortened(value, MAX_VALUE_BYTES)
 }
 
 /// Returns a text of at most `max` bytes: the beginning of a longer one, and the digest of all of it, which tells it apart from others.

@@ -6,7 +6,7 @@ use assay_manifest::ForeignRow;
 use serde_json::json;
 
 use super::error::ResultsError;
-use super::rows::{Found, Labels, MAX_SAMPLE_BYTES, Origin, PlacedRow, too_many_samples};
+use super::rows::{Found, Labels, MAX_SAMPLE_BYTES, Origin, PlacedRow, shortened_value, too_many_samples};
 
 /// Returns the rows, and the rows of single requests or iterations: one JSON document a line.
 ///
@@ -50,7 +50,7 @@ impl<'a> Entries<'a> {
     fn labels(&self, origin: Origin, labels: &Labels, paths: Option<&[&str]>) -> Labels {
         let mut more = Labels::new();
         if let Some(path) = paths.and_then(|paths| paths.get(origin.file)) {
-            more.insert("file".to_owned(), (*path).to_owned());
+            more.insert("file".to_owned(), shortened_value((*path).to_owned()));
             if origin.document > 0 {
                 more.insert("document".to_owned(), origin.document.to_string());
             }

@@ -71,7 +71,7 @@ static FIELDS: &[ResultField] = &[
 const ITERATION_TIMES: &str = "iteration_times[]";
 
 static SAMPLE: &[ResultField] =
-    &[one("", "criterion.iteration_time", "ns", "the time of one group of iterations / the number of its iterations", Unlike)];
+    &[one("", "criterion.iteration_time", "ns", "`times` / `iters` of one group of iterations", Unlike)];
 
 /// Divides the time of each group by the number of its iterations, which differs from group to group.
 fn divide(sample: &mut Value, _: &mut LeftOut) -> Result<(), Uneven> {
