@@ -192,6 +192,13 @@ fn a_changed_or_absent_file_is_reported() {
     let absent = fixture.assay(&["verify", id(&imported)]).success();
     assert!(absent.stdout.contains("`sglang_1129_8_random.jsonl` is absent: no number was read again"), "{}", absent.stdout);
     assert!(!absent.stdout.contains("and equal"), "{}", absent.stdout);
+    let compared = fixture.assay(&["compare", id(&imported), id(&imported)]).success().stdout;
+    for side in ["A", "B"] {
+        let line = format!("absent  `sglang_1129_8_random.jsonl` of {side}: no number was read again");
+        assert!(compared.contains(&line), "`{line}` is missing:\n{compared}");
+    }
+    let document = fixture.assay(&["compare", id(&imported), id(&imported), "--json"]).success().json();
+    assert_eq!((&document["sides"][0]["read_again"], list(&document["sides"][1]["absent"]).len()), (&json!(false), 1));
     fixture.assay(&["verify", id(&imported), "--strict"]).refuses(20, "artifact_absent");
     fixture.assay(&["verify", "sha256:00000000"]).refuses(2, "no_such_calibration");
 }
@@ -265,10 +272,21 @@ fn equal_definitions_are_compared_and_others_are_named() {
     fixture.write("faster.json", &faster.replace("0.104", "0.094"));
     let second = fixture.assay(&["import", "results", "faster.json", "--name", "second", "--json"]).success().json();
     let compared = fixture.assay(&["compare", id(&first), id(&second)]).success().stdout;
-    for part in ["only its importer vouches for it", "hyperfine.wall_time", "B / A", "MEDIAN OF", "between order statistics"] {
+    for part in [
+        "only its importer vouches for it",
+        "A  hyperfine of a version that its files do not state",
+        "it is not known if the versions of hyperfine are the same",
+        "hyperfine.wall_time",
+        "B / A",
+        "MEDIAN OF",
+        "between order statistics",
+        "the samples of each median are of one run",
+    ] {
         assert!(compared.contains(part), "`{part}` is missing:\n{compared}");
     }
-    assert!(!compared.contains("not comparable"), "{compared}");
+    for part in ["not comparable", "absent", "is one cluster"] {
+        assert!(!compared.contains(part), "{compared}");
+    }
     let document = fixture.assay(&["compare", id(&first), id(&second), "--json"]).success().json();
     let is_of = |sample: &&Value| sample["labels"]["command"] == "sort numbers.txt";
     let sample = &list(&document["samples"]).iter().find(is_of).expect("samples")["baseline"];
@@ -281,7 +299,8 @@ fn equal_definitions_are_compared_and_others_are_named() {
     assert!(refused.stdout.contains(named), "{}", refused.stdout);
     assert!(!refused.stdout.contains("intervals"), "nothing was compared: {}", refused.stdout);
     let same = fixture.assay(&["compare", id(&aiperf), id(&aiperf), "--json"]).success().json();
-    assert_eq!(same["not_comparable"], json!([]));
+    assert_eq!((&same["not_comparable"], &same["tools_differ"]), (&json!([]), &Value::Null));
+    assert_eq!((&same["sides"][0]["tool"], &same["sides"][1]["read_again"]), (&json!("AIPerf"), &json!(true)));
     assert!(list(&same["rows"]).iter().all(|row| row["baseline"] == row["candidate"]));
     // Three requests are too few for an interval of a median.
     let sample = list(&same["samples"]).iter().find(|sample| sample["metric"] == "aiperf.ttft").expect("samples");

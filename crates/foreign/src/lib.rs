@@ -12,6 +12,7 @@ mod command;
 mod definition;
 mod draft;
 mod endpoint;
+mod failed;
 mod format;
 mod formats;
 mod genai;

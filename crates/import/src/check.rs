@@ -1,7 +1,7 @@
 //! Verification of foreign evidence: its signature, the digests of its files, and its numbers, which are read again.
 
 use assay_envelope::Trust;
-use assay_foreign::{FilePart, ResultFile, Results, read_results};
+use assay_foreign::{FilePart, MAX_RESULT_BYTES, MAX_RESULT_FILES, ResultFile, Results, read_results};
 use assay_manifest::{Body as _, Document, ForeignEvidence, InputRef, MAX_MANIFEST_BYTES, Manifest};
 use assay_stage::{ErrorCode, Failure};
 use assay_verify::{Blobs, load_alone};
@@ -77,16 +77,20 @@ fn contradiction(what: impl Into<String>) -> Failure {
 }
 
 fn read_again(blobs: &dyn Blobs, evidence: &ForeignEvidence) -> Result<Reading, Failure> {
+    check_limits(evidence)?;
     let mut files = Vec::new();
     let mut absent = Vec::new();
     for file in &evidence.files {
-        match blobs.get(&file.artifact.digest, assay_foreign::MAX_RESULT_BYTES)? {
+        match blobs.get(&file.artifact.digest, MAX_RESULT_BYTES)? {
+            Some(bytes) if bytes.len() as u64 != file.artifact.size.0 => {
+                return Err(contradiction(format!("its file `{}` has another size than it states", file.path.escape_debug())));
+            }
             Some(bytes) => files.push((file.path.as_str(), bytes)),
             None => absent.push(file.path.clone()),
         }
     }
     if let Some(samples) = &evidence.samples
-        && blobs.check(&samples.artifact.digest, u64::MAX)?.is_none()
+        && blobs.check(&samples.artifact.digest, samples.artifact.size.0)?.is_none()
     {
         absent.push(samples.artifact.name.clone());
     }
@@ -103,6 +107,19 @@ fn read_again(blobs: &dyn Blobs, evidence: &ForeignEvidence) -> Result<Reading, 
             env!("CARGO_PKG_VERSION")
         ))),
     }
+}
+
+/// Checks the number of files and the sum of their sizes before any of them is loaded: all are in memory together.
+fn check_limits(evidence: &ForeignEvidence) -> Result<(), Failure> {
+    let size = evidence.files.iter().map(|file| file.artifact.size.0).fold(0, u64::saturating_add);
+    if evidence.files.len() <= MAX_RESULT_FILES && size <= MAX_RESULT_BYTES {
+        return Ok(());
+    }
+    let (files, mebibytes) = (evidence.files.len(), size >> 20);
+    let most = MAX_RESULT_BYTES >> 20;
+    Err(contradiction(format!(
+        "it names {files} files of {mebibytes} MiB together, and an import has at most {MAX_RESULT_FILES} files and {most} MiB"
+    )))
 }
 
 /// Returns the first part of foreign evidence that its files do not state, with the verb.
@@ -130,4 +147,61 @@ fn has_equal_rows(evidence: &ForeignEvidence, found: &Results) -> bool {
         stated == found && stated.value.to_bits() == found.value.to_bits()
     };
     evidence.rows.len() == found.rows.len() && evidence.rows.iter().zip(&found.rows).all(is_equal)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use assay_manifest::Digest;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Blobs of which each is empty. It counts how many were loaded.
+    #[derive(Default)]
+    struct Empty(AtomicUsize);
+
+    impl Blobs for Empty {
+        fn get(&self, _: &Digest, _: u64) -> assay_verify::Result<Option<Vec<u8>>> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(Some(Vec::new()))
+        }
+
+        fn check(&self, _: &Digest, _: u64) -> assay_verify::Result<Option<u64>> {
+            Ok(Some(0))
+        }
+    }
+
+    /// Returns evidence with files of these sizes.
+    fn evidence(sizes: &[u64]) -> ForeignEvidence {
+        let digest = Digest::compute(b"").to_string();
+        let artifact =
+            |size: u64| json!({"name": "files/0000", "digest": digest, "size": size.to_string(), "media_type": "text/plain"});
+        let files: Vec<_> = sizes.iter().map(|size| json!({"path": "f", "part": "p", "artifact": artifact(*size)})).collect();
+        serde_json::from_value(json!({
+            "imported_at": "2026-01-01T00:00:00.000000000Z", "format": "vllm", "importer": {"version": "1", "program": digest},
+            "files": files, "rows": [], "not_read": [], "left_out": [], "key": artifact(0),
+        }))
+        .expect("foreign evidence")
+    }
+
+    #[test]
+    fn files_above_a_limit_are_not_loaded() {
+        for (sizes, what) in [
+            (vec![MAX_RESULT_BYTES, 1 << 20], "it names 2 files of 513 MiB together"),
+            (vec![u64::MAX, u64::MAX], "it names 2 files of"),
+            (vec![0; MAX_RESULT_FILES + 1], "it names 1001 files of 0 MiB together"),
+        ] {
+            let blobs = Empty::default();
+            let refused = read_again(&blobs, &evidence(&sizes)).expect_err("refused");
+            assert!(refused.message.starts_with(what), "{}", refused.message);
+            assert_eq!(blobs.0.load(Ordering::Relaxed), 0);
+        }
+        for (size, what) in [(0, "its files cannot be read again"), (5, "its file `f` has another size than it states")] {
+            let blobs = Empty::default();
+            let refused = read_again(&blobs, &evidence(&[size])).expect_err("an empty file is of no format");
+            assert_eq!((refused.message.as_str(), blobs.0.load(Ordering::Relaxed)), (what, 1));
+        }
+    }
 }

@@ -9,4 +9,4 @@ mod samples;
 pub use check::{Reading, VerifiedForeignEvidence, public_key_beside, verify_foreign_evidence};
 pub use find::{find, is_taken};
 pub use freeze::{FoundFile, describe_results, freeze, key_artifact, sign};
-pub use samples::{Series, series};
+pub use samples::{SampleValues, Series, series};

@@ -10,8 +10,46 @@ use serde_json::Value;
 /// The most bytes of samples that are read.
 const MAX_SAMPLE_BYTES: u64 = 1 << 30;
 
+/// The values of each metric by its labels.
+pub type Series = BTreeMap<(String, BTreeMap<String, String>), SampleValues>;
+
 /// The values of one metric with the same labels.
-pub type Series = BTreeMap<(String, BTreeMap<String, String>), Vec<f64>>;
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SampleValues {
+    /// All values, in the order of the rows.
+    pub values: Vec<f64>,
+    /// The number of values of each row: 1, or the length of a list, such as that of the gaps of one response.
+    pub row_lengths: Vec<usize>,
+}
+
+impl SampleValues {
+    /// Adds the value, or the list of values, of one row.
+    pub fn add(&mut self, value: &Value) {
+        let before = self.values.len();
+        match value.as_array() {
+            Some(items) => self.values.extend(items.iter().filter_map(Value::as_f64)),
+            None => self.values.extend(value.as_f64()),
+        }
+        if self.values.len() > before {
+            self.row_lengths.push(self.values.len() - before);
+        }
+    }
+
+    /// Returns true if a row has several values. They depend on each other, because they are of one response or process.
+    pub fn has_lists(&self) -> bool {
+        self.row_lengths.iter().any(|length| *length > 1)
+    }
+
+    /// Returns the values of each row.
+    pub fn rows(&self) -> impl Iterator<Item = &[f64]> {
+        let mut rest = self.values.as_slice();
+        self.row_lengths.iter().map_while(move |length| {
+            let (row, after) = rest.split_at_checked(*length)?;
+            rest = after;
+            Some(row)
+        })
+    }
+}
 
 /// Returns the samples of verified foreign evidence; empty if it has none, or if they are absent.
 ///
@@ -35,12 +73,26 @@ pub fn series(blobs: &dyn Blobs, evidence: &ForeignEvidence) -> Result<Series, F
             .map(|(name, value)| (name.clone(), text(value)))
             .collect();
         for (metric, value) in row.get("values").and_then(Value::as_object).into_iter().flatten() {
-            let values = series.entry((metric.clone(), labels.clone())).or_default();
-            match value.as_array() {
-                Some(items) => values.extend(items.iter().filter_map(Value::as_f64)),
-                None => values.extend(value.as_f64()),
-            }
+            series.entry((metric.clone(), labels.clone())).or_default().add(value);
         }
     }
     Ok(series)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_values_of_a_list_stay_together() {
+        let mut values = SampleValues::default();
+        for value in [json!(1.0), json!([2.0]), json!([])] {
+            values.add(&value);
+        }
+        assert!(!values.has_lists());
+        values.add(&json!([3.0, 4.0]));
+        assert!(values.has_lists());
+        assert_eq!(values.rows().collect::<Vec<_>>(), [&[1.0][..], &[2.0], &[3.0, 4.0]]);
+    }
 }

@@ -75,7 +75,7 @@ pub use pod::PodOverride;
 pub use problem::{Excerpt, MAX_PROBLEMS, Problem, did_you_mean, render};
 pub use reference::reference_page;
 pub use schema::json_schema;
-pub use secret::{SCHEMES, looks_secret, looks_secret_header};
+pub use secret::{SCHEMES, carries_key, carries_password, looks_secret, looks_secret_header};
 pub use sizing::{GateSize, gate_sizes};
 pub use tables::API_VERSION;
 pub use tokenizer::{WorkloadTemplate, WorkloadTokenizer};

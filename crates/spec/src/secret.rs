@@ -224,7 +224,7 @@ pub(crate) fn looks_secret_member(name: &str, value: &Json) -> bool {
 
 /// Returns true if a text is an address with a user or password in it, as they are or percent-encoded. The user of an ssh address is no
 /// secret.
-pub(crate) fn carries_password(text: &str) -> bool {
+pub fn carries_password(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once("://") else { return false };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let has_user = |authority: String| authority.rsplit_once('@').is_some_and(|(user, _)| scheme != "ssh" || user.contains(':'));
@@ -232,7 +232,7 @@ pub(crate) fn carries_password(text: &str) -> bool {
 }
 
 /// Returns true if an address, or a path, has a key in its path, or a parameter that looks like a secret, as it is or percent-encoded.
-pub(crate) fn carries_key(address: &str) -> bool {
+pub fn carries_key(address: &str) -> bool {
     decodings(address).any(|address| has_key(&address))
 }
 

@@ -3,13 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_foreign::{RESULT_FORMATS, Relation, field_of_metric};
-use assay_import::{Reading, Series, VerifiedForeignEvidence, find, public_key_beside, series, verify_foreign_evidence};
+use assay_import::{
+    Reading, SampleValues, Series, VerifiedForeignEvidence, find, public_key_beside, series, verify_foreign_evidence,
+};
 use assay_manifest::{ForeignEvidence, ForeignRow, InputRef, NotRead, RunId};
 use assay_report::{counted, shell_word, significant};
 use assay_runner::Config;
 use assay_runs::{RunStore, establish, store_option};
 use assay_stage::{ErrorCode, Exit, Failure};
-use assay_stats::{Interval, Samples, median_interval};
+use assay_stats::{Cluster, Interval, Method, NoInterval, Samples, cluster, median_interval};
 use assay_store::Store;
 use assay_verify::StoreBlobs;
 use serde_json::{Value, json};
@@ -165,10 +167,7 @@ pub(crate) fn id_lines(name: &RunId, reference: &InputRef, store_uri: &str) -> [
 
 /// Returns the lines that show foreign evidence.
 pub(crate) fn evidence_lines(evidence: &ForeignEvidence) -> Vec<String> {
-    let tool = RESULT_FORMATS
-        .iter()
-        .find(|format| format.name == evidence.format)
-        .map_or(evidence.format.as_str(), |format| format.tool);
+    let tool = tool(evidence);
     let version = evidence.tool_version.as_deref().unwrap_or("of a version that its files do not state");
     let of_samples = |rows: u64| format!(", {} of single requests or iterations", counted(rows, "row"));
     let samples = evidence.samples.as_ref().map(|samples| of_samples(samples.rows.0));
@@ -192,6 +191,12 @@ pub(crate) fn evidence_lines(evidence: &ForeignEvidence) -> Vec<String> {
     lines.extend(not_read_lines("not read", &evidence.not_read));
     lines.extend(not_read_lines("left out", &evidence.left_out));
     lines
+}
+
+/// Returns the name of the tool that wrote the results.
+fn tool(evidence: &ForeignEvidence) -> &str {
+    let format = RESULT_FORMATS.iter().find(|format| format.name == evidence.format);
+    format.map_or(evidence.format.as_str(), |format| format.tool)
 }
 
 fn not_read_lines(title: &str, not_read: &[NotRead]) -> Vec<String> {
@@ -282,6 +287,49 @@ struct SamplePair<'a> {
     medians: [Result<(f64, Interval), String>; 2],
 }
 
+/// One of the two that are compared.
+struct Side<'a> {
+    name: &'static str,
+    body: &'a ForeignEvidence,
+    reading: &'a Reading,
+}
+
+impl Side<'_> {
+    /// Returns the lines with the tool, its version, and the files that are absent.
+    fn lines(&self) -> Vec<String> {
+        let version = self.body.tool_version.as_deref().unwrap_or("of a version that its files do not state");
+        let mut lines = vec![format!("{}  {} {}", self.name, tool(self.body), version.escape_debug())];
+        let line = |path: &String| format!("absent  `{}` of {}: no number was read again", path.escape_debug(), self.name);
+        lines.extend(absent(self.reading).iter().map(line));
+        lines
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "side": self.name, "tool": tool(self.body), "tool_version": self.body.tool_version,
+            "read_again": *self.reading == Reading::Equal, "absent": absent(self.reading),
+        })
+    }
+}
+
+/// Returns a sentence if the numbers of the two may differ because of their tools.
+fn tools_differ([first, second]: &[Side<'_>; 2]) -> Option<String> {
+    let [one, other] = [first, second].map(|side| tool(side.body));
+    if one != other {
+        return Some(format!("the tools differ: {one} and {other}"));
+    }
+    match [first, second].map(|side| side.body.tool_version.as_deref()) {
+        [Some(one), Some(other)] if one == other => None,
+        [Some(one), Some(other)] => Some(format!(
+            "the versions of {} differ: {} and {}, so a difference may be that of the tool",
+            tool(first.body),
+            one.escape_debug(),
+            other.escape_debug()
+        )),
+        _ => Some(format!("it is not known if the versions of {one} are the same, so a difference may be that of the tool")),
+    }
+}
+
 /// Compares two pieces of foreign evidence: metrics of the same definition, statistic, unit and labels.
 pub(crate) fn compare(place: &RunStore, names: [&str; 2], as_json: bool) -> Result<Exit, Failure> {
     let open = |name: &str| open(place, locate_in(place, name)?);
@@ -298,15 +346,18 @@ pub(crate) fn compare(place: &RunStore, names: [&str; 2], as_json: bool) -> Resu
         without if without.is_empty() => not_comparable.extend(unpaired_samples(bodies, [&samples[0], &samples[1]])),
         without => not_comparable.extend(without),
     }
+    let [first, second] = opened.each_ref().map(|opened| (opened.evidence.body(), &opened.evidence.reading));
+    let side = |name, (body, reading)| Side { name, body, reading };
+    let sides = [side(SIDES[0], first), side(SIDES[1], second)];
     if as_json {
         let rows: Vec<Value> = pairs.iter().map(Pair::json).collect();
         let samples: Vec<Value> = sample_pairs.iter().map(SamplePair::json).collect();
         output::json(&json!({
             "grade": "foreign", "baseline": names[0], "candidate": names[1], "rows": rows, "samples": samples,
-            "not_comparable": not_comparable,
+            "not_comparable": not_comparable, "sides": sides.each_ref().map(Side::json), "tools_differ": tools_differ(&sides),
         }))?;
     } else {
-        compare_lines(&pairs, &sample_pairs, &not_comparable).into_iter().for_each(output::line);
+        compare_lines(&sides, &pairs, &sample_pairs, &not_comparable).into_iter().for_each(output::line);
     }
     if pairs.is_empty() && sample_pairs.is_empty() {
         return Err(Failure::new(
@@ -445,7 +496,7 @@ fn sample_unit<'a>(evidence: &'a ForeignEvidence, metric: &str) -> Option<&'a st
 }
 
 fn sample_pairs<'a>([first, second]: [&'a ForeignEvidence; 2], [one, other]: [&'a Series; 2]) -> Vec<SamplePair<'a>> {
-    let pair = |((metric, labels), values): (&'a (String, BTreeMap<String, String>), &'a Vec<f64>)| {
+    let pair = |((metric, labels), values): (&'a (String, BTreeMap<String, String>), &'a SampleValues)| {
         let others = other.get(&(metric.clone(), labels.clone()))?;
         let unit = sample_unit(first, metric).filter(|known| sample_unit(second, metric) == Some(*known))?;
         Some(SamplePair { metric, labels, unit, medians: [median(values), median(others)] })
@@ -454,10 +505,22 @@ fn sample_pairs<'a>([first, second]: [&'a ForeignEvidence; 2], [one, other]: [&'
 }
 
 /// Returns the median with its interval, or the reason why there is none.
-fn median(values: &[f64]) -> Result<(f64, Interval), String> {
-    let samples = Samples::new(values).map_err(|error| error.to_string())?;
-    let interval = median_interval(&samples, LEVEL).map_err(|error| error.to_string())?;
-    Ok((samples.median(), interval))
+fn median(values: &SampleValues) -> Result<(f64, Interval), String> {
+    let samples = Samples::new(&values.values).map_err(|error| error.to_string())?;
+    let interval = if values.has_lists() { clustered_interval(values, &samples) } else { median_interval(&samples, LEVEL) };
+    Ok((samples.median(), interval.map_err(|error| error.to_string())?))
+}
+
+/// Returns the interval of the median of lists. The values of one, such as the gaps of one response, depend on each other, so order statistics
+/// of all values would give too narrow an interval: each list is one cluster.
+fn clustered_interval(values: &SampleValues, samples: &Samples) -> Result<Interval, NoInterval> {
+    let median = samples.median();
+    let clusters: Vec<Cluster> = values
+        .rows()
+        .map(|row| Cluster { part: row.iter().filter(|value| **value <= median).count() as f64, of: row.len() as f64 })
+        .collect();
+    let [low, high] = cluster::quantile_ranks(&clusters, 0.5, LEVEL)?;
+    Ok(cluster::quantile_interval(samples.quantile(low), samples.quantile(high), LEVEL))
 }
 
 impl Pair<'_> {
@@ -489,8 +552,40 @@ impl SamplePair<'_> {
     }
 }
 
-fn compare_lines(pairs: &[Pair<'_>], samples: &[SamplePair<'_>], not_comparable: &[String]) -> Vec<String> {
-    let mut lines = vec![FIRST_LINE.to_owned(), String::new()];
+/// Returns the lines that state the kinds of the intervals that are shown.
+fn interval_lines(sides: &[Side<'_>; 2], samples: &[SamplePair<'_>]) -> Vec<&'static str> {
+    let has = |method: Method| {
+        let medians = samples.iter().flat_map(|pair| &pair.medians);
+        medians.flatten().any(|(_, interval)| interval.method == method)
+    };
+    let (by_order, by_list) = (has(Method::OrderStatistic), has(Method::ClusterQuantile));
+    let mut lines = Vec::new();
+    if by_order {
+        lines.push("intervals: of the median, between order statistics of single requests or iterations");
+    }
+    if by_list {
+        lines.push("intervals of lists, such as the gaps of a response: each list is one cluster, because its values depend on each other");
+    }
+    // Labels tell the samples of different runs apart. Only reading the files again shows that the samples have them.
+    let is_checked = sides.iter().all(|side| *side.reading == Reading::Equal);
+    if (by_order || by_list) && is_checked {
+        lines.push("the samples of each median are of one run, so its interval does not hold the variation from run to run");
+    } else if by_order || by_list {
+        lines.push("files are absent, so it was not checked that the samples of a median are of one run");
+    }
+    lines
+}
+
+fn compare_lines(
+    sides: &[Side<'_>; 2],
+    pairs: &[Pair<'_>],
+    samples: &[SamplePair<'_>],
+    not_comparable: &[String],
+) -> Vec<String> {
+    let mut lines = vec![FIRST_LINE.to_owned()];
+    lines.extend(sides.iter().flat_map(Side::lines));
+    lines.extend(tools_differ(sides));
+    lines.push(String::new());
     if !pairs.is_empty() {
         let mut rows = vec![["METRIC", "STATISTIC", "UNIT", "A", "B", "B / A", "LABELS"].map(str::to_owned)];
         for pair in pairs {
@@ -516,11 +611,7 @@ fn compare_lines(pairs: &[Pair<'_>], samples: &[SamplePair<'_>], not_comparable:
         }
         lines.push(String::new());
         lines.extend(aligned(&rows));
-        lines.push(
-            "intervals: of the median, between order statistics of the requests or iterations of one run; they do not hold the variation \
-             from run to run"
-                .to_owned(),
-        );
+        lines.extend(interval_lines(sides, samples).into_iter().map(str::to_owned));
     }
     lines.extend(not_comparable.iter().take(SHOWN_UNPAIRED).cloned());
     if let Some(more) = not_comparable.len().checked_sub(SHOWN_UNPAIRED).filter(|more| *more > 0) {
@@ -563,6 +654,91 @@ mod tests {
         serde_json::from_value(document).expect("foreign evidence")
     }
 
+    /// Returns the values of these rows.
+    fn values(rows: &[Value]) -> SampleValues {
+        let mut values = SampleValues::default();
+        for row in rows {
+            values.add(row);
+        }
+        values
+    }
+
+    fn sides<'a>(bodies: [&'a ForeignEvidence; 2], readings: [&'a Reading; 2]) -> [Side<'a>; 2] {
+        [0, 1].map(|index: usize| Side { name: SIDES[index], body: bodies[index], reading: readings[index] })
+    }
+
+    /// The values of one list are the same, so 60 lists hold as much as 60 values, and not 600.
+    #[test]
+    fn the_values_of_a_list_do_not_narrow_an_interval() {
+        let lists: Vec<Value> = (0..60).map(|at| json!(vec![at; 10])).collect();
+        let singles: Vec<Value> = (0..60).map(|at| json!(at)).collect();
+        let all: Vec<Value> = (0..600).map(|at| json!(at / 10)).collect();
+        let width = |rows: &[Value]| median(&values(rows)).map(|(_, interval)| (interval.high - interval.low, interval.method));
+        let (by_lists, method) = width(&lists).expect("an interval");
+        let (by_singles, _) = width(&singles).expect("an interval");
+        let (too_narrow, _) = width(&all).expect("an interval");
+        assert_eq!(method, Method::ClusterQuantile);
+        assert!(by_lists > 0.8 * by_singles && by_singles > 2.0 * too_narrow, "{by_lists} {by_singles} {too_narrow}");
+        let few = median(&values(&lists[..20])).expect_err("too few lists");
+        assert_eq!(few, "20 clusters are too few for an interval; 50 are needed");
+    }
+
+    #[test]
+    fn each_sentence_about_intervals_is_printed_if_it_is_true() {
+        let body = evidence(&[], None);
+        let lost = Reading::Absent(vec!["f".to_owned()]);
+        let lines = |rows: &[Value], reading: &Reading| {
+            let labels = BTreeMap::new();
+            let medians = [median(&values(rows)), median(&values(rows))];
+            let pair = SamplePair { metric: "m", labels: &labels, unit: "s", medians };
+            interval_lines(&sides([&body, &body], [&Reading::Equal, reading]), &[pair]).join("\n")
+        };
+        let [single, list]: [Vec<Value>; 2] =
+            [(0..60).map(|at| json!(at)).collect(), (0..60).map(|at| json!([at, at])).collect()];
+        let [order, clusters, one_run, unchecked] =
+            ["between order statistics", "each list is one cluster", "are of one run, so", "was not checked"];
+        for (rows, reading, expected) in [
+            (&single, &Reading::Equal, [true, false, true, false]),
+            (&list, &Reading::Equal, [false, true, true, false]),
+            (&single, &lost, [true, false, false, true]),
+            (&single[..2].to_vec(), &Reading::Equal, [false; 4]),
+            (&list[..2].to_vec(), &lost, [false; 4]),
+        ] {
+            let printed = lines(rows, reading);
+            assert_eq!([order, clusters, one_run, unchecked].map(|part| printed.contains(part)), expected, "{printed}");
+        }
+    }
+
+    #[test]
+    fn the_tool_and_absent_files_of_each_side_are_printed() {
+        let of = |version: Option<&str>, format: &str| {
+            let mut body = evidence(&[], None);
+            (body.tool_version, body.format) = (version.map(str::to_owned), format.to_owned());
+            body
+        };
+        let lost = Reading::Absent(vec!["f".to_owned()]);
+        let [one, two, unknown] = [Some("1"), Some("2"), None].map(|version| of(version, "jmh"));
+        let other = of(Some("1"), "hyperfine");
+        let both = |second, reading| sides([&one, second], [&Reading::Equal, reading]);
+        let lines = compare_lines(&both(&two, &lost), &[], &[], &[]);
+        let expected = [
+            FIRST_LINE,
+            "A  JMH 1",
+            "B  JMH 2",
+            "absent  `f` of B: no number was read again",
+            "the versions of JMH differ: 1 and 2, so a difference may be that of the tool",
+            "",
+        ];
+        assert_eq!(lines, expected);
+        let why = |second| tools_differ(&both(second, &Reading::Equal)).unwrap_or_default();
+        assert_eq!(why(&one), "");
+        assert_eq!(why(&unknown), "it is not known if the versions of JMH are the same, so a difference may be that of the tool");
+        assert_eq!(why(&other), "the tools differ: JMH and hyperfine");
+        assert_eq!(compare_lines(&both(&one, &Reading::Equal), &[], &[], &[]), [FIRST_LINE, "A  JMH 1", "B  JMH 1", ""]);
+        let document = both(&unknown, &lost)[1].json();
+        assert_eq!(document, json!({"side": "B", "tool": "JMH", "tool_version": null, "read_again": false, "absent": ["f"]}));
+    }
+
     #[test]
     fn what_only_one_side_has_or_has_in_another_unit_is_named() {
         let one = evidence(
@@ -585,7 +761,7 @@ mod tests {
     #[test]
     fn samples_that_are_absent_or_cannot_be_paired_are_named() {
         let [ns, ms] = ["ns", "ms"].map(|unit| evidence(&[], Some(unit)));
-        let series = |metric: &str| Series::from([((metric.to_owned(), BTreeMap::new()), vec![1.0])]);
+        let series = |metric: &str| Series::from([((metric.to_owned(), BTreeMap::new()), values(&[json!(1.0)]))]);
         let (m, n) = (series("m"), series("n"));
         assert_eq!(unpaired_samples([&ns, &ms], [&m, &m]), ["the samples of `m` are not comparable: in ns and in ms"]);
         assert_eq!(unpaired_samples([&ns, &ns], [&m, &m]), [""; 0]);
@@ -603,7 +779,8 @@ mod tests {
     #[test]
     fn a_long_list_of_what_is_not_comparable_is_cut() {
         let sentences: Vec<String> = (0..SHOWN_UNPAIRED + 3).map(|number| number.to_string()).collect();
-        let lines = compare_lines(&[], &[], &sentences);
+        let body = evidence(&[], None);
+        let lines = compare_lines(&sides([&body, &body], [&Reading::Equal, &Reading::Equal]), &[], &[], &sentences);
         assert_eq!(lines.last().map(String::as_str), Some("and 3 more that are not comparable: `--json` lists all of them"));
     }
 }

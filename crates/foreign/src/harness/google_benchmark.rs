@@ -34,8 +34,8 @@ pub(super) fn read(output: &str, measurements: &mut Measurements) -> Result<(), 
         let place = format!("benchmarks[{index}]");
         let name = benchmark.get("run_name").or_else(|| benchmark.get("name")).and_then(Value::as_str);
         let name = name.map_or_else(|| text(benchmark, "name", &place), Ok)?;
-        if benchmark.get("error_occurred") == Some(&Value::Bool(true)) {
-            return Err(failed(name, benchmark.get("error_message").and_then(Value::as_str).unwrap_or("no reason is given")));
+        if let Some(reason) = crate::failed::google_benchmark(benchmark) {
+            return Err(failed(name, reason));
         }
         if benchmark.get("run_type").and_then(Value::as_str).is_some_and(|kind| kind != "iteration") {
             aggregated.get_or_insert(name);

@@ -2,8 +2,6 @@
 //!
 //! Each run is a sample of wall time, in seconds. User and system time are means of all runs, because hyperfine writes no others.
 
-use serde_json::Value;
-
 use super::json::{document, failed, list, numbers, optional_number, text};
 use super::{HarnessError, Measurements};
 
@@ -12,10 +10,7 @@ pub(super) fn read(output: &str, measurements: &mut Measurements) -> Result<(), 
     for (index, result) in list(&document, "results", "the document")?.iter().enumerate() {
         let place = format!("results[{index}]");
         let command = text(result, "command", &place)?;
-        let codes = result.get("exit_codes").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        if let Some(code) = codes.iter().find(|code| code.as_i64() != Some(0)) {
-            let reason =
-                if code.is_null() { "it was ended by a signal".to_owned() } else { format!("a run ended with exit code {code}") };
+        if let Some(reason) = crate::failed::hyperfine(result) {
             return Err(failed(command, &reason));
         }
         if let Some(times) = numbers(result, "times", &place)? {

@@ -113,6 +113,8 @@ fn jmh() {
 #[test]
 fn what_failed_is_no_number() {
     insta::assert_snapshot!(shown(HarnessFormat::GoogleBenchmark, FAILED_GOOGLE), @"error: the benchmark `fail` failed: no data");
+    let skipped = FAILED_GOOGLE.replace("error_occurred", "skipped").replace("error_message", "skip_message");
+    insta::assert_snapshot!(shown(HarnessFormat::GoogleBenchmark, &skipped), @"error: the benchmark `fail` failed: no data");
     let go = format!("{GO}--- FAIL: BenchmarkX (0.00s)\n");
     insta::assert_snapshot!(shown(HarnessFormat::GoBench, &go), @"error: the benchmark `BenchmarkX` failed: `go test` reports it as FAIL");
     insta::assert_snapshot!(shown(HarnessFormat::GoBench, &format!("{GO}FAIL\texample.org/words\t0.1s\n")), @"error: the benchmark `example.org/words` failed: `go test` reports its package as FAIL");

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::path::join;
 use crate::value::is_credential;
-use assay_spec::{looks_secret, looks_secret_header};
+use assay_spec::{SCHEMES, carries_key, carries_password, looks_secret, looks_secret_header};
 
 /// The shortest word of a text that is taken for a credential by its first letters: shorter ones are names, such as `sk-learn`.
 const MIN_WORD: usize = 20;
@@ -73,6 +73,24 @@ const AUTH_KINDS: [&str; 22] = [
     "user_principal",
 ];
 
+/// The ends of the names of variables, such as `SSHPASS`, whose value is a credential.
+const VARIABLE_ENDS: [&str; 3] = ["AUTH", "PASS", "PWD"];
+
+/// The shortest word behind `Bearer` in a sentence that is taken for a credential if it has letters of one case only.
+const MIN_LETTERS: usize = 16;
+
+/// The shortest word behind `Basic` in a sentence that is taken for a credential.
+const MIN_BASIC: usize = 8;
+
+/// Words behind `Bearer` and `Basic` that name the kind of authentication.
+const SCHEME_WORDS: [&str; 6] = ["auth", "authentication", "authorization", "scheme", "token", "tokens"];
+
+/// The names of members that hold the name of a variable or header whose value is in the member `value` beside it.
+const NAME_MEMBERS: [&str; 3] = ["name", "key", "header"];
+
+/// The name in a path of a member whose name itself is, or holds, a credential.
+const HIDDEN: &str = "(a name)";
+
 /// Parts of the names of cookies that hold a session.
 const SESSION_NAMES: [&str; 6] = ["auth", "csrf", "jwt", "session", "sid", "token"];
 
@@ -96,10 +114,33 @@ fn find_in(path: &str, name: &str, value: &Value) -> Option<String> {
             }
             items.iter().find_map(|item| find_in(&join(path, "[]"), name, item))
         }
-        Value::Object(members) => members.iter().find_map(|(name, value)| find_in(&join(path, name), name, value)),
+        Value::Object(members) => {
+            if is_secret_pair(name, members) {
+                return Some(join(path, "value"));
+            }
+            members.iter().find_map(|(name, value)| {
+                let is_secret = is_secret_name(name);
+                if is_secret { Some(join(path, HIDDEN)) } else { find_in(&join(path, name), name, value) }
+            })
+        }
         Value::Number(number) => is_secret_number(name, &number.to_string()).then(|| path.to_owned()),
         Value::Null | Value::Bool(_) => None,
     }
+}
+
+/// Returns true if an object, itself the member `own`, has the name of a variable or header and its value, which is a credential.
+fn is_secret_pair(own: &str, members: &serde_json::Map<String, Value>) -> bool {
+    let value = members.get("value").and_then(crate::value::text);
+    value.is_some_and(|value| {
+        let names = NAME_MEMBERS.iter().filter_map(|member| members.get(*member)?.as_str());
+        names.chain([own]).any(|name| is_named(name, &value) || is_secret_member(name, &value))
+    })
+}
+
+/// Returns true if the name of a member is a credential, or has one in it.
+fn is_secret_name(name: &str) -> bool {
+    let is_text = name.len() >= MIN_WORD || name.contains([':', '=', ' ']);
+    is_text && ((name.len() >= MIN_WORD && is_credential("", name)) || find_in_text(name))
 }
 
 /// Returns true if two values are texts that together hold a credential.
@@ -112,6 +153,7 @@ fn is_secret_text(name: &str, text: &str) -> bool {
     let inner = || serde_json::from_str::<Value>(text).ok().is_some_and(|inner| find(&inner).is_some());
     is_named(name, text)
         || is_secret_member(name, text)
+        || is_scheme_and_value(text)
         || find_in_text(text)
         || (text.trim_start().starts_with(['{', '[']) && inner())
 }
@@ -123,14 +165,38 @@ pub(crate) fn is_placeholder(value: &str) -> bool {
 
 /// Returns true if the name of a value marks it as a credential.
 fn is_named(name: &str, value: &str) -> bool {
-    let value = value.trim();
+    let value = without_scheme(value.trim());
     let is_plain = value.is_empty() || value == "true" || value == "false" || value.parse::<f64>().is_ok();
     let by_name = looks_secret(name, "x") || looks_secret_header(name, "x");
     let by_length = !value.contains(char::is_whitespace) && looks_secret_header(name, value) && !is_credential("", value);
     !is_placeholder(value)
         && !is_auth_kind(name, value)
         && !name.is_empty()
-        && (is_secret_number(name, value) || (!is_plain && (by_name || by_length || is_option(name))))
+        && !is_working_folder(name, value)
+        && (is_secret_number(name, value) || (!is_plain && (by_name || by_length || is_option(name) || is_variable(name, value))))
+}
+
+/// Returns the value of a header without the authentication scheme before it.
+fn without_scheme(value: &str) -> &str {
+    let split = value.split_once(char::is_whitespace).filter(|(scheme, _)| is_scheme(scheme));
+    split.map_or(value, |(_, value)| value.trim_start())
+}
+
+fn is_scheme(word: &str) -> bool {
+    SCHEMES.iter().any(|scheme| word.eq_ignore_ascii_case(scheme))
+}
+
+/// Returns true for `PWD`, which shells set to a path.
+fn is_working_folder(name: &str, value: &str) -> bool {
+    ["PWD", "OLDPWD"].contains(&name) && value.starts_with('/')
+}
+
+/// Returns true for the name of a variable, in capitals, whose end marks its value as a credential.
+fn is_variable(name: &str, value: &str) -> bool {
+    let is_capital = |letter: u8| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == b'_';
+    let is_kind = AUTH_KINDS.iter().any(|kind| value.eq_ignore_ascii_case(kind));
+    let has_end = VARIABLE_ENDS.iter().any(|end| name.ends_with(end)) && !name.ends_with("BYPASS");
+    name.bytes().all(is_capital) && has_end && !is_kind
 }
 
 /// Returns true for the names of options and variables of well-known tools that hold a credential.
@@ -164,26 +230,84 @@ fn plain_name(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
 }
 
+/// Returns true for a text that is an authentication scheme and a credential, and nothing else.
+fn is_scheme_and_value(text: &str) -> bool {
+    let mut words = text.split_ascii_whitespace();
+    match (words.next(), words.next(), words.next()) {
+        (Some(scheme), Some(value), None) if scheme.eq_ignore_ascii_case("bearer") => !is_scheme_word(value),
+        (Some(scheme), Some(value), None) => is_secret_of_scheme(scheme, value),
+        _ => false,
+    }
+}
+
+/// Returns true if a word behind `Bearer` or `Basic` is no credential.
+fn is_scheme_word(value: &str) -> bool {
+    is_placeholder(value) || SCHEME_WORDS.contains(&value)
+}
+
+/// Returns true for a scheme in a sentence and a word behind it that is no word of a language.
+fn is_secret_of_scheme(scheme: &str, value: &str) -> bool {
+    let has = |kind: fn(&u8) -> bool| value.as_bytes().iter().any(kind);
+    let is_mixed = value.bytes().skip(1).any(|letter| letter.is_ascii_uppercase()) && has(u8::is_ascii_lowercase);
+    let has_digit = has(u8::is_ascii_digit);
+    let is_base64 = |letter: u8| letter.is_ascii_alphanumeric() || b"+/=".contains(&letter);
+    let is_secret = match scheme.to_ascii_lowercase().as_str() {
+        "bearer" => has_digit || is_mixed || value.len() >= MIN_LETTERS,
+        "basic" => value.len() >= MIN_BASIC && value.bytes().all(is_base64) && (value.ends_with('=') || (has_digit && is_mixed)),
+        _ => false,
+    };
+    is_secret && !is_scheme_word(value)
+}
+
 /// Returns true if a text, such as a command line, has an option, header, variable or address with a credential.
 pub(crate) fn find_in_text(text: &str) -> bool {
     let is_separator = |c: char| c.is_whitespace() || "\"'`,;{}<>()[]\\".contains(c);
+    // A value in quotes belongs to the name in front of it.
+    let text = &text.replace("=\\\"", "=").replace("=\"", "=").replace("='", "=");
     let words: Vec<&str> = text.split(is_separator).filter(|word| !word.is_empty()).collect();
-    let is_key = |word: &str| word.len() >= MIN_WORD && is_credential("", word);
-    let is_alone = |word: &&str| is_key(word) || has_user_information(word) || is_assignment(word);
-    let is_pair = |pair: &[&str]| match pair {
-        [option, value] if option.starts_with('-') => is_secret_option(option, value),
-        // In YAML, a name with members is followed by another name.
-        [header, value] if header.ends_with(':') => !value.ends_with(':') && is_named(header.trim_end_matches(':'), value),
-        [scheme, value] if scheme.eq_ignore_ascii_case("bearer") => value.bytes().any(|byte| byte.is_ascii_digit()),
-        _ => false,
-    };
-    has_private_key(text) || words.iter().any(is_alone) || words.windows(2).any(is_pair)
+    has_private_key(text) || (0..words.len()).any(|first| words.get(first..).is_some_and(begin_with_credential))
+}
+
+/// Returns true if the first of some words holds a credential, by itself or with the words behind it.
+fn begin_with_credential(words: &[&str]) -> bool {
+    let Some((first, rest)) = words.split_first() else { return false };
+    is_secret_word(first)
+        || match rest {
+            [] => false,
+            [next, ..] if first.starts_with('-') && is_secret_option(first, next) => true,
+            [next, ..] if is_secret_of_scheme(first, next) => true,
+            [scheme, value, ..] if first.ends_with([':', '=']) && is_scheme(scheme) => is_header(first, value),
+            // In YAML, a name with members is followed by another name.
+            [next, ..] if first.ends_with(':') => !next.ends_with(':') && is_header(first, next),
+            // The quotes around a member's name were separators.
+            [":" | "=", value, ..] => is_header(first, value),
+            // The value of `Authorization:Bearer` is the next word.
+            [next, ..] => {
+                let split = first.rsplit_once([':', '=']).filter(|(_, scheme)| is_scheme(scheme));
+                split.is_some_and(|(name, _)| is_header(name, next))
+            }
+        }
+}
+
+/// Returns true if a word holds a credential by itself.
+fn is_secret_word(word: &str) -> bool {
+    (word.len() >= MIN_WORD && is_credential("", word))
+        || is_secret_address(word)
+        || is_assignment(word)
+        || is_attached_user(word)
+}
+
+/// Returns true if the name of a header or variable marks its value as a credential. The name may stand behind an option.
+fn is_header(name: &str, value: &str) -> bool {
+    let name = name.trim_end_matches([':', '=']);
+    let name = name.rsplit_once('=').map_or(name, |(_, name)| name);
+    is_named(name.strip_prefix("-H").unwrap_or(name).trim_start_matches('-'), value)
 }
 
 /// Returns true for an option of a command whose value is a credential.
 fn is_secret_option(option: &str, value: &str) -> bool {
     match option {
-        "-u" | "--user" | "--proxy-user" if is_user_with_password(value) => true,
+        "-u" | "-U" | "--user" | "--proxy-user" if is_user_with_password(value) => true,
         "-b" | "--cookie" if is_session(value) => true,
         _ => option.starts_with('-') && is_named(option.trim_start_matches('-'), value),
     }
@@ -193,17 +317,22 @@ fn is_secret_option(option: &str, value: &str) -> bool {
 fn is_user_with_password(value: &str) -> bool {
     value.split_once(':').is_some_and(|(user, password)| {
         let is_id = password.bytes().all(|byte| byte.is_ascii_digit()) && user.bytes().all(|byte| byte.is_ascii_digit());
-        let is_placeholder = PLACEHOLDERS.iter().any(|placeholder| password.eq_ignore_ascii_case(placeholder));
-        !user.is_empty() && !password.is_empty() && !password.starts_with('/') && !is_id && !is_placeholder
+        let is_other = password.is_empty() || password.starts_with('/') || password.contains("://");
+        !user.is_empty() && !is_other && !is_id && !is_placeholder(password)
     })
+}
+
+/// Returns true for `-uUSER:PASSWORD` and `--user=USER:PASSWORD`.
+fn is_attached_user(word: &str) -> bool {
+    let prefixes = ["--user=", "--proxy-user=", "-u", "-U"];
+    prefixes.iter().find_map(|prefix| word.strip_prefix(prefix)).is_some_and(is_user_with_password)
 }
 
 /// Returns true for a cookie, `name=value`, whose name is that of a session.
 fn is_session(value: &str) -> bool {
     value.split_once('=').is_some_and(|(name, value)| {
         let name = name.to_ascii_lowercase();
-        let is_placeholder = PLACEHOLDERS.iter().any(|placeholder| value.eq_ignore_ascii_case(placeholder));
-        !value.is_empty() && !is_placeholder && SESSION_NAMES.iter().any(|part| name.contains(part))
+        !value.is_empty() && !is_placeholder(value) && SESSION_NAMES.iter().any(|part| name.contains(part))
     })
 }
 
@@ -219,18 +348,36 @@ pub fn credential_in_words(words: &[String]) -> Option<usize> {
     words.iter().position(is_alone).or_else(|| words.windows(2).position(is_pair))
 }
 
-/// Returns true for `--api-key=value`, `API_KEY=value` and `...?sig=value&...`.
+/// Returns true for `--api-key=value`, `API_KEY=value`, `X-Api-Key:value` and `--header=X-Api-Key:value`.
 fn is_assignment(word: &str) -> bool {
-    word.split(['?', '&'])
-        .filter_map(|part| part.split_once('='))
-        .any(|(name, value)| is_named(name.trim_start_matches('-'), value))
+    let is_secret = |(name, value): (&str, &str)| !is_scheme(value) && is_header(name, value);
+    word.split(['?', '&']).any(|part| part.split_once('=').is_some_and(is_secret) || part.split_once(':').is_some_and(is_secret))
 }
 
-/// Returns true for an address with a password.
-fn has_user_information(word: &str) -> bool {
-    let Some((_, rest)) = word.split_once("://") else { return false };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
+/// Returns true for an address, or a path with a query, that has a key, a user or a password in it.
+fn is_secret_address(word: &str) -> bool {
+    if !word.contains("://") && !word.contains('?') {
+        return false;
+    }
+    let address = without_placeholders(word);
+    carries_password(&address) || carries_key(&address)
+}
+
+/// Returns an address without the parameters and the user that are no credentials: placeholders, and the user `git` of any host.
+fn without_placeholders(address: &str) -> String {
+    let (place, query) = address.split_once('?').unwrap_or((address, ""));
+    let is_kept = |parameter: &&str| parameter.split_once('=').is_none_or(|(_, value)| !is_placeholder(value));
+    let query: Vec<&str> = query.split('&').filter(is_kept).collect();
+    let place = match place.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?))) {
+        Some((scheme, (user, rest))) if is_plain_user(user) => format!("{scheme}://{rest}"),
+        _ => place.to_owned(),
+    };
+    format!("{place}?{}", query.join("&"))
+}
+
+fn is_plain_user(user: &str) -> bool {
+    let last = user.rsplit_once(':').map_or(user, |(_, password)| password);
+    user == "git" || is_placeholder(last)
 }
 
 #[cfg(test)]
@@ -273,6 +420,38 @@ mod tests {
             (json!({"auth": ["user", "canary"]}), "auth[]"),
             (json!({"db": {"password": 48_151_623}}), "db/password"),
             (json!({"cmd": "curl -H 'X-Team-Token: canary-4f2b'"}), "cmd"),
+            (json!({"cmd": "curl -H X-Api-Key:canary http://h"}), "cmd"),
+            (json!({"cmd": "curl -HX-Api-Key:canary http://h"}), "cmd"),
+            (json!({"cmd": "tool --header=X-Api-Key:canary"}), "cmd"),
+            (json!({"cmd": "curl -H 'Authorization:Bearer canary' http://h"}), "cmd"),
+            (json!({"cmd": "tool --header=Authorization:Bearer canary"}), "cmd"),
+            (json!({"cmd": "curl -U me:canary http://h"}), "cmd"),
+            (json!({"cmd": "curl -ume:canary http://h"}), "cmd"),
+            (json!({"cmd": "curl --user=me:canary http://h"}), "cmd"),
+            (json!({"args": ["curl", "-U", "me:canary"]}), "args"),
+            (json!({"url": "http://h/v1?sv=1&sig=canary"}), "url"),
+            (json!({"url": "/v1?code=canary"}), "url"),
+            (json!({"cmd": "curl 'http://h/v1?key=abc'"}), "cmd"),
+            (json!({"env": [{"name": "PGPASSWORD", "value": "canary"}]}), "env[]/value"),
+            (json!({"env": [{"name": "PGPASSWORD", "value": 48_151_623}]}), "env[]/value"),
+            (json!({"headers": [{"name": "Authorization", "value": "Basic Y2FuYXJ5"}]}), "headers[]/value"),
+            (json!({"headers": [{"key": "Cookie", "value": "session=canary"}]}), "headers[]/value"),
+            (json!({"remote": "https://canary@github.com/x"}), "remote"),
+            (json!({"remote": "clone https://canary:x@github.com/x"}), "remote"),
+            (json!({"header": "Bearer canary"}), "header"),
+            (json!({"note": "it sent Bearer canaryCanary to h"}), "note"),
+            (json!({"note": "it sent Bearer canarycanarycanary to h"}), "note"),
+            (json!({"note": "it sent Basic Y2FuYXJ5Om1l to h"}), "note"),
+            (json!({"keys": {KEY: 1}}), "keys/(a name)"),
+            (json!({"seen": {"curl -H X-Api-Key:canary": 1}}), "seen/(a name)"),
+            (json!({"env": "DB_PWD=canary"}), "env"),
+            (json!({"cmd": "API_KEY=\"canary\" tool"}), "cmd"),
+            (json!({"cmd": "export OPENAI_API_KEY='canary'; tool"}), "cmd"),
+            (json!({"cmd": "sh -c \"API_KEY=\\\"canary\\\" tool\""}), "cmd"),
+            (json!({"cmd": "curl -d '{\"n\": 1, \"api_key\": \"canary\"}' http://h"}), "cmd"),
+            (json!({"OPENAI_API_KEY": {"value": "canary"}}), "OPENAI_API_KEY/value"),
+            (json!({"env": {"SSHPASS": "canary"}}), "env/SSHPASS"),
+            (json!({"env": {"REGISTRY_AUTH": "canary"}}), "env/REGISTRY_AUTH"),
             (json!({"request_args": format!("{{\"headers\":{{\"Authorization\":\"Bearer {KEY}\"}}}}")}), "request_args"),
         ];
         for (document, place) in cases {
@@ -303,6 +482,14 @@ mod tests {
             json!({"cmd": "tool --url http://127.0.0.1:8000/v1?model=m --request-rate=4"}),
             json!({"cmd": "docker run -u 1000:1000 -b size=32 --sort-key name --pass 3 --bypass cache"}),
             json!({"auth": "bearer", "bearer": null, "credentials": "none", "max_tokens": 4096, "secret": 3, "n": 48_151_623}),
+            json!({"cmd": "tool a:b sums:10 --image=host/x:latest -u 1000:1000 -u1000:1000 -url:http://h --user=1000:1000"}),
+            json!({"cmd": "curl -H 'Authorization: Bearer REDACTED' -H X-Api-Key:REDACTED -H Authorization:Bearer REDACTED http://h"}),
+            json!({"cmd": "curl -u me:REDACTED 'http://h/v1?key=REDACTED&code=200' https://REDACTED@h/x https://me:REDACTED@h/x"}),
+            json!({"env": [{"name": "MODEL", "value": "m"}, {"name": "HF_TOKEN", "value": "redacted"}, {"name": "HF_TOKEN"}]}),
+            json!({"headers": [{"name": "Authorization", "value": "Bearer REDACTED"}], "header": "Bearer ***"}),
+            json!({"text": "Bearer authentication", "more": "a basic question about Basic auth, and bearer tokens: none"}),
+            json!({"packages": "git+https://git@github.com/x/y ssh://git@github.com/x", "PWD": "/home/me", "GPU_BYPASS": "cache"}),
+            json!({"env": {"HTTP_AUTH": "basic", "COMPASS": "", "TEST_PASSES": "three"}, "time_to_first_token:50": 1}),
             json!({"note": "-----BEGIN CERTIFICATE-----", "first_token": 12_345, "passes": "three", "author": "somebody"}),
         ];
         for document in documents {

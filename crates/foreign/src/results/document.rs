@@ -9,44 +9,96 @@ use crate::value::shown_name;
 /// The largest document. A tree takes about ten times as much memory.
 pub(crate) const MAX_DOCUMENT_BYTES: usize = 64 << 20;
 
-/// Returns the first document of a JSON file; `None` if the file is none.
-pub(crate) fn first(bytes: &[u8]) -> Option<Value> {
-    let is_document = |value: &Value| value.is_object() || value.is_array();
-    parse(first_line(bytes)).or_else(|_| parse(bytes)).ok().filter(is_document)
+/// The documents of a JSON file.
+#[derive(Debug)]
+pub(crate) enum Documents<'a> {
+    /// The file is one document.
+    One(Value, &'a [u8]),
+    /// Each line of the file is one, of which the first is parsed.
+    Lines(Value, &'a [u8]),
 }
 
-/// Calls `visit` with the number, from 1, of each document of a JSON file and with the document.
-///
-/// # Errors
-/// Fails if a document is damaged or too large, if an object of it has a key twice, and with the first error of `visit`.
-pub(crate) fn for_each(
-    file: &str,
-    bytes: &[u8],
-    mut visit: impl FnMut(u64, &Value) -> Result<(), ResultsError>,
-) -> Result<(), ResultsError> {
-    let is_lines = parse(first_line(bytes)).is_ok();
-    let whole = (!is_lines).then_some(bytes);
-    let lines = is_lines.then(|| bytes.split(|byte| *byte == b'\n')).into_iter().flatten();
-    let documents = lines.chain(whole).filter(|line| !line.trim_ascii().is_empty());
-    for (number, document) in (1..).zip(documents) {
-        if document.len() > MAX_DOCUMENT_BYTES {
-            return Err(ResultsError::TooLarge(format!("{} MiB in one document of `{file}`", MAX_DOCUMENT_BYTES >> 20)));
+impl<'a> Documents<'a> {
+    /// Parses the first document of a JSON file; `None` if the file is none.
+    ///
+    /// # Errors
+    /// Fails if the document is too large, before it is parsed.
+    pub(crate) fn open(file: &str, bytes: &'a [u8]) -> Result<Option<Self>, ResultsError> {
+        if !bytes.trim_ascii_start().starts_with(b"{") && !bytes.trim_ascii_start().starts_with(b"[") {
+            return Ok(None);
         }
-        let parsed = parse(document).map_err(|error| damaged(file, number, &error))?;
-        if let Some(key) = repeated_key::find(document) {
-            return Err(ResultsError::DuplicateKey { file: file.to_owned(), document: number, key: shown_name(&key) });
+        let line = first_line(bytes);
+        check_size(file, line)?;
+        if let Ok(first) = parse(line) {
+            return Ok(Some(Self::Lines(first, bytes)));
         }
-        visit(number, &parsed)?;
+        check_size(file, bytes)?;
+        Ok(parse(bytes).ok().map(|document| Self::One(document, bytes)))
+    }
+
+    /// Returns the first document.
+    pub(crate) fn first(&self) -> &Value {
+        let (Self::One(first, _) | Self::Lines(first, _)) = self;
+        first
+    }
+
+    /// Calls `visit` with the number, from 1, of each document and with the document.
+    ///
+    /// # Errors
+    /// Fails if a document is damaged or too large, if an object of it has a key twice, and with the first error of `visit`.
+    pub(crate) fn for_each(
+        self,
+        file: &str,
+        mut visit: impl FnMut(u64, Value) -> Result<(), ResultsError>,
+    ) -> Result<(), ResultsError> {
+        match self {
+            Self::One(document, bytes) => {
+                check_keys(file, 1, bytes)?;
+                visit(1, document)
+            }
+            Self::Lines(first, bytes) => {
+                let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+                let mut parsed = Some(first);
+                for (number, line) in (1..).zip(lines) {
+                    check_size(file, line)?;
+                    let document = match parsed.take() {
+                        Some(first) => first,
+                        None => parse(line).map_err(|error| damaged(file, number, &error))?,
+                    };
+                    check_keys(file, number, line)?;
+                    visit(number, document)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The most objects of a document: each takes about a kilobyte as a part of a tree, however short it is in the file.
+const MAX_OBJECTS: usize = 1_000_000;
+
+fn check_size(file: &str, document: &[u8]) -> Result<(), ResultsError> {
+    if document.len() > MAX_DOCUMENT_BYTES {
+        return Err(ResultsError::TooLarge(format!("{} MiB in one document of `{file}`", MAX_DOCUMENT_BYTES >> 20)));
+    }
+    // Braces in texts count, too: a scan that tells them apart would cost as much as the parser.
+    if document.iter().filter(|byte| **byte == b'{').count() > MAX_OBJECTS {
+        return Err(ResultsError::TooLarge(format!("{MAX_OBJECTS} objects in one document of `{file}`")));
     }
     Ok(())
+}
+
+fn check_keys(file: &str, number: u64, document: &[u8]) -> Result<(), ResultsError> {
+    let twice = |key: String| ResultsError::DuplicateKey { file: file.to_owned(), document: number, key: shown_name(&key) };
+    repeated_key::find(document).map_or(Ok(()), |key| Err(twice(key)))
 }
 
 /// Parses a document. Programs in Python write `NaN` and `Infinity`, which JSON does not have: they become texts, which are no numbers where
 /// one is expected.
 fn parse(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     serde_json::from_slice(bytes).or_else(|error| match spell_out(bytes) {
-        Some(spelled) if bytes.len() <= MAX_DOCUMENT_BYTES => serde_json::from_slice(&spelled),
-        _ => Err(error),
+        Some(spelled) => serde_json::from_slice(&spelled),
+        None => Err(error),
     })
 }
 
@@ -94,7 +146,8 @@ mod tests {
 
     fn count(bytes: &[u8]) -> Result<u64, ResultsError> {
         let mut count = 0;
-        for_each("f", bytes, |number, _| {
+        let Some(documents) = Documents::open("f", bytes)? else { return Ok(0) };
+        documents.for_each("f", |number, _| {
             count = number;
             Ok(())
         })?;
@@ -103,9 +156,21 @@ mod tests {
 
     #[test]
     fn words_for_what_is_no_number_become_texts() {
-        let parsed = first(br#"{"a": NaN, "b": [-Infinity, Infinity], "c": "NaN \" NaN", "d": "\\\\"}"#).expect("a document");
-        assert_eq!(parsed, serde_json::json!({"a": "NaN", "b": ["-Infinity", "Infinity"], "c": "NaN \" NaN", "d": "\\\\"}));
+        let text = br#"{"a": NaN, "b": [-Infinity, Infinity], "c": "NaN \" NaN", "d": "\\\\"}"#;
+        let documents = Documents::open("f", text).expect("small").expect("a document");
+        assert_eq!(
+            *documents.first(),
+            serde_json::json!({"a": "NaN", "b": ["-Infinity", "Infinity"], "c": "NaN \" NaN", "d": "\\\\"})
+        );
         assert_eq!(spell_out(br#"{"c": "NaN"}"#), None);
+    }
+
+    #[test]
+    fn a_document_of_many_small_objects_is_refused_before_it_is_parsed() {
+        let objects = |count: usize| format!("[{}{{}}]", "{},".repeat(count - 1));
+        assert_eq!(count(objects(MAX_OBJECTS).as_bytes()), Ok(1));
+        let refused = count(objects(MAX_OBJECTS + 1).as_bytes()).expect_err("refused").to_string();
+        assert_eq!(refused, "more than 1000000 objects in one document of `f`");
     }
 
     #[test]
@@ -122,11 +187,23 @@ mod tests {
     fn a_file_is_one_document_or_one_a_line() {
         for (text, documents) in [("{\n}\n", 1), ("{}\n\n{}\n", 2), ("[1]", 1), ("  {}", 1)] {
             assert_eq!(count(text.as_bytes()), Ok(documents), "{text}");
-            assert!(first(text.as_bytes()).is_some());
         }
-        assert_eq!((first(b"7"), first(b""), first(b"text")), (None, None, None));
+        for text in ["7", "", "text", "{", "{\n\"a\": x}"] {
+            assert_eq!(count(text.as_bytes()), Ok(0), "{text}");
+        }
         let damaged = |text: &str| count(text.as_bytes()).expect_err("damaged").to_string();
         assert_eq!(damaged("{}\n{"), "`f` is damaged in document 2: it ends too early, at line 1, column 1");
-        assert_eq!(damaged("{\n\"a\": sk-canary}"), "`f` is damaged in document 1: it is not JSON at line 2, column 6");
+        assert_eq!(damaged("{}\n{\"a\": sk-canary}"), "`f` is damaged in document 2: it is not JSON at line 1, column 7");
+    }
+
+    /// Neither document is JSON, so the error shows that neither was parsed.
+    #[test]
+    fn a_document_above_the_limit_is_refused_before_it_is_parsed() {
+        let large = format!("{{{}", "x".repeat(MAX_DOCUMENT_BYTES));
+        for text in [large.clone(), format!("{{\n{large}"), format!("{{}}\n{large}")] {
+            let refused = count(text.as_bytes()).expect_err("too large");
+            assert_eq!(refused.to_string(), "more than 64 MiB in one document of `f`");
+        }
+        assert_eq!(count(format!("text {large}").as_bytes()), Ok(0), "a text is no document");
     }
 }

@@ -76,6 +76,24 @@ pub enum ResultsError {
     /// A recognised file has no number that is read.
     #[error("the files of {0} state no number that is read")]
     NoRows(&'static str),
+    /// All numbers of the recognised files were left out.
+    #[error("the files of {tool} state no number that is read: {why}")]
+    OnlyLeftOut {
+        /// The tool.
+        tool: &'static str,
+        /// The reason for which they were left out.
+        why: &'static str,
+    },
+    /// Two lists whose elements belong together are not of one length, or hold no numbers.
+    #[error("`{file}` has not one number in `{second}`, of at least 1, for each in `{first}`")]
+    Uneven {
+        /// The file.
+        file: String,
+        /// A list.
+        first: &'static str,
+        /// The list by which it is divided.
+        second: &'static str,
+    },
     /// A value looks like a credential.
     #[error("`{field}` in `{file}` looks like a credential")]
     Credential {

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use super::left_out::{LeftOut, Uneven};
+
 /// A format of results that can be imported.
 #[derive(Debug)]
 pub struct ResultFormat {
@@ -56,8 +58,20 @@ pub(crate) struct Part {
 pub(crate) enum Form {
     /// A JSON document, or one a line.
     Json,
+    /// The same, of which a function first takes out what is no result.
+    Prepared(Prepare),
     /// A text that a function makes a document of; `None` if it is of another format.
     Text(fn(&str) -> Option<Value>),
+}
+
+/// Takes out of a document what is no result.
+pub(crate) type Prepare = fn(&mut Value, &mut LeftOut) -> Result<(), Uneven>;
+
+impl Part {
+    /// Returns true if each document is one request of a run. Otherwise each is of a run of its own.
+    pub(crate) fn has_request_documents(&self) -> bool {
+        self.scopes.iter().any(|scope| scope.kind == ScopeKind::Samples && scope.at.is_empty())
+    }
 }
 
 /// A place of a document with fields.
@@ -91,7 +105,7 @@ pub(crate) struct Label {
 pub(crate) enum Place {
     /// A path.
     At(&'static str),
-    /// An object, each of whose members is a label of its own.
+    /// An object, each of whose members is a label of its own. It is looked for like a path.
     Members(&'static str),
     /// The folder of the file, relative to the one that is imported.
     Folder,
@@ -132,6 +146,16 @@ pub(crate) enum Shape {
     Number(&'static str),
     /// An object of statistics by name.
     Statistics,
+}
+
+/// The metrics that are differences, so that their values may be below zero.
+pub(crate) const DIFFERENCES: [&str; 2] = ["aiperf.output_length_difference", "inference-perf.schedule_delay"];
+
+impl ResultField {
+    /// Returns true if a statistic of the field may be below zero.
+    pub(crate) fn may_be_negative(&self, statistic: &str) -> bool {
+        DIFFERENCES.contains(&self.metric) && !["count", "std"].contains(&statistic)
+    }
 }
 
 /// The relation of a metric to the metrics of Assay.

@@ -12,6 +12,7 @@ mod document;
 mod error;
 mod format;
 mod formats;
+mod left_out;
 mod not_read;
 mod page;
 mod path;
@@ -19,6 +20,7 @@ mod read;
 mod registry;
 mod rows;
 mod statistic;
+mod tell_apart;
 
 #[cfg(test)]
 mod tests;

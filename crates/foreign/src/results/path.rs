@@ -29,17 +29,13 @@ pub(crate) fn text_near(ancestors: &[&Value], path: &str) -> Option<String> {
     ancestors.iter().rev().find_map(|value| crate::value::text(at(value, path)?))
 }
 
-/// Returns the elements of a list that a condition lets pass: all for an empty one; `!member=value` leaves some out.
-fn elements<'a>(list: &'a Value, condition: &str) -> impl Iterator<Item = &'a Value> {
-    let excluded = condition.strip_prefix('!').and_then(|condition| condition.split_once('='));
-    let excluded = excluded.map(|(member, value)| (member.to_owned(), value.to_owned()));
-    let is_wanted = move |item: &&Value| {
-        excluded.as_ref().is_none_or(|(member, value)| item.get(member).and_then(Value::as_str) != Some(value))
-    };
-    list.as_array().into_iter().flatten().filter(is_wanted)
+/// Splits a path behind its first list: the path of the elements of the list, and the path inside each of them. `None` without a list.
+pub(crate) fn split_at_list(path: &str) -> Option<(&str, &str)> {
+    let (list, inside) = path.split_at_checked(path.find("[]")? + 2)?;
+    Some((list, inside.trim_start_matches('/')))
 }
 
-/// Calls `visit` with each value at a path, such as `runs[]/times[]` or `runs[!kind=warmup]`, and with the values around it, from the document to the value itself.
+/// Calls `visit` with each value at a path, such as `runs[]/times[]`, and with the values around it, from the document to the value itself.
 ///
 /// # Errors
 /// Returns the first error of `visit`.
@@ -53,14 +49,11 @@ pub(crate) fn for_each<'a, E>(
         return visit(ancestors);
     }
     let (name, rest) = path.split_once('/').unwrap_or((path, ""));
-    let (name, condition) = match name.strip_suffix(']').and_then(|name| name.split_once('[')) {
-        Some((name, condition)) => (name, Some(condition)),
-        None => (name, None),
-    };
-    let Some(next) = at(value, name) else { return Ok(()) };
-    let one = condition.is_none().then_some(next);
-    let list = condition.map(|condition| elements(next, condition)).into_iter().flatten();
-    for item in one.into_iter().chain(list) {
+    let list = name.strip_suffix("[]");
+    let Some(next) = at(value, list.unwrap_or(name)) else { return Ok(()) };
+    let one = list.is_none().then_some(next);
+    let elements = list.and_then(|_| next.as_array()).into_iter().flatten();
+    for item in one.into_iter().chain(elements) {
         ancestors.push(item);
         let visited = for_each(rest, ancestors, visit);
         ancestors.pop();
@@ -96,16 +89,11 @@ mod tests {
         };
         for_each("runs[]/times[]", &mut vec![&document], &mut visit).expect("visited");
         assert_eq!(seen, ["1 a m", "2 a m"]);
-        let mut names = Vec::new();
-        let mut visit = |ancestors: &[&Value]| {
-            names.push(text_near(ancestors, "name"));
-            Ok::<(), ()>(())
-        };
-        for_each("runs[!name=b]", &mut vec![&document], &mut visit).expect("visited");
-        assert_eq!(names, [Some("a".to_owned()), Some("c".to_owned()), None]);
         assert_eq!((at(&document, "runs[name=b]/times"), at(&document, "runs[name=z]")), (Some(&json!([])), None));
         assert_eq!(without_conditions("runs[name=b]/times"), "runs[]/times");
         assert_eq!((at(&document, "model"), at(&document, "runs/name")), (Some(&json!("m")), None));
+        assert_eq!(split_at_list("runs[]/times[]"), Some(("runs[]", "times[]")));
+        assert_eq!((split_at_list("[]"), split_at_list("runs/time")), (Some(("[]", "")), None));
         assert_eq!([join("", "a"), join("a", "[]"), join("a[]", "b"), join("a", "")], ["a", "a[]", "a[]/b", "a"]);
     }
 }

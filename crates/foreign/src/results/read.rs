@@ -1,18 +1,20 @@
 //! The reader of all formats.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use assay_manifest::{ForeignRow, NotRead};
 use serde_json::Value;
 
 use super::credential;
-use super::document::{first, for_each};
+use super::document::Documents;
 use super::error::ResultsError;
 use super::format::{Form, Part, ResultFormat};
+use super::left_out::{LeftOut, Uneven};
 use super::not_read::{Leaves, shown};
 use super::path::for_each as for_each_value;
 use super::registry::RESULT_FORMATS;
-use super::rows::{Found, PlacedRow, Spot};
+use super::rows::{Found, Spot};
+use super::tell_apart::tell_apart;
 
 /// The most files that are read together.
 pub const MAX_RESULT_FILES: usize = 1_000;
@@ -68,24 +70,11 @@ pub fn read_results(files: &[ResultFile<'_>]) -> Result<Results, ResultsError> {
     if files.len() > MAX_RESULT_FILES || total > MAX_RESULT_BYTES {
         return Err(ResultsError::TooLarge(format!("{MAX_RESULT_FILES} files, or {} MiB together", MAX_RESULT_BYTES >> 20)));
     }
-    let (format, recognised) = recognise_files(files)?;
-    let mut reader = Reader::default();
-    for (index, part) in &recognised {
-        if let Some(file) = files.get(*index) {
-            reader.read(*index, file, part)?;
-        }
-    }
-    let parts = recognised.iter().map(|(file, part)| FilePart { file: *file, part: part.name }).collect();
-    reader.finish(format, parts, files)
-}
-
-type Recognised = (&'static ResultFormat, Vec<(usize, &'static Part)>);
-
-fn recognise_files(files: &[ResultFile<'_>]) -> Result<Recognised, ResultsError> {
     let mut format: Option<(&'static ResultFormat, &str)> = None;
+    let mut reader = Reader::default();
     let mut parts = Vec::new();
     for (index, file) in files.iter().enumerate() {
-        let Some((found, part)) = recognise(file.bytes) else { continue };
+        let Some((found, part, content)) = recognise(file)? else { continue };
         match format {
             Some((known, first)) if known.name != found.name => {
                 return Err(ResultsError::Mixed {
@@ -97,21 +86,36 @@ fn recognise_files(files: &[ResultFile<'_>]) -> Result<Recognised, ResultsError>
             }
             _ => format = Some((found, file.path)),
         }
-        parts.push((index, part));
+        reader.read(index, file, part, content)?;
+        parts.push(FilePart { file: index, part: part.name });
     }
-    format.map(|(format, _)| (format, parts)).ok_or(ResultsError::Unknown)
+    let (format, _) = format.ok_or(ResultsError::Unknown)?;
+    reader.finish(format, parts, files)
 }
 
+/// The content of a file: what was parsed to recognise it is not parsed again.
+enum Content<'a> {
+    Documents(Documents<'a>),
+    /// The document that was made of a text.
+    Text(Value),
+}
+
+type Recognised<'a> = (&'static ResultFormat, &'static Part, Content<'a>);
+
 /// Returns the format and the kind of a file, by the shape of its content.
-fn recognise(bytes: &[u8]) -> Option<(&'static ResultFormat, &'static Part)> {
-    let document = first(bytes);
-    let text = if document.is_some() { None } else { std::str::from_utf8(bytes).ok() };
-    let is_of = |part: &&'static Part| match (part.form, &document, text) {
-        (Form::Json, Some(document), _) => (part.recognises)(document),
-        (Form::Text(parse), None, Some(text)) => parse(text).is_some_and(|document| (part.recognises)(&document)),
-        _ => false,
-    };
-    RESULT_FORMATS.iter().find_map(|format| format.parts.iter().find(is_of).map(|part| (*format, part)))
+fn recognise<'a>(file: &ResultFile<'a>) -> Result<Option<Recognised<'a>>, ResultsError> {
+    let mut parts = RESULT_FORMATS.iter().flat_map(|format| format.parts.iter().map(move |part| (*format, part)));
+    if let Some(documents) = Documents::open(file.path, file.bytes)? {
+        let is_of = |part: &&'static Part| !matches!(part.form, Form::Text(_)) && (part.recognises)(documents.first());
+        let found = parts.find(|(_, part)| is_of(part));
+        return Ok(found.map(|(format, part)| (format, part, Content::Documents(documents))));
+    }
+    let Ok(text) = std::str::from_utf8(file.bytes) else { return Ok(None) };
+    Ok(parts.find_map(|(format, part)| {
+        let Form::Text(parse) = part.form else { return None };
+        let document = parse(text).filter(|document| (part.recognises)(document))?;
+        Some((format, part, Content::Text(document)))
+    }))
 }
 
 /// The results that were read so far.
@@ -121,38 +125,44 @@ struct Reader {
     version: Option<String>,
     /// The values of each kind of file.
     leaves: BTreeMap<&'static str, (Option<&'static Part>, Leaves)>,
+    left_out: LeftOut,
 }
 
 impl Reader {
-    fn read(&mut self, index: usize, file: &ResultFile<'_>, part: &'static Part) -> Result<(), ResultsError> {
-        match part.form {
-            Form::Json => for_each(file.path, file.bytes, |number, document| self.add(index, file, part, number, document)),
-            Form::Text(parse) => {
-                let text = std::str::from_utf8(file.bytes).unwrap_or_default();
-                if credential::find_in_text(text) {
-                    return Err(ResultsError::Credential { file: file.path.to_owned(), field: "the text".to_owned() });
-                }
-                parse(text).map_or(Ok(()), |document| self.add(index, file, part, 1, &document))
-            }
-        }
-    }
-
-    fn add(
+    fn read(
         &mut self,
         index: usize,
         file: &ResultFile<'_>,
         part: &'static Part,
-        number: u64,
-        document: &Value,
+        content: Content<'_>,
     ) -> Result<(), ResultsError> {
-        if let Some(field) = credential::find(document) {
-            return Err(ResultsError::Credential { file: file.path.to_owned(), field: shown(&field) });
+        match content {
+            Content::Documents(documents) => documents
+                .for_each(file.path, |document, value| self.add(Spot { file: index, path: file.path, document }, part, value)),
+            Content::Text(document) => {
+                let text = std::str::from_utf8(file.bytes).unwrap_or_default();
+                if credential::find_in_text(text) {
+                    return Err(ResultsError::Credential { file: file.path.to_owned(), field: "the text".to_owned() });
+                }
+                self.add(Spot { file: index, path: file.path, document: 1 }, part, document)
+            }
         }
-        self.found.read(Spot { file: index, path: file.path, document: number }, part, document)?;
+    }
+
+    fn add(&mut self, spot: Spot<'_>, part: &'static Part, mut document: Value) -> Result<(), ResultsError> {
+        let file = || spot.path.to_owned();
+        if let Some(field) = credential::find(&document) {
+            return Err(ResultsError::Credential { file: file(), field: shown(&field) });
+        }
+        if let Form::Prepared(prepare) = part.form {
+            let uneven = |Uneven(first, second)| ResultsError::Uneven { file: file(), first, second };
+            prepare(&mut document, &mut self.left_out).map_err(uneven)?;
+        }
+        self.found.read(spot, part, &document)?;
         let (known, leaves) = self.leaves.entry(part.name).or_default();
         *known = Some(part);
-        leaves.add(document);
-        self.set_version(part, document)
+        leaves.add(&document);
+        self.set_version(part, &document)
     }
 
     fn set_version(&mut self, part: &Part, document: &Value) -> Result<(), ResultsError> {
@@ -180,41 +190,20 @@ impl Reader {
         parts: Vec<FilePart>,
         files: &[ResultFile<'_>],
     ) -> Result<Results, ResultsError> {
-        let Found { rows, samples, sample_rows, units } = self.found;
-        let units = units.into_iter().map(|(metric, unit)| (metric.to_owned(), unit.to_owned())).collect();
-        if rows.is_empty() && sample_rows == 0 {
-            return Err(ResultsError::NoRows(format.tool));
+        let units = self.found.units.iter().map(|(metric, unit)| ((*metric).to_owned(), (*unit).to_owned())).collect();
+        let sample_rows = self.found.sample_rows;
+        if self.found.rows.is_empty() && sample_rows == 0 {
+            let none = ResultsError::NoRows(format.tool);
+            let only = |why| ResultsError::OnlyLeftOut { tool: format.tool, why };
+            return Err(self.left_out.first_reason().map_or(none, only));
         }
-        let mut not_read: Vec<NotRead> = Vec::new();
+        let mut not_read: Vec<NotRead> = self.left_out.not_read().collect();
         for (part, leaves) in self.leaves.values() {
             not_read.extend(part.map(|part| leaves.not_read(part)).unwrap_or_default());
         }
         not_read.sort();
-        let rows = told_apart(rows, files)?;
+        let paths: Vec<&str> = files.iter().map(|file| file.path).collect();
+        let (rows, samples) = tell_apart(self.found, &paths)?;
         Ok(Results { format, version: self.version, files: parts, rows, samples, sample_rows, units, not_read })
     }
-}
-
-/// Returns the rows. If the labels of the format do not tell all of them apart, each gets its file and the number of its document as well.
-fn told_apart(rows: Vec<PlacedRow>, files: &[ResultFile<'_>]) -> Result<Vec<ForeignRow>, ResultsError> {
-    if repeated(&rows).is_none() {
-        return Ok(rows.into_iter().map(|placed| placed.row).collect());
-    }
-    let with_place = |placed: PlacedRow| {
-        let PlacedRow { mut row, file, document } = placed;
-        let path = files.get(file).map(|file| file.path.to_owned()).unwrap_or_default();
-        row.labels.insert("file".to_owned(), path);
-        row.labels.insert("document".to_owned(), document.to_string());
-        PlacedRow { row, file, document }
-    };
-    let rows: Vec<PlacedRow> = rows.into_iter().map(with_place).collect();
-    match repeated(&rows) {
-        Some(row) => Err(ResultsError::Twice { metric: row.metric.clone(), statistic: row.statistic.clone() }),
-        None => Ok(rows.into_iter().map(|placed| placed.row).collect()),
-    }
-}
-
-fn repeated(rows: &[PlacedRow]) -> Option<&ForeignRow> {
-    let mut seen = BTreeSet::new();
-    rows.iter().map(|placed| &placed.row).find(|row| !seen.insert((&row.metric, &row.statistic, &row.labels)))
 }

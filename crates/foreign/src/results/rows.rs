@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::ForeignRow;
-use serde_json::{Map, Value, json};
+use assay_manifest::{Digest, ForeignRow};
+use serde_json::{Map, Value};
 
 use super::error::ResultsError;
 use super::format::{Label, Part, Place, ResultField, Scope, ScopeKind, Shape, Unit};
-use super::path::{at, for_each, join, text_near};
+use super::path::{at, for_each, join, split_at_list, text_near};
 use super::statistic::statistic;
 
 /// The most rows of all files.
@@ -15,29 +15,47 @@ pub(crate) const MAX_ROWS: usize = 50_000;
 /// The most rows of single requests or iterations of all files.
 pub(crate) const MAX_SAMPLE_ROWS: u64 = 2_000_000;
 /// The most bytes of rows of single requests or iterations.
-const MAX_SAMPLE_BYTES: usize = 512 << 20;
-/// The longest value of a label, in bytes.
-const MAX_LABEL_BYTES: usize = 1_000;
-/// The units of what may be below zero: differences, shares of differences, and numbers without a unit.
-const SIGNED_UNITS: [&str; 3] = ["%", "ratio", "1"];
+pub(crate) const MAX_SAMPLE_BYTES: usize = 512 << 20;
+/// The most labels of a row. Each row has its own, so a document with many would take much more memory than its size.
+const MAX_LABELS: usize = 64;
+/// The most bytes of the labels of all rows.
+const MAX_LABEL_BYTES: usize = 64 << 20;
+/// The longest value of a label, in bytes. The rest of a longer one is replaced by a digest.
+const MAX_VALUE_BYTES: usize = 1_000;
+/// The longest name of a label, in bytes.
+const MAX_NAME_BYTES: usize = 200;
+
+/// Labels by name.
+pub(crate) type Labels = BTreeMap<String, String>;
+
+/// The place that a number is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Origin {
+    /// The file's place among the files.
+    pub(crate) file: usize,
+    /// The number of the document in the file, from 1; 0 if a document is not a run of its own.
+    pub(crate) document: u64,
+    /// The number of the entry in the document, such as a benchmark, from 1; 0 for the document itself.
+    pub(crate) entry: usize,
+}
 
 /// A row, and the place that it is from.
 #[derive(Clone, Debug)]
 pub(crate) struct PlacedRow {
     pub(crate) row: ForeignRow,
-    /// The file's place among the files.
-    pub(crate) file: usize,
-    /// The number of the document in the file, from 1.
-    pub(crate) document: u64,
+    pub(crate) origin: Origin,
 }
 
 /// The rows of the files that were read so far.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) rows: Vec<PlacedRow>,
-    /// The rows of single requests or iterations: one JSON document a line.
-    pub(crate) samples: Vec<u8>,
+    /// The bytes of the labels of these rows.
+    label_bytes: usize,
+    /// The values of single requests or iterations by their origin and labels: one JSON object a line.
+    pub(crate) samples: BTreeMap<(Origin, Labels), Vec<u8>>,
     pub(crate) sample_rows: u64,
+    sample_bytes: usize,
     /// The unit of each metric of these rows.
     pub(crate) units: BTreeMap<&'static str, &'static str>,
 }
@@ -53,33 +71,60 @@ pub(crate) struct Spot<'a> {
 impl Found {
     /// Reads the fields of a document.
     pub(crate) fn read(&mut self, spot: Spot<'_>, part: &Part, document: &Value) -> Result<(), ResultsError> {
+        let number = if part.has_request_documents() { 0 } else { spot.document };
+        let whole = Origin { file: spot.file, document: number, entry: 0 };
         for scope in part.scopes {
-            for_each(scope.at, &mut vec![document], &mut |ancestors| self.read_scope(spot, scope, ancestors))?;
+            match split_at_list(scope.at) {
+                None => for_each(scope.at, &mut vec![document], &mut |values| self.read_scope(spot, whole, scope, values))?,
+                Some((list, inside)) => {
+                    // The elements of a list of samples are requests or iterations of one entry.
+                    let has_entries = scope.kind == ScopeKind::Statistics || !inside.is_empty();
+                    let mut entry = 0;
+                    for_each(list, &mut vec![document], &mut |values| {
+                        entry += usize::from(has_entries);
+                        let origin = Origin { entry, ..whole };
+                        for_each(inside, &mut values.to_vec(), &mut |values| self.read_scope(spot, origin, scope, values))
+                    })?;
+                }
+            }
         }
         Ok(())
     }
 
-    fn read_scope(&mut self, spot: Spot<'_>, scope: &Scope, ancestors: &[&Value]) -> Result<(), ResultsError> {
+    fn read_scope(&mut self, spot: Spot<'_>, origin: Origin, scope: &Scope, ancestors: &[&Value]) -> Result<(), ResultsError> {
         let labels = labels(spot, scope.labels, ancestors)?;
         if scope.kind == ScopeKind::Samples {
-            return self.add_sample(spot, scope, ancestors, &labels);
+            return self.add_sample(spot, origin, scope, ancestors, labels);
         }
         for field in scope.fields {
             for Number { statistic, value, unit } in numbers(spot, scope, field, ancestors)? {
                 let metric = field.metric.to_owned();
                 let row = ForeignRow { metric, statistic, unit: unit.to_owned(), value, labels: labels.clone() };
-                self.rows.push(PlacedRow { row, file: spot.file, document: spot.document });
+                self.add_row(PlacedRow { row, origin })?;
             }
         }
-        if self.rows.len() > MAX_ROWS { Err(ResultsError::TooLarge(format!("{MAX_ROWS} numbers"))) } else { Ok(()) }
+        Ok(())
+    }
+
+    fn add_row(&mut self, placed: PlacedRow) -> Result<(), ResultsError> {
+        self.label_bytes += placed.row.labels.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+        if self.rows.len() >= MAX_ROWS {
+            return Err(ResultsError::TooLarge(format!("{MAX_ROWS} numbers")));
+        }
+        if self.label_bytes > MAX_LABEL_BYTES {
+            return Err(ResultsError::TooLarge(format!("{} MiB of labels", MAX_LABEL_BYTES >> 20)));
+        }
+        self.rows.push(placed);
+        Ok(())
     }
 
     fn add_sample(
         &mut self,
         spot: Spot<'_>,
+        origin: Origin,
         scope: &Scope,
         ancestors: &[&Value],
-        labels: &BTreeMap<String, String>,
+        labels: Labels,
     ) -> Result<(), ResultsError> {
         let mut values = Map::new();
         for field in scope.fields {
@@ -93,30 +138,34 @@ impl Found {
         if values.is_empty() {
             return Ok(());
         }
-        let line = json!({"labels": labels, "values": values}).to_string();
-        if self.sample_rows >= MAX_SAMPLE_ROWS || self.samples.len() + line.len() >= MAX_SAMPLE_BYTES {
-            return Err(ResultsError::TooLarge(format!(
-                "{MAX_SAMPLE_ROWS} requests or iterations, or {} MiB of them",
-                MAX_SAMPLE_BYTES >> 20
-            )));
+        let line = Value::Object(values).to_string();
+        self.sample_bytes += line.len() + labels.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+        if self.sample_rows >= MAX_SAMPLE_ROWS || self.sample_bytes >= MAX_SAMPLE_BYTES {
+            return Err(too_many_samples());
         }
         self.sample_rows += 1;
-        self.samples.extend_from_slice(line.as_bytes());
-        self.samples.push(b'\n');
+        let lines = self.samples.entry((origin, labels)).or_default();
+        lines.extend_from_slice(line.as_bytes());
+        lines.push(b'\n');
         Ok(())
     }
 }
 
-fn labels(spot: Spot<'_>, labels: &[Label], ancestors: &[&Value]) -> Result<BTreeMap<String, String>, ResultsError> {
-    let mut found = BTreeMap::new();
+pub(crate) fn too_many_samples() -> ResultsError {
+    let size = MAX_SAMPLE_BYTES >> 20;
+    ResultsError::TooLarge(format!("{MAX_SAMPLE_ROWS} requests or iterations, or {size} MiB of them"))
+}
+
+fn labels(spot: Spot<'_>, labels: &[Label], ancestors: &[&Value]) -> Result<Labels, ResultsError> {
+    let mut found = Labels::new();
     for label in labels {
         match label.place {
             Place::At(path) => found.extend(text_near(ancestors, path).map(|value| (label.name.to_owned(), value))),
             Place::Members(path) => {
-                let members = ancestors.last().and_then(|here| at(here, path)).and_then(Value::as_object);
+                let members = ancestors.iter().rev().find_map(|value| at(value, path)?.as_object());
                 let named =
                     |(name, value): (&String, &Value)| Some((format!("{}.{name}", label.name), crate::value::text(value)?));
-                found.extend(members.into_iter().flatten().filter_map(named));
+                found.extend(members.into_iter().flatten().filter_map(named).take(MAX_LABELS + 1));
             }
             Place::Folder => {
                 let folder = spot.path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
@@ -124,10 +173,26 @@ fn labels(spot: Spot<'_>, labels: &[Label], ancestors: &[&Value]) -> Result<BTre
             }
         }
     }
-    match found.iter().find(|(name, value)| name.len() + value.len() > MAX_LABEL_BYTES) {
-        Some(_) => Err(ResultsError::TooLarge(format!("{MAX_LABEL_BYTES} bytes in a label of `{}`", spot.path))),
-        None => Ok(found),
+    if found.len() > MAX_LABELS {
+        return Err(ResultsError::TooLarge(format!("{MAX_LABELS} labels of one number of `{}`", spot.path)));
     }
+    let shortened = |(name, value)| (shortened(name, MAX_NAME_BYTES), shortened_value(value));
+    Ok(found.into_iter().map(shortened).collect())
+}
+
+/// Returns the value of a label, shortened if it is too long.
+pub(crate) fn shortened_value(value: String) -> String {
+    shortened(value, MAX_VALUE_BYTES)
+}
+
+/// Returns a text of at most `max` bytes: the beginning of a longer one, and the digest of all of it, which tells it apart from others.
+fn shortened(text: String, max: usize) -> String {
+    if text.len() <= max {
+        return text;
+    }
+    let end = format!("... {}", Digest::compute(text.as_bytes()));
+    let start = text.char_indices().take_while(|(at, letter)| at + letter.len_utf8() + end.len() <= max);
+    start.map(|(_, letter)| letter).collect::<String>() + &end
 }
 
 /// A number of a field.
@@ -169,7 +234,8 @@ fn numbers(spot: Spot<'_>, scope: &Scope, field: &ResultField, ancestors: &[&Val
         }
         let unit = unit(spot, field, ancestors, at(here, field.field), &path)?;
         let unit = if statistic == "count" { "1" } else { unit };
-        numbers.push(Number { value: number(spot, &path, unit, value)?, statistic, unit });
+        let value = number(spot, &path, field.may_be_negative(&statistic), value)?;
+        numbers.push(Number { statistic, value, unit });
     }
     Ok(numbers)
 }
@@ -204,9 +270,11 @@ fn sample(
     let inside = field.field.rsplit_once('/').map_or("", |(parent, _)| parent);
     let around = ancestors.last().and_then(|here| at(here, inside));
     let unit = unit(spot, field, ancestors, around, &path)?;
+    let number = |value: &Value| number(spot, &path, field.may_be_negative("value"), value);
     let value: Value = match value.as_array() {
-        Some(items) => items.iter().map(|item| number(spot, &path, unit, item)).collect::<Result<Vec<f64>, _>>()?.into(),
-        None => number(spot, &path, unit, value)?.into(),
+        Some(items) if items.is_empty() => return Ok(None),
+        Some(items) => items.iter().map(number).collect::<Result<Vec<f64>, _>>()?.into(),
+        None => number(value)?.into(),
     };
     Ok(Some((value, unit)))
 }
@@ -231,11 +299,11 @@ fn unit(
         .ok_or_else(|| ResultsError::UnknownUnit { file: spot.path.to_owned(), field: super::not_read::shown(path) })
 }
 
-fn number(spot: Spot<'_>, path: &str, unit: &str, value: &Value) -> Result<f64, ResultsError> {
+fn number(spot: Spot<'_>, path: &str, may_be_negative: bool, value: &Value) -> Result<f64, ResultsError> {
     let (file, field) = (spot.path.to_owned(), super::not_read::shown(path));
     match value.as_f64().filter(|number| number.is_finite()) {
         None => Err(ResultsError::NoNumber { file, field }),
-        Some(number) if number < 0.0 && !SIGNED_UNITS.contains(&unit) => Err(ResultsError::Negative { file, field }),
+        Some(number) if number < 0.0 && !may_be_negative => Err(ResultsError::Negative { file, field }),
         Some(number) => Ok(number + 0.0),
     }
 }

@@ -1,6 +1,6 @@
 //! Whole readings: every example of every format, each row of each table, credentials and the commonest damage.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use insta::assert_snapshot;
@@ -138,8 +138,9 @@ fn each_row_of_each_table_reads_its_field() {
                 let name = format!("{} {}", format.name, field.field);
                 let rows = value(json!(7.5)).unwrap_or_else(|error| panic!("{name}: {error}"));
                 if scope.kind == ScopeKind::Samples {
-                    let line: Value = serde_json::from_slice(rows.samples.trim_ascii()).expect("a row");
-                    assert_eq!(line["values"][field.metric], json!(7.5), "{name}");
+                    let lines = rows.samples.values().next().unwrap_or_else(|| panic!("{name}"));
+                    let values: Value = serde_json::from_slice(lines.trim_ascii()).expect("a row");
+                    assert_eq!(values[field.metric], json!(7.5), "{name}");
                     assert!(rows.units.contains_key(field.metric), "{name}");
                 } else {
                     let found =
@@ -183,6 +184,7 @@ fn numbers_that_are_none_are_named() {
         "`mean_ttft_ms` in `vllm-4.0qps-m.json` is no finite number"
     );
     assert_eq!(message(changed("vllm", "\"failed\": 0", "\"failed\": -1")), "`failed` in `vllm-4.0qps-m.json` is below zero");
+    assert_eq!(message(changed("perf-stat", "1012.31,", "nan,")), "`counters[].value` in `perf.csv` is no finite number");
     assert_eq!(
         message(changed("aiperf", "\"unit\": \"ms\"", "\"unit\": \"parsecs\"")),
         "the unit of `request_latency.avg` in `profile_export_aiperf.json` is not known"
@@ -235,14 +237,220 @@ fn equal_loads_of_several_files_are_told_apart() {
     assert!(twice.contains("twice for the same load"), "{twice}");
 }
 
+/// Returns the labels of the samples of a metric, with the values of each.
+fn series(results: &Results, metric: &str) -> BTreeMap<String, Vec<Value>> {
+    let mut series: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for line in results.samples.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let line: Value = serde_json::from_slice(line).expect("a row");
+        if let Some(value) = line["values"].get(metric) {
+            series.entry(line["labels"].to_string()).or_default().push(value.clone());
+        }
+    }
+    series
+}
+
+/// A sweep of AIPerf has a folder for each concurrency. Its requests do not state the concurrency.
+#[test]
+fn samples_of_different_runs_are_told_apart() {
+    let aiperf = include_str!("examples/aiperf-requests.jsonl");
+    let swept = read(&[("c2/profile_export.jsonl", aiperf), ("c64/profile_export.jsonl", aiperf)]).expect("read");
+    let found = series(&swept, "aiperf.e2e");
+    assert_eq!(found.values().map(Vec::len).collect::<Vec<_>>(), [3, 3], "{found:?}");
+    assert!(found.keys().all(|labels| labels.contains("/profile_export.jsonl\"") && !labels.contains("document")), "{found:?}");
+    let alone = series(&one(aiperf).expect("read"), "aiperf.e2e");
+    assert!(alone.len() == 1 && alone.keys().all(|labels| !labels.contains("file")), "{alone:?}");
+
+    let run = |rate: u64, ttft: f64| {
+        let text = RESULT_FORMATS.iter().find(|known| known.name == "sglang").expect("a format").examples[0].files[0].1;
+        let mut run: Value = serde_json::from_str(&text.lines().next().expect("a line").replace("Infinity", "0")).expect("JSON");
+        (run["request_rate"], run["ttfts"]) = (json!(rate), json!([ttft, ttft, ttft, ttft]));
+        run.to_string()
+    };
+    let thrice = series(&one(&[run(1, 0.1), run(1, 0.2), run(1, 0.3)].join("\n")).expect("read"), "sglang.ttft");
+    assert_eq!(thrice.values().map(Vec::len).collect::<Vec<_>>(), [4, 4, 4], "{thrice:?}");
+    assert!(thrice.keys().all(|labels| labels.contains("\"document\":")), "{thrice:?}");
+    let rates = series(&one(&[run(1, 0.1), run(2, 0.2)].join("\n")).expect("read"), "sglang.ttft");
+    assert!(rates.len() == 2 && rates.keys().all(|labels| !labels.contains("document")), "labels tell them apart: {rates:?}");
+}
+
+#[test]
+fn samples_have_the_parameters_of_their_benchmark() {
+    let jmh = read(RESULT_FORMATS.iter().find(|known| known.name == "jmh").expect("a format").examples[0].files).expect("read");
+    let found = series(&jmh, "jmh.score");
+    assert!(found.keys().all(|labels| labels.contains("\"parameter.size\":\"1024\"")), "{found:?}");
+    let hyperfine = changed("hyperfine", "mean", "mean").expect("read");
+    let found = series(&hyperfine, "hyperfine.wall_time");
+    assert!(found.keys().all(|labels| labels.contains("\"parameter.lines\":\"1000\"")), "{found:?}");
+}
+
+/// Two executions of one command are an A/A comparison.
+#[test]
+fn equal_entries_of_a_document_are_numbered() {
+    let results = changed("hyperfine", "sort -n numbers.txt", "sort numbers.txt").expect("read");
+    let means: Vec<(f64, Option<&str>)> = results
+        .rows
+        .iter()
+        .filter(|row| (row.metric.as_str(), row.statistic.as_str()) == ("hyperfine.wall_time", "mean"))
+        .map(|row| (row.value, row.labels.get("entry").map(String::as_str)))
+        .collect();
+    assert_eq!(means, [(0.1042, Some("1")), (0.2046, Some("2"))]);
+    assert!(results.rows.iter().all(|row| !row.labels.contains_key("file")));
+    let found = series(&results, "hyperfine.wall_time");
+    let of = |entry: &str| {
+        found.iter().find(|(labels, _)| labels.contains(&format!("\"entry\":\"{entry}\""))).map(|(_, of)| of[0].clone())
+    };
+    assert_eq!((of("1"), of("2")), (Some(json!(0.1031)), Some(json!(0.2031))));
+    let different = changed("hyperfine", "mean", "mean").expect("read");
+    assert!(different.rows.iter().all(|row| !row.labels.contains_key("entry")));
+}
+
+#[test]
+fn a_long_label_is_shortened_with_a_digest() {
+    let label = |command: &str| {
+        let results = changed("hyperfine", "sort numbers.txt", command).expect("read");
+        results.rows[0].labels["command"].clone()
+    };
+    let (a, b) = (label(&"é".repeat(1_000)), label(&("é".repeat(999) + "e")));
+    assert!(a.len() <= 1_000 && a.starts_with("éé") && a.contains("... sha256:"), "{a}");
+    assert_ne!(a, b, "the digest tells them apart");
+    assert_eq!(label(&"x".repeat(1_000)), "x".repeat(1_000));
+}
+
+/// Each row has its own labels, so a small file with many labels and statistics would take gigabytes.
+#[test]
+fn labels_and_rows_are_limited_before_they_take_memory() {
+    let members = |count: usize, name: &str| (0..count).map(|at| format!("\"{name}{at}\": \"x\"")).collect::<Vec<_>>().join(",");
+    let many = changed("jmh", "\"size\": \"1024\"", &members(65, "p")).expect_err("too many").to_string();
+    assert_eq!(many, "more than 64 labels of one number of `jmh-result.json`");
+    changed("jmh", "\"size\": \"1024\"", &members(61, "p")).expect("64 with the benchmark, the mode and the threads");
+    let percentiles = (0..60_000).map(|at| format!("\"{}\": 1.0", f64::from(at) / 1_000.0)).collect::<Vec<_>>().join(",");
+    let many = changed("jmh", "\"0.0\": 1018.0", &percentiles).expect_err("too many").to_string();
+    assert_eq!(many, "more than 50000 numbers");
+    let long = (0..60).map(|at| format!("\"p{at}\": \"{}\"", "x".repeat(900))).collect::<Vec<_>>().join(",");
+    let text = RESULT_FORMATS.iter().find(|known| known.name == "jmh").expect("a format").examples[0].files[0].1;
+    let text = text.replace("\"size\": \"1024\"", &long).replace("\"0.0\": 1018.0", &percentiles);
+    assert_eq!(one(&text).expect_err("too many").to_string(), "more than 64 MiB of labels");
+}
+
+#[test]
+fn times_of_groups_of_iterations_are_divided() {
+    let estimates = include_str!("examples/criterion-estimates.json");
+    let times = |iters: &str, times: &str| {
+        let sample = format!("{{\"sampling_mode\":\"Linear\",\"iters\":{iters},\"times\":{times}}}");
+        read(&[("sum/new/estimates.json", estimates), ("sum/new/sample.json", &sample)])
+    };
+    let found = series(&times("[1, 2, 3]", "[10.0, 20.0, 30.0]").expect("read"), "criterion.iteration_time");
+    assert_eq!(found.into_values().collect::<Vec<_>>(), [[json!(10.0), json!(10.0), json!(10.0)]]);
+    // A sample whose groups have half as many iterations and equal times is half as fast.
+    let slower = series(&times("[1, 1, 2]", "[20.0, 20.0, 40.0]").expect("read"), "criterion.iteration_time");
+    assert_eq!(slower.into_values().collect::<Vec<_>>(), [[json!(20.0), json!(20.0), json!(20.0)]]);
+    for iters in ["[1, 2]", "[1, 0, 3]", "[1, \"2\", 3]"] {
+        let refused = times(iters, "[10.0, 20.0, 30.0]").expect_err("refused").to_string();
+        assert_eq!(refused, "`sum/new/sample.json` has not one number in `iters`, of at least 1, for each in `times`", "{iters}");
+    }
+}
+
+/// Returns the number of values of a field that were not read for a reason.
+fn not_read(results: &Results, field: &str, why: &str) -> Option<u64> {
+    results.not_read.iter().find(|found| (found.field.as_str(), found.why.as_str()) == (field, why)).map(|found| found.count.0)
+}
+
+#[test]
+fn failed_requests_have_no_samples() {
+    let failed = changed("vllm", "\"ttfts\": [0.0061", "\"ttfts\": [0.0").expect("read");
+    assert_eq!(series(&failed, "vllm.ttft").into_values().next().map(|of| of.len()), Some(3));
+    assert_eq!(not_read(&failed, "ttfts", "the request failed"), Some(1));
+    let all = changed("vllm", "mean_ttft_ms", "mean_ttft_ms").expect("read");
+    assert_eq!(
+        (series(&all, "vllm.ttft").into_values().next().map(|of| of.len()), not_read(&all, "ttfts", "the request failed")),
+        (Some(4), None)
+    );
+
+    let requests = include_str!("examples/aiperf-requests.jsonl");
+    let cancelled = one(&requests.replacen("\"was_cancelled\":false", "\"was_cancelled\":true", 1)).expect("read");
+    assert_eq!(cancelled.sample_rows, 2);
+    assert!(not_read(&cancelled, "(request)", "the request was cancelled").is_some());
+    let failed = changed("genai-bench", "\"error_code\": null", "\"error_code\": 500").expect("read");
+    assert!(not_read(&failed, "individual_request_metrics[]", "the request failed").is_some());
+}
+
+#[test]
+fn failed_and_skipped_benchmarks_are_left_out() {
+    let failed = changed(
+        "google-benchmark",
+        "\"iterations\": 7000, \"real_time\": 101.5",
+        "\"error_occurred\": true, \"real_time\": 101.5",
+    );
+    let failed = failed.expect("read");
+    assert!(failed.rows.iter().all(|row| row.value.to_bits() != 101.5_f64.to_bits()));
+    assert!(not_read(&failed, "benchmarks[]", "the benchmark failed or was skipped").is_some());
+    let skipped =
+        changed("google-benchmark", "\"iterations\": 7000, \"real_time\": 101.5", "\"skipped\": true, \"real_time\": 101.5");
+    assert_eq!(skipped.expect("read").rows, failed.rows);
+    // The members of a coefficient of variation are left out, and counted.
+    let read = changed("google-benchmark", "\"context\"", "\"context\"").expect("read");
+    assert_eq!(not_read(&read, "benchmarks[]", "a coefficient of variation, which is no time"), Some(13));
+    assert_eq!(not_read(&read, "benchmarks[]", "the benchmark failed or was skipped"), None);
+
+    let failed = changed("hyperfine", "\"exit_codes\": [0,", "\"exit_codes\": [1,").expect("read");
+    assert!(failed.rows.iter().all(|row| row.labels["command"] == "sort -n numbers.txt"));
+    assert_eq!(failed.sample_rows, 5);
+    assert!(not_read(&failed, "results[]", "an execution of the command failed").is_some());
+
+    for (from, to, why) in [
+        ("\"was_cancelled\": false", "\"was_cancelled\": true", "the run was cancelled"),
+        ("\"is_complete\": true", "\"is_complete\": false", "the run is not complete"),
+    ] {
+        let refused = changed("aiperf", from, to).expect_err(why).to_string();
+        assert_eq!(refused, format!("the files of AIPerf state no number that is read: {why}"));
+        let summary = include_str!("examples/aiperf-summary.json").replacen(from, to, 1);
+        let requests = include_str!("examples/aiperf-requests.jsonl");
+        let results = read_both(&summary, requests);
+        assert_eq!((results.rows.len(), results.sample_rows, results.version.as_deref()), (0, 3, Some("0.13.0")));
+        assert!(not_read(&results, "(summary)", why).is_some());
+    }
+}
+
+fn read_both(first: &str, second: &str) -> Results {
+    read(&[("first", first), ("second", second)]).expect("read")
+}
+
+/// Only differences may be below zero.
+#[test]
+fn counts_below_zero_are_refused() {
+    let message = |result: Result<Results, ResultsError>| result.expect_err("refused").to_string();
+    let k6 = include_str!("examples/k6.json");
+    let count = one(&k6.replacen("\"count\": ", "\"count\": -", 1));
+    assert!(message(count).ends_with(" in `file` is below zero"));
+    assert_eq!(
+        message(changed("google-benchmark", "\"iterations\": 7000", "\"iterations\": -7000")),
+        "`benchmarks[].iterations` in `benchmark.json` is below zero"
+    );
+    let metrics: BTreeSet<&str> = RESULT_FORMATS
+        .iter()
+        .flat_map(|format| scopes(format))
+        .flat_map(|(_, scope)| scope.fields)
+        .map(|field| field.metric)
+        .collect();
+    for difference in super::format::DIFFERENCES {
+        assert!(metrics.contains(difference), "{difference}");
+    }
+    let lower = include_str!("examples/inference-perf.json");
+    let delay: Value = serde_json::from_str(lower).expect("JSON");
+    let with = |statistic: &str| {
+        let mut changed = delay.clone();
+        changed["load_summary"]["schedule_delay"] = json!({statistic: -0.5});
+        one(&changed.to_string())
+    };
+    assert!(with("mean").is_ok(), "a request may be sent early");
+    assert_eq!(message(with("std")), "`load_summary.schedule_delay.std` in `file` is below zero");
+}
+
 #[test]
 fn a_field_that_no_table_has_is_counted() {
-    let results = changed(
-        "vllm",
-        "\"failed\": 0",
-        "\"failed\": 0, \"novel\": [{\"score\": 1}, {\"score\": 2}], \"hf_abcdefghijklmnopqrstuvwx\": 1",
-    )
-    .expect("read");
+    let results =
+        changed("vllm", "\"failed\": 0", "\"failed\": 0, \"novel\": [{\"score\": 1}, {\"score\": 2}], \"two words\": 1")
+            .expect("read");
     let found =
         |field: &str| results.not_read.iter().find(|found| found.field == field).map(|found| (found.count.0, found.why.as_str()));
     assert_eq!(found("novel[].score"), Some((2, "no table of Assay has this field")));
@@ -262,6 +470,13 @@ fn a_file_with_a_credential_is_refused_and_not_quoted() {
         ("guidellm", "\"api_key\": null", format!("\"api_key\": \"{CANARY}\"")),
         ("guidellm", "\\\"headers\\\":null", format!("\\\"headers\\\":{{\\\"Authorization\\\":\\\"Bearer {CANARY}\\\"}}")),
         ("vllm", "\"label\": null", format!("\"label\": null, \"extra_headers\": [\"Authorization: Bearer {CANARY}\"]")),
+        (
+            "sglang",
+            "\"tag\": null",
+            format!("\"tag\": null, \"server_info\": [{{\"name\": \"PGPASSWORD\", \"value\": \"{CANARY}\"}}]"),
+        ),
+        ("vllm", "\"label\": null", format!("\"label\": null, \"seen\": {{\"X-Api-Key:{CANARY}\": 1}}")),
+        ("aiperf", "--endpoint-type 'chat'", format!("--endpoint-type 'chat' --url http://h/v1?sig={CANARY}")),
         ("sglang", "\"tag\": null", format!("\"tag\": null, \"server_info\": {{\"api_key\": \"{CANARY}\"}}")),
     ];
     for (format, from, to) in cases {

@@ -1,10 +1,12 @@
 //! AIPerf: `profile_export_aiperf.json` and `profile_export.jsonl`.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::failed;
 use crate::results::format::{
     Form, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Shape, Unit, WRITTEN_BY_TOOL, label,
 };
+use crate::results::left_out::LeftOut;
 use Relation::{Differs, Equal, Unlike};
 
 /// The format.
@@ -24,7 +26,10 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
     parts: &[
         Part {
             name: "summary",
-            form: Form::Json,
+            form: Form::Prepared(|summary, left_out| {
+                leave_out_incomplete(summary, left_out);
+                Ok(())
+            }),
             recognises: |document| {
                 document.get("aiperf_version").is_some_and(Value::is_string)
                     && ["request_latency", "request_throughput", "error_summary"].iter().any(|name| document.get(name).is_some())
@@ -55,7 +60,10 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
         },
         Part {
             name: "requests",
-            form: Form::Json,
+            form: Form::Prepared(|request, left_out| {
+                leave_out_failed(request, left_out);
+                Ok(())
+            }),
             recognises: |document| {
                 let has_request = document.get("metadata").and_then(|metadata| metadata.get("request_start_ns")).is_some();
                 has_request && document.get("metrics").is_some_and(Value::is_object)
@@ -71,6 +79,23 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
         },
     ],
 };
+
+/// Leaves a summary out whose run was cancelled, except for the version of the tool.
+fn leave_out_incomplete(summary: &mut Value, left_out: &mut LeftOut) {
+    if let Some(why) = failed::aiperf_summary(summary) {
+        let version = summary.as_object_mut().and_then(|members| members.remove("aiperf_version"));
+        left_out.add("(summary)", why, summary);
+        *summary = json!({"aiperf_version": version});
+    }
+}
+
+/// Leaves a request out that failed, was skipped or was cancelled.
+fn leave_out_failed(request: &mut Value, left_out: &mut LeftOut) {
+    if let Some(why) = failed::aiperf_request(request) {
+        left_out.add("(request)", why, request);
+        *request = json!({});
+    }
+}
 
 const UNITS: &[(&str, &str)] = &[
     ("ms", "ms"),

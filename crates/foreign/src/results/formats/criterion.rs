@@ -1,11 +1,12 @@
 //! criterion.rs: `estimates.json` and `sample.json` of a benchmark's folder.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::results::format::{
     BY_DOCUMENTED_FORMAT, Form, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, one,
 };
 use crate::results::format::{Label, Place, Shape, Unit};
+use crate::results::left_out::{LeftOut, Uneven};
 use Relation::Unlike;
 
 /// The format.
@@ -43,13 +44,13 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
         },
         Part {
             name: "sample",
-            form: Form::Json,
+            form: Form::Prepared(divide),
             recognises: |document| {
                 document.get("sampling_mode").is_some_and(Value::is_string)
                     && ["iters", "times"].iter().all(|name| document.get(name).is_some_and(Value::is_array))
             },
             version: "",
-            scopes: &[Scope { at: "", kind: ScopeKind::Samples, labels: LABELS, fields: SAMPLE }],
+            scopes: &[Scope { at: ITERATION_TIMES, kind: ScopeKind::Samples, labels: LABELS, fields: SAMPLE }],
             not_read: &[("sampling_mode", "the way in which iterations were grouped")],
         },
     ],
@@ -66,10 +67,29 @@ static FIELDS: &[ResultField] = &[
     estimate("slope/point_estimate", "criterion.slope", "value", "the slope of times over iterations, by linear regression"),
 ];
 
-static SAMPLE: &[ResultField] = &[
-    one("times", "criterion.sample_time", "ns", "the time of one group of iterations", Unlike),
-    one("iters", "criterion.sample_iterations", "1", "the iterations of one group", Unlike),
-];
+/// The place of the times that [`divide`] computes.
+const ITERATION_TIMES: &str = "iteration_times[]";
+
+static SAMPLE: &[ResultField] =
+    &[one("", "criterion.iteration_time", "ns", "`times` / `iters` of one group of iterations", Unlike)];
+
+/// Divides the time of each group by the number of its iterations, which differs from group to group.
+fn divide(sample: &mut Value, _: &mut LeftOut) -> Result<(), Uneven> {
+    const UNEVEN: Uneven = Uneven("times", "iters");
+    let mut list = |name: &str| match sample.as_object_mut().and_then(|members| members.remove(name)) {
+        Some(Value::Array(items)) => items.iter().map(Value::as_f64).collect::<Option<Vec<f64>>>().ok_or(UNEVEN),
+        _ => Err(UNEVEN),
+    };
+    let (times, counts) = (list("times")?, list("iters")?);
+    if times.len() != counts.len() || counts.iter().any(|count| *count < 1.0) {
+        return Err(UNEVEN);
+    }
+    let quotients: Vec<f64> = times.iter().zip(&counts).map(|(time, count)| time / count).collect();
+    if let Some(members) = sample.as_object_mut() {
+        members.insert("iteration_times".to_owned(), json!(quotients));
+    }
+    Ok(())
+}
 
 const fn estimate(field: &'static str, metric: &'static str, statistic: &'static str, definition: &'static str) -> ResultField {
     ResultField { field, metric, unit: Unit::Is("ns"), shape: Shape::Number(statistic), definition, relation: Unlike }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::failed;
 use crate::results::format::{
     Form, Label, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Shape, Unit, WRITTEN_BY_TOOL, label,
     one,
@@ -26,7 +27,11 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
     parts: &[
         Part {
             name: "run",
-            form: Form::Json,
+            form: Form::Prepared(|document, left_out| {
+                let list = "individual_request_metrics";
+                left_out.take_out(document, list, "individual_request_metrics[]", failed::genai_bench_request);
+                Ok(())
+            }),
             recognises: |document| {
                 let is_list = document.get("individual_request_metrics").is_some_and(Value::is_array);
                 is_list

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::failed;
 use crate::results::format::{
     BY_DOCUMENTED_FORMAT, Form, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, label, one,
 };
@@ -21,20 +22,17 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
     }],
     parts: &[Part {
         name: "benchmarks",
-        form: Form::Json,
+        form: Form::Prepared(|document, left_out| {
+            left_out.take_out(document, "benchmarks", "benchmarks[]", reason);
+            Ok(())
+        }),
         recognises: |document| {
             let first = document.get("benchmarks").and_then(Value::as_array).and_then(|benchmarks| benchmarks.first());
             document.get("context").is_some()
                 && first.is_some_and(|first| ["name", "real_time", "time_unit"].iter().all(|name| first.get(name).is_some()))
         },
         version: "context/library_version",
-        // Of a coefficient of variation, the members for times hold a ratio.
-        scopes: &[Scope {
-            at: "benchmarks[!aggregate_unit=percentage]",
-            kind: ScopeKind::Statistics,
-            labels: LABELS,
-            fields: FIELDS,
-        }],
+        scopes: &[Scope { at: "benchmarks[]", kind: ScopeKind::Statistics, labels: LABELS, fields: FIELDS }],
         not_read: &[
             ("context", "facts of the machine, which the tool states"),
             ("benchmarks[]/run_name", "a name, which `name` has as well"),
@@ -46,6 +44,16 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
         ],
     }],
 };
+
+/// Returns the reason why the numbers of a benchmark are not read.
+fn reason(benchmark: &Value) -> Option<&'static str> {
+    if failed::google_benchmark(benchmark).is_some() {
+        return Some("the benchmark failed or was skipped");
+    }
+    // Its members for times hold a ratio.
+    let is_variation = benchmark.get("aggregate_unit").and_then(Value::as_str) == Some("percentage");
+    is_variation.then_some("a coefficient of variation, which is no time")
+}
 
 const LABELS: &[Label] = &[
     label("benchmark", "name"),

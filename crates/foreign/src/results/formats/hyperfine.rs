@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::failed;
 use crate::results::format::{
     BY_DOCUMENTED_FORMAT, Form, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, all, label, one,
 };
@@ -21,7 +22,11 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
     }],
     parts: &[Part {
         name: "results",
-        form: Form::Json,
+        form: Form::Prepared(|document, left_out| {
+            let why = |result: &Value| failed::hyperfine(result).map(|_| "an execution of the command failed");
+            left_out.take_out(document, "results", "results[]", why);
+            Ok(())
+        }),
         recognises: |document| {
             let first = document.get("results").and_then(Value::as_array).and_then(|results| results.first());
             first.is_some_and(|first| ["command", "mean", "user", "system"].iter().all(|name| first.get(name).is_some()))

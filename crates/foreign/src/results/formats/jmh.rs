@@ -32,7 +32,7 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
         version: "[]/jmhVersion",
         scopes: &[
             Scope { at: "[]", kind: ScopeKind::Statistics, labels: LABELS, fields: FIELDS },
-            Scope { at: "[]/primaryMetric/rawData[]", kind: ScopeKind::Samples, labels: SAMPLE_LABELS, fields: SAMPLES },
+            Scope { at: "[]/primaryMetric/rawData[]", kind: ScopeKind::Samples, labels: LABELS, fields: SAMPLES },
         ],
         not_read: &[
             ("[]/primaryMetric/scoreError", "half of an interval by the tool; a text if there is one iteration"),
@@ -61,7 +61,6 @@ const LABELS: &[Label] = &[
     label("threads", "threads"),
     Label { name: "parameter", place: Place::Members("params") },
 ];
-const SAMPLE_LABELS: &[Label] = &[label("benchmark", "benchmark"), label("mode", "mode"), label("threads", "threads")];
 const UNITS: Unit = Unit::StatedAt(
     "primaryMetric/scoreUnit",
     &[

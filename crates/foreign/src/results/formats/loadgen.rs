@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::results::format::{
-    BY_DOCUMENTED_FORMAT, Form, Label, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, all, label,
-    one,
+    BY_DOCUMENTED_FORMAT, Form, Label, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, Shape, all,
+    label, one,
 };
 use Relation::{Differs, Unlike};
 
@@ -94,24 +94,38 @@ fn parse(text: &str) -> Option<Value> {
     let mut rest = Vec::new();
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
         let (name, value) = (name.trim(), value.trim());
-        let is_field = FIELDS.iter().any(|field| field.field == name);
+        let is_field = FIELDS.iter().any(|field| field.field == name && field.shape != Shape::Statistics);
         match (name, statistic_of(name)) {
             ("Scenario" | "Mode" | "Result is", _) => {
                 let name = if name == "Result is" { "result".to_owned() } else { name.to_ascii_lowercase() };
-                document.insert(name, json!(value));
+                state(&mut document, name, json!(value));
             }
             (_, Some((member, statistic))) => {
-                let object = document.entry(member).or_insert_with(|| json!({}));
-                object[statistic] = number(value);
+                if let Value::Object(statistics) = document.entry(member).or_insert_with(|| json!({})) {
+                    state(statistics, statistic, number(value));
+                }
             }
             _ if is_field => {
-                document.insert(name.to_owned(), number(value));
+                state(&mut document, name.to_owned(), number(value));
             }
             _ => rest.push(json!(name)),
         }
     }
     document.insert("lines".to_owned(), Value::Array(rest));
     Some(Value::Object(document))
+}
+
+/// Sets a member. A second summary in the file states it again: both are a text then, which is an error where a number is expected.
+fn state(members: &mut Map<String, Value>, name: String, value: Value) {
+    let value = match members.get(&name) {
+        Some(first) => json!(format!("{} and {}", plain(first), plain(&value))),
+        None => value,
+    };
+    members.insert(name, value);
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Returns the member and the statistic of a line, such as `99.00 percentile latency (ns)`.
@@ -135,10 +149,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_stated_twice_is_no_number() {
+        let summary =
+            "MLPerf Results Summary\nScenario : Server\nSamples per second: 200\nMin latency (ns) : 1\nResult is : VALID\n";
+        let once = parse(summary).expect("a summary");
+        assert_eq!(
+            (&once["Samples per second"], &once["latency"]["min"], &once["result"]),
+            (&json!(200.0), &json!(1.0), &json!("VALID"))
+        );
+        let twice = parse(&(summary.to_owned() + &summary.replace("VALID", "INVALID").replace("200", "100"))).expect("a summary");
+        assert_eq!(twice["Samples per second"], "200.0 and 100.0");
+        assert_eq!((&twice["latency"]["min"], &twice["result"]), (&json!("1.0 and 1.0"), &json!("VALID and INVALID")));
+    }
+
+    #[test]
     fn lines_become_statistics() {
         assert_eq!(statistic_of("99.90 percentile first token latency (ns)"), Some(("first_token_latency", "99.90".to_owned())));
         assert_eq!(statistic_of("Mean Time per Output Token (ns)"), Some(("time_to_output_token", "mean".to_owned())));
         assert_eq!((statistic_of("target_latency (ns)"), statistic_of("Scenario")), (None, None));
         assert_eq!((parse("Scenario : Server\n"), parse("")), (None, None));
+        // A line with the name of the statistics is none of them.
+        let document =
+            parse("MLPerf Results Summary\nScenario : Server\nlatency : 5\nMin latency (ns) : 1\n").expect("a summary");
+        assert_eq!((&document["latency"], &document["lines"]), (&json!({"min": 1.0}), &json!(["latency"])));
     }
 }

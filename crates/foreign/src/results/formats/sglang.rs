@@ -19,7 +19,10 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
     }],
     parts: &[Part {
         name: "result",
-        form: Form::Json,
+        form: Form::Prepared(|document, left_out| {
+            left_out.take_out_failed_requests(document);
+            Ok(())
+        }),
         recognises: |document| has_numbers(document, &["total_output_tokens_retokenized", "output_throughput", "completed"]),
         version: "",
         scopes: &[
@@ -28,13 +31,13 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
                 at: "ttfts[]",
                 kind: ScopeKind::Samples,
                 labels: LABELS,
-                fields: &[one("", "sglang.ttft", "s", "time to the first token of a request; 0 if it failed", TTFT)],
+                fields: &[one("", "sglang.ttft", "s", "time to the first token of a request that succeeded", TTFT)],
             },
             Scope {
                 at: "itls[]",
                 kind: ScopeKind::Samples,
                 labels: LABELS,
-                fields: &[one("", "sglang.itl", "s", "times between the chunks of a response", ITL)],
+                fields: &[one("", "sglang.itl", "s", "times between the chunks of a response, of a request that succeeded", ITL)],
             },
         ],
         not_read: &[
