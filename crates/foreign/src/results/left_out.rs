@@ -80,7 +80,7 @@ impl LeftOut {
     }
 }
 
-/// Returns for each request if it failed; `None` if the file does not tell.
+/// Returns for each request if it failed; `None` if the file does not say.
 fn failed_requests(document: &Value) -> Option<Vec<bool>> {
     let list = |name: &str| document.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let (times, errors) = (list("ttfts"), list("errors"));
