@@ -164,9 +164,11 @@ fn source_files() -> Vec<SourceFile> {
         file("workloads/memory-bandwidth/bandwidth.c", 8_873, false),
         file("workloads/chat-8b/workload.yaml", 902, false),
         file("queries/headline.sql", 411, false),
+        file("benchmarks/job.yaml", 733, false),
     ]
 }
 
+/// The Source of a run of `benchmarks/job.yaml` as it is.
 fn source() -> Source {
     let object = |kind: &str, size: u32| {
         let oid = oid(kind);
@@ -182,6 +184,7 @@ fn source() -> Source {
         "objects": [object("commit", 351), object("tree", 363)],
         "pipeline": "pipelines/nightly.yaml",
         "files": source_files(),
+        "import": {"file": "benchmarks/job.yaml", "format": "ome-benchmarkjob", "version": "0.1.0"},
         "files_digest": Source::digest_of_files(&source_files()),
     }))
 }
