@@ -57,7 +57,11 @@ pub fn find(store: &Store, name: &str) -> Result<InputRef, Failure> {
         [one] => Ok(one.as_input(Kind::Calibration)),
         [] => {
             let hint = is_verdict(store, name).then(|| format!("this is a verdict: `assay gate --replay {name}` checks it"));
-            Err(unknown(format!("the store `{}` has no calibration {name}", store.uri())).hint_if(hint))
+            Err(unknown(format!(
+                "the store `{}` has no calibration and no other document {name} that is verified by its digest",
+                store.uri()
+            ))
+            .hint_if(hint))
         }
         _ => Err(unknown(format!("several calibrations have a digest that begins with {name}"))),
     }

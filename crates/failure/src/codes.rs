@@ -42,7 +42,7 @@ error_codes! {
     NoSource, "no_source", Usage, Lasting, "The store has no signed Source for the run.", "Start the run with `assay run --on kubernetes`, which signs its Source.";
     NoRemoval, "no_removal", Usage, Lasting, "Nothing can be removed from the store, because it is no folder of this machine.", "Run the command on the machine that holds the folder; a bucket removes objects by its lifecycle rules.";
     NoSuchBlock, "no_such_block", Usage, Lasting, "The plan has no trials in the requested block.", "";
-    NoSuchCalibration, "no_such_calibration", Usage, Lasting, "The store has no calibration of that digest, or several whose digests begin so.", "Give the digest that `assay calibrate` printed.";
+    NoSuchCalibration, "no_such_calibration", Usage, Lasting, "The store has no calibration or foreign evidence of that digest, or several whose digests begin so.", "Give the digest that `assay calibrate` or `assay import results` printed, and `--store` if it is in another store.";
     NoSuchForeignEvidence, "no_such_foreign_evidence", Usage, Lasting, "The store has no foreign evidence of that digest, or several whose digests begin so.", "Give the digest that `assay import results` printed.";
     NoSuchRemote, "no_such_remote", Usage, Lasting, "The checkout has no remote of that name, or there is no checkout.", "List remotes with `git remote -v`, or name the remote by its address.";
     NoSuchRole, "no_such_role", Usage, Lasting, "No local key belongs to a role of that name.", "Name one of the roles that the message lists.";

@@ -113,7 +113,8 @@ pub(crate) fn verify(place: &RunStore, located: Located, strict: bool, as_json: 
     match reading {
         Reading::Absent(absent) if strict => {
             let first = absent.first().map(|path| path.escape_debug().to_string()).unwrap_or_default();
-            Err(Failure::new(ErrorCode::ArtifactAbsent, format!("`{first}` of the foreign evidence is absent")))
+            Err(Failure::new(ErrorCode::ArtifactAbsent, format!("`{first}` of the foreign evidence is absent"))
+                .hint("put its bytes back: `assay import results` of the same file stores them again"))
         }
         _ => Ok(exit(&opened)),
     }
