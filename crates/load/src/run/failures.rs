@@ -62,7 +62,9 @@ mod tests {
 
     fn is_met(limit: ErrorLimit, outcomes: &[Outcome]) -> bool {
         let mut counter = FailureCounter::new(limit);
-        outcomes.iter().for_each(|outcome| counter.add(*outcome));
+        for outcome in outcomes {
+            counter.add(*outcome);
+        }
         counter.is_met()
     }
 
