@@ -88,6 +88,9 @@ const SCHEME_WORDS: [&str; 6] = ["auth", "authentication", "authorization", "sch
 /// The names of members that hold the name of a variable or header whose value is in the member `value` beside it.
 const NAME_MEMBERS: [&str; 3] = ["name", "key", "header"];
 
+/// The schemes of object stores, whose addresses have no user.
+const STORES: [&str; 5] = ["az", "gs", "oci", "pvc", "s3"];
+
 /// The name in a path of a member whose name itself is, or holds, a credential.
 const HIDDEN: &str = "(a name)";
 
@@ -369,10 +372,15 @@ fn without_placeholders(address: &str) -> String {
     let is_kept = |parameter: &&str| parameter.split_once('=').is_none_or(|(_, value)| !is_placeholder(value));
     let query: Vec<&str> = query.split('&').filter(is_kept).collect();
     let place = match place.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?))) {
-        Some((scheme, (user, rest))) if is_plain_user(user) => format!("{scheme}://{rest}"),
+        Some((scheme, (user, rest))) if is_plain_user(user) || is_bucket(scheme, user) => format!("{scheme}://{rest}"),
         _ => place.to_owned(),
     };
     format!("{place}?{}", query.join("&"))
+}
+
+/// Returns true if the part of an address in front of `@` is a bucket, whose region is behind it.
+fn is_bucket(scheme: &str, user: &str) -> bool {
+    STORES.contains(&scheme) && !user.contains(':')
 }
 
 fn is_plain_user(user: &str) -> bool {
@@ -474,6 +482,7 @@ mod tests {
     #[test]
     fn names_counts_and_placeholders_are_no_credentials() {
         let documents = [
+            json!({"storageUri": "s3://benchmarks@eu-central-1/llama"}),
             json!({"api_key": null, "other_api_key": "none", "password": "", "auth_type": "api_key", "has_api_key": true}),
             json!({"cmd": "tool --api-key none --max-tokens 128 --tokenizer gpt2"}),
             json!({"tag": "time_to_first_token", "unit": "ms", "tokenizer": "gpt2", "token_count": 7}),
