@@ -736,7 +736,7 @@ fn the_same_question_has_the_same_bytes() {
     // signers.
     assert_eq!(
         (CONTRACT, Digest::compute(&one).hex().as_str()),
-        ("assay-gate/10", "6acf2ecfa823b77e436727b54f0ee0e3c91e213b4e98bcf50ffd5bf8fcee6c53")
+        ("assay-gate/10", "af75e88b85936298e2f168767356ff58902cfca2110d166babe838c9be663784")
     );
 }
 
