@@ -230,6 +230,37 @@ fn a_job_that_may_hold_a_credential_is_not_pinned() {
 }
 
 /// A file that only refers to a Secret, or that has a placeholder, runs.
+/// A file that cannot be parsed is not quoted, and it is not told to become one of Assay.
+#[test]
+fn a_job_with_an_error_of_syntax_is_refused_and_not_quoted() {
+    let fixture = Fixture::bare();
+    for broken in [
+        format!("apiVersion: ome.io/v1beta1\nkind: BenchmarkJob\nspec:\n\tapiKey: {CANARY}\n"),
+        format!("apiVersion: ome.io/v1beta1\nkind: BenchmarkJob\napiKey: '{CANARY}\n"),
+        format!("kind: BenchmarkJob\napiKey: {CANARY}\napiKey: {CANARY}\n"),
+        format!("kind: BenchmarkJob\nspec: &c {{apiKey: {CANARY}}}\n"),
+    ] {
+        fixture.write("job.yaml", &broken);
+        for command in ["run", "plan"] {
+            let refused = fixture.assay(&[command, "job.yaml"]).refuses(10, "foreign_format");
+            assert!(!format!("{refused:?}").contains(CANARY) && !refused.stderr.contains("assay.dev"), "{}", refused.stderr);
+        }
+    }
+    check_nothing_stored(&fixture);
+}
+
+#[test]
+fn a_job_whose_path_no_manifest_can_name_is_refused_before_anything_is_stored() {
+    let fixture = Fixture::bare();
+    for path in ["my job.yaml", "job (1).yaml", "j\u{f6}b.yaml"] {
+        fixture.write(path, &job("http://127.0.0.1:9", ""));
+        for command in ["run", "plan"] {
+            fixture.assay(&[command, path]).refuses(10, "import_path");
+        }
+    }
+    check_nothing_stored(&fixture);
+}
+
 #[test]
 fn references_to_secrets_are_kept_and_shown() {
     let fixture = Fixture::bare();

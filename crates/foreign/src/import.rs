@@ -95,11 +95,41 @@ pub fn import(source: &Source<'_>, options: &ImportOptions) -> Result<Import, Im
 
 /// Returns the first field of each document that looks like a credential, and the lines whose comments do.
 fn find_credentials(documents: &[Value], bytes: &[u8]) -> Vec<String> {
+    let secrets = documents.iter().filter(|document| holds_secret(document)).map(|_| "(Secret)".to_owned());
     let fields = documents.iter().filter_map(find_credential).map(|path| shown_name(&path.replace('/', ".")));
     let text = String::from_utf8_lossy(bytes);
-    let has_one = |line: &str| line.split_once('#').is_some_and(|(_, comment)| find_credential_in_text(comment));
-    let comments = text.lines().enumerate().filter(|(_, line)| has_one(line));
-    fields.chain(comments.map(|(index, _)| format!("line {}", index + 1))).collect()
+    let comments = comments(&text).into_iter().filter(|(_, comment)| find_in_comment(comment));
+    secrets.chain(fields).chain(comments.map(|(line, _)| format!("line {line}"))).collect()
+}
+
+/// Returns true for a Secret of Kubernetes with values.
+fn holds_secret(document: &Value) -> bool {
+    let has = |member: &str| document.get(member).and_then(Value::as_object).is_some_and(|members| !members.is_empty());
+    document.get("kind").and_then(Value::as_str) == Some("Secret") && (has("data") || has("stringData"))
+}
+
+/// Returns the comments of a text, those on lines one after the other together, with the number of their first line.
+fn comments(text: &str) -> Vec<(usize, String)> {
+    let mut comments: Vec<(usize, String)> = Vec::new();
+    let mut last = 0;
+    for (line, comment) in (1..).zip(text.lines()).filter_map(|(line, text)| Some((line, text.split_once('#')?.1))) {
+        match comments.last_mut() {
+            Some((_, joined)) if last + 1 == line => {
+                joined.push('\n');
+                joined.push_str(comment);
+            }
+            _ => comments.push((line, comment.to_owned())),
+        }
+        last = line;
+    }
+    comments
+}
+
+/// Returns true if a comment has a credential, as a text or as a part of a definition that was commented out.
+fn find_in_comment(comment: &str) -> bool {
+    let documents = parse_documents("comment", comment.as_bytes()).unwrap_or_default();
+    find_credential_in_text(comment)
+        || documents.iter().any(|document| holds_secret(document) || find_credential(document).is_some())
 }
 
 fn format_of_document(document: &Value) -> Option<&'static Format> {

@@ -560,6 +560,10 @@ fn credentials_of_a_file_are_found_in_fields_and_comments() {
         (format!("{JOB}  podOverride: {{env: [{{name: API_KEY, value: canary}}]}}\n"), "spec.podOverride.env[0](API_KEY)"),
         (format!("{JOB}  customHeaders: {{Authorization: Bearer canary}}\n"), "spec.customHeaders.Authorization"),
         (format!("{JOB}# API_KEY=canary\n"), "line 12"),
+        (format!("{JOB}  # - name: API_KEY\n  #   value: canary\n"), "line 12"),
+        (format!("{JOB}# api_key:\n#   canary\n"), "line 12"),
+        (format!("{JOB}# - {{name: API_KEY, value: canary}}\n"), "line 12"),
+        (format!("{JOB}---\nkind: Secret\nstringData: {{llama: canary}}\n"), "(Secret)"),
     ];
     for (text, place) in cases {
         assert_eq!(file(&text).credentials.first().map(String::as_str), Some(place), "{text}");

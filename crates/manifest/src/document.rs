@@ -484,7 +484,8 @@ fn check_output_names(kind: Kind, artifacts: &[&Artifact]) -> Result<(), Documen
     }
 }
 
-fn is_plain_path(name: &str) -> bool {
+/// Returns true if a path can be the name of an output in a manifest: relative, of at most 512 letters, digits and `._-/=@+`, without `.` and `..`.
+pub fn is_plain_path(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/=@+".contains(&byte);
     name.len() <= 512 && name.bytes().all(plain) && name.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
 }

@@ -29,7 +29,9 @@ pub use bodies::{
 pub use canonical::{CanonicalError, MAX_EXACT_INTEGER, canonical_json, canonical_value};
 pub use cpu_list::{CpuList, CpuListError};
 pub use digest::{Digest, DigestError, Hasher};
-pub use document::{Body, Document, DocumentError, Header, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, Role, VERSION, schema};
+pub use document::{
+    Body, Document, DocumentError, Header, InputRef, Kind, MAX_MANIFEST_BYTES, Manifest, Role, VERSION, is_plain_path, schema,
+};
 pub use ids::{CaseId, IdError, MAX_NAME, Name, PointId, RunId, TrialId};
 pub use instant::{Instant, InstantError};
 pub use validity_rules::{HostChange, RESPONSE_FLOOD};

@@ -620,6 +620,8 @@ pub enum ImportFault {
     Credential(String),
     /// A definition that is imported from it has its own path.
     PathTaken(String),
+    /// Its path has characters that a manifest's paths do not have.
+    PathNotPlain,
 }
 
 impl fmt::Display for ImportFault {
@@ -637,6 +639,9 @@ impl fmt::Display for ImportFault {
                 f.write_str(&first_names(&named, MAX_NAMED))
             }
             Self::Credential(place) => write!(f, "`{place}` may be a credential: a run pins the file as it is, and publishes it"),
+            Self::PathNotPlain => {
+                f.write_str("its path has other characters than letters, digits and `._-/=@+`, so no manifest can name it")
+            }
             Self::PathTaken(path) => write!(f, "`{path}` is also the path of a definition that is imported from it"),
         }
     }
@@ -649,7 +654,7 @@ impl ImportFault {
             Self::Refused { .. } => ErrorCode::ImportRefused,
             Self::SeveralPipelines(_) => ErrorCode::SeveralPipelines,
             Self::Credential(_) => ErrorCode::ForeignCredential,
-            Self::PathTaken(_) => ErrorCode::ImportPath,
+            Self::PathTaken(_) | Self::PathNotPlain => ErrorCode::ImportPath,
         }
     }
 
@@ -667,6 +672,7 @@ impl ImportFault {
             Self::Credential(_) => format!(
                 "write `REDACTED` in its place: Assay takes credentials from variables and Secrets. `assay import {path}` writes definitions without it"
             ),
+            Self::PathNotPlain => "rename the file".to_owned(),
             Self::PathTaken(_) => format!("rename the file, or write the definitions with `assay import {path} --to FOLDER`"),
         })
     }

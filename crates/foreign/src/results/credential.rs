@@ -1,7 +1,9 @@
 //! Credentials in results of other tools. Files are frozen as they are, and tools write their command lines and headers into them, so a file
 //! with a credential is refused.
 
-use serde_json::Value;
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
 
 use super::path::join;
 use crate::value::is_credential;
@@ -86,7 +88,13 @@ const MIN_BASIC: usize = 8;
 const SCHEME_WORDS: [&str; 6] = ["auth", "authentication", "authorization", "scheme", "token", "tokens"];
 
 /// The names of members that hold the name of a variable or header whose value is in the member `value` beside it.
-const NAME_MEMBERS: [&str; 3] = ["name", "key", "header"];
+const NAME_MEMBERS: [&str; 4] = ["header", "k", "key", "name"];
+
+/// The names of members that hold the value beside such a name.
+const VALUE_MEMBERS: [&str; 4] = ["content", "v", "val", "value"];
+
+/// The names of members whose own members are all credentials.
+const CREDENTIAL_LISTS: [&str; 2] = ["credentials", "secrets"];
 
 /// The schemes of object stores, whose addresses have no user.
 const STORES: [&str; 5] = ["az", "gs", "oci", "pvc", "s3"];
@@ -118,8 +126,8 @@ fn find_in(path: &str, name: &str, value: &Value) -> Option<String> {
             items.iter().find_map(|item| find_in(&join(path, "[]"), name, item))
         }
         Value::Object(members) => {
-            if is_secret_pair(name, members) {
-                return Some(join(path, "value"));
+            if let Some(value) = find_in_pair(name, members).or_else(|| find_under(name, members)) {
+                return Some(join(path, value));
             }
             members.iter().find_map(|(name, value)| {
                 let is_secret = is_secret_name(name);
@@ -131,13 +139,30 @@ fn find_in(path: &str, name: &str, value: &Value) -> Option<String> {
     }
 }
 
-/// Returns true if an object, itself the member `own`, has the name of a variable or header and its value, which is a credential.
-fn is_secret_pair(own: &str, members: &serde_json::Map<String, Value>) -> bool {
-    let value = members.get("value").and_then(crate::value::text);
-    value.is_some_and(|value| {
-        let names = NAME_MEMBERS.iter().filter_map(|member| members.get(*member)?.as_str());
-        names.chain([own]).any(|name| is_named(name, &value) || is_secret_member(name, &value))
-    })
+/// Returns the member with the value if an object, itself the member `own`, has the name of a variable or header and its value, which is a credential.
+fn find_in_pair<'a>(own: &str, members: &'a Map<String, Value>) -> Option<&'a str> {
+    let of = |names: &[&str], member: &str| names.iter().any(|name| member.eq_ignore_ascii_case(name));
+    let names =
+        || members.iter().filter(|(member, _)| of(&NAME_MEMBERS, member)).filter_map(|(_, name)| name.as_str()).chain([own]);
+    let mut values = members.iter().filter(|(member, _)| of(&VALUE_MEMBERS, member));
+    let (found, _) = values.find(|(_, value)| {
+        let text = crate::value::text(value);
+        text.is_some_and(|text| names().any(|name| is_named(name, &text) || is_secret_member(name, &text)))
+    })?;
+    Some(found)
+}
+
+/// Returns a member whose value is a credential by the name of the object that it is in: `secrets`, or one like `api_key`.
+fn find_under<'a>(own: &str, members: &'a Map<String, Value>) -> Option<&'a str> {
+    let plain = plain_name(own);
+    if !CREDENTIAL_LISTS.contains(&plain.as_str()) && !PASSWORD_ENDS.iter().any(|end| plain.ends_with(end)) {
+        return None;
+    }
+    let is_reference =
+        |member: &str| ["from", "name", "ref", "key"].iter().any(|part| member.to_ascii_lowercase().contains(part));
+    let is_value = |text: &str| !is_placeholder(text) && !["true", "false"].contains(&text) && text.parse::<f64>().is_err();
+    let (found, _) = members.iter().find(|(member, value)| !is_reference(member) && value.as_str().is_some_and(is_value))?;
+    Some(found)
 }
 
 /// Returns true if the name of a member is a credential, or has one in it.
@@ -267,8 +292,21 @@ pub(crate) fn find_in_text(text: &str) -> bool {
     let is_separator = |c: char| c.is_whitespace() || "\"'`,;{}<>()[]\\".contains(c);
     // A value in quotes belongs to the name in front of it.
     let text = &text.replace("=\\\"", "=").replace("=\"", "=").replace("='", "=");
-    let words: Vec<&str> = text.split(is_separator).filter(|word| !word.is_empty()).collect();
+    let words = joined_words(text.split(is_separator).filter(|word| !word.is_empty()));
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     has_private_key(text) || (0..words.len()).any(|first| words.get(first..).is_some_and(begin_with_credential))
+}
+
+/// Joins a `:` or `=` that stands alone to the word in front of it: the quotes around a member's name were separators.
+fn joined_words<'a>(words: impl Iterator<Item = &'a str>) -> Vec<Cow<'a, str>> {
+    let mut joined: Vec<Cow<'a, str>> = Vec::new();
+    for word in words {
+        match joined.last_mut() {
+            Some(last) if [":", "="].contains(&word) && !last.ends_with([':', '=']) => last.to_mut().push_str(word),
+            _ => joined.push(Cow::Borrowed(word)),
+        }
+    }
+    joined
 }
 
 /// Returns true if the first of some words holds a credential, by itself or with the words behind it.
@@ -282,14 +320,21 @@ fn begin_with_credential(words: &[&str]) -> bool {
             [scheme, value, ..] if first.ends_with([':', '=']) && is_scheme(scheme) => is_header(first, value),
             // In YAML, a name with members is followed by another name.
             [next, ..] if first.ends_with(':') => !next.ends_with(':') && is_header(first, next),
-            // The quotes around a member's name were separators.
-            [":" | "=", value, ..] => is_header(first, value),
+            // The name of a variable and its value, as two members.
+            [name, member, value, ..] if is_member(&NAME_MEMBERS, first) && is_member(&VALUE_MEMBERS, member) => {
+                is_header(name, value) || is_secret_member(name, value)
+            }
             // The value of `Authorization:Bearer` is the next word.
             [next, ..] => {
                 let split = first.rsplit_once([':', '=']).filter(|(_, scheme)| is_scheme(scheme));
                 split.is_some_and(|(name, _)| is_header(name, next))
             }
         }
+}
+
+/// Returns true for one of these names of members with the colon behind it.
+fn is_member(names: &[&str], word: &str) -> bool {
+    word.strip_suffix(':').is_some_and(|word| names.iter().any(|name| word.eq_ignore_ascii_case(name)))
 }
 
 /// Returns true if a word holds a credential by itself.
@@ -458,6 +503,12 @@ mod tests {
             (json!({"cmd": "sh -c \"API_KEY=\\\"canary\\\" tool\""}), "cmd"),
             (json!({"cmd": "curl -d '{\"n\": 1, \"api_key\": \"canary\"}' http://h"}), "cmd"),
             (json!({"OPENAI_API_KEY": {"value": "canary"}}), "OPENAI_API_KEY/value"),
+            (json!({"env": [{"Name": "MY_PASSWORD", "Value": "canary"}]}), "env[]/Value"),
+            (json!({"headers": [{"header": "x-api-key", "content": "canary"}]}), "headers[]/content"),
+            (json!({"secrets": {"llama": "canary"}}), "secrets/llama"),
+            (json!({"apiKey": {"plain": "canary"}}), "apiKey/plain"),
+            (json!({"env": "- name: API_KEY\n  value: canary"}), "env"),
+            (json!({"env": "cfg=[{\"name\":\"API_KEY\",\"value\":\"canary\"}]"}), "env"),
             (json!({"env": {"SSHPASS": "canary"}}), "env/SSHPASS"),
             (json!({"env": {"REGISTRY_AUTH": "canary"}}), "env/REGISTRY_AUTH"),
             (json!({"request_args": format!("{{\"headers\":{{\"Authorization\":\"Bearer {KEY}\"}}}}")}), "request_args"),
@@ -482,6 +533,7 @@ mod tests {
     #[test]
     fn names_counts_and_placeholders_are_no_credentials() {
         let documents = [
+            json!({"secrets": {"secretKeyRef": "llm", "name": "llm", "count": "3"}, "time_to_first_token": {"unit": "ms", "value": 3.5}}),
             json!({"storageUri": "s3://benchmarks@eu-central-1/llama"}),
             json!({"api_key": null, "other_api_key": "none", "password": "", "auth_type": "api_key", "has_api_key": true}),
             json!({"cmd": "tool --api-key none --max-tokens 128 --tokenizer gpt2"}),

@@ -251,9 +251,9 @@ pub(crate) fn statistics<'a>(here: &'a Value, field: &str) -> Vec<(String, Strin
             }
         }
     }
-    // Some tools state the median twice.
+    // Some tools state the median twice. A statistic with two values is an error.
     let mut seen = std::collections::BTreeSet::new();
-    found.retain(|(statistic, ..)| seen.insert(statistic.clone()));
+    found.retain(|(statistic, _, value)| seen.insert((statistic.clone(), value.to_string())));
     found
 }
 

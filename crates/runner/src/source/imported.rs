@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use assay_foreign::{Format, Import, ImportOptions, Outcome, Row, Source, import, recognise};
+use assay_foreign::{Format, Import, ImportError, ImportOptions, Outcome, Row, Source, import, recognise};
 use assay_git::FileContent;
+use assay_manifest::is_plain_path;
 use assay_spec::{API_VERSION, ClosureError, expand, parse_documents, read_closure};
 
 use super::definitions::{Files, ImportedOriginal, ReadDefinitions};
@@ -13,9 +14,26 @@ use crate::{Error, ImportFault, Result};
 /// Imports the definitions of a file; `None` if no format of other tools recognises it. Nothing is left out silently: a refused field refuses
 /// the file.
 pub(super) fn import_definitions(path: &str, original: &FileContent) -> Option<Result<ReadDefinitions>> {
+    if let Some(reason) = why_unreadable(path, &original.bytes) {
+        let fault = ImportFault::Unreadable(reason);
+        return Some(Err(Error::Import { path: path.to_owned(), title: "no definition of Assay", fault }));
+    }
     let format = recognise_foreign(path, &original.bytes)?;
     let refuse = |fault| Error::Import { path: path.to_owned(), title: format.title, fault };
     Some(read_imported(path, original).unwrap_or_else(|fault| Err(refuse(fault))))
+}
+
+/// Returns why a file cannot be parsed that does not name Assay's group anywhere; `None` if it can, or names it. The reason quotes nothing of the file: the
+/// definitions of other tools hold credentials.
+fn why_unreadable(path: &str, bytes: &[u8]) -> Option<String> {
+    let (group, _) = API_VERSION.split_once('/').unwrap_or((API_VERSION, ""));
+    if bytes.windows(group.len()).any(|window| window == group.as_bytes()) {
+        return None;
+    }
+    match import(&Source::File { name: path, bytes }, &ImportOptions::default()) {
+        Err(error @ ImportError::Syntax(_)) => Some(error.to_string()),
+        _ => None,
+    }
 }
 
 /// Returns the format of a file that has no document of Assay.
@@ -28,6 +46,9 @@ fn recognise_foreign(path: &str, bytes: &[u8]) -> Option<&'static Format> {
 }
 
 fn read_imported(path: &str, original: &FileContent) -> Result<Result<ReadDefinitions>, ImportFault> {
+    if !is_plain_path(path) {
+        return Err(ImportFault::PathNotPlain);
+    }
     let source = Source::File { name: path, bytes: &original.bytes };
     let import = import(&source, &ImportOptions::default()).map_err(|error| ImportFault::Unreadable(error.to_string()))?;
     if let Some(place) = import.credentials.first() {
