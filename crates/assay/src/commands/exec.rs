@@ -373,7 +373,7 @@ fn read_variable(text: &str, lookup: impl Fn(&str) -> Option<std::ffi::OsString>
     }
     let absent = || {
         Failure::new(ErrorCode::Option, format!("`--env {name}` names a variable that is not set"))
-            .hint(format!("set it, or write `--env {name}=VALUE`"))
+            .hint(if is_named_secret(name) { "set it".to_owned() } else { format!("set it, or write `--env {name}=VALUE`") })
     };
     let found = lookup(name).ok_or_else(absent)?;
     let plain = found.to_str().filter(|value| !holds_secret(name, value));

@@ -172,13 +172,14 @@ impl Import {
     }
 }
 
-/// The most lines about a file that runs as it is; fields that are not taken over exactly are always shown.
+/// The most lines about a file that runs as it is; fields that are not taken over exactly, and defaults for absent ones, are always shown.
 const MAX_FOLDED_LINES: usize = 12;
 
-/// Returns what became of the fields of a file that runs as it is: all of them if they are few, or else those that are not taken over exactly.
+/// Returns what became of the fields of a file that runs as it is: all of them if they are few, or else all that were not taken over exactly as the file
+/// states them.
 /// `path` is the file as the user named it.
 pub(crate) fn folded_table(path: &str, imported: &Imported) -> Vec<String> {
-    let is_always_shown = |row: &&Row| !matches!(row.outcome, Outcome::Mapped | Outcome::Ignored);
+    let is_always_shown = |row: &&Row| row.outcome != Outcome::Mapped || row.field.ends_with("(absent)");
     let is_whole = imported.rows.len() + 2 <= MAX_FOLDED_LINES;
     let shown: Vec<&Row> = imported.rows.iter().filter(|row| is_whole || is_always_shown(row)).collect();
     let width = shown.iter().map(|row| row.field.len()).max().unwrap_or(0);

@@ -30,8 +30,8 @@ pub(crate) struct Tokens {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RecordSummary {
     pub(crate) tokens: Tokens,
-    /// Errors of failed requests in the measured phase, and their counts.
-    errors: BTreeMap<String, u64>,
+    /// Errors of failed requests in the measured phase, each with whether the client ended the request, and their counts.
+    errors: BTreeMap<(bool, String), u64>,
     /// True if a response of the endpoint held a secret of the target's headers, which was masked.
     pub(crate) held_secret: bool,
 }
@@ -39,9 +39,10 @@ pub(crate) struct RecordSummary {
 impl RecordSummary {
     /// Returns the most frequent error of failed requests: `401: no such key`.
     pub(crate) fn commonest_error(&self) -> Option<&str> {
-        // Among equally frequent ones, the first in the alphabet, so that the same load gives the same words.
-        let commonest = self.errors.iter().rev().max_by_key(|(_, count)| **count)?;
-        Some(commonest.0)
+        // Among equally frequent ones, the first in the alphabet, so that the same load gives the same words. What the client cut itself follows
+        // from its end, and is no cause if there is another.
+        let commonest = self.errors.iter().rev().max_by_key(|((is_of_client, _), count)| (!is_of_client, **count))?;
+        Some(&commonest.0.1)
     }
 
     fn add_error(&mut self, record: &Record) {
@@ -55,6 +56,7 @@ impl RecordSummary {
             (Some(status @ 400..), None) => format!("HTTP status {status}"),
             (_, None) => return,
         };
+        let said = (record.outcome.is_of_client(), said);
         if self.errors.len() < MAX_ERRORS || self.errors.contains_key(&said) {
             *self.errors.entry(said).or_default() += 1;
         }
@@ -242,6 +244,9 @@ mod tests {
         assert_eq!(told.commonest_error(), Some("429: busy"), "the first of two that were said equally often");
         told.add_error(&said("refused", None));
         assert_eq!(told.commonest_error(), Some("refused"));
+        let cut = |_| Record { outcome: Outcome::CancelledAtEnd, ..said("no response before the trial's end", None) };
+        (0..9).map(cut).for_each(|record| told.add_error(&record));
+        assert_eq!(told.commonest_error(), Some("refused"), "what the client cut is no cause");
         (0..9).for_each(|_| told.add_error(&Record { phase: Phase::Warmup, ..said("lost", None) }));
         assert_eq!(told.commonest_error(), Some("refused"), "the warm-up is not what was measured");
         (0..1000).for_each(|number| told.add_error(&said(&number.to_string(), None)));

@@ -32,9 +32,17 @@ pub struct Headline {
 }
 
 impl Headline {
-    /// Returns the headline figure of a run, that of the report's headline sentence; `None` if that has no number.
+    /// Returns the headline figure of a run, that of the report's headline sentence, or of a comparison that of its candidate; `None` if that has no number.
     pub fn new(run_id: &RunId, plan: &Plan, summary: &Summary) -> Option<Self> {
-        let cases = Builder::new(run_id, plan, summary, None, None).cases();
+        let mut cases = Builder::new(run_id, plan, summary, None, None).cases();
+        // Of a comparison, the candidate is what the run was made for.
+        let is_candidate = |case: &CaseSection| {
+            let (comparison, case) = (plan.comparison.as_ref(), plan.case(&case.case_id));
+            comparison.zip(case).is_some_and(|(comparison, case)| {
+                (&case.target, &case.variant) == (&comparison.candidate.target, &comparison.candidate.variant)
+            })
+        };
+        cases.sort_by_key(|case| !is_candidate(case));
         let sentences = sentences_with_grade(&cases, "").into_iter();
         let first_numbers: Vec<_> = sentences.map(|sentence| (sentence.is_serving, sentence.address)).collect();
         let address = first_numbers.iter().find(|(is_serving, _)| *is_serving).or(first_numbers.first())?.1.as_ref()?;
