@@ -244,7 +244,8 @@ mod tests {
         assert_eq!(told.commonest_error(), Some("429: busy"), "the first of two that were said equally often");
         told.add_error(&said("refused", None));
         assert_eq!(told.commonest_error(), Some("refused"));
-        let cut = |_| Record { outcome: Outcome::CancelledAtEnd, ..said("no response before the trial's end", None) };
+        let cut =
+            |_| Record { outcome: assay_record::Outcome::CancelledAtEnd, ..said("no response before the trial's end", None) };
         (0..9).map(cut).for_each(|record| told.add_error(&record));
         assert_eq!(told.commonest_error(), Some("refused"), "what the client cut is no cause");
         (0..9).for_each(|_| told.add_error(&Record { phase: Phase::Warmup, ..said("lost", None) }));
