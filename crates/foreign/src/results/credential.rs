@@ -315,15 +315,15 @@ fn begin_with_credential(words: &[&str]) -> bool {
     is_secret_word(first)
         || match rest {
             [] => false,
+            // The name of a variable and its value, as two members.
+            [name, member, value, ..] if is_member(&NAME_MEMBERS, first) && is_member(&VALUE_MEMBERS, member) => {
+                is_header(name, value) || is_secret_member(name, value)
+            }
             [next, ..] if first.starts_with('-') && is_secret_option(first, next) => true,
             [next, ..] if is_secret_of_scheme(first, next) => true,
             [scheme, value, ..] if first.ends_with([':', '=']) && is_scheme(scheme) => is_header(first, value),
             // In YAML, a name with members is followed by another name.
             [next, ..] if first.ends_with(':') => !next.ends_with(':') && is_header(first, next),
-            // The name of a variable and its value, as two members.
-            [name, member, value, ..] if is_member(&NAME_MEMBERS, first) && is_member(&VALUE_MEMBERS, member) => {
-                is_header(name, value) || is_secret_member(name, value)
-            }
             // The value of `Authorization:Bearer` is the next word.
             [next, ..] => {
                 let split = first.rsplit_once([':', '=']).filter(|(_, scheme)| is_scheme(scheme));

@@ -237,7 +237,12 @@ mod tests {
     fn the_commonest_error_is_told() {
         let mut told = RecordSummary::default();
         assert_eq!(told.commonest_error(), None);
-        let said = |error: &str, status| Record { http_status: status, phase: Phase::Measured, ..said(error, "") };
+        let said = |error: &str, status| Record {
+            outcome: assay_record::Outcome::HttpError,
+            http_status: status,
+            phase: Phase::Measured,
+            ..said(error, "")
+        };
         for (error, status, times) in [("busy", Some(429), 2), ("refused", None, 2), ("lost", None, 1)] {
             (0..times).for_each(|_| told.add_error(&said(error, status)));
         }
