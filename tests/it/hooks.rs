@@ -77,7 +77,7 @@ fn a_hook_that_cannot_run_is_refused_by_name() {
     render(&fixture, &[&[PIPELINE, "--hook", "PostSync"][..], &password].concat()).refuses(2, "repository_password");
     let padding = "# a long comment\n".repeat(60_000);
     fixture.write("job.yaml", &(job("http://h:1", "") + &padding));
-    render(&fixture, &["job.yaml", "--hook", "PostSync"]).refuses(10, "definition_invalid");
+    render(&fixture, &["job.yaml", "--hook", "PostSync"]).refuses(10, "foreign_format");
     fixture.write("job.yaml", &job("http://h:1", ""));
     let schedule = render(&fixture, &["job.yaml", "--only-schedules"]).refuses(10, "no_schedule");
     assert!(schedule.stderr.contains("`--hook PHASE` runs the file as it is"), "{}", schedule.stderr);

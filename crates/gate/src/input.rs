@@ -24,7 +24,7 @@ pub struct GateInput<'a> {
     pub judged_on: Instant,
     /// The noise learned from earlier runs.
     pub learned: Option<History>,
-    /// True if a person asks which of two sides is better: see [`Rules::both_ways`](crate::Rules::both_ways).
+    /// True if a person asks which of two sides is better: see [`Rules::both_ways`](crate::rule::Rules::both_ways).
     pub both_ways: bool,
     /// The differences of the candidate's own rules from these.
     pub policy_changes: Vec<Difference>,

@@ -23,11 +23,14 @@ pub(super) fn import_definitions(path: &str, original: &FileContent) -> Option<R
     Some(read_imported(path, original).unwrap_or_else(|fault| Err(refuse(fault))))
 }
 
-/// Returns why a file cannot be parsed that does not name Assay's group anywhere; `None` if it can, or names it. The reason quotes nothing of the file: the
-/// definitions of other tools hold credentials.
+/// What the text of a definition of another tool has, by which a file that cannot be parsed is taken for one.
+const FOREIGN_MARKS: [&str; 2] = ["ome.io/", "BenchmarkJob"];
+
+/// Returns why a file that looks like the definition of another tool cannot be parsed; `None` if it can, or looks like none. The reason quotes nothing of
+/// the file: such definitions hold credentials.
 fn why_unreadable(path: &str, bytes: &[u8]) -> Option<String> {
-    let (group, _) = API_VERSION.split_once('/').unwrap_or((API_VERSION, ""));
-    if bytes.windows(group.len()).any(|window| window == group.as_bytes()) {
+    let has = |mark: &str| bytes.windows(mark.len()).any(|window| window == mark.as_bytes());
+    if !FOREIGN_MARKS.into_iter().any(has) {
         return None;
     }
     match import(&Source::File { name: path, bytes }, &ImportOptions::default()) {
