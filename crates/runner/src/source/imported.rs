@@ -23,7 +23,7 @@ pub(super) fn import_definitions(path: &str, original: &FileContent) -> Option<R
     Some(read_imported(path, original).unwrap_or_else(|fault| Err(refuse(fault))))
 }
 
-/// What the text of a definition of another tool has, by which a file that cannot be parsed is taken for one.
+/// Texts of the definitions of other tools, by which a file that cannot be parsed is taken for one.
 const FOREIGN_MARKS: [&str; 2] = ["ome.io/", "BenchmarkJob"];
 
 /// Returns why a file that looks like the definition of another tool cannot be parsed; `None` if it can, or looks like none. The reason quotes nothing of
