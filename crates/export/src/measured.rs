@@ -44,6 +44,18 @@ impl<'a> Measured<'a> {
         self.due - self.ok.len() - self.cancelled()
     }
 
+    /// Returns the requests that were sent and failed.
+    pub(crate) fn sent_and_failed(&self) -> usize {
+        self.not_ok.len() - self.cancelled()
+    }
+
+    /// Returns the requests that were sent, in the order in which they were due.
+    pub(crate) fn in_order(&self) -> Vec<Sent<'a>> {
+        let mut sent: Vec<_> = self.ok.iter().chain(&self.not_ok).copied().collect();
+        sent.sort_by_key(|sent| sent.record.global_index);
+        sent
+    }
+
     /// Returns the requests that the client cancelled as planned.
     pub(crate) fn cancelled(&self) -> usize {
         self.not_ok.iter().filter(|sent| sent.record.outcome == Outcome::Cancelled).count()
@@ -51,8 +63,7 @@ impl<'a> Measured<'a> {
 
     /// Returns the requests that the client ended: those that it cancelled as planned, and those in flight at the end.
     pub(crate) fn ended_by_client(&self) -> usize {
-        let is_ended = |sent: &&Sent<'_>| matches!(sent.record.outcome, Outcome::Cancelled | Outcome::CancelledAtEnd);
-        self.not_ok.iter().filter(is_ended).count()
+        self.not_ok.iter().filter(|sent| sent.record.outcome.is_of_client()).count()
     }
 
     /// Returns the samples of the successful requests that have one.
@@ -66,11 +77,11 @@ impl<'a> Measured<'a> {
         sum.filter(|_| !self.ok.is_empty())
     }
 
-    /// Returns the time from the first start of a successful request to the last of these instants of them, in nanoseconds.
-    pub(crate) fn span_ns(&self, end: impl Fn(&Sent<'a>) -> Option<i64>) -> Option<i64> {
-        let first = self.ok.iter().map(|sent| sent.start_ns).min()?;
+    /// Returns the time from the first of these starts of the successful requests to the last of these ends, in seconds; `None` if it is not above 0.
+    pub(crate) fn span_s(&self, start: impl Fn(&Sent<'a>) -> i64, end: impl Fn(&Sent<'a>) -> Option<i64>) -> Option<f64> {
+        let first = self.ok.iter().map(start).min()?;
         let last = self.ok.iter().filter_map(end).max()?;
-        last.checked_sub(first).filter(|span| *span > 0)
+        last.checked_sub(first).filter(|span| *span > 0).map(|ns| ns as f64 / S)
     }
 }
 

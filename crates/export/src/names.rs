@@ -21,12 +21,22 @@ pub(crate) fn number(trial: &ExportedTrial) -> u32 {
     trial.index.saturating_add(1)
 }
 
-/// Returns the fields that tie a file of one trial to its run: name and value.
-pub(crate) fn origin(run: &ExportedRun, load: &ExportedLoad, trial: &ExportedTrial) -> [(&'static str, String); 7] {
+/// Returns the fields that tie a file of several trials to its run: name and value.
+fn run_origin(run: &ExportedRun) -> [(&'static str, String); 3] {
     [
         ("assay_run_id", run.run_id.clone()),
         ("assay_result_digest", run.result.to_string()),
         ("assay_version", run.version.clone()),
+    ]
+}
+
+/// Returns the fields that tie a file of one trial to its run: name and value.
+pub(crate) fn origin(run: &ExportedRun, load: &ExportedLoad, trial: &ExportedTrial) -> [(&'static str, String); 7] {
+    let [id, result, version] = run_origin(run);
+    [
+        id,
+        result,
+        version,
         ("assay_case", load.case_id.clone()),
         ("assay_point", load.point_id.clone()),
         ("assay_trial", number(trial).to_string()),
@@ -34,19 +44,18 @@ pub(crate) fn origin(run: &ExportedRun, load: &ExportedLoad, trial: &ExportedTri
     ]
 }
 
-/// Returns these fields as members of an object.
+/// Returns the fields of one trial as members of an object.
 pub(crate) fn origin_members(run: &ExportedRun, load: &ExportedLoad, trial: &ExportedTrial) -> Map<String, Value> {
-    origin(run, load, trial).into_iter().map(|(name, value)| (name.to_owned(), Value::String(value))).collect()
+    members(origin(run, load, trial))
 }
 
-/// Returns the fields that tie a file of several trials to its run, as members of an object.
+/// Returns the fields of several trials as members of an object.
 pub(crate) fn run_members(run: &ExportedRun) -> Map<String, Value> {
-    let members = [
-        ("assay_run_id", run.run_id.clone()),
-        ("assay_result_digest", run.result.to_string()),
-        ("assay_version", run.version.clone()),
-    ];
-    members.into_iter().map(|(name, value)| (name.to_owned(), Value::String(value))).collect()
+    members(run_origin(run))
+}
+
+fn members(fields: impl IntoIterator<Item = (&'static str, String)>) -> Map<String, Value> {
+    fields.into_iter().map(|(name, value)| (name.to_owned(), Value::String(value))).collect()
 }
 
 /// Returns the program that made a file, as formats name the version of their tool.

@@ -126,6 +126,16 @@ pub enum ExportedArrival {
     Other,
 }
 
+impl ExportedArrival {
+    /// Returns the requests per second of an open loop.
+    pub(crate) fn rate(self) -> Option<f64> {
+        match self {
+            Self::Constant(rate) | Self::Poisson(rate) | Self::Gamma { rate, .. } => Some(rate),
+            Self::Concurrency(_) | Self::Other => None,
+        }
+    }
+}
+
 /// The requests of a workload.
 #[derive(Clone, Debug)]
 pub struct ExportedServing {

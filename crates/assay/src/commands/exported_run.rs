@@ -7,8 +7,8 @@ use assay_export::{
     ExportedValue, InputKind, MAX_EXPORTED_REQUESTS, Needs,
 };
 use assay_manifest::{
-    ArrivalLaw, Attempt, CollectedTrial, Collection, ConnectionPolicy, ExecutionPart, FrozenWorkload, LengthLaw, Plan, PointKind,
-    PointSummary, PromptSource, Publication, ServingWork, Summary,
+    ArrivalLaw, Attempt, CaseId, CollectedTrial, Collection, ConnectionPolicy, Digest, ExecutionPart, FrozenWorkload, LengthLaw,
+    Plan, PlannedTrial, PointId, PointKind, PointSummary, PromptSource, Publication, ServingWork, Summary,
 };
 use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Failure};
@@ -21,8 +21,27 @@ use crate::commands::removed::resume_hint;
 struct Manifests<'a> {
     opened: &'a VerifiedRun,
     plan: &'a Plan,
-    collection: &'a Collection,
+    trials: BTreeMap<(&'a CaseId, &'a PointId), Vec<CountedTrial<'a>>>,
+    parts: BTreeMap<Digest, &'a ExecutionPart>,
     needs: Needs,
+}
+
+/// A trial that counts, as it was planned and as it was collected.
+struct CountedTrial<'a> {
+    planned: &'a PlannedTrial,
+    collected: &'a CollectedTrial,
+}
+
+/// Returns the trials that count by case and point, each in the order of the Collection.
+fn counted_trials<'a>(plan: &'a Plan, collection: &'a Collection) -> BTreeMap<(&'a CaseId, &'a PointId), Vec<CountedTrial<'a>>> {
+    let planned: BTreeMap<_, _> = plan.trials.iter().map(|trial| (&trial.trial_id, trial)).collect();
+    let mut trials: BTreeMap<_, Vec<CountedTrial<'_>>> = BTreeMap::new();
+    for collected in collection.trials.iter().filter(|trial| trial.counted) {
+        if let Some(planned) = planned.get(&collected.trial_id) {
+            trials.entry((&planned.case_id, &planned.point_id)).or_default().push(CountedTrial { planned, collected });
+        }
+    }
+    trials
 }
 
 /// Fills the run for a format.
@@ -38,7 +57,13 @@ pub(crate) fn exported_run(opened: &VerifiedRun, format: &ExportFormat) -> Resul
     let summary = &summary.body;
     let plan = &opened.chain.one::<Plan>().ok_or_else(no_result)?.body;
     let collection = &opened.chain.one::<Collection>().ok_or_else(no_result)?.body;
-    let manifests = Manifests { opened, plan, collection, needs: format.needs };
+    let manifests = Manifests {
+        opened,
+        plan,
+        trials: counted_trials(plan, collection),
+        parts: opened.chain.all::<ExecutionPart>().map(|(input, part)| (input.manifest, &part.body)).collect(),
+        needs: format.needs,
+    };
     let mut left = MAX_EXPORTED_REQUESTS;
     let loads = summary.points.iter().map(|point| manifests.load(point, &mut left)).collect::<Result<Vec<_>, _>>()?;
     let windows = || opened.chain.all::<ExecutionPart>().flat_map(|(_, part)| &part.body.attempts).map(|attempt| attempt.window);
@@ -89,9 +114,12 @@ fn tables(summary: &Summary) -> Vec<ExportedTable> {
 impl Manifests<'_> {
     fn load(&self, point: &PointSummary, left: &mut u64) -> Result<ExportedLoad, Failure> {
         let [workload, target, _] = point.case_id.names();
-        let work = self.plan.workloads.iter().find(|known| known.name.as_str() == workload);
-        let of_point = |trial: &&CollectedTrial| self.is_of(trial, point) && trial.counted;
-        let trials = self.collection.trials.iter().filter(of_point).map(|trial| self.trial(trial, point, left));
+        let case = self.plan.case(&point.case_id);
+        let work = case.and_then(|case| self.plan.workload(&case.workload));
+        let kind = case
+            .and_then(|case| case.points.iter().find(|planned| planned.point_id == point.point_id))
+            .map(|planned| planned.kind);
+        let trials = self.trials.get(&(&point.case_id, &point.point_id)).into_iter().flatten();
         Ok(ExportedLoad {
             case_id: point.case_id.to_string(),
             workload: workload.to_owned(),
@@ -99,36 +127,29 @@ impl Manifests<'_> {
             point_id: point.point_id.to_string(),
             value: point.value.clone(),
             workload_spec_digest: point.workload_spec_digest,
-            serving: work.and_then(|work| serving(work, self.kind(point), &point.value)),
-            trials: trials.collect::<Result<_, _>>()?,
+            serving: work.and_then(|work| serving(work, kind, &point.value)),
+            trials: trials.map(|trial| self.trial(trial, point, left)).collect::<Result<_, _>>()?,
         })
     }
 
-    fn is_of(&self, trial: &CollectedTrial, point: &PointSummary) -> bool {
-        let planned = self.plan.trials.iter().find(|planned| planned.trial_id == trial.trial_id);
-        planned.is_some_and(|planned| planned.case_id == point.case_id && planned.point_id == point.point_id)
-    }
-
-    /// Returns the kind of a point, by the plan.
-    fn kind(&self, point: &PointSummary) -> Option<PointKind> {
-        let case = self.plan.cases.iter().find(|case| case.case_id == point.case_id)?;
-        case.points.iter().find(|planned| planned.point_id == point.point_id).map(|planned| planned.kind)
-    }
-
-    fn trial(&self, trial: &CollectedTrial, point: &PointSummary, left: &mut u64) -> Result<ExportedTrial, Failure> {
-        let attempts = self.counted_attempts(trial);
+    fn trial(
+        &self,
+        &CountedTrial { planned, collected }: &CountedTrial<'_>,
+        point: &PointSummary,
+        left: &mut u64,
+    ) -> Result<ExportedTrial, Failure> {
+        let attempts = self.counted_attempts(collected);
         let starts = attempts.iter().map(|attempt| match &attempt.serving {
             Some(serving) => serving.start.unix_ns(),
             None => attempt.window.start.unix_ns(),
         });
-        let planned = self.plan.trials.iter().find(|planned| planned.trial_id == trial.trial_id);
         let mut exported = ExportedTrial {
-            trial_id: trial.trial_id.to_string(),
-            index: planned.map_or(0, |planned| planned.index),
+            trial_id: planned.trial_id.to_string(),
+            index: planned.index,
             start_ns: starts.min().unwrap_or(0),
             end_ns: attempts.iter().map(|attempt| attempt.window.end.unix_ns()).max().unwrap_or(0),
             outcomes: outcomes(&attempts),
-            values: values(trial, point),
+            values: values(collected, point),
             requests: Vec::new(),
         };
         if self.needs == Needs::Records {
@@ -142,10 +163,8 @@ impl Manifests<'_> {
 
     /// Returns the attempt that counts, of each shard.
     fn counted_attempts(&self, trial: &CollectedTrial) -> Vec<&Attempt> {
-        let parts: BTreeMap<_, _> =
-            self.opened.chain.all::<ExecutionPart>().map(|(input, part)| (input.manifest, &part.body)).collect();
         let counted = trial.attempts.iter().filter(|attempt| attempt.counted);
-        counted.filter_map(|attempt| parts.get(&attempt.part)?.find_attempt(&trial.trial_id, attempt.attempt)).collect()
+        counted.filter_map(|attempt| self.parts.get(&attempt.part)?.find_attempt(&trial.trial_id, attempt.attempt)).collect()
     }
 
     fn add_requests(&self, attempt: &Attempt, exported: &mut ExportedTrial, left: &mut u64) -> Result<(), Failure> {

@@ -1,6 +1,5 @@
 //! AIPerf: `profile_export_aiperf.json` and `profile_export.jsonl` of each trial.
 
-use assay_record::Outcome;
 use serde_json::{Map, Value, json};
 
 use crate::error::ExportError;
@@ -204,12 +203,12 @@ fn statistics(unit: &str, samples: &Samples) -> Value {
 
 /// Returns the numbers of the whole trial.
 fn totals(measured: &Measured<'_>) -> Vec<(String, Value)> {
-    let seconds = measured.span_ns(|sent| sent.record.last_token_ns).map(|ns| ns as f64 / S);
+    let seconds = measured.span_s(|sent| sent.start_ns, |sent| sent.record.last_token_ns);
     let input = measured.total(|sent| Some(sent.record.input_tokens)).map(|tokens| tokens as f64);
     let output = measured.total(|sent| sent.record.output_tokens).map(|tokens| tokens as f64);
     let rate = |count: Option<f64>| Some(count? / seconds?);
     let valid = measured.ok.len() as f64;
-    let failed = (measured.not_ok.len() - measured.cancelled()) as f64;
+    let failed = measured.sent_and_failed() as f64;
     let ended = valid + failed;
     let both = input.zip(output).map(|(input, output)| input + output);
     let totals = [
@@ -249,9 +248,7 @@ fn identity(run: &ExportedRun, of: ServingTrial<'_>) -> Vec<(String, Value)> {
 
 /// Returns one document for each request that was sent, in the order in which they were due.
 fn requests(of: ServingTrial<'_>, measured: &Measured<'_>) -> Vec<Value> {
-    let mut sent: Vec<Sent<'_>> = measured.ok.iter().chain(&measured.not_ok).copied().collect();
-    sent.sort_by_key(|sent| sent.record.global_index);
-    sent.into_iter().map(|sent| request(of, measured, sent)).collect()
+    measured.in_order().into_iter().map(|sent| request(of, measured, sent)).collect()
 }
 
 fn request(of: ServingTrial<'_>, measured: &Measured<'_>, sent: Sent<'_>) -> Value {
@@ -265,7 +262,7 @@ fn request(of: ServingTrial<'_>, measured: &Measured<'_>, sent: Sent<'_>) -> Val
         "worker_id": "assay",
         "record_processor_id": "assay",
         "benchmark_phase": "profiling",
-        "was_cancelled": matches!(record.outcome, Outcome::Cancelled | Outcome::CancelledAtEnd),
+        "was_cancelled": record.outcome.is_of_client(),
     });
     for (name, value) in [
         ("request_ack_ns", record.first_byte_ns.map(|ns| json!(at(ns)))),

@@ -147,12 +147,11 @@ fn load(run: &ExportedRun, of: ServingTrial<'_>) -> Option<Value> {
     if let Some(tokens) = serving.output_tokens {
         standardized["output_seq_len"] = json!({"distribution": "fixed", "value": tokens});
     }
-    match serving.arrival {
-        ExportedArrival::Concurrency(concurrency) => standardized["concurrency"] = json!(concurrency),
-        ExportedArrival::Constant(rate) | ExportedArrival::Poisson(rate) | ExportedArrival::Gamma { rate, .. } => {
-            standardized["rate_qps"] = json!(rate);
-        }
-        ExportedArrival::Other => {}
+    if let ExportedArrival::Concurrency(concurrency) = serving.arrival {
+        standardized["concurrency"] = json!(concurrency);
+    }
+    if let Some(rate) = serving.arrival.rate() {
+        standardized["rate_qps"] = json!(rate);
     }
     let mut args = origin_members(run, of.load, of.trial);
     args.insert("model".to_owned(), json!(serving.model));

@@ -204,22 +204,20 @@ fn task(of: ServingTrial<'_>) -> &'static str {
 }
 
 fn duration_s(measured: &Measured<'_>) -> Option<f64> {
-    measured.span_ns(|sent| sent.record.end_ns).map(|ns| ns as f64 / S)
+    measured.span_s(|sent| sent.start_ns, |sent| sent.record.end_ns)
 }
 
 fn run_document(run: &ExportedRun, of: ServingTrial<'_>, measured: &Measured<'_>, concurrency: u32) -> Value {
-    let mut sent: Vec<Sent<'_>> = measured.ok.iter().chain(&measured.not_ok).copied().collect();
-    sent.sort_by_key(|sent| sent.record.global_index);
     json!({
         "aggregated_metrics": aggregate(of, measured, concurrency),
-        "individual_request_metrics": sent.into_iter().map(request).collect::<Vec<_>>(),
+        "individual_request_metrics": measured.in_order().into_iter().map(request).collect::<Vec<_>>(),
         "_time_unit": "s",
         "assay": origin_members(run, of.load, of.trial),
     })
 }
 
 fn aggregate(of: ServingTrial<'_>, measured: &Measured<'_>, concurrency: u32) -> Value {
-    let failed = measured.not_ok.len() - measured.cancelled();
+    let failed = measured.sent_and_failed();
     let (valid, ended) = (measured.ok.len(), measured.ok.len() + failed);
     let mut codes: BTreeMap<String, u64> = BTreeMap::new();
     for status in measured.not_ok.iter().filter_map(|sent| sent.record.http_status) {

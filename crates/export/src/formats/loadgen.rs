@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::error::ExportError;
 use crate::format::{Export, ExportField, ExportFormat, ExportedFile, Needs, differs, left_out, same};
-use crate::measured::{Measured, S, Sent};
+use crate::measured::{Measured, Sent};
 use crate::names::{origin, trial_name, writer};
 use crate::run::{ExportedArrival, ExportedRun, ServingTrial};
 use crate::statistics::Samples;
@@ -107,7 +107,7 @@ struct Numbers {
 impl Numbers {
     fn new(of: ServingTrial<'_>) -> Self {
         let measured = Measured::new(of);
-        let span = span_s(&measured);
+        let span = measured.span_s(|sent| sent.record.intended_ns.unwrap_or(sent.start_ns), |sent| sent.record.end_ns);
         let tokens = measured.total(|sent| sent.record.output_tokens).map(|tokens| tokens as f64);
         let gaps = measured.ok.len().checked_sub(1).filter(|gaps| *gaps > 0).map(|gaps| gaps as f64);
         Self {
@@ -158,12 +158,6 @@ fn per_token(sent: Sent<'_>) -> Option<f64> {
     sent.per_later_token(Some(decode)).map(f64::floor)
 }
 
-fn span_s(measured: &Measured<'_>) -> Option<f64> {
-    let first = measured.ok.iter().map(|sent| sent.record.intended_ns.unwrap_or(sent.start_ns)).min()?;
-    let last = measured.ok.iter().filter_map(|sent| sent.record.end_ns).max()?;
-    last.checked_sub(first).filter(|ns| *ns > 0).map(|ns| ns as f64 / S)
-}
-
 fn summary(run: &ExportedRun, of: ServingTrial<'_>, scenario: &str, numbers: &Numbers) -> String {
     const RULE: &str = "================================================";
     let mut lines = vec![RULE.to_owned(), "MLPerf Results Summary".to_owned(), RULE.to_owned()];
@@ -178,17 +172,10 @@ fn summary(run: &ExportedRun, of: ServingTrial<'_>, scenario: &str, numbers: &Nu
     lines.extend(numbers.latencies().into_iter().map(|(name, _, value)| format!("{name} : {value}")));
     lines.extend([String::new(), RULE.to_owned(), "Test Parameters Used".to_owned(), RULE.to_owned()]);
     lines.push("samples_per_query : 1".to_owned());
-    lines.extend(rate(of).map(|rate| format!("target_qps : {rate}")));
+    lines.extend(of.serving.arrival.rate().map(|rate| format!("target_qps : {rate}")));
     lines.extend(origin(run, of.load, of.trial).map(|(name, value)| format!("{name} : {value}")));
     lines.push(String::new());
     lines.join("\n")
-}
-
-fn rate(of: ServingTrial<'_>) -> Option<f64> {
-    match of.serving.arrival {
-        ExportedArrival::Constant(rate) | ExportedArrival::Poisson(rate) | ExportedArrival::Gamma { rate, .. } => Some(rate),
-        ExportedArrival::Concurrency(_) | ExportedArrival::Other => None,
-    }
 }
 
 fn detail(run: &ExportedRun, of: ServingTrial<'_>, numbers: &Numbers) -> String {
@@ -196,7 +183,7 @@ fn detail(run: &ExportedRun, of: ServingTrial<'_>, numbers: &Numbers) -> String 
         origin(run, of.load, of.trial).into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
     values.extend(scenario(of).map(|scenario| ("effective_scenario".to_owned(), json!(scenario))));
     values.push(("effective_test_mode".to_owned(), json!("PerformanceOnly")));
-    values.extend(rate(of).map(|rate| ("effective_target_qps".to_owned(), json!(rate))));
+    values.extend(of.serving.arrival.rate().map(|rate| ("effective_target_qps".to_owned(), json!(rate))));
     values.push(("result_validity".to_owned(), json!("INVALID")));
     values.push(("result_invalid_reason".to_owned(), json!("no MLPerf result: LoadGen did not send the requests")));
     values.extend(numbers.samples_per_s.map(|rate| ("result_completed_samples_per_sec".to_owned(), json!(rate))));

@@ -129,7 +129,7 @@ fn load_fields(of: ServingTrial<'_>) -> Vec<(&'static str, Value)> {
 }
 
 fn totals(measured: &Measured<'_>) -> Vec<(&'static str, Value)> {
-    let duration = measured.span_ns(|sent| sent.record.end_ns).map(|ns| ns as f64 / S);
+    let duration = measured.span_s(|sent| sent.start_ns, |sent| sent.record.end_ns);
     let input = measured.total(|sent| Some(sent.record.input_tokens));
     let output = measured.total(|sent| sent.record.output_tokens);
     let both = input.zip(output).map(|(input, output)| input + output);
@@ -164,9 +164,8 @@ fn statistics(samples: &Samples) -> Vec<(String, f64)> {
 
 /// Returns the lists with one element for each request that was sent, in the order in which they were due.
 fn details(of: ServingTrial<'_>, measured: &Measured<'_>) -> Vec<(&'static str, Value)> {
-    let mut sent: Vec<&Sent<'_>> = measured.ok.iter().chain(&measured.not_ok).collect();
-    sent.sort_by_key(|sent| sent.record.global_index);
-    let list = |of: &dyn Fn(&Sent<'_>) -> Value| Value::Array(sent.iter().map(|sent| of(sent)).collect());
+    let sent = measured.in_order();
+    let list = |of: &dyn Fn(&Sent<'_>) -> Value| Value::Array(sent.iter().map(of).collect());
     let tokens = |sent: &Sent<'_>| if sent.record.outcome.is_ok() { sent.record.output_tokens.unwrap_or(0) } else { 0 };
     let error = |sent: &Sent<'_>| if sent.record.outcome.is_ok() { "" } else { sent.record.outcome.as_str() };
     let ttft = |sent: &Sent<'_>| sent.ttft().filter(|_| sent.record.outcome.is_ok()).map_or(0.0, |ns| ns / S);
