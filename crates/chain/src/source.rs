@@ -53,7 +53,7 @@ fn check_origin(source: &Source) -> Result<(), BrokenLink> {
         return Err(BrokenLink::Source("its files are not those of its digest over them".to_owned()));
     }
     if let Some(import) = &source.import
-        && (source.file(&import.file).is_none() || import.file == source.pipeline)
+        && (source.original().is_none() || import.file == source.pipeline)
     {
         return Err(BrokenLink::Source("it names no file of its own that its definitions were imported from".to_owned()));
     }

@@ -192,7 +192,7 @@ fn check_validity(plan: &Plan, attempt: &Attempt) -> Result<()> {
 }
 
 /// Judges by the counted outcomes whether failed requests ended an attempt early: if the plan states a number of them, those that count it have fewer.
-/// Which share of the last ones failed is in the records alone.
+/// The share of the last ones that failed is in the records alone.
 fn check_errors(plan: &Plan, shard: Shard, attempt: &Attempt) -> Result<()> {
     let Some(serving) = &attempt.serving else { return Ok(()) };
     let work = plan.case(&attempt.case_id).and_then(|case| plan.workload(&case.workload)?.serving.as_ref());

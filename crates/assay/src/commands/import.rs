@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use assay_foreign::{FORMATS, Import as Imported, ImportError, ImportOptions, Outcome, Row, Source, import, recognise};
 use assay_report::{counted, shell_word};
+use assay_runner::ImportedOriginal;
 use assay_spec::{MAX_OBJECT_BYTES, Problem};
 use assay_stage::{ErrorCode, Exit, Failure};
 use serde_json::json;
@@ -178,7 +179,7 @@ const MAX_FOLDED_LINES: usize = 12;
 /// Returns what became of the fields of a file that runs as it is: all of them if they are few, or else all that were not taken over exactly as the file
 /// states them.
 /// `path` is the file as the user named it.
-pub(crate) fn folded_table(path: &str, imported: &Imported) -> Vec<String> {
+fn folded_table(path: &str, imported: &Imported) -> Vec<String> {
     let is_always_shown = |row: &&Row| row.outcome != Outcome::Mapped || row.field.ends_with("(absent)");
     let is_whole = imported.rows.len() + 2 <= MAX_FOLDED_LINES;
     let shown: Vec<&Row> = imported.rows.iter().filter(|row| is_whole || is_always_shown(row)).collect();
@@ -195,6 +196,12 @@ pub(crate) fn folded_table(path: &str, imported: &Imported) -> Vec<String> {
     let head = format!("{path}: {}, imported in memory", imported.title);
     let foot = format!("  {}{rest}", counts.join(", "));
     [head].into_iter().chain(shown.iter().map(line)).chain([foot]).collect()
+}
+
+/// Prints what became of the fields of another tool's definition that runs as it is, if there is one.
+pub(crate) fn show_original(path: &str, original: Option<&ImportedOriginal>) {
+    let lines = original.into_iter().flat_map(|original| folded_table(path, &original.import));
+    lines.for_each(output::diagnostic);
 }
 
 /// Describes why nothing was written. `--partial` helps only if there are files without the refused fields.

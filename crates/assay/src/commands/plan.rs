@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::commands::estimate::{Length, estimate};
 use crate::commands::gpu_hours::{self, GpuHours, GpuHoursLimit, IN_PIPELINE};
-use crate::commands::import::folded_table;
+use crate::commands::import::show_original;
 use crate::commands::imports::{ImportCheck, ImportChecker};
 use crate::output;
 
@@ -82,8 +82,7 @@ impl Plan {
             ..SourceSpec::default()
         };
         let source = read(&spec)?;
-        let original = source.import.iter();
-        original.flat_map(|original| folded_table(&self.pipeline, &original.import)).for_each(output::diagnostic);
+        show_original(&self.pipeline, source.import.as_ref());
         let closure = &source.closure;
         let workloads = closure.workloads.iter().map(|workload| outline(closure, workload)).collect::<Result<Vec<_>, _>>()?;
         let cases = expand(&closure.pipeline, &closure.workloads).map_err(|problems| Failure::invalid(&problems))?;
@@ -121,7 +120,11 @@ fn read(spec: &SourceSpec) -> Result<LoadedSource, Failure> {
 
 /// Returns the duration of the trials that a source defines, according to their loads and limits.
 pub(crate) fn read_duration(spec: &SourceSpec) -> Result<PlanDuration, Failure> {
-    let source = read(spec)?;
+    duration_of(&read(spec)?)
+}
+
+/// Returns the duration of the trials that a source defines which was read already.
+pub(crate) fn duration_of(source: &LoadedSource) -> Result<PlanDuration, Failure> {
     let closure = &source.closure;
     let workloads = closure.workloads.iter().map(|workload| outline(closure, workload)).collect::<Result<Vec<_>, _>>()?;
     let cases = expand(&closure.pipeline, &closure.workloads).map_err(|problems| Failure::invalid(&problems))?;

@@ -14,8 +14,8 @@ use assay_runner::{ImportedOriginal, LoadedSource, SourceSpec, read_source};
 use assay_runs::read_regular_file;
 use assay_stage::{ErrorCode, Exit, Failure};
 
-use crate::commands::import::folded_table;
-use crate::commands::plan::read_duration;
+use crate::commands::import::show_original;
+use crate::commands::plan::duration_of;
 use crate::output;
 
 /// The trust policy that is rendered by default: no signer is trusted until one is named.
@@ -237,10 +237,10 @@ impl Render {
         };
         let read = read(file)?;
         let original = read.import.as_ref().map(|original| definition(file, &read, original)).transpose()?;
-        original.iter().flat_map(|(table, _, _)| table).for_each(output::diagnostic);
+        show_original(file, read.import.as_ref());
         let repository = if original.is_some() { String::new() } else { self.repository(file, &read)? };
         let source = match &original {
-            Some((_, name, text)) => HookSource::Definition { file: name, text },
+            Some((name, text)) => HookSource::Definition { file: name, text },
             None => HookSource::Repository { path: &read.pipeline, repository: &repository, branch: &self.branch },
         };
         Ok(hook_objects(&SyncHook {
@@ -249,7 +249,7 @@ impl Render {
             source,
             phase,
             wave: self.hook_wave,
-            deadline: deadline(file, &read)?,
+            deadline: deadline(&read)?,
         }))
     }
 
@@ -284,21 +284,21 @@ fn read(pipeline: &str) -> Result<LoadedSource, Failure> {
 
 /// Returns the longest time of a run: its trials at their limits, each repeated once, within the time limit of execute; and the time limits of the
 /// other stages.
-fn deadline(file: &str, read: &LoadedSource) -> Result<Duration, Failure> {
+fn deadline(read: &LoadedSource) -> Result<Duration, Failure> {
     let spec = &read.closure.pipeline.spec;
-    let trials = read_duration(&SourceSpec { pipeline: file.to_owned(), ..SourceSpec::default() })?.longest();
+    let trials = duration_of(read)?.longest();
     let trials = trials.saturating_mul(REPEATED).min(spec.time_limit);
     let others = spec.stages.iter().filter(|stage| stage.role != Role::Execute).map(|stage| stage.timeout);
     Ok(others.fold(trials, Duration::saturating_add))
 }
 
-/// Returns what became of the fields of another tool's definition, a name for its file in a ConfigMap, and its text.
-fn definition(file: &str, read: &LoadedSource, original: &ImportedOriginal) -> Result<(Vec<String>, String, String), Failure> {
+/// Returns a name for the file of another tool's definition in a ConfigMap, and its text.
+fn definition(file: &str, read: &LoadedSource, original: &ImportedOriginal) -> Result<(String, String), Failure> {
     let bytes = read.files().find(|(path, _)| *path == original.file).map(|(_, bytes)| bytes).unwrap_or_default();
     let text = std::str::from_utf8(bytes).map_err(|error| {
         Failure::new(ErrorCode::ForeignFormat, format!("`{file}` is not UTF-8, as a ConfigMap needs it")).because(&error)
     })?;
-    Ok((folded_table(file, &original.import), map_key(&original.file), text.to_owned()))
+    Ok((map_key(&original.file), text.to_owned()))
 }
 
 /// Returns the name of a file as the member of a ConfigMap can have it.

@@ -25,7 +25,7 @@ use serde_json::json;
 use crate::commands::bench::search::Search;
 use crate::commands::exec::comparison::{CommandComparison, comparison_json, comparison_lines};
 use crate::commands::gpu_hours::{GpuHoursLimit, IN_PIPELINE};
-use crate::commands::import::folded_table;
+use crate::commands::import::show_original;
 use crate::commands::on_kubernetes::OnKubernetes;
 use crate::commands::push;
 use crate::commands::results::{published_numbers, results};
@@ -210,8 +210,7 @@ impl RunRequest {
 
     /// Shows what became of the fields of another tool's definition, before anything is measured.
     pub(crate) fn show_import(&self, run: &Driven) {
-        let original = run.import.iter();
-        original.flat_map(|original| folded_table(&self.source.pipeline, &original.import)).for_each(output::diagnostic);
+        show_original(&self.source.pipeline, run.import.as_ref());
     }
 
     /// Adds to a failure of the plan what to type after the repair: a run that has been named stays bound to the files that it was started from.

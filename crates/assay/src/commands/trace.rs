@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use assay_foreign::harness;
 use assay_manifest::{
-    ALL_LOADS, Address, Artifact, Attempt, CaseId, CollectedAttempt, Collection, Count, CuratedFile, DefinitionImport,
-    Executable, ExecutableRole, ExecutionPart, FrozenWorkload, MetricSummary, NumberPlace, PinnedFile, Plan, Publication, Source,
-    Summary, TrialId, TrialValue, ordinal,
+    ALL_LOADS, Address, Attempt, CaseId, CollectedAttempt, Collection, Count, CuratedFile, Executable, ExecutableRole,
+    ExecutionPart, FrozenWorkload, MetricSummary, NumberPlace, PinnedFile, Plan, Publication, Source, Summary, TrialId,
+    TrialValue, ordinal,
 };
 use assay_report::{counted, shell_word};
 use assay_runs::VerifiedRun;
@@ -456,10 +456,13 @@ fn print_source(opened: &VerifiedRun, walk: &NumberTrace<'_>) {
     }
     let Some(source) = opened.chain.one::<Source>() else { return };
     let commit = source.body.commit.as_deref().unwrap_or("none");
-    let original = original_of(&source.body);
-    if let Some((import, artifact)) = original {
+    let original = source.body.original();
+    if let Some((import, file)) = original {
         output::line(format!("defined by {}, imported from", source.body.pipeline));
-        output::line(format!("          {} {} ({}) by Assay {}", import.file, artifact.digest, import.format, import.version));
+        output::line(format!(
+            "          {} {} ({}) by Assay {}",
+            import.file, file.artifact.digest, import.format, import.version
+        ));
     }
     let what = match (&opened.chain.commit, source.body.dirty) {
         (Some(info), _) => {
@@ -474,12 +477,6 @@ fn print_source(opened: &VerifiedRun, walk: &NumberTrace<'_>) {
     if let Some(repository) = &source.body.repository {
         output::line(format!("from      {repository}"));
     }
-}
-
-/// Returns the import that made the definitions of a Source, with its original.
-fn original_of(source: &Source) -> Option<(&DefinitionImport, &Artifact)> {
-    let import = source.import.as_ref()?;
-    Some((import, &source.file(&import.file)?.artifact))
 }
 
 /// Returns a command as one line, in which a word with blanks is still one word.
@@ -629,8 +626,8 @@ fn print_json(
             "spec": walk.workload.spec.digest,
         },
         "source": opened.chain.one::<Source>().map(|source| {
-            let original = original_of(&source.body).map(|(import, artifact)| {
-                json!({"file": import.file, "digest": artifact.digest, "format": import.format, "version": import.version})
+            let original = source.body.original().map(|(import, file)| {
+                json!({"file": import.file, "digest": file.artifact.digest, "format": import.format, "version": import.version})
             });
             json!({
                 "kind": source.body.kind, "commit": source.body.commit, "repository": source.body.repository, "import": original,

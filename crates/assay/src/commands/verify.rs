@@ -299,9 +299,7 @@ fn check_rows(opened: &VerifiedRun) -> Result<LevelReport, assay_verify::Error> 
 /// Prints the original of imported definitions, and whether an import of it gives them.
 fn show_original(opened: &VerifiedRun, report: &LevelReport) {
     let Some(source) = opened.chain.one::<assay_manifest::Source>().map(|source| &source.body) else { return };
-    let Some((import, original)) = source.import.as_ref().and_then(|import| Some((import, source.file(&import.file)?))) else {
-        return;
-    };
+    let Some((import, original)) = source.original() else { return };
     let named = format!("`{}` ({}), {}", import.file, import.format, original.artifact.digest);
     if report.imported_again {
         output::line(format!("  ok  definitions <- {named}: an import of it gives the same"));

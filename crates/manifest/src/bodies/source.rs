@@ -111,6 +111,12 @@ impl Source {
         hasher.finish()
     }
 
+    /// Returns the import that made the definitions, with its original; `None` if they were not imported, or if the original is not among the files.
+    pub fn original(&self) -> Option<(&DefinitionImport, &SourceFile)> {
+        let import = self.import.as_ref()?;
+        Some((import, self.file(&import.file)?))
+    }
+
     /// Returns the files that the commit has to hold: the original of an import, or else all.
     pub fn files_of_commit(&self) -> impl Iterator<Item = &SourceFile> {
         self.files.iter().filter(|file| self.import.as_ref().is_none_or(|import| import.file == file.path))

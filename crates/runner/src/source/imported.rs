@@ -33,10 +33,7 @@ fn why_unreadable(path: &str, bytes: &[u8]) -> Option<String> {
     if !FOREIGN_MARKS.into_iter().any(has) {
         return None;
     }
-    match import(&Source::File { name: path, bytes }, &ImportOptions::default()) {
-        Err(error @ ImportError::Syntax(_)) => Some(error.to_string()),
-        _ => None,
-    }
+    parse_documents(path, bytes).err().map(|problems| ImportError::Syntax(problems).to_string())
 }
 
 /// Returns the format of a file that has no document of Assay.

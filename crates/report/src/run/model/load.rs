@@ -197,7 +197,7 @@ impl Load {
 }
 
 /// The outcome of requests that were in flight when their trial ended: they were cancelled by the client.
-const CANCELLED: &str = "cancelled_at_end";
+pub(super) const CANCELLED_AT_END: &str = "cancelled_at_end";
 
 /// The requests of attempts that do not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -212,7 +212,7 @@ impl ExcludedRequests {
     pub(super) fn new(outcomes: &BTreeMap<String, Count>) -> Self {
         let count = |outcome: &str| outcomes.get(outcome).map_or(0, |count| count.0);
         let all = outcomes.values().fold(0_u64, |sum, count| sum.saturating_add(count.0));
-        let cancelled = count(CANCELLED).saturating_add(count(PLANNED_CANCELLATION));
+        let cancelled = count(CANCELLED_AT_END).saturating_add(count(PLANNED_CANCELLATION));
         Self { all, failed: all.saturating_sub(count("ok")).saturating_sub(cancelled), cancelled }
     }
 
@@ -584,14 +584,14 @@ mod tests {
     #[test]
     fn cancelled_requests_are_not_called_failed() {
         let clause = |outcomes: &[(&str, u64)]| ExcludedRequests::new(&counts(outcomes)).clause();
-        assert_eq!(clause(&[("ok", 4), (CANCELLED, 2)]), "; 2 of 6 were cancelled in attempts that do not count");
-        assert_eq!(clause(&[(CANCELLED, 1)]), "; 1 of 1 was cancelled in attempts that do not count");
+        assert_eq!(clause(&[("ok", 4), (CANCELLED_AT_END, 2)]), "; 2 of 6 were cancelled in attempts that do not count");
+        assert_eq!(clause(&[(CANCELLED_AT_END, 1)]), "; 1 of 1 was cancelled in attempts that do not count");
         assert_eq!(clause(&[("ok", 480), ("timeout", 20)]), "; 20 of 500 failed in attempts that do not count");
         assert_eq!(
-            clause(&[("timeout", 20), (CANCELLED, 2)]),
+            clause(&[("timeout", 20), (CANCELLED_AT_END, 2)]),
             "; 20 of 22 failed and 2 were cancelled in attempts that do not count"
         );
         assert_eq!(clause(&[("ok", 4)]), "");
-        assert_eq!(ExcludedRequests::new(&counts(&[(CANCELLED, 3)])).describe(), "3 of 3 requests were cancelled");
+        assert_eq!(ExcludedRequests::new(&counts(&[(CANCELLED_AT_END, 3)])).describe(), "3 of 3 requests were cancelled");
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use assay_manifest::{Address, Grade, Stability};
 
-use super::load::Load;
+use super::load::{CANCELLED_AT_END, Load};
 use super::section::{CaseSection, MetricStatistics, PointSection, Row};
 use super::serving::{self, Column, headlines, throughput, throughput_unit};
 use super::work::RequestedWork;
@@ -132,9 +132,6 @@ fn serving_sentence(case: &CaseSection, work: &RequestedWork, is_only_case: bool
     }
 }
 
-/// The outcome of requests that were in flight when their trial ended.
-const CUT_AT_END: &str = "cancelled_at_end";
-
 /// States the outcomes of the requests of a case without a counted attempt; `None` if an attempt counts, or nothing failed.
 fn all_failed(case: &CaseSection) -> Option<String> {
     let loads: Vec<&Load> = case.points.iter().filter_map(|point| point.serving.as_ref()).collect();
@@ -148,7 +145,7 @@ fn all_failed(case: &CaseSection) -> Option<String> {
         *causes.entry(&failure.kind).or_default() += failure.count;
     }
     // What the client cut at the end of a trial did not fail by itself, if something else did.
-    let cut = if causes.len() > 1 { causes.remove(CUT_AT_END).unwrap_or(0) } else { 0 };
+    let cut = if causes.len() > 1 { causes.remove(CANCELLED_AT_END).unwrap_or(0) } else { 0 };
     let failed = failed.saturating_sub(cut);
     let (outcome, count) = causes.into_iter().max_by_key(|(_, count)| *count)?;
     Some(format!("{} of {} failed, most often with {outcome} ({})", grouped(failed), counted(due, "request"), grouped(count)))
