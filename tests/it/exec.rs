@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::pipeline::{list, text};
@@ -171,6 +171,26 @@ fn a_command_is_stopped_by_ctrl_c() {
     running.signal(Signal::INT);
     running.finish().refuses(50, "cancelled");
     assert_eq!(fixture.leftovers(), [""; 0]);
+}
+
+#[test]
+fn a_stage_that_a_signal_stops_is_said_and_continues() {
+    let fixture = Fixture::bare();
+    let said = fixture.root().join("stderr");
+    let mut command = fixture.command(&binary("assay"));
+    // The measured program stops the stage that started it, once.
+    command.args(["exec", "--runs", "1", "--run-id", "one", "--", "sh", "-c", "kill -STOP $PPID"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(fs::File::create(&said).expect("a file"));
+    let mut running = command.spawn().expect("it runs");
+    let note = || fs::read_to_string(&said).expect("text");
+    wait_until("the stop is said", || note().contains("a signal has stopped this stage"));
+    let text = note();
+    let pid = text.split("`kill -CONT ").nth(1).and_then(|rest| rest.split('`').next()?.parse().ok()).and_then(Pid::from_raw);
+    kill_process(pid.expect("the hint names a process"), Signal::CONT).expect("it is still there");
+    assert!(running.wait().expect("it ends").success(), "{}", note());
+    assert_eq!(note().matches("has stopped this stage").count(), 1, "{}", note());
+    let other = exec(&fixture, &["--runs", "1", "--run-id", "two", "--", "true"]).success();
+    assert!(!other.stderr.contains("stopped"), "{}", other.stderr);
 }
 
 #[test]

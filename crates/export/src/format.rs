@@ -130,11 +130,11 @@ impl ExportedFile {
         Ok(Self { path, bytes })
     }
 
-    /// Creates a file with one JSON document on each line.
-    pub(crate) fn json_lines(path: impl Into<PathBuf>, documents: &[Value]) -> Result<Self, ExportError> {
+    /// Creates a file with one JSON document on each line; one document at a time is in memory.
+    pub(crate) fn json_lines(path: impl Into<PathBuf>, documents: impl IntoIterator<Item = Value>) -> Result<Self, ExportError> {
         let (path, mut bytes) = (path.into(), Vec::new());
         for document in documents {
-            serde_json::to_writer(&mut bytes, document).map_err(|error| unwritable(&path, &error))?;
+            serde_json::to_writer(&mut bytes, &document).map_err(|error| unwritable(&path, &error))?;
             bytes.push(b'\n');
         }
         Ok(Self { path, bytes })

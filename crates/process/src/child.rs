@@ -163,6 +163,26 @@ impl Child {
         }
     }
 
+    /// Waits like [`Child::wait`], and looks at this interval whether a signal has stopped the child or one of its own children: `on_stopped`
+    /// is called with the process id, once for each time that one is stopped. Nothing continues it.
+    pub fn wait_and_tell_stops(
+        self,
+        limit: Option<Duration>,
+        cancel: &Cancel,
+        interval: Duration,
+        mut on_stopped: impl FnMut(i32),
+    ) -> Result<ChildExit, Error> {
+        let (pid, mut told) = (self.pid, None);
+        self.wait_within(limit, cancel, interval, || {
+            let stopped = tree::stopped_of(pid).map(reaper::raw_pid);
+            if let Some(stopped) = stopped.filter(|stopped| told != Some(*stopped)) {
+                on_stopped(stopped);
+            }
+            told = stopped;
+            false
+        })
+    }
+
     /// Ends the child now: SIGTERM to its group, SIGKILL after the command's grace period. A child that has ended already is
     /// reported as it ended, and not as cancelled.
     pub fn stop(mut self) -> Result<ChildExit, Error> {

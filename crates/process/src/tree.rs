@@ -59,6 +59,18 @@ fn pid_of(text: &str) -> Option<Pid> {
     text.parse().ok().filter(|raw| *raw > 0).and_then(Pid::from_raw)
 }
 
+/// Returns the process of a supervisor and of what it supervises that a signal has stopped (SIGSTOP, SIGTSTP), if there is one.
+pub(crate) fn stopped_of(supervisor: Pid) -> Option<Pid> {
+    let mut family = std::iter::once(supervisor).chain(children_of(supervisor));
+    family.find(|pid| fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_stopped_in(&stat)))
+}
+
+/// Returns true if a line of `/proc/<pid>/stat` is of a process that a signal has stopped; not of one that a debugger stops.
+fn is_stopped_in(stat: &str) -> bool {
+    let state = stat.rsplit_once(')').and_then(|(_, after_name)| after_name.split_ascii_whitespace().next());
+    state == Some("T")
+}
+
 /// Kills `root` and all of its descendants.
 ///
 /// Each process is stopped before its children are read, so that it can neither fork nor wait for a child (which would free that
@@ -84,6 +96,14 @@ mod tests {
 
     fn parent(stat: &str) -> Option<i32> {
         parent_in(stat).map(|pid| pid.as_raw_nonzero().get())
+    }
+
+    #[test]
+    fn only_a_signal_stops_a_process() {
+        assert!(is_stopped_in("7 (S) T 5 7 7"));
+        for other in ["7 (T) S 5 7 7", "7 (sh) t 5 7", "7 (sh) R 5 7", "7 (sh) Z 5", "", "7 (T"] {
+            assert!(!is_stopped_in(other), "{other}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,9 @@ mod retry;
 
 /// The time limit for a stage to end after it was told to: longer than the stage gives to what it measures.
 const STAGE_GRACE: Duration = Duration::from_secs(15);
+
+/// The interval at which it is looked whether a signal has stopped a stage, which then does nothing and says nothing.
+const STOPPED_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The time limit for the supervisor: longer than it gives to the stage.
 const SUPERVISOR_GRACE: Duration = Duration::from_secs(30);
@@ -375,10 +378,13 @@ impl Process {
         then: impl FnOnce(&ChildExit) + Send + 'static,
     ) -> Result<Self> {
         let mut child = spawner.spawn(command)?;
-        let events = read_events(&mut child)?;
+        let (sender, events) = sync_channel(WAITING_EVENTS);
+        read_events(&mut child, sender.clone())?;
         let (waiting, pid) = (cancel.clone(), child.pid());
-        let waiter =
-            std::thread::Builder::new().name("waiter".to_owned()).spawn(move || child.wait(limit, &waiting).inspect(then));
+        // The sender is dropped with the closure: the events end when the child has ended and its stdout is read.
+        let tell_stop = move |pid| drop(sender.try_send(Event::Note { message: stopped_note(pid) }));
+        let wait = move || child.wait_and_tell_stops(limit, &waiting, STOPPED_INTERVAL, tell_stop).inspect(then);
+        let waiter = std::thread::Builder::new().name("waiter".to_owned()).spawn(wait);
         // A child that no thread waits for was dropped, and so was ended.
         let waiter = waiter.map_err(|error| Resource::Spawner.error(error))?;
         Ok(Self { events, cancel, waiter, log, pid })
@@ -425,8 +431,7 @@ fn unreported_end(ended: &ChildExit, stopped: &Cancel, log: Option<&Path>) -> Er
 }
 
 /// Reads a child's events in a thread of its own, so that its stdout pipe never fills.
-fn read_events(child: &mut Child) -> Result<Receiver<Event>> {
-    let (sender, events) = sync_channel(WAITING_EVENTS);
+fn read_events(child: &mut Child, sender: SyncSender<Event>) -> Result<()> {
     if let Some(stdout) = child.take_stdout() {
         let read = move || {
             let mut lines = BufReader::new(stdout);
@@ -440,7 +445,12 @@ fn read_events(child: &mut Child) -> Result<Receiver<Event>> {
         };
         std::thread::Builder::new().name("events".to_owned()).spawn(read).map_err(|error| Resource::Spawner.error(error))?;
     }
-    Ok(events)
+    Ok(())
+}
+
+/// Returns what a person is told if a signal has stopped a stage: nobody but them knows whether that is wanted.
+fn stopped_note(pid: i32) -> String {
+    format!("a signal has stopped this stage (process {pid}): `kill -CONT {pid}` continues it, and Ctrl-C ends the run")
 }
 
 /// Returns the next line without its end, or `None` if there is no other. Bytes of a line beyond the limit are read and dropped.

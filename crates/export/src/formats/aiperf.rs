@@ -108,8 +108,7 @@ fn write(run: &ExportedRun) -> Result<Export, ExportError> {
             ));
         }
         export.files.push(ExportedFile::json(format!("{name}/profile_export_aiperf.json"), &summary(run, of, &measured))?);
-        let lines: Vec<Value> = requests(of, &measured);
-        export.files.push(ExportedFile::json_lines(format!("{name}/profile_export.jsonl"), &lines)?);
+        export.files.push(ExportedFile::json_lines(format!("{name}/profile_export.jsonl"), requests(of, &measured))?);
     }
     Ok(export)
 }
@@ -247,8 +246,8 @@ fn identity(run: &ExportedRun, of: ServingTrial<'_>) -> Vec<(String, Value)> {
 }
 
 /// Returns one document for each request that was sent, in the order in which they were due.
-fn requests(of: ServingTrial<'_>, measured: &Measured<'_>) -> Vec<Value> {
-    measured.in_order().into_iter().map(|sent| request(of, measured, sent)).collect()
+fn requests<'a>(of: ServingTrial<'a>, measured: &'a Measured<'a>) -> impl Iterator<Item = Value> + 'a {
+    measured.in_order().into_iter().map(move |sent| request(of, measured, sent))
 }
 
 fn request(of: ServingTrial<'_>, measured: &Measured<'_>, sent: Sent<'_>) -> Value {

@@ -50,7 +50,7 @@ const SCHEMA: &str = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/
 fn write(run: &ExportedRun) -> Result<Export, ExportError> {
     let end = if run.has_result { "COMPLETE" } else { "FAIL" };
     let events = [event(run, "START", run.start_ns, &[]), event(run, end, run.end_ns, &run.tables)];
-    Ok(Export { files: vec![ExportedFile::json_lines("events.ndjson", &events)?], remarks: Vec::new() })
+    Ok(Export { files: vec![ExportedFile::json_lines("events.ndjson", events)?], remarks: Vec::new() })
 }
 
 fn event(run: &ExportedRun, kind: &str, at_ns: i64, tables: &[ExportedTable]) -> Value {

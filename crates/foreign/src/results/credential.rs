@@ -33,7 +33,8 @@ const PASSWORD_ENDS: [&str; 10] = [
 const MIN_DIGITS: usize = 4;
 
 /// The names of services whose `--NAME-key` is a credential, unlike `--sort-key`.
-const SERVICES: [&str; 13] = [
+const SERVICES: [&str; 16] = [
+    "account",
     "anthropic",
     "api",
     "aws",
@@ -46,8 +47,39 @@ const SERVICES: [&str; 13] = [
     "mistral",
     "nvidia",
     "openai",
+    "sharedaccess",
+    "subscription",
     "together",
 ];
+
+/// Programs with an option of one letter whose value, in the next word, is a password.
+const PASSWORD_OPTIONS: [(&str, &str); 7] = [
+    ("ldapsearch", "-w"),
+    ("mongo", "-p"),
+    ("mongosh", "-p"),
+    ("redis-benchmark", "-a"),
+    ("redis-cli", "-a"),
+    ("sshpass", "-p"),
+    ("valkey-cli", "-a"),
+];
+
+/// Programs with such an option whose value is in the same word: in the next one, there is a name of a database.
+const ATTACHED_PASSWORD_OPTIONS: [(&str, &str); 8] = [
+    ("mariadb", "-p"),
+    ("mysql", "-p"),
+    ("mysqladmin", "-p"),
+    ("mysqldump", "-p"),
+    ("mysqlslap", "-p"),
+    ("redis-cli", "-a"),
+    ("sshpass", "-p"),
+    ("sysbench", "--mysql-password="),
+];
+
+/// The most words of a command behind its program in which its options are looked for.
+const MAX_OPTIONS: usize = 64;
+
+/// The shortest word behind `the password is` that is taken for a credential.
+const MIN_SAID: usize = 6;
 
 /// The kinds of authentication that `auth` may name, which are no credentials.
 const AUTH_KINDS: [&str; 22] = [
@@ -289,12 +321,23 @@ fn is_secret_of_scheme(scheme: &str, value: &str) -> bool {
 
 /// Returns true if a text, such as a command line, has an option, header, variable or address with a credential.
 pub(crate) fn find_in_text(text: &str) -> bool {
+    // Decoded once only: a hostile text may be encoded any number of times.
+    find_in_plain_text(text) || decoded(text).is_some_and(|decoded| find_in_plain_text(&decoded))
+}
+
+fn find_in_plain_text(text: &str) -> bool {
     let is_separator = |c: char| c.is_whitespace() || "\"'`,;{}<>()[]\\".contains(c);
     // A value in quotes belongs to the name in front of it.
     let text = &text.replace("=\\\"", "=").replace("=\"", "=").replace("='", "=");
     let words = joined_words(text.split(is_separator).filter(|word| !word.is_empty()));
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     has_private_key(text) || (0..words.len()).any(|first| words.get(first..).is_some_and(begin_with_credential))
+}
+
+/// Returns a text with its percent-encoded characters as they are meant; `None` if it has none.
+fn decoded(text: &str) -> Option<String> {
+    let decoded = text.contains('%').then(|| percent_encoding::percent_decode_str(text).decode_utf8_lossy())?;
+    (decoded != text).then(|| decoded.into_owned())
 }
 
 /// Joins a `:` or `=` that stands alone to the word in front of it: the quotes around a member's name were separators.
@@ -321,6 +364,8 @@ fn begin_with_credential(words: &[&str]) -> bool {
             }
             [next, ..] if first.starts_with('-') && is_secret_option(first, next) => true,
             [next, ..] if is_secret_of_scheme(first, next) => true,
+            ["is" | "was", value, ..] if is_said(first, value) => true,
+            _ if has_password_option(first, rest) => true,
             [scheme, value, ..] if first.ends_with([':', '=']) && is_scheme(scheme) => is_header(first, value),
             // In YAML, a name with members is followed by another name.
             [next, ..] if first.ends_with(':') => !next.ends_with(':') && is_header(first, next),
@@ -330,6 +375,27 @@ fn begin_with_credential(words: &[&str]) -> bool {
                 split.is_some_and(|(name, _)| is_header(name, next))
             }
         }
+}
+
+/// Returns true for `password is VALUE`, if the value is no word of a language.
+fn is_said(name: &str, value: &str) -> bool {
+    let has = |kind: fn(&u8) -> bool| value.as_bytes().iter().any(kind);
+    let name = plain_name(name);
+    let is_name = ["key", "token"].contains(&name.as_str()) || PASSWORD_ENDS.iter().any(|end| name.ends_with(end));
+    is_name && value.len() >= MIN_SAID && has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic) && !is_placeholder(value)
+}
+
+/// Returns true if a program is one with an option of one letter for a password, and the option is behind it with a value.
+fn has_password_option(program: &str, rest: &[&str]) -> bool {
+    let program = program.rsplit('/').next().unwrap_or(program);
+    let options = |known: &'static [(&str, &str)]| {
+        known.iter().filter(move |(name, _)| *name == program).map(|(_, option)| *option)
+    };
+    let is_value = |value: &str| !value.starts_with('-') && !is_placeholder(value);
+    let words = rest.get(..rest.len().min(MAX_OPTIONS)).unwrap_or_default();
+    let is_next = |option: &str| words.windows(2).any(|two| matches!(two, [first, value] if *first == option && is_value(value)));
+    let is_attached = |option: &str| words.iter().any(|word| word.strip_prefix(option).is_some_and(is_value));
+    options(&PASSWORD_OPTIONS).any(is_next) || options(&ATTACHED_PASSWORD_OPTIONS).any(is_attached)
 }
 
 /// Returns true for one of these names of members with the colon behind it.
@@ -393,7 +459,10 @@ fn has_private_key(text: &str) -> bool {
 pub fn credential_in_words(words: &[String]) -> Option<usize> {
     let is_alone = |word: &String| is_secret_text("", word);
     let is_pair = |pair: &[String]| find_in_text(&pair.join(" "));
-    words.iter().position(is_alone).or_else(|| words.windows(2).position(is_pair))
+    let texts: Vec<&str> = words.iter().map(String::as_str).collect();
+    let has_option = |at: &usize| matches!(texts.get(*at..), Some([program, rest @ ..]) if has_password_option(program, rest));
+    let of_two = || words.windows(2).position(is_pair);
+    words.iter().position(is_alone).or_else(of_two).or_else(|| (0..texts.len()).find(has_option))
 }
 
 /// Returns true for `--api-key=value`, `API_KEY=value`, `X-Api-Key:value` and `--header=X-Api-Key:value`.
@@ -510,6 +579,14 @@ mod tests {
             (json!({"env": "- name: API_KEY\n  value: canary"}), "env"),
             (json!({"env": "cfg=[{\"name\":\"API_KEY\",\"value\":\"canary\"}]"}), "env"),
             (json!({"env": {"SSHPASS": "canary"}}), "env/SSHPASS"),
+            (json!({"cmd": "sshpass -p canary ssh h"}), "cmd"),
+            (json!({"cmd": "/usr/bin/sshpass -pcanary ssh h"}), "cmd"),
+            (json!({"cmd": "redis-cli -h 127.0.0.1 -a canary ping"}), "cmd"),
+            (json!({"cmd": "mysql -u me -pcanary db"}), "cmd"),
+            (json!({"note": "# the password is canary-4f2b"}), "note"),
+            (json!({"to": "AccountName=a;AccountKey=Y2FuYXJ5;Endpoint=h"}), "to"),
+            (json!({"body": "model=m&api%5Fkey=canary-4f2b"}), "body"),
+            (json!({"body": "%7B%22api_key%22%3A%20%22canary-4f2b%22%7D"}), "body"),
             (json!({"env": {"REGISTRY_AUTH": "canary"}}), "env/REGISTRY_AUTH"),
             (json!({"request_args": format!("{{\"headers\":{{\"Authorization\":\"Bearer {KEY}\"}}}}")}), "request_args"),
         ];
@@ -525,6 +602,7 @@ mod tests {
         assert_eq!(place(&["tool", "--token=canary-4f2b"]), Some(1));
         assert_eq!(place(&["tool", "Authorization:", "canary-4f2b"]), Some(1));
         assert_eq!(place(&["tool", r#"{"api_key": "canary-4f2b"}"#]), Some(1));
+        assert_eq!(place(&["env", "sshpass", "-v", "-p", "canary", "ssh"]), Some(1));
         assert_eq!(place(&["gen-token", "x"]), None, "the name of a program is no option");
         assert_eq!(place(&["tool", "--token"]), None);
         assert_eq!(place(&[]), None);
@@ -551,6 +629,9 @@ mod tests {
             json!({"text": "Bearer authentication", "more": "a basic question about Basic auth, and bearer tokens: none"}),
             json!({"packages": "git+https://git@github.com/x/y ssh://git@github.com/x", "PWD": "/home/me", "GPU_BYPASS": "cache"}),
             json!({"env": {"HTTP_AUTH": "basic", "COMPASS": "", "TEST_PASSES": "three"}, "time_to_first_token:50": 1}),
+            json!({"cmd": ["mysql -p db", "redis-cli -a none", "sshpass -p REDACTED ssh h", "mysqld -pid", "mongo -p --quiet"]}),
+            json!({"cmd": "ssh -p 2222 h 'tool -a all -w 4'"}),
+            json!({"text": "the password is required, the token is missing: 100% of 4%20 requests, key is 12345678"}),
             json!({"note": "-----BEGIN CERTIFICATE-----", "first_token": 12_345, "passes": "three", "author": "somebody"}),
         ];
         for document in documents {
