@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::bench::{RUN, bench_fixture};
 use crate::docs::{Reader, blocks};
 use crate::pipeline::{list, text};
-use crate::support::{CommandResult, Fixture, files_under, measured_fixture};
+use crate::support::{CommandResult, Fixture, binary, files_under, measured_fixture};
 
 fn export(fixture: &Fixture, run: &str, format: &str, to: &Path) -> CommandResult {
     fixture.assay(&["export", run, "--format", format, "--to", to.to_str().expect("text")])
@@ -183,6 +183,18 @@ fn options_of_rows_and_folders_that_exist_are_refused() {
     assert_eq!(files_under(&there), Vec::<PathBuf>::new());
     let unknown = export(fixture, RUN, "xml", &fixture.root().join("xml")).exits(2);
     assert!(unknown.stderr.contains("benchmark-report") && unknown.stderr.contains("parquet"), "{}", unknown.stderr);
+}
+
+#[test]
+fn a_limit_of_the_size_of_files_is_an_error_with_its_cause() {
+    let (fixture, _) = bench_fixture();
+    let to = fixture.root().join("limited");
+    let script = "ulimit -f 1; exec \"$@\"";
+    let mut command = fixture.command(Path::new("/bin/sh"));
+    command.args(["-c", script, "sh"]).arg(binary("assay")).args(["export", RUN, "--format", "vllm", "--to"]).arg(&to);
+    let refused = CommandResult::from_output(command.output().expect("it runs")).refuses(2, "unwritable");
+    assert!(refused.stderr.contains("would be too large") && refused.stderr.contains("`ulimit -f unlimited`"), "{}", refused.stderr);
+    assert!(!to.exists(), "nothing is left");
 }
 
 /// The page is followed word by word.

@@ -293,6 +293,8 @@ fn equal_definitions_are_compared_and_others_are_named() {
     assert_eq!((&sample["median"], &sample["method"]), (&json!(0.104), &json!("order_statistic")), "{document:#}");
 
     let [vllm, sglang, aiperf] = ["vllm", "sglang", "aiperf"].map(|format| import(&fixture, format, format));
+    let mixed = fixture.assay(&["compare", id(&vllm), "nightly"]).refuses(2, "nothing_compared");
+    assert!(mixed.stderr.contains("`nightly` is a run") && mixed.stderr.contains("assay export --format"), "{}", mixed.stderr);
     let refused = fixture.assay(&["compare", id(&vllm), id(&sglang)]).refuses(2, "nothing_compared");
     let named = "`vllm.ttft` and `sglang.ttft` are not comparable: both are near `ttft_ms`, and are defined differently \
                  (docs/reference/foreign.md#vllm and #sglang)";

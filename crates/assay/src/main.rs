@@ -37,9 +37,16 @@ fn main() -> ExitCode {
     let mut command = without_empty_store(Assay::command());
     let parsed = command.try_get_matches_from_mut(std::env::args_os()).and_then(|matches| Assay::from_arg_matches(&matches));
     match parsed.map_err(|error| error.format(&mut command)) {
-        Ok(assay) => output::finish(check_open_files(getrlimit(Resource::Nofile).current).and_then(|()| assay.command.run())),
+        Ok(assay) => output::finish(prepare().and_then(|()| assay.command.run())),
         Err(error) => output::usage(&error),
     }
+}
+
+/// Prepares this process for limits of its user.
+fn prepare() -> Result<(), Failure> {
+    assay_process::survive_file_size_limit()
+        .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
+    check_open_files(getrlimit(Resource::Nofile).current)
 }
 
 /// The open files that a command may need beside those of its load: a store's, and the pipes of the stages.

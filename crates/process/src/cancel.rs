@@ -79,6 +79,12 @@ impl Cancel {
 /// The signals that ask a process to end: from a keyboard, from another process, and from a terminal that was closed.
 pub const END_SIGNALS: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 
+/// Lets a write beyond the limit of a file's size (`ulimit -f`) fail with an error, instead of ending the process without a message. Programs
+/// that this process starts are ended by it as ever: a handler is not inherited.
+pub fn survive_file_size_limit() -> io::Result<()> {
+    signal_hook::flag::register(Signal::XFSZ.as_raw(), Arc::default()).map(drop)
+}
+
 /// Returns a token that these signals cancel, from now on and for the life of the process. The signals no longer end the
 /// process; a repeated one changes nothing. SIGHUP stays ignored if the process was started to ignore it, as `nohup` does.
 pub fn cancel_on_signals(signals: &[Signal]) -> io::Result<Cancel> {
@@ -87,8 +93,7 @@ pub fn cancel_on_signals(signals: &[Signal]) -> io::Result<Cancel> {
     let outlives_terminal = is_in_mask(ignored_signals()?, Signal::HUP.as_raw());
     let is_handled = |signal: &&Signal| **signal != Signal::HUP || !outlives_terminal;
     let handled = signals.iter().filter(is_handled).map(|signal| signal.as_raw());
-    // A write beyond `ulimit -f` then fails with an error, instead of ending the process without a message.
-    signal_hook::flag::register(Signal::XFSZ.as_raw(), Arc::default())?;
+    survive_file_size_limit()?;
     let mut arriving = signal_hook::iterator::Signals::new(handled)?;
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for number in arriving.forever() {

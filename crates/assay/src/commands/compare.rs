@@ -62,10 +62,25 @@ struct Row {
 }
 
 impl Compare {
+    /// Refuses a run beside foreign evidence: their numbers have other definitions.
+    fn refuse_mixed(&self) -> Result<(), Failure> {
+        let (evidence, run) = match (is_digest(&self.baseline), is_digest(&self.candidate)) {
+            (true, false) => (&self.baseline, &self.candidate),
+            (false, true) => (&self.candidate, &self.baseline),
+            _ => return Ok(()),
+        };
+        let message = format!("`{evidence}` is a digest, and `{run}` is a run: only two of a kind are compared");
+        Err(Failure::new(ErrorCode::NothingCompared, message).hint(
+            "to compare a run with foreign evidence, write it in the format of that tool with `assay export --format`, import the \
+             files with `assay import results`, and compare the two digests",
+        ))
+    }
+
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         if is_digest(&self.baseline) && is_digest(&self.candidate) {
             return foreign_evidence::compare(&self.place.runs(), [&self.baseline, &self.candidate], self.json);
         }
+        self.refuse_mixed()?;
         let opened = [self.place.open(&self.baseline)?, self.place.open(&self.candidate)?];
         let [baseline, candidate] = [summary(&opened[0])?, summary(&opened[1])?];
         let (mut rows, left_out) = rows(baseline, candidate);
