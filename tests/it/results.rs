@@ -327,3 +327,77 @@ fn rows_of_single_requests_are_a_file() {
     assert_eq!(lines[0]["values"]["icl_ms"].as_array().map(Vec::len), Some(9));
     assert_eq!(samples["units"]["aiperf.ttft"], json!("ms"));
 }
+
+/// The rows of a query of foreign evidence.
+fn queried(fixture: &Fixture, sql: &str) -> Vec<Value> {
+    let found = fixture.assay(&["query", "--foreign", sql, "--format", "json"]).success();
+    found.stdout.lines().map(|line| serde_json::from_str(line).expect("a row")).collect()
+}
+
+#[test]
+fn sql_reads_foreign_evidence_only_if_it_is_asked_to() {
+    let fixture = Fixture::bare();
+    let sql = "SELECT count(*) AS n FROM foreign_outcome_fact";
+    let refused = fixture.assay(&["query", sql]).refuses(2, "query_refused");
+    assert!(refused.stderr.contains("whose numbers Assay did not measure") && refused.stderr.contains("--foreign"), "{}", refused.stderr);
+    let none = fixture.assay(&["query", "--foreign", sql]).success();
+    assert!(none.stderr.contains("foreign: 0 pieces of foreign evidence") && !none.stderr.contains("signed Summaries"), "{}", none.stderr);
+
+    let imported = import(&fixture, "vllm", "peers");
+    let other = import(&fixture, "hyperfine", "commands");
+    let rows = |of: &Value| list(&of["body"]["rows"]).len();
+    assert_eq!(queried(&fixture, sql), [json!({"n": rows(&imported) + rows(&other)})]);
+    let all = queried(&fixture, "SELECT name, format, evidence_id, numbers, samples, signer, grade FROM foreign_evidence_dim ORDER BY name");
+    assert_eq!(all.iter().map(|row| text(&row["evidence_id"])).collect::<Vec<_>>(), [id(&other), id(&imported)]);
+    assert_eq!((&all[1]["numbers"], &all[1]["grade"], &all[0]["signer"]), (&json!(rows(&imported)), &json!("foreign"), &json!("local-import")));
+
+    let first = &list(&imported["body"]["rows"])[0];
+    let labels = serde_json::to_string(&first["labels"]).expect("JSON");
+    let sql = format!(
+        "SELECT value, unit FROM foreign_outcome_fact WHERE evidence_id = '{}' AND metric = '{}' AND statistic = '{}' AND labels = '{labels}'",
+        id(&imported), text(&first["metric"]), text(&first["statistic"]),
+    );
+    assert_eq!(queried(&fixture, &sql), [json!({"value": first["value"], "unit": first["unit"]})]);
+
+    let samples = queried(
+        &fixture,
+        "SELECT count(DISTINCT s.sample) AS n, min(s.value) > 0 AS positive FROM foreign_sample_fact s \
+         JOIN foreign_evidence_dim e ON s.evidence_id = e.evidence_id WHERE e.name = 'commands'",
+    );
+    assert_eq!(samples, [json!({"n": other["body"]["samples"]["rows"].as_str().and_then(|rows| rows.parse::<u64>().ok()), "positive": true})]);
+}
+
+#[test]
+fn evidence_of_an_unknown_signer_is_left_out_by_name_and_a_changed_one_refused() {
+    let fixture = Fixture::bare();
+    let imported = import(&fixture, "vllm", "peers");
+    let sql = "SELECT count(*) AS n FROM foreign_evidence_dim";
+    let other = "0".repeat(64);
+    let asked = ["query", "--foreign", sql, "--trust", &other];
+    let left_out = fixture.assay(&[&asked[..], &["--format", "json"]].concat()).success();
+    assert_eq!(left_out.stdout, "{\"n\":0}\n");
+    let short = &id(&imported)["sha256:".len()..][..12];
+    assert!(left_out.stderr.contains(&format!("left out: foreign evidence {short}")), "{}", left_out.stderr);
+    assert!(left_out.stderr.contains("foreign: 0 pieces"), "{}", left_out.stderr);
+    fixture.assay(&[&asked[..], &["--strict"]].concat()).refuses(20, "unknown_key");
+
+    let path = blob(&fixture.store(), id(&imported));
+    let bytes = fs::read(&path).expect("the manifest");
+    fs::remove_file(&path).expect("removed");
+    write_file(&path, &flip_bit(&bytes));
+    let refused = fixture.assay(&["query", "--foreign", sql]).exits(20);
+    assert!(!refused.stderr.contains("valid signature"), "{}", refused.stderr);
+}
+
+#[test]
+fn samples_that_are_absent_are_said() {
+    let fixture = Fixture::bare();
+    let imported = import(&fixture, "hyperfine", "commands");
+    let sql = "SELECT count(*) AS n FROM foreign_sample_fact";
+    let ran = fixture.assay(&["query", "--foreign", sql]).success();
+    assert!(!ran.stderr.contains("absent"), "{}", ran.stderr);
+    fs::remove_file(blob(&fixture.store(), text(&imported["body"]["samples"]["artifact"]["digest"]))).expect("removed");
+    let ran = fixture.assay(&["query", "--foreign", sql, "--format", "json"]).success();
+    assert!(ran.stderr.contains("absent: the samples of foreign evidence `commands`"), "{}", ran.stderr);
+    assert_eq!(ran.stdout, "{\"n\":0}\n");
+}

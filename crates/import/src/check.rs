@@ -26,6 +26,17 @@ pub struct VerifiedForeignEvidence {
     pub reading: Reading,
 }
 
+/// Foreign evidence whose signature verifies.
+#[derive(Clone, Debug)]
+pub struct SignedForeignEvidence {
+    /// Its manifest.
+    pub manifest: Manifest<ForeignEvidence>,
+    /// The name of its signer.
+    pub signer: String,
+    /// True if a trust policy names its signer.
+    pub established: bool,
+}
+
 /// The result of reading frozen files again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reading {
@@ -53,13 +64,26 @@ pub fn verify_foreign_evidence(
     reference: InputRef,
     trust: &Trust,
 ) -> Result<VerifiedForeignEvidence, Failure> {
+    let SignedForeignEvidence { manifest, signer, established } = signed_foreign_evidence(blobs, reference, trust)?;
+    let reading = read_again(blobs, &manifest.body)?;
+    Ok(VerifiedForeignEvidence { reference, manifest, signer, established, reading })
+}
+
+/// Verifies the signature of foreign evidence and its signer under `trust`. Its files are not read again.
+///
+/// # Errors
+/// Fails with the code of the signature's fault, and with `foreign_evidence` if the document is of another kind.
+pub fn signed_foreign_evidence(
+    blobs: &dyn Blobs,
+    reference: InputRef,
+    trust: &Trust,
+) -> Result<SignedForeignEvidence, Failure> {
     let verified = load_alone(blobs, reference, trust, "foreign evidence")?;
     let manifest = ForeignEvidence::from_document(verified.value())
         .ok_or_else(|| contradiction("the document is no foreign evidence"))?
         .clone();
-    let reading = read_again(blobs, &manifest.body)?;
     let signer = verified.signer();
-    Ok(VerifiedForeignEvidence { reference, signer: signer.name.clone(), established: signer.established, reading, manifest })
+    Ok(SignedForeignEvidence { manifest, signer: signer.name.clone(), established: signer.established })
 }
 
 /// Returns the public key that foreign evidence names, unverified: it is a candidate only.

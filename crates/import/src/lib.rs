@@ -6,7 +6,9 @@ mod find;
 mod freeze;
 mod samples;
 
-pub use check::{Reading, VerifiedForeignEvidence, public_key_beside, verify_foreign_evidence};
+pub use check::{
+    Reading, SignedForeignEvidence, VerifiedForeignEvidence, public_key_beside, signed_foreign_evidence, verify_foreign_evidence,
+};
 pub use find::{find, is_taken};
 pub use freeze::{FoundFile, describe_results, freeze, key_artifact, sign};
-pub use samples::{SampleValues, Series, series};
+pub use samples::{SampleValues, Series, for_each_sample, series};

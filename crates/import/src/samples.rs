@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use assay_manifest::ForeignEvidence;
 use assay_stage::{ErrorCode, Failure};
 use assay_verify::Blobs;
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
 /// The most bytes of samples that are read.
 const MAX_SAMPLE_BYTES: u64 = 1 << 30;
@@ -57,26 +58,42 @@ impl SampleValues {
 /// Fails with `foreign_evidence` if the file is damaged.
 pub fn series(blobs: &dyn Blobs, evidence: &ForeignEvidence) -> Result<Series, Failure> {
     let mut series = Series::new();
-    let Some(samples) = &evidence.samples else { return Ok(series) };
-    let bytes = blobs.get(&samples.artifact.digest, MAX_SAMPLE_BYTES)?.unwrap_or_default();
+    for_each_sample(blobs, evidence, |labels, values| {
+        for (metric, value) in values {
+            series.entry((metric.clone(), labels.clone())).or_default().add(value);
+        }
+        Ok(())
+    })?;
+    Ok(series)
+}
+
+/// Visits the samples of verified foreign evidence, in their order: the labels of each, and the value or the list of values of each metric.
+/// Returns false if they are absent.
+///
+/// # Errors
+/// Fails with `foreign_evidence` if the file is damaged, and as `visit` does.
+pub fn for_each_sample(
+    blobs: &dyn Blobs,
+    evidence: &ForeignEvidence,
+    mut visit: impl FnMut(&BTreeMap<String, String>, &Map<String, Value>) -> Result<(), Failure>,
+) -> Result<bool, Failure> {
+    let Some(samples) = &evidence.samples else { return Ok(true) };
+    let Some(bytes) = blobs.get(&samples.artifact.digest, MAX_SAMPLE_BYTES)? else { return Ok(false) };
     for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         let damaged = |error: serde_json::Error| {
             Failure::new(ErrorCode::ForeignEvidence, "a row of its samples is damaged").because(&error)
         };
-        let row: Value = serde_json::from_slice(line).map_err(damaged)?;
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let labels: BTreeMap<String, String> = row
-            .get("labels")
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-            .map(|(name, value)| (name.clone(), text(value)))
-            .collect();
-        for (metric, value) in row.get("values").and_then(Value::as_object).into_iter().flatten() {
-            series.entry((metric.clone(), labels.clone())).or_default().add(value);
-        }
+        let row: Sample = serde_json::from_slice(line).map_err(damaged)?;
+        visit(&row.labels, &row.values)?;
     }
-    Ok(series)
+    Ok(true)
+}
+
+/// A line of the file of samples.
+#[derive(Deserialize)]
+struct Sample {
+    labels: BTreeMap<String, String>,
+    values: Map<String, Value>,
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use assay_manifest::{CuratedFile, Digest, RunId};
 use assay_query::{Limits, OpenedFiles, Query, ResultTable, check_file, open_files, run_query, sort_files};
 use assay_store::{Scratch, ScratchFile, Store};
-use assay_warehouse::{BENCHMARK_RUN_FACT, Table, table};
+use assay_warehouse::{BENCHMARK_RUN_FACT, Table, foreign_table, table};
 
 use crate::log::{Lake, Snapshot, TableFile, data_path};
 use crate::{Error, Result};
@@ -243,6 +243,19 @@ impl Reading {
         }
     }
 
+    /// Makes a reading of no table of the warehouse, for a query of foreign evidence alone.
+    pub fn of_no_table() -> Self {
+        Self { tables: OpenedFiles::new(), unverified: Vec::new(), visible: BTreeSet::new() }
+    }
+
+    /// Adds the files of tables of foreign evidence, whose rows the caller has made from verified documents. They are no files of the
+    /// warehouse, and not among [`Reading::files`].
+    #[must_use]
+    pub fn with_foreign(mut self, foreign: OpenedFiles) -> Self {
+        self.tables.extend(foreign);
+        self
+    }
+
     /// Returns the files that no verified Summary names. Empty for trusted readings.
     pub fn unverified(&self) -> &[UnverifiedItem] {
         &self.unverified
@@ -250,7 +263,8 @@ impl Reading {
 
     /// Returns the digests of the files that are read, by table: with the query, they determine the result.
     pub fn files(&self) -> impl Iterator<Item = (&'static str, Digest)> {
-        self.tables.iter().flat_map(|(table, files)| files.iter().map(|(digest, _)| (*table, *digest)))
+        let own = self.tables.iter().filter(|(table, _)| foreign_table(table).is_none());
+        own.flat_map(|(table, files)| files.iter().map(|(digest, _)| (*table, *digest)))
     }
 
     /// Runs the query. The result depends on the rows and the query alone: the same bytes from run to run.

@@ -19,7 +19,7 @@ pub fn query_failure(error: Error, wrong_query: Exit) -> Failure {
     let hint = error.hint().map(str::to_owned);
     let of_query = |code| Failure::from_error(code, &error).with_exit(wrong_query);
     let failure = match &error {
-        Error::Query(QueryError::Refused { .. }) => of_query(ErrorCode::QueryRefused),
+        Error::Query(QueryError::Refused { .. }) | Error::Foreign(_) => of_query(ErrorCode::QueryRefused),
         Error::Query(QueryError::Invalid { .. }) | Error::NotOpened(_) => of_query(ErrorCode::Query),
         Error::Query(QueryError::OverLimit { .. }) => of_query(ErrorCode::QueryTooLarge),
         Error::Query(QueryError::Failed { .. }) => of_query(ErrorCode::QueryFailed),

@@ -36,6 +36,9 @@ pub enum Error {
     /// The query names a table that was not opened for it.
     #[error("the query reads table `{0}`, which was not opened for it")]
     NotOpened(String),
+    /// The query names a table of foreign evidence, and may not read one.
+    #[error("the query reads `{0}`, whose numbers Assay did not measure")]
+    Foreign(&'static str),
     /// A result cannot be written as Parquet.
     #[error("failed to write the result")]
     Write(#[source] Cause),
@@ -62,6 +65,7 @@ impl Error {
         match self {
             Self::Store(error) => error.hint(),
             Self::Query(error) => error.hint(),
+            Self::Foreign(_) => Some("`assay query --foreign` reads the tables of foreign evidence; a published query cannot"),
             Self::NoProgram(_) => Some("it lies beside the other binaries; build it with `cargo build --workspace --bins`"),
             _ => None,
         }

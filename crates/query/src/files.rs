@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use arrow_schema::{Field, FieldRef, Schema, SchemaRef};
 use assay_manifest::{CuratedFile, Digest};
 use assay_store::{Scratch, ScratchFile, Store};
-use assay_warehouse::{Column, Table, check_pages, table};
+use assay_warehouse::{Column, Row, Table, check_pages, table, write};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 
 use crate::error::panic_text;
@@ -31,6 +31,19 @@ pub fn open_files(store: &Store, files: &[CuratedFile], query: &Query, scratch: 
     }
     sort_files(&mut opened);
     Ok(opened)
+}
+
+/// Writes rows to a file for a query, as if they came from a curated file of their table.
+///
+/// # Errors
+/// Fails if the rows are not of the table, and if there is no room for them.
+pub fn rows_file(table: &'static Table, rows: impl IntoIterator<Item = Row>, scratch: &Scratch) -> crate::Result<(Digest, ScratchFile)> {
+    let mut bytes = Vec::new();
+    write(table, rows, &mut bytes).map_err(|error| Error::Write(Box::new(error)))?;
+    // A store in memory hashes the bytes on their way to scratch, like any other.
+    let store = Store::open("memory:")?;
+    let digest = store.put(&bytes)?;
+    Ok((digest, store.materialise(&digest, scratch)?))
 }
 
 /// Puts a table's files in the order of their digests, each once: a result does not depend on the order of commits.

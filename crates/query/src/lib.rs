@@ -16,7 +16,7 @@ mod views;
 pub mod wire;
 
 pub use error::{Error, panic_text};
-pub use files::{OpenedFiles, check_file, open_files, plain_schema, sort_files};
+pub use files::{OpenedFiles, check_file, open_files, plain_schema, rows_file, sort_files};
 pub use result::{Cell, Kind, ResultColumn, ResultTable, TableColumn};
 pub use run::{Query, run_query};
 pub use views::{VIEWS, View, view};

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use assay_process::{Cancel, ChildExit, Command, Input, Output, Spawner, Status};
 use assay_store::ScratchFile;
-use assay_warehouse::{Table, table};
+use assay_warehouse::{Table, foreign_table, table};
 use rustix::process::Signal;
 
 use crate::wire::{LimitedResource, Limits, PROGRAM, QueryError, Reply, Request};
@@ -30,6 +30,7 @@ const MAX_HEAD_BYTES: usize = 4 << 20;
 pub struct Query {
     sql: String,
     tables: BTreeSet<&'static str>,
+    foreign: BTreeSet<&'static str>,
     catalog: bool,
 }
 
@@ -37,17 +38,27 @@ impl Query {
     /// Checks the text of a query, such as the content of a file in Git.
     ///
     /// Fails with [`QueryError::Refused`] for anything but one reading statement, and with [`QueryError::Invalid`] if it does not
-    /// parse or names a table that does not exist. Tables and views are those of the warehouse, and `information_schema`.
+    /// parse or names a table that does not exist. Tables and views are those of the warehouse, and `information_schema`. Fails with
+    /// [`Error::Foreign`] if it names a table of foreign evidence.
     pub fn parse(sql: &str) -> Result<Self> {
+        let query = Self::parse_with_foreign(sql)?;
+        query.foreign_tables().next().map_or(Ok(()), |table| Err(Error::Foreign(table.name)))?;
+        Ok(query)
+    }
+
+    /// Checks as [`Query::parse`] does a query that may read the tables of foreign evidence, too.
+    pub fn parse_with_foreign(sql: &str) -> Result<Self> {
         // The program checks this too, but a longer text need not be sent to it.
         if sql.len() > wire::MAX_SQL_BYTES {
             return Err(QueryError::OverLimit { what: LimitedResource::SqlBytes, limit: wire::MAX_SQL_BYTES as u64 }.into());
         }
         match send_request(&Request::Check { sql: sql.to_owned() })? {
             (Reply::Tables { tables, catalog }, _) => {
-                let known = tables.iter().map(|name| table(name).map(|table| table.name));
+                let (foreign, own): (Vec<_>, Vec<_>) = tables.iter().partition(|name| foreign_table(name).is_some());
+                let known = own.into_iter().map(|name| table(name).map(|table| table.name));
                 let tables = known.collect::<Option<_>>().ok_or_else(|| bad_reply("it names an unknown table"))?;
-                Ok(Self { sql: sql.to_owned(), tables, catalog })
+                let foreign = foreign.into_iter().filter_map(|name| foreign_table(name)).map(|table| table.name).collect();
+                Ok(Self { sql: sql.to_owned(), tables, foreign, catalog })
             }
             _ => Err(bad_reply("its reply does not match the request")),
         }
@@ -63,15 +74,25 @@ impl Query {
         self.catalog
     }
 
-    /// Returns the tables that it reads, including those behind views, in the order of their names.
+    /// Returns the tables of the warehouse that it reads, including those behind views, in the order of their names.
     pub fn tables(&self) -> impl Iterator<Item = &'static Table> {
         self.tables.iter().filter_map(|name| table(name))
+    }
+
+    /// Returns true if it reads this table of foreign evidence.
+    pub fn reads_foreign(&self, table: &Table) -> bool {
+        self.foreign.contains(table.name)
+    }
+
+    /// Returns the tables of foreign evidence that it reads.
+    pub fn foreign_tables(&self) -> impl Iterator<Item = &'static Table> {
+        self.foreign.iter().filter_map(|name| foreign_table(name))
     }
 }
 
 /// Runs a query over opened files. The result depends on the rows and the query alone: the same bytes from run to run.
 pub fn run_query(opened: &OpenedFiles, query: &Query, limits: Limits) -> Result<ResultTable> {
-    if let Some(table) = query.tables().find(|table| !opened.contains_key(table.name)) {
+    if let Some(table) = query.tables().chain(query.foreign_tables()).find(|table| !opened.contains_key(table.name)) {
         return Err(Error::NotOpened(table.name.to_owned()));
     }
     let files = |files: &[(_, ScratchFile)]| -> Vec<_> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use assay_query::{LimitedResource, MAX_SQL_BYTES, MAX_SQL_TOKENS, QueryError, VIEWS, panic_text, view};
-use assay_warehouse::{TABLES, table};
+use assay_warehouse::{TABLES, foreign_table, table};
 use datafusion::common::DataFusionError;
 use datafusion::logical_expr::Volatility;
 use datafusion::sql::parser::{DFParser, Statement};
@@ -140,7 +140,7 @@ pub(crate) fn collect_tables(statement: &Statement) -> Result<QueryTables, Query
         } else if let Some(view) = view(name) {
             reads.views.insert(view.name);
             reads.tables.extend(view.tables.iter().map(|table| (*table).to_owned()));
-        } else if let Some(table) = table(name) {
+        } else if let Some(table) = table(name).or_else(|| foreign_table(name)) {
             reads.tables.insert(table.name.to_owned());
         } else if !is_function(name) {
             return Err(QueryError::invalid(format!(
@@ -188,6 +188,7 @@ mod tests {
         assert_eq!(tables("EXPLAIN SELECT * FROM Outcome_Fact"), ["outcome_fact"]);
         assert_eq!(tables("SELECT (SELECT max(value) FROM outcome_fact)"), ["outcome_fact"]);
         assert_eq!(tables("SELECT 1 -- a comment\n;"), [""; 0]);
+        assert_eq!(tables("SELECT * FROM foreign_outcome_fact, outcome_fact"), ["foreign_outcome_fact", "outcome_fact"]);
     }
 
     #[test]

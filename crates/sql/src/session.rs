@@ -113,7 +113,10 @@ async fn context(reads: &QueryTables, tables: &Tables, limits: Limits) -> Result
     let runtime =
         RuntimeEnvBuilder::new().with_memory_limit(memory, 1.0).with_disk_manager_builder(disk).build_arc().map_err(start)?;
     let context = SessionContext::new_with_config_rt(config(), runtime);
-    for table in assay_warehouse::TABLES.iter().filter(|table| reads.catalog || reads.tables.contains(table.name)) {
+    // The catalog describes the tables of the warehouse; those of foreign evidence are there if the query reads them.
+    let own = assay_warehouse::TABLES.iter().filter(|table| reads.catalog || reads.tables.contains(table.name));
+    let foreign = assay_warehouse::FOREIGN_TABLES.iter().filter(|table| reads.tables.contains(table.name));
+    for table in own.chain(foreign) {
         let files = tables.get(table.name).map(|files| files.iter().map(partitioned_file).collect());
         let provider = CuratedTable { name: table.name, schema: plain_schema(table), files };
         context.register_table(table.name, Arc::new(provider)).map_err(start)?;

@@ -8,6 +8,7 @@
 //! objects ([`for_each_object`]).
 
 mod error;
+mod foreign_tables;
 mod metric_columns;
 mod objects;
 mod pages;
@@ -20,6 +21,7 @@ mod tables;
 mod write;
 
 pub use error::Error;
+pub use foreign_tables::{FOREIGN_EVIDENCE_DIM, FOREIGN_OUTCOME_FACT, FOREIGN_SAMPLE_FACT, FOREIGN_TABLES, foreign_table};
 pub use objects::{ObjectError, ObjectLimits, for_each_object};
 pub use pages::{PageError, PageSizes, check_pages};
 pub use read::{MAX_FILE_ROWS, MAX_FOUND_ROWS, MAX_READ_ROWS, Source, find, for_each_row, read};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::TABLES;
+use crate::{FOREIGN_TABLES, TABLES};
 use crate::schema::{Column, Table};
 
 /// Returns the text of the reference page, in Markdown.
@@ -18,6 +18,13 @@ pub fn reference() -> String {
         let _ = writeln!(page, "| [`{0}`](#{0}) | {1} |", table.name, first_sentence(table.doc));
     }
     for table in TABLES {
+        add_table(&mut page, table);
+    }
+    page.push_str(
+        "\n## Tables of foreign evidence\n\nOnly `assay query --foreign` reads these. No file of the warehouse holds their rows: they are \
+         made from the signed documents of the store when a query reads them.\n",
+    );
+    for table in FOREIGN_TABLES {
         add_table(&mut page, table);
     }
     page
@@ -52,9 +59,10 @@ mod tests {
     #[test]
     fn every_column_is_on_the_page() {
         let page = reference();
-        assert_eq!(page.matches("\n## ").count(), TABLES.len());
+        let all = || TABLES.iter().chain(&FOREIGN_TABLES);
+        assert_eq!(page.matches("\n## ").count(), all().count() + 1);
         assert_eq!(page.matches("\n| [`").count(), TABLES.len());
-        assert_eq!(page.matches("\n| `").count(), TABLES.iter().map(|table| table.columns().count()).sum::<usize>());
+        assert_eq!(page.matches("\n| `").count(), all().map(|table| table.columns().count()).sum::<usize>());
         assert!(!page.contains("| |  |"), "no empty cells that break the table");
     }
 

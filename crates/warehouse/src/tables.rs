@@ -578,11 +578,16 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::Type;
+    use crate::{FOREIGN_TABLES, Type};
+
+    /// All tables, with those of foreign evidence.
+    fn all_tables() -> impl Iterator<Item = &'static Table> {
+        TABLES.into_iter().chain(FOREIGN_TABLES)
+    }
 
     #[test]
     fn names_are_unique_and_plain() {
-        for table in TABLES {
+        for table in all_tables() {
             let names: Vec<_> = table.columns().map(|column| column.name).collect();
             let distinct: BTreeSet<_> = names.iter().collect();
             assert_eq!(names.len(), distinct.len(), "{}", table.name);
@@ -594,7 +599,7 @@ mod tests {
 
     #[test]
     fn every_row_has_an_id_and_a_key_that_identifies_it() {
-        for table in TABLES {
+        for table in all_tables() {
             assert_eq!(
                 table.columns().last().map(|column| (column.name, column.nullable, column.key)),
                 Some((ROW_ID, false, false))
@@ -613,7 +618,7 @@ mod tests {
 
     #[test]
     fn units_follow_names() {
-        for column in TABLES.iter().flat_map(|table| table.columns()) {
+        for column in all_tables().flat_map(Table::columns) {
             let parts: Vec<_> = column.name.split('_').collect();
             let is_ns = parts.contains(&"ns") && !column.name.ends_with("_pct");
             assert_eq!(is_ns, column.unit == Some("ns"), "{}", column.name);

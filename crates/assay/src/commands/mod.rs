@@ -16,6 +16,7 @@ mod export;
 mod exported_run;
 mod fetch;
 mod foreign_evidence;
+mod foreign_tables;
 mod forge;
 mod gate;
 mod gc;

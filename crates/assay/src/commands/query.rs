@@ -9,10 +9,11 @@ use assay_query::{Limits, Query as Sql, ResultTable};
 use assay_report::counted;
 use assay_runs::{LeftOutRun, SignedSummaries, no_warehouse, signed_summaries};
 use assay_stage::{ErrorCode, Exit, Failure};
-use assay_store::Scratch;
+use assay_store::{Scratch, Store};
 use assay_verify::lake_failure;
 use serde_json::{Value, json};
 
+use crate::commands::foreign_tables::ForeignTables;
 use crate::commands::store_options::StoreOptions;
 use crate::output;
 
@@ -35,7 +36,7 @@ enum Format {
 /// Query the warehouse with SQL. Every file that is read must be named by a signed Summary, unless `--unverified` is given.
 ///
 /// Tables and views: `runs`, `outcomes`, `serving`, and all that docs/tables.md lists. Instead of `SHOW`, query
-/// `information_schema.columns`.
+/// `information_schema.columns`. Numbers of other tools are in tables of their own, which `--foreign` reads.
 #[derive(clap::Args)]
 pub(crate) struct Query {
     /// One `SELECT`; `-` reads it from stdin
@@ -50,9 +51,12 @@ pub(crate) struct Query {
     /// Also read files that no signed Summary names, and list them
     #[arg(long)]
     unverified: bool,
-    /// Fail if a run has to be left out because its signer is unknown
+    /// Fail if a run, or foreign evidence, has to be left out because its signer is unknown
     #[arg(long, conflicts_with = "unverified")]
     strict: bool,
+    /// Also read the tables of foreign evidence: `foreign_evidence_dim`, `foreign_outcome_fact`, `foreign_sample_fact`
+    #[arg(long, conflicts_with = "at")]
+    foreign: bool,
     /// The output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -73,11 +77,35 @@ impl Query {
                 Failure::new(ErrorCode::BinaryOutput, "Parquet is nothing for a terminal").hint("name a file with `--output`")
             );
         }
-        let query = Sql::parse(&self.text()?).map_err(failure)?;
+        let text = self.text()?;
+        let query = if self.foreign { Sql::parse_with_foreign(&text) } else { Sql::parse(&text) }.map_err(failure)?;
         let store = self.place.runs().open_store()?;
-        let lake = Lake::open(&store).map_err(failure)?;
+        let scratch = Scratch::new(MAX_SCRATCH_BYTES)?;
+        let foreign = match query.foreign_tables().next() {
+            Some(_) => Some(ForeignTables::open(&store, &self.place.trust, &query, self.strict, &scratch)?),
+            None => None,
+        };
+        match foreign {
+            Some(foreign) if query.tables().next().is_none() => self.run_foreign(&query, foreign),
+            foreign => self.run_own(&store, &query, &scratch, foreign),
+        }
+    }
+
+    /// Runs a query of foreign evidence alone, which needs no warehouse.
+    fn run_foreign(&self, query: &Sql, mut foreign: ForeignTables) -> Result<Exit, Failure> {
+        let reading = Reading::of_no_table().with_foreign(foreign.take_files());
+        self.write(&self.result(&reading, query)?, &[])?;
+        Ok(foreign.report())
+    }
+
+    fn result(&self, reading: &Reading, query: &Sql) -> Result<ResultTable, Failure> {
+        reading.run_query(query, Limits { rows: self.max_rows, ..Limits::default() }).map_err(failure)
+    }
+
+    fn run_own(&self, store: &Store, query: &Sql, scratch: &Scratch, mut foreign: Option<ForeignTables>) -> Result<Exit, Failure> {
+        let lake = Lake::open(store).map_err(failure)?;
         // The signed Summaries are read first: a run that is published meanwhile is in the tables that are read afterwards.
-        let mut signed = signed_summaries(&store, &self.place.trust)?;
+        let mut signed = signed_summaries(store, &self.place.trust)?;
         if let Some(first) = signed.left_out.first().filter(|_| self.strict) {
             return Err(first.refusal().hint("without `--strict`, the run is left out by name"));
         }
@@ -97,14 +125,18 @@ impl Query {
             signed.subjects = signed.subjects.as_of(&snapshot);
         }
         if snapshot.is_empty() && !signed.subjects.has_published() {
-            return Err(no_warehouse(&store, signed.fetched)?);
+            return Err(no_warehouse(store, signed.fetched)?);
         }
-        let scratch = Scratch::new(MAX_SCRATCH_BYTES)?;
-        let reading = self.read(&lake, &snapshot, &signed.subjects, &query, &scratch)?;
-        let limits = Limits { rows: self.max_rows, ..Limits::default() };
-        let result = reading.run_query(&query, limits).map_err(failure)?;
-        self.write(&result, &signed.left_out)?;
-        Ok(report_verification(&reading, &signed))
+        let mut reading = self.read(&lake, &snapshot, &signed.subjects, query, scratch)?;
+        if let Some(foreign) = &mut foreign {
+            reading = reading.with_foreign(foreign.take_files());
+        }
+        self.write(&self.result(&reading, query)?, &signed.left_out)?;
+        let of_foreign = foreign.map_or(Exit::Done, |foreign| foreign.report());
+        Ok(match report_verification(&reading, &signed) {
+            Exit::Done => of_foreign,
+            exit => exit,
+        })
     }
 
     fn text(&self) -> Result<String, Failure> {
