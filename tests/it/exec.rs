@@ -179,16 +179,17 @@ fn a_stage_that_a_signal_stops_is_said_and_continues() {
     let said = fixture.root().join("stderr");
     let mut command = fixture.command(&binary("assay"));
     // The measured program stops the stage that started it, once.
-    command.args(["exec", "--runs", "1", "--run-id", "one", "--", "sh", "-c", "kill -STOP $PPID"]);
+    let script = format!("test -e {0} || {{ touch {0}; kill -STOP $PPID; }}", fixture.root().join("stopped").display());
+    command.args(["exec", "--runs", "1", "--run-id", "one", "--", "sh", "-c", &script]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(fs::File::create(&said).expect("a file"));
     let mut running = command.spawn().expect("it runs");
     let note = || fs::read_to_string(&said).expect("text");
-    wait_until("the stop is said", || note().contains("a signal has stopped this stage"));
+    wait_until("the stop is said", || note().contains("a signal has stopped execute"));
     let text = note();
     let pid = text.split("`kill -CONT ").nth(1).and_then(|rest| rest.split('`').next()?.parse().ok()).and_then(Pid::from_raw);
     kill_process(pid.expect("the hint names a process"), Signal::CONT).expect("it is still there");
     assert!(running.wait().expect("it ends").success(), "{}", note());
-    assert_eq!(note().matches("has stopped this stage").count(), 1, "{}", note());
+    assert_eq!(note().matches("a signal has stopped").count(), 1, "{}", note());
     let other = exec(&fixture, &["--runs", "1", "--run-id", "two", "--", "true"]).success();
     assert!(!other.stderr.contains("stopped"), "{}", other.stderr);
 }

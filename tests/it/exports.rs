@@ -193,7 +193,11 @@ fn a_limit_of_the_size_of_files_is_an_error_with_its_cause() {
     let mut command = fixture.command(Path::new("/bin/sh"));
     command.args(["-c", script, "sh"]).arg(binary("assay")).args(["export", RUN, "--format", "vllm", "--to"]).arg(&to);
     let refused = CommandResult::from_output(command.output().expect("it runs")).refuses(2, "unwritable");
-    assert!(refused.stderr.contains("would be too large") && refused.stderr.contains("`ulimit -f unlimited`"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("would be too large") && refused.stderr.contains("`ulimit -f unlimited`"),
+        "{}",
+        refused.stderr
+    );
     assert!(!to.exists(), "nothing is left");
 }
 

@@ -339,23 +339,39 @@ fn sql_reads_foreign_evidence_only_if_it_is_asked_to() {
     let fixture = Fixture::bare();
     let sql = "SELECT count(*) AS n FROM foreign_outcome_fact";
     let refused = fixture.assay(&["query", sql]).refuses(2, "query_refused");
-    assert!(refused.stderr.contains("whose numbers Assay did not measure") && refused.stderr.contains("--foreign"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("whose numbers Assay did not measure") && refused.stderr.contains("--foreign"),
+        "{}",
+        refused.stderr
+    );
     let none = fixture.assay(&["query", "--foreign", sql]).success();
-    assert!(none.stderr.contains("foreign: 0 pieces of foreign evidence") && !none.stderr.contains("signed Summaries"), "{}", none.stderr);
+    assert!(
+        none.stderr.contains("foreign: 0 pieces of foreign evidence") && !none.stderr.contains("signed Summaries"),
+        "{}",
+        none.stderr
+    );
 
     let imported = import(&fixture, "vllm", "peers");
     let other = import(&fixture, "hyperfine", "commands");
     let rows = |of: &Value| list(&of["body"]["rows"]).len();
     assert_eq!(queried(&fixture, sql), [json!({"n": rows(&imported) + rows(&other)})]);
-    let all = queried(&fixture, "SELECT name, format, evidence_id, numbers, samples, signer, grade FROM foreign_evidence_dim ORDER BY name");
+    let all = queried(
+        &fixture,
+        "SELECT name, format, evidence_id, numbers, samples, signer, grade FROM foreign_evidence_dim ORDER BY name",
+    );
     assert_eq!(all.iter().map(|row| text(&row["evidence_id"])).collect::<Vec<_>>(), [id(&other), id(&imported)]);
-    assert_eq!((&all[1]["numbers"], &all[1]["grade"], &all[0]["signer"]), (&json!(rows(&imported)), &json!("foreign"), &json!("local-import")));
+    assert_eq!(
+        (&all[1]["numbers"], &all[1]["grade"], &all[0]["signer"]),
+        (&json!(rows(&imported)), &json!("foreign"), &json!("local-import"))
+    );
 
     let first = &list(&imported["body"]["rows"])[0];
     let labels = serde_json::to_string(&first["labels"]).expect("JSON");
     let sql = format!(
         "SELECT value, unit FROM foreign_outcome_fact WHERE evidence_id = '{}' AND metric = '{}' AND statistic = '{}' AND labels = '{labels}'",
-        id(&imported), text(&first["metric"]), text(&first["statistic"]),
+        id(&imported),
+        text(&first["metric"]),
+        text(&first["statistic"]),
     );
     assert_eq!(queried(&fixture, &sql), [json!({"value": first["value"], "unit": first["unit"]})]);
 
@@ -364,7 +380,10 @@ fn sql_reads_foreign_evidence_only_if_it_is_asked_to() {
         "SELECT count(DISTINCT s.sample) AS n, min(s.value) > 0 AS positive FROM foreign_sample_fact s \
          JOIN foreign_evidence_dim e ON s.evidence_id = e.evidence_id WHERE e.name = 'commands'",
     );
-    assert_eq!(samples, [json!({"n": other["body"]["samples"]["rows"].as_str().and_then(|rows| rows.parse::<u64>().ok()), "positive": true})]);
+    assert_eq!(
+        samples,
+        [json!({"n": other["body"]["samples"]["rows"].as_str().and_then(|rows| rows.parse::<u64>().ok()), "positive": true})]
+    );
 }
 
 #[test]

@@ -166,6 +166,10 @@ impl Observer for Progress {
                     self.say(&format!("  {trial}: attempt {} does not count: {why}", ordinal(*attempt)));
                 }
             }
+            Event::Stopped { process } => self.say(&format!(
+                "  a signal has stopped {} (process {process}): `kill -CONT {process}` continues it, and Ctrl-C ends the run",
+                name(call)
+            )),
             Event::Note { message } if call.stage != StageName::Record => self.say_stage(&format!("  {message}")),
             _ => {}
         }

@@ -125,9 +125,11 @@ impl Failure {
     pub fn unwritable(code: ErrorCode, path: &Path, error: &std::io::Error) -> Self {
         match Self::from_write(code, path, error) {
             full @ Self { code: ErrorCode::DiskFull, .. } => full,
-            _ if error.kind() == io::ErrorKind::FileTooLarge => Self::new(code, format!("`{}` would be too large", path.display()))
-                .because(error)
-                .hint("raise the limit of the size of files, such as with `ulimit -f unlimited`"),
+            _ if error.kind() == io::ErrorKind::FileTooLarge => {
+                Self::new(code, format!("`{}` would be too large", path.display()))
+                    .because(error)
+                    .hint("raise the limit of the size of files, such as with `ulimit -f unlimited`")
+            }
             _ => Self::new(code, format!("cannot write `{}`", path.display())).because(error),
         }
     }

@@ -73,11 +73,7 @@ pub fn verify_foreign_evidence(
 ///
 /// # Errors
 /// Fails with the code of the signature's fault, and with `foreign_evidence` if the document is of another kind.
-pub fn signed_foreign_evidence(
-    blobs: &dyn Blobs,
-    reference: InputRef,
-    trust: &Trust,
-) -> Result<SignedForeignEvidence, Failure> {
+pub fn signed_foreign_evidence(blobs: &dyn Blobs, reference: InputRef, trust: &Trust) -> Result<SignedForeignEvidence, Failure> {
     let verified = load_alone(blobs, reference, trust, "foreign evidence")?;
     let manifest = ForeignEvidence::from_document(verified.value())
         .ok_or_else(|| contradiction("the document is no foreign evidence"))?

@@ -14,6 +14,9 @@ use crate::{Cancel, Error, Usage, poll, reaper, tree};
 /// exceeds it.
 pub const KILL_LIMIT: Duration = Duration::from_secs(30);
 
+/// The number of looks at a stopped child after which it is told again: it may have been continued and stopped between two looks.
+const STOPPED_LOOKS: u32 = 12;
+
 /// A running child. If it is dropped without [`Child::wait`] or [`Child::stop`], it is killed with its whole process group.
 #[derive(Debug)]
 #[must_use = "a child that is dropped is killed"]
@@ -163,8 +166,8 @@ impl Child {
         }
     }
 
-    /// Waits like [`Child::wait`], and looks at this interval whether a signal has stopped the child or one of its own children: `on_stopped`
-    /// is called with the process id, once for each time that one is stopped. Nothing continues it.
+    /// Waits like [`Child::wait`], and looks at this interval whether a signal has stopped the child or one of its own children. If so,
+    /// `on_stopped` is called with the process id, and again from time to time while it stays stopped. Nothing continues it.
     pub fn wait_and_tell_stops(
         self,
         limit: Option<Duration>,
@@ -172,13 +175,17 @@ impl Child {
         interval: Duration,
         mut on_stopped: impl FnMut(i32),
     ) -> Result<ChildExit, Error> {
-        let (pid, mut told) = (self.pid, None);
+        let (pid, mut looks) = (self.pid, 0_u32);
         self.wait_within(limit, cancel, interval, || {
-            let stopped = tree::stopped_of(pid).map(reaper::raw_pid);
-            if let Some(stopped) = stopped.filter(|stopped| told != Some(*stopped)) {
-                on_stopped(stopped);
+            match tree::stopped_of(pid).map(reaper::raw_pid) {
+                Some(stopped) => {
+                    if looks % STOPPED_LOOKS == 0 {
+                        on_stopped(stopped);
+                    }
+                    looks = looks.wrapping_add(1);
+                }
+                None => looks = 0,
             }
-            told = stopped;
             false
         })
     }

@@ -37,7 +37,11 @@ pub fn open_files(store: &Store, files: &[CuratedFile], query: &Query, scratch: 
 ///
 /// # Errors
 /// Fails if the rows are not of the table, and if there is no room for them.
-pub fn rows_file(table: &'static Table, rows: impl IntoIterator<Item = Row>, scratch: &Scratch) -> crate::Result<(Digest, ScratchFile)> {
+pub fn rows_file(
+    table: &'static Table,
+    rows: impl IntoIterator<Item = Row>,
+    scratch: &Scratch,
+) -> crate::Result<(Digest, ScratchFile)> {
     let mut bytes = Vec::new();
     write(table, rows, &mut bytes).map_err(|error| Error::Write(Box::new(error)))?;
     // A store in memory hashes the bytes on their way to scratch, like any other.

@@ -382,7 +382,7 @@ impl Process {
         read_events(&mut child, sender.clone())?;
         let (waiting, pid) = (cancel.clone(), child.pid());
         // The sender is dropped with the closure: the events end when the child has ended and its stdout is read.
-        let tell_stop = move |pid| drop(sender.try_send(Event::Note { message: stopped_note(pid) }));
+        let tell_stop = move |process| drop(sender.try_send(Event::Stopped { process }));
         let wait = move || child.wait_and_tell_stops(limit, &waiting, STOPPED_INTERVAL, tell_stop).inspect(then);
         let waiter = std::thread::Builder::new().name("waiter".to_owned()).spawn(wait);
         // A child that no thread waits for was dropped, and so was ended.
@@ -446,11 +446,6 @@ fn read_events(child: &mut Child, sender: SyncSender<Event>) -> Result<()> {
         std::thread::Builder::new().name("events".to_owned()).spawn(read).map_err(|error| Resource::Spawner.error(error))?;
     }
     Ok(())
-}
-
-/// Returns what a person is told if a signal has stopped a stage: nobody but them knows whether that is wanted.
-fn stopped_note(pid: i32) -> String {
-    format!("a signal has stopped this stage (process {pid}): `kill -CONT {pid}` continues it, and Ctrl-C ends the run")
 }
 
 /// Returns the next line without its end, or `None` if there is no other. Bytes of a line beyond the limit are read and dropped.

@@ -115,6 +115,11 @@ pub enum Event {
         /// The text.
         message: String,
     },
+    /// A signal has stopped the stage. The runner reports it.
+    Stopped {
+        /// The process id.
+        process: i32,
+    },
     /// All of the stage's pods have a node. The runner reports it.
     Scheduled,
     /// The images of the stage's pods are on their nodes. The runner reports it.
@@ -169,12 +174,13 @@ mod tests {
         String::from_utf8(line_of(event).expect("a line")).expect("UTF-8")
     }
 
-    fn every_kind() -> [Event; 12] {
+    fn every_kind() -> [Event; 13] {
         let trial: TrialId = "w.t.default.one.t0".parse().expect("a trial id");
         let digest = Digest::compute(b"");
         let env = BTreeMap::from([("KEY".to_owned(), "value".to_owned())]);
         [
             Event::Started { stage: StageName::Execute },
+            Event::Stopped { process: 7 },
             Event::TrialStarted { trial: trial.clone(), attempt: 1, number: 2, of: 3 },
             Event::Load {
                 trial: trial.clone(),
@@ -233,6 +239,7 @@ mod tests {
         let words = every_kind().map(|event| line(&event).split('"').nth(3).unwrap_or_default().to_owned());
         let expected = [
             "started",
+            "stopped",
             "trial_started",
             "load",
             "trial_finished",

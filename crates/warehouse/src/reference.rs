@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::{FOREIGN_TABLES, TABLES};
 use crate::schema::{Column, Table};
+use crate::{FOREIGN_TABLES, TABLES};
 
 /// Returns the text of the reference page, in Markdown.
 pub fn reference() -> String {

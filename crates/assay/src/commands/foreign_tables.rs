@@ -73,10 +73,15 @@ impl ForeignTables {
     pub(crate) fn report(&self) -> Exit {
         for (reference, failure) in &self.left_out {
             let message = &failure.message;
-            output::diagnostic(format!("left out: foreign evidence {}: {message}; `--trust` names a policy that knows its signer", reference.manifest.short()));
+            output::diagnostic(format!(
+                "left out: foreign evidence {}: {message}; `--trust` names a policy that knows its signer",
+                reference.manifest.short()
+            ));
         }
         for name in &self.without_samples {
-            output::diagnostic(format!("absent: the samples of foreign evidence `{name}` are not in this store, and not in the result"));
+            output::diagnostic(format!(
+                "absent: the samples of foreign evidence `{name}` are not in this store, and not in the result"
+            ));
         }
         let read = counted(self.read as u64, "piece");
         output::diagnostic(format!(
@@ -101,7 +106,13 @@ struct Rows {
 }
 
 impl Rows {
-    fn add(&mut self, blobs: &StoreBlobs, query: &Query, reference: &InputRef, signed: &SignedForeignEvidence) -> Result<(), Failure> {
+    fn add(
+        &mut self,
+        blobs: &StoreBlobs,
+        query: &Query,
+        reference: &InputRef,
+        signed: &SignedForeignEvidence,
+    ) -> Result<(), Failure> {
         let id = reference.manifest.to_string();
         let body = &signed.manifest.body;
         if query.reads_foreign(&FOREIGN_EVIDENCE_DIM) {
@@ -111,7 +122,12 @@ impl Rows {
         if query.reads_foreign(&FOREIGN_OUTCOME_FACT) {
             self.count(body.rows.len())?;
             for row in &body.rows {
-                let cells = [("labels", labels_text(&row.labels)?), ("metric", row.metric.clone()), ("unit", row.unit.clone()), ("statistic", row.statistic.clone())];
+                let cells = [
+                    ("labels", labels_text(&row.labels)?),
+                    ("metric", row.metric.clone()),
+                    ("unit", row.unit.clone()),
+                    ("statistic", row.statistic.clone()),
+                ];
                 self.outcomes.push(number_row(&FOREIGN_OUTCOME_FACT, &id, cells, row.value)?.seal().map_err(no_row)?);
             }
         }
@@ -175,7 +191,10 @@ fn evidence_row(id: &str, signed: &SignedForeignEvidence) -> Result<Row, Failure
 }
 
 fn number_row<const N: usize>(table: &'static Table, id: &str, cells: [(&str, String); N], value: f64) -> Result<Row, Failure> {
-    let row = Row::new(table).with("evidence_id", id).and_then(|row| row.with("grade", "foreign")).and_then(|row| row.with("value", value));
+    let row = Row::new(table)
+        .with("evidence_id", id)
+        .and_then(|row| row.with("grade", "foreign"))
+        .and_then(|row| row.with("value", value));
     cells.into_iter().try_fold(row.map_err(no_row)?, |row, (column, text)| row.with(column, text).map_err(no_row))
 }
 

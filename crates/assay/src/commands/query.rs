@@ -102,7 +102,13 @@ impl Query {
         reading.run_query(query, Limits { rows: self.max_rows, ..Limits::default() }).map_err(failure)
     }
 
-    fn run_own(&self, store: &Store, query: &Sql, scratch: &Scratch, mut foreign: Option<ForeignTables>) -> Result<Exit, Failure> {
+    fn run_own(
+        &self,
+        store: &Store,
+        query: &Sql,
+        scratch: &Scratch,
+        mut foreign: Option<ForeignTables>,
+    ) -> Result<Exit, Failure> {
         let lake = Lake::open(store).map_err(failure)?;
         // The signed Summaries are read first: a run that is published meanwhile is in the tables that are read afterwards.
         let mut signed = signed_summaries(store, &self.place.trust)?;

@@ -388,9 +388,8 @@ fn is_said(name: &str, value: &str) -> bool {
 /// Returns true if a program is one with an option of one letter for a password, and the option is behind it with a value.
 fn has_password_option(program: &str, rest: &[&str]) -> bool {
     let program = program.rsplit('/').next().unwrap_or(program);
-    let options = |known: &'static [(&str, &str)]| {
-        known.iter().filter(move |(name, _)| *name == program).map(|(_, option)| *option)
-    };
+    let options =
+        |known: &'static [(&str, &str)]| known.iter().filter(move |(name, _)| *name == program).map(|(_, option)| *option);
     let is_value = |value: &str| !value.starts_with('-') && !is_placeholder(value);
     let words = rest.get(..rest.len().min(MAX_OPTIONS)).unwrap_or_default();
     let is_next = |option: &str| words.windows(2).any(|two| matches!(two, [first, value] if *first == option && is_value(value)));
