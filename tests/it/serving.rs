@@ -703,6 +703,20 @@ fn a_process_target_serves_and_ends_with_the_run() {
 }
 
 #[test]
+fn a_server_that_is_there_before_is_not_measured_in_place_of_a_process_target() {
+    let other = Server::start(MODEL, |_| (complete_stream(), AfterResponse::KeepAlive));
+    let url = other.url();
+    // The command never gets the port, and does not end at once either: the other server responds first.
+    let target = format!("{{name: own, kind: process, url: '{url}', ready: {{timeout: 60s}}, command: [sleep, '1']}}");
+    let fixture = chat(10, &[&target], RETRY_BUDGET);
+    let refused = fixture.run("one").refuses(30, "target_address_taken");
+    assert!(refused.stderr.contains(&format!("another process listens at {}", &url["http://".len()..])), "{}", refused.stderr);
+    assert!(refused.stderr.contains("`kind: endpoint`"), "{}", refused.stderr);
+    assert_eq!(other.request_count(), 0, "it is asked for nothing");
+    assert_eq!(fixture.leftovers(), [""; 0]);
+}
+
+#[test]
 fn an_attempt_does_not_count_if_its_target_changed_meanwhile() {
     // The first attempt sends ten requests, and after five of them another version responds.
     let upgraded = Server::start_with_version(

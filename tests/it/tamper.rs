@@ -617,3 +617,30 @@ fn a_published_folder_s_manifests_are_refused_by_name() {
     wrong.check("no publication", &published.verify(), "not_a_publication");
     wrong.assert_none();
 }
+
+/// A trace prints the samples of each trial: changed ones are no samples, and the command fails whatever else it prints.
+#[test]
+fn a_trace_to_changed_samples_fails() {
+    let fixture = measured_fixture();
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = folder.path().join("store");
+    copy_folder(&fixture.store(), &store);
+    let place = store.to_str().expect("text");
+    let shown = fixture.assay(&["show", "one", "--json", "--store", place]).success().json();
+    let is_number = |number: &&Value| number["statistic"] == "median" && number["metric"] == "rate";
+    let number = list(&shown["numbers"]).iter().find(is_number).expect("a number of an indicator");
+    let trace = |more: &[&str]| fixture.assay(&[&["trace", text(&number["address"]), "--store", place], more].concat());
+    let before = trace(&[]).success();
+    let digests: Vec<String> =
+        before.stdout.lines().filter_map(|line| Some(line.trim().strip_prefix("raw ")?.split(' ').next()?.to_owned())).collect();
+    let changed = blob(&store, digests.first().expect("raw samples"));
+    let bytes = fs::read(&changed).expect("a blob");
+    fs::remove_file(&changed).expect("removed");
+    write_file(&changed, &flip_bit(&bytes));
+    for more in [&[][..], &["--json"], &["--recompute"]] {
+        trace(more).refuses(20, "artifact_corrupt");
+    }
+    fs::remove_file(&changed).expect("removed");
+    let absent = trace(&[]).success();
+    assert!(absent.stdout.contains("raw samples are not here"), "{}", absent.stdout);
+}

@@ -433,6 +433,7 @@ error_codes! {
     StoreVanished, "store_vanished", Environment, AtOnce, "The store, or a file of the run in it, was removed or replaced, or its file system is not mounted any more.", "Restore or mount the folder, and resume the run with the same `--run-id`.";
     System, "system", Environment, AtOnce, "The command cannot start a thread.", "Check the limits on threads and memory.";
     TargetDied, "target_died", Environment, Lasting, "A target changed or ended several times before a single trial had finished.", "Find out what ends the target, then run again with the same `--run-id`.";
+    TargetAddressTaken, "target_address_taken", Environment, Lasting, "A target was not started, because another process listens at its address.", "Stop that process, choose another address, or describe a server that runs already as a target of `kind: endpoint`.";
     TargetEnded, "target_ended", Environment, AtOnce, "A target ended or was removed before it was ready.", "Read its log, and run its command by hand with the environment that the pipeline gives it.";
     TargetNotReady, "target_not_ready", Environment, Lasting, "A target was not ready within its time limit.", "Read its log, or give it more time with `ready.timeout`.";
     TargetStays, "target_stays", Environment, AtOnce, "A pod or object of an earlier target does not end within the time limit.", "Remove the pod or object with `kubectl delete`.";

@@ -6,13 +6,15 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read as _};
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use assay_failure::Failure;
+use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{Digest, InputRef, Plan, Role};
 use assay_process::{Cancel, Child, ChildExit, Command, FdThree, Orphans, Output, Signal, Spawner, Status, pipe_with_bytes};
 use assay_stage::{Event, HoldRequest, Secrets, StageName, read_secret};
@@ -27,6 +29,15 @@ const STAGE_GRACE: Duration = Duration::from_secs(15);
 
 /// The interval at which it is looked whether a signal has stopped a stage, which then does nothing and says nothing.
 const STOPPED_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The time limit for what listens at the address of a target to end: the target of a run that was killed has its supervisor's time to end.
+const FREE_LIMIT: Duration = Duration::from_secs(35);
+
+/// The interval at which it is looked whether it has ended.
+const FREE_PAUSE: Duration = Duration::from_millis(100);
+
+/// The time limit of a connection to it.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
 /// The time limit for the supervisor: longer than it gives to the stage.
 const SUPERVISOR_GRACE: Duration = Duration::from_secs(30);
@@ -105,7 +116,7 @@ impl LocalRunner {
         Err(Error::BinaryMissing(path))
     }
 
-    fn hold(&self, request: &HoldRequest) -> Result<()> {
+    fn hold(&self, request: &HoldRequest, observe: &mut dyn FnMut(&Event)) -> Result<()> {
         let Some((program, arguments)) = request.command.split_first() else {
             return Err(Error::EmptyCommand(request.target.clone()));
         };
@@ -117,6 +128,7 @@ impl LocalRunner {
             command = command.env(name, value);
         }
         self.release_target(&request.target);
+        self.wait_until_free(request, observe)?;
         let log = self.logs.join(format!("target-{}.log", request.target));
         command.stdout = Output::Log(log.clone());
         command.stderr = Output::Log(log.clone());
@@ -139,6 +151,28 @@ impl LocalRunner {
         Ok(())
     }
 
+    /// Waits until nothing listens at the address of a target. A server that is there before would be measured in its place.
+    fn wait_until_free(&self, request: &HoldRequest, observe: &mut dyn FnMut(&Event)) -> Result<()> {
+        let Some(address) = &request.address else { return Ok(()) };
+        let begun = Instant::now();
+        let mut is_told = false;
+        while is_taken(address) {
+            if begun.elapsed() >= FREE_LIMIT {
+                return Err(Error::Stated(address_taken(&request.target, address)));
+            }
+            if !is_told {
+                let seconds = FREE_LIMIT.as_secs();
+                let message = format!("another process listens at {address}: waiting up to {seconds} s until it has ended");
+                observe(&Event::Note { message });
+                is_told = true;
+            }
+            if self.cancel.wait_timeout(FREE_PAUSE) {
+                return Err(Error::Stated(Failure::cancelled(self.cancel.reason().unwrap_or("stopped"))));
+            }
+        }
+        Ok(())
+    }
+
     /// Ends the held processes of a target. A retried stage requests its target again, which needs the port of the first.
     fn release_target(&self, target: &str) {
         let earlier: Vec<_> = lock(&self.held).extract_if(.., |(name, _)| name == target).collect();
@@ -146,6 +180,22 @@ impl LocalRunner {
             end(process, "its target is started again");
         }
     }
+}
+
+/// Returns true if a process accepts a connection at an address: `HOST:PORT`, or the path of a Unix socket.
+fn is_taken(address: &str) -> bool {
+    if address.starts_with('/') {
+        return UnixStream::connect(address).is_ok();
+    }
+    let mut addresses = address.to_socket_addrs().into_iter().flatten();
+    addresses.any(|address| TcpStream::connect_timeout(&address, CONNECT_LIMIT).is_ok())
+}
+
+fn address_taken(target: &str, address: &str) -> Failure {
+    let message =
+        format!("target `{target}` was not started: another process listens at {address} and would be measured in its place");
+    Failure::new(ErrorCode::TargetAddressTaken, message)
+        .hint("stop that process or choose another address; a server that runs already is a target of `kind: endpoint`")
 }
 
 /// Makes the folder of a run's logs. Fails if it or the folder of all logs is a link: another writer of the store, or the repository that
@@ -262,7 +312,7 @@ impl LocalRunner {
         let mut held = Ok(());
         let outcome = process.finish(&mut |event| {
             if let (Event::Hold(request), Ok(())) = (event, &held) {
-                held = self.hold(request);
+                held = self.hold(request, observe);
                 // The stage must not wait for a process that was never started; the failure is the runner's.
                 if let Err(error) = &held {
                     notify_stage(Path::new(&request.end_file), &format!("it was not started: {error}"));

@@ -26,6 +26,9 @@ pub struct HoldRequest {
     pub end_file: String,
     /// The file in which the runner writes the id of the process that supervises this one, once it runs. It appears whole.
     pub pid_file: String,
+    /// The address at which the process will listen, and nothing else may when it is started: `HOST:PORT`, or the path of a Unix socket.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub address: Option<String>,
     /// The CPUs that the process is pinned to, such as `0-1`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpus: Option<String>,
@@ -217,6 +220,7 @@ mod tests {
                 env_files: env,
                 end_file: "/scratch/end-of-t".to_owned(),
                 pid_file: "/scratch/pid-of-t".to_owned(),
+                address: Some("127.0.0.1:8000".to_owned()),
                 cpus: Some("0-1".to_owned()),
             }),
             Event::Accepted { result: InputRef { kind: Kind::Plan, manifest: digest, bundle: digest }, earlier: true },

@@ -207,7 +207,9 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&PodProvi
         (TargetKind::Endpoint, _) => TargetProperties::query(ctx, plan, target, target_address(target)?, ready, None)?,
         (TargetKind::Process, None) => {
             let file = target_end::end_file(ctx, target);
-            ctx.emit(Event::Hold(hold_request(target, target.command.clone(), &file, &execution::pid_file(ctx, target))?));
+            let request = hold_request(target, target.command.clone(), &file, &execution::pid_file(ctx, target))?;
+            let address = ready::listen_address(&target_address(target)?);
+            ctx.emit(Event::Hold(HoldRequest { address, ..request }));
             let end = TargetEnd::from_file(target.name.as_str(), &file);
             TargetProperties::query(ctx, plan, target, target_address(target)?, ready, Some(&end))?
         }
@@ -374,6 +376,7 @@ fn hold_request(target: &Target, command: Vec<String>, end_file: &Path, pid_file
         env_files: pick(|variable| variable.from_file.as_ref()),
         end_file: path_text(end_file)?,
         pid_file: path_text(pid_file)?,
+        address: None,
         cpus: target.cpus.clone(),
     })
 }

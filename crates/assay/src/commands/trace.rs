@@ -121,7 +121,7 @@ impl Trace {
         if self.json {
             print_json(&opened, &address, &walk, again)?;
         } else {
-            print(&opened, &address, &walk, again);
+            print(&opened, &address, &walk, again)?;
         }
         Ok(output::established(opened.chain.is_established()))
     }
@@ -382,7 +382,8 @@ fn read_samples(opened: &VerifiedRun, attempt: &Attempt, walk: &NumberTrace<'_>)
     walk.metric.map_or(Ok(None), |metric| raw_samples(opened, attempt, &metric.metric))
 }
 
-fn print(opened: &VerifiedRun, address: &Address, walk: &NumberTrace<'_>, again: Option<RederivedNumber>) {
+/// Prints the way from a number to its evidence. Fails at its end if raw samples are there and cannot be read: all else is printed before.
+fn print(opened: &VerifiedRun, address: &Address, walk: &NumberTrace<'_>, again: Option<RederivedNumber>) -> Result<(), Failure> {
     let unit = walk.unit();
     output::line(format!("{:<9} {} {unit}", walk.noun(), number(&walk.value)).trim_end());
     output::line(format!("is        {}, {} at `{}`", walk.describe(), walk.place.case_id, walk.place.point_id));
@@ -400,7 +401,7 @@ fn print(opened: &VerifiedRun, address: &Address, walk: &NumberTrace<'_>, again:
     }
     output::line(format!("run       {}", opened.chain.run_id));
     print_source(opened, walk);
-    print_trials(opened, walk);
+    let unreadable = print_trials(opened, walk);
     output::line("signed by");
     for verified in &opened.chain.documents {
         output::line(format!(
@@ -422,6 +423,7 @@ fn print(opened: &VerifiedRun, address: &Address, walk: &NumberTrace<'_>, again:
             );
         }
     }
+    unreadable.map_or(Ok(()), Err)
 }
 
 fn print_query(walk: &NumberTrace<'_>) {
@@ -516,7 +518,9 @@ fn programs(attempt: &Attempt) -> Vec<String> {
     executables.filter(is_program).map(line).collect()
 }
 
-fn print_trials(opened: &VerifiedRun, walk: &NumberTrace<'_>) {
+/// Prints the trials behind a number. Returns the first failure to read raw samples that are there.
+fn print_trials(opened: &VerifiedRun, walk: &NumberTrace<'_>) -> Option<Failure> {
+    let mut unreadable = None;
     if let (TrialValues::OfLoads(_), Some(metric)) = (&walk.values, walk.metric) {
         let of = walk.row.text("trial_id");
         for trial in metric.trials.iter().filter(|trial| of.is_none_or(|of| trial.trial_id.as_str() == of)) {
@@ -535,7 +539,7 @@ fn print_trials(opened: &VerifiedRun, walk: &NumberTrace<'_>) {
             }
             Ok(None) if attempt.serving.is_some() => requests(&shards),
             Ok(None) => "raw samples are not here".to_owned(),
-            Err(failure) => failure.message,
+            Err(failure) => unreadable.get_or_insert(failure).message.clone(),
         };
         let flagged = if trial.flagged { ", far from the others" } else { "" };
         let value = match walk.values {
@@ -561,6 +565,7 @@ fn print_trials(opened: &VerifiedRun, walk: &NumberTrace<'_>) {
             output::line(format!("    raw {raw} in execution part {}{shard}", collected.part.short()));
         }
     }
+    unreadable
 }
 
 fn print_json(

@@ -120,7 +120,27 @@ fn request(env_from: &[(&str, &str)], env_files: &[(&str, &str)]) -> HoldRequest
         env_files: map(env_files),
         end_file: String::new(),
         pid_file: String::new(),
+        address: None,
         cpus: None,
+    }
+}
+
+#[test]
+fn an_address_is_taken_while_something_listens_there() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    assert!(is_taken(&address));
+    drop(listener);
+    assert!(!is_taken(&address));
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("socket").display().to_string();
+    assert!(!is_taken(&socket));
+    let listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+    assert!(is_taken(&socket));
+    drop(listener);
+    assert!(!is_taken(&socket), "a file without a listener");
+    for unknown in ["", "no address", "host.invalid:80"] {
+        assert!(!is_taken(unknown), "{unknown}");
     }
 }
 
