@@ -627,7 +627,7 @@ fn a_trace_to_changed_samples_fails() {
     copy_folder(&fixture.store(), &store);
     let place = store.to_str().expect("text");
     let shown = fixture.assay(&["show", "one", "--json", "--store", place]).success().json();
-    let is_number = |number: &&Value| number["statistic"] == "median" && number["metric"] == "rate";
+    let is_number = |number: &&Value| number["statistic"] == "median";
     let number = list(&shown["numbers"]).iter().find(is_number).expect("a number of an indicator");
     let trace = |more: &[&str]| fixture.assay(&[&["trace", text(&number["address"]), "--store", place], more].concat());
     let before = trace(&[]).success();
