@@ -58,6 +58,7 @@ fn a_command_is_a_run_that_is_verified_and_traced() {
     let folder = fixture.repo().join("sub");
     let arguments = ["exec", "--runs", "6", "--warmup", "2", "--run-id", "one", "--", "./work", "0.01", "${x} a"];
     let ran = fixture.assay_in(&folder, &arguments).success();
+    assert!(!fixture.assay(&["runs"]).success().stdout.contains("candidate"), "it compares nothing");
     for metric in ["wall_time_ms", "cpu_time_ms", "max_rss_kib"] {
         let row = ran
             .stdout
@@ -104,6 +105,8 @@ fn a_command_that_does_more_work_is_slower() {
         (text(&blocked["comparison"]["outcome"]), &blocked["comparison"]["verdict"]["policy"]["budget"]),
         ("regressed", &json!(0.5))
     );
+    let listed = fixture.assay(&["runs"]).success().stdout;
+    assert!(listed.lines().any(|line| line.starts_with("blocked ") && line.contains(" ms, candidate ")), "{listed}");
     fixture.verify_recomputed("blocked");
     let walked = |target| fixture.assay(&["trace", &address(&blocked, target, "cpu_time_ms")]).success().stdout;
     assert!(walked("baseline").contains("/work 0.04 'of the baseline'"), "{}", walked("baseline"));

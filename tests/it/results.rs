@@ -57,6 +57,14 @@ fn every_example_of_every_format_is_imported_shown_and_verified() {
         assert!(first.starts_with("foreign evidence: "), "{first}");
         assert!(shown.stdout.contains(format.tool) && shown.stdout.contains(&format!("foreign.md#{}", format.name)));
     }
+    let named = fixture.assay(&["verify", "hyperfine"]).refuses(2, "no_such_run");
+    assert!(
+        named.stderr.contains("it is the name of foreign evidence, which is found by its digest: sha256:"),
+        "{}",
+        named.stderr
+    );
+    let unknown = fixture.assay(&["verify", "hyperfines"]).refuses(2, "no_such_run");
+    assert!(!unknown.stderr.contains("foreign evidence"), "{}", unknown.stderr);
     let runs = fixture.assay(&["runs", "--json"]).success().json();
     assert_eq!(runs, json!([]), "foreign evidence is no run");
     fixture.assay(&["gc"]).success();

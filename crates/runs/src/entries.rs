@@ -199,7 +199,8 @@ fn unique(texts: impl Iterator<Item = String>) -> Vec<String> {
 
 impl From<Headline> for RunFigure {
     fn from(headline: Headline) -> Self {
-        let text = format!("{} {}", headline.title, headline.text);
+        let side = headline.side.as_ref().map(|side| format!(", {side}")).unwrap_or_default();
+        let text = format!("{} {}{side}", headline.title, headline.text);
         let Headline { metric, value, unit, interval, interval_kind, place, address, .. } = headline;
         Self { metric, value, unit, interval, interval_kind, place, address: address.to_string(), text }
     }

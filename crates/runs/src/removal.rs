@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use assay_manifest::{Artifact, Digest, Document, RemovalScope, RemovedKind, RunId, Summary};
+use assay_manifest::{Artifact, Digest, Document, Kind, RemovalScope, RemovedKind, RunId, Summary};
 use assay_runner::RunLock;
 use assay_stage::{ErrorCode, Failure, Layout};
 use assay_store::{GRACE, Object, ObjectPath, Objects, OldScratch, Removal, Store};
@@ -204,7 +204,8 @@ fn check_not_needed(store: &Store, run: &VerifiedRun, all: &References) -> Resul
             }
         }
     }
-    for verdict in &all.verdicts {
+    // Other documents are learned from nothing: results of another tool may name the run that they were exported from.
+    for verdict in all.verdicts.iter().filter(|document| document.kind == Kind::Verdict) {
         for file in &verdict.files {
             if seen.insert(file.digest) && mentions(store, &file.digest, &hex)? {
                 return Err(needed(format!("`{}` of the verdict `{}` was learned from them", file.name, verdict.path)));

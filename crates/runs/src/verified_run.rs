@@ -7,7 +7,7 @@ use assay_envelope::{Trust, Verified};
 use assay_manifest::{Collection, Document, Environment, MAX_MANIFEST_BYTES, Plan, Publication, RunId, Summary, Views};
 use assay_report::{ChainSignature, Inputs, Report, shell_word};
 use assay_runner::{Config, default_store, user_store};
-use assay_stage::{ErrorCode, Exit, Failure, first_names};
+use assay_stage::{AcceptedResult, ErrorCode, Exit, Failure, Layout, first_names};
 use assay_store::Store;
 use assay_verify::{
     Blobs, Chain, FolderBlobs, Head, Removals, StoreBlobs, VerifiedTombstone, check_pointers, head_of_folder, head_of_run,
@@ -127,8 +127,20 @@ impl RunStore {
             Some(_) if failure.exit == Exit::Usage => {
                 failure.hint(format!("the folder `./{name}` holds a published run: name it with a `/`, `assay verify ./{name}`"))
             }
+            _ if failure.code == ErrorCode::NoSuchRun => self.hint_at_evidence(&run_id, failure),
             _ => failure,
         })
+    }
+
+    /// Adds the digest of the foreign evidence of this name, if there is some: it has a name, and is found by its digest.
+    fn hint_at_evidence(&self, name: &RunId, failure: Failure) -> Failure {
+        let pointer = |store: Store| AcceptedResult::read(&store, &Layout::foreign_evidence(name)).ok().flatten();
+        match self.open_store().ok().and_then(pointer) {
+            Some(evidence) => {
+                failure.hint(format!("it is the name of foreign evidence, which is found by its digest: {}", evidence.manifest))
+            }
+            None => failure,
+        }
     }
 
     /// Finds a run by its name, in the working folder if that is the run's published folder: the recipient of a folder works

@@ -27,6 +27,8 @@ pub struct Headline {
     pub text: String,
     /// The place where it was measured, such as `chat on vllm, concurrency 64`.
     pub place: String,
+    /// The side of a comparison that it is of, the candidate; `None` if the run compares nothing.
+    pub side: Option<String>,
     /// The address of the number.
     pub address: Address,
 }
@@ -46,7 +48,8 @@ impl Headline {
         let sentences = sentences_with_grade(&cases, "").into_iter();
         let first_numbers: Vec<_> = sentences.map(|sentence| (sentence.is_serving, sentence.address)).collect();
         let address = first_numbers.iter().find(|(is_serving, _)| *is_serving).or(first_numbers.first())?.1.as_ref()?;
-        cases.iter().find_map(|case| Self::of_case(case, address, summary))
+        let found = cases.iter().find_map(|case| Some((case, Self::of_case(case, address, summary)?)));
+        found.map(|(case, headline)| Self { side: is_candidate(case).then(|| case.side.clone()), ..headline })
     }
 
     fn of_case(case: &CaseSection, address: &Address, summary: &Summary) -> Option<Self> {
@@ -66,6 +69,7 @@ impl Headline {
             interval_kind: stored.interval.as_ref().map(|interval| interval.kind),
             text: format!("{} {}", found.median_text, row.unit),
             place: format!("{} on {}, {}", case.workload, case.side, point.label),
+            side: None,
             address: address.clone(),
         })
     }
