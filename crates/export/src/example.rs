@@ -110,6 +110,7 @@ fn load(point: &str, value: [(&str, &str); 1], arrival: ExportedArrival, trials:
         value: value.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         workload_spec_digest: Digest::compute(b"workload"),
         serving: Some(serving(arrival)),
+        trials_planned: u32::try_from(trials.len()).expect("few trials"),
         trials,
     }
 }

@@ -34,7 +34,8 @@ impl ExportFormat {
     /// # Errors
     /// Fails if the run has nothing that the format holds.
     pub fn write(&self, run: &ExportedRun) -> Result<Export, ExportError> {
-        (self.write)(run)
+        let Export { files, remarks } = (self.write)(run)?;
+        Ok(Export { files, remarks: [run.uncounted(), remarks].concat() })
     }
 
     /// Returns the fields that are left out, with the reasons.

@@ -102,6 +102,8 @@ pub struct ExportedLoad {
     pub workload_spec_digest: Digest,
     /// The requests; absent for other work than serving.
     pub serving: Option<ExportedServing>,
+    /// The number of trials that were planned.
+    pub trials_planned: u32,
     /// The trials that count, in their order.
     pub trials: Vec<ExportedTrial>,
 }
@@ -206,6 +208,16 @@ impl ExportedRun {
         }
         let trials: Vec<_> = self.loads.iter().flat_map(serving_trials_of).collect();
         if trials.is_empty() { Err(ExportError::NoTrial) } else { Ok(trials) }
+    }
+
+    /// Returns a remark for each load of which not all trials count: no format has a place for the others.
+    pub(crate) fn uncounted(&self) -> Vec<String> {
+        let of_load = |load: &ExportedLoad| {
+            let (counted, planned) = (load.trials.len(), load.trials_planned);
+            let remark = || format!("`{}` at `{}`: {counted} of {planned} trials count", load.case_id, load.point_id);
+            (counted < planned as usize).then(remark)
+        };
+        self.loads.iter().filter_map(of_load).collect()
     }
 
     /// Returns a remark for loads that are not serving, which a format of serving has no place for.

@@ -391,6 +391,12 @@ fn remarks_are_of_the_loads_that_a_format_lacks() {
         matches!(remarks.as_slice(), [one] if one.contains("`concurrency-2-trial-1` has no `inter_chunk_latency`")),
         "{remarks:?}"
     );
+    let mut fewer = closed();
+    fewer.loads[0].trials_planned += 1;
+    for known in EXPORT_FORMATS {
+        let remarks = export(known.name, &fewer).remarks;
+        assert_eq!(remarks[0], "`chat.engine.default` at `concurrency-2`: 2 of 3 trials count", "{}", known.name);
+    }
     let mut mixed = closed();
     let mut indicator = indicator_run().loads.remove(0);
     indicator.case_id = "micro.host.default".to_owned();

@@ -128,6 +128,7 @@ impl Manifests<'_> {
             value: point.value.clone(),
             workload_spec_digest: point.workload_spec_digest,
             serving: work.and_then(|work| serving(work, kind, &point.value)),
+            trials_planned: point.trials_planned,
             trials: trials.map(|trial| self.trial(trial, point, left)).collect::<Result<_, _>>()?,
         })
     }
