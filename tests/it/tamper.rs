@@ -626,10 +626,11 @@ fn a_trace_to_changed_samples_fails() {
     let store = folder.path().join("store");
     copy_folder(&fixture.store(), &store);
     let place = store.to_str().expect("text");
-    let shown = fixture.assay(&["show", "one", "--json", "--store", place]).success().json();
-    let is_number = |number: &&Value| number["statistic"] == "median";
-    let number = list(&shown["numbers"]).iter().find(is_number).expect("a number of an indicator");
-    let trace = |more: &[&str]| fixture.assay(&[&["trace", text(&number["address"]), "--store", place], more].concat());
+    let sql = "SELECT row_id FROM outcome_fact WHERE run_id = 'one' AND statistic = 'median' ORDER BY row_id";
+    let rows = fixture.assay(&["query", sql, "--format", "json"]).success().stdout;
+    let row: Value = serde_json::from_str(rows.lines().next().expect("a number")).expect("JSON");
+    let address = format!("one/outcome_fact/{}/value", text(&row["row_id"]));
+    let trace = |more: &[&str]| fixture.assay(&[&["trace", &address, "--store", place], more].concat());
     let before = trace(&[]).success();
     let digests: Vec<String> =
         before.stdout.lines().filter_map(|line| Some(line.trim().strip_prefix("raw ")?.split(' ').next()?.to_owned())).collect();

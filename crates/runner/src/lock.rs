@@ -12,6 +12,9 @@ use crate::{Error, FileRole, Result};
 /// The number of times that a lock is tried.
 const ASKED_AT_MOST: u32 = 20;
 
+/// The number of times that a lock is tried by a process that removes a run.
+const ASKED_PATIENTLY: u32 = 1_000;
+
 /// The pause between two tries.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -37,6 +40,16 @@ impl Drop for Locked {
 impl RunLock {
     /// Takes the lock of a run in `folder`, which must not be a link; fails if another process has it.
     pub fn take(folder: &Path, run_id: &RunId) -> Result<Self> {
+        Self::take_within(folder, run_id, ASKED_AT_MOST)
+    }
+
+    /// Takes the lock like [`RunLock::take`], and waits some seconds for it: a process that removes a run of this name from another store has
+    /// it for a short time.
+    pub(crate) fn take_patiently(folder: &Path, run_id: &RunId) -> Result<Self> {
+        Self::take_within(folder, run_id, ASKED_PATIENTLY)
+    }
+
+    fn take_within(folder: &Path, run_id: &RunId, asked_at_most: u32) -> Result<Self> {
         if folder.is_symlink() {
             return Err(assay_store::Error::Link { path: folder.to_owned() }.into());
         }
@@ -50,7 +63,7 @@ impl RunLock {
             }
             try_lock()
         };
-        let locked = (0..ASKED_AT_MOST).map(try_again).find(|locked| *locked != Err(rustix::io::Errno::WOULDBLOCK));
+        let locked = (0..asked_at_most).map(try_again).find(|locked| *locked != Err(rustix::io::Errno::WOULDBLOCK));
         match locked.unwrap_or(Err(rustix::io::Errno::WOULDBLOCK)) {
             Ok(()) => Ok(Self { _file: Locked(file) }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::RunLocked(run_id.clone())),

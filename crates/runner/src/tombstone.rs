@@ -52,7 +52,7 @@ pub fn sign_tombstone(
 /// Takes the locks under which a process of this machine would drive a run in this store, so that none begins meanwhile. Fails if
 /// one does.
 pub fn lock_run(store: &Store, run_id: &RunId) -> Result<Vec<RunLock>> {
-    lock_folders(store).iter().map(|folder| RunLock::take(folder, run_id)).collect()
+    lock_folders(store).iter().map(|folder| RunLock::take_patiently(folder, run_id)).collect()
 }
 
 /// Returns true if a process of this machine drives a run in this store now.
