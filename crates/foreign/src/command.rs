@@ -48,7 +48,7 @@ pub(crate) enum Treatment {
     Unless {
         /// The value.
         value: &'static str,
-        /// What to do with any other.
+        /// The remedy for any other.
         remedy: &'static str,
     },
 }
