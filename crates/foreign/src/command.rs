@@ -137,11 +137,10 @@ impl Arguments {
         let name = flag.names.first().copied().unwrap_or_default();
         match flag.treatment {
             Treatment::Ignored(why) => return mapping.ignored(name, why),
-            Treatment::Refused(remedy) => return mapping.refused(name, remedy),
             Treatment::Unless { value, .. } if values.iter().all(|given| is_same(given, value)) => {
                 return mapping.ignored(name, "with this value it changes nothing");
             }
-            Treatment::Unless { remedy, .. } => return mapping.refused(name, remedy),
+            Treatment::Refused(remedy) | Treatment::Unless { remedy, .. } => return mapping.refused(name, remedy),
             Treatment::Carried(_) => {}
         }
         if flag.takes != Takes::Nothing && values.is_empty() {

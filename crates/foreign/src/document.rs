@@ -69,8 +69,12 @@ impl Fields {
     /// Returns the kinds of the items of a list that the table has.
     fn kinds(self, list: &str) -> Vec<&'static str> {
         let kind = |name: &'static str| name.strip_prefix(list)?.strip_prefix('[')?.split(']').next();
-        let mut kinds: Vec<&str> = self.names().filter_map(kind).collect();
-        kinds.dedup();
+        let mut kinds = Vec::new();
+        for kind in self.names().filter_map(kind) {
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
         kinds
     }
 

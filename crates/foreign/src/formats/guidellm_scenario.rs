@@ -331,7 +331,7 @@ fn backend(arguments: &Arguments, mapping: &mut Mapping<'_>) {
             mapping.mapped("spec.backend.verify", "pipeline spec.targets[0].insecure_skip_tls_verify");
         }
         Some("true" | "false") => {
-            mapping.ignored("spec.backend.verify", "Assay checks the certificates of an address that begins with `https://`")
+            mapping.ignored("spec.backend.verify", "Assay checks the certificates of an address that begins with `https://`");
         }
         Some(_) => mapping.refused("spec.backend.verify", "write `true` or `false`"),
         None if has_tls => {

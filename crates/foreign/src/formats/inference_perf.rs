@@ -1,5 +1,7 @@
 //! The configuration file of inference-perf.
 
+use std::fmt::Write as _;
+
 use serde_json::{Value, json};
 
 use crate::command::{Arguments, Flag, Takes, ignored, many, one, refused, unless};
@@ -473,7 +475,7 @@ fn distribution(arguments: &Arguments, side: &str, path: &str, mapping: &mut Map
         match &note {
             _ if given && !used.contains(&field) => mapping.ignored(&name(field), "this kind of distribution has no use for it"),
             Some(note) if (field == "type" && kind != "normal") || (given && is_bound) => {
-                mapping.approximated(&arguments.field(&name(field)), &to, note)
+                mapping.approximated(&arguments.field(&name(field)), &to, note);
             }
             _ if given => mapping.mapped(&name(field), &to),
             _ => {}
@@ -541,7 +543,7 @@ fn storage(arguments: &Arguments, mapping: &mut Mapping<'_>) {
             mapping.refused(&path(name), "name it with `--store s3://BUCKET?region=REGION&endpoint=ADDRESS`");
             continue;
         }
-        store.push_str(&format!("{separator}{member}={value}"));
+        let _ = write!(store, "{separator}{member}={value}");
         separator = '&';
         mapping.mapped(&path(name), "assay run --store");
     }
