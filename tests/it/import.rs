@@ -52,11 +52,16 @@ fn importing_is_followed_to_its_end() {
     let fixture = Fixture::bare();
     let mut reader = Reader::new(&fixture);
     let blocks = blocks(include_str!("../../docs/import.md"));
-    assert_eq!(blocks.len(), 3, "the page has its steps");
+    assert_eq!(blocks.len(), 5, "the page has its steps");
     for block in &blocks {
         reader.follow(block);
     }
-    for path in ["pipelines/llama-chat.yaml", "workloads/llama-chat-d-100-1000/workload.yaml", "pipelines/vllm-bench.yaml"] {
+    for path in [
+        "pipelines/llama-chat.yaml",
+        "workloads/llama-chat-d-100-1000/workload.yaml",
+        "pipelines/guidellm.yaml",
+        "pipelines/vllm-bench.yaml",
+    ] {
         assert!(reader.folder.join("my-benchmarks").join(path).is_file(), "{path}");
     }
 }

@@ -44,6 +44,13 @@ pub(crate) enum Treatment {
     Ignored(&'static str),
     /// Assay cannot do the same.
     Refused(&'static str),
+    /// Assay cannot do the same, unless it has this value, with which it changes nothing.
+    Unless {
+        /// The value.
+        value: &'static str,
+        /// The remedy for any other.
+        remedy: &'static str,
+    },
 }
 
 /// Returns an option that takes one word.
@@ -71,7 +78,17 @@ pub(crate) const fn refused(names: &'static [&'static str], takes: Takes, remedy
     Flag { names, takes, treatment: Treatment::Refused(remedy), example: "1" }
 }
 
-/// The options of a command that its format maps, by their first name.
+/// Returns an option that is refused unless it has a value that changes nothing. `example` is another one.
+pub(crate) const fn unless(
+    names: &'static [&'static str],
+    value: &'static str,
+    remedy: &'static str,
+    example: &'static str,
+) -> Flag {
+    Flag { names, takes: Takes::One, treatment: Treatment::Unless { value, remedy }, example }
+}
+
+/// The options of a command, or the fields of a document, that the format maps, by their first name.
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
     given: BTreeMap<&'static str, Vec<String>>,
@@ -115,18 +132,22 @@ impl Arguments {
         arguments
     }
 
-    fn take(&mut self, flag: &Flag, values: Vec<String>, mapping: &mut Mapping<'_>) {
+    /// Takes the values of an option. One that is ignored or refused gets its row here.
+    pub(crate) fn take(&mut self, flag: &Flag, values: Vec<String>, mapping: &mut Mapping<'_>) {
         let name = flag.names.first().copied().unwrap_or_default();
         match flag.treatment {
             Treatment::Ignored(why) => return mapping.ignored(name, why),
-            Treatment::Refused(remedy) => return mapping.refused(name, remedy),
+            Treatment::Unless { value, .. } if values.iter().all(|given| is_same(given, value)) => {
+                return mapping.ignored(name, "with this value it changes nothing");
+            }
+            Treatment::Refused(remedy) | Treatment::Unless { remedy, .. } => return mapping.refused(name, remedy),
             Treatment::Carried(_) => {}
         }
         if flag.takes != Takes::Nothing && values.is_empty() {
             return mapping.refused(name, "this option takes a value");
         }
         if flag.takes == Takes::One && self.given.contains_key(name) {
-            return mapping.refused(name, "this option is given twice: keep one of them");
+            return mapping.refused(name, "this is given twice: keep one of them");
         }
         self.given.entry(name).or_default().extend(values);
     }
@@ -197,11 +218,17 @@ impl Arguments {
             if !mapping.rows.iter().any(|row| begins(&row.field)) {
                 mapping.refused(
                     name,
-                    "this option has no effect with the others as they are: correct those that are refused, or remove it",
+                    "this has no effect with the others as they are: correct those that are refused, or remove it",
                 );
             }
         }
     }
+}
+
+/// Returns true if two values are the same, as texts or as numbers.
+fn is_same(given: &str, value: &str) -> bool {
+    given == value
+        || matches!((given.parse::<f64>(), value.parse::<f64>()), (Ok(given), Ok(value)) if given.total_cmp(&value).is_eq())
 }
 
 /// States that the default of the other tool stands in the place of a refused option.

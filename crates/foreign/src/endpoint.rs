@@ -1,10 +1,11 @@
 //! The address of an endpoint, and its credentials.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::command::Arguments;
 use crate::draft::member;
 use crate::mapping::Mapping;
-use crate::value::is_credential;
+use crate::value::{is_credential, text};
 use crate::yaml::Node;
 
 /// Ends of addresses that Assay adds itself.
@@ -78,6 +79,21 @@ impl Mapping<'_> {
         }
         let variable = format!("HEADER_{}", name.to_ascii_uppercase().replace('-', "_"));
         self.header_reference(&format!("{field}({})", name.to_ascii_lowercase()), name, &variable, None);
+    }
+
+    /// Sends the headers of a map, by [`header`](Self::header).
+    pub(crate) fn headers(&mut self, arguments: &Arguments, field: &str) {
+        let Some(given) = arguments.one(field) else { return };
+        let Ok(Value::Object(headers)) = serde_json::from_str::<Value>(given) else {
+            return self.refused(field, "write a map of names and values");
+        };
+        for (name, value) in &headers {
+            let value = text(value).unwrap_or_default();
+            if is_credential(name, &value) {
+                self.has_credential(field, &value);
+            }
+            self.header(field, &format!("{name}: {value}"));
+        }
     }
 
     fn header_reference(&mut self, field: &str, name: &str, variable: &str, scheme: Option<&str>) {

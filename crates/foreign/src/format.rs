@@ -61,6 +61,7 @@ pub(crate) fn docs(flags: &[Flag]) -> Vec<FieldDoc> {
             Treatment::Carried(to) => format!("becomes {to}"),
             Treatment::Ignored(why) => format!("ignored: {why}"),
             Treatment::Refused(remedy) => format!("refused: {remedy}"),
+            Treatment::Unless { value, remedy } => format!("ignored if it is `{value}`, else refused: {remedy}"),
         },
     };
     flags.iter().map(doc).collect()

@@ -10,6 +10,7 @@
 
 mod command;
 mod definition;
+mod document;
 mod draft;
 mod endpoint;
 mod failed;

@@ -14,6 +14,10 @@ const TEXT_MEMBERS: [&str; 6] = ["stop", "reasoning_effort", "service_tier", "gu
 /// States what becomes of a limit of concurrency that is refused.
 pub(crate) const NO_CAP: &str = "no limit of concurrency stands in its place";
 
+/// The difference of a limit of concurrency.
+pub(crate) const CAP: &str =
+    "a request that is due beyond it waits, and Assay counts its latencies from the time at which it was due";
+
 /// The most members of a body.
 const MAX_MEMBERS: usize = 100;
 
@@ -103,6 +107,15 @@ impl Mapping<'_> {
         self.draft.workload.push(member("slos", Value::Object(slos)));
         self.mapped(field, "workload spec.slos");
     }
+}
+
+/// States the difference of normally distributed lengths that the other tool clips to bounds, and how far away the bounds are.
+pub(crate) fn clipping(mean: f64, stddev: f64, least: Option<f64>, most: Option<f64>) -> String {
+    let distance = |bound: f64| format!("{:.1}", (bound - mean).abs() / stddev);
+    let bounds: Vec<f64> = least.into_iter().chain(most).collect();
+    let names = bounds.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
+    let distances = bounds.iter().copied().map(distance).collect::<Vec<_>>().join(" and ");
+    format!("lengths are not clipped at {names}, {distances} standard deviations from the mean: Assay clips only at 1")
 }
 
 /// Returns a number without a fraction if it has none.
@@ -213,8 +226,7 @@ impl Mapping<'_> {
         }
         self.stands_in("--max-concurrency", "workload spec.load", NO_CAP);
         if cap.is_some() {
-            let how = "a request that is due beyond it waits, and Assay counts its latencies from the time at which it was due";
-            self.approximated("--max-concurrency", "workload spec.load.max_concurrency", how);
+            self.approximated("--max-concurrency", "workload spec.load.max_concurrency", CAP);
         }
         if (smoothness - 1.0).abs() > f64::EPSILON {
             self.open(&[rate], "gamma", Some(smoothness), cap);
@@ -237,8 +249,32 @@ impl Mapping<'_> {
     /// States that each point is measured once.
     pub(crate) fn measured_once(&mut self) {
         self.draft.pipeline.push(member("trials", json!({"count": 1})));
-        let how = "the command measures each point once, which gives no interval: write 5 to get intervals";
+        let how = "the other tool measures each point once, which gives no interval: write 5 to get intervals";
         self.approximated("trials(implied)", "pipeline spec.trials", how);
+    }
+
+    /// Sets the time after which a request has failed, from seconds.
+    pub(crate) fn timeout(&mut self, arguments: &Arguments, name: &str) {
+        let Some(seconds) = arguments.number(name, self) else { return };
+        let millis = (seconds * 1000.0).round();
+        if (1.0..=86_400_000.0).contains(&millis) {
+            self.draft.load.push(member("timeout", format!("{}ms", millis as u64)));
+            self.mapped(name, "workload spec.load.timeout");
+        } else {
+            self.refused(name, "write a number of seconds above 0, at most a day");
+        }
+    }
+
+    /// States if responses are streamed, which the other tool does or does not by default.
+    pub(crate) fn streaming(&mut self, arguments: &Arguments, name: &str, default: bool) {
+        let streaming = match arguments.one(name) {
+            None => default,
+            Some("true") => true,
+            Some("false") => false,
+            Some(_) => return self.refused(name, "write `true` or `false`"),
+        };
+        self.draft.workload.push(member("streaming", streaming));
+        self.mapped(&arguments.field(name), "workload spec.streaming");
     }
 
     /// Adds the members of a JSON object to each request's body.

@@ -253,7 +253,7 @@ fn each_option_of_a_command_has_its_outcome() {
                     [Outcome::Mapped, Outcome::Approximated, Outcome::SecretReference, Outcome::Ignored].contains(outcome)
                 }
                 Treatment::Ignored(_) => *outcome == Outcome::Ignored,
-                Treatment::Refused(_) => *outcome == Outcome::Refused,
+                Treatment::Refused(_) | Treatment::Unless { .. } => *outcome == Outcome::Refused,
             };
             assert!(!found.is_empty() && found.iter().all(expected), "{words:?}: {:#?}", imported.rows);
         }
@@ -413,7 +413,7 @@ fn a_refused_field_states_the_value_that_stands_in_its_place() {
     };
     let whole = |to: &str, value: &str| default("write a whole number", to, value);
     let number = |to: &str, value: &str| default("write a number of 0 or more", to, value);
-    let twice = "this option is given twice: keep one of them; the first of its values stands in its place";
+    let twice = "this is given twice: keep one of them; the first of its values stands in its place";
     for (base, given, written, expected) in [
         (vllm, "--num-prompts abc", "requests: 1000\n", whole(requests, "1000")),
         (vllm, "--random-input-len 1k", "fixed: 1024", whole(input, "1024")),

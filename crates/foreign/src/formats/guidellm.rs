@@ -1,10 +1,13 @@
-//! `guidellm benchmark`, with or without `run`.
+//! `guidellm benchmark`, with or without `run`; and the mapping of what its command line and its scenarios have in common.
+
+use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::command::{Arguments, Flag, Takes, ignored, many, one, refused};
+use crate::command::{Arguments, Flag, Takes, default_in_place, ignored, many, one, refused};
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader, docs};
+use crate::load::{CAP, NO_CAP, clipping};
 use crate::mapping::Mapping;
 
 /// The format.
@@ -38,7 +41,8 @@ const RESULTS: &str = "Assay keeps all records and writes its own reports";
 const STOPS: &str = "it ends a load alike, and Assay makes no numbers of one that ended early";
 /// The requests that an error rate is of, which the command line cannot state.
 const ERROR_WINDOW: u64 = 30;
-const DATASET: &str =
+pub(crate) const REPLAY: &str = "write `trace: {path: FILE, format: FORMAT}` and `load: {mode: replay}` into a workload";
+pub(crate) const DATASET: &str =
     "write `prompt_tokens=NUMBER,output_tokens=NUMBER`, or put a file beside the workload and write `dataset: {path: FILE}`";
 
 pub(crate) static FLAGS: &[Flag] = &[
@@ -50,7 +54,11 @@ pub(crate) static FLAGS: &[Flag] = &[
     one(&["--max-requests"], "`spec.load.requests`", "30"),
     one(&["--data"], "`spec.lengths`, of synthetic data", "prompt_tokens=2,output_tokens=3"),
     one(&["--processor", "--tokenizer"], "a comment on `spec.lengths`", "t"),
-    one(&["--request-type", "--request-format"], "`spec.api`: chat_completions and text_completions", "text_completions"),
+    one(
+        &["--request-type", "--request-format"],
+        "`spec.api`: chat_completions, text_completions and responses",
+        "text_completions",
+    ),
     one(&["--backend", "--backend-type"], "`openai_http` is `spec.api`; any other is refused", "openai_http"),
     ignored(
         &["--random-seed", "--seed"],
@@ -87,78 +95,134 @@ pub(crate) static FLAGS: &[Flag] = &[
     ),
 ];
 
-fn map(arguments: &Arguments, mapping: &mut Mapping<'_>) {
-    mapping.draft.set_name("guidellm");
-    match arguments.one("--target") {
-        Some(url) => mapping.endpoint("--target", url),
-        None => mapping.refused("--target(absent)", "add the address of the endpoint"),
-    }
-    if let Some(name) = arguments.one("--model") {
-        mapping.model("--model", name);
-    }
-    mapping.settle_model("--model");
-    api(arguments, mapping);
-    limits(arguments, mapping);
-    profile(arguments, mapping);
+/// The names of the fields that a command line or a scenario has for the same things.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Names {
+    pub(crate) target: &'static str,
+    pub(crate) model: &'static str,
+    pub(crate) backend: &'static str,
+    pub(crate) api: &'static str,
+    pub(crate) seconds: &'static str,
+    pub(crate) requests: &'static str,
+    pub(crate) errors: &'static str,
+    pub(crate) error_rate: &'static str,
+    /// `None` if the definition cannot state the requests that an error rate is of.
+    pub(crate) error_window: Option<&'static str>,
+    pub(crate) profile: &'static str,
+    pub(crate) rate: &'static str,
+    pub(crate) streams: &'static str,
+    /// `None` if the definition cannot limit the requests in flight.
+    pub(crate) cap: Option<&'static str>,
+    pub(crate) tokenizer: &'static str,
+}
+
+const NAMES: Names = Names {
+    target: "--target",
+    model: "--model",
+    backend: "--backend",
+    api: "--request-type",
+    seconds: "--max-seconds",
+    requests: "--max-requests",
+    errors: "--max-errors",
+    error_rate: "--max-error-rate",
+    error_window: None,
+    profile: "--profile",
+    rate: "--rate",
+    streams: "--rate",
+    cap: None,
+    tokenizer: "--processor",
+};
+
+/// Maps the options of a command line, or the fields of the same names of a flat scenario.
+pub(crate) fn map(arguments: &Arguments, mapping: &mut Mapping<'_>) {
+    map_load(arguments, NAMES, mapping);
     data(arguments, mapping);
+    finish(arguments, NAMES, mapping);
+}
+
+/// Maps all but the data.
+pub(crate) fn map_load(arguments: &Arguments, names: Names, mapping: &mut Mapping<'_>) {
+    mapping.draft.set_name("guidellm");
+    match arguments.one(names.target) {
+        Some(url) => mapping.endpoint(names.target, url),
+        None => mapping.refused(&format!("{}(absent)", names.target), "add the address of the endpoint"),
+    }
+    if let Some(name) = arguments.one(names.model) {
+        mapping.model(names.model, name);
+    }
+    mapping.settle_model(names.model);
+    api(arguments, names, mapping);
+    limits(arguments, names, mapping);
+    profile(arguments, names, mapping);
+}
+
+/// Maps what follows from the synthetic data, and what guidellm does without a field for it.
+pub(crate) fn finish(arguments: &Arguments, names: Names, mapping: &mut Mapping<'_>) {
+    if mapping.draft.workload.iter().any(|(name, _)| name == "lengths") {
+        mapping.exact_output("ignore_eos(implied)", true);
+        mapping.tokenizer_option(arguments, names.tokenizer);
+    }
     mapping.shared_cache();
     mapping.measured_once();
 }
 
-fn api(arguments: &Arguments, mapping: &mut Mapping<'_>) {
-    match arguments.one("--backend") {
+fn api(arguments: &Arguments, names: Names, mapping: &mut Mapping<'_>) {
+    match arguments.one(names.backend) {
         None => {}
-        Some("openai_http") => mapping.mapped("--backend", "workload spec.api"),
-        Some(_) => mapping.refused("--backend", "Assay sends requests over HTTP: write `openai_http`"),
+        Some("openai_http") => mapping.mapped(names.backend, "workload spec.api"),
+        Some(_) => mapping.refused(names.backend, "Assay sends requests over HTTP: write `openai_http`"),
     }
-    let field = &arguments.field("--request-type");
-    let api = match arguments.one("--request-type").unwrap_or("chat_completions") {
+    let field = &arguments.field(names.api);
+    let api = match arguments.one(names.api).unwrap_or("chat_completions") {
         "chat_completions" | "/v1/chat/completions" => "chat",
         "text_completions" | "/v1/completions" => "completions",
-        _ => return mapping.refused(field, "write `chat_completions` or `text_completions`"),
+        "responses" | "/v1/responses" => "responses",
+        _ => return mapping.refused(field, "write `/v1/chat/completions`, `/v1/completions` or `/v1/responses`"),
     };
     mapping.draft.workload.insert(0, member("api", api));
     mapping.mapped(field, "workload spec.api");
 }
 
-fn limits(arguments: &Arguments, mapping: &mut Mapping<'_>) {
-    if let Some(seconds) = arguments.number("--max-seconds", mapping) {
+fn limits(arguments: &Arguments, names: Names, mapping: &mut Mapping<'_>) {
+    if let Some(seconds) = arguments.number(names.seconds, mapping) {
         let millis = (seconds * 1000.0).round();
         if (1.0..=2.5e9).contains(&millis) {
             mapping.draft.load.push(member("duration", format!("{}ms", millis as u64)));
             mapping.draft.minutes = Some((seconds / 60.0).ceil() as u64);
-            mapping.mapped("--max-seconds", "workload spec.load.duration");
+            mapping.mapped(names.seconds, "workload spec.load.duration");
         } else {
-            mapping.refused("--max-seconds", "write a time of at most 28 days");
+            mapping.refused(names.seconds, "write a time of at most 28 days");
         }
     }
-    if let Some(requests) = arguments.whole("--max-requests", mapping) {
+    if let Some(requests) = arguments.whole(names.requests, mapping) {
         mapping.draft.load.push(member("requests", requests));
-        mapping.mapped("--max-requests", "workload spec.load.requests");
+        mapping.mapped(names.requests, "workload spec.load.requests");
     }
-    errors(arguments, mapping);
-    if !arguments.has("--max-seconds") && !arguments.has("--max-requests") {
-        mapping.refused("--max-seconds(absent)", "a trial needs an end: add `--max-seconds` or `--max-requests`");
+    errors(arguments, names, mapping);
+    if !arguments.has(names.seconds) && !arguments.has(names.requests) {
+        let remedy = format!("a trial needs an end: add `{}` or `{}`", names.seconds, names.requests);
+        mapping.refused(&format!("{}(absent)", names.seconds), &remedy);
     }
 }
 
-fn errors(arguments: &Arguments, mapping: &mut Mapping<'_>) {
+fn errors(arguments: &Arguments, names: Names, mapping: &mut Mapping<'_>) {
+    let to = "workload spec.load.stop_on_errors";
     let mut limit = serde_json::Map::new();
-    if let Some(count) = arguments.whole("--max-errors", mapping) {
+    if let Some(count) = arguments.whole(names.errors, mapping) {
         if (1..=1_000_000_000).contains(&count) {
             limit.insert("count".into(), json!(count));
-            mapping.approximated("--max-errors", "workload spec.load.stop_on_errors", STOPS);
+            mapping.approximated(names.errors, to, STOPS);
         } else {
-            mapping.refused("--max-errors", "write a number from 1 to 1000000000, or remove it");
+            mapping.refused(names.errors, "write a number from 1 to 1000000000, or remove it");
         }
     }
-    if let Some(share) = arguments.number("--max-error-rate", mapping) {
+    if let Some(share) = arguments.number(names.error_rate, mapping) {
         if share > 0.0 && share <= 1.0 {
             limit.insert("share".into(), json!(share));
-            limit.insert("of_last".into(), json!(ERROR_WINDOW));
-            mapping.approximated("--max-error-rate", "workload spec.load.stop_on_errors", STOPS);
+            limit.insert("of_last".into(), json!(error_window(arguments, names, mapping)));
+            mapping.approximated(names.error_rate, to, STOPS);
         } else {
-            mapping.refused("--max-error-rate", "write a share above 0 and at most 1, or remove it");
+            mapping.refused(names.error_rate, "write a share above 0 and at most 1, or remove it");
         }
     }
     if !limit.is_empty() {
@@ -166,76 +230,144 @@ fn errors(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     }
 }
 
-fn profile(arguments: &Arguments, mapping: &mut Mapping<'_>) {
-    let rates: Option<Vec<f64>> = arguments
-        .all("--rate")
-        .iter()
-        .flat_map(|word| word.split(','))
-        .map(|rate| rate.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= 1e7))
-        .collect();
-    let Some(rates) = rates else { return mapping.refused("--rate", "write numbers above 0, separated by commas") };
-    let field = &arguments.field("--profile");
-    let kind = arguments.one("--profile").unwrap_or("sweep");
-    match kind {
+/// Returns the number of requests that an error rate is of.
+fn error_window(arguments: &Arguments, names: Names, mapping: &mut Mapping<'_>) -> u64 {
+    let to = "workload spec.load.stop_on_errors";
+    let Some(field) = names.error_window.filter(|field| arguments.has(field)) else { return ERROR_WINDOW };
+    let window = arguments.whole_or(field, ERROR_WINDOW, to, mapping);
+    if (1..=100_000).contains(&window) {
+        mapping.mapped(field, to);
+        return window;
+    }
+    mapping.refused(field, "write a number of requests from 1 to 100000");
+    mapping.stands_in(field, to, &default_in_place(ERROR_WINDOW));
+    ERROR_WINDOW
+}
+
+fn profile(arguments: &Arguments, names: Names, mapping: &mut Mapping<'_>) {
+    let field = &arguments.field(names.profile);
+    let cap = names.cap.and_then(|field| arguments.whole(field, mapping));
+    match arguments.one(names.profile).unwrap_or("sweep") {
         "synchronous" => {
             mapping.mapped(field, "workload spec.load.mode");
             mapping.closed(&[1]);
         }
-        "concurrent" if !rates.is_empty() && rates.iter().all(|rate| rate.fract() == 0.0) => {
+        "concurrent" => {
+            let Some(streams) = loads(arguments, names.streams, mapping) else { return };
+            if streams.is_empty() || streams.iter().any(|streams| streams.fract() != 0.0) {
+                return mapping.refused(names.streams, "add a whole number for each point");
+            }
             mapping.mapped(field, "workload spec.load.mode");
-            mapping.mapped("--rate", "workload spec.load.concurrency");
-            mapping.closed(&rates.iter().map(|rate| *rate as u64).collect::<Vec<_>>());
+            mapping.mapped(names.streams, "workload spec.load.concurrency");
+            mapping.closed(&streams.iter().map(|streams| *streams as u64).collect::<Vec<_>>());
         }
-        "constant" | "async" | "poisson" if !rates.is_empty() => {
+        kind @ ("constant" | "async" | "poisson") => {
+            let Some(rates) = loads(arguments, names.rate, mapping) else { return };
+            if rates.is_empty() {
+                return mapping.refused(names.rate, "add a number for each point");
+            }
             mapping.mapped(field, "workload spec.load.mode");
-            mapping.mapped("--rate", "workload spec.load.rate");
-            mapping.open(&rates, if kind == "poisson" { "poisson" } else { "constant" }, None, None);
+            mapping.mapped(names.rate, "workload spec.load.rate");
+            if let Some(name) = names.cap.filter(|name| arguments.has(name)) {
+                mapping.stands_in(name, "workload spec.load", NO_CAP);
+                if cap.is_some() {
+                    mapping.approximated(name, "workload spec.load.max_concurrency", CAP);
+                }
+            }
+            mapping.open(&rates, if kind == "poisson" { "poisson" } else { "constant" }, None, cap);
         }
-        "concurrent" | "constant" | "async" | "poisson" => mapping.refused("--rate", "add a number for each point: whole ones for `concurrent`"),
-        _ => mapping.refused(
-            field,
-            "write the loads out with `--profile constant --rate NUMBERS`; `assay bench` searches for the most load: see `assay bench --help`",
-        ),
+        "throughput" if cap.is_some() => {
+            mapping.mapped(field, "workload spec.load.mode");
+            if let (Some(name), Some(cap)) = (names.cap, cap) {
+                mapping.mapped(name, "workload spec.load.concurrency");
+                mapping.closed(&[cap]);
+            }
+        }
+        "replay" => mapping.refused(field, REPLAY),
+        _ => {
+            let remedy = format!(
+                "write the loads out with `{}` `constant` and `{}`; `assay bench` searches for the most load: see `assay bench --help`",
+                names.profile, names.rate
+            );
+            mapping.refused(field, &remedy);
+        }
     }
+}
+
+/// Returns the numbers of a field, which are above 0; one that is none is refused.
+fn loads(arguments: &Arguments, name: &str, mapping: &mut Mapping<'_>) -> Option<Vec<f64>> {
+    let number = |text: &str| text.parse::<f64>().ok().filter(|number| *number > 0.0 && *number <= 1e7);
+    let numbers: Option<Vec<f64>> = arguments.all(name).iter().flat_map(|word| word.split(',')).map(number).collect();
+    if numbers.is_none() {
+        mapping.refused(name, "write numbers above 0");
+    }
+    numbers
 }
 
 fn data(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     let Some(text) = arguments.one("--data") else { return mapping.refused("--data(absent)", DATASET) };
-    let mut given = std::collections::BTreeMap::new();
+    let mut given = BTreeMap::new();
     for pair in text.trim_matches(['{', '}']).split(',') {
         let (name, value) = pair.split_once(['=', ':']).unwrap_or((pair, ""));
         let name = name.trim().trim_matches('"');
-        let known = ["prompt_tokens", "output_tokens"]
-            .iter()
-            .find_map(|side| ["", "_stdev", "_min", "_max"].iter().map(|end| format!("{side}{end}")).find(|known| known == name));
         let number = value.trim().trim_matches('"').parse::<u64>().ok().filter(|number| *number > 0);
-        let (Some(known), Some(number)) = (known, number) else { return mapping.refused("--data", DATASET) };
+        let (Some(known), Some(number)) = (length_names().find(|known| known == name), number) else {
+            return mapping.refused("--data", DATASET);
+        };
         given.insert(known, number);
     }
-    let mut lengths = serde_json::Map::new();
-    let mut is_clipped = false;
-    for (side, name) in [("input", "prompt_tokens"), ("output", "output_tokens")] {
-        let Some(tokens) = given.get(name).copied() else { return mapping.refused("--data", DATASET) };
+    match lengths(&given) {
+        Err(remedy) => mapping.refused("--data", remedy),
+        Ok(lengths) => {
+            let notes: Vec<&str> = lengths.notes.iter().map(|(_, note)| note.as_str()).collect();
+            if notes.is_empty() {
+                mapping.mapped("--data", "workload spec.lengths");
+            } else {
+                mapping.approximated("--data", "workload spec.lengths", &notes.join("; "));
+            }
+            mapping.draft.workload.push(member("lengths", lengths.value));
+        }
+    }
+}
+
+/// The sides of a request, with guidellm's names of their lengths.
+pub(crate) const SIDES: [(&str, &str); 2] = [("input", "prompt_tokens"), ("output", "output_tokens")];
+
+/// Returns the names of all numbers of synthetic data that state lengths.
+pub(crate) fn length_names() -> impl Iterator<Item = String> {
+    SIDES.iter().flat_map(|(_, name)| ["", "_stdev", "_min", "_max"].map(|end| format!("{name}{end}")))
+}
+
+/// The lengths of synthetic data.
+#[derive(Debug)]
+pub(crate) struct Lengths {
+    /// The value of `spec.lengths`.
+    pub(crate) value: Value,
+    /// The differences, each with the side of which it is.
+    pub(crate) notes: Vec<(&'static str, String)>,
+}
+
+/// Returns the lengths that these numbers of synthetic data state, or the remedy.
+pub(crate) fn lengths(given: &BTreeMap<String, u64>) -> Result<Lengths, &'static str> {
+    let mut value = serde_json::Map::new();
+    let mut notes = Vec::new();
+    for (side, name) in SIDES {
+        let tokens = given.get(name).copied().ok_or(DATASET)?;
         let bound = |end: &str| given.get(&format!("{name}{end}")).copied();
-        is_clipped |= bound("_stdev").is_some() && (bound("_min").is_some() || bound("_max").is_some());
-        let length = match (bound("_stdev"), bound("_min"), bound("_max")) {
-            (Some(stddev), ..) => json!({"normal": {"mean": tokens, "stddev": stddev}}),
+        let (least, most) = (bound("_min"), bound("_max"));
+        let length = match (bound("_stdev"), least, most) {
+            (Some(stddev), ..) => {
+                if least.is_some() || most.is_some() {
+                    let [least, most] = [least, most].map(|bound| bound.map(|bound| bound as f64));
+                    notes.push((side, clipping(tokens as f64, stddev as f64, least, most)));
+                }
+                json!({"normal": {"mean": tokens, "stddev": stddev}})
+            }
             (None, Some(min), Some(max)) => json!({"uniform": {"min": min, "max": max}}),
             (None, None, None) => json!({"fixed": tokens}),
-            _ => return mapping.refused("--data", "give both bounds, or a standard deviation"),
+            _ => return Err("give both bounds, or a standard deviation"),
         };
-        lengths.insert(side.to_owned(), length);
+        value.insert(side.to_owned(), length);
     }
-    mapping.draft.workload.push(member("lengths", Value::Object(lengths)));
-    if is_clipped {
-        mapping.approximated(
-            "--data",
-            "workload spec.lengths",
-            "the bounds of normal lengths are left out: Assay clips only at 1",
-        );
-    } else {
-        mapping.mapped("--data", "workload spec.lengths");
-    }
-    mapping.exact_output("ignore_eos(implied)", true);
-    mapping.tokenizer_option(arguments, "--processor");
+    Ok(Lengths { value: Value::Object(value), notes })
 }

@@ -1,0 +1,420 @@
+//! Documents whose fields have a table: each field, the commonest mistakes, credentials and limits.
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::command::{Flag, Treatment};
+use crate::formats::{guidellm_scenario, inference_perf};
+use crate::{Import, ImportOptions, Outcome, Source, import, recognise};
+
+const CANARY: &str = "canary-4f2b9c7d1e";
+
+fn document(document: &Value) -> Import {
+    text(&document.to_string())
+}
+
+fn text(text: &str) -> Import {
+    import(&Source::File { name: "job.yaml", bytes: text.as_bytes() }, &ImportOptions::default()).expect("a format")
+}
+
+fn command(line: &str) -> Import {
+    let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+    import(&Source::Command(&words), &ImportOptions::default()).expect("a format")
+}
+
+/// Returns the rows of an outcome, a line each.
+fn rows(import: &Import, outcome: Outcome) -> String {
+    let line = |row: &crate::Row| {
+        [Some(&row.field), row.to.as_ref(), row.note.as_ref()].into_iter().flatten().cloned().collect::<Vec<_>>().join(" | ")
+    };
+    import.rows.iter().filter(|row| row.outcome == outcome).map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn refused(document_: &Value) -> String {
+    rows(&document(document_), Outcome::Refused)
+}
+
+fn files(import: &Import) -> String {
+    import.files.iter().map(|file| format!("== {}\n{}", file.path, file.text)).collect::<Vec<_>>().concat()
+}
+
+/// Sets the field of a path of a table: an item of a list is that with the `kind` in the brackets, or the first.
+fn set(node: &mut Value, path: &str, value: Value) {
+    let (head, rest) = path.split_once('.').map_or((path, None), |(head, rest)| (head, Some(rest)));
+    let Some((name, kind)) = head.strip_suffix(']').and_then(|head| head.split_once('[')) else {
+        match rest {
+            None => node[head] = value,
+            Some(rest) => {
+                if !node[head].is_object() {
+                    node[head] = json!({});
+                }
+                set(&mut node[head], rest, value);
+            }
+        }
+        return;
+    };
+    if !node[name].is_array() {
+        node[name] = json!([]);
+    }
+    let items = node[name].as_array_mut().expect("a list");
+    let is_it = |item: &Value| kind.is_empty() || item["kind"] == kind;
+    let index = items.iter().position(is_it).unwrap_or_else(|| {
+        items.push(if kind.is_empty() { json!({}) } else { json!({"kind": kind}) });
+        items.len() - 1
+    });
+    match rest {
+        // The names of `benchmarks` are paths themselves.
+        Some(rest) if name == "benchmarks" => items[index][rest] = value,
+        Some(rest) => set(&mut items[index], rest, value),
+        None => items[index]["member"] = value,
+    }
+}
+
+/// Returns a scenario of guidellm in which a field has an effect.
+fn guidellm_base(path: &str) -> Value {
+    let profile = if path.ends_with("profile.streams") {
+        json!({"kind": "concurrent", "streams": [1]})
+    } else {
+        json!({"kind": "constant", "rate": [1]})
+    };
+    json!({"spec": {
+        "backend": {"kind": "openai_http", "target": "https://h:1", "model": "m"},
+        "profile": profile,
+        "constraints": [{"kind": "max_duration", "seconds": 9}, {"kind": "max_error_rate", "rate": 0.5}],
+        "data": [{"kind": "synthetic_text", "prompt_tokens": 9, "prompt_tokens_stdev": 2, "output_tokens": 9, "output_tokens_stdev": 2}],
+    }})
+}
+
+/// Returns a configuration of inference-perf in which a field has an effect.
+fn inference_perf_base(path: &str) -> Value {
+    let closed = path.ends_with("[].concurrency_level") || path.ends_with("[].num_requests");
+    let (kind, stage) = if closed {
+        ("concurrent", json!({"concurrency_level": 1, "num_requests": 9}))
+    } else {
+        ("constant", json!({"rate": 1, "duration": 9}))
+    };
+    let lengths = json!({"mean": 100, "std_dev": 10, "min": 50, "max": 150, "type": if path.ends_with("distribution.type") { "normal" } else { "lognormal" }});
+    let data = if path.starts_with("data.shared_prefix") {
+        json!({"type": "shared_prefix", "shared_prefix": {}})
+    } else {
+        json!({"type": "random", "input_distribution": lengths, "output_distribution": lengths})
+    };
+    json!({
+        "server": {"base_url": "http://h:1", "model_name": "m"},
+        "load": {"type": kind, "stages": [stage], "lora_traffic_split": [{"name": "a", "split": 1}]},
+        "data": data,
+        "storage": {"simple_storage_service": {"bucket_name": "b"}},
+    })
+}
+
+/// The fields of a format, and the document in which one of them has an effect.
+type Table = (&'static [Flag], fn(&str) -> Value);
+
+/// The tables, with a document for each of their fields.
+const TABLES: [Table; 2] = [(guidellm_scenario::TABLE, guidellm_base), (inference_perf::TABLE, inference_perf_base)];
+
+#[test]
+fn each_field_of_a_document_has_its_outcome() {
+    for (table, base) in TABLES {
+        for field in table {
+            let path = field.names[0];
+            let mut given = base(path);
+            set(&mut given, path, serde_json::from_str(field.example).unwrap_or_else(|_| json!(field.example)));
+            let imported = document(&given);
+            let begins = |row: &&crate::Row| {
+                row.field.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['(', '[', '.']))
+            };
+            let found: Vec<Outcome> = imported.rows.iter().filter(begins).map(|row| row.outcome).collect();
+            let expected = |outcome: &Outcome| match field.treatment {
+                Treatment::Carried(_) => {
+                    [Outcome::Mapped, Outcome::Approximated, Outcome::SecretReference, Outcome::Ignored].contains(outcome)
+                }
+                Treatment::Ignored(_) => *outcome == Outcome::Ignored,
+                Treatment::Refused(_) | Treatment::Unless { .. } => *outcome == Outcome::Refused,
+            };
+            assert!(!found.is_empty() && found.iter().all(expected), "{given}: {:#?}", imported.rows);
+        }
+    }
+}
+
+/// A value with which a field changes nothing is ignored, however the number is written.
+#[test]
+fn a_value_that_changes_nothing_is_ignored() {
+    for (table, base) in TABLES {
+        for field in table {
+            let Treatment::Unless { value, .. } = field.treatment else { continue };
+            let path = field.names[0];
+            let value: Value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
+            for value in [value.as_f64().map_or(value.clone(), |number| json!(number)), value] {
+                let mut given = base(path);
+                set(&mut given, path, value);
+                let imported = document(&given);
+                let row = imported.rows.iter().find(|row| row.field == path).map(|row| row.outcome);
+                assert_eq!(row, Some(Outcome::Ignored), "{given}: {:#?}", imported.rows);
+            }
+        }
+    }
+}
+
+/// The fields whose texts are copied, if they are plain.
+const COPIED: [&str; 8] = [
+    "spec.backend.target",
+    "spec.backend.model",
+    "server.base_url",
+    "server.model_name",
+    "load.lora_traffic_split[].name",
+    "storage.simple_storage_service.bucket_name",
+    "storage.simple_storage_service.region_name",
+    "storage.simple_storage_service.endpoint_url",
+];
+
+/// A credential in any field, known or not, is in no file, row or error.
+#[test]
+fn no_credential_of_a_document_survives() {
+    let secret = format!("sk-{CANARY}sk-{CANARY}");
+    let unknown = [
+        "spec.nope",
+        "spec.backend.nope",
+        "spec.data[synthetic_text].nope",
+        "nope",
+        "server.nope",
+        "load.stages[].nope",
+        "benchmarks[].nope",
+    ];
+    for (table, base) in TABLES {
+        for path in table.iter().map(|field| field.names[0]).chain(unknown).filter(|path| !COPIED.contains(path)) {
+            for value in [
+                json!(CANARY),
+                json!(secret),
+                json!([secret, CANARY]),
+                json!({"deep": [CANARY], "Authorization": secret, "note": CANARY}),
+            ] {
+                let mut given = base(path);
+                set(&mut given, path, value);
+                let given = given.to_string();
+                let imported = import(&Source::File { name: "job.yaml", bytes: given.as_bytes() }, &ImportOptions::default());
+                assert!(!format!("{imported:?}").contains(CANARY), "{given}\n{imported:#?}");
+            }
+        }
+    }
+    let flat = format!(
+        "target: http://h:1\nprofile: constant\ndata: ['{CANARY}']\nrate: ['{CANARY}', 1]\nbackend_args: {{api_key: {CANARY}}}\n{CANARY}: {CANARY}\nother: [{CANARY}]\n"
+    );
+    let imported = format!("{:?}", text(&flat));
+    assert!(!imported.replace(&format!("--{CANARY}"), "").contains(CANARY), "{imported}");
+}
+
+/// The file of a run is published as it is, so keys in it are found.
+#[test]
+fn keys_of_a_document_are_found() {
+    for (base, path) in [
+        (guidellm_base(""), "spec.backend.api_key"),
+        (inference_perf_base(""), "server.api_key"),
+        (inference_perf_base(""), "tokenizer.token"),
+        (inference_perf_base(""), "api.headers"),
+    ] {
+        assert_eq!(document(&base).credentials, [""; 0]);
+        let mut given = base.clone();
+        set(&mut given, path, if path == "api.headers" { json!({"Authorization": "Bearer abc"}) } else { json!("abcdefgh") });
+        assert!(!document(&given).credentials.is_empty(), "{given}");
+    }
+}
+
+#[test]
+fn documents_are_recognised_by_what_they_hold() {
+    let name = |text: &str| recognise(&Source::File { name: "guidellm.yaml", bytes: text.as_bytes() }).map(|format| format.name);
+    for (text, expected) in [
+        ("spec: {profile: {kind: sweep}}", Some("guidellm-scenario")),
+        ("spec: {data: [{kind: synthetic_text}]}", Some("guidellm-scenario")),
+        ("config: {spec: {backend: {kind: openai_http}}}", Some("guidellm-scenario")),
+        ("profile: sweep\ndata: x", Some("guidellm-scenario")),
+        ("apiVersion: a/v1\nkind: X\nspec: {profile: {kind: sweep}}", None),
+        ("spec: {profile: sweep}", None),
+        ("config: {}", None),
+        ("profile: sweep", None),
+        ("load: {type: constant}\nserver: {}", Some("inference-perf")),
+        ("load: {sweep: {type: linear}}\ndata: {type: random}", Some("inference-perf")),
+        ("load: {type: constant}", None),
+        ("load: {}\napi: {}", None),
+        ("kind: X\nload: {type: constant}\nserver: {}", None),
+    ] {
+        assert_eq!(name(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_scenario_of_guidellm_becomes_a_workload() {
+    let imported = text(include_str!("examples/guidellm_rates.yaml"));
+    assert_snapshot!(files(&imported));
+}
+
+/// The options of a command line and the members of a flat scenario have one mapping.
+#[test]
+fn a_flat_scenario_is_mapped_as_its_command_line_is() {
+    let flat = text(include_str!("examples/guidellm_flat.yaml"));
+    let same = command(
+        "guidellm benchmark --target http://127.0.0.1:8000 --model llama-3.1-8b --profile constant --rate 1 --rate 4 --max-seconds 30 --data \
+         prompt_tokens=256,output_tokens=128 --random-seed 42 --disable-progress",
+    );
+    let outcomes = |import: &Import| {
+        let mut rows: Vec<String> = import.rows.iter().map(|row| format!("{row:?}")).collect();
+        rows.sort();
+        rows
+    };
+    let bodies = |import: &Import| {
+        let body = |file: &crate::ImportedFile| file.text.split_once("apiVersion").expect("a definition").1.to_owned();
+        import.files.iter().map(body).collect::<Vec<_>>()
+    };
+    assert_eq!((outcomes(&flat), bodies(&flat)), (outcomes(&same), bodies(&same)));
+}
+
+#[test]
+fn benchmarks_of_a_scenario_state_the_loads() {
+    let mut given = guidellm_base("");
+    given["benchmarks"] = json!([{"profile.rate": 10}, {"profile.rate": [20, 30]}]);
+    let imported = document(&given);
+    assert!(files(&imported).contains("rate: [10, 20, 30]"), "{imported:#?}");
+    given["benchmarks"] = json!([null, {"profile.rate": 20}]);
+    assert!(refused(&given).contains("benchmarks | write a load for each of them"), "{}", refused(&given));
+    given["benchmarks"] = json!([{"profile.rate": 1, "constraints[0].seconds": 5}]);
+    assert!(refused(&given).contains("benchmarks[].constraints[0].seconds | this is no field"), "{}", refused(&given));
+    given["benchmarks"] = json!([null]);
+    assert!(refused(&given).is_empty() && files(&document(&given)).contains("rate: [1]"));
+}
+
+#[test]
+fn throughput_keeps_a_number_of_requests_in_flight() {
+    let mut given = guidellm_base("");
+    given["spec"]["profile"] = json!({"kind": "throughput", "max_concurrency": 64});
+    assert!(files(&document(&given)).contains("mode: closed\n    concurrency: [64]"), "{}", files(&document(&given)));
+    given["spec"]["profile"] = json!({"kind": "throughput"});
+    assert!(refused(&given).contains("spec.profile.kind | write the loads out"));
+}
+
+#[test]
+fn each_format_of_requests_is_an_api_or_refused() {
+    for (format, api) in [("/v1/chat/completions", "chat"), ("/v1/completions", "completions"), ("/v1/responses", "responses")] {
+        let mut given = guidellm_base("");
+        given["spec"]["backend"]["request_format"] = json!(format);
+        assert!(files(&document(&given)).contains(&format!("  api: {api}\n")), "{format}");
+    }
+    let mut given = guidellm_base("");
+    given["spec"]["backend"]["request_format"] = json!("/pooling");
+    assert!(refused(&given).contains("spec.backend.request_format | write `/v1/chat/completions`"), "{}", refused(&given));
+}
+
+#[test]
+fn certificates_that_guidellm_does_not_check_are_stated() {
+    let mut given = guidellm_base("");
+    assert!(rows(&document(&given), Outcome::Approximated).contains("spec.backend.verify(absent)"));
+    given["spec"]["backend"]["verify"] = json!(false);
+    assert!(files(&document(&given)).contains("insecure_skip_tls_verify: true"));
+    given["spec"]["backend"]["target"] = json!("http://h:1");
+    let imported = document(&given);
+    assert!(!files(&imported).contains("insecure_skip") && rows(&imported, Outcome::Ignored).contains("spec.backend.verify"));
+}
+
+#[test]
+fn a_configuration_of_inference_perf_becomes_a_workload_for_each_length_of_a_stage() {
+    let imported = text(include_str!("examples/inference_perf_stages.yml"));
+    assert_snapshot!(files(&imported));
+    assert_eq!(imported.commands, ["assay run pipelines/inference-perf.yaml --store 's3://results?region=eu-west-1'"]);
+    assert_snapshot!(files(&text(include_str!("examples/inference_perf_prefixes.yml"))));
+}
+
+#[test]
+fn each_distribution_is_mapped_or_approximated() {
+    let imported = |lengths: Value| {
+        let mut given = inference_perf_base("");
+        given["data"]["input_distribution"] = lengths;
+        document(&given)
+    };
+    for (lengths, written, note) in [
+        (
+            json!({"mean": 100, "std_dev": 10, "min": 50, "max": 130}),
+            "normal: {mean: 100, stddev: 10}",
+            "not clipped at 50 and 130, 5.0 and 3.0 standard deviations",
+        ),
+        (
+            json!({"mean": 100, "variance": 25}),
+            "normal: {mean: 100, stddev: 5}",
+            "not clipped at 10 and 1024, 18.0 and 184.8 standard",
+        ),
+        (json!({"mean": 100, "std_dev": 0, "min": 100, "max": 100}), "fixed: 100", ""),
+        (json!({"type": "fixed", "mean": 64}), "fixed: 64", ""),
+        (json!({"type": "uniform", "min": 5, "max": 9}), "uniform: {max: 9, min: 5}", ""),
+        (
+            json!({"type": "lognormal", "mean": 100, "std_dev": 10}),
+            "lognormal: {mean: 100, stddev: 10}",
+            "shifts the distribution to begin at 10",
+        ),
+        (
+            json!({"type": "poisson", "mean": 100}),
+            "normal: {mean: 100, stddev: 10.0}",
+            "the mean and the spread of the Poisson distribution",
+        ),
+    ] {
+        let imported = imported(lengths.clone());
+        assert!(files(&imported).contains(written), "{lengths}: {}", files(&imported));
+        let rows = rows(&imported, Outcome::Approximated);
+        let notes: Vec<&str> = rows.lines().filter(|row| row.starts_with("data.input_distribution")).collect();
+        assert!(
+            if note.is_empty() { notes.is_empty() } else { notes.iter().any(|row| row.contains(note)) },
+            "{lengths}: {notes:?}"
+        );
+    }
+    for (lengths, field) in [
+        (json!({"type": "skew_normal", "mean": 100}), "type"),
+        (json!({"type": "zipf", "mean": 100}), "type"),
+        (json!({"min": 9, "max": 5}), "mean"),
+        (json!({"mean": "many"}), "mean"),
+    ] {
+        let rows = rows(&imported(lengths.clone()), Outcome::Refused);
+        assert!(rows.contains(&format!("data.input_distribution.{field} | ")), "{lengths}: {rows}");
+    }
+}
+
+#[test]
+fn the_commonest_mistakes_in_documents_have_a_remedy() {
+    let mut rates = guidellm_base("");
+    rates["spec"]["profile"] = json!({"kind": "concurrent", "streams": [1.5]});
+    rates["spec"]["constraints"] = json!([{"kind": "max_duration", "seconds": [1, 2]}, {"kind": "max_time", "seconds": 1}]);
+    let sweep = json!({"spec": {"profile": {"kind": "sweep"}, "backend": {"kind": "vllm_python", "modle": "m"}, "data": [{"kind": "huggingface", "source": "a/b"}]}});
+    assert_snapshot!(
+        [refused(&rates), refused(&sweep), rows(&text("profile: sweep\ndata: some/dataset\n"), Outcome::Refused)].join("\n\n")
+    );
+    let mut stages = inference_perf_base("");
+    stages["load"]["stages"] = json!([{"rate": 1, "duration": 9}, {"rate": 2}]);
+    let mut fields = inference_perf_base("");
+    fields["load"] = json!({"type": "concurent", "stages": [{"rate": 0, "duration": 9}]});
+    fields["data"] = json!({"type": "shareGPT", "path": "/data/sharegpt.json"});
+    fields["server"] = json!({"base_ulr": "http://h:1"});
+    let sweep = json!({"load": {"type": "poisson", "sweep": {"type": "linear"}}, "data": {"type": "shared_prefix", "shared_prefix": {"question_len": {"mean": 9}}}, "server": {"base_url": "h"}});
+    assert_snapshot!([refused(&stages), refused(&fields), refused(&sweep)].join("\n\n"));
+}
+
+#[test]
+fn stages_have_a_limit_and_may_repeat_a_rate() {
+    let given = |rates: &mut dyn Iterator<Item = usize>| {
+        let mut given = inference_perf_base("");
+        given["load"]["stages"] = rates.map(|rate| json!({"rate": rate, "duration": 9})).collect();
+        given
+    };
+    assert_eq!(refused(&given(&mut (1..=200))), "");
+    assert!(refused(&given(&mut (1..=201))).contains("write 1 to 200 stages"));
+    let repeated = document(&given(&mut [1, 5, 1].into_iter()));
+    assert_eq!((rows(&repeated, Outcome::Refused).as_str(), repeated.files.len()), ("", 4));
+}
+
+/// A profile of llm-d-benchmark is a configuration of inference-perf or guidellm whose values are not filled in yet.
+#[test]
+fn placeholders_are_refused_by_what_they_are() {
+    for (base, path) in [(guidellm_base as fn(&str) -> Value, "spec.backend.model"), (inference_perf_base, "server.base_url")] {
+        let mut given = base(path);
+        set(&mut given, path, json!("REPLACE_ENV_LLMDBENCH_NAME"));
+        let expected = format!("{path} | `REPLACE_...` stands for a value that llm-d-benchmark fills in: write the value");
+        assert!(refused(&given).contains(&expected), "{}", refused(&given));
+        set(&mut given, path, json!("REPLACEMENT"));
+        assert!(!refused(&given).contains("llm-d-benchmark"), "{}", refused(&given));
+    }
+}
