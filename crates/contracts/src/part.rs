@@ -56,13 +56,11 @@ impl<'a> Part<'a> {
 
     /// Returns the items of a list, and reports it if it is absent or of another type.
     pub(crate) fn list(&self, name: &str, problems: &mut Vec<Problem>) -> &'a [Value] {
-        match self.get(name) {
-            Some(Value::Array(items)) => items,
-            _ => {
-                self.report(name, "expected list", problems);
-                &[]
-            }
+        let items = self.get(name).and_then(Value::as_array);
+        if items.is_none() {
+            self.report(name, "expected list", problems);
         }
+        items.map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Reports each of these members that is no text, or an empty one.

@@ -123,7 +123,7 @@ impl Mapping<'_> {
                 self.approximated(field, &format!("pipeline metadata.labels.{name}"), how);
             }
             None => {
-                self.ignored(field, "its text is not copied: write it into `metadata.labels` of the pipeline if readers need it")
+                self.ignored(field, "its text is not copied: write it into `metadata.labels` of the pipeline if readers need it");
             }
         }
     }

@@ -45,9 +45,13 @@ const NOT_COPIED: &str = "its text is not copied: write it into `metadata` of th
 pub(crate) static RULES: &[Rule] = &[
     rule("apiVersion", "recognises the format", |_, _, _| {}),
     rule("kind", "recognises the format", |_, _, _| {}),
-    rule("spec.intent.benchmarkClass", "pipeline `spec.intent`: `publication` or `realism`", |field, value, mapping| {
-        mapping.grade(field, value);
-    }),
+    rule(
+        "spec.intent.benchmarkClass",
+        "pipeline `spec.intent`: `publication` or `realism`; of a file that runs as it is: `exploratory`",
+        |field, value, mapping| {
+            mapping.grade(field, value);
+        },
+    ),
     rule("metadata.name", "pipeline `metadata.name`, and the workload's name", |field, value, mapping| {
         mapping.contract_name(field, value);
     }),
@@ -140,7 +144,7 @@ pub(crate) static RULES: &[Rule] = &[
     {
         Some(level) if (level - 0.95).abs() < 1e-9 => mapping.mapped(field, "intervals over trials"),
         _ => {
-            mapping.approximated(field, "intervals over trials", "intervals have a confidence of 95 %, or what few trials reach")
+            mapping.approximated(field, "intervals over trials", "intervals have a confidence of 95 %, or what few trials reach");
         }
     }),
     rule("spec.trials.outlierPolicy.method", "`mad` is Assay's; another is approximated", |field, value, mapping| {
@@ -183,7 +187,7 @@ pub(crate) static RULES: &[Rule] = &[
         },
     ),
     rule("spec.observability.telemetrySources.infrastructure", "ignored: names without addresses", |field, _, mapping| {
-        mapping.ignored(field, "it names no addresses: write those of the exporters into `telemetry` of the pipeline")
+        mapping.ignored(field, "it names no addresses: write those of the exporters into `telemetry` of the pipeline");
     }),
     rule("spec.observability.telemetrySources.scheduler", "events and pods of a run in a cluster", |field, _, mapping| {
         mapping.approximated(

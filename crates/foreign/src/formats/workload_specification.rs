@@ -132,7 +132,7 @@ pub(crate) static RULES: &[Rule] = &[
         },
     ),
     rule("workload.quality_constraints", "ignored: Assay checks no accuracy", |field, _, mapping| {
-        mapping.ignored(field, QUALITY)
+        mapping.ignored(field, QUALITY);
     }),
     rule("execution.image", "pipeline `spec.targets[].image`, as declared", |field, value, mapping| {
         let image = value.as_str().unwrap_or_default();
@@ -209,16 +209,16 @@ pub(crate) static RULES: &[Rule] = &[
     }),
     rule("measurement_policy.*", "ignored, by name", |field, _, mapping| mapping.ignored(field, NOT_COPIED)),
     rule("metrics.primary", "Assay's metric of each name; costs need `pricing`", |field, value, mapping| {
-        mapping.metrics(field, value)
+        mapping.metrics(field, value);
     }),
     rule("metrics.secondary", "Assay's metric of each name; others are ignored", |field, value, mapping| {
-        mapping.metrics(field, value)
+        mapping.metrics(field, value);
     }),
     rule("diagnosis_policy", "ignored: Assay names no class of a bottleneck", |field, _, mapping| {
-        mapping.ignored(field, DIAGNOSIS)
+        mapping.ignored(field, DIAGNOSIS);
     }),
     rule("artifacts.provenance_signing.required", "every manifest is signed", |field, value, mapping| {
-        mapping.signing(field, value)
+        mapping.signing(field, value);
     }),
     rule("artifacts.provenance_signing.*", "ignored, by name", |field, _, mapping| mapping.ignored(field, NOT_COPIED)),
     rule("artifacts.*", "ignored: every run has manifests, digests and a report", |field, _, mapping| {

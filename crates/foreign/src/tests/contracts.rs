@@ -29,7 +29,7 @@ fn outcome(imported: &Import, field: &str) -> Option<Outcome> {
 }
 
 fn texts(imported: &Import) -> String {
-    imported.files.iter().map(|file| format!("== {}\n{}", file.path, file.text)).collect()
+    imported.files.iter().map(|file| format!("== {}\n{}", file.path, file.text)).collect::<Vec<_>>().concat()
 }
 
 fn realism(text: &str) -> String {
