@@ -119,7 +119,9 @@ impl ValidateContract {
         } else {
             let kind = if is_workload_specification(&document) { "workload specification" } else { "BenchmarkRun" };
             output::line(format!("{kind} {}: {file}", if is_valid { "valid" } else { "invalid" }));
-            errors.iter().for_each(|error| output::line(format!("- {error}")));
+            for error in &errors {
+                output::line(format!("- {error}"));
+            }
             if is_valid {
                 output::json(&summary)?;
             }
