@@ -765,7 +765,7 @@ fn an_exit_code_does_not_depend_on_a_reader() {
 #[test]
 fn every_command_has_its_help() {
     let fixture = Fixture::bare();
-    let commands: [&[&str]; 39] = [
+    let commands: [&[&str]; 42] = [
         &[],
         &["calibrate"],
         &["gate"],
@@ -792,6 +792,9 @@ fn every_command_has_its_help() {
         &["push"],
         &["import"],
         &["import", "results"],
+        &["contracts"],
+        &["contracts", "validate"],
+        &["contracts", "render"],
         &["validate"],
         &["plan"],
         &["bench"],

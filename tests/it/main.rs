@@ -14,6 +14,7 @@ mod calibrations;
 mod claims;
 mod cluster;
 mod command;
+mod contracts;
 mod datasets;
 mod docs;
 mod errors;

@@ -5,6 +5,9 @@
 pub struct ImportOptions {
     /// The name of the model, in place of any that the definition names.
     pub model: Option<String>,
+    /// True if the pipeline keeps the grade that the definition demands. A pipeline that no commit holds is exploratory: another version of
+    /// the import may give another one.
+    pub keeps_grade: bool,
 }
 
 /// A file to be written.

@@ -28,6 +28,16 @@ pub(crate) struct Draft {
     pub(crate) model: Option<String>,
     /// The inference server; `None` if it is not known.
     pub(crate) stack: Option<String>,
+    /// The grade that the definition demands, as an intent.
+    pub(crate) grade: Option<&'static str>,
+    /// The intent of the pipeline; exploratory if it is `None`.
+    pub(crate) intent: Option<&'static str>,
+    /// Dimensions of all workloads, in place of what is not known.
+    pub(crate) dimensions: Vec<Member>,
+    /// Environment controls that have to be proved.
+    pub(crate) controls: Vec<Member>,
+    /// Targets that are complete, in front of the one that is being filled in.
+    pub(crate) sides: Vec<Vec<Member>>,
     /// Labels of the pipeline.
     pub(crate) labels: Vec<Member>,
     /// The members of the target, without its name; empty if there is none.
@@ -90,6 +100,25 @@ impl Draft {
         format!("pipelines/{}.yaml", self.base())
     }
 
+    /// Completes the target that is being filled in, as a side of a comparison, and begins another.
+    pub(crate) fn finish_side(&mut self, name: &str) {
+        let target = self.named_target(name);
+        self.sides.push(target);
+        self.target.clear();
+        self.facts.clear();
+        self.headers.clear();
+    }
+
+    fn named_target(&self, name: &str) -> Vec<Member> {
+        let mut target = vec![member("name", name)];
+        target.extend(clone_members(&self.target));
+        target.extend(clone_members(&self.facts));
+        if !self.headers.is_empty() {
+            target.push(member("headers", Node::Map(clone_members(&self.headers))));
+        }
+        target
+    }
+
     /// Returns true if the parts without which there are no definitions are there: a model, a target and a load.
     pub(crate) fn is_complete(&self) -> bool {
         self.model.is_some() && !self.target.is_empty() && !self.cells.is_empty()
@@ -136,16 +165,21 @@ impl Draft {
         names
     }
 
+    /// Returns a dimension, or what is written if the definition does not state it.
+    fn dimension(&self, name: &str, otherwise: &str) -> Member {
+        self.dimensions.iter().find(|(known, _)| known == name).cloned().unwrap_or_else(|| member(name, otherwise))
+    }
+
     fn workload_members(&self, name: &str, cell: &Cell) -> Vec<Member> {
         let mut load: Vec<Member> = clone_members(&cell.load);
         load.extend(clone_members(&self.load));
         let mut spec = vec![
             member("type", "serving"),
             member("model", self.model.clone().unwrap_or_default()),
-            member("precision", "unknown"),
-            member("protocol", "openai_compatible_http"),
-            member("deployment_model", "unknown"),
-            member("batching_policy", "unknown"),
+            self.dimension("precision", "unknown"),
+            self.dimension("protocol", "openai_compatible_http"),
+            self.dimension("deployment_model", "unknown"),
+            self.dimension("batching_policy", "unknown"),
             member("stack", self.stack.clone().unwrap_or_else(|| "unknown".to_owned())),
             member("load", Node::Map(load)),
         ];
@@ -162,16 +196,12 @@ impl Draft {
         if !self.labels.is_empty() {
             metadata.push(member("labels", Node::Map(clone_members(&self.labels))));
         }
-        let mut target = vec![member("name", "endpoint")];
-        target.extend(clone_members(&self.target));
-        target.extend(clone_members(&self.facts));
-        if !self.headers.is_empty() {
-            target.push(member("headers", Node::Map(clone_members(&self.headers))));
-        }
+        let last = self.named_target(if self.sides.is_empty() { "endpoint" } else { "candidate" });
+        let targets = self.sides.iter().cloned().chain([last]).map(Node::Map).collect();
         let mut spec = vec![
-            member("intent", "exploratory"),
+            member("intent", self.intent.unwrap_or("exploratory")),
             member("workloads", json!(names)),
-            member("targets", Node::List(vec![Node::Map(target)])),
+            member("targets", Node::List(targets)),
         ];
         spec.extend(clone_members(&self.pipeline));
         spec.extend(self.long_run_members());

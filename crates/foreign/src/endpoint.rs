@@ -46,7 +46,7 @@ impl Mapping<'_> {
         let url = format!("{scheme}://{}{kept}", host.unwrap_or(authority));
         self.draft.target.push(member("kind", "endpoint"));
         self.draft.target.push(member("url", url));
-        let to = "pipeline spec.targets[0].url";
+        let to = &format!("pipeline spec.targets[{}].url", self.draft.sides.len());
         if kept != path {
             self.approximated(field, to, "the path of the API is left out: Assay adds that of `spec.api`");
         } else if !address.contains("://") {
@@ -102,7 +102,7 @@ impl Mapping<'_> {
             None => json!({"from_env": variable}),
         };
         let name = name.to_ascii_lowercase();
-        let to = format!("pipeline spec.targets[0].headers.{name}");
+        let to = format!("pipeline spec.targets[{}].headers.{name}", self.draft.sides.len());
         if self.draft.headers.iter().any(|(known, _)| *known == name) {
             return self.refused(field, "two fields give this header: keep one of them");
         }

@@ -9,8 +9,10 @@
 //! No I/O: callers pass in bytes or words, and write the files of an [`Import`] themselves.
 
 mod command;
+mod contract;
 mod definition;
 mod document;
+mod document_fields;
 mod draft;
 mod endpoint;
 mod failed;

@@ -79,6 +79,13 @@ impl<'a> Mapping<'a> {
         self.refused_row(field).is_some()
     }
 
+    /// Returns true if a field, a part of it, or a part of the definition that it belongs to is refused.
+    pub(crate) fn has_refused_part(&self, field: &str) -> bool {
+        let is_below = |path: &str, parent: &str| path.strip_prefix(parent).is_some_and(|rest| rest.starts_with(['.', '[']));
+        let concerns = |row: &Row| row.field == field || is_below(&row.field, field) || is_below(field, &row.field);
+        self.rows.iter().any(|row| row.outcome == Outcome::Refused && concerns(row))
+    }
+
     fn refused_row(&self, field: &str) -> Option<usize> {
         let field = shown_name(field.strip_suffix("(absent)").unwrap_or(field));
         self.rows.iter().rposition(|row| row.outcome == Outcome::Refused && row.field == field)

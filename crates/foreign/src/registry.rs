@@ -1,11 +1,16 @@
 //! The formats that can be imported. Help, pages and tables derive from this list.
 
 use crate::format::Format;
-use crate::formats::{aiperf, benchmark_job, genai_bench, guidellm, guidellm_scenario, inference_perf, sglang, vllm};
+use crate::formats::{
+    aiperf, benchmark_job, benchmark_run, genai_bench, guidellm, guidellm_scenario, inference_perf, sglang, vllm,
+    workload_specification,
+};
 
 /// All formats.
-pub static FORMATS: [&Format; 8] = [
+pub static FORMATS: [&Format; 10] = [
     &benchmark_job::FORMAT,
+    &benchmark_run::FORMAT,
+    &workload_specification::FORMAT,
     &genai_bench::FORMAT,
     &aiperf::FORMAT,
     &vllm::FORMAT,

@@ -1,5 +1,7 @@
 //! Whole imports: examples, each row of each table, credentials and the commonest mistakes.
 
+mod contracts;
+
 use insta::assert_snapshot;
 use proptest::prelude::*;
 
@@ -357,7 +359,7 @@ fn formats_are_recognised_by_what_they_hold() {
 fn a_model_is_named_by_the_user_or_not_at_all() {
     let without = JOB.replace(", modelName: m", "");
     assert!(rows(&file(&without), Outcome::Refused).contains("--model NAME") && file(&without).files.is_empty());
-    let options = ImportOptions { model: Some("named".to_owned()) };
+    let options = ImportOptions { model: Some("named".to_owned()), ..ImportOptions::default() };
     let imported = import(&Source::File { name: "a", bytes: without.as_bytes() }, &options).expect("a job");
     assert!(imported.files[0].text.contains("\n  model: named\n") && imported.count(Outcome::Refused) == 0, "{imported:?}");
 }
@@ -541,6 +543,25 @@ proptest! {
         let _ = import(&Source::File { name: "a", bytes: with_field(&format!("numConcurrency: {text}")).as_bytes() }, &ImportOptions::default());
         let words: Vec<String> = ["vllm", "bench", "serve"].into_iter().chain(text.split(' ')).map(str::to_owned).collect();
         let _ = import(&Source::Command(&words), &ImportOptions::default());
+    }
+}
+
+proptest! {
+    /// An example of any format with one byte changed, or cut: it is imported or refused, and what is imported is valid.
+    #[test]
+    fn a_damaged_definition_is_imported_or_refused(
+        format in 0..FORMATS.len(), place in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>(),
+    ) {
+        for each in FORMATS[format].examples {
+            let ExampleInput::File(text) = each.input else { continue };
+            let mut bytes = text.as_bytes().to_vec();
+            bytes[place.index(text.len())] = byte;
+            for bytes in [&bytes[..], &bytes[..cut.index(text.len())]] {
+                let Ok(imported) = import(&Source::File { name: "a", bytes }, &ImportOptions::default()) else { continue };
+                let files = imported.files.iter().map(|file| (file.path.as_str(), file.text.as_bytes()));
+                prop_assert!(assay_spec::validate(files).is_empty());
+            }
+        }
     }
 }
 

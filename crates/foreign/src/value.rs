@@ -4,7 +4,12 @@ use assay_spec::{looks_secret, looks_secret_header};
 use serde_json::Value;
 
 /// The longest name of a field that is shown.
-const MAX_NAME: usize = 60;
+const MAX_NAME: usize = 100;
+
+/// Returns the value at a path of names that are joined by dots; `None` if it is absent or null.
+pub(crate) fn at<'a>(document: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(document, |value, name| value.get(name)).filter(|value| !value.is_null())
+}
 
 /// Returns a whole number, quoted or not.
 pub(crate) fn whole(value: &Value) -> Option<u64> {
@@ -67,7 +72,7 @@ mod tests {
     #[test]
     fn names_and_values_are_shown_only_if_they_are_no_credentials() {
         assert_eq!(shown_name("spec.numConcurrency"), "spec.numConcurrency");
-        for hidden in ["hf_abcdefghijklmnopqrstuvwx", "--sk-abcdefghijklmnopqrstuvwx", "a b", "", &"x".repeat(61)] {
+        for hidden in ["hf_abcdefghijklmnopqrstuvwx", "--sk-abcdefghijklmnopqrstuvwx", "a b", "", &"x".repeat(101)] {
             assert_eq!(shown_name(hidden), "(a name that is not shown)", "{hidden}");
         }
         assert!(is_credential("password", "x") && is_credential("", "Bearer x") && !is_credential("model", "llama"));

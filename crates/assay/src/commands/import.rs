@@ -92,7 +92,7 @@ impl Import {
     }
 
     fn import(&self) -> Result<Vec<Found>, Failure> {
-        let options = ImportOptions { model: self.model.clone() };
+        let options = ImportOptions { model: self.model.clone(), keeps_grade: true };
         let Some(path) = &self.path else {
             let imported =
                 import(&Source::Command(&self.command), &options).map_err(|error| match quoted_command(&self.command) {

@@ -7,6 +7,7 @@ mod calibrate;
 mod cancel;
 mod cluster;
 mod compare;
+mod contracts;
 mod definitions;
 mod drive;
 mod du;
@@ -112,6 +113,8 @@ pub(crate) enum Command {
     Init(init::Init),
     /// Write workloads and a pipeline from a definition or a command line of another tool
     Import(import::Import),
+    /// Show the contract of BenchmarkRuns, check documents by its rules, or render one
+    Contracts(contracts::Contracts),
     /// Check definitions: report all problems of all files at once
     Validate(validate::Validate),
     /// Show what a pipeline would run: cases, points, trials and duration
@@ -171,6 +174,7 @@ impl Command {
             Self::Push(command) => command.run(),
             Self::Init(command) => command.run(),
             Self::Import(command) => command.run(),
+            Self::Contracts(command) => command.run(),
             Self::Validate(command) => command.run(),
             Self::Plan(command) => command.run(),
             Self::Runs(command) => command.run(),

@@ -1,14 +1,14 @@
 //! OME's BenchmarkJob, `ome.io/v1beta1`.
 
-use assay_spec::did_you_mean;
 use serde_json::{Value, json};
 
+use crate::document_fields::{Rule, docs, map_fields, rule};
 use crate::draft::{Member, member};
 use crate::format::{Example, ExampleInput, FieldDoc, Format, Reader};
 use crate::genai::{GenaiFields, GenaiLoad};
 use crate::load::plain_label;
 use crate::mapping::Mapping;
-use crate::value::{is_credential, shown_name, slug, text, whole};
+use crate::value::{at, is_credential, shown_name, slug, text, whole};
 use crate::yaml::{Comments, Node, write};
 
 /// The format.
@@ -25,20 +25,6 @@ pub(crate) static FORMAT: Format = Format {
     fields,
     reader: Reader::Document { recognises, map },
 };
-
-/// A field of a BenchmarkJob.
-pub(crate) struct Rule {
-    /// Its path. `*` stands for any one name.
-    pub(crate) path: &'static str,
-    /// The treatment, for the reference page.
-    pub(crate) becomes: &'static str,
-    /// Maps its value.
-    apply: fn(&str, &Value, &mut Mapping<'_>),
-}
-
-const fn rule(path: &'static str, becomes: &'static str, apply: fn(&str, &Value, &mut Mapping<'_>)) -> Rule {
-    Rule { path, becomes, apply }
-}
 
 const FIELDS: GenaiFields = GenaiFields {
     task: "spec.task",
@@ -193,7 +179,7 @@ const REQUIRED_NAMESPACE: &str = "spec.endpoint.inferenceService.namespace";
 const GPU_TYPES: [&str; 10] = ["H100", "A100", "A100-80G", "A100-40G", "MI300", "A10", "H200", "B200", "RTX-PRO-6000", "L40S"];
 
 fn fields() -> Vec<FieldDoc> {
-    RULES.iter().map(|rule| FieldDoc { field: rule.path.to_owned(), treatment: rule.becomes.to_owned() }).collect()
+    docs(RULES)
 }
 
 /// Returns true for a BenchmarkJob of any version of OME's group.
@@ -207,16 +193,7 @@ fn map(document: &Value, mapping: &mut Mapping<'_>) {
     if document.get("apiVersion").and_then(Value::as_str) != Some("ome.io/v1beta1") {
         mapping.refused("apiVersion", "`ome.io/v1beta1` is the version whose fields are known");
     }
-    let mut found = Vec::new();
-    collect("", document, &mut found, 0);
-    for rule in RULES {
-        for (path, value) in found.iter().filter(|(path, _)| rule_of(path).is_some_and(|known| std::ptr::eq(known, rule))) {
-            (rule.apply)(path, value, mapping);
-        }
-    }
-    for (path, _) in found.iter().filter(|(path, _)| rule_of(path).is_none()) {
-        unknown(path, mapping);
-    }
+    map_fields(RULES, document, "OME's API has no such field", mapping);
     if mapping.draft.target.is_empty() && !mapping.rows.iter().any(|row| row.field.starts_with("spec.endpoint")) {
         mapping.refused("spec.endpoint(absent)", "write `endpoint` with `inferenceService` or `endpoint`");
     }
@@ -225,54 +202,6 @@ fn map(document: &Value, mapping: &mut Mapping<'_>) {
     exact_output(mapping);
     storage(document, mapping);
     if is_service(document) { service_model(document, mapping) } else { mapping.settle_model("spec.endpoint.endpoint.modelName") }
-}
-
-/// Collects the fields that are given, down to those that a rule names. Fields that are null are as good as absent.
-fn collect<'a>(path: &str, value: &'a Value, found: &mut Vec<(String, &'a Value)>, depth: usize) {
-    let is_open =
-        path.is_empty() || (rule_of(path).is_none_or(|rule| rule.path.ends_with(".*") && begins_rule(path)) && begins_rule(path));
-    match value {
-        Value::Null => {}
-        Value::Object(members) if is_open && depth < 8 => {
-            for (name, value) in members {
-                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-                collect(&path, value, found, depth + 1);
-            }
-        }
-        _ => found.push((path.to_owned(), value)),
-    }
-}
-
-/// Returns true if fields below a path have rules of their own.
-fn begins_rule(path: &str) -> bool {
-    RULES.iter().any(|rule| rule.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
-}
-
-/// Returns the rule of a field: that of its own path, or that of any name in its place.
-fn rule_of(path: &str) -> Option<&'static Rule> {
-    let exact = RULES.iter().find(|rule| rule.path == path);
-    exact.or_else(|| {
-        RULES.iter().find(|rule| {
-            let parent = rule.path.strip_suffix(".*");
-            parent.is_some_and(|parent| {
-                path.strip_prefix(parent).and_then(|rest| rest.strip_prefix('.')).is_some_and(|name| !name.is_empty())
-            })
-        })
-    })
-}
-
-fn unknown(path: &str, mapping: &mut Mapping<'_>) {
-    let (parent, name) = path.rsplit_once('.').unwrap_or(("", path));
-    let siblings = RULES.iter().filter_map(|rule| {
-        let rest = if parent.is_empty() { rule.path } else { rule.path.strip_prefix(parent)?.strip_prefix('.')? };
-        rest.split('.').next().filter(|sibling| *sibling != "*")
-    });
-    let hint = did_you_mean(name, siblings).map(|hint| format!(": {hint}")).unwrap_or_default();
-    mapping.ignored(path, &format!("OME's API has no such field, and its value is not copied{hint}"));
-}
-
-fn at<'a>(document: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('.').try_fold(document, |value, name| value.get(name)).filter(|value| !value.is_null())
 }
 
 fn is_service(document: &Value) -> bool {
@@ -562,7 +491,7 @@ fn storage(document: &Value, mapping: &mut Mapping<'_>) {
 
 /// A place of results.
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+pub(super) enum Place {
     /// A store, as `--store` takes it, and a note.
     Store(String, &'static str),
     /// The remote of a branch, and a note.
@@ -570,7 +499,7 @@ enum Place {
 }
 
 /// Returns the place of a storage URI, or the remedy.
-fn store_of(uri: &str, region: Option<&str>) -> Result<Place, &'static str> {
+pub(super) fn store_of(uri: &str, region: Option<&str>) -> Result<Place, &'static str> {
     let (scheme, rest) = uri.split_once("://").unwrap_or(("", uri));
     let is_plain = |text: &str| {
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"._/-".contains(&byte);

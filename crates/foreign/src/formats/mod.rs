@@ -2,12 +2,14 @@
 
 pub(crate) mod aiperf;
 pub(crate) mod benchmark_job;
+pub(crate) mod benchmark_run;
 pub(crate) mod genai_bench;
 pub(crate) mod guidellm;
 pub(crate) mod guidellm_scenario;
 pub(crate) mod inference_perf;
 pub(crate) mod sglang;
 pub(crate) mod vllm;
+pub(crate) mod workload_specification;
 
 #[cfg(test)]
 mod tests;
