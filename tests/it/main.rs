@@ -45,6 +45,7 @@ mod pipeline;
 mod received;
 mod records;
 mod repositories;
+mod searches;
 mod server;
 mod server_probe;
 mod serving;

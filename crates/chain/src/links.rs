@@ -223,7 +223,8 @@ fn plan_digest_of(document: &Document) -> Option<Digest> {
         | Document::Verdict(_)
         | Document::Tombstone(_)
         | Document::Calibration(_)
-        | Document::ForeignEvidence(_) => {
+        | Document::ForeignEvidence(_)
+        | Document::SearchResult(_) => {
             return None;
         }
         Document::Environment(manifest) => manifest.body.plan_digest,

@@ -40,7 +40,8 @@ pub fn published_prefix(document: &Document) -> Option<String> {
         | Document::Verdict(_)
         | Document::Tombstone(_)
         | Document::Calibration(_)
-        | Document::ForeignEvidence(_) => None,
+        | Document::ForeignEvidence(_)
+        | Document::SearchResult(_) => None,
     }
 }
 

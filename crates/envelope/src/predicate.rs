@@ -36,6 +36,7 @@ pub fn build_type(kind: Kind) -> Option<String> {
         Kind::Checkpoint => "checkpoint",
         Kind::RunEnd => "run-end",
         Kind::Tombstone => "tombstone",
+        Kind::SearchResult => "search-result",
         _ => kind.signer().as_str(),
     };
     Some(format!("https://assay.dev/build/{word}/v1alpha1"))

@@ -42,7 +42,7 @@ error_codes! {
     NoSource, "no_source", Usage, Lasting, "The store has no signed Source for the run.", "Start the run with `assay run --on kubernetes`, which signs its Source.";
     NoRemoval, "no_removal", Usage, Lasting, "Nothing can be removed from the store, because it is no folder of this machine.", "Run the command on the machine that holds the folder; a bucket removes objects by its lifecycle rules.";
     NoSuchBlock, "no_such_block", Usage, Lasting, "The plan has no trials in the requested block.", "";
-    NoSuchCalibration, "no_such_calibration", Usage, Lasting, "The store has no calibration or foreign evidence of that digest, or several whose digests begin so.", "Give the digest that `assay calibrate` or `assay import results` printed, and `--store` if it is in another store.";
+    NoSuchCalibration, "no_such_calibration", Usage, Lasting, "The store has no calibration, foreign evidence or search result of that digest, or several whose digests begin so.", "Give the digest that `assay calibrate`, `assay import results` or `assay bench` printed, and `--store` if it is in another store.";
     NoSuchForeignEvidence, "no_such_foreign_evidence", Usage, Lasting, "The store has no foreign evidence of that digest, or several whose digests begin so.", "Give the digest that `assay import results` printed.";
     NoSuchRemote, "no_such_remote", Usage, Lasting, "The checkout has no remote of that name, or there is no checkout.", "List remotes with `git remote -v`, or name the remote by its address.";
     NoSuchRole, "no_such_role", Usage, Lasting, "No local key belongs to a role of that name.", "Name one of the roles that the message lists.";
@@ -124,6 +124,8 @@ error_codes! {
     QueryWithoutRows, "query_without_rows", Definition, Lasting, "The query does not give exactly one column `row_id`.", "Select `row_id` once: that of the row whose values are published.";
     Samples, "samples", Definition, Lasting, "The values of a metric cannot be summarised.", "Correct the workload so that it reports finite numbers.";
     Schedule, "schedule", Definition, Lasting, "The load of a workload cannot be scheduled.", "Correct the rate, concurrency, lengths, duration or number of requests of the workload.";
+    SearchDiffers, "search_differs", Definition, Lasting, "A workload names a search result that was for something else: the loads, the SLOs or the model differ, or the search found no loads.", "State the loads, the SLOs and the model of the search, which `assay show sha256:...` prints, or search again and name the new result.";
+    SearchMissing, "search_missing", Definition, Lasting, "The store has no search result of the digest that a workload names.", "Search again with `assay bench` in this store and name the new result, or name the store of the search with `--store`.";
     Seed, "seed", Definition, Lasting, "The seed of a workload is not valid.", "Correct the seed of the workload.";
     SeveralPipelines, "several_pipelines", Definition, Lasting, "The documents of another tool's file make several pipelines, and a run has one.", "Write each document into a file of its own, or write the pipelines with `assay import FILE`.";
     StageImage, "stage_image", Definition, Lasting, "The installation does not allow the image of a stage.", "Ask an administrator to add the image to `images` of the ConfigMap `assay`.";
@@ -251,6 +253,7 @@ error_codes! {
     RowCount, "row_count", Verification, Lasting, "A file has another number of rows than the summary says.", "";
     RowDiffers, "row_differs", Verification, Lasting, "A row contradicts the manifests of its run.", "";
     RowTwice, "row_twice", Verification, Lasting, "A table holds the same row twice.", "";
+    SearchResult, "search_result", Verification, Lasting, "A search result does not follow from its runs, or contradicts the plan that names it.", "Search again with `assay bench`; find out who changed the document.";
     RowWithoutSummary, "row_without_summary", Verification, Lasting, "The summary, plan or evidence of the run does not account for a row of a table.", "";
     Rows, "rows", Verification, Lasting, "A Parquet file is damaged, or its rows break the rules of their table.", "";
     ScheduleDiffers, "schedule_differs", Verification, Lasting, "The shards of an attempt followed different schedules.", "";

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Artifact, Calibration, CanonicalError, Checkpoint, Collection, Digest, Environment, ExecutionPart, ForeignEvidence, Plan,
-    Publication, Recording, RunEnd, RunId, Source, Summary, Tombstone, Verdict, canonical_json,
+    Publication, Recording, RunEnd, RunId, SearchResult, Source, Summary, Tombstone, Verdict, canonical_json,
 };
 
 /// The version of every manifest that this build writes.
@@ -62,8 +62,8 @@ pub(crate) use words;
 words!(
     /// The roles that sign: the stages, and the others that may sign a document.
     Role, "role",
-    /// The person who starts the run: the program signs the Source, the RunEnd of a run that is cancelled or fails, and the
-    /// Tombstone of what is removed.
+    /// The person who starts the run: the program signs the Source, the RunEnd of a run that is cancelled or fails, the
+    /// Tombstone of what is removed, and the SearchResult of a search.
     Source = "source",
     /// The plan stage.
     Plan = "plan",
@@ -142,13 +142,15 @@ words!(
     Calibration = "calibration",
     /// Results of another tool.
     ForeignEvidence = "foreign_evidence",
+    /// The rounds of a search for a load, and the loads that they led to.
+    SearchResult = "search_result",
 );
 
 impl Kind {
     /// Returns the role whose key signs this kind.
     pub fn signer(self) -> Role {
         match self {
-            Self::Source | Self::RunEnd | Self::Tombstone => Role::Source,
+            Self::Source | Self::RunEnd | Self::Tombstone | Self::SearchResult => Role::Source,
             Self::Plan => Role::Plan,
             Self::Environment => Role::Provision,
             Self::ExecutionPart | Self::Checkpoint => Role::Execute,
@@ -182,6 +184,7 @@ impl Kind {
             Self::RunEnd | Self::Tombstone => Self::ALL,
             Self::Verdict => &[Self::Summary, Self::Verdict],
             Self::Calibration => &[Self::ExecutionPart],
+            Self::SearchResult => &[Self::Publication],
         }
     }
 }
@@ -381,7 +384,8 @@ documents!(
     Verdict,
     Tombstone,
     Calibration,
-    ForeignEvidence
+    ForeignEvidence,
+    SearchResult
 );
 
 /// Returns the JSON Schema of a manifest kind, generated from the types and narrowed to that kind and version.

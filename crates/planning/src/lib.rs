@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{
     Artifact, ClientCertificateSource, Control, ControlFact, ControlState, Count, Dataset, Digest, FrozenWorkload, Image,
-    IndicatorWork, Metric, Name, PinnedFile, PipelineRef, Plan, PrepareCommand, RunId, Source, SourceFile, SourceRef, Target,
-    TargetTls, TrialOrder, TrialPolicy, UnpinnedInput, Variant,
+    IndicatorWork, Metric, Name, PinnedFile, PinnedSearch, PipelineRef, Plan, PrepareCommand, RunId, Source, SourceFile,
+    SourceRef, Target, TargetTls, TrialOrder, TrialPolicy, UnpinnedInput, Variant,
 };
 use assay_schedule::{OrderRules, order_digest, order_seed, order_trials};
 use assay_spec::{Closure, ClosureError, ControlRequirement, Parameter, Program, Script, Work, Workload, expand, read_closure};
@@ -50,6 +50,9 @@ pub trait Pins {
 
     /// Returns the tokens of a tokenizer's chat template, 0 without one. Refuses a tokenizer or template that execute cannot read.
     fn check_tokenizer(&mut self, tokenizer: &TokenizerSource<'_>) -> Result<u32, Failure>;
+
+    /// Returns the search result of a digest, which a workload names, as artifacts of the Plan.
+    fn search_result(&mut self, workload: &Name, digest: &Digest) -> Result<PinnedSearch, Failure>;
 
     /// Takes the list of inputs that could not be pinned.
     fn take_unpinned(&mut self) -> Vec<UnpinnedInput>;
@@ -229,6 +232,11 @@ fn freeze(
         Work::Serving(serving) => serving::build_work(files, pins, workload, serving, dataset)?,
         Work::Indicator(_) | Work::Training(_) => None,
     };
+    let search = match &workload.spec.work {
+        Work::Serving(serving) => serving.load.search,
+        Work::Indicator(_) | Work::Training(_) => None,
+    };
+    let search = search.map(|digest| pins.search_result(&workload.name, &digest)).transpose()?;
     let spec = Artifact {
         name: format!("workloads/{}/spec.json", workload.name),
         digest: frozen.digest,
@@ -248,6 +256,7 @@ fn freeze(
         image,
         indicator,
         serving,
+        search,
     };
     Ok((workload, frozen.bytes))
 }

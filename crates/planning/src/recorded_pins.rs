@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_failure::{ErrorCode, Exit, Failure};
-use assay_manifest::{Artifact, Dataset, Digest, Image, Name, PinnedFile, Plan, RunId, UnpinnedInput};
+use assay_manifest::{Artifact, Dataset, Digest, Image, Name, PinnedFile, PinnedSearch, Plan, RunId, UnpinnedInput};
 
 use crate::{DatasetFile, DatasetRequest, DerivedPlan, Pins, SourceFiles, TokenizerSource, derive_plan};
 
@@ -14,6 +14,7 @@ pub struct RecordedPins<'a> {
     scripts: BTreeMap<(&'a Name, &'a str), &'a Artifact>,
     reasons: BTreeMap<&'a str, &'a str>,
     datasets: BTreeMap<&'a Name, &'a Dataset>,
+    searches: BTreeMap<&'a Name, &'a PinnedSearch>,
     tokenizer: Option<(&'a str, Digest)>,
     template_tokens: BTreeMap<&'a Name, u32>,
     asked: BTreeSet<String>,
@@ -36,11 +37,13 @@ impl<'a> RecordedPins<'a> {
             let template = workload.serving.as_ref()?.tokenizer.template.as_ref()?;
             Some((&workload.name, template.tokens))
         });
+        let searches = plan.workloads.iter().filter_map(|workload| Some((&workload.name, workload.search.as_ref()?)));
         let mut built_in = tokenizers.filter(|tokenizer| tokenizer.file.is_none());
         Self {
             tokenizer: built_in.next().map(|tokenizer| (tokenizer.name.as_str(), tokenizer.digest)),
             template_tokens: template_tokens.collect(),
             datasets: datasets.collect(),
+            searches: searches.collect(),
             images: images.map(|image| (image.reference.as_str(), image.digest)).collect(),
             scripts: scripts.collect(),
             reasons: plan.unpinned.iter().map(|unpinned| (unpinned.what.as_str(), unpinned.reason.as_str())).collect(),
@@ -109,6 +112,17 @@ impl Pins for RecordedPins<'_> {
     /// Accepts every file: execute has read it since, and refuses a template that has other tokens than the plan stage counted.
     fn check_tokenizer(&mut self, tokenizer: &TokenizerSource<'_>) -> Result<u32, Failure> {
         Ok(self.template_tokens.get(tokenizer.workload).copied().unwrap_or(0))
+    }
+
+    /// Returns the recorded artifacts, with the digest that the workload names. The store that they are from is not known here.
+    fn search_result(&mut self, workload: &Name, digest: &Digest) -> Result<PinnedSearch, Failure> {
+        let message = format!("the plan does not pin the search result {} of workload `{workload}`", digest.short());
+        let recorded = self.searches.get(workload).ok_or_else(|| Failure::new(ErrorCode::SearchResult, message))?;
+        let [manifest, bundle] = PinnedSearch::names(workload);
+        Ok(PinnedSearch {
+            manifest: Artifact { name: manifest, digest: *digest, ..recorded.manifest.clone() },
+            bundle: Artifact { name: bundle, ..recorded.bundle.clone() },
+        })
     }
 
     fn leave_unpinned(&mut self, image: &str, reason: String) {

@@ -18,5 +18,5 @@ pub use render::number::{bytes, duration, level, percent, probability, significa
 pub use render::text::{counted, short_commit};
 pub use run::{
     Headline, Inputs, Report, Verification, commonest_reason, describe_missing_value, describe_none_counted, describe_rows,
-    landmarks_of, lasting_reason, observation_of,
+    is_over_saturated, landmarks_of, lasting_reason, searched_observation,
 };

@@ -21,8 +21,8 @@ use crate::references::{RunReferences, VerdictReferences, run_references};
 const MAX_NAMED: usize = 3;
 
 /// The folders of pointers.
-const POINTERS: [&str; 7] =
-    [Layout::RUNS, Layout::VERDICTS, Layout::CALIBRATIONS, Layout::FOREIGN, "cases", "fetched", Layout::TIMES];
+const POINTERS: [&str; 8] =
+    [Layout::RUNS, Layout::VERDICTS, Layout::CALIBRATIONS, Layout::FOREIGN, Layout::SEARCHES, "cases", "fetched", Layout::TIMES];
 
 /// The start of every manifest in canonical form.
 const MANIFEST_START: &[u8] = br#"{"body":{"#;
@@ -54,7 +54,7 @@ pub(crate) fn check_pointers(removal: &Removal) -> Result<(), Failure> {
 /// nothing else may name it.
 ///
 /// # Errors
-/// Fails with `pointer_elsewhere` for a run, a calibration or foreign evidence, and with `verdict_misplaced` for a verdict.
+/// Fails with `pointer_elsewhere` for a run, a calibration, foreign evidence or a search result, and with `verdict_misplaced` for a verdict.
 pub(crate) fn check_places(runs: &[RunReferences], verdicts: &[VerdictReferences]) -> Result<(), Failure> {
     let not_known = "it is not known which blobs of the store are needed: ";
     let hint = "restore the pointers from a copy of the store; pointers are not signed, and everyone who can write to the store \
@@ -76,7 +76,8 @@ pub(crate) fn check_places(runs: &[RunReferences], verdicts: &[VerdictReferences
 }
 
 /// The kinds of manifest that are of no run and no gate, each with the folder of its pointers.
-const BESIDE_RUNS: [(Kind, &str); 2] = [(Kind::Calibration, Layout::CALIBRATIONS), (Kind::ForeignEvidence, Layout::FOREIGN)];
+const BESIDE_RUNS: [(Kind, &str); 3] =
+    [(Kind::Calibration, Layout::CALIBRATIONS), (Kind::ForeignEvidence, Layout::FOREIGN), (Kind::SearchResult, Layout::SEARCHES)];
 
 /// Returns the kind of manifest that a pointer leads to, if the pointer is none of a verdict.
 fn kind_beside_gates(path: &str) -> Option<Kind> {
@@ -292,6 +293,7 @@ mod tests {
                 made.add_manifest(name, &format!("runs/{RUN}/{path}"), &mut renamed);
             }
             made.add_manifest("verdict", "gates/pr-17/000001", &mut renamed);
+            made.add_manifest("search_result", "searches/search-1", &mut renamed);
             made.store.create(&format!("cases/w.t.default/{RUN}"), b"{}").expect("a mark");
             let started = format!("runs/{RUN}/{CHECKPOINTS}/trials/memory-bandwidth.node-a.default.t8.t0/000000/0.started");
             made.store.create(&started, b"").expect("a mark");
@@ -505,6 +507,11 @@ mod tests {
         assert!(moved(&run("source"), "gates/pr-17/000001").starts_with("verdict_misplaced: "));
         let refused = moved(&run("source"), "calibrations/00/00/00");
         assert!(refused.starts_with("pointer_elsewhere: ") && refused.contains("a source instead of a calibration"), "{refused}");
+        let refused = moved(&run("source"), "searches/search-2");
+        assert!(
+            refused.starts_with("pointer_elsewhere: ") && refused.contains("a source instead of a search_result"),
+            "{refused}"
+        );
         let refused = moved(&run("source"), "foreign/peers");
         assert!(
             refused.starts_with("pointer_elsewhere: ") && refused.contains("a source instead of a foreign_evidence"),

@@ -11,6 +11,7 @@ mod files;
 mod list;
 mod references;
 mod removal;
+mod search_results;
 mod series;
 mod summaries;
 mod trust;
@@ -22,6 +23,10 @@ pub use files::read_regular_file;
 pub use list::{published_runs, read_document, read_manifest, run_ids};
 pub use references::{NamedBlob, Need, RunReferences, VerdictReferences, all_references, run_references, verdict_references};
 pub use removal::{BlobSum, Garbage, References, RunRemoval};
+pub use search_results::{
+    EndedSearch, ObservedRound, VerifiedSearchResult, find_search_result, key_beside_search_result, observe, sign_search_result,
+    verify_search_result,
+};
 pub use series::{RunValue, Series, SeriesFilter, SeriesReading, read_series};
 pub use summaries::{LeftOutRun, SignedSummaries, no_warehouse, signed_summaries};
 pub use trust::{ResolvedTrust, establish, keys_beside_run, keys_in_folder, trust_no_signer};

@@ -49,15 +49,23 @@ pub struct StoreUsage {
     pub warehouse: BlobSum,
     /// Objects that are not complete.
     pub staging: BlobSum,
-    /// Pointers that belong to no run: marks of cases, times of drivers, verdicts, calibrations, foreign evidence, ceilings.
+    /// Pointers that belong to no run: marks of cases, times of drivers, verdicts, calibrations, foreign evidence, search results, ceilings.
     pub pointers: BlobSum,
     /// Files that lie in the folder beside the store, such as logs and published folders.
     pub beside: BlobSum,
 }
 
 /// The folders of pointers that belong to no run.
-const POINTERS: [&str; 7] =
-    ["cases", "fetched", Layout::FOREIGN, Layout::TIMES, Layout::VERDICTS, Layout::CALIBRATIONS, Layout::CEILINGS];
+const POINTERS: [&str; 8] = [
+    "cases",
+    "fetched",
+    Layout::FOREIGN,
+    Layout::TIMES,
+    Layout::VERDICTS,
+    Layout::CALIBRATIONS,
+    Layout::CEILINGS,
+    Layout::SEARCHES,
+];
 
 #[derive(Default)]
 struct OwnUsage {

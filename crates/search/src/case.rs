@@ -1,5 +1,7 @@
 //! The most load within the SLOs of a case, from the points of its Summary. Reduce signs it, and verify computes it again.
 
+use std::collections::BTreeMap;
+
 use assay_manifest::{CrossingPlace, LoadBracket, LoadKind, PointSummary, ServingWork, TrialCrossing, TrialId};
 
 use crate::crossing::{Crossing, MaxLoad, crossing, max_load};
@@ -105,7 +107,12 @@ fn kind_of(load: Load) -> LoadKind {
 
 /// Returns the load of a point, if it is a concurrency or a constant rate and nothing else.
 pub fn load_of(point: &PointSummary) -> Option<Load> {
-    let mut value = point.value.iter();
+    load_of_value(&point.value)
+}
+
+/// Returns the load of a point's value, if it is a concurrency or a constant rate and nothing else.
+pub(crate) fn load_of_value(value: &BTreeMap<String, String>) -> Option<Load> {
+    let mut value = value.iter();
     let ((name, text), None) = (value.next()?, value.next()) else { return None };
     match name.as_str() {
         "concurrency" => text.parse().ok().map(Load::Concurrency),

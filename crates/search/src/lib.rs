@@ -22,6 +22,7 @@ mod curve;
 mod landmarks;
 mod monotone;
 mod queue;
+mod result;
 mod step;
 
 pub use case::{CaseLoads, CaseTrial, GOOD_FRACTION, case_loads, load_of};
@@ -29,6 +30,7 @@ pub use crossing::{Censored, Crossing, MaxLoad, crossing, max_load};
 pub use curve::curve;
 pub use landmarks::{Landmarks, landmarks};
 pub use queue::{AllowedLatencies, Queue};
+pub use result::{ReplayFault, SearchConclusion, WorkloadMismatch, check_workload, conclude, parse_load, question, replay};
 pub use step::{Bracket, MAX_ERROR_RATE, MAX_ROUNDS, SATURATED, Step, next_step};
 
 /// The requests that have to be within every SLO, of how many: 99 of 100, everywhere in Assay.

@@ -94,8 +94,8 @@ fn owner(path: &str) -> Option<Identity> {
         ("warehouse", _, Some(_)) => Role::Publish,
         ("ceilings", _, None) => Role::Provision,
         // A copy of a run writes the results of all of its stages. A gate judges finished runs, and likewise acts for a person.
-        // So do the person who calibrates a client, and the one who imports results of another tool.
-        ("fetched" | "foreign", _, None) | ("gates" | "calibrations", _, Some(_)) => return Some(Identity::Run),
+        // So do the person who calibrates a client, the one who searches for a load, and the one who imports results of another tool.
+        ("fetched" | "foreign" | "searches", _, None) | ("gates" | "calibrations", _, Some(_)) => return Some(Identity::Run),
         _ => return None,
     };
     Some(Identity::Role(role))
@@ -189,6 +189,7 @@ mod tests {
         assert_eq!(creators("gates/pr-17/000001"), ["run"]);
         assert_eq!(creators("calibrations/a/b/00000000000000000001"), ["run"]);
         assert_eq!(creators("foreign/peers"), ["run"]);
+        assert_eq!(creators("searches/search-1"), ["run"]);
         assert_eq!(creators("staging/0123456789abcdef"), ALL);
         assert_eq!(creators(&blob()), ALL);
         for path in

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use assay_manifest::Digest;
 use serde_json::Value as Json;
 
 use crate::format::{parse_duration, parse_instant};
@@ -172,6 +173,13 @@ impl Read for f64 {
 impl Read for String {
     fn read(value: &CheckedValue) -> Option<Self> {
         value.text().map(str::to_owned)
+    }
+}
+
+/// Reads the hexadecimal digits of a digest, which its format has checked.
+impl Read for Digest {
+    fn read(value: &CheckedValue) -> Option<Self> {
+        Digest::from_hex(value.text()?).ok()
     }
 }
 

@@ -536,6 +536,12 @@ pub(crate) static LOAD: Table = Table {
         )
         .only(&["open"]),
         optional("stop_on_errors", &Type::Object(&STOP_ON_ERRORS), "The failed requests at which a trial ends early."),
+        optional(
+            "search",
+            &Type::Text(&SHA256),
+            "The digest of the search result that the loads come from, as `assay bench --find-max` or `--sweep` printed it. `assay plan` refuses a workload whose loads, SLOs or model are not those of the search.",
+        )
+        .only(&["closed", "open"]),
     ],
     rules: &[Rule::AtLeastOneFor(&["closed", "open"], &["duration", "requests", "sessions"])],
 };

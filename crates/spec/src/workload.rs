@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use assay_api::{CustomApi, InputKind, ServingApi};
 use assay_manifest::{
-    Adapter, BetterDirection, CacheMode, Cancellation, CaptureMode, ConnectionPolicy, Count, DatasetFormat, ErrorLimit,
+    Adapter, BetterDirection, CacheMode, Cancellation, CaptureMode, ConnectionPolicy, Count, DatasetFormat, Digest, ErrorLimit,
     HarnessFormat, History, Images, InstructionCounter, JudgedScenario, MeasuredCommand, Name, OverLongPrompt, OverSaturation,
     RateProfile, RateSegment, ReasoningHistory, RecentErrors, SessionPlay, SharedPrefix, SloMetric, SyntheticText, TokenIds,
     WorkloadType,
@@ -378,6 +378,8 @@ pub struct Load {
     pub over_saturation: Option<OverSaturation>,
     /// The failed requests at which a trial ends early; `None` if it ends as planned.
     pub stop_on_errors: Option<ErrorLimit>,
+    /// The digest of the search result that the loads come from; `None` if the file names none.
+    pub search: Option<Digest>,
 }
 
 /// The arrival mode: the event that triggers a request.
@@ -1678,6 +1680,7 @@ impl Read for Load {
             cancel: load.get("cancel")?,
             over_saturation: load.get("over_saturation")?,
             stop_on_errors: load.get("stop_on_errors")?,
+            search: load.get("search")?,
         })
     }
 }

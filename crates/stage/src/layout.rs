@@ -258,6 +258,14 @@ impl Layout {
         format!("{}/{name}", Self::FOREIGN)
     }
 
+    /// The prefix of all search results.
+    pub const SEARCHES: &'static str = "searches";
+
+    /// The result of the search whose first round is this run.
+    pub fn search_result(first: &RunId) -> String {
+        format!("{}/{first}", Self::SEARCHES)
+    }
+
     /// The prefix of all verdicts.
     pub const VERDICTS: &'static str = "gates";
 

@@ -20,7 +20,7 @@ const CHECKED_DEPTH: usize = 2;
 
 /// The folders directly in a store's folder that Assay makes: those of the store, and those that lie beside it in the same folder. A
 /// store may come with a repository of another author, so one of them that is a link leads anywhere.
-const OWN_FOLDERS: [&str; 15] = [
+const OWN_FOLDERS: [&str; 16] = [
     layout::BLOBS,
     layout::STAGING,
     "runs",
@@ -30,6 +30,7 @@ const OWN_FOLDERS: [&str; 15] = [
     "fetched",
     "foreign",
     "gates",
+    "searches",
     "times",
     "warehouse",
     "locks",

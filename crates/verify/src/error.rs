@@ -483,6 +483,14 @@ pub enum Error {
         /// Its fault.
         fault: CalibrationFault,
     },
+    /// The search result that a workload of the Plan names is not what it has to be.
+    #[error("the search result of workload `{workload}`: {fault}")]
+    Search {
+        /// The workload.
+        workload: Name,
+        /// Its fault.
+        fault: SearchFault,
+    },
     /// The same program gives another result when it reduces the evidence again.
     #[error("reduce, run again, gives a different {0}")]
     Recomputed(String),
@@ -619,6 +627,27 @@ impl fmt::Display for CalibrationFault {
             Self::OtherMachine => "it is of another machine than that of the load",
             Self::OtherProgram => "it is of another program than the one that made the load",
         })
+    }
+}
+
+/// The fault of a search result that a workload names.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SearchFault {
+    /// Its manifest or bundle is absent.
+    Absent,
+    /// It does not lead to its loads and its end again.
+    Replay(assay_search::ReplayFault),
+    /// The workload is not what the search was for.
+    Workload(assay_search::WorkloadMismatch),
+}
+
+impl fmt::Display for SearchFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent => f.write_str("its manifest or bundle is absent"),
+            Self::Replay(fault) => write!(f, "{fault}"),
+            Self::Workload(mismatch) => write!(f, "it was for another workload: {mismatch}"),
+        }
     }
 }
 
@@ -952,6 +981,7 @@ impl Error {
             Self::ForeignFile { .. } => ErrorCode::ForeignFile,
             Self::Tombstone { .. } => ErrorCode::Tombstone,
             Self::Calibration { .. } => ErrorCode::Calibration,
+            Self::Search { .. } => ErrorCode::SearchResult,
             Self::Recomputed(_) | Self::RecomputedByOther(_) => ErrorCode::RecomputeDiffers,
             Self::Unwritable { .. } => ErrorCode::Internal,
         }

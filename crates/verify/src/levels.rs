@@ -27,6 +27,7 @@ use crate::outcomes::{Tables, check_outcomes};
 use crate::parallel::map_in_parallel;
 use crate::published::{PublicationInputs, PublishDecisions, PublishedFile, numbers_file, summary_numbers};
 use crate::queries::{merge_query_numbers, query_numbers, query_result_file};
+use crate::searches::check_searches;
 use crate::times::check_times;
 use crate::tombstones::Removals;
 use crate::walk::Chain;
@@ -140,7 +141,9 @@ pub fn verify_rows(
         check_attempts(&chain.documents)?;
         let definitions = check_planned(blobs, chain)?;
         check_published_evidence(blobs, chain)?;
-        check_calibrations(blobs, chain, &published_policy(blobs, &publication.body)?)?;
+        let policy = published_policy(blobs, &publication.body)?;
+        check_calibrations(blobs, chain, &policy)?;
+        check_searches(blobs, chain, &policy)?;
         let tables = read_tables(blobs, &summary.body.files)?;
         check_outcomes(&chain.run_id, &chain.documents, &tables)?;
         let rows = number_rows(&summary.body.files, tables)?;

@@ -21,6 +21,7 @@ mod pointers;
 mod published;
 mod queries;
 mod recomputed;
+mod searches;
 mod statements;
 mod times;
 mod tombstones;
@@ -31,7 +32,7 @@ pub use attempts::check_attempts;
 pub use blobs::{Blobs, FolderBlobs, StoreBlobs};
 pub use error::{
     ArtifactHolder, CalibrationFault, Error, EvidenceFault, ExtraRow, ForeignTie, KeysFault, ManifestPart, PointerTarget,
-    QueryRowFault, ReportsFault, SnapshotFault, TableNamer, TombstoneFault, Unwritable,
+    QueryRowFault, ReportsFault, SearchFault, SnapshotFault, TableNamer, TombstoneFault, Unwritable,
 };
 pub use evidence::{check_evidence_list, read_evidence_list, verify_evidence};
 pub use levels::{Level, LevelReport, check_selected_by, join_thread, read_numbers, read_tables, start_thread, verify_rows};

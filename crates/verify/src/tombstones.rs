@@ -159,7 +159,8 @@ pub fn blob_kind(document: &Document, artifact: &Artifact) -> BlobKind {
         | Document::ExecutionPart(_)
         | Document::Checkpoint(_)
         | Document::Calibration(_)
-        | Document::ForeignEvidence(_) => raw_kind(artifact),
+        | Document::ForeignEvidence(_)
+        | Document::SearchResult(_) => raw_kind(artifact),
         Document::Summary(summary) if is_curated(&summary.body, artifact) => BlobKind::Curated,
         Document::Publication(publication) if publication.body.keys.contains(artifact) => BlobKind::Definitions,
         Document::Summary(_) | Document::Publication(_) => BlobKind::Reports,

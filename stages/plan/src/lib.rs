@@ -6,6 +6,7 @@ mod dataset;
 mod fetch;
 mod image;
 mod pin;
+mod search_result;
 mod tokenizer;
 
 use assay_dataset::Index;
@@ -17,6 +18,7 @@ use assay_stage::{Context, ErrorCode, Event, Failure, Inputs, Stage, StageName};
 
 pub use crate::check_import::check_import_main;
 use crate::pin::Pinner;
+use crate::search_result::{check_searches, find_searches};
 
 /// The largest file of a Source that is read back.
 const MAX_FILE_BYTES: u64 = assay_spec::MAX_FILE_BYTES as u64;
@@ -43,9 +45,12 @@ impl Stage for Planner {
         }
         let closure = files.closure()?;
         check_queries(&files, &closure.pipeline.spec.publish.queries)?;
-        let mut pinner =
-            Pinner::new(ctx, parameters.fetch, &closure.pipeline.spec.fetch_allow).with_datasets(&parameters.datasets);
+        let searches = find_searches(ctx, &closure)?;
+        let mut pinner = Pinner::new(ctx, parameters.fetch, &closure.pipeline.spec.fetch_allow)
+            .with_datasets(&parameters.datasets)
+            .with_searches(&searches);
         let DerivedPlan { plan, specs } = derive_plan(&files, &closure, ctx.run_id(), &mut pinner)?;
+        check_searches(&plan, &searches)?;
         ctx.check_cancelled()?;
         for workload in &plan.workloads {
             let dataset = workload.serving.as_ref().and_then(|work| work.prompts.dataset());

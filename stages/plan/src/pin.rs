@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{Dataset, Digest, Image, Name, PinnedFile, UnpinnedInput};
+use assay_manifest::{Dataset, Digest, Image, Name, PinnedFile, PinnedSearch, UnpinnedInput};
 use assay_planning::{DatasetFile, DatasetRequest, Pins, TokenizerSource};
 use assay_stage::{ErrorCode, Failure};
 
@@ -10,6 +10,7 @@ use crate::artifact_sink::ArtifactSink;
 use crate::dataset::{FetchedDataset, import_dataset};
 use crate::fetch::{FetchError, Fetcher};
 use crate::image::Reference;
+use crate::search_result::FoundSearch;
 use crate::tokenizer::load_tokenizer;
 
 /// Resolves mutable references of a pipeline, each once.
@@ -18,6 +19,7 @@ pub(crate) struct Pinner<'a> {
     fetcher: Option<Fetcher>,
     datasets: BTreeMap<Name, Digest>,
     images: BTreeMap<String, Image>,
+    searches: BTreeMap<Name, PinnedSearch>,
     unpinned: Vec<UnpinnedInput>,
 }
 
@@ -25,12 +27,25 @@ impl<'a> Pinner<'a> {
     /// Returns a pinner without network access unless `fetch` is set, and with only the hosts in `allow` if there are any.
     pub(crate) fn new(keep: &'a dyn ArtifactSink, fetch: bool, allow: &[String]) -> Self {
         let fetcher = fetch.then(|| Fetcher::new(allow.to_vec()));
-        Self { keep, fetcher, datasets: BTreeMap::new(), images: BTreeMap::new(), unpinned: Vec::new() }
+        Self {
+            keep,
+            fetcher,
+            datasets: BTreeMap::new(),
+            images: BTreeMap::new(),
+            searches: BTreeMap::new(),
+            unpinned: Vec::new(),
+        }
     }
 
     /// Takes the files of these workloads' datasets from the store instead of from their addresses.
     pub(crate) fn with_datasets(self, datasets: &BTreeMap<Name, Digest>) -> Self {
         Self { datasets: datasets.clone(), ..self }
+    }
+
+    /// Takes the search results of these workloads, which were found and verified.
+    pub(crate) fn with_searches(self, found: &BTreeMap<Name, FoundSearch>) -> Self {
+        let searches = found.iter().map(|(workload, search)| (workload.clone(), search.pinned.clone())).collect();
+        Self { searches, ..self }
     }
 
     /// Returns the bytes at a script's address. A failure is reported, and bars all workloads that need the script.
@@ -135,6 +150,11 @@ impl Pins for Pinner<'_> {
 
     fn check_tokenizer(&mut self, tokenizer: &TokenizerSource<'_>) -> Result<u32, Failure> {
         Ok(load_tokenizer(tokenizer)?.template_tokens().unwrap_or(0))
+    }
+
+    fn search_result(&mut self, workload: &Name, digest: &Digest) -> Result<PinnedSearch, Failure> {
+        let found = self.searches.get(workload).filter(|found| found.manifest.digest == *digest);
+        found.cloned().ok_or_else(|| Failure::new(ErrorCode::Internal, format!("the search result {digest} was not looked up")))
     }
 
     fn take_unpinned(&mut self) -> Vec<UnpinnedInput> {

@@ -431,7 +431,8 @@ impl Bench {
             let finished = request.drive(false, Detail::Exclusions(search::curve_lines(seen)), &cancel);
             Ok(finished.map_err(|failure| interrupted(self.reword(failure, &wording), SEARCH_AGAIN))?.opened)
         })?;
-        let loads = match end {
+        search.sign(&end, &self.store.clone().map_or_else(default_store, Ok)?)?;
+        let loads = match search.end(end) {
             End::Measure(loads) => loads,
             End::Nothing(why) => return search::nothing_found(&why, &search),
         };

@@ -45,6 +45,7 @@ mod results;
 mod run;
 mod runs;
 mod schema;
+mod search_result;
 mod serve;
 mod show;
 mod status;

@@ -7,6 +7,7 @@ use assay_manifest::{Case, Name, PlannedTrial, Point, RunId};
 use assay_process::{Cancel, Spawner};
 use assay_report::counted;
 use assay_runner::{LoadedSource, SourceSpec, default_store, read_source};
+use assay_runs::RunStore;
 use assay_schedule::{OrderRules, order_digest, order_trials};
 use assay_spec::{ArrivalMode, Closure, GateSize, Problem, Serving, Work, Workload, expand};
 use assay_stage::{ErrorCode, Exit, Failure};
@@ -17,6 +18,7 @@ use crate::commands::estimate::{Length, estimate};
 use crate::commands::gpu_hours::{self, GpuHours, GpuHoursLimit, IN_PIPELINE};
 use crate::commands::import::show_original;
 use crate::commands::imports::{ImportCheck, ImportChecker};
+use crate::commands::search_result::check_named_searches;
 use crate::output;
 
 /// The number of cases and of imported files that are shown; the rest of the cases are only counted.
@@ -87,6 +89,7 @@ impl Plan {
         let workloads = closure.workloads.iter().map(|workload| outline(closure, workload)).collect::<Result<Vec<_>, _>>()?;
         let cases = expand(&closure.pipeline, &closure.workloads).map_err(|problems| Failure::invalid(&problems))?;
         let imports = check_imports(closure, source.files())?;
+        check_named_searches(&RunStore { store: self.store.clone(), trust: Vec::new() }, closure, &cases)?;
         let order = TrialOrder::new(closure, &cases, &workloads, self.run_id.as_ref())?;
         let time = PlanDuration::new(closure, &cases, &workloads, &imports, self.before(closure, &cases)?);
         if self.json {

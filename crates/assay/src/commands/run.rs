@@ -309,6 +309,7 @@ impl RunRequest {
             output::report(report.terminal_summary(output::width(), output::has_color()));
             verdict.iter().flat_map(|verdict| comparison_lines(verdict)).for_each(output::line);
             output::line(format!("report    {}", folder.join("report.html").display()));
+            self.search.iter().filter_map(Search::line).for_each(output::line);
             if let Some(committed) = pushed {
                 output::line(push::line(committed));
             }
@@ -379,17 +380,12 @@ impl<'a> PointsWithoutTrial<'a> {
         let counted = planned.iter().filter(|point| point.trials_counted > 0).map(|point| &point.case_id).collect();
         let cases: BTreeSet<_> = all_cases.difference(&counted).copied().collect();
         // A workload that states a queue at which a load ends early expects that some loads do.
-        let is_expected = |point: &PointSummary| is_search || is_over_saturated(point);
+        let is_expected = |point: &PointSummary| is_search || assay_report::is_over_saturated(point);
         let is_missing =
             |point: &&PointSummary| point.trials_counted == 0 && (cases.contains(&point.case_id) || !is_expected(point));
         let points: Vec<_> = planned.iter().copied().filter(is_missing).collect();
         (!points.is_empty()).then_some(Self { points, cases, all_cases: all_cases.len(), all_points: planned.len() })
     }
-}
-
-/// Returns true if an attempt at a point ended early because requests arrived faster than they were served, and for no other reason.
-pub(crate) fn is_over_saturated(point: &PointSummary) -> bool {
-    point.excluded.iter().any(|exclusion| LastingReason::find(&exclusion.reasons) == Some(LastingReason::OverSaturated))
 }
 
 impl PointsWithoutTrial<'_> {

@@ -10,6 +10,7 @@ use crate::commands::calibrate;
 use crate::commands::foreign_evidence;
 use crate::commands::removed::resume_hint;
 use crate::commands::results::results;
+use crate::commands::search_result;
 use crate::commands::store_options::StoreOptions;
 use crate::commands::times;
 use crate::output;
@@ -17,7 +18,7 @@ use crate::output;
 /// Show a run's result: the first screen, or the whole report.
 #[derive(clap::Args)]
 pub(crate) struct Show {
-    /// The run's name or published folder, or the digest of a calibration or of foreign evidence
+    /// The run's name or published folder, or the digest of a calibration, of a search result or of foreign evidence
     #[arg(value_name = "RUN|PATH|sha256:HEX")]
     run: String,
     #[command(flatten)]
@@ -36,6 +37,9 @@ pub(crate) struct Show {
 impl Show {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         if calibrate::is_digest(&self.run) {
+            if let Some(located) = search_result::locate(&self.place.runs(), &self.run) {
+                return search_result::show(&self.place.runs(), located?, self.json);
+            }
             if let Some(located) = foreign_evidence::locate(&self.place.runs(), &self.run) {
                 return foreign_evidence::show(&self.place.runs(), located?, self.json);
             }

@@ -19,13 +19,14 @@ use crate::commands::foreign_evidence;
 use crate::commands::recompute::{Level4, recompute};
 use crate::commands::removed::resume_hint;
 use crate::commands::run::binaries;
+use crate::commands::search_result;
 use crate::commands::store_options::StoreOptions;
 use crate::output;
 
 /// Verify a run, given by its name or by its published folder.
 #[derive(clap::Args)]
 pub(crate) struct Verify {
-    /// The run's name or published folder, or the digest of a calibration or of foreign evidence
+    /// The run's name or published folder, or the digest of a calibration, of a search result or of foreign evidence
     #[arg(value_name = "RUN|PATH|sha256:HEX")]
     run: String,
     #[command(flatten)]
@@ -58,6 +59,9 @@ struct LevelResults {
 impl Verify {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         if calibrate::is_digest(&self.run) {
+            if let Some(located) = search_result::locate(&self.place.runs(), &self.run) {
+                return search_result::verify(&self.place.runs(), located?, self.json);
+            }
             if let Some(located) = foreign_evidence::locate(&self.place.runs(), &self.run) {
                 return foreign_evidence::verify(&self.place.runs(), located?, self.strict, self.json);
             }

@@ -8,8 +8,8 @@ use assay_envelope::{
 };
 use assay_manifest::{
     Body, Calibration, CalibrationReference, Checkpoint, Collection, Digest, Environment, ExecutionPart, Fact, ForeignEvidence,
-    InputRef, Instant, Kind, Manifest, Plan, Publication, Recording, RunEnd, RunId, ShardCount, Source, SourceFile, Summary,
-    Tombstone, Verdict,
+    InputRef, Instant, Kind, Manifest, Plan, Publication, Recording, RunEnd, RunId, SearchResult, ShardCount, Source, SourceFile,
+    Summary, Tombstone, Verdict,
 };
 use serde_json::{Value, json};
 
@@ -52,6 +52,7 @@ pub(crate) fn examples() -> Vec<Example> {
     let verdict = sign_verdict(&summary, verdict(summary.input_ref()));
     let calibration = seal(&[&part], calibration(part.manifest_digest), 700);
     let foreign_evidence = seal(&[], foreign_evidence(), 800);
+    let search_result = seal(&[&publication], search_result(publication.manifest_digest), 900);
     let named = [
         ("source", source),
         ("plan", plan),
@@ -69,6 +70,7 @@ pub(crate) fn examples() -> Vec<Example> {
         ("tombstone", tombstone),
         ("calibration", calibration),
         ("foreign_evidence", foreign_evidence),
+        ("search_result", search_result),
     ];
     named.map(|(name, signed)| Example { name, signed }).into()
 }
@@ -275,6 +277,10 @@ fn workloads() -> Value {
             "seed": digest("seed of chat-8b-asked").hex(),
             "metrics": [],
             "serving": dataset_work(),
+            "search": {
+                "manifest": artifact("workloads/chat-8b-asked/search_result.json", 9_411, "application/json"),
+                "bundle": artifact("workloads/chat-8b-asked/search_result.sigstore.json", 3_204, "application/json"),
+            },
         },
     ])
 }
@@ -656,6 +662,32 @@ fn foreign_evidence() -> ForeignEvidence {
         "not_read": [{"field": "input_config", "why": "the configuration, which is no result", "count": "31"}],
         "left_out": [{"field": "inputs.json", "why": "the file is of no format that is read", "count": "1"}],
         "key": artifact("keys/import.pub", 178, "application/x-pem-file"),
+    }))
+}
+
+/// The round that it names is a run of this example: those of a search have the same form.
+fn search_result(publication: Digest) -> SearchResult {
+    let load = |amount: f64| json!({"kind": "concurrency", "amount": amount});
+    let seen = |amount: f64, good: f64, over_saturated: bool| {
+        json!({
+            "load": load(amount), "requests": "480", "error_rate": 0.0, "requests_per_s": 12.5, "mean_latency_s": 0.64,
+            "good_fraction": good, "over_saturated": over_saturated,
+        })
+    };
+    body(json!({
+        "ended_at": at(900_000),
+        "question": {
+            "goal": "max_concurrency", "slos": [{"metric": "ttft", "at_most_ns": "200000000"}], "share": 0.99, "precision": 0.05,
+            "max_concurrency": 1024,
+        },
+        "work": {"model": "chat-8b", "spec": digest("spec without load")},
+        "rounds": [{"run_id": RUN, "publication": publication, "observations": [seen(8.0, 1.0, false), seen(9.0, 0.5, true)]}],
+        "end": {
+            "outcome": "found", "bracket": {"meets": load(8.0), "falls_short": load(9.0), "crossing": 8.02}, "load": load(8.0),
+        },
+        "grid": [load(8.0), load(9.0)],
+        "landmarks": {"idle": load(1.0), "knee": load(8.0), "limit": load(9.0)},
+        "key": artifact("keys/source.pub", 178, "application/x-pem-file"),
     }))
 }
 

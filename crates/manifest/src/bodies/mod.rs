@@ -18,6 +18,7 @@ pub(crate) mod publication;
 pub(crate) mod rate_profile;
 pub(crate) mod recording;
 pub(crate) mod run_end;
+pub(crate) mod search_result;
 pub(crate) mod serving;
 pub(crate) mod sessions;
 pub(crate) mod source;

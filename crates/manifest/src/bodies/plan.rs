@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::{body, words};
 use crate::{
-    Artifact, BetterDirection, CaseId, Claim, ControlFact, Count, Digest, Image, Intent, Isolation, Name, OriginKind, Placement,
-    PointId, Pricing, ServingWork, TrialId, ValidityLimits, WorkloadType,
+    Artifact, BetterDirection, CaseId, Claim, ControlFact, Count, Digest, Image, Intent, Isolation, Name, OriginKind,
+    PinnedSearch, Placement, PointId, Pricing, ServingWork, TrialId, ValidityLimits, WorkloadType,
 };
 
 words!(
@@ -346,6 +346,9 @@ pub struct FrozenWorkload {
     /// For serving: the requests to the endpoint.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub serving: Option<ServingWork>,
+    /// For serving: the search result that its loads come from, if it names one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub search: Option<PinnedSearch>,
 }
 
 /// An environment variable of a target or variant, a header of a target, or a file of its TLS. A secret is a reference; its value is
@@ -635,6 +638,7 @@ body!(Plan, |plan| {
     let mut artifacts: Vec<&Artifact> = Vec::new();
     for workload in &plan.workloads {
         artifacts.push(&workload.spec);
+        artifacts.extend(workload.search.iter().flat_map(|search| [&search.manifest, &search.bundle]));
         if let Some(work) = &workload.indicator {
             artifacts.extend(work.script.as_ref().map(|script| &script.artifact));
             artifacts.extend(work.files.iter().map(|file| &file.artifact));

@@ -11,7 +11,7 @@ mod terminal;
 
 pub use inputs::{Inputs, Verification};
 pub use model::Report;
-pub use model::across_loads::{landmarks_of, observation_of};
+pub use model::across_loads::{is_over_saturated, landmarks_of, searched_observation};
 pub use model::exclusions::{commonest_reason, describe_missing_value, describe_none_counted, lasting_reason};
 pub use model::headline::Headline;
 pub use model::work::describe_rows;

@@ -193,6 +193,7 @@ fn a_serving_workload_is_read_with_its_defaults() {
             cancel: None,
             over_saturation: None,
             stop_on_errors: None,
+            search: None,
             duration: Some(Duration::from_mins(1)),
             requests: None,
             sessions: None,
@@ -1720,6 +1721,17 @@ fn passwords_in_addresses_are_not_shown() {
       |                 ^
     hint: remove it; credentials go into a target's `headers`, as references
     ");
+}
+
+#[test]
+fn a_load_may_name_the_search_that_it_comes_from() {
+    let hex = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    let with = |search: &str| replace_part(SERVING, "    mode: open\n", &format!("    mode: open\n    search: {search}\n"));
+    for search in [hex.to_owned(), format!("sha256:{hex}")] {
+        let Work::Serving(serving) = workload(&with(&search)).spec.work else { panic!("serving") };
+        assert_eq!(serving.load.search, assay_manifest::Digest::from_hex(hex).ok(), "{search}");
+    }
+    assert!(problems(&with("sha256:12")).contains("`spec.load.search`"));
 }
 
 #[test]

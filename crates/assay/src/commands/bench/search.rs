@@ -4,22 +4,23 @@
 //! the last run alone, which measures the loads that the search ended with.
 
 use assay_manifest::{
-    Address, AllLoads, CrossingPlace, Exclusion, LoadBracket, MetricSummary, Plan, PointSummary, RunId, SloMetric, Summary,
+    Address, AllLoads, CrossingPlace, Digest, LoadBracket, MetricSummary, PointSummary, Role, RunId, SloMetric, Summary,
     ValidityLimits,
 };
-use assay_report::{landmarks_of, observation_of};
-use assay_runs::VerifiedRun;
+use assay_report::{landmarks_of, shell_word};
+use assay_runner::{Config, LocalKeys};
+use assay_runs::{EndedSearch, ObservedRound, VerifiedRun, observe, sign_search_result, store_option};
 use assay_search::{
     AllowedLatencies, Bracket, Goal, Load, MAX_ERROR_RATE, MIN_REQUESTS, Observation, Queue, Rule, Step, curve, landmarks,
     load_of, next_step,
 };
 use assay_spec::{parse_duration, parse_latency};
-use assay_stage::{ErrorCode, Exit, Failure};
+use assay_stage::{Clock, ErrorCode, Exit, Failure};
+use assay_store::Store;
 use serde_json::{Value, json};
 
 use super::combinations::refused;
 use super::{Bench, DEFAULT_DURATION, Doublings};
-use crate::commands::run::is_over_saturated;
 use crate::output;
 
 /// The difference from Little's law above which it is reported.
@@ -150,8 +151,10 @@ pub(crate) struct Search {
     /// True if stderr has one JSON document a line, as that of the runs has.
     is_json: bool,
     seen: Vec<Observation>,
-    /// The runs that observed it, in their order.
-    runs: Vec<RunId>,
+    /// The rounds that observed it, in their order.
+    rounds: Vec<ObservedRound>,
+    /// The digest of the signed result, once the search has ended.
+    result: Option<Digest>,
 }
 
 /// The loads that a search ended with, or the reason why there are none.
@@ -162,7 +165,7 @@ pub(super) enum End {
 
 impl Search {
     pub(super) fn new(rule: Rule, limit: &'static str, is_json: bool) -> Self {
-        Self { rule, limit, is_json, seen: Vec::new(), runs: Vec::new() }
+        Self { rule, limit, is_json, seen: Vec::new(), rounds: Vec::new(), result: None }
     }
 
     fn say(&self, text: &str) {
@@ -175,21 +178,43 @@ impl Search {
     pub(super) fn run(
         &mut self,
         mut observe: impl FnMut(&[Load], &[Observation], usize) -> Result<VerifiedRun, Failure>,
-    ) -> Result<End, Failure> {
+    ) -> Result<Step, Failure> {
         self.say("rounds of one trial a load find the loads to measure");
         loop {
             let loads = match next_step(&self.rule, &self.seen) {
                 Step::Observe(loads) => loads,
-                end => return Ok(self.end(end)),
+                end => return Ok(end),
             };
-            let run = observe(&loads, &self.seen, self.runs.len())?;
-            for load in loads {
-                let seen = observation(&run, load)?;
-                self.say(&describe(&seen));
-                self.seen.push(seen);
+            let round = read_round(&observe(&loads, &self.seen, self.rounds.len())?, &loads)?;
+            for seen in &round.observations {
+                self.say(&describe(seen));
+                self.seen.push(*seen);
             }
-            self.runs.push(run.chain.run_id.clone());
+            self.rounds.push(round);
         }
+    }
+
+    /// Signs the result of the search, and stores it in the store at a URI.
+    pub(super) fn sign(&mut self, end: &Step, store_uri: &str) -> Result<(), Failure> {
+        let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
+        let keys = LocalKeys::new(&Config::find()?).unlock(&[Role::Source], password.as_encoded_bytes())?;
+        let ended = EndedSearch { rule: self.rule, rounds: &self.rounds, end, at: Clock.now() };
+        let result = sign_search_result(&Store::open(store_uri)?, &keys, &ended)?.manifest;
+        self.result = Some(result);
+        if matches!(end, Step::Swept(_) | Step::Found(_)) {
+            let name = shell_word(&result.to_string());
+            self.say(&format!("`assay show {name}{}` prints the loads for a workload file", store_option(store_uri)));
+        }
+        Ok(())
+    }
+
+    /// Returns the line that names the signed result; `None` before the search has ended.
+    pub(crate) fn line(&self) -> Option<String> {
+        self.result.map(|result| format!("search    {result}"))
+    }
+
+    fn runs(&self) -> Vec<&RunId> {
+        self.rounds.iter().map(|round| &round.run_id).collect()
     }
 
     /// Returns the reason if a sweep ended before more load brought hardly more throughput.
@@ -205,7 +230,8 @@ impl Search {
         }
     }
 
-    fn end(&self, end: Step) -> End {
+    /// Returns the loads to measure after the last step, or the reason why there are none.
+    pub(super) fn end(&self, end: Step) -> End {
         let slos = "99 of 100 requests within every SLO";
         match end {
             Step::Swept(clients) => {
@@ -273,7 +299,8 @@ impl Search {
                 Goal::MaxConcurrency => "max_concurrency",
             },
             "slo_share": self.rule.share,
-            "runs": self.runs,
+            "result": self.result,
+            "runs": self.runs(),
             "observed": self.seen.iter().map(observation_json).collect::<Vec<_>>(),
             "max_load": found,
             "landmarks": landmarks.map(|found| json!({
@@ -367,24 +394,23 @@ pub(super) struct Round<'a> {
     pub(super) seen: &'a [Observation],
 }
 
-/// Returns what a run's only trial observed at a load. A load at which every request failed, or which saturated the endpoint, has no counted trial, and
-/// is observed all the same.
-fn observation(run: &VerifiedRun, load: Load) -> Result<Observation, Failure> {
+/// Reads a round: what the only trial of its run observed at each load.
+fn read_round(run: &VerifiedRun, loads: &[Load]) -> Result<ObservedRound, Failure> {
     let summary = run.chain.one::<Summary>().map(|summary| &summary.body);
+    if let Some(load) = loads.iter().find(|load| summary.is_some_and(|summary| observe(summary, **load, false).is_none())) {
+        return Err(no_observation(run, summary, *load));
+    }
+    ObservedRound::read(run, loads)
+}
+
+/// Returns the failure of a load of which no trial counts, although the endpoint is not the reason.
+fn no_observation(run: &VerifiedRun, summary: Option<&Summary>, load: Load) -> Failure {
     let point = summary.into_iter().flat_map(|summary| &summary.points).find(|point| load_of(point) == Some(load));
-    let plan = run.chain.one::<Plan>().map(|plan| &plan.body);
-    let mut served = plan.into_iter().flat_map(|plan| &plan.workloads).filter_map(|workload| workload.serving.as_ref());
-    let has_slos = served.any(|work| !work.slos.is_empty());
-    let observed = point
-        .and_then(|point| if point.trials_counted > 0 { observation_of(point) } else { observe_excluded(point, load, has_slos) });
-    observed.ok_or_else(|| {
-        let causes = point.and_then(|point| assay_report::commonest_reason(&[point])).into_iter().collect();
-        let failure = Failure::new(ErrorCode::NoValidTrial, format!("the search has no valid trial at {}", name(load)));
-        let narrower =
-            point.filter(|point| is_client_at_its_limit(point)).and_then(|_| narrower_search(load)).unwrap_or_default();
-        let repair = format!("`assay show {}` lists the reasons; repair the cause, then search again", run.chain.run_id);
-        Failure { causes, ..failure }.hint(narrower + &repair)
-    })
+    let causes = point.and_then(|point| assay_report::commonest_reason(&[point])).into_iter().collect();
+    let failure = Failure::new(ErrorCode::NoValidTrial, format!("the search has no valid trial at {}", name(load)));
+    let narrower = point.filter(|point| is_client_at_its_limit(point)).and_then(|_| narrower_search(load)).unwrap_or_default();
+    let repair = format!("`assay show {}` lists the reasons; repair the cause, then search again", run.chain.run_id);
+    Failure { causes, ..failure }.hint(narrower + &repair)
 }
 
 /// Returns true if the client or its machine is the reason against each attempt of a point: they may not be able to offer its load.
@@ -401,30 +427,6 @@ fn narrower_search(load: Load) -> Option<String> {
             Some(format!("this client may be at its limit: `--up-to {}` searches below it\n", clients / 2))
         }
         Load::Concurrency(_) | Load::Rate(_) => None,
-    }
-}
-
-/// Returns the observation of a load whose attempts do not count because of the endpoint: every request failed in each of them, or requests arrived
-/// faster than they were served in one, after which none is tried again. No request of it is within an SLO, if there are SLOs.
-fn observe_excluded(point: &PointSummary, load: Load, has_slos: bool) -> Option<Observation> {
-    let has_failed = |exclusion: &Exclusion| exclusion.reasons.iter().any(|reason| reason.code == "all_failed");
-    let outcomes = &point.serving.as_ref()?.excluded_outcomes;
-    let over_saturated = is_over_saturated(point);
-    let all_failed = !point.excluded.is_empty() && point.excluded.iter().all(has_failed);
-    let requests = outcomes.values().map(|count| count.0).sum();
-    (over_saturated || all_failed).then(|| without_numbers(load, requests, over_saturated, has_slos))
-}
-
-/// Returns the observation of a load that has neither a throughput nor a latency.
-fn without_numbers(load: Load, requests: u64, over_saturated: bool, has_slos: bool) -> Observation {
-    Observation {
-        load,
-        requests,
-        error_rate: if over_saturated { 0.0 } else { 1.0 },
-        requests_per_s: 0.0,
-        mean_latency_s: 0.0,
-        good_fraction: has_slos.then_some(0.0),
-        over_saturated,
     }
 }
 
@@ -536,10 +538,11 @@ fn observation_json(seen: &Observation) -> Value {
 pub(super) fn nothing_found(why: &str, search: &Search) -> Result<Exit, Failure> {
     if search.is_json {
         output::json(&json!({
-            "search": {"runs": search.runs, "observed": search.seen.iter().map(observation_json).collect::<Vec<_>>(), "found": Value::Null, "why": why},
+            "search": {"result": search.result, "runs": search.runs(), "observed": search.seen.iter().map(observation_json).collect::<Vec<_>>(), "found": Value::Null, "why": why},
         }))?;
     } else {
         output::line(why);
+        search.line().iter().for_each(output::line);
     }
     Ok(Exit::Inconclusive)
 }
@@ -685,9 +688,11 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_load_has_a_share_within_the_slos_only_if_there_are_slos() {
-        let share = |has_slos| without_numbers(Load::Concurrency(8), 100, false, has_slos).good_fraction;
-        assert_eq!([share(false), share(true)], [None, Some(0.0)]);
+    fn a_search_names_its_result_once_it_is_signed() {
+        let digest = Digest::compute(b"");
+        let signed = Search { result: Some(digest), ..search(Goal::Sweep) };
+        assert_eq!(signed.line(), Some(format!("search    {digest}")));
+        assert_eq!(search(Goal::Sweep).line(), None);
     }
 
     #[test]

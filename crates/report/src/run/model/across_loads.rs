@@ -1,6 +1,6 @@
 //! The statements on all loads of a case together: the most load within the SLOs, and the knee of a closed loop.
 
-use assay_manifest::{AllLoads, CrossingPlace, LoadBracket, LoadKind, PointSummary};
+use assay_manifest::{AllLoads, CrossingPlace, Exclusion, LastingReason, LoadBracket, LoadKind, PointSummary};
 use assay_search::{Landmarks, Observation, landmarks, load_of};
 
 use crate::render::number::significant;
@@ -13,7 +13,7 @@ pub fn landmarks_of(points: &[&PointSummary]) -> Option<Landmarks> {
 }
 
 /// Returns what was observed at a point, by the medians over its trials; `None` for a point that is no load.
-pub fn observation_of(point: &PointSummary) -> Option<Observation> {
+fn observation_of(point: &PointSummary) -> Option<Observation> {
     let serving = point.serving.as_ref()?;
     let median = |name: &str| point.metrics.iter().find(|metric| metric.metric == name).map(|metric| metric.median);
     Some(Observation {
@@ -25,6 +25,37 @@ pub fn observation_of(point: &PointSummary) -> Option<Observation> {
         good_fraction: median("good_fraction"),
         over_saturated: false,
     })
+}
+
+/// Returns what a search observed at a point. One at which every request failed, or at which requests arrived faster than they were served, has no
+/// counted trial, and is observed all the same: no request of it is within an SLO, if there are SLOs (`has_slos`). `None` for a point that is no
+/// load, and for one whose attempts do not count for another reason.
+pub fn searched_observation(point: &PointSummary, has_slos: bool) -> Option<Observation> {
+    if point.trials_counted > 0 { observation_of(point) } else { observe_excluded(point, has_slos) }
+}
+
+/// Returns the observation of a load whose attempts do not count because of the endpoint: every request failed in each of them, or requests arrived
+/// faster than they were served in one, after which none is tried again.
+fn observe_excluded(point: &PointSummary, has_slos: bool) -> Option<Observation> {
+    let has_failed = |exclusion: &Exclusion| exclusion.reasons.iter().any(|reason| reason.code == "all_failed");
+    let outcomes = &point.serving.as_ref()?.excluded_outcomes;
+    let over_saturated = is_over_saturated(point);
+    let all_failed = !point.excluded.is_empty() && point.excluded.iter().all(has_failed);
+    let requests = outcomes.values().map(|count| count.0).sum();
+    (over_saturated || all_failed).then_some(Observation {
+        load: load_of(point)?,
+        requests,
+        error_rate: if over_saturated { 0.0 } else { 1.0 },
+        requests_per_s: 0.0,
+        mean_latency_s: 0.0,
+        good_fraction: has_slos.then_some(0.0),
+        over_saturated,
+    })
+}
+
+/// Returns true if an attempt at a point ended early because requests arrived faster than they were served, and for no other reason.
+pub fn is_over_saturated(point: &PointSummary) -> bool {
+    point.excluded.iter().any(|exclusion| LastingReason::find(&exclusion.reasons) == Some(LastingReason::OverSaturated))
 }
 
 /// Describes what the loads of a case say together, if it is more than each of them says.
@@ -87,6 +118,23 @@ mod tests {
             }
         }
         points
+    }
+
+    #[test]
+    fn a_load_without_a_counted_trial_is_observed_if_the_endpoint_is_the_reason() {
+        let observed = |reasons: &[&str], has_slos: bool| {
+            let mut point = closed([("8", 1.0); 3]).remove(0);
+            let reason = |code: &&str| serde_json::json!({"code": code, "detail": "d"});
+            let reasons: Vec<_> = reasons.iter().map(reason).collect();
+            let exclusion = serde_json::json!({"trial_id": "w.t.v.p.t0", "attempt": 0, "reasons": reasons});
+            point.trials_counted = 0;
+            point.excluded = vec![serde_json::from_value(exclusion).expect("an exclusion")];
+            searched_observation(&point, has_slos).map(|seen| (seen.over_saturated, seen.error_rate, seen.good_fraction))
+        };
+        assert_eq!(observed(&["all_failed"], true), Some((false, 1.0, Some(0.0))));
+        assert_eq!(observed(&["all_failed"], false), Some((false, 1.0, None)));
+        assert_eq!(observed(&["over_saturated"], true), Some((true, 0.0, Some(0.0))));
+        assert_eq!(observed(&["client_late"], true), None);
     }
 
     fn of_points(points: &[PointSummary]) -> Option<String> {
