@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use crate::pipeline::{list, text};
 use crate::server::{AfterResponse, Request, Server, TOKEN, complete_stream, header, json_response, open_stream};
 use crate::stores::{CountingProxy, ServedStore};
-use crate::support::{Fixture, PIPELINE, binary, blob, files_under, wait_until, write_file};
+use crate::support::{Fixture, PIPELINE, binary, blob, copy_folder, files_under, wait_until, write_file};
+use crate::tamper::flip_bit;
 
 /// The model of every workload here.
 pub(crate) const MODEL: &str = "simulated-8b";
@@ -714,6 +715,57 @@ fn a_server_that_is_there_before_is_not_measured_in_place_of_a_process_target() 
     assert!(refused.stderr.contains("`kind: endpoint`"), "{}", refused.stderr);
     assert_eq!(other.request_count(), 0, "it is asked for nothing");
     assert_eq!(fixture.leftovers(), [""; 0]);
+}
+
+/// A server that is ready later than another one that takes its address, and a server that the other one follows.
+#[test]
+fn a_server_that_takes_the_address_of_a_process_target_is_not_measured() {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+    let fixture = Fixture::bare();
+    let begun = fixture.root().join("begun");
+    let loading = format!("touch {}; exec tail -f /dev/null", begun.display());
+    let target = format!(
+        "{{name: own, kind: process, url: 'http://127.0.0.1:{port}', ready: {{timeout: 60s}}, command: [sh, -c, '{loading}']}}"
+    );
+    workload(&fixture, "chat", "mode: closed, concurrency: [1], requests: 5", "D(20,10)", "");
+    fixture.write(PIPELINE, &pipeline(&["chat"], &[&target], 1, RETRY_BUDGET, ""));
+    fixture.commit("a server that loads");
+    let run = fixture.spawn(&["run", PIPELINE, "--run-id", "one"]);
+    wait_until("the target's command runs", || begun.exists());
+    let other = TcpListener::bind(("127.0.0.1", port)).expect("the address is free");
+    let refused = run.finish().refuses(30, "target_address_taken");
+    let (message, pid) = ("listens at the address of target `own`, and is not of it", std::process::id());
+    assert!(refused.stderr.contains(message) && refused.stderr.contains(&format!("process {pid} (")), "{}", refused.stderr);
+    drop(other);
+    assert_eq!(fixture.leftovers(), [""; 0]);
+}
+
+#[test]
+fn a_trace_to_changed_records_fails() {
+    let fixture = served_fixture();
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = folder.path().join("store");
+    copy_folder(&fixture.store(), &store);
+    let place = store.to_str().expect("text");
+    let sql = "SELECT row_id FROM outcome_fact WHERE metric = 'ttft_ms_p50' AND statistic = 'median' ORDER BY row_id";
+    let rows = fixture.assay(&["query", sql, "--format", "json"]).success().stdout;
+    let row: Value = serde_json::from_str(rows.lines().next().expect("a number")).expect("JSON");
+    let address = format!("one/outcome_fact/{}/value", text(&row["row_id"]));
+    let trace = |more: &[&str]| fixture.assay(&[&["trace", &address, "--store", place], more].concat());
+    let before = trace(&[]).success().stdout;
+    assert!(before.contains("one row each: ") && !before.contains("not here"), "{before}");
+    let digest = before.lines().find_map(|line| line.trim().strip_prefix("raw ")?.split(' ').next()).expect("raw records");
+    let records = blob(&store, digest);
+    let bytes = fs::read(&records).expect("a blob");
+    fs::remove_file(&records).expect("removed");
+    write_file(&records, &flip_bit(&bytes));
+    for more in [&[][..], &["--json"], &["--recompute"]] {
+        trace(more).refuses(20, "artifact_corrupt");
+    }
+    fs::remove_file(&records).expect("removed");
+    let absent = trace(&[]).success().stdout;
+    assert!(absent.contains("; the raw records are not here"), "{absent}");
+    assert_eq!(list(&trace(&["--json"]).success().json()["trials"])[0]["records"], json!(false));
 }
 
 #[test]

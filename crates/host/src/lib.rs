@@ -13,6 +13,7 @@ mod executables;
 mod facts;
 mod gpu;
 mod list;
+mod listeners;
 mod network;
 mod own_processes;
 mod program;
@@ -31,6 +32,7 @@ pub use executables::{
 };
 pub use facts::facts;
 pub use gpu::{GPU_QUERY, gpu_report};
+pub use listeners::{OtherListener, other_listener};
 pub use root::{MAX_ENTRIES, MAX_FILE_BYTES, Root};
 pub use software::software;
 pub use state::state;

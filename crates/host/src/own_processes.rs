@@ -32,6 +32,17 @@ pub(crate) fn descendants(of: u32) -> Vec<u32> {
     process_subtree(&processes, of).into_iter().filter(|pid| *pid != of).collect()
 }
 
+/// Returns the run's own processes, and the others with their names. `None` if the processes cannot all be read, and if no program of Assay has
+/// started this one.
+pub(crate) fn own_and_others(root: &Root) -> Option<(BTreeSet<u32>, Vec<(u32, String)>)> {
+    let here: u32 = root.text("/proc/self/stat").ok()?.split_whitespace().next()?.parse().ok()?;
+    let processes = processes(root)?;
+    let top = topmost_own_process(&processes, here).filter(|top| *top != here)?;
+    let own = process_subtree(&processes, top);
+    let others = processes.into_iter().filter(|(pid, _)| !own.contains(pid)).map(|(pid, process)| (pid, process.name)).collect();
+    Some((own, others))
+}
+
 /// Reads all processes; `None` if there are more than the limit.
 fn processes(root: &Root) -> Option<BTreeMap<u32, Process>> {
     let pids = root.names("/proc", "");

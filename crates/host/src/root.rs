@@ -48,6 +48,13 @@ impl Root {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    /// Returns the beginning of a file, at most this many bytes; empty if it cannot be read.
+    pub(crate) fn beginning(&self, path: &str, limit: u64) -> String {
+        let mut bytes = Vec::new();
+        let read = File::open(self.resolve(path)).and_then(|file| file.take(limit).read_to_end(&mut bytes));
+        if read.is_ok() { String::from_utf8_lossy(&bytes).into_owned() } else { String::new() }
+    }
+
     /// Returns the text of a file without surrounding white space; an empty file is an error.
     pub(crate) fn word(&self, path: &str) -> Result<String, String> {
         let text = self.text(path)?;

@@ -275,7 +275,7 @@ pub struct Variant {
     pub name: Name,
     /// A description of the change, for people.
     pub description: Option<String>,
-    /// Environment variables that it adds to a target's, or replaces, ordered by name.
+    /// Environment variables that it adds to those of a target of `kind: host`, or replaces, ordered by name.
     pub env: Vec<EnvVar>,
 }
 
@@ -404,6 +404,7 @@ impl Define for Pipeline {
         check_tls(spec, problems);
         check_sockets(spec, problems);
         check_cpus(spec, problems);
+        check_variant_env(spec, problems);
         check_telemetry(spec, problems);
     }
 
@@ -586,6 +587,24 @@ fn check_secrets(spec: &CheckedValue, problems: &mut Problems<'_>) {
                 problems.add_redacted(value.span, message, "give its place, `{from_env: NAME}` or `{from_file: PATH}`");
             }
         }
+    }
+}
+
+/// Checks that each target takes the environments of the variants: a server is started once for all variants, and an endpoint not at all, so a
+/// variant would be measured without its own environment.
+fn check_variant_env(spec: &CheckedValue, problems: &mut Problems<'_>) {
+    let items = |name: &str| spec.member(name).map_or(&[][..], CheckedValue::items);
+    let of_other_kind = |target: &&CheckedValue| target.text_of("kind").is_some_and(|kind| kind != "host");
+    let Some(target) = items("targets").iter().find(of_other_kind) else { return };
+    let set_env = items("variants").iter().filter_map(|variant| Some((variant, variant.member("env")?)));
+    for (variant, env) in set_env.filter(|(_, env)| !env.members().is_empty()) {
+        let [variant, target, kind] = [(variant, "name"), (target, "name"), (target, "kind")]
+            .map(|(item, name)| quote(item.text_of(name).unwrap_or_default()));
+        let message = format!(
+            "the variant {variant} has an `env`, which the target {target} of kind {kind} does not get: only `kind: host` does"
+        );
+        let hint = "make a target of each variant, with its `env` and its address, and compare the targets";
+        problems.add_hinted(env.span, message, hint);
     }
 }
 

@@ -1440,7 +1440,12 @@ static VARIANT: Table = Table {
     fields: &[
         required("name", &NAME_TYPE, "Its name."),
         optional("description", &TEXT_TYPE, "The change, for people."),
-        default("env", &ENV, "{}", "Environment variables that it adds to a target's, or replaces."),
+        default(
+            "env",
+            &ENV,
+            "{}",
+            "Environment variables that it adds to those of a target of `kind: host`, or replaces. A server is started once for all variants: make each a target with an `env` of its own.",
+        ),
     ],
     rules: &[],
 };

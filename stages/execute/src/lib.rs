@@ -21,8 +21,8 @@ use std::time::Duration;
 use assay_host::FileDigests;
 use assay_manifest::{
     Attempt, AttemptStatus, Block, CaseId, CpuList, Environment, ExecutionPart, Fact, FrozenWorkload, HostFacts, HostRole,
-    LastingReason, Name, Plan, PlannedTrial, PointId, ProvisionedReplica, ProvisionedTarget, Reason, Target, TrialId, Validity,
-    Window,
+    LastingReason, Name, Plan, PlannedTrial, PointId, ProvisionedReplica, ProvisionedTarget, Reason, Target, TargetKind, TrialId,
+    Validity, Window,
 };
 use assay_probe::{Client, Identity};
 use assay_stage::parameters::ExecuteParameters;
@@ -160,6 +160,14 @@ struct BlockRun<'a> {
     here: OnceCell<HostFacts>,
 }
 
+/// Describes a process that listens at the address of a target which the run has started on this machine, and that the run did not start.
+fn other_listener(found: &ProvisionedTarget, address: &str) -> Option<String> {
+    let is_held = matches!(found.kind, TargetKind::Process | TargetKind::Simulator) && found.pods.is_empty();
+    let at = is_held.then(|| assay_load::listen_address(address)).flatten()?;
+    let other = assay_host::other_listener(&at)?;
+    Some(format!("process {} (`{}`), which the run did not start, listens at its address", other.pid, other.name))
+}
+
 impl<'a> BlockRun<'a> {
     /// Loads the finished work of an earlier process of this same stage. A call that only closes the block loads that of the call
     /// that ran it.
@@ -230,7 +238,7 @@ impl<'a> BlockRun<'a> {
         let provisioned = self.environment.observed_at;
         let changed = |replica: &ProvisionedReplica| Identity::query(&client, &replica.address).change_of_replica(replica);
         let of_replica = || found.replicas.iter().find_map(changed);
-        let change = identity.change_since(found, provisioned).or_else(of_replica);
+        let change = other_listener(found, address).or_else(|| identity.change_since(found, provisioned)).or_else(of_replica);
         Ok(Some(FoundTarget { name: &target.name, identity, change }))
     }
 

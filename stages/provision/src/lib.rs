@@ -208,7 +208,7 @@ fn provision(ctx: &Context, plan: &Plan, target: &Target, pods: Option<&PodProvi
         (TargetKind::Process, None) => {
             let file = target_end::end_file(ctx, target);
             let request = hold_request(target, target.command.clone(), &file, &execution::pid_file(ctx, target))?;
-            let address = ready::listen_address(&target_address(target)?);
+            let address = assay_load::listen_address(&target_address(target)?);
             ctx.emit(Event::Hold(HoldRequest { address, ..request }));
             let end = TargetEnd::from_file(target.name.as_str(), &file);
             TargetProperties::query(ctx, plan, target, target_address(target)?, ready, Some(&end))?
@@ -328,6 +328,7 @@ impl TargetProperties {
             ctx.emit(Event::Note { message });
         }
         let probe = ready::wait(ctx.clock(), ctx.cancel(), &client, target, &address, ready, end)?;
+        check_listener(target, &address, end)?;
         let identity = Identity::query(&client, &address);
         models::check(target, &models::requested_models(plan, target), &identity)?;
         let mut probes = vec![probe];
@@ -348,6 +349,22 @@ impl TargetProperties {
             probes,
         })
     }
+}
+
+/// Fails if a process that the run did not start listens at the address of a target that it did start: it may have taken the address while the
+/// target's own server was loading.
+fn check_listener(target: &Target, address: &str, end: Option<&TargetEnd>) -> Result<(), Failure> {
+    if end.is_none_or(|end| !end.is_of_process()) {
+        return Ok(());
+    }
+    let Some(other) = assay_load::listen_address(address).and_then(|address| assay_host::other_listener(&address)) else {
+        return Ok(());
+    };
+    let message =
+        format!("process {} (`{}`) listens at the address of target `{}`, and is not of it", other.pid, other.name, target.name);
+    Err(Failure::new(ErrorCode::TargetAddressTaken, message).hint(
+        "stop that process or choose another address; a server that another program starts is a target of `kind: endpoint`",
+    ))
 }
 
 fn target_address(target: &Target) -> Result<String, Failure> {

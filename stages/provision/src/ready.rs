@@ -136,15 +136,6 @@ impl ReadyCheck {
     }
 }
 
-/// Returns the address at which the server of a URL listens: `HOST:PORT`, or the path of a Unix socket; `None` if it is no address.
-pub(crate) fn listen_address(url: &str) -> Option<String> {
-    if let Some((socket, _)) = split_unix_url(url) {
-        return socket.starts_with('/').then(|| socket.to_owned());
-    }
-    let HostPort { host, port, .. } = parse_address(url)?;
-    Some(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
-}
-
 /// Connects once to each address of the host: `localhost` has two on most machines, and a server often listens on one.
 fn connect(host: &str, port: u16) -> Result<String, String> {
     let addresses = (host, port).to_socket_addrs().map_err(|error| error.to_string())?;

@@ -42,6 +42,11 @@ impl TargetEnd {
         Self { target: target.name.to_string(), place: EndSource::Pods(Box::new(pods)) }
     }
 
+    /// Returns true if the target is a process that the runner holds on this machine.
+    pub(crate) fn is_of_process(&self) -> bool {
+        matches!(self.place, EndSource::File(_))
+    }
+
     /// Fails if the target has ended.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         match &self.place {

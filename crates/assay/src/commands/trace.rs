@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use assay_foreign::harness;
 use assay_manifest::{
-    ALL_LOADS, Address, Attempt, CaseId, CollectedAttempt, Collection, Count, CuratedFile, Executable, ExecutableRole,
+    ALL_LOADS, Address, Artifact, Attempt, CaseId, CollectedAttempt, Collection, Count, CuratedFile, Executable, ExecutableRole,
     ExecutionPart, FrozenWorkload, MetricSummary, NumberPlace, PinnedFile, Plan, Publication, Source, Summary, TrialId,
     TrialValue, ordinal,
 };
@@ -493,6 +493,35 @@ fn quoted(word: &str) -> String {
     if is_plain_option { word.to_owned() } else { shell_word(word) }
 }
 
+/// The records of an attempt in the store or folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RawState {
+    /// Their bytes have the digest that the attempt states.
+    Here,
+    /// Those of a shard are absent.
+    Absent,
+}
+
+/// Hashes the raw records of the shards of an attempt.
+///
+/// # Errors
+/// Fails if bytes are not those of their digest.
+fn raw_state(opened: &VerifiedRun, shards: &[CountedShard<'_>]) -> Result<RawState, Failure> {
+    let records = shards.iter().filter_map(|shard| records_of(shard.attempt));
+    let mut state = RawState::Here;
+    for artifact in records {
+        if opened.blobs.check(&artifact.digest, artifact.size.0)?.is_none() {
+            state = RawState::Absent;
+        }
+    }
+    Ok(state)
+}
+
+/// Returns the raw records of an attempt.
+fn records_of(attempt: &Attempt) -> Option<&Artifact> {
+    attempt.evidence.iter().find(|artifact| artifact.name.ends_with("/records.parquet"))
+}
+
 /// Describes the records of an attempt, of all of its shards.
 fn requests(shards: &[CountedShard<'_>]) -> String {
     let mut outcomes: BTreeMap<&str, u64> = BTreeMap::new();
@@ -537,7 +566,11 @@ fn print_trials(opened: &VerifiedRun, walk: &NumberTrace<'_>) -> Option<Failure>
                 let more = if samples.len() > SHOWN { format!(" and {} more", samples.len() - SHOWN) } else { String::new() };
                 format!("samples {}{more}", shown.join(" "))
             }
-            Ok(None) if attempt.serving.is_some() => requests(&shards),
+            Ok(None) if attempt.serving.is_some() => match raw_state(opened, &shards) {
+                Ok(RawState::Here) => requests(&shards),
+                Ok(RawState::Absent) => format!("{}; the raw records are not here", requests(&shards)),
+                Err(failure) => unreadable.get_or_insert(failure).message.clone(),
+            },
             Ok(None) => "raw samples are not here".to_owned(),
             Err(failure) => unreadable.get_or_insert(failure).message.clone(),
         };
@@ -558,8 +591,7 @@ fn print_trials(opened: &VerifiedRun, walk: &NumberTrace<'_>) -> Option<Failure>
             output::line(format!("    program {program}"));
         }
         for CountedShard { collected, attempt } in &shards {
-            let records = attempt.evidence.iter().find(|artifact| artifact.name.ends_with("/records.parquet"));
-            let raw = attempt.result().or(records).map(|artifact| artifact.digest);
+            let raw = attempt.result().or(records_of(attempt)).map(|artifact| artifact.digest);
             let raw = raw.map(|digest| digest.to_string()).unwrap_or_default();
             let shard = if shards.len() > 1 { format!(" (shard {})", collected.shard.index) } else { String::new() };
             output::line(format!("    raw {raw} in execution part {}{shard}", collected.part.short()));
@@ -593,6 +625,7 @@ fn print_json(
             "value": walk.metric.map(|_| trial.value),
             "flagged": trial.flagged,
             "samples": read_samples(opened, attempt, walk)?,
+            "records": attempt.serving.as_ref().map(|_| raw_state(opened, &shards)).transpose()?.map(|state| state == RawState::Here),
             "parts": parts.collect::<Vec<_>>(),
         }));
     }

@@ -120,7 +120,7 @@ spec:
       url: https://example.org/v1
   variants:
     - {name: default}
-    - {name: fast, description: With the new kernels., env: {KERNELS: new}}
+    - {name: fast, description: With the new kernels.}
   trials: {count: 7, retry_budget: 0}
   placement: alternate
   comparison:

@@ -182,6 +182,18 @@ fn fields_of_another_kind_of_target_are_refused() {
 }
 
 #[test]
+fn a_variant_sets_no_environment_of_a_server() {
+    let with = |target: &str| {
+        minimal(
+            "    - {name: here, kind: host}\n",
+            &format!("    - {target}\n  variants: [{{name: default}}, {{name: big, env: {{SIZE: 2}}}}]\n"),
+        )
+    };
+    assert_snapshot!(with("{name: srv, kind: endpoint, url: 'http://h:80'}"), @"");
+    assert_eq!(with("{name: here, kind: host}"), "");
+}
+
+#[test]
 fn an_address_that_is_none_shows_no_password() {
     let endpoint = |url: &str| minimal("kind: host", &format!("kind: endpoint, url: '{url}'"));
     let passwords = [
@@ -296,7 +308,7 @@ fn names_are_unique() {
     error: `fast` is listed twice in `spec.variants` by `name`
       --> a.yaml:28:14
        |
-    28 |     - {name: fast, description: With the new kernels., env: {KERNELS: new}}
+    28 |     - {name: fast, description: With the new kernels.}
        |              ^^^^
 
     error: the baseline names the variant `default`, which this pipeline does not have
@@ -678,7 +690,7 @@ fn secrets_are_references() {
     16 |         HF_TOKEN: …
        |                   ^
     ");
-    assert_snapshot!(comparing("env: {KERNELS: new}", "env: {API_PASSWORD: very-secret}"), @r"
+    assert_snapshot!(minimal("kind: host}", "kind: host}\n  variants: [{name: fast, env: {API_PASSWORD: very-secret}}]"), @r"
     error: `API_PASSWORD` looks like a secret; a definition holds references to secrets only
       --> a.yaml:28:76
        |

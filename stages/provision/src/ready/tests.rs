@@ -25,14 +25,6 @@ fn closed_address() -> String {
     format!("http://{}", TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address"))
 }
 
-#[test]
-fn a_server_listens_at_the_address_of_its_url() {
-    let address = |url: &str| listen_address(url);
-    assert_eq!(address("http://127.0.0.1:8000/v1").as_deref(), Some("127.0.0.1:8000"));
-    assert_eq!(address("https://[::1]/v1").as_deref(), Some("[::1]:443"));
-    assert_eq!(address("127.0.0.1:8000"), None);
-}
-
 const LONG: Duration = Duration::from_mins(10);
 
 #[test]
