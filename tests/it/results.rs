@@ -410,6 +410,22 @@ fn evidence_of_an_unknown_signer_is_left_out_by_name_and_a_changed_one_refused()
 }
 
 #[test]
+fn a_copied_pointer_counts_nothing_twice() {
+    let fixture = Fixture::bare();
+    import(&fixture, "hyperfine", "a");
+    import(&fixture, "vllm", "b");
+    let sql = "SELECT count(*) AS n FROM foreign_evidence_dim";
+    let pointer = |name: &str| fixture.store().join("foreign").join(name);
+    fs::copy(pointer("a"), pointer("copy")).expect("copied");
+    let refused = fixture.assay(&["query", "--foreign", sql]).refuses(20, "pointer_elsewhere");
+    assert!(refused.stderr.contains("the pointer `foreign/copy` is of the foreign evidence `a`"), "{}", refused.stderr);
+    fs::remove_file(pointer("copy")).expect("removed");
+    assert_eq!(queried(&fixture, sql), [json!({"n": 2})]);
+    fs::copy(pointer("a"), pointer("b")).expect("replaced");
+    fixture.assay(&["query", "--foreign", sql]).refuses(20, "pointer_elsewhere");
+}
+
+#[test]
 fn samples_that_are_absent_are_said() {
     let fixture = Fixture::bare();
     let imported = import(&fixture, "hyperfine", "commands");
@@ -419,5 +435,6 @@ fn samples_that_are_absent_are_said() {
     fs::remove_file(blob(&fixture.store(), text(&imported["body"]["samples"]["artifact"]["digest"]))).expect("removed");
     let ran = fixture.assay(&["query", "--foreign", sql, "--format", "json"]).success();
     assert!(ran.stderr.contains("absent: the samples of foreign evidence `commands`"), "{}", ran.stderr);
+    fixture.assay(&["query", "--foreign", "--strict", sql]).refuses(20, "artifact_absent");
     assert_eq!(ran.stdout, "{\"n\":0}\n");
 }

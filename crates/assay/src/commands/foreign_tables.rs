@@ -44,7 +44,10 @@ impl ForeignTables {
             let reference = accepted.as_input(Kind::ForeignEvidence);
             let trusted = establish(trust, &config, &blobs, &public_key_beside(&blobs, &reference)?)?;
             match signed_foreign_evidence(&blobs, reference, &trusted.trust) {
-                Ok(signed) => all.push((reference, signed)),
+                Ok(signed) => {
+                    check_place(&path, &signed)?;
+                    all.push((reference, signed));
+                }
                 Err(failure) if failure.code == ErrorCode::UnknownKey && !strict => left_out.push((reference, failure)),
                 Err(failure) => return Err(of_evidence(&reference, failure)),
             }
@@ -52,6 +55,11 @@ impl ForeignTables {
         let mut rows = Rows::default();
         for (reference, signed) in &all {
             rows.add(&blobs, query, reference, signed).map_err(|failure| of_evidence(reference, failure))?;
+        }
+        if let Some(name) = rows.without_samples.first().filter(|_| strict) {
+            let message = format!("the samples of foreign evidence `{name}` are not in the store `{}`", store.uri());
+            return Err(Failure::new(ErrorCode::ArtifactAbsent, message)
+                .hint("`assay import results` of the same files, with another name, stores them again"));
         }
         let established = all.iter().all(|(_, signed)| signed.established);
         let Rows { evidence, outcomes, samples, without_samples, .. } = rows;
@@ -89,6 +97,17 @@ impl ForeignTables {
         ));
         output::established(self.established)
     }
+}
+
+/// Fails if a pointer does not have the name that the evidence was signed with: a copied pointer would count it twice, or hide another.
+fn check_place(path: &str, signed: &SignedForeignEvidence) -> Result<(), Failure> {
+    let name = &signed.manifest.header.run_id;
+    let place = Layout::foreign_evidence(name);
+    if path == place {
+        return Ok(());
+    }
+    let message = format!("the pointer `{path}` is of the foreign evidence `{name}`, whose place is `{place}`");
+    Err(Failure::new(ErrorCode::PointerElsewhere, message).hint("remove the pointer, or put back the one that it replaced"))
 }
 
 fn of_evidence(reference: &InputRef, failure: Failure) -> Failure {

@@ -51,7 +51,7 @@ pub(crate) struct Query {
     /// Also read files that no signed Summary names, and list them
     #[arg(long)]
     unverified: bool,
-    /// Fail if a run, or foreign evidence, has to be left out because its signer is unknown
+    /// Fail if a run, or foreign evidence, has to be left out because its signer is unknown, or if samples of foreign evidence are absent
     #[arg(long, conflicts_with = "unverified")]
     strict: bool,
     /// Also read the tables of foreign evidence: `foreign_evidence_dim`, `foreign_outcome_fact`, `foreign_sample_fact`

@@ -736,7 +736,7 @@ fn the_same_question_has_the_same_bytes() {
     // signers.
     assert_eq!(
         (CONTRACT, Digest::compute(&one).hex().as_str()),
-        ("assay-gate/10", "af75e88b85936298e2f168767356ff58902cfca2110d166babe838c9be663784")
+        ("assay-gate/10", "815fe0e9c807b718598e8f2cfcf08e625bccf0851d0d27bb3785951a860f1322")
     );
 }
 
