@@ -184,7 +184,7 @@ fn a_stage_that_a_signal_stops_is_said_and_continues() {
     let mut command = fixture.command(&binary("assay"));
     // The measured program stops the stage that started it, once.
     let script = format!("test -e {0} || {{ touch {0}; kill -STOP $PPID; }}", fixture.root().join("stopped").display());
-    command.args(["exec", "--runs", "1", "--run-id", "one", "--", "sh", "-c", &script]);
+    command.args(["exec", "--warmup", "0", "--runs", "1", "--run-id", "one", "--", "sh", "-c", &script]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(fs::File::create(&said).expect("a file"));
     let mut running = command.spawn().expect("it runs");
     let note = || fs::read_to_string(&said).expect("text");
@@ -194,6 +194,12 @@ fn a_stage_that_a_signal_stops_is_said_and_continues() {
     kill_process(pid.expect("the hint names a process"), Signal::CONT).expect("it is still there");
     assert!(running.wait().expect("it ends").success(), "{}", note());
     assert_eq!(note().matches("a signal has stopped").count(), 1, "{}", note());
+    // The stage saw the end of that program when it was continued, so the attempt does not count.
+    let reasons: Vec<Vec<String>> = attempts(&fixture, "one")
+        .iter()
+        .map(|attempt| list(&attempt["validity"]["reasons"]).iter().map(|reason| text(&reason["code"]).to_owned()).collect())
+        .collect();
+    assert_eq!(reasons, [vec!["stage_stopped".to_owned()], Vec::new()]);
     let other = exec(&fixture, &["--runs", "1", "--run-id", "two", "--", "true"]).success();
     assert!(!other.stderr.contains("stopped"), "{}", other.stderr);
 }

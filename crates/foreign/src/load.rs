@@ -66,15 +66,29 @@ impl Mapping<'_> {
             return self.refused(field, remedy);
         }
         let is_scalar = value.is_number() || value.is_boolean() || value.is_string();
-        let list = if is_scalar { "body" } else { "extra_body" };
-        let to = format!("workload spec.{list}");
-        match self.draft.workload.iter_mut().find(|(key, _)| key == list) {
+        if !is_scalar {
+            self.add_to_extra_body(name, value);
+            return self.mapped(field, "workload spec.extra_body");
+        }
+        match self.draft.workload.iter_mut().find(|(key, _)| key == "body") {
             Some((_, Node::Value(Value::Object(known)))) => {
                 known.insert(name.to_owned(), value);
             }
-            _ => self.draft.workload.push(member(list, json!({name: value}))),
+            _ => self.draft.workload.push(member("body", json!({name: value}))),
         }
-        self.mapped(field, &to);
+        self.mapped(field, "workload spec.body");
+    }
+
+    /// Adds a member to `extra_body`, which is the text of a JSON object.
+    fn add_to_extra_body(&mut self, name: &str, value: Value) {
+        let known = self.draft.workload.iter_mut().find(|(key, _)| key == "extra_body");
+        if let Some((_, Node::Value(Value::String(text)))) = known {
+            let mut members: serde_json::Map<String, Value> = serde_json::from_str(text).unwrap_or_default();
+            members.insert(name.to_owned(), value);
+            *text = Value::Object(members).to_string();
+        } else {
+            self.draft.workload.push(member("extra_body", json!({name: value}).to_string()));
+        }
     }
 
     /// States if the endpoint has to generate exactly the drawn number of tokens.

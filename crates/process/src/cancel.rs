@@ -2,7 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::event::EventfdFlags;
@@ -85,6 +86,15 @@ pub fn survive_file_size_limit() -> io::Result<()> {
     signal_hook::flag::register(Signal::XFSZ.as_raw(), Arc::default()).map(drop)
 }
 
+/// Set when this process is continued after a signal had stopped it.
+static CONTINUED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+/// Returns true if a signal has stopped this process, and another one continued it, since the last call. Only a process that handles signals
+/// ([`cancel_on_signals`]) knows.
+pub fn was_stopped() -> bool {
+    CONTINUED.swap(false, Ordering::SeqCst)
+}
+
 /// Returns a token that these signals cancel, from now on and for the life of the process. The signals no longer end the
 /// process; a repeated one changes nothing. SIGHUP stays ignored if the process was started to ignore it, as `nohup` does.
 pub fn cancel_on_signals(signals: &[Signal]) -> io::Result<Cancel> {
@@ -94,6 +104,7 @@ pub fn cancel_on_signals(signals: &[Signal]) -> io::Result<Cancel> {
     let is_handled = |signal: &&Signal| **signal != Signal::HUP || !outlives_terminal;
     let handled = signals.iter().filter(is_handled).map(|signal| signal.as_raw());
     survive_file_size_limit()?;
+    signal_hook::flag::register(Signal::CONT.as_raw(), Arc::clone(&CONTINUED))?;
     let mut arriving = signal_hook::iterator::Signals::new(handled)?;
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for number in arriving.forever() {

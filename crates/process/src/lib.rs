@@ -21,7 +21,7 @@ mod tree;
 mod usage;
 
 pub use affinity::pin_to_cpus;
-pub use cancel::{Cancel, END_SIGNALS, cancel_on_signals, survive_file_size_limit};
+pub use cancel::{Cancel, END_SIGNALS, cancel_on_signals, survive_file_size_limit, was_stopped};
 pub use child::{Child, ChildExit, KILL_LIMIT, Status};
 pub use command::{Command, FdThree, Input, MAX_PIPE_BYTES, Orphans, Output, open_plain, pipe_with_bytes};
 pub use error::Error;

@@ -40,6 +40,9 @@ const NOT_COUNTED: &str = "instructions_not_counted";
 /// The reason code of an attempt that does not count because its executable was replaced meanwhile.
 const EXECUTABLE_CHANGED: &str = "executable_changed";
 
+/// The reason code of an attempt that does not count because a signal stopped the stage meanwhile.
+const STAGE_STOPPED: &str = "stage_stopped";
+
 /// One trial with the parts of the plan that its attempts need.
 pub(crate) struct Runner<'a> {
     trial: &'a PlannedTrial,
@@ -108,6 +111,8 @@ impl<'a> Runner<'a> {
         };
 
         let before = host_state(ctx);
+        // Forgotten: a stop before the attempt is of no concern.
+        let _ = assay_process::was_stopped();
         let watch = ctx.clock().start();
         let taken = times::run_timed(ctx, &next, program.times, limit, [&stdout, &stderr])?;
         let window = watch.window();
@@ -153,6 +158,11 @@ impl<'a> Runner<'a> {
         // The reason for a missing count comes before the metric that is absent because of it.
         reasons.splice(..0, counted.and_then(Result::err).map(|why| Reason::new(NOT_COUNTED, why)));
         reasons.extend(changed);
+        if assay_process::was_stopped() {
+            let detail =
+                "a signal had stopped the stage in the middle of the attempt, so that it saw the end of the program too late";
+            reasons.push(Reason::new(STAGE_STOPPED, detail));
+        }
         if stdout.held_secret || stderr.held_secret {
             reasons.push(Reason::new(SECRET_IN_OUTPUT, "it printed a secret of its environment, which was masked"));
         }

@@ -52,7 +52,7 @@ pub(crate) static TABLE: &[Flag] = &[
     one(&["api.type"], "`spec.api`: completion, chat and anthropic_messages", "chat"),
     one(&["api.streaming"], "`spec.streaming`", "true"),
     one(&["api.headers"], "references in the target's `headers`", "{\"x-team\": \"a\"}"),
-    refused(&["api.response_format"], Takes::One, "write `extra_body: {response_format: {...}}` into the workload"),
+    refused(&["api.response_format"], Takes::One, "write `extra_body: '{\"response_format\": {...}}'` into the workload"),
     refused(&["api.slo_unit"], Takes::One, REQUEST_SLOS),
     refused(&["api.slo_ttft_header"], Takes::One, REQUEST_SLOS),
     refused(&["api.slo_tpot_header"], Takes::One, REQUEST_SLOS),

@@ -418,3 +418,14 @@ fn placeholders_are_refused_by_what_they_are() {
         assert!(!refused(&given).contains("llm-d-benchmark"), "{}", refused(&given));
     }
 }
+
+#[test]
+fn a_body_of_lists_and_maps_is_the_text_of_an_object() {
+    let body = r#"{"stop":["x"],"chat_template_kwargs":{"enable_thinking":false},"n":null,"top_k":5}"#;
+    let line = format!("vllm bench serve --model m --base-url http://h:1 --request-rate 10 --num-prompts 5 --extra-body {body}");
+    let imported = command(&line);
+    assert_eq!(rows(&imported, Outcome::Refused), "");
+    let written = files(&imported);
+    let extra = r#"  extra_body: '{"chat_template_kwargs":{"enable_thinking":false},"n":null,"stop":["x"]}'"#;
+    assert!(written.contains(extra) && written.contains("top_k: 5"), "{written}");
+}
