@@ -189,8 +189,8 @@ fn a_stage_that_a_signal_stops_is_said_and_continues() {
     let mut running = command.spawn().expect("it runs");
     let note = || fs::read_to_string(&said).expect("text");
     wait_until("the stop is said", || note().contains("a signal has stopped execute"));
-    let text = note();
-    let pid = text.split("`kill -CONT ").nth(1).and_then(|rest| rest.split('`').next()?.parse().ok()).and_then(Pid::from_raw);
+    let hint = note();
+    let pid = hint.split("`kill -CONT ").nth(1).and_then(|rest| rest.split('`').next()?.parse().ok()).and_then(Pid::from_raw);
     kill_process(pid.expect("the hint names a process"), Signal::CONT).expect("it is still there");
     assert!(running.wait().expect("it ends").success(), "{}", note());
     assert_eq!(note().matches("a signal has stopped").count(), 1, "{}", note());

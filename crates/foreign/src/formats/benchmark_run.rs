@@ -1,6 +1,7 @@
 //! A BenchmarkRun of `benchmarking.aisp.dev/v1alpha1`, under the rules of its contract.
 
 use assay_contracts::API_GROUP;
+use assay_spec::did_you_mean;
 use serde_json::{Value, json};
 
 use crate::contract::ContractLoad;
@@ -68,7 +69,9 @@ pub(crate) static RULES: &[Rule] = &[
         mapping.ignored(field, "a run is in the namespace of Assay's installation");
     }),
     rule("metadata.labels.*", "ignored, by name", |field, _, mapping| mapping.ignored(field, NOT_COPIED)),
-    rule("metadata.annotations.*", "ignored, by name", |field, _, mapping| mapping.ignored(field, NOT_COPIED)),
+    rule("metadata.annotations.*", "ignored, by name; another one of `assay.dev/` is refused", |field, _, mapping| {
+        annotation(field, mapping);
+    }),
     rule("metadata.*", "ignored: the cluster's own", |field, _, mapping| {
         mapping.ignored(field, "it belongs to the object in its cluster");
     }),
@@ -281,6 +284,16 @@ pub(crate) static RULES: &[Rule] = &[
         mapping.ignored(field, "`spec.schedule` of a pipeline and the workflows of `assay init` say when it runs");
     }),
 ];
+
+/// Ignores an annotation of others. One of Assay's own that is not known is a mistake: its load would not be measured.
+fn annotation(field: &str, mapping: &mut Mapping<'_>) {
+    let known = [ENDPOINT, CONCURRENCY, RATE, REQUESTS, DURATION];
+    if !field.starts_with("metadata.annotations.assay.dev/") {
+        return mapping.ignored(field, NOT_COPIED);
+    }
+    let hint = did_you_mean(field, known).unwrap_or_else(|| "correct it, or remove it".to_owned());
+    mapping.refused(field, &format!("Assay has no such annotation: {hint}"));
+}
 
 /// Returns true for a BenchmarkRun of any version of its group.
 fn recognises(document: &Value) -> bool {

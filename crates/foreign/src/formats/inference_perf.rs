@@ -431,11 +431,13 @@ fn distribution(arguments: &Arguments, side: &str, path: &str, mapping: &mut Map
     };
     let (mean, least, most) = (number("mean", 512.0)?, number("min", 10.0)?, number("max", 1024.0)?);
     let stddev = if arguments.has(&name("variance")) { number("variance", 0.0)?.sqrt() } else { number("std_dev", 200.0)? };
-    if mean < 1.0 || least > most {
-        mapping.refused(&name("mean"), "write a mean from 1, and a `max` that is not below `min`");
+    let kind = arguments.one(&name("type")).unwrap_or("normal");
+    let is_drawn_around = ["normal", "lognormal", "poisson"].contains(&kind);
+    if mean < 1.0 || least > most || (is_drawn_around && !(least..=most).contains(&mean)) {
+        let defaults = "inference-perf has the defaults 10, 512 and 1024";
+        mapping.refused(&name("mean"), &format!("write a mean from 1 that lies between `min` and `max`: {defaults}"));
         return None;
     }
-    let kind = arguments.one(&name("type")).unwrap_or("normal");
     let (length, note) = match kind {
         "fixed" => (json!({"fixed": mean as u64}), None),
         "uniform" => (json!({"uniform": {"min": (least as u64).max(1), "max": most as u64}}), None),

@@ -429,3 +429,23 @@ fn a_body_of_lists_and_maps_is_the_text_of_an_object() {
     let extra = r#"  extra_body: '{"chat_template_kwargs":{"enable_thinking":false},"n":null,"stop":["x"]}'"#;
     assert!(written.contains(extra) && written.contains("top_k: 5"), "{written}");
 }
+
+#[test]
+fn a_mean_outside_of_its_bounds_is_refused() {
+    let lengths = |input: &str| {
+        format!(
+            "load: {{type: constant, stages: [{{rate: 1, duration: 30}}]}}\nserver: {{base_url: 'http://h:1', model_name: m}}\n\
+             data: {{type: random, input_distribution: {input}, output_distribution: {{mean: 50, std_dev: 5, min: 1, max: 99}}}}\n"
+        )
+    };
+    let refused = |input: &str| rows(&text(&lengths(input)), Outcome::Refused);
+    for input in ["{min: 20, max: 30}", "{mean: 5000, std_dev: 5, min: 40, max: 60}"] {
+        assert!(
+            refused(input).contains("data.input_distribution.mean | write a mean from 1 that lies between"),
+            "{}",
+            refused(input)
+        );
+    }
+    assert_eq!(refused("{mean: 50, std_dev: 5, min: 40, max: 60}"), "");
+    assert_eq!(refused("{type: uniform, mean: 5000, min: 40, max: 60}"), "", "it is not drawn around its mean");
+}

@@ -583,3 +583,15 @@ fn each_side_has_its_own_address_and_credentials() {
     let moved = imported.rows.iter().find(|row| row.outcome == Outcome::SecretReference).expect("a reference");
     assert_eq!(moved.to.as_deref(), Some("pipeline spec.targets[0].headers.authorization"));
 }
+
+#[test]
+fn a_misspelt_annotation_of_a_load_is_refused() {
+    let misspelt = with(RUN, "assay.dev/concurrency:", "assay.dev/concurency:");
+    let refused = rows(&file(&misspelt), Outcome::Refused);
+    assert!(
+        refused.contains("assay.dev/concurency") && refused.contains("did you mean `metadata.annotations.assay.dev/concurrency`"),
+        "{refused}"
+    );
+    let other = with(RUN, "    assay.dev/concurrency:", "    example.org/owner: somebody\n    assay.dev/concurrency:");
+    assert_eq!(outcome(&file(&other), "metadata.annotations.example.org/owner"), Some(Outcome::Ignored));
+}
