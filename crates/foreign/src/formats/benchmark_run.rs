@@ -70,7 +70,7 @@ pub(crate) static RULES: &[Rule] = &[
     }),
     rule("metadata.labels.*", "ignored, by name", |field, _, mapping| mapping.ignored(field, NOT_COPIED)),
     rule("metadata.annotations.*", "ignored, by name; another one of `assay.dev/` is refused", |field, _, mapping| {
-        annotation(field, mapping);
+        any_annotation(field, mapping);
     }),
     rule("metadata.*", "ignored: the cluster's own", |field, _, mapping| {
         mapping.ignored(field, "it belongs to the object in its cluster");
@@ -286,7 +286,7 @@ pub(crate) static RULES: &[Rule] = &[
 ];
 
 /// Ignores an annotation of others. One of Assay's own that is not known is a mistake: its load would not be measured.
-fn annotation(field: &str, mapping: &mut Mapping<'_>) {
+fn any_annotation(field: &str, mapping: &mut Mapping<'_>) {
     let known = [ENDPOINT, CONCURRENCY, RATE, REQUESTS, DURATION];
     if !field.starts_with("metadata.annotations.assay.dev/") {
         return mapping.ignored(field, NOT_COPIED);

@@ -426,7 +426,7 @@ fn a_body_of_lists_and_maps_is_the_text_of_an_object() {
     let imported = command(&line);
     assert_eq!(rows(&imported, Outcome::Refused), "");
     let written = files(&imported);
-    let extra = r#"  extra_body: '{"chat_template_kwargs":{"enable_thinking":false},"n":null,"stop":["x"]}'"#;
+    let extra = r#"  extra_body: "{\"chat_template_kwargs\":{\"enable_thinking\":false},\"n\":null,\"stop\":[\"x\"]}""#;
     assert!(written.contains(extra) && written.contains("top_k: 5"), "{written}");
 }
 
