@@ -14,7 +14,7 @@ use crate::{Cancel, Error, Usage, poll, reaper, tree};
 /// exceeds it.
 pub const KILL_LIMIT: Duration = Duration::from_secs(30);
 
-/// The number of looks at a stopped child after which it is told again: it may have been continued and stopped between two looks.
+/// The number of looks at a stopped child after which it is reported again: it may have been continued and stopped between two looks.
 const STOPPED_LOOKS: u32 = 12;
 
 /// A running child. If it is dropped without [`Child::wait`] or [`Child::stop`], it is killed with its whole process group.

@@ -71,7 +71,7 @@ fn a_comparing_pipeline_is_read() {
     );
     assert_eq!(old.ready.timeout, Duration::from_mins(10));
     assert_eq!(old.hardware["gpu_count"], "8");
-    assert_eq!(spec.variants[1].env[0].value.as_deref(), Some("new"));
+    assert_eq!(spec.variants.iter().map(|variant| variant.name.as_str()).collect::<Vec<_>>(), ["default", "fast"]);
     let comparison = spec.comparison.expect("a comparison");
     assert_eq!((comparison.baseline.variant.as_str(), comparison.candidate.variant.as_str()), ("default", "fast"));
     assert_eq!(spec.controls[0], (Control::DedicatedNodes, ControlRequirement::Declared("The node is reserved.".to_owned())));
@@ -189,7 +189,14 @@ fn a_variant_sets_no_environment_of_a_server() {
             &format!("    - {target}\n  variants: [{{name: default}}, {{name: big, env: {{SIZE: 2}}}}]\n"),
         )
     };
-    assert_snapshot!(with("{name: srv, kind: endpoint, url: 'http://h:80'}"), @"");
+    assert_snapshot!(with("{name: srv, kind: endpoint, url: 'http://h:80'}"), @r"
+    error: the variant `big` has an `env`, which the target `srv` of kind `endpoint` does not get: only `kind: host` does
+     --> a.yaml:8:48
+      |
+    8 |   variants: [{name: default}, {name: big, env: {SIZE: 2}}]
+      |                                                ^^^^^^^^
+    hint: make a target of each variant, with its `env` and its address, and compare the targets
+    ");
     assert_eq!(with("{name: here, kind: host}"), "");
 }
 
@@ -692,10 +699,10 @@ fn secrets_are_references() {
     ");
     assert_snapshot!(minimal("kind: host}", "kind: host}\n  variants: [{name: fast, env: {API_PASSWORD: very-secret}}]"), @r"
     error: `API_PASSWORD` looks like a secret; a definition holds references to secrets only
-      --> a.yaml:28:76
-       |
-    28 |     - {name: fast, description: With the new kernels., env: {API_PASSWORD: …
-       |                                                                            ^
+     --> a.yaml:8:47
+      |
+    8 |   variants: [{name: fast, env: {API_PASSWORD: …
+      |                                               ^
     hint: give its place, `{from_env: NAME}` or `{from_file: PATH}`, in a target's `env`
     ");
     assert!(!comparing("HF_TOKEN: {from_env: HF_TOKEN}", "HF_TOKEN: [hf_very_secret]").contains("very_secret"));
