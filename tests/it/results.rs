@@ -392,14 +392,17 @@ fn evidence_of_an_unknown_signer_is_left_out_by_name_and_a_changed_one_refused()
     let fixture = Fixture::bare();
     let imported = import(&fixture, "vllm", "peers");
     let sql = "SELECT count(*) AS n FROM foreign_evidence_dim";
-    let other = format!("sha256:{}", "0".repeat(64));
-    let asked = ["query", "--foreign", sql, "--trust", &other];
-    let left_out = fixture.assay(&[&asked[..], &["--format", "json"]].concat()).success();
-    assert_eq!(left_out.stdout, "{\"n\":0}\n");
     let short = &id(&imported)["sha256:".len()..][..12];
-    assert!(left_out.stderr.contains(&format!("left out: foreign evidence {short}")), "{}", left_out.stderr);
-    assert!(left_out.stderr.contains("foreign: 0 pieces"), "{}", left_out.stderr);
-    fixture.assay(&[&asked[..], &["--strict"]].concat()).refuses(20, "unknown_key");
+    let policy = Fixture::bare();
+    let of_others = policy.trust().display().to_string();
+    for (trust, code) in [(of_others, "unknown_key"), (format!("sha256:{}", "0".repeat(64)), "pinned_key_missing")] {
+        let asked = ["query", "--foreign", sql, "--trust", &trust];
+        let left_out = fixture.assay(&[&asked[..], &["--format", "json"]].concat()).success();
+        assert_eq!(left_out.stdout, "{\"n\":0}\n");
+        assert!(left_out.stderr.contains(&format!("left out: foreign evidence {short}")), "{}", left_out.stderr);
+        assert!(left_out.stderr.contains("foreign: 0 pieces"), "{}", left_out.stderr);
+        fixture.assay(&[&asked[..], &["--strict"]].concat()).refuses(20, code);
+    }
 
     let path = blob(&fixture.store(), id(&imported));
     let bytes = fs::read(&path).expect("the manifest");

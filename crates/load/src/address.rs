@@ -4,8 +4,6 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use crate::Endpoint;
-
 /// The scheme of the address of a Unix socket.
 const UNIX: &str = "unix:";
 /// The most bytes of the path of a Unix socket (`sun_path` of unix(7), without its end).
@@ -36,16 +34,6 @@ pub fn split_unix_url(url: &str) -> Option<(&str, &str)> {
     Some(rest.split_once(':').unwrap_or((rest, "")))
 }
 
-/// Returns the address at which the server of a URL listens: `HOST:PORT`, or the path of a Unix socket; `None` if the URL has none.
-pub fn listen_address(url: &str) -> Option<String> {
-    if let Some((socket, _)) = split_unix_url(url) {
-        return socket.starts_with('/').then(|| socket.to_owned());
-    }
-    let endpoint = Endpoint::parse(url).ok()?;
-    let host = endpoint.host().trim_matches(['[', ']']);
-    Some(if host.contains(':') { format!("[{host}]:{}", endpoint.port()) } else { format!("{host}:{}", endpoint.port()) })
-}
-
 /// Returns the problem with the parts of an address of a Unix socket, if there is one.
 pub(crate) fn unix_problem(socket: &str, base: &str) -> Option<&'static str> {
     if !socket.starts_with('/') || socket.ends_with('/') {
@@ -64,15 +52,6 @@ pub(crate) fn unix_problem(socket: &str, base: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_server_listens_at_the_address_of_its_url() {
-        let address = |url: &str| listen_address(url);
-        assert_eq!(address("http://127.0.0.1:8000/v1").as_deref(), Some("127.0.0.1:8000"));
-        assert_eq!(address("https://[::1]/v1").as_deref(), Some("[::1]:443"));
-        assert_eq!(address("unix:/run/a.sock:/v1").as_deref(), Some("/run/a.sock"));
-        assert_eq!(address("127.0.0.1:8000"), None);
-    }
 
     #[test]
     fn a_socket_and_its_base_path_are_told_apart() {

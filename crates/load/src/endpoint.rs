@@ -295,12 +295,31 @@ impl fmt::Display for Endpoint {
     }
 }
 
+/// Returns the address at which the server of a URL listens: `HOST:PORT`, or the path of a Unix socket; `None` if the URL has none.
+pub fn listen_address(url: &str) -> Option<String> {
+    if let Some((socket, _)) = split_unix_url(url) {
+        return socket.starts_with('/').then(|| socket.to_owned());
+    }
+    let endpoint = Endpoint::parse(url).ok()?;
+    let host = endpoint.host().trim_matches(['[', ']']);
+    Some(if host.contains(':') { format!("[{host}]:{}", endpoint.port()) } else { format!("{host}:{}", endpoint.port()) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn target(url: &str, api: ServingApi) -> String {
         Endpoint::parse(url).expect("an endpoint").target(api.path())
+    }
+
+    #[test]
+    fn a_server_listens_at_the_address_of_its_url() {
+        let address = |url: &str| listen_address(url);
+        assert_eq!(address("http://127.0.0.1:8000/v1").as_deref(), Some("127.0.0.1:8000"));
+        assert_eq!(address("https://[::1]/v1").as_deref(), Some("[::1]:443"));
+        assert_eq!(address("unix:/run/a.sock:/v1").as_deref(), Some("/run/a.sock"));
+        assert_eq!(address("127.0.0.1:8000"), None);
     }
 
     #[test]

@@ -52,9 +52,9 @@ mod trial;
 mod turn_feeder;
 mod validity;
 
-pub use address::{EndpointAddress, MAX_SOCKET_PATH_BYTES, listen_address, split_unix_url};
+pub use address::{EndpointAddress, MAX_SOCKET_PATH_BYTES, split_unix_url};
 pub use assay_api::ServingApi;
-pub use endpoint::{Endpoint, EndpointPaths};
+pub use endpoint::{Endpoint, EndpointPaths, listen_address};
 pub use error::{Cause, Error};
 pub use http2::is_http2;
 pub use output::Sink;

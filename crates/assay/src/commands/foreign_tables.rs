@@ -16,6 +16,9 @@ use crate::output;
 /// The most rows that a query makes of all foreign evidence: they are in memory until they are written.
 const MAX_ROWS: usize = 5_000_000;
 
+/// The codes of failures that say that the reader does not trust the signer: nothing else is wrong.
+const UNKNOWN_SIGNER: [ErrorCode; 2] = [ErrorCode::UnknownKey, ErrorCode::PinnedKeyMissing];
+
 /// The tables of foreign evidence that a query reads.
 pub(crate) struct ForeignTables {
     files: OpenedFiles,
@@ -42,13 +45,15 @@ impl ForeignTables {
         for path in store.list(Layout::FOREIGN)? {
             let Some(accepted) = AcceptedResult::read(store, &path)? else { continue };
             let reference = accepted.as_input(Kind::ForeignEvidence);
-            let trusted = establish(trust, &config, &blobs, &public_key_beside(&blobs, &reference)?)?;
-            match signed_foreign_evidence(&blobs, reference, &trusted.trust) {
+            let beside = public_key_beside(&blobs, &reference)?;
+            let opened = establish(trust, &config, &blobs, &beside)
+                .and_then(|trusted| signed_foreign_evidence(&blobs, reference, &trusted.trust));
+            match opened {
                 Ok(signed) => {
                     check_place(&path, &signed)?;
                     all.push((reference, signed));
                 }
-                Err(failure) if failure.code == ErrorCode::UnknownKey && !strict => left_out.push((reference, failure)),
+                Err(failure) if UNKNOWN_SIGNER.contains(&failure.code) && !strict => left_out.push((reference, failure)),
                 Err(failure) => return Err(of_evidence(&reference, failure)),
             }
         }
