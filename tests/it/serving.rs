@@ -747,7 +747,7 @@ fn a_trace_to_changed_records_fails() {
     let store = folder.path().join("store");
     copy_folder(&fixture.store(), &store);
     let place = store.to_str().expect("text");
-    let sql = "SELECT row_id FROM outcome_fact WHERE metric = 'ttft_ms_p50' AND statistic = 'median' ORDER BY row_id";
+    let sql = "SELECT row_id FROM outcome_fact WHERE run_id = 'one' AND metric = 'ttft_ms_p50' AND statistic = 'median'";
     let rows = fixture.assay(&["query", sql, "--format", "json"]).success().stdout;
     let row: Value = serde_json::from_str(rows.lines().next().expect("a number")).expect("JSON");
     let address = format!("one/outcome_fact/{}/value", text(&row["row_id"]));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs as _, UdpSocket};
 
 use crate::Root;
-use crate::own_processes;
+use crate::own_processes::{self, Processes};
 
 /// The most bytes of a list of sockets that are read. Those that listen come first.
 const MAX_LIST_BYTES: u64 = 1 << 20;
@@ -102,7 +102,7 @@ fn unix_inodes(list: &str, path: &str) -> BTreeSet<u64> {
 
 /// Returns the owner of one of these sockets that is no process of the run.
 fn other_owner(root: &Root, inodes: BTreeSet<u64>) -> Option<OtherListener> {
-    let (own, others) = own_processes::own_and_others(root)?;
+    let Processes { own, others } = own_processes::own_and_others(root)?;
     let mut unknown = inodes;
     for pid in own {
         for inode in sockets_of(root, pid) {

@@ -32,15 +32,23 @@ pub(crate) fn descendants(of: u32) -> Vec<u32> {
     process_subtree(&processes, of).into_iter().filter(|pid| *pid != of).collect()
 }
 
+/// The processes of this machine.
+pub(crate) struct Processes {
+    /// Those of the run.
+    pub(crate) own: BTreeSet<u32>,
+    /// The others, with their names.
+    pub(crate) others: Vec<(u32, String)>,
+}
+
 /// Returns the run's own processes, and the others with their names. `None` if the processes cannot all be read, and if no program of Assay has
 /// started this one.
-pub(crate) fn own_and_others(root: &Root) -> Option<(BTreeSet<u32>, Vec<(u32, String)>)> {
+pub(crate) fn own_and_others(root: &Root) -> Option<Processes> {
     let here: u32 = root.text("/proc/self/stat").ok()?.split_whitespace().next()?.parse().ok()?;
     let processes = processes(root)?;
     let top = topmost_own_process(&processes, here).filter(|top| *top != here)?;
     let own = process_subtree(&processes, top);
     let others = processes.into_iter().filter(|(pid, _)| !own.contains(pid)).map(|(pid, process)| (pid, process.name)).collect();
-    Some((own, others))
+    Some(Processes { own, others })
 }
 
 /// Reads all processes; `None` if there are more than the limit.
