@@ -393,8 +393,9 @@ fn evidence_of_an_unknown_signer_is_left_out_by_name_and_a_changed_one_refused()
     let imported = import(&fixture, "vllm", "peers");
     let sql = "SELECT count(*) AS n FROM foreign_evidence_dim";
     let short = &id(&imported)["sha256:".len()..][..12];
-    let policy = Fixture::bare();
-    let of_others = policy.trust().display().to_string();
+    let stranger = Fixture::without_keys();
+    stranger.assay(&["keys", "init", "--scrypt-n", "32768"]).success();
+    let of_others = stranger.trust().display().to_string();
     for (trust, code) in [(of_others, "unknown_key"), (format!("sha256:{}", "0".repeat(64)), "pinned_key_missing")] {
         let asked = ["query", "--foreign", sql, "--trust", &trust];
         let left_out = fixture.assay(&[&asked[..], &["--format", "json"]].concat()).success();
