@@ -1,6 +1,7 @@
 //! The process that listens at an address of this machine: whether the run started it.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs as _, UdpSocket};
 
 use crate::Root;
@@ -26,6 +27,12 @@ pub struct OtherListener {
     pub pid: u32,
     /// Its name.
     pub name: String,
+}
+
+impl fmt::Display for OtherListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} (`{}`)", self.pid, self.name)
+    }
 }
 
 /// Returns a process that listens at an address of this machine, and is no process of the run: not below the topmost program of Assay that this one

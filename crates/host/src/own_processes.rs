@@ -19,8 +19,7 @@ struct Process {
 /// Returns the CPU time that the run's own processes have used, in microseconds, including processes that have ended and were
 /// waited for. Absent if the processes cannot all be read.
 pub(crate) fn cpu_us(root: &Root) -> Option<u64> {
-    let here: u32 = root.text("/proc/self/stat").ok()?.split_whitespace().next()?.parse().ok()?;
-    let processes = processes(root)?;
+    let (here, processes) = here_among_all(root)?;
     let all = process_subtree(&processes, topmost_own_process(&processes, here)?);
     let ticks = all.iter().filter_map(|pid| processes.get(pid)).fold(0_u64, |sum, process| sum.saturating_add(process.ticks));
     Some(ticks_to_us(ticks))
@@ -43,12 +42,17 @@ pub(crate) struct Processes {
 /// Returns the run's own processes, and the others with their names. `None` if the processes cannot all be read, and if no program of Assay has
 /// started this one.
 pub(crate) fn own_and_others(root: &Root) -> Option<Processes> {
-    let here: u32 = root.text("/proc/self/stat").ok()?.split_whitespace().next()?.parse().ok()?;
-    let processes = processes(root)?;
+    let (here, processes) = here_among_all(root)?;
     let top = topmost_own_process(&processes, here).filter(|top| *top != here)?;
     let own = process_subtree(&processes, top);
     let others = processes.into_iter().filter(|(pid, _)| !own.contains(pid)).map(|(pid, process)| (pid, process.name)).collect();
     Some(Processes { own, others })
+}
+
+/// Returns the id of this process, and all processes.
+fn here_among_all(root: &Root) -> Option<(u32, BTreeMap<u32, Process>)> {
+    let here = root.text("/proc/self/stat").ok()?.split_whitespace().next()?.parse().ok()?;
+    Some((here, processes(root)?))
 }
 
 /// Reads all processes; `None` if there are more than the limit.

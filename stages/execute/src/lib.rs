@@ -165,7 +165,7 @@ fn other_listener(found: &ProvisionedTarget, address: &str) -> Option<String> {
     let is_held = matches!(found.kind, TargetKind::Process | TargetKind::Simulator) && found.pods.is_empty();
     let at = is_held.then(|| assay_load::listen_address(address)).flatten()?;
     let other = assay_host::other_listener(&at)?;
-    Some(format!("process {} (`{}`), which the run did not start, listens at its address", other.pid, other.name))
+    Some(format!("{other}, which the run did not start, listens at its address"))
 }
 
 impl<'a> BlockRun<'a> {

@@ -360,8 +360,7 @@ fn check_listener(target: &Target, address: &str, end: Option<&TargetEnd>) -> Re
     let Some(other) = assay_load::listen_address(address).and_then(|address| assay_host::other_listener(&address)) else {
         return Ok(());
     };
-    let message =
-        format!("process {} (`{}`) listens at the address of target `{}`, and is not of it", other.pid, other.name, target.name);
+    let message = format!("{other} listens at the address of target `{}`, and is not of it", target.name);
     Err(Failure::new(ErrorCode::TargetAddressTaken, message).hint(
         "stop that process or choose another address; a server that another program starts is a target of `kind: endpoint`",
     ))

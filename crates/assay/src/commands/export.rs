@@ -328,8 +328,7 @@ fn copy_records(opened: &VerifiedRun, folder: &Path) -> Result<Vec<WrittenFile>,
 /// # Errors
 /// Fails if they are not in the store, or if the run is a published folder.
 pub(crate) fn raw_records<'a>(opened: &VerifiedRun, attempt: &'a Attempt) -> Result<Option<(&'a str, Vec<u8>)>, Failure> {
-    let found = attempt.evidence.iter().find(|artifact| artifact.name.ends_with("/records.parquet"));
-    let Some(artifact) = found else { return Ok(None) };
+    let Some(artifact) = attempt.records() else { return Ok(None) };
     let bytes = opened.blobs.get(&artifact.digest, MAX_BYTES)?.ok_or_else(|| match opened.store {
         Some(_) => absent_artifact(&opened.removals, &format!("the raw file `{}`", artifact.name), artifact),
         None => Failure::new(ErrorCode::NoEvidence, "raw records stay in the store: a published folder does not hold them")

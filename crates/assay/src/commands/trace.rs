@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use assay_foreign::harness;
 use assay_manifest::{
-    ALL_LOADS, Address, Artifact, Attempt, CaseId, CollectedAttempt, Collection, Count, CuratedFile, Executable, ExecutableRole,
+    ALL_LOADS, Address, Attempt, CaseId, CollectedAttempt, Collection, Count, CuratedFile, Executable, ExecutableRole,
     ExecutionPart, FrozenWorkload, MetricSummary, NumberPlace, PinnedFile, Plan, Publication, Source, Summary, TrialId,
     TrialValue, ordinal,
 };
@@ -507,7 +507,7 @@ enum RawState {
 /// # Errors
 /// Fails if bytes are not those of their digest.
 fn raw_state(opened: &VerifiedRun, shards: &[CountedShard<'_>]) -> Result<RawState, Failure> {
-    let records = shards.iter().filter_map(|shard| records_of(shard.attempt));
+    let records = shards.iter().filter_map(|shard| shard.attempt.records());
     let mut state = RawState::Here;
     for artifact in records {
         if opened.blobs.check(&artifact.digest, artifact.size.0)?.is_none() {
@@ -515,11 +515,6 @@ fn raw_state(opened: &VerifiedRun, shards: &[CountedShard<'_>]) -> Result<RawSta
         }
     }
     Ok(state)
-}
-
-/// Returns the raw records of an attempt.
-fn records_of(attempt: &Attempt) -> Option<&Artifact> {
-    attempt.evidence.iter().find(|artifact| artifact.name.ends_with("/records.parquet"))
 }
 
 /// Describes the records of an attempt, of all of its shards.
@@ -591,7 +586,7 @@ fn print_trials(opened: &VerifiedRun, walk: &NumberTrace<'_>) -> Option<Failure>
             output::line(format!("    program {program}"));
         }
         for CountedShard { collected, attempt } in &shards {
-            let raw = attempt.result().or(records_of(attempt)).map(|artifact| artifact.digest);
+            let raw = attempt.result().or_else(|| attempt.records()).map(|artifact| artifact.digest);
             let raw = raw.map(|digest| digest.to_string()).unwrap_or_default();
             let shard = if shards.len() > 1 { format!(" (shard {})", collected.shard.index) } else { String::new() };
             output::line(format!("    raw {raw} in execution part {}{shard}", collected.part.short()));

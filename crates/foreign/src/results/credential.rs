@@ -64,7 +64,7 @@ const PASSWORD_OPTIONS: [(&str, &str); 7] = [
 ];
 
 /// Programs with such an option whose value is in the same word: in the next one, there is a name of a database.
-const ATTACHED_PASSWORD_OPTIONS: [(&str, &str); 8] = [
+const ATTACHED_PASSWORD_OPTIONS: [(&str, &str); 7] = [
     ("mariadb", "-p"),
     ("mysql", "-p"),
     ("mysqladmin", "-p"),
@@ -72,7 +72,6 @@ const ATTACHED_PASSWORD_OPTIONS: [(&str, &str); 8] = [
     ("mysqlslap", "-p"),
     ("redis-cli", "-a"),
     ("sshpass", "-p"),
-    ("sysbench", "--mysql-password="),
 ];
 
 /// The most words of a command behind its program in which its options are looked for.
@@ -582,6 +581,7 @@ mod tests {
             (json!({"cmd": "/usr/bin/sshpass -pcanary ssh h"}), "cmd"),
             (json!({"cmd": "redis-cli -h 127.0.0.1 -a canary ping"}), "cmd"),
             (json!({"cmd": "mysql -u me -pcanary db"}), "cmd"),
+            (json!({"cmd": "sysbench --mysql-password=canary run"}), "cmd"),
             (json!({"note": "# the password is canary-4f2b"}), "note"),
             (json!({"to": "AccountName=a;AccountKey=Y2FuYXJ5;Endpoint=h"}), "to"),
             (json!({"body": "model=m&api%5Fkey=canary-4f2b"}), "body"),

@@ -592,6 +592,6 @@ fn a_misspelt_annotation_of_a_load_is_refused() {
         refused.contains("assay.dev/concurency") && refused.contains("did you mean `metadata.annotations.assay.dev/concurrency`"),
         "{refused}"
     );
-    let other = with(RUN, "    assay.dev/concurrency:", "    example.org/owner: somebody\n    assay.dev/concurrency:");
+    let other = with(RUN, "    assay.dev/concurrency:", "    example.org/owner: serving\n    assay.dev/concurrency:");
     assert_eq!(outcome(&file(&other), "metadata.annotations.example.org/owner"), Some(Outcome::Ignored));
 }

@@ -249,6 +249,11 @@ impl Attempt {
         self.command_times().or_else(|| self.named("stdout"))
     }
 
+    /// Returns the raw records of the requests of a serving attempt.
+    pub fn records(&self) -> Option<&Artifact> {
+        self.named("records.parquet")
+    }
+
     fn named(&self, name: &str) -> Option<&Artifact> {
         self.evidence.iter().find(|artifact| artifact.name.rsplit('/').next() == Some(name))
     }
