@@ -24,6 +24,7 @@ use crate::falsify::{Falsification, falsify_field, fields};
 use crate::forgery::{Forgery, replace_artifact, replace_rows};
 use crate::pipeline::{list, text};
 use crate::records;
+use crate::searches;
 use crate::serving::{RETRY_BUDGET, SIMULATOR};
 use crate::support::{CommandResult, Fixture, PIPELINE, blob, copy_folder, files_under, steady_script, write_file};
 use crate::tamper::{canonical, flip_bit};
@@ -394,10 +395,11 @@ struct Section {
 }
 
 /// The sections in the order of the page. The keys of collect sign two kinds of manifest.
-const SECTIONS: [Section; 14] = [
+const SECTIONS: [Section; 15] = [
     Section { name: "source", title: "The key of source: the Source" },
     Section { name: "import", title: "The key of source: the Source of an imported definition" },
     Section { name: "plan", title: "The key of plan: the Plan" },
+    Section { name: "search", title: "The key of plan: the search of a workload" },
     Section { name: "provision", title: "The key of provision: the Environment" },
     Section { name: "execute", title: "The key of execute: an ExecutionPart" },
     Section { name: "records", title: "The key of execute: the records of requests" },
@@ -566,6 +568,26 @@ fn attack_matrix_of_an_import() {
 #[test]
 fn attack_matrix_of_plan() {
     check_stage("plan");
+}
+
+/// The search result that a Plan names for a workload.
+#[test]
+fn attack_matrix_of_a_search() {
+    let fixture = searches::measured();
+    let manifest = fixture.manifest("one", "plan");
+    let caught = |forged: Value| {
+        let edit = |_: &Bench, manifest: &mut Value| *manifest = forged;
+        Detection::from_forgery(&Forgery::forge_in(Bench::with_runs_of(fixture), "plan", edit, |_| {}))
+    };
+    let mut attacks = Vec::new();
+    for field in fields(&manifest).iter().filter(|field| field.class.starts_with("body.workloads[].search")) {
+        let changed = falsify_field(&manifest, field, Falsification::Changed).map(caught);
+        attacks.extend(changed.map(|caught| Attack::new(format!("`{}`", field.class), &caught)));
+    }
+    let mut without = manifest.clone();
+    without["body"]["workloads"][0].as_object_mut().expect("a workload").remove("search");
+    attacks.push(Attack::new("`body.workloads[].search` left out", &caught(without)));
+    check_section("search", &attacks);
 }
 
 #[test]

@@ -155,8 +155,8 @@ fn plan(fixture: &Fixture) -> CommandResult {
     fixture.assay(&["plan", PIPELINE])
 }
 
-/// A finished run of a workload that names the search of [`swept`].
-fn measured() -> &'static Fixture {
+/// A finished run, `one`, of a workload that names a search.
+pub(crate) fn measured() -> &'static Fixture {
     static MEASURED: OnceLock<()> = OnceLock::new();
     let (fixture, digest) = swept();
     MEASURED.get_or_init(|| {
@@ -188,6 +188,28 @@ fn a_workload_pins_the_search_that_its_loads_come_from() {
     // The published folder holds the document, so that a reader of the folder checks it too.
     let folder = fixture.published("one").join("plan/workloads/chat/search_result.json");
     assert_eq!(Digest::compute(&fs::read(folder).expect("a file")).to_string(), *digest);
+    for page in ["report.html", "report.md"] {
+        let page = fs::read_to_string(fixture.published("one").join(page)).expect("a page");
+        let (_, after) = page.split_once("the search result that its loads come from").expect("it is named");
+        assert!(after.chars().take(300).collect::<String>().contains(digest.as_str()), "{after:.300}");
+    }
+}
+
+/// The copy has all that level 3 of `assay verify` needs, but not the runs of the search, which are runs of their own.
+#[test]
+fn a_fetched_run_takes_the_search_of_its_workload_with_it() {
+    let fixture = measured();
+    let to = fixture.scratch().join("fetched");
+    let to = to.display().to_string();
+    fixture.assay(&["fetch", "one", "--to", &to]).success();
+    fixture.assay(&["verify", "one", "--store", &to, "--recompute"]).success();
+    let pinned = fixture.manifest("one", "plan")["body"]["workloads"][0]["search"].clone();
+    for part in ["manifest", "bundle"] {
+        fs::remove_file(blob(to.as_ref(), text(&pinned[part]["digest"]))).expect("it was copied");
+        fixture.assay(&["verify", "one", "--store", &to]).refuses(20, "artifact_absent");
+        fixture.assay(&["fetch", "one", "--to", &to]).success();
+        fixture.assay(&["verify", "one", "--store", &to]).success();
+    }
 }
 
 /// Returns how a falsified workload of the Plan of that run is detected up to level 2.

@@ -69,7 +69,7 @@ pub(crate) struct WorkloadLineage {
     pub(crate) spec: Option<String>,
     pub(crate) seed: String,
     pub(crate) time_limit: Option<String>,
-    /// The files of the work: script, files beside it, queries.
+    /// The search result that its loads come from, and the files of the work: script, files beside it, queries.
     pub(crate) pinned: Vec<ArtifactRow>,
 }
 
@@ -180,6 +180,10 @@ impl WorkloadLineage {
         let files = work.into_iter().flat_map(|work| work.script.iter().chain(&work.files));
         let files = files.chain(serving.into_iter().flat_map(ServingWork::files));
         let files = files.chain(serving.and_then(|work| work.prompts.dataset()).map(|dataset| &dataset.file));
+        let search = workload.search.iter().map(|search| ArtifactRow {
+            name: "the search result that its loads come from".to_owned(),
+            ..ArtifactRow::from_artifact(&search.manifest)
+        });
         let time_limit = work.map(|work| work.time_limit_ns).or(serving.map(|work| work.time_limit_ns));
         Self {
             name: workload.name.to_string(),
@@ -187,7 +191,7 @@ impl WorkloadLineage {
             spec: spec(&workload.name, inputs),
             seed: clean(&workload.seed),
             time_limit: time_limit.map(|limit| duration(limit.0)),
-            pinned: files.take(MAX_ARTIFACTS).map(ArtifactRow::from_file).collect(),
+            pinned: search.chain(files.map(ArtifactRow::from_file)).take(MAX_ARTIFACTS).collect(),
         }
     }
 }
