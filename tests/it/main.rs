@@ -19,6 +19,7 @@ mod datasets;
 mod docs;
 mod errors;
 mod exec;
+mod explain;
 mod exporters;
 mod exports;
 mod false_claims;

@@ -118,10 +118,10 @@ impl Pins for RecordedPins<'_> {
     fn search_result(&mut self, workload: &Name, digest: &Digest) -> Result<PinnedSearch, Failure> {
         let message = format!("the plan does not pin the search result {} of workload `{workload}`", digest.short());
         let recorded = self.searches.get(workload).ok_or_else(|| Failure::new(ErrorCode::SearchResult, message))?;
-        let [manifest, bundle] = PinnedSearch::names(workload);
+        let [manifest, bundle] = PinnedSearch::names(workload).map(|name| (name, PinnedSearch::MEDIA_TYPE.to_owned()));
         Ok(PinnedSearch {
-            manifest: Artifact { name: manifest, digest: *digest, ..recorded.manifest.clone() },
-            bundle: Artifact { name: bundle, ..recorded.bundle.clone() },
+            manifest: Artifact { name: manifest.0, media_type: manifest.1, digest: *digest, ..recorded.manifest.clone() },
+            bundle: Artifact { name: bundle.0, media_type: bundle.1, ..recorded.bundle.clone() },
         })
     }
 

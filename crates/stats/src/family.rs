@@ -1,5 +1,6 @@
 //! Multiple tests: the false discovery rate (Benjamini and Hochberg, "Controlling the false discovery rate", Journal of the Royal
-//! Statistical Society B 57, 1995).
+//! Statistical Society B 57, 1995), and the family-wise error rate (Holm, "A simple sequentially rejective multiple test procedure",
+//! Scandinavian Journal of Statistics 6, 1979).
 
 /// The adjusted probability of each of `p`, in the order given: the smallest rate `q` at which it is still a discovery. A test is
 /// a discovery if its adjusted probability is at most `q`, equality included. NaN probabilities count as 1.
@@ -15,6 +16,23 @@ pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
         smallest = smallest.min(scaled);
         if let Some(place) = adjusted.get_mut(index) {
             *place = smallest;
+        }
+    }
+    adjusted
+}
+
+/// The adjusted probability of each of `p`, in the order given: the smallest family-wise rate at which it is still rejected by Holm's method,
+/// whatever the dependence between the tests. NaN probabilities count as 1.
+pub fn holm(p: &[f64]) -> Vec<f64> {
+    let value = |index: usize| p.get(index).copied().filter(|p| !p.is_nan()).unwrap_or(1.0);
+    let mut order: Vec<usize> = (0..p.len()).collect();
+    order.sort_by(|&left, &right| value(left).total_cmp(&value(right)).then(left.cmp(&right)));
+    let mut adjusted = vec![1.0; p.len()];
+    let mut largest: f64 = 0.0;
+    for (before, &index) in order.iter().enumerate() {
+        largest = largest.max(value(index) * (p.len() - before) as f64).min(1.0);
+        if let Some(place) = adjusted.get_mut(index) {
+            *place = largest;
         }
     }
     adjusted
@@ -53,6 +71,15 @@ mod tests {
         assert_eq!(adjusted.iter().filter(|p| **p <= 0.25).count(), 6);
         let near = |index: usize, expected: f64| (adjusted[index] - expected).abs() < 1e-12;
         assert!(near(0, 0.025) && near(1, 0.1) && near(2, 0.21) && near(3, 0.21) && near(4, 0.21) && near(5, 0.25));
+    }
+
+    #[test]
+    fn holm_multiplies_by_the_tests_that_are_left() {
+        let adjusted = holm(&[0.01, 0.04, 0.03, 0.005]);
+        let expected = [0.03, 0.06, 0.06, 0.02];
+        assert!(adjusted.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-12), "{adjusted:?}");
+        assert_eq!(holm(&[f64::NAN, 0.9]), [1.0, 1.0]);
+        assert!(holm(&[]).is_empty());
     }
 
     #[test]

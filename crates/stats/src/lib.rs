@@ -60,7 +60,7 @@ pub use cluster::{Cluster, MIN_CLUSTERS, clusters_for_quantile};
 pub use correlation::{batch_means, effective_sample_size};
 pub use dependence::{Dependence, dependence, family_order_p, order_p};
 pub use estimate::{Estimate, estimate};
-pub use family::{benjamini_hochberg, fewest_pairs, lone_threshold};
+pub use family::{benjamini_hochberg, fewest_pairs, holm, lone_threshold};
 pub use hodges_lehmann::{NoShift, Shift, cliffs_delta};
 pub use hypothesis::{Alternative, NoTest};
 pub use interval::{CONFIDENCE_LEVEL, Interval, Method, NoInterval};

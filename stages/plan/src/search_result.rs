@@ -50,8 +50,8 @@ fn find(ctx: &Context, workload: &Name, digest: &Digest) -> Result<FoundSearch, 
     replay(&result).map_err(|fault| other(fault.to_string()))?;
     let [manifest, bundle] = PinnedSearch::names(workload);
     let pinned = PinnedSearch {
-        manifest: ctx.put(manifest, "application/json", &store.get(&accepted.manifest, MAX_MANIFEST_BYTES)?)?,
-        bundle: ctx.put(bundle, "application/json", &store.get(&accepted.bundle, MAX_BUNDLE_BYTES)?)?,
+        manifest: ctx.put(manifest, PinnedSearch::MEDIA_TYPE, &store.get(&accepted.manifest, MAX_MANIFEST_BYTES)?)?,
+        bundle: ctx.put(bundle, PinnedSearch::MEDIA_TYPE, &store.get(&accepted.bundle, MAX_BUNDLE_BYTES)?)?,
     };
     Ok(FoundSearch { pinned, result })
 }

@@ -13,6 +13,7 @@ mod drive;
 mod du;
 mod estimate;
 mod exec;
+mod explain;
 mod export;
 mod exported_run;
 mod fetch;
@@ -80,6 +81,8 @@ pub(crate) enum Command {
     Gate(gate::Gate),
     /// Compare two runs, metric by metric
     Compare(compare::Compare),
+    /// Explain why a run is worse than another, from what was recorded while both were measured
+    Explain(explain::Explain),
     /// Show a metric over all runs with its change points
     History(history::History),
     /// Learn the noise of a comparison from its earlier runs, for gates and plans
@@ -158,6 +161,7 @@ impl Command {
             Self::VerifyBundle(command) => command.run(),
             Self::Gate(command) => command.run(),
             Self::Compare(command) => command.run(),
+            Self::Explain(command) => command.run(),
             Self::History(command) => command.run(),
             Self::Noise(command) => command.run(),
             Self::Forge(command) => command.run(),

@@ -180,6 +180,9 @@ pub struct PinnedSearch {
 }
 
 impl PinnedSearch {
+    /// The media type of the manifest and of the bundle among the outputs of a Plan.
+    pub const MEDIA_TYPE: &str = "application/json";
+
     /// Returns the names of the manifest and of the bundle among the outputs of a Plan, for a workload of this name.
     pub fn names(workload: &crate::Name) -> [String; 2] {
         ["json", "sigstore.json"].map(|extension| format!("workloads/{workload}/search_result.{extension}"))

@@ -1,0 +1,425 @@
+//! The comparison of both sides, signal by signal, and the rules that follow from it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assay_stats::{Alternative, NoTest, Samples, holm, mann_whitney, robust, welch};
+
+use crate::evidence::{Better, Outcome, Pair, Window};
+use crate::finding::{Change, Conclusion, Explanation, Finding, Healthy, NotChecked, Seen, Worse};
+use crate::quantity::{Absent, value, values_among};
+use crate::rule::{ANY, Direction, NONE, Rule, Signal};
+
+/// The probability with which one or more rules hold although nothing changed, over all rules and points together, at most.
+pub const ALPHA: f64 = 0.01;
+
+/// The fewest attempts on a side that are compared: fewer have hardly a spread.
+pub const FEWEST_ATTEMPTS: usize = 3;
+
+/// The smallest change of an outcome that is explained, as a ratio: the default budget of a gate.
+const WORSE_RATIO: f64 = 1.05;
+
+/// The p-value, of one test alone, up to which a signal that supports a rule is shown.
+const SUPPORT: f64 = 0.05;
+
+/// The robust z score beyond which one object stands out among others: Iglewicz and Hoaglin, "How to detect and handle outliers", 1993.
+const STANDS_OUT: f64 = 3.5;
+
+/// The fewest objects among which one may stand out.
+const FEWEST_OBJECTS: usize = 4;
+
+/// The outcomes of serving that readers look at first.
+const HEADLINES: [&str; 8] = [
+    "ttft_ms_p50",
+    "ttft_ms_p99",
+    "tpot_ms_p50",
+    "tpot_ms_p99",
+    "e2e_ms_p50",
+    "e2e_ms_p99",
+    "output_tokens_per_s",
+    "request_throughput_per_s",
+];
+
+/// The result of one signal at one point.
+enum Tested {
+    /// It could not be computed.
+    Absent(Absent),
+    /// Too few attempts of a side have a value.
+    TooFew(usize),
+    /// It was compared.
+    Compared(Moved),
+}
+
+/// A signal that was compared.
+struct Moved {
+    change: Change,
+    /// True if it moved by as much as its thresholds ask.
+    is_beyond: bool,
+    object: Option<String>,
+}
+
+impl Moved {
+    /// Returns the p-value of the signal as a part of a rule: 1 if it did not move far enough.
+    fn p(&self) -> f64 {
+        if self.is_beyond { self.change.p } else { 1.0 }
+    }
+}
+
+/// A rule at a point: the p-value of all its parts together, and its signals.
+struct Judged<'a> {
+    rule: &'static Rule,
+    pair: &'a Pair,
+    p: f64,
+    signals: Vec<(&'static Signal, Moved)>,
+    /// The outcome that got worse with the least doubt.
+    outcome: Option<Worse>,
+    adjusted: f64,
+}
+
+/// Explains why the candidates are worse than the baselines.
+///
+/// The pairs are of the same work, point by point. Attempts within a side are taken to be independent of each other.
+pub fn explain(rules: &'static [Rule], pairs: &[Pair]) -> Explanation {
+    let (mut judged, mut not_checked, mut moved_nowhere) = (Vec::new(), Vec::new(), BTreeMap::new());
+    for (place, rule) in rules.iter().enumerate() {
+        let mut absent = BTreeMap::new();
+        for pair in pairs {
+            match judge(rule, pair, &mut moved_nowhere, place) {
+                Ok(found) => judged.push(found),
+                Err(why) => *absent.entry(why).or_insert(0_usize) += 1,
+            }
+        }
+        not_checked.extend(absent.into_iter().map(|(why, points)| NotChecked {
+            rule: &rule.rule,
+            title: &rule.title,
+            why: if points == pairs.len() { why } else { format!("at {points} of {} points: {why}", pairs.len()) },
+            needs: &rule.needs,
+        }));
+    }
+    let adjusted = holm(&judged.iter().map(|found| found.p).collect::<Vec<_>>());
+    judged.iter_mut().zip(adjusted).for_each(|(found, adjusted)| found.adjusted = adjusted);
+    let findings = findings(&judged);
+    let worse = worse(pairs, &judged);
+    let conclusion = match (findings.is_empty(), worse.is_empty(), not_checked.is_empty()) {
+        (false, _, _) => Conclusion::Found,
+        // Without enough attempts, it is not known whether anything got worse.
+        (true, true, _) if !pairs.iter().any(has_enough) => Conclusion::CannotTell,
+        (true, true, _) => Conclusion::NotWorse,
+        (true, false, true) => Conclusion::NothingFound,
+        (true, false, false) => Conclusion::CannotTell,
+    };
+    let healthy = moved_nowhere.into_values().flatten().collect();
+    Explanation { conclusion, worse, findings, healthy, not_checked, tests: judged.len() }
+}
+
+fn has_enough(pair: &Pair) -> bool {
+    pair.baseline.len().min(pair.candidate.len()) >= FEWEST_ATTEMPTS
+}
+
+/// The signals that have moved nowhere, by rule and place in it; `None` once one has moved, or could not be computed.
+type MovedNowhere = BTreeMap<(usize, usize), Option<Healthy>>;
+
+/// Judges a rule at a point. Fails with the reason if it cannot be checked there.
+fn judge<'a>(rule: &'static Rule, pair: &'a Pair, healthy: &mut MovedNowhere, number: usize) -> Result<Judged<'a>, String> {
+    let mut signals = Vec::new();
+    let mut absent = None;
+    for (place, signal) in rule.signals.iter().enumerate() {
+        let seen = healthy.entry((number, place));
+        match test(signal, pair) {
+            Tested::Compared(moved) => {
+                let found = Healthy { rule: &rule.rule, name: &signal.name, change: moved.change.clone() };
+                let has_moved = moved.is_beyond && moved.change.p <= SUPPORT;
+                let before = seen.or_insert_with(|| Some(found.clone()));
+                *before = before.take().filter(|_| !has_moved).map(|before| if found.change.p < before.change.p { found } else { before });
+                signals.push((signal, moved));
+            }
+            Tested::Absent(why) => {
+                seen.insert_entry(None);
+                absent.get_or_insert(describe_absent(why, signal));
+            }
+            Tested::TooFew(attempts) => {
+                seen.insert_entry(None);
+                let why = format!("{attempts} attempts of a side count and have a value, fewer than {FEWEST_ATTEMPTS}");
+                absent.get_or_insert(why);
+            }
+        }
+    }
+    let is_refuted = signals.iter().any(|(_, moved)| !moved.is_beyond);
+    if let Some(why) = absent.filter(|_| !is_refuted) {
+        return Err(why);
+    }
+    let outcome = outcome_of(rule, pair);
+    let of_outcome = match &outcome {
+        _ if rule.slower.iter().any(|name| name == NONE) => 0.0,
+        Some((_, p)) => *p,
+        None => 1.0,
+    };
+    let p = signals.iter().map(|(_, moved)| moved.p()).fold(of_outcome, f64::max);
+    Ok(Judged { rule, pair, p, signals, outcome: outcome.map(|(worse, _)| worse), adjusted: 1.0 })
+}
+
+fn describe_absent(why: Absent, signal: &Signal) -> String {
+    match why {
+        Absent::NoMetric => format!("no source has the {}", signal.name),
+        Absent::TooCoarse => format!("the readings of the {} are too far apart for these attempts", signal.name),
+        Absent::NothingCounted => format!("nothing was counted that the {} could be of", signal.name),
+    }
+}
+
+/// Compares a signal's quantity on both sides, or one object's with the others'.
+fn test(signal: &Signal, pair: &Pair) -> Tested {
+    match &signal.among {
+        Some(labels) => test_among(signal, labels, pair),
+        None => {
+            let [baseline, candidate] = [&pair.baseline, &pair.candidate].map(|side| values(side, |window| value(signal, window)));
+            match (baseline, candidate) {
+                (Ok(baseline), Ok(candidate)) => compare(signal, &baseline, &candidate),
+                (Err(why), _) | (_, Err(why)) => Tested::Absent(why),
+            }
+        }
+    }
+}
+
+/// Returns the values of a side's attempts that have one; the reason if none has.
+fn values(windows: &[Window], of: impl Fn(&Window) -> Result<f64, Absent>) -> Result<Vec<f64>, Absent> {
+    let (mut values, mut absent) = (Vec::new(), None);
+    for window in windows {
+        match of(window) {
+            Ok(value) => values.push(value),
+            Err(why) => absent = absent.max(Some(why)),
+        }
+    }
+    match absent {
+        Some(why) if values.is_empty() => Err(why),
+        _ => Ok(values),
+    }
+}
+
+fn compare(signal: &Signal, baseline: &[f64], candidate: &[f64]) -> Tested {
+    let too_few = Tested::TooFew(baseline.len().min(candidate.len()));
+    if baseline.len().min(candidate.len()) < FEWEST_ATTEMPTS {
+        return too_few;
+    }
+    let (Ok(before), Ok(now)) = (Samples::new(baseline), Samples::new(candidate)) else { return too_few };
+    let alternative = match signal.moved {
+        Direction::Up => Alternative::Greater,
+        Direction::Down => Alternative::Less,
+    };
+    let [baseline, candidate] = [before.median(), now.median()];
+    let attempts = [before.len(), now.len()];
+    let change = Change { baseline, candidate, unit: signal.unit.clone(), attempts, p: p_of(&now, &before, alternative) };
+    Tested::Compared(Moved { is_beyond: is_beyond(signal, baseline, candidate), change, object: None })
+}
+
+/// Returns the p-value of a difference: Welch's test, or of sides of which neither varies that of Mann and Whitney.
+fn p_of(first: &Samples, second: &Samples, alternative: Alternative) -> f64 {
+    match welch(first, second, alternative) {
+        Ok(tested) => tested.p,
+        Err(NoTest::NoSpread) => mann_whitney(first, second, alternative).map_or(1.0, |tested| tested.p),
+        Err(_) => 1.0,
+    }
+}
+
+/// Returns true if a quantity moved by as much as the signal asks, in its direction.
+fn is_beyond(signal: &Signal, baseline: f64, candidate: f64) -> bool {
+    let (small, large) = match signal.moved {
+        Direction::Up => (baseline, candidate),
+        Direction::Down => (candidate, baseline),
+    };
+    // Of a quantity that was zero or less, only the amount is asked.
+    let by_ratio = small <= 0.0 || large >= small * signal.ratio;
+    large > small && large - small >= signal.amount && by_ratio && signal.below.is_none_or(|level| candidate < level)
+}
+
+/// Looks for one object that stands out among the others in every attempt of the candidate, and did not in those of the baseline.
+///
+/// If no object differed from the others, the same one would stand out most in `k` attempts with probability `n^(1 - k)`, of `n` objects.
+fn test_among(signal: &Signal, labels: &[String], pair: &Pair) -> Tested {
+    let of_windows = |windows: &[Window]| -> Result<Vec<BTreeMap<String, f64>>, Absent> {
+        let found: Vec<_> = windows.iter().map(|window| values_among(signal, labels, window)).collect();
+        let absent = found.iter().filter_map(|values| values.as_ref().err().copied()).max();
+        let values: Vec<_> = found.into_iter().flatten().filter(|values| values.len() >= FEWEST_OBJECTS).collect();
+        if values.is_empty() { Err(absent.unwrap_or(Absent::NoMetric)) } else { Ok(values) }
+    };
+    let windows = match of_windows(&pair.candidate) {
+        Ok(windows) if windows.len() < FEWEST_ATTEMPTS => return Tested::TooFew(windows.len()),
+        Ok(windows) => windows,
+        Err(why) => return Tested::Absent(why),
+    };
+    let before: Vec<_> = of_windows(&pair.baseline).unwrap_or_default();
+    let before: BTreeSet<&str> = before.iter().filter_map(|values| stands_out(signal, values)).map(|(name, ..)| name).collect();
+    let found: Vec<_> = windows.iter().map(|values| stands_out(signal, values)).collect();
+    let objects = windows.iter().map(BTreeMap::len).min().unwrap_or_default();
+    let attempts = [windows.len(); 2];
+    let unit = signal.unit.clone();
+    let nothing = || Tested::Compared(Moved {
+        change: Change { baseline: 0.0, candidate: 0.0, unit: unit.clone(), attempts, p: 1.0 },
+        is_beyond: false,
+        object: None,
+    });
+    let Some(Some((name, ..))) = found.first() else { return nothing() };
+    let same = found.iter().flatten().filter(|(other, ..)| other == name);
+    let changes: Vec<(f64, f64)> = same.map(|(_, others, own)| (*others, *own)).collect();
+    if changes.len() < windows.len() || before.contains(name) {
+        return nothing();
+    }
+    let median = |of: fn(&(f64, f64)) -> f64| {
+        Samples::new(&changes.iter().map(of).collect::<Vec<_>>()).map_or(0.0, |samples| samples.median())
+    };
+    let [baseline, candidate] = [median(|change| change.0), median(|change| change.1)];
+    let p = (objects as f64).powi(1 - i32::try_from(windows.len()).unwrap_or(i32::MAX));
+    Tested::Compared(Moved {
+        is_beyond: is_beyond(signal, baseline, candidate),
+        change: Change { baseline, candidate, unit: signal.unit.clone(), attempts, p },
+        object: Some((*name).to_owned()),
+    })
+}
+
+/// Returns the object that is farthest from the others in the signal's direction, if it stands out, with the median of all and its own value.
+fn stands_out<'a>(signal: &Signal, values: &'a BTreeMap<String, f64>) -> Option<(&'a str, f64, f64)> {
+    let all = Samples::new(&values.values().copied().collect::<Vec<_>>()).ok()?;
+    let (median, scale) = (all.median(), robust::mad(&all));
+    let distance = |value: f64| match signal.moved {
+        Direction::Up => value - median,
+        Direction::Down => median - value,
+    };
+    let (name, own) = values.iter().max_by(|one, other| distance(*one.1).total_cmp(&distance(*other.1)))?;
+    (distance(*own) > 0.0 && distance(*own) >= STANDS_OUT * scale).then_some((name.as_str(), median, *own))
+}
+
+/// Returns the outcome of a rule that got worse with the least doubt, and its p-value for all outcomes that the rule names.
+fn outcome_of(rule: &Rule, pair: &Pair) -> Option<(Worse, f64)> {
+    let names: Vec<&str> = if rule.slower.iter().any(|name| name == ANY) {
+        judged_outcomes(pair)
+    } else {
+        rule.slower.iter().map(String::as_str).collect()
+    };
+    let compared: Vec<_> = names.into_iter().filter_map(|name| compare_outcome(pair, name)).collect();
+    let tests = compared.len() as f64;
+    let worst = compared.into_iter().filter(|(_, is_worse)| *is_worse).map(|(worse, _)| worse);
+    let worst = worst.min_by(|one, other| one.change.p.total_cmp(&other.change.p))?;
+    let p = (worst.change.p * tests).min(1.0);
+    Some((worst, p))
+}
+
+/// Returns the outcomes that readers look at first, and those that gates judge.
+fn judged_outcomes(pair: &Pair) -> Vec<&str> {
+    let all: BTreeSet<&str> = pair.candidate.iter().flat_map(|window| &window.outcomes).filter_map(judged_name).collect();
+    all.into_iter().collect()
+}
+
+fn judged_name<'a>((name, outcome): (&'a String, &Outcome)) -> Option<&'a str> {
+    let is_judged = outcome.primary || HEADLINES.contains(&name.as_str());
+    (is_judged && outcome.better.is_some()).then_some(name.as_str())
+}
+
+/// Compares an outcome on both sides, in its worse direction. True beside it if it is worse by as much as is explained.
+fn compare_outcome(pair: &Pair, name: &str) -> Option<(Worse, bool)> {
+    let of = |windows: &[Window]| -> Vec<f64> {
+        windows.iter().filter_map(|window| window.outcomes.get(name)).map(|found| found.value).collect()
+    };
+    let first = pair.candidate.iter().find_map(|window| window.outcomes.get(name))?;
+    let (baseline, candidate) = (of(&pair.baseline), of(&pair.candidate));
+    if baseline.len().min(candidate.len()) < FEWEST_ATTEMPTS {
+        return None;
+    }
+    let (before, now) = (Samples::new(&baseline).ok()?, Samples::new(&candidate).ok()?);
+    let (alternative, small, large) = match first.better? {
+        Better::Lower => (Alternative::Greater, before.median(), now.median()),
+        Better::Higher => (Alternative::Less, now.median(), before.median()),
+    };
+    let change = Change {
+        baseline: before.median(),
+        candidate: now.median(),
+        unit: first.unit.clone(),
+        attempts: [before.len(), now.len()],
+        p: p_of(&now, &before, alternative),
+    };
+    let is_worse = large > small && large >= small * WORSE_RATIO;
+    Some((Worse { case: pair.case.clone(), point: pair.point.clone(), metric: name.to_owned(), change }, is_worse))
+}
+
+/// Returns the outcomes that got worse: those beyond doubt over all outcomes and points, and those that a finding rests on.
+fn worse(pairs: &[Pair], judged: &[Judged<'_>]) -> Vec<Worse> {
+    let compared = pairs.iter().flat_map(|pair| judged_outcomes(pair).into_iter().filter_map(|name| compare_outcome(pair, name)));
+    let compared: Vec<(Worse, bool)> = compared.collect();
+    let adjusted = holm(&compared.iter().map(|(worse, is_worse)| if *is_worse { worse.change.p } else { 1.0 }).collect::<Vec<_>>());
+    let mut found: Vec<Worse> =
+        compared.into_iter().zip(adjusted).filter(|(_, p)| *p <= ALPHA).map(|((worse, _), _)| worse).collect();
+    for outcome in judged.iter().filter(|found| found.adjusted <= ALPHA).filter_map(|found| found.outcome.as_ref()) {
+        let is_same = |other: &Worse| (&other.case, &other.point, &other.metric) == (&outcome.case, &outcome.point, &outcome.metric);
+        if !found.iter().any(is_same) {
+            found.push(outcome.clone());
+        }
+    }
+    found
+}
+
+/// Returns the rules that hold, by case, those that explain most of an outcome first and then those with the least doubt.
+fn findings(judged: &[Judged<'_>]) -> Vec<Finding> {
+    let mut of_case: BTreeMap<(&str, &str), Vec<&Judged<'_>>> = BTreeMap::new();
+    for found in judged.iter().filter(|found| found.adjusted <= ALPHA) {
+        of_case.entry((&found.rule.rule, &found.pair.case)).or_default().push(found);
+    }
+    let mut findings: Vec<Finding> = of_case.into_values().filter_map(|found| finding(&found)).collect();
+    findings.sort_by(|one, other| {
+        let share = |finding: &Finding| finding.seen.iter().filter_map(|seen| seen.explains.as_ref()).map(|(_, share)| *share).fold(-1.0, f64::max);
+        share(other).total_cmp(&share(one)).then(one.p_adjusted.total_cmp(&other.p_adjusted)).then(one.rule.cmp(other.rule))
+    });
+    findings
+}
+
+/// Makes one finding of a rule at all points of a case, with what was seen where the evidence is strongest.
+fn finding(found: &[&Judged<'_>]) -> Option<Finding> {
+    let strongest = found.iter().min_by(|one, other| one.p.total_cmp(&other.p))?;
+    let Judged { rule, pair, .. } = strongest;
+    let seen = strongest.signals.iter().map(|(signal, moved)| seen(signal, moved, pair, true));
+    let supports = rule.supports.iter().filter_map(|signal| match test(signal, pair) {
+        Tested::Compared(moved) if moved.is_beyond && moved.change.p <= SUPPORT => Some(self::seen(signal, &moved, pair, false)),
+        _ => None,
+    });
+    Some(Finding {
+        rule: &rule.rule,
+        title: &rule.title,
+        class: rule.class,
+        playbook: rule.playbook,
+        case: pair.case.clone(),
+        point: pair.point.clone(),
+        points: found.iter().map(|found| found.pair.point.clone()).collect(),
+        seen: seen.chain(supports).collect(),
+        places: places(rule, pair),
+        p_adjusted: strongest.adjusted,
+        instead: &rule.instead,
+        confirm: &rule.confirm,
+    })
+}
+
+fn seen(signal: &Signal, moved: &Moved, pair: &Pair, needed: bool) -> Seen {
+    let share = |outcome: &String| {
+        let (worse, _) = compare_outcome(pair, outcome)?;
+        let [own, whole] = [&moved.change, &worse.change].map(|change| change.candidate - change.baseline);
+        (whole > 0.0).then(|| (outcome.clone(), (own / whole).clamp(0.0, 1.0)))
+    };
+    Seen {
+        name: signal.name.clone(),
+        moved: signal.moved,
+        change: moved.change.clone(),
+        object: moved.object.clone(),
+        explains: signal.explains.as_ref().and_then(share),
+        needed,
+    }
+}
+
+/// Returns the sources and objects that the signals of a rule were read from.
+fn places(rule: &Rule, pair: &Pair) -> Vec<String> {
+    let metrics: BTreeSet<&str> =
+        rule.signals.iter().flat_map(|signal| &signal.is).map(|formula| formula.metric.as_str()).collect();
+    let readings = pair.candidate.iter().flat_map(|window| &window.readings);
+    let places: BTreeSet<String> = readings
+        .filter(|reading| metrics.contains(reading.series.name.as_str()))
+        .map(|reading| if reading.source.ends_with(&reading.scope) { reading.source.clone() } else { format!("{} {}", reading.source, reading.scope) })
+        .collect();
+    places.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+use super::*;
+use crate::evidence::{Reading, Series};
+use crate::rule::{parse_rules, rules};
+
+/// A small generator, so that noise is the same on every machine (SplitMix64, Steele, Lea and Flood, OOPSLA 2014).
+struct Noise(u64);
+
+impl Noise {
+    /// Returns a factor from 0.97 to 1.03.
+    fn factor(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^= bits >> 31;
+        0.97 + 0.06 * (bits >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// The mean values of one side.
+#[derive(Clone)]
+struct State {
+    outcomes: Vec<(&'static str, f64)>,
+    readings: Vec<(&'static str, &'static str, f64)>,
+}
+
+fn healthy_state() -> State {
+    State {
+        outcomes: vec![("ttft_ms_mean", 50.0), ("ttft_ms_p50", 48.0), ("ttft_ms_p99", 80.0), ("e2e_ms_p50", 500.0), ("osl_tokens_mean", 128.0)],
+        readings: vec![
+            ("endpoint/sim", "vllm:request_queue_time_seconds_sum", 0.010),
+            ("endpoint/sim", "vllm:request_queue_time_seconds_count", 10.0),
+            ("endpoint/sim", "vllm:num_requests_waiting", 0.1),
+            ("endpoint/sim", "vllm:num_requests_running", 8.0),
+            ("host", "cgroup_throttled_us", 0.0),
+            ("host", "pressure_cpu_some_us", 20_000.0),
+            ("host", "cpu_idle_us", 1_000_000.0),
+            ("host", "tcp_retransmitted_segments", 0.0),
+        ],
+    }
+}
+
+impl State {
+    fn with(mut self, name: &str, value: f64) -> Self {
+        self.outcomes.iter_mut().filter(|(found, _)| *found == name).for_each(|(_, old)| *old = value);
+        self.readings.iter_mut().filter(|(_, found, _)| *found == name).for_each(|(_, _, old)| *old = value);
+        self
+    }
+
+    fn without(mut self, prefix: &str) -> Self {
+        self.readings.retain(|(_, name, _)| !name.starts_with(prefix));
+        self
+    }
+
+    fn windows(&self, attempts: usize, noise: &mut Noise) -> Vec<Window> {
+        (0..attempts).map(|trial| self.window(trial, noise)).collect()
+    }
+
+    fn window(&self, trial: usize, noise: &mut Noise) -> Window {
+        let outcome = |value: f64| Outcome { value, unit: "ms".to_owned(), better: Some(Better::Lower), primary: false };
+        let outcomes = self.outcomes.iter().map(|(name, value)| ((*name).to_owned(), outcome(value * noise.factor())));
+        let outcomes = outcomes.collect();
+        let readings = self.readings.iter().map(|(source, metric, mean)| reading(source, metric, mean * noise.factor()));
+        Window { trial: format!("t{trial}"), outcomes, readings: readings.collect() }
+    }
+}
+
+fn reading(source: &str, metric: &str, mean: f64) -> Reading {
+    Reading {
+        source: source.to_owned(),
+        scope: source.rsplit('/').next().unwrap_or(source).to_owned(),
+        series: Series::parse(metric),
+        is_counter: true,
+        samples: 10,
+        gap: 0.0,
+        mean,
+        max: mean,
+    }
+}
+
+fn pair(baseline: &State, candidate: &State, attempts: usize) -> Pair {
+    let mut noise = Noise(7);
+    Pair {
+        case: "chat.sim.default".to_owned(),
+        point: "concurrency-8".to_owned(),
+        baseline: baseline.windows(attempts, &mut noise),
+        candidate: candidate.windows(attempts, &mut noise),
+    }
+}
+
+fn names(explanation: &Explanation) -> Vec<&'static str> {
+    explanation.findings.iter().map(|finding| finding.rule).collect()
+}
+
+fn slower() -> State {
+    healthy_state().with("ttft_ms_mean", 90.0).with("ttft_ms_p50", 88.0).with("ttft_ms_p99", 150.0)
+}
+
+#[test]
+fn a_queue_that_grew_with_the_latency_is_found_and_explains_its_part() {
+    let queued = slower().with("vllm:request_queue_time_seconds_sum", 0.400).with("vllm:num_requests_waiting", 4.0);
+    let found = explain(rules(), &[pair(&healthy_state(), &queued, 5)]);
+    assert_eq!(found.conclusion, Conclusion::Found);
+    assert_eq!(names(&found), ["server-queue"]);
+    let [queue, waiting] = found.findings[0].seen.as_slice() else { panic!("{found:?}") };
+    let (outcome, share) = queue.explains.as_ref().expect("a share");
+    assert_eq!(outcome, "ttft_ms_mean");
+    assert!((0.9..=1.0).contains(share) && (queue.change.candidate - 40.0).abs() < 4.0, "{queue:?}");
+    assert!(queue.needed && !waiting.needed);
+    assert_eq!(found.findings[0].places, ["endpoint/sim"]);
+    assert!(found.findings[0].p_adjusted <= ALPHA);
+}
+
+#[test]
+fn a_signal_without_a_worse_outcome_is_no_finding() {
+    let queued = healthy_state().with("vllm:request_queue_time_seconds_sum", 0.400);
+    let found = explain(rules(), &[pair(&healthy_state(), &queued, 5)]);
+    assert_eq!((found.conclusion, names(&found).len(), found.worse.len()), (Conclusion::NotWorse, 0, 0));
+}
+
+#[test]
+fn a_worse_outcome_without_a_signal_is_nothing_found_only_if_all_was_checked() {
+    let pairs = [pair(&healthy_state(), &slower(), 5)];
+    let found = explain(rules(), &pairs);
+    assert_eq!((found.conclusion, names(&found).len()), (Conclusion::CannotTell, 0));
+    let gpu = found.not_checked.iter().find(|found| found.rule == "gpu-clock").expect("there is no GPU");
+    assert_eq!(gpu.why, "no source has the clock of the multiprocessors");
+    assert!(found.worse.iter().any(|worse| worse.metric == "ttft_ms_p50"));
+    assert!(found.healthy.iter().any(|healthy| healthy.name == "time in the server's queue"));
+    let only: &'static [Rule] = &rules()[..1];
+    assert_eq!(explain(only, &pairs).conclusion, Conclusion::NothingFound);
+}
+
+#[test]
+fn a_signal_that_moved_is_not_called_healthy() {
+    let queued = slower().with("vllm:request_queue_time_seconds_sum", 0.400);
+    let pairs = [pair(&healthy_state(), &healthy_state(), 5), pair(&healthy_state(), &queued, 5)];
+    let found = explain(rules(), &pairs);
+    assert!(found.healthy.iter().all(|healthy| healthy.name != "time in the server's queue"), "{:?}", found.healthy);
+    assert!(found.healthy.iter().any(|healthy| healthy.name == "TCP segments sent again"));
+}
+
+#[test]
+fn a_rule_that_one_present_signal_refutes_needs_no_other() {
+    let found = explain(rules(), &[pair(&healthy_state(), &slower(), 5)]);
+    // The quota's second signal is not recorded, but nothing was throttled.
+    assert!(found.not_checked.iter().all(|found| found.rule != "cpu-quota"));
+    let throttled = slower().with("cgroup_throttled_us", 300_000.0);
+    let found = explain(rules(), &[pair(&healthy_state(), &throttled, 5)]);
+    assert!(found.not_checked.iter().any(|found| found.rule == "cpu-quota"), "{:?}", found.not_checked);
+}
+
+#[test]
+fn two_faults_are_two_findings() {
+    let both = slower()
+        .with("vllm:request_queue_time_seconds_sum", 0.200)
+        .with("pressure_cpu_some_us", 600_000.0)
+        .with("cpu_idle_us", 100_000.0);
+    let found = explain(rules(), &[pair(&healthy_state(), &both, 5)]);
+    assert_eq!(names(&found), ["server-queue", "cpu-contention"], "the one that explains most is first");
+}
+
+#[test]
+fn too_few_attempts_cannot_tell() {
+    let queued = slower().with("vllm:request_queue_time_seconds_sum", 0.400);
+    let found = explain(rules(), &[pair(&healthy_state(), &queued, 2)]);
+    assert_eq!((found.conclusion, found.findings.len()), (Conclusion::CannotTell, 0));
+    let queue = found.not_checked.iter().find(|found| found.rule == "server-queue").expect("it is not checked");
+    assert_eq!(queue.why, "2 attempts of a side count and have a value, fewer than 3");
+    assert_eq!(explain(rules(), &[]).conclusion, Conclusion::CannotTell);
+}
+
+#[test]
+fn readings_that_are_too_far_apart_are_no_value() {
+    let mut coarse = pair(&healthy_state(), &slower(), 5);
+    for window in &mut coarse.candidate {
+        window.readings.iter_mut().filter(|reading| reading.source == "host").for_each(|reading| reading.samples = 1);
+    }
+    let found = explain(rules(), &[coarse]);
+    let loss = found.not_checked.iter().find(|found| found.rule == "packet-loss").expect("it is not checked");
+    assert_eq!(loss.why, "the readings of the TCP segments sent again are too far apart for these attempts");
+}
+
+#[test]
+fn a_change_within_the_spread_of_the_attempts_is_no_finding() {
+    let mut noisy = pair(&healthy_state(), &slower().with("vllm:request_queue_time_seconds_sum", 0.030), 5);
+    for (place, window) in noisy.candidate.iter_mut().enumerate() {
+        let factor = [0.1, 6.0, 0.2, 1.5, 0.9][place];
+        window.readings.iter_mut().filter(|reading| reading.series.name.ends_with("time_seconds_sum")).for_each(|reading| reading.mean *= factor);
+    }
+    assert!(names(&explain(rules(), &[noisy])).is_empty());
+}
+
+/// Returns both sides of eight GPUs, of which one has another clock in the candidate.
+fn gpus(attempts: usize, baseline_clock: f64, clock: f64) -> Pair {
+    let mut pair = pair(&healthy_state().without("vllm"), &slower().without("vllm"), attempts);
+    let mut noise = Noise(11);
+    for (windows, slow) in [(&mut pair.baseline, baseline_clock), (&mut pair.candidate, clock)] {
+        for window in windows {
+            window.readings.extend((0..8).map(|gpu| {
+                let metric = format!("DCGM_FI_DEV_SM_CLOCK{{Hostname=\"node-1\",gpu=\"{gpu}\"}}");
+                let clock = if gpu == 5 { slow } else { 1980.0 };
+                reading("exporter/dcgm", &metric, clock * (1.0 + (noise.factor() - 1.0) / 10.0))
+            }));
+        }
+    }
+    pair
+}
+
+#[test]
+fn one_slow_gpu_among_eight_is_named() {
+    let found = explain(rules(), &[gpus(6, 1980.0, 1400.0)]);
+    let straggler = found.findings.iter().find(|finding| finding.rule == "gpu-straggler").unwrap_or_else(|| panic!("{found:?}"));
+    assert_eq!(straggler.seen[0].object.as_deref(), Some("node-1 5"));
+    assert!((straggler.seen[0].change.candidate - 1400.0).abs() < 10.0);
+    assert!((straggler.seen[0].change.p - 8_f64.powi(-5)).abs() < 1e-12);
+    // It was as slow before: no difference between the sides.
+    assert!(!names(&explain(rules(), &[gpus(6, 1400.0, 1400.0)])).contains(&"gpu-straggler"));
+    assert!(!names(&explain(rules(), &[gpus(6, 1980.0, 1980.0)])).contains(&"gpu-straggler"));
+    // By chance, the same of eight is the slowest in three attempts once in 64.
+    assert!(!names(&explain(rules(), &[gpus(3, 1980.0, 1400.0)])).contains(&"gpu-straggler"));
+}
+
+/// 1,000 comparisons of sides between which nothing differs but noise.
+#[test]
+fn clean_sides_have_findings_as_rarely_as_is_stated() {
+    let mut reported = 0;
+    for seed in 0..1000 {
+        let mut noise = Noise(seed * 7919 + 1);
+        let state = healthy_state();
+        let pairs: Vec<Pair> = ["concurrency-1", "concurrency-8"]
+            .iter()
+            .map(|point| Pair {
+                case: "chat.sim.default".to_owned(),
+                point: (*point).to_owned(),
+                baseline: state.windows(5, &mut noise),
+                candidate: state.windows(5, &mut noise),
+            })
+            .collect();
+        reported += usize::from(!explain(rules(), &pairs).findings.is_empty());
+    }
+    assert!(reported <= 10, "{reported} of 1,000 clean comparisons have a finding");
+}
+
+#[test]
+fn thresholds_hold_in_their_direction() {
+    let rule = |moved: &str, more: &str| {
+        let text = format!(
+            "rule: a\ntitle: b\nclass: compute\nplaybook: low_gpu_utilization\nslower: [none]\nsignals: [{{name: s, of: host, is: [{{metric: m}}], \
+             unit: s, moved: {moved}, reason: r, {more}}}]\ninstead: c\nconfirm: d\nneeds: e\n"
+        );
+        parse_rules("r.yaml", &text).expect("a rule").remove(0).signals.remove(0)
+    };
+    for (moved, more, baseline, candidate, expected) in [
+        ("up", "ratio: 1.5", 10.0, 15.0, true),
+        ("up", "ratio: 1.5", 10.0, 14.9, false),
+        ("up", "ratio: 1.5, amount: 6", 10.0, 15.0, false),
+        ("up", "ratio: 1.5, amount: 1", 0.0, 1.0, true),
+        ("up", "ratio: 1.5, amount: 1", 0.0, 0.9, false),
+        ("up", "ratio: 1.5", 15.0, 10.0, false),
+        ("down", "ratio: 1.5", 15.0, 10.0, true),
+        ("down", "ratio: 1.5", 10.0, 15.0, false),
+        ("down", "amount: 5, below: 50", 80.0, 49.0, true),
+        ("down", "amount: 5, below: 50", 80.0, 50.0, false),
+        ("down", "amount: 5", 7.0, 3.0, false),
+        ("up", "amount: 1", -5.0, -3.0, true),
+    ] {
+        assert_eq!(is_beyond(&rule(moved, more), baseline, candidate), expected, "{moved} {more} {baseline} {candidate}");
+    }
+}

@@ -1,0 +1,136 @@
+//! The result of a diagnosis.
+
+use serde::Serialize;
+
+use crate::rule::{Class, Direction, Playbook};
+
+/// The result of a diagnosis.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explanation {
+    /// The conclusion.
+    pub conclusion: Conclusion,
+    /// The outcomes that got worse, in the order of their points.
+    pub worse: Vec<Worse>,
+    /// The rules that hold, those with most evidence first.
+    pub findings: Vec<Finding>,
+    /// Signals that were there and have not moved.
+    pub healthy: Vec<Healthy>,
+    /// Rules that could not be checked.
+    pub not_checked: Vec<NotChecked>,
+    /// The number of tests that p-values are adjusted for.
+    pub tests: usize,
+}
+
+/// The conclusion of a diagnosis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Conclusion {
+    /// No outcome got worse, and no rule holds.
+    NotWorse,
+    /// A rule holds.
+    Found,
+    /// An outcome got worse, every rule was checked, and none holds.
+    NothingFound,
+    /// An outcome got worse, no rule holds, and some could not be checked.
+    CannotTell,
+}
+
+/// An outcome that got worse at a point.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Worse {
+    /// The case.
+    pub case: String,
+    /// The point.
+    pub point: String,
+    /// The metric.
+    pub metric: String,
+    /// Its change.
+    pub change: Change,
+}
+
+/// A quantity on both sides.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// The median of the baseline's attempts.
+    pub baseline: f64,
+    /// The median of the candidate's attempts.
+    pub candidate: f64,
+    /// The unit.
+    pub unit: String,
+    /// The number of attempts on each side, baseline first.
+    pub attempts: [usize; 2],
+    /// The p-value of the change in its direction, of this test alone.
+    pub p: f64,
+}
+
+/// A signal that moved.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Seen {
+    /// The quantity in words.
+    pub name: String,
+    /// The direction.
+    pub moved: Direction,
+    /// Its change; of one object among several, from the median of the others to its own.
+    pub change: Change,
+    /// The object among several, such as `node-7 3`; or where the change is largest, if several were observed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// The share of an outcome's change that its own change amounts to, with the outcome.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explains: Option<(String, f64)>,
+    /// True if the rule needs it.
+    pub needed: bool,
+}
+
+/// A rule that holds at a point.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// The rule.
+    pub rule: &'static str,
+    /// What is the matter.
+    pub title: &'static str,
+    /// The kind of bottleneck.
+    pub class: Class,
+    /// The investigation.
+    pub playbook: Playbook,
+    /// The case.
+    pub case: String,
+    /// The point at which the evidence is strongest.
+    pub point: String,
+    /// All points at which it holds.
+    pub points: Vec<String>,
+    /// What was seen at that point.
+    pub seen: Vec<Seen>,
+    /// Where: sources and objects.
+    pub places: Vec<String>,
+    /// The p-value at that point, adjusted for all rules and points.
+    pub p_adjusted: f64,
+    /// What else looks like this.
+    pub instead: &'static str,
+    /// The experiment that would confirm it.
+    pub confirm: &'static str,
+}
+
+/// A signal that was there at every point and has moved at none.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Healthy {
+    /// The rule.
+    pub rule: &'static str,
+    /// The quantity in words.
+    pub name: &'static str,
+    /// Its change at the point where it is largest.
+    pub change: Change,
+}
+
+/// A rule that could not be checked at some point.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NotChecked {
+    /// The rule.
+    pub rule: &'static str,
+    /// What it would have found.
+    pub title: &'static str,
+    /// The reason.
+    pub why: String,
+    /// What it needs.
+    pub needs: &'static str,
+}

@@ -1,0 +1,105 @@
+//! The value of a signal's quantity in one attempt.
+
+use std::collections::BTreeMap;
+
+use crate::evidence::{Reading, Window};
+use crate::rule::{Combine, Formula, Signal, SourceClass, Statistic};
+
+/// The fewest samples of a metric in an attempt: one reading says nothing of the time before and after it.
+const MIN_SAMPLES: u64 = 2;
+
+/// The largest share of an attempt without samples.
+const MAX_GAP: f64 = 0.5;
+
+/// The reason why an attempt has no value of a quantity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Absent {
+    /// No source has the metric.
+    NoMetric,
+    /// The readings are too far apart for the attempt.
+    TooCoarse,
+    /// What is divided by is zero: nothing was counted.
+    NothingCounted,
+}
+
+/// Returns the value of a signal's quantity in an attempt, in the signal's unit.
+pub(crate) fn value(signal: &Signal, window: &Window) -> Result<f64, Absent> {
+    let mut absent = Absent::NoMetric;
+    for formula in &signal.is {
+        match of_formula(signal, formula, window, &|_| true) {
+            Ok(value) => return Ok(value),
+            Err(why) => absent = absent.max(why),
+        }
+    }
+    Err(absent)
+}
+
+/// Returns the values of a signal's quantity in an attempt, by the object that its labels tell apart.
+pub(crate) fn values_among(signal: &Signal, labels: &[String], window: &Window) -> Result<BTreeMap<String, f64>, Absent> {
+    let mut absent = Absent::NoMetric;
+    for formula in &signal.is {
+        let object = |reading: &Reading| {
+            let values = labels.iter().map(|label| reading.series.label(label)).filter(|value| !value.is_empty());
+            values.collect::<Vec<_>>().join(" ")
+        };
+        let objects = window.readings.iter().filter(|reading| reading.series.name == formula.metric).map(object);
+        let found: BTreeMap<String, Result<f64, Absent>> =
+            objects.map(|name| (name.clone(), of_formula(signal, formula, window, &|other| object(other) == name))).collect();
+        let values: BTreeMap<String, f64> =
+            found.iter().filter_map(|(name, value)| Some((name.clone(), value.ok()?))).collect();
+        if !values.is_empty() {
+            return Ok(values);
+        }
+        absent = found.values().filter_map(|value| value.err()).fold(absent, Absent::max);
+    }
+    Err(absent)
+}
+
+fn of_formula(signal: &Signal, formula: &Formula, window: &Window, is_of: &dyn Fn(&Reading) -> bool) -> Result<f64, Absent> {
+    if signal.of == SourceClass::Outcome {
+        return window.outcomes.get(&formula.metric).map(|found| found.value * signal.times).ok_or(Absent::NoMetric);
+    }
+    let metric = |name: &str| combined(signal, formula.statistic, name, window, is_of);
+    let value = match &formula.over {
+        None => metric(&formula.metric)?,
+        Some(over) => {
+            let (value, count) = (metric(&formula.metric)?, metric(over)?);
+            if count <= 0.0 {
+                return Err(Absent::NothingCounted);
+            }
+            value / count
+        }
+    };
+    let value = value * signal.times;
+    match &formula.less_from {
+        None => Ok(value),
+        Some(outcome) => window.outcomes.get(outcome).map(|found| found.value - value).ok_or(Absent::NoMetric),
+    }
+}
+
+/// Puts the series of one name together.
+fn combined(
+    signal: &Signal,
+    statistic: Statistic,
+    name: &str,
+    window: &Window,
+    is_of: &dyn Fn(&Reading) -> bool,
+) -> Result<f64, Absent> {
+    let named = window.readings.iter().filter(|reading| reading.series.name == name && signal.of.matches(&reading.source));
+    let all: Vec<&Reading> = named.filter(|reading| is_of(reading)).collect();
+    if all.is_empty() {
+        return Err(Absent::NoMetric);
+    }
+    if all.iter().any(|reading| reading.samples < MIN_SAMPLES || reading.gap > MAX_GAP) {
+        return Err(Absent::TooCoarse);
+    }
+    let values = all.iter().map(|reading| match statistic {
+        Statistic::Mean => reading.mean,
+        Statistic::Max => reading.max,
+    });
+    Ok(match signal.combine {
+        Combine::Sum => values.sum(),
+        Combine::Mean => values.sum::<f64>() / all.len() as f64,
+        Combine::Max => values.fold(f64::MIN, f64::max),
+    })
+}

@@ -1,0 +1,65 @@
+//! The page of all rules.
+
+use std::fmt::Write as _;
+
+use crate::rule::{Direction, Rule, Signal, rules};
+
+/// Returns the page of all rules, as Markdown.
+pub fn reference_page() -> String {
+    let mut page = "# Rules of diagnosis\n\nMade from `diagnosis/*.yaml` by `assay generate`. How they are used: [Diagnosis](../diagnosis.md).\n".to_owned();
+    rules().iter().for_each(|rule| write_rule(&mut page, rule));
+    page
+}
+
+fn write_rule(page: &mut String, rule: &Rule) {
+    let slower: Vec<String> = rule.slower.iter().map(|name| format!("`{name}`")).collect();
+    let playbook = serde_json::to_value(rule.playbook).ok().and_then(|word| Some(word.as_str()?.to_owned())).unwrap_or_default();
+    let _ = write!(
+        page,
+        "\n## {}\n\n{}. Class: {}. Playbook: `{playbook}`. Outcomes, of which one has to be worse: {}.\n\n| signal | metrics | moved | why |\n| --- | --- | --- | --- |\n",
+        rule.rule,
+        rule.title,
+        rule.class.words(),
+        slower.join(", "),
+    );
+    rule.signals.iter().for_each(|signal| write_signal(page, signal, ""));
+    rule.supports.iter().for_each(|signal| write_signal(page, signal, " (supports)"));
+    let _ = write!(
+        page,
+        "\n- What else looks like this: {}\n- To confirm: {}\n- Needs {}.\n",
+        rule.instead, rule.confirm, rule.needs
+    );
+}
+
+fn write_signal(page: &mut String, signal: &Signal, supports: &str) {
+    let metrics: Vec<String> = signal
+        .is
+        .iter()
+        .map(|formula| {
+            let over = formula.over.as_ref().map(|over| format!(" / `{over}`")).unwrap_or_default();
+            let from = formula.less_from.as_ref().map(|from| format!("`{from}` - ")).unwrap_or_default();
+            format!("{from}`{}`{over}", formula.metric)
+        })
+        .collect();
+    let direction = match signal.moved {
+        Direction::Up => "up",
+        Direction::Down => "down",
+    };
+    let mut by = Vec::new();
+    if signal.ratio > 1.0 {
+        by.push(format!("{} times", signal.ratio));
+    }
+    if signal.amount > 0.0 {
+        by.push(format!("{} {}", signal.amount, signal.unit));
+    }
+    let below = signal.below.map(|level| format!(", to below {level} {}", signal.unit)).unwrap_or_default();
+    let among = signal.among.as_ref().map(|labels| format!(", one among those of `{}`", labels.join("`, `"))).unwrap_or_default();
+    let _ = writeln!(
+        page,
+        "| {}{supports} | {} | {direction} by {}{below}{among} | {} |",
+        signal.name,
+        metrics.join(", or "),
+        by.join(" and "),
+        signal.reason
+    );
+}

@@ -1,0 +1,349 @@
+//! The rules: data that is reviewed like code.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Serialize};
+
+/// The rules of this version of Assay, by file.
+const FILES: [(&str, &str); 4] = [
+    ("diagnosis/server.yaml", include_str!("../../../diagnosis/server.yaml")),
+    ("diagnosis/machine.yaml", include_str!("../../../diagnosis/machine.yaml")),
+    ("diagnosis/gpu.yaml", include_str!("../../../diagnosis/gpu.yaml")),
+    ("diagnosis/work.yaml", include_str!("../../../diagnosis/work.yaml")),
+];
+
+/// The name in `slower` that stands for every outcome with a direction.
+pub(crate) const ANY: &str = "any";
+
+/// The name in `slower` of a rule that explains no outcome, but the time before one.
+pub(crate) const NONE: &str = "none";
+
+/// The kind of bottleneck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// The computation itself.
+    Compute,
+    /// What lies between machines or processors.
+    Communication,
+    /// The data that is worked on did not come in time.
+    Input,
+    /// Queues, schedulers, quotas and the machine beside the computation.
+    ControlPlane,
+}
+
+impl Class {
+    /// Returns the class in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::Communication => "communication",
+            Self::Input => "input",
+            Self::ControlPlane => "control plane",
+        }
+    }
+}
+
+/// The investigation that a rule is a step of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Playbook {
+    /// Tail latencies grew.
+    TailLatencyRegression,
+    /// GPUs are idle while there is work.
+    LowGpuUtilization,
+    /// One of many workers holds up the rest.
+    DistributedStraggler,
+    /// Work waits for its place in the cluster.
+    SchedulerBackpressure,
+}
+
+/// The source of a quantity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceClass {
+    /// The machine of the recorder.
+    Host,
+    /// The servers of the case's target.
+    Endpoint,
+    /// The exporters that the pipeline names.
+    Exporter,
+    /// The numbers of the run itself.
+    Outcome,
+}
+
+impl SourceClass {
+    /// Returns true for a telemetry source of this class, by its name in rows.
+    pub(crate) fn matches(self, source: &str) -> bool {
+        let of = |word: &str| source == word || source.strip_prefix(word).is_some_and(|rest| rest.starts_with('/'));
+        match self {
+            Self::Host => of("host"),
+            Self::Endpoint => of("endpoint"),
+            Self::Exporter => of("exporter"),
+            Self::Outcome => false,
+        }
+    }
+}
+
+/// A direction of change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// It grew.
+    Up,
+    /// It fell.
+    Down,
+}
+
+/// The way in which the series of one name are put together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Combine {
+    /// Their sum.
+    #[default]
+    Sum,
+    /// Their mean.
+    Mean,
+    /// The largest of them.
+    Max,
+}
+
+/// The statistic of a telemetry metric over an attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Statistic {
+    /// The mean of the samples; of a counter, its mean increase per second.
+    #[default]
+    Mean,
+    /// The largest sample.
+    Max,
+}
+
+/// A way to compute a quantity. The first of several whose metrics are there is taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Formula {
+    /// The metric.
+    pub(crate) metric: String,
+    /// The metric that it is divided by.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) over: Option<String>,
+    /// The statistic of both.
+    #[serde(default)]
+    pub(crate) statistic: Statistic,
+    /// The outcome that the result, in the signal's unit, is subtracted from.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) less_from: Option<String>,
+}
+
+/// The labels that tell apart the objects among which one is looked for, such as `[Hostname, gpu]`.
+pub type Among = Vec<String>;
+
+/// A quantity, and the change of it that is part of a rule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Signal {
+    /// The quantity in words.
+    pub name: String,
+    /// Its source.
+    pub of: SourceClass,
+    #[serde(default)]
+    pub(crate) combine: Combine,
+    pub(crate) is: Vec<Formula>,
+    #[serde(default = "one")]
+    pub(crate) times: f64,
+    /// The unit of the quantity, of its changes and of `amount`.
+    pub unit: String,
+    /// The direction of the change.
+    pub moved: Direction,
+    /// The smallest change, as the larger value over the smaller one.
+    #[serde(default = "one")]
+    pub ratio: f64,
+    /// The smallest change, in the unit.
+    #[serde(default)]
+    pub amount: f64,
+    /// The level that the candidate has to be below as well.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub below: Option<f64>,
+    /// If one object among several is looked for: the labels that tell them apart. The change is then that object's distance from the others, in
+    /// the same attempts.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub among: Option<Among>,
+    /// The reason for the thresholds.
+    pub reason: String,
+    /// The outcome of the same unit that its change is a part of.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub explains: Option<String>,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// A rule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// Its name.
+    pub rule: String,
+    /// What is the matter if it holds, as a sentence.
+    pub title: String,
+    /// The kind of bottleneck.
+    pub class: Class,
+    /// The investigation that it is a step of.
+    pub playbook: Playbook,
+    /// The outcomes, of which one has to be worse; `any` for all, `none` if the rule explains no outcome.
+    pub slower: Vec<String>,
+    /// The signals that all have to have moved.
+    pub signals: Vec<Signal>,
+    /// Signals that support the rule if they moved as well.
+    #[serde(default)]
+    pub supports: Vec<Signal>,
+    /// What else looks like this.
+    pub instead: String,
+    /// The experiment that would confirm it.
+    pub confirm: String,
+    /// What has to be recorded.
+    pub needs: String,
+}
+
+/// The reason why a file of rules is refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuleError {
+    /// The file is not YAML of this subset.
+    #[error("`{file}` cannot be read: {problem}")]
+    Yaml {
+        /// The file.
+        file: String,
+        /// The first problem.
+        problem: String,
+    },
+    /// A rule has not the form of a rule.
+    #[error("rule {number} of `{file}`: {problem}")]
+    Form {
+        /// The file.
+        file: String,
+        /// The number of the rule in it, from 1.
+        number: usize,
+        /// The problem.
+        problem: String,
+    },
+}
+
+/// Reads a file of rules: one YAML document each.
+///
+/// # Errors
+/// Fails if the file is not YAML, if a rule has an unknown or missing field, and if a threshold or a name makes no sense.
+pub fn parse_rules(file: &str, text: &str) -> Result<Vec<Rule>, RuleError> {
+    let documents = assay_spec::parse_documents(file, text.as_bytes()).map_err(|problems| RuleError::Yaml {
+        file: file.to_owned(),
+        problem: problems.first().map(|problem| problem.message.clone()).unwrap_or_default(),
+    })?;
+    let mut rules = Vec::new();
+    for (place, document) in documents.into_iter().enumerate() {
+        let refuse = |problem: String| RuleError::Form { file: file.to_owned(), number: place + 1, problem };
+        let rule: Rule = serde_json::from_value(document).map_err(|error| refuse(error.to_string()))?;
+        check(&rule).map_err(refuse)?;
+        rules.push(rule);
+    }
+    let mut names = BTreeSet::new();
+    match rules.iter().position(|rule| !names.insert(&rule.rule)) {
+        Some(place) => Err(RuleError::Form { file: file.to_owned(), number: place + 1, problem: "its name is taken".to_owned() }),
+        None => Ok(rules),
+    }
+}
+
+/// Returns what makes no sense in a rule.
+fn check(rule: &Rule) -> Result<(), String> {
+    let texts = [&rule.rule, &rule.title, &rule.instead, &rule.confirm, &rule.needs];
+    if texts.iter().any(|text| text.trim().is_empty()) {
+        return Err("a text is empty".to_owned());
+    }
+    if rule.slower.is_empty() || rule.signals.is_empty() {
+        return Err("it needs `slower` and a signal".to_owned());
+    }
+    let stands_alone = |name: &str| rule.slower.iter().any(|slower| slower == name) && rule.slower.len() > 1;
+    if stands_alone(ANY) || stands_alone(NONE) {
+        return Err(format!("`{ANY}` and `{NONE}` stand alone in `slower`"));
+    }
+    rule.signals.iter().chain(&rule.supports).try_for_each(check_signal)
+}
+
+fn check_signal(signal: &Signal) -> Result<(), String> {
+    let refuse = |problem: &str| Err(format!("signal `{}`: {problem}", signal.name));
+    if signal.is.is_empty() || signal.reason.trim().is_empty() {
+        return refuse("it needs a metric and a reason");
+    }
+    let is_number = |value: f64| value.is_finite() && value >= 0.0;
+    if !is_number(signal.times) || signal.times == 0.0 || !is_number(signal.amount) || !is_number(signal.ratio) {
+        return refuse("a threshold is no number of 0 or more");
+    }
+    if signal.ratio < 1.0 || (signal.ratio == 1.0 && signal.amount == 0.0) {
+        return refuse("it needs a `ratio` above 1, or an `amount`");
+    }
+    let is_outcome = signal.of == SourceClass::Outcome;
+    if is_outcome && signal.is.iter().any(|formula| formula.over.is_some() || formula.less_from.is_some()) {
+        return refuse("an outcome is taken as it is");
+    }
+    match &signal.among {
+        Some(labels) if is_outcome || labels.is_empty() => refuse("`among` needs labels of a telemetry metric"),
+        Some(_) if signal.is.iter().any(|formula| formula.less_from.is_some()) => refuse("`among` has no `less_from`"),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the rules of this version, in the order of their files.
+pub fn rules() -> &'static [Rule] {
+    static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+        // A test reads every file, so none is left out.
+        FILES.iter().flat_map(|(file, text)| parse_rules(file, text).unwrap_or_default()).collect()
+    });
+    &RULES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_of_rules_is_read_and_every_name_is_free() {
+        let mut names = BTreeSet::new();
+        for (file, text) in FILES {
+            for rule in parse_rules(file, text).unwrap_or_else(|error| panic!("{error}")) {
+                assert!(names.insert(rule.rule.clone()), "{} twice", rule.rule);
+            }
+        }
+        assert_eq!(names.len(), rules().len());
+        assert!(names.len() > 15);
+    }
+
+    #[test]
+    fn a_rule_that_makes_no_sense_is_refused_by_its_place() {
+        let rule = |signal: &str| {
+            format!(
+                "rule: a\ntitle: b\nclass: compute\nplaybook: low_gpu_utilization\nslower: [any]\nsignals: [{signal}]\ninstead: c\n\
+                 confirm: d\nneeds: e\n"
+            )
+        };
+        let signal = |more: &str| format!("{{name: s, of: host, is: [{{metric: m}}], unit: s, moved: up, reason: r{more}}}");
+        let refused = |text: &str| parse_rules("r.yaml", text).expect_err("refused").to_string();
+        assert_eq!(parse_rules("r.yaml", &rule(&signal(", ratio: 2"))).expect("a rule").len(), 1);
+        for (text, why) in [
+            (rule(&signal("")), "rule 1 of `r.yaml`: signal `s`: it needs a `ratio` above 1, or an `amount`"),
+            (rule(&signal(", ratio: 0.5")), "it needs a `ratio` above 1, or an `amount`"),
+            (rule(&signal(", amount: -1")), "a threshold is no number of 0 or more"),
+            (rule(&signal(", amount: 1, among: []")), "`among` needs labels of a telemetry metric"),
+            (rule(&signal(", amount: 1, other: 1")), "unknown field `other`"),
+            (rule(""), "it needs `slower` and a signal"),
+            (rule(&signal(", ratio: 2")).replace("[any]", "[any, ttft_ms_p50]"), "stand alone"),
+            (rule(&signal(", ratio: 2")).replace("title: b", "title: ''"), "a text is empty"),
+            (format!("{0}---\n{0}", rule(&signal(", ratio: 2"))), "rule 2 of `r.yaml`: its name is taken"),
+            ("a: [".to_owned(), "`r.yaml` cannot be read: "),
+        ] {
+            let found = refused(&text);
+            assert!(found.contains(why), "{found}");
+        }
+    }
+}
