@@ -4,8 +4,9 @@ mod text;
 mod windows;
 
 use assay_diagnosis::{Explanation, Pair, explain, rules};
-use assay_manifest::{CaseId, Plan, Summary};
-use assay_runs::VerifiedRun;
+use assay_manifest::{CaseId, Outcome, Plan, Summary, Verdict};
+use assay_report::gate::Why;
+use assay_runs::{RunStore, VerifiedRun};
 use assay_stage::{ErrorCode, Exit, Failure};
 use serde_json::json;
 
@@ -28,6 +29,21 @@ pub(crate) struct Explain {
     /// Print the result as one JSON document
     #[arg(long)]
     json: bool,
+}
+
+/// Returns what explains the regression of a verdict best, from the newest run that it judges; `None` for another outcome. A run that cannot be
+/// read is no reason to withhold a verdict: the failure is what is said.
+pub(crate) fn why(verdict: &Verdict, place: &RunStore) -> Option<Why> {
+    let run = verdict.runs.last().filter(|_| verdict.outcome == Outcome::Regressed)?;
+    let pairs = place.open(run.run_id.as_str()).and_then(|run| pair_sides(&run));
+    let command = format!("`assay explain {}` shows what was checked and what was not", run.run_id);
+    Some(match pairs {
+        Ok((_, pairs)) => {
+            let explanation = explain(rules(), &pairs);
+            Why { headline: text::headline(&explanation), details: text::first_finding(&explanation).into_iter().chain([command]).collect() }
+        }
+        Err(failure) => Why { headline: "Not explained: its run cannot be read again".to_owned(), details: vec![failure.message] },
+    })
 }
 
 /// A side of the explanation.

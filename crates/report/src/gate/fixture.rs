@@ -11,7 +11,7 @@ use assay_manifest::{
 };
 
 use crate::ChainSignature;
-use crate::gate::{EarlierVerdict, Inputs, Report};
+use crate::gate::{EarlierVerdict, Inputs, Report, Why};
 
 /// Owns everything that [`Inputs`] borrows.
 pub(crate) struct Model {
@@ -21,6 +21,7 @@ pub(crate) struct Model {
     pub(crate) unestablished: Vec<RunId>,
     pub(crate) earlier: Vec<EarlierVerdict>,
     pub(crate) summaries: BTreeMap<Digest, Summary>,
+    pub(crate) why: Option<Why>,
 }
 
 impl Model {
@@ -33,6 +34,7 @@ impl Model {
             unestablished: &self.unestablished,
             earlier: &self.earlier,
             summaries: &self.summaries,
+            why: self.why.clone(),
             store: Some("s3://results"),
         })
     }
@@ -351,6 +353,7 @@ pub(crate) fn model() -> Model {
         unestablished: Vec::new(),
         earlier: vec![earlier(1, Outcome::Inconclusive)],
         summaries,
+        why: None,
     }
 }
 

@@ -17,5 +17,5 @@ mod terminal;
 #[cfg(test)]
 mod tests;
 
-pub use inputs::{EarlierVerdict, Inputs};
+pub use inputs::{EarlierVerdict, Inputs, Why};
 pub use model::{Magnitude, Report};

@@ -260,6 +260,22 @@ fn worst_comes_first_and_the_plans_order_is_kept_within() {
 }
 
 #[test]
+fn what_explains_a_regression_stands_under_its_sentence() {
+    let mut model = fixture::model();
+    let headline = "Requests waited in the server's queue";
+    for output in [model.report().markdown(60_000), model.report().terminal(100, false), model.report().html()] {
+        assert!(!output.contains(headline), "nothing was explained");
+    }
+    let details = vec!["seen: the queue | 1 -> 40 ms".to_owned(), "`assay explain one` shows what was checked".to_owned()];
+    model.why = Some(Why { headline: headline.to_owned(), details });
+    let comment = model.report().markdown(60_000);
+    let (before, after) = comment.split_once(&format!("\n**Why**: {headline}\n\n- seen: the queue ")).expect("it is there");
+    assert!(!before.contains("### What changed") && after.contains("### What changed"), "{comment}");
+    assert_eq!(comment.matches(headline).count(), 1);
+    assert!(model.report().terminal(100, false).contains(headline) && model.report().html().contains("server&#39;s queue"));
+}
+
+#[test]
 fn each_outcome_has_its_sentence() {
     use Outcome::{Improved, Inconclusive, Regressed, Unchanged};
     let sentence = |outcome, kept: &[Outcome]| {

@@ -39,7 +39,15 @@ pub(super) fn lines([baseline, candidate]: &[String; 2], found: &Explanation) ->
     lines
 }
 
-fn headline(found: &Explanation) -> String {
+/// Returns what was seen of the first finding, and the experiment that would confirm it.
+pub(super) fn first_finding(found: &Explanation) -> Vec<String> {
+    let Some(finding) = found.findings.first() else { return Vec::new() };
+    let seen = finding.seen.iter().filter(|seen| seen.needed).map(seen_text);
+    seen.map(|text| format!("{text}, at {} of {}", finding.point, finding.case)).chain([format!("To confirm: {}", finding.confirm)]).collect()
+}
+
+/// Returns the conclusion in one line.
+pub(super) fn headline(found: &Explanation) -> String {
     match found.conclusion {
         Conclusion::Found => {
             let more = match found.findings.len() {

@@ -6,13 +6,14 @@ use std::path::Path;
 use assay_gating::{GateDecision, VerifiedVerdict};
 use assay_manifest::{Body as _, Digest, Document, MAX_MANIFEST_BYTES, Role, RunId, Summary, Verdict};
 use assay_report::ChainSignature;
-use assay_report::gate::{EarlierVerdict, Inputs, Report};
+use assay_report::gate::{EarlierVerdict, Inputs, Report, Why};
 use assay_runs::{RunStore, named_store};
 use assay_stage::{ErrorCode, Failure};
 use assay_store::Store;
 use assay_verify::{Blobs as _, StoreBlobs};
 use serde_json::json;
 
+use crate::commands::explain;
 use crate::output;
 
 /// The longest comment of all gates together, in bytes: the forge's limit, less the text that the posting program adds.
@@ -23,7 +24,10 @@ pub(super) fn show(decided: &[GateDecision], to: Option<&Path>, as_json: bool, p
     let uri = place.store_uri()?;
     let blobs = StoreBlobs::new(Store::open_existing(&uri)?);
     let many = decided.len().max(1);
-    let of = |decided: &GateDecision| Ok(report(decided, &uri, &summaries(decided.verdict.verdict(), &blobs)?));
+    let of = |decided: &GateDecision| {
+        let verdict = decided.verdict.verdict();
+        Ok(report(decided, &uri, &summaries(verdict, &blobs)?, explain::why(verdict, place)))
+    };
     let reports = decided.iter().map(of).collect::<Result<Vec<_>, Failure>>()?;
     let mut written = Vec::new();
     for (decided, report) in decided.iter().zip(&reports).filter(|_| to.is_some()) {
@@ -60,7 +64,7 @@ fn summaries(verdict: &Verdict, blobs: &StoreBlobs) -> Result<BTreeMap<Digest, S
     Ok(found)
 }
 
-fn report(decided: &GateDecision, store: &str, summaries: &BTreeMap<Digest, Summary>) -> Report {
+fn report(decided: &GateDecision, store: &str, summaries: &BTreeMap<Digest, Summary>, why: Option<Why>) -> Report {
     let known = &decided.verdict;
     let verdict = known.verdict();
     let earlier: Vec<EarlierVerdict> = decided.all.iter().filter(|other| other.number < known.number).map(earlier).collect();
@@ -81,6 +85,7 @@ fn report(decided: &GateDecision, store: &str, summaries: &BTreeMap<Digest, Summ
         unestablished: &unestablished,
         earlier: &earlier,
         summaries,
+        why,
         store: named_store(store),
     })
 }

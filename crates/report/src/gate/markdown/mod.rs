@@ -6,7 +6,7 @@ pub(crate) mod sections;
 use crate::gate::model::acknowledgements::AcknowledgementLine;
 use crate::gate::model::lineage::{Origin, RunLineage, SideOrigin};
 use crate::gate::model::row::{MetricOutcome, Row};
-use crate::gate::model::strip::EXPIRED;
+use crate::gate::model::strip::{EXPIRED, WHY};
 use crate::gate::model::{EarlierLine, Report};
 use crate::render::markdown::{block, code, escape, prose};
 use crate::render::number::significant;
@@ -34,7 +34,7 @@ impl Report {
                 0,
                 "sentence",
                 String::new(),
-                std::iter::once(self.verdict_lines()).chain(self.expired_lines()).collect(),
+                std::iter::once(self.verdict_lines()).chain(self.expired_lines()).chain(self.why_lines()).collect(),
                 "",
             ),
             section(3, "changed metric", format!("\n### What changed\n\n{HEADER}"), changed.map(line).collect(), ""),
@@ -76,13 +76,23 @@ impl Report {
         lines.map(|line| format!("\n⚠ {}\n", prose(&line))).collect()
     }
 
+    /// Returns what explains the regression, under the sentence.
+    fn why_lines(&self) -> Vec<String> {
+        let items = self.strip.iter().filter(|item| item.label == WHY);
+        let line = |item: &StripItem| {
+            let details: String = item.first_details().map(|detail| format!("- {}\n", prose(&detail))).collect();
+            format!("\n**{}**: {}\n\n{details}", item.label, prose(&item.headline))
+        };
+        items.map(line).collect()
+    }
+
     fn strip_lines(&self) -> Vec<String> {
         let line = |item: &StripItem| {
             let mark = if item.caution { "⚠ " } else { "" };
             let details: Vec<String> = item.first_details().map(|detail| prose(&detail)).collect();
             format!("| {} | {mark}{} | {} |\n", item.label, prose(&item.headline), details.join("<br>"))
         };
-        self.strip.iter().filter(|item| item.label != EXPIRED).map(line).collect()
+        self.strip.iter().filter(|item| item.label != EXPIRED && item.label != WHY).map(line).collect()
     }
 
     fn evidence(&self) -> String {

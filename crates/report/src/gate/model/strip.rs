@@ -15,6 +15,9 @@ use crate::render::text::{all_of, clean, counted, short_commit};
 /// The label of the item that names expired acknowledgements.
 pub(crate) const EXPIRED: &str = "Expired";
 
+/// The label of what explains a regression.
+pub(crate) const WHY: &str = "Why";
+
 /// Maximum number of earlier attempts of one run that are listed; the rest are counted.
 const MAX_ENDS: usize = 3;
 
@@ -27,6 +30,7 @@ pub(crate) fn items(inputs: &Inputs<'_>, primary: &[Row], accepted: &[Acknowledg
         [compared(inputs), signed(inputs), pairs(inputs, primary), look(inputs), differences(inputs), confounding(inputs)];
     let expired = expired(accepted).into_iter();
     expired
+        .chain(why(inputs))
         .chain(always)
         .chain(executed(inputs))
         .chain([checks(inputs), runs(inputs), rules(inputs), own_rules(inputs)])
@@ -39,6 +43,12 @@ fn expired(accepted: &[AcknowledgementLine]) -> Option<StripItem> {
     let mut lines = expired.map(|one| format!("acknowledgement `{}` expired on {}: remove or renew it", one.path, one.expires));
     let first = lines.next()?;
     Some(StripItem::new(EXPIRED, true, first, lines.collect()))
+}
+
+/// States what explains a regression.
+fn why(inputs: &Inputs<'_>) -> Option<StripItem> {
+    let why = inputs.why.as_ref()?;
+    Some(StripItem::new(WHY, false, clean(&why.headline), why.details.iter().map(|detail| clean(detail)).collect()))
 }
 
 fn compared(inputs: &Inputs<'_>) -> StripItem {
