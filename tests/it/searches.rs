@@ -129,6 +129,19 @@ fn a_document_that_contradicts_its_runs_or_itself_is_refused() {
     assert!(unnamed.contains("has another publication than it states"), "{unnamed}");
     let work = refused("changed-8", |result| result.body.work.model = "other".to_owned());
     assert!(work.contains("is of other work than it states"), "{work}");
+    let target = refused("changed-10", |result| result.body.work.target = Digest::compute(b""));
+    assert!(target.contains("is of another target than it states"), "{target}");
+    let endpoint = refused("changed-11", |result| result.body.work.endpoint = "http://127.0.0.1:9".to_owned());
+    assert!(endpoint.contains("is of another target than it states"), "{endpoint}");
+    let twice = refused("changed-12", |result| {
+        let first = result.body.rounds[0].run_id.clone();
+        result.body.rounds[1].run_id = first;
+    });
+    assert!(twice.contains("its round 2 is the run of an earlier round"), "{twice}");
+    let (code, _) = search(&unbounded().0, &["--concurrency", "1,2,4,8,16", "--requests", "20", "--run-id", "wide"]);
+    assert_eq!(code, 0);
+    let wide = refused("changed-13", |result| result.body.rounds[0].run_id = "wide".parse().expect("a run id"));
+    assert!(wide.contains("the run `wide` is no round of a search: it has 5 loads, and the round 4"), "{wide}");
     let slos = refused("changed-9", |result| result.body.question.slos.clear());
     assert!(slos.contains("has other SLOs than it states"), "{slos}");
 }

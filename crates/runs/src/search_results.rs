@@ -3,7 +3,7 @@
 use assay_envelope::Trust;
 use assay_manifest::{
     Artifact, Body as _, Count, Digest, Document, InputRef, Instant, Kind, MAX_MANIFEST_BYTES, Manifest, Plan, Publication, Role,
-    RunId, SearchObservation, SearchResult, SearchRound, SearchedWork, Shard, Slo, Summary, canonical_value,
+    RunId, SearchObservation, SearchResult, SearchRound, SearchedWork, Shard, Slo, Summary, Target, canonical_value,
 };
 use assay_report::searched_observation;
 use assay_runner::KeyRing;
@@ -90,7 +90,17 @@ impl ObservedRound {
         let missing = |load: &Load| other(&format!("it observed nothing at {} {}", kind_of(*load), load.amount()));
         let observations = loads.iter().map(|load| observe(load).ok_or_else(|| missing(load))).collect::<Result<_, _>>()?;
         let spec = spec_without_load(run.blobs.as_ref(), &workload.spec)?.ok_or_else(|| other("its workload is absent"))?;
-        let work = SearchedWork { model: served.model.clone(), spec };
+        let [target] = plan.body.targets.as_slice() else { return Err(other("it has not one target")) };
+        let points = plan.body.cases.iter().map(|case| case.points.len()).sum::<usize>();
+        if points != loads.len() {
+            return Err(other(&format!("it has {points} loads, and the round {}", loads.len())));
+        }
+        let work = SearchedWork {
+            model: served.model.clone(),
+            spec,
+            target: target_digest(target)?,
+            endpoint: target.url.clone().unwrap_or_else(|| target.kind.to_string()),
+        };
         Ok(Self { run_id: run_id.clone(), publication, work, slos: served.slos.clone(), observations })
     }
 
@@ -127,6 +137,15 @@ fn spec_without_load(blobs: &dyn Blobs, spec: &Artifact) -> Result<Option<Digest
         members.retain(|name, _| !OF_A_ROUND.contains(&name.as_str()));
     }
     canonical_value(&spec).map(|bytes| Some(Digest::compute(&bytes))).map_err(|error| damaged(&error))
+}
+
+/// Returns the digest of a target as a Plan states it.
+fn target_digest(target: &Target) -> Result<Digest, Failure> {
+    let failed = |error: &(dyn std::error::Error + 'static)| {
+        Failure::new(ErrorCode::SearchResult, "the target of a round has no canonical form").because(error)
+    };
+    let value = serde_json::to_value(target).map_err(|error| failed(&error))?;
+    canonical_value(&value).map(|bytes| Digest::compute(&bytes)).map_err(|error| failed(&error))
 }
 
 /// Signs the result of a search with the key of the role `source`, and stores it under its first round.
@@ -254,7 +273,9 @@ fn check_round(manifest: &Manifest<SearchResult>, round: &SearchRound, number: u
         return Err(wrong("has another publication than it states"));
     }
     if observed.work != result.work {
-        return Err(wrong("is of other work than it states"));
+        let is_elsewhere = observed.work.target != result.work.target || observed.work.endpoint != result.work.endpoint;
+        let what = if is_elsewhere { "is of another target than it states" } else { "is of other work than it states" };
+        return Err(wrong(what));
     }
     if observed.slos != result.question.slos {
         return Err(wrong("has other SLOs than it states"));

@@ -1,6 +1,7 @@
 //! The signed result of a search: its documents from what was observed, the replay that proves it, and the workloads whose loads come
 //! from it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use assay_manifest::{
@@ -36,6 +37,11 @@ pub enum ReplayFault {
         /// The loads that follow.
         expected: Vec<SearchLoad>,
     },
+    /// The run of a round is that of an earlier one, so that one observation would count twice.
+    SameRun {
+        /// The round, from 1.
+        round: usize,
+    },
     /// A round follows the end of the search.
     AfterTheEnd {
         /// The round, from 1.
@@ -62,6 +68,7 @@ impl fmt::Display for ReplayFault {
         match self {
             Self::NoRound => f.write_str("it has no round"),
             Self::NoLoad => f.write_str("one of its loads is no load"),
+            Self::SameRun { round } => write!(f, "its round {round} is the run of an earlier round"),
             Self::OtherLoads { round, expected } => {
                 write!(f, "its round {round} observed other loads than {}, to which the earlier rounds lead", loads(expected))
             }
@@ -125,7 +132,11 @@ impl std::error::Error for WorkloadMismatch {}
 pub fn replay(result: &SearchResult) -> Result<(), ReplayFault> {
     let rule = rule_of(&result.question);
     let mut seen: Vec<Observation> = Vec::new();
+    let mut runs = BTreeSet::new();
     for (round, number) in result.rounds.iter().zip(1..) {
+        if !runs.insert(&round.run_id) {
+            return Err(ReplayFault::SameRun { round: number });
+        }
         let observed = round.observations.iter().map(observation).collect::<Option<Vec<_>>>().ok_or(ReplayFault::NoLoad)?;
         match next_step(&rule, &seen) {
             Step::Observe(expected) if observed.iter().map(|seen| seen.load).eq(expected.iter().copied()) => {}
@@ -339,7 +350,7 @@ mod tests {
         let SearchConclusion { end, grid, landmarks } = conclude(goal, &step, &seen);
         let mut document = json!({
             "ended_at": "2026-01-01T00:00:00.000000000Z", "question": question(&rule, Vec::new()), "rounds": rounds, "end": end, "grid": grid,
-            "work": {"model": "m", "spec": digest},
+            "work": {"model": "m", "spec": digest, "target": digest, "endpoint": "simulator"},
             "key": {"name": SearchResult::KEY, "digest": digest, "size": "0", "media_type": "application/x-pem-file"},
         });
         if let Some(found) = landmarks {
@@ -378,7 +389,12 @@ mod tests {
                 .starts_with("its round 1 observed other loads than concurrency 1, 2, 4, 8,")
         );
         assert!(fault(goal, |result| drop(result.rounds.pop())).ends_with("which no round observed"));
-        let extra = fault(goal, |result| result.rounds.extend(result.rounds.last().cloned()));
+        let twice = fault(goal, |result| result.rounds[1].run_id = result.rounds[0].run_id.clone());
+        assert_eq!(twice, "its round 2 is the run of an earlier round");
+        let extra = fault(goal, |result| {
+            let further = result.rounds.last().map(|last| SearchRound { run_id: "search-99".parse().expect("a run id"), ..last.clone() });
+            result.rounds.extend(further);
+        });
         assert!(extra.ends_with("follows the end of the search"), "{extra}");
         let falls_short = |result: &mut SearchResult| result.rounds[0].observations[3].good_fraction = Some(0.1);
         assert!(fault(goal, falls_short).contains("its round 2 observed other loads than"));

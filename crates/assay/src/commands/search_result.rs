@@ -137,9 +137,10 @@ fn lines(opened: &Opened) -> Vec<String> {
     let mut lines = vec![
         format!("search {digest}"),
         format!(
-            "{} of `{}`, ended {}, signed by {}",
+            "{} of `{}` at {}, ended {}, signed by {}",
             describe_goal(result.question.goal),
             result.work.model.escape_debug(),
+            result.work.endpoint.escape_debug(),
             result.ended_at.to_seconds(),
             opened.result.signer
         ),
@@ -250,7 +251,7 @@ mod tests {
                 "goal": "max_rate", "slos": [{"metric": "ttft", "at_most_ns": "15000000"}], "share": 0.99, "precision": 0.05,
                 "max_concurrency": 64,
             },
-            "work": {"model": "m", "spec": digest},
+            "work": {"model": "m", "spec": digest, "target": digest, "endpoint": "simulator"},
             "rounds": [{
                 "run_id": "search-1", "publication": digest,
                 "observations": [seen(1.5, 0.0, false), seen(2.5, 0.25, false), seen(3.0, 1.0, false), seen(4.0, 0.0, true)],

@@ -680,7 +680,9 @@ fn search_result(publication: Digest) -> SearchResult {
             "goal": "max_concurrency", "slos": [{"metric": "ttft", "at_most_ns": "200000000"}], "share": 0.99, "precision": 0.05,
             "max_concurrency": 1024,
         },
-        "work": {"model": "chat-8b", "spec": digest("spec without load")},
+        "work": {
+            "model": "chat-8b", "spec": digest("spec without load"), "target": digest("target"), "endpoint": "http://chat-8b.example.org",
+        },
         "rounds": [{"run_id": RUN, "publication": publication, "observations": [seen(8.0, 1.0, false), seen(9.0, 0.5, true)]}],
         "end": {
             "outcome": "found", "bracket": {"meets": load(8.0), "falls_short": load(9.0), "crossing": 8.02}, "load": load(8.0),

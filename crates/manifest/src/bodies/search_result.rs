@@ -66,6 +66,10 @@ pub struct SearchedWork {
     pub model: String,
     /// The digest of the frozen `spec` without `load` and `seed`, in canonical form: equal in all rounds.
     pub spec: Digest,
+    /// The digest of the target in the Plans, in canonical form: equal in all rounds.
+    pub target: Digest,
+    /// The address of the target if the Plans state it, or else its kind.
+    pub endpoint: String,
 }
 
 /// The observation of one load.
