@@ -330,6 +330,9 @@ function notChecked(members, trust, body) {
     "The warehouse: whether its tables hold these rows.",
     "Time: the times are what each signer asserts.",
   ];
+  const searched = body("plan").workloads.filter((workload) => workload.search).map(({ name }) => `\`${shown(name)}\``);
+  if (searched.length > 0)
+    all.push(`Searches: the search result that ${searched.join(", ")} names was not read; only its bytes are those of the plan.`);
   const inBundles = [...new Set(members.flatMap(({ unchecked }) => unchecked))];
   if (inBundles.length > 0) all.push(`Bundles: ${inBundles.join(" and ")} are there, and were not checked.`);
   const inPolicy = trust.unchecked.map((name) => `\`${shown(name)}\``);

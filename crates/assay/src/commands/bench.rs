@@ -442,7 +442,7 @@ impl Bench {
         let request = self.request(adhoc, self.name.clone(), Some(search));
         budget.take_source(&request.source)?;
         let resume = format!(
-            "the search is over, and what is measured is kept: to go on, repeat the command with `{}` instead of the search, and the `--run-id` of this run",
+            "the search is over, and what is measured is kept: to go on, repeat the command with `{}` instead of the search and its options, and the `--run-id` of this run",
             search::as_option(&loads)
         );
         request.run_until(&cancel).map_err(|failure| interrupted(self.reword(failure, &wording), &resume))
