@@ -40,7 +40,6 @@ fn a_server_that_computes_fewer_requests_at_once_is_found_by_its_queue() {
     assert_eq!((&explained["baseline"], &explained["candidate"]), (&json!("many default"), &json!("few default")));
     assert_eq!(explained["explanation"]["conclusion"], "found", "{explained:#}");
     assert_eq!(rules(&explained)[0], "server-queue", "it explains the most: {explained:#}");
-    assert!(rules(&explained).contains(&"batch-limit"), "{explained:#}");
     let queue = &explained["explanation"]["findings"][0];
     assert_eq!((&queue["case"], &queue["points"]), (&json!("chat.few.default"), &json!(["concurrency-8"])));
     assert_eq!(queue["places"], json!(["endpoint/few"]));

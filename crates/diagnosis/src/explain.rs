@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_stats::{Alternative, NoTest, Samples, holm, mann_whitney, robust, welch};
+use assay_stats::{Alternative, NoTest, Samples, holm, robust, welch};
 
 use crate::evidence::{Better, Outcome, Pair, Window};
 use crate::finding::{Change, Conclusion, Explanation, Finding, Healthy, NotChecked, Seen, Worse};
@@ -210,12 +210,29 @@ fn compare(signal: &Signal, baseline: &[f64], candidate: &[f64]) -> Tested {
     Tested::Compared(Moved { is_beyond: is_beyond(signal, baseline, candidate), change, object: None })
 }
 
-/// Returns the p-value of a difference: Welch's test, or of sides of which neither varies that of Mann and Whitney.
+/// Returns the p-value of a difference by Welch's test. If neither side varies, it is the largest probability of that, over all distributions that both
+/// sides could share: of `n` equal values and `m` others, which is `q^n (1 - q)^m` at `q = n / (n + m)`.
 fn p_of(first: &Samples, second: &Samples, alternative: Alternative) -> f64 {
     match welch(first, second, alternative) {
         Ok(tested) => tested.p,
-        Err(NoTest::NoSpread) => mann_whitney(first, second, alternative).map_or(1.0, |tested| tested.p),
+        Err(NoTest::NoSpread) if is_ordered(first, second, alternative) => {
+            let both = (first.len() + second.len()) as f64;
+            [first, second].iter().map(|side| power(side.len() as f64 / both, side.len())).product()
+        }
         Err(_) => 1.0,
+    }
+}
+
+/// Returns a whole power by multiplication, which is the same on every machine.
+fn power(base: f64, exponent: usize) -> f64 {
+    std::iter::repeat_n(base, exponent).product()
+}
+
+fn is_ordered(first: &Samples, second: &Samples, alternative: Alternative) -> bool {
+    match alternative {
+        Alternative::Greater => first.median() > second.median(),
+        Alternative::Less => first.median() < second.median(),
+        Alternative::TwoSided => false,
     }
 }
 
@@ -266,7 +283,7 @@ fn test_among(signal: &Signal, labels: &[String], pair: &Pair) -> Tested {
         Samples::new(&changes.iter().map(of).collect::<Vec<_>>()).map_or(0.0, |samples| samples.median())
     };
     let [baseline, candidate] = [median(|change| change.0), median(|change| change.1)];
-    let p = (objects as f64).powi(1 - i32::try_from(windows.len()).unwrap_or(i32::MAX));
+    let p = power(1.0 / objects as f64, windows.len().saturating_sub(1));
     Tested::Compared(Moved {
         is_beyond: is_beyond(signal, baseline, candidate),
         change: Change { baseline, candidate, unit: signal.unit.clone(), attempts, p },

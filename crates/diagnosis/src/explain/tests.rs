@@ -243,6 +243,18 @@ fn clean_sides_have_findings_as_rarely_as_is_stated() {
 }
 
 #[test]
+fn sides_that_do_not_vary_have_the_largest_p_value_that_they_could_have() {
+    let samples = |values: &[f64]| Samples::new(values).expect("samples");
+    let (two, eight) = (samples(&[2.0; 4]), samples(&[8.0; 4]));
+    assert!((p_of(&eight, &two, Alternative::Greater) - 2_f64.powi(-8)).abs() < 1e-15);
+    assert!((p_of(&two, &eight, Alternative::Less) - 2_f64.powi(-8)).abs() < 1e-15);
+    assert!((p_of(&two, &eight, Alternative::Greater) - 1.0).abs() < 1e-15);
+    assert!((p_of(&two, &two, Alternative::Greater) - 1.0).abs() < 1e-15);
+    let three = p_of(&samples(&[1.0; 3]), &samples(&[0.0; 6]), Alternative::Greater);
+    assert!((three - (1.0_f64 / 3.0).powi(3) * (2.0_f64 / 3.0).powi(6)).abs() < 1e-15);
+}
+
+#[test]
 fn thresholds_hold_in_their_direction() {
     let rule = |moved: &str, more: &str| {
         let text = format!(
