@@ -267,7 +267,7 @@ fn what_explains_a_regression_stands_under_its_sentence() {
         assert!(!output.contains(headline), "nothing was explained");
     }
     let details = vec!["seen: the queue | 1 -> 40 ms".to_owned(), "`assay explain one` shows what was checked".to_owned()];
-    model.why = Some(Why { headline: headline.to_owned(), details });
+    model.why = Some(crate::gate::Why { headline: headline.to_owned(), details });
     let comment = model.report().markdown(60_000);
     let (before, after) = comment.split_once(&format!("\n**Why**: {headline}\n\n- seen: the queue ")).expect("it is there");
     assert!(!before.contains("### What changed") && after.contains("### What changed"), "{comment}");
