@@ -36,6 +36,7 @@ pub(crate) static FORMAT: Format = Format {
 
 const COMMANDS: &[&[&str]] = &[&["aiperf", "profile"]];
 const RESULTS: &str = "Assay keeps all records and writes its own reports";
+const TELEMETRY: &str = "Assay records the endpoint's own metrics; a `telemetry` source of a pipeline adds others";
 const DATASET: &str = "put the file beside the workload, and write `dataset: {path: FILE}` instead of `lengths`";
 const SESSIONS: &str = "write `sessions: {turns: NUMBER, think_time: TIME}` into the workload";
 
@@ -70,6 +71,8 @@ pub(crate) static FLAGS: &[Flag] = &[
     ignored(&["--profile-export-prefix"], Takes::One, RESULTS),
     ignored(&["--tokenizer-revision"], Takes::One, "a tokenizer of Assay is a file beside the workload"),
     ignored(&["--tokenizer-trust-remote-code"], Takes::Nothing, "Assay runs no code of a model"),
+    ignored(&["--no-server-metrics"], Takes::Nothing, TELEMETRY),
+    ignored(&["--no-gpu-telemetry"], Takes::Nothing, TELEMETRY),
     ignored(&["--workers-max"], Takes::One, "Assay chooses `shards` by calibration"),
     refused(
         &["--endpoint"],

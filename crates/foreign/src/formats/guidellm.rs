@@ -14,7 +14,7 @@ use crate::mapping::Mapping;
 pub(crate) static FORMAT: Format = Format {
     name: "guidellm-benchmark",
     title: "a command line of guidellm",
-    versions: "0.6 and 0.7",
+    versions: "0.6",
     recognised_by: "`guidellm benchmark` or `guidellm benchmark run`",
     examples: &[
         Example {

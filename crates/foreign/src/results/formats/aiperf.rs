@@ -113,8 +113,8 @@ const UNITS: &[(&str, &str)] = &[
 
 const SEND: &str =
     "counted from the send time, the time to connect included; Assay counts from the intended time if a request has one";
-const DURATION: &str =
-    "over the time from the first request to the last response, ramp and drain included; Assay takes its window";
+// AIPerf 0.13.0 derives its rates from the bounds of the phase (`RecordsManager`, `ExportContext`), and not from its `benchmark_duration`.
+const DURATION: &str = "over the time of the phase (`end_time` - `start_time`), which begins before the first request and includes ramp and drain; Assay takes its window";
 const CLIENT_TOKENS: &str = "tokens by the client's tokenizer unless the server's counts are requested";
 
 /// Makes the fields of both files: those of the summary, and those of a request.
@@ -160,11 +160,11 @@ metrics! {
     "output_token_count" => "aiperf.output_tokens_without_reasoning", "output tokens of a response, without reasoning", Unlike;
     "reasoning_token_count" => "aiperf.reasoning_tokens", "reasoning tokens of a response", Unlike;
     "input_sequence_length" => "aiperf.input_tokens", "input tokens of a request", Differs("input_tokens", CLIENT_TOKENS);
-    "request_throughput" => "aiperf.request_throughput", "valid requests / benchmark duration", Differs("request_throughput_per_s", DURATION);
-    "output_token_throughput" => "aiperf.output_tokens_per_s", "output tokens / benchmark duration", Differs("output_tokens_per_s", DURATION);
-    "total_token_throughput" => "aiperf.total_tokens_per_s", "(input + output tokens) / benchmark duration", Differs("total_tokens_per_s", DURATION);
-    "input_token_throughput" => "aiperf.input_tokens_per_s", "input tokens / benchmark duration", Differs("input_tokens_per_s", DURATION);
-    "goodput" => "aiperf.goodput", "requests that met every SLO / benchmark duration", Differs("goodput_requests_per_s", DURATION);
+    "request_throughput" => "aiperf.request_throughput", "valid requests / time of the phase", Differs("request_throughput_per_s", DURATION);
+    "output_token_throughput" => "aiperf.output_tokens_per_s", "output tokens / time of the phase", Differs("output_tokens_per_s", DURATION);
+    "total_token_throughput" => "aiperf.total_tokens_per_s", "(input + output tokens) / time of the phase", Differs("total_tokens_per_s", DURATION);
+    "input_token_throughput" => "aiperf.input_tokens_per_s", "input tokens / time of the phase", Differs("input_tokens_per_s", DURATION);
+    "goodput" => "aiperf.goodput", "requests that met every SLO / time of the phase", Differs("goodput_requests_per_s", DURATION);
     "good_request_count" => "aiperf.good_requests", "requests that met every SLO", Unlike;
     "good_request_fraction" => "aiperf.good_fraction", "good requests / (valid requests + errors)",
         Differs("good_fraction", "requests that were never sent are not counted");

@@ -104,6 +104,8 @@ const TIMES: Unit = Unit::StatedAt("_time_unit", &[("s", "s"), ("ms", "ms")]);
 const SEND: &str = "counted from the send time, with the connection that each request opens; Assay counts from the intended time if a request has one";
 const RUN_TIME: &str = "over the time of the whole run, ramp, drain and polling included, also if warm-up requests are left out; Assay takes its window";
 const END: &str = "counted to the end of the stream; Assay counts to the last token event";
+const END_OF_TOKENS: &str =
+    "counted to the end of the stream; Assay counts to the last token event, and subtracts the tokens of the first one";
 
 static RUN: &[ResultField] = &[
     one("run_duration", "genai-bench.run_duration", "s", "time of the whole run; always in seconds", Unlike),
@@ -160,10 +162,10 @@ macro_rules! metrics {
 
 metrics! {
     "ttft" => "genai-bench.ttft", TIMES, "first chunk with content or reasoning - start", Differs("ttft_ms", SEND);
-    "tpot" => "genai-bench.tpot", TIMES, "(end - first chunk) / (output tokens - 1)", Differs("tpot_ms", END);
+    "tpot" => "genai-bench.tpot", TIMES, "(end - first chunk) / (output tokens - 1)", Differs("tpot_ms", END_OF_TOKENS);
     "e2e_latency" => "genai-bench.e2e", TIMES, "end of the stream - start", Differs("e2e_ms", END);
     "output_latency" => "genai-bench.output_latency", TIMES, "e2e_latency - ttft", Unlike;
-    "output_inference_speed" => "genai-bench.output_tokens_per_user_per_s", Unit::Is("tokens/s/user"), "1 / tpot, in tokens per second", Differs("output_tokens_per_user_per_s", END);
+    "output_inference_speed" => "genai-bench.output_tokens_per_user_per_s", Unit::Is("tokens/s/user"), "1 / tpot, in tokens per second", Differs("output_tokens_per_user_per_s", END_OF_TOKENS);
     "num_input_tokens" => "genai-bench.input_tokens", Unit::Is("tokens"), "by the server, else counted without special tokens", Differs("input_tokens", "the client's count if the server reports none");
     "num_output_tokens" => "genai-bench.output_tokens", Unit::Is("tokens"), "by the server, reasoning included, else counted from the text", Differs("output_tokens", "the client's count if the server reports none");
     "num_reasoning_tokens" => "genai-bench.reasoning_tokens", Unit::Is("tokens"), "by the server, else counted from the text, else 0", Unlike;

@@ -69,8 +69,11 @@ const LABELS: &[Label] = &[
     label("request_rate", "config/strategy/rate"),
 ];
 const START: &str = "counted from the start of the request; Assay counts from the intended time if a request has one";
-const SECONDS: &str =
-    "statistics of the rate over time, each value weighted by how long it holds; Assay divides the number by its window";
+// The mean of such a rate is the number over the time between the first and the last of the events, or the bounds that the tool gives: `rate_distribution_from_timings`
+// of guidellm 0.7.3 has bounds for requests alone.
+const REQUEST_RATE: &str = "statistics of the rate over time, each value weighted by how long it holds, so that the mean is the number over the duration; Assay divides by its window";
+const PROMPT_RATE: &str = "statistics of the rate over time, each value weighted by how long it holds, so that the mean is the number over the time from the first to the last of the first tokens; Assay divides by its window";
+const TOKEN_RATE: &str = "statistics of the rate over time, each value weighted by how long it holds, so that the mean is the number over the time from the first token of all to the last; Assay divides by its window";
 
 static BENCHMARK: &[ResultField] = &[
     one("duration", "guidellm.duration", "s", "end of the measurement - its start", Unlike),
@@ -92,7 +95,7 @@ static METRICS: &[ResultField] = &[
         "guidellm.request_throughput",
         "requests/s",
         "requests per second",
-        Differs("request_throughput_per_s", SECONDS),
+        Differs("request_throughput_per_s", REQUEST_RATE),
     ),
     all("request_concurrency/successful", "guidellm.concurrency", "requests", "requests in flight, weighted by time", Unlike),
     all("request_latency/successful", "guidellm.e2e", "s", "request end - request start", E2E),
@@ -121,21 +124,21 @@ static METRICS: &[ResultField] = &[
         "guidellm.input_tokens_per_s",
         "tokens/s",
         "input tokens per second",
-        Differs("input_tokens_per_s", SECONDS),
+        Differs("input_tokens_per_s", PROMPT_RATE),
     ),
     all(
         "output_tokens_per_second/successful",
         "guidellm.output_tokens_per_s",
         "tokens/s",
         "output tokens per second",
-        Differs("output_tokens_per_s", SECONDS),
+        Differs("output_tokens_per_s", TOKEN_RATE),
     ),
     all(
         "tokens_per_second/successful",
         "guidellm.total_tokens_per_s",
         "tokens/s",
         "tokens per second",
-        Differs("total_tokens_per_s", SECONDS),
+        Differs("total_tokens_per_s", TOKEN_RATE),
     ),
 ];
 
@@ -165,5 +168,5 @@ const E2E: Relation = Differs(
 const E2E_PER_TOKEN: Relation = Differs("e2e_per_output_token_ms", "long responses count more, because each token is a sample");
 const ITL: Relation = Differs(
     "tpot_ms",
-    "the tool calls it inter-token latency; in statistics, long responses count more, because each token is a sample",
+    "the tool calls it inter-token latency; Assay subtracts the tokens of the first event; in statistics, long responses count more, because each token is a sample",
 );

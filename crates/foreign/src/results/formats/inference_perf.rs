@@ -35,6 +35,7 @@ const LABELS: &[Label] =
     &[label("request_rate", "load_summary/requested_rate"), label("concurrency", "load_summary/concurrency")];
 const SEND: &str =
     "counted from the actual send time, without lateness; Assay counts from the intended time if a request has one";
+const SEND_TO_END: &str = "counted from the actual send time, without lateness, to the end of the response; Assay counts to the last token event, from the intended time if a request has one";
 const RUN_TIME: &str = "over the time of the run; Assay takes its window";
 
 static FIELDS: &[ResultField] = &[
@@ -49,28 +50,37 @@ static FIELDS: &[ResultField] = &[
         Differs("send_lateness_ms", "the wait for a worker is a part of it"),
     ),
     one("successes/count", "inference-perf.successful_requests", "requests", "requests that succeeded", Unlike),
-    all("successes/latency/request_latency", "inference-perf.request_latency", "s", "end - send time", Differs("e2e_ms", SEND)),
+    all(
+        "successes/latency/request_latency",
+        "inference-perf.request_latency",
+        "s",
+        "end - send time",
+        Differs("e2e_ms", SEND_TO_END),
+    ),
     all("successes/latency/time_to_first_token", "inference-perf.ttft", "s", "first token - send time", Differs("ttft_ms", SEND)),
     all(
         "successes/latency/time_per_output_token",
         "inference-perf.tpot",
         "s",
-        "(end - first token) / (output tokens - 1)",
-        Differs("tpot_ms", "counted to the end of the response; Assay counts to the last token event"),
+        "(last token - first token) / (output tokens - 1)",
+        Differs("tpot_ms", "Assay subtracts the tokens of the first event"),
     ),
     all(
         "successes/latency/normalized_time_per_output_token",
         "inference-perf.ntpot",
         "s",
         "request latency / output tokens",
-        Differs("e2e_per_output_token_ms", SEND),
+        Differs("e2e_per_output_token_ms", SEND_TO_END),
     ),
     all(
         "successes/latency/inter_token_latency",
         "inference-perf.itl",
         "s",
-        "time between tokens of a response",
-        Differs("icl_ms", "the tool calls it inter-token latency"),
+        "time between tokens of a response, each of which has the time of its chunk",
+        Differs(
+            "icl_ms",
+            "the tool calls it inter-token latency; the tokens of one chunk have gaps of 0, and Assay has a gap for each chunk alone",
+        ),
     ),
     one(
         "successes/throughput/input_tokens_per_sec",
