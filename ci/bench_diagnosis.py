@@ -12,7 +12,9 @@ no mistake by itself: a machine whose processors are taken also answers later th
 import asyncio
 import collections
 import contextlib
+import hashlib
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -51,7 +53,7 @@ spec:
   load: {mode: closed, concurrency: [4], duration: %ds}
   lengths: D(40,20)
   prefix: {system: 200}
-  seed: %d
+  seed: '%s'
 """
 
 PIPELINE = """apiVersion: assay.dev/v1alpha1
@@ -71,17 +73,19 @@ class Place:
     """A repository and a store of one recording."""
 
     def __init__(self, programs, folder, seed, targets, comparison=COMPARISON):
-        self.assay, self.folder = programs / "assay", folder
+        self.assay, self.folder = programs / "assay", folder / "work"
+        self.environment = {**os.environ, "HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config")}
+        folder = self.folder
         (folder / "workloads/load").mkdir(parents=True)
         (folder / "pipelines").mkdir()
-        (folder / "workloads/load/workload.yaml").write_text(WORKLOAD % (SECONDS, seed))
+        (folder / "workloads/load/workload.yaml").write_text(WORKLOAD % (SECONDS, hashlib.sha256(str(seed).encode()).hexdigest()))
         (folder / "pipelines/load.yaml").write_text(PIPELINE % (json.dumps(targets), TRIALS, comparison))
         author = ["-c", "user.name=bench", "-c", "user.email=bench@example.org"]
         for words in (["init", "-q", "-b", "main", "."], ["add", "."], [*author, "commit", "-qm", "a recording"]):
             subprocess.run(["git", *words], cwd=folder, check=True)
 
     def run(self, *words):
-        ran = subprocess.run([self.assay, *words], cwd=self.folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        ran = subprocess.run([self.assay, *words], cwd=self.folder, env=self.environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if ran.returncode not in (0, 21):
             sys.exit(f"assay {' '.join(words)} ended with {ran.returncode}:\n{ran.stdout[-2000:]}{ran.stderr[-2000:]}")
         return ran.stdout
