@@ -52,7 +52,12 @@ fn a_server_that_computes_fewer_requests_at_once_is_found_by_its_queue() {
 
     let shown = fixture.assay(&["explain", "one"]).success().stdout;
     assert!(shown.starts_with("Most evidence: Requests waited in the server's queue."), "{shown}");
-    for part in ["few default against many default", "1. Requests waited in the server's queue", "NOT CHECKED", "gpu-clock: no source has"] {
+    for part in [
+        "few default against many default",
+        "1. Requests waited in the server's queue",
+        "NOT CHECKED",
+        "gpu-clock: no source has",
+    ] {
         assert!(shown.contains(part), "`{part}` in {shown}");
     }
     // The other way round, nothing is worse.

@@ -48,7 +48,8 @@ pub fn sign(
 /// Fails with `no_such_calibration` if there is none, or if several begin so.
 pub fn find(store: &Store, name: &str) -> Result<InputRef, Failure> {
     let unknown = |what: String| Failure::new(ErrorCode::NoSuchCalibration, what);
-    let digits = AcceptedResult::digits(name).ok_or_else(|| unknown(format!("`{name}` is no digest, or fewer than eight of its digits")))?;
+    let digits = AcceptedResult::digits(name)
+        .ok_or_else(|| unknown(format!("`{name}` is no digest, or fewer than eight of its digits")))?;
     let found = AcceptedResult::find(store, Layout::CALIBRATIONS, digits)?;
     if let Some(damaged) = found.damaged {
         return Err(damaged);

@@ -129,7 +129,10 @@ fn judge<'a>(rule: &'static Rule, pair: &'a Pair, healthy: &mut MovedNowhere, nu
                 let found = Healthy { rule: &rule.rule, name: &signal.name, change: moved.change.clone() };
                 let has_moved = moved.is_beyond && moved.change.p <= SUPPORT;
                 let before = seen.or_insert_with(|| Some(found.clone()));
-                *before = before.take().filter(|_| !has_moved).map(|before| if found.change.p < before.change.p { found } else { before });
+                *before = before
+                    .take()
+                    .filter(|_| !has_moved)
+                    .map(|before| if found.change.p < before.change.p { found } else { before });
                 signals.push((signal, moved));
             }
             Tested::Absent(why) => {
@@ -170,7 +173,8 @@ fn test(signal: &Signal, pair: &Pair) -> Tested {
     match &signal.among {
         Some(labels) => test_among(signal, labels, pair),
         None => {
-            let [baseline, candidate] = [&pair.baseline, &pair.candidate].map(|side| values(side, |window| value(signal, window)));
+            let [baseline, candidate] =
+                [&pair.baseline, &pair.candidate].map(|side| values(side, |window| value(signal, window)));
             match (baseline, candidate) {
                 (Ok(baseline), Ok(candidate)) => compare(signal, &baseline, &candidate),
                 (Err(why), _) | (_, Err(why)) => Tested::Absent(why),
@@ -268,11 +272,13 @@ fn test_among(signal: &Signal, labels: &[String], pair: &Pair) -> Tested {
     let objects = windows.iter().map(BTreeMap::len).min().unwrap_or_default();
     let attempts = [windows.len(); 2];
     let unit = signal.unit.clone();
-    let nothing = || Tested::Compared(Moved {
-        change: Change { baseline: 0.0, candidate: 0.0, unit: unit.clone(), attempts, p: 1.0 },
-        is_beyond: false,
-        object: None,
-    });
+    let nothing = || {
+        Tested::Compared(Moved {
+            change: Change { baseline: 0.0, candidate: 0.0, unit: unit.clone(), attempts, p: 1.0 },
+            is_beyond: false,
+            object: None,
+        })
+    };
     let Some(Some((name, ..))) = found.first() else { return nothing() };
     let same = found.iter().flatten().filter(|(other, ..)| other == name);
     let changes: Vec<(f64, f64)> = same.map(|(_, others, own)| (*others, *own)).collect();
@@ -359,11 +365,13 @@ fn compare_outcome(pair: &Pair, name: &str) -> Option<(Worse, bool)> {
 fn worse(pairs: &[Pair], judged: &[Judged<'_>]) -> Vec<Worse> {
     let compared = pairs.iter().flat_map(|pair| judged_outcomes(pair).into_iter().filter_map(|name| compare_outcome(pair, name)));
     let compared: Vec<(Worse, bool)> = compared.collect();
-    let adjusted = holm(&compared.iter().map(|(worse, is_worse)| if *is_worse { worse.change.p } else { 1.0 }).collect::<Vec<_>>());
+    let adjusted =
+        holm(&compared.iter().map(|(worse, is_worse)| if *is_worse { worse.change.p } else { 1.0 }).collect::<Vec<_>>());
     let mut found: Vec<Worse> =
         compared.into_iter().zip(adjusted).filter(|(_, p)| *p <= ALPHA).map(|((worse, _), _)| worse).collect();
     for outcome in judged.iter().filter(|found| found.adjusted <= ALPHA).filter_map(|found| found.outcome.as_ref()) {
-        let is_same = |other: &Worse| (&other.case, &other.point, &other.metric) == (&outcome.case, &outcome.point, &outcome.metric);
+        let is_same =
+            |other: &Worse| (&other.case, &other.point, &other.metric) == (&outcome.case, &outcome.point, &outcome.metric);
         if !found.iter().any(is_same) {
             found.push(outcome.clone());
         }
@@ -379,7 +387,9 @@ fn findings(judged: &[Judged<'_>]) -> Vec<Finding> {
     }
     let mut findings: Vec<Finding> = of_case.into_values().filter_map(|found| finding(&found)).collect();
     findings.sort_by(|one, other| {
-        let share = |finding: &Finding| finding.seen.iter().filter_map(|seen| seen.explains.as_ref()).map(|(_, share)| *share).fold(-1.0, f64::max);
+        let share = |finding: &Finding| {
+            finding.seen.iter().filter_map(|seen| seen.explains.as_ref()).map(|(_, share)| *share).fold(-1.0, f64::max)
+        };
         share(other).total_cmp(&share(one)).then(one.p_adjusted.total_cmp(&other.p_adjusted)).then(one.rule.cmp(other.rule))
     });
     findings
@@ -433,7 +443,13 @@ fn places(rule: &Rule, pair: &Pair) -> Vec<String> {
     let readings = pair.candidate.iter().flat_map(|window| &window.readings);
     let places: BTreeSet<String> = readings
         .filter(|reading| metrics.contains(reading.series.name.as_str()))
-        .map(|reading| if reading.source.ends_with(&reading.scope) { reading.source.clone() } else { format!("{} {}", reading.source, reading.scope) })
+        .map(|reading| {
+            if reading.source.ends_with(&reading.scope) {
+                reading.source.clone()
+            } else {
+                format!("{} {}", reading.source, reading.scope)
+            }
+        })
         .collect();
     places.into_iter().collect()
 }

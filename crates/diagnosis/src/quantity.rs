@@ -45,8 +45,7 @@ pub(crate) fn values_among(signal: &Signal, labels: &[String], window: &Window) 
         let objects = window.readings.iter().filter(|reading| reading.series.name == formula.metric).map(object);
         let found: BTreeMap<String, Result<f64, Absent>> =
             objects.map(|name| (name.clone(), of_formula(signal, formula, window, &|other| object(other) == name))).collect();
-        let values: BTreeMap<String, f64> =
-            found.iter().filter_map(|(name, value)| Some((name.clone(), value.ok()?))).collect();
+        let values: BTreeMap<String, f64> = found.iter().filter_map(|(name, value)| Some((name.clone(), value.ok()?))).collect();
         if !values.is_empty() {
             return Ok(values);
         }

@@ -392,7 +392,8 @@ mod tests {
         let twice = fault(goal, |result| result.rounds[1].run_id = result.rounds[0].run_id.clone());
         assert_eq!(twice, "its round 2 is the run of an earlier round");
         let extra = fault(goal, |result| {
-            let further = result.rounds.last().map(|last| SearchRound { run_id: "search-99".parse().expect("a run id"), ..last.clone() });
+            let further =
+                result.rounds.last().map(|last| SearchRound { run_id: "search-99".parse().expect("a run id"), ..last.clone() });
             result.rounds.extend(further);
         });
         assert!(extra.ends_with("follows the end of the search"), "{extra}");

@@ -40,9 +40,14 @@ pub(crate) fn why(verdict: &Verdict, place: &RunStore) -> Option<Why> {
     Some(match pairs {
         Ok((_, pairs)) => {
             let explanation = explain(rules(), &pairs);
-            Why { headline: text::headline(&explanation), details: text::first_finding(&explanation).into_iter().chain([command]).collect() }
+            Why {
+                headline: text::headline(&explanation),
+                details: text::first_finding(&explanation).into_iter().chain([command]).collect(),
+            }
         }
-        Err(failure) => Why { headline: "Not explained: its run cannot be read again".to_owned(), details: vec![failure.message] },
+        Err(failure) => {
+            Why { headline: "Not explained: its run cannot be read again".to_owned(), details: vec![failure.message] }
+        }
     })
 }
 

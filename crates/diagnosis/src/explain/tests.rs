@@ -26,7 +26,13 @@ struct State {
 
 fn healthy_state() -> State {
     State {
-        outcomes: vec![("ttft_ms_mean", 50.0), ("ttft_ms_p50", 48.0), ("ttft_ms_p99", 80.0), ("e2e_ms_p50", 500.0), ("osl_tokens_mean", 128.0)],
+        outcomes: vec![
+            ("ttft_ms_mean", 50.0),
+            ("ttft_ms_p50", 48.0),
+            ("ttft_ms_p99", 80.0),
+            ("e2e_ms_p50", 500.0),
+            ("osl_tokens_mean", 128.0),
+        ],
         readings: vec![
             ("endpoint/sim", "vllm:request_queue_time_seconds_sum", 0.010),
             ("endpoint/sim", "vllm:request_queue_time_seconds_count", 10.0),
@@ -186,7 +192,11 @@ fn a_change_within_the_spread_of_the_attempts_is_no_finding() {
     let mut noisy = pair(&healthy_state(), &slower().with("vllm:request_queue_time_seconds_sum", 0.030), 5);
     for (place, window) in noisy.candidate.iter_mut().enumerate() {
         let factor = [0.1, 6.0, 0.2, 1.5, 0.9][place];
-        window.readings.iter_mut().filter(|reading| reading.series.name.ends_with("time_seconds_sum")).for_each(|reading| reading.mean *= factor);
+        window
+            .readings
+            .iter_mut()
+            .filter(|reading| reading.series.name.ends_with("time_seconds_sum"))
+            .for_each(|reading| reading.mean *= factor);
     }
     assert!(names(&explain(rules(), &[noisy])).is_empty());
 }

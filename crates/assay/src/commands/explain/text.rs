@@ -43,7 +43,9 @@ pub(super) fn lines([baseline, candidate]: &[String; 2], found: &Explanation) ->
 pub(super) fn first_finding(found: &Explanation) -> Vec<String> {
     let Some(finding) = found.findings.first() else { return Vec::new() };
     let seen = finding.seen.iter().filter(|seen| seen.needed).map(seen_text);
-    seen.map(|text| format!("{text}, at {} of {}", finding.point, finding.case)).chain([format!("To confirm: {}", finding.confirm)]).collect()
+    seen.map(|text| format!("{text}, at {} of {}", finding.point, finding.case))
+        .chain([format!("To confirm: {}", finding.confirm)])
+        .collect()
 }
 
 /// Returns the conclusion in one line.
@@ -57,7 +59,9 @@ pub(super) fn headline(found: &Explanation) -> String {
             let first = found.findings.first().map(|finding| finding.title).unwrap_or_default();
             format!("Most evidence: {first}.{more}")
         }
-        Conclusion::NotWorse => "Nothing to explain: no outcome is worse by 5 % or more, beyond the spread of the attempts.".to_owned(),
+        Conclusion::NotWorse => {
+            "Nothing to explain: no outcome is worse by 5 % or more, beyond the spread of the attempts.".to_owned()
+        }
         Conclusion::NothingFound => "Nothing found: every rule was checked, and none holds.".to_owned(),
         Conclusion::CannotTell => {
             format!("Cannot tell: no rule holds, and {} could not be checked.", counted(found.not_checked.len() as u64, "rule"))
@@ -84,10 +88,10 @@ fn finding_lines(finding: &Finding) -> Vec<String> {
 }
 
 fn seen_text(seen: &Seen) -> String {
-    let object = seen.object.as_ref().map(|object| format!(" of {object}, and of the others in the same attempts")).unwrap_or_default();
-    let share = seen.explains.as_ref().map(|(outcome, share)| {
-        format!("; as much as {:.0} % of the change of {outcome}", share * 100.0)
-    });
+    let object =
+        seen.object.as_ref().map(|object| format!(" of {object}, and of the others in the same attempts")).unwrap_or_default();
+    let share =
+        seen.explains.as_ref().map(|(outcome, share)| format!("; as much as {:.0} % of the change of {outcome}", share * 100.0));
     match &seen.object {
         Some(_) => {
             let Change { baseline, candidate, unit, .. } = &seen.change;

@@ -43,7 +43,8 @@ fn windows(tables: &Tables) -> Vec<CaseWindows> {
     let mut of_attempts: BTreeMap<AttemptKey<'_>, Window> = BTreeMap::new();
     let mut places: BTreeMap<AttemptKey<'_>, (&str, &str)> = BTreeMap::new();
     for row in rows("attempt_fact").iter().filter(|row| matches!(row.get("counted"), Some(Value::Bool(true)))) {
-        let Some((key, point, digest)) = key(row).zip(row.text("point_id")).zip(row.text("workload_spec_digest")).map(flat) else {
+        let Some((key, point, digest)) = key(row).zip(row.text("point_id")).zip(row.text("workload_spec_digest")).map(flat)
+        else {
             continue;
         };
         // Every shard of an attempt has a row.
