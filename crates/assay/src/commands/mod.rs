@@ -37,6 +37,7 @@ mod on_kubernetes;
 mod plan;
 mod push;
 mod query;
+mod rank;
 mod recompute;
 mod remove;
 mod removed;
@@ -48,6 +49,7 @@ mod schema;
 mod search_result;
 mod serve;
 mod show;
+mod stacks;
 mod status;
 mod store_options;
 mod supervise;
@@ -80,6 +82,10 @@ pub(crate) enum Command {
     Gate(gate::Gate),
     /// Compare two runs, metric by metric
     Compare(compare::Compare),
+    /// Write lock files of software stacks, and a pipeline that measures a workload with each
+    Stacks(Box<stacks::Stacks>),
+    /// Order the variants of a run by a metric, and say which cannot be told apart
+    Rank(rank::Rank),
     /// Show a metric over all runs with its change points
     History(history::History),
     /// Learn the noise of a comparison from its earlier runs, for gates and plans
@@ -158,6 +164,8 @@ impl Command {
             Self::VerifyBundle(command) => command.run(),
             Self::Gate(command) => command.run(),
             Self::Compare(command) => command.run(),
+            Self::Stacks(command) => command.run(),
+            Self::Rank(command) => command.run(),
             Self::History(command) => command.run(),
             Self::Noise(command) => command.run(),
             Self::Forge(command) => command.run(),
