@@ -699,7 +699,7 @@ fn commands_and_options_that_are_none() {
     ----- stderr -----
     error: unrecognized subcommand 'rnu'
 
-      tip: a similar subcommand exists: 'runs'
+      tip: some similar subcommands exist: 'rank', 'runs'
 
     Usage: assay <COMMAND>
 

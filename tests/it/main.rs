@@ -59,6 +59,7 @@ mod usage;
 // The fake forge that the tests post to.
 mod replicas;
 mod results;
+mod stacks;
 #[path = "../../crates/forge/tests/it/stand_in.rs"]
 mod stand_in;
 mod support;

@@ -23,6 +23,7 @@ export async function checkChain(runId, members) {
   checkSource(members);
   checkBlocks(members);
   checkTrials(members);
+  checkStacks(members);
 }
 
 function checkRun(runId, members) {
@@ -160,7 +161,9 @@ function checkSource(members) {
 function pinnedFiles(plan) {
   const ofServing = (serving) => [serving?.tokenizer?.file, serving?.prompts?.file];
   const ofWorkload = ({ indicator, serving }) => [indicator?.script, ...(indicator?.files ?? []), ...ofServing(serving)];
-  const all = [...plan.workloads.flatMap(ofWorkload), ...plan.targets.flatMap(({ objects }) => objects ?? []), ...plan.queries];
+  const locks = (plan.variants ?? []).map(({ python }) => python?.lock);
+  const objects = plan.targets.flatMap((target) => target.objects ?? []);
+  const all = [...plan.workloads.flatMap(ofWorkload), ...objects, ...locks, ...plan.queries];
   return all.filter((file) => file);
 }
 
@@ -222,6 +225,40 @@ function checkTrials(members) {
     "attempts_unaccounted",
     `${executed.size - accounted.size} attempts are not in the collection`,
   );
+}
+
+// The packages that were installed for a variant are those of its lock file, and each attempt of such a variant ran with them.
+function checkStacks(members) {
+  const plan = ofKind(members, "plan")[0].document.body;
+  const planned = new Map((plan.variants ?? []).filter(({ python }) => python).map(({ name, python }) => [name, python]));
+  const variants = new Map(plan.cases.map(({ case_id, variant }) => [case_id, variant]));
+  const neverRan = ["not_prepared", "interrupted", "cancelled"];
+  for (const { document } of ofKind(members, "execution_part")) {
+    const stacks = document.body.stacks ?? [];
+    const differing = stacks.find((stack) => !isPlanned(planned.get(stack.variant), stack));
+    ensure(!differing, "stack_differs", () => `the packages of the variant \`${shown(differing.variant)}\` are not those of the plan`);
+    const installed = new Set(stacks.filter(({ failure }) => !failure).map(({ variant }) => variant));
+    const isWithout = (variant) => planned.has(variant) && !installed.has(variant);
+    const without = document.body.attempts.find(
+      ({ status, case_id }) => !neverRan.includes(status) && isWithout(variants.get(case_id)),
+    );
+    ensure(!without, "stack_differs", () => `an attempt of \`${shown(without.trial_id)}\` ran without the packages of its variant`);
+  }
+}
+
+function isPlanned(python, { lock, failure, packages }) {
+  if (python?.lock.artifact.digest !== lock) return false;
+  const pinned = new Map(python.packages.map((one) => [one.name, one]));
+  const found = new Map(packages.map(({ name, version }) => [name, version]));
+  const isSame = ({ name, version }) => pinned.has(name) && release(version) === release(pinned.get(name).version);
+  const isPresent = ({ name, marker }) => found.has(name) || marker !== undefined;
+  return failure !== undefined || (packages.every(isSame) && python.packages.every(isPresent));
+}
+
+/** A version without what PEP 440 ignores: case, a `v` before it, and zeros at the end of a release. */
+function release(version) {
+  const text = version.toLowerCase().replace(/^v/, "");
+  return /^[0-9.]*$/.test(text) ? text.replace(/(\.0)+$/, "") : text;
 }
 
 function checkCounted(trial, executed) {

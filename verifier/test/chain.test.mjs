@@ -149,6 +149,31 @@ test("each broken link has a name", async () => {
   for (const [place, [code, change]] of cases.entries()) assert.equal(await codeOf(change), code, `case ${place}`);
 });
 
+test("the packages of a variant are those of its lock file", async () => {
+  const lock = await digest("script");
+  const python = { lock: { origin: "w/run.sh", artifact: { digest: lock } }, packages: [{ name: "six", version: "1.16" }] };
+  const withStack = (change) =>
+    before((bodies) => {
+      bodies.plan.variants = [{ name: "v", env: [], python }];
+      bodies.plan.cases = [{ case_id: "a.b.c", variant: "v" }];
+      const attempt = { trial_id: "a.b.c.d.t0", attempt: 0, case_id: "a.b.c", status: "completed" };
+      bodies.execution_part.attempts = [{ ...attempt, validity: { valid: true }, window: { start: at(2), end: at(3) } }];
+      bodies.execution_part.stacks = [{ variant: "v", lock, packages: [{ name: "six", version: "1.16.0" }] }];
+      change(bodies.execution_part);
+    });
+  assert.equal(await codeOf(withStack(() => {})), "none");
+  const changes = [
+    (part) => (part.stacks = []),
+    (part) => (part.stacks[0].lock = "sha256:00"),
+    (part) => (part.stacks[0].variant = "other"),
+    (part) => (part.stacks[0].packages[0].version = "1.17"),
+    (part) => (part.stacks[0].packages = []),
+    (part) => part.stacks[0].packages.push({ name: "pip", version: "23.2" }),
+    (part) => (part.stacks[0].failure = { code: "stack_not_installed", detail: "" }),
+  ];
+  for (const [place, change] of changes.entries()) assert.equal(await codeOf(withStack(change)), "stack_differs", `case ${place}`);
+});
+
 test("what a statement repeats is what the manifests say", async () => {
   const named = async (text) => ({ sha256: (await digest(text)).slice("sha256:".length) });
   const commit = { digest: { gitCommit: "ab".repeat(20) }, uri: "git+https://example.org/r" };

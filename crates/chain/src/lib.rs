@@ -8,6 +8,7 @@ mod links;
 mod names;
 pub mod parameters;
 mod source;
+mod stacks;
 
 pub use contract::{Arity, InputKinds, StageName};
 pub use links::{BrokenLink, Member, ShardOutcome, check_complete, check_links, check_publishable, counted_attempt};

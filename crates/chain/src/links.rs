@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use assay_manifest::{
     Attempt, Block, Body, CanonicalError, CollectedTrial, Collection, Digest, Document, ExecutionPart, InputRef, Kind, Manifest,
-    Plan, RunId, Shard, TrialId, ordinal,
+    Name, Plan, RunId, Shard, TrialId, ordinal,
 };
 
 use crate::{Arity, StageName, chain_name};
@@ -133,6 +133,14 @@ pub enum BrokenLink {
     /// The Plan was made from another Source than the given one.
     #[error("the plan does not follow from the source: {0}")]
     PlanSource(String),
+    /// The installed packages of a variant are not those that the Plan names, or an attempt ran without them.
+    #[error("the packages of the variant `{variant}` are not those of the plan: {detail}")]
+    Stack {
+        /// The variant.
+        variant: Name,
+        /// The difference.
+        detail: String,
+    },
     /// The plan has no canonical form.
     #[error("the plan has no digest")]
     Canonical(#[from] CanonicalError),
@@ -159,6 +167,7 @@ impl BrokenLink {
             Self::Duplicate(_) => ErrorCode::AcceptedTwice,
             Self::Source(_) => ErrorCode::SourceContradictsItself,
             Self::PlanSource(_) => ErrorCode::PlanSourceDiffers,
+            Self::Stack { .. } => ErrorCode::StackDiffers,
             Self::Canonical(_) => ErrorCode::NotCanonical,
         }
     }
@@ -273,7 +282,8 @@ pub fn check_publishable(run_id: &RunId, members: &[Member<'_>]) -> Result<(), B
     check_distinct(members)?;
     members.iter().try_for_each(|member| check_contract(member.document, members))?;
     check_blocks(members)?;
-    check_trials(members)
+    check_trials(members)?;
+    crate::stacks::check_stacks(members)
 }
 
 /// Checks that every input that a manifest names is present.
@@ -448,7 +458,7 @@ pub fn counted_attempt(tries: impl IntoIterator<Item = ShardOutcome>) -> Option<
     attempts.into_iter().find(|(_, shards)| counts(shards)).map(|(attempt, _)| attempt)
 }
 
-fn manifests_of_kind<'a, B: Body + 'a>(members: &'a [Member<'_>]) -> impl Iterator<Item = &'a Manifest<B>> {
+pub(crate) fn manifests_of_kind<'a, B: Body + 'a>(members: &'a [Member<'_>]) -> impl Iterator<Item = &'a Manifest<B>> {
     members.iter().filter_map(|member| B::from_document(member.document))
 }
 

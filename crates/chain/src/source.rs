@@ -73,7 +73,8 @@ fn pinned_files(plan: &Plan) -> impl Iterator<Item = &PinnedFile> {
             workload.serving.iter().flat_map(|work| work.files().chain(work.prompts.dataset().map(|dataset| &dataset.file)));
         indicator.chain(serving)
     });
-    of_workloads.chain(plan.targets.iter().flat_map(|target| &target.objects)).chain(&plan.queries)
+    let locks = plan.variants.iter().filter_map(|variant| variant.python.as_ref()).map(|python| &python.lock);
+    of_workloads.chain(plan.targets.iter().flat_map(|target| &target.objects)).chain(locks).chain(&plan.queries)
 }
 
 fn check_pinned(source: &Source, pinned: &PinnedFile) -> Result<(), BrokenLink> {

@@ -41,6 +41,7 @@ error_codes! {
     NoRepository, "no_repository", Usage, Lasting, "The command needs a checkout or the address of a Git repository, and there is none.", "Run the command in a checkout; name an address with `--repo` where the command takes one.";
     NoSource, "no_source", Usage, Lasting, "The store has no signed Source for the run.", "Start the run with `assay run --on kubernetes`, which signs its Source.";
     NoRemoval, "no_removal", Usage, Lasting, "Nothing can be removed from the store, because it is no folder of this machine.", "Run the command on the machine that holds the folder; a bucket removes objects by its lifecycle rules.";
+    NoStack, "no_stack", Usage, Lasting, "No software stack could be locked, or the wanted ones are not defined.", "Correct the requirements, the packages or the lock files that the message names.";
     NoSuchBlock, "no_such_block", Usage, Lasting, "The plan has no trials in the requested block.", "";
     NoSuchCalibration, "no_such_calibration", Usage, Lasting, "The store has no calibration, foreign evidence or search result of that digest, or several whose digests begin so.", "Give the digest that `assay calibrate`, `assay import results` or `assay bench` printed, and `--store` if it is in another store.";
     NoSuchForeignEvidence, "no_such_foreign_evidence", Usage, Lasting, "The store has no foreign evidence of that digest, or several whose digests begin so.", "Give the digest that `assay import results` printed.";
@@ -60,6 +61,7 @@ error_codes! {
     NothingCompared, "nothing_compared", Usage, Lasting, "The two runs have no metric of the same work in common.", "Compare runs of the same pipeline, or name targets and workloads alike.";
     NothingJudged, "nothing_judged", Usage, Lasting, "The run reports no primary metric for which a better direction is defined.", "Set `better` for a primary metric in the workload.";
     NothingLearned, "nothing_learned", Usage, Lasting, "Too few runs of the pipeline compare the same work to learn noise from them.", "Run the pipeline more often without changing its workloads, with two or more pairs in its `comparison`.";
+    NothingRanked, "nothing_ranked", Usage, Lasting, "The run has no two variants with a metric of which a better direction is known.", "Name several `variants` in the pipeline, and set `better` for the metric in the workload.";
     NothingToPost, "nothing_to_post", Usage, Lasting, "The command names nothing to post.", "Name `--comment` with `--pull`, `--check` with `--commit`, or `--issue` with `--title`.";
     NothingToValidate, "nothing_to_validate", Usage, Lasting, "The current folder contains neither `pipelines` nor `workloads`.", "Name files or folders: `assay validate PATH...`.";
     Option, "option", Usage, Lasting, "An option of `assay bench` has a value that is not valid.", "Read the form of each option in `assay bench --help`.";
@@ -265,6 +267,7 @@ error_codes! {
     SourceContradictsItself, "source_contradicts_itself", Verification, Lasting, "The Source contradicts itself.", "";
     SourceDamaged, "source_damaged", Verification, Lasting, "The Source of the run is damaged.", "";
     Spec, "spec", Verification, Lasting, "A frozen workload is damaged.", "";
+    StackDiffers, "stack_differs", Verification, Lasting, "The packages that a run recorded for a variant are not those of its lock file.", "";
     StatementDiffers, "statement_differs", Verification, Lasting, "A statement contradicts the manifests that it is about.", "";
     StatementMalformed, "statement_malformed", Verification, Lasting, "The payload of a bundle is not a valid in-toto statement.", "";
     StatementNotCanonical, "statement_not_canonical", Verification, Lasting, "The statement of a bundle is not in canonical form.", "";
@@ -415,6 +418,7 @@ error_codes! {
     RemoteTimeout, "remote_timeout", Environment, AtOnce, "A Git operation on the remote took longer than its time limit.", "Check the network and the remote, and try again.";
     RemoteUnreadable, "remote_unreadable", Environment, AtOnce, "The data that the remote sent cannot be read.", "Check the remote repository with `git fsck`, and try again.";
     RepositoryNotFound, "repository_not_found", Environment, AtOnce, "The remote has no repository at that address, or does not show it to you.", "Compare the address, and check that your credentials may read it.";
+    ResolverAbsent, "resolver_absent", Environment, Lasting, "The resolver `uv` cannot be started.", "Install it with `pip install uv`, or name lock files with `--locks`.";
     Revision, "revision", Environment, AtOnce, "The text is not a revision that a remote can be asked for.", "Name a branch, a tag or a whole commit id; other expressions need a local clone, named with `--repo PATH`.";
     RunLocked, "run_locked", Environment, AtOnce, "Another driver is driving the run.", "Wait for it to end, or stop it with `assay cancel`.";
     Runtime, "runtime", Environment, AtOnce, "The server cannot start its threads.", "Check the limits on threads and memory.";
@@ -427,6 +431,7 @@ error_codes! {
     Signals, "signals", Environment, AtOnce, "The program cannot set up its handling of signals.", "Check the limits on open files and threads.";
     SimulatorNotStarted, "simulator_not_started", Environment, Lasting, "A simulator did not listen within the time limit.", "Read its log `target-NAME.log` beside the log of the stage.";
     Spawner, "spawner", Environment, AtOnce, "The thread that starts processes cannot be started.", "Check the limits on threads and memory.";
+    StackNotInstalled, "stack_not_installed", Environment, Lasting, "The packages of a variant cannot be installed again as they were before the run was interrupted.", "Make the packages of the lock file available again, and resume the run.";
     StageKilled, "stage_killed", Environment, AtOnce, "A stage, or its pod, was killed by a signal.", "Check the memory of the machine or node, and resume the run.";
     StageTimeout, "stage_timeout", Environment, AtOnce, "A stage reached its time limit and was stopped.", "Give the stage a longer time limit in the pipeline, or measure less.";
     Stdout, "stdout", Environment, AtOnce, "The result of the capacity measurement cannot be written to stdout.", "Check what reads the output of the command.";

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{
     Artifact, ClientCertificateSource, Control, ControlFact, ControlState, Count, Dataset, Digest, FrozenWorkload, Image,
-    IndicatorWork, Metric, Name, PinnedFile, PinnedSearch, PipelineRef, Plan, PrepareCommand, RunId, Source, SourceFile,
-    SourceRef, Target, TargetTls, TrialOrder, TrialPolicy, UnpinnedInput, Variant,
+    IndicatorWork, Metric, Name, PinnedFile, PinnedSearch, PipelineRef, Plan, PrepareCommand, PythonStack, RunId, Source,
+    SourceFile, SourceRef, Target, TargetTls, TrialOrder, TrialPolicy, UnpinnedInput, Variant,
 };
 use assay_schedule::{OrderRules, order_digest, order_seed, order_trials};
 use assay_spec::{Closure, ClosureError, ControlRequirement, Parameter, Program, Script, Work, Workload, expand, read_closure};
@@ -177,7 +177,7 @@ pub fn derive_plan(
         pricing: spec.pricing.clone(),
         workloads,
         targets,
-        variants: spec.variants.iter().map(|variant| Variant { name: variant.name.clone(), env: variant.env.clone() }).collect(),
+        variants: spec.variants.iter().map(|variant| plan_variant(files, variant)).collect::<Result<_, _>>()?,
         telemetry: spec.telemetry.clone(),
         cases,
         trial_policy: TrialPolicy {
@@ -316,6 +316,24 @@ fn objects(pins: &mut dyn Pins, files: &SourceFiles<'_>, target: &assay_spec::Ta
         Ok(PinnedFile { path: path.clone(), origin: path.clone(), executable: false, artifact })
     };
     target.objects.iter().map(pinned).collect()
+}
+
+fn plan_variant(files: &SourceFiles<'_>, variant: &assay_spec::Variant) -> Result<Variant, Failure> {
+    let python = variant.python.as_ref().map(|python| plan_python(files, &variant.name, python)).transpose()?;
+    Ok(Variant { name: variant.name.clone(), env: variant.env.clone(), python })
+}
+
+/// The packages of a variant, with the bytes of its lock file in the Source.
+fn plan_python(files: &SourceFiles<'_>, variant: &Name, python: &assay_spec::PythonStack) -> Result<PythonStack, Failure> {
+    let path = &python.lock;
+    let locked = assay_spec::parse_lock(path, files.bytes(path)).map_err(|problems| Failure::invalid(&problems))?;
+    let artifact = Artifact { name: format!("variants/{variant}/{path}"), ..files.file(path)?.artifact.clone() };
+    Ok(PythonStack {
+        lock: PinnedFile { path: path.clone(), origin: path.clone(), executable: false, artifact },
+        packages: locked.into_iter().map(|locked| locked.package).collect(),
+        installer: python.installer,
+        interpreter: python.interpreter.clone(),
+    })
 }
 
 fn plan_target(pins: &mut dyn Pins, files: &SourceFiles<'_>, target: &assay_spec::Target) -> Result<Target, Failure> {

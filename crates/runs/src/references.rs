@@ -107,7 +107,7 @@ fn is_pointer(path: &str) -> bool {
     let is_number = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
     match path.split('/').skip(2).collect::<Vec<_>>().as_slice() {
         ["source"] | ["ends" | "tombstones", _] | [_, _, "accepted", _] => true,
-        ["execute", _, "trials", _, _, last] | ["execute", _, "prepared", _, last] => is_number(last),
+        ["execute", _, "trials", _, _, last] | ["execute", _, "prepared" | "stacks", _, last] => is_number(last),
         _ => false,
     }
 }

@@ -9,6 +9,7 @@ use assay_manifest::{Case, Digest, Name};
 use crate::expand::{expand, unknown_workload};
 use crate::format::normal_path;
 use crate::freeze::Pins;
+use crate::lock::parse_lock;
 use crate::noise::Noise;
 use crate::pipeline::Pipeline;
 use crate::problem::{Problem, quote};
@@ -27,7 +28,7 @@ pub const MAX_CLOSURE_BYTES: usize = 256 << 20;
 #[derive(Clone, Debug)]
 pub struct Closure {
     /// The files in the order in which they are named, each once: the pipeline, then each workload with its script, its files and
-    /// its README, then the queries, the objects of targets, and the noise file.
+    /// its README, then the queries, the objects of targets, the lock files of variants, and the noise file.
     pub files: Vec<ClosureFile>,
     /// The pipeline.
     pub pipeline: Pipeline,
@@ -78,6 +79,7 @@ pub fn read_closure<E>(path: &str, read: &mut ReadFile<'_, E>) -> Result<Closure
     let workloads = walk.workloads(&pipeline)?;
     walk.queries(&pipeline)?;
     walk.objects(&pipeline)?;
+    walk.locks(&pipeline)?;
     let noise = walk.noise(&pipeline)?;
     if !walk.problems.is_empty() {
         return Err(ClosureError::Problems(walk.problems));
@@ -277,6 +279,22 @@ impl<E> ClosureReader<'_, E> {
                 let bytes = self.file(path, missing)?;
                 self.problems.extend(bytes.and_then(|bytes| crate::parse_objects(path, &bytes).err()).unwrap_or_default());
             }
+        }
+        Ok(())
+    }
+
+    /// Parses the lock files of variants, so that one that locks nothing is found before anything is installed.
+    fn locks(&mut self, pipeline: &Pipeline) -> Result<(), ClosureError<E>> {
+        let stated =
+            pipeline.spec.variants.iter().enumerate().filter_map(|(index, variant)| Some((index, variant.python.as_ref()?)));
+        for (index, python) in stated {
+            let missing = || {
+                let place = format!("spec.variants[{index}].python.lock");
+                let problem = pipeline.places.problem(&place, format!("there is no file {}", quote(&python.lock)));
+                problem.with_hint("paths of lock files are relative to the repository's root")
+            };
+            let bytes = self.file(&python.lock, missing)?;
+            self.problems.extend(bytes.and_then(|bytes| parse_lock(&python.lock, &bytes).err()).unwrap_or_default());
         }
         Ok(())
     }

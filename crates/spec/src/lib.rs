@@ -30,6 +30,7 @@ mod freeze;
 mod images;
 mod length_tables;
 mod lengths;
+mod lock;
 mod noise;
 mod normal_form;
 mod objects;
@@ -64,12 +65,13 @@ pub use format::{parse_duration, parse_latency, write_duration};
 pub use freeze::{FreezeError, FrozenSpec, MutableParts, Pins, derive_seed};
 pub use images::WorkloadImageFiles;
 pub use lengths::{MAX_TOKENS, Scenario, ScenarioError};
+pub use lock::{LockedPackage, MAX_LOCK_BYTES, MAX_LOCKED_PACKAGES, parse_lock};
 pub use noise::{MetricNoise, NOISE, Noise, NoiseRun};
 pub use objects::{MAX_OBJECT_BYTES, parse_documents, parse_objects};
 pub use pipeline::{
     ClientCertificate, ControlRequirement, Gate, HeaderSource, MAX_SIZED, MIN_TRIALS, Pipeline, PipelineSpec, PublishSettings,
-    ReadinessProbe, SIMULATOR_PROFILES, SIMULATOR_SETTINGS, Schedule, SecretRef, Shards, Stage, Target, TargetTls, Trials,
-    Variant,
+    PythonStack, ReadinessProbe, SIMULATOR_PROFILES, SIMULATOR_SETTINGS, Schedule, SecretRef, Shards, Stage, Target, TargetTls,
+    Trials, Variant,
 };
 pub use pod::PodOverride;
 pub use problem::{Excerpt, MAX_PROBLEMS, Problem, did_you_mean, render};

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use assay_manifest::{
-    Claim, Comparison, Control, Count, CpuList, EnvVar, InferenceService, Intent, Isolation, Name, Placement, Pricing, Role,
-    Side, TargetKind, TelemetrySource, ValidityLimits,
+    Claim, Comparison, Control, Count, CpuList, EnvVar, InferenceService, Intent, Isolation, Name, Placement, Pricing,
+    PythonInstaller, Role, Side, TargetKind, TelemetrySource, ValidityLimits,
 };
 
-use crate::checked_value::{CheckedValue, Read, Value};
+use crate::checked_value::{CheckedValue, Read, Value, read_from_text};
 use crate::define::{Define, DefinitionKind, SourcePlaces, parse_as};
 use crate::pod::{PodOverride, check_pods};
 use crate::problem::{Problem, Problems, did_you_mean, quote};
@@ -277,6 +277,19 @@ pub struct Variant {
     pub description: Option<String>,
     /// Environment variables that it adds to those of a target of `kind: host`, or replaces, ordered by name.
     pub env: Vec<EnvVar>,
+    /// The Python packages that the programs of a target of `kind: host` run with.
+    pub python: Option<PythonStack>,
+}
+
+/// The Python packages of a variant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PythonStack {
+    /// The lock file, relative to the repository's root.
+    pub lock: String,
+    /// The program that installs its packages.
+    pub installer: PythonInstaller,
+    /// The interpreter of the virtual environment: a path, or a name that is found in PATH.
+    pub interpreter: String,
 }
 
 /// The repetitions of each point.
@@ -590,8 +603,8 @@ fn check_secrets(spec: &CheckedValue, problems: &mut Problems<'_>) {
     }
 }
 
-/// Checks that each target takes the environments of the variants: a server is started once for all variants, and an endpoint not at all, so a
-/// variant would be measured without its own environment.
+/// Checks that each target takes the environments and the packages of the variants: a server is started once for all variants, and an endpoint
+/// not at all, so a variant would be measured without its own.
 fn check_variant_env(spec: &CheckedValue, problems: &mut Problems<'_>) {
     let items = |name: &str| spec.member(name).map_or(&[][..], CheckedValue::items);
     let of_other_kind = |target: &&CheckedValue| target.text_of("kind").is_some_and(|kind| kind != "host");
@@ -605,6 +618,18 @@ fn check_variant_env(spec: &CheckedValue, problems: &mut Problems<'_>) {
         );
         let hint = "make a target of each variant, with its `env` and its address, and compare the targets";
         problems.add_hinted(env.span, message, hint);
+    }
+    let with_packages = items("variants").iter().filter_map(|variant| Some((variant, variant.member("python")?)));
+    for (variant, python) in with_packages {
+        let [variant, target, kind] = [(variant, "name"), (target, "name"), (target, "kind")]
+            .map(|(item, name)| quote(item.text_of(name).unwrap_or_default()));
+        let message =
+            format!("the variant {variant} has `python` packages, which the target {target} of kind {kind} does not run with");
+        problems.add_hinted(
+            python.span,
+            message,
+            "only programs that a target of `kind: host` runs have the packages of a variant",
+        );
     }
 }
 
@@ -871,7 +896,20 @@ impl Read for TelemetrySource {
 
 impl Read for Variant {
     fn read(variant: &CheckedValue) -> Option<Self> {
-        Some(Self { name: variant.get("name")?, description: variant.get("description")?, env: read_env(variant)? })
+        Some(Self {
+            name: variant.get("name")?,
+            description: variant.get("description")?,
+            env: read_env(variant)?,
+            python: variant.get("python")?,
+        })
+    }
+}
+
+read_from_text!(PythonInstaller);
+
+impl Read for PythonStack {
+    fn read(python: &CheckedValue) -> Option<Self> {
+        Some(Self { lock: python.get("lock")?, installer: python.get("installer")?, interpreter: python.get("interpreter")? })
     }
 }
 

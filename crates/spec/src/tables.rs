@@ -1446,6 +1446,35 @@ static VARIANT: Table = Table {
             "{}",
             "Environment variables that it adds to those of a target of `kind: host`, or replaces. A server is started once for all variants: make each a target with an `env` of its own.",
         ),
+        optional(
+            "python",
+            &Type::Object(&PYTHON_STACK),
+            "The Python packages that the programs of a target of `kind: host` run with.",
+        ),
+    ],
+    rules: &[],
+};
+pub(crate) static PYTHON_INSTALLERS: [Choice; 2] =
+    [choice("pip", "pip, as a module of the interpreter, version 22.3 or later."), choice("uv", "uv, found in PATH.")];
+static PYTHON_STACK: Table = Table {
+    name: "Python packages",
+    doc: "A software stack of Python packages: they are installed in a virtual environment once before the first trial of the variant, from \
+          wheels with the digests of the lock file, and compared with it. Scripts that begin with `#!/usr/bin/env python3`, and commands that \
+          name `python3`, run in it.",
+    selector: None,
+    fields: &[
+        required(
+            "lock",
+            &PATH_TYPE,
+            "The lock file: a requirements file with the exact version and the digests of each package, relative to the repository's root.",
+        ),
+        default("installer", &Type::Choice(&PYTHON_INSTALLERS), "\"pip\"", "The program that installs the packages."),
+        default(
+            "interpreter",
+            &WORD_TYPE,
+            "\"python3\"",
+            "The interpreter of the virtual environment: a path, or a name that is found in PATH.",
+        ),
     ],
     rules: &[],
 };
@@ -2141,6 +2170,7 @@ mod tests {
             TARGET_KINDS = manifest::TargetKind,
             INFERENCE_APIS = manifest::InferenceApi,
             BETTERS = manifest::BetterDirection,
+            PYTHON_INSTALLERS = manifest::PythonInstaller,
             ROLES = manifest::Role,
         );
         let controls: Vec<_> = CONTROLS.fields.iter().map(|field| field.name).collect();

@@ -259,9 +259,11 @@ impl Context {
             || Failure::new(ErrorCode::OtherCheckpoint, format!("`{path}` names a manifest that is no checkpoint of this call"));
         let checkpoint = Checkpoint::from_document(verified.value()).ok_or_else(foreign)?;
         let here = self.layout();
-        let named = match (&checkpoint.body.attempt, &checkpoint.body.prepared) {
-            (Some(attempt), None) => here.attempt(input, &attempt.trial_id, attempt.attempt, self.shard),
-            (None, Some(prepared)) => here.prepared(input, prepared.workload.as_str(), self.shard),
+        let Checkpoint { attempt, prepared, stack, .. } = &checkpoint.body;
+        let named = match (attempt, prepared, stack) {
+            (Some(attempt), None, None) => here.attempt(input, &attempt.trial_id, attempt.attempt, self.shard),
+            (None, Some(prepared), None) => here.prepared(input, prepared.workload.as_str(), self.shard),
+            (None, None, Some(stack)) => here.stack(input, stack.variant.as_str(), self.shard),
             _ => return Err(foreign()),
         };
         let belongs = checkpoint.header.run_id == self.run_id && checkpoint.body.input_digest == input && named == path;

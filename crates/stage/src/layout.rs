@@ -206,6 +206,11 @@ impl Layout {
         format!("runs/{}/execute/{}/prepared/{workload}/{}", self.0, input.hex(), shard.index)
     }
 
+    /// The checkpoint of the installed packages of a variant.
+    pub fn stack(&self, input: Digest, variant: &str, shard: Shard) -> String {
+        format!("runs/{}/execute/{}/stacks/{variant}/{}", self.0, input.hex(), shard.index)
+    }
+
     /// The mark that the run was published to another store's tables and copied here: it holds that store's name.
     pub fn fetched(&self) -> String {
         format!("fetched/{}", self.0)
@@ -377,6 +382,7 @@ mod tests {
             layout.attempt_started(input, &trial, 1, shard),
             layout.attempt(input, &trial, 1, shard),
             layout.prepared(input, "membw", shard),
+            layout.stack(input, "numpy-2-1", shard),
             Layout::ceiling(&input),
             Layout::calibration(&input, &input, Instant::from_unix_ns(7)),
             Layout::foreign_evidence(&"peers".parse().expect("a name")),
@@ -395,6 +401,7 @@ mod tests {
             runs/nightly/execute/<input>/trials/w.t.default.one.t0/000001/2.started
             runs/nightly/execute/<input>/trials/w.t.default.one.t0/000001/2
             runs/nightly/execute/<input>/prepared/membw/2
+            runs/nightly/execute/<input>/stacks/numpy-2-1/2
             ceilings/<input>
             calibrations/<input>/<input>/00000000000000000007
             foreign/peers

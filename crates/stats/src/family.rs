@@ -1,6 +1,6 @@
 //! Multiple tests: the false discovery rate (Benjamini and Hochberg, "Controlling the false discovery rate", Journal of the Royal
-//! Statistical Society B 57, 1995), and the family-wise error rate (Holm, "A simple sequentially rejective multiple test procedure",
-//! Scandinavian Journal of Statistics 6, 1979).
+//! Statistical Society B 57, 1995), and the probability of any false rejection (Holm, "A simple sequentially rejective multiple test
+//! procedure", Scandinavian Journal of Statistics 6, 1979).
 
 /// The adjusted probability of each of `p`, in the order given: the smallest rate `q` at which it is still a discovery. A test is
 /// a discovery if its adjusted probability is at most `q`, equality included. NaN probabilities count as 1.
@@ -21,16 +21,17 @@ pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
     adjusted
 }
 
-/// The adjusted probability of each of `p`, in the order given: the smallest family-wise rate at which it is still rejected by Holm's method,
-/// whatever the dependence between the tests. NaN probabilities count as 1.
+/// The adjusted probability of each of `p` by the procedure of Holm, in the order given. If all tests with an adjusted probability of at
+/// most `alpha` are rejected, the probability that any of them is rejected falsely is at most `alpha`, however the tests depend on each
+/// other. NaN probabilities count as 1.
 pub fn holm(p: &[f64]) -> Vec<f64> {
     let value = |index: usize| p.get(index).copied().filter(|p| !p.is_nan()).unwrap_or(1.0);
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&left, &right| value(left).total_cmp(&value(right)).then(left.cmp(&right)));
     let mut adjusted = vec![1.0; p.len()];
     let mut largest: f64 = 0.0;
-    for (before, &index) in order.iter().enumerate() {
-        largest = largest.max(value(index) * (p.len() - before) as f64).min(1.0);
+    for (below, &index) in order.iter().enumerate() {
+        largest = largest.max((value(index) * (p.len() - below) as f64).min(1.0));
         if let Some(place) = adjusted.get_mut(index) {
             *place = largest;
         }
@@ -74,15 +75,6 @@ mod tests {
     }
 
     #[test]
-    fn holm_multiplies_by_the_tests_that_are_left() {
-        let adjusted = holm(&[0.01, 0.04, 0.03, 0.005]);
-        let expected = [0.03, 0.06, 0.06, 0.02];
-        assert!(adjusted.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-12), "{adjusted:?}");
-        assert_eq!(holm(&[f64::NAN, 0.9]), [1.0, 1.0]);
-        assert!(holm(&[]).is_empty());
-    }
-
-    #[test]
     fn a_line_of_equal_steps_is_discovered_whole() {
         assert!(benjamini_hochberg(&[0.01, 0.02, 0.03, 0.04, 0.05]).iter().all(|p| *p <= 0.05));
     }
@@ -91,6 +83,16 @@ mod tests {
     fn no_number_is_no_discovery() {
         assert_eq!(benjamini_hochberg(&[f64::NAN, 0.01]), [1.0, 0.02]);
         assert!(benjamini_hochberg(&[]).is_empty());
+    }
+
+    #[test]
+    fn holm_steps_down_and_stops_at_the_first_that_is_kept() {
+        // p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm") of R: 0.03 0.06 0.06 0.02.
+        let adjusted = holm(&[0.01, 0.04, 0.03, 0.005]);
+        let expected = [0.03, 0.06, 0.06, 0.02];
+        assert!(adjusted.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-12), "{adjusted:?}");
+        assert_eq!(holm(&[f64::NAN, 0.01]), [1.0, 0.02]);
+        assert!(holm(&[]).is_empty());
     }
 
     #[test]

@@ -41,7 +41,7 @@ fn pointer_kind(layout: &Layout, path: &str) -> Option<Kind> {
         ["source"] => Some(Kind::Source),
         ["ends", _] => Some(Kind::RunEnd),
         [name, _, "accepted", _] => stage(name).map(StageName::output_kind),
-        ["execute", _, "trials", _, _, last] | ["execute", _, "prepared", _, last] => {
+        ["execute", _, "trials", _, _, last] | ["execute", _, "prepared" | "stacks", _, last] => {
             last.bytes().all(|byte| byte.is_ascii_digit()).then_some(Kind::Checkpoint)
         }
         _ => None,
@@ -97,9 +97,10 @@ fn check_document(run: &RunId, path: &str, kind: Kind, document: &Document) -> R
 /// Returns the path of the pointer that names a checkpoint.
 fn checkpoint_path(run: &RunId, checkpoint: &Checkpoint) -> Option<String> {
     let (layout, input, shard): (_, _, Shard) = (Layout::for_run(run), checkpoint.input_digest, checkpoint.shard);
-    match (&checkpoint.attempt, &checkpoint.prepared) {
-        (Some(attempt), None) => Some(layout.attempt(input, &attempt.trial_id, attempt.attempt, shard)),
-        (None, Some(prepared)) => Some(layout.prepared(input, prepared.workload.as_str(), shard)),
+    match (&checkpoint.attempt, &checkpoint.prepared, &checkpoint.stack) {
+        (Some(attempt), None, None) => Some(layout.attempt(input, &attempt.trial_id, attempt.attempt, shard)),
+        (None, Some(prepared), None) => Some(layout.prepared(input, prepared.workload.as_str(), shard)),
+        (None, None, Some(stack)) => Some(layout.stack(input, stack.variant.as_str(), shard)),
         _ => None,
     }
 }

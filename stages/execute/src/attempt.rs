@@ -59,6 +59,8 @@ pub(crate) struct Runner<'a> {
     command: Option<MeasuredCommand>,
     /// The folder in which it runs; `None` for a new one.
     working_directory: Option<&'a Path>,
+    /// The folder of the virtual environment that it runs in.
+    virtual_environment: Option<PathBuf>,
 }
 
 impl<'a> Runner<'a> {
@@ -79,14 +81,32 @@ impl<'a> Runner<'a> {
         let working_directory = target.working_directory.as_deref().map(Path::new);
         let artifacts = &target.artifacts;
         let limits = plan.trial_policy.limits();
-        Ok((workload, Self { trial, workload, work, parameters, env, artifacts, build, limits, command, working_directory }))
+        let virtual_environment = None;
+        let runner = Self {
+            trial,
+            workload,
+            work,
+            parameters,
+            env,
+            artifacts,
+            build,
+            limits,
+            command,
+            working_directory,
+            virtual_environment,
+        };
+        Ok((workload, runner))
     }
 
-    /// Returns an attempt that never ran, because the workload's preparation or a warm-up run failed.
-    pub(crate) fn not_prepared(&self, ctx: &Context, attempt: u32, failure: &str) -> Attempt {
+    /// Runs the programs in this virtual environment.
+    pub(crate) fn in_environment(self, folder: Option<PathBuf>) -> Self {
+        Self { virtual_environment: folder, ..self }
+    }
+
+    /// Returns an attempt that never ran, because the workload's preparation, the installation of packages or a warm-up run failed.
+    pub(crate) fn not_prepared(&self, ctx: &Context, attempt: u32, failure: Reason) -> Attempt {
         let window = ctx.clock().start().window();
-        let reasons = vec![Reason::new("not_prepared", failure)];
-        Attempt::new(self.trial, attempt, window, AttemptStatus::NotPrepared, reasons)
+        Attempt::new(self.trial, attempt, window, AttemptStatus::NotPrepared, vec![failure])
     }
 
     /// Runs the script or the command in a fresh folder.
@@ -301,6 +321,9 @@ impl<'a> Runner<'a> {
             }
             env.insert((&variable.name).into(), value);
         }
+        if let Some(folder) = &self.virtual_environment {
+            activate(&mut env, folder);
+        }
         env.extend(self.parameters.iter().map(|(name, value)| (name.into(), value.into())));
         Ok((env, Secrets::new(secrets)))
     }
@@ -323,6 +346,17 @@ impl<'a> Runner<'a> {
             malformed: output.as_ref().err().map(ToString::to_string),
         }
     }
+}
+
+/// Puts the programs of a virtual environment before all others.
+fn activate(env: &mut BTreeMap<OsString, OsString>, folder: &Path) {
+    let mut path = folder.join("bin").into_os_string();
+    if let Some(others) = env.get(OsStr::new("PATH")) {
+        path.push(":");
+        path.push(others);
+    }
+    env.insert("PATH".into(), path);
+    env.insert("VIRTUAL_ENV".into(), folder.into());
 }
 
 /// The program of an attempt.
@@ -356,7 +390,7 @@ fn search_path(env: &BTreeMap<OsString, OsString>) -> &str {
 }
 
 /// Returns the last non-empty lines of an output, if there are any, shortened to fit in a sentence.
-fn last_lines(printed: &[u8]) -> Option<String> {
+pub(crate) fn last_lines(printed: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(printed);
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let mut last: Vec<String> =
@@ -428,6 +462,14 @@ mod tests {
         assert_eq!(folders(1), ["sut/before"; 4]);
         assert_eq!(folders(3), ["sut/before/1", "sut/before/2", "sut/before/3", "sut/before/1"]);
         assert_eq!(build_folder(None, 1, 0).join("bin/x"), Path::new("bin/x"), "the root of the repository");
+    }
+
+    #[test]
+    fn a_virtual_environment_comes_first_in_path() {
+        let mut env = BTreeMap::from([("PATH".into(), "/usr/bin".into())]);
+        activate(&mut env, Path::new("/tmp/venv"));
+        assert_eq!(search_path(&env), "/tmp/venv/bin:/usr/bin");
+        assert_eq!(env.get(OsStr::new("VIRTUAL_ENV")).and_then(|folder| folder.to_str()), Some("/tmp/venv"));
     }
 
     fn refused(variable: &EnvVar) -> String {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{Attempt, AttemptStatus, Block, Checkpoint, Digest, InputRef, LastingReason, PreparationResult, TrialId};
+use assay_manifest::{
+    Attempt, AttemptStatus, Block, Checkpoint, Digest, InputRef, InstalledStack, LastingReason, Name, PreparationResult, TrialId,
+};
 use assay_stage::{Context, Failure, StartMark};
 
 use crate::verdict::ShardVerdict;
@@ -19,6 +21,7 @@ pub(crate) struct CheckpointContext {
 pub(crate) struct Journal {
     attempts: Vec<Attempt>,
     prepared: BTreeMap<String, PreparationResult>,
+    stacks: BTreeMap<Name, InstalledStack>,
     resumed: Vec<InputRef>,
     begun: BTreeMap<(TrialId, u32), StartMark>,
     /// The verdicts of all shards over the attempts.
@@ -41,6 +44,7 @@ impl Journal {
         for (reference, checkpoint) in ctx.checkpoints(input)? {
             journal.resumed.push(reference);
             journal.attempts.extend(checkpoint.attempt);
+            journal.stacks.extend(checkpoint.stack.map(|stack| (stack.variant.clone(), stack)));
             if let Some(prepared) = checkpoint.prepared {
                 journal.prepared.insert(prepared.workload.to_string(), prepared);
             }
@@ -130,7 +134,7 @@ impl Journal {
     /// Saves a finished attempt.
     pub(crate) fn save_attempt(&mut self, ctx: &Context, of: CheckpointContext, attempt: Attempt) -> Result<(), Failure> {
         let pointer = ctx.layout().attempt(ctx.input_digest(), &attempt.trial_id, attempt.attempt, ctx.shard());
-        save(ctx, of, &pointer, None, Some(attempt.clone()))?;
+        save(ctx, of, &pointer, Step { attempt: Some(attempt.clone()), ..Step::default() })?;
         self.attempts.push(attempt);
         Ok(())
     }
@@ -143,15 +147,53 @@ impl Journal {
         prepared: PreparationResult,
     ) -> Result<(), Failure> {
         let pointer = ctx.layout().prepared(ctx.input_digest(), prepared.workload.as_str(), ctx.shard());
-        save(ctx, of, &pointer, Some(prepared.clone()), None)?;
+        save(ctx, of, &pointer, Step { prepared: Some(prepared.clone()), ..Step::default() })?;
         self.prepared.insert(prepared.workload.to_string(), prepared);
         Ok(())
     }
 
-    /// Returns the preparations, the attempts in the order in which they ran, and the checkpoints that were reused.
-    pub(crate) fn into_parts(self) -> (Vec<PreparationResult>, Vec<Attempt>, Vec<InputRef>) {
-        (self.prepared.into_values().collect(), self.attempts, self.resumed)
+    /// Returns the installed packages of a variant, if their installation ran.
+    pub(crate) fn stack(&self, variant: &Name) -> Option<&InstalledStack> {
+        self.stacks.get(variant)
     }
+
+    /// Saves the installed packages of a variant.
+    pub(crate) fn save_stack(&mut self, ctx: &Context, of: CheckpointContext, stack: InstalledStack) -> Result<(), Failure> {
+        let pointer = ctx.layout().stack(ctx.input_digest(), stack.variant.as_str(), ctx.shard());
+        save(ctx, of, &pointer, Step { stack: Some(stack.clone()), ..Step::default() })?;
+        self.stacks.insert(stack.variant.clone(), stack);
+        Ok(())
+    }
+
+    /// Returns all that the journal holds.
+    pub(crate) fn into_parts(self) -> JournalParts {
+        JournalParts {
+            prepared: self.prepared.into_values().collect(),
+            stacks: self.stacks.into_values().collect(),
+            attempts: self.attempts,
+            resumed: self.resumed,
+        }
+    }
+}
+
+/// The content of a journal.
+pub(crate) struct JournalParts {
+    /// The preparations, by workload.
+    pub(crate) prepared: Vec<PreparationResult>,
+    /// The installed packages, by variant.
+    pub(crate) stacks: Vec<InstalledStack>,
+    /// The attempts in the order in which they ran.
+    pub(crate) attempts: Vec<Attempt>,
+    /// The checkpoints that were reused.
+    pub(crate) resumed: Vec<InputRef>,
+}
+
+/// A finished step: one of these.
+#[derive(Default)]
+struct Step {
+    prepared: Option<PreparationResult>,
+    stack: Option<InstalledStack>,
+    attempt: Option<Attempt>,
 }
 
 /// Compares attempts by the order in which they ran.
@@ -163,19 +205,14 @@ fn is_cut_short(status: AttemptStatus) -> bool {
     matches!(status, AttemptStatus::Interrupted | AttemptStatus::Cancelled)
 }
 
-fn save(
-    ctx: &Context,
-    of: CheckpointContext,
-    pointer: &str,
-    prepared: Option<PreparationResult>,
-    attempt: Option<Attempt>,
-) -> Result<(), Failure> {
+fn save(ctx: &Context, of: CheckpointContext, pointer: &str, Step { prepared, stack, attempt }: Step) -> Result<(), Failure> {
     let checkpoint = Checkpoint {
         plan_digest: of.plan,
         block: of.block,
         shard: ctx.shard(),
         input_digest: ctx.input_digest(),
         prepared,
+        stack,
         attempt,
     };
     ctx.checkpoint(pointer, checkpoint)
@@ -299,7 +336,7 @@ mod tests {
         let mut journal = after(&[AttemptStatus::Failed]);
         journal.attempts.push(attempt(OTHER, 7, AttemptStatus::Completed));
         journal.add_cut_short(attempt(TRIAL, 3, AttemptStatus::Interrupted));
-        let (_, attempts, _) = journal.into_parts();
+        let attempts = journal.into_parts().attempts;
         assert_eq!(attempts.iter().map(|attempt| attempt.attempt).collect::<Vec<_>>(), [0, 3, 7]);
     }
 

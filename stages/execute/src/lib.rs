@@ -7,6 +7,7 @@ mod capture;
 mod instructions;
 mod journal;
 mod judge;
+mod python_stack;
 mod serving;
 mod target_pods;
 mod times;
@@ -29,7 +30,8 @@ use assay_stage::parameters::ExecuteParameters;
 use assay_stage::{Context, ErrorCode, Event, Failure, Inputs, Stage, StageName, StartMark};
 
 use crate::attempt::Runner;
-use crate::journal::{CheckpointContext, Journal};
+use crate::journal::{CheckpointContext, Journal, JournalParts};
+use crate::python_stack::VirtualEnvironment;
 use crate::serving::{Barrier, PromptSources, ServingTrial, unusable_credential};
 use crate::target_pods::{PodWatch, TargetPods};
 use crate::verdict::ShardVerdict;
@@ -41,6 +43,9 @@ const MAX_INTERRUPTIONS: usize = 64;
 
 /// The reason of an attempt whose target became another one while it ran.
 const TARGET_CHANGED: &str = "target_changed";
+
+/// The reason code of an attempt that never ran because a preparation or a warm-up run failed.
+const NOT_PREPARED: &str = "not_prepared";
 
 /// The reason code of an attempt that does not count because nothing listened at its target's address any more when it ended.
 const TARGET_GONE: &str = "target_gone";
@@ -77,6 +82,7 @@ impl Stage for Execute {
             ctx,
             journal: Journal::default(),
             workspaces: BTreeMap::new(),
+            environments: BTreeMap::new(),
             warmed_up: BTreeMap::new(),
             prompt_sources: PromptSources::default(),
             hashes: FileDigests::default(),
@@ -150,6 +156,8 @@ struct BlockRun<'a> {
     ctx: &'a Context,
     journal: Journal,
     workspaces: BTreeMap<String, Rc<Workspace>>,
+    /// The virtual environments by variant.
+    environments: BTreeMap<Name, Rc<VirtualEnvironment>>,
     /// The points whose warm-up runs are over, each with the reason why one failed.
     warmed_up: BTreeMap<(CaseId, PointId), Option<String>>,
     prompt_sources: PromptSources,
@@ -295,7 +303,9 @@ impl<'a> BlockRun<'a> {
     fn check_program(&self, trial: &PlannedTrial) -> Result<(), Failure> {
         let workload = self.plan.case(&trial.case_id).and_then(|case| self.plan.workload(&case.workload));
         let work = workload.and_then(|workload| workload.indicator.as_ref());
-        if work.is_some_and(|work| work.command.is_some()) {
+        // A program of a virtual environment is there when its packages are installed.
+        let is_installed = self.plan.python_stack(&trial.case_id).is_some();
+        if work.is_some_and(|work| work.command.is_some()) && !is_installed {
             Runner::new(self.plan, trial)?.1.check_program(self.ctx)?;
         }
         Ok(())
@@ -367,12 +377,17 @@ impl<'a> BlockRun<'a> {
         let (workload, runner) = Runner::new(self.plan, trial)?;
         let workspace = self.workspace(workload)?;
         self.ctx.mark_attempt(&trial.trial_id, attempt)?;
-        let failure = match &workspace.failure {
-            Some(failure) => Some(failure.clone()),
-            None => self.warm_up(trial, &runner, &workspace)?,
+        let environment = self.virtual_environment(&trial.case_id)?;
+        let runner = runner.in_environment(environment.as_ref().map(|ready| ready.folder.clone()));
+        let failed = |failure: &String| Reason::new(NOT_PREPARED, failure);
+        let failure = match (&workspace.failure, &environment) {
+            (Some(failure), _) => Some(failed(failure)),
+            (None, Some(ready)) if ready.failure.is_some() => ready.failure.clone(),
+            (None, Some(_)) if let Some(other) = workspace.fixed_interpreter() => Some(other),
+            (None, _) => self.warm_up(trial, &runner, &workspace)?.as_ref().map(failed),
         };
         match failure {
-            Some(failure) => Ok(runner.not_prepared(self.ctx, attempt, &failure)),
+            Some(failure) => Ok(runner.not_prepared(self.ctx, attempt, failure)),
             None => runner.run(self.ctx, attempt, &workspace, &mut self.hashes),
         }
     }
@@ -386,6 +401,24 @@ impl<'a> BlockRun<'a> {
         let failure = runner.warm_up(self.ctx, workspace)?.err();
         self.warmed_up.insert(point, failure.clone());
         Ok(failure)
+    }
+
+    /// Returns the virtual environment of a case whose variant states packages. They are installed once; a resumed stage installs the same again.
+    fn virtual_environment(&mut self, case: &CaseId) -> Result<Option<Rc<VirtualEnvironment>>, Failure> {
+        let Some((variant, stack)) = self.plan.python_stack(case) else { return Ok(None) };
+        if let Some(ready) = self.environments.get(variant) {
+            return Ok(Some(Rc::clone(ready)));
+        }
+        let ready = if let Some(recorded) = self.journal.stack(variant) {
+            VirtualEnvironment::restore(self.ctx, stack, recorded)?
+        } else {
+            let (ready, installed) = VirtualEnvironment::install(self.ctx, variant, stack)?;
+            self.journal.save_stack(self.ctx, self.of, installed)?;
+            ready
+        };
+        let ready = Rc::new(ready);
+        self.environments.insert(variant.clone(), Rc::clone(&ready));
+        Ok(Some(ready))
     }
 
     /// Returns the workload's files, with those that its preparation makes.
@@ -411,7 +444,7 @@ impl<'a> BlockRun<'a> {
     }
 
     fn finish(self) -> ExecutionPart {
-        let (prepared, attempts, resumed) = self.journal.into_parts();
+        let JournalParts { prepared, stacks, attempts, resumed } = self.journal.into_parts();
         // Attempts of one trial share their schedule but for request ids, which are not in its digest.
         let schedules =
             attempts.iter().filter_map(|attempt| Some((attempt.trial_id.clone(), attempt.serving.as_ref()?.schedule_digest)));
@@ -421,6 +454,7 @@ impl<'a> BlockRun<'a> {
             block: self.of.block,
             shard: self.ctx.shard(),
             prepared,
+            stacks,
             attempts,
             resumed,
         }

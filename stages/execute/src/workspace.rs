@@ -1,11 +1,12 @@
 //! The files of a workload: those that the plan pins, and those that its preparation makes.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use assay_manifest::{Digest, FrozenWorkload, IndicatorWork, PinnedFile, PreparationResult, PrepareCommand};
+use assay_manifest::{Digest, FrozenWorkload, IndicatorWork, PinnedFile, PreparationResult, PrepareCommand, Reason};
 use assay_process::{Command, Spawner};
 use assay_stage::{Context, ErrorCode, Failure, Secrets};
 
@@ -13,6 +14,12 @@ use crate::capture::{self, Capture, Excerpt, describe_excess};
 
 /// The name of the script in the folder in which it runs.
 pub(crate) const SCRIPT: &str = "script";
+
+/// The reason code of a script that would not run with the packages of its variant.
+const OTHER_INTERPRETER: &str = "other_interpreter";
+
+/// The most bytes of a script's first line that are read: more than a kernel reads.
+const MAX_FIRST_LINE: u64 = 4 << 10;
 
 /// The files of one workload, ready to be copied into the folder of an attempt.
 pub(crate) struct Workspace {
@@ -61,6 +68,21 @@ impl Workspace {
         }
     }
 
+    /// Returns the reason why the script would not run in a virtual environment: its first line names the path of an interpreter.
+    pub(crate) fn fixed_interpreter(&self) -> Option<Reason> {
+        let (_, script) = self.files.iter().find(|(path, _)| path == Path::new(SCRIPT))?;
+        let mut line = Vec::new();
+        let file = fs::File::open(script).ok()?;
+        BufReader::new(file.take(MAX_FIRST_LINE)).read_until(b'\n', &mut line).ok()?;
+        let interpreter = python_of_first_line(&String::from_utf8_lossy(&line))?;
+        Some(Reason::new(
+            OTHER_INTERPRETER,
+            format!(
+                "the script begins with `#!{interpreter}`, and would not run with the packages of its variant; write `#!/usr/bin/env python3`"
+            ),
+        ))
+    }
+
     /// Creates a folder with all files in it, for one attempt.
     pub(crate) fn attempt_folder(&self, ctx: &Context, name: &str) -> Result<PathBuf, Failure> {
         let folder = fresh_folder(ctx, name)?;
@@ -71,6 +93,13 @@ impl Workspace {
         }
         Ok(folder)
     }
+}
+
+/// Returns the Python interpreter that the first line of a script names by its path.
+fn python_of_first_line(line: &str) -> Option<String> {
+    let program = line.strip_prefix("#!")?.split_whitespace().next()?;
+    let is_python = Path::new(program).file_name()?.to_str()?.starts_with("python");
+    is_python.then(|| program.escape_debug().to_string())
 }
 
 fn indicator(workload: &FrozenWorkload) -> Result<&IndicatorWork, Failure> {
@@ -164,7 +193,7 @@ fn run_preparation(
     Ok(PreparationResult { workload: workload.name.clone(), succeeded: failure.is_none(), failure, exit_code, outputs })
 }
 
-fn chain(error: &assay_process::Error) -> String {
+pub(crate) fn chain(error: &assay_process::Error) -> String {
     let mut text = error.to_string();
     let mut next = std::error::Error::source(error);
     while let Some(cause) = next {
@@ -215,4 +244,19 @@ pub(crate) fn spawner() -> Result<&'static Spawner, Failure> {
     }
     let started = Spawner::start().map_err(|error| Failure::new(ErrorCode::Spawner, "cannot start a thread").because(&error))?;
     Ok(SPAWNER.get_or_init(|| started))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_path_of_python_is_another_interpreter() {
+        let found = |line: &str| python_of_first_line(line);
+        assert_eq!(found("#!/usr/bin/python3 -u\n").as_deref(), Some("/usr/bin/python3"));
+        assert_eq!(found("#! /opt/python3.12/bin/python3.12").as_deref(), Some("/opt/python3.12/bin/python3.12"));
+        for line in ["#!/usr/bin/env python3", "#!/bin/sh", "import numpy", "", "#!"] {
+            assert_eq!(found(line), None, "{line}");
+        }
+    }
 }

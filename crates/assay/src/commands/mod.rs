@@ -38,6 +38,7 @@ mod on_kubernetes;
 mod plan;
 mod push;
 mod query;
+mod rank;
 mod recompute;
 mod remove;
 mod removed;
@@ -49,6 +50,7 @@ mod schema;
 mod search_result;
 mod serve;
 mod show;
+mod stacks;
 mod status;
 mod store_options;
 mod supervise;
@@ -83,6 +85,10 @@ pub(crate) enum Command {
     Compare(compare::Compare),
     /// Explain why a run is worse than another, from what was recorded while both were measured
     Explain(explain::Explain),
+    /// Write lock files of software stacks, and a pipeline that measures a workload with each
+    Stacks(Box<stacks::Stacks>),
+    /// Order the variants of a run by a metric, and say which cannot be told apart
+    Rank(rank::Rank),
     /// Show a metric over all runs with its change points
     History(history::History),
     /// Learn the noise of a comparison from its earlier runs, for gates and plans
@@ -162,6 +168,8 @@ impl Command {
             Self::Gate(command) => command.run(),
             Self::Compare(command) => command.run(),
             Self::Explain(command) => command.run(),
+            Self::Stacks(command) => command.run(),
+            Self::Rank(command) => command.run(),
             Self::History(command) => command.run(),
             Self::Noise(command) => command.run(),
             Self::Forge(command) => command.run(),

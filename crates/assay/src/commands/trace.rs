@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use assay_foreign::harness;
 use assay_manifest::{
     ALL_LOADS, Address, Attempt, CaseId, CollectedAttempt, Collection, Count, CuratedFile, Executable, ExecutableRole,
-    ExecutionPart, FrozenWorkload, MetricSummary, NumberPlace, PinnedFile, Plan, Publication, Source, Summary, TrialId,
-    TrialValue, ordinal,
+    ExecutionPart, FrozenWorkload, InstalledStack, MetricSummary, Name, NumberPlace, PinnedFile, Plan, Publication, PythonStack,
+    Source, Summary, TrialId, TrialValue, ordinal,
 };
 use assay_report::{counted, shell_word};
 use assay_runs::VerifiedRun;
 use assay_search::GOOD_FRACTION;
-use assay_stage::{ErrorCode, Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure, first_names};
 use assay_store::Store;
 use assay_verify::{RecomputeOutcome, Removals, StoreBlobs, is_close};
 use assay_warehouse::{ROW_ID, Row, Value};
@@ -30,6 +30,9 @@ const SHOWN: usize = 8;
 
 /// The number of lines of a query that are shown; the rest are only counted.
 const SHOWN_LINES: usize = 40;
+
+/// The number of installed packages that are shown; the rest are only counted.
+const SHOWN_PACKAGES: usize = 12;
 
 /// Trace a number to its origin, checking every signature and digest on the way.
 #[derive(clap::Args)]
@@ -456,6 +459,7 @@ fn print_source(opened: &VerifiedRun, walk: &NumberTrace<'_>) {
             }
         }
     }
+    print_stack(opened, walk);
     let Some(source) = opened.chain.one::<Source>() else { return };
     let commit = source.body.commit.as_deref().unwrap_or("none");
     let original = source.body.original();
@@ -479,6 +483,29 @@ fn print_source(opened: &VerifiedRun, walk: &NumberTrace<'_>) {
     if let Some(repository) = &source.body.repository {
         output::line(format!("from      {repository}"));
     }
+}
+
+/// Returns the packages of the number's variant, as planned and as execute installed them first.
+fn find_stack<'a>(
+    opened: &'a VerifiedRun,
+    walk: &NumberTrace<'_>,
+) -> Option<(&'a Name, &'a PythonStack, Option<&'a InstalledStack>)> {
+    let (variant, stack) = opened.chain.one::<Plan>()?.body.python_stack(walk.place.case_id)?;
+    let mut installed = opened.chain.all::<ExecutionPart>().flat_map(|(_, part)| &part.body.stacks);
+    Some((variant, stack, installed.find(|found| found.variant == *variant && found.failure.is_none())))
+}
+
+fn print_stack(opened: &VerifiedRun, walk: &NumberTrace<'_>) {
+    let Some((variant, stack, installed)) = find_stack(opened, walk) else { return };
+    output::line(format!("packages  {} from {}, of the variant {variant}", stack.lock.artifact.digest, stack.lock.origin));
+    let Some(installed) = installed else { return };
+    let packages: Vec<String> = installed.packages.iter().map(|found| format!("{} {}", found.name, found.version)).collect();
+    output::line(format!(
+        "          {}; installed by {} for {}",
+        first_names(&packages, SHOWN_PACKAGES),
+        installed.installer.as_deref().unwrap_or("an unknown installer"),
+        installed.python.as_deref().unwrap_or("an unknown Python"),
+    ));
 }
 
 /// Returns a command as one line, in which a word with blanks is still one word.
@@ -664,6 +691,16 @@ fn print_json(
             });
             json!({
                 "kind": source.body.kind, "commit": source.body.commit, "repository": source.body.repository, "import": original,
+            })
+        }),
+        "packages": find_stack(opened, walk).map(|(variant, stack, installed)| {
+            json!({
+                "variant": variant,
+                "lock": stack.lock.artifact.digest,
+                "path": stack.lock.origin,
+                "installer": installed.and_then(|installed| installed.installer.as_ref()),
+                "python": installed.and_then(|installed| installed.python.as_ref()),
+                "installed": installed.map(|installed| &installed.packages),
             })
         }),
         "trials": found,

@@ -81,6 +81,7 @@ fn part(plan_digest: Digest) -> ExecutionPart {
         shard: Shard::ONLY,
         schedule_digests: BTreeMap::new(),
         prepared: Vec::new(),
+        stacks: Vec::new(),
         attempts: vec![
             attempt("w.t.default.one.t0", 0, vec![Reason::new("time_limit", "stopped")]),
             attempt("w.t.default.one.t0", 1, Vec::new()),
@@ -256,6 +257,44 @@ fn a_whole_chain_is_accepted() {
         "whole",
         "a kind that is not here is no broken link"
     );
+}
+
+/// The result of checking the packages of a variant, as planned and as installed.
+fn check_packages(planned: Value, installed: Value) -> String {
+    let chain = Chain::build_complete().with::<Plan>(|manifest| {
+        manifest.body.variants = body_of(json!([{"name": "default", "env": [], "python": planned}]));
+        let case = json!({"case_id": "w.t.default", "workload": "w", "target": "t", "variant": "default", "points": []});
+        manifest.body.cases = body_of(json!([case]));
+    });
+    let chain = chain.with::<ExecutionPart>(|manifest| manifest.body.stacks = body_of(installed));
+    describe_check(crate::stacks::check_stacks(&chain.members()))
+}
+
+fn body_of<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).expect("a part of a body")
+}
+
+#[test]
+fn the_installed_packages_of_a_variant_are_those_of_its_lock_file() {
+    let lock = json!({"path": "l.txt", "origin": "l.txt", "executable": false, "artifact": artifact("l.txt")});
+    let planned =
+        json!({"lock": lock, "packages": [{"name": "six", "version": "1.16.0"}], "installer": "pip", "interpreter": "python3"});
+    let installed = |change: Value| {
+        let mut stack =
+            json!({"variant": "default", "lock": ZERO, "packages": [{"name": "six", "version": "1.16.0"}], "outputs": []});
+        stack.as_object_mut().expect("an object").extend(change.as_object().expect("an object").clone());
+        json!([stack])
+    };
+    assert_eq!(check_packages(planned.clone(), installed(json!({}))), "whole");
+    assert_eq!(check_packages(Value::Null, json!([])), "whole");
+    let refused = |planned: &Value, installed: Value| check_packages(planned.clone(), installed);
+    insta::assert_snapshot!(refused(&Value::Null, installed(json!({}))), @"stack_differs: the packages of the variant `default` are not those of the plan: the plan names none");
+    insta::assert_snapshot!(refused(&planned, installed(json!({"packages": [{"name": "six", "version": "1.15.0"}]}))), @"stack_differs: the packages of the variant `default` are not those of the plan: `six` is 1.15.0 and not 1.16.0");
+    insta::assert_snapshot!(refused(&planned, json!([])), @"stack_differs: the packages of the variant `default` are not those of the plan: an attempt of `w.t.default.one.t0` ran, and no installation is recorded");
+    let failed = json!({"failure": {"code": "stack_not_installed", "detail": "no network"}, "packages": []});
+    assert!(refused(&planned, installed(failed)).contains("no installation is recorded"), "a failed installation is none");
+    let other = Digest::compute(b"another lock file");
+    assert!(refused(&planned, installed(json!({"lock": other}))).contains("they were installed from sha256:"));
 }
 
 #[test]

@@ -37,6 +37,7 @@ pub(crate) fn examples() -> Vec<Example> {
     let plan = seal(&[&source], plan_body, 1);
     let first = seal(&[&plan], environment(plan_digest, 0), 3);
     let prepared = seal(&[&plan, &first], prepared_checkpoint(plan_digest), 5);
+    let stack = seal(&[&plan, &first], stack_checkpoint(plan_digest), 6);
     let checkpoint = seal(&[&plan, &first], checkpoint(plan_digest), 9);
     let end = seal(&[&plan, &first], run_end(), 12);
     let environment = seal(&[&plan], environment(plan_digest, 1), 603);
@@ -60,6 +61,7 @@ pub(crate) fn examples() -> Vec<Example> {
         ("environment-first", first),
         ("checkpoint", checkpoint),
         ("checkpoint-prepared", prepared),
+        ("checkpoint-stack", stack),
         ("run_end", end),
         ("execution_part", part),
         ("recording", recording),
@@ -524,7 +526,19 @@ fn plan() -> Plan {
         "targets": targets(),
         "variants": [
             {"name": "default", "env": []},
-            {"name": "huge-pages", "env": [{"name": "GLIBC_TUNABLES", "value": "glibc.malloc.hugetlb=1"}]},
+            {
+                "name": "huge-pages",
+                "env": [{"name": "GLIBC_TUNABLES", "value": "glibc.malloc.hugetlb=1"}],
+                "python": {
+                    "lock": pinned("stacks/numpy.txt", "stacks/numpy.txt", 812, false),
+                    "packages": [
+                        {"name": "numpy", "version": "2.1.0"},
+                        {"name": "colorama", "version": "0.4.6", "marker": "sys_platform == 'win32'"},
+                    ],
+                    "installer": "pip",
+                    "interpreter": "python3",
+                },
+            },
         ],
         "telemetry": [{"name": "node-a", "scrape": "http://node-a:9100/metrics"}],
         "cases": cases().map(|(id, point)| case(&id, point)).collect::<Vec<_>>(),
@@ -940,6 +954,24 @@ fn prepared_checkpoint(plan: Digest) -> Checkpoint {
     checkpoint_of(plan, "prepared", failed_preparation())
 }
 
+/// Returns the packages of the variant `huge-pages`, with this further member.
+fn installed_stack(name: &str, value: Value) -> Value {
+    let file = |name: &str, size| artifact(&format!("stacks/huge-pages/{name}"), size, "application/octet-stream");
+    let lock = pinned("stacks/numpy.txt", "stacks/numpy.txt", 812, false)["artifact"]["digest"].clone();
+    let mut stack = json!({
+        "variant": "huge-pages", "lock": lock, "packages": [], "installer": "pip 23.2.1", "python": "CPython 3.11.7",
+        "outputs": [file("install/stdout", 311), file("install/stderr", 0)],
+    });
+    stack[name] = value;
+    stack
+}
+
+fn stack_checkpoint(plan: Digest) -> Checkpoint {
+    let failure =
+        json!({"code": "stack_not_installed", "detail": "`python3 -m pip install` of the installation ended with exit code 1"});
+    checkpoint_of(plan, "stack", installed_stack("failure", failure))
+}
+
 fn run_end() -> RunEnd {
     body(json!({
         "state": "cancelled", "stage": "execute", "reason": {"code": "interrupt", "detail": "SIGINT"},
@@ -970,6 +1002,7 @@ fn execution_part(plan: Digest, resumed: InputRef) -> ExecutionPart {
         "shard": {"index": 0, "count": 1},
         "schedule_digests": schedules.collect::<serde_json::Map<_, _>>(),
         "prepared": [prepared()],
+        "stacks": [installed_stack("packages", json!([{"name": "numpy", "version": "2.1.0"}]))],
         "attempts": attempts(),
         "resumed": [resumed],
     }))

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::{body, words};
 use crate::{
-    Artifact, Block, CaseId, Count, Digest, Executable, InputRef, Instant, Name, PlannedTrial, PointId, Reason, ServingOutcome,
-    Shard, TrialId, Validity, Window,
+    Artifact, Block, CaseId, Count, Digest, Executable, InputRef, InstalledStack, Instant, Name, PlannedTrial, PointId, Reason,
+    ServingOutcome, Shard, TrialId, Validity, Window,
 };
 
 words!(
@@ -304,7 +304,7 @@ pub struct PreparationResult {
     pub outputs: Vec<Artifact>,
 }
 
-/// A finished step of execute (an attempt or a preparation), signed separately so that a resumed stage can trust it.
+/// A finished step of execute (an attempt, a preparation or an installation), signed separately so that a resumed stage can trust it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Checkpoint {
@@ -319,6 +319,9 @@ pub struct Checkpoint {
     /// The preparation, if the step is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub prepared: Option<PreparationResult>,
+    /// The installed packages of a variant, if the step is their installation.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stack: Option<InstalledStack>,
     /// The attempt, if the step is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub attempt: Option<Attempt>,
@@ -326,7 +329,8 @@ pub struct Checkpoint {
 
 body!(Checkpoint, |checkpoint| {
     let prepared = checkpoint.prepared.iter().flat_map(|prepared| &prepared.outputs);
-    prepared.chain(checkpoint.attempt.iter().flat_map(|attempt| &attempt.evidence)).collect()
+    let installed = checkpoint.stack.iter().flat_map(|stack| &stack.outputs);
+    prepared.chain(installed).chain(checkpoint.attempt.iter().flat_map(|attempt| &attempt.evidence)).collect()
 });
 
 /// The work of one shard in one block.
@@ -343,6 +347,9 @@ pub struct ExecutionPart {
     pub schedule_digests: BTreeMap<TrialId, Digest>,
     /// The results of the preparations.
     pub prepared: Vec<PreparationResult>,
+    /// The installed packages of each variant that states some.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub stacks: Vec<InstalledStack>,
     /// The attempts, in the order in which they ran.
     pub attempts: Vec<Attempt>,
     /// The checkpoints of an earlier process of this stage that attempts were taken from.
@@ -351,5 +358,6 @@ pub struct ExecutionPart {
 
 body!(ExecutionPart, |part| {
     let prepared = part.prepared.iter().flat_map(|prepared| &prepared.outputs);
-    prepared.chain(part.attempts.iter().flat_map(|attempt| &attempt.evidence)).collect()
+    let installed = part.stacks.iter().flat_map(|stack| &stack.outputs);
+    prepared.chain(installed).chain(part.attempts.iter().flat_map(|attempt| &attempt.evidence)).collect()
 });

@@ -15,6 +15,7 @@ pub(crate) mod images;
 pub(crate) mod over_saturation;
 pub(crate) mod plan;
 pub(crate) mod publication;
+pub(crate) mod python_stack;
 pub(crate) mod rate_profile;
 pub(crate) mod recording;
 pub(crate) mod run_end;

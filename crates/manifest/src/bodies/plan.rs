@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::document::{body, words};
 use crate::{
     Artifact, BetterDirection, CaseId, Claim, ControlFact, Count, Digest, Image, Intent, Isolation, Name, OriginKind,
-    PinnedSearch, Placement, PointId, Pricing, ServingWork, TrialId, ValidityLimits, WorkloadType,
+    PinnedSearch, Placement, PointId, Pricing, PythonStack, ServingWork, TrialId, ValidityLimits, WorkloadType,
 };
 
 words!(
@@ -479,6 +479,9 @@ pub struct Variant {
     pub name: Name,
     /// The variables that it changes.
     pub env: Vec<EnvVar>,
+    /// The Python packages that its programs run with.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub python: Option<PythonStack>,
 }
 
 /// One side of a comparison.
@@ -648,6 +651,7 @@ body!(Plan, |plan| {
         artifacts.extend(dataset.into_iter().flat_map(|dataset| [&dataset.file.artifact, &dataset.rows, &dataset.index]));
     }
     artifacts.extend(plan.targets.iter().flat_map(|target| &target.objects).map(|file| &file.artifact));
+    artifacts.extend(plan.variants.iter().filter_map(|variant| variant.python.as_ref()).map(|python| &python.lock.artifact));
     artifacts.extend(plan.queries.iter().map(|file| &file.artifact));
     artifacts
 });
@@ -666,6 +670,17 @@ impl Plan {
     /// Returns the frozen workload of that name.
     pub fn workload(&self, name: &Name) -> Option<&FrozenWorkload> {
         self.workloads.iter().find(|workload| workload.name == *name)
+    }
+
+    /// Returns the variant of that name.
+    pub fn variant(&self, name: &Name) -> Option<&Variant> {
+        self.variants.iter().find(|variant| variant.name == *name)
+    }
+
+    /// Returns the variant of a case and the packages that it states; `None` if it states none.
+    pub fn python_stack(&self, case_id: &CaseId) -> Option<(&Name, &PythonStack)> {
+        let variant = self.variant(&self.case(case_id)?.variant)?;
+        Some((&variant.name, variant.python.as_ref()?))
     }
 
     /// Returns the target of that name.

@@ -75,6 +75,23 @@ fn each_path_is_asked_for_once() {
 }
 
 #[test]
+fn lock_files_of_variants_belong_to_the_closure_and_have_to_lock() {
+    let mut files = whole();
+    let variants = "  variants: [{name: new, python: {lock: stacks/new.txt}}, {name: same, python: {lock: stacks/new.txt}}]\n";
+    let pipeline = replace_part(PIPELINE, "  targets:", &format!("{variants}  targets:"));
+    files.insert("pipelines/nightly.yaml".to_owned(), pipeline.into_bytes());
+    let missing = refusal("pipelines/nightly.yaml", &files);
+    assert!(missing.contains("there is no file `stacks/new.txt`"), "{missing}");
+    files.insert("stacks/new.txt".to_owned(), b"six==1.16\n".to_vec());
+    let open = refusal("pipelines/nightly.yaml", &files);
+    assert!(open.contains("line 1: `six` has no digest `--hash=sha256:...`, so its bytes are not locked"), "{open}");
+    let locked = format!("six==1.16 --hash=sha256:{}\n", "0".repeat(64));
+    files.insert("stacks/new.txt".to_owned(), locked.into_bytes());
+    let closure = close("pipelines/nightly.yaml", &files).expect("a closure");
+    assert_eq!(closure.files.iter().filter(|file| file.path == "stacks/new.txt").count(), 1);
+}
+
+#[test]
 fn objects_of_targets_belong_to_the_closure_and_have_to_read() {
     let targets =
         "  targets:\n    - {name: vllm, kind: objects, objects: [targets/a.yaml, targets/b.yaml], url: 'http://vllm:8000'}";

@@ -182,6 +182,24 @@ fn fields_of_another_kind_of_target_are_refused() {
 }
 
 #[test]
+fn the_packages_of_a_variant_are_read_and_no_server_runs_with_them() {
+    let variants =
+        "  variants: [{name: new, python: {lock: stacks/new.txt, installer: uv}}, {name: old, python: {lock: stacks/old.txt}}]\n";
+    let text = format!("{PIPELINE}{variants}");
+    let stacks: Vec<_> = pipeline(&text).spec.variants.into_iter().filter_map(|variant| variant.python).collect();
+    let words: Vec<_> =
+        stacks.iter().map(|stack| (stack.lock.as_str(), stack.installer.as_str(), stack.interpreter.as_str())).collect();
+    assert_eq!(words, [("stacks/new.txt", "uv", "python3"), ("stacks/old.txt", "pip", "python3")]);
+    let target = "{name: srv, kind: endpoint, url: 'http://127.0.0.1:1'}";
+    let served = replace_part(&text, "  targets:", &format!("  targets:\n    - {target}"));
+    let found = problems(&served);
+    assert!(
+        found.contains("the variant `new` has `python` packages, which the target `srv` of kind `endpoint` does not run with"),
+        "{found}"
+    );
+}
+
+#[test]
 fn a_variant_sets_no_environment_of_a_server() {
     let with = |target: &str| {
         minimal(

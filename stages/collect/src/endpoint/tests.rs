@@ -75,6 +75,7 @@ fn part(shard: u32, attempts: Vec<Attempt>) -> ExecutionPart {
         shard: assay_manifest::Shard { index: shard, count: 2 },
         schedule_digests: BTreeMap::new(),
         prepared: vec![],
+        stacks: vec![],
         attempts,
         resumed: vec![],
     }

@@ -42,6 +42,7 @@ fn part(incarnation: u32, attempts: Vec<Attempt>) -> ExecutionPart {
         shard: Shard::ONLY,
         schedule_digests: BTreeMap::new(),
         prepared: Vec::new(),
+        stacks: Vec::new(),
         attempts,
         resumed: Vec::new(),
     }

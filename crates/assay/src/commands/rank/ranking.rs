@@ -1,0 +1,354 @@
+//! The ranking of variants by one metric: the order, and which of them cannot be told apart. Pure.
+
+use std::collections::BTreeMap;
+
+use assay_manifest::{BetterDirection, Digest, Interval};
+use assay_report::{counted, significant};
+use assay_stage::first_names;
+use assay_stats::{CONFIDENCE_LEVEL, PairedMean, Samples, holm};
+
+/// The fewest counted trials of a variant that is ranked, and the fewest rounds that two of them have in common.
+pub(crate) const MIN_TRIALS: usize = 3;
+
+/// The number of names in a sentence; more are counted.
+const SHOWN_NAMES: usize = 3;
+
+/// The values of one variant.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    /// The variant.
+    pub(crate) variant: String,
+    /// The digest of its lock file, if it states packages.
+    pub(crate) lock: Option<Digest>,
+    /// The median over its counted trials.
+    pub(crate) median: f64,
+    /// The interval of the median.
+    pub(crate) interval: Option<Interval>,
+    /// The value of each counted trial, by the round in which it ran.
+    pub(crate) values: BTreeMap<u32, f64>,
+    /// The number of planned trials.
+    pub(crate) planned: u32,
+}
+
+/// The measurements of one metric at one point of a workload on a target, for every variant.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    /// The workload, the target and the point, as a heading has them.
+    pub(crate) place: String,
+    /// The metric.
+    pub(crate) metric: String,
+    /// Its unit.
+    pub(crate) unit: String,
+    /// The direction that is better.
+    pub(crate) better: BetterDirection,
+    /// The variants with a value.
+    pub(crate) candidates: Vec<Candidate>,
+    /// The variants without one, with the reason.
+    pub(crate) left_out: Vec<(String, String)>,
+}
+
+/// Two variants, compared over the rounds that both have. The first is the better one by its median.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Pair {
+    /// The places of the two in the order.
+    pub(crate) places: (usize, usize),
+    /// The number of rounds.
+    pub(crate) rounds: usize,
+    /// The test, or the reason why there is none.
+    pub(crate) test: Result<PairTest, String>,
+}
+
+/// The test of a pair.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct PairTest {
+    /// The ratio of geometric means, turned so that it is above 1 if the first is better.
+    pub(crate) ratio: f64,
+    /// The ends of the interval of the ratio; the intervals of all pairs hold together with [`CONFIDENCE_LEVEL`].
+    pub(crate) interval: (f64, f64),
+    /// The two-sided p-value.
+    pub(crate) p: f64,
+    /// The same, adjusted for all pairs of the command.
+    pub(crate) adjusted: f64,
+}
+
+impl Pair {
+    /// Returns true if the first is better than the second beyond chance.
+    pub(crate) fn is_told_apart(&self) -> bool {
+        self.test.as_ref().is_ok_and(|test| test.adjusted <= 1.0 - CONFIDENCE_LEVEL && test.ratio > 1.0)
+    }
+}
+
+/// The variants in their order, the best first.
+#[derive(Clone, Debug)]
+pub(crate) struct Ranking {
+    /// The measurements; the candidates are in order.
+    pub(crate) measured: Measured,
+    /// All pairs.
+    pub(crate) pairs: Vec<Pair>,
+}
+
+/// Ranks each of the measured metrics. The pairs of all of them are one family of tests.
+pub(crate) fn rank(all: Vec<Measured>) -> Vec<Ranking> {
+    let mut rankings: Vec<Ranking> = all.into_iter().map(order).collect();
+    let pairs = rankings.iter().flat_map(|ranking| &ranking.pairs);
+    let p: Vec<f64> = pairs.filter_map(|pair| pair.test.as_ref().ok()).map(|test| test.p).collect();
+    let level = 1.0 - (1.0 - CONFIDENCE_LEVEL) / p.len().max(1) as f64;
+    let mut adjusted = holm(&p).into_iter();
+    for ranking in &mut rankings {
+        for pair in &mut ranking.pairs {
+            if let (Ok(test), Ok(mean)) = (&mut pair.test, paired(&ranking.measured, pair.places)) {
+                test.adjusted = adjusted.next().unwrap_or(1.0);
+                test.interval = mean.ratio_interval(level);
+            }
+        }
+    }
+    rankings
+}
+
+/// Puts the candidates in order, leaves out those with too few trials, and tests all pairs of the others.
+fn order(mut measured: Measured) -> Ranking {
+    let (mut ranked, few): (Vec<_>, Vec<_>) =
+        measured.candidates.into_iter().partition(|candidate| candidate.values.len() >= MIN_TRIALS);
+    let reason = |candidate: &Candidate| {
+        format!("{} of {} trials count, and a ranking needs {MIN_TRIALS}", candidate.values.len(), candidate.planned)
+    };
+    measured.left_out.extend(few.iter().map(|candidate| (candidate.variant.clone(), reason(candidate))));
+    ranked.sort_by(|one, other| match measured.better {
+        BetterDirection::Lower => one.median.total_cmp(&other.median),
+        BetterDirection::Higher => other.median.total_cmp(&one.median),
+    });
+    measured.candidates = ranked;
+    let count = measured.candidates.len();
+    let places = (0..count).flat_map(|first| (first + 1..count).map(move |second| (first, second)));
+    let pairs = places.map(|places| test_pair(&measured, places)).collect();
+    Ranking { measured, pairs }
+}
+
+fn test_pair(measured: &Measured, places: (usize, usize)) -> Pair {
+    let test = paired(measured, places).map(|mean| PairTest {
+        ratio: mean.ratio(),
+        interval: (f64::NAN, f64::NAN),
+        p: mean.p,
+        adjusted: 1.0,
+    });
+    Pair { places, rounds: common_rounds(measured, places).len(), test }
+}
+
+/// Tests how many times as good the first is as the second, round by round.
+fn paired(measured: &Measured, places: (usize, usize)) -> Result<PairedMean, String> {
+    let (first, second): (Vec<f64>, Vec<f64>) = common_rounds(measured, places).into_iter().unzip();
+    if first.len() < MIN_TRIALS {
+        return Err(format!("{} in common, and a comparison needs {MIN_TRIALS}", counted(first.len() as u64, "round")));
+    }
+    if first.iter().chain(&second).any(|value| *value <= 0.0) {
+        return Err("a value is not above zero, so it has no ratio".to_owned());
+    }
+    let samples = |values: &[f64]| Samples::new(values).map_err(|error| error.to_string());
+    let (first, second) = (samples(&first)?, samples(&second)?);
+    let (numerators, denominators) = match measured.better {
+        BetterDirection::Lower => (second, first),
+        BetterDirection::Higher => (first, second),
+    };
+    PairedMean::of_ratios(&numerators, &denominators)
+        .map_err(|_| "the ratio is the same in every round, so there is no error to compare it with".to_owned())
+}
+
+/// Returns the values of two variants in each round in which both have one.
+fn common_rounds(measured: &Measured, (first, second): (usize, usize)) -> Vec<(f64, f64)> {
+    let values = |place: usize| measured.candidates.get(place).map(|candidate| &candidate.values);
+    let (Some(first), Some(second)) = (values(first), values(second)) else { return Vec::new() };
+    first.iter().filter_map(|(round, value)| Some((*value, *second.get(round)?))).collect()
+}
+
+/// The words for a ratio of a metric.
+enum Quantity {
+    /// A time or a rate: `1.3 times as fast as`.
+    Speed,
+    /// Anything else, of which more or less is better.
+    Other(BetterDirection),
+}
+
+impl Measured {
+    fn quantity(&self) -> Quantity {
+        let is_time = ["ns", "us", "ms", "s"].contains(&self.unit.as_str()) && self.better == BetterDirection::Lower;
+        let is_rate = self.unit.ends_with("/s") && self.better == BetterDirection::Higher;
+        if is_time || is_rate { Quantity::Speed } else { Quantity::Other(self.better) }
+    }
+
+    fn name(&self, place: usize) -> &str {
+        self.candidates.get(place).map_or("", |candidate| candidate.variant.as_str())
+    }
+}
+
+impl Ranking {
+    /// Returns the variants that cannot be told apart from the one at a place.
+    pub(crate) fn not_told_apart(&self, place: usize) -> Vec<&str> {
+        let other = |pair: &Pair| match pair.places {
+            (first, second) if first == place => Some(second),
+            (first, second) if second == place => Some(first),
+            _ => None,
+        };
+        let pairs = self.pairs.iter().filter(|pair| !pair.is_told_apart());
+        pairs.filter_map(other).map(|place| self.measured.name(place)).collect()
+    }
+
+    /// Returns the pair of the best one and the one at a place.
+    pub(crate) fn against_best(&self, place: usize) -> Option<&Pair> {
+        self.pairs.iter().find(|pair| pair.places == (0, place))
+    }
+
+    /// States the result in one sentence.
+    pub(crate) fn headline(&self) -> String {
+        let best = self.measured.name(0);
+        match self.measured.candidates.len() {
+            0 => return "No variant is ranked: none has enough counted trials".to_owned(),
+            1 => return format!("Only `{best}` has enough counted trials, so nothing is ranked"),
+            _ => {}
+        }
+        let told_apart = (1..self.measured.candidates.len()).find_map(|place| {
+            let pair = self.against_best(place).filter(|pair| pair.is_told_apart())?;
+            Some((self.measured.name(place), pair.test.as_ref().ok()?))
+        });
+        let similar: Vec<String> = self.not_told_apart(0).iter().map(|name| format!("`{name}`")).collect();
+        let Some((next, test)) = told_apart else {
+            return format!("`{best}` has the best median, and no other variant can be told apart from it");
+        };
+        let ratio = self.ratio_sentence(next, test);
+        match similar.len() {
+            0 => format!("`{best}` is {}: {ratio}", self.superlative()),
+            1 => format!("`{best}` is {ratio}; {} cannot be told apart from it", similar.join("")),
+            count => {
+                let names = first_names(&similar, SHOWN_NAMES);
+                format!("`{best}` is {ratio}; {count} others cannot be told apart from it: {names}")
+            }
+        }
+    }
+
+    fn superlative(&self) -> &'static str {
+        match self.measured.quantity() {
+            Quantity::Speed => "fastest",
+            Quantity::Other(_) => "best",
+        }
+    }
+
+    fn ratio_sentence(&self, next: &str, test: &PairTest) -> String {
+        let metric = &self.measured.metric;
+        match self.measured.quantity() {
+            Quantity::Speed => format!("{} times as fast as `{next}` ({})", ratio(test.ratio), ends(test.interval)),
+            Quantity::Other(BetterDirection::Higher) => {
+                format!("at {} times the `{metric}` of `{next}` ({})", ratio(test.ratio), ends(test.interval))
+            }
+            Quantity::Other(BetterDirection::Lower) => {
+                let (low, high) = test.interval;
+                format!("at {} times the `{metric}` of `{next}` ({})", ratio(1.0 / test.ratio), ends((1.0 / high, 1.0 / low)))
+            }
+        }
+    }
+}
+
+/// Returns a ratio with two decimal places, or with three digits if that would hide it.
+pub(crate) fn ratio(value: f64) -> String {
+    if (0.1..1000.0).contains(&value) { format!("{value:.2}") } else { significant(value, None) }
+}
+
+/// Returns the ends of an interval of ratios.
+pub(crate) fn ends((low, high): (f64, f64)) -> String {
+    format!("{} to {}", ratio(low), ratio(high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a candidate with these values in rounds 0, 1, 2 and so on.
+    fn candidate(variant: &str, values: &[f64]) -> Candidate {
+        let median = Samples::new(values).expect("values").median();
+        let values: BTreeMap<u32, f64> = (0..).zip(values.iter().copied()).collect();
+        Candidate { variant: variant.to_owned(), lock: None, median, interval: None, planned: 5, values }
+    }
+
+    fn measured(unit: &str, better: BetterDirection, candidates: &[(&str, &[f64])]) -> Measured {
+        Measured {
+            place: "w on t at one".to_owned(),
+            metric: "elapsed".to_owned(),
+            unit: unit.to_owned(),
+            better,
+            candidates: candidates.iter().map(|(name, values)| candidate(name, values)).collect(),
+            left_out: Vec::new(),
+        }
+    }
+
+    fn ranked(unit: &str, better: BetterDirection, candidates: &[(&str, &[f64])]) -> Ranking {
+        rank(vec![measured(unit, better, candidates)]).remove(0)
+    }
+
+    const SLOW: &[f64] = &[13.1, 13.0, 12.9, 13.05, 12.95];
+    const FAST: &[f64] = &[10.0, 10.1, 9.9, 10.05, 9.95];
+    const LIKE_FAST: &[f64] = &[10.1, 10.0, 10.0, 9.95, 10.1];
+
+    #[test]
+    fn the_fastest_is_named_with_its_ratio_to_the_next() {
+        let found = ranked("ms", BetterDirection::Lower, &[("old", SLOW), ("new", FAST)]);
+        assert!(found.headline().starts_with("`new` is fastest: 1.30 times as fast as `old` (1.2"), "{}", found.headline());
+        assert!(found.not_told_apart(0).is_empty());
+        let rate = ranked("op/s", BetterDirection::Higher, &[("old", FAST), ("new", SLOW)]);
+        assert!(rate.headline().starts_with("`new` is fastest: 1.30 times as fast as `old`"), "{}", rate.headline());
+        let size = ranked("MiB", BetterDirection::Lower, &[("old", SLOW), ("new", FAST)]);
+        assert!(
+            size.headline().starts_with("`new` is best: at 0.77 times the `elapsed` of `old` (0.76 to 0.78)"),
+            "{}",
+            size.headline()
+        );
+    }
+
+    #[test]
+    fn nothing_is_fastest_that_cannot_be_told_apart() {
+        let found = ranked("ms", BetterDirection::Lower, &[("new", FAST), ("newer", LIKE_FAST)]);
+        assert_eq!(found.headline(), "`new` has the best median, and no other variant can be told apart from it");
+        assert_eq!(found.not_told_apart(0), ["newer"]);
+        let three = ranked("ms", BetterDirection::Lower, &[("old", SLOW), ("new", FAST), ("newer", LIKE_FAST)]);
+        assert!(!three.headline().contains("fastest"), "{}", three.headline());
+        assert!(three.headline().starts_with("`new` is 1.30 times as fast as `old` ("), "{}", three.headline());
+        assert!(three.headline().ends_with("; `newer` cannot be told apart from it"), "{}", three.headline());
+    }
+
+    #[test]
+    fn a_variant_with_few_trials_is_left_out_by_name() {
+        let found = ranked("ms", BetterDirection::Lower, &[("old", SLOW), ("new", &[10.0, 10.1])]);
+        assert_eq!(found.measured.left_out, [("new".to_owned(), "2 of 5 trials count, and a ranking needs 3".to_owned())]);
+        assert_eq!(found.headline(), "Only `old` has enough counted trials, so nothing is ranked");
+        let none = ranked("ms", BetterDirection::Lower, &[("new", &[10.0])]);
+        assert_eq!(none.headline(), "No variant is ranked: none has enough counted trials");
+    }
+
+    #[test]
+    fn rounds_are_paired_and_a_drift_of_the_machine_cancels_out() {
+        let drift = [1.0, 1.5, 2.0, 3.0, 4.0];
+        let scaled = |values: &[f64]| values.iter().zip(drift).map(|(value, factor)| value * factor).collect::<Vec<_>>();
+        let found = ranked("ms", BetterDirection::Lower, &[("old", &scaled(SLOW)), ("new", &scaled(FAST))]);
+        assert!(found.headline().starts_with("`new` is fastest: 1.30 times"), "{}", found.headline());
+    }
+
+    #[test]
+    fn values_without_a_ratio_or_a_spread_are_not_compared() {
+        let zero = ranked("count", BetterDirection::Lower, &[("a", &[0.0, 0.0, 0.0]), ("b", &[1.0, 1.0, 1.0])]);
+        assert_eq!(zero.pairs[0].test, Err("a value is not above zero, so it has no ratio".to_owned()));
+        let same = ranked("count", BetterDirection::Lower, &[("a", &[1.0, 1.0, 1.0]), ("b", &[2.0, 2.0, 2.0])]);
+        assert!(same.pairs[0].test.as_ref().is_err_and(|why| why.starts_with("the ratio is the same in every round")));
+        assert!(!same.headline().contains("best:"), "{}", same.headline());
+    }
+
+    #[test]
+    fn every_pair_of_every_metric_is_one_family() {
+        let one = measured("ms", BetterDirection::Lower, &[("old", SLOW), ("new", FAST)]);
+        let alone = rank(vec![one.clone()]).remove(0).pairs.remove(0).test.expect("a test");
+        let both = rank(vec![one.clone(), one]).remove(0).pairs.remove(0).test.expect("a test");
+        assert!((both.adjusted - 2.0 * alone.adjusted).abs() < 1e-12);
+        assert!(both.interval.0 < alone.interval.0 && both.interval.1 > alone.interval.1);
+    }
+
+    #[test]
+    fn small_ratios_keep_their_digits() {
+        assert_eq!([ratio(1.3), ratio(0.0123), ratio(12345.0)], ["1.30", "0.0123", "12,300"]);
+    }
+}
