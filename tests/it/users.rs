@@ -75,7 +75,8 @@ fn users_send_a_turn_at_each_point_of_their_grid_in_any_number_of_shards() {
         let measured = all.clone().filter(|turn| turn.phase == Phase::Measured).count();
         assert_eq!((all.clone().count(), measured), (45, 30), "{run_id}");
         let point = "users-3-rate-30";
-        let sent: BTreeSet<i64> = all.clone().filter(|turn| turn.phase == Phase::Measured).filter_map(|turn| turn.sent_ns).collect();
+        let sent: BTreeSet<i64> =
+            all.clone().filter(|turn| turn.phase == Phase::Measured).filter_map(|turn| turn.sent_ns).collect();
         let span_ns = sent.last().expect("turns") - sent.first().expect("turns");
         let offered = 29.0 / (span_ns as f64 / 1e9);
         assert!((metric(&fixture, run_id, point, "offered_rate_per_s") / offered - 1.0).abs() < 1e-9, "{run_id}: {offered}");

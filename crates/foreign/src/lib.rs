@@ -12,7 +12,6 @@ mod command;
 mod contract;
 mod definition;
 mod document;
-mod document_fields;
 mod draft;
 mod endpoint;
 mod failed;

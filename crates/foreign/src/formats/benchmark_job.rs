@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::document_fields::{Rule, docs, map_fields, rule};
+use crate::document::{Rule, docs, map_fields, rule};
 use crate::draft::{Member, member};
 use crate::format::{Example, ExampleInput, FieldDoc, Format, Reader};
 use crate::genai::{GenaiFields, GenaiLoad};

@@ -5,7 +5,7 @@ use assay_spec::did_you_mean;
 use serde_json::{Value, json};
 
 use crate::contract::ContractLoad;
-use crate::document_fields::{Rule, docs, map_fields, rule};
+use crate::document::{Rule, docs, map_fields, rule};
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader};
 use crate::formats::benchmark_job::{Place, store_of};

@@ -4,7 +4,7 @@ use assay_contracts::is_workload_specification;
 use serde_json::{Value, json};
 
 use crate::contract::ContractLoad;
-use crate::document_fields::{Rule, docs, map_fields, rule};
+use crate::document::{Rule, docs, map_fields, rule};
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader};
 use crate::mapping::Mapping;
