@@ -15,12 +15,23 @@ const API_PATHS: [&str; 8] =
 /// The variable of the key of an endpoint, unless the definition names another.
 pub(crate) const KEY_VARIABLE: &str = "OPENAI_API_KEY";
 
+/// The reason why an endpoint of a definition is ignored.
+pub(crate) const NAMED_BY_OPTION: &str = "`--url` names the endpoint instead";
+
 /// The place of a credential that a definition refers to.
 const PLACE: &str = "set this variable where `assay run` runs; in a cluster, it is a member of the Secret `assay-endpoints`";
 
 impl Mapping<'_> {
-    /// Sets the address of the endpoint.
+    /// Sets the address of the endpoint, unless `--url` names it.
     pub(crate) fn endpoint(&mut self, field: &str, address: &str) {
+        if self.options.url.is_some() {
+            return self.ignored(field, NAMED_BY_OPTION);
+        }
+        self.address(field, address);
+    }
+
+    /// Sets the address of the endpoint.
+    pub(crate) fn address(&mut self, field: &str, address: &str) {
         let (scheme, rest) = match address.split_once("://") {
             Some((scheme @ ("http" | "https"), rest)) => (scheme, rest),
             Some(_) => return self.refused(field, "an endpoint has an address that begins with `http://` or `https://`"),

@@ -21,6 +21,7 @@ mod genai;
 pub mod harness;
 mod import;
 mod load;
+mod loadgen;
 mod mapping;
 mod reference;
 mod registry;

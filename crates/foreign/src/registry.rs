@@ -2,12 +2,12 @@
 
 use crate::format::Format;
 use crate::formats::{
-    aiperf, benchmark_job, benchmark_run, genai_bench, guidellm, guidellm_scenario, inference_perf, sglang, vllm,
+    aiperf, benchmark_job, benchmark_run, genai_bench, guidellm, guidellm_scenario, inference_perf, mlperf_conf, sglang, vllm,
     workload_specification,
 };
 
 /// All formats.
-pub static FORMATS: [&Format; 10] = [
+pub static FORMATS: [&Format; 11] = [
     &benchmark_job::FORMAT,
     &benchmark_run::FORMAT,
     &workload_specification::FORMAT,
@@ -17,5 +17,6 @@ pub static FORMATS: [&Format; 10] = [
     &guidellm::FORMAT,
     &guidellm_scenario::FORMAT,
     &inference_perf::FORMAT,
+    &mlperf_conf::FORMAT,
     &sglang::FORMAT,
 ];

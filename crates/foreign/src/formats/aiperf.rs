@@ -22,12 +22,14 @@ pub(crate) static FORMAT: Format = Format {
                 "aiperf profile --model llama-3.1-8b --url http://127.0.0.1:8000 --endpoint-type chat --streaming --concurrency 16 --request-count 320 \
                  --isl 550 --isl-stddev 50 --osl 128 --extra-inputs ignore_eos:true --random-seed 1 --ui simple",
             ),
+            options: "",
         },
         Example {
             name: "rate",
             input: ExampleInput::Command(
                 "aiperf profile -m m -u 127.0.0.1:8000 --streaming --request-rate 5 --benchmark-duration 60 --isl 100 --osl 50",
             ),
+            options: "",
         },
     ],
     fields: || docs(FLAGS),

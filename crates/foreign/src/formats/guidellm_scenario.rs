@@ -19,9 +19,9 @@ pub(crate) static FORMAT: Format = Format {
     versions: "0.7.0 to 0.7.3, the development version of August 2026, and flat ones of 0.6",
     recognised_by: "`spec` with the `kind` of a backend, a profile or data; a report with such a `config`; or `data` with a `profile` or a `target`",
     examples: &[
-        Example { name: "rates", input: ExampleInput::File(include_str!("examples/guidellm_rates.yaml")) },
-        Example { name: "report", input: ExampleInput::File(include_str!("examples/guidellm_report.json")) },
-        Example { name: "flat", input: ExampleInput::File(include_str!("examples/guidellm_flat.yaml")) },
+        Example { name: "rates", input: ExampleInput::File(include_str!("examples/guidellm_rates.yaml")), options: "" },
+        Example { name: "report", input: ExampleInput::File(include_str!("examples/guidellm_report.json")), options: "" },
+        Example { name: "flat", input: ExampleInput::File(include_str!("examples/guidellm_flat.yaml")), options: "" },
     ],
     fields: || docs(TABLE),
     reader: Reader::Document { recognises, map },

@@ -19,8 +19,12 @@ pub(crate) static FORMAT: Format = Format {
     versions: "0.6.0 and 0.6.1, and the development version of August 2026",
     recognised_by: "`load` with a `type`, `stages` or a `sweep`, beside `data`, `api` or `server`",
     examples: &[
-        Example { name: "stages", input: ExampleInput::File(include_str!("examples/inference_perf_stages.yml")) },
-        Example { name: "prefixes", input: ExampleInput::File(include_str!("examples/inference_perf_prefixes.yml")) },
+        Example { name: "stages", input: ExampleInput::File(include_str!("examples/inference_perf_stages.yml")), options: "" },
+        Example {
+            name: "prefixes",
+            input: ExampleInput::File(include_str!("examples/inference_perf_prefixes.yml")),
+            options: "",
+        },
     ],
     fields: || docs(TABLE),
     reader: Reader::Document { recognises, map },
@@ -211,7 +215,7 @@ fn map(document: &Value, mapping: &mut Mapping<'_>) {
 fn server(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     match arguments.one("server.base_url") {
         Some(url) => mapping.endpoint("server.base_url", url),
-        None => mapping.refused("server.base_url(absent)", "add the address of the endpoint"),
+        None => mapping.no_endpoint("server.base_url", "add the address of the endpoint, or name it with `--url URL`"),
     }
     if let Some(name) = arguments.one("server.model_name") {
         mapping.model("server.model_name", name);

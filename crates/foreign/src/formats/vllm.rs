@@ -21,10 +21,12 @@ pub(crate) static FORMAT: Format = Format {
                  --dataset-name random --random-input-len 1024 --random-output-len 128 --random-range-ratio 0.2 --num-prompts 500 --request-rate 10 \
                  --burstiness 0.8 --max-concurrency 64 --ignore-eos --goodput ttft:200 tpot:50 --save-result",
             ),
+            options: "",
         },
         Example {
             name: "closed",
             input: ExampleInput::Command("vllm bench serve --model m --max-concurrency 16 --num-prompts 200 --seed 1"),
+            options: "",
         },
     ],
     fields: || docs(FLAGS),
