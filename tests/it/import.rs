@@ -57,7 +57,7 @@ fn importing_is_followed_to_its_end() {
     let fixture = Fixture::bare();
     let mut reader = Reader::new(&fixture);
     let blocks = blocks(include_str!("../../docs/import.md"));
-    assert_eq!(blocks.len(), 5, "the page has its steps");
+    assert_eq!(blocks.len(), 9, "the page has its steps");
     for block in &blocks {
         reader.follow(block);
     }
@@ -66,6 +66,8 @@ fn importing_is_followed_to_its_end() {
         "workloads/llama-chat-d-100-1000/workload.yaml",
         "pipelines/guidellm.yaml",
         "pipelines/vllm-bench.yaml",
+        "pipelines/llama2-70b.yaml",
+        "workloads/gptoss-fp4-h200-vllm-8192-1024/workload.yaml",
     ] {
         assert!(reader.folder.join("my-benchmarks").join(path).is_file(), "{path}");
     }

@@ -2,12 +2,12 @@
 
 use crate::format::Format;
 use crate::formats::{
-    aiperf, benchmark_job, benchmark_run, genai_bench, guidellm, guidellm_scenario, inference_perf, mlperf_conf, sglang, vllm,
-    workload_specification,
+    aiperf, benchmark_job, benchmark_run, genai_bench, guidellm, guidellm_scenario, inference_perf, inferencex, mlperf_conf,
+    sglang, vllm, workload_specification,
 };
 
 /// All formats.
-pub static FORMATS: [&Format; 11] = [
+pub static FORMATS: [&Format; 12] = [
     &benchmark_job::FORMAT,
     &benchmark_run::FORMAT,
     &workload_specification::FORMAT,
@@ -18,5 +18,6 @@ pub static FORMATS: [&Format; 11] = [
     &guidellm_scenario::FORMAT,
     &inference_perf::FORMAT,
     &mlperf_conf::FORMAT,
+    &inferencex::FORMAT,
     &sglang::FORMAT,
 ];

@@ -7,6 +7,7 @@ pub(crate) mod genai_bench;
 pub(crate) mod guidellm;
 pub(crate) mod guidellm_scenario;
 pub(crate) mod inference_perf;
+pub(crate) mod inferencex;
 pub(crate) mod mlperf_conf;
 pub(crate) mod sglang;
 pub(crate) mod vllm;
