@@ -247,7 +247,7 @@ fn a_configuration_of_loadgen_is_measured_with_the_endpoint_and_the_lengths_of_t
     let conf = "# ours\n*.Server.target_qps = 50\n*.Server.target_latency = 60000\n*.Server.min_duration = 0\n*.Server.min_query_count = 5\n";
     fixture.write("given/user.conf", conf);
     fixture.write("given/README", "nothing\n");
-    let named = ["import", "given", "--url", &endpoint.url, "--model", serving::MODEL, "--lengths", "D(20,10)"];
+    let named = ["import", "given", "--url", endpoint.url.as_str(), "--model", serving::MODEL, "--lengths", "D(20,10)"];
     let imported = fixture.assay(&named).success();
     assert!(imported.stdout.contains("given/user.conf: a configuration of MLPerf's LoadGen"), "{}", imported.stdout);
     assert!(!imported.stderr.contains("README"), "a file that is no document is left out in silence: {}", imported.stderr);

@@ -12,7 +12,7 @@ use crate::mapping::Mapping;
 use crate::value::text;
 
 /// The beginning of a value that llm-d-benchmark fills in before it hands a profile to another tool.
-const PLACEHOLDER: &str = "REPLACE_";
+pub(crate) const PLACEHOLDER: &str = "REPLACE_";
 
 /// The fields of a document whose values are texts. A field that is unknown is refused, and one that is null or empty is as good as absent.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +20,12 @@ pub(crate) struct Fields {
     /// The tool, for a message about a field that is not in the table.
     pub(crate) tool: &'static str,
     pub(crate) table: &'static [Flag],
+    /// The field that names the endpoint, which `--url` replaces.
+    pub(crate) address: &'static str,
+    /// The field that names the model, which `--model` replaces.
+    pub(crate) model: &'static str,
+    /// The field that names a tokenizer, whose value is not used.
+    pub(crate) tokenizer: &'static str,
 }
 
 impl Fields {
@@ -38,10 +44,10 @@ impl Fields {
             return self.refuse_unknown(paths, path, mapping);
         };
         let values = texts(value);
-        if values.iter().any(|value| value.starts_with(PLACEHOLDER)) {
-            return mapping.refused(path, "`REPLACE_...` stands for a value that llm-d-benchmark fills in: write the value");
-        }
         let is_carried = matches!(field.treatment, Treatment::Carried(_));
+        if is_carried && path != self.tokenizer && values.iter().any(|value| value.starts_with(PLACEHOLDER)) {
+            return mapping.placeholder(path, path == self.address, path == self.model);
+        }
         if is_carried && field.takes == Takes::One && values.len() > 1 {
             return mapping.refused(path, "write one value: Assay has one for all loads of a workload");
         }

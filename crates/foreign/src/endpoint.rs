@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::command::Arguments;
 use crate::draft::member;
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, NAMED_BY_OPTION};
 use crate::value::{is_credential, text};
 use crate::yaml::Node;
 
@@ -14,9 +14,6 @@ const API_PATHS: [&str; 8] =
 
 /// The variable of the key of an endpoint, unless the definition names another.
 pub(crate) const KEY_VARIABLE: &str = "OPENAI_API_KEY";
-
-/// The reason why an endpoint of a definition is ignored.
-pub(crate) const NAMED_BY_OPTION: &str = "`--url` names the endpoint instead";
 
 /// The place of a credential that a definition refers to.
 const PLACE: &str = "set this variable where `assay run` runs; in a cluster, it is a member of the Secret `assay-endpoints`";

@@ -18,11 +18,11 @@ pub(crate) struct Setting {
     pub(crate) scenario: String,
     pub(crate) key: String,
     pub(crate) value: String,
-    /// What became of it; `None` if nothing did yet.
+    /// Its treatment; `None` if it has none yet.
     pub(crate) treatment: Option<Treated>,
 }
 
-/// What became of a setting.
+/// The treatment of a setting.
 #[derive(Debug)]
 pub(crate) struct Treated {
     pub(crate) outcome: Outcome,

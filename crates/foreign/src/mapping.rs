@@ -11,6 +11,10 @@ use crate::yaml::Comments;
 
 /// The most rows of one definition; further ones are refused together.
 const MAX_ROWS: usize = 1_000;
+/// The reason why an endpoint of a definition is ignored.
+pub(crate) const NAMED_BY_OPTION: &str = "`--url` names the endpoint instead";
+/// The remedy of a value that stands for another.
+const IS_PLACEHOLDER: &str = "`REPLACE_...` stands for a value that llm-d-benchmark fills in: write the value";
 /// The most names of parts in a message.
 const MAX_LISTED: usize = 20;
 
@@ -214,8 +218,8 @@ impl Mapping<'_> {
         }
     }
 
-    /// States that the definition has parts with names.
-    pub(crate) fn has_parts(&mut self) {
+    /// Records that the definition has parts with names.
+    pub(crate) fn declare_parts(&mut self) {
         self.has_parts = true;
     }
 
@@ -223,6 +227,17 @@ impl Mapping<'_> {
     pub(crate) fn no_endpoint(&mut self, field: &str, remedy: &str) {
         if self.options.url.is_none() {
             self.refused(&format!("{field}(absent)"), remedy);
+        }
+    }
+
+    /// Reports a value that llm-d-benchmark fills in: of the endpoint's address, of the model or of another field.
+    pub(crate) fn placeholder(&mut self, field: &str, is_address: bool, is_model: bool) {
+        match (&self.options.url, &self.options.model) {
+            (Some(_), _) if is_address => self.ignored(field, NAMED_BY_OPTION),
+            (_, Some(_)) if is_model => self.ignored(field, "`--model` names the model instead"),
+            _ if is_address => self.refused(field, &format!("{IS_PLACEHOLDER}, or name the address with `--url URL`")),
+            _ if is_model => self.refused(field, &format!("{IS_PLACEHOLDER}, or name the model with `--model NAME`")),
+            _ => self.refused(field, IS_PLACEHOLDER),
         }
     }
 

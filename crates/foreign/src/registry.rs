@@ -2,12 +2,12 @@
 
 use crate::format::Format;
 use crate::formats::{
-    aiperf, benchmark_job, benchmark_run, genai_bench, guidellm, guidellm_scenario, inference_perf, inferencex, mlperf_conf,
-    sglang, vllm, workload_specification,
+    aiperf, benchmark_job, benchmark_run, genai_bench, guidellm, guidellm_scenario, inference_perf, inferencex, llm_d_profile,
+    mlperf_conf, sglang, vllm, workload_specification,
 };
 
 /// All formats.
-pub static FORMATS: [&Format; 12] = [
+pub static FORMATS: [&Format; 13] = [
     &benchmark_job::FORMAT,
     &benchmark_run::FORMAT,
     &workload_specification::FORMAT,
@@ -19,5 +19,6 @@ pub static FORMATS: [&Format; 12] = [
     &inference_perf::FORMAT,
     &mlperf_conf::FORMAT,
     &inferencex::FORMAT,
+    &llm_d_profile::FORMAT,
     &sglang::FORMAT,
 ];

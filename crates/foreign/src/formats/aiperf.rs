@@ -70,6 +70,8 @@ pub(crate) static FLAGS: &[Flag] = &[
     ignored(&["--ui", "--ui-type"], Takes::One, RESULTS),
     ignored(&["--artifact-dir", "--output-artifact-dir"], Takes::One, RESULTS),
     ignored(&["--profile-export-prefix"], Takes::One, RESULTS),
+    ignored(&["--use-server-token-count"], Takes::Nothing, "results state the source of the counts of tokens"),
+    ignored(&["--no-server-metrics"], Takes::Nothing, "Assay records the metrics of an endpoint that has them"),
     ignored(&["--tokenizer-revision"], Takes::One, "a tokenizer of Assay is a file beside the workload"),
     ignored(&["--tokenizer-trust-remote-code"], Takes::Nothing, "Assay runs no code of a model"),
     ignored(&["--workers-max"], Takes::One, "Assay chooses `shards` by calibration"),
@@ -101,7 +103,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     refused(&["--scenario"], Takes::One, "write its fields as options"),
 ];
 
-fn map(arguments: &Arguments, mapping: &mut Mapping<'_>) {
+pub(crate) fn map(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     mapping.draft.set_name("aiperf");
     target(arguments, mapping);
     if let Some(name) = arguments.one("--model") {

@@ -4,11 +4,10 @@ use serde_json::{Value, json};
 
 use crate::document::{Rule, docs, map_fields, rule};
 use crate::draft::{Member, member};
-use crate::endpoint::NAMED_BY_OPTION;
 use crate::format::{Example, ExampleInput, FieldDoc, Format, Reader};
 use crate::genai::{GenaiFields, GenaiLoad};
 use crate::load::plain_label;
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, NAMED_BY_OPTION};
 use crate::value::{at, is_credential, shown_name, slug, text, whole};
 use crate::yaml::{Comments, Node, write};
 

@@ -27,7 +27,13 @@ pub(crate) static FORMAT: Format = Format {
     reader: Reader::Document { recognises, map },
 };
 
-const FIELDS: Fields = Fields { tool: "a scenario of guidellm", table: TABLE };
+const FIELDS: Fields = Fields {
+    tool: "a scenario of guidellm",
+    table: TABLE,
+    address: "spec.backend.target",
+    model: "spec.backend.model",
+    tokenizer: "spec.tokenizer.model",
+};
 const OWN_GENERATOR: &str = "Assay draws its prompts by a generator of its own";
 const RESULTS: &str = "Assay keeps all records and writes its own reports";
 const SESSIONS: &str = "write `sessions: {turns: NUMBER, think_time: TIME}` into the workload";

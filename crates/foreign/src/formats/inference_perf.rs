@@ -30,7 +30,13 @@ pub(crate) static FORMAT: Format = Format {
     reader: Reader::Document { recognises, map },
 };
 
-const FIELDS: Fields = Fields { tool: "inference-perf", table: TABLE };
+const FIELDS: Fields = Fields {
+    tool: "inference-perf",
+    table: TABLE,
+    address: "server.base_url",
+    model: "server.model_name",
+    tokenizer: "tokenizer.pretrained_model_name_or_path",
+};
 const RESULTS: &str = "Assay keeps all records and reports all metrics and percentiles";
 const DATASET: &str = "put the file beside the workload, and write `dataset: {path: FILE}` instead of `lengths`";
 const TRACE: &str = "write `trace: {path: FILE, format: FORMAT}` and `load: {mode: replay}` into a workload";

@@ -33,7 +33,7 @@ pub(crate) static FORMAT: Format = Format {
     reader: Reader::Document { recognises, map },
 };
 
-const FIELDS: Fields = Fields { tool: "a config of InferenceX", table: TABLE };
+const FIELDS: Fields = Fields { tool: "a config of InferenceX", table: TABLE, address: "", model: "model", tokenizer: "" };
 const SERVER: &str = "a setting of the server: start the server with it";
 const AGENTIC: &str = "it replays sessions of coding agents, which are a file: write `trace: {path: FILE, format: weka}`, `sessions` and `scenario: agentx` into \
                        a workload";

@@ -147,7 +147,7 @@ fn map(text: &str, mapping: &mut Mapping<'_>) {
 
 /// Returns the model and the scenarios that `--only` names, or else those of the file. The model is `*` if neither names one.
 fn choose(settings: &Settings, mapping: &mut Mapping<'_>) -> Option<(String, Vec<&'static str>)> {
-    mapping.has_parts();
+    mapping.declare_parts();
     let (only_model, only_scenario) = mapping.options.only.as_deref().map(split_choice).unwrap_or_default();
     let models = settings.models();
     let model = if models.is_empty() {

@@ -8,6 +8,7 @@ pub(crate) mod guidellm;
 pub(crate) mod guidellm_scenario;
 pub(crate) mod inference_perf;
 pub(crate) mod inferencex;
+pub(crate) mod llm_d_profile;
 pub(crate) mod mlperf_conf;
 pub(crate) mod sglang;
 pub(crate) mod vllm;
