@@ -5,6 +5,8 @@ use std::fs;
 use assay_foreign::{ExampleInput, FORMATS};
 
 use crate::docs::{Reader, blocks};
+use crate::replicas::Replica;
+use crate::serving;
 use crate::support::{Fixture, files_under};
 
 const JOB: &str = "apiVersion: ome.io/v1beta1
@@ -35,7 +37,8 @@ fn every_example_of_every_format_is_imported_and_valid() {
                 }
                 ExampleInput::Command(_) => ["--"].into_iter().chain(words.iter().map(String::as_str)).collect(),
             };
-            let ran = fixture.assay(&[&["import"][..], &given].concat()).success();
+            let options: Vec<&str> = example.options.split_whitespace().collect();
+            let ran = fixture.assay(&[&["import"][..], &options, &given].concat()).success();
             assert!(ran.stdout.contains("written      ") && ran.stdout.contains(" 0 refused"), "{}", ran.stdout);
             let checked = fixture.assay(&["validate"]).success();
             assert!(!checked.stdout.contains("0 files checked"), "{}", checked.stdout);
@@ -54,7 +57,7 @@ fn importing_is_followed_to_its_end() {
     let fixture = Fixture::bare();
     let mut reader = Reader::new(&fixture);
     let blocks = blocks(include_str!("../../docs/import.md"));
-    assert_eq!(blocks.len(), 5, "the page has its steps");
+    assert_eq!(blocks.len(), 9, "the page has its steps");
     for block in &blocks {
         reader.follow(block);
     }
@@ -63,6 +66,8 @@ fn importing_is_followed_to_its_end() {
         "workloads/llama-chat-d-100-1000/workload.yaml",
         "pipelines/guidellm.yaml",
         "pipelines/vllm-bench.yaml",
+        "pipelines/llama2-70b.yaml",
+        "workloads/gptoss-fp4-h200-vllm-8192-1024/workload.yaml",
     ] {
         assert!(reader.folder.join("my-benchmarks").join(path).is_file(), "{path}");
     }
@@ -233,4 +238,50 @@ fn no_credential_is_written_or_printed() {
     }
     let validated = fixture.assay(&["validate", "given"]);
     assert!(!validated.stdout.contains(CANARY) && !validated.stderr.contains(CANARY), "{}", validated.stderr);
+}
+
+/// A configuration of LoadGen is imported, planned and measured; as it is, a run names what it lacks.
+#[test]
+fn a_configuration_of_loadgen_is_measured_with_the_endpoint_and_the_lengths_of_the_command() {
+    let (fixture, endpoint) = (Fixture::bare(), Replica::with(&[]));
+    let conf = "# ours\n*.Server.target_qps = 50\n*.Server.target_latency = 60000\n*.Server.min_duration = 0\n*.Server.min_query_count = 5\n";
+    fixture.write("given/user.conf", conf);
+    fixture.write("given/README", "nothing\n");
+    let named = ["import", "given", "--url", endpoint.url.as_str(), "--model", serving::MODEL, "--lengths", "D(20,10)"];
+    let imported = fixture.assay(&named).success();
+    assert!(imported.stdout.contains("given/user.conf: a configuration of MLPerf's LoadGen"), "{}", imported.stdout);
+    assert!(!imported.stderr.contains("README"), "a file that is no document is left out in silence: {}", imported.stderr);
+    fixture.assay(&["validate"]).success();
+    fixture.assay(&["plan", "pipelines/mlperf.yaml"]).success();
+    fixture.assay(&["run", "pipelines/mlperf.yaml", "--run-id", "one"]).success();
+    let checked = fixture.assay(&["validate", "given/user.conf"]).exits(10);
+    assert!(
+        checked.stderr.contains("this is a configuration of MLPerf's LoadGen, and no definition of Assay"),
+        "{}",
+        checked.stderr
+    );
+    let as_is = fixture.assay(&["run", "given/user.conf"]).refuses(10, "import_refused");
+    assert!(
+        as_is.stderr.contains("`endpoint(absent)`: the file names no endpoint: name its address with `--url URL`"),
+        "{}",
+        as_is.stderr
+    );
+}
+
+/// Options that stand for what a definition does not state are refused where they have no effect.
+#[test]
+fn options_of_the_import_have_an_effect_or_are_refused() {
+    let fixture = Fixture::bare();
+    fixture.write("job.yaml", JOB);
+    fixture.assay(&["import", "job.yaml", "--url", "http://other.example.org:8000", "--to", "other"]).success();
+    let pipeline = fs::read_to_string(fixture.repo().join("other/pipelines/job.yaml")).expect("written");
+    assert!(pipeline.contains("http://other.example.org:8000") && !pipeline.contains("127.0.0.1"), "{pipeline}");
+    for (option, remedy) in [
+        (["--only", "x"], "the definition has no parts to choose from: leave it out"),
+        (["--lengths", "D(1,2)"], "the definition states what its requests are made of"),
+    ] {
+        let refused = fixture.assay(&[&["import", "job.yaml", "--to", "none"][..], &option].concat()).exits(10);
+        assert!(refused.stdout.contains(remedy), "{}", refused.stdout);
+    }
+    fixture.assay(&["import", "job.yaml", "--lengths", "D(1"]).exits(2);
 }

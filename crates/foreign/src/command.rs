@@ -7,7 +7,7 @@ use crate::mapping::Mapping;
 use crate::value::shown_name;
 
 /// The options of `assay import` that no other tool has.
-const OWN_OPTIONS: [&str; 5] = ["--to", "--partial", "--dry-run", "--force", "--json"];
+const OWN_OPTIONS: [&str; 7] = ["--to", "--partial", "--dry-run", "--force", "--json", "--lengths", "--only"];
 
 /// The most words in front of a command.
 const MAX_LEADING_WORDS: usize = 20;

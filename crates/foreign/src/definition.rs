@@ -5,6 +5,12 @@
 pub struct ImportOptions {
     /// The name of the model, in place of any that the definition names.
     pub model: Option<String>,
+    /// The address of the endpoint, in place of any that the definition names.
+    pub url: Option<String>,
+    /// The numbers of tokens, as a scenario such as `D(128,256)`, for a definition that states none.
+    pub lengths: Option<String>,
+    /// The part of the definition that is imported, by its name, if the definition has several.
+    pub only: Option<String>,
     /// True if the pipeline keeps the grade that the definition demands. A pipeline that no commit holds is exploratory: another version of
     /// the import may give another one.
     pub keeps_grade: bool,

@@ -73,6 +73,8 @@ pub(crate) struct Cell {
     pub(crate) suffix: String,
     /// Its number of points.
     pub(crate) points: u64,
+    /// Minutes of load of each point, in place of those of all workloads.
+    pub(crate) minutes: Option<u64>,
     /// The mode of `load` and its axis.
     pub(crate) load: Vec<Member>,
     /// Its other members.
@@ -130,11 +132,13 @@ impl Draft {
         let workloads: Vec<ImportedFile> = names
             .iter()
             .zip(&self.cells)
-            .map(|(name, cell)| ImportedFile {
-                path: format!("workloads/{name}/workload.yaml"),
-                text: head(title) + &write("workload", &self.workload_members(name, cell), comments),
+            .map(|(name, cell)| {
+                comments.begin(Some(&cell.suffix));
+                let text = head(title) + &write("workload", &self.workload_members(name, cell), comments);
+                ImportedFile { path: format!("workloads/{name}/workload.yaml"), text }
             })
             .collect();
+        comments.begin(None);
         let body = write("pipeline", &self.pipeline_members(&names), comments);
         let mut text = head(title);
         let rest = comments.rest();
@@ -165,6 +169,10 @@ impl Draft {
         names
     }
 
+    fn minutes_of(&self, cell: &Cell) -> Option<u64> {
+        cell.minutes.or(self.minutes)
+    }
+
     /// Returns a dimension, or what is written if the definition does not state it.
     fn dimension(&self, name: &str, otherwise: &str) -> Member {
         self.dimensions.iter().find(|(known, _)| known == name).cloned().unwrap_or_else(|| member(name, otherwise))
@@ -185,7 +193,7 @@ impl Draft {
         ];
         spec.extend(clone_members(&cell.members));
         spec.extend(clone_members(&self.workload));
-        if let Some(minutes) = self.minutes.filter(|minutes| *minutes >= 20) {
+        if let Some(minutes) = self.minutes_of(cell).filter(|minutes| *minutes >= 20) {
             spec.push(member("time_limit", format!("{}m", minutes.saturating_add(15))));
         }
         definition("Workload", vec![member("name", name)], spec)
@@ -210,8 +218,8 @@ impl Draft {
 
     /// Returns the stages, if one has overrides, and the limit of the run, if it is a long one.
     fn long_run_members(&self) -> Vec<Member> {
-        let points: u64 = self.cells.iter().map(|cell| cell.points).sum();
-        let minutes = self.minutes.unwrap_or(0).saturating_mul(points);
+        let minutes_of = |cell: &Cell| self.minutes_of(cell).unwrap_or(0).saturating_mul(cell.points);
+        let minutes = self.cells.iter().map(minutes_of).fold(0_u64, u64::saturating_add);
         let hours = (minutes > LONG_RUN_MINUTES).then(|| (minutes / 40 + 1).min(MAX_HOURS));
         let mut execute = clone_members(&self.execute);
         if !self.pod.is_empty() {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::command::Arguments;
 use crate::draft::member;
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, NAMED_BY_OPTION};
 use crate::value::{is_credential, text};
 use crate::yaml::Node;
 
@@ -19,8 +19,16 @@ pub(crate) const KEY_VARIABLE: &str = "OPENAI_API_KEY";
 const PLACE: &str = "set this variable where `assay run` runs; in a cluster, it is a member of the Secret `assay-endpoints`";
 
 impl Mapping<'_> {
-    /// Sets the address of the endpoint.
+    /// Sets the address of the endpoint, unless `--url` names it.
     pub(crate) fn endpoint(&mut self, field: &str, address: &str) {
+        if self.options.url.is_some() {
+            return self.ignored(field, NAMED_BY_OPTION);
+        }
+        self.address(field, address);
+    }
+
+    /// Sets the address of the endpoint.
+    pub(crate) fn address(&mut self, field: &str, address: &str) {
         let (scheme, rest) = match address.split_once("://") {
             Some((scheme @ ("http" | "https"), rest)) => (scheme, rest),
             Some(_) => return self.refused(field, "an endpoint has an address that begins with `http://` or `https://`"),

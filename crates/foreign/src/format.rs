@@ -42,6 +42,8 @@ pub struct Format {
 pub(crate) enum Reader {
     /// A document of a file.
     Document { recognises: fn(&Value) -> bool, map: fn(&Value, &mut Mapping<'_>) },
+    /// A text of lines, which is neither YAML nor JSON.
+    Text { recognises: fn(&str) -> bool, map: fn(&str, &mut Mapping<'_>) },
     /// A command line that begins with the words of one of these commands. Each option gets a row by `map` or by the table.
     Command { commands: &'static [&'static [&'static str]], flags: &'static [Flag], map: fn(&Arguments, &mut Mapping<'_>) },
 }
@@ -74,6 +76,8 @@ pub struct Example {
     pub name: &'static str,
     /// The definition.
     pub input: ExampleInput,
+    /// The options of `assay import` that it needs, separated by spaces.
+    pub options: &'static str,
 }
 
 /// The form of an example.
@@ -83,6 +87,25 @@ pub enum ExampleInput {
     File(&'static str),
     /// The words of a command line, separated by spaces.
     Command(&'static str),
+}
+
+impl Example {
+    /// Returns its options.
+    #[cfg(test)]
+    pub(crate) fn import_options(&self) -> crate::ImportOptions {
+        let mut options = crate::ImportOptions::default();
+        let mut words = self.options.split_whitespace();
+        while let (Some(name), value) = (words.next(), words.next().map(str::to_owned)) {
+            match name {
+                "--model" => options.model = value,
+                "--url" => options.url = value,
+                "--lengths" => options.lengths = value,
+                "--only" => options.only = value,
+                other => panic!("{other} is no option of an example"),
+            }
+        }
+        options
+    }
 }
 
 impl ExampleInput {

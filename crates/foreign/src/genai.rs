@@ -146,6 +146,7 @@ impl Mapping<'_> {
                 self.draft.cells.extend(points.iter().map(|batch| Cell {
                     suffix: format!("{}-b{batch}", slug(scenario, 30)),
                     points: 1,
+                    minutes: None,
                     load: vec![member("mode", "closed"), member("concurrency", json!([1]))],
                     members: vec![member("lengths", scenario.as_str()), member("batch", *batch)],
                 }));
@@ -153,6 +154,7 @@ impl Mapping<'_> {
                 self.draft.cells.push(Cell {
                     suffix: slug(scenario, 38),
                     points: points.len() as u64,
+                    minutes: None,
                     load: vec![member("mode", "closed"), member("concurrency", json!(points))],
                     members: vec![member("lengths", scenario.as_str())],
                 });

@@ -1,6 +1,6 @@
 //! The import of one file or command line.
 
-use assay_spec::{Problem, parse_documents, validate};
+use assay_spec::{MAX_OBJECT_BYTES, Problem, parse_documents, validate};
 use serde_json::Value;
 
 use crate::command::{Arguments, find_command, map_leading_words};
@@ -19,6 +19,8 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(crate) const MAX_DOCUMENTS: usize = 100;
 /// The most words of a command line.
 pub(crate) const MAX_WORDS: usize = 2_000;
+/// The most lines of a text.
+pub(crate) const MAX_LINES: usize = 5_000;
 /// The longest word of a command line, in bytes.
 pub(crate) const MAX_WORD_BYTES: usize = 64 << 10;
 
@@ -75,7 +77,10 @@ impl Import {
 /// Returns the format of a file or a command line; `None` if it is none that can be imported.
 pub fn recognise(source: &Source<'_>) -> Option<&'static Format> {
     match source {
-        Source::File { name, bytes } => parse_documents(name, bytes).ok()?.iter().find_map(format_of_document),
+        Source::File { name, bytes } => {
+            let of_text = text_of(bytes).and_then(format_of_text);
+            of_text.or_else(|| parse_documents(name, bytes).ok()?.iter().find_map(format_of_document))
+        }
         Source::Command(words) => format_of_command(words),
     }
 }
@@ -84,6 +89,9 @@ pub fn recognise(source: &Source<'_>) -> Option<&'static Format> {
 pub fn import(source: &Source<'_>, options: &ImportOptions) -> Result<Import, ImportError> {
     match source {
         Source::File { name, bytes } => {
+            if let Some((text, format)) = text_of(bytes).and_then(|text| Some((text, format_of_text(text)?))) {
+                return import_text(text, format, options);
+            }
             let documents = parse_documents(name, bytes).map_err(ImportError::Syntax)?;
             let mut import = import_documents(&documents, options)?;
             import.credentials.extend(find_credentials(&documents, bytes));
@@ -97,9 +105,13 @@ pub fn import(source: &Source<'_>, options: &ImportOptions) -> Result<Import, Im
 fn find_credentials(documents: &[Value], bytes: &[u8]) -> Vec<String> {
     let secrets = documents.iter().filter(|document| holds_secret(document)).map(|_| "(Secret)".to_owned());
     let fields = documents.iter().filter_map(find_credential).map(|path| shown_name(&path.replace('/', ".")));
-    let text = String::from_utf8_lossy(bytes);
-    let comments = comments(&text).into_iter().filter(|(_, comment)| find_in_comment(comment));
-    secrets.chain(fields).chain(comments.map(|(line, _)| format!("line {line}"))).collect()
+    secrets.chain(fields).chain(comments_with_credentials(&String::from_utf8_lossy(bytes))).collect()
+}
+
+/// Returns the first lines of the comments of a text that look like a credential.
+fn comments_with_credentials(text: &str) -> Vec<String> {
+    let comments = comments(text).into_iter().filter(|(_, comment)| find_in_comment(comment));
+    comments.map(|(line, _)| format!("line {line}")).collect()
 }
 
 /// Returns true for a Secret of Kubernetes with values.
@@ -138,6 +150,16 @@ fn format_of_document(document: &Value) -> Option<&'static Format> {
     FORMATS.iter().find(recognises).copied()
 }
 
+/// Returns the text of a file; `None` if it is none, or larger than a definition.
+fn text_of(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok().filter(|text| text.len() <= MAX_OBJECT_BYTES)
+}
+
+fn format_of_text(text: &str) -> Option<&'static Format> {
+    let recognises = |format: &&&'static Format| matches!(format.reader, Reader::Text { recognises, .. } if recognises(text));
+    FORMATS.iter().find(recognises).copied()
+}
+
 fn format_of_command(words: &[String]) -> Option<&'static Format> {
     let recognises = |format: &&&'static Format| matches!(format.reader, Reader::Command { commands, .. } if find_command(words, commands).is_some());
     FORMATS.iter().find(recognises).copied()
@@ -161,6 +183,22 @@ fn import_documents(documents: &[Value], options: &ImportOptions) -> Result<Impo
             import.rows.append(&mut mapping.rows);
         }
     }
+    Ok(import)
+}
+
+fn import_text(text: &str, format: &'static Format, options: &ImportOptions) -> Result<Import, ImportError> {
+    if text.lines().count() > MAX_LINES {
+        return Err(ImportError::TooLarge(format!("{MAX_LINES} lines")));
+    }
+    let mut import = empty_import(format);
+    let mut mapping = Mapping::new(options, 1);
+    if let Reader::Text { map, .. } = format.reader {
+        map(text, &mut mapping);
+    }
+    finish(format, mapping, &mut import);
+    let lines = (1..).zip(text.lines()).filter(|(_, line)| find_credential_in_text(line));
+    import.credentials.extend(lines.map(|(line, _)| format!("line {line}")));
+    import.credentials.extend(comments_with_credentials(text));
     Ok(import)
 }
 
@@ -197,6 +235,7 @@ fn empty_import(format: &'static Format) -> Import {
 
 /// Adds the files of a mapping, if they are complete and valid.
 fn finish(format: &Format, mut mapping: Mapping<'_>, import: &mut Import) {
+    mapping.settle_options();
     if mapping.draft.is_complete() {
         let files = mapping.draft.files(format.title, &mut mapping.comments);
         let problems = validate(files.iter().map(|file| (file.path.as_str(), file.text.as_bytes())));

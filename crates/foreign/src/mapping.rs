@@ -1,7 +1,9 @@
 //! The rows and the draft that a format fills in while it maps a definition.
 
+use assay_spec::Scenario;
+
 use crate::definition::ImportOptions;
-use crate::draft::Draft;
+use crate::draft::{Draft, member};
 use crate::results::is_placeholder;
 use crate::row::{Outcome, Row};
 use crate::value::{is_credential, shown_name};
@@ -9,6 +11,12 @@ use crate::yaml::Comments;
 
 /// The most rows of one definition; further ones are refused together.
 const MAX_ROWS: usize = 1_000;
+/// The reason why an endpoint of a definition is ignored.
+pub(crate) const NAMED_BY_OPTION: &str = "`--url` names the endpoint instead";
+/// The remedy of a value that stands for another.
+const IS_PLACEHOLDER: &str = "`REPLACE_...` stands for a value that llm-d-benchmark fills in: write the value";
+/// The most names of parts in a message.
+const MAX_LISTED: usize = 20;
 
 /// The mapping of one definition.
 #[derive(Debug)]
@@ -20,6 +28,12 @@ pub(crate) struct Mapping<'a> {
     /// The fields of the definition whose values are credentials.
     pub(crate) credentials: Vec<String>,
     pub(crate) document: usize,
+    /// The workload that fields are mapped to, by the end of its name; `None` if they are those of all workloads.
+    pub(crate) workload: Option<String>,
+    /// True if the definition has parts with names, of which `--only` chooses one.
+    has_parts: bool,
+    /// True if the definition states no numbers of tokens, so that `--lengths` does.
+    has_no_lengths: bool,
 }
 
 impl<'a> Mapping<'a> {
@@ -31,6 +45,9 @@ impl<'a> Mapping<'a> {
             comments: Comments::default(),
             credentials: Vec::new(),
             document,
+            workload: None,
+            has_parts: false,
+            has_no_lengths: false,
         }
     }
 
@@ -49,13 +66,19 @@ impl<'a> Mapping<'a> {
         if self.is_refused(field) {
             return self.stands_in(field, to, &format!("{}: {how}", written_in_place(field)));
         }
-        self.comments.add(to, format!("`{}`: {how}", shown_name(field)));
+        self.comment(field, to, how);
         self.row(field, Outcome::Approximated, Some(to), Some(how));
+    }
+
+    /// Writes a difference beside the field of Assay.
+    pub(crate) fn comment(&mut self, field: &str, to: &str, how: &str) {
+        self.comments.add(self.workload.as_deref(), to, format!("`{}`: {how}", shown_name(field)));
     }
 
     /// Records a credential, whose value is not copied.
     pub(crate) fn secret(&mut self, field: &str, to: &str, place: &str) {
-        self.comments.add(to, format!("`{}` was a credential: {place}", shown_name(field)));
+        let text = format!("`{}` was a credential: {place}", shown_name(field));
+        self.comments.add(self.workload.as_deref(), to, text);
         self.row(field, Outcome::SecretReference, Some(to), Some(place));
     }
 
@@ -113,7 +136,8 @@ impl<'a> Mapping<'a> {
         self.row(field, outcome, None, Some(note));
     }
 
-    fn row(&mut self, field: &str, outcome: Outcome, to: Option<&str>, note: Option<&str>) {
+    /// Adds a row.
+    pub(crate) fn row(&mut self, field: &str, outcome: Outcome, to: Option<&str>, note: Option<&str>) {
         let row = |field: String, outcome, to: Option<&str>, note: Option<&str>| Row {
             document: self.document,
             field,
@@ -169,6 +193,94 @@ impl<'a> Mapping<'a> {
                 "Assay sends the name of a model in each request: name it with `--model NAME`",
             );
         }
+    }
+}
+
+impl Mapping<'_> {
+    /// Returns the place of the part of a definition that `only` names, or of the only one there is. `noun` is what a part is called.
+    pub(crate) fn choose_part(&mut self, noun: &str, names: &[String], only: Option<&str>) -> Option<usize> {
+        self.has_parts = true;
+        let list = names_in_short(names);
+        match only {
+            Some(only) => {
+                let place = names.iter().position(|name| name == only);
+                if place.is_none() {
+                    self.refused("--only", &format!("the file has no such {noun}: choose one of {list}"));
+                }
+                place
+            }
+            None if names.len() > 1 => {
+                let remedy = format!("the file has {} {noun}s: choose one with `--only NAME`: {list}", names.len());
+                self.refused("--only(absent)", &remedy);
+                None
+            }
+            None => names.first().map(|_| 0),
+        }
+    }
+
+    /// Records that the definition has parts with names.
+    pub(crate) fn declare_parts(&mut self) {
+        self.has_parts = true;
+    }
+
+    /// Reports that a definition names no endpoint, unless `--url` does.
+    pub(crate) fn no_endpoint(&mut self, field: &str, remedy: &str) {
+        if self.options.url.is_none() {
+            self.refused(&format!("{field}(absent)"), remedy);
+        }
+    }
+
+    /// Reports a value that llm-d-benchmark fills in: of the endpoint's address, of the model or of another field.
+    pub(crate) fn placeholder(&mut self, field: &str, is_address: bool, is_model: bool) {
+        match (&self.options.url, &self.options.model) {
+            (Some(_), _) if is_address => self.ignored(field, NAMED_BY_OPTION),
+            (_, Some(_)) if is_model => self.ignored(field, "`--model` names the model instead"),
+            _ if is_address => self.refused(field, &format!("{IS_PLACEHOLDER}, or name the address with `--url URL`")),
+            _ if is_model => self.refused(field, &format!("{IS_PLACEHOLDER}, or name the model with `--model NAME`")),
+            _ => self.refused(field, IS_PLACEHOLDER),
+        }
+    }
+
+    /// Sets the lengths that `--lengths` states, for a definition that has none, or reports that there are none.
+    pub(crate) fn settle_lengths(&mut self, field: &str, remedy: &str) {
+        self.has_no_lengths = true;
+        let Some(lengths) = self.options.lengths.as_deref() else {
+            return self.refused(&format!("{field}(absent)"), remedy);
+        };
+        match lengths.parse::<Scenario>() {
+            Ok(_) => {
+                self.draft.workload.push(member("lengths", lengths));
+                self.mapped("--lengths", "workload spec.lengths");
+                self.tokenizer_note("tokenizer(implied)");
+            }
+            Err(error) => self.refused("--lengths", &error.to_string()),
+        }
+    }
+
+    /// Applies the options that stand for all formats, and refuses those that have no effect.
+    pub(crate) fn settle_options(&mut self) {
+        if let Some(url) = &self.options.url {
+            self.draft.target.clear();
+            self.address("--url", url);
+        }
+        if self.options.only.is_some() && !self.has_parts {
+            self.refused("--only", "the definition has no parts to choose from: leave it out");
+        }
+        if self.options.lengths.is_some() && !self.has_no_lengths {
+            self.refused(
+                "--lengths",
+                "the definition states what its requests are made of: leave it out, and change the workloads",
+            );
+        }
+    }
+}
+
+/// Returns the first names of a list, and the number of the others.
+fn names_in_short(names: &[String]) -> String {
+    let shown: Vec<String> = names.iter().take(MAX_LISTED).map(|name| shown_name(name)).collect();
+    match names.len() - shown.len() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 

@@ -2,12 +2,12 @@
 
 use crate::format::Format;
 use crate::formats::{
-    aiperf, benchmark_job, benchmark_run, genai_bench, guidellm, guidellm_scenario, inference_perf, sglang, vllm,
-    workload_specification,
+    aiperf, benchmark_job, benchmark_run, genai_bench, guidellm, guidellm_scenario, inference_perf, inferencex, llm_d_profile,
+    mlperf_conf, sglang, vllm, workload_specification,
 };
 
 /// All formats.
-pub static FORMATS: [&Format; 10] = [
+pub static FORMATS: [&Format; 13] = [
     &benchmark_job::FORMAT,
     &benchmark_run::FORMAT,
     &workload_specification::FORMAT,
@@ -17,5 +17,8 @@ pub static FORMATS: [&Format; 10] = [
     &guidellm::FORMAT,
     &guidellm_scenario::FORMAT,
     &inference_perf::FORMAT,
+    &mlperf_conf::FORMAT,
+    &inferencex::FORMAT,
+    &llm_d_profile::FORMAT,
     &sglang::FORMAT,
 ];

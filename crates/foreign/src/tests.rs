@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 
 use crate::command::{Flag, Takes, Treatment};
-use crate::format::ExampleInput;
+use crate::format::{Example, ExampleInput};
 use crate::formats::{aiperf, benchmark_job, genai_bench, guidellm, sglang, vllm};
 use crate::{FORMATS, Import, ImportOptions, Outcome, Source, import, recognise, reference_page};
 
@@ -35,14 +35,14 @@ fn command(words: &[&str]) -> Import {
     import(&Source::Command(&words), &ImportOptions::default()).expect("a format")
 }
 
-fn example(input: &ExampleInput) -> Import {
-    match input {
-        ExampleInput::File(text) => file(text),
-        ExampleInput::Command(_) => {
-            let words = input.words();
-            command(&words.iter().map(String::as_str).collect::<Vec<_>>())
-        }
-    }
+fn example(example: &Example) -> Import {
+    let options = example.import_options();
+    let words = example.input.words();
+    let source = match example.input {
+        ExampleInput::File(text) => Source::File { name: "job.yaml", bytes: text.as_bytes() },
+        ExampleInput::Command(_) => Source::Command(&words),
+    };
+    import(&source, &options).expect("a format")
 }
 
 /// Returns the rows of an outcome, a line each.
@@ -59,7 +59,7 @@ fn every_example_is_recognised_and_makes_definitions() {
     for format in FORMATS {
         assert!(!format.examples.is_empty(), "{}", format.name);
         for each in format.examples {
-            let imported = example(&each.input);
+            let imported = example(each);
             assert_eq!((imported.format, rows(&imported, Outcome::Refused)), (format.name, String::new()), "{}", each.name);
             assert!(imported.files.len() >= 2 && imported.commands.len() == 1, "{}: {:?}", each.name, imported.files);
         }
@@ -76,7 +76,7 @@ fn an_endpoint_becomes_a_workload_for_each_scenario_and_a_pipeline() {
 
 #[test]
 fn a_service_keeps_its_overrides() {
-    let imported = example(&benchmark_job::FORMAT.examples[0].input);
+    let imported = example(&benchmark_job::FORMAT.examples[0]);
     assert_snapshot!(imported.files.last().expect("the pipeline").text);
 }
 
@@ -492,7 +492,7 @@ fn no_note_ends_in_a_full_stop() {
     let jobs = stores.map(|store| {
         file(&with_field(&format!("outputLocation: {{storageUri: '{store}', parameters: {{region: eu-frankfurt-1}}}}")))
     });
-    let examples = FORMATS.iter().flat_map(|format| format.examples).map(|found| example(&found.input));
+    let examples = FORMATS.iter().flat_map(|format| format.examples).map(example);
     for row in jobs.into_iter().chain(examples).flat_map(|imported| imported.rows) {
         assert!(!row.note.as_ref().is_some_and(|note| note.ends_with('.')), "{row:?}");
     }
@@ -557,7 +557,7 @@ proptest! {
             let mut bytes = text.as_bytes().to_vec();
             bytes[place.index(text.len())] = byte;
             for bytes in [&bytes[..], &bytes[..cut.index(text.len())]] {
-                let Ok(imported) = import(&Source::File { name: "a", bytes }, &ImportOptions::default()) else { continue };
+                let Ok(imported) = import(&Source::File { name: "a", bytes }, &each.import_options()) else { continue };
                 let files = imported.files.iter().map(|file| (file.path.as_str(), file.text.as_bytes()));
                 prop_assert!(assay_spec::validate(files).is_empty());
             }
@@ -570,7 +570,7 @@ proptest! {
 fn credentials_of_a_file_are_found_in_fields_and_comments() {
     for format in FORMATS {
         for each in format.examples.iter().filter(|each| matches!(each.input, ExampleInput::File(_))) {
-            assert_eq!(example(&each.input).credentials, [""; 0], "{}", each.name);
+            assert_eq!(example(each).credentials, [""; 0], "{}", each.name);
         }
     }
     let parameters = |parameters: &str| JOB.replace("'s3://b/p'", &format!("'s3://b/p', parameters: {parameters}"));

@@ -42,7 +42,7 @@ pub(crate) fn is_credential(name: &str, value: &str) -> bool {
 
 /// Returns the name of a field or option as it may be shown: a name that is none, or is a credential, is replaced.
 pub(crate) fn shown_name(name: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.-/:[]()".contains(c);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.-/:[]()*".contains(c);
     let is_shown = !name.is_empty()
         && name.len() <= MAX_NAME
         && name.chars().all(is_plain)

@@ -28,24 +28,42 @@ impl<T: Into<Value>> From<T> for Node {
 /// Comments by the path of the field that they are about, such as `workload spec.load`.
 #[derive(Debug, Default)]
 pub(crate) struct Comments {
-    all: Vec<(String, String)>,
+    all: Vec<Comment>,
     written: BTreeSet<usize>,
+    /// The workload that is being written, by the end of its name.
+    workload: Option<String>,
+}
+
+#[derive(Debug)]
+struct Comment {
+    /// The workload that has it, by the end of its name; `None` if all have it.
+    workload: Option<String>,
+    path: String,
+    text: String,
 }
 
 impl Comments {
-    pub(crate) fn add(&mut self, path: &str, text: String) {
-        self.all.push((path.to_owned(), text));
+    /// Adds a comment on a field, of one workload or of all.
+    pub(crate) fn add(&mut self, workload: Option<&str>, path: &str, text: String) {
+        self.all.push(Comment { workload: workload.map(str::to_owned), path: path.to_owned(), text });
+    }
+
+    /// Begins a workload, by the end of its name, or a definition of another kind.
+    pub(crate) fn begin(&mut self, workload: Option<&str>) {
+        self.workload = workload.map(str::to_owned);
     }
 
     fn take(&mut self, path: &str) -> Vec<String> {
-        let found: Vec<usize> = (0..).zip(&self.all).filter(|(_, (at, _))| at == path).map(|(index, _)| index).collect();
+        let is_here =
+            |comment: &Comment| comment.path == path && (comment.workload.is_none() || comment.workload == self.workload);
+        let found: Vec<usize> = (0..).zip(&self.all).filter(|(_, comment)| is_here(comment)).map(|(index, _)| index).collect();
         self.written.extend(&found);
-        found.into_iter().filter_map(|index| self.all.get(index)).map(|(_, text)| text.clone()).collect()
+        found.into_iter().filter_map(|index| self.all.get(index)).map(|comment| comment.text.clone()).collect()
     }
 
     /// Returns the comments whose field was not written.
     pub(crate) fn rest(&self) -> Vec<String> {
-        (0..).zip(&self.all).filter(|(index, _)| !self.written.contains(index)).map(|(_, (_, text))| text.clone()).collect()
+        (0..).zip(&self.all).filter(|(index, _)| !self.written.contains(index)).map(|(_, comment)| comment.text.clone()).collect()
     }
 }
 
@@ -172,9 +190,11 @@ mod tests {
     #[test]
     fn a_definition_has_its_comments_above_its_fields() {
         let mut comments = Comments::default();
-        comments.add("workload spec.lengths", "exactly".to_owned());
-        comments.add("workload targets[0].name", "first".to_owned());
-        comments.add("elsewhere", "left".to_owned());
+        comments.add(None, "workload spec.lengths", "exactly".to_owned());
+        comments.add(Some("one"), "workload targets[0].name", "first".to_owned());
+        comments.add(Some("two"), "workload targets[0].name", "of another workload".to_owned());
+        comments.add(None, "elsewhere", "left".to_owned());
+        comments.begin(Some("one"));
         let spec = Node::Map(vec![
             ("lengths".to_owned(), "D(1,2)".into()),
             ("body".to_owned(), json!({"a": 0.0, "b": ["x", "1"]}).into()),
@@ -192,7 +212,7 @@ mod tests {
           - name: a
             url: "http://h:1"
         "#);
-        assert_eq!(comments.rest(), ["left"]);
+        assert_eq!(comments.rest(), ["of another workload", "left"]);
     }
 
     #[test]

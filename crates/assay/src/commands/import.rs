@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use assay_foreign::{FORMATS, Import as Imported, ImportError, ImportOptions, Outcome, Row, Source, import, recognise};
 use assay_report::{counted, shell_word};
 use assay_runner::ImportedOriginal;
-use assay_spec::{MAX_OBJECT_BYTES, Problem};
+use assay_spec::{MAX_OBJECT_BYTES, Problem, Scenario};
 use assay_stage::{ErrorCode, Exit, Failure};
 use serde_json::json;
 
@@ -25,7 +25,7 @@ const MAX_FILES: usize = 1_000;
 pub(crate) struct Import {
     #[command(subcommand)]
     results: Option<Of>,
-    /// A file, or a folder whose YAML and JSON files are imported
+    /// A file, or a folder, of which each file is imported that a format recognises
     #[arg(value_name = "PATH", required_unless_present = "command")]
     path: Option<PathBuf>,
     /// The folder that gets `pipelines` and `workloads`
@@ -34,6 +34,15 @@ pub(crate) struct Import {
     /// The model, in place of any that the definition names
     #[arg(long, value_name = "NAME", value_parser = model)]
     model: Option<String>,
+    /// The address of the endpoint, in place of any that the definition names
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// The numbers of tokens, such as `D(128,256)`, if the definition states none
+    #[arg(long, value_name = "SCENARIO", value_parser = lengths)]
+    lengths: Option<String>,
+    /// The part of the definition that is imported, if it has several with names
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
     /// Write what can be written, without the fields that are refused. Otherwise one of them means that nothing is written, and exit
     /// code 10
     #[arg(long)]
@@ -91,8 +100,14 @@ impl Import {
         Ok(Exit::Done)
     }
 
+    fn options(&self) -> ImportOptions {
+        let Self { model, url, lengths, only, .. } = self;
+        let [model, url, lengths, only] = [model, url, lengths, only].map(Clone::clone);
+        ImportOptions { model, url, lengths, only, keeps_grade: true }
+    }
+
     fn import(&self) -> Result<Vec<Found>, Failure> {
-        let options = ImportOptions { model: self.model.clone(), keeps_grade: true };
+        let options = self.options();
         let Some(path) = &self.path else {
             let imported =
                 import(&Source::Command(&self.command), &options).map_err(|error| match quoted_command(&self.command) {
@@ -114,10 +129,15 @@ impl Import {
         let mut found = Vec::new();
         for path in definitions(path)? {
             let name = path.display().to_string();
-            let bytes = read_plain(&path, MAX_OBJECT_BYTES as u64)?;
+            let bytes = match read_plain(&path, MAX_OBJECT_BYTES as u64) {
+                Err(_) if !is_document(&path) => continue,
+                read => read?,
+            };
             let source = Source::File { name: &name, bytes: &bytes };
             if recognise(&source).is_none() {
-                output::diagnostic(format!("`{name}` is of no format that can be imported, and is left out"));
+                if is_document(&path) {
+                    output::diagnostic(format!("`{name}` is of no format that can be imported, and is left out"));
+                }
                 continue;
             }
             let imported = import(&source, &options).map_err(|error| failure(&format!("`{name}`"), error))?;
@@ -298,7 +318,12 @@ pub(crate) fn read_plain(path: &Path, limit: u64) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// Returns the YAML and JSON files of a folder, sorted.
+/// Returns true for a file that is expected to be imported by its ending. Any other is imported if it is recognised by its content.
+fn is_document(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ["yaml", "yml", "json"].iter().any(|known| ending == *known))
+}
+
+/// Returns the files of a folder, sorted.
 fn definitions(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let unreadable = |error: std::io::Error| {
         Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", folder.display())).because(&error)
@@ -306,8 +331,7 @@ fn definitions(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
-        let is_definition = path.extension().is_some_and(|ending| ["yaml", "yml", "json"].iter().any(|known| ending == *known));
-        if is_definition && path.is_file() {
+        if path.is_file() {
             found.push(path);
         }
         if found.len() > MAX_FILES {
@@ -329,6 +353,10 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 fn model(text: &str) -> Result<String, String> {
     let accepted = !text.is_empty() && text.len() <= 200 && text.bytes().all(|byte| byte.is_ascii_graphic());
     if accepted { Ok(text.to_owned()) } else { Err("a short text without spaces".to_owned()) }
+}
+
+fn lengths(text: &str) -> Result<String, String> {
+    text.parse::<Scenario>().map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 fn formats() -> String {

@@ -22,12 +22,14 @@ pub(crate) static FORMAT: Format = Format {
                 "aiperf profile --model llama-3.1-8b --url http://127.0.0.1:8000 --endpoint-type chat --streaming --concurrency 16 --request-count 320 \
                  --isl 550 --isl-stddev 50 --osl 128 --extra-inputs ignore_eos:true --random-seed 1 --ui simple",
             ),
+            options: "",
         },
         Example {
             name: "rate",
             input: ExampleInput::Command(
                 "aiperf profile -m m -u 127.0.0.1:8000 --streaming --request-rate 5 --benchmark-duration 60 --isl 100 --osl 50",
             ),
+            options: "",
         },
     ],
     fields: || docs(FLAGS),
@@ -69,6 +71,8 @@ pub(crate) static FLAGS: &[Flag] = &[
     ignored(&["--ui", "--ui-type"], Takes::One, RESULTS),
     ignored(&["--artifact-dir", "--output-artifact-dir"], Takes::One, RESULTS),
     ignored(&["--profile-export-prefix"], Takes::One, RESULTS),
+    ignored(&["--use-server-token-count"], Takes::Nothing, "results state the source of the counts of tokens"),
+    ignored(&["--no-server-metrics"], Takes::Nothing, "Assay records the metrics of an endpoint that has them"),
     ignored(&["--tokenizer-revision"], Takes::One, "a tokenizer of Assay is a file beside the workload"),
     ignored(&["--tokenizer-trust-remote-code"], Takes::Nothing, "Assay runs no code of a model"),
     ignored(&["--no-server-metrics"], Takes::Nothing, TELEMETRY),
@@ -102,7 +106,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     refused(&["--scenario"], Takes::One, "write its fields as options"),
 ];
 
-fn map(arguments: &Arguments, mapping: &mut Mapping<'_>) {
+pub(crate) fn map(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     mapping.draft.set_name("aiperf");
     target(arguments, mapping);
     if let Some(name) = arguments.one("--model") {

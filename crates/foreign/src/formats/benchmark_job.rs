@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::document_fields::{Rule, docs, map_fields, rule};
+use crate::document::{Rule, docs, map_fields, rule};
 use crate::draft::{Member, member};
 use crate::format::{Example, ExampleInput, FieldDoc, Format, Reader};
 use crate::genai::{GenaiFields, GenaiLoad};
 use crate::load::plain_label;
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, NAMED_BY_OPTION};
 use crate::value::{at, is_credential, shown_name, slug, text, whole};
 use crate::yaml::{Comments, Node, write};
 
@@ -18,9 +18,9 @@ pub(crate) static FORMAT: Format = Format {
     versions: "of OME's charts up to v0.1.5",
     recognised_by: "`apiVersion: ome.io/v1beta1`, `kind: BenchmarkJob`",
     examples: &[
-        Example { name: "service", input: ExampleInput::File(include_str!("examples/service.yaml")) },
-        Example { name: "endpoint", input: ExampleInput::File(include_str!("examples/endpoint.yaml")) },
-        Example { name: "embeddings", input: ExampleInput::File(include_str!("examples/embeddings.yaml")) },
+        Example { name: "service", input: ExampleInput::File(include_str!("examples/service.yaml")), options: "" },
+        Example { name: "endpoint", input: ExampleInput::File(include_str!("examples/endpoint.yaml")), options: "" },
+        Example { name: "embeddings", input: ExampleInput::File(include_str!("examples/embeddings.yaml")), options: "" },
     ],
     fields,
     reader: Reader::Document { recognises, map },
@@ -195,7 +195,8 @@ fn map(document: &Value, mapping: &mut Mapping<'_>) {
     }
     map_fields(RULES, document, "OME's API has no such field", mapping);
     if mapping.draft.target.is_empty() && !mapping.rows.iter().any(|row| row.field.starts_with("spec.endpoint")) {
-        mapping.refused("spec.endpoint(absent)", "write `endpoint` with `inferenceService` or `endpoint`");
+        mapping
+            .no_endpoint("spec.endpoint", "write `endpoint` with `inferenceService` or `endpoint`, or name it with `--url URL`");
     }
     both_endpoints(document, mapping);
     mapping.genai_load(&load_of(document), FIELDS);
@@ -214,6 +215,9 @@ fn both_endpoints(document: &Value, mapping: &mut Mapping<'_>) {
         mapping.draft.target.clear();
     }
     let Some(service) = at(document, "spec.endpoint.inferenceService") else { return };
+    if mapping.options.url.is_some() {
+        return mapping.ignored(REQUIRED_NAMESPACE, NAMED_BY_OPTION);
+    }
     let Some(namespace) = service.get("namespace").and_then(Value::as_str).filter(|text| is_object_name(text)) else {
         mapping.draft.target.clear();
         return mapping.refused(REQUIRED_NAMESPACE, "write the namespace of the InferenceService");
@@ -230,6 +234,9 @@ fn is_object_name(text: &str) -> bool {
 }
 
 fn inference_service(field: &str, value: &Value, mapping: &mut Mapping<'_>) {
+    if mapping.options.url.is_some() {
+        return mapping.ignored(field, NAMED_BY_OPTION);
+    }
     let Some(name) = value.as_str().filter(|text| is_object_name(text)) else {
         return mapping.refused(field, "write the name of the InferenceService: lower-case letters, digits and hyphens");
     };

@@ -5,7 +5,7 @@ use assay_spec::did_you_mean;
 use serde_json::{Value, json};
 
 use crate::contract::ContractLoad;
-use crate::document_fields::{Rule, docs, map_fields, rule};
+use crate::document::{Rule, docs, map_fields, rule};
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader};
 use crate::formats::benchmark_job::{Place, store_of};
@@ -20,8 +20,8 @@ pub(crate) static FORMAT: Format = Format {
     versions: "`v1alpha1`, contract 2026-03-13",
     recognised_by: "`apiVersion: benchmarking.aisp.dev/v1alpha1`, `kind: BenchmarkRun`",
     examples: &[
-        Example { name: "publication", input: ExampleInput::File(include_str!("examples/publication_run.yaml")) },
-        Example { name: "comparison", input: ExampleInput::File(include_str!("examples/comparison_run.yaml")) },
+        Example { name: "publication", input: ExampleInput::File(include_str!("examples/publication_run.yaml")), options: "" },
+        Example { name: "comparison", input: ExampleInput::File(include_str!("examples/comparison_run.yaml")), options: "" },
     ],
     fields: || docs(RULES),
     reader: Reader::Document { recognises, map },
@@ -346,8 +346,11 @@ fn sides(document: &Value, mapping: &mut Mapping<'_>) -> bool {
             mapping.ignored(field, "it is no address of an endpoint, and its value is not copied");
         }
     }
+    let is_compared = baseline.is_some() && mapping.options.url.is_none();
     if let Some(url) = baseline {
         mapping.endpoint(BASELINE, url);
+    }
+    if is_compared {
         mapping.draft.finish_side("baseline");
     }
     match (named, address(document, CANDIDATE)) {
@@ -359,11 +362,11 @@ fn sides(document: &Value, mapping: &mut Mapping<'_>) -> bool {
         }
         (None, Some(url)) => mapping.endpoint(CANDIDATE, url),
         (None, None) => {
-            let remedy = "a BenchmarkRun names no endpoint: write its address into this annotation";
-            mapping.refused(&format!("{ENDPOINT}(absent)"), remedy);
+            let remedy = "a BenchmarkRun names no endpoint: write its address into this annotation, or name it with `--url URL`";
+            mapping.no_endpoint(ENDPOINT, remedy);
         }
     }
-    baseline.is_some()
+    is_compared
 }
 
 /// Compares the two sides, if both have addresses. For publication grade, a gate blocks what is not proved.

@@ -21,6 +21,7 @@ pub(crate) static FORMAT: Format = Format {
              --model-tokenizer /models/llama --traffic-scenario D(100,200) --traffic-scenario N(480,240)/(300,150) --num-concurrency 1 \
              --num-concurrency 8 --max-time-per-run 10 --max-requests-per-run 100 --server-engine vLLM --server-gpu-type H100",
         ),
+        options: "",
     }],
     fields: || docs(FLAGS),
     reader: Reader::Command { commands: COMMANDS, flags: FLAGS, map },
@@ -110,7 +111,7 @@ fn map(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     if let Some(url) = arguments.one("--api-base") {
         mapping.endpoint("--api-base", url);
     } else {
-        mapping.refused("--api-base(absent)", "add the address of the endpoint");
+        mapping.no_endpoint("--api-base", "add the address of the endpoint, or name it with `--url URL`");
     }
     if let Some(model) = arguments.one("--api-model-name") {
         mapping.model("--api-model-name", model);

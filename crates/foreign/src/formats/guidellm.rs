@@ -23,6 +23,7 @@ pub(crate) static FORMAT: Format = Format {
                 "guidellm benchmark --target http://127.0.0.1:8000 --model llama-3.1-8b --profile poisson --rate 1,2.5,5 --max-seconds 60 \
                  --data prompt_tokens=256,output_tokens=128 --output-path results.json",
             ),
+            options: "",
         },
         Example {
             name: "concurrent",
@@ -30,6 +31,7 @@ pub(crate) static FORMAT: Format = Format {
                 "guidellm benchmark run --target http://127.0.0.1:8000 --model m --rate-type concurrent --rate 1 --rate 8 --max-requests 100 \
                  --data prompt_tokens=256,prompt_tokens_stdev=32,output_tokens=128,output_tokens_min=16,output_tokens_max=256",
             ),
+            options: "",
         },
     ],
     fields: || docs(FLAGS),
@@ -145,7 +147,7 @@ pub(crate) fn map_load(arguments: &Arguments, names: Names, mapping: &mut Mappin
     mapping.draft.set_name("guidellm");
     match arguments.one(names.target) {
         Some(url) => mapping.endpoint(names.target, url),
-        None => mapping.refused(&format!("{}(absent)", names.target), "add the address of the endpoint"),
+        None => mapping.no_endpoint(names.target, "add the address of the endpoint, or name it with `--url URL`"),
     }
     if let Some(name) = arguments.one(names.model) {
         mapping.model(names.model, name);

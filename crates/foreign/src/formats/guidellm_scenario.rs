@@ -19,15 +19,21 @@ pub(crate) static FORMAT: Format = Format {
     versions: "0.7.0 to 0.7.3, the development version of August 2026, and flat ones of 0.6",
     recognised_by: "`spec` with the `kind` of a backend, a profile or data; a report with such a `config`; or `data` with a `profile` or a `target`",
     examples: &[
-        Example { name: "rates", input: ExampleInput::File(include_str!("examples/guidellm_rates.yaml")) },
-        Example { name: "report", input: ExampleInput::File(include_str!("examples/guidellm_report.json")) },
-        Example { name: "flat", input: ExampleInput::File(include_str!("examples/guidellm_flat.yaml")) },
+        Example { name: "rates", input: ExampleInput::File(include_str!("examples/guidellm_rates.yaml")), options: "" },
+        Example { name: "report", input: ExampleInput::File(include_str!("examples/guidellm_report.json")), options: "" },
+        Example { name: "flat", input: ExampleInput::File(include_str!("examples/guidellm_flat.yaml")), options: "" },
     ],
     fields: || docs(TABLE),
     reader: Reader::Document { recognises, map },
 };
 
-const FIELDS: Fields = Fields { tool: "a scenario of guidellm", table: TABLE };
+const FIELDS: Fields = Fields {
+    tool: "a scenario of guidellm",
+    table: TABLE,
+    address: "spec.backend.target",
+    model: "spec.backend.model",
+    tokenizer: "spec.tokenizer.model",
+};
 const OWN_GENERATOR: &str = "Assay draws its prompts by a generator of its own";
 const RESULTS: &str = "Assay keeps all records and writes its own reports";
 const SESSIONS: &str = "write `sessions: {turns: NUMBER, think_time: TIME}` into the workload";

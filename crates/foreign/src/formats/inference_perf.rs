@@ -19,14 +19,24 @@ pub(crate) static FORMAT: Format = Format {
     versions: "0.6.0 and 0.6.1, and the development version of August 2026",
     recognised_by: "`load` with a `type`, `stages` or a `sweep`, beside `data`, `api` or `server`",
     examples: &[
-        Example { name: "stages", input: ExampleInput::File(include_str!("examples/inference_perf_stages.yml")) },
-        Example { name: "prefixes", input: ExampleInput::File(include_str!("examples/inference_perf_prefixes.yml")) },
+        Example { name: "stages", input: ExampleInput::File(include_str!("examples/inference_perf_stages.yml")), options: "" },
+        Example {
+            name: "prefixes",
+            input: ExampleInput::File(include_str!("examples/inference_perf_prefixes.yml")),
+            options: "",
+        },
     ],
     fields: || docs(TABLE),
     reader: Reader::Document { recognises, map },
 };
 
-const FIELDS: Fields = Fields { tool: "inference-perf", table: TABLE };
+const FIELDS: Fields = Fields {
+    tool: "inference-perf",
+    table: TABLE,
+    address: "server.base_url",
+    model: "server.model_name",
+    tokenizer: "tokenizer.pretrained_model_name_or_path",
+};
 const RESULTS: &str = "Assay keeps all records and reports all metrics and percentiles";
 const DATASET: &str = "put the file beside the workload, and write `dataset: {path: FILE}` instead of `lengths`";
 const TRACE: &str = "write `trace: {path: FILE, format: FORMAT}` and `load: {mode: replay}` into a workload";
@@ -211,7 +221,7 @@ fn map(document: &Value, mapping: &mut Mapping<'_>) {
 fn server(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     match arguments.one("server.base_url") {
         Some(url) => mapping.endpoint("server.base_url", url),
-        None => mapping.refused("server.base_url(absent)", "add the address of the endpoint"),
+        None => mapping.no_endpoint("server.base_url", "add the address of the endpoint, or name it with `--url URL`"),
     }
     if let Some(name) = arguments.one("server.model_name") {
         mapping.model("server.model_name", name);

@@ -19,6 +19,7 @@ pub(crate) static FORMAT: Format = Format {
             "python3 -m sglang.bench_serving --backend sglang-oai-chat --host 127.0.0.1 --port 30000 --model llama-3.1-8b --dataset-name random \
              --random-input-len 1024 --random-output-len 256 --random-range-ratio 0.5 --num-prompts 200 --request-rate 8 --max-concurrency 64 --seed 42",
         ),
+        options: "",
     }],
     fields: || docs(FLAGS),
     reader: Reader::Command { commands: COMMANDS, flags: FLAGS, map },

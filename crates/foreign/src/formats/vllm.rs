@@ -21,10 +21,12 @@ pub(crate) static FORMAT: Format = Format {
                  --dataset-name random --random-input-len 1024 --random-output-len 128 --random-range-ratio 0.2 --num-prompts 500 --request-rate 10 \
                  --burstiness 0.8 --max-concurrency 64 --ignore-eos --goodput ttft:200 tpot:50 --save-result",
             ),
+            options: "",
         },
         Example {
             name: "closed",
             input: ExampleInput::Command("vllm bench serve --model m --max-concurrency 16 --num-prompts 200 --seed 1"),
+            options: "",
         },
     ],
     fields: || docs(FLAGS),
@@ -34,6 +36,8 @@ pub(crate) static FORMAT: Format = Format {
 const COMMANDS: &[&[&str]] = &[&["vllm", "bench", "serve"]];
 const RESULTS: &str = "Assay keeps all records and reports all metrics and percentiles";
 const DATASET: &str = "put the file beside the workload, and write `dataset: {path: FILE}` instead of `lengths`";
+const SONNET: &str =
+    "write `text: natural`, `prefix: {system: TOKENS}` and `lengths` into the workload, which are prose of Assay's own";
 const RAMP: &str = "Assay changes a rate over a time: write `load: {mode: open, rate: {ramp: {...}}, duration: TIME}`";
 
 pub(crate) static FLAGS: &[Flag] = &[
@@ -80,6 +84,11 @@ pub(crate) static FLAGS: &[Flag] = &[
     ignored(&["--trust-remote-code"], Takes::Nothing, "Assay runs no code of a model"),
     ignored(&["--tokenizer-mode"], Takes::One, "a tokenizer of Assay is a file beside the workload"),
     refused(&["--dataset-path"], Takes::One, DATASET),
+    refused(&["--custom-output-len"], Takes::One, DATASET),
+    refused(&["--sharegpt-output-len"], Takes::One, DATASET),
+    refused(&["--sonnet-input-len"], Takes::One, SONNET),
+    refused(&["--sonnet-output-len"], Takes::One, SONNET),
+    refused(&["--sonnet-prefix-len"], Takes::One, SONNET),
     refused(&["--lora-modules"], Takes::Many, "write `adapters: [{name: NAME}]` into the workload"),
     refused(&["--lora-assignment"], Takes::One, "write `adapters: [{name: NAME}]` into the workload"),
     refused(&["--ramp-up-strategy"], Takes::One, RAMP),
@@ -92,7 +101,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     refused(&["--random-batch-size"], Takes::One, "write `api: embeddings` and `batch: NUMBER` into the workload"),
 ];
 
-fn map(arguments: &Arguments, mapping: &mut Mapping<'_>) {
+pub(crate) fn map(arguments: &Arguments, mapping: &mut Mapping<'_>) {
     mapping.draft.set_name("vllm-bench");
     mapping.draft.stack = Some("vllm".to_owned());
     target(arguments, mapping);

@@ -4,7 +4,7 @@ use assay_contracts::is_workload_specification;
 use serde_json::{Value, json};
 
 use crate::contract::ContractLoad;
-use crate::document_fields::{Rule, docs, map_fields, rule};
+use crate::document::{Rule, docs, map_fields, rule};
 use crate::draft::member;
 use crate::format::{Example, ExampleInput, Format, Reader};
 use crate::mapping::Mapping;
@@ -17,8 +17,8 @@ pub(crate) static FORMAT: Format = Format {
     versions: "contract 2026-03-13",
     recognised_by: "`run_metadata`, `comparison_axis` and `workload`, without `kind`",
     examples: &[
-        Example { name: "quantiles", input: ExampleInput::File(include_str!("examples/specification.yaml")) },
-        Example { name: "lists", input: ExampleInput::File(include_str!("examples/specification_lists.yaml")) },
+        Example { name: "quantiles", input: ExampleInput::File(include_str!("examples/specification.yaml")), options: "" },
+        Example { name: "lists", input: ExampleInput::File(include_str!("examples/specification_lists.yaml")), options: "" },
     ],
     fields: || docs(RULES),
     reader: Reader::Document { recognises: is_workload_specification, map },
@@ -233,8 +233,10 @@ fn map(document: &Value, mapping: &mut Mapping<'_>) {
     match at(document, ENDPOINT) {
         Some(url) => mapping.endpoint(ENDPOINT, url.as_str().unwrap_or_default()),
         None => {
-            mapping
-                .refused(&format!("{ENDPOINT}(absent)"), "a specification names no endpoint: add `assay: {endpoint: ADDRESS}`");
+            mapping.no_endpoint(
+                ENDPOINT,
+                "a specification names no endpoint: add `assay: {endpoint: ADDRESS}`, or name it with `--url URL`",
+            );
         }
     }
     if at(document, "workload.type").is_none() {

@@ -38,7 +38,8 @@ fn why_unreadable(path: &str, bytes: &[u8]) -> Option<String> {
 
 /// Returns the format of a file that has no document of Assay.
 fn recognise_foreign(path: &str, bytes: &[u8]) -> Option<&'static Format> {
-    let documents = parse_documents(path, bytes).ok()?;
+    // A text that is neither YAML nor JSON has no documents.
+    let documents = parse_documents(path, bytes).unwrap_or_default();
     let (group, _) = API_VERSION.split_once('/').unwrap_or((API_VERSION, ""));
     let is_own = |version: &str| version.split('/').next() == Some(group);
     let mut versions = documents.iter().filter_map(|document| document.get("apiVersion")?.as_str());
