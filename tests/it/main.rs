@@ -25,6 +25,7 @@ mod exports;
 mod false_claims;
 mod falsify;
 mod foreign;
+mod foreign_gate;
 mod forgery;
 mod forks;
 mod gate;

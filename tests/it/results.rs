@@ -77,7 +77,7 @@ fn foreign_evidence_is_followed_to_its_end() {
     let fixture = Fixture::bare();
     let mut reader = Reader::new(&fixture);
     let blocks = blocks(include_str!("../../docs/foreign.md"));
-    assert_eq!(blocks.len(), 6, "the page has its steps");
+    assert_eq!(blocks.len(), 11, "the page has its steps");
     for block in &blocks {
         reader.follow(block);
     }

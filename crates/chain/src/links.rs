@@ -233,7 +233,8 @@ fn plan_digest_of(document: &Document) -> Option<Digest> {
         | Document::Tombstone(_)
         | Document::Calibration(_)
         | Document::ForeignEvidence(_)
-        | Document::SearchResult(_) => {
+        | Document::SearchResult(_)
+        | Document::ForeignVerdict(_) => {
             return None;
         }
         Document::Environment(manifest) => manifest.body.plan_digest,

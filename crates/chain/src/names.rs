@@ -41,7 +41,8 @@ pub fn published_prefix(document: &Document) -> Option<String> {
         | Document::Tombstone(_)
         | Document::Calibration(_)
         | Document::ForeignEvidence(_)
-        | Document::SearchResult(_) => None,
+        | Document::SearchResult(_)
+        | Document::ForeignVerdict(_) => None,
     }
 }
 

@@ -37,6 +37,8 @@ pub fn build_type(kind: Kind) -> Option<String> {
         Kind::RunEnd => "run-end",
         Kind::Tombstone => "tombstone",
         Kind::SearchResult => "search-result",
+        // Not a test result: a program that blocks on those must never take a verdict over foreign evidence for one about runs.
+        Kind::ForeignVerdict => "foreign-verdict",
         _ => kind.signer().as_str(),
     };
     Some(format!("https://assay.dev/build/{word}/v1alpha1"))

@@ -43,8 +43,8 @@ error_codes! {
     NoRemoval, "no_removal", Usage, Lasting, "Nothing can be removed from the store, because it is no folder of this machine.", "Run the command on the machine that holds the folder; a bucket removes objects by its lifecycle rules.";
     NoStack, "no_stack", Usage, Lasting, "No software stack could be locked, or the wanted ones are not defined.", "Correct the requirements, the packages or the lock files that the message names.";
     NoSuchBlock, "no_such_block", Usage, Lasting, "The plan has no trials in the requested block.", "";
-    NoSuchCalibration, "no_such_calibration", Usage, Lasting, "The store has no calibration, foreign evidence or search result of that digest, or several whose digests begin so.", "Give the digest that `assay calibrate`, `assay import results` or `assay bench` printed, and `--store` if it is in another store.";
-    NoSuchForeignEvidence, "no_such_foreign_evidence", Usage, Lasting, "The store has no foreign evidence of that digest, or several whose digests begin so.", "Give the digest that `assay import results` printed.";
+    NoSuchCalibration, "no_such_calibration", Usage, Lasting, "The store has no calibration, foreign evidence, verdict over foreign evidence or search result of that digest, or several whose digests begin so.", "Give the digest that `assay calibrate`, `assay import results`, `assay gate --foreign` or `assay bench` printed, and `--store` if it is in another store.";
+    NoSuchForeignEvidence, "no_such_foreign_evidence", Usage, Lasting, "The store has no foreign evidence of that digest or name, or several whose digests begin so.", "Give the digest that `assay import results` printed, or the name that it was given.";
     NoSuchRemote, "no_such_remote", Usage, Lasting, "The checkout has no remote of that name, or there is no checkout.", "List remotes with `git remote -v`, or name the remote by its address.";
     NoSuchRole, "no_such_role", Usage, Lasting, "No local key belongs to a role of that name.", "Name one of the roles that the message lists.";
     NoSuchRow, "no_such_row", Usage, Lasting, "No row of the table has an id that begins with the given digits.", "Check the digits of the row id.";
@@ -56,7 +56,7 @@ error_codes! {
     NoVerdict, "no_verdict", Usage, Lasting, "The option applies only to a verdict, and `--baseline history` gives none.", "Leave the option out.";
     NoWarehouse, "no_warehouse", Usage, Lasting, "The store has no warehouse yet.", "Publish a run, which creates the warehouse.";
     NotAFolder, "not_a_folder", Usage, Lasting, "The branch holds a file at the path where a folder should be.", "Name another folder, or another branch.";
-    NotJudged, "not_judged", Usage, Lasting, "The runs cannot be judged: they have no comparison, differ in what they measured, or have no look left.", "Check `comparison` and `gates` of the pipeline.";
+    NotJudged, "not_judged", Usage, Lasting, "The evidence cannot be judged: runs without a comparison, of several trees or without a look left; foreign evidence without a number in common, or too much of it.", "Check `comparison` and `gates` of the pipeline; for foreign evidence, the pieces that were named.";
     NotPublished, "not_published", Usage, Lasting, "The run has no result yet, or is not published.", "Repeat the command that began the run, with its `--run-id`.";
     NothingCompared, "nothing_compared", Usage, Lasting, "The two runs have no metric of the same work in common.", "Compare runs of the same pipeline, or name targets and workloads alike.";
     NothingJudged, "nothing_judged", Usage, Lasting, "The run reports no primary metric for which a better direction is defined.", "Set `better` for a primary metric in the workload.";
@@ -175,6 +175,7 @@ error_codes! {
     Evidence, "evidence", Verification, Lasting, "The collection's list of evidence is malformed, or contradicts the collection.", "Fetch the run again from its store; if the error remains, do not trust the run.";
     EvidenceIncomplete, "evidence_incomplete", Verification, Lasting, "The list of evidence omits a file that a signed manifest of the run names.", "Fetch the run again from its store; if the error remains, do not trust the run.";
     EvidenceMissing, "evidence_missing", Verification, Lasting, "A raw file that an execution part names is not in the store.", "Restore the file in the store, or start a new run.";
+    EvidenceTwice, "evidence_twice", Verification, Lasting, "A gate was given the same foreign evidence, or two imports of the same file, twice.", "Name each piece of evidence once: two imports of one file are one observation.";
     FolderTooDeep, "folder_too_deep", Verification, Lasting, "A published folder holds folders that are nested deeper than those of any run.", "Remove the folders that do not belong to the run, or fetch it again from its store.";
     ForeignEvidence, "foreign_evidence", Verification, Lasting, "Foreign evidence contradicts its frozen files.", "Import the files again with `assay import results`; find out who changed the document.";
     ForeignFile, "foreign_file", Verification, Lasting, "The warehouse holds a file of the run that no signed summary names.", "Find out which other program wrote to the table, and do not trust its rows.";

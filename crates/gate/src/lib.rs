@@ -5,7 +5,7 @@
 //! autocorrelated, [`sizing`] gives the number of pairs that it needs, [`learning`] learns noise from earlier runs, [`evidence`]
 //! reads both sides from a run's signed manifests, `max_loads` pairs the most load within the SLOs of both, [`sides`] finds differences of the sides other than the variable under test,
 //! `checks` holds the rules that a single run can break, [`history`] compares a run with those before it, and [`verdict`]
-//! combines them.
+//! combines them. [`foreign`] judges results of other tools.
 
 #![cfg_attr(
     not(test),
@@ -16,6 +16,7 @@ mod checks;
 mod curves;
 pub mod evidence;
 mod executables;
+pub mod foreign;
 pub mod history;
 mod input;
 pub mod learning;

@@ -246,7 +246,7 @@ fn metric_verdict(
 }
 
 /// Formats the effect as ratios of candidate over baseline, whichever direction is better.
-fn change(effect: &Effect, series: &Series, pairs: &[TrialPair]) -> Option<Change> {
+pub(crate) fn change(effect: &Effect, series: &Series, pairs: &[TrialPair]) -> Option<Change> {
     let median = |values: Vec<f64>| Samples::new(&values).ok();
     let baseline = median(pairs.iter().map(|pair| pair.baseline).collect())?;
     let candidate = median(pairs.iter().map(|pair| pair.candidate).collect())?;
@@ -312,7 +312,7 @@ fn reason(why: OutcomeReason, judged: &JudgedMetric, rules: &Rules, is_out_of_re
 
 /// Returns the effect that more pairs would have to find: twice the budget, or the observed effect if it did not clear the floor.
 /// `None` if no number of pairs helps.
-fn effect_to_find(judged: &JudgedMetric, rules: &Rules) -> Option<f64> {
+pub(crate) fn effect_to_find(judged: &JudgedMetric, rules: &Rules) -> Option<f64> {
     match judged.why? {
         OutcomeReason::Underpowered => Some(rules.required_effect()),
         OutcomeReason::WithinFloor => Some(judged.effect?.shift.abs()),
@@ -324,7 +324,7 @@ fn effect_to_find(judged: &JudgedMetric, rules: &Rules) -> Option<f64> {
 }
 
 /// Returns how many more pairs would find that effect, at the realised noise.
-fn more_pairs(effect: f64, judged: &JudgedMetric, rules: &Rules, curves: &mut Curves, found: u32) -> Option<u32> {
+pub(crate) fn more_pairs(effect: f64, judged: &JudgedMetric, rules: &Rules, curves: &mut Curves, found: u32) -> Option<u32> {
     let (floor, noise) = (judged.floor?, judged.noise?);
     let limits = |pairs: usize| Limits { floor: floor.for_pairs(&noise, pairs).log, budget: rules.log_budget() };
     let reach = (found as usize + 1, MOST_PAIRS);

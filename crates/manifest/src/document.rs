@@ -7,8 +7,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Artifact, Calibration, CanonicalError, Checkpoint, Collection, Digest, Environment, ExecutionPart, ForeignEvidence, Plan,
-    Publication, Recording, RunEnd, RunId, SearchResult, Source, Summary, Tombstone, Verdict, canonical_json,
+    Artifact, Calibration, CanonicalError, Checkpoint, Collection, Digest, Environment, ExecutionPart, ForeignEvidence,
+    ForeignVerdict, Plan, Publication, Recording, RunEnd, RunId, SearchResult, Source, Summary, Tombstone, Verdict,
+    canonical_json,
 };
 
 /// The version of every manifest that this build writes.
@@ -144,6 +145,8 @@ words!(
     ForeignEvidence = "foreign_evidence",
     /// The rounds of a search for a load, and the loads that they led to.
     SearchResult = "search_result",
+    /// The decision of a gate about results of another tool.
+    ForeignVerdict = "foreign_verdict",
 );
 
 impl Kind {
@@ -157,7 +160,7 @@ impl Kind {
             Self::Recording | Self::Collection => Role::Collect,
             Self::Summary => Role::Reduce,
             Self::Publication => Role::Publish,
-            Self::Verdict => Role::Gate,
+            Self::Verdict | Self::ForeignVerdict => Role::Gate,
             Self::Calibration => Role::Calibrate,
             Self::ForeignEvidence => Role::Import,
         }
@@ -185,6 +188,7 @@ impl Kind {
             Self::Verdict => &[Self::Summary, Self::Verdict],
             Self::Calibration => &[Self::ExecutionPart],
             Self::SearchResult => &[Self::Publication],
+            Self::ForeignVerdict => &[Self::ForeignEvidence],
         }
     }
 }
@@ -385,7 +389,8 @@ documents!(
     Tombstone,
     Calibration,
     ForeignEvidence,
-    SearchResult
+    SearchResult,
+    ForeignVerdict
 );
 
 /// Returns the JSON Schema of a manifest kind, generated from the types and narrowed to that kind and version.

@@ -5,6 +5,7 @@
 //! inputs have equal bytes.
 
 mod evidence;
+mod foreign;
 pub mod gate;
 pub mod history;
 mod render;
@@ -12,6 +13,7 @@ mod run;
 
 pub use assay_manifest::Address;
 pub use evidence::ChainSignature;
+pub use foreign::ForeignReport;
 pub use render::command::shell_word;
 pub use render::markdown::escape as escape_markdown;
 pub use render::number::{bytes, duration, level, percent, probability, significant};

@@ -21,8 +21,17 @@ use crate::references::{RunReferences, VerdictReferences, run_references};
 const MAX_NAMED: usize = 3;
 
 /// The folders of pointers.
-const POINTERS: [&str; 8] =
-    [Layout::RUNS, Layout::VERDICTS, Layout::CALIBRATIONS, Layout::FOREIGN, Layout::SEARCHES, "cases", "fetched", Layout::TIMES];
+const POINTERS: [&str; 9] = [
+    Layout::RUNS,
+    Layout::VERDICTS,
+    Layout::CALIBRATIONS,
+    Layout::FOREIGN,
+    Layout::FOREIGN_VERDICTS,
+    Layout::SEARCHES,
+    "cases",
+    "fetched",
+    Layout::TIMES,
+];
 
 /// The start of every manifest in canonical form.
 const MANIFEST_START: &[u8] = br#"{"body":{"#;
@@ -75,9 +84,13 @@ pub(crate) fn check_places(runs: &[RunReferences], verdicts: &[VerdictReferences
     Ok(())
 }
 
-/// The kinds of manifest that are of no run and no gate, each with the folder of its pointers.
-const BESIDE_RUNS: [(Kind, &str); 3] =
-    [(Kind::Calibration, Layout::CALIBRATIONS), (Kind::ForeignEvidence, Layout::FOREIGN), (Kind::SearchResult, Layout::SEARCHES)];
+/// The kinds of manifest that are of no run and of no sequence of verdicts, each with the folder of its pointers.
+const BESIDE_RUNS: [(Kind, &str); 4] = [
+    (Kind::Calibration, Layout::CALIBRATIONS),
+    (Kind::ForeignEvidence, Layout::FOREIGN),
+    (Kind::ForeignVerdict, Layout::FOREIGN_VERDICTS),
+    (Kind::SearchResult, Layout::SEARCHES),
+];
 
 /// Returns the kind of manifest that a pointer leads to, if the pointer is none of a verdict.
 fn kind_beside_gates(path: &str) -> Option<Kind> {

@@ -117,7 +117,7 @@ pub fn all_references(store: &Store) -> Result<Vec<RunReferences>, Failure> {
     map_in_parallel(&run_ids(store)?, |run| run_references(store, run)).into_iter().collect()
 }
 
-/// A verdict, calibration, foreign evidence or search result of a store, as a removal sees it: it is not verified, because it rests on its runs, whichever signer it has.
+/// A verdict about a run or about foreign evidence, a calibration, foreign evidence or a search result of a store, as a removal sees it: it is not verified, because it rests on its runs, whichever signer it has.
 #[derive(Clone, Debug)]
 pub struct VerdictReferences {
     /// The path of its pointer, such as `gates/pr-17/000001`.
@@ -140,7 +140,7 @@ pub struct VerdictReferences {
 /// their own, and what a search result is verified by stays when their evidence is removed: manifests and definitions.
 pub fn verdict_references(store: &Store) -> Result<Vec<VerdictReferences>, Failure> {
     let mut verdicts = Vec::new();
-    let folders = [Layout::VERDICTS, Layout::CALIBRATIONS, Layout::FOREIGN, Layout::SEARCHES];
+    let folders = [Layout::VERDICTS, Layout::CALIBRATIONS, Layout::FOREIGN, Layout::FOREIGN_VERDICTS, Layout::SEARCHES];
     for path in folders.map(|folder| store.list(folder)).into_iter().collect::<Result<Vec<_>, _>>()?.concat() {
         let Some(AcceptedResult { manifest, bundle }) = AcceptedResult::read(store, &path)? else { continue };
         let document = read_document(store, manifest).map_err(|failure| {

@@ -56,10 +56,11 @@ pub struct StoreUsage {
 }
 
 /// The folders of pointers that belong to no run.
-const POINTERS: [&str; 8] = [
+const POINTERS: [&str; 9] = [
     "cases",
     "fetched",
     Layout::FOREIGN,
+    Layout::FOREIGN_VERDICTS,
     Layout::TIMES,
     Layout::VERDICTS,
     Layout::CALIBRATIONS,

@@ -95,7 +95,9 @@ fn owner(path: &str) -> Option<Identity> {
         ("ceilings", _, None) => Role::Provision,
         // A copy of a run writes the results of all of its stages. A gate judges finished runs, and likewise acts for a person.
         // So do the person who calibrates a client, the one who searches for a load, and the one who imports results of another tool.
-        ("fetched" | "foreign" | "searches", _, None) | ("gates" | "calibrations", _, Some(_)) => return Some(Identity::Run),
+        ("fetched" | "foreign" | "foreign-verdicts" | "searches", _, None) | ("gates" | "calibrations", _, Some(_)) => {
+            return Some(Identity::Run);
+        }
         _ => return None,
     };
     Some(Identity::Role(role))

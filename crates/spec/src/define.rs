@@ -7,7 +7,7 @@ use crate::check::check;
 use crate::checked_value::CheckedValue;
 use crate::field::Table;
 use crate::problem::{Problem, Problems, Source, Span, did_you_mean, quote};
-use crate::tables::{ACKNOWLEDGEMENT, API_VERSION, NOISE, PIPELINE, TRUST_POLICY, WORKLOAD};
+use crate::tables::{ACKNOWLEDGEMENT, API_VERSION, FOREIGN_GATE, NOISE, PIPELINE, TRUST_POLICY, WORKLOAD};
 use crate::yaml::{Node, Value, parse};
 
 /// The kinds of definitions.
@@ -23,11 +23,14 @@ pub enum DefinitionKind {
     Acknowledgement,
     /// The learned noise of a comparison.
     Noise,
+    /// The rules by which foreign evidence is judged.
+    ForeignGate,
 }
 
 impl DefinitionKind {
     /// All kinds.
-    pub const ALL: [Self; 5] = [Self::Pipeline, Self::Workload, Self::TrustPolicy, Self::Acknowledgement, Self::Noise];
+    pub const ALL: [Self; 6] =
+        [Self::Pipeline, Self::Workload, Self::TrustPolicy, Self::Acknowledgement, Self::Noise, Self::ForeignGate];
 
     /// Returns the word in a file's `kind`.
     pub fn as_str(self) -> &'static str {
@@ -41,6 +44,7 @@ impl DefinitionKind {
             Self::TrustPolicy => &TRUST_POLICY,
             Self::Acknowledgement => &ACKNOWLEDGEMENT,
             Self::Noise => &NOISE,
+            Self::ForeignGate => &FOREIGN_GATE,
         }
     }
 }

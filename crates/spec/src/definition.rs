@@ -2,6 +2,7 @@
 
 use crate::acknowledgement::Acknowledgement;
 use crate::define::{DefinitionKind, decode_text, parse_tree_and_kind, read};
+use crate::foreign_gate::ForeignGate;
 use crate::noise::Noise;
 use crate::pipeline::Pipeline;
 use crate::problem::{Problem, Problems, Source};
@@ -21,6 +22,8 @@ pub enum Definition {
     Acknowledgement(Box<Acknowledgement>),
     /// A noise file.
     Noise(Box<Noise>),
+    /// The rules by which foreign evidence is judged.
+    ForeignGate(Box<ForeignGate>),
 }
 
 impl Definition {
@@ -38,6 +41,7 @@ impl Definition {
                 read::<Acknowledgement>(&node, problems).map(|accepted| Self::Acknowledgement(Box::new(accepted)))
             }
             DefinitionKind::Noise => read::<Noise>(&node, problems).map(|noise| Self::Noise(Box::new(noise))),
+            DefinitionKind::ForeignGate => read::<ForeignGate>(&node, problems).map(|gate| Self::ForeignGate(Box::new(gate))),
         }
     }
 }

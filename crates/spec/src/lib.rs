@@ -25,6 +25,7 @@ mod define;
 mod definition;
 mod expand;
 mod field;
+mod foreign_gate;
 mod format;
 mod freeze;
 mod images;
@@ -61,6 +62,7 @@ pub use closure::{
 pub use define::DefinitionKind;
 pub use definition::Definition;
 pub use expand::{MAX_CASES, MAX_POINTS, MAX_TRIALS, expand};
+pub use foreign_gate::ForeignGate;
 pub use format::{parse_duration, parse_latency, write_duration};
 pub use freeze::{FreezeError, FrozenSpec, MutableParts, Pins, derive_seed};
 pub use images::WorkloadImageFiles;

@@ -1,4 +1,4 @@
-//! The field tables: the fields of a Pipeline, a Workload, a TrustPolicy, an Acknowledgement and a Noise.
+//! The field tables: the fields of a Pipeline, a Workload, a TrustPolicy, an Acknowledgement, a Noise and a ForeignGate.
 //!
 //! This is the only place that defines them. A field is added here, read in the reader of its kind, and is then checked,
 //! documented, suggested and in the JSON Schema. A default never changes within an apiVersion, because it is left out of digests.
@@ -2011,6 +2011,59 @@ static RANGE: Table = Table {
     rules: &[],
 };
 
+/// The rules by which foreign evidence is judged.
+pub(crate) static FOREIGN_GATE: Table = Table {
+    name: "ForeignGate",
+    doc: "The rules by which `assay gate --foreign` judges results of other tools, which Assay did not measure. `--policy` names the file.",
+    selector: None,
+    fields: &[
+        required("apiVersion", &Type::Choice(&VERSION_CHOICE), "The version of the format."),
+        required("kind", &Type::Choice(&[choice("ForeignGate", "Rules for foreign evidence.")]), "What the file defines."),
+        required("metadata", &Type::Object(&METADATA), "What the gate is called and whose it is."),
+        required("spec", &Type::Object(&FOREIGN_RULES), "The rules."),
+    ],
+    rules: &[],
+};
+static FOREIGN_RULES: Table = Table {
+    name: "foreign rules",
+    doc: "A metric regressed only if the test, the noise floor and the budget all agree.",
+    selector: None,
+    fields: &[
+        default(
+            "allow_foreign",
+            &Type::Bool,
+            "false",
+            "Let a verdict block although Assay measured none of its numbers. Otherwise it is advisory: the exit code is 0.",
+        ),
+        default(
+            "metrics",
+            &Type::List { item: &METRIC_TYPE, min: 0, max: MAX_LIST, unique: Uniqueness::Item },
+            "[]",
+            "The metrics that decide, such as `vllm.ttft`, or one statistic of a metric, such as `vllm.ttft_p99`; if empty, every metric whose better direction is known. A metric without a \
+             statistic is its mean, value or median: the first of these that there is.",
+        ),
+        default(
+            "budget_pct",
+            &Type::Number { min: 0.0, above_min: true, max: 100.0 },
+            "5",
+            "The largest change for the worse that passes.",
+        ),
+        default(
+            "q",
+            &Type::Number { min: 0.0, above_min: true, max: 0.5 },
+            "0.05",
+            "The false discovery rate: the accepted share of false alarms among alarms.",
+        ),
+        default(
+            "block_on_inconclusive",
+            &Type::Bool,
+            "false",
+            "Block on an inconclusive verdict too, if `allow_foreign` is true.",
+        ),
+    ],
+    rules: &[],
+};
+
 /// A noise file.
 pub(crate) static NOISE: Table = Table {
     name: "Noise",
@@ -2140,7 +2193,7 @@ pub(crate) fn all_tables() -> Vec<&'static Table> {
         }
     }
     let mut found = Vec::new();
-    for table in [&WORKLOAD, &PIPELINE, &TRUST_POLICY, &ACKNOWLEDGEMENT, &NOISE] {
+    for table in [&WORKLOAD, &PIPELINE, &TRUST_POLICY, &ACKNOWLEDGEMENT, &NOISE, &FOREIGN_GATE] {
         found.push(table);
         table.fields.iter().for_each(|field| visit(field.kind, &mut found));
     }

@@ -32,7 +32,7 @@ pub fn validate<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec
                 workloads.push(*workload);
             }
             Ok(Definition::Acknowledgement(accepted)) => acknowledgements.push(*accepted),
-            Ok(Definition::TrustPolicy(_) | Definition::Noise(_)) => {}
+            Ok(Definition::TrustPolicy(_) | Definition::Noise(_) | Definition::ForeignGate(_)) => {}
             Err(found) => problems.extend(found),
         }
     }

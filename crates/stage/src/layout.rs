@@ -263,6 +263,14 @@ impl Layout {
         format!("{}/{name}", Self::FOREIGN)
     }
 
+    /// The prefix of all verdicts over foreign evidence.
+    pub const FOREIGN_VERDICTS: &'static str = "foreign-verdicts";
+
+    /// The verdict over foreign evidence of this digest.
+    pub fn foreign_verdict(manifest: &Digest) -> String {
+        format!("{}/{}", Self::FOREIGN_VERDICTS, manifest.hex())
+    }
+
     /// The prefix of all search results.
     pub const SEARCHES: &'static str = "searches";
 
@@ -386,6 +394,7 @@ mod tests {
             Layout::ceiling(&input),
             Layout::calibration(&input, &input, Instant::from_unix_ns(7)),
             Layout::foreign_evidence(&"peers".parse().expect("a name")),
+            Layout::foreign_verdict(&input),
             Layout::runs_of_case(&case),
             layout.case(&case),
             layout.driver_times(7),
@@ -405,6 +414,7 @@ mod tests {
             ceilings/<input>
             calibrations/<input>/<input>/00000000000000000007
             foreign/peers
+            foreign-verdicts/<input>
             cases/w.t.default
             cases/w.t.default/nightly
             times/nightly/000007

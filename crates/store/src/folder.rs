@@ -20,7 +20,7 @@ const CHECKED_DEPTH: usize = 2;
 
 /// The folders directly in a store's folder that Assay makes: those of the store, and those that lie beside it in the same folder. A
 /// store may come with a repository of another author, so one of them that is a link leads anywhere.
-const OWN_FOLDERS: [&str; 16] = [
+const OWN_FOLDERS: [&str; 17] = [
     layout::BLOBS,
     layout::STAGING,
     "runs",
@@ -29,6 +29,7 @@ const OWN_FOLDERS: [&str; 16] = [
     "ceilings",
     "fetched",
     "foreign",
+    "foreign-verdicts",
     "gates",
     "searches",
     "times",

@@ -152,7 +152,9 @@ impl KindsByDigest {
 pub fn blob_kind(document: &Document, artifact: &Artifact) -> BlobKind {
     match document {
         Document::Plan(_) if dataset_outputs(document).contains(&artifact) => BlobKind::Evidence,
-        Document::Source(_) | Document::Plan(_) | Document::Verdict(_) | Document::RunEnd(_) => BlobKind::Definitions,
+        Document::Source(_) | Document::Plan(_) | Document::Verdict(_) | Document::ForeignVerdict(_) | Document::RunEnd(_) => {
+            BlobKind::Definitions
+        }
         Document::Collection(_) | Document::Tombstone(_) => BlobKind::Manifests,
         Document::Recording(_) => BlobKind::Recordings,
         Document::Environment(_)

@@ -19,6 +19,7 @@ mod exported_run;
 mod fetch;
 mod foreign_evidence;
 mod foreign_tables;
+mod foreign_verdict;
 mod forge;
 mod gate;
 mod gc;

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::commands::calibrate;
 use crate::commands::foreign_evidence;
+use crate::commands::foreign_verdict;
 use crate::commands::removed::resume_hint;
 use crate::commands::results::results;
 use crate::commands::search_result;
@@ -18,7 +19,8 @@ use crate::output;
 /// Show a run's result: the first screen, or the whole report.
 #[derive(clap::Args)]
 pub(crate) struct Show {
-    /// The run's name or published folder, or the digest of a calibration, of a search result or of foreign evidence
+    /// The run's name or published folder, or the digest of a calibration, of a search result, of foreign evidence or of a
+    /// verdict over foreign evidence
     #[arg(value_name = "RUN|PATH|sha256:HEX")]
     run: String,
     #[command(flatten)]
@@ -42,6 +44,9 @@ impl Show {
             }
             if let Some(located) = foreign_evidence::locate(&self.place.runs(), &self.run) {
                 return foreign_evidence::show(&self.place.runs(), located?, self.json);
+            }
+            if let Some(located) = foreign_verdict::locate(&self.place.runs(), &self.run) {
+                return foreign_verdict::show(&self.place.runs(), located?, self.json);
             }
             return calibrate::show(&self.place.runs(), &self.run, self.json);
         }

@@ -16,6 +16,7 @@ use serde_json::json;
 
 use crate::commands::calibrate;
 use crate::commands::foreign_evidence;
+use crate::commands::foreign_verdict;
 use crate::commands::recompute::{Level4, recompute};
 use crate::commands::removed::resume_hint;
 use crate::commands::run::binaries;
@@ -26,7 +27,8 @@ use crate::output;
 /// Verify a run, given by its name or by its published folder.
 #[derive(clap::Args)]
 pub(crate) struct Verify {
-    /// The run's name or published folder, or the digest of a calibration, of a search result or of foreign evidence
+    /// The run's name or published folder, or the digest of a calibration, of a search result, of foreign evidence or of a
+    /// verdict over foreign evidence
     #[arg(value_name = "RUN|PATH|sha256:HEX")]
     run: String,
     #[command(flatten)]
@@ -64,6 +66,9 @@ impl Verify {
             }
             if let Some(located) = foreign_evidence::locate(&self.place.runs(), &self.run) {
                 return foreign_evidence::verify(&self.place.runs(), located?, self.strict, self.json);
+            }
+            if let Some(located) = foreign_verdict::locate(&self.place.runs(), &self.run) {
+                return foreign_verdict::verify(&self.place.runs(), located?, self.strict, self.json);
             }
             return calibrate::verify(&self.place.runs(), &self.run, self.strict, self.json);
         }

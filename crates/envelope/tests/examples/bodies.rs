@@ -8,8 +8,8 @@ use assay_envelope::{
 };
 use assay_manifest::{
     Body, Calibration, CalibrationReference, Checkpoint, Collection, Digest, Environment, ExecutionPart, Fact, ForeignEvidence,
-    InputRef, Instant, Kind, Manifest, Plan, Publication, Recording, RunEnd, RunId, SearchResult, ShardCount, Source, SourceFile,
-    Summary, Tombstone, Verdict,
+    ForeignVerdict, InputRef, Instant, Kind, Manifest, Plan, Publication, Recording, RunEnd, RunId, SearchResult, ShardCount,
+    Source, SourceFile, Summary, Tombstone, Verdict,
 };
 use serde_json::{Value, json};
 
@@ -54,6 +54,7 @@ pub(crate) fn examples() -> Vec<Example> {
     let calibration = seal(&[&part], calibration(part.manifest_digest), 700);
     let foreign_evidence = seal(&[], foreign_evidence(), 800);
     let search_result = seal(&[&publication], search_result(publication.manifest_digest), 900);
+    let foreign_verdict = seal(&[&foreign_evidence], foreign_verdict(foreign_evidence.input_ref()), 950);
     let named = [
         ("source", source),
         ("plan", plan),
@@ -73,6 +74,7 @@ pub(crate) fn examples() -> Vec<Example> {
         ("calibration", calibration),
         ("foreign_evidence", foreign_evidence),
         ("search_result", search_result),
+        ("foreign_verdict", foreign_verdict),
     ];
     named.map(|(name, signed)| Example { name, signed }).into()
 }
@@ -676,6 +678,54 @@ fn foreign_evidence() -> ForeignEvidence {
         "not_read": [{"field": "input_config", "why": "the configuration, which is no result", "count": "31"}],
         "left_out": [{"field": "inputs.json", "why": "the file is of no format that is read", "count": "1"}],
         "key": artifact("keys/import.pub", 178, "application/x-pem-file"),
+    }))
+}
+
+/// Its candidate is another import of the same form as the one of these examples.
+fn foreign_verdict(evidence: InputRef) -> ForeignVerdict {
+    let piece = |name: &str, evidence: InputRef| {
+        json!({
+            "name": name, "evidence": evidence, "format": "aiperf", "tool_version": "0.13.0", "imported_at": at(800_000),
+            "signer": "local-import", "established": true,
+        })
+    };
+    let other = InputRef { manifest: digest("foreign evidence of the candidate"), bundle: digest("its bundle"), ..evidence };
+    let number = |metric: &str, statistic: &str, unit: &str| json!({"metric": metric, "labels": {"concurrency": "2"}, "statistic": statistic, "unit": unit});
+    body(json!({
+        "about": ForeignVerdict::ABOUT,
+        "advisory": true,
+        "contract": "assay-foreign-gate/1",
+        "gate": "peers",
+        "outcome": "inconclusive",
+        "blocks": false,
+        "reasons": [{"code": "inconclusive", "detail": "`icl_ms` (p99) of concurrency=2: there are 1 pairs of pieces, and the rules need at least 6"}],
+        "rules": {
+            "path": "peers.yaml", "digest": digest("rules/peers.yaml"), "q": 0.05, "budget": 0.05, "metrics": ["icl_ms_p99"],
+            "block_on_inconclusive": false, "allow_foreign": false,
+        },
+        "baseline": [piece("before-1", evidence)],
+        "candidate": [piece("after-1", other)],
+        "pairing": "names",
+        "judged_on": at(950_000),
+        "differences": [{"what": "tool_version", "baseline": "0.13.0", "candidate": "0.14.0"}],
+        "remarks": ["no trust policy names the importer of after-1"],
+        "metrics": [{
+            "number": number("icl_ms", "p99", "ms"), "better": "lower", "primary": true, "outcome": "inconclusive",
+            "reason": {"code": "too_few_pieces", "detail": "there are 1 pairs of pieces, and the rules need at least 6"},
+            "baseline": [4.2], "candidate": [4.5], "missing": 0,
+            "change": {
+                "ratio": 1.0714, "level": 0.95, "baseline_median": 4.2, "candidate_median": 4.5, "p_worse": 0.5, "p_better": 1.0,
+                "p_unpaired": 1.0,
+            },
+            "p_worse_adjusted": 1.0, "p_better_adjusted": 1.0, "floor": {"share": 0.02, "source": "unlearned"}, "noise": 0.01,
+            "detectable": 0.4, "more_pieces": 5,
+        }],
+        "not_judged": [{
+            "number": number("aiperf.ttft", "count", "1"), "baseline_median": 8.0, "candidate_median": 8.0,
+            "why": "its statistic is no level of the metric",
+        }],
+        "not_judged_count": "1",
+        "files": [artifact("rules/peers.yaml", 210, "application/yaml")],
     }))
 }
 

@@ -8,6 +8,7 @@
 //! unknown unit, is an error that names it.
 
 mod credential;
+mod direction;
 mod document;
 mod error;
 mod format;
@@ -27,6 +28,7 @@ mod tests;
 
 pub use credential::credential_in_words;
 pub(crate) use credential::{find as find_credential, find_in_text as find_credential_in_text, is_placeholder};
+pub use direction::{better_direction, part_holds_numbers};
 pub use error::ResultsError;
 pub use format::{Relation, ResultExample, ResultField, ResultFormat};
 pub use page::results_page;

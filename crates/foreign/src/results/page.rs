@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::direction::describe_direction;
 use super::format::{Part, Relation, ResultFormat};
 use super::registry::RESULT_FORMATS;
 
@@ -9,7 +10,8 @@ use super::registry::RESULT_FORMATS;
 pub fn results_page() -> String {
     let mut page = "# Formats of `assay import results`\n\nWritten from the tables in `crates/foreign`; do not edit. How to import: \
                     [Foreign evidence](../foreign.md).\n\nA metric without a prefix is defined as [Assay defines it](metrics.md). Any other has the prefix of its \
-                    tool, and the column *beside Assay* states the difference.\n\n| format | tool | versions | recognised by |\n| --- | --- | --- | --- |\n"
+                    tool, and the column *beside Assay* states the difference. A gate judges a metric \
+                    only if the column *better* states a direction.\n\n| format | tool | versions | recognised by |\n| --- | --- | --- | --- |\n"
         .to_owned();
     for format in RESULT_FORMATS {
         let _ =
@@ -31,7 +33,7 @@ fn add_format(page: &mut String, format: &ResultFormat) {
         let _ = write!(page, "\n### {}: {}\n", format.name, part.name);
         let fields: Vec<_> = part.scopes.iter().flat_map(|scope| scope.fields.iter().map(move |field| (scope, field))).collect();
         if !fields.is_empty() {
-            page.push_str("\n| field | metric | unit | statistic | definition of the tool | beside Assay |\n| --- | --- | --- | --- | --- | --- |\n");
+            page.push_str("\n| field | metric | unit | statistic | better | definition of the tool | beside Assay |\n| --- | --- | --- | --- | --- | --- | --- |\n");
         }
         for (scope, field) in fields {
             let path = super::path::join(&super::path::without_conditions(scope.at), field.field).replace('/', ".");
@@ -40,10 +42,14 @@ fn add_format(page: &mut String, format: &ResultFormat) {
                 Relation::Differs(ours, how) => format!("`{ours}`: {how}"),
                 Relation::Unlike => "no such metric".to_owned(),
             };
+            let better = describe_direction(field.metric);
             let (unit, statistic) = (field.unit.describe(), field.shape.describe(field.field));
             let path = if path.is_empty() { "(each element)".to_owned() } else { path };
-            let _ =
-                writeln!(page, "| `{path}` | `{}` | {unit} | {statistic} | {} | {relation} |", field.metric, field.definition);
+            let _ = writeln!(
+                page,
+                "| `{path}` | `{}` | {unit} | {statistic} | {better} | {} | {relation} |",
+                field.metric, field.definition
+            );
         }
         if !part.not_read.is_empty() {
             page.push_str("\n| not read | reason |\n| --- | --- |\n");

@@ -11,6 +11,7 @@ pub(crate) mod environment;
 pub(crate) mod error_limit;
 pub(crate) mod execution;
 pub(crate) mod foreign_evidence;
+pub(crate) mod foreign_verdict;
 pub(crate) mod images;
 pub(crate) mod over_saturation;
 pub(crate) mod plan;

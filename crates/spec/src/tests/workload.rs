@@ -847,14 +847,14 @@ fn a_file_must_say_what_it_defines() {
       |
     1 | apiVersion: assay.dev/v1alpha1
       | ^
-    hint: write `kind:` with one of Pipeline, Workload, TrustPolicy, Acknowledgement, Noise
+    hint: write `kind:` with one of Pipeline, Workload, TrustPolicy, Acknowledgement, Noise, ForeignGate
     ");
 }
 
 #[test]
 fn an_unknown_kind_is_refused() {
     assert_snapshot!(indicator("kind: Workload", "kind: Worklaod"), @r"
-    error: `Worklaod` is not a kind of definition: expected one of Pipeline, Workload, TrustPolicy, Acknowledgement, Noise
+    error: `Worklaod` is not a kind of definition: expected one of Pipeline, Workload, TrustPolicy, Acknowledgement, Noise, ForeignGate
      --> a.yaml:2:7
       |
     2 | kind: Worklaod

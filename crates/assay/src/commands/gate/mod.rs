@@ -6,13 +6,16 @@ mod show;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use assay_gating::{Caller, GateEvent, GateRequest, RepeatedRun, RuleOrigin, VerifiedVerdict, compare_with_history, replay};
+use assay_gating::{
+    Caller, ForeignGateRequest, GateEvent, GateRequest, RepeatedRun, RuleOrigin, VerifiedVerdict, compare_with_history, replay,
+};
 use assay_manifest::{Name, Outcome, Role};
 use assay_report::counted;
 use assay_runner::{Config, KeyRing, LocalKeys};
 use assay_runs::RunStore;
 use assay_stage::{ErrorCode, Exit, Failure};
 
+use crate::commands::foreign_verdict;
 use crate::commands::query::{report_fetched, report_left_out};
 use crate::commands::run::make_missing_keys;
 use crate::commands::store_options::StoreOptions;
@@ -29,14 +32,22 @@ const HISTORY: &str = "history";
 #[derive(clap::Args)]
 pub(crate) struct Gate {
     /// The run to judge
-    #[arg(value_name = "RUN", required_unless_present = "replay")]
+    #[arg(value_name = "RUN", required_unless_present_any = ["replay", "foreign"])]
     run: Option<String>,
     /// The target branch, or a commit of it, whose rules apply: gates, acknowledgements, trust. `history` compares the run with earlier runs and
     /// never blocks [default: `origin/HEAD`]
     #[arg(long, value_name = "REV|history", conflicts_with = "policy")]
     baseline: Option<String>,
+    /// Judge foreign evidence (`assay import results`) instead of a run: the evidence of the baseline, and after `--` that of the candidate. A name, a
+    /// beginning of names with a `*`, or a digest. The exit code is 0 unless the file of `--policy` allows foreign evidence
+    #[arg(long, value_name = "EVIDENCE", num_args = 1.., requires = "candidate",
+        conflicts_with_all = ["run", "baseline", "name", "pull", "pipeline", "head", "top_up", "replay"])]
+    foreign: Vec<String>,
+    /// The foreign evidence of the candidate
+    #[arg(last = true, value_name = "CANDIDATE", requires = "foreign")]
+    candidate: Vec<String>,
     /// Judge by the gates of this pipeline file instead of a branch's; acknowledgements are in `acks` beside it, and learned
-    /// noise in `noise`
+    /// noise in `noise`. With `--foreign`: by the rules of this ForeignGate file
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// The gate to judge by [default: every gate of the pipeline]
@@ -76,6 +87,16 @@ impl Gate {
         if let Some(verdict) = &self.replay {
             show_replayed(&replay(verdict, &caller.store)?);
             return Ok(Exit::Done);
+        }
+        if !self.foreign.is_empty() {
+            let request = ForeignGateRequest {
+                baseline: self.foreign,
+                candidate: self.candidate,
+                store: caller.store.clone(),
+                policy: self.policy,
+                unestablished: self.unestablished,
+            };
+            return foreign_verdict::judge(&request, &caller, self.to.as_deref(), self.json);
         }
         if self.baseline.as_deref() == Some(HISTORY) {
             self.refuse_what_history_ignores()?;
