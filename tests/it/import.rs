@@ -54,7 +54,7 @@ fn importing_is_followed_to_its_end() {
     let fixture = Fixture::bare();
     let mut reader = Reader::new(&fixture);
     let blocks = blocks(include_str!("../../docs/import.md"));
-    assert_eq!(blocks.len(), 5, "the page has its steps");
+    assert_eq!(blocks.len(), 7, "the page has its steps");
     for block in &blocks {
         reader.follow(block);
     }
@@ -62,6 +62,7 @@ fn importing_is_followed_to_its_end() {
         "pipelines/llama-chat.yaml",
         "workloads/llama-chat-d-100-1000/workload.yaml",
         "pipelines/guidellm.yaml",
+        "workloads/count-lines/script",
         "pipelines/vllm-bench.yaml",
     ] {
         assert!(reader.folder.join("my-benchmarks").join(path).is_file(), "{path}");

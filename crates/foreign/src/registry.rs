@@ -2,15 +2,16 @@
 
 use crate::format::Format;
 use crate::formats::{
-    aiperf, benchmark_job, benchmark_run, genai_bench, guidellm, guidellm_scenario, inference_perf, sglang, vllm,
+    aiperf, amun, benchmark_job, benchmark_run, genai_bench, guidellm, guidellm_scenario, inference_perf, sglang, vllm,
     workload_specification,
 };
 
 /// All formats.
-pub static FORMATS: [&Format; 10] = [
+pub static FORMATS: [&Format; 11] = [
     &benchmark_job::FORMAT,
     &benchmark_run::FORMAT,
     &workload_specification::FORMAT,
+    &amun::FORMAT,
     &genai_bench::FORMAT,
     &aiperf::FORMAT,
     &vllm::FORMAT,

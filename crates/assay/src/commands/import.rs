@@ -92,7 +92,7 @@ impl Import {
     }
 
     fn import(&self) -> Result<Vec<Found>, Failure> {
-        let options = ImportOptions { model: self.model.clone(), keeps_grade: true };
+        let options = ImportOptions { model: self.model.clone(), keeps_grade: true, ..ImportOptions::default() };
         let Some(path) = &self.path else {
             let imported =
                 import(&Source::Command(&self.command), &options).map_err(|error| match quoted_command(&self.command) {
