@@ -1,6 +1,7 @@
 //! Inspection specifications of Amun: imported, run as they are and refused; and scripts to the protocol of Thoth's performance indicators.
 
 use std::fs;
+use std::path::Path;
 
 use assay_manifest::Digest;
 use serde_json::{Value, json};
@@ -39,7 +40,7 @@ fn specification(members: &Value) -> String {
 
 /// Returns the attempts of a run.
 fn attempts(fixture: &Fixture, run: &str) -> Vec<Value> {
-    list(&fixture.manifest(run, "execute")["body"]["attempts"]).to_vec()
+    list(&fixture.manifest(run, "execute")["body"]["attempts"]).clone()
 }
 
 /// Returns the stdout of an attempt.
@@ -78,6 +79,10 @@ fn a_specification_is_imported_and_its_pipeline_runs() {
     fixture.commit("the definitions");
     fixture.assay(&["run", "pipelines/echo.yaml", "--run-id", "one"]).success();
     check_ran(&fixture, "one");
+    let summary = fixture.manifest("one", "reduce");
+    let issues = list(&summary["body"]["issues"]);
+    let spread = issues.iter().find(|issue| issue["code"] == "not_finite").expect("NaN is stated");
+    assert!(text(&spread["detail"]).ends_with("in no row: `spread`"), "{spread}");
     fixture.write("workloads/echo/script", &SCRIPT.replace("1.5", "2.5"));
     let changed = fixture.assay(&["run", "pipelines/echo.yaml", "--run-id", "two"]);
     assert!(changed.code != 0 && changed.stderr.contains("sha256"), "the script is that of the digest: {}", changed.stderr);
@@ -144,4 +149,46 @@ fn a_component_and_a_framework_that_differ_are_no_result() {
     fixture.assay(&["run", "amun.json", "--run-id", "one"]).exits(30);
     let malformed = attempts(&fixture, "one").iter().map(|attempt| text(&attempt["indicator"]["malformed"]).to_owned()).next();
     assert!(malformed.is_some_and(|why| why.contains("two names of one thing")));
+}
+
+/// Returns the JSON document of a file of an export.
+fn document(folder: &Path, path: &str) -> Value {
+    serde_json::from_slice(&fs::read(folder.join(path)).expect(path)).expect("JSON")
+}
+
+#[test]
+fn a_run_is_exported_as_the_documents_of_an_inspection() {
+    let fixture = Fixture::bare();
+    let script = SCRIPT.replace("NaN", "0.5");
+    fixture.write("amun.json", &specification(&json!({"script": script})));
+    fixture.assay(&["run", "amun.json", "--run-id", "one"]).success();
+    let issues = fixture.manifest("one", "reduce")["body"]["issues"].to_string();
+    assert!(!issues.contains("not_finite"), "{issues}");
+    let to = fixture.root().join("inspections");
+    let folder = to.display().to_string();
+    let printed = fixture.assay(&["export", "one", "--format", "amun", "--to", &folder]).success().stdout;
+    assert!(printed.contains("  result.hostname ") && printed.contains("written with a difference to the tool"), "{printed}");
+    let inspections: Vec<_> = fs::read_dir(&to).expect("the folder").map(|entry| entry.expect("an entry").path()).collect();
+    let [inspection] = inspections.as_slice() else { panic!("{inspections:?}") };
+    let found: Vec<String> =
+        files_under(inspection).iter().map(|path| path.strip_prefix(inspection).expect("below").display().to_string()).collect();
+    let results = [0, 1].map(|number| ["hwinfo", "log", "result"].map(|name| format!("results/{number}/{name}")));
+    let build = ["Dockerfile", "log", "specification"].map(|name| format!("build/{name}"));
+    assert_eq!(found, build.into_iter().chain(results.into_iter().flatten()).collect::<Vec<_>>());
+    let specification = document(inspection, "build/specification");
+    assert_eq!(specification["environment"], json!([{"name": "TITLE", "value": TITLE}]));
+    assert_eq!((&specification["script"], &specification["batch_size"]), (&json!(script), &json!(2)));
+    assert_eq!(fs::read_to_string(inspection.join("build/Dockerfile")).expect("text"), "FROM 127.0.0.1:9/base:1\n");
+    let result = document(inspection, "results/1/result");
+    assert_eq!(result["stdout"]["@result"], json!({"elapsed": 1.5, "spread": 0.5}));
+    assert_eq!(result["stdout"]["@parameters"]["title"], TITLE);
+    assert!(text(&result["stderr"]).starts_with("Traceback") && result["exit_code"] == 0, "{result}");
+    assert_eq!(text(&result["script_sha256"]), Digest::compute(script.as_bytes()).hex());
+    assert_eq!(result["usage"].as_object().expect("an object").len(), 16);
+    assert_eq!((text(&result["start_datetime"]).len(), &result["hostname"]), (26, &Value::Null));
+    assert_eq!(result["hwinfo"], document(inspection, "results/1/hwinfo"));
+    assert_eq!(result["assay"]["assay_run_id"], "one");
+    let published = format!("{}/", fixture.published("one").display());
+    let other = fixture.root().join("of-folder").display().to_string();
+    fixture.assay(&["export", &published, "--format", "amun", "--to", &other]).refuses(2, "no_evidence");
 }
