@@ -622,9 +622,9 @@ def beside_assay(name):
     found = {}
     for line in section.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
-        if len(cells) != 6 or not cells[1].startswith("`"):
+        if len(cells) != 7 or not cells[1].startswith("`"):
             continue
-        metric, beside = cells[1].strip("`"), cells[5]
+        metric, beside = cells[1].strip("`"), cells[6]
         named = re.match(r"`([a-z0-9_]+)`: (.*)", beside)
         if beside == "equal":
             found[metric] = (metric, "equal")

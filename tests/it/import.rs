@@ -57,7 +57,7 @@ fn importing_is_followed_to_its_end() {
     let fixture = Fixture::bare();
     let mut reader = Reader::new(&fixture);
     let blocks = blocks(include_str!("../../docs/import.md"));
-    assert_eq!(blocks.len(), 9, "the page has its steps");
+    assert_eq!(blocks.len(), 11, "the page has its steps");
     for block in &blocks {
         reader.follow(block);
     }
@@ -65,6 +65,7 @@ fn importing_is_followed_to_its_end() {
         "pipelines/llama-chat.yaml",
         "workloads/llama-chat-d-100-1000/workload.yaml",
         "pipelines/guidellm.yaml",
+        "workloads/count-lines/script",
         "pipelines/vllm-bench.yaml",
         "pipelines/llama2-70b.yaml",
         "workloads/gptoss-fp4-h200-vllm-8192-1024/workload.yaml",

@@ -3,6 +3,7 @@
 //! They form one binary, so that it is linked once. Every test has its own repository, home and store.
 
 mod adapters;
+mod amun;
 mod apis;
 mod as_is;
 mod attack_matrix;

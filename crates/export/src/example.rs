@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::Digest;
+use assay_manifest::{Digest, Fact, HostFacts, ResourceUsage};
 use assay_record::{Chunk, Outcome, Record, TokenSource};
+use serde_json::json;
 
 use crate::run::{
-    ExportedArrival, ExportedInput, ExportedLoad, ExportedRun, ExportedServing, ExportedTable, ExportedTrial, ExportedValue,
-    InputKind,
+    ExportedArrival, ExportedExecution, ExportedInput, ExportedLoad, ExportedRun, ExportedScript, ExportedServing, ExportedTable,
+    ExportedTrial, ExportedValue, InputKind,
 };
 
 /// 2026-11-29T09:00:00Z.
@@ -84,6 +85,7 @@ fn trial(load: &str, index: u32, requests: Vec<Record>) -> ExportedTrial {
             value("total_tokens_per_s", "tokens/s", 247.5),
         ],
         requests,
+        execution: None,
     }
 }
 
@@ -110,6 +112,7 @@ fn load(point: &str, value: [(&str, &str); 1], arrival: ExportedArrival, trials:
         value: value.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         workload_spec_digest: Digest::compute(b"workload"),
         serving: Some(serving(arrival)),
+        script: None,
         trials_planned: u32::try_from(trials.len()).expect("few trials"),
         trials,
     }
@@ -165,6 +168,52 @@ pub(crate) fn serving_run() -> ExportedRun {
             bytes: 9_812,
         }],
         loads: vec![closed, open],
+    }
+}
+
+/// A run without serving whose scripts and outputs are there, too.
+pub(crate) fn script_run() -> ExportedRun {
+    let mut run = indicator_run();
+    for load in &mut run.loads {
+        load.script = Some(ExportedScript {
+            bytes: b"#!/bin/sh\n".to_vec(),
+            files: vec![("data.txt".to_owned(), b"1\n".to_vec())],
+            environment: [("SIZE".to_owned(), "4096".to_owned())].into(),
+            image: Some("registry.example.org/base@sha256:00".to_owned()),
+        });
+        for trial in &mut load.trials {
+            trial.execution = Some(execution());
+        }
+    }
+    run
+}
+
+fn execution() -> ExportedExecution {
+    let usage = json!({
+        "utime_us": "1500000", "stime_us": "250", "maxrss_kib": "2048", "ixrss": "0", "idrss": "0", "isrss": "0", "minflt": "3",
+        "majflt": "4", "nswap": "0", "inblock": "5", "oublock": "6", "msgsnd": "0", "msgrcv": "0", "nsignals": "0", "nvcsw": "7",
+        "nivcsw": "8",
+    });
+    let fact = |text: &str| Fact::observed(text.to_owned(), "a test");
+    let host = HostFacts {
+        operating_system: fact("Debian GNU/Linux 12 (bookworm)"),
+        kernel: fact("6.12.1 #1 SMP"),
+        architecture: fact("x86_64"),
+        cpu_vendor: fact("GenuineIntel"),
+        cpu_model: fact("Xeon"),
+        cpu_signature: fact("6/143/8"),
+        cpu_flags: Fact::observed(vec!["avx2".to_owned()], "a test"),
+        logical_cpus: Fact::observed(4, "a test"),
+        ..HostFacts::unknown("a test")
+    };
+    ExportedExecution {
+        stdout: br#"{"name": "PiSort", "@parameters": {}, "@result": {"elapsed": 1.5}}"#.to_vec(),
+        stderr: b"Traceback\n".to_vec(),
+        exit_code: Some(0),
+        script_sha256: Some(Digest::compute(b"#!/bin/sh\n")),
+        pod: None,
+        usage: serde_json::from_value::<ResourceUsage>(usage).expect("a usage"),
+        host: Some(host),
     }
 }
 

@@ -62,6 +62,8 @@ pub enum Needs {
     Manifests,
     /// The records of requests, too, which are in the store alone.
     Records,
+    /// The scripts and their outputs, too, which are in the store alone.
+    Outputs,
 }
 
 /// A field of a format.

@@ -26,6 +26,6 @@ pub use format::{Content, Export, ExportField, ExportFormat, ExportedFile, Needs
 pub use page::exports_page;
 pub use registry::EXPORT_FORMATS;
 pub use run::{
-    ExportedArrival, ExportedInput, ExportedLoad, ExportedRun, ExportedServing, ExportedTable, ExportedTrial, ExportedValue,
-    InputKind, MAX_EXPORTED_REQUESTS,
+    ExportedArrival, ExportedExecution, ExportedInput, ExportedLoad, ExportedRun, ExportedScript, ExportedServing, ExportedTable,
+    ExportedTrial, ExportedValue, InputKind, MAX_EXPORTED_OUTPUT, MAX_EXPORTED_REQUESTS,
 };

@@ -15,6 +15,7 @@ pub fn exports_page() -> String {
         let needs = match format.needs {
             Needs::Manifests => "a store or a published folder",
             Needs::Records => "the store, which has the records of requests",
+            Needs::Outputs => "the store, which has the outputs of scripts",
         };
         let _ =
             writeln!(page, "| [{0}](#{0}) | {1} | {2} | {3} | {needs} |", format.name, format.tool, format.version, format.loads);

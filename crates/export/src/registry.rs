@@ -1,10 +1,10 @@
 //! The formats that runs are exported in. Help, reference page and tests derive from this list.
 
 use crate::format::ExportFormat;
-use crate::formats::{aiperf, benchmark_report, genai_bench, guidellm, loadgen, mlflow, openlineage, vllm};
+use crate::formats::{aiperf, amun, benchmark_report, genai_bench, guidellm, loadgen, mlflow, openlineage, vllm};
 
 /// All formats.
-pub static EXPORT_FORMATS: [&ExportFormat; 8] = [
+pub static EXPORT_FORMATS: [&ExportFormat; 9] = [
     &vllm::FORMAT,
     &benchmark_report::FORMAT,
     &aiperf::FORMAT,
@@ -13,4 +13,5 @@ pub static EXPORT_FORMATS: [&ExportFormat; 8] = [
     &loadgen::FORMAT,
     &openlineage::FORMAT,
     &mlflow::FORMAT,
+    &amun::FORMAT,
 ];

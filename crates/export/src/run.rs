@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use assay_manifest::Digest;
+use assay_manifest::{Digest, HostFacts, ResourceUsage};
 use assay_record::Record;
 
 use crate::error::ExportError;
 
 /// The most requests of a run that are exported: the files of most formats are one document, so all of them are in memory together.
 pub const MAX_EXPORTED_REQUESTS: u64 = 500_000;
+
+/// The most bytes of scripts, of their files and of their outputs that are exported: all of them are in memory together.
+pub const MAX_EXPORTED_OUTPUT: u64 = 256 << 20;
 
 /// A run that is exported.
 #[derive(Clone, Debug)]
@@ -102,6 +105,8 @@ pub struct ExportedLoad {
     pub workload_spec_digest: Digest,
     /// The requests; absent for other work than serving.
     pub serving: Option<ExportedServing>,
+    /// The script; absent for other work, and for a format that needs none.
+    pub script: Option<ExportedScript>,
     /// The number of trials that were planned.
     pub trials_planned: u32,
     /// The trials that count, in their order.
@@ -178,6 +183,40 @@ pub struct ExportedTrial {
     pub values: Vec<ExportedValue>,
     /// The records of its measured requests, in the order of their schedule; empty for a format that needs none.
     pub requests: Vec<Record>,
+    /// The execution of its script; absent for other work, and for a format that needs none.
+    pub execution: Option<ExportedExecution>,
+}
+
+/// The script of an indicator, and what it runs with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportedScript {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// The files beside it: path and bytes.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// The parameters of the workload, with those of the point.
+    pub environment: BTreeMap<String, String>,
+    /// The image of the workload, by its digest if that is known.
+    pub image: Option<String>,
+}
+
+/// The execution of a script in the attempt that counts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExportedExecution {
+    /// All that it printed to stdout.
+    pub stdout: Vec<u8>,
+    /// All that it printed to stderr.
+    pub stderr: Vec<u8>,
+    /// Its exit code; absent if a signal ended it.
+    pub exit_code: Option<i32>,
+    /// The digest of the bytes that ran.
+    pub script_sha256: Option<Digest>,
+    /// The pod that it ran in, in a cluster.
+    pub pod: Option<String>,
+    /// The resources that its processes used.
+    pub usage: ResourceUsage,
+    /// The machine that it ran on.
+    pub host: Option<HostFacts>,
 }
 
 /// The value of a metric in one trial.

@@ -7,11 +7,16 @@ use assay_record::Record;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::example::{indicator_run, request, serving_run};
+use crate::example::{indicator_run, request, script_run, serving_run};
 use crate::{Content, EXPORT_FORMATS, Export, ExportError, ExportFormat, ExportedArrival, ExportedRun, exports_page};
 
 fn format(name: &str) -> &'static ExportFormat {
     EXPORT_FORMATS.iter().copied().find(|format| format.name == name).expect("a format")
+}
+
+/// The formats of runs of serving.
+fn serving_formats() -> impl Iterator<Item = &'static ExportFormat> {
+    EXPORT_FORMATS.into_iter().filter(|format| format.name != "amun")
 }
 
 fn export(name: &str, run: &ExportedRun) -> Export {
@@ -44,11 +49,11 @@ fn whole(export: &Export) -> String {
 
 #[test]
 fn the_files_of_each_format() {
-    for known in EXPORT_FORMATS {
+    for known in serving_formats() {
         insta::assert_snapshot!(format!("files_{}", known.name), whole(&export(known.name, &serving_run())));
     }
-    for name in ["openlineage", "mlflow"] {
-        insta::assert_snapshot!(format!("indicators_{name}"), whole(&export(name, &indicator_run())));
+    for name in ["openlineage", "mlflow", "amun"] {
+        insta::assert_snapshot!(format!("indicators_{name}"), whole(&export(name, &script_run())));
     }
 }
 
@@ -69,7 +74,13 @@ fn fields_of(export: &Export) -> BTreeSet<String> {
     for file in &export.files {
         let (path, text) = (file.path.to_str().expect("text"), text(&file.bytes));
         let place = path.rsplit('/').nth(1).unwrap_or_default();
-        if path.ends_with("meta.yaml") {
+        if path.starts_with("inspection-") {
+            match path.rsplit('/').next().unwrap_or_default() {
+                "Dockerfile" => drop(found.insert("build/Dockerfile".to_owned())),
+                "log" => drop(found.insert(if place == "build" { "build/log" } else { "results/log" }.to_owned())),
+                name => leaves(name, &serde_json::from_str(text).expect("JSON"), &mut found),
+            }
+        } else if path.ends_with("meta.yaml") {
             for (name, value) in text.lines().filter_map(|line| line.split_once(": ")) {
                 leaves(name, &serde_json::from_str(value).expect("a value"), &mut found);
             }
@@ -104,10 +115,8 @@ fn is_within(field: &str, path: &str) -> bool {
 #[test]
 fn the_tables_name_what_is_written_and_nothing_else() {
     for known in EXPORT_FORMATS {
-        let mut found = fields_of(&export(known.name, &serving_run()));
-        if let Ok(export) = known.write(&indicator_run()) {
-            found.extend(fields_of(&export));
-        }
+        let exports = [serving_run(), script_run()].map(|run| known.write(&run));
+        let found: BTreeSet<String> = exports.into_iter().flatten().flat_map(|export| fields_of(&export)).collect();
         let mut unseen: BTreeSet<&str> = BTreeSet::new();
         for field in known.fields {
             let is_seen = found.iter().any(|path| is_within(field.field, path));
@@ -143,7 +152,7 @@ fn the_tables_name_what_is_written_and_nothing_else() {
 fn every_file_names_its_run_and_its_result() {
     let run = serving_run();
     let parts = [run.run_id.as_str(), &run.result.to_string(), "0.1.0"];
-    for known in EXPORT_FORMATS {
+    for known in serving_formats() {
         let export = export(known.name, &run);
         let is_result = |path: &str| !path.starts_with("mlruns/") && !path.ends_with("/profile_export.jsonl");
         for file in export.files.iter().filter(|file| file.path.to_str().is_some_and(is_result)) {
@@ -156,6 +165,32 @@ fn every_file_names_its_run_and_its_result() {
     let mlflow = export("mlflow", &run);
     let tags = paths(&mlflow).into_iter().filter(|path| path.ends_with("/tags/assay_result_digest")).count();
     assert_eq!(tags, 3, "one for each trial");
+}
+
+/// Each trial has a result of its own, which ties it to its run; a trial that does not count leaves a gap.
+#[test]
+fn an_inspection_has_a_result_for_each_trial_that_counts() {
+    let mut run = script_run();
+    run.loads[0].trials.remove(0);
+    let mut other = serving_run().loads.remove(0);
+    other.case_id = "chat.other.default".to_owned();
+    run.loads.push(other);
+    let export = export("amun", &run);
+    let id = paths(&export)[0].split('/').next().expect("an id").to_owned();
+    assert!(id.starts_with("inspection-chat-261129090010-") && id.len() == "inspection-chat-261129090010-".len() + 16, "{id}");
+    let expected =
+        ["build/Dockerfile", "build/log", "build/specification", "results/1/hwinfo", "results/1/log", "results/1/result"];
+    assert_eq!(paths(&export), expected.map(|path| format!("{id}/{path}")));
+    let result = json(&export, &format!("{id}/results/1/result"));
+    assert_eq!(result["assay"]["assay_run_id"], run.run_id);
+    assert_eq!(result["hwinfo"], json(&export, &format!("{id}/results/1/hwinfo")));
+    assert_eq!(
+        export.remarks,
+        [
+            "`chat.engine.default` at `concurrency-2`: 1 of 2 trials count",
+            "`chat.other.default` is not in the files: it runs no script"
+        ]
+    );
 }
 
 fn read(export: &Export, keep: &dyn Fn(&str) -> bool) -> Results {
@@ -365,7 +400,7 @@ fn remarks_are_of_the_loads_that_a_format_lacks() {
         run.loads.truncate(1);
         run
     };
-    for known in EXPORT_FORMATS.iter().filter(|format| format.name != "loadgen") {
+    for known in serving_formats().filter(|format| format.name != "loadgen") {
         assert_eq!(export(known.name, &closed()).remarks, Vec::<String>::new(), "{}", known.name);
     }
     assert_eq!(
@@ -393,7 +428,7 @@ fn remarks_are_of_the_loads_that_a_format_lacks() {
     );
     let mut fewer = closed();
     fewer.loads[0].trials_planned += 1;
-    for known in EXPORT_FORMATS {
+    for known in serving_formats() {
         let remarks = export(known.name, &fewer).remarks;
         assert_eq!(remarks[0], "`chat.engine.default` at `concurrency-2`: 2 of 3 trials count", "{}", known.name);
     }
@@ -407,12 +442,17 @@ fn remarks_are_of_the_loads_that_a_format_lacks() {
 #[test]
 fn a_run_that_a_format_does_not_hold_is_refused_by_name() {
     let refused = |name: &str, run: &ExportedRun| format(name).write(run).expect_err("refused").to_string();
-    for known in EXPORT_FORMATS.iter().filter(|format| !["openlineage", "mlflow"].contains(&format.name)) {
+    for known in serving_formats().filter(|format| !["openlineage", "mlflow"].contains(&format.name)) {
         assert_eq!(
             refused(known.name, &indicator_run()),
             format!("the format `{}` holds results of serving, and the run has none", known.name)
         );
     }
+    let no_script = "the format `amun` holds indicators with a script, and the run has no such load";
+    assert_eq!([refused("amun", &serving_run()), refused("amun", &indicator_run())], [no_script; 2]);
+    let mut none = script_run();
+    none.loads.iter_mut().for_each(|load| load.trials.clear());
+    assert_eq!(refused("amun", &none), "no trial of the run counts, so there is no result to export");
     let mut empty = serving_run();
     empty.loads.iter_mut().for_each(|load| load.trials.clear());
     assert_eq!(refused("vllm", &empty), "no trial of the run counts, so there is no result to export");

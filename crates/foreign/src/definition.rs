@@ -14,6 +14,8 @@ pub struct ImportOptions {
     /// True if the pipeline keeps the grade that the definition demands. A pipeline that no commit holds is exploratory: another version of
     /// the import may give another one.
     pub keeps_grade: bool,
+    /// True if the definition runs as it is. A step that a person has to take before it runs, such as to build an image, is refused then.
+    pub runs_as_it_is: bool,
 }
 
 /// A file to be written.
@@ -23,4 +25,11 @@ pub struct ImportedFile {
     pub path: String,
     /// Its text.
     pub text: String,
+}
+
+impl ImportedFile {
+    /// Returns true for a workload or a pipeline, and false for a file that a workload names.
+    pub(crate) fn is_definition(&self) -> bool {
+        self.path.starts_with("pipelines/") || self.path.split('/').skip(2).eq(["workload.yaml"])
+    }
 }

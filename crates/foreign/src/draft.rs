@@ -58,6 +58,8 @@ pub(crate) struct Draft {
     pub(crate) workload: Vec<Member>,
     /// The workloads.
     pub(crate) cells: Vec<Cell>,
+    /// An indicator in their place.
+    pub(crate) indicator: Option<IndicatorDraft>,
     /// Minutes of load of each point, if they are limited by time.
     pub(crate) minutes: Option<u64>,
     /// Sentences about fields that have no place in the definitions.
@@ -79,6 +81,15 @@ pub(crate) struct Cell {
     pub(crate) load: Vec<Member>,
     /// Its other members.
     pub(crate) members: Vec<Member>,
+}
+
+/// A workload of type `indicator`, and its files.
+#[derive(Debug, Default)]
+pub(crate) struct IndicatorDraft {
+    /// The members of its `spec` behind the type.
+    pub(crate) members: Vec<Member>,
+    /// The files beside it: path and text.
+    pub(crate) files: Vec<(String, String)>,
 }
 
 /// Returns a member.
@@ -121,32 +132,61 @@ impl Draft {
         target
     }
 
-    /// Returns true if the parts without which there are no definitions are there: a model, a target and a load.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.model.is_some() && !self.target.is_empty() && !self.cells.is_empty()
+    /// Returns the folder of the only workload.
+    pub(crate) fn workload_folder(&self) -> String {
+        format!("workloads/{}", self.base())
     }
 
-    /// Returns the files: the workloads, then the pipeline.
+    /// Returns true if the parts without which there are no definitions are there: a target, and a model with a load or an indicator.
+    pub(crate) fn is_complete(&self) -> bool {
+        let has_load = self.model.is_some() && !self.cells.is_empty();
+        !self.target.is_empty() && (has_load || self.indicator.is_some())
+    }
+
+    /// Returns the files: the workloads with the files beside them, then the pipeline.
     pub(crate) fn files(&self, title: &str, comments: &mut Comments) -> Vec<ImportedFile> {
-        let names = self.workload_names();
-        let workloads: Vec<ImportedFile> = names
-            .iter()
-            .zip(&self.cells)
-            .map(|(name, cell)| {
-                comments.begin(Some(&cell.suffix));
-                let text = head(title) + &write("workload", &self.workload_members(name, cell), comments);
-                ImportedFile { path: format!("workloads/{name}/workload.yaml"), text }
-            })
-            .collect();
+        let (names, workloads) = match &self.indicator {
+            Some(indicator) => (vec![self.base().to_owned()], self.indicator_files(indicator, title, comments)),
+            None => (self.workload_names(), self.serving_files(title, comments)),
+        };
         comments.begin(None);
         let body = write("pipeline", &self.pipeline_members(&names), comments);
-        let mut text = head(title);
+        let mut text = self.head(title);
         let rest = comments.rest();
         for line in rest.iter().chain(&self.not_carried) {
             text.push_str("#\n");
             text.push_str(&comment(line, 0));
         }
         workloads.into_iter().chain([ImportedFile { path: self.pipeline_path(), text: text + &body }]).collect()
+    }
+
+    fn serving_files(&self, title: &str, comments: &mut Comments) -> Vec<ImportedFile> {
+        let names = self.workload_names();
+        let file = |(name, cell): (&String, &Cell)| {
+            comments.begin(Some(&cell.suffix));
+            let text = self.head(title) + &write("workload", &self.workload_members(name, cell), comments);
+            ImportedFile { path: format!("workloads/{name}/workload.yaml"), text }
+        };
+        names.iter().zip(&self.cells).map(file).collect()
+    }
+
+    fn indicator_files(&self, indicator: &IndicatorDraft, title: &str, comments: &mut Comments) -> Vec<ImportedFile> {
+        let folder = self.workload_folder();
+        let spec = [vec![member("type", "indicator")], clone_members(&indicator.members)].concat();
+        let members = definition("Workload", vec![member("name", self.base())], spec);
+        let text = self.head(title) + &write("workload", &members, comments);
+        let workload = ImportedFile { path: format!("{folder}/workload.yaml"), text };
+        let beside = |(path, text): &(String, String)| ImportedFile { path: format!("{folder}/{path}"), text: text.clone() };
+        [workload].into_iter().chain(indicator.files.iter().map(beside)).collect()
+    }
+
+    /// Returns the comment at the beginning of a definition.
+    fn head(&self, title: &str) -> String {
+        let rest = match self.indicator {
+            Some(_) => "It does not state which values of the result are metrics: declare them as `metrics` of the workload.",
+            None => "`unknown` stands for what it does not state: write what you know.",
+        };
+        comment(&format!("Imported from {title} by `assay import`. {rest}"), 0)
     }
 
     /// Returns a name for each workload, all different and short enough.
@@ -204,7 +244,8 @@ impl Draft {
         if !self.labels.is_empty() {
             metadata.push(member("labels", Node::Map(clone_members(&self.labels))));
         }
-        let last = self.named_target(if self.sides.is_empty() { "endpoint" } else { "candidate" });
+        let only = if self.indicator.is_some() { "local" } else { "endpoint" };
+        let last = self.named_target(if self.sides.is_empty() { only } else { "candidate" });
         let targets = self.sides.iter().cloned().chain([last]).map(Node::Map).collect();
         let mut spec = vec![
             member("intent", self.intent.unwrap_or("exploratory")),
@@ -244,13 +285,6 @@ impl Draft {
 
 fn clone_members(members: &[Member]) -> Vec<Member> {
     members.to_vec()
-}
-
-fn head(title: &str) -> String {
-    comment(
-        &format!("Imported from {title} by `assay import`. `unknown` stands for what it does not state: write what you know."),
-        0,
-    )
 }
 
 fn definition(kind: &str, metadata: Vec<Member>, spec: Vec<Member>) -> Vec<Member> {

@@ -238,7 +238,8 @@ fn finish(format: &Format, mut mapping: Mapping<'_>, import: &mut Import) {
     mapping.settle_options();
     if mapping.draft.is_complete() {
         let files = mapping.draft.files(format.title, &mut mapping.comments);
-        let problems = validate(files.iter().map(|file| (file.path.as_str(), file.text.as_bytes())));
+        let definitions = files.iter().filter(|file| file.is_definition());
+        let problems = validate(definitions.map(|file| (file.path.as_str(), file.text.as_bytes())));
         match problems.first() {
             None => {
                 let store = mapping.draft.store.as_ref().map(|store| format!(" --store '{store}'")).unwrap_or_default();

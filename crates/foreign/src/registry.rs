@@ -2,15 +2,16 @@
 
 use crate::format::Format;
 use crate::formats::{
-    aiperf, benchmark_job, benchmark_run, genai_bench, guidellm, guidellm_scenario, inference_perf, inferencex, llm_d_profile,
-    mlperf_conf, sglang, vllm, workload_specification,
+    aiperf, amun, benchmark_job, benchmark_run, genai_bench, guidellm, guidellm_scenario, inference_perf, inferencex,
+    llm_d_profile, mlperf_conf, sglang, vllm, workload_specification,
 };
 
 /// All formats.
-pub static FORMATS: [&Format; 13] = [
+pub static FORMATS: [&Format; 14] = [
     &benchmark_job::FORMAT,
     &benchmark_run::FORMAT,
     &workload_specification::FORMAT,
+    &amun::FORMAT,
     &genai_bench::FORMAT,
     &aiperf::FORMAT,
     &vllm::FORMAT,

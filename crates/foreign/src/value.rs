@@ -43,11 +43,13 @@ pub(crate) fn is_credential(name: &str, value: &str) -> bool {
 /// Returns the name of a field or option as it may be shown: a name that is none, or is a credential, is replaced.
 pub(crate) fn shown_name(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.-/:[]()*".contains(c);
-    let is_shown = !name.is_empty()
+    // The members that a service adds to a definition begin with `@`. Elsewhere, it may separate a password from a host.
+    let plain = name.strip_prefix('@').unwrap_or(name);
+    let is_shown = !plain.is_empty()
         && name.len() <= MAX_NAME
-        && name.chars().all(is_plain)
-        && !is_credential("", name)
-        && !is_credential("", name.trim_start_matches('-'));
+        && plain.chars().all(is_plain)
+        && !is_credential("", plain)
+        && !is_credential("", plain.trim_start_matches('-'));
     if is_shown { name.to_owned() } else { "(a name that is not shown)".to_owned() }
 }
 
@@ -71,8 +73,19 @@ mod tests {
 
     #[test]
     fn names_and_values_are_shown_only_if_they_are_no_credentials() {
-        assert_eq!(shown_name("spec.numConcurrency"), "spec.numConcurrency");
-        for hidden in ["hf_abcdefghijklmnopqrstuvwx", "--sk-abcdefghijklmnopqrstuvwx", "a b", "", &"x".repeat(101)] {
+        for shown in ["spec.numConcurrency", "@created"] {
+            assert_eq!(shown_name(shown), shown);
+        }
+        for hidden in [
+            "user:pass@host",
+            "@",
+            "@hf_abcdefghijklmnopqrstuvwx",
+            "hf_abcdefghijklmnopqrstuvwx",
+            "--sk-abcdefghijklmnopqrstuvwx",
+            "a b",
+            "",
+            &"x".repeat(101),
+        ] {
             assert_eq!(shown_name(hidden), "(a name that is not shown)", "{hidden}");
         }
         assert!(is_credential("password", "x") && is_credential("", "Bearer x") && !is_credential("model", "llama"));

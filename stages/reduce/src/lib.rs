@@ -7,6 +7,7 @@ mod all_loads;
 mod attempts;
 mod dimensions;
 mod evidence;
+mod not_finite;
 mod pods;
 mod resends;
 mod rows;
@@ -28,6 +29,7 @@ use assay_warehouse::{BENCHMARK_RUN_FACT, OUTCOME_FACT, Row, SERVING_OUTCOME_FAC
 
 use crate::dimensions::Dimensions;
 use crate::evidence::{Attempts, read_output};
+use crate::not_finite::NotFinite;
 use crate::rows::{Findings, RowContext};
 use crate::serving::RecordSource;
 pub use crate::serving::{FirstPass, Statistics, TrialRecords};
@@ -67,14 +69,15 @@ impl Stage for Reduce {
             reduce_binary: ctx.binary(),
         };
         let dimensions = Dimensions::from_context(&context)?;
-        let PointOutcomes { points, all_loads, file, serving, views } = reduce_points(ctx, &context, &dimensions)?;
+        let PointOutcomes { points, all_loads, file, serving, views, not_finite } = reduce_points(ctx, &context, &dimensions)?;
         let status = status(&points);
         let list = evidence::read_evidence_list(ctx, collection)?;
         let telemetry = telemetry::write(ctx, &context, &dimensions, &points, &list)?;
         let serving = with_queue_delays(serving, &telemetry.queue_delays)?;
         let (pods, unread) = pods::write(ctx, &context, &dimensions, &list)?;
         let attempts = attempts::write(ctx, &context, &dimensions, &points)?;
-        let issues: Vec<Reason> = issues(&points, &context).into_iter().chain(telemetry.left_out).chain(unread).collect();
+        let issues = issues(&points, &context).into_iter().chain(not_finite.issue());
+        let issues: Vec<Reason> = issues.chain(telemetry.left_out).chain(unread).collect();
         let evidence = Evidence { plan, environments: &environments, collection, status, points: &points, issues: &issues };
         let publication_safe = assay_claim::shortfalls(Intent::Publication, &evidence).is_empty();
         let findings = Findings { publication_safe, issues };
@@ -117,6 +120,8 @@ struct PointOutcomes {
     serving: Vec<Row>,
     /// The data for the charts of serving points.
     views: Vec<PointView>,
+    /// The numbers of results that become no rows.
+    not_finite: NotFinite,
 }
 
 /// Adds to the rows of serving points the time that requests spent in the server's queue, from the run's telemetry.
@@ -141,9 +146,10 @@ struct ReducedPoint {
 fn reduce_points(ctx: &Context, context: &RowContext<'_>, dimensions: &Dimensions) -> Result<PointOutcomes, Failure> {
     let (mut points, mut all_loads) = (Vec::new(), Vec::new());
     let (mut serving, mut views) = (Vec::new(), Vec::new());
+    let mut not_finite = NotFinite::default();
     let mut stopped = None;
     let mut reduce = |case: &Case, point: &Point| -> Result<Vec<Row>, Failure> {
-        let reduced = reduce_point(ctx, context, dimensions, case, point)?;
+        let reduced = reduce_point(ctx, context, dimensions, (case, point), &mut not_finite)?;
         let mut rows = reduced.rows;
         points.push(reduced.summary);
         if let Some((row, view)) = reduced.serving {
@@ -162,7 +168,7 @@ fn reduce_points(ctx: &Context, context: &RowContext<'_>, dimensions: &Dimension
     let file = write_file(ctx, &OUTCOME_FACT, rows.flatten())?;
     match stopped {
         Some(failure) => Err(failure),
-        None => Ok(PointOutcomes { points, all_loads, file, serving, views }),
+        None => Ok(PointOutcomes { points, all_loads, file, serving, views, not_finite }),
     }
 }
 
@@ -170,8 +176,8 @@ fn reduce_point(
     ctx: &Context,
     context: &RowContext<'_>,
     dimensions: &Dimensions,
-    case: &Case,
-    point: &Point,
+    (case, point): (&Case, &Point),
+    not_finite: &mut NotFinite,
 ) -> Result<ReducedPoint, Failure> {
     ctx.check_cancelled()?;
     let unknown = || Failure::new(ErrorCode::Plan, format!("the plan has no workload `{}`", case.workload));
@@ -186,6 +192,7 @@ fn reduce_point(
         return Ok(ReducedPoint { summary: reduced.summary, rows: reduced.outcomes, serving });
     }
     let trials = context.attempts.for_point(&case.case_id, &point.point_id, |attempt| read_output(ctx, context.plan, attempt))?;
+    not_finite.add(&trials);
     let mut summary = aggregate::summarise(workload, case, point, &trials, context.collection_manifest)?;
     let rows = rows::outcome_rows(context, dimensions, &trials, &mut summary)?;
     Ok(ReducedPoint { summary, rows, serving: None })

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use assay_export::{EXPORT_FORMATS, ExportFormat};
-use assay_manifest::{Attempt, CuratedFile, ExecutionPart, Summary, ordinal};
+use assay_manifest::{Artifact, Attempt, CuratedFile, ExecutionPart, Summary, ordinal};
 use assay_planning::query_failure;
 use assay_query::{Limits, Query, open_files, run_query};
 use assay_report::counted;
@@ -329,12 +329,22 @@ fn copy_records(opened: &VerifiedRun, folder: &Path) -> Result<Vec<WrittenFile>,
 /// Fails if they are not in the store, or if the run is a published folder.
 pub(crate) fn raw_records<'a>(opened: &VerifiedRun, attempt: &'a Attempt) -> Result<Option<(&'a str, Vec<u8>)>, Failure> {
     let Some(artifact) = attempt.records() else { return Ok(None) };
-    let bytes = opened.blobs.get(&artifact.digest, MAX_BYTES)?.ok_or_else(|| match opened.store {
+    Ok(Some((&artifact.name, raw_file(opened, artifact)?)))
+}
+
+/// Returns a raw file of a run: records, or what a script printed.
+///
+/// # Errors
+/// Fails if it is not in the store, or if the run is a published folder without it.
+pub(crate) fn raw_file(opened: &VerifiedRun, artifact: &Artifact) -> Result<Vec<u8>, Failure> {
+    opened.blobs.get(&artifact.digest, MAX_BYTES)?.ok_or_else(|| match opened.store {
         Some(_) => absent_artifact(&opened.removals, &format!("the raw file `{}`", artifact.name), artifact),
-        None => Failure::new(ErrorCode::NoEvidence, "raw records stay in the store: a published folder does not hold them")
-            .hint("name the run and its store with `--store` instead of a folder"),
-    })?;
-    Ok(Some((&artifact.name, bytes)))
+        None => Failure::new(
+            ErrorCode::NoEvidence,
+            "raw records and outputs stay in the store: a published folder does not hold them",
+        )
+        .hint("name the run and its store with `--store` instead of a folder"),
+    })
 }
 
 #[cfg(test)]

@@ -3,18 +3,19 @@
 use std::collections::BTreeMap;
 
 use assay_export::{
-    ExportFormat, ExportedArrival, ExportedInput, ExportedLoad, ExportedRun, ExportedServing, ExportedTable, ExportedTrial,
-    ExportedValue, InputKind, MAX_EXPORTED_REQUESTS, Needs,
+    ExportFormat, ExportedArrival, ExportedExecution, ExportedInput, ExportedLoad, ExportedRun, ExportedScript, ExportedServing,
+    ExportedTable, ExportedTrial, ExportedValue, InputKind, MAX_EXPORTED_OUTPUT, MAX_EXPORTED_REQUESTS, Needs,
 };
 use assay_manifest::{
-    ArrivalLaw, Attempt, CaseId, CollectedTrial, Collection, ConnectionPolicy, Digest, ExecutionPart, FrozenWorkload, LengthLaw,
-    Plan, PlannedTrial, PointId, PointKind, PointSummary, PromptSource, Publication, ServingWork, Summary,
+    ArrivalLaw, Artifact, Attempt, CaseId, CollectedTrial, Collection, ConnectionPolicy, Digest, Environment, ExecutionPart,
+    FrozenWorkload, HostFacts, LengthLaw, Plan, PlannedTrial, PointId, PointKind, PointSummary, PromptSource, Publication,
+    ServingWork, Summary,
 };
 use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Failure};
 use assay_warehouse::records::{RecordError, RecordFile};
 
-use crate::commands::export::raw_records;
+use crate::commands::export::{raw_file, raw_records};
 use crate::commands::removed::resume_hint;
 
 /// The manifests that an export is made from.
@@ -24,6 +25,23 @@ struct Manifests<'a> {
     trials: BTreeMap<(&'a CaseId, &'a PointId), Vec<CountedTrial<'a>>>,
     parts: BTreeMap<Digest, &'a ExecutionPart>,
     needs: Needs,
+}
+
+/// The requests and the bytes of outputs that may still be exported.
+struct Left {
+    requests: u64,
+    bytes: u64,
+}
+
+impl Left {
+    /// Takes the bytes of a script, a file or an output.
+    ///
+    /// # Errors
+    /// Fails if they are more than may be exported.
+    fn take(&mut self, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        self.bytes = self.bytes.checked_sub(bytes.len() as u64).ok_or_else(too_much_output)?;
+        Ok(bytes)
+    }
 }
 
 /// A trial that counts, as it was planned and as it was collected.
@@ -64,7 +82,7 @@ pub(crate) fn exported_run(opened: &VerifiedRun, format: &ExportFormat) -> Resul
         parts: opened.chain.all::<ExecutionPart>().map(|(input, part)| (input.manifest, &part.body)).collect(),
         needs: format.needs,
     };
-    let mut left = MAX_EXPORTED_REQUESTS;
+    let mut left = Left { requests: MAX_EXPORTED_REQUESTS, bytes: MAX_EXPORTED_OUTPUT };
     let loads = summary.points.iter().map(|point| manifests.load(point, &mut left)).collect::<Result<Vec<_>, _>>()?;
     let windows = || opened.chain.all::<ExecutionPart>().flat_map(|(_, part)| &part.body.attempts).map(|attempt| attempt.window);
     Ok(ExportedRun {
@@ -112,7 +130,7 @@ fn tables(summary: &Summary) -> Vec<ExportedTable> {
 }
 
 impl Manifests<'_> {
-    fn load(&self, point: &PointSummary, left: &mut u64) -> Result<ExportedLoad, Failure> {
+    fn load(&self, point: &PointSummary, left: &mut Left) -> Result<ExportedLoad, Failure> {
         let [workload, target, _] = point.case_id.names();
         let case = self.plan.case(&point.case_id);
         let work = case.and_then(|case| self.plan.workload(&case.workload));
@@ -128,6 +146,7 @@ impl Manifests<'_> {
             value: point.value.clone(),
             workload_spec_digest: point.workload_spec_digest,
             serving: work.and_then(|work| serving(work, kind, &point.value)),
+            script: work.map(|work| self.script(work, point, left)).transpose()?.flatten(),
             trials_planned: point.trials_planned,
             trials: trials.map(|trial| self.trial(trial, point, left)).collect::<Result<_, _>>()?,
         })
@@ -137,7 +156,7 @@ impl Manifests<'_> {
         &self,
         &CountedTrial { planned, collected }: &CountedTrial<'_>,
         point: &PointSummary,
-        left: &mut u64,
+        left: &mut Left,
     ) -> Result<ExportedTrial, Failure> {
         let attempts = self.counted_attempts(collected);
         let starts = attempts.iter().map(|attempt| match &attempt.serving {
@@ -152,7 +171,11 @@ impl Manifests<'_> {
             outcomes: outcomes(&attempts),
             values: values(collected, point),
             requests: Vec::new(),
+            execution: None,
         };
+        if let Some(attempt) = attempts.first().filter(|_| self.needs == Needs::Outputs) {
+            exported.execution = self.execution(attempt, point, left)?;
+        }
         if self.needs == Needs::Records {
             for attempt in attempts.iter().filter(|attempt| attempt.serving.is_some()) {
                 self.add_requests(attempt, &mut exported, left)?;
@@ -162,13 +185,62 @@ impl Manifests<'_> {
         Ok(exported)
     }
 
+    /// Returns the script of an indicator, for a format that needs it.
+    fn script(&self, work: &FrozenWorkload, point: &PointSummary, left: &mut Left) -> Result<Option<ExportedScript>, Failure> {
+        let indicator = work.indicator.as_ref().filter(|_| self.needs == Needs::Outputs);
+        let Some((indicator, script)) = indicator.and_then(|work| Some((work, work.script.as_ref()?))) else { return Ok(None) };
+        let mut read = |artifact: &Artifact| left.take(raw_file(self.opened, artifact)?);
+        let files = indicator.files.iter().map(|file| Ok((file.path.clone(), read(&file.artifact)?)));
+        let files = files.collect::<Result<_, Failure>>()?;
+        Ok(Some(ExportedScript {
+            files,
+            bytes: read(&script.artifact)?,
+            environment: indicator
+                .parameters
+                .iter()
+                .chain(&point.value)
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+            image: work.image.as_ref().map(assay_cluster::by_digest),
+        }))
+    }
+
+    /// Returns the execution of a script; `None` if the attempt ran none.
+    fn execution(&self, attempt: &Attempt, point: &PointSummary, left: &mut Left) -> Result<Option<ExportedExecution>, Failure> {
+        let Some(outcome) = attempt.indicator.as_ref().filter(|outcome| outcome.script_sha256.is_some()) else { return Ok(None) };
+        let mut read = |output: &str| match attempt.output(output) {
+            Some(artifact) => left.take(raw_file(self.opened, artifact)?),
+            None => Ok(Vec::new()),
+        };
+        Ok(Some(ExportedExecution {
+            stdout: read("stdout")?,
+            stderr: read("stderr")?,
+            exit_code: outcome.exit_code,
+            script_sha256: outcome.script_sha256,
+            pod: attempt.place.as_ref().map(|place| place.pod.clone()),
+            usage: outcome.usage,
+            host: self.host(point),
+        }))
+    }
+
+    /// Returns the facts about the machine of a target, as the first block found it.
+    fn host(&self, point: &PointSummary) -> Option<HostFacts> {
+        let [_, target, _] = point.case_id.names();
+        let mut environments = self.opened.chain.all::<Environment>().map(|(_, environment)| &environment.body);
+        environments.find_map(|environment| {
+            let provisioned = environment.targets.iter().find(|known| known.id.as_str() == target)?;
+            let host = environment.hosts.iter().find(|host| provisioned.hosts.contains(&host.name))?;
+            Some(host.facts.clone())
+        })
+    }
+
     /// Returns the attempt that counts, of each shard.
     fn counted_attempts(&self, trial: &CollectedTrial) -> Vec<&Attempt> {
         let counted = trial.attempts.iter().filter(|attempt| attempt.counted);
         counted.filter_map(|attempt| self.parts.get(&attempt.part)?.find_attempt(&trial.trial_id, attempt.attempt)).collect()
     }
 
-    fn add_requests(&self, attempt: &Attempt, exported: &mut ExportedTrial, left: &mut u64) -> Result<(), Failure> {
+    fn add_requests(&self, attempt: &Attempt, exported: &mut ExportedTrial, left: &mut Left) -> Result<(), Failure> {
         let Some((name, bytes)) = raw_records(self.opened, attempt)? else { return Ok(()) };
         let unreadable =
             |error: RecordError| Failure::new(ErrorCode::Records, format!("`{name}` cannot be read")).because(&error);
@@ -177,7 +249,7 @@ impl Manifests<'_> {
             if record.phase != assay_record::Phase::Measured {
                 continue;
             }
-            *left = left.checked_sub(1).ok_or_else(too_many_requests)?;
+            left.requests = left.requests.checked_sub(1).ok_or_else(too_many_requests)?;
             exported.requests.push(record);
         }
         Ok(())
@@ -187,6 +259,12 @@ impl Manifests<'_> {
 fn too_many_requests() -> Failure {
     Failure::new(ErrorCode::ExportFormat, format!("the run has more than {MAX_EXPORTED_REQUESTS} measured requests"))
         .hint("`assay export --records` copies the records of any number of requests")
+}
+
+fn too_much_output() -> Failure {
+    let most = MAX_EXPORTED_OUTPUT >> 20;
+    Failure::new(ErrorCode::ExportFormat, format!("the scripts of the run and their outputs are larger than {most} MiB"))
+        .hint("`assay logs RUN --trial TRIAL` prints the outputs of one trial")
 }
 
 fn outcomes(attempts: &[&Attempt]) -> BTreeMap<String, u64> {

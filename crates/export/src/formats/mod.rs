@@ -1,6 +1,7 @@
 //! One module for each format.
 
 pub(crate) mod aiperf;
+pub(crate) mod amun;
 pub(crate) mod benchmark_report;
 pub(crate) mod genai_bench;
 pub(crate) mod guidellm;

@@ -349,7 +349,7 @@ fn push_env(mapping: &mut Mapping<'_>, variable: Value) {
 }
 
 /// Returns true if a pipeline may have this member of its execute stage, or of the stage's pods.
-fn accepts(found: &Member, is_pod: bool) -> bool {
+pub(super) fn accepts(found: &Member, is_pod: bool) -> bool {
     let execute = if is_pod { member("pod", Node::Map(vec![found.clone()])) } else { found.clone() };
     let stage =
         |name: &str| Node::Map([member("name", name)].into_iter().chain((name == "execute").then(|| execute.clone())).collect());

@@ -1,6 +1,7 @@
 //! The formats, one module each.
 
 pub(crate) mod aiperf;
+pub(crate) mod amun;
 pub(crate) mod benchmark_job;
 pub(crate) mod benchmark_run;
 pub(crate) mod genai_bench;

@@ -254,6 +254,11 @@ impl Attempt {
         self.named("records.parquet")
     }
 
+    /// Returns what its script printed to `stdout` or `stderr`.
+    pub fn output(&self, name: &str) -> Option<&Artifact> {
+        self.named(name)
+    }
+
     fn named(&self, name: &str) -> Option<&Artifact> {
         self.evidence.iter().find(|artifact| artifact.name.rsplit('/').next() == Some(name))
     }

@@ -51,7 +51,8 @@ fn read_imported(path: &str, original: &FileContent) -> Result<Result<ReadDefini
         return Err(ImportFault::PathNotPlain);
     }
     let source = Source::File { name: path, bytes: &original.bytes };
-    let import = import(&source, &ImportOptions::default()).map_err(|error| ImportFault::Unreadable(error.to_string()))?;
+    let options = ImportOptions { runs_as_it_is: true, ..ImportOptions::default() };
+    let import = import(&source, &options).map_err(|error| ImportFault::Unreadable(error.to_string()))?;
     if let Some(place) = import.credentials.first() {
         return Err(ImportFault::Credential(place.clone()));
     }
