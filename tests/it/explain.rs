@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::docs::{Reader, blocks};
 use crate::pipeline::{list, text};
 use crate::serving::{RETRY_BUDGET, pipeline, workload};
-use crate::support::{Fixture, PIPELINE, blob};
+use crate::support::{Fixture, PIPELINE, blob, indicator_output, script};
 use crate::tamper::flip_bit;
 
 /// A server that computes two requests at a time, and one that computes 32.
@@ -48,7 +48,7 @@ fn a_server_that_computes_fewer_requests_at_once_is_found_by_its_queue() {
     // No GPU was recorded.
     let not_checked = list(&explained["explanation"]["not_checked"]);
     let gpu = not_checked.iter().find(|rule| rule["rule"] == "gpu-clock").expect("it is named");
-    assert_eq!(gpu["why"], "no source has the clock of the multiprocessors");
+    assert_eq!(gpu["why"], "no exporter was read during these attempts");
 
     let shown = fixture.assay(&["explain", "one"]).success().stdout;
     assert!(shown.starts_with("Most evidence: Requests waited in the server's queue."), "{shown}");
@@ -56,7 +56,7 @@ fn a_server_that_computes_fewer_requests_at_once_is_found_by_its_queue() {
         "few default against many default",
         "1. Requests waited in the server's queue",
         "NOT CHECKED",
-        "gpu-clock: no source has",
+        "gpu-clock: no exporter was read during these attempts; needs an exporter with DCGM_FI_DEV_SM_CLOCK",
     ] {
         assert!(shown.contains(part), "`{part}` in {shown}");
     }
@@ -97,7 +97,25 @@ fn runs_without_a_point_in_common_are_not_explained() {
     let explained = fixture.assay(&["explain", "again", "--against", "other", "--json"]).success().json();
     assert_eq!(explained["explanation"]["conclusion"], "cannot_tell");
     let shown = fixture.assay(&["explain", "again", "--against", "other"]).success().stdout;
-    assert!(shown.starts_with("Cannot tell: no rule holds, and ") && shown.contains("1 attempts of a side count"), "{shown}");
+    assert!(shown.starts_with("Cannot tell: not every point has 3 attempts of each side that count"), "{shown}");
+    assert!(shown.contains("1 attempts of a side count"), "{shown}");
+}
+
+/// A point without an attempt that counts is not compared, and short attempts have no reading: neither is called unchanged.
+#[test]
+fn what_was_not_compared_or_read_is_not_called_the_same() {
+    let fixture = Fixture::bare();
+    let body = format!("[ \"$FAILS\" = \"$N\" ] && exit 1\necho '{}'", indicator_output("speed", "[100.25, 101.5, 99.75]"));
+    fixture.indicator("speed", &script(&body), "  parameters: {N: [1, 2]}\n");
+    let sides = "  variants: [{name: before, env: {FAILS: '0'}}, {name: after, env: {FAILS: '2'}}]
+  comparison: {baseline: {target: local, variant: before}, candidate: {target: local, variant: after}, variable_under_test: runtime_version}
+";
+    fixture.write(PIPELINE, &crate::support::pipeline("exploratory", &["speed"], 3, sides));
+    fixture.commit("two sides");
+    fixture.run("one").refuses(30, "no_valid_trial");
+    let shown = fixture.assay(&["explain", "one"]).success().stdout;
+    assert!(shown.starts_with("Cannot tell: not every point has 3 attempts of each side that count"), "{shown}");
+    assert!(shown.contains("packet-loss: ") && !shown.contains("`/proc/net/snmp`"), "the machine has what the rule needs: {shown}");
 }
 
 /// The page is followed word by word.

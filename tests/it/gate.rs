@@ -313,6 +313,20 @@ fn another_tree_begins_anew_and_its_comment_lists_what_was_before() {
     let comment = fs::read_to_string(folder.join("latency/comment.md")).expect("a comment");
     let earlier: Vec<&str> = comment.lines().filter(|line| line.contains("latency") && line.contains("regressed")).collect();
     assert!(!earlier.is_empty(), "{comment}");
+    assert!(!comment.contains("**Why**"), "nothing regressed, so nothing is explained: {comment}");
+}
+
+/// A gate finds by pairs what sides that are not paired may not show: what is said below its sentence never contradicts it.
+#[test]
+fn a_regression_that_nothing_recorded_explains_says_so() {
+    let fixture = judged_fixture();
+    let folder = fixture.root().join("why");
+    run(fixture, "slow", "why", "main");
+    gate(fixture, "why", 61, &["--baseline", "main", "--to", &folder.display().to_string()]).exits(40);
+    let comment = fs::read_to_string(folder.join("latency/comment.md")).expect("a comment");
+    let why = comment.lines().find(|line| line.starts_with("**Why**: ")).unwrap_or_else(|| panic!("no reason: {comment}"));
+    assert!(why.starts_with("**Why**: Not explained: nothing that was recorded moved with it, and "), "{why}");
+    assert!(comment.contains("`assay explain why` shows what was checked"), "{comment}");
 }
 
 /// One test misplaces pointers of the store that all share, and another reads all of them.

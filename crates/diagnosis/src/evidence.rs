@@ -1,6 +1,6 @@
 //! What a run knows about each attempt that counts: its outcomes, and the readings of the telemetry sources meanwhile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The direction in which an outcome is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +115,8 @@ pub struct Pair {
     pub baseline: Vec<Window>,
     /// The attempts that are explained.
     pub candidate: Vec<Window>,
+    /// The outcomes that a gate found to be worse, by a comparison of pairs that finds smaller changes; none without a gate.
+    pub known_worse: BTreeSet<String>,
 }
 
 #[cfg(test)]

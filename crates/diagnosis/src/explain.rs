@@ -7,7 +7,7 @@ use assay_stats::{Alternative, NoTest, Samples, holm, robust, welch};
 use crate::evidence::{Better, Outcome, Pair, Window};
 use crate::finding::{Change, Conclusion, Explanation, Finding, Healthy, NotChecked, Seen, Worse};
 use crate::quantity::{Absent, value, values_among};
-use crate::rule::{ANY, Direction, NONE, Rule, Signal};
+use crate::rule::{ANY, Direction, NONE, Rule, Signal, SourceClass};
 
 /// The probability with which one or more rules hold although nothing changed, over all rules and points together, at most.
 pub const ALPHA: f64 = 0.01;
@@ -80,6 +80,7 @@ struct Judged<'a> {
 /// The pairs are of the same work, point by point. Attempts within a side are taken to be independent of each other.
 pub fn explain(rules: &'static [Rule], pairs: &[Pair]) -> Explanation {
     let (mut judged, mut not_checked, mut moved_nowhere) = (Vec::new(), Vec::new(), BTreeMap::new());
+    let points = pairs.len();
     for (place, rule) in rules.iter().enumerate() {
         let mut absent = BTreeMap::new();
         for pair in pairs {
@@ -88,11 +89,11 @@ pub fn explain(rules: &'static [Rule], pairs: &[Pair]) -> Explanation {
                 Err(why) => *absent.entry(why).or_insert(0_usize) += 1,
             }
         }
-        not_checked.extend(absent.into_iter().map(|(why, points)| NotChecked {
+        not_checked.extend(absent.into_iter().map(|(Unchecked { why, is_missing }, at)| NotChecked {
             rule: &rule.rule,
             title: &rule.title,
-            why: if points == pairs.len() { why } else { format!("at {points} of {} points: {why}", pairs.len()) },
-            needs: &rule.needs,
+            why: if at == points { why } else { format!("at {at} of {points} points: {why}") },
+            needs: is_missing.then_some(rule.needs.as_str()),
         }));
     }
     let adjusted = holm(&judged.iter().map(|found| found.p).collect::<Vec<_>>());
@@ -101,8 +102,8 @@ pub fn explain(rules: &'static [Rule], pairs: &[Pair]) -> Explanation {
     let worse = worse(pairs, &judged);
     let conclusion = match (findings.is_empty(), worse.is_empty(), not_checked.is_empty()) {
         (false, _, _) => Conclusion::Found,
-        // Without enough attempts, it is not known whether anything got worse.
-        (true, true, _) if !pairs.iter().any(has_enough) => Conclusion::CannotTell,
+        // At a point without enough attempts, it is not known whether anything got worse.
+        (true, true, _) if pairs.is_empty() || !pairs.iter().all(has_enough) => Conclusion::CannotTell,
         (true, true, _) => Conclusion::NotWorse,
         (true, false, true) => Conclusion::NothingFound,
         (true, false, false) => Conclusion::CannotTell,
@@ -118,8 +119,16 @@ fn has_enough(pair: &Pair) -> bool {
 /// The signals that have moved nowhere, by rule and place in it; `None` once one has moved, or could not be computed.
 type MovedNowhere = BTreeMap<(usize, usize), Option<Healthy>>;
 
+/// The reason why a rule cannot be checked at a point.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Unchecked {
+    why: String,
+    /// True if nothing of the kind that it needs was read.
+    is_missing: bool,
+}
+
 /// Judges a rule at a point. Fails with the reason if it cannot be checked there.
-fn judge<'a>(rule: &'static Rule, pair: &'a Pair, healthy: &mut MovedNowhere, number: usize) -> Result<Judged<'a>, String> {
+fn judge<'a>(rule: &'static Rule, pair: &'a Pair, healthy: &mut MovedNowhere, number: usize) -> Result<Judged<'a>, Unchecked> {
     let mut signals = Vec::new();
     let mut absent = None;
     for (place, signal) in rule.signals.iter().enumerate() {
@@ -142,7 +151,7 @@ fn judge<'a>(rule: &'static Rule, pair: &'a Pair, healthy: &mut MovedNowhere, nu
             Tested::TooFew(attempts) => {
                 seen.insert_entry(None);
                 let why = format!("{attempts} attempts of a side count and have a value, fewer than {FEWEST_ATTEMPTS}");
-                absent.get_or_insert(why);
+                absent.get_or_insert(Unchecked { why, is_missing: false });
             }
         }
     }
@@ -160,12 +169,27 @@ fn judge<'a>(rule: &'static Rule, pair: &'a Pair, healthy: &mut MovedNowhere, nu
     Ok(Judged { rule, pair, p, signals, outcome: outcome.map(|(worse, _)| worse), adjusted: 1.0 })
 }
 
-fn describe_absent(why: Absent, signal: &Signal) -> String {
-    match why {
-        Absent::NoMetric => format!("no source has the {}", signal.name),
-        Absent::TooCoarse => format!("the readings of the {} are too far apart for these attempts", signal.name),
-        Absent::NothingCounted => format!("nothing was counted that the {} could be of", signal.name),
-    }
+fn describe_absent(absent: Absent, signal: &Signal) -> Unchecked {
+    let name = &signal.name;
+    let why = match (absent, signal.of) {
+        (Absent::NoReading, SourceClass::Host) => {
+            "no reading of the machine lies in these attempts: let each last for some seconds".to_owned()
+        }
+        (Absent::NoReading, SourceClass::Endpoint) => {
+            "no reading of the endpoint's counters lies in these attempts: it exposes none, or they are too short".to_owned()
+        }
+        (Absent::NoReading, _) => "no exporter was read during these attempts".to_owned(),
+        (Absent::NoMetric, SourceClass::Outcome) => format!("the run does not measure the {name}"),
+        (Absent::NoMetric, _) => format!("no source has the {name}"),
+        (Absent::TooCoarse, _) => format!("the readings of the {name} are too far apart for these attempts: let each last longer"),
+        (Absent::NothingCounted, _) => format!("nothing was counted that the {name} could be of"),
+    };
+    let is_missing = match absent {
+        Absent::NoReading => signal.of != SourceClass::Host,
+        Absent::NoMetric => true,
+        Absent::TooCoarse | Absent::NothingCounted => false,
+    };
+    Unchecked { why, is_missing }
 }
 
 /// Compares a signal's quantity on both sides, or one object's with the others'.
@@ -317,6 +341,10 @@ fn outcome_of(rule: &Rule, pair: &Pair) -> Option<(Worse, f64)> {
         rule.slower.iter().map(String::as_str).collect()
     };
     let compared: Vec<_> = names.into_iter().filter_map(|name| compare_outcome(pair, name)).collect();
+    // What a gate has decided is not asked again.
+    if let Some((worse, _)) = compared.iter().find(|(worse, _)| pair.known_worse.contains(&worse.metric)) {
+        return Some((worse.clone(), 0.0));
+    }
     let tests = compared.len() as f64;
     let worst = compared.into_iter().filter(|(_, is_worse)| *is_worse).map(|(worse, _)| worse);
     let worst = worst.min_by(|one, other| one.change.p.total_cmp(&other.change.p))?;
@@ -327,7 +355,8 @@ fn outcome_of(rule: &Rule, pair: &Pair) -> Option<(Worse, f64)> {
 /// Returns the outcomes that readers look at first, and those that gates judge.
 fn judged_outcomes(pair: &Pair) -> Vec<&str> {
     let all: BTreeSet<&str> = pair.candidate.iter().flat_map(|window| &window.outcomes).filter_map(judged_name).collect();
-    all.into_iter().collect()
+    let known = pair.known_worse.iter().map(String::as_str);
+    all.into_iter().chain(known).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 fn judged_name<'a>((name, outcome): (&'a String, &Outcome)) -> Option<&'a str> {
@@ -367,8 +396,12 @@ fn worse(pairs: &[Pair], judged: &[Judged<'_>]) -> Vec<Worse> {
     let compared: Vec<(Worse, bool)> = compared.collect();
     let adjusted =
         holm(&compared.iter().map(|(worse, is_worse)| if *is_worse { worse.change.p } else { 1.0 }).collect::<Vec<_>>());
+    let is_known = |worse: &Worse| {
+        let is_there = |pair: &Pair| pair.case == worse.case && pair.point == worse.point && pair.known_worse.contains(&worse.metric);
+        pairs.iter().any(is_there)
+    };
     let mut found: Vec<Worse> =
-        compared.into_iter().zip(adjusted).filter(|(_, p)| *p <= ALPHA).map(|((worse, _), _)| worse).collect();
+        compared.into_iter().zip(adjusted).filter(|((worse, _), p)| *p <= ALPHA || is_known(worse)).map(|((worse, _), _)| worse).collect();
     for outcome in judged.iter().filter(|found| found.adjusted <= ALPHA).filter_map(|found| found.outcome.as_ref()) {
         let is_same =
             |other: &Worse| (&other.case, &other.point, &other.metric) == (&outcome.case, &outcome.point, &outcome.metric);

@@ -25,13 +25,13 @@ pub struct Explanation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Conclusion {
-    /// No outcome got worse, and no rule holds.
+    /// Every point was compared, no outcome got worse, and no rule holds.
     NotWorse,
     /// A rule holds.
     Found,
     /// An outcome got worse, every rule was checked, and none holds.
     NothingFound,
-    /// An outcome got worse, no rule holds, and some could not be checked.
+    /// No rule holds, and some could not be checked; or points could not be compared.
     CannotTell,
 }
 
@@ -131,6 +131,7 @@ pub struct NotChecked {
     pub title: &'static str,
     /// The reason.
     pub why: String,
-    /// What it needs.
-    pub needs: &'static str,
+    /// What it needs, if nothing of that kind was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub needs: Option<&'static str>,
 }

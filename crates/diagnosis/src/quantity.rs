@@ -14,7 +14,9 @@ const MAX_GAP: f64 = 0.5;
 /// The reason why an attempt has no value of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Absent {
-    /// No source has the metric.
+    /// No reading of such a source lies in the attempt.
+    NoReading,
+    /// The sources were read, and none has the metric.
     NoMetric,
     /// The readings are too far apart for the attempt.
     TooCoarse,
@@ -24,7 +26,7 @@ pub(crate) enum Absent {
 
 /// Returns the value of a signal's quantity in an attempt, in the signal's unit.
 pub(crate) fn value(signal: &Signal, window: &Window) -> Result<f64, Absent> {
-    let mut absent = Absent::NoMetric;
+    let mut absent = Absent::NoReading;
     for formula in &signal.is {
         match of_formula(signal, formula, window, &|_| true) {
             Ok(value) => return Ok(value),
@@ -36,7 +38,7 @@ pub(crate) fn value(signal: &Signal, window: &Window) -> Result<f64, Absent> {
 
 /// Returns the values of a signal's quantity in an attempt, by the object that its labels tell apart.
 pub(crate) fn values_among(signal: &Signal, labels: &[String], window: &Window) -> Result<BTreeMap<String, f64>, Absent> {
-    let mut absent = Absent::NoMetric;
+    let mut absent = no_metric(signal, window);
     for formula in &signal.is {
         let object = |reading: &Reading| {
             let values = labels.iter().map(|label| reading.series.label(label)).filter(|value| !value.is_empty());
@@ -76,6 +78,12 @@ fn of_formula(signal: &Signal, formula: &Formula, window: &Window, is_of: &dyn F
     }
 }
 
+/// Returns the reason why a metric of telemetry is absent.
+fn no_metric(signal: &Signal, window: &Window) -> Absent {
+    let is_read = window.readings.iter().any(|reading| signal.of.matches(&reading.source));
+    if is_read { Absent::NoMetric } else { Absent::NoReading }
+}
+
 /// Puts the series of one name together.
 fn combined(
     signal: &Signal,
@@ -87,7 +95,7 @@ fn combined(
     let named = window.readings.iter().filter(|reading| reading.series.name == name && signal.of.matches(&reading.source));
     let all: Vec<&Reading> = named.filter(|reading| is_of(reading)).collect();
     if all.is_empty() {
-        return Err(Absent::NoMetric);
+        return Err(no_metric(signal, window));
     }
     if all.iter().any(|reading| reading.samples < MIN_SAMPLES || reading.gap > MAX_GAP) {
         return Err(Absent::TooCoarse);

@@ -103,7 +103,7 @@ impl Import {
     fn options(&self) -> ImportOptions {
         let Self { model, url, lengths, only, .. } = self;
         let [model, url, lengths, only] = [model, url, lengths, only].map(Clone::clone);
-        ImportOptions { model, url, lengths, only, keeps_grade: true }
+        ImportOptions { model, url, lengths, only, keeps_grade: true, ..ImportOptions::default() }
     }
 
     fn import(&self) -> Result<Vec<Found>, Failure> {

@@ -91,6 +91,7 @@ fn pair(baseline: &State, candidate: &State, attempts: usize) -> Pair {
         point: "concurrency-8".to_owned(),
         baseline: baseline.windows(attempts, &mut noise),
         candidate: candidate.windows(attempts, &mut noise),
+        known_worse: BTreeSet::new(),
     }
 }
 
@@ -130,7 +131,10 @@ fn a_worse_outcome_without_a_signal_is_nothing_found_only_if_all_was_checked() {
     let found = explain(rules(), &pairs);
     assert_eq!((found.conclusion, names(&found).len()), (Conclusion::CannotTell, 0));
     let gpu = found.not_checked.iter().find(|found| found.rule == "gpu-clock").expect("there is no GPU");
-    assert_eq!(gpu.why, "no source has the clock of the multiprocessors");
+    assert_eq!(gpu.why, "no exporter was read during these attempts");
+    assert_eq!(gpu.needs, Some("an exporter with DCGM_FI_DEV_SM_CLOCK (dcgm-exporter)"));
+    let clock = found.not_checked.iter().find(|found| found.rule == "cpu-clock").expect("no frequency was read");
+    assert_eq!(clock.why, "no source has the mean frequency of the CPUs");
     assert!(found.worse.iter().any(|worse| worse.metric == "ttft_ms_p50"));
     assert!(found.healthy.iter().any(|healthy| healthy.name == "time in the server's queue"));
     let only: &'static [Rule] = &rules()[..1];
@@ -184,7 +188,40 @@ fn readings_that_are_too_far_apart_are_no_value() {
     }
     let found = explain(rules(), &[coarse]);
     let loss = found.not_checked.iter().find(|found| found.rule == "packet-loss").expect("it is not checked");
-    assert_eq!(loss.why, "the readings of the TCP segments sent again are too far apart for these attempts");
+    let why = "the readings of the TCP segments sent again are too far apart for these attempts: let each last longer";
+    assert_eq!((loss.why.as_str(), loss.needs), (why, None), "the machine has what the rule needs");
+    let short = healthy_state().without("");
+    let found = explain(rules(), &[pair(&short, &slower().without(""), 5)]);
+    let loss = found.not_checked.iter().find(|found| found.rule == "packet-loss").expect("it is not checked");
+    let why = "no reading of the machine lies in these attempts: let each last for some seconds";
+    assert_eq!((loss.why.as_str(), loss.needs), (why, None));
+}
+
+#[test]
+fn a_point_without_attempts_leaves_open_whether_anything_is_worse() {
+    let compared = pair(&healthy_state(), &healthy_state(), 5);
+    let failed = Pair { point: "concurrency-16".to_owned(), candidate: Vec::new(), ..compared.clone() };
+    assert_eq!(explain(rules(), std::slice::from_ref(&compared)).conclusion, Conclusion::NotWorse);
+    let found = explain(rules(), &[compared, failed]);
+    assert_eq!(found.conclusion, Conclusion::CannotTell);
+    let queue = found.not_checked.iter().find(|found| found.rule == "server-queue").expect("it is not checked there");
+    assert!(queue.why.starts_with("at 1 of 2 points: 0 attempts of a side count"), "{}", queue.why);
+}
+
+#[test]
+fn what_a_gate_found_is_explained_even_if_the_attempts_of_the_sides_overlap() {
+    // Too small a change for sides that are not paired.
+    let queued = healthy_state().with("ttft_ms_mean", 51.0).with("ttft_ms_p50", 49.0).with("vllm:request_queue_time_seconds_sum", 0.050);
+    let mut judged = pair(&healthy_state(), &queued, 5);
+    assert!(names(&explain(rules(), std::slice::from_ref(&judged))).is_empty());
+    judged.known_worse.insert("ttft_ms_p50".to_owned());
+    let found = explain(rules(), std::slice::from_ref(&judged));
+    assert_eq!((found.conclusion, names(&found)), (Conclusion::Found, vec!["server-queue"]));
+    assert!(found.worse.iter().any(|worse| worse.metric == "ttft_ms_p50"));
+    // Without a signal, what is known to be worse is not called the same.
+    let mut unexplained = pair(&healthy_state(), &healthy_state(), 5);
+    unexplained.known_worse.insert("ttft_ms_p50".to_owned());
+    assert_eq!(explain(rules(), &[unexplained]).conclusion, Conclusion::CannotTell);
 }
 
 #[test]
@@ -245,6 +282,7 @@ fn clean_sides_have_findings_as_rarely_as_is_stated() {
                 point: (*point).to_owned(),
                 baseline: state.windows(5, &mut noise),
                 candidate: state.windows(5, &mut noise),
+                known_worse: BTreeSet::new(),
             })
             .collect();
         reported += usize::from(!explain(rules(), &pairs).findings.is_empty());

@@ -1,14 +1,17 @@
 //! An explanation as lines for people.
 
-use assay_diagnosis::{ALPHA, Change, Conclusion, Explanation, Finding, Seen};
+use assay_diagnosis::{ALPHA, Change, Conclusion, Explanation, FEWEST_ATTEMPTS, Finding, Seen};
 use assay_report::{counted, probability, significant};
+
+use super::Paired;
 
 /// The width of the labels before the texts of a finding.
 const LABEL: usize = 9;
 
 /// Returns the lines of an explanation, each without a line break: a name in them begins no line of its own.
-pub(super) fn lines([baseline, candidate]: &[String; 2], found: &Explanation) -> Vec<String> {
-    let mut lines = vec![headline(found), format!("{candidate} against {baseline}")];
+pub(super) fn lines(paired: &Paired, found: &Explanation) -> Vec<String> {
+    let [baseline, candidate] = &paired.sides;
+    let mut lines = vec![headline(paired, found), format!("{candidate} against {baseline}")];
     let section = |lines: &mut Vec<String>, title: &str, texts: Vec<String>| {
         if !texts.is_empty() {
             lines.extend([String::new(), title.to_owned()]);
@@ -27,8 +30,12 @@ pub(super) fn lines([baseline, candidate]: &[String; 2], found: &Explanation) ->
     }
     let healthy = found.healthy.iter().map(|healthy| format!("{}: {}", healthy.name, change(&healthy.change)));
     section(&mut lines, "CHECKED, AND NOT MOVED BEYOND ITS THRESHOLD AND ITS SPREAD", healthy.collect());
-    let not_checked = found.not_checked.iter().map(|rule| format!("{}: {}; needs {}", rule.rule, rule.why, rule.needs));
+    let not_checked = found.not_checked.iter().map(|rule| {
+        let needs = rule.needs.map(|needs| format!("; needs {needs}")).unwrap_or_default();
+        format!("{}: {}{needs}", rule.rule, rule.why)
+    });
     section(&mut lines, "NOT CHECKED", not_checked.collect());
+    section(&mut lines, "POINTS LEFT OUT", paired.left_out.clone());
     lines.push(String::new());
     lines.push(format!(
         "Medians of the attempts that count. One-sided tests of Welch; a rule holds if all its parts hold together at {ALPHA}, adjusted by Holm's \
@@ -49,7 +56,11 @@ pub(super) fn first_finding(found: &Explanation) -> Vec<String> {
 }
 
 /// Returns the conclusion in one line.
-pub(super) fn headline(found: &Explanation) -> String {
+pub(super) fn headline(paired: &Paired, found: &Explanation) -> String {
+    let left_out = match paired.left_out.len() {
+        0 => String::new(),
+        count => format!(" {} left out, below.", counted(count as u64, "point")),
+    };
     match found.conclusion {
         Conclusion::Found => {
             let more = match found.findings.len() {
@@ -59,12 +70,15 @@ pub(super) fn headline(found: &Explanation) -> String {
             let first = found.findings.first().map(|finding| finding.title).unwrap_or_default();
             format!("Most evidence: {first}.{more}")
         }
-        Conclusion::NotWorse => {
-            "Nothing to explain: no outcome is worse by 5 % or more, beyond the spread of the attempts.".to_owned()
+        Conclusion::NotWorse => format!(
+            "Nothing to explain: none of the outcomes that are judged is worse by 5 % or more, beyond the spread of the attempts.{left_out}"
+        ),
+        Conclusion::NothingFound => format!("Nothing found: every rule was checked, and none holds.{left_out}"),
+        Conclusion::CannotTell if found.worse.is_empty() => {
+            format!("Cannot tell: not every point has {FEWEST_ATTEMPTS} attempts of each side that count, so there may be outcomes that are worse.{left_out}")
         }
-        Conclusion::NothingFound => "Nothing found: every rule was checked, and none holds.".to_owned(),
         Conclusion::CannotTell => {
-            format!("Cannot tell: no rule holds, and {} could not be checked.", counted(found.not_checked.len() as u64, "rule"))
+            format!("Cannot tell: no rule holds, and {} could not be checked.{left_out}", counted(found.not_checked.len() as u64, "rule"))
         }
     }
 }

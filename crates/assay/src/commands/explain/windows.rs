@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use assay_diagnosis::{Better, Outcome, Reading, Series, Window};
+use assay_manifest::Plan;
 use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Failure};
 use assay_verify::{Tables, read_tables};
@@ -35,7 +36,23 @@ pub(super) fn read_windows(run: &VerifiedRun) -> Result<Vec<CaseWindows>, Failur
     if tables.get("attempt_fact").is_none_or(Vec::is_empty) {
         return Err(Failure::new(ErrorCode::NothingCompared, format!("run `{}` has no attempt", run.chain.run_id)));
     }
-    Ok(windows(&tables))
+    Ok(with_planned(run, windows(&tables)))
+}
+
+/// Adds the planned points of which no attempt counts.
+fn with_planned(run: &VerifiedRun, mut found: Vec<CaseWindows>) -> Vec<CaseWindows> {
+    let Some(plan) = run.chain.one::<Plan>() else { return found };
+    for case in &plan.body.cases {
+        let digest = plan.body.workload(&case.workload).map(|workload| workload.workload_spec_digest.to_string()).unwrap_or_default();
+        for point in &case.points {
+            let is_there = |windows: &CaseWindows| windows.case == case.case_id.as_str() && windows.point == point.point_id.as_str();
+            if !found.iter().any(is_there) {
+                let (case, point) = (case.case_id.to_string(), point.point_id.to_string());
+                found.push(CaseWindows { case, point, workload_spec_digest: digest.clone(), windows: Vec::new() });
+            }
+        }
+    }
+    found
 }
 
 fn windows(tables: &Tables) -> Vec<CaseWindows> {
@@ -126,7 +143,8 @@ fn reading(row: &Row) -> Option<Reading> {
         is_counter: row.text("metric_kind") == Some("counter"),
         samples: u64::try_from(whole(row, "n")?).ok()?,
         gap: gap_ns as f64 / (end.saturating_sub(start)).max(1) as f64,
-        mean: float(row, "mean")?,
-        max: float(row, "max")?,
+        // A counter that was read once has no increase; that it was read is known.
+        mean: float(row, "mean").unwrap_or_default(),
+        max: float(row, "max").unwrap_or_default(),
     })
 }
