@@ -711,7 +711,7 @@ fn commands_and_options_that_are_none() {
     ----- stderr -----
     error[unknown_kind]: there is no kind `Pipelin`
 
-    hint: the kinds are Pipeline, Workload, TrustPolicy, Acknowledgement, Noise, source, plan, environment, execution_part, recording, collection, summary, publication, run_end, checkpoint, verdict, tombstone, calibration, foreign_evidence, search_result
+    hint: the kinds are Pipeline, Workload, TrustPolicy, Acknowledgement, Noise, ForeignGate, source, plan, environment, execution_part, recording, collection, summary, publication, run_end, checkpoint, verdict, tombstone, calibration, foreign_evidence, search_result, foreign_verdict
     ");
     says!(fixture, &["keys", "init", "--scrypt-n", "16"], @"
     exit code 2
