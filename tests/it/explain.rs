@@ -115,7 +115,10 @@ fn what_was_not_compared_or_read_is_not_called_the_same() {
     fixture.run("one").refuses(30, "no_valid_trial");
     let shown = fixture.assay(&["explain", "one"]).success().stdout;
     assert!(shown.starts_with("Cannot tell: not every point has 3 attempts of each side that count"), "{shown}");
-    assert!(shown.contains("packet-loss: ") && !shown.contains("`/proc/net/snmp`"), "the machine has what the rule needs: {shown}");
+    assert!(
+        shown.contains("packet-loss: ") && !shown.contains("`/proc/net/snmp`"),
+        "the machine has what the rule needs: {shown}"
+    );
 }
 
 /// The page is followed word by word.

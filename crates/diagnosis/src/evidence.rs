@@ -1,4 +1,4 @@
-//! What a run knows about each attempt that counts: its outcomes, and the readings of the telemetry sources meanwhile.
+//! The facts of each attempt that counts: its outcomes, and the readings of the telemetry sources meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -100,7 +100,7 @@ pub struct Window {
     pub trial: String,
     /// Its metrics by name, such as `ttft_ms_p50`.
     pub outcomes: BTreeMap<String, Outcome>,
-    /// What was recorded meanwhile.
+    /// The readings of the telemetry sources meanwhile.
     pub readings: Vec<Reading>,
 }
 

@@ -181,7 +181,9 @@ fn describe_absent(absent: Absent, signal: &Signal) -> Unchecked {
         (Absent::NoReading, _) => "no exporter was read during these attempts".to_owned(),
         (Absent::NoMetric, SourceClass::Outcome) => format!("the run does not measure the {name}"),
         (Absent::NoMetric, _) => format!("no source has the {name}"),
-        (Absent::TooCoarse, _) => format!("the readings of the {name} are too far apart for these attempts: let each last longer"),
+        (Absent::TooCoarse, _) => {
+            format!("the readings of the {name} are too far apart for these attempts: let each last longer")
+        }
         (Absent::NothingCounted, _) => format!("nothing was counted that the {name} could be of"),
     };
     let is_missing = match absent {
@@ -397,11 +399,16 @@ fn worse(pairs: &[Pair], judged: &[Judged<'_>]) -> Vec<Worse> {
     let adjusted =
         holm(&compared.iter().map(|(worse, is_worse)| if *is_worse { worse.change.p } else { 1.0 }).collect::<Vec<_>>());
     let is_known = |worse: &Worse| {
-        let is_there = |pair: &Pair| pair.case == worse.case && pair.point == worse.point && pair.known_worse.contains(&worse.metric);
+        let is_there =
+            |pair: &Pair| pair.case == worse.case && pair.point == worse.point && pair.known_worse.contains(&worse.metric);
         pairs.iter().any(is_there)
     };
-    let mut found: Vec<Worse> =
-        compared.into_iter().zip(adjusted).filter(|((worse, _), p)| *p <= ALPHA || is_known(worse)).map(|((worse, _), _)| worse).collect();
+    let mut found: Vec<Worse> = compared
+        .into_iter()
+        .zip(adjusted)
+        .filter(|((worse, _), p)| *p <= ALPHA || is_known(worse))
+        .map(|((worse, _), _)| worse)
+        .collect();
     for outcome in judged.iter().filter(|found| found.adjusted <= ALPHA).filter_map(|found| found.outcome.as_ref()) {
         let is_same =
             |other: &Worse| (&other.case, &other.point, &other.metric) == (&outcome.case, &outcome.point, &outcome.metric);

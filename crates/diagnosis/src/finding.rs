@@ -87,7 +87,7 @@ pub struct Seen {
 pub struct Finding {
     /// The rule.
     pub rule: &'static str,
-    /// What is the matter.
+    /// The matter, as a sentence.
     pub title: &'static str,
     /// The kind of bottleneck.
     pub class: Class,
@@ -99,13 +99,13 @@ pub struct Finding {
     pub point: String,
     /// All points at which it holds.
     pub points: Vec<String>,
-    /// What was seen at that point.
+    /// The signals that moved at that point.
     pub seen: Vec<Seen>,
-    /// Where: sources and objects.
+    /// The sources and objects that they were read from.
     pub places: Vec<String>,
     /// The p-value at that point, adjusted for all rules and points.
     pub p_adjusted: f64,
-    /// What else looks like this.
+    /// Other causes that look like this.
     pub instead: &'static str,
     /// The experiment that would confirm it.
     pub confirm: &'static str,
@@ -127,11 +127,11 @@ pub struct Healthy {
 pub struct NotChecked {
     /// The rule.
     pub rule: &'static str,
-    /// What it would have found.
+    /// The matter that it looks for.
     pub title: &'static str,
     /// The reason.
     pub why: String,
-    /// What it needs, if nothing of that kind was read.
+    /// The recordings that it needs, if nothing of that kind was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needs: Option<&'static str>,
 }

@@ -20,7 +20,7 @@ pub(crate) enum Absent {
     NoMetric,
     /// The readings are too far apart for the attempt.
     TooCoarse,
-    /// What is divided by is zero: nothing was counted.
+    /// The divisor is zero: nothing was counted.
     NothingCounted,
 }
 

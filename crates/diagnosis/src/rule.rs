@@ -25,7 +25,7 @@ pub(crate) const NONE: &str = "none";
 pub enum Class {
     /// The computation itself.
     Compute,
-    /// What lies between machines or processors.
+    /// The network, and the links between processors.
     Communication,
     /// The data that is worked on did not come in time.
     Input,
@@ -187,7 +187,7 @@ fn one() -> f64 {
 pub struct Rule {
     /// Its name.
     pub rule: String,
-    /// What is the matter if it holds, as a sentence.
+    /// The matter if it holds, as a sentence.
     pub title: String,
     /// The kind of bottleneck.
     pub class: Class,
@@ -200,11 +200,11 @@ pub struct Rule {
     /// Signals that support the rule if they moved as well.
     #[serde(default)]
     pub supports: Vec<Signal>,
-    /// What else looks like this.
+    /// Other causes that look like this.
     pub instead: String,
     /// The experiment that would confirm it.
     pub confirm: String,
-    /// What has to be recorded.
+    /// The recordings that it needs.
     pub needs: String,
 }
 

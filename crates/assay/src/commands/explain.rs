@@ -56,10 +56,13 @@ fn explain_verdict(verdict: &Verdict, run: &VerifiedRun) -> Result<(String, Expl
         let cases = plan.into_iter().flat_map(|plan| &plan.cases);
         cases.into_iter().find(|found| found.case_id.as_str() == case).map(|found| found.workload.clone())
     };
-    let regressed: Vec<_> = verdict.metrics.iter().filter(|metric| metric.primary && metric.outcome == Outcome::Regressed).collect();
+    let regressed: Vec<_> =
+        verdict.metrics.iter().filter(|metric| metric.primary && metric.outcome == Outcome::Regressed).collect();
     for pair in &mut paired.pairs {
         let workload = workload(&pair.case);
-        let here = regressed.iter().filter(|metric| Some(&metric.workload) == workload.as_ref() && metric.point_id.as_str() == pair.point);
+        let here = regressed
+            .iter()
+            .filter(|metric| Some(&metric.workload) == workload.as_ref() && metric.point_id.as_str() == pair.point);
         pair.known_worse = here.map(|metric| metric.metric.clone()).collect();
     }
     let explanation = explain(rules(), &paired.pairs);

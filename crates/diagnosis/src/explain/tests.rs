@@ -211,7 +211,8 @@ fn a_point_without_attempts_leaves_open_whether_anything_is_worse() {
 #[test]
 fn what_a_gate_found_is_explained_even_if_the_attempts_of_the_sides_overlap() {
     // Too small a change for sides that are not paired.
-    let queued = healthy_state().with("ttft_ms_mean", 51.0).with("ttft_ms_p50", 49.0).with("vllm:request_queue_time_seconds_sum", 0.050);
+    let queued =
+        healthy_state().with("ttft_ms_mean", 51.0).with("ttft_ms_p50", 49.0).with("vllm:request_queue_time_seconds_sum", 0.050);
     let mut judged = pair(&healthy_state(), &queued, 5);
     assert!(names(&explain(rules(), std::slice::from_ref(&judged))).is_empty());
     judged.known_worse.insert("ttft_ms_p50".to_owned());

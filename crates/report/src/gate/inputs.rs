@@ -23,18 +23,18 @@ pub struct Inputs<'a> {
     pub earlier: &'a [EarlierVerdict],
     /// The available Summaries of the judged runs, by the digests of their manifests: they name the row of each value.
     pub summaries: &'a BTreeMap<Digest, Summary>,
-    /// What was recorded while the sides were measured, as an explanation of a regression; `None` for another outcome.
+    /// The explanation of a regression by what was recorded meanwhile; `None` for another outcome.
     pub why: Option<Why>,
     /// The URI of the store that holds verdict and runs; `None` if `assay` finds the store by itself.
     pub store: Option<&'a str>,
 }
 
-/// What explains a regression best, or why nothing does. It is no part of the verdict.
+/// The best explanation of a regression, or the reason why there is none. It is no part of the verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Why {
     /// One sentence.
     pub headline: String,
-    /// What was seen, the experiment that would confirm it, and the command that shows all of it.
+    /// The signals that moved, the experiment that would confirm it, and the command that shows all of it.
     pub details: Vec<String>,
 }
 

@@ -75,10 +75,15 @@ pub(super) fn headline(paired: &Paired, found: &Explanation) -> String {
         ),
         Conclusion::NothingFound => format!("Nothing found: every rule was checked, and none holds.{left_out}"),
         Conclusion::CannotTell if found.worse.is_empty() => {
-            format!("Cannot tell: not every point has {FEWEST_ATTEMPTS} attempts of each side that count, so there may be outcomes that are worse.{left_out}")
+            format!(
+                "Cannot tell: not every point has {FEWEST_ATTEMPTS} attempts of each side that count, so there may be outcomes that are worse.{left_out}"
+            )
         }
         Conclusion::CannotTell => {
-            format!("Cannot tell: no rule holds, and {} could not be checked.{left_out}", counted(found.not_checked.len() as u64, "rule"))
+            format!(
+                "Cannot tell: no rule holds, and {} could not be checked.{left_out}",
+                counted(found.not_checked.len() as u64, "rule")
+            )
         }
     }
 }

@@ -43,9 +43,11 @@ pub(super) fn read_windows(run: &VerifiedRun) -> Result<Vec<CaseWindows>, Failur
 fn with_planned(run: &VerifiedRun, mut found: Vec<CaseWindows>) -> Vec<CaseWindows> {
     let Some(plan) = run.chain.one::<Plan>() else { return found };
     for case in &plan.body.cases {
-        let digest = plan.body.workload(&case.workload).map(|workload| workload.workload_spec_digest.to_string()).unwrap_or_default();
+        let digest =
+            plan.body.workload(&case.workload).map(|workload| workload.workload_spec_digest.to_string()).unwrap_or_default();
         for point in &case.points {
-            let is_there = |windows: &CaseWindows| windows.case == case.case_id.as_str() && windows.point == point.point_id.as_str();
+            let is_there =
+                |windows: &CaseWindows| windows.case == case.case_id.as_str() && windows.point == point.point_id.as_str();
             if !found.iter().any(is_there) {
                 let (case, point) = (case.case_id.to_string(), point.point_id.to_string());
                 found.push(CaseWindows { case, point, workload_spec_digest: digest.clone(), windows: Vec::new() });
