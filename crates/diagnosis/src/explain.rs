@@ -196,16 +196,13 @@ fn describe_absent(absent: Absent, signal: &Signal) -> Unchecked {
 
 /// Compares a signal's quantity on both sides, or one object's with the others'.
 fn test(signal: &Signal, pair: &Pair) -> Tested {
-    match &signal.among {
-        Some(labels) => test_among(signal, labels, pair),
-        None => {
-            let [baseline, candidate] =
-                [&pair.baseline, &pair.candidate].map(|side| values(side, |window| value(signal, window)));
-            match (baseline, candidate) {
-                (Ok(baseline), Ok(candidate)) => compare(signal, &baseline, &candidate),
-                (Err(why), _) | (_, Err(why)) => Tested::Absent(why),
-            }
-        }
+    if let Some(labels) = &signal.among {
+        return test_among(signal, labels, pair);
+    }
+    let [baseline, candidate] = [&pair.baseline, &pair.candidate].map(|side| values(side, |window| value(signal, window)));
+    match (baseline, candidate) {
+        (Ok(baseline), Ok(candidate)) => compare(signal, &baseline, &candidate),
+        (Err(why), _) | (_, Err(why)) => Tested::Absent(why),
     }
 }
 

@@ -7,7 +7,9 @@ use crate::rule::{Direction, Rule, Signal, rules};
 /// Returns the page of all rules, as Markdown.
 pub fn reference_page() -> String {
     let mut page = "# Rules of diagnosis\n\nMade from `diagnosis/*.yaml` by `assay generate`. How they are used: [Diagnosis](../diagnosis.md).\n".to_owned();
-    rules().iter().for_each(|rule| write_rule(&mut page, rule));
+    for rule in rules() {
+        write_rule(&mut page, rule);
+    }
     page
 }
 

@@ -280,7 +280,7 @@ fn check_signal(signal: &Signal) -> Result<(), String> {
     if !is_number(signal.times) || signal.times == 0.0 || !is_number(signal.amount) || !is_number(signal.ratio) {
         return refuse("a threshold is no number of 0 or more");
     }
-    if signal.ratio < 1.0 || (signal.ratio == 1.0 && signal.amount == 0.0) {
+    if signal.ratio < 1.0 || (signal.ratio <= 1.0 && signal.amount <= 0.0) {
         return refuse("it needs a `ratio` above 1, or an `amount`");
     }
     let is_outcome = signal.of == SourceClass::Outcome;

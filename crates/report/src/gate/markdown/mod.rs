@@ -80,8 +80,8 @@ impl Report {
     fn why_lines(&self) -> Vec<String> {
         let items = self.strip.iter().filter(|item| item.label == WHY);
         let line = |item: &StripItem| {
-            let details: String = item.first_details().map(|detail| format!("- {}\n", prose(&detail))).collect();
-            format!("\n**{}**: {}\n\n{details}", item.label, prose(&item.headline))
+            let details: Vec<String> = item.first_details().map(|detail| format!("- {}\n", prose(&detail))).collect();
+            format!("\n**{}**: {}\n\n{}", item.label, prose(&item.headline), details.concat())
         };
         items.map(line).collect()
     }
