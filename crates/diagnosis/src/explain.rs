@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assay_stats::{Alternative, NoTest, Samples, holm, robust, welch};
+use assay_stats::{Alternative, NoTest, Samples, holm, mann_whitney, robust, welch};
 
 use crate::evidence::{Better, Outcome, Pair, Window};
-use crate::finding::{Change, Conclusion, Explanation, Finding, Healthy, NotChecked, Seen, Worse};
+use crate::finding::{Change, Conclusion, Explanation, Finding, Healthy, NotChecked, Seen, Unsure, Worse};
 use crate::quantity::{Absent, value, values_among};
 use crate::rule::{ANY, Direction, NONE, Rule, Signal, SourceClass};
 
@@ -99,17 +99,20 @@ pub fn explain(rules: &'static [Rule], pairs: &[Pair]) -> Explanation {
     let adjusted = holm(&judged.iter().map(|found| found.p).collect::<Vec<_>>());
     judged.iter_mut().zip(adjusted).for_each(|(found, adjusted)| found.adjusted = adjusted);
     let findings = findings(&judged);
-    let worse = worse(pairs, &judged);
-    let conclusion = match (findings.is_empty(), worse.is_empty(), not_checked.is_empty()) {
+    let unsure = unsure(&judged);
+    let (worse, perhaps_worse) = worse(pairs, &judged);
+    let is_open = !not_checked.is_empty() || !unsure.is_empty();
+    let conclusion = match (findings.is_empty(), worse.is_empty(), is_open) {
         (false, _, _) => Conclusion::Found,
         // At a point without enough attempts, it is not known whether anything got worse.
         (true, true, _) if pairs.is_empty() || !pairs.iter().all(has_enough) => Conclusion::CannotTell,
+        (true, true, _) if !perhaps_worse.is_empty() => Conclusion::CannotTell,
         (true, true, _) => Conclusion::NotWorse,
-        (true, false, true) => Conclusion::NothingFound,
-        (true, false, false) => Conclusion::CannotTell,
+        (true, false, false) => Conclusion::NothingFound,
+        (true, false, true) => Conclusion::CannotTell,
     };
     let healthy = moved_nowhere.into_values().flatten().collect();
-    Explanation { conclusion, worse, findings, healthy, not_checked, tests: judged.len() }
+    Explanation { conclusion, worse, perhaps_worse, findings, unsure, healthy, not_checked, tests: judged.len() }
 }
 
 fn has_enough(pair: &Pair) -> bool {
@@ -389,8 +392,35 @@ fn compare_outcome(pair: &Pair, name: &str) -> Option<(Worse, bool)> {
     Some((Worse { case: pair.case.clone(), point: pair.point.clone(), metric: name.to_owned(), change }, is_worse))
 }
 
-/// Returns the outcomes that got worse: those beyond doubt over all outcomes and points, and those that a finding rests on.
-fn worse(pairs: &[Pair], judged: &[Judged<'_>]) -> Vec<Worse> {
+/// Returns the rules of which all parts moved, and not beyond doubt.
+fn unsure(judged: &[Judged<'_>]) -> Vec<Unsure> {
+    let found = judged.iter().filter(|found| found.p <= SUPPORT && found.adjusted > ALPHA);
+    let unsure = |found: &Judged<'_>| Unsure {
+        rule: &found.rule.rule,
+        title: &found.rule.title,
+        case: found.pair.case.clone(),
+        point: found.pair.point.clone(),
+        seen: found.signals.iter().map(|(signal, moved)| seen(signal, moved, found.pair, true)).collect(),
+        p_adjusted: found.adjusted,
+    };
+    found.map(unsure).collect()
+}
+
+/// Returns true if an outcome may be worse: by 5 % or more, and with no more than this probability by chance, by its means or by its ranks.
+fn is_perhaps(pair: &Pair, worse: &Worse) -> bool {
+    let of = |windows: &[Window]| {
+        let values = windows.iter().filter_map(|window| window.outcomes.get(&worse.metric)).map(|found| found.value);
+        Samples::new(&values.collect::<Vec<_>>()).ok()
+    };
+    let Some((before, now)) = of(&pair.baseline).zip(of(&pair.candidate)) else { return false };
+    let alternative = if worse.change.candidate > worse.change.baseline { Alternative::Greater } else { Alternative::Less };
+    let by_ranks = mann_whitney(&now, &before, alternative).map_or(1.0, |tested| tested.p);
+    worse.change.p.min(by_ranks) <= SUPPORT
+}
+
+/// Returns the outcomes that got worse: those beyond doubt over all outcomes and points, and those that a finding rests on. Beside them are those that
+/// may be worse.
+fn worse(pairs: &[Pair], judged: &[Judged<'_>]) -> (Vec<Worse>, Vec<Worse>) {
     let compared = pairs.iter().flat_map(|pair| judged_outcomes(pair).into_iter().filter_map(|name| compare_outcome(pair, name)));
     let compared: Vec<(Worse, bool)> = compared.collect();
     let adjusted =
@@ -400,20 +430,24 @@ fn worse(pairs: &[Pair], judged: &[Judged<'_>]) -> Vec<Worse> {
             |pair: &Pair| pair.case == worse.case && pair.point == worse.point && pair.known_worse.contains(&worse.metric);
         pairs.iter().any(is_there)
     };
-    let mut found: Vec<Worse> = compared
-        .into_iter()
-        .zip(adjusted)
-        .filter(|((worse, _), p)| *p <= ALPHA || is_known(worse))
-        .map(|((worse, _), _)| worse)
-        .collect();
+    let (mut found, mut perhaps) = (Vec::new(), Vec::new());
+    for ((worse, is_worse), p) in compared.into_iter().zip(adjusted) {
+        let pair = pairs.iter().find(|pair| pair.case == worse.case && pair.point == worse.point);
+        if p <= ALPHA || is_known(&worse) {
+            found.push(worse);
+        } else if is_worse && pair.is_some_and(|pair| is_perhaps(pair, &worse)) {
+            perhaps.push(worse);
+        }
+    }
     for outcome in judged.iter().filter(|found| found.adjusted <= ALPHA).filter_map(|found| found.outcome.as_ref()) {
         let is_same =
             |other: &Worse| (&other.case, &other.point, &other.metric) == (&outcome.case, &outcome.point, &outcome.metric);
         if !found.iter().any(is_same) {
             found.push(outcome.clone());
+            perhaps.retain(|other| !is_same(other));
         }
     }
-    found
+    (found, perhaps)
 }
 
 /// Returns the rules that hold, by case, those that explain most of an outcome first and then those with the least doubt.

@@ -11,8 +11,12 @@ pub struct Explanation {
     pub conclusion: Conclusion,
     /// The outcomes that got worse, in the order of their points.
     pub worse: Vec<Worse>,
+    /// The outcomes that may be worse: by 5 % or more, and not beyond doubt over all outcomes and points.
+    pub perhaps_worse: Vec<Worse>,
     /// The rules that hold, those with most evidence first.
     pub findings: Vec<Finding>,
+    /// The rules of which all parts moved, and not beyond doubt over all rules and points.
+    pub unsure: Vec<Unsure>,
     /// Signals that were there and have not moved.
     pub healthy: Vec<Healthy>,
     /// Rules that could not be checked.
@@ -31,7 +35,7 @@ pub enum Conclusion {
     Found,
     /// An outcome got worse, every rule was checked, and none holds.
     NothingFound,
-    /// No rule holds, and some could not be checked; or points could not be compared.
+    /// No rule holds, and some could not be checked or may hold; or outcomes may be worse; or points could not be compared.
     CannotTell,
 }
 
@@ -109,6 +113,23 @@ pub struct Finding {
     pub instead: &'static str,
     /// The experiment that would confirm it.
     pub confirm: &'static str,
+}
+
+/// A rule of which all parts moved at a point, and which may hold by chance.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Unsure {
+    /// The rule.
+    pub rule: &'static str,
+    /// The matter, as a sentence.
+    pub title: &'static str,
+    /// The case.
+    pub case: String,
+    /// The point.
+    pub point: String,
+    /// The signals that moved.
+    pub seen: Vec<Seen>,
+    /// The p-value, adjusted for all rules and points.
+    pub p_adjusted: f64,
 }
 
 /// A signal that was there at every point and has moved at none.

@@ -19,6 +19,6 @@ mod rule;
 
 pub use evidence::{Better, Outcome, Pair, Reading, Series, Window};
 pub use explain::{ALPHA, FEWEST_ATTEMPTS, explain};
-pub use finding::{Change, Conclusion, Explanation, Finding, Healthy, NotChecked, Seen, Worse};
+pub use finding::{Change, Conclusion, Explanation, Finding, Healthy, NotChecked, Seen, Unsure, Worse};
 pub use reference::reference_page;
 pub use rule::{Among, Class, Direction, Playbook, Rule, RuleError, Signal, SourceClass, parse_rules, rules};

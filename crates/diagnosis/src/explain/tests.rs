@@ -303,6 +303,36 @@ fn sides_that_do_not_vary_have_the_largest_p_value_that_they_could_have() {
     assert!((three - (1.0_f64 / 3.0).powi(3) * (2.0_f64 / 3.0).powi(6)).abs() < 1e-15);
 }
 
+/// Three attempts against three cannot show it beyond doubt, however far apart they are: that is not called unchanged.
+#[test]
+fn what_may_be_worse_is_not_called_the_same() {
+    let mut tail = pair(&healthy_state(), &healthy_state(), 3);
+    for (window, factor) in tail.candidate.iter_mut().zip([2.0, 5.0, 9.0]) {
+        window.outcomes.get_mut("ttft_ms_p99").expect("an outcome").value *= factor;
+    }
+    let found = explain(rules(), std::slice::from_ref(&tail));
+    assert_eq!((found.conclusion, found.worse.len()), (Conclusion::CannotTell, 0));
+    assert_eq!(found.perhaps_worse.iter().map(|worse| worse.metric.as_str()).collect::<Vec<_>>(), ["ttft_ms_p99"]);
+}
+
+#[test]
+fn a_rule_whose_parts_moved_and_may_hold_by_chance_is_named() {
+    let mut limited = pair(&healthy_state(), &slower(), 4);
+    for (windows, running, waiting) in [(&mut limited.baseline, 8.0, 0.0), (&mut limited.candidate, 2.0, 6.0)] {
+        for reading in windows.iter_mut().flat_map(|window| &mut window.readings) {
+            match reading.series.name.as_str() {
+                "vllm:num_requests_running" => reading.mean = running,
+                "vllm:num_requests_waiting" => reading.mean = waiting,
+                _ => {}
+            }
+        }
+    }
+    let found = explain(rules(), &[limited]);
+    assert!(!names(&found).contains(&"batch-limit"));
+    let unsure = found.unsure.iter().find(|unsure| unsure.rule == "batch-limit").unwrap_or_else(|| panic!("{found:?}"));
+    assert!(unsure.p_adjusted > ALPHA && unsure.seen.len() == 2);
+}
+
 #[test]
 fn thresholds_hold_in_their_direction() {
     let rule = |moved: &str, more: &str| {

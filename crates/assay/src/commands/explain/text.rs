@@ -1,6 +1,6 @@
 //! An explanation as lines for people.
 
-use assay_diagnosis::{ALPHA, Change, Conclusion, Explanation, FEWEST_ATTEMPTS, Finding, Seen};
+use assay_diagnosis::{ALPHA, Change, Conclusion, Explanation, FEWEST_ATTEMPTS, Finding, Seen, Worse};
 use assay_report::{counted, probability, significant};
 
 use super::Paired;
@@ -18,16 +18,19 @@ pub(super) fn lines(paired: &Paired, found: &Explanation) -> Vec<String> {
             lines.extend(texts.iter().map(|text| format!("  {text}")));
         }
     };
-    let worse = found.worse.iter().map(|worse| {
-        let Change { baseline, candidate, .. } = worse.change;
-        let percent = (candidate / baseline - 1.0) * 100.0;
-        let by = if percent.is_finite() { format!(" ({percent:+.1} %)") } else { String::new() };
-        format!("{} at {}: {} {}{by}", worse.case, worse.point, worse.metric, change(&worse.change))
-    });
+    let worse = found.worse.iter().map(worse_text);
     section(&mut lines, "WORSE", worse.collect());
+    let perhaps = found.perhaps_worse.iter().map(worse_text).collect();
+    section(&mut lines, "PERHAPS WORSE, AND NOT BEYOND DOUBT WITH THESE ATTEMPTS", perhaps);
     for (place, finding) in found.findings.iter().enumerate() {
         section(&mut lines, &format!("{}. {}", place + 1, finding.title), finding_lines(finding));
     }
+    let unsure = found.unsure.iter().map(|unsure| {
+        let seen: Vec<String> = unsure.seen.iter().map(seen_text).collect();
+        let (p, seen) = (probability(unsure.p_adjusted), seen.join("; "));
+        format!("{} ({}) at {} of {}: {seen}; adjusted p {p}", unsure.title, unsure.rule, unsure.point, unsure.case)
+    });
+    section(&mut lines, "MOVED, AND NOT BEYOND DOUBT WITH THESE ATTEMPTS", unsure.collect());
     let healthy = found.healthy.iter().map(|healthy| format!("{}: {}", healthy.name, change(&healthy.change)));
     section(&mut lines, "CHECKED, AND NOT MOVED BEYOND ITS THRESHOLD AND ITS SPREAD", healthy.collect());
     let not_checked = found.not_checked.iter().map(|rule| {
@@ -44,6 +47,13 @@ pub(super) fn lines(paired: &Paired, found: &Explanation) -> Vec<String> {
     ));
     lines.push("The sides are associated with what was recorded, which does not prove a cause: the experiment does.".to_owned());
     lines
+}
+
+fn worse_text(worse: &Worse) -> String {
+    let Change { baseline, candidate, .. } = worse.change;
+    let percent = (candidate / baseline - 1.0) * 100.0;
+    let by = if percent.is_finite() { format!(" ({percent:+.1} %)") } else { String::new() };
+    format!("{} at {}: {} {}{by}", worse.case, worse.point, worse.metric, change(&worse.change))
 }
 
 /// Returns what was seen of the first finding, and the experiment that would confirm it.
@@ -74,6 +84,10 @@ pub(super) fn headline(paired: &Paired, found: &Explanation) -> String {
             "Nothing to explain: none of the outcomes that are judged is worse by 5 % or more, beyond the spread of the attempts.{left_out}"
         ),
         Conclusion::NothingFound => format!("Nothing found: every rule was checked, and none holds.{left_out}"),
+        Conclusion::CannotTell if found.worse.is_empty() && !found.perhaps_worse.is_empty() => {
+            let count = counted(found.perhaps_worse.len() as u64, "outcome");
+            format!("Cannot tell: {count} may be worse, and these attempts are too few or vary too much to be sure.{left_out}")
+        }
         Conclusion::CannotTell if found.worse.is_empty() => {
             format!(
                 "Cannot tell: not every point has {FEWEST_ATTEMPTS} attempts of each side that count, so there may be outcomes that are worse.{left_out}"
