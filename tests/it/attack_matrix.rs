@@ -42,19 +42,29 @@ const UPDATE: &str = "ASSAY_UPDATE_MATRIX=1 cargo test --workspace --all-feature
 /// Returns two finished runs of one commit, `one` and `two`: an indicator, and a load on the simulator.
 fn attacked_fixture() -> &'static Fixture {
     static ATTACKED: OnceLock<Fixture> = OnceLock::new();
+    // A busy machine may delay the client, whose attempt is then excluded and repeated. The page is of runs without such attempts.
     ATTACKED.get_or_init(|| {
-        let fixture = Fixture::shared();
-        fixture.indicator("first", &steady_script("first"), "");
-        crate::serving::workload(&fixture, "chat", "mode: closed, concurrency: [2], requests: 20", "D(20,10)", "");
-        let targets = [SIMULATOR, "{name: here, kind: host}"];
-        fixture.write(PIPELINE, &crate::serving::pipeline(&["first", "chat"], &targets, 2, RETRY_BUDGET, ""));
-        fixture.git(&["remote", "add", "origin", "https://git.example.org/team/benchmarks.git"]);
-        fixture.commit("an indicator and a load");
-        for run_id in ["one", "two"] {
-            fixture.run(run_id).success();
-        }
-        fixture
+        (0..20).map(|_| attacked()).find(has_no_excluded_attempt).expect("two runs on a machine that is not so busy")
     })
+}
+
+fn has_no_excluded_attempt(fixture: &Fixture) -> bool {
+    let has_none = |point: &Value| point["excluded"].as_array().is_none_or(Vec::is_empty);
+    ["one", "two"].iter().all(|run_id| list(&fixture.manifest(run_id, "reduce")["body"]["points"]).iter().all(has_none))
+}
+
+fn attacked() -> Fixture {
+    let fixture = Fixture::shared();
+    fixture.indicator("first", &steady_script("first"), "");
+    crate::serving::workload(&fixture, "chat", "mode: closed, concurrency: [2], requests: 20", "D(20,10)", "");
+    let targets = [SIMULATOR, "{name: here, kind: host}"];
+    fixture.write(PIPELINE, &crate::serving::pipeline(&["first", "chat"], &targets, 2, RETRY_BUDGET, ""));
+    fixture.git(&["remote", "add", "origin", "https://git.example.org/team/benchmarks.git"]);
+    fixture.commit("an indicator and a load");
+    for run_id in ["one", "two"] {
+        fixture.run(run_id).success();
+    }
+    fixture
 }
 
 /// The check that refuses a falsification.
