@@ -232,3 +232,23 @@ fn a_verdict_that_does_not_follow_from_its_evidence_is_refused() {
         fixture.assay(&[command, &known]).refuses(20, "artifact_corrupt");
     }
 }
+
+/// Another user's key signs the verdict, and no policy names the importer: what was made can be verified, and is no more established than that.
+#[test]
+fn a_verdict_over_evidence_of_an_unknown_importer_is_verified_and_says_so() {
+    let importer = Fixture::bare();
+    import_side(&importer, "before", 0.1, 1, PIECES);
+    import_side(&importer, "after", 0.13, 3, PIECES);
+    let judge = Fixture::without_keys();
+    judge.assay(&["keys", "init", "--scrypt-n", "32768"]).success();
+    judge.write("allow.yaml", ALLOWING);
+    let store = importer.store().display().to_string();
+    let options = ["--policy", "allow.yaml", "--store", &store, "--unestablished"];
+    let blocked = gate(&judge, &options, &["before-*"], &["after-*"]).exits(40).stdout;
+    assert!(blocked.contains("no trust policy names the importer of"), "{blocked}");
+    let verdict = digest(&blocked);
+    for command in ["verify", "show"] {
+        let ran = judge.assay(&[command, verdict, "--store", &store]).exits(21);
+        assert!(ran.stderr.contains("signer not established"), "{command}: {}", ran.stderr);
+    }
+}
