@@ -736,7 +736,7 @@ fn the_same_question_has_the_same_bytes() {
     // signers.
     assert_eq!(
         (CONTRACT, Digest::compute(&one).hex().as_str()),
-        ("assay-gate/10", "815fe0e9c807b718598e8f2cfcf08e625bccf0851d0d27bb3785951a860f1322")
+        ("assay-gate/10", "8ee6fb5c0c2b1fc0e32a72b4338615940773af356ebfc8ee94429fb4f66e35cf")
     );
 }
 
