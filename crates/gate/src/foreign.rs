@@ -2,7 +2,7 @@
 //!
 //! Each piece of evidence is one invocation of the tool, and so one observation of each of its numbers. The samples within a piece are never taken
 //! for trials: they hold the variation within one invocation only. Pieces that belong together are judged by the rule of the gates of runs; others
-//! by the rank-sum test with the same limits ([`unpaired`]).
+//! by the rank-sum test with the same limits.
 
 mod metrics;
 mod pairing;
