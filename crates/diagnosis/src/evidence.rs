@@ -81,8 +81,6 @@ pub struct Reading {
     pub scope: String,
     /// The metric.
     pub series: Series,
-    /// True for a counter, whose values are increases per second.
-    pub is_counter: bool,
     /// The number of samples.
     pub samples: u64,
     /// The share of the attempt without samples, from 0 to 1.
@@ -96,8 +94,6 @@ pub struct Reading {
 /// One attempt that counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Window {
-    /// The trial.
-    pub trial: String,
     /// Its metrics by name, such as `ttft_ms_p50`.
     pub outcomes: BTreeMap<String, Outcome>,
     /// The readings of the telemetry sources meanwhile.

@@ -344,11 +344,11 @@ fn outcome_of(rule: &Rule, pair: &Pair) -> Option<(Worse, f64)> {
     };
     let compared: Vec<_> = names.into_iter().filter_map(|name| compare_outcome(pair, name)).collect();
     // What a gate has decided is not asked again.
-    if let Some((worse, _)) = compared.iter().find(|(worse, _)| pair.known_worse.contains(&worse.metric)) {
-        return Some((worse.clone(), 0.0));
+    if let Some(known) = compared.iter().find(|compared| compared.is_known) {
+        return Some((known.worse.clone(), 0.0));
     }
     let tests = compared.len() as f64;
-    let worst = compared.into_iter().filter(|(_, is_worse)| *is_worse).map(|(worse, _)| worse);
+    let worst = compared.into_iter().filter(|compared| compared.is_worse).map(|compared| compared.worse);
     let worst = worst.min_by(|one, other| one.change.p.total_cmp(&other.change.p))?;
     let p = (worst.change.p * tests).min(1.0);
     Some((worst, p))
@@ -366,8 +366,18 @@ fn judged_name<'a>((name, outcome): (&'a String, &Outcome)) -> Option<&'a str> {
     (is_judged && outcome.better.is_some()).then_some(name.as_str())
 }
 
-/// Compares an outcome on both sides, in its worse direction. True beside it if it is worse by as much as is explained.
-fn compare_outcome(pair: &Pair, name: &str) -> Option<(Worse, bool)> {
+/// An outcome that was compared on both sides, in its worse direction.
+struct ComparedOutcome {
+    worse: Worse,
+    /// True if it is worse by as much as is explained.
+    is_worse: bool,
+    /// True if a gate found it to be worse.
+    is_known: bool,
+    /// The smaller p-value of its means and of its ranks.
+    smallest_p: f64,
+}
+
+fn compare_outcome(pair: &Pair, name: &str) -> Option<ComparedOutcome> {
     let of = |windows: &[Window]| -> Vec<f64> {
         windows.iter().filter_map(|window| window.outcomes.get(name)).map(|found| found.value).collect()
     };
@@ -388,8 +398,13 @@ fn compare_outcome(pair: &Pair, name: &str) -> Option<(Worse, bool)> {
         attempts: [before.len(), now.len()],
         p: p_of(&now, &before, alternative),
     };
-    let is_worse = large > small && large >= small * WORSE_RATIO;
-    Some((Worse { case: pair.case.clone(), point: pair.point.clone(), metric: name.to_owned(), change }, is_worse))
+    let by_ranks = mann_whitney(&now, &before, alternative).map_or(1.0, |tested| tested.p);
+    Some(ComparedOutcome {
+        is_worse: large > small && large >= small * WORSE_RATIO,
+        is_known: pair.known_worse.contains(name),
+        smallest_p: change.p.min(by_ranks),
+        worse: Worse { case: pair.case.clone(), point: pair.point.clone(), metric: name.to_owned(), change },
+    })
 }
 
 /// Returns the rules of which all parts moved, and not beyond doubt.
@@ -406,36 +421,18 @@ fn unsure(judged: &[Judged<'_>]) -> Vec<Unsure> {
     found.map(unsure).collect()
 }
 
-/// Returns true if an outcome may be worse: by 5 % or more, and with no more than this probability by chance, by its means or by its ranks.
-fn is_perhaps(pair: &Pair, worse: &Worse) -> bool {
-    let of = |windows: &[Window]| {
-        let values = windows.iter().filter_map(|window| window.outcomes.get(&worse.metric)).map(|found| found.value);
-        Samples::new(&values.collect::<Vec<_>>()).ok()
-    };
-    let Some((before, now)) = of(&pair.baseline).zip(of(&pair.candidate)) else { return false };
-    let alternative = if worse.change.candidate > worse.change.baseline { Alternative::Greater } else { Alternative::Less };
-    let by_ranks = mann_whitney(&now, &before, alternative).map_or(1.0, |tested| tested.p);
-    worse.change.p.min(by_ranks) <= SUPPORT
-}
-
 /// Returns the outcomes that got worse: those beyond doubt over all outcomes and points, and those that a finding rests on. Beside them are those that
 /// may be worse.
 fn worse(pairs: &[Pair], judged: &[Judged<'_>]) -> (Vec<Worse>, Vec<Worse>) {
     let compared = pairs.iter().flat_map(|pair| judged_outcomes(pair).into_iter().filter_map(|name| compare_outcome(pair, name)));
-    let compared: Vec<(Worse, bool)> = compared.collect();
-    let adjusted =
-        holm(&compared.iter().map(|(worse, is_worse)| if *is_worse { worse.change.p } else { 1.0 }).collect::<Vec<_>>());
-    let is_known = |worse: &Worse| {
-        let is_there =
-            |pair: &Pair| pair.case == worse.case && pair.point == worse.point && pair.known_worse.contains(&worse.metric);
-        pairs.iter().any(is_there)
-    };
+    let compared: Vec<ComparedOutcome> = compared.collect();
+    let p = compared.iter().map(|compared| if compared.is_worse { compared.worse.change.p } else { 1.0 });
+    let adjusted = holm(&p.collect::<Vec<_>>());
     let (mut found, mut perhaps) = (Vec::new(), Vec::new());
-    for ((worse, is_worse), p) in compared.into_iter().zip(adjusted) {
-        let pair = pairs.iter().find(|pair| pair.case == worse.case && pair.point == worse.point);
-        if p <= ALPHA || is_known(&worse) {
+    for (ComparedOutcome { worse, is_worse, is_known, smallest_p }, p) in compared.into_iter().zip(adjusted) {
+        if p <= ALPHA || is_known {
             found.push(worse);
-        } else if is_worse && pair.is_some_and(|pair| is_perhaps(pair, &worse)) {
+        } else if is_worse && smallest_p <= SUPPORT {
             perhaps.push(worse);
         }
     }
@@ -493,8 +490,8 @@ fn finding(found: &[&Judged<'_>]) -> Option<Finding> {
 
 fn seen(signal: &Signal, moved: &Moved, pair: &Pair, needed: bool) -> Seen {
     let share = |outcome: &String| {
-        let (worse, _) = compare_outcome(pair, outcome)?;
-        let [own, whole] = [&moved.change, &worse.change].map(|change| change.candidate - change.baseline);
+        let compared = compare_outcome(pair, outcome)?;
+        let [own, whole] = [&moved.change, &compared.worse.change].map(|change| change.candidate - change.baseline);
         (whole > 0.0).then(|| (outcome.clone(), (own / whole).clamp(0.0, 1.0)))
     };
     Seen {

@@ -234,7 +234,11 @@ fn metric_verdict(
         reason: judged.why.map(|why| reason(why, judged, rules, is_out_of_reach)),
         pairs: compared.pairs.clone(),
         missing: compared.planned.saturating_sub(pairs),
-        change: judged.effect.as_ref().and_then(|effect| change(effect, series, &compared.pairs)),
+        change: judged.effect.as_ref().and_then(|effect| {
+            let [baseline, candidate] = [|pair: &TrialPair| pair.baseline, |pair: &TrialPair| pair.candidate]
+                .map(|of| compared.pairs.iter().map(of).collect::<Vec<f64>>());
+            change(effect, series.better, [&baseline, &candidate])
+        }),
         p_worse_adjusted: judged.worse_adjusted,
         p_better_adjusted: judged.better_adjusted,
         floor: judged.floor.map(|floor| NoiseFloor { share: share(floor.log), source: floor.source }),
@@ -246,11 +250,9 @@ fn metric_verdict(
 }
 
 /// Formats the effect as ratios of candidate over baseline, whichever direction is better.
-pub(crate) fn change(effect: &Effect, series: &Series, pairs: &[TrialPair]) -> Option<Change> {
-    let median = |values: Vec<f64>| Samples::new(&values).ok();
-    let baseline = median(pairs.iter().map(|pair| pair.baseline).collect())?;
-    let candidate = median(pairs.iter().map(|pair| pair.candidate).collect())?;
-    let (low, high, turn) = match series.better {
+pub(crate) fn change(effect: &Effect, better: BetterDirection, [baseline, candidate]: [&[f64]; 2]) -> Option<Change> {
+    let (baseline, candidate) = (Samples::new(baseline).ok()?, Samples::new(candidate).ok()?);
+    let (low, high, turn) = match better {
         BetterDirection::Lower => (effect.low, effect.high, 1.0),
         BetterDirection::Higher => (effect.high, effect.low, -1.0),
     };

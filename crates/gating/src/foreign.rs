@@ -102,7 +102,9 @@ impl ForeignGateRequest {
         let ReadRules { gate, rules, file } = self.read_rules()?;
         let [baseline, candidate] =
             [find_side("baseline", &self.baseline, &store)?, find_side("candidate", &self.candidate, &store)?];
-        let open = |found: &[FoundPiece]| found.iter().map(|found| self.open(&blobs, found)).collect::<Result<Vec<_>, _>>();
+        let config = Config::find()?;
+        let open =
+            |found: &[FoundPiece]| found.iter().map(|found| self.open(&config, &blobs, found)).collect::<Result<Vec<_>, _>>();
         let [baseline, candidate] = [open(&baseline)?, open(&candidate)?];
         let files = file.iter().map(|(artifact, _)| artifact.clone()).collect();
         let pieces = |opened: &'_ [VerifiedForeignEvidence]| opened.iter().map(describe).collect::<Vec<_>>();
@@ -139,17 +141,8 @@ impl ForeignGateRequest {
     }
 
     /// Verifies a piece: signer, files and numbers.
-    fn open(&self, blobs: &StoreBlobs, found: &FoundPiece) -> Result<VerifiedForeignEvidence, Failure> {
-        let beside = public_key_beside(blobs, &found.reference)?;
-        let trust = establish(&self.store.trust, &Config::find()?, blobs, &beside)?.trust;
-        let verify = |trust: &Trust| verify_foreign_evidence(blobs, found.reference, trust);
-        let opened = match verify(&trust) {
-            Err(failure) if failure.code == ErrorCode::UnknownKey && self.unestablished => {
-                verify(&assay_runs::trust_no_signer(&beside))
-            }
-            opened => opened,
-        };
-        let opened = opened.map_err(|failure| of_piece(&found.reference, failure))?;
+    fn open(&self, config: &Config, blobs: &StoreBlobs, found: &FoundPiece) -> Result<VerifiedForeignEvidence, Failure> {
+        let opened = open_evidence(&self.store, config, blobs, found.reference, self.unestablished)?;
         let name = &opened.manifest.header.run_id;
         if let Some(place) = found.name.as_ref().filter(|place| *place != name) {
             let message = format!("the pointer of the foreign evidence `{place}` leads to that of `{name}`");
@@ -170,6 +163,24 @@ impl ForeignGateRequest {
         }
         Ok(opened)
     }
+}
+
+/// Verifies a piece of evidence: with `may_be_unknown`, one whose importer no policy names is opened by the key beside it, and is not established.
+fn open_evidence(
+    place: &RunStore,
+    config: &Config,
+    blobs: &StoreBlobs,
+    reference: InputRef,
+    may_be_unknown: bool,
+) -> Result<VerifiedForeignEvidence, Failure> {
+    let beside = public_key_beside(blobs, &reference)?;
+    let trust = establish(&place.trust, config, blobs, &beside)?.trust;
+    let verify = |trust: &Trust| verify_foreign_evidence(blobs, reference, trust);
+    let opened = match verify(&trust) {
+        Err(failure) if failure.code == ErrorCode::UnknownKey && may_be_unknown => verify(&assay_runs::trust_no_signer(&beside)),
+        opened => opened,
+    };
+    opened.map_err(|failure| of_piece(&reference, failure))
 }
 
 /// Verifies a verdict over foreign evidence: the signer, each piece of evidence as `assay verify` does, and the decision, which is made again.
@@ -193,18 +204,8 @@ pub fn verify_foreign_verdict(place: &RunStore, reference: InputRef) -> Result<V
             .hint("the method may have changed: verify it with the version of assay that made it"));
     }
     let open = |pieces: &[ForeignPiece]| {
-        let open = |piece: &ForeignPiece| {
-            let beside = public_key_beside(&blobs, &piece.evidence)?;
-            let trust = establish(&place.trust, &config, &blobs, &beside)?.trust;
-            let opened = match verify_foreign_evidence(&blobs, piece.evidence, &trust) {
-                // The verdict states that no policy names this importer: with its key beside it, it is no more established than that.
-                Err(failure) if failure.code == ErrorCode::UnknownKey && !piece.established => {
-                    verify_foreign_evidence(&blobs, piece.evidence, &assay_runs::trust_no_signer(&beside))
-                }
-                opened => opened,
-            };
-            opened.map_err(|failure| of_piece(&piece.evidence, failure))
-        };
+        // If the verdict states that no policy names an importer, it is no more established than that.
+        let open = |piece: &ForeignPiece| open_evidence(place, &config, &blobs, piece.evidence, !piece.established);
         pieces.iter().map(open).collect::<Result<Vec<_>, Failure>>()
     };
     check_piece_count(verdict)?;

@@ -59,6 +59,21 @@ pub struct VerifiedRun {
     pub folder: Option<String>,
 }
 
+impl VerifiedRun {
+    /// Returns the Summary.
+    ///
+    /// # Errors
+    /// Fails with `no_summary` if the run has none yet.
+    pub fn summary(&self) -> Result<&Summary, Failure> {
+        self.chain.one::<Summary>().map(|summary| &summary.body).ok_or_else(|| self.no_summary())
+    }
+
+    /// Returns the failure of a run that has no Summary yet.
+    pub fn no_summary(&self) -> Failure {
+        Failure::new(ErrorCode::NoSummary, format!("run `{}` has no Summary yet", self.chain.run_id))
+    }
+}
+
 /// Returns where the published folders are, for a folder that is none: the user may have named the repository, or a folder of
 /// several runs.
 fn published_hint(folder: &Path) -> String {

@@ -82,7 +82,7 @@ impl Compare {
         }
         self.refuse_mixed()?;
         let opened = [self.place.open(&self.baseline)?, self.place.open(&self.candidate)?];
-        let [baseline, candidate] = [summary(&opened[0])?, summary(&opened[1])?];
+        let [baseline, candidate] = [opened[0].summary()?, opened[1].summary()?];
         let (mut rows, left_out) = rows(baseline, candidate);
         let adjusted = benjamini_hochberg(&rows.iter().map(|row| row.p.unwrap_or(1.0)).collect::<Vec<_>>());
         rows.iter_mut().zip(adjusted).for_each(|(row, adjusted)| row.adjusted = adjusted);
@@ -106,11 +106,6 @@ impl Compare {
         let established = opened.iter().all(|opened| opened.chain.is_established());
         Ok(output::established(established))
     }
-}
-
-fn summary(opened: &VerifiedRun) -> Result<&Summary, Failure> {
-    let summary = opened.chain.one::<Summary>().map(|summary| &summary.body);
-    summary.ok_or_else(|| Failure::new(ErrorCode::NoSummary, format!("run `{}` has no Summary yet", opened.chain.run_id)))
 }
 
 /// Returns the failure of runs that have nothing in common, with what each of them measured.

@@ -1,7 +1,9 @@
 //! Definitions that the options of a command make: the files of a Source that no file of the user states.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
+use assay_stage::{ErrorCode, Failure};
 use serde_json::Value;
 
 use crate::output;
@@ -20,4 +22,13 @@ pub(crate) fn print(files: &BTreeMap<String, Vec<u8>>) {
         output::line(format!("# {path}"));
         output::lines(String::from_utf8_lossy(bytes));
     }
+}
+
+/// Writes a file, and makes the folders that it lies in.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let unwritable = |error: std::io::Error| {
+        Failure::new(ErrorCode::Output, format!("cannot write `{}`", path.display())).because(&error).lasting()
+    };
+    std::fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).map_err(unwritable)?;
+    std::fs::write(path, bytes).map_err(unwritable)
 }

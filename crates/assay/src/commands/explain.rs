@@ -6,7 +6,7 @@ mod windows;
 use std::collections::BTreeSet;
 
 use assay_diagnosis::{Conclusion, Explanation, Pair, explain, rules};
-use assay_manifest::{CaseId, Outcome, Plan, Summary, Verdict};
+use assay_manifest::{CaseId, Name, Outcome, Plan, Verdict};
 use assay_report::counted;
 use assay_report::gate::Why;
 use assay_runs::{RunStore, VerifiedRun};
@@ -52,17 +52,11 @@ pub(crate) fn why(verdict: &Verdict, place: &RunStore) -> Option<Why> {
 fn explain_verdict(verdict: &Verdict, run: &VerifiedRun) -> Result<(String, Explanation), Failure> {
     let mut paired = pair_sides(run)?;
     let plan = run.chain.one::<Plan>().map(|plan| &plan.body);
-    let workload = |case: &str| {
-        let cases = plan.into_iter().flat_map(|plan| &plan.cases);
-        cases.into_iter().find(|found| found.case_id.as_str() == case).map(|found| found.workload.clone())
-    };
     let regressed: Vec<_> =
         verdict.metrics.iter().filter(|metric| metric.primary && metric.outcome == Outcome::Regressed).collect();
     for pair in &mut paired.pairs {
-        let workload = workload(&pair.case);
-        let here = regressed
-            .iter()
-            .filter(|metric| Some(&metric.workload) == workload.as_ref() && metric.point_id.as_str() == pair.point);
+        let workload = plan.and_then(|plan| workload_of(plan, &pair.case));
+        let here = regressed.iter().filter(|metric| Some(&metric.workload) == workload && metric.point_id.as_str() == pair.point);
         pair.known_worse = here.map(|metric| metric.metric.clone()).collect();
     }
     let explanation = explain(rules(), &paired.pairs);
@@ -122,10 +116,10 @@ impl Paired {
 
 /// Pairs the points that two runs have in common: same case, same point, and same work.
 fn pair_runs(baseline: &VerifiedRun, candidate: &VerifiedRun) -> Result<Paired, Failure> {
-    let [before, now] = [baseline, candidate].map(|run| (run.chain.run_id.to_string(), run));
-    let sides = [side(&before.0, baseline)?, side(&now.0, candidate)?];
-    let is_of = |one: &CaseWindows, other: &CaseWindows| one.case == other.case;
-    paired(sides, is_of)
+    let side = |run: &VerifiedRun| -> Result<Side, Failure> {
+        Ok(Side { name: run.chain.run_id.to_string(), windows: read_windows(run)? })
+    };
+    paired([side(baseline)?, side(candidate)?], |one, other| one.case == other.case)
 }
 
 /// Pairs the points of both sides of a run's own comparison.
@@ -143,12 +137,13 @@ fn pair_sides(run: &VerifiedRun) -> Result<Paired, Failure> {
         let windows = all.iter().filter(|found| cases.iter().any(|case| case.as_str() == found.case)).cloned().collect();
         Side { name: format!("{} {}", side.target, side.variant), windows }
     };
-    let workload = |case: &str| plan.cases.iter().find(|found| found.case_id.as_str() == case).map(|found| &found.workload);
-    paired([of(&comparison.baseline), of(&comparison.candidate)], |one, other| workload(&one.case) == workload(&other.case))
+    let is_of = |one: &CaseWindows, other: &CaseWindows| workload_of(plan, &one.case) == workload_of(plan, &other.case);
+    paired([of(&comparison.baseline), of(&comparison.candidate)], is_of)
 }
 
-fn side(name: &str, run: &VerifiedRun) -> Result<Side, Failure> {
-    Ok(Side { name: name.to_owned(), windows: read_windows(run)? })
+/// Returns the workload of a case, by the case's name in rows.
+fn workload_of<'a>(plan: &'a Plan, case: &str) -> Option<&'a Name> {
+    plan.cases.iter().find(|found| found.case_id.as_str() == case).map(|found| &found.workload)
 }
 
 fn paired(sides: [Side; 2], is_of: impl Fn(&CaseWindows, &CaseWindows) -> bool) -> Result<Paired, Failure> {
@@ -179,10 +174,4 @@ fn paired(sides: [Side; 2], is_of: impl Fn(&CaseWindows, &CaseWindows) -> bool) 
             .hint("`assay compare` of two runs says which cases and points each has, and which of them are of other work"));
     }
     Ok(Paired { sides: [baseline.name, candidate.name], pairs, left_out })
-}
-
-/// Returns the Summary of a run.
-fn summary(run: &VerifiedRun) -> Result<&Summary, Failure> {
-    let summary = run.chain.one::<Summary>().map(|summary| &summary.body);
-    summary.ok_or_else(|| Failure::new(ErrorCode::NoSummary, format!("run `{}` has no Summary yet", run.chain.run_id)))
 }

@@ -89,7 +89,7 @@ impl Import {
         }
         if is_written {
             for (path, text) in &files {
-                write(&self.to.join(path), text)?;
+                crate::commands::definitions::write(&self.to.join(path), text.as_bytes())?;
             }
         }
         self.print(&found, &files, is_written)?;
@@ -340,14 +340,6 @@ fn definitions(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     }
     found.sort();
     Ok(found)
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let unwritable = |error: std::io::Error| {
-        Failure::new(ErrorCode::Output, format!("cannot write `{}`", path.display())).because(&error).lasting()
-    };
-    std::fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).map_err(unwritable)?;
-    std::fs::write(path, text).map_err(unwritable)
 }
 
 fn model(text: &str) -> Result<String, String> {

@@ -90,7 +90,7 @@ impl Init {
                 output::line(format!("unchanged  {shown}"));
                 continue;
             }
-            write(path, text)?;
+            crate::commands::definitions::write(path, text.as_bytes())?;
             output::line(format!("written    {shown}"));
         }
         self.print_next_steps(&root);
@@ -236,14 +236,6 @@ fn refuse_others(files: &[(PathBuf, String)]) -> Result<(), Failure> {
     let Some((path, _)) = files.iter().find(differs) else { return Ok(()) };
     let message = format!("`{}` is there and differs, so nothing was written", path.display());
     Err(Failure::new(ErrorCode::FileDiffers, message).hint("`--force` overwrites it"))
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let unwritable = |error: std::io::Error| {
-        Failure::new(ErrorCode::Output, format!("cannot write `{}`", path.display())).because(&error).lasting()
-    };
-    std::fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).map_err(unwritable)?;
-    std::fs::write(path, text).map_err(unwritable)
 }
 
 /// Parses a path that means the same in YAML and in a shell.

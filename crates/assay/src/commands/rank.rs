@@ -37,9 +37,8 @@ pub(crate) struct Rank {
 impl Rank {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let opened = self.place.open(&self.run)?;
-        let absent = || Failure::new(ErrorCode::NoSummary, format!("run `{}` has no Summary yet", opened.chain.run_id));
-        let summary = &opened.chain.one::<Summary>().ok_or_else(absent)?.body;
-        let plan = &opened.chain.one::<Plan>().ok_or_else(absent)?.body;
+        let summary = opened.summary()?;
+        let plan = &opened.chain.one::<Plan>().ok_or_else(|| opened.no_summary())?.body;
         let measured = measured(plan, summary, self.metric.as_deref());
         if measured.is_empty() {
             return Err(self.nothing_ranked(plan, summary));

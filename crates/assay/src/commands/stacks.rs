@@ -94,10 +94,11 @@ impl Stacks {
         let set = self.set_name()?;
         let count = self.count.unwrap_or(if self.method == Method::Combinations { MAX_STACKS } else { COUNT }) as usize;
         let seed = self.seed.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()));
+        let requirements =
+            self.requirements.as_ref().filter(|_| self.locks.is_none()).map(|path| read_requirements(path)).transpose()?;
         let (selection, resolver) = match (&self.locks, &self.requirements) {
             (Some(folder), _) => (recorded(folder)?, None),
             (None, Some(requirements)) => {
-                check_readable(requirements)?;
                 let mut uv = Uv::find(requirements, &self.interpreter)?;
                 let request = Request { method: self.method, count, seed, packages: &self.package };
                 (select(&request, &mut uv)?, Some(uv.version))
@@ -108,7 +109,7 @@ impl Stacks {
             return Err(none_made(&selection));
         }
         let named = name_stacks(&selection.stacks)?;
-        let report = self.report(&set, &named, &selection, (count, seed), resolver.as_deref());
+        let report = self.report(&set, &named, &selection, (count, seed), resolver.as_deref().zip(requirements));
         if !self.dry_run {
             self.write_files(&set, &named, &report, resolver.is_some())?;
         }
@@ -145,13 +146,10 @@ impl Stacks {
         named: &[NamedStack<'_>],
         selection: &Selection,
         (count, seed): (usize, u64),
-        resolver: Option<&str>,
+        resolved: Option<(&str, Digest)>,
     ) -> Value {
-        let is_resolved = resolver.is_some();
-        let requirements = self.requirements.as_ref().filter(|_| is_resolved).map(|path| {
-            let bytes = std::fs::read(path).unwrap_or_default();
-            json!({"path": path, "digest": Digest::compute(&bytes)})
-        });
+        let is_resolved = resolved.is_some();
+        let requirements = resolved.map(|(_, digest)| json!({"path": self.requirements, "digest": digest}));
         let stack = |named: &NamedStack<'_>| {
             let packages =
                 named.stack.packages.iter().map(|locked| (locked.package.name.clone(), locked.package.version.clone()));
@@ -167,7 +165,7 @@ impl Stacks {
             "workload": self.workload,
             "method": if is_resolved { self.method.name() } else { "locks" },
             "seed": is_resolved.then_some(seed),
-            "resolver": resolver,
+            "resolver": resolved.map(|(resolver, _)| resolver),
             "exclude_newer": std::env::var("UV_EXCLUDE_NEWER").ok().filter(|_| is_resolved),
             "interpreter": self.interpreter,
             "requirements": requirements,
@@ -192,7 +190,7 @@ impl Stacks {
             let message = format!("`{}` is there and differs, so nothing was written", path.display());
             return Err(Failure::new(ErrorCode::FileDiffers, message).hint("`--force` overwrites it, `--name` makes another set"));
         }
-        files.iter().try_for_each(|(path, bytes)| write(path, bytes))
+        files.iter().try_for_each(|(path, bytes)| definitions::write(path, bytes))
     }
 
     /// Returns the pipeline: one variant for each stack, and the trials interleaved.
@@ -345,23 +343,16 @@ fn recorded(folder: &Path) -> Result<Selection, Failure> {
     Ok(selection)
 }
 
-fn check_readable(requirements: &Path) -> Result<(), Failure> {
-    std::fs::File::open(requirements)
-        .map(|_| ())
-        .map_err(|error| Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", requirements.display())).because(&error))
+/// Returns the digest of the requirements.
+fn read_requirements(path: &Path) -> Result<Digest, Failure> {
+    let unreadable =
+        |error: std::io::Error| Failure::new(ErrorCode::Unreadable, format!("cannot read `{}`", path.display())).because(&error);
+    std::fs::read(path).map(|bytes| Digest::compute(&bytes)).map_err(unreadable)
 }
 
 fn none_made(selection: &Selection) -> Failure {
     let first = selection.skipped.first().map(|skipped| format!(": {}: {}", skipped.change, skipped.reason)).unwrap_or_default();
     Failure::new(ErrorCode::NoStack, format!("no stack was made, {} skipped{first}", selection.skipped.len()))
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let unwritable = |error: std::io::Error| {
-        Failure::new(ErrorCode::Output, format!("cannot write `{}`", path.display())).because(&error).lasting()
-    };
-    std::fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).map_err(unwritable)?;
-    std::fs::write(path, bytes).map_err(unwritable)
 }
 
 #[cfg(test)]

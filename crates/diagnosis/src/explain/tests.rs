@@ -59,15 +59,15 @@ impl State {
     }
 
     fn windows(&self, attempts: usize, noise: &mut Noise) -> Vec<Window> {
-        (0..attempts).map(|trial| self.window(trial, noise)).collect()
+        (0..attempts).map(|_| self.window(noise)).collect()
     }
 
-    fn window(&self, trial: usize, noise: &mut Noise) -> Window {
+    fn window(&self, noise: &mut Noise) -> Window {
         let outcome = |value: f64| Outcome { value, unit: "ms".to_owned(), better: Some(Better::Lower), primary: false };
         let outcomes = self.outcomes.iter().map(|(name, value)| ((*name).to_owned(), outcome(value * noise.factor())));
         let outcomes = outcomes.collect();
         let readings = self.readings.iter().map(|(source, metric, mean)| reading(source, metric, mean * noise.factor()));
-        Window { trial: format!("t{trial}"), outcomes, readings: readings.collect() }
+        Window { outcomes, readings: readings.collect() }
     }
 }
 
@@ -76,7 +76,6 @@ fn reading(source: &str, metric: &str, mean: f64) -> Reading {
         source: source.to_owned(),
         scope: source.rsplit('/').next().unwrap_or(source).to_owned(),
         series: Series::parse(metric),
-        is_counter: true,
         samples: 10,
         gap: 0.0,
         mean,

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    BetterDirection, Change, ForeignGateRules, ForeignMetricVerdict, ForeignNumber, ForeignPairing, NoiseFloor, Outcome, Reason,
+    BetterDirection, ForeignGateRules, ForeignMetricVerdict, ForeignNumber, ForeignPairing, NoiseFloor, Outcome, Reason,
     TrialPair, UnjudgedForeignNumber,
 };
-use assay_stats::{Alternative, Samples, fewest_pairs, mann_whitney};
+use assay_stats::{Samples, fewest_pairs};
 
 use super::unpaired::{self, JudgedSides, Sides, UnpairedReason, can_decide, fewest_pieces};
 use super::{ForeignRefusal, ImportedPiece, MAX_JUDGED, MetricDefinitions};
 use crate::curves::Curves;
 use crate::input::percent;
-use crate::rule::{BOUND_ALPHA, Effect, Floor, JudgedMetric, OutcomeReason, Rules, Series, judge_with, share};
+use crate::rule::{Floor, JudgedMetric, OutcomeReason, Rules, Series, judge_with, share};
 use crate::verdict::{change, effect_to_find, more_pairs};
 
 /// The statistics that a metric has by default, the most preferred first.
@@ -177,18 +177,20 @@ fn judge_pairs(family: &[&ComparedNumber], rules: &Rules) -> Vec<ForeignMetricVe
         let more = effect_to_find(&judged, rules).and_then(|effect| more_pairs(effect, &judged, rules, &mut curves, found));
         let more = more.or_else(|| (judged.outcome == Outcome::Inconclusive && found < fewest).then(|| fewest - found));
         let reason = judged.why.map(|why| pair_reason(why, &judged, rules, [found, fewest], more));
+        let [baseline, candidate] = [|pair: &TrialPair| pair.baseline, |pair: &TrialPair| pair.candidate]
+            .map(|of| pairs.iter().map(of).collect::<Vec<f64>>());
         ForeignMetricVerdict {
             outcome: judged.outcome,
             reason,
-            change: judged.effect.as_ref().and_then(|effect| change(effect, series, pairs)),
+            change: judged.effect.as_ref().and_then(|effect| change(effect, series.better, [&baseline, &candidate])),
             p_worse_adjusted: judged.worse_adjusted,
             p_better_adjusted: judged.better_adjusted,
             floor: judged.floor.map(noise_floor),
             noise: judged.noise.map(|noise| noise.without_spikes().sd),
             detectable: judged.detectable.map(share),
             more_pieces: more.filter(|_| judged.outcome == Outcome::Inconclusive),
-            baseline: pairs.iter().map(|pair| pair.baseline).collect(),
-            candidate: pairs.iter().map(|pair| pair.candidate).collect(),
+            baseline,
+            candidate,
             missing: compared.pieces().saturating_sub(pairs.len()) as u32,
             ..compared.unjudged_verdict()
         }
@@ -290,7 +292,7 @@ fn judge_unpaired(family: &[&ComparedNumber], rules: &Rules) -> Vec<ForeignMetri
         ForeignMetricVerdict {
             outcome: judged.outcome,
             reason: judged.why.map(|why| unpaired_reason(why, &judged, rules, found, needed)),
-            change: judged.effect.as_ref().and_then(|effect| unpaired_change(effect, &sides)),
+            change: judged.effect.as_ref().and_then(|effect| change(effect, sides.better, [&sides.baseline, &sides.candidate])),
             p_worse_adjusted: judged.worse_adjusted,
             p_better_adjusted: judged.better_adjusted,
             floor: judged.floor.map(noise_floor),
@@ -337,26 +339,4 @@ fn unpaired_reason(
             Reason::new("within_floor", text)
         }
     }
-}
-
-/// Formats the effect as ratios of candidate over baseline, whichever direction is better.
-fn unpaired_change(effect: &Effect, sides: &Sides) -> Option<Change> {
-    let [baseline, candidate] = [&sides.baseline, &sides.candidate].map(|values| Samples::new(values).ok());
-    let (baseline, candidate) = (baseline?, candidate?);
-    let (low, high, turn) = match sides.better {
-        BetterDirection::Lower => (effect.low, effect.high, 1.0),
-        BetterDirection::Higher => (effect.high, effect.low, -1.0),
-    };
-    let ratio = |log: f64| libm::exp(turn * log);
-    Some(Change {
-        ratio: ratio(effect.shift),
-        low: low.map(ratio),
-        high: high.map(ratio),
-        level: 1.0 - 2.0 * BOUND_ALPHA,
-        baseline_median: baseline.median(),
-        candidate_median: candidate.median(),
-        p_worse: effect.p_worse,
-        p_better: effect.p_better,
-        p_unpaired: mann_whitney(&candidate, &baseline, Alternative::TwoSided).ok().map(|tested| tested.p),
-    })
 }

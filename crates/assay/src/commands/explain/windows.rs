@@ -9,8 +9,6 @@ use assay_stage::{ErrorCode, Failure};
 use assay_verify::{Tables, read_tables};
 use assay_warehouse::{Row, Value};
 
-use super::summary;
-
 /// The tables that an explanation is made from.
 const TABLES: [&str; 3] = ["attempt_fact", "outcome_fact", "telemetry_slice_fact"];
 
@@ -31,7 +29,7 @@ type AttemptKey<'a> = (&'a str, &'a str, i64);
 /// # Errors
 /// Fails if the run has no Summary, and if a curated file is absent or is not that of the Summary.
 pub(super) fn read_windows(run: &VerifiedRun) -> Result<Vec<CaseWindows>, Failure> {
-    let files = &summary(run)?.files;
+    let files = &run.summary()?.files;
     let tables = read_tables(run.blobs.as_ref(), files.iter().filter(|file| TABLES.contains(&file.table.as_str())))?;
     if tables.get("attempt_fact").is_none_or(Vec::is_empty) {
         return Err(Failure::new(ErrorCode::NothingCompared, format!("run `{}` has no attempt", run.chain.run_id)));
@@ -67,7 +65,7 @@ fn windows(tables: &Tables) -> Vec<CaseWindows> {
             continue;
         };
         // Every shard of an attempt has a row.
-        of_attempts.entry(key).or_insert_with(|| Window { trial: key.1.to_owned(), ..Window::default() });
+        of_attempts.entry(key).or_default();
         places.insert(key, (point, digest));
     }
     for row in rows("outcome_fact") {
@@ -142,7 +140,6 @@ fn reading(row: &Row) -> Option<Reading> {
         source: row.text("source")?.to_owned(),
         scope: row.text("scope_id")?.to_owned(),
         series: Series::parse(row.text("metric")?),
-        is_counter: row.text("metric_kind") == Some("counter"),
         samples: u64::try_from(whole(row, "n")?).ok()?,
         gap: gap_ns as f64 / (end.saturating_sub(start)).max(1) as f64,
         // A counter that was read once has no increase; that it was read is known.
