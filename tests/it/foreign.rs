@@ -209,9 +209,10 @@ fn cosign_accepts_every_signed_example() {
         let manifest = bundle.display().to_string().replace(".sigstore.json", ".json");
         let document: Value = serde_json::from_slice(&fs::read(&manifest).expect("a manifest")).expect("JSON");
         let stage = text(&document["header"]["stage"]);
-        let predicate = match stage {
-            "gate" => "https://in-toto.io/attestation/test-result/v0.1",
-            "publish" => "https://slsa.dev/verification_summary/v1",
+        // A verdict over foreign evidence is signed by a gate, and is no test result.
+        let predicate = match text(&document["header"]["kind"]) {
+            "verdict" => "https://in-toto.io/attestation/test-result/v0.1",
+            "publication" => "https://slsa.dev/verification_summary/v1",
             _ => "slsaprovenance1",
         };
         let line = format!(

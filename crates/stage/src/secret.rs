@@ -340,6 +340,8 @@ struct Escapes<'a> {
     text: &'a [u8],
     at: usize,
     is_cut: bool,
+    /// True if the last escape is one of a percent sign, which begins an escape itself.
+    is_percent: bool,
 }
 
 /// An escape: its range of the text, and what it is decoded to.
@@ -385,10 +387,11 @@ impl Iterator for Escapes<'_> {
                     .position(|byte| matches!(byte, b'\\' | b'%' | b'&' | b'\r' | b'\n' | b' ' | b':' | b'<' | 0xc2..))?;
             let rest = self.text.get(start..)?;
             let unread = wrap_length(self.text, start, self.is_cut)
-                .or_else(|| separator_length(self.text, start))
+                .or_else(|| separator_length(self.text.get(self.at..)?, start - self.at, self.is_percent))
                 .or_else(|| invisible_length(rest));
             if let Some(length) = unread {
                 self.at = start + length;
+                self.is_percent = false;
                 return Some(Escape { range: start..self.at, decoded: Decoded::Nothing });
             }
             if self.is_cut && is_cut_escape(rest) {
@@ -397,9 +400,11 @@ impl Iterator for Escapes<'_> {
             }
             if let Some((decoded, length)) = parse_escape(rest) {
                 self.at = start + length;
+                self.is_percent = matches!(decoded, Decoded::Byte(b'%') | Decoded::Char('%'));
                 return Some(Escape { range: start..self.at, decoded });
             }
             self.at = start + 1;
+            self.is_percent = false;
         }
     }
 }
@@ -407,7 +412,7 @@ impl Iterator for Escapes<'_> {
 /// Returns a text with its escapes decoded once; `None` if it has none. An escape that is cut at the end of a text that `is_cut` is left
 /// out.
 fn decode(text: &[u8], is_cut: bool) -> Option<Vec<u8>> {
-    let mut escapes = Escapes { text, at: 0, is_cut }.peekable();
+    let mut escapes = Escapes { text, at: 0, is_cut, is_percent: false }.peekable();
     escapes.peek()?;
     let (mut decoded, mut at) = (Vec::with_capacity(text.len()), 0);
     for escape in escapes {
@@ -421,7 +426,7 @@ fn decode(text: &[u8], is_cut: bool) -> Option<Vec<u8>> {
 
 /// Returns the ranges of a text whose decoded form has these ranges, which are in order and neither empty nor overlapping.
 fn source_ranges(text: &[u8], is_cut: bool, ranges: &[Range<usize>]) -> Vec<Range<usize>> {
-    let mut escapes = Escapes { text, at: 0, is_cut }.peekable();
+    let mut escapes = Escapes { text, at: 0, is_cut, is_percent: false }.peekable();
     // The end of the last escape before a place, in the text and decoded.
     let (mut in_text, mut in_decoded) = (0, 0);
     // Returns the range of a decoded byte. Places must not decrease.
@@ -500,13 +505,18 @@ fn wrap_length(text: &[u8], start: usize, is_cut: bool) -> Option<usize> {
     is_within.then(|| rest.len() - next_line.len() + indentation)
 }
 
-/// Returns the length of a blank or colon between two groups of two or four hexadecimal digits: programs print bytes so.
-fn separator_length(text: &[u8], start: usize) -> Option<usize> {
+/// Returns the length of a blank or colon between two groups of two or four hexadecimal digits: programs print bytes so. The text begins
+/// behind the escape before, which may be that of a percent sign. Digits of an escape, or of one that is escaped itself, are no group.
+fn separator_length(text: &[u8], start: usize, is_percent: bool) -> Option<usize> {
     text.get(start).filter(|byte| matches!(byte, b' ' | b':'))?;
     let digits = |bytes: &mut dyn Iterator<Item = &u8>| bytes.take(5).take_while(|byte| byte.is_ascii_hexdigit()).count();
     let before = digits(&mut text.get(..start)?.iter().rev());
     let after = digits(&mut text.get(start + 1..)?.iter());
-    [before, after].iter().all(|count| matches!(count, 2 | 4)).then_some(1)
+    let is_escape = match start.checked_sub(before + 1) {
+        Some(at) => text.get(at).is_some_and(|byte| b"%uUx".contains(byte)),
+        None => is_percent,
+    };
+    (!is_escape && [before, after].iter().all(|count| matches!(count, 2 | 4))).then_some(1)
 }
 
 /// The marks of HTML for a place where a long word may be wrapped.
@@ -770,6 +780,10 @@ mod tests {
         ] {
             assert_eq!(masked(text, &["sk-Se/ret="]), expected, "{text}");
         }
+        for text in [r"hunter\u005c:00", r"hunter\\u005c:00", "hunter%5c:00", "hunter%255c:00", r"hunter\x5c:00"] {
+            assert_eq!(masked(text, &[r"hunter\:00"]), "[secret]", "the digits of an escape are no byte before a colon: {text}");
+        }
+        assert_eq!(masked("%2068:75:6e:74:65:72", &["hunter"]), "%20[secret]", "bytes behind an escape");
         assert_eq!(Secrets::new(["sk-Se/ret="]).mask_truncated("no 736b2d53").as_deref(), Some("no [secret]"), "cut");
     }
 
