@@ -109,6 +109,10 @@ fn what_is_no_reading_query_is_refused() {
     ] {
         measured_fixture().assay(&["query", sql]).refuses(2, error);
     }
+    for overflow in ["9223372036854775807 + count(*)", "sum(9223372036854775807)"] {
+        let refused = measured_fixture().assay(&["query", &format!("SELECT {overflow} FROM runs")]).refuses(2, "query_failed");
+        assert!(refused.stderr.contains("64 bits"), "{}", refused.stderr);
+    }
     measured_fixture().assay(&["query", "SELECT * FROM outcomes", "--max-rows", "3"]).refuses(2, "query_too_large");
     let fixture = Fixture::bare();
     fs::create_dir_all(fixture.store().join("blobs")).expect("a store");

@@ -7,6 +7,7 @@ mod cells;
 mod check;
 mod origin;
 mod session;
+mod whole_numbers;
 
 use std::io::{Read as _, Write as _};
 use std::process::ExitCode;

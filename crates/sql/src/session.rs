@@ -32,6 +32,7 @@ use crate::cells::{columns, from_batches};
 use crate::check::{QueryTables, STACK_BYTES, collect_tables, invalid_query, parse_statement};
 use crate::origin::table_column;
 use crate::thread_error;
+use crate::whole_numbers::check_overflow;
 
 /// Rows per batch. Fixed, because sums are added up batch by batch.
 const BATCH_ROWS: usize = 8 * 1024;
@@ -112,7 +113,8 @@ async fn context(reads: &QueryTables, tables: &Tables, limits: Limits) -> Result
     let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
     let runtime =
         RuntimeEnvBuilder::new().with_memory_limit(memory, 1.0).with_disk_manager_builder(disk).build_arc().map_err(start)?;
-    let context = SessionContext::new_with_config_rt(config(), runtime);
+    let mut context = SessionContext::new_with_config_rt(config(), runtime);
+    check_overflow(&mut context).map_err(start)?;
     // The catalog describes the tables of the warehouse; those of foreign evidence are there if the query reads them.
     let own = assay_warehouse::TABLES.iter().filter(|table| reads.catalog || reads.tables.contains(table.name));
     let foreign = assay_warehouse::FOREIGN_TABLES.iter().filter(|table| reads.tables.contains(table.name));
