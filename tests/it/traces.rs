@@ -69,16 +69,18 @@ pub(crate) fn metric(fixture: &Fixture, run_id: &str, point: &str, name: &str) -
     metrics.iter().find(|metric| text(&metric["metric"]) == name).and_then(|metric| metric["median"].as_f64()).expect("a value")
 }
 
-/// Returns the records of each attempt, over all shards.
+/// Returns the records of each attempt, over all shards, in the order of trials and attempts.
 pub(crate) fn records(fixture: &Fixture, run_id: &str) -> Vec<Vec<Record>> {
-    let mut attempts: BTreeMap<String, Vec<Record>> = BTreeMap::new();
+    let mut attempts: BTreeMap<(String, u64), Vec<Record>> = BTreeMap::new();
     for pointer in fixture.pointers(run_id, "execute") {
         let part = pointer.load(&fixture.store());
         for attempt in list(&part["body"]["attempts"]) {
             let records = blob(&fixture.store(), text(&attempt["serving"]["records"]["digest"]));
             let file =
                 RecordFile::open(std::fs::read(records).expect("the records are in the store")).expect("a file of records");
-            let of_attempt = attempts.entry(format!("{}/{}", attempt["trial_id"], attempt["attempt"])).or_default();
+            let of_attempt = attempts
+                .entry((text(&attempt["trial_id"]).to_owned(), attempt["attempt"].as_u64().expect("a number")))
+                .or_default();
             of_attempt.extend(file.records().expect("records").map(|record| record.expect("a record")));
         }
     }
