@@ -90,7 +90,7 @@ fn every_attempt_has_a_row_and_one_machine_has_no_place() {
 fn a_query_sees_the_tables_as_a_run_left_them() {
     let count = |arguments: &[&str]| {
         let sql = "SELECT count(DISTINCT run_id) AS runs FROM runs";
-        let ran = measured_fixture().assay(&[&["query", sql, "--format", "json"], arguments].concat()).success();
+        let ran = measured_fixture().assay(&[&["query", sql, "--json"], arguments].concat()).success();
         ran.stdout.trim().to_owned()
     };
     assert_eq!(count(&[]), r#"{"runs":2}"#);

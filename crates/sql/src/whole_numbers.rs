@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array as _, ArrayRef, BooleanArray};
+use arrow_array::{ArrayRef, BooleanArray};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef};
 use datafusion::arrow::compute::kernels::numeric;
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
@@ -290,6 +290,8 @@ impl GroupsAccumulator for WideSums {
 
 #[cfg(test)]
 mod tests {
+    use arrow_array::Array as _;
+
     use super::*;
 
     const VALUES: &str =

@@ -60,6 +60,9 @@ pub(crate) struct Query {
     /// The output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
+    /// The same as `--format json`
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
     /// Write the result to this file
     #[arg(long, value_name = "PATH")]
     output: Option<PathBuf>,
@@ -72,7 +75,7 @@ pub(crate) struct Query {
 
 impl Query {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        if self.format == Format::Parquet && self.output.is_none() && std::io::stdout().is_terminal() {
+        if self.format() == Format::Parquet && self.output.is_none() && std::io::stdout().is_terminal() {
             return Err(
                 Failure::new(ErrorCode::BinaryOutput, "Parquet is nothing for a terminal").hint("name a file with `--output`")
             );
@@ -89,6 +92,10 @@ impl Query {
             Some(foreign) if query.tables().next().is_none() => self.run_foreign(&query, foreign),
             foreign => self.run_own(&store, &query, &scratch, foreign),
         }
+    }
+
+    fn format(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
     }
 
     /// Runs a query of foreign evidence alone, which needs no warehouse.
@@ -201,7 +208,7 @@ impl Query {
 
     /// Writes the result. In JSON, a last line lists the runs that are left out, if there are any.
     fn write(&self, result: &ResultTable, left_out: &[LeftOutRun]) -> Result<(), Failure> {
-        let bytes = match self.format {
+        let bytes = match self.format() {
             Format::Table => result.text().into_bytes(),
             Format::Csv => result.csv().into_bytes(),
             Format::Json if left_out.is_empty() => result.json_lines().into_bytes(),

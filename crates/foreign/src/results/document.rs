@@ -130,6 +130,13 @@ fn spell_out(bytes: &[u8]) -> Option<Vec<u8>> {
     found.then_some(spelled)
 }
 
+/// Returns the problem of a file that is JSON by its name and not by its content.
+pub(super) fn broken_json(file: &str, bytes: &[u8]) -> Option<ResultsError> {
+    let is_named_json = [".json", ".jsonl"].iter().any(|end| file.ends_with(end));
+    let is_json = !matches!(Documents::open(file, bytes), Ok(None));
+    if is_json || !is_named_json { None } else { Some(damaged(file, 1, &parse(bytes).err()?)) }
+}
+
 fn damaged(file: &str, document: u64, error: &serde_json::Error) -> ResultsError {
     let place = format!("line {}, column {}", error.line(), error.column());
     let what = if error.is_eof() { format!("it ends too early, at {place}") } else { format!("it is not JSON at {place}") };

@@ -6,7 +6,7 @@ use assay_manifest::{ForeignRow, NotRead};
 use serde_json::Value;
 
 use super::credential;
-use super::document::Documents;
+use super::document::{Documents, broken_json};
 use super::error::ResultsError;
 use super::format::{Form, Part, ResultFormat};
 use super::left_out::{LeftOut, Uneven};
@@ -89,7 +89,8 @@ pub fn read_results(files: &[ResultFile<'_>]) -> Result<Results, ResultsError> {
         reader.read(index, file, part, content)?;
         parts.push(FilePart { file: index, part: part.name });
     }
-    let (format, _) = format.ok_or(ResultsError::Unknown)?;
+    let unknown = || files.iter().find_map(|file| broken_json(file.path, file.bytes)).unwrap_or(ResultsError::Unknown);
+    let (format, _) = format.ok_or_else(unknown)?;
     reader.finish(format, parts, files)
 }
 

@@ -202,6 +202,13 @@ fn files_that_are_none_of_a_format_are_refused() {
     for text in ["", "{}", "[]", "text", "{\"aiperf_version\": 1}", "\u{0}"] {
         assert_eq!(message(one(text)), unknown, "{text}");
     }
+    for (text, problem) in [
+        ("{\"a\": 1,\n", "it ends too early, at line 2, column 0"),
+        ("{\"a\": }", "it is not JSON at line 1, column 7"),
+        ("", "it ends too early, at line 1, column 0"),
+    ] {
+        assert_eq!(message(read(&[("r.json", text)])), format!("`r.json` is damaged in document 1: {problem}"));
+    }
     let files = |format: &str| RESULT_FORMATS.iter().find(|known| known.name == format).expect("a format").examples[0].files[0];
     assert_eq!(
         message(read(&[files("vllm"), files("sglang")])),
