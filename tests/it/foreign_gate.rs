@@ -84,6 +84,8 @@ fn a_slower_candidate_is_found_and_blocks_only_if_the_rules_allow_it() {
     assert!(file("comment.md").lines().next().is_some_and(|line| line.contains("a verdict over foreign evidence")));
     assert!(file("report.html").contains("<strong>a verdict over foreign evidence"));
     assert!(file("verdict.sigstore.json").contains("dsseEnvelope"));
+    assert!(file("junit.xml").contains("<failure type=\"regression\""), "{}", file("junit.xml"));
+    assert!(file("check.json").contains("\"conclusion\": \"failure\""), "{}", file("check.json"));
     let verified = fixture.assay(&["verify", digest(&blocked), "--strict"]).success().stdout;
     for part in [
         "  ok  20 pieces of foreign evidence, each with the signature of its importer",

@@ -1,9 +1,11 @@
-//! The report of a verdict over foreign evidence: one [`ForeignReport`], rendered for the terminal, as a pull request's comment and as a page.
+//! The report of a verdict over foreign evidence: one [`ForeignReport`], rendered for the terminal, as a pull request's comment, as a page,
+//! and for CI systems.
 //!
-//! The first line of each states that Assay measured none of the numbers. Names, labels and reasons come from other tools and from the importers of
+//! Each begins with the statement that Assay measured none of the numbers, or has it as a property. Names, labels and reasons come from other tools and from the importers of
 //! their files, so every rendering escapes them. Renderings of equal inputs have equal bytes.
 
 mod html;
+mod junit;
 mod markdown;
 mod phrases;
 mod terminal;

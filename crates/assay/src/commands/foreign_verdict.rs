@@ -75,7 +75,11 @@ fn write(folder: &Path, known: &VerifiedForeignVerdict, uri: &str) -> Result<(),
     file("verdict.sigstore.json", &store.get(&known.reference.bundle, MAX_MANIFEST_BYTES)?)?;
     let report = report(known, named_store(uri));
     file("report.html", report.html().as_bytes())?;
-    file("comment.md", report.markdown(MAX_COMMENT_BYTES).as_bytes())
+    file("comment.md", report.markdown(MAX_COMMENT_BYTES).as_bytes())?;
+    file("junit.xml", report.junit().as_bytes())?;
+    let check = serde_json::to_vec_pretty(&report.check_run())
+        .map_err(|error| Failure::new(ErrorCode::Internal, "the check has no JSON form").because(&error))?;
+    file("check.json", &check)
 }
 
 /// Finds the verdict over foreign evidence of a digest; `None` if the digest is that of something else. A damaged pointer may be that of the verdict,

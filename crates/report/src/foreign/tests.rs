@@ -98,11 +98,49 @@ fn no_rendering_is_controlled_by_names_of_other_tools() {
     found.remarks.push(HOSTILE.to_owned());
     found.baseline[0].format = HOSTILE.to_owned();
     found.differences[0].baseline = HOSTILE.to_owned();
+    let junit = report(&found).junit();
+    assert!(!junit.contains("<script") && !junit.contains('\u{1b}'), "{junit}");
     let [text, markdown, page] = all(&found);
     assert!(!text.contains('\u{1b}') && !markdown.contains('\u{1b}') && !page.contains('\u{1b}'));
     check_balance(&page).expect("closed elements");
     let markdown = outside_code(&markdown);
     assert!(!page.contains("<script") && !markdown.contains("<script") && !markdown.contains("@maintainer"), "{markdown}");
+}
+
+#[test]
+fn ci_systems_see_a_failure_only_if_the_verdict_may_block() {
+    let found = |outcome: Outcome, advisory: bool, block_on_inconclusive: bool| {
+        let mut found = verdict();
+        found.outcome = outcome;
+        found.advisory = advisory;
+        found.rules.block_on_inconclusive = block_on_inconclusive;
+        found.blocks = !advisory && (outcome == Outcome::Regressed || outcome == Outcome::Inconclusive && block_on_inconclusive);
+        found.metrics.truncate(1);
+        (found.metrics[0].outcome, found.metrics[0].primary) = (outcome, true);
+        let report = report(&found);
+        (report.junit(), report.check_run()["conclusion"].as_str().expect("a text").to_owned())
+    };
+    for (outcome, advisory, blocks_on_inconclusive, case, conclusion) in [
+        (Outcome::Regressed, false, false, "<failure type=\"regression\"", "failure"),
+        (Outcome::Regressed, true, true, "<skipped message=\"advisory, regressed: ", "neutral"),
+        (Outcome::Inconclusive, false, true, "<failure type=\"inconclusive\"", "action_required"),
+        (Outcome::Inconclusive, false, false, "<skipped message=\"inconclusive: ", "neutral"),
+        (Outcome::Inconclusive, true, true, "<skipped message=\"inconclusive: ", "neutral"),
+        (Outcome::Unchanged, true, true, "failures=\"0\" errors=\"0\" skipped=\"0\"", "success"),
+    ] {
+        let (junit, concluded) = found(outcome, advisory, blocks_on_inconclusive);
+        assert!(junit.contains(case) && concluded == conclusion, "{outcome} {advisory}: {concluded}\n{junit}");
+        assert!(junit.contains("Assay measured none of its numbers"), "{junit}");
+    }
+    let mut none = verdict();
+    none.metrics.clear();
+    let junit = report(&none).junit();
+    assert!(junit.contains("<skipped message=\"no metric was judged\""), "{junit}");
+    let check = report(&none).check_run();
+    assert!(
+        check["output"]["title"].as_str().is_some_and(|title| title.ends_with(", over foreign evidence: 0 of 0 metrics")),
+        "{check}"
+    );
 }
 
 #[test]

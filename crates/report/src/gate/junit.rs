@@ -4,24 +4,7 @@ use std::collections::BTreeMap;
 
 use super::model::Report;
 use super::model::row::{MetricOutcome, Row};
-use crate::render::html::writer::Writer;
-
-/// The result of a test case.
-enum CaseResult {
-    Passed,
-    /// Neither passed nor failed; holds the message with the reason.
-    Skipped(String),
-    /// Failed; holds the type and the message.
-    Failed(&'static str, String),
-}
-
-/// A test case with its properties.
-struct Case {
-    class: String,
-    name: String,
-    result: CaseResult,
-    properties: Vec<(&'static str, String)>,
-}
+use crate::render::junit::{Case, CaseResult, Suite, document};
 
 impl Report {
     /// Returns the verdict as JUnit XML: a suite for each workload and one for the checks. A regression is a failure of the type
@@ -39,33 +22,15 @@ impl Report {
         }
         // A workload's name cannot contain a space.
         suites.insert("of the gate", self.gate_cases());
-        let mut xml = Writer::xml();
-        let all: Vec<&Case> = suites.values().flatten().collect();
-        let name = format!("assay gate {}", self.gate);
-        let counts = counts(&all);
-        xml.element("testsuites", &with_counts(&name, &counts), |xml| {
-            for (workload, cases) in &suites {
-                self.suite(xml, workload, cases);
-            }
-        });
-        xml.newline();
-        xml.finish()
+        let suites: Vec<_> = suites.into_iter().map(|(name, cases)| self.suite(name, cases)).collect();
+        document(&format!("assay gate {}", self.gate), &suites)
     }
 
-    fn suite(&self, xml: &mut Writer, name: &str, cases: &[Case]) {
-        xml.newline();
-        let counts = counts(&cases.iter().collect::<Vec<_>>());
-        let mut attributes = with_counts(name, &counts).to_vec();
-        attributes.push(("timestamp", self.judged_on.trim_end_matches('Z')));
-        xml.element("testsuite", &attributes, |xml| {
-            let digest = self.digest.as_ref().map(|digest| ("verdict", digest.clone()));
-            let outcome = [("gate", self.gate.clone()), ("outcome", self.outcome.to_string())];
-            properties(xml, &outcome.into_iter().chain(digest).collect::<Vec<_>>());
-            for case in cases {
-                write(xml, case);
-            }
-            xml.newline();
-        });
+    fn suite<'a>(&'a self, name: &'a str, cases: Vec<Case>) -> Suite<'a> {
+        let digest = self.digest.as_ref().map(|digest| ("verdict", digest.clone()));
+        let outcome = [("gate", self.gate.clone()), ("outcome", self.outcome.to_string())];
+        let properties = outcome.into_iter().chain(digest).collect();
+        Suite { name, timestamp: self.judged_on.trim_end_matches('Z'), properties, cases }
     }
 
     fn metric_case(&self, row: &Row) -> Case {
@@ -132,38 +97,4 @@ impl Report {
         cases.push(Case { class: "gate".to_owned(), name, result: judged, properties: Vec::new() });
         cases
     }
-}
-
-/// Returns the number of tests, failures and skipped cases.
-fn counts(cases: &[&Case]) -> [String; 3] {
-    let failed = cases.iter().filter(|case| matches!(case.result, CaseResult::Failed(..))).count();
-    let skipped = cases.iter().filter(|case| matches!(case.result, CaseResult::Skipped(_))).count();
-    [cases.len(), failed, skipped].map(|count| count.to_string())
-}
-
-fn with_counts<'a>(name: &'a str, [tests, failed, skipped]: &'a [String; 3]) -> [(&'static str, &'a str); 5] {
-    [("name", name), ("tests", tests), ("failures", failed), ("errors", "0"), ("skipped", skipped)]
-}
-
-fn write(xml: &mut Writer, case: &Case) {
-    xml.newline();
-    xml.element("testcase", &[("classname", &case.class), ("name", &case.name)], |xml| {
-        properties(xml, &case.properties);
-        match &case.result {
-            CaseResult::Passed => {}
-            CaseResult::Skipped(message) => xml.shape("skipped", &[("message", message)]),
-            CaseResult::Failed(kind, message) => xml.leaf("failure", &[("type", kind), ("message", message)], message),
-        }
-    });
-}
-
-fn properties(xml: &mut Writer, properties: &[(&'static str, String)]) {
-    if properties.is_empty() {
-        return;
-    }
-    xml.element("properties", &[], |xml| {
-        for (name, value) in properties {
-            xml.shape("property", &[("name", name), ("value", value)]);
-        }
-    });
 }

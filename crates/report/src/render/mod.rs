@@ -1,4 +1,4 @@
-//! The parts that every report is written with: text and numbers, HTML, SVG, Markdown, and tables of a terminal. Nothing here knows
+//! The parts that every report is written with: text and numbers, HTML, SVG, Markdown, JUnit XML, and tables of a terminal. Nothing here knows
 //! runs, verdicts or histories.
 
 #[cfg(test)]
@@ -6,6 +6,7 @@ pub(crate) mod check;
 pub(crate) mod command;
 pub(crate) mod fine_print;
 pub(crate) mod html;
+pub(crate) mod junit;
 pub(crate) mod markdown;
 pub(crate) mod number;
 pub(crate) mod similar;
