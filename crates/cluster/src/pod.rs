@@ -265,7 +265,7 @@ fn environment(store: &str, image: &str, targets_namespace: &str, role: Role) ->
         field(NODE, "spec.nodeName"),
         field(POD, "metadata.name"),
         field(POD_UID, "metadata.uid"),
-        json!({"name": "COSIGN_PASSWORD", "valueFrom": {"secretKeyRef": {"name": key_secret(role), "key": "cosign.password"}}}),
+        json!({"name": assay_stage::KEY_PASSWORD, "valueFrom": {"secretKeyRef": {"name": key_secret(role), "key": "cosign.password"}}}),
         text("TMPDIR", SCRATCH),
     ]
 }

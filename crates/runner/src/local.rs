@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use assay_failure::{ErrorCode, Failure};
 use assay_manifest::{Digest, InputRef, Plan, Role};
 use assay_process::{Cancel, Child, ChildExit, Command, FdThree, Orphans, Output, Signal, Spawner, Status, pipe_with_bytes};
-use assay_stage::{Event, HoldRequest, Secrets, StageName, read_secret};
+use assay_stage::{Event, HoldRequest, KEY_PASSWORD, Secrets, StageName, read_secret};
 
 use crate::driver::parameters_json;
 use crate::{Defect, Error, FileRole, KeyRing, LogEnd, Resource, Result, Runner, SecretOrigin, StageCall, StageEnd};
@@ -53,9 +53,6 @@ const WAITING_EVENTS: usize = 1024;
 
 /// The longest event, in bytes: a line of a stage's stdout.
 const MAX_EVENT_BYTES: u64 = 1 << 20;
-
-/// The variable that holds the password of private keys: no stage needs it, because its key is passed unlocked.
-const PASSWORD_VARIABLE: &str = "COSIGN_PASSWORD";
 
 /// Runs stages as child processes.
 pub struct LocalRunner {
@@ -99,7 +96,8 @@ impl LocalRunner {
         let arguments = stage_arguments(call, &self.store, self.trust, self.scratch.as_deref())?;
         let binary = self.binary(call.stage.role())?;
         let mut command = supervisor_command(binary.as_os_str(), arguments)?.inherit_env();
-        command.env.remove(OsStr::new(PASSWORD_VARIABLE));
+        // No stage needs it, because its key is passed unlocked.
+        command.env.remove(OsStr::new(KEY_PASSWORD));
         let key = pipe_with_bytes(self.keys.unlocked(call.stage.role())?)?;
         command.fd_three = FdThree::Passed(key);
         command.stdout = Output::Pipe;

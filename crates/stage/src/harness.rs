@@ -21,6 +21,7 @@ use crate::arguments::{Arguments, ManifestRef};
 use crate::event::emit;
 use crate::may_begin::{BEGIN_LIMIT, wait_for_mark};
 use crate::seal::dependencies;
+use crate::secret::key_password;
 use crate::trust::read_named_trust;
 use crate::{
     AcceptedResult, Clock, Context, ErrorCode, Event, Exit, Failure, Inputs, Layout, Seal, binary_digest, input_digest,
@@ -375,8 +376,7 @@ fn decrypt(path: &Path) -> Result<SecretKey, Failure> {
         Failure::new(ErrorCode::Key, format!("cannot read the key `{}`", path.display())).because(error)
     };
     let text = String::from_utf8(read_limited(path).map_err(|error| unreadable(&error))?).map_err(|error| unreadable(&error))?;
-    let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
-    SecretKey::decrypt(&text, password.as_encoded_bytes()).map_err(|error| error.into_failure(path))
+    SecretKey::decrypt(&text, key_password().as_encoded_bytes()).map_err(|error| error.into_failure(path))
 }
 
 fn from_descriptor(fd: u32) -> Result<SecretKey, Failure> {

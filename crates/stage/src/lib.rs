@@ -28,5 +28,5 @@ pub use seal::{
     Seal, SignedManifest, binary_digest, dependencies, file_digest, policy_uri, published_uri, seal, seal_with,
     source_dependencies, verified_levels,
 };
-pub use secret::{ENDPOINT_PREFIX, MissingValue, Secrets, read_secret, read_value};
+pub use secret::{ENDPOINT_PREFIX, KEY_PASSWORD, MissingValue, Secrets, key_password, read_secret, read_value};
 pub use trust::{load_trust, read_trust};

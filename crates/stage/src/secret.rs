@@ -30,6 +30,14 @@ const MAX_ESCAPE_BYTES: usize = 10;
 /// credentials among them, and a definition is not trusted with them.
 pub const ENDPOINT_PREFIX: &str = "ENDPOINT_";
 
+/// The variable that holds the password of private keys, as cosign names it. No stage gets it where a runner passes its key unlocked.
+pub const KEY_PASSWORD: &str = "COSIGN_PASSWORD";
+
+/// Returns the password of private keys; empty if none is set.
+pub fn key_password() -> OsString {
+    std::env::var_os(KEY_PASSWORD).unwrap_or_default()
+}
+
 /// Reads the text of a file without the trailing line end that editors add.
 pub fn read_secret(path: &str) -> std::io::Result<OsString> {
     let mut text = String::new();

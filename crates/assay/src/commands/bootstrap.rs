@@ -10,7 +10,7 @@ use assay_cluster::{
 use assay_envelope::{PublicKey, ScryptCost, SecretKey, TrustPolicy};
 use assay_manifest::{Digest, Role};
 use assay_runner::{Config, LocalKeys, add_signers};
-use assay_stage::{ErrorCode, Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure, key_password};
 
 use crate::commands::cluster::{find_temporary, keep};
 use crate::commands::render::{InstallOptions, StoreChoice, read_policy};
@@ -58,7 +58,7 @@ pub(crate) enum InstallLifetime {
 /// Installs Assay with a person's credentials, and returns the trust policy of its runs.
 pub(crate) fn install(cluster: &Cluster, options: &InstallOptions, lifetime: InstallLifetime) -> Result<String, Failure> {
     let config = Config::find()?;
-    let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
+    let password = key_password();
     make_missing_keys(&config, password.as_encoded_bytes())?;
     let namespace = options.namespace.as_str();
     check_targets_alone(cluster, options)?;

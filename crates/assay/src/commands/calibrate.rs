@@ -14,7 +14,7 @@ use assay_report::{shell_word, significant};
 use assay_runner::{Config, KeyRing, LocalKeys, SourceSpec};
 use assay_runs::{RunStore, establish, store_option};
 use assay_stage::parameters::PlanParameters;
-use assay_stage::{Clock, ErrorCode, Exit, Failure, file_digest};
+use assay_stage::{Clock, ErrorCode, Exit, Failure, file_digest, key_password};
 use assay_store::Store;
 use assay_verify::{Blobs as _, StoreBlobs};
 use serde_json::json;
@@ -163,7 +163,7 @@ impl Calibrate {
 
 /// Returns the unlocked key of the role `calibrate`, which is made at first use.
 fn calibrate_key() -> Result<KeyRing, Failure> {
-    let (config, password) = (Config::find()?, std::env::var_os("COSIGN_PASSWORD").unwrap_or_default());
+    let (config, password) = (Config::find()?, key_password());
     let password = password.as_encoded_bytes();
     make_missing_keys(&config, password)?;
     Ok(LocalKeys::new(&config).unlock(&[Role::Calibrate], password)?)

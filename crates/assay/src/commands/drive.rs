@@ -13,7 +13,7 @@ use assay_process::Cancel;
 use assay_runner::{BranchPush, ClusterParameters, DriverSpec, KeyRing, Run as Driven, SourceSpec};
 use assay_runs::{RunStore, VerifiedRun, read_regular_file};
 use assay_stage::parameters::PlanParameters;
-use assay_stage::{Clock, ErrorCode, Exit, Failure, write_failure};
+use assay_stage::{Clock, ErrorCode, Exit, Failure, key_password, write_failure};
 use serde_json::json;
 
 use crate::commands::cluster::{
@@ -205,7 +205,7 @@ impl Driver {
     /// Drives the run to its end, as the only driver.
     fn drive_in(&self, at: ClusterParameters, stopped: &Cancel) -> Result<Exit, Failure> {
         let installation = at.installation.clone();
-        let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
+        let password = key_password();
         let key = Path::new(KEY_FOLDER).join("cosign.key");
         let keys = KeyRing::from_file(Role::Source, &key, password.as_encoded_bytes())?;
         let source = self.options.source()?;

@@ -39,22 +39,9 @@ struct Opened {
 
 /// Foreign evidence of a store that is not verified yet.
 pub(crate) struct Located {
-    store: Store,
-    store_uri: String,
-    reference: InputRef,
-}
-
-/// Finds the foreign evidence of a digest; `None` if the digest is that of something else, such as a calibration. A damaged pointer may be that of
-/// the evidence, unless it is.
-pub(crate) fn locate(place: &RunStore, name: &str) -> Option<Result<Located, Failure>> {
-    match locate_in(place, name) {
-        Ok(located) => Some(Ok(located)),
-        Err(failure) if failure.code == ErrorCode::Pointer => {
-            let is_other = place.open_store().is_ok_and(|store| assay_calibration::find(&store, name).is_ok());
-            (!is_other).then_some(Err(failure))
-        }
-        Err(_) => None,
-    }
+    pub(super) store: Store,
+    pub(super) store_uri: String,
+    pub(super) reference: InputRef,
 }
 
 fn locate_in(place: &RunStore, name: &str) -> Result<Located, Failure> {

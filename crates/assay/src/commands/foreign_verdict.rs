@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use assay_gating::{Caller, ForeignGateRequest, VerifiedForeignVerdict, find_foreign_verdict, verify_foreign_verdict};
+use assay_gating::{Caller, ForeignGateRequest, VerifiedForeignVerdict, verify_foreign_verdict};
 use assay_manifest::{ForeignVerdict, InputRef, MAX_MANIFEST_BYTES, Outcome};
 use assay_report::{ForeignReport, counted};
 use assay_runs::{RunStore, named_store};
@@ -80,22 +80,6 @@ fn write(folder: &Path, known: &VerifiedForeignVerdict, uri: &str) -> Result<(),
     let check = serde_json::to_vec_pretty(&report.check_run())
         .map_err(|error| Failure::new(ErrorCode::Internal, "the check has no JSON form").because(&error))?;
     file("check.json", &check)
-}
-
-/// Finds the verdict over foreign evidence of a digest; `None` if the digest is that of something else. A damaged pointer may be that of the verdict,
-/// unless the digest is that of something else.
-pub(crate) fn locate(place: &RunStore, name: &str) -> Option<Result<InputRef, Failure>> {
-    let store = place.open_store().ok()?;
-    match find_foreign_verdict(&store, name) {
-        Ok(found) => found.map(Ok),
-        Err(failure) if failure.code == ErrorCode::Pointer => {
-            let is_other = assay_calibration::find(&store, name).is_ok()
-                || assay_import::find(&store, name).is_ok()
-                || matches!(assay_runs::find_search_result(&store, name), Ok(Some(_)));
-            (!is_other).then_some(Err(failure))
-        }
-        Err(failure) => Some(Err(failure)),
-    }
 }
 
 /// Shows a verdict over foreign evidence, verified before it is shown.

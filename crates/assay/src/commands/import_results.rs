@@ -7,7 +7,7 @@ use assay_import::{FoundFile, describe_results, freeze, is_taken, key_artifact, 
 use assay_manifest::{ForeignEvidence, Instant, Role, RunId};
 use assay_runner::{Config, KeyRing, LocalKeys};
 use assay_runs::RunStore;
-use assay_stage::{Clock, ErrorCode, Exit, Failure};
+use assay_stage::{Clock, ErrorCode, Exit, Failure, key_password};
 use assay_store::Store;
 use serde_json::json;
 
@@ -81,7 +81,7 @@ impl ImportResults {
 
 /// Returns the unlocked key of the role `import`, which is made at first use.
 fn import_key() -> Result<KeyRing, Failure> {
-    let (config, password) = (Config::find()?, std::env::var_os("COSIGN_PASSWORD").unwrap_or_default());
+    let (config, password) = (Config::find()?, key_password());
     let password = password.as_encoded_bytes();
     make_missing_keys(&config, password)?;
     Ok(LocalKeys::new(&config).unlock(&[Role::Import], password)?)

@@ -3,7 +3,7 @@
 use assay_envelope::ScryptCost;
 use assay_manifest::Role;
 use assay_runner::{Config, LocalKeys, init_keys, rotate_keys};
-use assay_stage::{Clock, ErrorCode, Exit, Failure};
+use assay_stage::{Clock, ErrorCode, Exit, Failure, key_password};
 
 use crate::output;
 
@@ -57,7 +57,7 @@ fn init(config: &Config, scrypt_n: &str) -> Result<(), Failure> {
 }
 
 fn password() -> std::ffi::OsString {
-    let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
+    let password = key_password();
     if password.is_empty() {
         output::diagnostic("COSIGN_PASSWORD is not set: the keys are encrypted with an empty password");
     }

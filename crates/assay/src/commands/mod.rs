@@ -9,6 +9,7 @@ mod cluster;
 mod compare;
 mod contracts;
 mod definitions;
+mod documents;
 mod drive;
 mod du;
 mod estimate;

@@ -14,7 +14,7 @@ use assay_cluster::{
 use assay_manifest::{InputRef, RunId};
 use assay_process::{Cancel, Signal};
 use assay_runner::{BranchPush, Config, Run as Driven, RunSpec};
-use assay_stage::{Clock, ErrorCode, Exit, Failure};
+use assay_stage::{Clock, ErrorCode, Exit, Failure, key_password};
 use assay_store::Store;
 
 use crate::commands::attach::{Interrupt, follow};
@@ -169,7 +169,7 @@ impl OnKubernetes {
         let RunInstallation { cluster, installation, .. } = there;
         let reached = StoreAddress::connect(cluster, installation, asked.store.as_deref())?;
         let config = Config::find()?;
-        let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
+        let password = key_password();
         make_missing_keys(&config, password.as_encoded_bytes())?;
         let spec = RunSpec {
             source: asked.source.clone(),

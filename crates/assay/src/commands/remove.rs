@@ -4,7 +4,7 @@ use assay_manifest::{Artifact, Count, Digest, RemovalScope, Role, RunId, Tombsto
 use assay_report::counted;
 use assay_runner::{Config, LocalKeys, lock_run, sign_tombstone};
 use assay_runs::{BlobSum, References, RunRemoval, VerifiedRun};
-use assay_stage::{Clock, ErrorCode, Exit, Failure};
+use assay_stage::{Clock, ErrorCode, Exit, Failure, key_password};
 use assay_store::{Removal, Store};
 use serde_json::json;
 
@@ -166,7 +166,7 @@ impl Remove {
 
 /// Returns the unlocked key of the role `source`, which signs tombstones; it is made at first use.
 fn source_key() -> Result<assay_runner::KeyRing, Failure> {
-    let (config, password) = (Config::find()?, std::env::var_os("COSIGN_PASSWORD").unwrap_or_default());
+    let (config, password) = (Config::find()?, key_password());
     let keys = LocalKeys::new(&config);
     if keys.missing().contains(&Role::Source) {
         make_missing_keys(&config, password.as_encoded_bytes())?;

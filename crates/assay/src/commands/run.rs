@@ -18,7 +18,7 @@ use assay_runner::{
 };
 use assay_runs::{RunStore, VerifiedRun, store_option};
 use assay_stage::parameters::PlanParameters;
-use assay_stage::{ErrorCode, Exit, Failure, first_names};
+use assay_stage::{ErrorCode, Exit, Failure, first_names, key_password};
 use assay_store::Store;
 use serde_json::json;
 
@@ -181,7 +181,7 @@ impl RunRequest {
     /// Runs it to its end.
     pub(crate) fn drive(&self, pushes: bool, detail: Detail, cancel: &Cancel) -> Result<Finished, Failure> {
         let config = Config::find()?;
-        let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
+        let password = key_password();
         let password = password.as_encoded_bytes();
         make_missing_keys(&config, password)?;
         let spec = RunSpec {

@@ -3,9 +3,7 @@
 use assay_manifest::{Case, Count, LoadKind, SearchGoal, SearchLoad, SearchObservation, SearchOutcome, SearchResult, Slo};
 use assay_report::{counted, shell_word, significant};
 use assay_runner::Config;
-use assay_runs::{
-    RunStore, VerifiedSearchResult, establish, find_search_result, key_beside_search_result, store_option, verify_search_result,
-};
+use assay_runs::{RunStore, VerifiedSearchResult, establish, key_beside_search_result, store_option, verify_search_result};
 use assay_search::check_workload;
 use assay_spec::{Closure, Work};
 use assay_stage::{ErrorCode, Exit, Failure};
@@ -24,22 +22,8 @@ struct Opened {
 
 /// A search result of a store that is not verified yet.
 pub(crate) struct Located {
-    store: Store,
-    reference: assay_manifest::InputRef,
-}
-
-/// Finds the search result of a digest; `None` if the digest is that of something else. A damaged pointer may be that of the result, unless the
-/// digest is that of a calibration or of foreign evidence.
-pub(crate) fn locate(place: &RunStore, name: &str) -> Option<Result<Located, Failure>> {
-    let store = place.open_store().ok()?;
-    match find_search_result(&store, name) {
-        Ok(found) => found.map(|reference| Ok(Located { store, reference })),
-        Err(failure) if failure.code == ErrorCode::Pointer => {
-            let is_other = assay_calibration::find(&store, name).is_ok() || assay_import::find(&store, name).is_ok();
-            (!is_other).then_some(Err(failure))
-        }
-        Err(failure) => Some(Err(failure)),
-    }
+    pub(super) store: Store,
+    pub(super) reference: assay_manifest::InputRef,
 }
 
 /// Verifies a search result of a store, with the runs of its rounds.

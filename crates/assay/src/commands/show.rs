@@ -7,6 +7,7 @@ use assay_verify::VerifiedTombstone;
 use serde_json::json;
 
 use crate::commands::calibrate;
+use crate::commands::documents::{self, Located};
 use crate::commands::foreign_evidence;
 use crate::commands::foreign_verdict;
 use crate::commands::removed::resume_hint;
@@ -39,16 +40,13 @@ pub(crate) struct Show {
 impl Show {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         if calibrate::is_digest(&self.run) {
-            if let Some(located) = search_result::locate(&self.place.runs(), &self.run) {
-                return search_result::show(&self.place.runs(), located?, self.json);
-            }
-            if let Some(located) = foreign_evidence::locate(&self.place.runs(), &self.run) {
-                return foreign_evidence::show(&self.place.runs(), located?, self.json);
-            }
-            if let Some(located) = foreign_verdict::locate(&self.place.runs(), &self.run) {
-                return foreign_verdict::show(&self.place.runs(), located?, self.json);
-            }
-            return calibrate::show(&self.place.runs(), &self.run, self.json);
+            let place = self.place.runs();
+            return match documents::locate(&place, &self.run)? {
+                Some(Located::SearchResult(located)) => search_result::show(&place, located, self.json),
+                Some(Located::ForeignEvidence(located)) => foreign_evidence::show(&place, located, self.json),
+                Some(Located::ForeignVerdict(reference)) => foreign_verdict::show(&place, reference, self.json),
+                None => calibrate::show(&place, &self.run, self.json),
+            };
         }
         let opened = self.place.open(&self.run)?;
         let unpublished = || {

@@ -15,6 +15,7 @@ use assay_verify::{
 use serde_json::json;
 
 use crate::commands::calibrate;
+use crate::commands::documents::{self, Located};
 use crate::commands::foreign_evidence;
 use crate::commands::foreign_verdict;
 use crate::commands::recompute::{Level4, recompute};
@@ -61,16 +62,13 @@ struct LevelResults {
 impl Verify {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         if calibrate::is_digest(&self.run) {
-            if let Some(located) = search_result::locate(&self.place.runs(), &self.run) {
-                return search_result::verify(&self.place.runs(), located?, self.json);
-            }
-            if let Some(located) = foreign_evidence::locate(&self.place.runs(), &self.run) {
-                return foreign_evidence::verify(&self.place.runs(), located?, self.strict, self.json);
-            }
-            if let Some(located) = foreign_verdict::locate(&self.place.runs(), &self.run) {
-                return foreign_verdict::verify(&self.place.runs(), located?, self.strict, self.json);
-            }
-            return calibrate::verify(&self.place.runs(), &self.run, self.strict, self.json);
+            let place = self.place.runs();
+            return match documents::locate(&place, &self.run)? {
+                Some(Located::SearchResult(located)) => search_result::verify(&place, located, self.json),
+                Some(Located::ForeignEvidence(located)) => foreign_evidence::verify(&place, located, self.strict, self.json),
+                Some(Located::ForeignVerdict(reference)) => foreign_verdict::verify(&place, reference, self.strict, self.json),
+                None => calibrate::verify(&place, &self.run, self.strict, self.json),
+            };
         }
         let opened = self.place.open(&self.run).inspect_err(|failure| self.show_no_chain(failure))?;
         if !opened.chain.is_complete {

@@ -15,7 +15,7 @@ use assay_search::{
     load_of, next_step,
 };
 use assay_spec::{parse_duration, parse_latency};
-use assay_stage::{Clock, ErrorCode, Exit, Failure};
+use assay_stage::{Clock, ErrorCode, Exit, Failure, key_password};
 use assay_store::Store;
 use serde_json::{Value, json};
 
@@ -196,7 +196,7 @@ impl Search {
 
     /// Signs the result of the search, and stores it in the store at a URI.
     pub(super) fn sign(&mut self, end: &Step, store_uri: &str) -> Result<(), Failure> {
-        let password = std::env::var_os("COSIGN_PASSWORD").unwrap_or_default();
+        let password = key_password();
         let keys = LocalKeys::new(&Config::find()?).unlock(&[Role::Source], password.as_encoded_bytes())?;
         let ended = EndedSearch { rule: self.rule, rounds: &self.rounds, end, at: Clock.now() };
         let result = sign_search_result(&Store::open(store_uri)?, &keys, &ended)?.manifest;

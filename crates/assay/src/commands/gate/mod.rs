@@ -13,7 +13,7 @@ use assay_manifest::{Name, Outcome, Role};
 use assay_report::counted;
 use assay_runner::{Config, KeyRing, LocalKeys};
 use assay_runs::RunStore;
-use assay_stage::{ErrorCode, Exit, Failure};
+use assay_stage::{ErrorCode, Exit, Failure, key_password};
 
 use crate::commands::foreign_verdict;
 use crate::commands::query::{report_fetched, report_left_out};
@@ -165,7 +165,7 @@ impl Caller for CommandLine {
     }
 
     fn gate_key(&self) -> Result<KeyRing, Failure> {
-        let (config, password) = (Config::find()?, std::env::var_os("COSIGN_PASSWORD").unwrap_or_default());
+        let (config, password) = (Config::find()?, key_password());
         let keys = LocalKeys::new(&config);
         // A machine that only judges may have no other key.
         if keys.missing().contains(&Role::Gate) {
