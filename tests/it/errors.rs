@@ -537,6 +537,24 @@ fn an_address_that_is_none() {
 }
 
 #[test]
+fn another_column_of_a_row_is_not_its_number() {
+    let row = row_of_a_median();
+    let column = |name: &str| {
+        let traced =
+            measured_fixture().assay(&["trace", &format!("one/outcome_fact/{row}/{name}"), "--recompute"]).success().stdout;
+        let line = |start: &str| traced.lines().find(|line| line.starts_with(start)).unwrap_or_default().to_owned();
+        (line("is  "), [line("number"), line("value"), line("again")].concat())
+    };
+    for name in ["n", "valid", "unit", "attempt"] {
+        let (is, values) = column(name);
+        assert!(is.contains(&format!("the column `{name}` in the row with the median of ")), "{is}");
+        let words: Vec<&str> = values.split_whitespace().collect();
+        assert!(!words.iter().any(|word| ["ms", "ms:", "requests"].contains(word)) || name == "unit", "{values}");
+    }
+    assert!(column("value").0.contains("the median of `"));
+}
+
+#[test]
 fn a_row_id_that_is_none() {
     measured_fixture().assay(&["trace", "one/outcome_fact/median/value"]).exits(2);
 }

@@ -51,6 +51,28 @@ fn every_example_of_every_format_is_imported_and_valid() {
     }
 }
 
+#[test]
+fn definitions_are_written_where_a_plan_finds_them() {
+    let fixture = Fixture::bare();
+    fixture.write("team/loads/job.yaml", JOB);
+    let below = fixture.repo().join("team/loads");
+    let ran = fixture.assay_in(&below, &["import", "job.yaml"]).success();
+    assert!(ran.stdout.contains("written      ../../pipelines/job.yaml"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("next:\n  cd ../..\n  assay validate\n") && !ran.stderr.contains("note:"), "{}", ran.stderr);
+    assert!(fixture.repo().join("workloads").is_dir() && !below.join("workloads").exists());
+    let run = ran.stderr.lines().find_map(|line| line.strip_prefix("  assay run ")).expect("a command to run it");
+    let plan: Vec<&str> = ["plan"].into_iter().chain(run.split_whitespace()).collect();
+    fixture.commit("the definitions");
+    fixture.assay(&plan).success();
+    // Asked to write elsewhere, it says that no plan finds them, and so does the check.
+    let note = "note: `assay plan` looks for workloads at the root of the repository (`./../../workloads`)";
+    let elsewhere = fixture.assay_in(&below, &["import", "job.yaml", "--to", "."]).success();
+    assert!(elsewhere.stderr.contains(note), "{}", elsewhere.stderr);
+    let checked = fixture.assay_in(&below, &["validate"]).success();
+    assert!(checked.stderr.contains(note), "{}", checked.stderr);
+    assert!(!fixture.assay(&["validate"]).success().stderr.contains("note:"));
+}
+
 /// The page is followed word by word.
 #[test]
 fn importing_is_followed_to_its_end() {

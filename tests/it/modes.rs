@@ -127,6 +127,10 @@ fn one_line_offers_a_ramp_a_series_and_a_cap() {
             &["--concurrency", "1", "--sessions", "turns=2", "--requests", "9"][..],
             "hint: leave out `--requests`; write `--sessions count=N`, a number of sessions, or `--duration 60s`",
         ),
+        (
+            &["--concurrency", "1..8", "--requests", "7"][..],
+            "`--requests 7` contradicts `--concurrency 8`: so few requests never put 8 in flight",
+        ),
         (&["--concurrency", "1", "--max-concurrency", "7"][..], "`--max-concurrency` holds back the requests of an open loop"),
         (
             &["--rate", "5", "--max-concurrency", "7", "--shards", "2"][..],

@@ -71,7 +71,9 @@ fn cells(array: &ArrayRef, kind: Kind) -> Result<Vec<Cell>, ArrowError> {
         Kind::Text => {
             let options = FormatOptions::default();
             let formatter = ArrayFormatter::try_new(array, &options)?;
-            each(&|index| Cell::Text(formatter.value(index).to_string()))
+            // Such as a date beyond the calendar.
+            let text = |index: usize| formatter.value(index).try_to_string().map(Cell::Text);
+            (0..array.len()).map(|index| if is_null(index) { Ok(Cell::Null) } else { text(index) }).collect::<Result<_, _>>()?
         }
     })
 }
@@ -97,5 +99,9 @@ mod tests {
         let schema = Arc::new(Schema::new(vec![Field::new("x", DataType::UInt64, false)]));
         let batch = RecordBatch::try_new(Arc::clone(&schema), vec![large]).expect("a batch");
         assert!(matches!(from_batches(columns(&schema, |_| None), &[batch]), Err(QueryError::Failed { .. })));
+        let beyond: ArrayRef = Arc::new(arrow_array::Date32Array::from(vec![i32::MAX]));
+        let schema = Arc::new(Schema::new(vec![Field::new("x", DataType::Date32, false)]));
+        let batch = RecordBatch::try_new(Arc::clone(&schema), vec![beyond]).expect("a batch");
+        assert!(matches!(from_batches(columns(&schema, |_| None), &[batch]), Err(QueryError::Failed { .. })), "no such date");
     }
 }

@@ -5,9 +5,9 @@
 
 mod cells;
 mod check;
+mod checked_arithmetic;
 mod origin;
 mod session;
-mod whole_numbers;
 
 use std::io::{Read as _, Write as _};
 use std::process::ExitCode;

@@ -30,9 +30,9 @@ use futures::StreamExt as _;
 
 use crate::cells::{columns, from_batches};
 use crate::check::{QueryTables, STACK_BYTES, collect_tables, invalid_query, parse_statement};
+use crate::checked_arithmetic::check_overflow;
 use crate::origin::table_column;
 use crate::thread_error;
-use crate::whole_numbers::check_overflow;
 
 /// Rows per batch. Fixed, because sums are added up batch by batch.
 const BATCH_ROWS: usize = 8 * 1024;

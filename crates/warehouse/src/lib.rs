@@ -27,7 +27,7 @@ pub use pages::{PageError, PageSizes, check_pages};
 pub use read::{MAX_FILE_ROWS, MAX_FOUND_ROWS, MAX_READ_ROWS, Source, find, for_each_row, read};
 pub use reference::reference;
 pub use row::{MAX_TEXT_BYTES, Row, Value, row_id};
-pub use schema::{Column, ROW_ID, Table, Type, arrow_schema};
+pub use schema::{AS_UNIT_SAYS, Column, ROW_ID, Table, Type, arrow_schema};
 pub use tables::{
     ARTIFACT_LINEAGE_DIM, ATTEMPT_FACT, BENCHMARK_RUN_FACT, CLUSTER_POD_FACT, CLUSTER_REGION_DIM, HARDWARE_TOPOLOGY_DIM,
     NUMBER_TABLES, OUTCOME_FACT, SERVING_OUTCOME_FACT, SOFTWARE_VERSION_DIM, TABLES, TELEMETRY_SLICE_FACT, TRAINING_OUTCOME_FACT,

@@ -6,6 +6,9 @@ use std::sync::{Arc, OnceLock};
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
+/// The unit of a column whose values have the unit that the column `unit` of their row names.
+pub const AS_UNIT_SAYS: &str = "as `unit` says";
+
 /// The column that holds a row's id, the last of every table.
 pub const ROW_ID: &str = "row_id";
 

@@ -3,7 +3,7 @@
 use assay_metric::Section;
 
 use crate::metric_columns::{SLO_LIMITS, SPREADS, metric_columns};
-use crate::schema::{Column, ColumnPlaces, ROW_ID, Table};
+use crate::schema::{AS_UNIT_SAYS, Column, ColumnPlaces, ROW_ID, Table};
 
 /// The tables whose rows hold numbers that can be published.
 pub const NUMBER_TABLES: [&Table; 3] = [&OUTCOME_FACT, &SERVING_OUTCOME_FACT, &TRAINING_OUTCOME_FACT];
@@ -172,7 +172,7 @@ pub static OUTCOME_FACT: Table = Table {
             text("statistic", "The statistic: `median`, `mean`, `sd`, `cv`, `min`, `max`, `ci_low`, `ci_high`; `value` for a trial's value of a metric that names its statistic.")
                 .required()
                 .key(),
-            float("value", "The number, in `unit`; null if it cannot be computed from the samples.").unit("as `unit` says"),
+            float("value", "The number, in `unit`; null if it cannot be computed from the samples.").unit(AS_UNIT_SAYS),
             text("unit", "The unit of the metric. If the workload does not declare the metric: that of the last word of its name, such as `bytes`; `unknown` if the word is no unit.").required(),
             int("n", "The number of samples, or trials, that `value` was computed from.").unit("samples").required(),
             bool("valid", "True if the row counts; false for a statistic of an attempt that does not count.").required(),
@@ -322,10 +322,10 @@ pub static TELEMETRY_SLICE_FACT: Table = Table {
             text("unit", "The unit of the values.").required(),
             text("metric_kind", "`gauge`, or `counter`, whose values are increases per second.").required(),
             int("n", "Samples in the window.").unit("samples").required(),
-            float("min", "The smallest.").unit("as `unit` says"),
-            float("mean", "The mean.").unit("as `unit` says"),
-            float("max", "The largest.").unit("as `unit` says"),
-            float("p95", "95th percentile.").unit("as `unit` says"),
+            float("min", "The smallest.").unit(AS_UNIT_SAYS),
+            float("mean", "The mean.").unit(AS_UNIT_SAYS),
+            float("max", "The largest.").unit(AS_UNIT_SAYS),
+            float("p95", "95th percentile.").unit(AS_UNIT_SAYS),
             int("gap_ns", "Time of the window without samples.").unit("ns").required(),
         ],
         ID,

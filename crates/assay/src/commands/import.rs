@@ -13,6 +13,7 @@ use assay_stage::{ErrorCode, Exit, Failure};
 use serde_json::json;
 
 use crate::commands::import_results::ImportResults;
+use crate::commands::repository_root;
 use crate::output;
 
 /// The most files of a folder.
@@ -28,9 +29,9 @@ pub(crate) struct Import {
     /// A file, or a folder, of which each file is imported that a format recognises
     #[arg(value_name = "PATH", required_unless_present = "command")]
     path: Option<PathBuf>,
-    /// The folder that gets `pipelines` and `workloads`
-    #[arg(long, value_name = "FOLDER", default_value = ".")]
-    to: PathBuf,
+    /// The folder that gets `pipelines` and `workloads` [default: the root of the Git repository, outside of one the working folder]
+    #[arg(long, value_name = "FOLDER")]
+    to: Option<PathBuf>,
     /// The model, in place of any that the definition names
     #[arg(long, value_name = "NAME", value_parser = model)]
     model: Option<String>,
@@ -89,7 +90,7 @@ impl Import {
         }
         if is_written {
             for (path, text) in &files {
-                crate::commands::definitions::write(&self.to.join(path), text.as_bytes())?;
+                crate::commands::definitions::write(&self.folder().join(path), text.as_bytes())?;
             }
         }
         self.print(&found, &files, is_written)?;
@@ -146,14 +147,21 @@ impl Import {
         if found.is_empty() { Err(failure(&format!("`{}`", path.display()), ImportError::Unknown)) } else { Ok(found) }
     }
 
+    /// Returns the folder that gets the files.
+    fn folder(&self) -> PathBuf {
+        let here = || PathBuf::from(".");
+        self.to.clone().or_else(|| repository_root::way_up(&here())).unwrap_or_else(here)
+    }
+
     /// Refuses to write if a file would be lost.
     fn refuse_others(&self, files: &BTreeMap<String, String>) -> Result<(), Failure> {
+        let folder = self.folder();
         let differs = |(path, text): &(&String, &String)| {
-            let path = self.to.join(path);
+            let path = folder.join(path);
             path.symlink_metadata().is_ok() && std::fs::read_to_string(path).ok().as_ref() != Some(*text)
         };
         let Some((path, _)) = files.iter().find(differs) else { return Ok(()) };
-        let message = format!("`{}` is there and differs, so nothing was written", self.to.join(path).display());
+        let message = format!("`{}` is there and differs, so nothing was written", folder.join(path).display());
         let before = if self.command.is_empty() { "" } else { "; write either before the `--`" };
         Err(Failure::new(ErrorCode::FileDiffers, message)
             .hint(format!("`--force` overwrites it; `--to FOLDER` writes elsewhere{before}")))
@@ -177,12 +185,18 @@ impl Import {
             output::lines(table(found));
         }
         for path in files.keys().filter(|_| is_written || self.dry_run) {
-            output::line(format!("{}  {}", if is_written { "written    " } else { "not written" }, self.to.join(path).display()));
+            output::line(format!(
+                "{}  {}",
+                if is_written { "written    " } else { "not written" },
+                self.folder().join(path).display()
+            ));
         }
         if is_written {
+            repository_root::note(&self.folder()).into_iter().for_each(output::diagnostic);
             output::diagnostic("next:");
-            if !is_current(&self.to) {
-                output::diagnostic(format!("  cd {}", shell_word(&self.to.display().to_string())));
+            let folder = self.folder();
+            if !is_current(&folder) {
+                output::diagnostic(format!("  cd {}", shell_word(&folder.display().to_string())));
             }
             output::diagnostic("  assay validate");
             for command in found.iter().flat_map(|found| &found.imported.commands) {

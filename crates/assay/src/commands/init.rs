@@ -8,6 +8,7 @@ use assay_manifest::Digest;
 use assay_stage::{ErrorCode, Exit, Failure};
 
 use crate::commands::forge::kinds;
+use crate::commands::repository_root::way_up;
 use crate::output;
 
 /// A file that this version ships, and its path in the repository.
@@ -163,6 +164,9 @@ impl Init {
 
     fn print_next_steps(&self, root: &Path) {
         output::diagnostic("\nnext:");
+        if let Some(up) = way_up(Path::new(".")) {
+            output::diagnostic(format!("  cd {}", up.display()));
+        }
         for (number, step) in (1..).zip(self.next_steps(root)) {
             output::diagnostic(format!("  {number}. {step}"));
         }

@@ -45,6 +45,7 @@ mod recompute;
 mod remove;
 mod removed;
 mod render;
+mod repository_root;
 mod results;
 mod run;
 mod runs;

@@ -14,7 +14,7 @@ use assay_search::GOOD_FRACTION;
 use assay_stage::{ErrorCode, Exit, Failure, first_names};
 use assay_store::Store;
 use assay_verify::{RecomputeOutcome, Removals, StoreBlobs, is_close};
-use assay_warehouse::{ROW_ID, Row, Value};
+use assay_warehouse::{AS_UNIT_SAYS, ROW_ID, Row, Value};
 use serde_json::json;
 
 use crate::commands::recompute::{compare, reduce_again};
@@ -33,6 +33,9 @@ const SHOWN_LINES: usize = 40;
 
 /// The number of installed packages that are shown; the rest are only counted.
 const SHOWN_PACKAGES: usize = 12;
+
+/// The column of the long table that holds a number, in the unit of its row.
+const VALUE: &str = "value";
 
 /// Trace a number to its origin, checking every signature and digest on the way.
 #[derive(clap::Args)]
@@ -80,14 +83,23 @@ enum TrialValues<'a> {
 }
 
 impl NumberTrace<'_> {
-    fn statistic(&self) -> &str {
-        self.row.text("statistic").unwrap_or("column")
+    /// Returns the metric and its statistic whose value this is; `None` for any other column, such as the number of samples.
+    fn value_of(&self) -> Option<(&str, &str)> {
+        let of = |name: &str| self.row.text(name).filter(|_| self.column == VALUE);
+        of("metric").zip(of("statistic"))
     }
 
-    /// Returns the unit: the row's own in the long table, the column's in a wide one.
+    fn statistic(&self) -> &str {
+        self.value_of().map_or("column", |(_, statistic)| statistic)
+    }
+
+    /// Returns the unit: the column's, or the row's own if the column says so.
     fn unit(&self) -> &str {
         let column = self.row.table().columns().find(|column| column.name == self.column);
-        self.row.text("unit").or(column.and_then(|column| column.unit)).unwrap_or_default()
+        match column.and_then(|column| column.unit) {
+            Some(AS_UNIT_SAYS) => self.row.text("unit").unwrap_or_default(),
+            unit => unit.unwrap_or_default(),
+        }
     }
 
     /// Returns the noun for the value: columns beside the numbers name, date and describe them.
@@ -96,9 +108,13 @@ impl NumberTrace<'_> {
     }
 
     fn describe(&self) -> String {
-        match self.row.text("metric") {
-            Some(metric) => format!("the {} of `{metric}`", self.statistic()),
-            None => format!("the column `{}`", self.column),
+        match (self.value_of(), self.row.text("metric"), self.row.text("statistic")) {
+            (Some((metric, statistic)), ..) => format!("the {statistic} of `{metric}`"),
+            (None, Some(metric), Some(statistic)) => {
+                format!("the column `{}` in the row with the {statistic} of `{metric}`", self.column)
+            }
+            (None, Some(metric), None) => format!("the column `{}` in the row of `{metric}`", self.column),
+            (None, None, _) => format!("the column `{}`", self.column),
         }
     }
 }

@@ -12,6 +12,7 @@ use assay_stage::{ErrorCode, Exit, Failure};
 use crate::commands::import::foreign_problem;
 use crate::commands::imports::{ImportCheck, ImportChecker, uncommitted};
 use crate::commands::plan::never_decides;
+use crate::commands::repository_root;
 use crate::output;
 
 /// The most files of one call: a repository of definitions is far smaller.
@@ -56,6 +57,12 @@ impl Validate {
         let print: fn(String) = if self.json { |line| output::diagnostic(line) } else { |line| output::lines(line) };
         read.iter().filter(|(path, bytes)| is_pipeline(path, bytes)).flat_map(|(path, _)| notes(path)).for_each(print);
         checks.iter().flat_map(RootImports::lines).for_each(print);
+        let above: BTreeSet<&Path> = read
+            .iter()
+            .filter(|(path, bytes)| is_pipeline(path, bytes))
+            .filter_map(|(path, _)| Path::new(path).parent()?.parent())
+            .collect();
+        above.into_iter().filter_map(|above| repository_root::note(root_of(above))).for_each(output::diagnostic);
         if problems.is_empty() {
             print(format!("{} checked, no problems", counted(read.len() as u64, "file")));
             return Ok(Exit::Done);

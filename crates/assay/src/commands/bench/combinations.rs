@@ -8,6 +8,7 @@ use super::Bench;
 /// Refuses a second end or other times beside a load that has its own, and a format of one kind beside a file of the other.
 pub(super) fn check(bench: &Bench) -> Result<(), Failure> {
     check_requests(bench)?;
+    check_requests_of_loop(bench)?;
     check_series(bench)?;
     check_rates_of_trace(bench)?;
     check_speed(bench)?;
@@ -37,6 +38,20 @@ fn check_requests(bench: &Bench) -> Result<(), Failure> {
         return Ok(());
     };
     refused(format!("`--requests {requests}` contradicts `{option}`: {why}"), format!("leave out `--requests`; {instead}"))
+}
+
+/// Refuses fewer requests than are to be in flight: a number for that load would be of another one.
+fn check_requests_of_loop(bench: &Bench) -> Result<(), Failure> {
+    let Some((requests, most)) = bench.requests.zip(bench.concurrency.iter().flat_map(|loads| &loads.0).max()) else {
+        return Ok(());
+    };
+    if *most <= requests {
+        return Ok(());
+    }
+    refused(
+        format!("`--requests {requests}` contradicts `--concurrency {most}`: so few requests never put {most} in flight"),
+        format!("write `--requests {most}` or more, or leave it out: a trial then ends by `--duration`"),
+    )
 }
 
 /// Returns the options that end a trial of sessions, of those that its sessions allow.

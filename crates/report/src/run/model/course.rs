@@ -1,16 +1,16 @@
 //! The course of a load during its trials, as far as it changes the meaning of its numbers.
 
-use assay_manifest::{AgentxVerdict, ArrivalLaw, PointSummary, RateProfile, ServingPoint, ServingWork};
+use assay_manifest::{AgentxVerdict, ArrivalLaw, Point, PointKind, PointSummary, RateProfile, ServingPoint, ServingWork};
 use assay_metric::{Metric, Statistic};
 
 use super::work::seconds;
 use crate::render::number::{Format, grouped, percent};
 use crate::render::text::{clean, counted};
 
-/// Returns what a reader has to know of the course of a load: that its rate changed, which share of requests waited or how late turns were, which was
-/// cancelled, and which adapters they asked for.
-pub(super) fn course_texts(work: &ServingWork, found: &PointSummary) -> Vec<String> {
-    let changing = work.rate_profile.as_ref().map(changing_text);
+/// Returns what a reader has to know of the course of a load: that it never was what its name says, that its rate changed, which share of requests waited or
+/// how late turns were, which was cancelled, and which adapters they asked for.
+pub(super) fn course_texts(work: &ServingWork, point: &Point, found: &PointSummary) -> Vec<String> {
+    let changing = too_few_text(work, point).or_else(|| work.rate_profile.as_ref().map(changing_text));
     let held_back = queued_text(work, found).or_else(|| back_pressure_text(work, found));
     let texts = changing.into_iter().chain(held_back).chain(cancelled_text(work, found));
     texts.chain(adapters_text(found)).chain(played_texts(work, found)).collect()
@@ -49,6 +49,22 @@ pub(super) fn agentx_text(found: &ServingPoint) -> Option<String> {
     let reasons = verdict.reasons.iter().zip(&codes).map(|(reason, code)| format!("{code} ({})", clean(&reason.detail)));
     let reasons: Vec<String> = reasons.collect();
     Some(format!("the rules of AgentX are not met: {}; {}; {sources}", codes.join(", "), reasons.join("; ")))
+}
+
+/// States that a trial has fewer requests than were to be in flight; `None` if it has enough, or for another load.
+fn too_few_text(work: &ServingWork, point: &Point) -> Option<String> {
+    let in_flight = point.value.get("concurrency").filter(|_| point.kind == PointKind::Concurrency && work.sessions.is_none());
+    let in_flight: u64 = in_flight?.parse().ok()?;
+    let requests = work.requests.map(|requests| requests.0).filter(|requests| *requests < in_flight)?;
+    let reached = if work.warmup_ns.0 == 0 {
+        format!("no more than {requests} were in flight")
+    } else {
+        "fewer were in flight from the first response of the trial on".to_owned()
+    };
+    Some(format!(
+        "a trial has {}, fewer than the {in_flight} to be in flight, so {reached}: this is not that load; ask for more requests, or for a duration",
+        counted(requests, "request")
+    ))
 }
 
 fn changing_text(profile: &RateProfile) -> String {
@@ -131,7 +147,25 @@ mod tests {
         found.metrics.extend(metrics);
         let mut work = model.plan.workloads[0].serving.clone().expect("it serves");
         (work.max_concurrency, work.rate_profile) = (Some(Count(8)), profile);
-        course_texts(&work, &found)
+        course_texts(&work, &model.plan.cases[0].points[0], &found)
+    }
+
+    #[test]
+    fn a_load_that_never_was_in_flight_is_no_measurement_of_it() {
+        let model = fixture::serving::small();
+        let mut work = model.plan.workloads[0].serving.clone().expect("it serves");
+        let mut point = model.plan.cases[0].points[0].clone();
+        point.kind = PointKind::Concurrency;
+        point.value = [("concurrency".to_owned(), "64".to_owned())].into();
+        let mut said = |requests: u64, warmup_ns: u64| {
+            (work.requests, work.warmup_ns) = (Some(Count(requests)), Count(warmup_ns));
+            too_few_text(&work, &point).unwrap_or_default()
+        };
+        assert_eq!(said(64, 0), "");
+        insta::assert_snapshot!(said(8, 0), @"a trial has 8 requests, fewer than the 64 to be in flight, so no more than 8 were in flight: this is not that load; ask for more requests, or for a duration");
+        assert!(said(63, 1).contains("fewer were in flight from the first response of the trial on"));
+        work.requests = None;
+        assert_eq!(too_few_text(&work, &point), None);
     }
 
     #[test]
@@ -180,7 +214,7 @@ mod tests {
         found.metrics.push(MetricSummary { metric: "cancelled_share".to_owned(), median: 0.093, ..found.metrics[0].clone() });
         let mut work = model.plan.workloads[0].serving.clone().expect("it serves");
         work.cancel = Some(assay_manifest::Cancellation { share: 0.1, after_ns: Count(500_000_000) });
-        insta::assert_snapshot!(course_texts(&work, &found).join("\n"), @"9.3 % of the requests were cancelled by the client, 0.5 s after they were sent (`cancel`: a share of 10 %); they are no failures, and no latency and no rate has them");
+        insta::assert_snapshot!(course_texts(&work, &model.plan.cases[0].points[0], &found).join("\n"), @"9.3 % of the requests were cancelled by the client, 0.5 s after they were sent (`cancel`: a share of 10 %); they are no failures, and no latency and no rate has them");
     }
 
     #[test]

@@ -129,7 +129,7 @@ impl Load {
             failures: failures(outcomes, kinds),
             slo_met: serving.and_then(|serving| serving.slo_met),
             is_streamed: work.is_none_or(ServingWork::is_streamed),
-            course: work.map(|work| course_texts(work, found)).unwrap_or_default(),
+            course: work.map(|work| course_texts(work, point, found)).unwrap_or_default(),
             agentx: serving.and_then(agentx_text),
             cache_hits: work.and_then(|work| CacheHits::new(work, found)),
             adapters: serving.map(adapters).unwrap_or_default(),
