@@ -54,7 +54,7 @@ fn show(usage: &StoreUsage, most: usize, is_local: bool) {
         }
     };
     row("shared by several runs, counted once", usage.shared);
-    row("verdicts", usage.verdicts);
+    row("verdicts, and documents of no run", usage.verdicts);
     row("warehouse", usage.warehouse);
     row("pointers of no run", usage.pointers);
     row(unnamed_label(is_local), usage.unnamed);

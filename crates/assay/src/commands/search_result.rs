@@ -3,7 +3,9 @@
 use assay_manifest::{Case, Count, LoadKind, SearchGoal, SearchLoad, SearchObservation, SearchOutcome, SearchResult, Slo};
 use assay_report::{counted, shell_word, significant};
 use assay_runner::Config;
-use assay_runs::{RunStore, VerifiedSearchResult, establish, key_beside_search_result, store_option, verify_search_result};
+use assay_runs::{
+    RunStore, VerifiedSearchResult, establish, find_search_result, key_beside_search_result, store_option, verify_search_result,
+};
 use assay_search::check_workload;
 use assay_spec::{Closure, Work};
 use assay_stage::{ErrorCode, Exit, Failure};
@@ -44,7 +46,9 @@ pub(crate) fn check_named_searches(place: &RunStore, closure: &Closure, cases: &
             Failure::new(ErrorCode::SearchMissing, message)
                 .hint("name the store of the search with `--store`, or search again with `assay bench` and name the new result")
         };
-        let opened = open(place, locate(place, &digest.to_string()).ok_or_else(missing)??)?;
+        let store = place.open_store().map_err(|_| missing())?;
+        let reference = find_search_result(&store, &digest.to_string())?.ok_or_else(missing)?;
+        let opened = open(place, Located { store, reference })?;
         let slos: Vec<Slo> =
             serving.slos.iter().map(|slo| Slo { metric: slo.metric, at_most_ns: Count(slo.at_most_ns) }).collect();
         let model = workload.spec.dimensions.model.as_deref().unwrap_or_default();
