@@ -30,7 +30,7 @@ use futures::StreamExt as _;
 
 use crate::cells::{columns, from_batches};
 use crate::check::{QueryTables, STACK_BYTES, collect_tables, invalid_query, parse_statement};
-use crate::checked_arithmetic::check_overflow;
+use crate::checked_arithmetic::{check_overflow, describe};
 use crate::origin::table_column;
 use crate::thread_error;
 
@@ -101,7 +101,7 @@ fn failure(error: DataFusionError, limits: Limits) -> QueryError {
         DataFusionError::ResourcesExhausted(_) => {
             QueryError::OverLimit { what: LimitedResource::Memory, limit: limits.memory_bytes }
         }
-        _ => QueryError::failed(error.strip_backtrace()),
+        _ => QueryError::failed(describe(&error)),
     }
 }
 
