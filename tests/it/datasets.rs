@@ -33,7 +33,7 @@ fn bench(fixture: &Fixture, file: &str, run_id: &str, more: &[&str]) -> (Command
     });
     let url = server.url();
     let load =
-        ["bench", "--url", &url, "--model", MODEL, "--concurrency", "2", "--trials", "1", "--warmup", "0s", "--dataset", file];
+        ["bench", "--url", &url, "--model", MODEL, "--concurrency", "1", "--trials", "1", "--warmup", "0s", "--dataset", file];
     let ran = fixture.assay(&[&load[..], &["--run-id", run_id], more].concat());
     let bodies = bodies.lock().expect("no panic").clone();
     (ran, bodies)

@@ -499,6 +499,20 @@ fn a_run_id_that_is_none() {
 }
 
 #[test]
+fn a_script_that_is_absent_is_found_before_a_pipeline_names_its_workload() {
+    let fixture = Fixture::bare();
+    let text = crate::support::workload("first", "");
+    fixture.write("workloads/first/workload.yaml", &text);
+    let script = text.lines().find_map(|line| line.split_once("path: ")).expect("a script").1.trim_end_matches('}').to_owned();
+    for arguments in [&["validate"][..], &["validate", "workloads/first/workload.yaml"]] {
+        let checked = fixture.assay(arguments).exits(10);
+        assert!(checked.stderr.contains(&format!("there is no file `workloads/first/{script}`")), "{script}: {}", checked.stderr);
+    }
+    fixture.write(&format!("workloads/first/{script}"), "#!/bin/sh\n");
+    fixture.assay(&["validate"]).success();
+}
+
+#[test]
 fn an_address_that_is_none() {
     let fixture = measured_fixture();
     says!(fixture, &["trace", "one"], @"

@@ -61,9 +61,8 @@ fn definitions_are_written_where_a_plan_finds_them() {
     assert!(ran.stderr.contains("next:\n  cd ../..\n  assay validate\n") && !ran.stderr.contains("note:"), "{}", ran.stderr);
     assert!(fixture.repo().join("workloads").is_dir() && !below.join("workloads").exists());
     let run = ran.stderr.lines().find_map(|line| line.strip_prefix("  assay run ")).expect("a command to run it");
-    let plan: Vec<&str> = ["plan"].into_iter().chain(run.split_whitespace()).collect();
     fixture.commit("the definitions");
-    fixture.assay(&plan).success();
+    fixture.assay(&["plan", run.split_whitespace().next().expect("the pipeline")]).success();
     // Asked to write elsewhere, it says that no plan finds them, and so does the check.
     let note = "note: `assay plan` looks for workloads at the root of the repository (`./../../workloads`)";
     let elsewhere = fixture.assay_in(&below, &["import", "job.yaml", "--to", "."]).success();

@@ -56,8 +56,8 @@ pub fn validate<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec
     problems
 }
 
-/// Returns the problems of files that a workload names and that are not there: of one that has other problems, so that nothing else looks for
-/// them. `is_there` takes a path that is relative to the workload's folder.
+/// Returns the problems of files that a workload names and that are not there: nothing else looks for them if it has other problems, or if no pipeline
+/// names it. `is_there` takes a path that is relative to the workload's folder.
 pub fn absent_files(file: &str, bytes: &[u8], is_there: impl Fn(&str) -> bool) -> Vec<Problem> {
     let Ok(text) = decode_text(file, bytes) else { return Vec::new() };
     let source = Source::new(file, text);

@@ -34,7 +34,7 @@ const MAX_BLOCKING_THREADS: usize = 8;
 /// The size of one part of a large upload. Object stores want at least 5 MiB and at most 10,000 parts: 78 GiB in all.
 const PART_BYTES: usize = 8 * 1024 * 1024;
 
-/// The time that a service may send nothing in the middle of an object.
+/// The time that a service may send nothing in the middle of an object, or list nothing after its retries.
 const STALL_TIME: Duration = Duration::from_mins(1);
 
 /// The time for which the very first request is sent again if its response is cut.
@@ -611,13 +611,19 @@ impl Backend {
             };
             let mut found = listing.take(most - objects.len());
             let cut = loop {
-                match Self::wait(found.next())? {
-                    Some(Ok(object)) => {
+                // Pages may be empty without end, and each may take all of its retries.
+                let time = self.retry_time + STALL_TIME;
+                match Self::wait(async { tokio::time::timeout(time, found.next()).await })? {
+                    Ok(Some(Ok(object))) => {
                         objects.push(object_from_meta(object));
                         retries = Retries::new(self.retry_time);
                     }
-                    Some(Err(error)) => break Some(error),
-                    None => break None,
+                    Ok(Some(Err(error))) => break Some(error),
+                    Ok(None) => break None,
+                    Err(_) => {
+                        let why = format!("nothing was listed for {} seconds, and the listing goes on", time.as_secs());
+                        return Err(self.backend_error("list", prefix)(why.into()));
+                    }
                 }
             };
             match cut {

@@ -42,10 +42,15 @@ impl Validate {
         problems.extend(read.iter().filter_map(|(path, bytes)| check_location(path, bytes)));
         let checks = check_imports(&read)?;
         problems.extend(checks.iter().flat_map(RootImports::problems));
-        problems.extend(read.iter().filter(|(path, bytes)| Workload::parse(path, bytes).is_err()).flat_map(|(path, bytes)| {
+        // A pipeline that names a workload finds these itself.
+        for (path, bytes) in &read {
             let folder = Path::new(path).parent().unwrap_or(Path::new(""));
-            absent_files(path, bytes, |named| folder.join(named).exists())
-        }));
+            let absent = absent_files(path, bytes, |named| folder.join(named).exists());
+            let is_known =
+                |absent: &Problem| problems.iter().any(|known| known.file == absent.file && known.message == absent.message);
+            let new: Vec<Problem> = absent.into_iter().filter(|absent| !is_known(absent)).collect();
+            problems.extend(new);
+        }
         problems.sort_by(|a, b| (&a.file, a.line, a.column, &a.message).cmp(&(&b.file, b.line, b.column, &b.message)));
         problems.dedup();
         if self.json {

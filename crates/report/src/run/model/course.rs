@@ -12,7 +12,7 @@ use crate::render::text::{clean, counted};
 pub(super) fn course_texts(work: &ServingWork, point: &Point, found: &PointSummary) -> Vec<String> {
     let changing = too_few_text(work, point).or_else(|| work.rate_profile.as_ref().map(changing_text));
     let held_back = queued_text(work, found).or_else(|| back_pressure_text(work, found));
-    let texts = changing.into_iter().chain(held_back).chain(cancelled_text(work, found));
+    let texts = changing.into_iter().chain(short_warmup_text(work, found)).chain(held_back).chain(cancelled_text(work, found));
     texts.chain(adapters_text(found)).chain(played_texts(work, found)).collect()
 }
 
@@ -65,6 +65,28 @@ fn too_few_text(work: &ServingWork, point: &Point) -> Option<String> {
         "a trial has {}, fewer than the {in_flight} to be in flight, so {reached}: this is not that load; ask for more requests, or for a duration",
         counted(requests, "request")
     ))
+}
+
+/// The share of its rate that an open loop may lose to a short warm-up without a remark.
+const SMALL_LOSS: f64 = 0.05;
+
+/// States that the rates of an open loop that ends by the clock are too low because responses take longer than the warm-up: those that are in flight at its
+/// end are in no rate, and as many were not there at its beginning. `None` if that is little.
+fn short_warmup_text(work: &ServingWork, found: &PointSummary) -> Option<String> {
+    let duration_ns = work.duration_ns.filter(|_| work.arrival != ArrivalLaw::Closed && work.requests.is_none())?;
+    let response_ms = median(found, Metric::E2e, Statistic::P50)?;
+    let missing_ms = response_ms - work.warmup_ns.0 as f64 / 1e6;
+    let loss = (missing_ms / (duration_ns.0 as f64 / 1e6)).min(1.0);
+    (loss >= SMALL_LOSS).then(|| {
+        format!(
+            "half of the responses took {} s or more, and the warm-up {}: rates count what ends in the {} of a trial, so requests/s, tokens/s and goodput are \
+             about {} below those of a steady load; make the warm-up as long as a response",
+            Format::new(response_ms / 1e3, None).show(response_ms / 1e3),
+            seconds(work.warmup_ns),
+            seconds(duration_ns),
+            percent(loss)
+        )
+    })
 }
 
 fn changing_text(profile: &RateProfile) -> String {
@@ -166,6 +188,26 @@ mod tests {
         assert!(said(63, 1).contains("fewer were in flight from the first response of the trial on"));
         work.requests = None;
         assert_eq!(too_few_text(&work, &point), None);
+    }
+
+    #[test]
+    fn a_warm_up_shorter_than_a_response_lowers_the_rates_of_an_open_loop() {
+        let model = fixture::serving::small();
+        let mut found = model.summary.points[0].clone();
+        let e2e = MetricSummary { metric: "e2e_ms_p50".to_owned(), median: 5_100.0, ..found.metrics[0].clone() };
+        found.metrics.retain(|metric| metric.metric != e2e.metric);
+        found.metrics.push(e2e);
+        let mut work = model.plan.workloads[0].serving.clone().expect("it serves");
+        (work.arrival, work.requests) = (ArrivalLaw::Poisson, None);
+        let mut said = |warmup_s: u64, duration_s: u64| {
+            (work.warmup_ns, work.duration_ns) = (Count(warmup_s * 1_000_000_000), Some(Count(duration_s * 1_000_000_000)));
+            short_warmup_text(&work, &found).unwrap_or_default()
+        };
+        insta::assert_snapshot!(said(1, 10), @"half of the responses took 5.10 s or more, and the warm-up 1 s: rates count what ends in the 10 s of a trial, so requests/s, tokens/s and goodput are about 41 % below those of a steady load; make the warm-up as long as a response");
+        assert!(said(0, 1).contains("about 100 % below"), "nothing ends in the trial");
+        assert_eq!((said(5, 10), said(1, 100)), (String::new(), String::new()), "long enough");
+        (work.arrival, work.warmup_ns, work.duration_ns) = (ArrivalLaw::Closed, Count(0), Some(Count(1_000_000_000)));
+        assert_eq!(short_warmup_text(&work, &found), None, "a closed loop counts by fractions");
     }
 
     #[test]
