@@ -67,7 +67,7 @@ def search(programs, folder, seed, seconds):
 
 def main():
     programs = pathlib.Path(sys.argv[1]).resolve()
-    seeds, seconds = (float(text) for text in (sys.argv[2:] + ["5", "8"][len(sys.argv) - 2:]))
+    seeds, seconds = (float(text) for text in (sys.argv[2:] + ["5", "5"][len(sys.argv) - 2:]))
     knee = true_knee(programs)
     print(f"TTFT within {SLO_MS:g} ms for 99 of 100: {knee:.1f} requests/s in virtual time, {REQUESTS:,} requests; load average before it {os.getloadavg()[0]:.2f}")
     print(f"  {'seed':>4} {'loads':>5} {'seconds':>7} {'search':>8} {'error':>7} {'result':>8} {'error':>7}  exit code", flush=True)
