@@ -81,7 +81,7 @@ class Readings:
 
 def main():
     programs = pathlib.Path(sys.argv[1]).resolve()
-    minutes, rate = (float(text) for text in (sys.argv[2:] + ["29.9", str(RATE)][len(sys.argv) - 2:]))
+    minutes, rate = (float(text) for text in (sys.argv[2:] + ["30", str(RATE)][len(sys.argv) - 2:]))
     with tempfile.TemporaryDirectory(prefix="assay-soak-", dir=programs) as place:
         folder = pathlib.Path(place)
         # The truth of one request alone is kept, so that the simulator has nothing that grows either.

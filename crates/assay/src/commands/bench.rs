@@ -52,6 +52,9 @@ use wording::Wording;
 /// The time limit for the endpoint to become ready: the user is there to start it.
 const READY_TIMEOUT: &str = "10s";
 
+/// The time after which a trial is stopped, unless its load needs longer: the default of a workload file.
+const DEFAULT_TIME_LIMIT: Duration = Duration::from_mins(30);
+
 /// The duration of a trial that has neither a duration nor a number of requests.
 const DEFAULT_DURATION: &str = "10s";
 
@@ -582,6 +585,7 @@ impl Bench {
         set(&mut load, "cancel", self.cancel.as_deref().map(parse_cancel).transpose()?);
         set(&mut load, "over_saturation", self.over_saturation.clone().filter(|_| name == "bench-open"));
         set(&mut load, "stop_on_errors", self.max_errors.map(|count| json!({ "count": count })));
+        let time_limit = longer_than_usual(&load);
         let lengths = self.lengths()?;
         let file = self.file().map(|(member, file)| self.file_of(member, file).map(|of| (member, of))).transpose()?;
         let is_simulated = self.simulator.is_some();
@@ -601,6 +605,7 @@ impl Bench {
             "slos": pairs("--slo", &self.slo)?,
             "body": pairs("--body", &self.body)?,
         });
+        set(&mut spec, "time_limit", time_limit.map(Value::from));
         match file {
             Some((member, file)) => spec[member] = file,
             None => spec["lengths"] = lengths,
@@ -885,6 +890,14 @@ fn parse_segment(text: &str) -> Result<Value, Failure> {
 fn series_duration(segments: &[String]) -> Option<String> {
     let times = segments.iter().map(|segment| parse_duration(segment.split(':').next().unwrap_or_default()).ok());
     times.sum::<Option<Duration>>().map(write_duration)
+}
+
+/// Returns the time limit of a trial that may take longer than the default: its warm-up, its duration and the timeout of its last requests, and a minute.
+fn longer_than_usual(load: &Value) -> Option<String> {
+    let time = |name: &str| load[name].as_str().and_then(|text| parse_duration(text).ok()).unwrap_or_default();
+    let needed =
+        [time("warmup"), time("duration"), time("timeout")].into_iter().fold(Duration::from_mins(1), Duration::saturating_add);
+    (needed > DEFAULT_TIME_LIMIT).then(|| write_duration(needed))
 }
 
 /// Returns the sessions of `--sessions`, and the number of them that ends a trial.
@@ -1299,6 +1312,14 @@ mod tests {
             assert!(parse_rate(text).is_err(), "{text}");
         }
         assert!(parse_rate("nan").expect_err("no rate").contains("requests per second"));
+    }
+
+    #[test]
+    fn a_trial_has_the_time_that_its_load_asks_for() {
+        let limit = |duration: &str| longer_than_usual(&json!({"warmup": "1s", "duration": duration, "timeout": "5m"}));
+        assert_eq!((limit("10s"), limit("23m")), (None, None));
+        assert_eq!((limit("30m"), limit("2h")), (Some("36m1s".to_owned()), Some("2h6m1s".to_owned())));
+        assert_eq!(longer_than_usual(&json!({"requests": 5})), None);
     }
 
     #[test]
