@@ -85,15 +85,16 @@ impl Import {
         let refused: usize = found.iter().map(|found| found.imported.count(Outcome::Refused)).sum();
         let is_refused = (refused > 0 && !self.partial) || files.is_empty();
         let is_written = !is_refused && !self.dry_run;
+        let folder = self.folder();
         if is_written && !self.force {
-            self.refuse_others(&files)?;
+            self.refuse_others(&folder, &files)?;
         }
         if is_written {
             for (path, text) in &files {
-                crate::commands::definitions::write(&self.folder().join(path), text.as_bytes())?;
+                crate::commands::definitions::write(&folder.join(path), text.as_bytes())?;
             }
         }
-        self.print(&found, &files, is_written)?;
+        self.print(&found, &folder, &files, is_written)?;
         if is_refused {
             output::diagnostic(nothing_written(refused, !files.is_empty()));
             return Ok(Exit::Definition);
@@ -154,8 +155,7 @@ impl Import {
     }
 
     /// Refuses to write if a file would be lost.
-    fn refuse_others(&self, files: &BTreeMap<String, String>) -> Result<(), Failure> {
-        let folder = self.folder();
+    fn refuse_others(&self, folder: &Path, files: &BTreeMap<String, String>) -> Result<(), Failure> {
         let differs = |(path, text): &(&String, &String)| {
             let path = folder.join(path);
             path.symlink_metadata().is_ok() && std::fs::read_to_string(path).ok().as_ref() != Some(*text)
@@ -167,7 +167,7 @@ impl Import {
             .hint(format!("`--force` overwrites it; `--to FOLDER` writes elsewhere{before}")))
     }
 
-    fn print(&self, found: &[Found], files: &BTreeMap<String, String>, is_written: bool) -> Result<(), Failure> {
+    fn print(&self, found: &[Found], folder: &Path, files: &BTreeMap<String, String>, is_written: bool) -> Result<(), Failure> {
         if self.json {
             let document: Vec<_> = found
                 .iter()
@@ -185,17 +185,12 @@ impl Import {
             output::lines(table(found));
         }
         for path in files.keys().filter(|_| is_written || self.dry_run) {
-            output::line(format!(
-                "{}  {}",
-                if is_written { "written    " } else { "not written" },
-                self.folder().join(path).display()
-            ));
+            output::line(format!("{}  {}", if is_written { "written    " } else { "not written" }, folder.join(path).display()));
         }
         if is_written {
-            repository_root::note(&self.folder()).into_iter().for_each(output::diagnostic);
+            repository_root::note(folder).into_iter().for_each(output::diagnostic);
             output::diagnostic("next:");
-            let folder = self.folder();
-            if !is_current(&folder) {
+            if !is_current(folder) {
                 output::diagnostic(format!("  cd {}", shell_word(&folder.display().to_string())));
             }
             output::diagnostic("  assay validate");
