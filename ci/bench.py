@@ -404,6 +404,7 @@ FIGURES = {
     "verify": (quickstart, ["--bins"]),
     "plan": (plan, ["--bins"]),
     "client": (bench_examples.client, ["--example=bench"]),
+    "instructions": (bench_examples.instructions, ["--example=bench"]),
     "ttft": (bench_examples.ttft, ["--example=ttft_error", "--bin=assay-simulator"]),
     "stalls": (bench_examples.stalls, ["--example=stalls", "--bin=assay-simulator"]),
     "reduce": (bench_examples.reduce, ["--example=reduce_bench"]),

@@ -5,6 +5,7 @@ Each of these programs measures what it is compared with in the same run, so tha
 
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -110,6 +111,29 @@ def client(place, table):
         "sent less intended, 5 s against a server that only responds, after a thread that does nothing but wait for the same times "
         f"({statistics.median(timer):.0f} us)",
     )
+
+
+def instructions(place, table):
+    """What no other load of the machine changes. A client with clocks and sockets does not run under valgrind: it reads the vDSO, which valgrind hides."""
+    if shutil.which("valgrind") is None:
+        table.skip("client, instructions an event", "valgrind is not installed")
+        return
+    short, long = (counted_instructions(place.binaries / "examples/bench", "follow", times) for times in (20, 120))
+    table.add(
+        "client, instructions an event, parser and record",
+        f"{(long - short) / 100_000:,.0f}",
+        "",
+        None,
+        "callgrind: a response of 1,000 events of 235 bytes, followed in reads of one event 120 times, less 20 times; no clocks and no sockets",
+    )
+
+
+def counted_instructions(*command):
+    command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *map(str, command)]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    if ran.returncode != 0:
+        sys.exit(f"{' '.join(command)} ended with {ran.returncode}:\n{ran.stderr}")
+    return int(re.search(r"Collected : (\d+)", ran.stderr).group(1))
 
 
 def ttft(place, table):

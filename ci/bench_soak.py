@@ -84,10 +84,10 @@ def main():
     minutes, rate = (float(text) for text in (sys.argv[2:] + ["30", str(RATE)][len(sys.argv) - 2:]))
     with tempfile.TemporaryDirectory(prefix="assay-soak-", dir=programs) as place:
         folder = pathlib.Path(place)
-        # The truth of one request alone is kept, so that the simulator has nothing that grows either.
+        # The truth of one request alone is kept, and no block of a prompt, of which evicted ones are remembered: so the simulator has nothing that grows either.
         simulator = subprocess.Popen(
             list(map(str, [programs / "assay-simulator", "--model", MODEL, "--ttft-ms", TTFT_MS, "--itl-ms", ITL_MS, "--max-num-seqs", 100000,
-                           "--truth-requests", 1, "--truth-chunks", 1])), stdout=subprocess.PIPE, text=True)
+                           "--truth-requests", 1, "--truth-chunks", 1, "--prefix-cache", "false"])), stdout=subprocess.PIPE, text=True)
         url = simulator.stdout.readline().split()[-1]
         load = ["--rate", f"{rate:g}", "--duration", f"{minutes * 60:.0f}s", "--warmup", "0s", "--trials", 1, "--shards", 1]
         command = [programs / "assay", "bench", "--url", url, "--model", MODEL, *load, "--input-tokens", 16, "--output-tokens", OUTPUT_TOKENS, "--json"]

@@ -20,6 +20,8 @@ import time
 import urllib.request
 
 TOKENS, TTFT_S, ITL_S = 10, 20, 8
+# Connections are opened meanwhile, which takes the CPUs that clients and simulators share for some twenty seconds: no measured request begins then.
+WARMUP_S = 60
 BAR_CLIENT_GIB = 2.0
 MODEL = "slow"
 PAGE = 4096
@@ -36,11 +38,11 @@ def simulator(programs, number, log):
 
 
 def client(programs, folder, number, url, streams):
-    """A run with one trial, whose streams are all open at a time."""
+    """A run with one trial, whose streams are all open at a time: each user sends a request of the warm-up, and then a measured one on the same connection."""
     home = folder / f"home-{number}"
     home.mkdir()
     command = [programs / "assay", "bench", "--url", url, "--model", MODEL, "--concurrency", streams, "--requests", streams, "--trials", 1, "--shards", 1,
-               "--warmup", "0s", "--input-tokens", 4, "--output-tokens", TOKENS, "--timeout", "600s", "--json"]
+               "--warmup", f"{WARMUP_S}s", "--input-tokens", 4, "--output-tokens", TOKENS, "--timeout", "600s", "--json"]
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(home), "TMPDIR": str(folder)}
     return subprocess.Popen([str(part) for part in command], cwd=home, env=environment, stdout=open(home / "out", "w"), stderr=open(home / "err", "w"),
                             stdin=subprocess.DEVNULL)
@@ -79,18 +81,27 @@ def family(root):
     return {process: names.get(process, "") for process in found}
 
 
+def attempts(document):
+    """What execute states of each attempt's requests, wherever that stands in a document."""
+    if isinstance(document, dict) and "warmup_outcomes" in document:
+        return [document]
+    inner = document.values() if isinstance(document, dict) else document if isinstance(document, list) else []
+    return [told for value in inner for told in attempts(value)]
+
+
 def outcomes(home, code):
-    """The outcomes of the requests of all attempts of a client, by its Summary, and why none of them counts, if so: memory and counts are good all
+    """The outcomes of the requests of all attempts of a client, the warm-up's among them, by what execute signed, and why none of them counts, if so: memory and counts are good all
     the same when a busy machine makes the client late, which is what makes an attempt invalid here."""
     log = (home / "err").read_text()
     if code not in (0, NO_VALID_TRIAL):
         sys.exit(f"the client in {home.name} ended with {code}:\n{log[-3000:]}")
     folder = pathlib.Path(json.loads((home / "out").read_text())["folder"])
     counted = {}
-    for point in json.loads((folder / "chain/summary.json").read_text())["body"]["points"]:
-        for kind in ("outcomes", "excluded_outcomes"):
-            for outcome, count in point["serving"].get(kind, {}).items():
-                counted[outcome] = counted.get(outcome, 0) + int(count)
+    for part in (folder / "chain").glob("execution_part-*[0-9].json"):
+        for told in attempts(json.loads(part.read_text())):
+            for kind in ("outcomes", "warmup_outcomes"):
+                for outcome, count in told[kind].items():
+                    counted[outcome] = counted.get(outcome, 0) + int(count)
     reason = re.search(r"because: (.*)", log)
     return counted, f" (no attempt counts: {reason.group(1)})" if reason else ""
 

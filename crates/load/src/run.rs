@@ -168,8 +168,8 @@ struct Engine<'a> {
     order: TimeoutList,
     cancellations: Cancellations,
     in_flight: u32,
-    /// The connections that were opened since sockets were polled.
-    openings: u32,
+    /// The time for which connections were opened since sockets were polled, in nanoseconds.
+    opening_ns: i64,
     /// The time since which more are in flight than saturate the endpoint; `None` if no more are, or if nothing counts as more.
     saturated_since_ns: Option<i64>,
     /// The failed requests, if some number of them ends the trial.
@@ -239,7 +239,7 @@ impl<'a> Engine<'a> {
             order: TimeoutList::new(),
             cancellations: Cancellations::default(),
             in_flight: 0,
-            openings: 0,
+            opening_ns: 0,
             saturated_since_ns: None,
             failures: trial.stop_on_errors.map(FailureCounter::new),
             places: trial.has_waiting().then(|| Places::new(trial.max_in_flight())),
@@ -372,7 +372,7 @@ impl<'a> Engine<'a> {
 
     fn poll(&mut self, wake_ns: i64) -> Result<(), Error> {
         let deadline = self.trial.start_at_ns.saturating_add(wake_ns);
-        self.openings = 0;
+        self.opening_ns = 0;
         self.ready.clear();
         self.ready.extend(self.poller.wait(Some(deadline)).map_err(Error::system("wait for its sockets"))?);
         Ok(())

@@ -27,10 +27,10 @@ impl Engine<'_> {
             let address = &addresses[(self.address + exchange.tries) % addresses.len()];
             exchange.tries += 1;
             self.client.connections_opened += 1;
-            self.openings += 1;
-            match Transport::connect(address, self.trial.endpoint.source(), self.tls.as_ref())
-                .and_then(|(made, stands)| self.watch(slot, made, stands))
-            {
+            let made = Transport::connect(address, self.trial.endpoint.source(), self.tls.as_ref())
+                .and_then(|(made, stands)| self.watch(slot, made, stands));
+            self.opening_ns += self.now() - now;
+            match made {
                 Ok(true) => return self.shake_hands(slot),
                 Ok(false) => return,
                 Err(refused) => error = Some(refused),

@@ -17,9 +17,10 @@ use crate::{Arrivals, Connections};
 
 /// The maximum requests that are begun before sockets are polled again.
 pub(super) const STARTS: u32 = 16;
-/// The maximum connections that a closed loop opens before sockets are polled again. A connection costs much more than a request on one that is kept, and a
-/// loop of many users that opens all of theirs in one turn would not look at its sockets for seconds. A schedule is followed whatever it takes.
-const OPENINGS: u32 = 64;
+/// The time for which a closed loop opens connections before sockets are polled again. A connection costs much more than a request on one that is kept, the more
+/// the more ports are taken, and a loop of many users that opens all of theirs in one turn would not look at its sockets for seconds. A schedule is followed
+/// whatever it takes.
+const OPENING_NS: i64 = 1_000_000;
 /// The interval at which the loop checks if the feeder has caught up.
 pub(super) const STARVED_NS: i64 = 200_000;
 /// The pause of a user whose connection could not be made.
@@ -133,7 +134,7 @@ impl Engine<'_> {
 
     /// Returns true if a closed loop opens no more connections before it looks at its sockets.
     pub(super) fn has_opened_enough(&self) -> bool {
-        self.openings >= OPENINGS && matches!(self.trial.arrivals, Arrivals::Closed { .. })
+        self.opening_ns >= OPENING_NS && matches!(self.trial.arrivals, Arrivals::Closed { .. })
     }
 
     /// Frees the users whose pause is over.
