@@ -447,20 +447,47 @@ fn worse(pairs: &[Pair], judged: &[Judged<'_>]) -> (Vec<Worse>, Vec<Worse>) {
     (found, perhaps)
 }
 
-/// Returns the rules that hold, by case, those that explain most of an outcome first and then those with the least doubt.
+/// Returns the rules that hold, by case: causes before what they lead to, then those that explain most of an outcome, then those with the least doubt.
 fn findings(judged: &[Judged<'_>]) -> Vec<Finding> {
     let mut of_case: BTreeMap<(&str, &str), Vec<&Judged<'_>>> = BTreeMap::new();
     for found in judged.iter().filter(|found| found.adjusted <= ALPHA) {
         of_case.entry((&found.rule.rule, &found.pair.case)).or_default().push(found);
     }
     let mut findings: Vec<Finding> = of_case.into_values().filter_map(|found| finding(&found)).collect();
+    let steps = steps_from_a_cause(&findings, judged);
     findings.sort_by(|one, other| {
         let share = |finding: &Finding| {
             finding.seen.iter().filter_map(|seen| seen.explains.as_ref()).map(|(_, share)| *share).fold(-1.0, f64::max)
         };
-        share(other).total_cmp(&share(one)).then(one.p_adjusted.total_cmp(&other.p_adjusted)).then(one.rule.cmp(other.rule))
+        let step = |finding: &Finding| steps.get(&(finding.rule, finding.case.clone())).copied().unwrap_or_default();
+        step(one)
+            .cmp(&step(other))
+            .then(share(other).total_cmp(&share(one)))
+            .then(one.p_adjusted.total_cmp(&other.p_adjusted))
+            .then(one.rule.cmp(other.rule))
     });
     findings
+}
+
+/// Returns the number of findings of the same case that lead to each one, one by way of the other: 0 for a cause.
+fn steps_from_a_cause(findings: &[Finding], judged: &[Judged<'_>]) -> BTreeMap<(&'static str, String), usize> {
+    let follows = |name: &str| judged.iter().find(|found| found.rule.rule == name).map_or(&[][..], |found| &found.rule.follows);
+    let holds = |name: &str, case: &str| findings.iter().any(|found| found.rule == name && found.case == case);
+    let mut steps: BTreeMap<(&'static str, String), usize> = BTreeMap::new();
+    // No rule follows itself, so the longest way has fewer steps than there are findings.
+    for _ in findings {
+        for finding in findings {
+            let before = follows(finding.rule).iter().filter(|name| holds(name, &finding.case));
+            let longest = before.map(|name| {
+                let known = steps.iter().find(|((rule, case), _)| rule == name && *case == finding.case);
+                known.map_or(0, |(_, steps)| *steps) + 1
+            });
+            if let Some(longest) = longest.max() {
+                steps.insert((finding.rule, finding.case.clone()), longest);
+            }
+        }
+    }
+    steps
 }
 
 /// Makes one finding of a rule at all points of a case, with what was seen where the evidence is strongest.
@@ -485,6 +512,7 @@ fn finding(found: &[&Judged<'_>]) -> Option<Finding> {
         p_adjusted: strongest.adjusted,
         instead: &rule.instead,
         confirm: &rule.confirm,
+        experiment: rule.experiment,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::experiment::Experiment;
 use crate::rule::{Class, Direction, Playbook};
 
 /// The result of a diagnosis.
@@ -113,6 +114,9 @@ pub struct Finding {
     pub instead: &'static str,
     /// The experiment that would confirm it.
     pub confirm: &'static str,
+    /// The same as a change of the workload, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub experiment: Option<Experiment>,
 }
 
 /// A rule of which all parts moved at a point, and which may hold by chance.

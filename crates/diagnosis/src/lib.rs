@@ -11,6 +11,7 @@
 //! The signals of a rule are associated with the outcome in time and place. They do not prove a cause: that is for the experiment.
 
 mod evidence;
+mod experiment;
 mod explain;
 mod finding;
 mod quantity;
@@ -18,6 +19,7 @@ mod reference;
 mod rule;
 
 pub use evidence::{Better, Outcome, Pair, Reading, Series, Window};
+pub use experiment::Experiment;
 pub use explain::{ALPHA, FEWEST_ATTEMPTS, explain};
 pub use finding::{Change, Conclusion, Explanation, Finding, Healthy, NotChecked, Seen, Unsure, Worse};
 pub use reference::reference_page;

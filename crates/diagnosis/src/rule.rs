@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
+use crate::experiment::Experiment;
+
 /// The rules of this version of Assay, by file.
 const FILES: [(&str, &str); 4] = [
     ("diagnosis/server.yaml", include_str!("../../../diagnosis/server.yaml")),
@@ -193,6 +195,9 @@ pub struct Rule {
     pub class: Class,
     /// The investigation that it is a step of.
     pub playbook: Playbook,
+    /// The rules whose matter leads to this one: if one of them holds at the same case, its finding comes first.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub follows: Vec<String>,
     /// The outcomes, of which one has to be worse; `any` for all, `none` if the rule explains no outcome.
     pub slower: Vec<String>,
     /// The signals that all have to have moved.
@@ -204,6 +209,9 @@ pub struct Rule {
     pub instead: String,
     /// The experiment that would confirm it.
     pub confirm: String,
+    /// The same as a change of the workload, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub experiment: Option<Experiment>,
     /// The recordings that it needs.
     pub needs: String,
 }
@@ -294,6 +302,28 @@ fn check_signal(signal: &Signal) -> Result<(), String> {
     }
 }
 
+/// Returns a rule that is named in `follows` and is not there, or that follows itself by way of others, with the rule that names it.
+#[cfg(test)]
+fn misplaced(rules: &[Rule]) -> Option<(&str, &str)> {
+    let named = |name: &str| rules.iter().find(|rule| rule.rule == name);
+    for rule in rules {
+        let (mut seen, mut open) = (BTreeSet::new(), vec![rule]);
+        while let Some(next) = open.pop() {
+            for name in &next.follows {
+                match named(name) {
+                    Some(before) if before.rule != rule.rule => {
+                        if seen.insert(&before.rule) {
+                            open.push(before);
+                        }
+                    }
+                    _ => return Some((&next.rule, name)),
+                }
+            }
+        }
+    }
+    None
+}
+
 /// Returns the rules of this version, in the order of their files.
 pub fn rules() -> &'static [Rule] {
     static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
@@ -316,6 +346,7 @@ mod tests {
             }
         }
         assert_eq!(names.len(), rules().len());
+        assert_eq!(misplaced(rules()), None, "a rule follows one that is not there, or itself");
         assert!(names.len() > 15);
     }
 

@@ -37,6 +37,7 @@ error_codes! {
     NoKey, "no_key", Usage, Lasting, "The command needs a key, and none is given.", "Name a key with `--key FILE`; a stage also takes `--key-fd N`.";
     NoKeys, "no_keys", Usage, Lasting, "This machine has no key for a role that the command needs.", "Create the missing keys with `assay keys init`.";
     NoPod, "no_pod", Usage, Lasting, "`assay drive` runs outside a driver's pod.", "Start a driver with `assay run --on kubernetes`.";
+    NoExperiment, "no_experiment", Usage, Lasting, "No experiment can be written for the explanation: it has no finding, or that of most evidence is confirmed by something else than a change of the workload.", "Do what `confirm` says of the finding.";
     NoPolicy, "no_policy", Usage, Lasting, "The branch that rules are read from does not contain the pipeline.", "Merge the pipeline into that branch first, or name a file with `--policy`.";
     NoRepository, "no_repository", Usage, Lasting, "The command needs a checkout or the address of a Git repository, and there is none.", "Run the command in a checkout; name an address with `--repo` where the command takes one.";
     NoSource, "no_source", Usage, Lasting, "The store has no signed Source for the run.", "Start the run with `assay run --on kubernetes`, which signs its Source.";

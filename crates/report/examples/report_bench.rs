@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use assay_report::{ChainSignature, Inputs, Report, Verification};
+use assay_report::{ChainSignature, Inputs, Report, Verification, WhyWorse};
 
 #[expect(dead_code, reason = "an example needs a part of what tests need")]
 #[path = "../src/run/fixture/mod.rs"]

@@ -5,6 +5,7 @@
 //! inputs have equal bytes.
 
 mod evidence;
+mod explanation;
 mod foreign;
 pub mod gate;
 pub mod history;
@@ -13,6 +14,7 @@ mod run;
 
 pub use assay_manifest::Address;
 pub use evidence::ChainSignature;
+pub use explanation::{Explained, WhyWorse};
 pub use foreign::ForeignReport;
 pub use render::command::shell_word;
 pub use render::markdown::escape as escape_markdown;

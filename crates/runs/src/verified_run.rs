@@ -5,7 +5,7 @@ use std::path::Path;
 
 use assay_envelope::{Trust, Verified};
 use assay_manifest::{Collection, Document, Environment, MAX_MANIFEST_BYTES, Plan, Publication, RunId, Summary, Views};
-use assay_report::{ChainSignature, Inputs, Report, shell_word};
+use assay_report::{ChainSignature, Inputs, Report, WhyWorse, shell_word};
 use assay_runner::{Config, default_store, user_store};
 use assay_stage::{AcceptedResult, ErrorCode, Exit, Failure, Layout, first_names};
 use assay_store::Store;
@@ -290,6 +290,7 @@ impl VerifiedRun {
             workload_specs: self.workload_specs(&plan.body)?,
             queries: &publication.body.queries,
             query_texts: self.query_texts(&plan.body)?,
+            why_worse: self.why_worse(&plan.body, &summary.body)?,
             warehouse_snapshot: &publication.body.warehouse_snapshot,
         });
         let removals: Vec<_> = self.removals.tombstones.iter().map(VerifiedTombstone::describe).collect();
@@ -299,6 +300,14 @@ impl VerifiedRun {
             (None, Some(folder)) => report.in_folder(folder),
             (None, None) => report,
         }))
+    }
+
+    /// Returns why the candidate of the run's own comparison is worse; `None` if the rows that say so are not available.
+    fn why_worse(&self, plan: &Plan, summary: &Summary) -> Result<Option<WhyWorse>, Failure> {
+        match assay_verify::why_worse(self.blobs.as_ref(), plan, summary) {
+            Err(assay_verify::Error::NoArtifact { .. } | assay_verify::Error::NoFile { .. }) => Ok(None),
+            found => Ok(found?),
+        }
     }
 
     /// Returns the data of the serving charts; `None` if it is not available.

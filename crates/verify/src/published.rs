@@ -13,6 +13,7 @@ use assay_stage::StageName;
 use assay_warehouse::OUTCOME_FACT;
 
 use crate::blobs::Blobs;
+use crate::windows::why_worse;
 use crate::{ArtifactHolder, Error, Result, Unwritable};
 
 /// The largest frozen workload and the largest query, in bytes.
@@ -100,6 +101,7 @@ impl PublicationInputs<'_> {
             workload_specs: self.workload_specs(plan)?,
             queries: decided.queries,
             query_texts: self.query_texts(plan)?,
+            why_worse: why_worse(self.blobs, plan, summary)?,
             warehouse_snapshot: decided.snapshot,
         });
         let file =

@@ -1,19 +1,18 @@
 //! `assay explain`: why the numbers of a run, or of a side of its comparison, are worse than those of another.
 
-mod text;
-mod windows;
+mod experiment;
 
-use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
-use assay_diagnosis::{Conclusion, Explanation, Pair, explain, rules};
-use assay_manifest::{CaseId, Name, Outcome, Plan, Verdict};
-use assay_report::counted;
+use assay_diagnosis::{Conclusion, Explanation, explain, rules};
+use assay_manifest::{Outcome, Plan, Verdict};
 use assay_report::gate::Why;
+use assay_report::{Explained, counted, shell_word};
 use assay_runs::{RunStore, VerifiedRun};
 use assay_stage::{ErrorCode, Exit, Failure};
+use assay_verify::{CaseWindows, NamedSide, Paired, pair, pair_sides, read_windows, workload_of};
 use serde_json::json;
 
-use crate::commands::explain::windows::{CaseWindows, read_windows};
 use crate::commands::store_options::StoreOptions;
 use crate::output;
 
@@ -27,6 +26,10 @@ pub(crate) struct Explain {
     /// The run that it is compared with [default: the baseline of the run's own comparison]
     #[arg(long, value_name = "RUN")]
     against: Option<String>,
+    /// Write the experiment that would confirm the first finding that a change of the workload confirms, as a workload and a pipeline, into this folder: a
+    /// repository
+    #[arg(long, value_name = "FOLDER")]
+    experiment: Option<PathBuf>,
     #[command(flatten)]
     place: StoreOptions,
     /// Print the result as one JSON document
@@ -41,17 +44,15 @@ pub(crate) fn why(verdict: &Verdict, place: &RunStore) -> Option<Why> {
     let explained = place.open(run.run_id.as_str()).and_then(|run| explain_verdict(verdict, &run));
     let command = format!("`assay explain {}` shows what was checked and what was not", run.run_id);
     Some(match explained {
-        Ok((headline, explanation)) => {
-            Why { headline, details: text::first_finding(&explanation).into_iter().chain([command]).collect() }
-        }
+        Ok((headline, explained)) => Why { headline, details: explained.first_finding().into_iter().chain([command]).collect() },
         Err(failure) => Why { headline: format!("Not explained: {}", failure.message), details: Vec::new() },
     })
 }
 
 /// Explains the metrics that a verdict found to be worse. The gate compares pairs, and finds smaller changes than sides that are not paired show.
-fn explain_verdict(verdict: &Verdict, run: &VerifiedRun) -> Result<(String, Explanation), Failure> {
-    let mut paired = pair_sides(run)?;
-    let plan = run.chain.one::<Plan>().map(|plan| &plan.body);
+fn explain_verdict(verdict: &Verdict, run: &VerifiedRun) -> Result<(String, Explained), Failure> {
+    let mut paired = pair_own_sides(run)?;
+    let plan = plan_of(run);
     let regressed: Vec<_> =
         verdict.metrics.iter().filter(|metric| metric.primary && metric.outcome == Outcome::Regressed).collect();
     for pair in &mut paired.pairs {
@@ -60,8 +61,10 @@ fn explain_verdict(verdict: &Verdict, run: &VerifiedRun) -> Result<(String, Expl
         pair.known_worse = here.map(|metric| metric.metric.clone()).collect();
     }
     let explanation = explain(rules(), &paired.pairs);
+    let explained = Explained { sides: paired.sides, left_out: paired.left_out, explanation };
+    let explanation = &explained.explanation;
     let headline = match explanation.conclusion {
-        Conclusion::Found => text::headline(&paired, &explanation),
+        Conclusion::Found => explained.headline(),
         _ if regressed.is_empty() => "Not explained: what blocks is a rule, not a metric that got worse".to_owned(),
         Conclusion::NothingFound => "Not explained: nothing that was recorded moved with it".to_owned(),
         Conclusion::CannotTell | Conclusion::NotWorse => {
@@ -69,14 +72,7 @@ fn explain_verdict(verdict: &Verdict, run: &VerifiedRun) -> Result<(String, Expl
             format!("Not explained: nothing that was recorded moved with it, and {rules} could not be checked")
         }
     };
-    Ok((headline, explanation))
-}
-
-/// A side of the explanation.
-struct Side {
-    /// The name for people: a run, or a case of one.
-    name: String,
-    windows: Vec<CaseWindows>,
+    Ok((headline, explained))
 }
 
 impl Explain {
@@ -85,93 +81,84 @@ impl Explain {
         let against = self.against.as_ref().map(|run| self.place.open(run)).transpose()?;
         let paired = match &against {
             Some(baseline) => pair_runs(baseline, &candidate)?,
-            None => pair_sides(&candidate)?,
+            None => pair_own_sides(&candidate)?,
         };
         let explanation = explain(rules(), &paired.pairs);
         if self.json {
-            output::json(&paired.document(&explanation))?;
+            output::json(&document(&paired, &explanation))?;
         } else {
-            text::lines(&paired, &explanation).iter().for_each(output::line);
+            let explained = Explained { sides: paired.sides, left_out: paired.left_out, explanation: explanation.clone() };
+            explained.lines().iter().for_each(output::line);
+        }
+        if let Some(folder) = &self.experiment {
+            write_experiment(folder, &candidate, &explanation, against.is_some())?;
         }
         let established = candidate.chain.is_established() && against.is_none_or(|run| run.chain.is_established());
         Ok(output::established(established))
     }
 }
 
-/// The points that two sides have in common.
-struct Paired {
-    /// The names of the sides, baseline first.
-    sides: [String; 2],
-    pairs: Vec<Pair>,
-    /// The points that only one side has, or that are of other work, each in words.
-    left_out: Vec<String>,
+/// Writes the experiment that would confirm the first finding, and says on standard error how it is run.
+fn write_experiment(folder: &Path, run: &VerifiedRun, explanation: &Explanation, of_two_runs: bool) -> Result<(), Failure> {
+    let first = explanation.findings.first().ok_or_else(|| {
+        Failure::new(ErrorCode::NoExperiment, "no rule holds, so there is no finding to confirm")
+            .hint("more trials, or longer ones, show smaller changes")
+    })?;
+    let finding = explanation.findings.iter().find(|finding| finding.experiment.is_some()).unwrap_or(first);
+    let made = experiment::make(run, finding)?;
+    experiment::write(folder, &made.files)?;
+    for path in made.files.keys() {
+        output::diagnostic(format!("written {}", folder.join(path).display()));
+    }
+    output::diagnostic(format!("next, in {} and with both files committed:", folder.display()));
+    output::diagnostic(format!("  assay run {} --run-id NAME", shell_word(&made.pipeline.display().to_string())));
+    let against = if of_two_runs { " --against NAME-OF-THE-OTHER-SIDE" } else { "" };
+    output::diagnostic(format!("  assay explain NAME{against}"));
+    Ok(())
 }
 
-impl Paired {
-    fn document(&self, explanation: &Explanation) -> serde_json::Value {
-        let [baseline, candidate] = &self.sides;
-        json!({"baseline": baseline, "candidate": candidate, "left_out": self.left_out, "explanation": explanation})
+fn document(paired: &Paired, explanation: &Explanation) -> serde_json::Value {
+    let [baseline, candidate] = &paired.sides;
+    json!({"baseline": baseline, "candidate": candidate, "left_out": paired.left_out, "explanation": explanation})
+}
+
+fn plan_of(run: &VerifiedRun) -> Option<&Plan> {
+    run.chain.one::<Plan>().map(|plan| &plan.body)
+}
+
+fn windows(run: &VerifiedRun) -> Result<Vec<CaseWindows>, Failure> {
+    let found = read_windows(run.blobs.as_ref(), plan_of(run), run.summary()?)?;
+    if found.is_empty() {
+        return Err(Failure::new(ErrorCode::NothingCompared, format!("run `{}` has no attempt", run.chain.run_id)));
     }
+    Ok(found)
 }
 
 /// Pairs the points that two runs have in common: same case, same point, and same work.
 fn pair_runs(baseline: &VerifiedRun, candidate: &VerifiedRun) -> Result<Paired, Failure> {
-    let side = |run: &VerifiedRun| -> Result<Side, Failure> {
-        Ok(Side { name: run.chain.run_id.to_string(), windows: read_windows(run)? })
+    let side = |run: &VerifiedRun| -> Result<NamedSide, Failure> {
+        Ok(NamedSide { name: run.chain.run_id.to_string(), windows: windows(run)? })
     };
-    paired([side(baseline)?, side(candidate)?], |one, other| one.case == other.case)
+    something_in_common(pair([side(baseline)?, side(candidate)?], |one, other| one.case == other.case))
 }
 
 /// Pairs the points of both sides of a run's own comparison.
-fn pair_sides(run: &VerifiedRun) -> Result<Paired, Failure> {
-    let plan = run.chain.one::<Plan>().map(|plan| &plan.body);
-    let Some((plan, comparison)) = plan.and_then(|plan| Some((plan, plan.comparison.as_ref()?))) else {
+fn pair_own_sides(run: &VerifiedRun) -> Result<Paired, Failure> {
+    let nothing = || {
         let message = format!("run `{}` compares nothing, so there is nothing to explain it by", run.chain.run_id);
-        return Err(Failure::new(ErrorCode::NothingCompared, message)
-            .hint("name an earlier run of the same work with `--against`; `assay runs` lists them"));
+        Failure::new(ErrorCode::NothingCompared, message)
+            .hint("name an earlier run of the same work with `--against`; `assay runs` lists them")
     };
-    let all = read_windows(run)?;
-    let of = |side: &assay_manifest::Side| -> Side {
-        let cases = plan.cases.iter().filter(|case| case.target == side.target && case.variant == side.variant);
-        let cases: Vec<&CaseId> = cases.map(|case| &case.case_id).collect();
-        let windows = all.iter().filter(|found| cases.iter().any(|case| case.as_str() == found.case)).cloned().collect();
-        Side { name: format!("{} {}", side.target, side.variant), windows }
-    };
-    let is_of = |one: &CaseWindows, other: &CaseWindows| workload_of(plan, &one.case) == workload_of(plan, &other.case);
-    paired([of(&comparison.baseline), of(&comparison.candidate)], is_of)
+    let plan = plan_of(run).filter(|plan| plan.comparison.is_some()).ok_or_else(nothing)?;
+    something_in_common(pair_sides(plan, &windows(run)?).ok_or_else(nothing)?)
 }
 
-/// Returns the workload of a case, by the case's name in rows.
-fn workload_of<'a>(plan: &'a Plan, case: &str) -> Option<&'a Name> {
-    plan.cases.iter().find(|found| found.case_id.as_str() == case).map(|found| &found.workload)
-}
-
-fn paired(sides: [Side; 2], is_of: impl Fn(&CaseWindows, &CaseWindows) -> bool) -> Result<Paired, Failure> {
-    let [baseline, candidate] = sides;
-    let is_same = |before: &CaseWindows, now: &CaseWindows| is_of(before, now) && before.point == now.point;
-    let (mut pairs, mut left_out) = (Vec::new(), Vec::new());
-    for now in &candidate.windows {
-        let place = format!("{} at {}", now.case, now.point);
-        match baseline.windows.iter().find(|before| is_same(before, now)) {
-            None => left_out.push(format!("{place}: `{}` has no such point", baseline.name)),
-            Some(before) if before.workload_spec_digest != now.workload_spec_digest => {
-                left_out.push(format!("{place}: the workload is another, so no number is comparable"));
-            }
-            Some(before) => pairs.push(Pair {
-                case: now.case.clone(),
-                point: now.point.clone(),
-                baseline: before.windows.clone(),
-                candidate: now.windows.clone(),
-                known_worse: BTreeSet::new(),
-            }),
-        }
-    }
-    let gone = baseline.windows.iter().filter(|before| !candidate.windows.iter().any(|now| is_same(before, now)));
-    left_out.extend(gone.map(|before| format!("{} at {}: `{}` has no such point", before.case, before.point, candidate.name)));
-    if pairs.is_empty() {
-        let message = format!("`{}` and `{}` have no point of the same work in common", baseline.name, candidate.name);
+fn something_in_common(paired: Paired) -> Result<Paired, Failure> {
+    if paired.pairs.is_empty() {
+        let [baseline, candidate] = &paired.sides;
+        let message = format!("`{baseline}` and `{candidate}` have no point of the same work in common");
         return Err(Failure::new(ErrorCode::NothingCompared, message)
             .hint("`assay compare` of two runs says which cases and points each has, and which of them are of other work"));
     }
-    Ok(Paired { sides: [baseline.name, candidate.name], pairs, left_out })
+    Ok(paired)
 }

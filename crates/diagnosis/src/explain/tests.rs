@@ -166,7 +166,7 @@ fn two_faults_are_two_findings() {
         .with("pressure_cpu_some_us", 600_000.0)
         .with("cpu_idle_us", 100_000.0);
     let found = explain(rules(), &[pair(&healthy_state(), &both, 5)]);
-    assert_eq!(names(&found), ["server-queue", "cpu-contention"], "the one that explains most is first");
+    assert_eq!(names(&found), ["cpu-contention", "server-queue"], "a cause is before what it leads to, which explains more");
 }
 
 #[test]

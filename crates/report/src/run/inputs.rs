@@ -7,6 +7,7 @@ use assay_manifest::{
 };
 
 use crate::evidence::ChainSignature;
+use crate::explanation::WhyWorse;
 
 /// The level to which the chain was verified before the report was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub struct Inputs<'a> {
     pub queries: &'a [PublishedQuery],
     /// The text of each query, by its path.
     pub query_texts: BTreeMap<String, String>,
+    /// Why the candidate is worse; `None` if the run compares nothing, or if no outcome is or may be worse.
+    pub why_worse: Option<WhyWorse>,
     /// The versions of the warehouse's tables that hold the rows.
     pub warehouse_snapshot: &'a BTreeMap<String, Count>,
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use assay_manifest::Address;
 
+use crate::explanation::{Section, WhyWorse};
 use crate::render::markdown::{block, code, escape, prose};
 use crate::render::number::grouped;
 use crate::render::text::{all_of, counted};
@@ -36,6 +37,7 @@ impl Report {
         }
         strip(&mut out, self);
         results(&mut out, self);
+        why_worse(&mut out, self);
         evidence(&mut out, self);
         fine_print(&mut out, self);
         out
@@ -89,6 +91,25 @@ fn results(out: &mut String, report: &Report) {
             code(&report.trace_command(address))
         );
     }
+}
+
+/// Writes why the candidate is worse, if it is.
+fn why_worse(out: &mut String, report: &Report) {
+    let Some(why) = &report.why_worse else { return };
+    let _ = writeln!(out, "\n## Why it is worse\n\n{}\n", escape(&why.headline()));
+    let command = code(&report.explain_command());
+    let WhyWorse::Explained(explained) = why else {
+        let _ = writeln!(out, "{command} reads them.");
+        return;
+    };
+    let _ = writeln!(out, "{}. The same, of a later version's rules too: {command}.", escape(&explained.between()));
+    for Section { title, lines } in explained.brief_sections() {
+        let _ = writeln!(out, "\n**{}**\n", escape(&title));
+        for line in lines {
+            let _ = writeln!(out, "- {}", prose(&line));
+        }
+    }
+    let _ = writeln!(out, "\n{}", escape(&explained.notes().join(" ")));
 }
 
 /// Writes the case's rows until `end`, and returns the number of rows that did not fit.

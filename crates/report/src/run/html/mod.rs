@@ -13,6 +13,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+use crate::explanation::{Section, WhyWorse};
 use crate::render::html::writer::Writer;
 use crate::render::html::{MAX_PAGE, STYLE, folded, head, section, strip_item, theme};
 use crate::run::model::Report;
@@ -63,6 +64,9 @@ impl Report {
             section(page, "state", "State", |page| page.element("dl", &[("class", "strip-items")], |page| self.state(page)));
             let room = MAX_PAGE.saturating_sub(page.len() + below.len() + page.links().len() * LINKED_PANEL_BYTES);
             section(page, "results", "Results", |page| tables::tables(page, &mut panels, self, room));
+            if let Some(why) = &self.why_worse {
+                section(page, "why", "Why it is worse", |page| self.why_worse(page, why));
+            }
             page.append(below);
         });
         panels.write_missing(self, page.links());
@@ -99,6 +103,31 @@ impl Report {
                 });
             }
         });
+    }
+
+    fn why_worse(&self, page: &mut Writer, why: &WhyWorse) {
+        page.leaf("p", &[("class", "overview")], &why.headline());
+        let WhyWorse::Explained(explained) = why else {
+            page.element("p", &[], |page| {
+                page.leaf("code", &[], &self.explain_command());
+                page.text(" reads them.");
+            });
+            return;
+        };
+        page.element("p", &[], |page| {
+            page.text(&format!("{}. The same, of a later version's rules too: ", explained.between()));
+            page.leaf("code", &[], &self.explain_command());
+            page.text(".");
+        });
+        for Section { title, lines } in explained.brief_sections() {
+            page.leaf("h3", &[], &title);
+            page.element("ul", &[], |page| {
+                for line in lines {
+                    page.element("li", &[], |page| page.prose(&line));
+                }
+            });
+        }
+        page.leaf("p", &[("class", "quiet")], &explained.notes().join(" "));
     }
 
     fn over_time(&self, page: &mut Writer) {

@@ -26,6 +26,7 @@ pub(crate) mod work;
 
 use assay_manifest::{Address, RunId};
 
+use crate::explanation::WhyWorse;
 use crate::render::command::{shell_word, store_option};
 use crate::render::fine_print::FinePrint;
 use crate::render::strip::StripItem;
@@ -48,6 +49,7 @@ pub struct Report {
     pub(crate) sentences: Vec<Sentence>,
     pub(crate) strip: Vec<StripItem>,
     pub(crate) cases: Vec<CaseSection>,
+    pub(crate) why_worse: Option<WhyWorse>,
     pub(crate) facts: Vec<Facts>,
     pub(crate) lineage: Lineage,
     pub(crate) fine_print: Vec<FinePrint>,
@@ -78,6 +80,7 @@ impl Report {
             overview: Overview::new(inputs, &cases, requests.as_ref()),
             sentences: sentence::sentences(&cases, inputs.grade),
             strip: strip::items(inputs, requests),
+            why_worse: inputs.why_worse.clone(),
             facts: Facts::for_targets(inputs.environments),
             lineage: Lineage::build(inputs),
             fine_print: fine_print::items(inputs),
@@ -116,6 +119,15 @@ impl Report {
             RunLocation::OwnFolder => "assay verify .".to_owned(),
             RunLocation::Folder(path) => format!("assay verify {}", shell_word(path)),
             RunLocation::Store(uri) => format!("assay verify {}{}", self.run_id, store_option(uri.as_deref())),
+        }
+    }
+
+    /// Returns the command that explains the run.
+    pub(crate) fn explain_command(&self) -> String {
+        match &self.location {
+            RunLocation::OwnFolder => "assay explain .".to_owned(),
+            RunLocation::Folder(path) => format!("assay explain {}", shell_word(path)),
+            RunLocation::Store(uri) => format!("assay explain {}{}", self.run_id, store_option(uri.as_deref())),
         }
     }
 

@@ -19,6 +19,7 @@ impl Report {
         screen.overview(self);
         screen.line("");
         screen.sentences(self);
+        screen.why_worse(self);
         screen.strip(&self.strip, true);
         for case in &self.cases {
             if case.serving.is_some() { screen.serving_case(case) } else { screen.case(case) }
@@ -37,6 +38,15 @@ impl Screen {
         if more > 0 {
             self.line(&format!("… and {more} more in the table below"));
         }
+    }
+
+    fn why_worse(&mut self, report: &Report) {
+        let Some(why) = &report.why_worse else { return };
+        self.paragraph(
+            "",
+            &format!("Why it is worse: {} `{}` says more.", why.headline(), report.explain_command()),
+            Paint::Plain,
+        );
     }
 
     fn notes(&mut self, report: &Report) {

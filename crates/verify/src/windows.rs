@@ -1,0 +1,244 @@
+//! The attempts of a run that count, from its curated rows: outcomes, and the readings of the telemetry sources meanwhile. They are what an explanation
+//! is made from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assay_diagnosis::{Better, Outcome, Pair, Reading, Series, Window, explain, rules};
+use assay_manifest::{CaseId, Name, Plan, Side, Summary};
+use assay_report::{Explained, WhyWorse};
+use assay_warehouse::{Row, TELEMETRY_SLICE_FACT, Value};
+
+use crate::Result;
+use crate::blobs::Blobs;
+use crate::levels::read_tables;
+use crate::outcomes::Tables;
+
+/// The tables that an explanation is made from.
+const TABLES: [&str; 3] = ["attempt_fact", "outcome_fact", "telemetry_slice_fact"];
+
+/// The attempts of a case at a point.
+#[derive(Clone, Debug)]
+pub struct CaseWindows {
+    /// The case.
+    pub case: String,
+    /// The point.
+    pub point: String,
+    /// The digest of the frozen workload.
+    pub workload_spec_digest: String,
+    /// The attempts that count.
+    pub windows: Vec<Window>,
+}
+
+/// The key of an attempt: case, trial and number.
+type AttemptKey<'a> = (&'a str, &'a str, i64);
+
+/// Reads the curated rows of a run, and returns the attempts that count, by case and point: those of every planned point, if there is a plan. Empty
+/// if the run has no attempt.
+///
+/// # Errors
+/// Fails if a curated file is absent or is not that of the Summary.
+pub fn read_windows(blobs: &dyn Blobs, plan: Option<&Plan>, summary: &Summary) -> Result<Vec<CaseWindows>> {
+    let tables = read_tables(blobs, summary.files.iter().filter(|file| TABLES.contains(&file.table.as_str())))?;
+    if tables.get("attempt_fact").is_none_or(Vec::is_empty) {
+        return Ok(Vec::new());
+    }
+    Ok(with_planned(plan, windows(&tables)))
+}
+
+/// Adds the planned points of which no attempt counts.
+fn with_planned(plan: Option<&Plan>, mut found: Vec<CaseWindows>) -> Vec<CaseWindows> {
+    let Some(plan) = plan else { return found };
+    for case in &plan.cases {
+        let digest = plan.workload(&case.workload).map(|workload| workload.workload_spec_digest.to_string()).unwrap_or_default();
+        for point in &case.points {
+            let is_there =
+                |windows: &CaseWindows| windows.case == case.case_id.as_str() && windows.point == point.point_id.as_str();
+            if !found.iter().any(is_there) {
+                let (case, point) = (case.case_id.to_string(), point.point_id.to_string());
+                found.push(CaseWindows { case, point, workload_spec_digest: digest.clone(), windows: Vec::new() });
+            }
+        }
+    }
+    found
+}
+
+fn windows(tables: &Tables) -> Vec<CaseWindows> {
+    let rows = |table: &str| tables.get(table).map_or(&[][..], Vec::as_slice);
+    let mut of_attempts: BTreeMap<AttemptKey<'_>, Window> = BTreeMap::new();
+    let mut places: BTreeMap<AttemptKey<'_>, (&str, &str)> = BTreeMap::new();
+    for row in rows("attempt_fact").iter().filter(|row| matches!(row.get("counted"), Some(Value::Bool(true)))) {
+        let Some((key, point, digest)) = key(row).zip(row.text("point_id")).zip(row.text("workload_spec_digest")).map(flat)
+        else {
+            continue;
+        };
+        // Every shard of an attempt has a row.
+        of_attempts.entry(key).or_default();
+        places.insert(key, (point, digest));
+    }
+    for row in rows("outcome_fact") {
+        let window = key(row).and_then(|key| of_attempts.get_mut(&key));
+        if let (Some(window), Some((name, outcome))) = (window, outcome(row)) {
+            window.outcomes.insert(name, outcome);
+        }
+    }
+    for row in rows("telemetry_slice_fact") {
+        let window = key(row).and_then(|key| of_attempts.get_mut(&key));
+        if let (Some(window), Some(reading)) = (window, reading(row)) {
+            window.readings.push(reading);
+        }
+    }
+    let mut found: BTreeMap<(&str, &str, &str), Vec<Window>> = BTreeMap::new();
+    for (key, window) in of_attempts {
+        if let Some((point, digest)) = places.get(&key) {
+            found.entry((key.0, point, digest)).or_default().push(window);
+        }
+    }
+    let case_windows = |((case, point, digest), windows): ((&str, &str, &str), Vec<Window>)| CaseWindows {
+        case: case.to_owned(),
+        point: point.to_owned(),
+        workload_spec_digest: digest.to_owned(),
+        windows,
+    };
+    found.into_iter().map(case_windows).collect()
+}
+
+fn flat<A, B, C>(((one, two), three): ((A, B), C)) -> (A, B, C) {
+    (one, two, three)
+}
+
+fn key(row: &Row) -> Option<AttemptKey<'_>> {
+    Some((row.text("benchmark_case_id")?, row.text("trial_id")?, whole(row, "attempt")?))
+}
+
+fn whole(row: &Row, column: &str) -> Option<i64> {
+    match row.get(column) {
+        Some(Value::Int(value)) => Some(*value),
+        Some(Value::Instant(value)) => Some(value.unix_ns()),
+        _ => None,
+    }
+}
+
+fn float(row: &Row, column: &str) -> Option<f64> {
+    match row.get(column) {
+        Some(Value::Float(value)) => Some(*value),
+        _ => None,
+    }
+}
+
+/// Returns the value of a metric of one attempt: of serving the metric that names its statistic, of an indicator the median of its samples.
+fn outcome(row: &Row) -> Option<(String, Outcome)> {
+    let is_value = matches!(row.text("statistic"), Some("value" | "median"));
+    let is_valid = matches!(row.get("valid"), Some(Value::Bool(true)));
+    let value = float(row, "value").filter(|_| is_value && is_valid)?;
+    let better = match row.text("better") {
+        Some("higher") => Some(Better::Higher),
+        Some("lower") => Some(Better::Lower),
+        _ => None,
+    };
+    let primary = matches!(row.get("primary"), Some(Value::Bool(true)));
+    let unit = row.text("unit").unwrap_or_default().to_owned();
+    Some((row.text("metric")?.to_owned(), Outcome { value, unit, better, primary }))
+}
+
+fn reading(row: &Row) -> Option<Reading> {
+    let (start, end) = (whole(row, "window_start_unix_ns")?, whole(row, "window_end_unix_ns")?);
+    let gap_ns = whole(row, "gap_ns")?;
+    Some(Reading {
+        source: row.text("source")?.to_owned(),
+        scope: row.text("scope_id")?.to_owned(),
+        series: Series::parse(row.text("metric")?),
+        samples: u64::try_from(whole(row, "n")?).ok()?,
+        gap: gap_ns as f64 / (end.saturating_sub(start)).max(1) as f64,
+        // A counter that was read once has no increase; that it was read is known.
+        mean: float(row, "mean").unwrap_or_default(),
+        max: float(row, "max").unwrap_or_default(),
+    })
+}
+
+/// The most rows of telemetry that a report is made from, some two hundred megabytes.
+const MAX_ROWS: u64 = 200_000;
+
+/// Returns why the candidate of a run's own comparison is worse, for its report; `None` if the run compares nothing, and if no outcome is or may be worse.
+///
+/// # Errors
+/// Fails if a curated file is absent or is not that of the Summary.
+pub fn why_worse(blobs: &dyn Blobs, plan: &Plan, summary: &Summary) -> Result<Option<WhyWorse>> {
+    if plan.comparison.is_none() {
+        return Ok(None);
+    }
+    let telemetry = summary.files.iter().filter(|file| file.table.as_str() == TELEMETRY_SLICE_FACT.name);
+    let rows: u64 = telemetry.map(|file| file.rows.0).sum();
+    if rows > MAX_ROWS {
+        return Ok(Some(WhyWorse::TooManyRows { rows, most: MAX_ROWS }));
+    }
+    let Some(Paired { sides, pairs, left_out }) = pair_sides(plan, &read_windows(blobs, Some(plan), summary)?) else {
+        return Ok(None);
+    };
+    let explanation = explain(rules(), &pairs);
+    let is_worse = !(explanation.worse.is_empty() && explanation.perhaps_worse.is_empty() && explanation.findings.is_empty());
+    Ok(is_worse.then_some(WhyWorse::Explained(Explained { sides, left_out, explanation })))
+}
+
+/// One side of a comparison.
+#[derive(Clone, Debug)]
+pub struct NamedSide {
+    /// The name for people: a run, or a target and a variant of one.
+    pub name: String,
+    /// Its attempts, by case and point.
+    pub windows: Vec<CaseWindows>,
+}
+
+/// The points that two sides have in common.
+#[derive(Clone, Debug)]
+pub struct Paired {
+    /// The names of the sides, baseline first.
+    pub sides: [String; 2],
+    /// The points of both.
+    pub pairs: Vec<Pair>,
+    /// The points that only one side has, or that are of other work, each in words.
+    pub left_out: Vec<String>,
+}
+
+/// Pairs the points of both sides of a run's own comparison; `None` if it compares nothing.
+pub fn pair_sides(plan: &Plan, all: &[CaseWindows]) -> Option<Paired> {
+    let comparison = plan.comparison.as_ref()?;
+    let of = |side: &Side| -> NamedSide {
+        let cases = plan.cases.iter().filter(|case| case.target == side.target && case.variant == side.variant);
+        let cases: Vec<&CaseId> = cases.map(|case| &case.case_id).collect();
+        let windows = all.iter().filter(|found| cases.iter().any(|case| case.as_str() == found.case)).cloned().collect();
+        NamedSide { name: format!("{} {}", side.target, side.variant), windows }
+    };
+    let is_of = |one: &CaseWindows, other: &CaseWindows| workload_of(plan, &one.case) == workload_of(plan, &other.case);
+    Some(pair([of(&comparison.baseline), of(&comparison.candidate)], is_of))
+}
+
+/// Returns the workload of a case, by the case's name in rows.
+pub fn workload_of<'a>(plan: &'a Plan, case: &str) -> Option<&'a Name> {
+    plan.cases.iter().find(|found| found.case_id.as_str() == case).map(|found| &found.workload)
+}
+
+/// Pairs the points that two sides have in common: those of cases that are the same by `is_of`, and of the same work.
+pub fn pair(sides: [NamedSide; 2], is_of: impl Fn(&CaseWindows, &CaseWindows) -> bool) -> Paired {
+    let [baseline, candidate] = sides;
+    let is_same = |before: &CaseWindows, now: &CaseWindows| is_of(before, now) && before.point == now.point;
+    let (mut pairs, mut left_out) = (Vec::new(), Vec::new());
+    for now in &candidate.windows {
+        let place = format!("{} at {}", now.case, now.point);
+        match baseline.windows.iter().find(|before| is_same(before, now)) {
+            None => left_out.push(format!("{place}: `{}` has no such point", baseline.name)),
+            Some(before) if before.workload_spec_digest != now.workload_spec_digest => {
+                left_out.push(format!("{place}: the workload is another, so no number is comparable"));
+            }
+            Some(before) => pairs.push(Pair {
+                case: now.case.clone(),
+                point: now.point.clone(),
+                baseline: before.windows.clone(),
+                candidate: now.windows.clone(),
+                known_worse: BTreeSet::new(),
+            }),
+        }
+    }
+    let gone = baseline.windows.iter().filter(|before| !candidate.windows.iter().any(|now| is_same(before, now)));
+    left_out.extend(gone.map(|before| format!("{} at {}: `{}` has no such point", before.case, before.point, candidate.name)));
+    Paired { sides: [baseline.name, candidate.name], pairs, left_out }
+}
