@@ -159,7 +159,7 @@ impl Fault {
             }
             Self::BatchLimit => (
                 "smaller batch limit",
-                "30 to 90 % of the requests in flight",
+                "40 to 95 % of the requests in flight",
                 "batch-limit",
                 false,
                 &["server-queue", "low-gpu-utilization"],
@@ -372,7 +372,7 @@ impl Fault {
             }
             Self::OtherTraffic => conditions.other_traffic = draws.log_between(0.3, 2.0),
             Self::BatchLimit => {
-                *engine_limit(&mut conditions.engine) = ((in_flight * draws.between(0.3, 0.9)) as u32).max(1);
+                *engine_limit(&mut conditions.engine) = ((in_flight * draws.between(0.4, 0.95)) as u32).max(1);
             }
             Self::KvCache => {
                 if let EngineConfig::Batching(batching) = &mut conditions.engine {

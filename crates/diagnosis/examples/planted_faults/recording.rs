@@ -19,8 +19,11 @@ pub(crate) const TRIALS: usize = 5;
 /// The least change of an outcome without noise that makes a fault a fault.
 pub(crate) const LEAST_CHANGE: f64 = 0.05;
 
-/// The largest one: beyond it an endpoint collapses, and its requests are given up.
+/// The largest change of the slowest responses: beyond it an endpoint collapses, and its requests are given up.
 pub(crate) const MOST_CHANGE: f64 = 5.0;
+
+/// The latency of the slowest responses.
+const SLOWEST: &str = "e2e_ms_p99";
 
 /// The case of every recording.
 pub(crate) const CASE: &str = "load.server.base";
@@ -135,7 +138,8 @@ impl Setup {
         conditions
     }
 
-    /// Returns the largest relative change for the worse of a primary outcome without any noise, at the points with the faults.
+    /// Returns the largest relative change for the worse of a primary outcome without any noise, at the points with the faults; infinite if
+    /// the endpoint collapses.
     pub(crate) fn change_without_noise(&self) -> f64 {
         let faulty = self.points.iter().filter(|point| point.is_faulty);
         let changes = faulty.map(|point| {
@@ -143,7 +147,9 @@ impl Setup {
                 let conditions = quiet(self.conditions(point, is_candidate));
                 self.measure(&conditions, point, TrialSeeds { work: self.seed, noise: self.seed }).0
             });
-            worst_change(&before, &after)
+            let slowest = |outcomes: &BTreeMap<String, Outcome>| outcomes.get(SLOWEST).map_or(1.0, |outcome| outcome.value);
+            let collapses = slowest(&after) > (1.0 + MOST_CHANGE) * slowest(&before);
+            if collapses { f64::INFINITY } else { worst_change(&before, &after) }
         });
         changes.fold(0.0, f64::max)
     }

@@ -4,7 +4,7 @@ use assay_diagnosis::{Conclusion, Explanation, Finding, explain, rules};
 use assay_simulator::Seed;
 
 use crate::fault::Fault;
-use crate::recording::{CASE, LEAST_CHANGE, MOST_CHANGE, Setup};
+use crate::recording::{CASE, LEAST_CHANGE, Setup};
 
 /// The draws of a recording until its faults make an outcome worse.
 const MAX_DRAWS: u32 = 200;
@@ -65,7 +65,7 @@ pub(crate) fn record(seed: Seed, faults: &[Fault]) -> Option<Scored> {
     for redraws in 0..MAX_DRAWS {
         let setup = draw(redraws)?;
         let changes: Vec<f64> = faults.iter().map(|fault| setup.with_only(*fault).change_without_noise()).collect();
-        if changes.iter().all(|change| (LEAST_CHANGE..=MOST_CHANGE).contains(change)) {
+        if changes.iter().all(|change| *change >= LEAST_CHANGE && change.is_finite()) {
             let change = changes.into_iter().fold(0.0, f64::max);
             return Some(score(&setup, change, redraws, &explain(rules(), &setup.pairs())));
         }
