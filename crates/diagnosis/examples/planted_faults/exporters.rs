@@ -65,15 +65,11 @@ impl<'a> GpuSeries<'a> {
                 clock,
                 gpu.memory_mhz,
                 libm::round(celsius),
-                libm::round(celsius + 8.0),
                 watts,
                 state.millijoules.floor(),
                 0.0,
                 libm::round(100.0 * used),
                 libm::round(45.0 * used * draws.lognormal(0.1)),
-                0.0,
-                8_000.0,
-                72_000.0,
                 used,
                 0.35 * used * draws.lognormal(0.1),
                 0.5 * used * draws.lognormal(0.1),
@@ -81,7 +77,6 @@ impl<'a> GpuSeries<'a> {
                 state.thermal_us,
                 state.power_us,
                 state.link_replays as f64,
-                0.0,
                 0.0,
                 0.9 * used,
             ];
@@ -95,8 +90,7 @@ impl<'a> GpuSeries<'a> {
             for (gpu, value) in values.into_iter().enumerate() {
                 let _ = writeln!(
                     page,
-                    "{name}{{gpu=\"{gpu}\",UUID=\"GPU-{gpu:04x}\",pci_bus_id=\"00000000:{gpu:02X}:00.0\",device=\"nvidia{gpu}\",\
-                     modelName=\"NVIDIA H100 80GB HBM3\",Hostname=\"{NODE}\"}} {value}"
+                    "{name}{{gpu=\"{gpu}\",UUID=\"GPU-{gpu:04x}\",modelName=\"NVIDIA H100 80GB HBM3\",Hostname=\"{NODE}\"}} {value}"
                 );
             }
         }
@@ -105,22 +99,18 @@ impl<'a> GpuSeries<'a> {
 }
 
 /// The metrics that dcgm-exporter serves by default, of those that its list of counters holds.
-const BY_DEFAULT: usize = 16;
+const BY_DEFAULT: usize = 12;
 
 /// The metrics of a GPU with their types: first those by default.
-const METRICS: [(&str, &str); 22] = [
+const METRICS: [(&str, &str); 17] = [
     ("DCGM_FI_DEV_SM_CLOCK", "gauge"),
     ("DCGM_FI_DEV_MEM_CLOCK", "gauge"),
     ("DCGM_FI_DEV_GPU_TEMP", "gauge"),
-    ("DCGM_FI_DEV_MEMORY_TEMP", "gauge"),
     ("DCGM_FI_DEV_POWER_USAGE", "gauge"),
     ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "counter"),
     ("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "counter"),
     ("DCGM_FI_DEV_GPU_UTIL", "gauge"),
     ("DCGM_FI_DEV_MEM_COPY_UTIL", "gauge"),
-    ("DCGM_FI_DEV_XID_ERRORS", "gauge"),
-    ("DCGM_FI_DEV_FB_FREE", "gauge"),
-    ("DCGM_FI_DEV_FB_USED", "gauge"),
     ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge"),
     ("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "gauge"),
     ("DCGM_FI_PROF_DRAM_ACTIVE", "gauge"),
@@ -128,7 +118,6 @@ const METRICS: [(&str, &str); 22] = [
     ("DCGM_FI_DEV_THERMAL_VIOLATION", "counter"),
     ("DCGM_FI_DEV_POWER_VIOLATION", "counter"),
     ("DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", "counter"),
-    ("DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", "counter"),
     ("DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", "counter"),
     ("DCGM_FI_PROF_SM_ACTIVE", "gauge"),
 ];

@@ -120,9 +120,10 @@ impl<'a> MachineSeries<'a> {
             pressure_memory_full_us: Some(self.time(27, machine.memory_pressure[1])),
             pressure_io_some_us: Some(self.time(28, machine.io_pressure[0])),
             pressure_io_full_us: Some(self.time(29, machine.io_pressure[1])),
-            cgroup_periods: quota.map(|_| self.add(30, 10.0)),
-            cgroup_throttled_periods: quota.map(|_| self.add(31, throttled as f64)),
-            cgroup_throttled_us: quota.map(|_| (1e6 * self.throttled_s) as u64),
+            // `cpu.stat` has these lines with and without a quota.
+            cgroup_periods: Some(self.add(30, if quota.is_some() { 10.0 } else { 0.0 })),
+            cgroup_throttled_periods: Some(self.add(31, throttled as f64)),
+            cgroup_throttled_us: Some((1e6 * self.throttled_s) as u64),
             frequency_min_khz: Some((0.97 * clock) as u64),
             frequency_mean_khz: Some(clock as u64),
             frequency_max_khz: Some((1.02 * clock) as u64),

@@ -97,7 +97,7 @@ fn tables(arguments: &Arguments) -> String {
     let scored = compute(*set, &jobs);
     let of = |count: usize| scored.iter().filter(move |scored| scored.faults.len() == count).cloned().collect::<Vec<Scored>>();
     format!(
-        "Seeds: {}. {} trials of 30 s a side, {seeds} recordings of each fault.\n\n### One fault\n\n{}\n### No fault\n\n{}\n### Two faults\n\n{}",
+        "Seeds: {}. {} trials of 20 s a side, {seeds} recordings of each fault.\n\n### One fault\n\n{}\n### No fault\n\n{}\n### Two faults\n\n{}",
         set.name(),
         recording::TRIALS,
         report::of_faults(&of(1)),

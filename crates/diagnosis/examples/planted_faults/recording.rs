@@ -349,7 +349,7 @@ fn draw_noise(draws: &mut Draws, two_runs: bool) -> Noise {
 
 fn draw_conditions(draws: &mut Draws, deployment: Deployment, engine: EngineConfig) -> Conditions {
     let one_way_ms = if deployment == Deployment::Cluster { draws.log_between(0.05, 1.0) } else { 0.03 };
-    let count = draws.one_of(&[4, 8, 16]);
+    let count = draws.one_of(&[4, 4, 8, 16]);
     let gpu = Gpu {
         sm_mhz: 1_980.0,
         memory_mhz: 2_619.0,
@@ -396,7 +396,7 @@ fn draw_machine(draws: &mut Draws) -> Machine {
     let io = draws.log_between(0.0005, 0.02);
     let memory = if draws.chance(0.3) { draws.log_between(0.0001, 0.003) } else { 0.0 };
     Machine {
-        cores: draws.one_of(&[4, 8, 16, 32]),
+        cores: draws.one_of(&[4, 8, 16]),
         busy: draws.between(0.05, 0.5),
         iowait: draws.log_between(0.0002, 0.01),
         steal: if draws.chance(0.3) { draws.log_between(0.0002, 0.01) } else { 0.0 },

@@ -11,10 +11,10 @@ use crate::random::Draws;
 pub(crate) const SECOND_NS: i64 = 1_000_000_000;
 
 /// The time for which requests are sent.
-pub(crate) const DURATION_NS: i64 = 30 * SECOND_NS;
+pub(crate) const DURATION_NS: i64 = 20 * SECOND_NS;
 
 /// The most time after it for requests in flight; what is left then is never counted as ended.
-const DRAIN_NS: i64 = 30 * SECOND_NS;
+const DRAIN_NS: i64 = 20 * SECOND_NS;
 
 /// The requests of a client of a closed loop that are drawn at a time.
 const CHAIN: u64 = 16;
