@@ -426,3 +426,57 @@ impl<M: Model, I: Iterator<Item = SimulatedRequest>> Iterator for Simulation<M, 
         self.ended.pop_front()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Latency, PerRequest};
+
+    const MS: i64 = 1_000_000;
+
+    fn requests() -> impl Iterator<Item = SimulatedRequest> {
+        (0..).map(|request_id| SimulatedRequest { request_id, prompt_tokens: 1, output_tokens: 2, ..SimulatedRequest::default() })
+    }
+
+    fn closed() -> Simulation<PerRequest, impl Iterator<Item = SimulatedRequest>> {
+        let latency = Latency { ttft_ns: 5 * MS, itl_ns: 5 * MS, ..Latency::none() };
+        let engine = Engine::new(PerRequest::new(latency, &Seed::default()));
+        simulate(engine, Seed::default(), Load::Closed { clients: 1, requests: requests() })
+    }
+
+    #[test]
+    fn until_an_instant_everything_has_happened_that_is_due_until_then() {
+        let mut simulation = closed();
+        simulation.advance_to(25 * MS);
+        assert_eq!(simulation.take_ended().filter_map(|record| record.end_ns).collect::<Vec<_>>(), [10 * MS, 20 * MS]);
+        assert!(simulation.metrics("m").contains("vllm:generation_tokens_total{engine=\"0\",model_name=\"m\"} 5\n"));
+        assert_eq!(simulation.occupancy().running, 1);
+        simulation.stop_sending();
+        assert_eq!(simulation.filter_map(|record| record.end_ns).collect::<Vec<_>>(), [30 * MS]);
+    }
+
+    #[test]
+    fn the_stated_share_of_requests_fails_and_is_counted() {
+        let mut simulation = closed().with_failures(0.25);
+        simulation.advance_to(10_000 * MS);
+        let failed = simulation.take_ended().filter(|record| record.http_status == Some(500)).count();
+        // 1,000 succeed, one third as many fail, within four standard errors.
+        assert!((260..=410).contains(&failed), "{failed}");
+        assert!(
+            simulation
+                .metrics("m")
+                .contains(&format!("assay_simulator_faults_total{{engine=\"0\",model_name=\"m\"}} {failed}\n"))
+        );
+    }
+
+    #[test]
+    fn a_request_that_arrives_during_a_stall_is_counted_from_its_end() {
+        let latency = Latency { ttft_ns: 5 * MS, ..Latency::none() };
+        let mut engine = Engine::new(PerRequest::new(latency, &Seed::default()));
+        engine.stall(crate::engine::Stall { at_ns: 0, for_ns: 100 * MS }).expect("one stall");
+        let mut simulation = simulate(engine, Seed::default(), Load::Open(requests().take(1)));
+        assert_eq!(simulation.by_ref().filter_map(|record| record.first_token_ns).collect::<Vec<_>>(), [105 * MS]);
+        let sum = "vllm:time_to_first_token_seconds_sum{engine=\"0\",model_name=\"m\"} 0.005\n";
+        assert!(simulation.metrics("m").contains(sum));
+    }
+}

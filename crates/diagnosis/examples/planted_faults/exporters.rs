@@ -122,6 +122,15 @@ const METRICS: [(&str, &str); 17] = [
     ("DCGM_FI_PROF_SM_ACTIVE", "gauge"),
 ];
 
+/// The metrics of containers with their types.
+const CONTAINER_METRICS: [(&str, &str); 5] = [
+    ("container_cpu_cfs_periods_total", "counter"),
+    ("container_cpu_cfs_throttled_periods_total", "counter"),
+    ("container_cpu_cfs_throttled_seconds_total", "counter"),
+    ("container_cpu_usage_seconds_total", "counter"),
+    ("container_memory_working_set_bytes", "gauge"),
+];
+
 /// The containers of a node.
 pub(crate) struct ContainerSeries<'a> {
     server: &'a Container,
@@ -160,14 +169,7 @@ impl<'a> ContainerSeries<'a> {
             rows[3].push(format!("{labels} {}", counters[3]));
             rows[4].push(format!("{labels} {}", (state.memory_bytes * draws.lognormal(0.01)).floor()));
         }
-        const NAMES: [(&str, &str); 5] = [
-            ("container_cpu_cfs_periods_total", "counter"),
-            ("container_cpu_cfs_throttled_periods_total", "counter"),
-            ("container_cpu_cfs_throttled_seconds_total", "counter"),
-            ("container_cpu_usage_seconds_total", "counter"),
-            ("container_memory_working_set_bytes", "gauge"),
-        ];
-        page(NAMES.iter().zip(&rows).map(|((name, kind), rows)| (*name, *kind, rows.as_slice())))
+        page(CONTAINER_METRICS.iter().zip(&rows).map(|((name, kind), rows)| (*name, *kind, rows.as_slice())))
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) const CASE: &str = "load.server.base";
 const TURNAROUND: &str = "turnaround_s";
 
 /// The time for which a trial of jobs lasts.
-const JOBS_S: usize = 120;
+const JOBS_S: u32 = 120;
 
 /// Everything that a recording is drawn from.
 #[derive(Clone, Debug)]
@@ -164,8 +164,8 @@ impl Setup {
         if self.has_jobs {
             let (jobs, turnaround_s) = run_jobs(conditions.admission, &Draws::new(&seeds.noise, "jobs"));
             let outcome = Outcome { value: turnaround_s, unit: "s".to_owned(), better: Some(Better::Lower), primary: true };
-            let seconds = vec![Second { engaged: 0.8, ..Second::default() }; JOBS_S];
-            let trial = Trial { records: Vec::new(), pages: Vec::new(), seconds, end_ns: JOBS_S as i64 * SECOND_NS };
+            let seconds = vec![Second { engaged: 0.8, ..Second::default() }; JOBS_S as usize];
+            let trial = Trial { records: Vec::new(), pages: Vec::new(), seconds, end_ns: i64::from(JOBS_S) * SECOND_NS };
             return (BTreeMap::from([(TURNAROUND.to_owned(), outcome)]), trial, jobs);
         }
         let trial = run(conditions, &point.work, seeds);
@@ -490,7 +490,7 @@ fn run_jobs(admission: Admission, draws: &Draws) -> (Vec<AdmittedJob>, f64) {
         let wait_s = admission.wait_s * draws.lognormal(admission.wait_sigma);
         let work_s = admission.work_s * if admission.wait_sigma > 0.0 { draws.lognormal(0.03) } else { 1.0 };
         // The first job counts whatever it takes.
-        if at_s + wait_s + work_s > JOBS_S as f64 && number > 0 {
+        if at_s + wait_s + work_s > f64::from(JOBS_S) && number > 0 {
             break;
         }
         jobs.push(AdmittedJob { admitted_s: at_s + wait_s, wait_s });

@@ -74,7 +74,7 @@ pub(crate) struct Trial {
     pub(crate) end_ns: i64,
 }
 
-/// What the machines see of one second.
+/// The traffic and the work of one second, as the machines count them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Second {
     pub(crate) engaged: f64,
@@ -365,7 +365,7 @@ fn receive(records: &mut [Record], requests: &Requests<'_>, sent: &Sent, seconds
     let (path, client) = (requests.conditions.path, requests.conditions.client);
     pass_link(records, path);
     let last = seconds.len() - 1;
-    let second_of = |at_ns: i64| (at_ns / SECOND_NS).clamp(0, last as i64) as usize;
+    let second_of = |at_ns: i64| usize::try_from(at_ns / SECOND_NS).unwrap_or(0).min(last);
     for record in records {
         let Some((due_ns, sending)) = sent.get(requests, record.request_id) else { continue };
         let arrived_ns = record.sent_ns.unwrap_or(0);
