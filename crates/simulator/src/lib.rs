@@ -20,6 +20,7 @@ mod draw;
 mod engine;
 mod fault;
 mod listen;
+mod metrics;
 mod model;
 mod predict;
 mod program;

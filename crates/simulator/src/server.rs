@@ -8,7 +8,6 @@ mod event_loop;
 mod http;
 mod inference_request;
 mod log;
-mod metrics;
 mod response;
 
 use std::io::{self, Read as _, Write as _};

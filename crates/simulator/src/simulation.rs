@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use assay_record::{Chunk, Outcome, Phase, Record, TokenSource};
 
-use crate::draw::{RequestKey, Seed};
+use crate::draw::{Concern, RequestKey, Seed};
 use crate::engine::Engine;
+use crate::metrics::{FinishedReason, Gauges, Metrics, RequestCourse};
 use crate::model::{Arrival, Channel, Event, EventKind, Model, Occupancy};
 use crate::words::words_bytes;
 
@@ -113,6 +114,8 @@ where
         seed,
         idle_clients,
         max_waiting: u32::MAX,
+        failing_share: 0.0,
+        has_stopped: false,
         now_ns: 0,
         next: None,
         requests,
@@ -121,6 +124,7 @@ where
         later_turns: BTreeMap::new(),
         events: Vec::new(),
         ended: VecDeque::new(),
+        metrics: Metrics::new(),
     }
 }
 
@@ -131,6 +135,9 @@ pub struct Simulation<M, I> {
     /// Clients that are ready to send; none under open loop, which has no clients.
     idle_clients: Option<u32>,
     max_waiting: u32,
+    failing_share: f64,
+    /// True if no more requests are sent.
+    has_stopped: bool,
     now_ns: i64,
     /// The next request under open loop.
     next: Option<SimulatedRequest>,
@@ -141,10 +148,12 @@ pub struct Simulation<M, I> {
     later_turns: BTreeMap<(i64, u64), DueTurn>,
     events: Vec<Event>,
     ended: VecDeque<Record>,
+    metrics: Metrics,
 }
 
 struct InFlightRequest {
     record: Record,
+    metered: RequestCourse,
     key: RequestKey,
     reasoning_tokens: u32,
     sent: u32,
@@ -159,16 +168,63 @@ impl<M: Model, I: Iterator<Item = SimulatedRequest>> Simulation<M, I> {
         Self { max_waiting, ..self }
     }
 
+    /// Lets a share of requests fail: like the endpoint with the fault of status 500, responds with an error at once.
+    #[must_use]
+    pub fn with_failures(self, share: f64) -> Self {
+        Self { failing_share: share, ..self }
+    }
+
+    /// Advances to an instant: everything that happens until then has happened. The requests that ended wait for
+    /// [`Simulation::take_ended`].
+    pub fn advance_to(&mut self, at_ns: i64) {
+        while self.next_ns().is_some_and(|next_ns| next_ns <= at_ns) && self.step() {}
+    }
+
+    /// Sends no more requests, like a client at the end of its duration: those in flight go on.
+    pub fn stop_sending(&mut self) {
+        self.has_stopped = true;
+        self.next = None;
+        self.later_turns.clear();
+    }
+
+    /// Takes the requests that have ended and were not returned yet, in the order in which they ended.
+    pub fn take_ended(&mut self) -> impl Iterator<Item = Record> {
+        self.ended.drain(..)
+    }
+
+    /// Returns the body of the endpoint's response to `GET /metrics` at this instant, for a process that started at 0.
+    pub fn metrics(&self, model: &str) -> String {
+        let standing = Gauges {
+            occupancy: self.engine.occupancy(),
+            cache: None,
+            process_start_s: 0,
+            connections: self.in_flight.len(),
+            truth_dropped: 0,
+            truth_file_dropped: 0,
+        };
+        self.metrics.render(model, &standing)
+    }
+
     /// Returns the load of the engine.
     pub fn occupancy(&self) -> Occupancy {
         self.engine.occupancy()
+    }
+
+    /// Returns the instant of the next arrival or event.
+    fn next_ns(&mut self) -> Option<i64> {
+        self.send_for_idle_clients();
+        self.next_offset_ns().into_iter().chain(self.next_turn_ns()).chain(self.engine.next_ns()).min()
+    }
+
+    fn next_turn_ns(&self) -> Option<i64> {
+        self.later_turns.first_key_value().map(|((at_ns, _), _)| *at_ns)
     }
 
     /// Advances to the next arrival or event; returns false if none is left.
     fn step(&mut self) -> bool {
         self.send_for_idle_clients();
         let offset_ns = self.next_offset_ns();
-        let turn_ns = self.later_turns.first_key_value().map(|((at_ns, _), _)| *at_ns);
+        let turn_ns = self.next_turn_ns();
         let due_ns = offset_ns.into_iter().chain(turn_ns).min();
         let event_ns = self.engine.next_ns();
         match (due_ns, event_ns) {
@@ -191,7 +247,7 @@ impl<M: Model, I: Iterator<Item = SimulatedRequest>> Simulation<M, I> {
     }
 
     fn next_offset_ns(&mut self) -> Option<i64> {
-        if self.idle_clients.is_some() {
+        if self.idle_clients.is_some() || self.has_stopped {
             return None;
         }
         if self.next.is_none() {
@@ -201,7 +257,8 @@ impl<M: Model, I: Iterator<Item = SimulatedRequest>> Simulation<M, I> {
     }
 
     fn send_for_idle_clients(&mut self) {
-        while self.idle_clients.is_some_and(|idle| idle > 0)
+        while !self.has_stopped
+            && self.idle_clients.is_some_and(|idle| idle > 0)
             && let Some(due) = self.requests.next()
         {
             self.idle_clients = self.idle_clients.map(|idle| idle - 1);
@@ -241,10 +298,19 @@ impl<M: Model, I: Iterator<Item = SimulatedRequest>> Simulation<M, I> {
         };
         let waiting = self.engine.occupancy().waiting;
         if waiting >= self.max_waiting {
-            return self.refuse(record, at_ns);
+            self.metrics.refused_requests += 1;
+            return self.refuse(record, at_ns, 429);
+        }
+        if key.unit(Concern::Fault, 0) < self.failing_share {
+            self.metrics.faults += 1;
+            return self.refuse(record, at_ns, 500);
         }
         let (reasoning_tokens, later_turns) = (due.reasoning_tokens, due.later_turns);
-        self.in_flight.insert(request, InFlightRequest { record, key, reasoning_tokens, sent: 0, course, later_turns });
+        // As the server has it: a request that arrives during a stall is read at its end.
+        let read_ns = self.engine.stalled_until_ns(at_ns).unwrap_or(at_ns);
+        let metered = RequestCourse::new(read_ns, due.prompt_tokens);
+        let under_way = InFlightRequest { record, metered, key, reasoning_tokens, sent: 0, course, later_turns };
+        self.in_flight.insert(request, under_way);
         let arrival = Arrival {
             request,
             key,
@@ -256,11 +322,11 @@ impl<M: Model, I: Iterator<Item = SimulatedRequest>> Simulation<M, I> {
         self.engine.arrive(at_ns, arrival);
     }
 
-    fn refuse(&mut self, record: Record, at_ns: i64) {
+    fn refuse(&mut self, record: Record, at_ns: i64, status: u16) {
         self.idle_clients = self.idle_clients.map(|idle| idle + 1);
         self.ended.push_back(Record {
             outcome: Outcome::HttpError,
-            http_status: Some(429),
+            http_status: Some(status),
             finish_reason: None,
             end_ns: Some(at_ns),
             ..record
@@ -280,14 +346,22 @@ impl<M: Model, I: Iterator<Item = SimulatedRequest>> Simulation<M, I> {
     fn handle_event(&mut self, event: Event) {
         let Some(under_way) = self.in_flight.get_mut(&event.request) else { return };
         match event.kind {
-            EventKind::Admitted { cached_tokens, .. } => under_way.record.cached_tokens = Some(cached_tokens),
+            EventKind::Admitted { cached_tokens, evicted_tokens, .. } => {
+                under_way.record.cached_tokens = Some(cached_tokens);
+                self.metrics.count_admission(&mut under_way.metered, event.at_ns, cached_tokens, evicted_tokens);
+            }
             EventKind::Preempted => {}
-            EventKind::Chunk { tokens, channel } => under_way.chunk(event.at_ns, tokens, channel),
+            EventKind::Chunk { tokens, channel } => {
+                self.metrics.count_tokens(&mut under_way.metered, event.at_ns, tokens);
+                under_way.chunk(event.at_ns, tokens, channel);
+            }
             EventKind::Finished => {
+                let (sent, reason) = (under_way.sent, FinishedReason::Length);
+                self.metrics.count_finish(&mut under_way.metered, event.at_ns, reason, sent);
                 if let Some(mut under_way) = self.in_flight.remove(&event.request) {
                     match under_way.later_turns.pop_front().filter(|_| under_way.sent > 0) {
-                        Some(next) => self.wait_for_turn(event, &mut under_way, next),
-                        None => self.idle_clients = self.idle_clients.map(|idle| idle + 1),
+                        Some(next) if !self.has_stopped => self.wait_for_turn(event, &mut under_way, next),
+                        _ => self.idle_clients = self.idle_clients.map(|idle| idle + 1),
                     }
                     self.ended.push_back(under_way.end(event.at_ns));
                 }
@@ -350,5 +424,59 @@ impl<M: Model, I: Iterator<Item = SimulatedRequest>> Iterator for Simulation<M, 
             }
         }
         self.ended.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Latency, PerRequest};
+
+    const MS: i64 = 1_000_000;
+
+    fn requests() -> impl Iterator<Item = SimulatedRequest> {
+        (0..).map(|request_id| SimulatedRequest { request_id, prompt_tokens: 1, output_tokens: 2, ..SimulatedRequest::default() })
+    }
+
+    fn closed() -> Simulation<PerRequest, impl Iterator<Item = SimulatedRequest>> {
+        let latency = Latency { ttft_ns: 5 * MS, itl_ns: 5 * MS, ..Latency::none() };
+        let engine = Engine::new(PerRequest::new(latency, &Seed::default()));
+        simulate(engine, Seed::default(), Load::Closed { clients: 1, requests: requests() })
+    }
+
+    #[test]
+    fn until_an_instant_everything_has_happened_that_is_due_until_then() {
+        let mut simulation = closed();
+        simulation.advance_to(25 * MS);
+        assert_eq!(simulation.take_ended().filter_map(|record| record.end_ns).collect::<Vec<_>>(), [10 * MS, 20 * MS]);
+        assert!(simulation.metrics("m").contains("vllm:generation_tokens_total{engine=\"0\",model_name=\"m\"} 5\n"));
+        assert_eq!(simulation.occupancy().running, 1);
+        simulation.stop_sending();
+        assert_eq!(simulation.filter_map(|record| record.end_ns).collect::<Vec<_>>(), [30 * MS]);
+    }
+
+    #[test]
+    fn the_stated_share_of_requests_fails_and_is_counted() {
+        let mut simulation = closed().with_failures(0.25);
+        simulation.advance_to(10_000 * MS);
+        let failed = simulation.take_ended().filter(|record| record.http_status == Some(500)).count();
+        // 1,000 succeed, one third as many fail, within four standard errors.
+        assert!((260..=410).contains(&failed), "{failed}");
+        assert!(
+            simulation
+                .metrics("m")
+                .contains(&format!("assay_simulator_faults_total{{engine=\"0\",model_name=\"m\"}} {failed}\n"))
+        );
+    }
+
+    #[test]
+    fn a_request_that_arrives_during_a_stall_is_counted_from_its_end() {
+        let latency = Latency { ttft_ns: 5 * MS, ..Latency::none() };
+        let mut engine = Engine::new(PerRequest::new(latency, &Seed::default()));
+        engine.stall(crate::engine::Stall { at_ns: 0, for_ns: 100 * MS }).expect("one stall");
+        let mut simulation = simulate(engine, Seed::default(), Load::Open(requests().take(1)));
+        assert_eq!(simulation.by_ref().filter_map(|record| record.first_token_ns).collect::<Vec<_>>(), [105 * MS]);
+        let sum = "vllm:time_to_first_token_seconds_sum{engine=\"0\",model_name=\"m\"} 0.005\n";
+        assert!(simulation.metrics("m").contains(sum));
     }
 }

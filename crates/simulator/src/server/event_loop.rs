@@ -14,12 +14,12 @@ use crate::draw::RequestKey;
 use crate::engine::{Engine, Stall};
 use crate::fault::Fault;
 use crate::listen::Listener;
+use crate::metrics::{FinishedReason, Gauges, Metrics, RequestCourse};
 use crate::model::{Arrival, Channel, Event, EventKind, Model};
 use crate::server::connection::{Connection, Input, Stamp};
 use crate::server::http::Head;
 use crate::server::inference_request::{InferenceRequest, Refusal, parse_request};
 use crate::server::log::TruthLog;
-use crate::server::metrics::{FinishedReason, Gauges, Metrics};
 use crate::server::response::{EVENT_STREAM, JSON, LAST_CHUNK, ResponseHead, error_body, push_events};
 use crate::server::{LISTENER, ServeError};
 use crate::truth::{ChunkTruth, Ending, RequestTruth, Truth, TruthEnd, TruthRing};
@@ -86,8 +86,7 @@ struct InFlightRequest {
     truth: RequestTruth,
     /// Tokens whose instant has come.
     sent: u32,
-    first_ns: Option<i64>,
-    last_ns: i64,
+    course: RequestCourse,
 }
 
 /// A response without inference.
@@ -625,18 +624,8 @@ impl EventLoop {
             reasoning_tokens: length.reasoning_tokens,
             prefix_blocks: ask.prompt.blocks.clone(),
         };
-        let under_way = InFlightRequest {
-            connection: token,
-            key,
-            ask,
-            response,
-            length,
-            fault,
-            truth,
-            sent: 0,
-            first_ns: None,
-            last_ns: arrived_ns,
-        };
+        let course = RequestCourse::new(arrived_ns, ask.prompt.tokens);
+        let under_way = InFlightRequest { connection: token, key, ask, response, length, fault, truth, sent: 0, course };
         self.requests.insert(request, under_way);
         if let Some(connection) = self.connection_mut(token) {
             connection.request = Some(request);
@@ -749,48 +738,20 @@ impl EventLoop {
                 under_way.truth.evicted_tokens = evicted_tokens;
                 under_way.truth.evictions = evictions;
                 under_way.truth.admitted_ns = Some(event.at_ns);
-                self.metrics.prefix_queries += u64::from(under_way.truth.prompt_tokens);
-                self.metrics.prefix_hits += u64::from(cached_tokens);
-                self.metrics.prefix_evicted += u64::from(evicted_tokens);
-                self.metrics.queue.observe_ns(event.at_ns - under_way.truth.arrived_ns);
+                self.metrics.count_admission(&mut under_way.course, event.at_ns, cached_tokens, evicted_tokens);
             }
             EventKind::Preempted => under_way.truth.preemptions += 1,
             EventKind::Chunk { tokens, channel } => {
-                self.count_tokens(event, tokens);
+                self.metrics.count_tokens(&mut under_way.course, event.at_ns, tokens);
                 self.send_tokens(event, tokens, channel, poller);
             }
             EventKind::Finished => {
-                self.count_finish(event);
+                let reason =
+                    if under_way.length.finish_reason == "length" { FinishedReason::Length } else { FinishedReason::Stop };
+                self.metrics.count_finish(&mut under_way.course, event.at_ns, reason, under_way.length.tokens);
                 self.send_end(event, poller);
             }
         }
-    }
-
-    fn count_tokens(&mut self, event: Event, tokens: u32) {
-        let Some(under_way) = self.requests.get_mut(&event.request) else { return };
-        let metrics = &mut self.metrics;
-        metrics.generation_tokens += u64::from(tokens);
-        if under_way.first_ns.is_none() {
-            under_way.count_first(event.at_ns, metrics);
-            metrics.ttft.observe_ns(event.at_ns - under_way.truth.arrived_ns);
-        } else {
-            metrics.itl.observe_ns(event.at_ns - under_way.last_ns);
-        }
-        under_way.last_ns = event.at_ns;
-    }
-
-    fn count_finish(&mut self, event: Event) {
-        let Some(under_way) = self.requests.get_mut(&event.request) else { return };
-        let metrics = &mut self.metrics;
-        if under_way.first_ns.is_none() {
-            under_way.count_first(event.at_ns, metrics);
-        }
-        let length = under_way.length.finish_reason == "length";
-        metrics.finish(if length { FinishedReason::Length } else { FinishedReason::Stop });
-        metrics.e2e.observe_ns(event.at_ns - under_way.truth.arrived_ns);
-        metrics.decode.observe_ns(event.at_ns - under_way.first_ns.unwrap_or(event.at_ns));
-        metrics.request_prompt.observe(f64::from(under_way.truth.prompt_tokens));
-        metrics.request_generation.observe(f64::from(under_way.length.tokens));
     }
 
     fn send_tokens(&mut self, event: Event, tokens: u32, channel: Channel, poller: &Poller) {
@@ -908,7 +869,7 @@ impl EventLoop {
         let Some(mut under_way) = self.requests.remove(&request) else { return };
         if under_way.truth.finish_reason.is_none() {
             self.engine.cancel(now.max(self.handled_ns), request);
-            if under_way.first_ns.is_some() || under_way.fault.is_none() {
+            if under_way.course.has_begun() || under_way.fault.is_none() {
                 self.metrics.finish(FinishedReason::Abort);
             }
             under_way.truth.end_ns = now;
@@ -942,12 +903,6 @@ impl InFlightRequest {
             _ => ContentFault::default(),
         };
         self.response.whole(&self.key, fault)
-    }
-
-    fn count_first(&mut self, at_ns: i64, metrics: &mut Metrics) {
-        self.first_ns = Some(at_ns);
-        metrics.prompt_tokens += u64::from(self.truth.prompt_tokens);
-        metrics.prefill.observe_ns(at_ns - self.truth.admitted_ns.unwrap_or(at_ns));
     }
 
     /// Returns the ending of a request whose complete response was sent: a fault that ends a response leaves no finish reason.

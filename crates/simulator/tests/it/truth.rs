@@ -123,8 +123,17 @@ fn check_plan(settings: &str) -> RunningServer {
     let config = config(settings);
     let engine = Engine::new(config.engine.model(&config.seed));
     let load: Vec<SimulatedRequest> = truth.iter().map(due).collect();
-    let records: Vec<_> = simulate(engine, config.seed, Load::Open(load)).collect();
+    let mut simulation = simulate(engine, config.seed, Load::Open(load));
+    let records: Vec<_> = simulation.by_ref().collect();
     assert_eq!(records.len(), 40);
+    // Both count the same events, whatever the clock.
+    let of_engine = |text: &str| {
+        let lines = text.lines().filter(|line| line.starts_with("vllm:") && !line.starts_with("vllm:cache_config_info"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let simulated = of_engine(&simulation.metrics("m"));
+    assert!(simulated.iter().any(|line| line.starts_with("vllm:time_to_first_token_seconds_count") && line.ends_with(" 40")));
+    crate::client::metrics_until(server.address(), |text| of_engine(text) == simulated);
     for record in records {
         let request = &truth[record.global_index as usize];
         let planned: Vec<_> = request.chunks.iter().map(|chunk| (chunk.planned_ns, Some(chunk.tokens))).collect();

@@ -1,4 +1,4 @@
-//! The endpoint's metrics, under the names of vLLM's metrics, as Prometheus text.
+//! The endpoint's metrics, under the names of vLLM's metrics, as Prometheus text: of the server in real time, and of a simulation.
 
 use std::fmt::{self, Write as _};
 
@@ -40,24 +40,24 @@ impl FinishedReason {
 
 /// All counters since the start.
 pub(crate) struct Metrics {
-    pub(crate) prompt_tokens: u64,
-    pub(crate) generation_tokens: u64,
-    pub(crate) prefix_queries: u64,
-    pub(crate) prefix_hits: u64,
-    pub(crate) prefix_evicted: u64,
+    prompt_tokens: u64,
+    generation_tokens: u64,
+    prefix_queries: u64,
+    prefix_hits: u64,
+    prefix_evicted: u64,
     finished: [u64; 3],
     pub(crate) images: u64,
     pub(crate) faults: u64,
     pub(crate) refused_requests: u64,
     pub(crate) refused_connections: u64,
-    pub(crate) ttft: Histogram,
-    pub(crate) itl: Histogram,
-    pub(crate) e2e: Histogram,
-    pub(crate) queue: Histogram,
-    pub(crate) prefill: Histogram,
-    pub(crate) decode: Histogram,
-    pub(crate) request_prompt: Histogram,
-    pub(crate) request_generation: Histogram,
+    ttft: Histogram,
+    itl: Histogram,
+    e2e: Histogram,
+    queue: Histogram,
+    prefill: Histogram,
+    decode: Histogram,
+    request_prompt: Histogram,
+    request_generation: Histogram,
     pub(crate) lateness: Histogram,
 }
 
@@ -71,6 +71,70 @@ pub(crate) struct Gauges {
     pub(crate) connections: usize,
     pub(crate) truth_dropped: u64,
     pub(crate) truth_file_dropped: u64,
+}
+
+/// The part of a request's course that its metrics are counted from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestCourse {
+    arrived_ns: i64,
+    prompt_tokens: u32,
+    admitted_ns: Option<i64>,
+    first_ns: Option<i64>,
+    last_ns: i64,
+}
+
+impl RequestCourse {
+    /// Returns the course of a request that arrives now.
+    pub(crate) fn new(arrived_ns: i64, prompt_tokens: u32) -> Self {
+        Self { arrived_ns, prompt_tokens, admitted_ns: None, first_ns: None, last_ns: arrived_ns }
+    }
+
+    /// Returns true if the response has begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.first_ns.is_some()
+    }
+}
+
+/// The events of requests.
+impl Metrics {
+    /// Counts a request that leaves the queue, with the tokens of its prompt that were in the prefix cache, and those that had been.
+    pub(crate) fn count_admission(&mut self, course: &mut RequestCourse, at_ns: i64, cached_tokens: u32, evicted_tokens: u32) {
+        course.admitted_ns = Some(at_ns);
+        self.prefix_queries += u64::from(course.prompt_tokens);
+        self.prefix_hits += u64::from(cached_tokens);
+        self.prefix_evicted += u64::from(evicted_tokens);
+        self.queue.observe_ns(at_ns - course.arrived_ns);
+    }
+
+    /// Counts tokens that are sent together.
+    pub(crate) fn count_tokens(&mut self, course: &mut RequestCourse, at_ns: i64, tokens: u32) {
+        self.generation_tokens += u64::from(tokens);
+        if course.has_begun() {
+            self.itl.observe_ns(at_ns - course.last_ns);
+        } else {
+            self.count_first(course, at_ns);
+            self.ttft.observe_ns(at_ns - course.arrived_ns);
+        }
+        course.last_ns = at_ns;
+    }
+
+    /// Counts a complete response of this many tokens.
+    pub(crate) fn count_finish(&mut self, course: &mut RequestCourse, at_ns: i64, reason: FinishedReason, tokens: u32) {
+        if !course.has_begun() {
+            self.count_first(course, at_ns);
+        }
+        self.finish(reason);
+        self.e2e.observe_ns(at_ns - course.arrived_ns);
+        self.decode.observe_ns(at_ns - course.first_ns.unwrap_or(at_ns));
+        self.request_prompt.observe(f64::from(course.prompt_tokens));
+        self.request_generation.observe(f64::from(tokens));
+    }
+
+    fn count_first(&mut self, course: &mut RequestCourse, at_ns: i64) {
+        course.first_ns = Some(at_ns);
+        self.prompt_tokens += u64::from(course.prompt_tokens);
+        self.prefill.observe_ns(at_ns - course.admitted_ns.unwrap_or(at_ns));
+    }
 }
 
 impl Metrics {
@@ -185,7 +249,7 @@ impl Histogram {
         Self { bounds, counts: vec![0; bounds.len() + 1], sum: 0.0 }
     }
 
-    pub(crate) fn observe(&mut self, value: f64) {
+    fn observe(&mut self, value: f64) {
         self.counts[self.bounds.partition_point(|bound| *bound < value)] += 1;
         self.sum += value;
     }
