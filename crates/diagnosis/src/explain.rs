@@ -203,8 +203,15 @@ fn test(signal: &Signal, pair: &Pair) -> Tested {
         return test_among(signal, labels, pair);
     }
     let [baseline, candidate] = [&pair.baseline, &pair.candidate].map(|side| values(side, |window| value(signal, window)));
+    let without = |side: &[Window]| signal.when_absent.map(|value| vec![value; side.len()]);
     match (baseline, candidate) {
         (Ok(baseline), Ok(candidate)) => compare(signal, &baseline, &candidate),
+        (Err(Absent::NoMetric | Absent::NothingCounted), Ok(candidate)) if let Some(baseline) = without(&pair.baseline) => {
+            compare(signal, &baseline, &candidate)
+        }
+        (Ok(baseline), Err(Absent::NoMetric | Absent::NothingCounted)) if let Some(candidate) = without(&pair.candidate) => {
+            compare(signal, &baseline, &candidate)
+        }
         (Err(why), _) | (_, Err(why)) => Tested::Absent(why),
     }
 }
@@ -236,14 +243,25 @@ fn compare(signal: &Signal, baseline: &[f64], candidate: &[f64]) -> Tested {
     };
     let [baseline, candidate] = [before.median(), now.median()];
     let attempts = [before.len(), now.len()];
-    let change = Change { baseline, candidate, unit: signal.unit.clone(), attempts, p: p_of(&now, &before, alternative) };
+    let change =
+        Change { baseline, candidate, unit: signal.unit.clone(), attempts, p: p_of(&now, &before, alternative, signal.amount) };
     Tested::Compared(Moved { is_beyond: is_beyond(signal, baseline, candidate), change, object: None })
 }
 
-/// Returns the p-value of a difference by Welch's test. If neither side varies, it is the largest probability of that, over all distributions that both
+/// Returns the p-value of a difference by Welch's test of the logarithms: what makes a quantity larger usually multiplies it, and its spread with it. The
+/// amount that matters is added first, so that a quantity near zero has no endless logarithm. Of values that have none anyway, it is that of the values
+/// themselves. If neither side varies, it is the largest probability of that, over all distributions that both
 /// sides could share: of `n` equal values and `m` others, which is `q^n (1 - q)^m` at `q = n / (n + m)`.
-fn p_of(first: &Samples, second: &Samples, alternative: Alternative) -> f64 {
-    match welch(first, second, alternative) {
+fn p_of(first: &Samples, second: &Samples, alternative: Alternative, amount: f64) -> f64 {
+    let logs = |side: &Samples| {
+        let started: Vec<f64> = side.observed().iter().map(|value| value + amount).collect();
+        Samples::new(&started).and_then(|started| started.logs())
+    };
+    let tested = match (logs(first), logs(second)) {
+        (Ok(first), Ok(second)) => welch(&first, &second, alternative),
+        _ => welch(first, second, alternative),
+    };
+    match tested {
         Ok(tested) => tested.p,
         Err(NoTest::NoSpread) if is_ordered(first, second, alternative) => {
             let both = (first.len() + second.len()) as f64;
@@ -279,7 +297,9 @@ fn is_beyond(signal: &Signal, baseline: f64, candidate: f64) -> bool {
 
 /// Looks for one object that stands out among the others in every attempt of the candidate, and did not in those of the baseline.
 ///
-/// If no object differed from the others, the same one would stand out most in `k` attempts with probability `n^(1 - k)`, of `n` objects.
+/// If no object differed from the others, the same one would stand out most in `k` attempts with probability `n^(1 - k)`, of `n` objects; and if none had
+/// changed, one of them would have moved so far from its own values on the other side with at most `n` times the probability of one. The smaller of both is
+/// taken, twice: they are two tests of the same.
 fn test_among(signal: &Signal, labels: &[String], pair: &Pair) -> Tested {
     let of_windows = |windows: &[Window]| -> Result<Vec<BTreeMap<String, f64>>, Absent> {
         let found: Vec<_> = windows.iter().map(|window| values_among(signal, labels, window)).collect();
@@ -292,8 +312,8 @@ fn test_among(signal: &Signal, labels: &[String], pair: &Pair) -> Tested {
         Ok(windows) => windows,
         Err(why) => return Tested::Absent(why),
     };
-    let before: Vec<_> = of_windows(&pair.baseline).unwrap_or_default();
-    let before: BTreeSet<&str> = before.iter().filter_map(|values| stands_out(signal, values)).map(|(name, ..)| name).collect();
+    let baseline: Vec<_> = of_windows(&pair.baseline).unwrap_or_default();
+    let before: BTreeSet<&str> = baseline.iter().filter_map(|values| stands_out(signal, values)).map(|(name, ..)| name).collect();
     let found: Vec<_> = windows.iter().map(|values| stands_out(signal, values)).collect();
     let objects = windows.iter().map(BTreeMap::len).min().unwrap_or_default();
     let attempts = [windows.len(); 2];
@@ -314,11 +334,19 @@ fn test_among(signal: &Signal, labels: &[String], pair: &Pair) -> Tested {
     let median = |of: fn(&(f64, f64)) -> f64| {
         Samples::new(&changes.iter().map(of).collect::<Vec<_>>()).map_or(0.0, |samples| samples.median())
     };
-    let [baseline, candidate] = [median(|change| change.0), median(|change| change.1)];
-    let p = power(1.0 / objects as f64, windows.len().saturating_sub(1));
+    let [others, own] = [median(|change| change.0), median(|change| change.1)];
+    let by_place = power(1.0 / objects as f64, windows.len().saturating_sub(1));
+    let of_object = |windows: &[BTreeMap<String, f64>]| -> Vec<f64> {
+        windows.iter().filter_map(|values| values.get(*name)).copied().collect()
+    };
+    let by_change = match compare(signal, &of_object(&baseline), &of_object(&windows)) {
+        Tested::Compared(moved) => moved.p() * objects as f64,
+        Tested::Absent(_) | Tested::TooFew(_) => 1.0,
+    };
+    let p = (2.0 * by_place.min(by_change)).min(1.0);
     Tested::Compared(Moved {
-        is_beyond: is_beyond(signal, baseline, candidate),
-        change: Change { baseline, candidate, unit: signal.unit.clone(), attempts, p },
+        is_beyond: is_beyond(signal, others, own),
+        change: Change { baseline: others, candidate: own, unit: signal.unit.clone(), attempts, p },
         object: Some((*name).to_owned()),
     })
 }
@@ -396,7 +424,7 @@ fn compare_outcome(pair: &Pair, name: &str) -> Option<ComparedOutcome> {
         candidate: now.median(),
         unit: first.unit.clone(),
         attempts: [before.len(), now.len()],
-        p: p_of(&now, &before, alternative),
+        p: p_of(&now, &before, alternative, 0.0),
     };
     let by_ranks = mann_whitney(&now, &before, alternative).map_or(1.0, |tested| tested.p);
     Some(ComparedOutcome {

@@ -60,7 +60,9 @@ fn of_formula(signal: &Signal, formula: &Formula, window: &Window, is_of: &dyn F
     if signal.of == SourceClass::Outcome {
         return window.outcomes.get(&formula.metric).map(|found| found.value * signal.times).ok_or(Absent::NoMetric);
     }
-    let metric = |name: &str| combined(signal, formula.statistic, name, window, is_of);
+    let has_labels =
+        |reading: &Reading| is_of(reading) && formula.labels.iter().all(|(label, value)| reading.series.label(label) == value);
+    let metric = |name: &str| combined(signal, formula.statistic, name, window, &has_labels);
     let value = match &formula.over {
         None => metric(&formula.metric)?,
         Some(over) => {
@@ -107,6 +109,29 @@ fn combined(
     Ok(match signal.combine {
         Combine::Sum => values.sum(),
         Combine::Mean => values.sum::<f64>() / all.len() as f64,
+        Combine::Median => median(values.collect()),
         Combine::Max => values.fold(f64::MIN, f64::max),
     })
+}
+
+/// Returns the median, of an even number of values the mean of the middle two.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match (values.get(middle.wrapping_sub(1)), values.get(middle)) {
+        (Some(below), Some(above)) if values.len() % 2 == 0 => f64::midpoint(*below, *above),
+        (_, Some(middle)) => *middle,
+        _ => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn the_median_of_an_even_number_is_between_the_middle_two() {
+        let of = |values: &[f64]| median(values.to_vec());
+        assert!((of(&[3.0, 1.0, 2.0]), of(&[4.0, 1.0, 3.0, 2.0]), of(&[5.0]), of(&[])) == (2.0, 2.5, 5.0, 0.0));
+    }
 }

@@ -1,6 +1,6 @@
 //! The rules: data that is reviewed like code.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::experiment::Experiment;
 
 /// The rules of this version of Assay, by file.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 5] = [
     ("diagnosis/server.yaml", include_str!("../../../diagnosis/server.yaml")),
     ("diagnosis/machine.yaml", include_str!("../../../diagnosis/machine.yaml")),
+    ("diagnosis/node.yaml", include_str!("../../../diagnosis/node.yaml")),
     ("diagnosis/gpu.yaml", include_str!("../../../diagnosis/gpu.yaml")),
     ("diagnosis/work.yaml", include_str!("../../../diagnosis/work.yaml")),
 ];
@@ -107,6 +108,8 @@ pub(crate) enum Combine {
     Sum,
     /// Their mean.
     Mean,
+    /// Their median, which one of many does not move.
+    Median,
     /// The largest of them.
     Max,
 }
@@ -131,6 +134,9 @@ pub(crate) struct Formula {
     /// The metric that it is divided by.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) over: Option<String>,
+    /// The labels that a series needs, with their values.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub(crate) labels: BTreeMap<String, String>,
     /// The statistic of both.
     #[serde(default)]
     pub(crate) statistic: Statistic,
@@ -168,6 +174,9 @@ pub struct Signal {
     /// The level that the candidate has to be below as well.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub below: Option<f64>,
+    /// The value of a side that has none while the other side has one, such as the throttled share of a container without a quota.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub when_absent: Option<f64>,
     /// If one object among several is looked for: the labels that tell them apart. The change is then that object's distance from the others, in
     /// the same attempts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -290,6 +299,9 @@ fn check_signal(signal: &Signal) -> Result<(), String> {
     }
     if signal.ratio < 1.0 || (signal.ratio <= 1.0 && signal.amount <= 0.0) {
         return refuse("it needs a `ratio` above 1, or an `amount`");
+    }
+    if signal.when_absent.is_some_and(|value| !is_number(value)) {
+        return refuse("`when_absent` is no number of 0 or more");
     }
     let is_outcome = signal.of == SourceClass::Outcome;
     if is_outcome && signal.is.iter().any(|formula| formula.over.is_some() || formula.less_from.is_some()) {

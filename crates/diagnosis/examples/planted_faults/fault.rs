@@ -56,9 +56,14 @@ pub(crate) struct Description {
 }
 
 impl Description {
+    /// Returns true if a rule names the cause: as the matter of the load's machine, or of a node that node_exporter watches.
+    pub(crate) fn has_cause(&self, rule: &str) -> bool {
+        rule.strip_prefix("node-").unwrap_or(rule) == self.rule
+    }
+
     /// Returns true if a rule names a true consequence.
     pub(crate) fn has_consequence(&self, rule: &str) -> bool {
-        rule != self.rule && (self.consequences.contains(&rule) || self.slows_server && SLOWER_SERVER.contains(&rule))
+        !self.has_cause(rule) && (self.consequences.contains(&rule) || self.slows_server && SLOWER_SERVER.contains(&rule))
     }
 }
 

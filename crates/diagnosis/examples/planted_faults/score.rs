@@ -79,7 +79,7 @@ fn score(setup: &Setup, change: f64, redraws: u32, explanation: &Explanation) ->
         explanation
             .findings
             .iter()
-            .any(|finding| finding.rule == fault.description().rule && has_right_scope(setup, *fault, finding))
+            .any(|finding| fault.description().has_cause(finding.rule) && has_right_scope(setup, *fault, finding))
     });
     Scored {
         faults: setup.faults.clone(),
@@ -92,7 +92,7 @@ fn score(setup: &Setup, change: f64, redraws: u32, explanation: &Explanation) ->
 }
 
 fn kind(faults: &[Fault], rule: &str) -> Kind {
-    let planted = faults.iter().any(|fault| fault.description().rule == rule);
+    let planted = faults.iter().any(|fault| fault.description().has_cause(rule));
     let consequence = faults.iter().any(|fault| fault.description().has_consequence(rule));
     match (planted, consequence) {
         (true, _) => Kind::Planted,
@@ -119,7 +119,7 @@ fn has_right_scope(setup: &Setup, fault: Fault, finding: &Finding) -> bool {
 impl Scored {
     /// Returns the place of the finding that names a fault, from 0; `None` if none does.
     pub(crate) fn rank(&self, fault: Fault) -> Option<usize> {
-        self.findings.iter().position(|(rule, _)| *rule == fault.description().rule)
+        self.findings.iter().position(|(rule, _)| fault.description().has_cause(rule))
     }
 
     /// Returns true if only true consequences stand before the finding that names a fault.
