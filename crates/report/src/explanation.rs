@@ -56,16 +56,34 @@ impl WhyWorse {
 /// A part of an explanation: a title, and its lines.
 pub(crate) struct Section {
     pub(crate) title: String,
-    pub(crate) lines: Vec<String>,
+    /// True if it is about one finding.
+    is_finding: bool,
+    pub(crate) lines: Vec<Line>,
+}
+
+/// A line, which may begin with a label.
+pub(crate) struct Line {
+    /// Empty for none.
+    pub(crate) label: &'static str,
+    pub(crate) text: String,
+}
+
+impl From<String> for Line {
+    fn from(text: String) -> Self {
+        Self { label: "", text }
+    }
 }
 
 impl Explained {
     /// Returns the lines for a terminal, each without a line break: a name in them begins no line of its own.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![self.headline(), self.between()];
-        for Section { title, lines: texts } in self.sections() {
-            lines.extend([String::new(), title]);
-            lines.extend(texts.iter().map(|text| format!("  {text}")));
+        for Section { title, is_finding, lines: of_section } in self.sections() {
+            lines.extend([String::new(), if is_finding { title } else { title.to_uppercase() }]);
+            lines.extend(of_section.iter().map(|Line { label, text }| match *label {
+                "" => format!("  {text}"),
+                label => format!("  {label:<LABEL$} {text}"),
+            }));
         }
         lines.push(String::new());
         lines.extend(self.notes());
@@ -81,14 +99,18 @@ impl Explained {
     /// Returns the parts that have lines, in the order of their weight.
     pub(crate) fn sections(&self) -> Vec<Section> {
         let found = &self.explanation;
-        let section = |title: &str, lines: Vec<String>| Section { title: title.to_owned(), lines };
+        let section = |title: &str, lines: Vec<String>| Section {
+            title: title.to_owned(),
+            is_finding: false,
+            lines: lines.into_iter().map(Line::from).collect(),
+        };
         let worse = found.worse.iter().map(worse_text);
         let perhaps = found.perhaps_worse.iter().map(worse_text);
-        let findings = found
-            .findings
-            .iter()
-            .enumerate()
-            .map(|(place, finding)| section(&format!("{}. {}", place + 1, finding.title), finding_lines(finding)));
+        let findings = found.findings.iter().enumerate().map(|(place, finding)| Section {
+            title: format!("{}. {}", place + 1, finding.title),
+            is_finding: true,
+            lines: finding_lines(finding),
+        });
         let unsure = found.unsure.iter().map(|unsure| {
             let seen: Vec<String> = unsure.seen.iter().map(seen_text).collect();
             let (p, seen) = (probability(unsure.p_adjusted), seen.join("; "));
@@ -100,14 +122,14 @@ impl Explained {
             format!("{}: {}{needs}", rule.rule, rule.why)
         });
         let before = [
-            section("WORSE", worse.collect()),
-            section("PERHAPS WORSE, AND NOT BEYOND DOUBT WITH THESE ATTEMPTS", perhaps.collect()),
+            section("Worse", worse.collect()),
+            section("Perhaps worse, and not beyond doubt with these attempts", perhaps.collect()),
         ];
         let after = [
-            section("MOVED, AND NOT BEYOND DOUBT WITH THESE ATTEMPTS", unsure.collect()),
-            section("CHECKED, AND NOT MOVED BEYOND ITS THRESHOLD AND ITS SPREAD", healthy.collect()),
-            section("NOT CHECKED", not_checked.collect()),
-            section("POINTS LEFT OUT", self.left_out.clone()),
+            section("Moved, and not beyond doubt with these attempts", unsure.collect()),
+            section("Checked, and not moved beyond its threshold and its spread", healthy.collect()),
+            section("Not checked", not_checked.collect()),
+            section("Points left out", self.left_out.clone()),
         ];
         before.into_iter().chain(findings).chain(after).filter(|section| !section.lines.is_empty()).collect()
     }
@@ -119,13 +141,13 @@ impl Explained {
         for Section { lines, .. } in &mut sections {
             let more = lines.len().saturating_sub(MAX_LINES);
             lines.truncate(MAX_LINES);
-            lines.extend((more > 0).then(|| command_has(more)));
-            lines.iter_mut().for_each(|line| *line = clean(line));
+            lines.extend((more > 0).then(|| command_has(more).into()));
+            lines.iter_mut().for_each(|line| line.text = clean(&line.text));
         }
         let more = sections.len().saturating_sub(MAX_SECTIONS);
         sections.truncate(MAX_SECTIONS);
         if let Some(Section { lines, .. }) = sections.last_mut().filter(|_| more > 0) {
-            lines.push(command_has(more));
+            lines.push(command_has(more).into());
         }
         sections
     }
@@ -200,8 +222,8 @@ fn headline(found: &Explanation, left_out: usize) -> String {
     }
 }
 
-fn finding_lines(finding: &Finding) -> Vec<String> {
-    let line = |label: &str, text: &str| format!("{label:<LABEL$} {text}");
+fn finding_lines(finding: &Finding) -> Vec<Line> {
+    let line = |label, text: &str| Line { label, text: text.to_owned() };
     let mut lines = vec![line("rule", &format!("{} ({})", finding.rule, finding.class.words()))];
     lines.extend(finding.seen.iter().map(|seen| line(if seen.needed { "seen" } else { "with it" }, &seen_text(seen))));
     let at = match finding.points.as_slice() {

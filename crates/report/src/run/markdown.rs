@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use assay_manifest::Address;
 
-use crate::explanation::{Section, WhyWorse};
+use crate::explanation::{Line, Section, WhyWorse};
 use crate::render::markdown::{block, code, escape, prose};
 use crate::render::number::grouped;
 use crate::render::text::{all_of, counted};
@@ -102,11 +102,12 @@ fn why_worse(out: &mut String, report: &Report) {
         let _ = writeln!(out, "{command} reads them.");
         return;
     };
-    let _ = writeln!(out, "{}. The same, of a later version's rules too: {command}.", escape(&explained.between()));
+    let _ = writeln!(out, "{}. {command} makes it again, by the rules of the Assay that you have.", escape(&explained.between()));
     for Section { title, lines } in explained.brief_sections() {
         let _ = writeln!(out, "\n**{}**\n", escape(&title));
-        for line in lines {
-            let _ = writeln!(out, "- {}", prose(&line));
+        for Line { label, text } in lines {
+            let label = if label.is_empty() { String::new() } else { format!("*{label}*: ") };
+            let _ = writeln!(out, "- {label}{}", prose(&text));
         }
     }
     let _ = writeln!(out, "\n{}", escape(&explained.notes().join(" ")));

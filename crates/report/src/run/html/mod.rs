@@ -13,7 +13,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use crate::explanation::{Section, WhyWorse};
+use crate::explanation::{Line, Section, WhyWorse};
 use crate::render::html::writer::Writer;
 use crate::render::html::{MAX_PAGE, STYLE, folded, head, section, strip_item, theme};
 use crate::run::model::Report;
@@ -115,15 +115,21 @@ impl Report {
             return;
         };
         page.element("p", &[], |page| {
-            page.text(&format!("{}. The same, of a later version's rules too: ", explained.between()));
+            page.text(&format!("{}. ", explained.between()));
             page.leaf("code", &[], &self.explain_command());
-            page.text(".");
+            page.text(" makes it again, by the rules of the Assay that you have.");
         });
         for Section { title, lines } in explained.brief_sections() {
             page.leaf("h3", &[], &title);
             page.element("ul", &[], |page| {
-                for line in lines {
-                    page.element("li", &[], |page| page.prose(&line));
+                for Line { label, text } in lines {
+                    page.element("li", &[], |page| {
+                        if !label.is_empty() {
+                            page.leaf("em", &[], label);
+                            page.text(": ");
+                        }
+                        page.prose(&text);
+                    });
                 }
             });
         }
