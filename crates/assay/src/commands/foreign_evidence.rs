@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::output;
 
 /// The first line of everything that shows foreign evidence.
-const FIRST_LINE: &str = "foreign evidence: Assay measured none of it, and only its importer vouches for it";
+pub(super) const FIRST_LINE: &str = "foreign evidence: Assay measured none of it, and only its importer vouches for it";
 /// The page that states how the metrics of other tools differ from those of Assay.
 const PAGE: &str = "docs/reference/foreign.md";
 /// The number of fields that were not read that are shown.
@@ -183,8 +183,12 @@ pub(crate) fn evidence_lines(evidence: &ForeignEvidence) -> Vec<String> {
 
 /// Returns the name of the tool that wrote the results.
 fn tool(evidence: &ForeignEvidence) -> &str {
-    let format = RESULT_FORMATS.iter().find(|format| format.name == evidence.format);
-    format.map_or(evidence.format.as_str(), |format| format.tool)
+    tool_of_format(&evidence.format)
+}
+
+/// Returns the name of the tool of a format; an unknown format has no other name.
+pub(super) fn tool_of_format(format: &str) -> &str {
+    RESULT_FORMATS.iter().find(|known| known.name == format).map_or(format, |known| known.tool)
 }
 
 fn not_read_lines(title: &str, not_read: &[NotRead]) -> Vec<String> {
@@ -247,7 +251,7 @@ fn labels_text(labels: &BTreeMap<String, String>) -> String {
     labels.iter().map(label).collect::<Vec<_>>().join(", ")
 }
 
-fn aligned<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
+pub(super) fn aligned<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
     let mut widths = [0; N];
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {

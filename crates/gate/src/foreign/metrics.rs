@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    BetterDirection, ForeignGateRules, ForeignMetricVerdict, ForeignNumber, ForeignPairing, NoiseFloor, Outcome, Reason,
-    TrialPair, UnjudgedForeignNumber,
+    BetterDirection, ForeignEvidence, ForeignGateRules, ForeignMetricVerdict, ForeignNumber, ForeignPairing, NoiseFloor, Outcome,
+    Reason, TrialPair, UnjudgedForeignNumber,
 };
 use assay_stats::{Samples, fewest_pairs};
 
@@ -14,9 +14,6 @@ use crate::curves::Curves;
 use crate::input::percent;
 use crate::rule::{Floor, JudgedMetric, OutcomeReason, Rules, Series, judge_with, share};
 use crate::verdict::{change, effect_to_find, more_pairs};
-
-/// The statistics that a metric has by default, the most preferred first.
-const DEFAULT_STATISTICS: [&str; 3] = ["mean", "value", "p50"];
 
 /// The numbers of both sides.
 pub(super) struct ComparedNumbers {
@@ -141,7 +138,7 @@ fn is_preferred(number: &ForeignNumber, all: &[ComparedNumber]) -> bool {
         };
         all.iter().any(|compared| is_same(&compared.number))
     };
-    DEFAULT_STATISTICS.into_iter().find(|statistic| of_metric(statistic)) == Some(number.statistic.as_str())
+    ForeignEvidence::PREFERRED_STATISTICS.into_iter().find(|statistic| of_metric(statistic)) == Some(number.statistic.as_str())
 }
 
 /// Judges the numbers. Those that decide are one family, and the others another, so that they cost the deciding ones no power.
