@@ -4,6 +4,7 @@
 //! sentence, state, picture, table, lineage, fine print. Strings in, strings out: this crate reads no file, and renderings of equal
 //! inputs have equal bytes.
 
+pub mod comparison;
 mod evidence;
 mod foreign;
 pub mod gate;

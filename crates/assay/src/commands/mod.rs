@@ -18,6 +18,7 @@ mod explain;
 mod export;
 mod exported_run;
 mod fetch;
+mod foreign_comparison;
 mod foreign_evidence;
 mod foreign_history;
 mod foreign_tables;
