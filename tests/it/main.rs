@@ -27,6 +27,7 @@ mod false_claims;
 mod falsify;
 mod foreign;
 mod foreign_gate;
+mod foreign_history;
 mod forgery;
 mod forks;
 mod gate;

@@ -2,12 +2,12 @@
 
 use crate::format::Format;
 use crate::formats::{
-    aiperf, amun, benchmark_job, benchmark_run, genai_bench, guidellm, guidellm_scenario, inference_perf, inferencex,
-    llm_d_profile, mlperf_conf, sglang, vllm, workload_specification,
+    aiperf, amun, benchmark_job, benchmark_run, genai_bench, guidellm, guidellm_run, guidellm_scenario, inference_perf,
+    inferencex, llm_d_profile, mlperf_conf, sglang, vllm, workload_specification,
 };
 
 /// All formats.
-pub static FORMATS: [&Format; 14] = [
+pub static FORMATS: [&Format; 15] = [
     &benchmark_job::FORMAT,
     &benchmark_run::FORMAT,
     &workload_specification::FORMAT,
@@ -16,6 +16,7 @@ pub static FORMATS: [&Format; 14] = [
     &aiperf::FORMAT,
     &vllm::FORMAT,
     &guidellm::FORMAT,
+    &guidellm_run::FORMAT,
     &guidellm_scenario::FORMAT,
     &inference_perf::FORMAT,
     &mlperf_conf::FORMAT,

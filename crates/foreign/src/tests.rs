@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::command::{Flag, Takes, Treatment};
 use crate::format::{Example, ExampleInput};
-use crate::formats::{aiperf, benchmark_job, genai_bench, guidellm, sglang, vllm};
+use crate::formats::{aiperf, benchmark_job, genai_bench, guidellm, guidellm_run, sglang, vllm};
 use crate::{FORMATS, Import, ImportOptions, Outcome, Source, import, recognise, reference_page};
 
 /// A value that no output may contain.
@@ -223,7 +223,7 @@ fn with_option(base: &[&str], flag: &Flag) -> Vec<String> {
         }
     }
     words.push(flag.names[0].to_owned());
-    words.extend((flag.takes != Takes::Nothing).then(|| flag.example.to_owned()));
+    words.extend(flag.example.split(' ').filter(|_| flag.takes != Takes::Nothing).map(str::to_owned));
     words
 }
 
@@ -233,6 +233,8 @@ fn each_option_of_a_command_has_its_outcome() {
                  --num-concurrency 1 --max-time-per-run 1 --max-requests-per-run 1";
     let sglang_base = "python -m sglang.bench_serving --model m --dataset-name random --request-rate 2";
     let guidellm_base = "guidellm benchmark --target http://h:1 --model m --profile constant --rate 1 --max-seconds 9 --data prompt_tokens=2,output_tokens=3";
+    let guidellm_run_base = "guidellm run --backend kind=openai_http,target=http://h:1,model=m --profile kind=constant,rate=1 \
+                             --constraint kind=max_duration,seconds=9 --data kind=synthetic_text,prompt_tokens=2,output_tokens=3";
     let aiperf_base = "aiperf profile -m m --concurrency 2 --isl 9 --osl 9";
     let vllm_base = "vllm bench serve --model m --request-rate 2";
     for (base, flags) in [
@@ -240,6 +242,7 @@ fn each_option_of_a_command_has_its_outcome() {
         (vllm_base, vllm::FLAGS),
         (sglang_base, sglang::FLAGS),
         (guidellm_base, guidellm::FLAGS),
+        (guidellm_run_base, guidellm_run::FLAGS),
         (aiperf_base, aiperf::FLAGS),
     ] {
         let base: Vec<&str> = base.split_whitespace().collect();

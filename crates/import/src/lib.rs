@@ -4,6 +4,7 @@
 mod check;
 mod find;
 mod freeze;
+mod history;
 mod samples;
 
 pub use check::{
@@ -11,4 +12,5 @@ pub use check::{
 };
 pub use find::{find, is_taken};
 pub use freeze::{FoundFile, describe_results, freeze, key_artifact, sign};
+pub use history::{ForeignHistory, ForeignValue, Piece, Repetition, histories, in_order};
 pub use samples::{SampleValues, Series, for_each_sample, series};

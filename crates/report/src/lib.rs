@@ -4,11 +4,13 @@
 //! sentence, state, picture, table, lineage, fine print. Strings in, strings out: this crate reads no file, and renderings of equal
 //! inputs have equal bytes.
 
+pub mod comparison;
 mod evidence;
 mod explanation;
 mod foreign;
 pub mod gate;
 pub mod history;
+pub mod ranking;
 mod render;
 mod run;
 

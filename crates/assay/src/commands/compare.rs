@@ -1,6 +1,7 @@
 //! `assay compare`: shows two runs side by side, without a verdict.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use assay_gate::differences_between_runs;
 use assay_manifest::{
@@ -14,15 +15,15 @@ use assay_stats::{Alternative, Interval, Samples, benjamini_hochberg, hodges_leh
 use serde_json::json;
 
 use crate::commands::calibrate::is_digest;
-use crate::commands::foreign_evidence;
+use crate::commands::foreign_comparison::{self, ComparisonOutput};
 use crate::commands::store_options::StoreOptions;
 use crate::output;
 
 /// The confidence level of intervals. Few trials reach less: 3 against 3 at most 90 %.
 const LEVEL: f64 = 0.95;
 
-/// Compare two runs, metric by metric. Their trials are not paired, so a difference between two days may come from the machine.
-/// To decide, compare both in one run and judge it with `assay gate`.
+/// Compare two runs, or two pieces of foreign evidence, metric by metric. Their trials are not paired, so a difference between two days may come
+/// from the machine. To decide, compare both in one run and judge it with `assay gate`.
 #[derive(clap::Args)]
 pub(crate) struct Compare {
     /// The baseline run, or the digest of foreign evidence
@@ -31,6 +32,12 @@ pub(crate) struct Compare {
     /// The candidate run, or the digest of foreign evidence
     #[arg(value_name = "B")]
     candidate: String,
+    /// A and B are foreign evidence (`assay import results`): names or digests
+    #[arg(long)]
+    foreign: bool,
+    /// Write the comparison of foreign evidence to this folder: `report.html` and `comparison.json`
+    #[arg(long, value_name = "FOLDER")]
+    to: Option<PathBuf>,
     #[command(flatten)]
     place: StoreOptions,
     /// Print the result as one JSON document
@@ -77,16 +84,22 @@ impl Compare {
     }
 
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        if is_digest(&self.baseline) && is_digest(&self.candidate) {
-            return foreign_evidence::compare(&self.place.runs(), [&self.baseline, &self.candidate], self.json);
+        if self.foreign || is_digest(&self.baseline) && is_digest(&self.candidate) {
+            let output = ComparisonOutput { to: self.to.as_deref(), json: self.json };
+            return foreign_comparison::compare(&self.place.runs(), [&self.baseline, &self.candidate], &output);
         }
         self.refuse_mixed()?;
+        if self.to.is_some() {
+            return Err(Failure::new(ErrorCode::NothingCompared, "`--to` writes comparisons of foreign evidence, and these are runs")
+                .hint("`assay gate RUN --to FOLDER` writes the page of a comparison within one run; `--foreign` reads A and B as foreign evidence"));
+        }
         let opened = [self.place.open(&self.baseline)?, self.place.open(&self.candidate)?];
         let [baseline, candidate] = [opened[0].summary()?, opened[1].summary()?];
         let (mut rows, left_out) = rows(baseline, candidate);
         let adjusted = benjamini_hochberg(&rows.iter().map(|row| row.p.unwrap_or(1.0)).collect::<Vec<_>>());
         rows.iter_mut().zip(adjusted).for_each(|(row, adjusted)| row.adjusted = adjusted);
         let surroundings = surroundings(&opened);
+        let same_run = same_run(&opened);
         if self.json {
             let rows: Vec<_> = rows.iter().map(Row::json).collect();
             output::json(&json!({
@@ -95,8 +108,10 @@ impl Compare {
                 "metrics": rows,
                 "left_out": left_out,
                 "surroundings": surroundings,
+                "same_run": same_run.is_some(),
             }))?;
         } else {
+            same_run.iter().for_each(output::line);
             let lines = lines(&self.baseline, &self.candidate, &rows, &left_out, &surroundings);
             lines.iter().for_each(output::line);
         }
@@ -106,6 +121,13 @@ impl Compare {
         let established = opened.iter().all(|opened| opened.chain.is_established());
         Ok(output::established(established))
     }
+}
+
+/// States that both runs are one: then every number is compared with itself. Stores and published folders name a run in several ways.
+fn same_run([baseline, candidate]: &[VerifiedRun; 2]) -> Option<String> {
+    let summary = |opened: &VerifiedRun| opened.chain.all::<Summary>().next().map(|(reference, _)| reference.manifest);
+    let is_one = summary(baseline).is_some() && summary(baseline) == summary(candidate);
+    is_one.then(|| format!("A and B are the same run `{}`: each number is compared with itself", baseline.chain.run_id))
 }
 
 /// Returns the failure of runs that have nothing in common, with what each of them measured.

@@ -40,7 +40,8 @@ fn find_result(store: &Store, _: &str, name: &str) -> Result<Option<Located>, Fa
 }
 
 fn find_evidence(store: &Store, uri: &str, name: &str) -> Result<Option<Located>, Failure> {
-    let located = |reference| foreign_evidence::Located { store: store.clone(), store_uri: uri.to_owned(), reference };
+    let located =
+        |reference| foreign_evidence::Located { store: store.clone(), store_uri: uri.to_owned(), reference, name: None };
     match assay_import::find(store, name) {
         Ok(reference) => Ok(Some(Located::ForeignEvidence(located(reference)))),
         Err(failure) if failure.code == ErrorCode::NoSuchForeignEvidence => Ok(None),

@@ -1,23 +1,19 @@
 //! The tables of foreign evidence for a query: rows made from the signed documents of a store.
 
-use assay_import::{SignedForeignEvidence, for_each_sample, public_key_beside, signed_foreign_evidence};
-use assay_manifest::{ForeignEvidence, InputRef, Kind, canonical_json};
+use assay_import::{SignedForeignEvidence, for_each_sample};
+use assay_manifest::{ForeignEvidence, InputRef, canonical_json};
 use assay_query::{OpenedFiles, Query, rows_file};
 use assay_report::counted;
-use assay_runner::Config;
-use assay_runs::establish;
-use assay_stage::{AcceptedResult, ErrorCode, Exit, Failure, Layout};
+use assay_stage::{ErrorCode, Exit, Failure};
 use assay_store::{Scratch, Store};
 use assay_verify::{StoreBlobs, lake_failure};
 use assay_warehouse::{FOREIGN_EVIDENCE_DIM, FOREIGN_OUTCOME_FACT, FOREIGN_SAMPLE_FACT, Row, Table, Value};
 
+use crate::commands::signed_evidence::{SignedEvidence, of_evidence, report_unknown_signers};
 use crate::output;
 
 /// The most rows that a query makes of all foreign evidence: they are in memory until they are written.
 const MAX_ROWS: usize = 5_000_000;
-
-/// The codes of failures that say that the reader does not trust the signer: nothing else is wrong.
-const UNKNOWN_SIGNER: [ErrorCode; 2] = [ErrorCode::UnknownKey, ErrorCode::PinnedKeyMissing];
 
 /// The tables of foreign evidence that a query reads.
 pub(crate) struct ForeignTables {
@@ -39,24 +35,8 @@ impl ForeignTables {
     /// # Errors
     /// Fails if a signature does not verify or a pointer is damaged, and if there are too many rows.
     pub(crate) fn open(store: &Store, trust: &[String], query: &Query, strict: bool, scratch: &Scratch) -> Result<Self, Failure> {
-        let (mut all, mut left_out) = (Vec::new(), Vec::new());
+        let SignedEvidence { all, left_out } = SignedEvidence::read(store, trust, strict)?;
         let blobs = StoreBlobs::new(store.clone());
-        let config = Config::find()?;
-        for path in store.list(Layout::FOREIGN)? {
-            let Some(accepted) = AcceptedResult::read(store, &path)? else { continue };
-            let reference = accepted.as_input(Kind::ForeignEvidence);
-            let beside = public_key_beside(&blobs, &reference)?;
-            let opened = establish(trust, &config, &blobs, &beside)
-                .and_then(|trusted| signed_foreign_evidence(&blobs, reference, &trusted.trust));
-            match opened {
-                Ok(signed) => {
-                    check_place(&path, &signed)?;
-                    all.push((reference, signed));
-                }
-                Err(failure) if UNKNOWN_SIGNER.contains(&failure.code) && !strict => left_out.push((reference, failure)),
-                Err(failure) => return Err(of_evidence(&reference, failure)),
-            }
-        }
         let mut rows = Rows::default();
         for (reference, signed) in &all {
             rows.add(&blobs, query, reference, signed).map_err(|failure| of_evidence(reference, failure))?;
@@ -84,13 +64,7 @@ impl ForeignTables {
 
     /// Reports on stderr which evidence was read, and which was not.
     pub(crate) fn report(&self) -> Exit {
-        for (reference, failure) in &self.left_out {
-            let message = &failure.message;
-            output::diagnostic(format!(
-                "left out: foreign evidence {}: {message}; `--trust` names a policy that knows its signer",
-                reference.manifest.short()
-            ));
-        }
+        report_unknown_signers(&self.left_out);
         for name in &self.without_samples {
             output::diagnostic(format!(
                 "absent: the samples of foreign evidence `{name}` are not in this store, and not in the result"
@@ -102,21 +76,6 @@ impl ForeignTables {
         ));
         output::established(self.established)
     }
-}
-
-/// Fails if a pointer does not have the name that the evidence was signed with: a copied pointer would count it twice, or hide another.
-fn check_place(path: &str, signed: &SignedForeignEvidence) -> Result<(), Failure> {
-    let name = &signed.manifest.header.run_id;
-    let place = Layout::foreign_evidence(name);
-    if path == place {
-        return Ok(());
-    }
-    let message = format!("the pointer `{path}` is of the foreign evidence `{name}`, whose place is `{place}`");
-    Err(Failure::new(ErrorCode::PointerElsewhere, message).hint("remove the pointer, or put back the one that it replaced"))
-}
-
-fn of_evidence(reference: &InputRef, failure: Failure) -> Failure {
-    Failure { message: format!("foreign evidence {}: {}", reference.manifest.short(), failure.message), ..failure }
 }
 
 /// The rows of the tables that a query reads.

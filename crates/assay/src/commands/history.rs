@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use assay_manifest::{Address, Digest, Instant};
-use assay_report::{counted, history};
+use assay_report::counted;
+use assay_report::history::{self, Subject};
 use assay_runs::{LeftOutRun, RunValue, Series, SeriesFilter, SeriesReading, named_store, read_series};
 use assay_stage::{ErrorCode, Exit, Failure};
 use assay_stats::change_point::{
     self, AmbiguousPart, Budget, ChangePoint, ChangePointError, DEFAULT_LEVEL, Rule, Scale, WINDOW, replay_reports,
 };
 
+use crate::commands::foreign_history::{self, ForeignHistoryRequest};
 use crate::commands::query::{left_out_document, report_fetched, report_left_out};
 use crate::commands::store_options::StoreOptions;
 use crate::output;
@@ -23,6 +25,13 @@ pub(crate) struct History {
     /// The metric [default: every primary metric]
     #[arg(value_name = "METRIC")]
     metric: Option<String>,
+    /// With `--foreign`: only these pieces of evidence. A name, a beginning of names with a `*`, or a digest
+    #[arg(value_name = "EVIDENCE", requires = "foreign")]
+    evidence: Vec<String>,
+    /// Show a metric of another tool over the foreign evidence of the store (`assay import results`), such as `vllm.ttft` or `vllm.ttft_p99`;
+    /// without METRIC, list the evidence and its metrics. Never joined with runs
+    #[arg(long, conflicts_with_all = ["case", "point", "issue", "no_cache"])]
+    foreign: bool,
     /// The case [default: every case]
     #[arg(long, value_name = "CASE")]
     case: Option<String>,
@@ -36,7 +45,7 @@ pub(crate) struct History {
     /// removed
     #[arg(long, value_name = "FILE")]
     issue: Option<PathBuf>,
-    /// Fail if a run has to be left out because its signer is unknown or it does not verify
+    /// Fail if a run or a piece of evidence has to be left out because its signer is unknown or it does not verify
     #[arg(long)]
     strict: bool,
     /// Verify every run and read every file again, also those that this account has read before and that have not changed
@@ -51,6 +60,15 @@ pub(crate) struct History {
 
 impl History {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
+        if self.foreign {
+            return foreign_history::run(&ForeignHistoryRequest {
+                words: self.metric.into_iter().chain(self.evidence).collect(),
+                place: self.place.runs(),
+                strict: self.strict,
+                html: self.html,
+                json: self.json,
+            });
+        }
         let asked = SeriesFilter { metric: self.metric.as_deref(), case: self.case.as_deref(), point: self.point.as_deref() };
         let SeriesReading { series: mut all, fetched, left_out, is_established } =
             read_series(&self.place.runs(), &asked, !self.no_cache)?;
@@ -67,7 +85,7 @@ impl History {
         }
         let searched: Vec<history::Series> = all.iter().map(search).collect();
         let uri = self.place.runs().store_uri()?;
-        let inputs = history::Inputs { series: &searched, level: DEFAULT_LEVEL, store: named_store(&uri) };
+        let inputs = history::Inputs { series: &searched, level: DEFAULT_LEVEL, store: named_store(&uri), origin: None };
         self.tell(&searched, &history::Report::build(&inputs), &left_out)?;
         Ok(output::established(is_established))
     }
@@ -122,32 +140,50 @@ fn not_written(file: &Path, error: &std::io::Error) -> Failure {
     Failure::new(ErrorCode::Output, format!("cannot write `{}`", file.display())).because(error).lasting()
 }
 
-fn write(file: &Path, text: &str) -> Result<(), Failure> {
+pub(super) fn write(file: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(file, text).map_err(|error| not_written(file, &error))
 }
 
 /// Returns a series with its change points, as a report shows it.
 fn search(series: &Series) -> history::Series {
-    let values = series.values();
-    let scale = if values.iter().all(|value| *value > 0.0) { Scale::Log } else { Scale::Raw };
-    let seed = seed(series);
-    let found = change_point::search(&values, Rule::new(scale), seed);
-    let untold = found.as_ref().map(|found| found.ambiguous.iter().map(stretch).collect()).unwrap_or_default();
+    let Changes { changes, ambiguous, newest_change } = Changes::search(&series.values(), seed(series));
     history::Series {
-        pipeline: series.pipeline.clone(),
-        case: series.case.clone(),
-        point: series.point.clone(),
+        subject: Subject::Point { pipeline: series.pipeline.clone(), case: series.case.clone(), point: series.point.clone() },
         metric: series.metric.clone(),
         unit: series.unit.clone(),
         better: series.better,
         runs: runs(series),
-        changes: found
-            .and_then(change_point::SearchResult::into_points)
-            .map(|all| all.iter().map(change).collect())
-            .map_err(|why: ChangePointError| why.to_string()),
-        ambiguous: untold,
-        newest_change: news(&values, scale, seed).as_ref().map(change),
+        changes,
+        ambiguous,
+        newest_change,
         other_work: series.other_work as u64,
+    }
+}
+
+/// The changes of level in a series of values.
+pub(super) struct Changes {
+    /// The changes, oldest first; or the reason why the values were not searched.
+    pub(super) changes: Result<Vec<history::Change>, String>,
+    /// The stretches in which no further changes can be distinguished.
+    pub(super) ambiguous: Vec<history::AmbiguousStretch>,
+    /// The change that only the newest values show.
+    pub(super) newest_change: Option<history::Change>,
+}
+
+impl Changes {
+    /// Searches values, oldest first. The seed is that of the permutations: it derives from the identity of the series, so that a further value
+    /// changes no earlier decision.
+    pub(super) fn search(values: &[f64], seed: [u8; 32]) -> Self {
+        let scale = if values.iter().all(|value| *value > 0.0) { Scale::Log } else { Scale::Raw };
+        let found = change_point::search(values, Rule::new(scale), seed);
+        Self {
+            ambiguous: found.as_ref().map(|found| found.ambiguous.iter().map(stretch).collect()).unwrap_or_default(),
+            changes: found
+                .and_then(change_point::SearchResult::into_points)
+                .map(|all| all.iter().map(change).collect())
+                .map_err(|why: ChangePointError| why.to_string()),
+            newest_change: news(values, scale, seed).as_ref().map(change),
+        }
     }
 }
 
@@ -175,6 +211,8 @@ fn run(of: &RunValue, before: Option<&RunValue>) -> history::Run {
         hardware_changed: before.is_some_and(|before| before.hardware != of.hardware),
         software_changed: before.is_some_and(|before| before.software != of.software),
         pipeline_changed: before.is_some_and(|before| before.definition != of.definition),
+        tool_changed: false,
+        evidence: None,
         address: of.run.parse().ok().map(|run| Address::new(&run, Address::TABLE, &of.row, "value")),
     }
 }
@@ -194,7 +232,7 @@ fn stretch(untold: &AmbiguousPart) -> history::AmbiguousStretch {
     history::AmbiguousStretch { from: untold.part.start, to: untold.part.end, autocorrelation: untold.memory }
 }
 
-/// Returns the seed of permutations: derived from the series' identity, so that a further run changes no earlier decision.
+/// Returns the seed of permutations.
 fn seed(series: &Series) -> [u8; 32] {
     let text = format!("{} {} {} {}", series.pipeline, series.case, series.point, series.metric);
     *Digest::compute(text.as_bytes()).as_bytes()
@@ -237,7 +275,7 @@ mod tests {
     }
 
     fn issue(series: history::Series) -> Option<String> {
-        history::Report::build(&history::Inputs { series: &[series], level: DEFAULT_LEVEL, store: None }).issue()
+        history::Report::build(&history::Inputs { series: &[series], level: DEFAULT_LEVEL, store: None, origin: None }).issue()
     }
 
     #[test]

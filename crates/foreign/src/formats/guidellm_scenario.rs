@@ -69,10 +69,10 @@ pub(crate) static TABLE: &[Flag] = &[
     ignored(&["spec.backend.follow_redirects"], Takes::One, "Assay refuses an endpoint that redirects"),
     ignored(&["spec.backend.validate_backend"], Takes::One, "Assay sends a test request before it measures"),
     ignored(&["spec.backend.tool_call_missing_behavior"], Takes::One, "no tools are sent"),
-    refused(
+    one(
         &["spec.backend.api_routes"],
-        Takes::One,
-        "a path in front of the API's own belongs into `target`; describe another API as `api: custom`",
+        "ignored if the route of `request_format` is the API's own path, else refused",
+        "{\"/v1/chat/completions\": \"v1/chat/completions\"}",
     ),
     refused(&["spec.backend.max_tokens"], Takes::One, "the drawn number of output tokens is the limit: remove it"),
     unless(&["spec.backend.server_history"], "false", "Assay sends the history with each turn: remove it", "true"),
@@ -273,12 +273,15 @@ fn map(document: &Value, mapping: &mut Mapping<'_>) {
             guidellm::map(&arguments, mapping);
             arguments.settle(mapping);
         }
-        Some(Scenario::Nested(scenario)) => {
-            let arguments = FIELDS.read(scenario, mapping);
-            map_nested(scenario, &arguments, mapping);
-            arguments.settle(mapping);
-        }
+        Some(Scenario::Nested(scenario)) => map_scenario(scenario, mapping),
     }
+}
+
+/// Maps a scenario with `spec`.
+pub(crate) fn map_scenario(scenario: &Value, mapping: &mut Mapping<'_>) {
+    let arguments = FIELDS.read(scenario, mapping);
+    map_nested(scenario, &arguments, mapping);
+    arguments.settle(mapping);
 }
 
 /// Returns the words of a command line that states the same as a flat scenario, each value attached to its option.
@@ -321,7 +324,25 @@ fn benchmarks(scenario: &Value, arguments: &Arguments, mapping: &mut Mapping<'_>
     names
 }
 
+/// Maps the paths of requests. guidellm 0.7.3 spells out all of its own, of which a benchmark uses one.
+fn routes(arguments: &Arguments, mapping: &mut Mapping<'_>) {
+    let field = "spec.backend.api_routes";
+    let Some(text) = arguments.one(field) else { return };
+    let api = arguments.one("spec.backend.request_format").unwrap_or("/v1/chat/completions");
+    let routes: Option<serde_json::Map<String, Value>> = serde_json::from_str(text).ok();
+    let is_own = |routes: &serde_json::Map<String, Value>| {
+        let path = |route: &Value| route.as_str().map(|path| path.trim_start_matches('/') == api.trim_start_matches('/'));
+        routes.get(api).is_none_or(|route| path(route).unwrap_or_default())
+    };
+    if routes.as_ref().is_some_and(is_own) {
+        mapping.ignored(field, "the path of the API is its own, which Assay uses, too");
+    } else {
+        mapping.refused(field, "a path in front of the API's own belongs into `target`; describe another API as `api: custom`");
+    }
+}
+
 fn backend(arguments: &Arguments, mapping: &mut Mapping<'_>) {
+    routes(arguments, mapping);
     if let Some(key) = arguments.one("spec.backend.api_key") {
         mapping.has_credential("spec.backend.api_key", key);
         mapping.api_key("spec.backend.api_key");

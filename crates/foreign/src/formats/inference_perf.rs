@@ -16,7 +16,7 @@ use crate::value::is_credential;
 pub(crate) static FORMAT: Format = Format {
     name: "inference-perf",
     title: "a configuration of inference-perf",
-    versions: "0.6.0 and 0.6.1, and the development version of August 2026",
+    versions: "0.6.0 to 0.7.0",
     recognised_by: "`load` with a `type`, `stages` or a `sweep`, beside `data`, `api` or `server`",
     examples: &[
         Example { name: "stages", input: ExampleInput::File(include_str!("examples/inference_perf_stages.yml")), options: "" },
@@ -59,7 +59,11 @@ pub(crate) static TABLE: &[Flag] = &[
     one(&["server.api_key"], "a reference in the target's `headers`", "x"),
     refused(&["server.cert_path"], Takes::One, CLIENT_CERTIFICATE),
     refused(&["server.key_path"], Takes::One, CLIENT_CERTIFICATE),
-    one(&["api.type"], "`spec.api`: completion, chat and anthropic_messages", "chat"),
+    one(
+        &["api.type"],
+        "`spec.api`: completion, chat and anthropic_messages, if inference-perf sends this `data.type` to it: random and synthetic only to completion, shared_prefix not to anthropic_messages",
+        "completion",
+    ),
     one(&["api.streaming"], "`spec.streaming`", "true"),
     one(&["api.headers"], "references in the target's `headers`", "{\"x-team\": \"a\"}"),
     refused(&["api.response_format"], Takes::One, "write `extra_body: '{\"response_format\": {...}}'` into the workload"),
@@ -88,6 +92,13 @@ pub(crate) static TABLE: &[Flag] = &[
         "write the loads out as `stages`; `assay bench` searches for the most load: see `assay bench --help`",
     ),
     one(&["load.request_timeout"], "`spec.load.timeout`", "30"),
+    unless(&["load.request_retries"], "0", "Assay sends no request again, because that would hide a failure: remove it", "2"),
+    ignored(&["load.request_retry_backoff_sec"], Takes::One, "it belongs to the retries"),
+    ignored(
+        &["load.stage_teardown_grace_seconds"],
+        Takes::One,
+        "the time that Assay waits for the requests in flight at the end of a point is its own",
+    ),
     many(&["load.lora_traffic_split[].name"], "`spec.adapters[].name`", "a"),
     many(&["load.lora_traffic_split[].split"], "`spec.adapters[].weight`", "1"),
     ignored(&["load.num_workers"], Takes::One, CLIENT),
@@ -144,15 +155,22 @@ pub(crate) static TABLE: &[Flag] = &[
         Takes::One,
         "Assay draws its prompts by a generator of its own: `text: natural` of a workload gives prose",
     ),
-    unless(&["data.use_chat_template"], "false", "a chat API applies the template: write `api: {type: chat}`", "true"),
+    unless(
+        &["data.use_chat_template"],
+        "false",
+        "the endpoint applies the template of a chat: write `api: chat` into the workload",
+        "true",
+    ),
     refused(&["data.trace"], Takes::One, TRACE),
     refused(&["data.multimodal"], Takes::One, IMAGES),
     refused(&["data.visionarena"], Takes::One, DATASET),
     refused(&["data.otel_trace_replay"], Takes::One, TRACE),
     refused(&["data.weka_trace_replay"], Takes::One, TRACE),
     refused(&["data.conversation_replay"], Takes::One, CONVERSATIONS),
+    refused(&["data.synthetic_agentic"], Takes::One, CONVERSATIONS),
     one(&["tokenizer.pretrained_model_name_or_path"], "a comment on `spec.lengths`", "t"),
     ignored(&["tokenizer.trust_remote_code"], Takes::One, "Assay runs no code of a model"),
+    ignored(&["tokenizer.load_timeout"], Takes::One, "Assay loads no tokenizer from a hub"),
     ignored(&["tokenizer.token"], Takes::One, "Assay loads no tokenizer from a hub, and the value is not copied"),
     ignored(&["metrics"], Takes::One, "Assay records the endpoint's own metrics; a `telemetry` source of a pipeline adds others"),
     one(&["report.goodput.constraints.ttft"], "`spec.slos.ttft`, in seconds", "0.5"),
@@ -245,21 +263,49 @@ fn server(arguments: &Arguments, mapping: &mut Mapping<'_>) {
 }
 
 fn api(arguments: &Arguments, mapping: &mut Mapping<'_>) {
-    let api = match arguments.one("api.type").unwrap_or("completion") {
+    let kind = arguments.one("api.type").unwrap_or("completion");
+    let api = match kind {
         "completion" => Some("completions"),
         "chat" => Some("chat"),
         "anthropic_messages" => Some("messages"),
         _ => None,
     };
     match api {
-        Some(api) => {
-            mapping.draft.workload.insert(0, member("api", api));
-            mapping.mapped(&arguments.field("api.type"), "workload spec.api");
-        }
+        Some(api) => match refused_by_original(arguments, kind) {
+            Some(remedy) => mapping.refused("api.type", &remedy),
+            None => {
+                mapping.draft.workload.insert(0, member("api", api));
+                mapping.mapped(&arguments.field("api.type"), "workload spec.api");
+            }
+        },
         None => mapping.refused("api.type", "write `completion`, `chat` or `anthropic_messages`"),
     }
     mapping.streaming(arguments, "api.streaming", false);
     mapping.headers(arguments, "api.headers");
+}
+
+/// Returns the remedy for an API that inference-perf refuses with this data or this server: `get_supported_apis` of its data generators and of its
+/// clients, in 0.6.0 to 0.7.0. What it cannot run has no numbers to compare with.
+fn refused_by_original(arguments: &Arguments, api: &str) -> Option<String> {
+    let (data, server) = (arguments.one("data.type").unwrap_or("mock"), arguments.one("server.type").unwrap_or("vllm"));
+    let of_data: &[&str] = match data {
+        "random" | "synthetic" => &["completion"],
+        "shared_prefix" => &["completion", "chat"],
+        _ => &["completion", "chat", "anthropic_messages"],
+    };
+    let of_server: &[&str] = match server {
+        "sglang" | "tgi" => &["completion", "chat"],
+        _ => &["completion", "chat", "anthropic_messages"],
+    };
+    let write = |known: &[&str]| known.iter().map(|known| format!("`{known}`")).collect::<Vec<_>>().join(" or ");
+    if !of_data.contains(&api) {
+        let known = write(of_data);
+        return Some(format!(
+            "inference-perf refuses it with `data.type: {data}`: write {known}, and then another `api` into the workload"
+        ));
+    }
+    (!of_server.contains(&api))
+        .then(|| format!("inference-perf refuses it with `server.type: {server}`: write {}", write(of_server)))
 }
 
 /// The fields of the stages of one kind of load.
@@ -402,7 +448,7 @@ fn data(arguments: &Arguments, mapping: &mut Mapping<'_>) {
             "put the file beside the workload, and write `dataset: {path: FILE, format: sharegpt}` instead of `lengths`",
         ),
         Some("otel_trace_replay" | "weka_trace_replay") => mapping.refused(field, TRACE),
-        Some("conversation_replay") => mapping.refused(field, CONVERSATIONS),
+        Some("conversation_replay" | "synthetic_agentic") => mapping.refused(field, CONVERSATIONS),
         None | Some("mock") => mapping.refused(
             field,
             "prompts of one fixed text: write `type: random` with `input_distribution` and `output_distribution`",

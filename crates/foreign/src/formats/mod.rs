@@ -6,6 +6,7 @@ pub(crate) mod benchmark_job;
 pub(crate) mod benchmark_run;
 pub(crate) mod genai_bench;
 pub(crate) mod guidellm;
+pub(crate) mod guidellm_run;
 pub(crate) mod guidellm_scenario;
 pub(crate) mod inference_perf;
 pub(crate) mod inferencex;

@@ -248,6 +248,78 @@ fn a_scenario_of_guidellm_becomes_a_workload() {
     assert_snapshot!(files(&imported));
 }
 
+/// Returns the definitions of an import without their first comments, which name the format.
+fn bodies(import: &Import) -> Vec<String> {
+    let body = |file: &crate::ImportedFile| file.text.split_once("apiVersion").expect("a definition").1.to_owned();
+    import.files.iter().map(body).collect()
+}
+
+/// A command line of guidellm 0.7 is a scenario in parts.
+#[test]
+fn a_command_line_of_guidellm_0_7_says_the_same_as_its_scenario() {
+    let line = "guidellm run --backend kind=openai_http,target=http://h:1,model=m --profile kind=constant,rate[0]=1,rate[1]=4 \
+                --constraint kind=max_duration,seconds=9 --constraint kind=max_errors,count=3 \
+                --data kind=synthetic_text,prompt-tokens=9,output_tokens=9,output_tokens_stdev=2 --seed kind=static,value=42 --disable-console";
+    let scenario = json!({"spec": {
+        "backend": {"kind": "openai_http", "target": "http://h:1", "model": "m"}, "profile": {"kind": "constant", "rate": [1, 4]},
+        "constraints": [{"kind": "max_duration", "seconds": 9}, {"kind": "max_errors", "count": 3}],
+        "data": [{"kind": "synthetic_text", "prompt_tokens": 9, "output_tokens": 9, "output_tokens_stdev": 2}],
+        "seed": {"kind": "static", "value": 42},
+    }});
+    let (by_line, by_file) = (command(line), document(&scenario));
+    assert_eq!((rows(&by_line, Outcome::Refused).as_str(), bodies(&by_line)), ("", bodies(&by_file)));
+    let fields = |import: &Import| {
+        let fields: Vec<String> =
+            import.rows.iter().map(|row| row.field.clone()).filter(|field| field.starts_with("spec.")).collect();
+        fields
+    };
+    assert_eq!(fields(&by_line), fields(&by_file), "each field has the row that it has in a file");
+    let loads = command(&line.replace("kind=constant,rate[0]=1,rate[1]=4", "kind=concurrent --override profile.streams 1,8"));
+    assert!(files(&loads).contains("concurrency: [1, 8]"), "{loads:#?}");
+    for (given, refusal) in [
+        ("--profile constant", "--profile | write `kind=KIND,NAME=VALUE`"),
+        ("--override constraint[0].seconds 1,2", "--override | write `profile.rate` or `profile.streams`"),
+        ("--config chat.json", "--config | import that file"),
+        ("--rate 5", "--rate | this option is not known to Assay"),
+        ("--tokenizer kind=huggingface_auto,modle=m", "spec.tokenizer.modle | this is no field of a scenario of guidellm"),
+    ] {
+        let option = given.split(' ').next().unwrap_or_default();
+        let base: String =
+            if option == "--profile" { line.replace("--profile kind=constant,rate[0]=1,rate[1]=4", "") } else { line.to_owned() };
+        let refused = rows(&command(&format!("{base} {given}")), Outcome::Refused);
+        assert!(refused.contains(refusal), "{given}: {refused}");
+    }
+    let secrets = format!(
+        "{} --unknown={CANARY}",
+        line.replace("model=m", &format!("model=m,api_key={CANARY},extras.headers.authorization={CANARY},{CANARY}={CANARY}"))
+    );
+    let imported = command(&secrets);
+    assert!(!format!("{imported:?}").replace(&format!("spec.backend.{CANARY}"), "").contains(CANARY), "{imported:#?}");
+}
+
+/// guidellm 0.7.3 spells out all its routes in a report.
+#[test]
+fn the_route_of_the_api_decides() {
+    let with = |routes: Value| {
+        let mut given = guidellm_base("");
+        given["spec"]["backend"]["request_format"] = json!("/v1/completions");
+        given["spec"]["backend"]["api_routes"] = routes;
+        refused(&given)
+    };
+    for routes in [
+        json!({}),
+        json!({"/v1/completions": "v1/completions", "/health": "health"}),
+        json!({"/v1/completions": "/v1/completions", "/v1/chat/completions": "elsewhere", "/health": "ready"}),
+    ] {
+        assert_eq!(with(routes.clone()), "", "{routes}");
+    }
+    for routes in
+        [json!({"/v1/completions": "gateway/v1/completions"}), json!({"/v1/completions": 5}), json!("/v1"), json!(["a", "b"])]
+    {
+        assert!(with(routes.clone()).contains("spec.backend.api_routes | "), "{routes}: {}", with(routes.clone()));
+    }
+}
+
 /// The options of a command line and the members of a flat scenario have one mapping.
 #[test]
 fn a_flat_scenario_is_mapped_as_its_command_line_is() {
@@ -260,10 +332,6 @@ fn a_flat_scenario_is_mapped_as_its_command_line_is() {
         let mut rows: Vec<String> = import.rows.iter().map(|row| format!("{row:?}")).collect();
         rows.sort();
         rows
-    };
-    let bodies = |import: &Import| {
-        let body = |file: &crate::ImportedFile| file.text.split_once("apiVersion").expect("a definition").1.to_owned();
-        import.files.iter().map(body).collect::<Vec<_>>()
     };
     assert_eq!((outcomes(&flat), bodies(&flat)), (outcomes(&same), bodies(&same)));
 }
@@ -320,6 +388,32 @@ fn a_configuration_of_inference_perf_becomes_a_workload_for_each_length_of_a_sta
     assert_snapshot!(files(&imported));
     assert_eq!(imported.commands, ["assay run pipelines/inference-perf.yaml --store 's3://results?region=eu-west-1'"]);
     assert_snapshot!(files(&text(include_str!("examples/inference_perf_prefixes.yml"))));
+}
+
+/// inference-perf ends with `Unsupported API type` for these, so there is nothing that an import could repeat.
+#[test]
+fn an_api_that_inference_perf_refuses_with_the_data_is_refused() {
+    let with = |api: &str, data: &str, server: &str| {
+        let mut given = inference_perf_base(if data == "shared_prefix" { "data.shared_prefix" } else { "" });
+        (given["api"], given["data"]["type"], given["server"]["type"]) = (json!({"type": api}), json!(data), json!(server));
+        refused(&given)
+    };
+    for (api, data, server) in [
+        ("completion", "random", "vllm"),
+        ("completion", "synthetic", "sglang"),
+        ("completion", "shared_prefix", "tgi"),
+        ("chat", "shared_prefix", "vllm"),
+    ] {
+        assert_eq!(with(api, data, server), "", "{api} {data} {server}");
+    }
+    for (api, data) in
+        [("chat", "random"), ("chat", "synthetic"), ("anthropic_messages", "random"), ("anthropic_messages", "shared_prefix")]
+    {
+        let expected = format!("api.type | inference-perf refuses it with `data.type: {data}`: write `completion`");
+        assert!(with(api, data, "vllm").starts_with(&expected), "{api} {data}: {}", with(api, data, "vllm"));
+    }
+    let by_server = with("anthropic_messages", "shareGPT", "tgi");
+    assert!(by_server.contains("inference-perf refuses it with `server.type: tgi`: write `completion` or `chat`"), "{by_server}");
 }
 
 #[test]

@@ -61,6 +61,24 @@ fn every_example_is_recognised_and_read() {
     }
 }
 
+/// inference-perf sets the rate of a closed loop to its number of requests, so a label of it would be wrong.
+#[test]
+fn a_closed_loop_of_inference_perf_has_no_request_rate() {
+    let labels = |text: &str| {
+        let results = changed("inference-perf", "\"requested_rate\": 2.0,", text).expect("read");
+        let labels: BTreeSet<String> =
+            results.rows.iter().flat_map(|row| row.labels.iter().map(|(name, value)| format!("{name}={value}"))).collect();
+        let left_out = results
+            .not_read
+            .iter()
+            .any(|field| field.field == "load_summary/requested_rate" && field.why.contains("closed loop"));
+        (labels.into_iter().collect::<Vec<_>>().join(" "), left_out)
+    };
+    assert_eq!(labels("\"requested_rate\": 2.0,"), ("request_rate=2.0".to_owned(), false));
+    assert_eq!(labels("\"requested_rate\": 120, \"concurrency\": 8,"), ("concurrency=8".to_owned(), true));
+    assert_eq!(labels("\"concurrency\": 8,"), ("concurrency=8".to_owned(), false));
+}
+
 fn scopes(format: &ResultFormat) -> impl Iterator<Item = (&'static super::format::Part, &'static Scope)> {
     format.parts.iter().flat_map(|part| part.scopes.iter().map(move |scope| (part, scope)))
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use assay_manifest::{
-    BetterDirection, ForeignGateRules, ForeignMetricVerdict, ForeignNumber, ForeignPairing, NoiseFloor, Outcome, Reason,
-    TrialPair, UnjudgedForeignNumber,
+    BetterDirection, ForeignEvidence, ForeignGateRules, ForeignMetricVerdict, ForeignNumber, ForeignPairing, NoiseFloor, Outcome,
+    Reason, TrialPair, UnjudgedForeignNumber,
 };
 use assay_stats::{Samples, fewest_pairs};
 
@@ -14,9 +14,6 @@ use crate::curves::Curves;
 use crate::input::percent;
 use crate::rule::{Floor, JudgedMetric, OutcomeReason, Rules, Series, judge_with, share};
 use crate::verdict::{change, effect_to_find, more_pairs};
-
-/// The statistics that a metric has by default, the most preferred first.
-const DEFAULT_STATISTICS: [&str; 3] = ["mean", "value", "p50"];
 
 /// The numbers of both sides.
 pub(super) struct ComparedNumbers {
@@ -46,8 +43,8 @@ pub(super) fn compare_numbers(
     }
     let (mut judged, mut not_judged) = (Vec::new(), Vec::new());
     for (number, values) in all {
-        let direction = definitions.better(&number.metric, &number.unit);
-        match (why_not_judged(&number, &values, direction), direction) {
+        let direction = definitions.better(&number);
+        match (why_not_judged(&number, &values, direction, definitions), direction) {
             (None, Some(better)) => judged.push(ComparedNumber { number, better, primary: false, values }),
             (why, _) => not_judged.push(unjudged(number, &values, why.unwrap_or_default())),
         }
@@ -89,22 +86,21 @@ fn collect(sides: [&[&ImportedPiece<'_>]; 2]) -> BTreeMap<ForeignNumber, Values>
     all
 }
 
-fn why_not_judged(number: &ForeignNumber, values: &Values, direction: Option<BetterDirection>) -> Option<String> {
+fn why_not_judged(
+    number: &ForeignNumber,
+    values: &Values,
+    direction: Option<BetterDirection>,
+    definitions: &dyn MetricDefinitions,
+) -> Option<String> {
     let [baseline, candidate] = values.each_ref().map(|side| side.iter().any(Option::is_some));
     let why = match (baseline, candidate) {
         (true, false) => "only the baseline has it with this unit and these labels",
         (false, true) => "only the candidate has it with this unit and these labels",
         _ if direction.is_none() => "no reviewed table states which direction is better",
-        _ if !is_level(&number.statistic) => "its statistic is no level of the metric",
+        _ if !definitions.is_level(&number.statistic) => "its statistic is no level of the metric",
         _ => return None,
     };
     Some(why.to_owned())
-}
-
-/// Returns true for a statistic whose better direction is that of its metric. A count, a sum and a spread are none.
-fn is_level(statistic: &str) -> bool {
-    let is_percentile = || statistic.strip_prefix('p').is_some_and(|rest| rest.parse::<f64>().is_ok());
-    ["mean", "value", "min", "max"].contains(&statistic) || is_percentile()
 }
 
 fn unjudged(number: ForeignNumber, values: &Values, why: String) -> UnjudgedForeignNumber {
@@ -141,7 +137,7 @@ fn is_preferred(number: &ForeignNumber, all: &[ComparedNumber]) -> bool {
         };
         all.iter().any(|compared| is_same(&compared.number))
     };
-    DEFAULT_STATISTICS.into_iter().find(|statistic| of_metric(statistic)) == Some(number.statistic.as_str())
+    ForeignEvidence::PREFERRED_STATISTICS.into_iter().find(|statistic| of_metric(statistic)) == Some(number.statistic.as_str())
 }
 
 /// Judges the numbers. Those that decide are one family, and the others another, so that they cost the deciding ones no power.

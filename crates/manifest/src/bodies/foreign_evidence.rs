@@ -113,4 +113,7 @@ impl ForeignEvidence {
 
     /// The name of the rows of single requests or iterations among the outputs.
     pub const SAMPLES: &'static str = "samples.jsonl";
+
+    /// The statistics of which one stands for its metric if none is named, the most preferred first.
+    pub const PREFERRED_STATISTICS: [&'static str; 3] = ["mean", "value", "p50"];
 }

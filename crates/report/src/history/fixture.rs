@@ -3,7 +3,7 @@
 
 use assay_manifest::{Address, BetterDirection, Digest, Instant};
 
-use crate::history::{AmbiguousStretch, Change, Inputs, Report, Run, Series};
+use crate::history::{AmbiguousStretch, Change, Inputs, Report, Run, Series, Subject};
 
 /// A day in nanoseconds.
 const DAY: i64 = 86_400_000_000_000;
@@ -12,7 +12,13 @@ const DAY: i64 = 86_400_000_000_000;
 const FIRST: &str = "2026-10-01T02:00:00.000000000Z";
 
 pub(crate) fn report(series: &[Series]) -> Report {
-    Report::build(&Inputs { series, level: 0.05, store: Some("s3://results") })
+    Report::build(&Inputs { series, level: 0.05, store: Some("s3://results"), origin: None })
+}
+
+/// Returns the report of a foreign history.
+pub(crate) fn foreign_report() -> Report {
+    let origin = "foreign: measured by vllm bench serve 0.11.0 and 0.12.0, not by Assay";
+    Report::build(&Inputs { series: &[foreign()], level: 0.05, store: None, origin: Some(origin) })
 }
 
 /// Returns a history of these values, without changes.
@@ -28,14 +34,14 @@ pub(crate) fn series(metric: &str, unit: &str, values: &[f64]) -> Series {
             hardware_changed: false,
             software_changed: false,
             pipeline_changed: false,
+            tool_changed: false,
             address: Some(address),
+            evidence: None,
             id,
         }
     };
     Series {
-        pipeline: "nightly".to_owned(),
-        case: "chat.vllm.default".to_owned(),
-        point: "c64".to_owned(),
+        subject: Subject::Point { pipeline: "nightly".to_owned(), case: "chat.vllm.default".to_owned(), point: "c64".to_owned() },
         metric: metric.to_owned(),
         unit: unit.to_owned(),
         better: Some(BetterDirection::Lower),
@@ -92,6 +98,23 @@ pub(crate) fn steady() -> Series {
 pub(crate) fn short() -> Series {
     let why = "a change point needs a history of 6 values, and this one has 3";
     Series { changes: Err(why.to_owned()), ..series("itl_ms_p99", "ms", &[31.7, 31.9, 31.4]) }
+}
+
+/// Returns a history of another tool's results, which moved with a new version of it.
+pub(crate) fn foreign() -> Series {
+    let labels = [("concurrency", "8"), ("model", "llama-3.1-8b")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let subject = Subject::Foreign {
+        tool: "vllm bench serve".to_owned(),
+        statistic: "p99".to_owned(),
+        labels: labels.into_iter().collect(),
+    };
+    let values = stepped(24, 412.0, &[(12, 446.0)]);
+    let mut series = Series { subject, changes: Ok(vec![change(12, 412.0, 446.0)]), ..series("vllm.ttft", "ms", &values) };
+    for (place, run) in series.runs.iter_mut().enumerate() {
+        (run.commit, run.address, run.tool_changed) = (None, None, place == 12);
+        run.evidence = Some(Digest::compute(run.id.as_bytes()));
+    }
+    series
 }
 
 /// Returns all of them, in the order of the store.

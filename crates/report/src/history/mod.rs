@@ -17,4 +17,4 @@ mod terminal;
 #[cfg(test)]
 mod tests;
 
-pub use model::{AmbiguousStretch, Change, Inputs, Report, Run, Series};
+pub use model::{AmbiguousStretch, Change, Inputs, Report, Run, Series, Subject};

@@ -1,7 +1,10 @@
 //! The content of a report of histories, before it is rendered.
 
-use assay_manifest::{Address, BetterDirection, Instant};
+use std::collections::BTreeMap;
 
+use assay_manifest::{Address, BetterDirection, Digest, Instant};
+
+use super::phrases;
 use crate::render::command::trace_command;
 use crate::render::text::clean;
 
@@ -14,17 +17,38 @@ pub struct Inputs<'a> {
     pub level: f64,
     /// The URI of the store that holds the runs; `None` if `assay` finds the store by itself.
     pub store: Option<&'a str>,
+    /// The origin of the values in a sentence, with which every rendering begins; `None` if Assay measured them.
+    pub origin: Option<&'a str>,
 }
 
-/// A metric at a point of a case, from run to run.
+/// The subject of a history: that of which its values are.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Subject {
+    /// A point of a case, which runs of a pipeline measured.
+    Point {
+        /// The pipeline.
+        pipeline: String,
+        /// The case.
+        case: String,
+        /// The point.
+        point: String,
+    },
+    /// Results of another tool with the same labels. Each piece of evidence counts as one run of the tool.
+    Foreign {
+        /// The tool.
+        tool: String,
+        /// The statistic of each value.
+        statistic: String,
+        /// The load and other circumstances.
+        labels: BTreeMap<String, String>,
+    },
+}
+
+/// A metric of one subject, from run to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// The pipeline that measured it.
-    pub pipeline: String,
-    /// The case.
-    pub case: String,
-    /// The point.
-    pub point: String,
+    /// The subject.
+    pub subject: Subject,
     /// The metric.
     pub metric: String,
     /// Its unit.
@@ -39,7 +63,7 @@ pub struct Series {
     pub ambiguous: Vec<AmbiguousStretch>,
     /// The change that only the newest runs show, as it was when they first showed it.
     pub newest_change: Option<Change>,
-    /// Number of runs with other work, which are left out.
+    /// Number of runs that are left out: those with other work, or those of another tool without this statistic.
     pub other_work: u64,
 }
 
@@ -48,9 +72,9 @@ pub struct Series {
 pub struct Run {
     /// Its name.
     pub id: String,
-    /// The median over its counted trials, in the metric's unit.
+    /// The median over its counted trials, in the metric's unit; of foreign evidence, the number that the tool states.
     pub value: f64,
-    /// The start of its first attempt; `None` if unknown.
+    /// The start of its first attempt, or the import of foreign evidence; `None` if unknown.
     pub started: Option<Instant>,
     /// The commit that it measured; `None` if unknown.
     pub commit: Option<String>,
@@ -60,8 +84,12 @@ pub struct Run {
     pub software_changed: bool,
     /// True if the file of its pipeline differs from that of the run before: targets and variants may be set up differently.
     pub pipeline_changed: bool,
+    /// True if the version of the tool, of foreign evidence, differs from that of the run before, or if only one of the two is known.
+    pub tool_changed: bool,
     /// The address of the value; `None` if unknown.
     pub address: Option<Address>,
+    /// The digest of the foreign evidence; `None` for a run of Assay.
+    pub evidence: Option<Digest>,
 }
 
 /// A stretch of runs in which a change of level cannot be distinguished from a slow wave.
@@ -99,6 +127,7 @@ pub struct Report {
     pub(crate) series: Vec<Series>,
     pub(crate) level: f64,
     pub(crate) store: Option<String>,
+    pub(crate) origin: Option<String>,
 }
 
 /// The accuracy of a change's location, in runs (docs/statistics.md).
@@ -122,6 +151,7 @@ impl Report {
             series: inputs.series.iter().map(Series::cleaned).collect(),
             level: inputs.level,
             store: inputs.store.map(str::to_owned),
+            origin: inputs.origin.map(clean),
         }
     }
 
@@ -139,9 +169,7 @@ impl Report {
 impl Series {
     fn cleaned(&self) -> Self {
         Self {
-            pipeline: clean(&self.pipeline),
-            case: clean(&self.case),
-            point: clean(&self.point),
+            subject: self.subject.cleaned(),
             metric: clean(&self.metric),
             unit: clean(&self.unit),
             runs: self.runs.iter().map(Run::cleaned).collect(),
@@ -152,7 +180,13 @@ impl Series {
 
     /// Returns its full name for a sentence: `` `ttft_ms_p99` of chat.vllm.default at c64 by nightly ``.
     pub fn name(&self) -> String {
-        format!("`{}` of {} at {} by {}", self.metric, self.case, self.point, self.pipeline)
+        let metric = &self.metric;
+        match &self.subject {
+            Subject::Point { pipeline, case, point } => format!("`{metric}` of {case} at {point} by {pipeline}"),
+            Subject::Foreign { tool, statistic, labels } => {
+                format!("`{metric}` ({statistic}){} by {tool}", phrases::of_labels(labels))
+            }
+        }
     }
 
     /// Returns the changes, including that of the newest runs; empty if the history was not searched. A change that both searches
@@ -182,14 +216,29 @@ impl Series {
     }
 }
 
+impl Subject {
+    fn cleaned(&self) -> Self {
+        match self {
+            Self::Point { pipeline, case, point } => {
+                Self::Point { pipeline: clean(pipeline), case: clean(case), point: clean(point) }
+            }
+            Self::Foreign { tool, statistic, labels } => Self::Foreign {
+                tool: clean(tool),
+                statistic: clean(statistic),
+                labels: labels.iter().map(|(name, value)| (clean(name), clean(value))).collect(),
+            },
+        }
+    }
+}
+
 impl Run {
     fn cleaned(&self) -> Self {
         Self { id: clean(&self.id), commit: self.commit.as_deref().map(clean), ..self.clone() }
     }
 
-    /// Returns true if its environment or its pipeline's file differs from that of the run before.
+    /// Returns true if its environment, its pipeline's file or the version of its tool differs from that of the run before.
     pub(crate) fn environment_changed(&self) -> bool {
-        self.hardware_changed || self.software_changed || self.pipeline_changed
+        self.hardware_changed || self.software_changed || self.pipeline_changed || self.tool_changed
     }
 }
 

@@ -1,10 +1,11 @@
 //! Histories in words, the same for every rendering.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use assay_manifest::BetterDirection;
 
-use super::model::{AmbiguousStretch, Change, LOCATION_TOLERANCE, Run, Series};
+use super::model::{AmbiguousStretch, Change, LOCATION_TOLERANCE, Run, Series, Subject};
 use crate::render::number::{Format, probability, significant};
 use crate::render::text::{counted, short_commit};
 
@@ -90,8 +91,11 @@ pub(crate) fn judgement(better: Option<BetterDirection>, change: &Change) -> Opt
 /// Describes the change of the environment near a change of level: the environment may then be its cause.
 pub(crate) fn environment_note(series: &Series, change: &Change) -> Option<String> {
     let near = nearest_environment_change(series, change)?;
-    let is_environment = near.run.hardware_changed || near.run.software_changed;
-    let kind = if is_environment { "environment" } else { "definition" };
+    let kind = match near.run {
+        run if run.hardware_changed || run.software_changed => "environment",
+        run if run.tool_changed => "tool",
+        _ => "definition",
+    };
     Some(format!("{kind}: the {} changed {}", near.what, near.relative_position("with that run")))
 }
 
@@ -130,11 +134,15 @@ fn nearest_environment_change<'a>(series: &'a Series, change: &Change) -> Option
 /// Returns what differs from the environment of the run before: `hardware`, `software`, or `hardware and the software`; `None` if
 /// nothing differs.
 pub(crate) fn environment_difference(run: &Run) -> Option<String> {
-    let what: Vec<_> =
-        [("hardware", run.hardware_changed), ("software", run.software_changed), ("pipeline's file", run.pipeline_changed)]
-            .into_iter()
-            .filter_map(|(what, changed)| changed.then_some(what))
-            .collect();
+    let what: Vec<_> = [
+        ("hardware", run.hardware_changed),
+        ("software", run.software_changed),
+        ("pipeline's file", run.pipeline_changed),
+        ("version of the tool", run.tool_changed),
+    ]
+    .into_iter()
+    .filter_map(|(what, changed)| changed.then_some(what))
+    .collect();
     (!what.is_empty()).then(|| what.join(" and the "))
 }
 
@@ -151,6 +159,21 @@ pub(crate) fn date(run: &Run) -> Option<String> {
 
 fn in_brackets(text: Option<String>) -> String {
     text.map(|text| format!(" ({text})")).unwrap_or_default()
+}
+
+/// Returns ` of concurrency=8, model=x`; empty without labels.
+pub(super) fn of_labels(labels: &BTreeMap<String, String>) -> String {
+    let all: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    if all.is_empty() { String::new() } else { format!(" of {}", all.join(", ")) }
+}
+
+/// Returns the name of a history as the title of its chart: that of a point begins with its case.
+pub(super) fn title(series: &Series) -> String {
+    let metric = &series.metric;
+    match &series.subject {
+        Subject::Point { pipeline, case, point } => format!("{case} {point} {metric} by {pipeline}"),
+        Subject::Foreign { tool, statistic, labels } => format!("{metric} ({statistic}){} by {tool}", of_labels(labels)),
+    }
 }
 
 /// Returns `ms, lower is better`; only the unit if no direction is declared.
@@ -171,7 +194,11 @@ pub(crate) fn ambiguous_lines(series: &Series) -> Vec<String> {
     if series.changes.is_err() { Vec::new() } else { series.ambiguous.iter().filter_map(line).collect() }
 }
 
-/// Returns a note on the number of runs with other work that are left out; `None` if there are none.
+/// Returns a note on the number of runs that are left out, with the reason; `None` if there are none.
 pub(crate) fn omission_note(series: &Series) -> Option<String> {
-    (series.other_work > 0).then(|| format!("{} of other work left out", counted(series.other_work, "run")))
+    let runs = counted(series.other_work, "run");
+    (series.other_work > 0).then(|| match series.subject {
+        Subject::Point { .. } => format!("{runs} of other work left out"),
+        Subject::Foreign { .. } => format!("{runs} without this statistic left out"),
+    })
 }

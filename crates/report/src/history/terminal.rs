@@ -20,17 +20,19 @@ const MAX_MOVES: usize = 3;
 impl Report {
     /// Returns the histories for a terminal of `width` columns, the first ones if there are many.
     pub fn terminal(&self, width: usize) -> String {
-        let mut lines: Vec<String> = self.series.iter().take(MAX_SERIES).flat_map(|series| series_lines(series, width)).collect();
+        let origin = self.origin.iter().flat_map(|origin| [origin.clone(), String::new()]);
+        let shown = self.series.iter().take(MAX_SERIES).flat_map(|series| series_lines(series, width));
+        let mut lines: Vec<String> = origin.chain(shown).collect();
         if let Some(more) = self.series.len().checked_sub(MAX_SERIES).filter(|more| *more > 0) {
-            lines.push(format!("and {more} more series: name one with METRIC, --case, --point; `--html FILE` has all"));
+            let by = if self.origin.is_some() { "METRIC or EVIDENCE" } else { "METRIC, --case, --point" };
+            lines.push(format!("and {more} more series: name one with {by}; `--html FILE` has all"));
         }
         lines.join("\n").trim_end().to_owned()
     }
 }
 
 fn series_lines(series: &Series, width: usize) -> Vec<String> {
-    let mut lines =
-        vec![format!("{} {} {} by {}, {}", series.case, series.point, series.metric, series.pipeline, phrases::unit(series))];
+    let mut lines = vec![format!("{}, {}", phrases::title(series), phrases::unit(series))];
     let values: Vec<f64> = series.runs.iter().map(|run| run.value).collect();
     let marked: Vec<usize> = series.all_changes().iter().map(|change| change.index).collect();
     let moved: Vec<usize> = (0..series.runs.len()).filter(|place| series.runs[*place].environment_changed()).collect();

@@ -3,13 +3,33 @@
 use proptest::prelude::*;
 
 use super::fixture::{self, report};
-use super::model::{Change, Level, Run, Series};
+use super::model::{Change, Inputs, Level, Report, Run, Series, Subject};
 use super::phrases;
 use crate::render::check::{check_balance, ids, outside_code};
 
 #[test]
 fn a_terminal_shows_each_history_and_what_changed() {
     insta::assert_snapshot!(report(&fixture::all()).terminal(80));
+}
+
+#[test]
+fn a_history_of_another_tool_says_so_first_and_names_no_run_of_assay() {
+    let report = fixture::foreign_report();
+    let (terminal, html) = (report.terminal(80), report.html());
+    let origin = "foreign: measured by vllm bench serve 0.11.0 and 0.12.0, not by Assay";
+    assert_eq!(terminal.lines().next(), Some(origin));
+    assert!(html.contains(&format!("<p class=\"eyebrow\"><strong>{origin}</strong></p>")), "{html}");
+    let evidence = fixture::foreign().runs[12].evidence.expect("foreign evidence");
+    for command in [format!("assay verify {evidence}"), "assay history --foreign vllm.ttft".to_owned()] {
+        assert!(html.contains(&format!(">{command}</code>")), "{command}");
+    }
+    for part in ["assay trace", "counted trials", "hardware and software"] {
+        assert!(!html.contains(part), "{part}");
+    }
+    insta::assert_snapshot!(terminal);
+    let mut document = fixture::foreign().document();
+    document["runs"].as_array_mut().expect("runs").truncate(1);
+    insta::assert_snapshot!(format!("{document:#}"));
 }
 
 #[test]
@@ -57,6 +77,8 @@ fn what_changed_a_few_runs_off_may_have_made_the_change() {
     assert_eq!(told(14, hardware), None);
     let definition = told(20, |run| run.pipeline_changed = true);
     assert_eq!(definition.as_deref(), Some("definition: the pipeline's file changed with that run"));
+    let tool = told(20, |run| run.tool_changed = true);
+    assert_eq!(tool.as_deref(), Some("tool: the version of the tool changed with that run"));
 }
 
 #[test]
@@ -182,9 +204,8 @@ fn a_history_of_nothing_and_of_one_run_are_pages_too() {
 fn with_hostile_text(text: &str) -> Vec<Series> {
     let mut all = fixture::all();
     for series in &mut all {
-        for own in [&mut series.pipeline, &mut series.case, &mut series.point, &mut series.metric, &mut series.unit] {
-            text.clone_into(own);
-        }
+        series.subject = Subject::Point { pipeline: text.to_owned(), case: text.to_owned(), point: text.to_owned() };
+        (series.metric, series.unit) = (text.to_owned(), text.to_owned());
         series.changes = series.changes.clone().map_err(|_| text.to_owned());
         for run in &mut series.runs {
             (run.id, run.commit) = (text.to_owned(), Some(text.to_owned()));
@@ -194,6 +215,20 @@ fn with_hostile_text(text: &str) -> Vec<Series> {
 }
 
 fn check_hostile(text: &str) {
+    let mut foreign = fixture::foreign();
+    foreign.subject = Subject::Foreign {
+        tool: text.to_owned(),
+        statistic: text.to_owned(),
+        labels: [(text.to_owned(), text.to_owned())].into(),
+    };
+    foreign.runs.iter_mut().for_each(|run| text.clone_into(&mut run.id));
+    let inputs = Inputs { series: &[foreign], level: 0.05, store: None, origin: Some(text) };
+    let foreign = Report::build(&inputs);
+    check_balance(&foreign.html()).expect("well formed");
+    assert!(!foreign.html().contains("<script"));
+    for rendering in [foreign.html(), foreign.terminal(80)] {
+        assert!(!rendering.contains(['\u{1b}', '\u{7}', '\u{202e}']));
+    }
     let report = report(&with_hostile_text(text));
     let html = report.html();
     check_balance(&html).expect("well formed");

@@ -6,13 +6,14 @@ use crate::results::format::Label;
 use crate::results::format::{
     BY_DOCUMENTED_FORMAT, Form, Part, Relation, ResultExample, ResultField, ResultFormat, Scope, ScopeKind, all, label, one,
 };
+use crate::results::left_out::LeftOut;
 use Relation::{Differs, Unlike};
 
 /// The format.
 pub(crate) static FORMAT: ResultFormat = ResultFormat {
     name: "inference-perf",
     tool: "inference-perf",
-    versions: "the reports of 2026, by their documented format",
+    versions: "0.6.0 to 0.7.0, by its source",
     recognised_by: "`load_summary`, `successes` and `failures`",
     examples: &[ResultExample {
         name: "summary",
@@ -21,7 +22,10 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
     }],
     parts: &[Part {
         name: "lifecycle",
-        form: Form::Json,
+        form: Form::Prepared(|document, left_out| {
+            take_out_rate_of_closed_loop(document, left_out);
+            Ok(())
+        }),
         recognises: |document| {
             ["load_summary", "successes", "failures"].iter().all(|name| document.get(name).is_some_and(Value::is_object))
         },
@@ -33,6 +37,21 @@ pub(crate) static FORMAT: ResultFormat = ResultFormat {
 
 const LABELS: &[Label] =
     &[label("request_rate", "load_summary/requested_rate"), label("concurrency", "load_summary/concurrency")];
+/// Takes the rate out of a report of a closed loop: the tool sets it to the number of requests, for its own scheduling (`main.py`), and states it as the
+/// requested rate.
+fn take_out_rate_of_closed_loop(document: &mut Value, left_out: &mut LeftOut) {
+    let Some(summary) = document.get_mut("load_summary").and_then(Value::as_object_mut) else { return };
+    if summary.get("concurrency").is_some_and(Value::is_number)
+        && let Some(rate) = summary.remove("requested_rate")
+    {
+        left_out.add(
+            "load_summary/requested_rate",
+            "a closed loop has no rate: the tool writes the number of requests here",
+            &rate,
+        );
+    }
+}
+
 const SEND: &str =
     "counted from the actual send time, without lateness; Assay counts from the intended time if a request has one";
 const SEND_TO_END: &str = "counted from the actual send time, without lateness, to the end of the response; Assay counts to the last token event, from the intended time if a request has one";

@@ -3,7 +3,7 @@
 mod chart;
 mod table;
 
-use crate::history::model::{Report, Series};
+use crate::history::model::{Report, Series, Subject};
 use crate::history::phrases;
 use crate::render::command::{shell_word, store_option};
 use crate::render::html::writer::Writer;
@@ -65,7 +65,10 @@ impl Report {
     fn header(&self, page: &mut Writer, all: &[PlacedSeries<'_>]) {
         page.element("header", &[], |page| {
             theme(page);
-            page.leaf("p", &[("class", "eyebrow")], "History");
+            match &self.origin {
+                None => page.leaf("p", &[("class", "eyebrow")], "History"),
+                Some(origin) => page.element("p", &[("class", "eyebrow")], |page| page.leaf("strong", &[], origin)),
+            }
             page.leaf("h1", &[], &self.summary_text());
             let moved = all.iter().filter(|(_, series)| !series.all_changes().is_empty());
             page.element("ul", &[("class", "sentences")], |page| {
@@ -90,6 +93,7 @@ impl Report {
         let environment = environment.sum::<usize>() as u64;
         let unsearched = count(&|series| series.changes.is_err());
         let other_work: u64 = self.series.iter().map(|series| series.other_work).sum();
+        let is_foreign = self.origin.is_some();
         let or_none = |count: u64, some: String| if count == 0 { "none".to_owned() } else { some };
         vec![
             StripItem::new(
@@ -106,7 +110,14 @@ impl Report {
                 } else {
                     format!("{} moved with it", counted(environment, "level"))
                 },
-                vec!["a change with other hardware or software may be none of what is measured".to_owned()],
+                vec![
+                    if is_foreign {
+                        "a change with another version of the tool may be that of the tool; a change of the machine is not known"
+                    } else {
+                        "a change with other hardware or software may be none of what is measured"
+                    }
+                    .to_owned(),
+                ],
             ),
             StripItem::new(
                 "Not searched",
@@ -117,8 +128,22 @@ impl Report {
             StripItem::new(
                 "Left out",
                 false,
-                or_none(other_work, format!("{} of other work", counted(other_work, "value"))),
-                vec!["only runs of the newest workload are comparable".to_owned()],
+                or_none(
+                    other_work,
+                    if is_foreign {
+                        format!("{} of another statistic", counted(other_work, "value"))
+                    } else {
+                        format!("{} of other work", counted(other_work, "value"))
+                    },
+                ),
+                vec![
+                    if is_foreign {
+                        "only values of one statistic are comparable"
+                    } else {
+                        "only runs of the newest workload are comparable"
+                    }
+                    .to_owned(),
+                ],
             ),
             StripItem::new(
                 "Decides",
@@ -130,11 +155,15 @@ impl Report {
     }
 
     fn check(&self, page: &mut Writer, all: &[PlacedSeries<'_>]) {
-        page.leaf(
-            "p",
-            &[],
-            "Every value walks back by digest and signature to the bytes that it came from; the tables of runs have its row.",
-        );
+        let how = match self.origin {
+            None => {
+                "Every value walks back by digest and signature to the bytes that it came from; the tables of runs have its row."
+            }
+            Some(_) => {
+                "Every value is in the signed import of a file of the tool. To verify one reads the file again; nothing shows that the measurement was right."
+            }
+        };
+        page.leaf("p", &[], how);
         let moved = all.iter().filter_map(|(_, series)| {
             let first = series.all_changes().last().map_or(series.runs.len().saturating_sub(1), |change| change.index);
             Some((*series, series.runs.get(first)?))
@@ -144,9 +173,18 @@ impl Report {
         if let Some(address) = &run.address {
             command_line(page, &self.trace_command(address));
         }
-        command_line(page, &format!("assay verify {}{store}", shell_word(&run.id)));
-        let [metric, case, point] = [&series.metric, &series.case, &series.point].map(|text| shell_word(text));
-        command_line(page, &format!("assay history {metric} --case {case} --point {point}{store}"));
+        let verified = run.evidence.map_or_else(|| run.id.clone(), |evidence| evidence.to_string());
+        command_line(page, &format!("assay verify {}{store}", shell_word(&verified)));
+        let metric = shell_word(&series.metric);
+        command_line(
+            page,
+            &match &series.subject {
+                Subject::Point { case, point, .. } => {
+                    format!("assay history {metric} --case {} --point {}{store}", shell_word(case), shell_word(point))
+                }
+                Subject::Foreign { .. } => format!("assay history --foreign {metric}{store}"),
+            },
+        );
     }
 
     fn fine_print(&self, page: &mut Writer) {
@@ -155,8 +193,16 @@ impl Report {
              change with a probability of {}. A change needs three runs on either side. Only the level is watched, not the spread.",
             level(self.level)
         );
+        let is_foreign = self.origin.is_some();
+        let of = |own: &'static str, foreign: &'static str| if is_foreign { foreign } else { own };
         let items = [
-            ("Value", "The median over a run's counted trials, as its signed Summary has it."),
+            (
+                "Value",
+                of(
+                    "The median over a run's counted trials, as its signed Summary has it.",
+                    "The number that the tool states. Each piece of evidence counts as one run of the tool, and their order is that of the imports.",
+                ),
+            ),
             (
                 "Level",
                 "The median of the runs between two changes. The levels in the table of changes are the search's own, which looks at a hundred runs at a time.",
@@ -169,11 +215,17 @@ impl Report {
             ("p", "The probability of so clear a split where nothing changed, corrected for the search over all places."),
             (
                 "Environment",
-                "The digests of hardware and software that a run's rows name; a diamond stands where they differ from those of the run before.",
+                of(
+                    "The digests of hardware and software that a run's rows name; a diamond stands where they differ from those of the run before.",
+                    "The version of the tool, if its files state one; a diamond stands where it differs from that of the run before. The files do not show a change of the machine.",
+                ),
             ),
             (
                 "What it represents",
-                "These runs on their machines at their times. Times are asserted by the signers; no independent clock has stamped them.",
+                of(
+                    "These runs on their machines at their times. Times are asserted by the signers; no independent clock has stamped them.",
+                    "The files that importers chose. Days are those of the imports, by the clocks of the importers.",
+                ),
             ),
         ];
         page.element("dl", &[("class", "fine")], |page| {
