@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use crate::pipeline::{list, text};
 use crate::server::{self, AfterResponse, complete_stream};
 use crate::serving;
-use crate::support::{CommandResult, Fixture, PIPELINE, files_under, pipeline, steady_script, wait_until};
+use crate::support::{CommandResult, Fixture, PIPELINE, files_under, pipeline, script, steady_script, wait_until};
 
 /// The labels of hot metrics.
 const LABELS: [&str; 8] =
@@ -187,7 +187,22 @@ fn a_run_becomes_series_that_the_shipped_dashboards_and_rules_find() {
     let by_folder = fixture.assay(&["push", published.to_str().expect("text"), "--hot-metrics"]).success();
     assert!(by_folder.stderr.contains("no receipt was kept, because a published folder is no store"), "{}", by_folder.stderr);
     assert_eq!(prometheus.query("last_over_time({__name__=~\"assay_.+\"}[1d])").len(), series.len());
+    check_active_series(&prometheus, series.len());
     fixture.verify("one").success();
+}
+
+/// Checks that the active series of other runs count against the budget of a run.
+fn check_active_series(prometheus: &ForeignServer, active: usize) {
+    let receiver = format!(
+        "{{name: fleet, remote_write: '{}', query: '{}'}}",
+        prometheus.at("/api/v1/write"),
+        prometheus.at("/api/v1/query")
+    );
+    let fixture = indicator(&[receiver], &format!("{EXPLORATORY}      max_active_series: {active}\n"));
+    let refused = fixture.run("two").refuses(30, "series_budget");
+    let message = format!("series and the receiver {active} active ones of other runs, and at most {active} may be active");
+    assert!(refused.stderr.contains(&message), "{}", refused.stderr);
+    assert_eq!(prometheus.query("last_over_time({run_id=\"two\"}[1d])").len(), 0, "nothing was pushed");
 }
 
 /// Checks that values and labels in Prometheus are those of the signed Summary.
@@ -225,6 +240,15 @@ fn check_values(fixture: &Fixture, prometheus: &ForeignServer) {
         assert_eq!(of_indicator[label], value, "{of_indicator}");
     }
     assert_eq!(of_indicator.get("concurrency_bucket"), None, "a label without a value is left out");
+    let ends = prometheus.query("assay_run_end_timestamp_seconds[1d]");
+    let ends = ends.iter().flat_map(|series| list(&series["values"]));
+    let ends: Vec<(f64, f64)> =
+        ends.map(|pair| (pair[0].as_f64().expect("a time"), text(&pair[1]).parse().expect("an end"))).collect();
+    let last = ends.iter().map(|(_, end)| *end).fold(0.0, f64::max);
+    assert!(
+        ends.len() == 2 && ends.iter().all(|(at, _)| (at - last).abs() < 0.001),
+        "samples have the end of the measurement: {ends:?}"
+    );
     assert_eq!(value("assay_run_succeeded{benchmark_case_id=\"only.local.default\"}").1, 1.0);
     assert_eq!(value("assay_run_trials_planned{benchmark_case_id=\"only.local.default\"}").1, 5.0);
     assert_eq!(value("assay_run_points_left_out{benchmark_case_id=\"chat.simulator.default\"}").1, 1.0);
@@ -460,6 +484,7 @@ fn a_receiver_that_fails_leaves_the_run_published_and_the_push_is_repeated_by_ha
         refused.stderr
     );
     assert!(refused.stderr.contains("to push again: assay push one --hot-metrics"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("hint: Prometheus takes no samples older than an hour"), "{}", refused.stderr);
     assert!(refused.stdout.contains("report    "), "the result is shown: {}", refused.stdout);
     fixture.verify("one").success();
     let outcomes = |receipts: &[Value]| {
@@ -497,6 +522,25 @@ fn a_run_over_its_budget_is_pushed_nowhere() {
     );
     assert_eq!(server.requests().len(), 0);
     fixture.verify("one").success();
+}
+
+#[test]
+fn a_run_without_a_valid_trial_is_pushed_as_one() {
+    let server = Server::start(|_| Reply::ok(""));
+    let receiver = format!("{{name: gateway, pushgateway: '{}'}}", server.url());
+    let fixture =
+        Fixture::with_pipeline(&script("exit 1"), &pipeline("exploratory", &["only"], 1, &publish(&[receiver], EXPLORATORY)));
+    fixture.run("one").refuses(30, "no_valid_trial");
+    let requests = server.requests();
+    let [request] = requests.as_slice() else { panic!("{} requests", requests.len()) };
+    let pushed = String::from_utf8_lossy(&request.body);
+    for (gauge, value) in
+        [("assay_run_succeeded", "0.0"), ("assay_run_trials_planned", "1.0"), ("assay_run_trials_counted", "0.0")]
+    {
+        let line = pushed.lines().find(|line| line.starts_with(&format!("{gauge}{{")));
+        assert!(line.is_some_and(|line| line.ends_with(&format!("}} {value}"))), "{gauge}: {pushed}");
+    }
+    assert!(pushed.lines().filter(|line| line.starts_with("assay_")).all(|line| line.starts_with("assay_run_")), "{pushed}");
 }
 
 #[test]

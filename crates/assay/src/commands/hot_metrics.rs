@@ -100,8 +100,8 @@ fn batch(opened: &VerifiedRun, to: &HotMetrics) -> Result<Batch, Failure> {
 
 /// Returns the failure of a push, if one of its receivers failed. The code is that of the first.
 fn failure(run_id: &RunId, receivers: usize, failures: Vec<(String, Error)>) -> Option<Failure> {
-    let (_, first) = failures.first()?;
-    let (code, hint) = (first.code(), first.hint());
+    let code = failures.first()?.1.code();
+    let hint = failures.iter().find_map(|(_, error)| error.hint());
     let told: Vec<_> = failures.iter().map(|(receiver, error)| format!("`{receiver}`: {error}")).collect();
     let message = format!(
         "the hot metrics of the run `{run_id}` were not accepted by {} of {receivers} receivers: {}",
