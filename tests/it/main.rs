@@ -36,6 +36,7 @@ mod gitlab;
 mod harnesses;
 mod hooks;
 mod hostile;
+mod hot_metrics;
 mod images;
 mod import;
 mod imports;

@@ -247,7 +247,8 @@ pub(crate) fn driver_spec(installation: &Installation, labels: Map<String, Value
             targets_namespace: &installation.targets_namespace,
             labels,
             command,
-            asks_endpoints: false,
+            // The credentials of receivers of hot metrics are among them.
+            asks_endpoints: true,
             resources: json!({"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}),
             node_selector: &none,
             grace_seconds: DRIVER_GRACE,

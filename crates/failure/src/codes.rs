@@ -34,6 +34,7 @@ error_codes! {
     NoFreeName, "no_free_name", Usage, Lasting, "Other runs have all names that the gate can give to a repeated run.", "Judge another run whose name does not contain `-look-`.";
     NoGate, "no_gate", Usage, Lasting, "The pipeline has no gate of that name, or no gates at all.", "Judge by earlier runs with `--baseline history`, or write a gate into a pipeline that has a `comparison`, such as `gates: [{name: latency, budget_pct: 5}]`.";
     NoHistory, "no_history", Usage, Lasting, "No run of the store reports the metric for that case and point.", "List what the store has with `assay query 'SELECT DISTINCT benchmark_case_id, point_id, metric FROM outcomes'`.";
+    NoHotMetrics, "no_hot_metrics", Usage, Lasting, "The pipeline names no receiver of hot metrics.", "Write `spec.publish.hot_metrics` into the pipeline.";
     NoKey, "no_key", Usage, Lasting, "The command needs a key, and none is given.", "Name a key with `--key FILE`; a stage also takes `--key-fd N`.";
     NoKeys, "no_keys", Usage, Lasting, "This machine has no key for a role that the command needs.", "Create the missing keys with `assay keys init`.";
     NoPod, "no_pod", Usage, Lasting, "`assay drive` runs outside a driver's pod.", "Start a driver with `assay run --on kubernetes`.";
@@ -370,6 +371,7 @@ error_codes! {
     Header, "header", Environment, AtOnce, "The value of a header for a target holds characters that cannot be sent.", "Write the value of the header in visible ASCII characters.";
     Home, "home", Environment, AtOnce, "Assay's folder for logs, locks and published runs cannot be created.", "Check the permissions of the folder and the free disk space.";
     HookRefused, "hook_refused", Environment, AtOnce, "A hook of the Git remote rejected the push.", "Ask the owner of the remote why the hook rejects the push.";
+    HotMetrics, "hot_metrics", Environment, AtOnce, "A receiver of hot metrics did not accept all series of the run. The run is finished and published.", "Push them again with `assay push RUN --hot-metrics`.";
     ImagePull, "image_pull", Environment, AtOnce, "A container image cannot be pulled.", "Check that the registry has the image, and check `imagePullSecrets`.";
     InUse, "in_use", Environment, AtOnce, "A temporary namespace is kept because another run uses it.", "Remove it with `kubectl delete namespace` when that run has ended.";
     InstallPrograms, "install_programs", Environment, AtOnce, "A program of Assay cannot be copied into the folder.", "Check the permissions of the folder and the free disk space.";
@@ -426,7 +428,9 @@ error_codes! {
     Runtime, "runtime", Environment, AtOnce, "The server cannot start its threads.", "Check the limits on threads and memory.";
     Scratch, "scratch", Environment, AtOnce, "A scratch folder or file cannot be created, read or written.", "Check the free disk space and the rights on the temporary folder.";
     ScratchFull, "scratch_full", Environment, AtOnce, "The scratch folder reached its size limit.", "Give the stage a larger scratch volume and limit.";
-    SecretAbsent, "secret_absent", Environment, Lasting, "A secret that a target's headers, certificates or variables refer to cannot be read or used.", "Set the environment variable or create the file that the definition names.";
+    SecretAbsent, "secret_absent", Environment, Lasting, "A secret that headers, certificates or variables refer to cannot be read or used.", "Set the environment variable or create the file that the definition names.";
+    SeriesBudget, "series_budget", Environment, Lasting, "The hot metrics of the run are more series than the budget allows. Nothing was pushed.", "Measure fewer points in one run, push fewer labels, or raise `spec.publish.hot_metrics.max_active_series`.";
+    SeriesLabel, "series_label", Environment, Lasting, "A label of hot metrics has a value that no series may have. Nothing was pushed.", "Correct the declared fact that the message names, such as `place.region` of the target.";
     Sha256Remote, "sha256_remote", Environment, AtOnce, "The remote repository has SHA-256 objects, which are not supported.", "Use a repository with SHA-1 objects.";
     ShardLost, "shard_lost", Environment, AtOnce, "Another shard of the attempt ended or did not respond in time.", "See the logs of the other shards; the attempt is repeated if the retry budget allows.";
     ShardMissing, "shard_missing", Environment, AtOnce, "A shard of the load did not start within the time limit.", "Read the log of that shard, and resume the run, which repeats the attempt.";

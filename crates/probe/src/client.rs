@@ -49,6 +49,30 @@ impl EndpointResponse {
     }
 }
 
+/// A request that writes bytes to a server.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteRequest<'a> {
+    /// True for PUT, which replaces what is there, else POST.
+    pub replaces: bool,
+    /// Headers of the protocol, `content-type` among them.
+    pub headers: &'a [(&'a str, &'a str)],
+    /// The bytes.
+    pub body: &'a [u8],
+}
+
+/// The response to a request that writes bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteResponse {
+    /// The status code.
+    pub status: u16,
+    /// The address of a redirect, if it is text. Redirects are not followed.
+    pub location: Option<String>,
+    /// The seconds that the server asks to wait for before the next request.
+    pub retry_after_s: Option<u64>,
+    /// The whole body.
+    pub body: Vec<u8>,
+}
+
 /// A request with a JSON document, as the load generator sends them.
 #[derive(Clone, Copy, Debug)]
 pub struct JsonRequest<'a> {
@@ -155,6 +179,19 @@ impl Client {
         let uri = check_url(url)?;
         let request = self.with_defaults(self.agent.post(uri.clone()), &uri, limits.time);
         self.read_response(request.send_empty().map_err(|error| self.error(error, limits.time))?, limits)
+    }
+
+    /// Sends a PUT or POST request with bytes and returns the whole response.
+    pub fn write(&self, url: &str, request: &WriteRequest<'_>, limits: Limits) -> Result<WriteResponse, RequestError> {
+        let uri = check_url(url)?;
+        let method = if request.replaces { self.agent.put(uri.clone()) } else { self.agent.post(uri.clone()) };
+        let method = self.with_defaults(method, &uri, limits.time);
+        let sent = request.headers.iter().fold(method, |method, (name, value)| method.header(*name, *value)).send(request.body);
+        let response = sent.map_err(|error| self.error(error, limits.time))?;
+        let text = |name: &str| Some(self.mask(response.headers().get(name)?.to_str().ok()?.to_owned()));
+        let (location, retry_after_s) = (text("location"), text("retry-after").and_then(|value| value.trim().parse().ok()));
+        let EndpointResponse { status, body, .. } = self.read_response(response, limits)?;
+        Ok(WriteResponse { status, location, retry_after_s, body })
     }
 
     /// Sends a POST request with a JSON document, and reads as much of its response as its kind needs, within `time`.

@@ -19,7 +19,7 @@ pub mod testing;
 mod tls;
 mod unix;
 
-pub use client::{Client, EndpointResponse, JsonRequest, Limits, endpoint_url, tls_config};
+pub use client::{Client, EndpointResponse, JsonRequest, Limits, WriteRequest, WriteResponse, endpoint_url, tls_config};
 pub use error::RequestError;
 pub use headers::{HeaderError, Headers};
 pub use identity::{Identity, MissingFacts, Presence, describe_pod_change};

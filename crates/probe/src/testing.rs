@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// The most bytes of a body that are kept.
+const MAX_KEPT_BODY: u64 = 1 << 20;
+
 /// A received request.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -15,6 +18,10 @@ pub struct Request {
     pub path: String,
     /// The number of requests before it.
     pub number: usize,
+    /// The method, such as `PUT`.
+    pub method: String,
+    /// The body, up to 1 MiB of it.
+    pub body: Vec<u8>,
     headers: Vec<(String, String)>,
 }
 
@@ -207,11 +214,15 @@ fn serve_connection(stream: TcpStream, script: &Script, asked: &Mutex<Vec<Reques
 fn read(stream: &TcpStream) -> Option<Request> {
     let mut reader = BufReader::new(stream);
     let mut lines = reader.by_ref().lines().map_while(Result::ok);
-    let path = lines.next()?.split(' ').nth(1)?.to_owned();
+    let first = lines.next()?;
+    let mut words = first.split(' ').map(str::to_owned);
+    let (method, path) = (words.next()?, words.next()?);
     let header = |line: String| line.split_once(": ").map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()));
     let headers = lines.take_while(|line| !line.is_empty()).filter_map(header).collect();
-    let request = Request { path, number: 0, headers };
+    let mut request = Request { path, number: 0, method, body: Vec::new(), headers };
     let length = request.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
-    std::io::copy(&mut reader.take(length), &mut std::io::sink()).ok()?;
+    let mut body = reader.take(length);
+    body.by_ref().take(MAX_KEPT_BODY).read_to_end(&mut request.body).ok()?;
+    std::io::copy(&mut body, &mut std::io::sink()).ok()?;
     Some(request)
 }

@@ -34,7 +34,7 @@ pub use local::LocalRunner;
 pub use lock::RunLock;
 pub use log::tail;
 pub use policy::{StagePolicies, StagePolicy};
-pub use run::{BranchPush, DriverSpec, Run, RunSpec, default_store, new_run_id, user_store};
+pub use run::{BranchPush, DriverSpec, MetricsPush, Pushes, Run, RunSpec, default_store, new_run_id, user_store};
 pub use source::{ImportedOriginal, LoadedSource, SourceSpec, read_source, redact_address};
 pub use stage_call::StageCall;
 pub use times::{DriverTimes, StageTimes};

@@ -11,7 +11,7 @@ use assay_manifest::{
     Reason, Role, RunEnd, RunId, Shard, Source,
 };
 use assay_process::{Cancel, Spawner};
-use assay_spec::{Closure, PublishSettings};
+use assay_spec::{Closure, HotMetrics, PublishSettings};
 use assay_stage::parameters::PlanParameters;
 use assay_stage::{AcceptedResult, Clock, Layout, Seal, StageName, binary_digest, load_trust, seal};
 use assay_store::{Store, check_links};
@@ -105,6 +105,31 @@ pub enum BranchPush {
     Automatic(Branch),
 }
 
+/// The decision whether a run's hot metrics are pushed.
+#[derive(Clone, Debug)]
+pub enum MetricsPush {
+    /// Its pipeline names no receiver.
+    NotConfigured,
+    /// Its pipeline names receivers, but the run is not pushed to them for this reason: the user may push it by hand.
+    Manual(&'static str),
+    /// They are pushed to these receivers.
+    Automatic(HotMetrics),
+}
+
+/// The places that a finished run is pushed to.
+#[derive(Clone, Debug)]
+pub struct Pushes {
+    /// The branch that gets its published folder.
+    pub branch: BranchPush,
+    /// The receivers of its headline numbers.
+    pub metrics: MetricsPush,
+}
+
+impl Pushes {
+    /// No places.
+    pub const NONE: Self = Self { branch: BranchPush::NotConfigured, metrics: MetricsPush::NotConfigured };
+}
+
 impl Run {
     /// Reads the Source, opens the store, takes the run's lock and unlocks the keys.
     pub fn open(spec: &RunSpec, config: &Config, password: &[u8], cancel: &Cancel) -> Result<Self> {
@@ -196,13 +221,30 @@ impl Run {
 
     /// Returns the branch that the run's published folder is to be committed to. Makes no network request: a remote that the
     /// checkout does not know is an error before the measurement.
-    pub fn find_branch_push(&self) -> Result<BranchPush> {
+    fn find_branch_push(&self) -> Result<BranchPush> {
         let Some(name) = &self.publish.branch else { return Ok(BranchPush::NotConfigured) };
         if self.source.kind != OriginKind::Git {
             return Ok(BranchPush::Manual(name.clone()));
         }
         let found = Branch::find(&BranchOptions::default(), &self.publish, &self.source, self.checkout.as_deref())?;
         Ok(found.map_or(BranchPush::NotConfigured, BranchPush::Automatic))
+    }
+
+    /// Returns the places that the finished run is pushed to. Makes no network request.
+    pub fn find_pushes(&self) -> Result<Pushes> {
+        Ok(Pushes { branch: self.find_branch_push()?, metrics: self.find_metrics_push() })
+    }
+
+    /// Returns the receivers of the run's hot metrics. Runs of an exploratory pipeline are no series, unless the pipeline asks for it.
+    fn find_metrics_push(&self) -> MetricsPush {
+        match &self.publish.hot_metrics {
+            None => MetricsPush::NotConfigured,
+            Some(hot) if self.intent == Intent::Exploratory && !hot.exploratory => {
+                MetricsPush::Manual("the pipeline is exploratory and does not state `exploratory: true`")
+            }
+            Some(_) if self.source.kind != OriginKind::Git => MetricsPush::Manual("what ran is no commit's"),
+            Some(hot) => MetricsPush::Automatic(hot.clone()),
+        }
     }
 
     /// Returns the run's Publication, if an earlier process has finished it.

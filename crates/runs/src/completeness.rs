@@ -21,7 +21,7 @@ use crate::references::{RunReferences, VerdictReferences, run_references};
 const MAX_NAMED: usize = 3;
 
 /// The folders of pointers.
-const POINTERS: [&str; 9] = [
+const POINTERS: [&str; 10] = [
     Layout::RUNS,
     Layout::VERDICTS,
     Layout::CALIBRATIONS,
@@ -30,6 +30,7 @@ const POINTERS: [&str; 9] = [
     Layout::SEARCHES,
     "cases",
     "fetched",
+    Layout::HOT_METRICS,
     Layout::TIMES,
 ];
 
@@ -130,7 +131,7 @@ pub(crate) fn check_shown(store: &Store, runs: &[RunReferences]) -> Result<(), F
     refuse("pointers or lists of runs are missing: ", gaps.collect())?;
     let shown: BTreeSet<&str> = runs.iter().filter(|run| !run.kinds.is_empty()).map(|run| run.run_id.as_str()).collect();
     let mut hidden = BTreeMap::new();
-    for (prefix, place) in [("cases", 2), ("fetched", 1), (Layout::TIMES, 1)] {
+    for (prefix, place) in [("cases", 2), ("fetched", 1), (Layout::HOT_METRICS, 1), (Layout::TIMES, 1)] {
         for path in store.list(prefix)? {
             if let Some(run) = path.split('/').nth(place).filter(|run| !shown.contains(run)) {
                 hidden.entry(run.to_owned()).or_insert_with(|| format!("run `{run}` (named by `{path}`)"));

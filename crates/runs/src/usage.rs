@@ -49,18 +49,19 @@ pub struct StoreUsage {
     pub warehouse: BlobSum,
     /// Objects that are not complete.
     pub staging: BlobSum,
-    /// Pointers that belong to no run: marks of cases, times of drivers, verdicts, calibrations, foreign evidence, search results, ceilings.
+    /// Pointers that belong to no run: marks of cases, times of drivers, receipts of hot metrics, verdicts, calibrations, foreign evidence, search results, ceilings.
     pub pointers: BlobSum,
     /// Files that lie in the folder beside the store, such as logs and published folders.
     pub beside: BlobSum,
 }
 
 /// The folders of pointers that belong to no run.
-const POINTERS: [&str; 9] = [
+const POINTERS: [&str; 10] = [
     "cases",
     "fetched",
     Layout::FOREIGN,
     Layout::FOREIGN_VERDICTS,
+    Layout::HOT_METRICS,
     Layout::TIMES,
     Layout::VERDICTS,
     Layout::CALIBRATIONS,

@@ -15,7 +15,7 @@ use crate::yaml::{Key, Node, Scalar, ScalarType, Value as Tree};
 const MAX_SCALAR: usize = 4096;
 
 /// The remedy for an address that contains a user, a password or a key.
-pub const NO_CREDENTIALS: &str = "remove it; credentials go into a target's `headers`, as references";
+pub const NO_CREDENTIALS: &str = "remove it; credentials go into `headers`, as references";
 
 /// Checks a whole definition. The result lacks invalid parts.
 pub(crate) fn check(table: &'static Table, node: &Node, problems: &mut Problems<'_>) -> Option<CheckedValue> {

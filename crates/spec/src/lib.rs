@@ -28,6 +28,8 @@ mod field;
 mod foreign_gate;
 mod format;
 mod freeze;
+mod header_source;
+mod hot_metrics;
 mod images;
 mod length_tables;
 mod lengths;
@@ -65,15 +67,16 @@ pub use expand::{MAX_CASES, MAX_POINTS, MAX_TRIALS, expand};
 pub use foreign_gate::ForeignGate;
 pub use format::{parse_duration, parse_latency, write_duration};
 pub use freeze::{FreezeError, FrozenSpec, MutableParts, Pins, derive_seed};
+pub use header_source::{HeaderSource, SecretRef};
+pub use hot_metrics::{HotLabel, HotMetrics, Receiver, ReceiverProtocol};
 pub use images::WorkloadImageFiles;
 pub use lengths::{MAX_TOKENS, Scenario, ScenarioError};
 pub use lock::{LockedPackage, MAX_LOCK_BYTES, MAX_LOCKED_PACKAGES, parse_lock};
 pub use noise::{MetricNoise, NOISE, Noise, NoiseRun};
 pub use objects::{MAX_OBJECT_BYTES, parse_documents, parse_objects};
 pub use pipeline::{
-    ClientCertificate, ControlRequirement, Gate, HeaderSource, MAX_SIZED, MIN_TRIALS, Pipeline, PipelineSpec, PublishSettings,
-    PythonStack, ReadinessProbe, SIMULATOR_PROFILES, SIMULATOR_SETTINGS, Schedule, SecretRef, Shards, Stage, Target, TargetTls,
-    Trials, Variant,
+    ClientCertificate, ControlRequirement, Gate, MAX_SIZED, MIN_TRIALS, Pipeline, PipelineSpec, PublishSettings, PythonStack,
+    ReadinessProbe, SIMULATOR_PROFILES, SIMULATOR_SETTINGS, Schedule, Shards, Stage, Target, TargetTls, Trials, Variant,
 };
 pub use pod::PodOverride;
 pub use problem::{Excerpt, MAX_PROBLEMS, Problem, did_you_mean, render};

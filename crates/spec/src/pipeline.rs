@@ -10,6 +10,8 @@ use assay_manifest::{
 
 use crate::checked_value::{CheckedValue, Read, Value, read_from_text};
 use crate::define::{Define, DefinitionKind, SourcePlaces, parse_as};
+use crate::header_source::{HeaderSource, SecretRef, plain_variable};
+use crate::hot_metrics::{HotMetrics, check_hot_metrics};
 use crate::pod::{PodOverride, check_pods};
 use crate::problem::{Problem, Problems, did_you_mean, quote};
 use crate::secret::{looks_secret_header, refuse_secrets};
@@ -236,29 +238,6 @@ pub struct ClientCertificate {
     pub key: SecretRef,
 }
 
-/// The location of a secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SecretRef {
-    /// A variable of the runner's environment.
-    Env(String),
-    /// A file on the runner.
-    File(String),
-}
-
-/// The source of a header's value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HeaderSource {
-    /// The value, which is no secret.
-    Plain(String),
-    /// A secret.
-    Secret {
-        /// The location of the secret.
-        place: SecretRef,
-        /// The authentication scheme that is put before it, such as `Bearer`.
-        scheme: Option<String>,
-    },
-}
-
 /// The readiness probe, which runs before anything is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadinessProbe {
@@ -389,6 +368,8 @@ pub struct PublishSettings {
     pub folder: Option<String>,
     /// The remote that has the branch: a remote's name in the checkout, or an address. `origin` if absent.
     pub remote: Option<String>,
+    /// The time-series stores that get the headline numbers.
+    pub hot_metrics: Option<HotMetrics>,
 }
 
 impl Pipeline {
@@ -412,6 +393,7 @@ impl Define for Pipeline {
         check_stages(spec, problems);
         check_pods(spec, problems);
         check_publish(spec, problems);
+        check_hot_metrics(spec, problems);
         check_secrets(spec, problems);
         check_simulators(spec, problems);
         check_tls(spec, problems);
@@ -587,7 +569,7 @@ fn check_publish(spec: &CheckedValue, problems: &mut Problems<'_>) {
 }
 
 fn check_secrets(spec: &CheckedValue, problems: &mut Problems<'_>) {
-    let lists = [spec.member("targets"), spec.member("variants")];
+    let lists = [spec.member("targets"), spec.member("variants"), spec.at(&["publish", "hot_metrics", "receivers"])];
     for item in lists.into_iter().flatten().flat_map(CheckedValue::items) {
         if let Some(env) = item.member("env") {
             refuse_secrets(env, "a definition holds references to secrets only", problems);
@@ -810,40 +792,6 @@ fn read_variable(name: &str, value: &CheckedValue) -> Option<EnvVar> {
     })
 }
 
-impl SecretRef {
-    /// Returns the variable or header of that name whose value it refers to.
-    pub fn to_env_var(&self, name: &str) -> EnvVar {
-        let (from_env, from_file) = match self {
-            Self::Env(name) => (Some(name.clone()), None),
-            Self::File(path) => (None, Some(path.clone())),
-        };
-        EnvVar { name: name.to_owned(), value: None, from_env, from_file, scheme: None }
-    }
-}
-
-impl HeaderSource {
-    /// Returns the header of that name with its value, or with the location of it.
-    pub fn to_env_var(&self, name: &str) -> EnvVar {
-        match self {
-            Self::Plain(value) => plain_variable(name, value),
-            Self::Secret { place, scheme } => EnvVar { scheme: scheme.clone(), ..place.to_env_var(name) },
-        }
-    }
-}
-
-fn plain_variable(name: &str, value: &str) -> EnvVar {
-    EnvVar { name: name.to_owned(), value: Some(value.to_owned()), from_env: None, from_file: None, scheme: None }
-}
-
-impl Read for HeaderSource {
-    fn read(value: &CheckedValue) -> Option<Self> {
-        Some(match value.text_of("value") {
-            Some(plain) => Self::Plain(plain.to_owned()),
-            None => Self::Secret { place: SecretRef::read(value)?, scheme: value.get("scheme")? },
-        })
-    }
-}
-
 impl Read for TargetTls {
     fn read(tls: &CheckedValue) -> Option<Self> {
         Some(Self { ca: tls.get("ca")?, client: tls.get("client")? })
@@ -859,15 +807,6 @@ impl Read for ClientCertificate {
 impl Read for Shards {
     fn read(value: &CheckedValue) -> Option<Self> {
         if value.text().is_some() { Some(Self::Auto) } else { u32::read(value).map(Self::Count) }
-    }
-}
-
-impl Read for SecretRef {
-    fn read(value: &CheckedValue) -> Option<Self> {
-        match value.get::<Option<String>>("from_env")? {
-            Some(name) => Some(Self::Env(name)),
-            None => Some(Self::File(value.get("from_file")?)),
-        }
     }
 }
 
@@ -1057,6 +996,7 @@ impl Read for PublishSettings {
             branch: publish.get("branch")?,
             folder: publish.get("folder")?,
             remote: publish.get("remote")?,
+            hot_metrics: publish.get("hot_metrics")?,
         })
     }
 }

@@ -4,6 +4,7 @@
 //! documented, suggested and in the JSON Schema. A default never changes within an apiVersion, because it is left out of digests.
 
 mod custom_api;
+mod hot_metrics;
 mod pod;
 mod tokenizer;
 
@@ -19,6 +20,8 @@ use crate::format::{
     SQL_PATH, TELEMETRY_URL, TEXT, TIMEZONE, UNIT, WORD,
 };
 use crate::lengths::MAX_TOKENS;
+
+pub(crate) use hot_metrics::HOT_LABELS;
 
 /// The version of the format that this crate reads.
 pub const API_VERSION: &str = "assay.dev/v1alpha1";
@@ -1825,6 +1828,11 @@ static PUBLISH: Table = Table {
             "remote",
             &Type::Text(&REMOTE),
             "The remote that has the branch: a name from the checkout, or an address without credentials. `origin` if left out.",
+        ),
+        optional(
+            "hot_metrics",
+            &Type::Object(&hot_metrics::HOT_METRICS),
+            "The time-series stores that get the headline numbers of each run; none if left out.",
         ),
     ],
     rules: &[],

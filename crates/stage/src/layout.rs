@@ -229,6 +229,19 @@ impl Layout {
         format!("{}/{sequence:06}", self.times())
     }
 
+    /// The prefix of the receipts of hot metrics of all runs.
+    pub const HOT_METRICS: &'static str = "hot-metrics";
+
+    /// The prefix of the run's receipts of hot metrics. They are the word of the program that pushed them, not evidence.
+    pub fn hot_metrics(&self) -> String {
+        format!("{}/{}", Self::HOT_METRICS, self.0)
+    }
+
+    /// The receipt of one push of the run's hot metrics.
+    pub fn hot_metrics_receipt(&self, sequence: u32) -> String {
+        format!("{}/{sequence:06}", self.hot_metrics())
+    }
+
     /// The prefix of the measured ceilings of machines.
     pub const CEILINGS: &'static str = "ceilings";
 
@@ -398,6 +411,7 @@ mod tests {
             Layout::runs_of_case(&case),
             layout.case(&case),
             layout.driver_times(7),
+            layout.hot_metrics_receipt(7),
         ];
         insta::assert_snapshot!(paths.join("\n").replace(&input.hex(), "<input>"), @r"
             runs/nightly
@@ -418,6 +432,7 @@ mod tests {
             cases/w.t.default
             cases/w.t.default/nightly
             times/nightly/000007
+            hot-metrics/nightly/000007
             ");
     }
 

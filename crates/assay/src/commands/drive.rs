@@ -10,7 +10,7 @@ use assay_cluster::{
 use assay_gating::judge_own_gates;
 use assay_manifest::{Digest, Instant, Role, RunId};
 use assay_process::Cancel;
-use assay_runner::{BranchPush, ClusterParameters, DriverSpec, KeyRing, Run as Driven, SourceSpec};
+use assay_runner::{BranchPush, ClusterParameters, DriverSpec, KeyRing, MetricsPush, Run as Driven, SourceSpec};
 use assay_runs::{RunStore, VerifiedRun, read_regular_file};
 use assay_stage::parameters::PlanParameters;
 use assay_stage::{Clock, ErrorCode, Exit, Failure, key_password, write_failure};
@@ -20,6 +20,7 @@ use crate::commands::cluster::{
     TemporaryNamespace, exec_command, find_root, installation, remove, require_root, restart_command,
 };
 use crate::commands::gate::{exit_for, worse_exit};
+use crate::commands::hot_metrics::{self, PushedMetrics};
 use crate::commands::on_kubernetes::EXPIRES_NS;
 use crate::commands::run::no_valid_trial;
 use crate::commands::{push, tidy};
@@ -261,16 +262,27 @@ fn judge(opened: &VerifiedRun) -> Result<Exit, Failure> {
     Ok(verdicts.iter().map(|verdict| exit_for(verdict.outcome)).fold(Exit::Done, worse_exit))
 }
 
-/// Commits the published folder of a run that no client watches, if its pipeline names a branch. It fails if none of its trials counts.
+/// Pushes a run that no client watches: its hot metrics, and its published folder to a branch, if its pipeline names any. It fails if none of its
+/// trials counts.
 fn finish(run: &Driven, installation: &Installation, cancel: &Cancel) -> Result<VerifiedRun, Failure> {
     let policy = Path::new(SCRATCH).join("trust.yaml");
     std::fs::write(&policy, &installation.trust)
         .map_err(|error| Failure::new(ErrorCode::Scratch, "the trust policy cannot be written").because(&error))?;
     let place = RunStore { store: Some(run.store_uri.clone()), trust: vec![policy.display().to_string()] };
     let opened = place.open(run.run_id.as_str())?;
-    if let BranchPush::Automatic(branch) = run.find_branch_push()? {
-        output::diagnostic(push::line(&push::commit(&opened, &branch, cancel)?));
+    let pushes = run.find_pushes()?;
+    let mut failure = None;
+    // A branch that cannot be reached does not keep the receivers from their series.
+    if let MetricsPush::Automatic(to) = &pushes.metrics {
+        let pushed = hot_metrics::push(&opened, to, Some(&run.store), false, cancel).unwrap_or_else(PushedMetrics::from_failure);
+        pushed.lines().for_each(output::diagnostic);
+        pushed.failure.iter().for_each(|failure| output::diagnostic(&failure.message));
+        failure = pushed.failure.map(|failure| hot_metrics::push_failure(&run.run_id, "", failure));
     }
+    if let BranchPush::Automatic(branch) = &pushes.branch {
+        output::diagnostic(push::line(&push::commit(&opened, branch, cancel)?));
+    }
+    failure.map_or(Ok(()), Err)?;
     no_valid_trial(&opened, Path::new("report.html"), false).map_or(Ok(opened), Err)
 }
 

@@ -67,7 +67,7 @@ impl Fetch {
         check_same_run(&to, &wanted)?;
         let copied = copy_blobs(&from, &to, &wanted)?;
         mark_fetched(&from, called.unwrap_or(from.uri()), &to, &opened)?;
-        copy_times(&from, &to, &opened.chain.run_id)?;
+        copy_notes(&from, &to, &opened.chain.run_id)?;
         create_pointers(&to, &wanted)?;
         Ok((to, copied, opened.chain.is_established()))
     }
@@ -192,10 +192,13 @@ fn mark_fetched(from: &Store, called: &str, to: &Store, opened: &VerifiedRun) ->
     Ok(())
 }
 
-/// Copies where the drivers' time went. It is no evidence, so what is there already stays.
-fn copy_times(from: &Store, to: &Store, run_id: &RunId) -> Result<(), Failure> {
-    for (path, bytes) in read_pointers(from, &Layout::for_run(run_id).times())? {
-        to.create(&path, &bytes)?;
+/// Copies where the drivers' time went, and the receipts of hot metrics. They are no evidence, so what is there already stays.
+fn copy_notes(from: &Store, to: &Store, run_id: &RunId) -> Result<(), Failure> {
+    let layout = Layout::for_run(run_id);
+    for below in [layout.times(), layout.hot_metrics()] {
+        for (path, bytes) in read_pointers(from, &below)? {
+            to.create(&path, &bytes)?;
+        }
     }
     Ok(())
 }

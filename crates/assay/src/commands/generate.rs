@@ -62,6 +62,7 @@ fn files() -> Result<Vec<(PathBuf, String)>, Failure> {
     files.push((PathBuf::from("docs/reference/exports.md"), assay_export::exports_page()));
     files.push((PathBuf::from("docs/reference/diagnosis.md"), assay_diagnosis::reference_page()));
     files.push((PathBuf::from("docs/reference/metrics.md"), assay_metric::reference_page()));
+    files.push((PathBuf::from("docs/reference/hot-metrics.md"), assay_hot_metrics::reference_page()));
     files.push((PathBuf::from("docs/tables.md"), assay_warehouse::reference()));
     files.push((PathBuf::from("deploy/base/assay.yaml"), crate::commands::render::base()?));
     Ok(files)

@@ -29,6 +29,7 @@ mod gc;
 mod generate;
 mod gpu_hours;
 mod history;
+mod hot_metrics;
 mod import;
 mod import_again;
 mod import_results;

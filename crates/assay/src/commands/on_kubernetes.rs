@@ -13,7 +13,7 @@ use assay_cluster::{
 };
 use assay_manifest::{InputRef, RunId};
 use assay_process::{Cancel, Signal};
-use assay_runner::{BranchPush, Config, Run as Driven, RunSpec};
+use assay_runner::{Config, Pushes, Run as Driven, RunSpec};
 use assay_stage::{Clock, ErrorCode, Exit, Failure, key_password};
 use assay_store::Store;
 
@@ -23,6 +23,7 @@ use crate::commands::cluster::{
     ClusterOptions, TemporaryNamespace, exec_command, find_temporary, keep, remove, require_root, restart_command,
 };
 use crate::commands::fetch::fetch;
+use crate::commands::hot_metrics;
 use crate::commands::render::InstallOptions;
 use crate::commands::run::{RunRequest, make_missing_keys};
 use crate::commands::store_options::StoreOptions;
@@ -181,7 +182,8 @@ impl OnKubernetes {
         };
         let run = Driven::open(&spec, &config, password.as_encoded_bytes(), cancel)?;
         let _ = run_id.set(run.run_id.clone());
-        let to_branch = if pushes { run.find_branch_push()? } else { BranchPush::NotConfigured };
+        let pushes = if pushes { run.find_pushes()? } else { Pushes::NONE };
+        hot_metrics::check_secrets(&pushes)?;
         if run.published()?.is_none() {
             run.sign_source()?;
             let mut progress = Progress::new(asked.json, std::io::stderr().is_terminal(), Detail::Stages);
@@ -202,7 +204,7 @@ impl OnKubernetes {
         let publication = run
             .published()?
             .ok_or_else(|| Failure::new(ErrorCode::Internal, "the run is finished, but its store has no publication"))?;
-        let presented = self.present(asked, &run, publication, &reached, &to_branch, cancel);
+        let presented = self.present(asked, &run, publication, &reached, &pushes, cancel);
         // If the result could not be shown, the objects stay for inspection.
         if presented.is_ok()
             && !self.keep
@@ -221,7 +223,7 @@ impl OnKubernetes {
         run: &Driven,
         publication: InputRef,
         reached: &StoreAddress,
-        to_branch: &BranchPush,
+        pushes: &Pushes,
         cancel: &Cancel,
     ) -> Result<Exit, Failure> {
         // A store that is reached through the API server is out of reach once this command has ended.
@@ -235,7 +237,7 @@ impl OnKubernetes {
             }
         };
         let opened = whom(&uri).runs().open_or_unestablished(&run.run_id)?;
-        let exit = asked.present(run, publication, &Store::open_existing(&uri)?, &opened, to_branch, cancel)?;
+        let exit = asked.present(run, publication, &Store::open_existing(&uri)?, &opened, pushes, cancel)?;
         if exit == Exit::Unestablished {
             output::diagnostic(format!(
                 "consistent, but who signed is not established: your trust root does not list the keys of namespace `{}`; `--trust` takes its policy",

@@ -1,4 +1,4 @@
-//! `assay push`: commits a run's published folder to a branch, by hand or again.
+//! `assay push`: commits a run's published folder to a branch, or pushes its hot metrics, by hand or again.
 
 use std::path::Path;
 
@@ -9,9 +9,11 @@ use assay_runner::{Branch, BranchOptions, CommittedFolder, PublishedRun, read_pi
 use assay_runs::VerifiedRun;
 use assay_spec::Pipeline;
 use assay_stage::{ErrorCode, Exit, Failure};
+use assay_store::Store;
 use assay_verify::verify_rows;
 use serde_json::json;
 
+use crate::commands::hot_metrics;
 use crate::commands::removed::{absent_artifact, resume_hint};
 use crate::commands::store_options::StoreOptions;
 use crate::commands::verify::publish_binary;
@@ -21,6 +23,9 @@ use crate::output;
 ///
 /// The run is verified first, up to level 2, and only files that its manifests name are committed. The branch only grows: a push
 /// is never forced, and is retried if others push at the same time.
+///
+/// With `--hot-metrics`, the headline numbers of the run are pushed to the receivers that its pipeline names instead. To push them again
+/// changes nothing.
 #[derive(clap::Args)]
 pub(crate) struct Push {
     /// The run's name or published folder
@@ -37,6 +42,9 @@ pub(crate) struct Push {
     /// The parent of the run's folder on the branch, `.` for the branch's root [default: from the pipeline]
     #[arg(long, value_name = "PATH")]
     folder: Option<String>,
+    /// Push hot metrics to the receivers that the pipeline names, and nothing to a branch
+    #[arg(long, conflicts_with_all = ["remote", "branch", "folder"])]
+    hot_metrics: bool,
     /// Print the result as one JSON document
     #[arg(long)]
     json: bool,
@@ -47,6 +55,9 @@ impl Push {
         let cancel = assay_process::cancel_on_signals(&assay_process::END_SIGNALS)
             .map_err(|error| Failure::new(ErrorCode::Signals, "cannot handle signals").because(&error))?;
         let opened = self.place.runs().open(&self.run)?;
+        if self.hot_metrics {
+            return self.push_metrics(&opened, &cancel);
+        }
         let committed = commit(&opened, &self.branch_of(&opened)?, &cancel)?;
         for stranger in &opened.strangers {
             let stranger = stranger.escape_debug();
@@ -58,6 +69,25 @@ impl Push {
             output::line(line(&committed));
         }
         Ok(Exit::Done)
+    }
+
+    fn push_metrics(&self, opened: &VerifiedRun, cancel: &Cancel) -> Result<Exit, Failure> {
+        let (_, pipeline) = origin(opened)?;
+        let Some(to) = &pipeline.spec.publish.hot_metrics else {
+            let message = format!("the pipeline `{}` names no receiver of hot metrics", pipeline.name);
+            return Err(Failure::new(ErrorCode::NoHotMetrics, message));
+        };
+        let store = opened.store.as_deref().map(Store::open_existing).transpose()?;
+        let pushed = hot_metrics::push(opened, to, store.as_ref(), true, cancel)?;
+        if self.json {
+            output::json(&json!({"run_id": opened.chain.run_id, "hot_metrics": pushed.receipts}))?;
+        } else {
+            pushed.lines().for_each(output::line);
+        }
+        if store.is_none() {
+            output::diagnostic("no receipt was kept, because a published folder is no store");
+        }
+        pushed.failure.map_or(Ok(Exit::Done), Err)
     }
 
     fn branch_of(&self, opened: &VerifiedRun) -> Result<Branch, Failure> {

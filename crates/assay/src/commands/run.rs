@@ -14,7 +14,8 @@ use assay_manifest::{
 use assay_process::Cancel;
 use assay_report::shell_word;
 use assay_runner::{
-    BranchPush, CommittedFolder, Config, DriverTimes, Run as Driven, RunSpec, SourceSpec, UnusedName, export, init_keys,
+    BranchPush, CommittedFolder, Config, DriverTimes, MetricsPush, Pushes, Run as Driven, RunSpec, SourceSpec, UnusedName,
+    export, init_keys,
 };
 use assay_runs::{RunStore, VerifiedRun, store_option};
 use assay_stage::parameters::PlanParameters;
@@ -25,6 +26,7 @@ use serde_json::json;
 use crate::commands::bench::search::Search;
 use crate::commands::exec::comparison::{CommandComparison, comparison_json, comparison_lines};
 use crate::commands::gpu_hours::{GpuHoursLimit, IN_PIPELINE};
+use crate::commands::hot_metrics::{self, PushedMetrics};
 use crate::commands::import::show_original;
 use crate::commands::on_kubernetes::OnKubernetes;
 use crate::commands::push;
@@ -54,7 +56,7 @@ pub(crate) struct Run {
     /// Fetch nothing: inputs that only a network can pin stay unpinned
     #[arg(long)]
     no_fetch: bool,
-    /// Do not commit to the branch that the pipeline names
+    /// Do not commit to the branch that the pipeline names, and push no hot metrics
     #[arg(long)]
     no_push: bool,
     #[command(flatten)]
@@ -121,6 +123,7 @@ struct ShownParts<'a> {
     /// The published folder.
     folder: &'a Path,
     pushed: Option<&'a CommittedFolder>,
+    metrics: &'a PushedMetrics,
     store_uri: &'a str,
     times: &'a [DriverTimes],
     /// The verdict on the comparison of two commands.
@@ -133,7 +136,7 @@ pub(crate) struct Finished {
     publication: InputRef,
     /// The run as its store has it.
     pub(crate) opened: VerifiedRun,
-    to_branch: BranchPush,
+    pushes: Pushes,
 }
 
 /// Names a store that was removed meanwhile as what failed. The driver itself had it: what is missing without it is missing for no other reason, and
@@ -173,8 +176,8 @@ impl RunRequest {
     }
 
     fn finish_until(self, pushes: bool, cancel: &Cancel) -> Result<Exit, Failure> {
-        let Finished { run, publication, opened, to_branch } = self.drive(pushes, Detail::Stages, cancel)?;
-        let shown = self.present(&run, publication, &run.store, &opened, &to_branch, cancel);
+        let Finished { run, publication, opened, pushes } = self.drive(pushes, Detail::Stages, cancel)?;
+        let shown = self.present(&run, publication, &run.store, &opened, &pushes, cancel);
         check_store_stayed(&run, shown)
     }
 
@@ -193,19 +196,20 @@ impl RunRequest {
             trust: None,
         };
         let run = Driven::open(&spec, &config, password, cancel)?;
-        let to_branch = if pushes { run.find_branch_push()? } else { BranchPush::NotConfigured };
+        let pushes = if pushes { run.find_pushes()? } else { Pushes::NONE };
         let publication = if let Some(publication) = run.published()? {
             output::diagnostic(format!("`{}` is finished: nothing was measured, and its result is shown again", run.run_id));
             publication
         } else {
             let mut progress = Progress::new(self.json, std::io::stderr().is_terminal(), detail);
             self.show_import(&run);
+            hot_metrics::check_secrets(&pushes)?;
             progress.begin(&run);
             run.drive(&mut progress).map_err(|error| self.with_new_name(&run, error.into()))?.publication
         };
         let store = RunStore { store: Some(run.store_uri.clone()), trust: Vec::new() };
         let opened = check_store_stayed(&run, store.open_in(run.store.clone(), &run.run_id))?;
-        Ok(Finished { run, publication, opened, to_branch })
+        Ok(Finished { run, publication, opened, pushes })
     }
 
     /// Shows what became of the fields of another tool's definition, before anything is measured.
@@ -227,7 +231,7 @@ impl RunRequest {
         failure.hint(hint)
     }
 
-    /// Writes the published folder of a finished run, commits it if its pipeline names a branch, and shows the result.
+    /// Writes the published folder of a finished run, pushes it and its hot metrics where its pipeline says so, and shows the result.
     /// `store` is the one in which it was opened, whose URI the printed commands name.
     pub(crate) fn present(
         &self,
@@ -235,7 +239,7 @@ impl RunRequest {
         publication: InputRef,
         store: &Store,
         opened: &VerifiedRun,
-        to_branch: &BranchPush,
+        pushes: &Pushes,
         cancel: &Cancel,
     ) -> Result<Exit, Failure> {
         let published = run.home.join("published");
@@ -244,9 +248,15 @@ impl RunRequest {
             let other = published.join(run.run_id.as_str());
             output::diagnostic(format!("`{}` holds other files, and was left as it is", other.display()));
         }
-        let pushed = match to_branch {
+        let pushed = match &pushes.branch {
             BranchPush::Automatic(branch) => push::commit(opened, branch, cancel).map(Some),
             BranchPush::NotConfigured | BranchPush::Manual(_) => Ok(None),
+        };
+        let metrics = match &pushes.metrics {
+            MetricsPush::Automatic(to) => {
+                hot_metrics::push(opened, to, Some(store), false, cancel).unwrap_or_else(PushedMetrics::from_failure)
+            }
+            MetricsPush::NotConfigured | MetricsPush::Manual(_) => PushedMetrics::default(),
         };
         let store_uri = opened.store.as_deref().unwrap_or(&run.store_uri);
         let elsewhere = store_option(store_uri);
@@ -255,15 +265,31 @@ impl RunRequest {
         let comparison = self.comparison.as_ref().filter(|_| failed.is_none());
         let verdict = comparison.map(|_| judge_own_comparison(opened)).transpose()?;
         let pushed_folder = pushed.as_ref().ok().and_then(Option::as_ref);
-        let parts = ShownParts { folder: &folder, pushed: pushed_folder, store_uri, times: &times, verdict: verdict.as_ref() };
+        let parts = ShownParts {
+            folder: &folder,
+            pushed: pushed_folder,
+            metrics: &metrics,
+            store_uri,
+            times: &times,
+            verdict: verdict.as_ref(),
+        };
         self.show(run, opened, &parts)?;
-        if let BranchPush::Manual(branch) = to_branch {
+        if let BranchPush::Manual(branch) = &pushes.branch {
             let by_hand = format!("assay push {}{elsewhere}", run.run_id);
             output::diagnostic(format!(
                 "not committed to the branch `{branch}`, because what ran is no commit's; by hand: {by_hand}"
             ));
         }
+        if let MetricsPush::Manual(reason) = &pushes.metrics {
+            let by_hand = format!("assay push {} --hot-metrics{elsewhere}", run.run_id);
+            output::diagnostic(format!("hot metrics were not pushed, because {reason}; by hand: {by_hand}"));
+        }
+        if let Some(failure) = metrics.failure.as_ref().filter(|_| pushed.is_err()) {
+            // Of two failures one is the command's.
+            output::diagnostic(&failure.message);
+        }
         pushed.map_err(|failure| push_failure(run, &elsewhere, failure))?;
+        metrics.failure.map_or(Ok(()), |failure| Err(hot_metrics::push_failure(&run.run_id, &elsewhere, failure)))?;
         failed.map_or(Ok(()), Err)?;
         let summary = opened.chain.one::<Summary>().map(|summary| &summary.body);
         let open = self.search.as_ref().zip(summary).and_then(|(search, summary)| search.why_open(summary));
@@ -276,7 +302,7 @@ impl RunRequest {
     }
 
     fn show(&self, run: &Driven, opened: &VerifiedRun, parts: &ShownParts<'_>) -> Result<(), Failure> {
-        let ShownParts { folder, pushed, store_uri, times, verdict } = *parts;
+        let ShownParts { folder, pushed, metrics, store_uri, times, verdict } = *parts;
         let lost = || Failure::new(ErrorCode::Internal, "the run is finished, but its publication is missing");
         let summary = &opened.chain.one::<Summary>().ok_or_else(lost)?.body;
         let publication = &opened.chain.one::<Publication>().ok_or_else(lost)?.body;
@@ -291,6 +317,7 @@ impl RunRequest {
                 "store": store_uri,
                 "folder": folder,
                 "pushed": pushed,
+                "hot_metrics": metrics.receipts,
                 "drift": opened.chain.one::<Collection>().map(|collection| &collection.body.drift),
                 "results": results(&run.run_id, plan, summary),
                 "times": times::json(times),
@@ -313,6 +340,7 @@ impl RunRequest {
             if let Some(committed) = pushed {
                 output::line(push::line(committed));
             }
+            metrics.lines().for_each(output::line);
             let elsewhere = store_option(store_uri);
             output::line(format!("verify    assay verify {}{elsewhere}", run.run_id));
             output::line(format!("folder    assay verify {}", shell_word(&folder.display().to_string())));

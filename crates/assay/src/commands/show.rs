@@ -10,6 +10,7 @@ use crate::commands::calibrate;
 use crate::commands::documents::{self, Located};
 use crate::commands::foreign_evidence;
 use crate::commands::foreign_verdict;
+use crate::commands::hot_metrics;
 use crate::commands::removed::resume_hint;
 use crate::commands::results::results;
 use crate::commands::search_result;
@@ -54,13 +55,14 @@ impl Show {
                 .hint(format!("{}; `assay verify` states how far it came", resume_hint(&opened)))
         };
         let store = opened.store.as_deref().map(Store::open_existing).transpose()?;
-        let times = store.map(|store| times::read(&store, &opened.chain.run_id)).unwrap_or_default();
+        let run_id = &opened.chain.run_id;
+        let times = store.as_ref().map(|store| times::read(store, run_id)).unwrap_or_default();
+        let receipts = store.as_ref().map(|store| hot_metrics::read_receipts(store, run_id)).transpose()?.unwrap_or_default();
         let report = opened.report("assay show")?.ok_or_else(unpublished)?;
         if self.json {
             let plan = &opened.chain.one::<Plan>().ok_or_else(unpublished)?.body;
             let summary = &opened.chain.one::<Summary>().ok_or_else(unpublished)?.body;
             let grade = opened.chain.one::<Publication>().map(|publication| &publication.body.grade);
-            let run_id = &opened.chain.run_id;
             output::json(&json!({
                 "run_id": run_id,
                 "pipeline": plan.pipeline.name,
@@ -70,6 +72,7 @@ impl Show {
                 "drift": opened.chain.one::<Collection>().map(|collection| &collection.body.drift),
                 "results": results(run_id, plan, summary),
                 "times": times::json(&times),
+                "hot_metrics": receipts,
             }))?;
         } else {
             let (width, color) = (output::width(), output::has_color());
@@ -80,6 +83,7 @@ impl Show {
             });
             if self.all {
                 times::table(&times).into_iter().for_each(output::line);
+                hot_metrics::table(&receipts).into_iter().for_each(output::line);
             }
         }
         Ok(output::established(opened.chain.is_established()))

@@ -5,6 +5,7 @@ mod closure;
 mod custom_api;
 mod expand;
 mod freeze;
+mod hot_metrics;
 mod lengths;
 mod pipeline;
 mod pod;

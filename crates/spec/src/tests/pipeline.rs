@@ -162,7 +162,7 @@ fn fields_of_another_kind_of_target_are_refused() {
       |
     7 |     - {name: here, kind: endpoint, url: …
       |                                         ^
-    hint: remove it; credentials go into a target's `headers`, as references
+    hint: remove it; credentials go into `headers`, as references
     ");
     assert_snapshot!(minimal("kind: host", "kind: process, url: http://localhost"), @r"
     error: `spec.targets[0]` lacks `command` for `kind: process`
@@ -253,7 +253,7 @@ fn an_address_that_is_none_shows_no_password() {
       |
     7 |     - {name: here, kind: endpoint, url: …
       |                                         ^
-    hint: remove it; credentials go into a target's `headers`, as references
+    hint: remove it; credentials go into `headers`, as references
     ");
     assert_snapshot!(endpoint("ftp://h"), @r"
     error: `spec.targets[0].url` is not an address: `ftp://h`

@@ -1719,7 +1719,7 @@ fn passwords_in_addresses_are_not_shown() {
       |
     8 |   script: {url: …
       |                 ^
-    hint: remove it; credentials go into a target's `headers`, as references
+    hint: remove it; credentials go into `headers`, as references
     ");
 }
 
