@@ -49,6 +49,27 @@ enum Tested {
     Compared(Moved),
 }
 
+impl Tested {
+    /// Takes a signal whose change is too small a part of the outcome's for one that did not move far enough.
+    fn if_it_explains_enough(self, signal: &Signal, pair: &Pair) -> Self {
+        match self {
+            Self::Compared(moved) => {
+                let share = signal.explains.as_ref().and_then(|outcome| explained_share(&moved.change, outcome, pair));
+                let is_enough = share.is_none_or(|share| share >= signal.least_share);
+                Self::Compared(Moved { is_beyond: moved.is_beyond && is_enough, ..moved })
+            }
+            other => other,
+        }
+    }
+}
+
+/// Returns the part of the change of an outcome that a change of the same unit is, from 0 to 1; `None` if the outcome has not grown.
+fn explained_share(change: &Change, outcome: &str, pair: &Pair) -> Option<f64> {
+    let compared = compare_outcome(pair, outcome)?;
+    let [own, whole] = [change, &compared.worse.change].map(|change| change.candidate - change.baseline);
+    (whole > 0.0).then(|| (own / whole).clamp(0.0, 1.0))
+}
+
 /// A signal that was compared.
 struct Moved {
     change: Change,
@@ -62,13 +83,27 @@ impl Moved {
     fn p(&self) -> f64 {
         if self.is_beyond { self.change.p } else { 1.0 }
     }
+
+    /// Returns the p-value of a signal of a rule. A guard only has to have moved: it makes a rule hold less often, and never more.
+    fn p_as(&self, signal: &Signal) -> f64 {
+        match self.p() {
+            p if !signal.guard => p,
+            p if p <= SUPPORT => 0.0,
+            _ => 1.0,
+        }
+    }
 }
 
 /// A rule at a point: the p-value of all its parts together, and its signals.
 struct Judged<'a> {
     rule: &'static Rule,
     pair: &'a Pair,
+    /// The largest p-value of its parts, each alone.
     p: f64,
+    /// The largest of its signals.
+    of_signals: f64,
+    /// The p-value of its outcome, adjusted for all outcomes and points.
+    of_outcome: f64,
     signals: Vec<(&'static Signal, Moved)>,
     /// The outcome that got worse with the least doubt.
     outcome: Option<Worse>,
@@ -81,10 +116,11 @@ struct Judged<'a> {
 pub fn explain(rules: &'static [Rule], pairs: &[Pair]) -> Explanation {
     let (mut judged, mut not_checked, mut moved_nowhere) = (Vec::new(), Vec::new(), BTreeMap::new());
     let points = pairs.len();
+    let outcomes = adjusted_outcomes(rules, pairs);
     for (place, rule) in rules.iter().enumerate() {
         let mut absent = BTreeMap::new();
         for pair in pairs {
-            match judge(rule, pair, &mut moved_nowhere, place) {
+            match judge(rule, pair, &outcomes, &mut moved_nowhere, place) {
                 Ok(found) => judged.push(found),
                 Err(why) => *absent.entry(why).or_insert(0_usize) += 1,
             }
@@ -96,8 +132,9 @@ pub fn explain(rules: &'static [Rule], pairs: &[Pair]) -> Explanation {
             needs: is_missing.then_some(rule.needs.as_str()),
         }));
     }
-    let adjusted = holm(&judged.iter().map(|found| found.p).collect::<Vec<_>>());
-    judged.iter_mut().zip(adjusted).for_each(|(found, adjusted)| found.adjusted = adjusted);
+    let adjusted =
+        holm(&judged.iter().map(|found| if found.of_outcome <= ALPHA { found.of_signals } else { 1.0 }).collect::<Vec<_>>());
+    judged.iter_mut().zip(adjusted).for_each(|(found, adjusted)| found.adjusted = adjusted.max(found.of_outcome));
     let findings = findings(&judged);
     let unsure = unsure(&judged);
     let (worse, perhaps_worse) = worse(pairs, &judged);
@@ -113,6 +150,26 @@ pub fn explain(rules: &'static [Rule], pairs: &[Pair]) -> Explanation {
     };
     let healthy = moved_nowhere.into_values().flatten().collect();
     Explanation { conclusion, worse, perhaps_worse, findings, unsure, healthy, not_checked, tests: judged.len() }
+}
+
+/// The p-values of outcomes that got worse, adjusted for all outcomes and points, by case, point and metric.
+type AdjustedOutcomes<'a> = BTreeMap<(&'a str, &'a str, &'a str), f64>;
+
+/// Adjusts the p-values of all outcomes that are judged, or that a rule names.
+fn adjusted_outcomes<'a>(rules: &'static [Rule], pairs: &'a [Pair]) -> AdjustedOutcomes<'a> {
+    let named: BTreeSet<&str> = rules.iter().flat_map(|rule| &rule.slower).map(String::as_str).collect();
+    let mut outcomes = Vec::new();
+    for pair in pairs {
+        let names: BTreeSet<&str> = judged_outcomes(pair).into_iter().chain(named.iter().copied()).collect();
+        for name in names {
+            if let Some(compared) = compare_outcome(pair, name) {
+                let p = if compared.is_worse { compared.worse.change.p } else { 1.0 };
+                outcomes.push(((pair.case.as_str(), pair.point.as_str(), name), p));
+            }
+        }
+    }
+    let adjusted = holm(&outcomes.iter().map(|(_, p)| *p).collect::<Vec<_>>());
+    outcomes.into_iter().map(|(outcome, _)| outcome).zip(adjusted).collect()
 }
 
 fn has_enough(pair: &Pair) -> bool {
@@ -131,7 +188,13 @@ struct Unchecked {
 }
 
 /// Judges a rule at a point. Fails with the reason if it cannot be checked there.
-fn judge<'a>(rule: &'static Rule, pair: &'a Pair, healthy: &mut MovedNowhere, number: usize) -> Result<Judged<'a>, Unchecked> {
+fn judge<'a>(
+    rule: &'static Rule,
+    pair: &'a Pair,
+    outcomes: &AdjustedOutcomes<'_>,
+    healthy: &mut MovedNowhere,
+    number: usize,
+) -> Result<Judged<'a>, Unchecked> {
     let mut signals = Vec::new();
     let mut absent = None;
     for (place, signal) in rule.signals.iter().enumerate() {
@@ -163,13 +226,15 @@ fn judge<'a>(rule: &'static Rule, pair: &'a Pair, healthy: &mut MovedNowhere, nu
         return Err(why);
     }
     let outcome = outcome_of(rule, pair);
-    let of_outcome = match &outcome {
-        _ if rule.slower.iter().any(|name| name == NONE) => 0.0,
-        Some((_, p)) => *p,
-        None => 1.0,
+    let (of_outcome, alone) = match &outcome {
+        _ if rule.slower.iter().any(|name| name == NONE) => (0.0, 0.0),
+        Some((_, 0.0)) => (0.0, 0.0),
+        Some((worse, p)) => (outcomes.get(&(&worse.case, &worse.point, &worse.metric)).copied().unwrap_or(1.0), *p),
+        None => (1.0, 1.0),
     };
-    let p = signals.iter().map(|(_, moved)| moved.p()).fold(of_outcome, f64::max);
-    Ok(Judged { rule, pair, p, signals, outcome: outcome.map(|(worse, _)| worse), adjusted: 1.0 })
+    let of_signals = signals.iter().map(|(signal, moved)| moved.p_as(signal)).fold(0.0, f64::max);
+    let p = alone.max(of_signals);
+    Ok(Judged { rule, pair, p, of_signals, of_outcome, signals, outcome: outcome.map(|(worse, _)| worse), adjusted: 1.0 })
 }
 
 fn describe_absent(absent: Absent, signal: &Signal) -> Unchecked {
@@ -205,7 +270,7 @@ fn test(signal: &Signal, pair: &Pair) -> Tested {
     let [baseline, candidate] = [&pair.baseline, &pair.candidate].map(|side| values(side, |window| value(signal, window)));
     let without = |side: &[Window]| signal.when_absent.map(|value| vec![value; side.len()]);
     match (baseline, candidate) {
-        (Ok(baseline), Ok(candidate)) => compare(signal, &baseline, &candidate),
+        (Ok(baseline), Ok(candidate)) => compare(signal, &baseline, &candidate).if_it_explains_enough(signal, pair),
         (Err(Absent::NoMetric | Absent::NothingCounted), Ok(candidate)) if let Some(baseline) = without(&pair.baseline) => {
             compare(signal, &baseline, &candidate)
         }
@@ -545,11 +610,7 @@ fn finding(found: &[&Judged<'_>]) -> Option<Finding> {
 }
 
 fn seen(signal: &Signal, moved: &Moved, pair: &Pair, needed: bool) -> Seen {
-    let share = |outcome: &String| {
-        let compared = compare_outcome(pair, outcome)?;
-        let [own, whole] = [&moved.change, &compared.worse.change].map(|change| change.candidate - change.baseline);
-        (whole > 0.0).then(|| (outcome.clone(), (own / whole).clamp(0.0, 1.0)))
-    };
+    let share = |outcome: &String| Some((outcome.clone(), explained_share(&moved.change, outcome, pair)?));
     Seen {
         name: signal.name.clone(),
         moved: signal.moved,

@@ -183,6 +183,12 @@ pub struct Signal {
     pub among: Option<Among>,
     /// The reason for the thresholds.
     pub reason: String,
+    /// True if the signal only has to have moved, beyond its thresholds and with a p-value of 0.05 alone: the others carry the evidence.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub guard: bool,
+    /// The least part of the change of `explains` that its change is, from 0 to 1; otherwise it has not moved far enough.
+    #[serde(default)]
+    pub least_share: f64,
     /// The outcome of the same unit that its change is a part of.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub explains: Option<String>,
@@ -285,6 +291,9 @@ fn check(rule: &Rule) -> Result<(), String> {
     if stands_alone(ANY) || stands_alone(NONE) {
         return Err(format!("`{ANY}` and `{NONE}` stand alone in `slower`"));
     }
+    if rule.signals.iter().all(|signal| signal.guard) {
+        return Err("it needs a signal that is no `guard`".to_owned());
+    }
     rule.signals.iter().chain(&rule.supports).try_for_each(check_signal)
 }
 
@@ -299,6 +308,9 @@ fn check_signal(signal: &Signal) -> Result<(), String> {
     }
     if signal.ratio < 1.0 || (signal.ratio <= 1.0 && signal.amount <= 0.0) {
         return refuse("it needs a `ratio` above 1, or an `amount`");
+    }
+    if signal.least_share > 1.0 || !is_number(signal.least_share) || signal.least_share > 0.0 && signal.explains.is_none() {
+        return refuse("`least_share` is a number from 0 to 1 of what it `explains`");
     }
     if signal.when_absent.is_some_and(|value| !is_number(value)) {
         return refuse("`when_absent` is no number of 0 or more");

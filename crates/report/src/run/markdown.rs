@@ -103,7 +103,7 @@ fn why_worse(out: &mut String, report: &Report) {
         return;
     };
     let _ = writeln!(out, "{}. {command} makes it again, by the rules of the Assay that you have.", escape(&explained.between()));
-    for Section { title, lines } in explained.brief_sections() {
+    for Section { title, lines, .. } in explained.brief_sections() {
         let _ = writeln!(out, "\n**{}**\n", escape(&title));
         for Line { label, text } in lines {
             let label = if label.is_empty() { String::new() } else { format!("*{label}*: ") };

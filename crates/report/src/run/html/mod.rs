@@ -123,7 +123,7 @@ impl Report {
             page.leaf("code", &[], &self.explain_command());
             page.text(" makes it again, by the rules of the Assay that you have.");
         });
-        for Section { title, lines } in explained.brief_sections() {
+        for Section { title, lines, .. } in explained.brief_sections() {
             page.leaf("h3", &[], &title);
             page.element("ul", &[], |page| {
                 for Line { label, text } in lines {
