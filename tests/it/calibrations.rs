@@ -122,7 +122,7 @@ fn a_calibration_is_verified_and_shown_by_its_digest() {
         assert!(shown.stdout.contains(part), "`{part}` is missing:\n{}", shown.stdout);
     }
     assert_eq!(calibrated.assay(&["show", digest, "--json"]).success().json(), calibrated.shown);
-    calibrated.assay(&["verify", "sha256:00000000"]).refuses(2, "no_such_calibration");
+    calibrated.assay(&["verify", "sha256:00000000"]).refuses(2, "no_such_document");
     let runs = calibrated.assay(&["runs", "--json"]).success().json();
     // A level that failed was measured in a second run.
     assert!([1, 2].contains(&list(&runs).len()), "it is made of ordinary runs: {runs:#}");

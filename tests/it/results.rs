@@ -208,7 +208,7 @@ fn a_changed_or_absent_file_is_reported() {
     let document = fixture.assay(&["compare", id(&imported), id(&imported), "--json"]).success().json();
     assert_eq!((&document["sides"][0]["read_again"], list(&document["sides"][1]["absent"]).len()), (&json!(false), 1));
     fixture.assay(&["verify", id(&imported), "--strict"]).refuses(20, "artifact_absent");
-    fixture.assay(&["verify", "sha256:00000000"]).refuses(2, "no_such_calibration");
+    fixture.assay(&["verify", "sha256:00000000"]).refuses(2, "no_such_document");
 }
 
 /// Signs evidence with a change by the importer's own key, and returns the digest of its manifest.

@@ -5,10 +5,11 @@ use std::fs;
 use std::path::PathBuf;
 
 use assay_manifest::Digest;
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::pipeline::{list, text};
-use crate::support::{CommandResult, Fixture, PIPELINE, pipeline, script};
+use crate::support::{CommandResult, Fixture, PIPELINE, binary, pipeline, script, wait_until};
 
 /// Writes a wheel of the package `pace`, whose module has a constant, and prints its digest: arguments are folder, version and constant.
 const WHEEL: &str = "
@@ -134,6 +135,79 @@ fn variants_run_with_the_packages_of_their_lock_files() {
     assert_eq!(ranking["variants"][2]["lock"], stacks["old"]["lock"]);
     assert_eq!(list(&ranking["pairs"]).iter().filter(|pair| pair["told_apart"] == true).count(), 2);
     fixture.assay(&["rank", "one", "--metric", "nonsense"]).refuses(2, "nothing_ranked");
+}
+
+/// A run that is killed between two trials is resumed: its virtual environments are built again, and hold the same packages.
+#[test]
+fn a_killed_run_of_stacks_is_resumed_with_the_same_packages() {
+    let fixture = fixture();
+    let [begun, open] = ["begun", "open"].map(|name| fixture.root().join(name));
+    let waits = SCRIPT.replace(
+        "speed =",
+        &format!(
+            "import os, pathlib\nbegun = pathlib.Path('{}')\nbegun.write_text(begun.read_text() + 'x' if begun.exists() else 'x')\n\
+             while len(begun.read_text()) > 2 and not os.path.exists('{}'):\n    time.sleep(0.01)\nspeed =",
+            begun.display(),
+            open.display()
+        ),
+    );
+    fixture.indicator("pace", &waits, "");
+    let locks = [("old", "1.0.0"), ("new", "1.1.0")].map(|(name, version)| (name, lock(&fixture, version)));
+    with_locks(&fixture, &locks, 3);
+    let mut command = fixture.command(&binary("assay"));
+    command.args(["run", PIPELINE, "--run-id", "one"]);
+    let running = Fixture::spawn_command(command);
+    wait_until("the third trial has begun", || fs::read_to_string(&begun).is_ok_and(|marks| marks.len() == 3));
+    running.signal(Signal::KILL);
+    running.finish();
+    assert_eq!(fixture.leftovers(), [""; 0], "nothing is left running");
+    fs::write(&open, b"").expect("the gate opens");
+    let resumed = fixture.run("one").success();
+    assert!(resumed.stdout.contains("pace"), "{}", resumed.stdout);
+    let part = fixture.manifest("one", "execute");
+    let attempts = list(&part["body"]["attempts"]);
+    let status = |attempt: &Value| text(&attempt["status"]).to_owned();
+    assert_eq!(attempts.iter().map(status).filter(|status| status == "completed").count(), 6, "{attempts:?}");
+    assert_eq!(attempts.iter().map(status).filter(|status| status == "interrupted").count(), 1, "{attempts:?}");
+    let stacks: BTreeMap<&str, &Value> =
+        list(&part["body"]["stacks"]).iter().map(|stack| (text(&stack["variant"]), &stack["packages"])).collect();
+    let package = |version: &str| serde_json::json!([{"name": "pace", "version": version}]);
+    assert_eq!((stacks["old"], stacks["new"], stacks.len()), (&package("1.0.0"), &package("1.1.0"), 2));
+    fixture.verify_recomputed("one");
+    let ranked = fixture.assay(&["rank", "one"]).success().stdout;
+    assert!(ranked.contains("`new`") || ranked.contains(" new "), "{ranked}");
+}
+
+/// The packages of a variant are gone while its run stands still: the resumed run does not measure it with others.
+#[test]
+fn a_resumed_run_does_not_measure_a_stack_that_can_no_longer_be_installed() {
+    let fixture = fixture();
+    let [begun, open] = ["begun", "open"].map(|name| fixture.root().join(name));
+    let waits = SCRIPT.replace(
+        "speed =",
+        &format!(
+            "import os, pathlib\npathlib.Path('{}').write_text('x')\nwhile not os.path.exists('{}'):\n    time.sleep(0.01)\nspeed =",
+            begun.display(),
+            open.display()
+        ),
+    );
+    fixture.indicator("pace", &waits, "");
+    with_locks(&fixture, &[("old", lock(&fixture, "1.0.0"))], 2);
+    let mut command = fixture.command(&binary("assay"));
+    command.args(["run", PIPELINE, "--run-id", "one"]);
+    let running = Fixture::spawn_command(command);
+    wait_until("the first trial has begun", || begun.exists());
+    running.signal(Signal::KILL);
+    running.finish();
+    fs::write(&open, b"").expect("the gate opens");
+    write_wheel(&fixture, "1.0.0", "999.0");
+    let resumed = fixture.assay(&["run", PIPELINE, "--run-id", "one"]);
+    assert_ne!(resumed.code, 0, "{}", resumed.stdout);
+    let said = format!("{}{}", resumed.stdout, resumed.stderr);
+    assert!(
+        said.contains("stack_not_installed") || said.contains("HASH") || said.contains("hash") || said.contains("packages"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -181,15 +181,54 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         // If stderr is closed, the exit code still carries the outcome.
         let _ = error.print();
+        if let Some(hint) = usage_hint(error) {
+            diagnostic(format!("\nhint: {hint}"));
+        }
         return Exit::Usage.into();
     }
     record_write(to_stdout(|_| error.print()));
     finish(Ok(Exit::Done))
 }
 
+/// Returns what to write instead of a value that cannot be read, if its reason is one of the standard library, which says what is wrong and not what is
+/// right.
+fn usage_hint(error: &clap::Error) -> Option<&'static str> {
+    let reason = std::error::Error::source(error)?.to_string();
+    match reason.as_str() {
+        "invalid digit found in string" | "cannot parse integer from empty string" => Some("write a whole number, such as `8`"),
+        "invalid float literal" | "cannot parse float from empty string" => Some("write a number, such as `2.5`"),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The reasons are those of this version of the standard library: another one fails here.
+    #[test]
+    fn a_value_that_is_no_number_has_a_hint() {
+        #[derive(clap::Parser)]
+        struct Example {
+            #[arg(long)]
+            whole: Option<u8>,
+            #[arg(long)]
+            share: Option<f64>,
+            #[arg(long)]
+            name: Option<assay_manifest::Name>,
+        }
+        let hint = |words: &[&str]| {
+            let parsed = <Example as clap::Parser>::try_parse_from([&["example"], words].concat());
+            usage_hint(&parsed.map(|given| (given.whole, given.share, given.name)).expect_err("refused"))
+        };
+        assert_eq!(hint(&["--whole", "many"]), Some("write a whole number, such as `8`"));
+        assert_eq!(hint(&["--whole", ""]), Some("write a whole number, such as `8`"));
+        assert_eq!(hint(&["--whole", "300"]), None, "clap states the range");
+        assert_eq!(hint(&["--share", "many"]), Some("write a number, such as `2.5`"));
+        assert_eq!(hint(&["--share", ""]), Some("write a number, such as `2.5`"));
+        assert_eq!(hint(&["--name", "A B"]), None);
+        assert_eq!(hint(&["--nothing"]), None);
+    }
 
     #[test]
     fn what_could_steer_a_terminal_is_shown() {

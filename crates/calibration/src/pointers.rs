@@ -45,9 +45,9 @@ pub fn sign(
 /// Returns the calibration of a store whose manifest has this digest, or a digest that begins so.
 ///
 /// # Errors
-/// Fails with `no_such_calibration` if there is none, or if several begin so.
+/// Fails with `no_such_document` if there is none, or if several begin so.
 pub fn find(store: &Store, name: &str) -> Result<InputRef, Failure> {
-    let unknown = |what: String| Failure::new(ErrorCode::NoSuchCalibration, what);
+    let unknown = |what: String| Failure::new(ErrorCode::NoSuchDocument, what);
     let digits = AcceptedResult::digits(name)
         .ok_or_else(|| unknown(format!("`{name}` is no digest, or fewer than eight of its digits")))?;
     let found = AcceptedResult::find(store, Layout::CALIBRATIONS, digits)?;
@@ -57,9 +57,10 @@ pub fn find(store: &Store, name: &str) -> Result<InputRef, Failure> {
     match found.accepted.as_slice() {
         [one] => Ok(one.as_input(Kind::Calibration)),
         [] => {
-            let hint = is_verdict(store, name).then(|| format!("this is a verdict: `assay gate --replay {name}` checks it"));
+            let hint =
+                is_verdict(store, name).then(|| format!("this is the verdict of a gate: `assay gate --replay {name}` checks it"));
             Err(unknown(format!(
-                "the store `{}` has no calibration and no other document {name} that is verified by its digest",
+                "the store `{}` has no calibration, search result, foreign evidence or verdict over foreign evidence {name}",
                 store.uri()
             ))
             .hint_if(hint))
@@ -93,7 +94,7 @@ mod tests {
             assert_eq!(find(&store, &name).expect("found"), accepted.as_input(Kind::Calibration), "{name}");
         }
         for name in ["sha256:0123", "nightly", "0000000000000000", ""] {
-            assert_eq!(find(&store, name).expect_err(name).code.as_str(), "no_such_calibration");
+            assert_eq!(find(&store, name).expect_err(name).code.as_str(), "no_such_document");
         }
         let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/examples/v1alpha1");
         let hint_about = |example: &str| {

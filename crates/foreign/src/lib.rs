@@ -41,7 +41,7 @@ pub use reference::reference_page;
 pub use registry::FORMATS;
 pub use results::{
     FilePart, MAX_RESULT_BYTES, MAX_RESULT_FILES, RESULT_FORMATS, Relation, ResultExample, ResultField, ResultFile, ResultFormat,
-    Results, ResultsError, better_direction, credential_in_words, field_of_metric, part_holds_numbers, read_results,
+    Results, ResultsError, better_direction_of, credential_in_words, field_of_metric, is_level, part_holds_numbers, read_results,
     results_page,
 };
 pub use row::{Outcome, Row};

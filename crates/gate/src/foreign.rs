@@ -37,8 +37,11 @@ const MAX_NOT_JUDGED: usize = 1_000;
 
 /// The reviewed tables of the formats.
 pub trait MetricDefinitions {
-    /// Returns the better direction of a metric in a unit; `None` if it has none.
-    fn better(&self, metric: &str, unit: &str) -> Option<BetterDirection>;
+    /// Returns the better direction of a number, by its metric, unit and labels; `None` if it has none.
+    fn better(&self, number: &ForeignNumber) -> Option<BetterDirection>;
+
+    /// Returns true for a statistic whose better direction is that of its metric.
+    fn is_level(&self, statistic: &str) -> bool;
 
     /// Returns true if a file that is this part of a format holds numbers.
     fn holds_numbers(&self, format: &str, part: &str) -> bool;

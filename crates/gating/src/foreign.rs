@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use assay_envelope::Trust;
-use assay_foreign::{better_direction, part_holds_numbers};
+use assay_foreign::{better_direction_of, is_level, part_holds_numbers};
 use assay_gate::foreign::{
     FOREIGN_CONTRACT, ForeignInput, ForeignRefusal, ImportedPiece, MAX_PIECES, MetricDefinitions, judge_foreign,
 };
 use assay_import::{Reading, VerifiedForeignEvidence, public_key_beside, verify_foreign_evidence};
 use assay_manifest::{
-    Artifact, BetterDirection, Body as _, Count, Digest, ForeignGateRules, ForeignPiece, ForeignVerdict, InputRef, Instant, Kind,
-    Manifest, Name, Role, RunId, Shard,
+    Artifact, BetterDirection, Body as _, Count, Digest, ForeignGateRules, ForeignNumber, ForeignPiece, ForeignVerdict, InputRef,
+    Instant, Kind, Manifest, Name, Role, RunId, Shard,
 };
 use assay_runner::{Config, KeyRing, gate_signers};
 use assay_runs::{RunStore, establish, read_regular_file};
@@ -37,8 +37,12 @@ const DEFAULT_BUDGET: f64 = 0.05;
 struct Tables;
 
 impl MetricDefinitions for Tables {
-    fn better(&self, metric: &str, unit: &str) -> Option<BetterDirection> {
-        better_direction(metric, unit)
+    fn better(&self, number: &ForeignNumber) -> Option<BetterDirection> {
+        better_direction_of(&number.metric, &number.unit, &number.labels)
+    }
+
+    fn is_level(&self, statistic: &str) -> bool {
+        is_level(statistic)
     }
 
     fn holds_numbers(&self, format: &str, part: &str) -> bool {

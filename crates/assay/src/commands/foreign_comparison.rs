@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use assay_foreign::{Relation, better_direction, field_of_metric, part_holds_numbers};
+use assay_foreign::{Relation, better_direction_of, field_of_metric, is_level, part_holds_numbers};
 use assay_import::{Reading, SampleValues, Series, series};
 use assay_manifest::{ForeignEvidence, ForeignRow};
 use assay_report::comparison::{
@@ -182,7 +182,7 @@ fn page<'a>(
         unit: &pair.row.unit,
         labels: &pair.row.labels,
         values: [pair.row.value, pair.candidate],
-        better: better_direction(&pair.row.metric, &pair.row.unit),
+        better: better_direction_of(&pair.row.metric, &pair.row.unit, &pair.row.labels).filter(|_| is_level(&pair.row.statistic)),
     };
     let median = |pair: &SamplePair<'a>| ComparedMedian {
         metric: pair.metric,
@@ -196,7 +196,7 @@ fn page<'a>(
                 level: interval.level,
             })
         }),
-        better: better_direction(pair.metric, pair.unit),
+        better: better_direction_of(pair.metric, pair.unit, pair.labels),
     };
     let mut remarks: Vec<String> = same_evidence(opened).into_iter().chain(tools_differ(sides)).collect();
     let absent = |side: &Side<'_>| {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use assay_foreign::better_direction;
+use assay_foreign::{better_direction_of, is_level};
 use assay_import::{ForeignHistory, ForeignValue, Piece, Repetition, SignedForeignEvidence, histories, in_order};
 use assay_manifest::{Digest, InputRef, RunId};
 use assay_report::counted;
@@ -121,7 +121,7 @@ fn search(found: &ForeignHistory) -> history::Series {
         },
         metric: found.metric.clone(),
         unit: found.unit.clone(),
-        better: better_direction(&found.metric, &found.unit),
+        better: better_direction_of(&found.metric, &found.unit, &found.labels).filter(|_| is_level(&found.statistic)),
         runs: found.values.iter().zip(before).map(|(value, before)| as_run(value, before)).collect(),
         changes,
         ambiguous,

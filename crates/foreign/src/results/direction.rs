@@ -1,5 +1,7 @@
 //! The better direction of the metrics of other tools: a reviewed table. A metric that is not in it has no direction, so no gate judges it.
 
+use std::collections::BTreeMap;
+
 use assay_manifest::BetterDirection;
 
 use super::registry::RESULT_FORMATS;
@@ -20,6 +22,7 @@ const LOWER: &[&str] = &[
     "benchmark-report.request_latency",
     "benchmark-report.tpot",
     "benchmark-report.ttft",
+    "criterion.iteration_time",
     "criterion.slope",
     "criterion.time",
     "genai-bench.e2e",
@@ -105,8 +108,25 @@ const HIGHER: &[&str] = &[
 /// The score of JMH, whose direction is that of its unit: operations per time, or the time of an operation.
 const JMH_SCORE: &str = "jmh.score";
 
+/// The label of an aggregate over repetitions of Google Benchmark, and the aggregates that are levels of the metric. A benchmark may define others, of
+/// which nothing is known.
+const AGGREGATE: (&str, [&str; 4]) = ("aggregate", ["max", "mean", "median", "min"]);
+
+/// Returns true for a statistic whose better direction is that of its metric. A count, a sum and a spread are none.
+pub fn is_level(statistic: &str) -> bool {
+    let is_percentile = || statistic.strip_prefix('p').is_some_and(|rest| rest.parse::<f64>().is_ok());
+    ["mean", "value", "min", "max"].contains(&statistic) || is_percentile()
+}
+
+/// Returns the better direction of a number of a metric with these labels; `None` if it has none: an aggregate over repetitions may be a spread.
+pub fn better_direction_of(metric: &str, unit: &str, labels: &BTreeMap<String, String>) -> Option<BetterDirection> {
+    let (label, levels) = AGGREGATE;
+    let is_spread = labels.get(label).is_some_and(|aggregate| !levels.contains(&aggregate.as_str()));
+    better_direction(metric, unit).filter(|_| !is_spread)
+}
+
 /// Returns the better direction of a metric in a unit; `None` if it has none.
-pub fn better_direction(metric: &str, unit: &str) -> Option<BetterDirection> {
+fn better_direction(metric: &str, unit: &str) -> Option<BetterDirection> {
     if metric == JMH_SCORE {
         return match unit {
             "1/s" | "1/ms" | "1/us" | "1/ns" => Some(BetterDirection::Higher),
@@ -143,8 +163,6 @@ pub fn part_holds_numbers(format: &str, part: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::results::format::Relation;
 
@@ -195,6 +213,26 @@ mod tests {
             ["1/ms", "ns", "1"].map(|unit| better_direction(JMH_SCORE, unit)),
             [Some(BetterDirection::Higher), Some(BetterDirection::Lower), None]
         );
+    }
+
+    /// Every metric of every format with its direction. A further one is reviewed here: if it is not known which direction is better, it has none.
+    #[test]
+    fn each_metric_of_each_format_has_a_reviewed_direction_or_none() {
+        let line = |(metric, _): (&&str, &Relation)| format!("{metric} {}", describe_direction(metric));
+        insta::assert_snapshot!(fields().iter().map(line).collect::<Vec<_>>().join("\n"));
+    }
+
+    #[test]
+    fn a_spread_over_repetitions_has_no_direction() {
+        let of = |aggregate: Option<&str>| {
+            let labels = aggregate.map(|name| ("aggregate".to_owned(), name.to_owned())).into_iter().collect();
+            better_direction_of("google-benchmark.real_time", "ns", &labels)
+        };
+        let lower = Some(BetterDirection::Lower);
+        assert_eq!([None, Some("mean"), Some("median"), Some("min"), Some("max")].map(of), [lower; 5]);
+        assert_eq!([Some("stddev"), Some("cv"), Some("own_statistic")].map(of), [None; 3]);
+        assert_eq!(["mean", "p99", "p99.9", "value", "max"].map(is_level), [true; 5]);
+        assert_eq!(["std", "count", "sum", "mad", "iqr", "p", "pi"].map(is_level), [false; 7]);
     }
 
     #[test]

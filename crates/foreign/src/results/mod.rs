@@ -28,7 +28,7 @@ mod tests;
 
 pub use credential::credential_in_words;
 pub(crate) use credential::{find as find_credential, find_in_text as find_credential_in_text, is_placeholder};
-pub use direction::{better_direction, part_holds_numbers};
+pub use direction::{better_direction_of, is_level, part_holds_numbers};
 pub use error::ResultsError;
 pub use format::{Relation, ResultExample, ResultField, ResultFormat};
 pub use page::results_page;

@@ -43,8 +43,8 @@ pub(super) fn compare_numbers(
     }
     let (mut judged, mut not_judged) = (Vec::new(), Vec::new());
     for (number, values) in all {
-        let direction = definitions.better(&number.metric, &number.unit);
-        match (why_not_judged(&number, &values, direction), direction) {
+        let direction = definitions.better(&number);
+        match (why_not_judged(&number, &values, direction, definitions), direction) {
             (None, Some(better)) => judged.push(ComparedNumber { number, better, primary: false, values }),
             (why, _) => not_judged.push(unjudged(number, &values, why.unwrap_or_default())),
         }
@@ -86,22 +86,21 @@ fn collect(sides: [&[&ImportedPiece<'_>]; 2]) -> BTreeMap<ForeignNumber, Values>
     all
 }
 
-fn why_not_judged(number: &ForeignNumber, values: &Values, direction: Option<BetterDirection>) -> Option<String> {
+fn why_not_judged(
+    number: &ForeignNumber,
+    values: &Values,
+    direction: Option<BetterDirection>,
+    definitions: &dyn MetricDefinitions,
+) -> Option<String> {
     let [baseline, candidate] = values.each_ref().map(|side| side.iter().any(Option::is_some));
     let why = match (baseline, candidate) {
         (true, false) => "only the baseline has it with this unit and these labels",
         (false, true) => "only the candidate has it with this unit and these labels",
         _ if direction.is_none() => "no reviewed table states which direction is better",
-        _ if !is_level(&number.statistic) => "its statistic is no level of the metric",
+        _ if !definitions.is_level(&number.statistic) => "its statistic is no level of the metric",
         _ => return None,
     };
     Some(why.to_owned())
-}
-
-/// Returns true for a statistic whose better direction is that of its metric. A count, a sum and a spread are none.
-fn is_level(statistic: &str) -> bool {
-    let is_percentile = || statistic.strip_prefix('p').is_some_and(|rest| rest.parse::<f64>().is_ok());
-    ["mean", "value", "min", "max"].contains(&statistic) || is_percentile()
 }
 
 fn unjudged(number: ForeignNumber, values: &Values, why: String) -> UnjudgedForeignNumber {

@@ -9,7 +9,12 @@ use super::*;
 struct Tables;
 
 impl MetricDefinitions for Tables {
-    fn better(&self, metric: &str, _: &str) -> Option<BetterDirection> {
+    fn is_level(&self, statistic: &str) -> bool {
+        !["std", "count", "sum"].contains(&statistic)
+    }
+
+    fn better(&self, number: &ForeignNumber) -> Option<BetterDirection> {
+        let metric = number.metric.as_str();
         match metric {
             "tool.time" | "tool.other" => Some(BetterDirection::Lower),
             "tool.rate" => Some(BetterDirection::Higher),
