@@ -129,6 +129,11 @@ fn variants_run_with_the_packages_of_their_lock_files() {
     let first = ranked.lines().next().expect("a line");
     assert!(first.contains("is 1.30 times as fast as `old` (") && first.contains(" cannot be told apart from it"), "{ranked}");
     assert!(!first.contains("fastest"), "two are equally fast: {ranked}");
+    let page = fs::read_to_string(fixture.published("one").join("report.html")).expect("a report");
+    let lock = text(&stacks["old"]["lock"]);
+    let plain = page.replace("<code>", "`").replace("</code>", "`");
+    assert!(page.contains(lock) && page.contains("stacks/old.txt"), "the report names the lock file");
+    assert!(plain.contains(first), "the report has the ranking of `assay rank`: {first}");
     let document = fixture.assay(&["rank", "one", "--metric", "speed", "--json"]).success().json();
     let ranking = &document["rankings"][0];
     assert_eq!(text(&ranking["variants"][2]["variant"]), "old");

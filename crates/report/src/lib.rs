@@ -9,6 +9,7 @@ mod evidence;
 mod foreign;
 pub mod gate;
 pub mod history;
+pub mod ranking;
 mod render;
 mod run;
 

@@ -1,17 +1,15 @@
 //! `assay rank`: orders the variants of a run by a metric, and says which of them cannot be told apart.
 
-mod ranking;
-
 use std::collections::BTreeMap;
 
-use assay_manifest::{BetterDirection, Case, MetricSummary, Plan, PointSummary, Summary, TrialId};
-use assay_report::{counted, describe_missing_value, level, probability, significant};
+use assay_manifest::{Plan, Summary};
+use assay_report::ranking::{Candidate, METHOD, Pair, PairTest, Ranking, measured, rank};
+use assay_report::{counted, describe_missing_value, level, probability};
 use assay_runs::VerifiedRun;
 use assay_stage::{ErrorCode, Exit, Failure, first_names};
 use assay_stats::CONFIDENCE_LEVEL;
 use serde_json::{Value, json};
 
-use crate::commands::rank::ranking::{Candidate, Measured, Pair, PairTest, Ranking, ends, rank, ratio};
 use crate::commands::store_options::StoreOptions;
 use crate::output;
 
@@ -39,7 +37,7 @@ impl Rank {
         let opened = self.place.open(&self.run)?;
         let summary = opened.summary()?;
         let plan = &opened.chain.one::<Plan>().ok_or_else(|| opened.no_summary())?.body;
-        let measured = measured(plan, summary, self.metric.as_deref());
+        let measured = measured(plan, summary, self.metric.as_deref(), describe_missing_value);
         if measured.is_empty() {
             return Err(self.nothing_ranked(plan, summary));
         }
@@ -69,75 +67,6 @@ impl Rank {
     }
 }
 
-/// Returns each metric of each point that is ranked, with the values of all variants.
-fn measured(plan: &Plan, summary: &Summary, metric: Option<&str>) -> Vec<Measured> {
-    let mut places: Vec<(&Case, &PointSummary)> = Vec::new();
-    for point in &summary.points {
-        let Some(case) = plan.case(&point.case_id) else { continue };
-        let is_same = |(other, of): &(&Case, &PointSummary)| {
-            (&other.workload, &other.target, &of.point_id) == (&case.workload, &case.target, &point.point_id)
-        };
-        if !places.iter().any(is_same) {
-            places.push((case, point));
-        }
-    }
-    let is_asked = |found: &&MetricSummary| metric.map_or(found.primary, |metric| metric == found.metric);
-    let mut all = Vec::new();
-    for (case, point) in places {
-        let cases: Vec<&Case> =
-            plan.cases.iter().filter(|other| (&other.workload, &other.target) == (&case.workload, &case.target)).collect();
-        let points: Vec<(&Case, &PointSummary)> = cases
-            .iter()
-            .filter_map(|case| {
-                let here = |found: &&PointSummary| found.case_id == case.case_id && found.point_id == point.point_id;
-                Some((*case, summary.points.iter().find(here)?))
-            })
-            .collect();
-        if points.len() < 2 {
-            continue;
-        }
-        let mut metrics: Vec<(&MetricSummary, BetterDirection)> = Vec::new();
-        for found in points.iter().flat_map(|(_, point)| &point.metrics).filter(is_asked) {
-            if let Some(better) = found.better.filter(|_| !metrics.iter().any(|(known, _)| known.metric == found.metric)) {
-                metrics.push((found, better));
-            }
-        }
-        let place = format!("{} on {} at {}", case.workload, case.target, point.point_id);
-        all.extend(metrics.into_iter().map(|(metric, better)| measure(plan, &place, &points, metric, better)));
-    }
-    all
-}
-
-fn measure(
-    plan: &Plan,
-    place: &str,
-    points: &[(&Case, &PointSummary)],
-    metric: &MetricSummary,
-    better: BetterDirection,
-) -> Measured {
-    let (mut candidates, mut left_out) = (Vec::new(), Vec::new());
-    for (case, point) in points {
-        match point.metrics.iter().find(|found| found.metric == metric.metric) {
-            None => left_out.push((case.variant.to_string(), describe_missing_value(point))),
-            Some(found) => candidates.push(Candidate {
-                variant: case.variant.to_string(),
-                lock: plan.python_stack(&case.case_id).map(|(_, stack)| stack.lock.artifact.digest),
-                median: found.median,
-                interval: found.interval.clone(),
-                values: found.trials.iter().filter_map(|trial| Some((round(&trial.trial_id)?, trial.value))).collect(),
-                planned: point.trials_planned,
-            }),
-        }
-    }
-    let (metric, unit) = (metric.metric.clone(), metric.unit.clone());
-    Measured { place: place.to_owned(), metric, unit, better, candidates, left_out }
-}
-
-/// Returns the round in which a trial ran: the number at the end of its id.
-fn round(trial: &TrialId) -> Option<u32> {
-    trial.as_str().rsplit('.').next()?.strip_prefix('t')?.parse().ok()
-}
-
 /// Returns the lines of all rankings, each without a line break.
 fn text(rankings: &[Ranking]) -> Vec<String> {
     let mut lines = Vec::new();
@@ -159,7 +88,8 @@ fn table(ranking: &Ranking) -> Vec<String> {
         return Vec::new();
     }
     let width = candidates.iter().map(|candidate| candidate.variant.chars().count()).chain([7]).max().unwrap_or(7);
-    let medians: Vec<String> = candidates.iter().map(|candidate| median(candidate, &ranking.measured.unit)).collect();
+    let medians: Vec<String> =
+        candidates.iter().map(|candidate| candidate.median_with_interval(&ranking.measured.unit)).collect();
     let median_width = medians.iter().map(|median| median.chars().count()).chain([6]).max().unwrap_or(6);
     let heading = format!(
         "       {:<width$}  {:<median_width$}  {:>6}  {:<22}  NOT TOLD APART FROM",
@@ -168,7 +98,7 @@ fn table(ranking: &Ranking) -> Vec<String> {
     let rows = candidates.iter().zip(&medians).enumerate().map(|(place, (candidate, median))| {
         let trials = format!("{}/{}", candidate.values.len(), candidate.planned);
         let similar: Vec<&str> = ranking.not_told_apart(place);
-        let against = ranking.against_best(place).map(ratio_to_best).unwrap_or_default();
+        let against = ranking.against_best(place).map(Pair::ratio_with_interval).unwrap_or_default();
         let row = format!(
             "  {:>3}  {:<width$}  {median:<median_width$}  {trials:>6}  {against:<22}  {}",
             place + 1,
@@ -178,23 +108,6 @@ fn table(ranking: &Ranking) -> Vec<String> {
         row.trim_end().to_owned()
     });
     std::iter::once(heading).chain(rows).collect()
-}
-
-fn median(candidate: &Candidate, unit: &str) -> String {
-    match &candidate.interval {
-        Some(found) => {
-            let shown = |value: f64| significant(value, Some((found.low, found.high)));
-            format!("{} {unit} [{}, {}]", shown(candidate.median), shown(found.low), shown(found.high))
-        }
-        None => format!("{} {unit}", significant(candidate.median, None)),
-    }
-}
-
-fn ratio_to_best(pair: &Pair) -> String {
-    match &pair.test {
-        Ok(test) => format!("{} ({})", ratio(test.ratio), ends(test.interval)),
-        Err(_) => "not compared".to_owned(),
-    }
 }
 
 /// Returns a line for each reason why pairs were not compared.
@@ -220,12 +133,8 @@ fn method(rankings: &[Ranking]) -> Vec<String> {
         Some(p) => format!("Of {count}, those told apart have an adjusted p of {} at most.", probability(p)),
         None => format!("None of {count} is told apart at {}.", level(CONFIDENCE_LEVEL)),
     };
-    vec![result, METHOD.to_owned()]
+    vec![result, format!("{METHOD} docs/statistics.md has the method.")]
 }
-
-/// The meaning of the intervals.
-const METHOD: &str = "Ratios are within rounds, tested by Student's test of their logarithms, all pairs adjusted by Holm; their intervals hold together with 95 % \
-                      confidence. docs/statistics.md has the method.";
 
 fn document(opened: &VerifiedRun, rankings: &[Ranking]) -> Value {
     json!({
@@ -281,6 +190,9 @@ fn ranking_document(ranking: &Ranking) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use assay_manifest::BetterDirection;
+    use assay_report::ranking::Measured;
+
     use super::*;
 
     /// Returns the lines of a ranking of `old` and `new` with these values, in rounds 0, 1, 2 and so on.
@@ -321,10 +233,5 @@ mod tests {
         let same = lines(&[2.0, 2.0, 2.0], &[1.0, 1.0, 1.0]);
         assert!(same.contains("  1 pair not compared: the ratio is the same in every round"), "{same}");
         assert!(!lines(&[13.0, 13.1, 12.9], &[10.0, 10.0, 10.1]).contains("not compared"));
-    }
-
-    #[test]
-    fn the_round_of_a_trial_is_the_number_at_the_end_of_its_id() {
-        assert_eq!(round(&"w.t.numpy-2-1.size-t4.t12".parse().expect("a trial id")), Some(12));
     }
 }

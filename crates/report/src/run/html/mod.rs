@@ -8,6 +8,7 @@ mod figure;
 mod panel;
 mod serving;
 mod serving_table;
+mod stacks;
 mod table;
 mod tables;
 #[cfg(test)]
@@ -61,6 +62,9 @@ impl Report {
                 section(page, "time", "Over time", |page| self.over_time(page));
             }
             section(page, "state", "State", |page| page.element("dl", &[("class", "strip-items")], |page| self.state(page)));
+            if let Some(found) = &self.stacks {
+                section(page, "stacks", "Software stacks", |page| stacks::stacks(page, found));
+            }
             let room = MAX_PAGE.saturating_sub(page.len() + below.len() + page.links().len() * LINKED_PANEL_BYTES);
             section(page, "results", "Results", |page| tables::tables(page, &mut panels, self, room));
             page.append(below);

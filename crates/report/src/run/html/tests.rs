@@ -469,3 +469,49 @@ proptest! {
         prop_assert!(!report.markdown().contains("<script"));
     }
 }
+
+/// Returns a report of two variants with packages, and one without, in which every free text is `text`.
+fn with_stacks(text: &str) -> Report {
+    use crate::ranking::{Candidate, Measured, rank};
+    use crate::run::model::stacks::{Stack, StacksSection};
+    let candidate = |variant: &str, level: f64| Candidate {
+        variant: variant.to_owned(),
+        lock: None,
+        median: level,
+        interval: None,
+        values: (0..5).map(|round| (round, level * (1.0 + 0.001 * f64::from(round * 3 % 5)))).collect(),
+        planned: 5,
+    };
+    let measured = Measured {
+        place: text.to_owned(),
+        metric: text.to_owned(),
+        unit: "ms".to_owned(),
+        better: assay_manifest::BetterDirection::Lower,
+        candidates: vec![candidate("old", 13.0), candidate("new", 10.0)],
+        left_out: vec![("bare".to_owned(), text.to_owned())],
+    };
+    let lock = |bytes: &[u8]| Some((text.to_owned(), assay_manifest::Digest::compute(bytes)));
+    let stack = |variant: &str, lock| Stack { variant: variant.to_owned(), lock, packages: text.to_owned() };
+    let stacks = vec![stack("old", lock(b"old")), stack("new", lock(b"new")), stack("bare", None)];
+    Report { stacks: Some(StacksSection { stacks, rankings: rank(vec![measured]) }), ..crate::run::fixture::report() }
+}
+
+#[test]
+fn a_run_of_stacks_shows_each_lock_file_and_the_ranking() {
+    assert!(!crate::run::fixture::report().html().contains("id=\"stacks\""), "a run without stacks has no such section");
+    let html = with_stacks("numpy").html();
+    check_balance(&html).expect("well formed");
+    for digest in [b"old", b"new"].map(|bytes| assay_manifest::Digest::compute(bytes).to_string()) {
+        assert!(html.contains(&digest), "{digest}");
+    }
+    for part in
+        ["<code>new</code> is fastest: 1.30 times as fast as <code>old</code>", "<code>bare</code> is not ranked: numpy.", "Holm"]
+    {
+        assert!(html.contains(part), "{part}");
+    }
+    for text in ["</code><script>alert(1)</script>", "`@owner` ``x``"] {
+        let html = with_stacks(text).html();
+        check_balance(&html).expect("well formed");
+        assert!(!html.contains("<script"), "{text}");
+    }
+}

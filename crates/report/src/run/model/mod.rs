@@ -19,6 +19,7 @@ pub(crate) mod section;
 pub(crate) mod sentence;
 pub(crate) mod serving;
 pub(crate) mod serving_remarks;
+pub(crate) mod stacks;
 pub(crate) mod strip;
 pub(crate) mod time_slices;
 pub(crate) mod views;
@@ -38,6 +39,7 @@ use lineage::Lineage;
 use overview::Overview;
 use section::{CaseSection, PointSection, Row};
 use sentence::Sentence;
+use stacks::StacksSection;
 
 /// A run's results, ready to be rendered. Made by [`Report::build`].
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +50,8 @@ pub struct Report {
     pub(crate) sentences: Vec<Sentence>,
     pub(crate) strip: Vec<StripItem>,
     pub(crate) cases: Vec<CaseSection>,
+    /// The software stacks of the variants; `None` if no variant states packages.
+    pub(crate) stacks: Option<StacksSection>,
     pub(crate) facts: Vec<Facts>,
     pub(crate) lineage: Lineage,
     pub(crate) fine_print: Vec<FinePrint>,
@@ -79,6 +83,7 @@ impl Report {
             sentences: sentence::sentences(&cases, inputs.grade),
             strip: strip::items(inputs, requests),
             facts: Facts::for_targets(inputs.environments),
+            stacks: StacksSection::new(inputs.plan, inputs.summary),
             lineage: Lineage::build(inputs),
             fine_print: fine_print::items(inputs),
             location: RunLocation::OwnFolder,

@@ -1,94 +1,117 @@
-//! The ranking of variants by one metric: the order, and which of them cannot be told apart. Pure.
+//! The ranking of the variants of a run by one metric: the order, and which of them cannot be told apart.
 
 use std::collections::BTreeMap;
 
-use assay_manifest::{BetterDirection, Digest, Interval};
-use assay_report::{counted, significant};
-use assay_stage::first_names;
+use assay_manifest::{BetterDirection, Case, Digest, Interval, MetricSummary, Plan, PointSummary, Summary, TrialId};
 use assay_stats::{CONFIDENCE_LEVEL, PairedMean, Samples, holm};
 
-/// The fewest counted trials of a variant that is ranked, and the fewest rounds that two of them have in common.
-pub(crate) const MIN_TRIALS: usize = 3;
+use crate::render::number::significant;
+use crate::render::text::{counted, first_names};
 
-/// The number of names in a sentence; more are counted.
-const SHOWN_NAMES: usize = 3;
+/// The fewest counted trials of a variant that is ranked, and the fewest rounds that two of them have in common.
+pub const MIN_TRIALS: usize = 3;
 
 /// The values of one variant.
-#[derive(Clone, Debug)]
-pub(crate) struct Candidate {
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
     /// The variant.
-    pub(crate) variant: String,
+    pub variant: String,
     /// The digest of its lock file, if it states packages.
-    pub(crate) lock: Option<Digest>,
+    pub lock: Option<Digest>,
     /// The median over its counted trials.
-    pub(crate) median: f64,
+    pub median: f64,
     /// The interval of the median.
-    pub(crate) interval: Option<Interval>,
+    pub interval: Option<Interval>,
     /// The value of each counted trial, by the round in which it ran.
-    pub(crate) values: BTreeMap<u32, f64>,
+    pub values: BTreeMap<u32, f64>,
     /// The number of planned trials.
-    pub(crate) planned: u32,
+    pub planned: u32,
 }
 
 /// The measurements of one metric at one point of a workload on a target, for every variant.
-#[derive(Clone, Debug)]
-pub(crate) struct Measured {
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
     /// The workload, the target and the point, as a heading has them.
-    pub(crate) place: String,
+    pub place: String,
     /// The metric.
-    pub(crate) metric: String,
+    pub metric: String,
     /// Its unit.
-    pub(crate) unit: String,
+    pub unit: String,
     /// The direction that is better.
-    pub(crate) better: BetterDirection,
+    pub better: BetterDirection,
     /// The variants with a value.
-    pub(crate) candidates: Vec<Candidate>,
+    pub candidates: Vec<Candidate>,
     /// The variants without one, with the reason.
-    pub(crate) left_out: Vec<(String, String)>,
+    pub left_out: Vec<(String, String)>,
 }
 
 /// Two variants, compared over the rounds that both have. The first is the better one by its median.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Pair {
+pub struct Pair {
     /// The places of the two in the order.
-    pub(crate) places: (usize, usize),
+    pub places: (usize, usize),
     /// The number of rounds.
-    pub(crate) rounds: usize,
+    pub rounds: usize,
     /// The test, or the reason why there is none.
-    pub(crate) test: Result<PairTest, String>,
+    pub test: Result<PairTest, String>,
 }
 
 /// The test of a pair.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct PairTest {
+pub struct PairTest {
     /// The ratio of geometric means, turned so that it is above 1 if the first is better.
-    pub(crate) ratio: f64,
+    pub ratio: f64,
     /// The ends of the interval of the ratio; the intervals of all pairs hold together with [`CONFIDENCE_LEVEL`].
-    pub(crate) interval: (f64, f64),
+    pub interval: (f64, f64),
     /// The two-sided p-value.
-    pub(crate) p: f64,
+    pub p: f64,
     /// The same, adjusted for all pairs of the command.
-    pub(crate) adjusted: f64,
+    pub adjusted: f64,
+}
+
+/// The meaning of the ratios and their intervals.
+pub const METHOD: &str = "Ratios are within rounds, tested by Student's test of their logarithms, all pairs adjusted by Holm; their intervals hold together \
+                          with 95 % confidence.";
+
+impl Candidate {
+    /// Returns its median with the interval: `2.92 ms [2.87, 3.04]`.
+    pub fn median_with_interval(&self, unit: &str) -> String {
+        match &self.interval {
+            Some(found) => {
+                let shown = |value: f64| significant(value, Some((found.low, found.high)));
+                format!("{} {unit} [{}, {}]", shown(self.median), shown(found.low), shown(found.high))
+            }
+            None => format!("{} {unit}", significant(self.median, None)),
+        }
+    }
 }
 
 impl Pair {
+    /// Returns the ratio with its interval: `1.29 (1.24 to 1.34)`.
+    pub fn ratio_with_interval(&self) -> String {
+        match &self.test {
+            Ok(test) => format!("{} ({})", ratio(test.ratio), ends(test.interval)),
+            Err(_) => "not compared".to_owned(),
+        }
+    }
+
     /// Returns true if the first is better than the second beyond chance.
-    pub(crate) fn is_told_apart(&self) -> bool {
+    pub fn is_told_apart(&self) -> bool {
         self.test.as_ref().is_ok_and(|test| test.adjusted <= 1.0 - CONFIDENCE_LEVEL && test.ratio > 1.0)
     }
 }
 
 /// The variants in their order, the best first.
-#[derive(Clone, Debug)]
-pub(crate) struct Ranking {
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ranking {
     /// The measurements; the candidates are in order.
-    pub(crate) measured: Measured,
+    pub measured: Measured,
     /// All pairs.
-    pub(crate) pairs: Vec<Pair>,
+    pub pairs: Vec<Pair>,
 }
 
 /// Ranks each of the measured metrics. The pairs of all of them are one family of tests.
-pub(crate) fn rank(all: Vec<Measured>) -> Vec<Ranking> {
+pub fn rank(all: Vec<Measured>) -> Vec<Ranking> {
     let mut rankings: Vec<Ranking> = all.into_iter().map(order).collect();
     let pairs = rankings.iter().flat_map(|ranking| &ranking.pairs);
     let p: Vec<f64> = pairs.filter_map(|pair| pair.test.as_ref().ok()).map(|test| test.p).collect();
@@ -160,6 +183,82 @@ fn common_rounds(measured: &Measured, (first, second): (usize, usize)) -> Vec<(f
     first.iter().filter_map(|(round, value)| Some((*value, *second.get(round)?))).collect()
 }
 
+/// Returns each metric of each point that is ranked, with the values of all variants: the primary metrics, or the named one. `why_missing` describes why a
+/// point has no value.
+pub fn measured(
+    plan: &Plan,
+    summary: &Summary,
+    metric: Option<&str>,
+    why_missing: impl Fn(&PointSummary) -> String,
+) -> Vec<Measured> {
+    let mut places: Vec<(&Case, &PointSummary)> = Vec::new();
+    for point in &summary.points {
+        let Some(case) = plan.case(&point.case_id) else { continue };
+        let is_same = |(other, of): &(&Case, &PointSummary)| {
+            (&other.workload, &other.target, &of.point_id) == (&case.workload, &case.target, &point.point_id)
+        };
+        if !places.iter().any(is_same) {
+            places.push((case, point));
+        }
+    }
+    let is_asked = |found: &&MetricSummary| metric.map_or(found.primary, |metric| metric == found.metric);
+    let mut all = Vec::new();
+    for (case, point) in places {
+        let cases: Vec<&Case> =
+            plan.cases.iter().filter(|other| (&other.workload, &other.target) == (&case.workload, &case.target)).collect();
+        let points: Vec<(&Case, &PointSummary)> = cases
+            .iter()
+            .filter_map(|case| {
+                let here = |found: &&PointSummary| found.case_id == case.case_id && found.point_id == point.point_id;
+                Some((*case, summary.points.iter().find(here)?))
+            })
+            .collect();
+        if points.len() < 2 {
+            continue;
+        }
+        let mut metrics: Vec<(&MetricSummary, BetterDirection)> = Vec::new();
+        for found in points.iter().flat_map(|(_, point)| &point.metrics).filter(is_asked) {
+            if let Some(better) = found.better.filter(|_| !metrics.iter().any(|(known, _)| known.metric == found.metric)) {
+                metrics.push((found, better));
+            }
+        }
+        let place = format!("{} on {} at {}", case.workload, case.target, point.point_id);
+        all.extend(metrics.into_iter().map(|(metric, better)| measure(plan, &place, &points, metric, better, &why_missing)));
+    }
+    all
+}
+
+fn measure(
+    plan: &Plan,
+    place: &str,
+    points: &[(&Case, &PointSummary)],
+    metric: &MetricSummary,
+    better: BetterDirection,
+    why_missing: &impl Fn(&PointSummary) -> String,
+) -> Measured {
+    let (mut candidates, mut left_out) = (Vec::new(), Vec::new());
+    for (case, point) in points {
+        match point.metrics.iter().find(|found| found.metric == metric.metric) {
+            None => left_out.push((case.variant.to_string(), why_missing(point))),
+            Some(found) => candidates.push(Candidate {
+                variant: case.variant.to_string(),
+                lock: plan.python_stack(&case.case_id).map(|(_, stack)| stack.lock.artifact.digest),
+                median: found.median,
+                interval: found.interval.clone(),
+                values: found.trials.iter().filter_map(|trial| Some((round(&trial.trial_id)?, trial.value))).collect(),
+                planned: point.trials_planned,
+            }),
+        }
+    }
+    let (metric, unit) = (metric.metric.clone(), metric.unit.clone());
+    Measured { place: place.to_owned(), metric, unit, better, candidates, left_out }
+}
+
+/// Returns the round in which a trial ran: the number at the end of its id.
+fn round(trial: &TrialId) -> Option<u32> {
+    trial.as_str().rsplit('.').next()?.strip_prefix('t')?.parse().ok()
+}
+
 /// The words for a ratio of a metric.
 enum Quantity {
     /// A time or a rate: `1.3 times as fast as`.
@@ -182,7 +281,7 @@ impl Measured {
 
 impl Ranking {
     /// Returns the variants that cannot be told apart from the one at a place.
-    pub(crate) fn not_told_apart(&self, place: usize) -> Vec<&str> {
+    pub fn not_told_apart(&self, place: usize) -> Vec<&str> {
         let other = |pair: &Pair| match pair.places {
             (first, second) if first == place => Some(second),
             (first, second) if second == place => Some(first),
@@ -193,12 +292,12 @@ impl Ranking {
     }
 
     /// Returns the pair of the best one and the one at a place.
-    pub(crate) fn against_best(&self, place: usize) -> Option<&Pair> {
+    pub fn against_best(&self, place: usize) -> Option<&Pair> {
         self.pairs.iter().find(|pair| pair.places == (0, place))
     }
 
     /// States the result in one sentence.
-    pub(crate) fn headline(&self) -> String {
+    pub fn headline(&self) -> String {
         let best = self.measured.name(0);
         match self.measured.candidates.len() {
             0 => return "No variant is ranked: none has enough counted trials".to_owned(),
@@ -218,7 +317,7 @@ impl Ranking {
             0 => format!("`{best}` is {}: {ratio}", self.superlative()),
             1 => format!("`{best}` is {ratio}; {} cannot be told apart from it", similar.join("")),
             count => {
-                let names = first_names(&similar, SHOWN_NAMES);
+                let names = first_names(&similar);
                 format!("`{best}` is {ratio}; {count} others cannot be told apart from it: {names}")
             }
         }
@@ -247,12 +346,12 @@ impl Ranking {
 }
 
 /// Returns a ratio with two decimal places, or with three digits if that would hide it.
-pub(crate) fn ratio(value: f64) -> String {
+fn ratio(value: f64) -> String {
     if (0.1..1000.0).contains(&value) { format!("{value:.2}") } else { significant(value, None) }
 }
 
 /// Returns the ends of an interval of ratios.
-pub(crate) fn ends((low, high): (f64, f64)) -> String {
+fn ends((low, high): (f64, f64)) -> String {
     format!("{} to {}", ratio(low), ratio(high))
 }
 
@@ -345,6 +444,11 @@ mod tests {
         let both = rank(vec![one.clone(), one]).remove(0).pairs.remove(0).test.expect("a test");
         assert!((both.adjusted - 2.0 * alone.adjusted).abs() < 1e-12);
         assert!(both.interval.0 < alone.interval.0 && both.interval.1 > alone.interval.1);
+    }
+
+    #[test]
+    fn the_round_of_a_trial_is_the_number_at_the_end_of_its_id() {
+        assert_eq!(round(&"w.t.numpy-2-1.size-t4.t12".parse().expect("a trial id")), Some(12));
     }
 
     #[test]
