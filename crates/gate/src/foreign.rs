@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 
 use assay_failure::first_names;
 use assay_manifest::{
-    Artifact, BetterDirection, Count, Difference, Digest, ForeignEvidence, ForeignGateRules, ForeignMetricVerdict, ForeignPiece,
-    ForeignVerdict, Instant, Name, Outcome, PairUnit, Reason,
+    Artifact, BetterDirection, Count, Difference, Digest, ForeignEvidence, ForeignGateRules, ForeignMetricVerdict, ForeignNumber,
+    ForeignPiece, ForeignVerdict, Instant, Name, Outcome, PairUnit, Reason,
 };
 
 use crate::foreign::metrics::{ComparedNumbers, compare_numbers};

@@ -49,8 +49,8 @@ impl ForeignComparison<'_> {
 
     fn main(&self, page: &mut Writer) {
         page.element("header", &[], |page| {
-            page.element("p", &[("class", "eyebrow")], |page| page.leaf("strong", &[], Self::ABOUT));
             theme(page);
+            page.element("p", &[("class", "eyebrow")], |page| page.leaf("strong", &[], Self::ABOUT));
             page.leaf("h1", &[], &self.title());
             page.element("ul", &[("class", "sentences")], |page| {
                 for sentence in self.sentences() {
@@ -328,7 +328,9 @@ fn picture(page: &mut Writer, medians: &[Result<IntervalOfMedian, String>; 2]) {
 /// Returns the change from A to B in percent; a dash if it has no ratio.
 fn change(a: f64, b: f64) -> String {
     let share = b / a - 1.0;
-    if a > 0.0 && share.is_finite() {
+    if share == 0.0 {
+        "0 %".to_owned()
+    } else if a > 0.0 && share.is_finite() {
         format!("{}{}", if share >= 0.0 { "+" } else { "" }, percent(share))
     } else {
         ABSENT.to_owned()
