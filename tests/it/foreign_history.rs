@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use assay_store::Store;
 use serde_json::{Value, json};
 
 use crate::pipeline::{list, text};
@@ -12,11 +13,12 @@ use crate::tamper::flip_bit;
 /// The first line of everything that lists foreign evidence.
 const FIRST_LINE: &str = "foreign evidence: Assay measured none of it, and only its importer vouches for it";
 
-/// Returns a result of `vllm bench serve` at a request rate, with a mean time to first token and with no failed request.
-fn vllm(rate: f64, ttft_ms: f64) -> String {
+/// Returns a result of `vllm bench serve` at a request rate, with a mean time to first token and with no failed request. The number of output tokens
+/// makes it differ from others.
+fn vllm(rate: f64, ttft_ms: f64, tokens: u32) -> String {
     json!({
         "model_id": "m", "request_rate": rate, "duration": 10.0, "completed": 100, "failed": 0, "total_input_tokens": 1000,
-        "total_output_tokens": 1000, "total_token_throughput": 200.0, "request_throughput": 10.0, "output_throughput": 100.0,
+        "total_output_tokens": tokens, "total_token_throughput": 200.0, "request_throughput": 10.0, "output_throughput": 100.0,
         "mean_ttft_ms": ttft_ms, "p99_ttft_ms": ttft_ms * 1.5,
     })
     .to_string()
@@ -33,8 +35,8 @@ fn nights(fixture: &Fixture) {
     for night in 1..=20 {
         let ripple = 1.0 + 0.002 * f64::from(night * 7 % 5);
         let level = if night > 10 { 130.0 } else { 100.0 };
-        import(fixture, &format!("slow-{night:02}"), &vllm(8.0, level * ripple));
-        import(fixture, &format!("same-{night:02}"), &vllm(2.0, 50.0 * ripple));
+        import(fixture, &format!("slow-{night:02}"), &vllm(8.0, level * ripple, night));
+        import(fixture, &format!("same-{night:02}"), &vllm(2.0, 50.0 * ripple, night));
     }
 }
 
@@ -43,7 +45,7 @@ fn a_metric_of_another_tool_has_a_history_of_its_own() {
     let fixture = Fixture::bare();
     nights(&fixture);
     let shown = fixture.assay(&["history", "--foreign", "vllm.ttft"]).success();
-    let origin = "foreign: measured by vllm bench serve a version that its files do not state, not by Assay";
+    let origin = "foreign: measured by vllm bench serve of a version that its files do not state, not by Assay";
     assert_eq!(shown.stdout.lines().next(), Some(origin));
     let changes: Vec<&str> = shown.stdout.lines().filter(|line| line.starts_with("  ^ from ")).collect();
     let [change] = changes.as_slice() else { panic!("{}", shown.stdout) };
@@ -80,12 +82,13 @@ fn a_metric_of_another_tool_has_a_history_of_its_own() {
 #[test]
 fn the_evidence_of_a_store_is_listed_and_each_file_counts_once() {
     let fixture = Fixture::bare();
+    Store::open(&fixture.store().display().to_string()).expect("a store without evidence");
     let empty = fixture.assay(&["history", "--foreign"]).success().stdout;
     assert!(empty.starts_with(FIRST_LINE) && empty.contains("the store has none"), "{empty}");
-    let content = vllm(8.0, 100.0);
+    let content = vllm(8.0, 100.0, 1);
     let first = import(&fixture, "first", &content);
     import(&fixture, "again", &content);
-    let other = import(&fixture, "other", &vllm(8.0, 101.0));
+    let other = import(&fixture, "other", &vllm(8.0, 101.0, 2));
     let listed = fixture.assay(&["history", "--foreign"]).success().stdout;
     let names: Vec<&str> = listed.lines().skip(2).take(3).filter_map(|line| line.split_whitespace().next()).collect();
     assert_eq!((listed.lines().next(), names), (Some(FIRST_LINE), vec!["first", "again", "other"]), "{listed}");

@@ -77,7 +77,7 @@ fn foreign_evidence_is_followed_to_its_end() {
     let fixture = Fixture::bare();
     let mut reader = Reader::new(&fixture);
     let blocks = blocks(include_str!("../../docs/foreign.md"));
-    assert_eq!(blocks.len(), 11, "the page has its steps");
+    assert_eq!(blocks.len(), 12, "the page has its steps");
     for block in &blocks {
         reader.follow(block);
     }
@@ -312,9 +312,39 @@ fn equal_definitions_are_compared_and_others_are_named() {
     assert_eq!((&same["not_comparable"], &same["tools_differ"]), (&json!([]), &Value::Null));
     assert_eq!((&same["sides"][0]["tool"], &same["sides"][1]["read_again"]), (&json!("AIPerf"), &json!(true)));
     assert!(list(&same["rows"]).iter().all(|row| row["baseline"] == row["candidate"]));
+    assert_eq!(same["same"], "A and B are the same evidence: each number is compared with itself");
+    check_compared_page(&fixture);
     // Three requests are too few for an interval of a median.
     let sample = list(&same["samples"]).iter().find(|sample| sample["metric"] == "aiperf.ttft").expect("samples");
     assert!(text(&sample["baseline"]["no_interval"]).contains("3 samples"), "{sample:#}");
+}
+
+/// `--foreign` finds evidence by its name, and `--to` writes a page whose first line states the grade.
+fn check_compared_page(fixture: &Fixture) {
+    fixture.write("copy/hyperfine.json", example("hyperfine"));
+    fixture.assay(&["import", "results", "copy/hyperfine.json", "--name", "one"]).success();
+    fixture.write("other/hyperfine.json", &example("hyperfine").replace("0.104,", "0.105,"));
+    fixture.assay(&["import", "results", "other/hyperfine.json", "--name", "two"]).success();
+    fixture.assay(&["compare", "--foreign", "one", "two", "--to", "pages"]).success();
+    let file = |name: &str| fs::read_to_string(fixture.repo().join("pages").join(name)).expect("a file of the comparison");
+    let page = file("report.html");
+    let grade = page.find("<strong>grade foreign: Assay measured none of these numbers").expect("the grade");
+    assert!(grade < page.find("<h1>one (A) and two (B)</h1>").expect("a title"), "{page}");
+    for part in ["Medians of samples", "the wall time of an execution", "<svg", "command=sort"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let document: Value = serde_json::from_str(&file("comparison.json")).expect("JSON");
+    assert_eq!((&document["grade"], &document["same"]), (&json!("foreign"), &Value::Null));
+    fixture.assay(&["import", "results", "copy/hyperfine.json", "--name", "again"]).success();
+    let again = fixture.assay(&["compare", "--foreign", "one", "again"]).success().stdout;
+    assert!(again.contains("A and B hold the same file `hyperfine.json`, whose numbers are compared with themselves"), "{again}");
+    let absent = fixture.assay(&["compare", "--foreign", "one", "none"]).refuses(2, "no_such_foreign_evidence");
+    assert!(absent.stderr.contains("`assay history --foreign` lists"), "{}", absent.stderr);
+    let store = Store::open(&fixture.store().display().to_string()).expect("a store");
+    let place = |name: &str| Layout::foreign_evidence(&name.parse().expect("a name"));
+    let pointer = store.read(&place("two"), AcceptedResult::MAX_BYTES).expect("read").expect("a pointer");
+    store.create(&place("moved"), &pointer).expect("created");
+    fixture.assay(&["compare", "--foreign", "one", "moved"]).refuses(20, "pointer_elsewhere");
 }
 
 /// The samples are a file of their own: its digest is in the document, and its rows are not.

@@ -140,6 +140,11 @@ fn variants_run_with_the_packages_of_their_lock_files() {
     assert_eq!(ranking["variants"][2]["lock"], stacks["old"]["lock"]);
     assert_eq!(list(&ranking["pairs"]).iter().filter(|pair| pair["told_apart"] == true).count(), 2);
     fixture.assay(&["rank", "one", "--metric", "nonsense"]).refuses(2, "nothing_ranked");
+
+    let itself = fixture.assay(&["compare", "one", "one"]).success().stdout;
+    assert_eq!(itself.lines().next(), Some("A and B are the same run `one`: each number is compared with itself"), "{itself}");
+    assert_eq!(fixture.assay(&["compare", "one", "one", "--json"]).success().json()["same_run"], true);
+    fixture.assay(&["compare", "one", "one", "--to", "pages"]).refuses(2, "nothing_compared");
 }
 
 /// A run that is killed between two trials is resumed: its virtual environments are built again, and hold the same packages.

@@ -159,13 +159,18 @@ fn origin(found: &[ForeignHistory]) -> String {
         tools.entry(tool_of_format(&history.format)).or_default().extend(versions);
     }
     let of_tool = |(tool, versions): (&str, &BTreeSet<Option<&str>>)| {
-        let named: Vec<&str> =
-            versions.iter().map(|version| version.unwrap_or("a version that its files do not state")).collect();
-        let shown = named.iter().take(SHOWN_VERSIONS).copied().collect::<Vec<_>>().join(" and ");
-        match named.len().checked_sub(SHOWN_VERSIONS).filter(|more| *more > 0) {
-            Some(more) => format!("{tool} {shown} and {}", counted(more as u64, "more version")),
-            None => format!("{tool} {shown}"),
+        if versions.iter().all(Option::is_none) {
+            return format!("{tool} of a version that its files do not state");
         }
+        let mut named: Vec<String> =
+            versions.iter().flatten().take(SHOWN_VERSIONS).map(|version| (*version).to_owned()).collect();
+        if let Some(more) = versions.iter().flatten().count().checked_sub(SHOWN_VERSIONS).filter(|more| *more > 0) {
+            named.push(counted(more as u64, "more version"));
+        }
+        if versions.contains(&None) {
+            named.push("a version that its files do not state".to_owned());
+        }
+        format!("{tool} {}", named.join(" and "))
     };
     let tools: Vec<String> = tools.iter().map(|(tool, versions)| of_tool((tool, versions))).collect();
     format!("foreign: measured by {}, not by Assay", tools.join(", "))
@@ -318,4 +323,51 @@ fn metrics<'a>(pieces: &[Piece<'a>]) -> Vec<ListedMetric<'a>> {
             ListedMetric { metric, unit, tool: tool_of_format(format), statistics, histories: labels.len(), longest }
         };
     all.into_iter().map(listed).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_states_the_tools_and_their_versions() {
+        let history = |format: &str, versions: &[Option<&str>]| {
+            let value = |version: &Option<&str>| ForeignValue {
+                name: "a".parse().expect("a name"),
+                id: Digest::compute(b"id"),
+                imported_at: "2026-01-01T00:00:00.000000000Z".parse().expect("an instant"),
+                tool_version: version.map(str::to_owned),
+                value: 1.0,
+            };
+            ForeignHistory {
+                format: format.to_owned(),
+                metric: "m".to_owned(),
+                statistic: "mean".to_owned(),
+                unit: "s".to_owned(),
+                labels: BTreeMap::new(),
+                values: versions.iter().map(value).collect(),
+                without_statistic: 0,
+            }
+        };
+        let first = |versions: &[Option<&str>]| origin(&[history("aiperf", versions)]);
+        assert_eq!(first(&[Some("0.13"), Some("0.13")]), "foreign: measured by AIPerf 0.13, not by Assay");
+        assert_eq!(first(&[Some("2"), Some("1")]), "foreign: measured by AIPerf 1 and 2, not by Assay");
+        assert_eq!(first(&[None]), "foreign: measured by AIPerf of a version that its files do not state, not by Assay");
+        let mixed = "foreign: measured by AIPerf 1 and a version that its files do not state, not by Assay";
+        assert_eq!(first(&[Some("1"), None]), mixed);
+        let many: Vec<Option<&str>> = ["1", "2", "3", "4", "5", "6"].map(Some).to_vec();
+        assert_eq!(first(&many), "foreign: measured by AIPerf 1 and 2 and 3 and 4 and 2 more versions, not by Assay");
+        let two = origin(&[history("hyperfine", &[None]), history("aiperf", &[Some("1")])]);
+        assert_eq!(two, "foreign: measured by AIPerf 1, hyperfine of a version that its files do not state, not by Assay");
+    }
+
+    #[test]
+    fn a_metric_and_a_name_are_told_apart() {
+        for metric in ["vllm.ttft", "icl_ms", "vllm.ttft_p99"] {
+            assert!(is_metric(metric), "{metric}");
+        }
+        for name in ["nightly-1", "nightly-*", "sha256:0123456789", "0123456789"] {
+            assert!(!is_metric(name), "{name}");
+        }
+    }
 }
