@@ -363,6 +363,27 @@ fn failed_requests_are_counted_and_have_no_latency() {
     assert_eq!(*totals, serde_json::json!({"successful": 2, "errored": 2, "incomplete": 1, "total": 5}));
 }
 
+/// AIPerf divides by the time from the first send time to the last token event, both of requests that succeeded: `BenchmarkDurationMetric` of 0.13.0
+/// folds over valid records alone. A failed request that begins before or ends after them changes nothing.
+#[test]
+fn rates_of_aiperf_are_over_its_own_duration() {
+    let rates = |run: &ExportedRun| {
+        let summary = json(&export("aiperf", run), "concurrency-2-trial-2/profile_export_aiperf.json");
+        ["benchmark_duration", "request_throughput", "request_count"].map(|tag| summary[tag]["avg"].as_f64().expect("a number"))
+    };
+    let mut run = serving_run();
+    let [duration, throughput, count] = rates(&run);
+    assert!((throughput - count / duration).abs() < 1e-12);
+    let requests = &mut run.loads[0].trials[1].requests;
+    let failed =
+        requests.iter_mut().find(|request| !request.outcome.is_ok() && request.sent_ns.is_some()).expect("a failed request");
+    (failed.sent_ns, failed.end_ns) = (Some(-1_000_000_000), Some(9_000_000_000));
+    assert_eq!(rates(&run), [duration, throughput, count]);
+    let ok = run.loads[0].trials[1].requests.iter_mut().find(|request| request.outcome.is_ok()).expect("a request");
+    ok.sent_ns = ok.sent_ns.map(|sent| sent - 1_000_000_000);
+    assert!((rates(&run)[0] - duration - 1.0).abs() < 1e-9, "a second more: {:?} {duration}", rates(&run));
+}
+
 #[test]
 fn latencies_count_from_the_connection_if_each_request_opens_one() {
     let mut run = serving_run();
