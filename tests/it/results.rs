@@ -321,9 +321,10 @@ fn equal_definitions_are_compared_and_others_are_named() {
 
 /// `--foreign` finds evidence by its name, and `--to` writes a page whose first line states the grade.
 fn check_compared_page(fixture: &Fixture) {
-    fixture.write("copy/hyperfine.json", example("hyperfine"));
+    let example = RESULT_FORMATS.iter().find(|known| known.name == "hyperfine").expect("a format").examples[0].files[0].1;
+    fixture.write("copy/hyperfine.json", example);
     fixture.assay(&["import", "results", "copy/hyperfine.json", "--name", "one"]).success();
-    fixture.write("other/hyperfine.json", &example("hyperfine").replace("0.104,", "0.105,"));
+    fixture.write("other/hyperfine.json", &example.replace("0.104,", "0.105,"));
     fixture.assay(&["import", "results", "other/hyperfine.json", "--name", "two"]).success();
     fixture.assay(&["compare", "--foreign", "one", "two", "--to", "pages"]).success();
     let file = |name: &str| fs::read_to_string(fixture.repo().join("pages").join(name)).expect("a file of the comparison");
