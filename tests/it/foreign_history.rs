@@ -82,7 +82,8 @@ fn a_metric_of_another_tool_has_a_history_of_its_own() {
 #[test]
 fn the_evidence_of_a_store_is_listed_and_each_file_counts_once() {
     let fixture = Fixture::bare();
-    Store::open(&fixture.store().display().to_string()).expect("a store without evidence");
+    let store = Store::open(&fixture.store().display().to_string()).expect("a store");
+    store.put(b"no evidence").expect("stored");
     let empty = fixture.assay(&["history", "--foreign"]).success().stdout;
     assert!(empty.starts_with(FIRST_LINE) && empty.contains("the store has none"), "{empty}");
     let content = vllm(8.0, 100.0, 1);

@@ -170,7 +170,7 @@ fn a_killed_run_of_stacks_is_resumed_with_the_same_packages() {
     wait_until("the third trial has begun", || fs::read_to_string(&begun).is_ok_and(|marks| marks.len() == 3));
     running.signal(Signal::KILL);
     running.finish();
-    assert_eq!(fixture.leftovers(), [""; 0], "nothing is left running");
+    wait_until("nothing is left running", || fixture.leftovers().is_empty());
     fs::write(&open, b"").expect("the gate opens");
     let resumed = fixture.run("one").success();
     assert!(resumed.stdout.contains("pace"), "{}", resumed.stdout);
@@ -178,7 +178,8 @@ fn a_killed_run_of_stacks_is_resumed_with_the_same_packages() {
     let attempts = list(&part["body"]["attempts"]);
     let status = |attempt: &Value| text(&attempt["status"]).to_owned();
     assert_eq!(attempts.iter().map(status).filter(|status| status == "completed").count(), 6, "{attempts:?}");
-    assert_eq!(attempts.iter().map(status).filter(|status| status == "interrupted").count(), 1, "{attempts:?}");
+    let cut_short = attempts.iter().map(status).filter(|status| status == "cancelled" || status == "interrupted").count();
+    assert_eq!((cut_short, attempts.len()), (1, 7), "{attempts:?}");
     let stacks: BTreeMap<&str, &Value> =
         list(&part["body"]["stacks"]).iter().map(|stack| (text(&stack["variant"]), &stack["packages"])).collect();
     let package = |version: &str| serde_json::json!([{"name": "pace", "version": version}]);
@@ -211,12 +212,12 @@ fn a_resumed_run_does_not_measure_a_stack_that_can_no_longer_be_installed() {
     running.finish();
     fs::write(&open, b"").expect("the gate opens");
     write_wheel(&fixture, "1.0.0", "999.0");
-    let resumed = fixture.assay(&["run", PIPELINE, "--run-id", "one"]);
-    assert_ne!(resumed.code, 0, "{}", resumed.stdout);
-    let said = format!("{}{}", resumed.stdout, resumed.stderr);
+    let resumed = fixture.assay(&["run", PIPELINE, "--run-id", "one"]).refuses(30, "stack_not_installed");
+    assert!(resumed.stderr.contains("cannot be installed again"), "{}", resumed.stderr);
     assert!(
-        said.contains("stack_not_installed") || said.contains("HASH") || said.contains("hash") || said.contains("packages"),
-        "{said}"
+        resumed.stderr.contains("make the packages of the lock file available again, and resume the run"),
+        "{}",
+        resumed.stderr
     );
 }
 

@@ -88,7 +88,7 @@ pub(crate) enum Command {
     VerifyBundle(verify_bundle::VerifyBundle),
     /// Decide whether the candidate of a run regressed
     Gate(gate::Gate),
-    /// Compare two runs, metric by metric
+    /// Compare two runs, or two pieces of foreign evidence, metric by metric
     Compare(compare::Compare),
     /// Explain why a run is worse than another, from what was recorded while both were measured
     Explain(explain::Explain),
