@@ -244,8 +244,11 @@ pub(crate) mod tests {
 
     use proptest::prelude::*;
 
-    /// Returns a batch of these samples: name, labels and value.
-    pub(crate) fn batch(samples: &[(&str, &[(HotLabel, &str)], f64)]) -> Batch {
+    /// The name, the labels and the value of a sample.
+    type NamedSample<'a> = (&'a str, &'a [(HotLabel, &'a str)], f64);
+
+    /// Returns a batch of these samples.
+    pub(crate) fn batch(samples: &[NamedSample<'_>]) -> Batch {
         let mut gauges: BTreeMap<String, Gauge> = BTreeMap::new();
         for (name, labels, value) in samples {
             let labels = labels.iter().map(|(label, value)| (*label, (*value).to_owned())).collect();
