@@ -361,7 +361,7 @@ mod tests {
         assert_snapshot!(problems(&one.repeat(2)), @"`up` is the name of two queries");
         assert_snapshot!(problems(&one.replace("unit: s", "per: cpu, unit: s")), @"`per` divides the value of several series");
         assert_snapshot!(problems(&one.replace("kind: node", "kind: rack")), @"`queries[0].scope.kind` must be one of `node`, `gpu`, `pod`, `rank`, `endpoint`, `queue`, not `rack`");
-        assert_snapshot!(problems("  []\n"), @"`queries` has no items; at least 1 is needed");
+        assert_snapshot!(problems("  []\n"), @"`queries` must not be empty");
     }
 
     proptest! {

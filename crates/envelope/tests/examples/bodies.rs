@@ -547,6 +547,8 @@ fn plan() -> Plan {
             {"name": "fleet", "prometheus": {
                 "url": "https://prometheus:9090",
                 "headers": [{"name": "authorization", "from_env": "PROMETHEUS_TOKEN", "scheme": "Bearer"}],
+                "insecure_skip_tls_verify": true,
+                "tls": {"ca": {"name": "ca", "from_file": "/etc/assay/ca.pem"}},
                 "match": {"cluster": ["a"]},
                 "packs": [{
                     "name": "fabric",

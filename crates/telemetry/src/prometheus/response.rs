@@ -242,7 +242,7 @@ mod tests {
         insta::assert_snapshot!(refused(&MATRIX.replace("matrix", "streams")), @"the result is of the type `streams`, and series were asked for");
         insta::assert_snapshot!(refused(&MATRIX.replace("\"1\"", "1")), @"the response is none of Prometheus: invalid type: integer `1`, expected a number as text");
         insta::assert_snapshot!(refused(&MATRIX.replace("1700000000.123", "1e300")), @"the response is none of Prometheus: the time of a sample is no time");
-        insta::assert_snapshot!(refused(&"[".repeat(100_000)), @"the response is none of Prometheus: invalid type: sequence, expected struct Body");
+        insta::assert_snapshot!(refused(&"[".repeat(100_000)), @"the response is none of Prometheus: invalid type: sequence, expected a string");
         assert_eq!(error_message(r#"{"status":"error","error":"no"}"#).as_deref(), Some("no"));
         assert_eq!(error_message("502 Bad Gateway"), None);
     }
